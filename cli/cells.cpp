@@ -1,0 +1,206 @@
+#include "cells.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+
+#include "colormap.h"
+#include "ticks.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr int ramp_steps = 1024;
+
+std::size_t index_of(const Picture& p, int row, int column) {
+  return static_cast<std::size_t>(row) * static_cast<std::size_t>(p.skv) +
+         static_cast<std::size_t>(column);
+}
+
+// An end that nearly touches a round tick is moved onto it, so that softcap(30) shows its 30.
+double onto_tick(double end, double outward, double range) {
+  const double step = value_step(range, value_tick_count);
+  const double tick = outward * std::ceil(outward * end / step - 1e-9) * step + 0.0;  // no -0
+  return std::fabs(tick - end) <= 0.04 * range ? tick : end;
+}
+
+void settle_range(Summary& s) {
+  if (!s.has_values) {
+    s.lo = 0;
+    s.hi = 1;
+    return;
+  }
+  s.diverging = s.lo < 0 && s.hi > 0;
+  if (s.diverging) {
+    s.hi = std::max(-s.lo, s.hi);
+    s.hi = onto_tick(s.hi, 1, 2 * s.hi);
+    s.lo = -s.hi;
+  } else if (s.lo == s.hi) {
+    // A constant still needs an axis: half a unit, or half the value, to either side.
+    const double half = s.lo == 0 ? 0.5 : std::fabs(s.lo) / 2;
+    s.lo -= half;
+    s.hi += half;
+  } else {
+    const double range = s.hi - s.lo;
+    s.hi = onto_tick(s.hi, 1, range);
+    s.lo = onto_tick(s.lo, -1, range);
+  }
+}
+
+void count_scores(const Picture& p, Summary& s) {
+  for (std::size_t i = 0; i < p.score.size(); ++i) {
+    if (!p.keep.empty() && p.keep[i] == 0) continue;
+    const double v = p.score[i];
+    if (std::isnan(v)) {
+      ++s.nan;
+    } else if (std::isinf(v)) {
+      ++(v < 0 ? s.minus_inf : s.plus_inf);
+    } else {
+      s.lo = s.has_values ? std::min(s.lo, v) : v;
+      s.hi = s.has_values ? std::max(s.hi, v) : v;
+      s.has_values = true;
+    }
+  }
+  settle_range(s);
+}
+
+std::vector<std::size_t> tile_indices(int cells, int positions, int tile) {
+  std::vector<std::size_t> indices;
+  for (int i = 0; i < cells; ++i) {
+    indices.push_back(static_cast<std::size_t>(std::int64_t{i} * positions / cells / tile));
+  }
+  return indices;
+}
+
+// The cells that one output pixel covers on one axis, with weights that add up to `cells`.
+struct Cover {
+  int first = 0;
+  std::vector<std::int64_t> weights;
+};
+
+std::vector<Cover> covers(int pixels, int cells) {
+  std::vector<Cover> result(static_cast<std::size_t>(pixels));
+  for (int i = 0; i < pixels; ++i) {
+    // In units of 1 / (pixels * cells) of the axis, everything is a whole number.
+    const std::int64_t lo = std::int64_t{i} * cells, hi = lo + cells;
+    Cover& cover = result[static_cast<std::size_t>(i)];
+    cover.first = static_cast<int>(lo / pixels);
+    for (std::int64_t c = cover.first; c * pixels < hi; ++c) {
+      cover.weights.push_back(std::min(hi, (c + 1) * pixels) - std::max(lo, c * pixels));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+int positions_q(const Picture& picture) { return picture.span_q > 0 ? picture.span_q : picture.sq; }
+
+int positions_k(const Picture& picture) {
+  return picture.span_k > 0 ? picture.span_k : picture.skv;
+}
+
+Summary summarize(const Picture& picture) {
+  Summary s;
+  s.cells = static_cast<std::size_t>(picture.sq) * static_cast<std::size_t>(picture.skv);
+  s.kept = s.cells;
+  if (!picture.keep.empty()) {
+    s.kept -= static_cast<std::size_t>(std::count(picture.keep.begin(), picture.keep.end(), 0));
+  }
+  if (!picture.score.empty()) count_scores(picture, s);
+  for (const TileClass c : picture.tiles) ++s.tiles.at(static_cast<std::size_t>(c));
+  s.tile_count = picture.tiles.size();
+  return s;
+}
+
+Color value_color(const Summary& summary, double value) {
+  if (summary.diverging) return diverging(value / summary.hi);
+  return sequential((value - summary.lo) / (summary.hi - summary.lo));
+}
+
+std::string percent(std::size_t part, std::size_t whole) {
+  if (whole == 0 || part == 0) return "0 %";
+  if (part == whole) return "100 %";
+  const double share = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  if (share < 0.05) return "<0.1 %";
+  if (share >= 99.95) return ">99.9 %";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", share);
+  return text;
+}
+
+std::string not_finite_kinds(const Summary& summary) {
+  std::string kinds;
+  const auto add = [&](std::size_t count, const char* name) {
+    if (count > 0) kinds += (kinds.empty() ? "" : ", ") + std::string(name);
+  };
+  add(summary.nan, "nan");
+  add(summary.minus_inf, "-inf");
+  add(summary.plus_inf, "inf");
+  return kinds;
+}
+
+CellColors::CellColors(const Picture& picture, const Summary& summary)
+    : picture_(picture), summary_(summary) {
+  if (!picture.score.empty()) {
+    for (int i = 0; i < ramp_steps; ++i) {
+      const double t = static_cast<double>(i) / (ramp_steps - 1);
+      ramp_.push_back(value_color(summary, summary.lo + t * (summary.hi - summary.lo)));
+    }
+  }
+  if (!picture.tiles.empty()) {
+    tile_row_ = tile_indices(picture.sq, positions_q(picture), picture.tile_q);
+    tile_column_ = tile_indices(picture.skv, positions_k(picture), picture.tile_k);
+    tiles_across_ = tile_column_.back() + 1;
+  }
+}
+
+bool CellColors::in_mixed_tile(int row, int column) const {
+  if (tiles_across_ == 0) return false;
+  const std::size_t tile = tile_row_[static_cast<std::size_t>(row)] * tiles_across_ +
+                           tile_column_[static_cast<std::size_t>(column)];
+  return picture_.tiles[tile] == TileClass::Mixed;
+}
+
+Color CellColors::at(int row, int column) const {
+  const std::size_t i = index_of(picture_, row, column);
+  const bool kept = picture_.keep.empty() || picture_.keep[i] != 0;
+  if (picture_.score.empty()) {
+    const bool mixed = in_mixed_tile(row, column);
+    if (kept) return mixed ? palette::kept_in_mixed : palette::kept;
+    return mixed ? palette::masked_in_mixed : palette::masked;
+  }
+  if (!kept) return palette::masked_score;
+  const double v = picture_.score[i];
+  if (!std::isfinite(v)) return palette::not_finite;
+  const double t = (v - summary_.lo) / (summary_.hi - summary_.lo);
+  return ramp_[static_cast<std::size_t>(std::lround(t * (ramp_steps - 1)))];
+}
+
+std::vector<Color> CellColors::resample(int width, int height) const {
+  const std::vector<Cover> rows = covers(height, picture_.sq),
+                           columns = covers(width, picture_.skv);
+  const std::int64_t area = std::int64_t{picture_.sq} * picture_.skv;
+  std::vector<Color> map;
+  map.reserve(rows.size() * columns.size());
+  for (const Cover& row : rows) {
+    for (const Cover& column : columns) {
+      std::int64_t r = area / 2, g = r, b = r;  // half, so that the division rounds
+      for (std::size_t i = 0; i < row.weights.size(); ++i) {
+        for (std::size_t j = 0; j < column.weights.size(); ++j) {
+          const Color c = at(row.first + static_cast<int>(i), column.first + static_cast<int>(j));
+          const std::int64_t w = row.weights[i] * column.weights[j];
+          r += w * c.r;
+          g += w * c.g;
+          b += w * c.b;
+        }
+      }
+      map.push_back({static_cast<unsigned char>(r / area), static_cast<unsigned char>(g / area),
+                     static_cast<unsigned char>(b / area)});
+    }
+  }
+  return map;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,48 @@
+// A mask or a heat map as plain data, and the figure drawn from it: map, axes, title, legend.
+// `fovea show` fills a Picture and draws it here into pixels or through terminal.h into text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "canvas.h"
+
+namespace fovea::cli {
+
+enum class TileClass : unsigned char { Empty, Full, Mixed };
+
+struct Picture {
+  std::string title;                // usually the formula; shrunk, wrapped or elided when long
+  std::string subtitle;             // for instance "b=0 h=3  256 x 256"
+  int sq = 0, skv = 0;              // rows and columns of the map, at most max_side() each
+  std::vector<unsigned char> keep;  // [sq, skv], not 0 = kept; empty vector = everything kept
+  std::vector<float> score;         // [sq, skv] or empty; may hold nan and inf
+  int tile_q = 0, tile_k = 0;       // in positions; 0 = no tile overlay
+  std::vector<TileClass> tiles;     // [ceil(span_q / tile_q), ceil(span_k / tile_k)]
+  // Positions that the rows and columns stand for when the caller sampled a larger problem; 0 = as
+  // many as there are rows or columns. Axes and tiles count in positions.
+  int span_q = 0, span_k = 0;
+};
+
+struct Style {
+  double scale = 1;    // pixels per point: 2 for printing
+  int map_side = 640;  // about how long the longer side of the map is, in points
+};
+
+// More rows or columns than this are refused: sample first, and say so with span_q and span_k.
+int max_side();
+
+// Throws std::invalid_argument that names the field, its value and the rule it breaks.
+void check(const Picture& picture);
+
+// The size of the map in pixels: whole cells when they fit, otherwise averaged.
+struct MapSize {
+  int width = 0, height = 0;
+};
+MapSize map_size(const Picture& picture, const Style& style = {});
+
+Canvas draw(const Picture& picture, const Style& style = {});
+// Where the top left cell begins in draw()'s result.
+Point map_origin(const Picture& picture, const Style& style = {});
+
+}  // namespace fovea::cli

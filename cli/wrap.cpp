@@ -1,0 +1,95 @@
+#include "wrap.h"
+
+#include <algorithm>
+
+#include "font.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::string_view ellipsis = "\u2026";
+
+// Ends of prefixes, one per character; a cut anywhere else would split UTF-8.
+std::vector<std::size_t> character_ends(std::string_view text) {
+  std::vector<std::size_t> ends;
+  for (std::string_view rest = text; !rest.empty();) {
+    take_code_point(rest);
+    ends.push_back(text.size() - rest.size());
+  }
+  return ends;
+}
+
+// The longest prefix that fits together with the tail; at least one character.
+std::size_t longest_fit(std::string_view text, std::string_view tail, double width,
+                        const Measure& measure) {
+  const std::vector<std::size_t> ends = character_ends(text);
+  std::size_t lo = 0, hi = ends.size();
+  while (lo + 1 < hi) {
+    const std::size_t middle = (lo + hi) / 2;
+    const std::string candidate = std::string(text.substr(0, ends[middle])) + std::string(tail);
+    (measure(candidate) <= width ? lo : hi) = middle;
+  }
+  return ends[lo];
+}
+
+// Prefers a space that follows no comma (arguments stay together), then any space, then a comma,
+// bracket or operator, then anywhere; but no line is left less than half full.
+std::size_t good_break(std::string_view text, std::size_t limit) {
+  const std::string_view head = text.substr(0, std::min(text.size(), limit + 1));
+  for (std::size_t at = head.rfind(' '); at != std::string_view::npos && at > limit / 2;
+       at = head.rfind(' ', at - 1)) {
+    if (head[at - 1] != ',') return at;
+  }
+  for (const std::string_view marks : {std::string_view(" "), std::string_view(",)]|&+*/?:")}) {
+    const std::size_t at = text.substr(0, limit).find_last_of(marks);
+    if (at != std::string_view::npos && at + 1 > limit / 2) return at + 1;
+  }
+  return limit;
+}
+
+std::string_view trim(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
+}  // namespace
+
+std::vector<std::string> wrap_text(std::string_view text, double width, std::size_t max_lines,
+                                   const Measure& measure) {
+  std::vector<std::string> lines;
+  for (std::string_view rest = trim(text); !rest.empty() && lines.size() < max_lines;) {
+    if (measure(rest) <= width) {
+      lines.emplace_back(rest);
+      break;
+    }
+    if (lines.size() + 1 == max_lines) {
+      const std::size_t cut = longest_fit(rest, ellipsis, width, measure);
+      lines.push_back(std::string(trim(rest.substr(0, cut))) + std::string(ellipsis));
+      break;
+    }
+    const std::size_t cut = good_break(rest, longest_fit(rest, "", width, measure));
+    lines.emplace_back(trim(rest.substr(0, cut)));
+    rest = trim(rest.substr(cut));
+  }
+  return lines;
+}
+
+std::string printable(std::string_view text) {
+  std::string clean;
+  while (!text.empty()) {
+    const std::string_view before = text;
+    const char32_t code = take_code_point(text);
+    const std::string_view bytes = before.substr(0, before.size() - text.size());
+    if (code < 32 || (code >= 127 && code < 160)) {
+      clean += ' ';
+    } else if (code == U'\ufffd') {
+      clean += "\ufffd";
+    } else {
+      clean += bytes;
+    }
+  }
+  return clean;
+}
+
+}  // namespace fovea::cli

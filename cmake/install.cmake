@@ -1,0 +1,18 @@
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Fovea)
+
+install(DIRECTORY include/fovea DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(TARGETS fovea EXPORT FoveaTargets)
+if(FOVEA_CLI)
+  install(TARGETS fovea_cli)
+endif()
+
+# Before 1.0 a minor version may break its callers, so only the same minor version answers find_package.
+configure_package_config_file(cmake/FoveaConfig.cmake.in ${PROJECT_BINARY_DIR}/FoveaConfig.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/FoveaConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/FoveaConfig.cmake ${PROJECT_BINARY_DIR}/FoveaConfigVersion.cmake
+  DESTINATION ${package_dir})
+install(EXPORT FoveaTargets NAMESPACE Fovea:: DESTINATION ${package_dir})

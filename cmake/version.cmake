@@ -1,0 +1,12 @@
+# The version is written once, in the public header: a C caller needs it there, and CMake can read it.
+set(header ${CMAKE_CURRENT_LIST_DIR}/../include/fovea/fovea.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+file(READ ${header} text)
+set(numbers "")
+foreach(part IN ITEMS MAJOR MINOR PATCH)
+  if(NOT text MATCHES "#define FOVEA_VERSION_${part} ([0-9]+)\n")
+    message(FATAL_ERROR "${header} has no line '#define FOVEA_VERSION_${part} <number>'")
+  endif()
+  list(APPEND numbers ${CMAKE_MATCH_1})
+endforeach()
+list(JOIN numbers "." FOVEA_HEADER_VERSION)

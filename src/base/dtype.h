@@ -1,0 +1,20 @@
+// Element types of tensors in memory, as opposed to ir::Type, the types that formulas compute with.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace fovea {
+
+enum class DType : std::uint8_t { F32, F16, BF16, F64, I32, I64, U8, Bool };
+
+std::string_view dtype_name(DType type);                      // "f32", "bf16", ...
+std::optional<DType> dtype_from_name(std::string_view name);  // the inverse
+std::int64_t dtype_size(DType type);                          // bytes of one element
+
+// Storage formats of 16 bits to float, exactly. (The way back rounds; engines own it.)
+float half_to_float(std::uint16_t bits);
+float bfloat16_to_float(std::uint16_t bits);
+
+}  // namespace fovea

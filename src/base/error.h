@@ -1,0 +1,30 @@
+// The three kinds of exception inside Fovea, and who is to blame for each: the caller, the device
+// (a library, a driver), or us. "Not supported" is none of them: engines return it as a value.
+// src/capi turns these into statuses; nothing else catches them.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace fovea {
+
+// The caller's mistake. The text names the argument, its value and the rule it breaks.
+class InvalidArgument : public std::runtime_error {
+ public:
+  explicit InvalidArgument(const std::string& text) : std::runtime_error(text) {}
+};
+
+// A library or a device failed. The text names the library, the call, its code and its message.
+class DeviceError : public std::runtime_error {
+ public:
+  explicit DeviceError(const std::string& text) : std::runtime_error(text) {}
+};
+
+// A bug in Fovea.
+class InternalError : public std::runtime_error {
+ public:
+  explicit InternalError(const std::string& text)
+      : std::runtime_error("internal error in Fovea (please report it): " + text) {}
+};
+
+}  // namespace fovea

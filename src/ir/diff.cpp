@@ -1,0 +1,257 @@
+// An adjoint is a value under a guard: it counts where the guard holds and is 0 elsewhere. A
+// select passes its adjoint to each branch under the branch's condition, and products with local
+// derivatives stay inside the guard; so a NaN or Inf in the branch not taken never leaks as 0 * NaN.
+#include "ir/diff.h"
+
+#include <algorithm>
+#include <numbers>
+#include <optional>
+
+#include "ir/build.h"
+#include "ir/topology.h"
+
+namespace fovea::ir {
+namespace {
+
+constexpr float ln2 = std::numbers::ln2_v<float>;
+constexpr float two_over_sqrt_pi = 2 * std::numbers::inv_sqrtpi_v<float>;
+
+Expr number(float value) { return constant(value); }
+
+// `value` where `guard` (a bool expression) holds.
+struct Guarded {
+  Expr guard;
+  Expr value;
+
+  Expr materialize() const { return select(guard, value, number(0)); }
+};
+
+// The sum of two guarded values, guarded by either.
+Guarded add(const Guarded& a, const Guarded& b) {
+  if (a.guard == b.guard) return {a.guard, a.value + b.value};
+  if (a.guard == not_(b.guard)) return {constant(true), select(a.guard, a.value, b.value)};
+  return {or_(a.guard, b.guard), a.materialize() + b.materialize()};
+}
+
+// g && c and g && !c together are g: the two branches of one select meet again.
+std::optional<Guarded> join(const Guarded& a, const Guarded& b) {
+  const auto split = [](const Expr& guard) {
+    return guard->op() == Op::And ? std::vector<Expr>(guard->args().begin(), guard->args().end())
+                                  : std::vector<Expr>{guard};
+  };
+  for (const Expr& condition : split(a.guard)) {
+    const Expr opposite = not_(condition);
+    for (const Expr& other : split(b.guard)) {
+      if (other != opposite) continue;
+      const auto rest = [](const Expr& guard, const Expr& without) {
+        if (guard == without) return constant(true);
+        return guard->arg(0) == without ? guard->arg(1) : guard->arg(0);
+      };
+      const Expr outer = rest(a.guard, condition);
+      if (outer != rest(b.guard, opposite)) continue;
+      return Guarded{outer, select(condition, a.value, b.value)};
+    }
+  }
+  return std::nullopt;
+}
+
+// Beyond this many different guards at one node, pairs are no longer searched for.
+constexpr std::size_t most_guards_joined = 16;
+
+void join_pairs(std::vector<Guarded>& terms) {
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    for (std::size_t j = i + 1; j < terms.size(); ++j) {
+      const auto both = join(terms[i], terms[j]);
+      if (!both) continue;
+      terms[i] = *both;
+      terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(j));
+      return join_pairs(terms);
+    }
+  }
+}
+
+Guarded sum(const std::vector<Guarded>& arriving) {
+  std::vector<Guarded> terms;  // one per guard
+  for (const Guarded& term : arriving) {
+    const auto at = std::ranges::find(terms, term.guard, &Guarded::guard);
+    if (at == terms.end()) {
+      terms.push_back(term);
+    } else {
+      at->value = at->value + term.value;
+    }
+  }
+  if (terms.size() <= most_guards_joined) join_pairs(terms);
+  Guarded total = terms[0];
+  for (std::size_t i = 1; i < terms.size(); ++i) total = add(total, terms[i]);
+  return total;
+}
+
+// What one operand of a node receives: `value`, where `where` holds.
+struct Share {
+  std::size_t operand;
+  Expr value;
+  Expr where = constant(true);
+};
+
+// The shares of a node's operands in its adjoint g. x, y: operands; r: the node itself.
+std::vector<Share> shares(const Node& node, const Expr& g) {
+  const Expr r = Expr::share(&node);
+  const auto operand = [&](std::size_t i) { return i < node.args().size() ? node.arg(i) : Expr{}; };
+  const Expr x = operand(0), y = operand(1), z = operand(2);
+  switch (node.op()) {
+    case Op::AddF: return {{0, g}, {1, g}};
+    case Op::SubF: return {{0, g}, {1, -g}};
+    case Op::MulF: return {{0, g * y}, {1, g * x}};
+    case Op::DivF: return {{0, g / y}, {1, -(g * r) / y}};
+    case Op::NegF: return {{0, -g}};
+    case Op::AbsF: return {{0, g * make(Op::SignF, {x})}};
+    case Op::MinF:  // ties share, as in PyTorch
+      return {{0, select(equal(x, y), g * number(0.5f), g), not_(y < x)},
+              {1, select(equal(x, y), g * number(0.5f), g), not_(x < y)}};
+    case Op::MaxF:
+      return {{0, select(equal(x, y), g * number(0.5f), g), not_(x < y)},
+              {1, select(equal(x, y), g * number(0.5f), g), not_(y < x)}};
+    case Op::ClampF:  // both bounds belong to x
+      return {{0, g, and_(y <= x, x <= z)}, {1, g, and_(y < z, x < y)}, {2, g, or_(z < x, z < y)}};
+    case Op::Exp: return {{0, g * r}};
+    case Op::Exp2: return {{0, g * r * number(ln2)}};
+    case Op::Expm1: return {{0, g * (r + number(1))}};
+    case Op::Log: return {{0, g / x}};
+    case Op::Log2: return {{0, g / (x * number(ln2))}};
+    case Op::Log1p: return {{0, g / (x + number(1))}};
+    case Op::Sqrt: return {{0, g / (r + r)}};
+    case Op::Rsqrt: return {{0, g * number(-0.5f) * (r * r * r)}};
+    case Op::Pow: {
+      const Expr by_x = g * (y * make(Op::Pow, {x, y - number(1)}));
+      const Expr zero_base = and_(equal(x, number(0)), number(0) <= y);
+      return {{0, by_x, not_(equal(y, number(0)))}, {1, g * r * make(Op::Log, {x}), not_(zero_base)}};
+    }
+    case Op::Tanh: return {{0, g * (number(1) - r * r)}};
+    case Op::Sigmoid: return {{0, g * (r * (number(1) - r))}};
+    case Op::Softplus: return {{0, g * make(Op::Sigmoid, {x})}};
+    case Op::Erf: return {{0, g * (make(Op::Exp, {-(x * x)}) * number(two_over_sqrt_pi))}};
+    case Op::Sin: return {{0, g * make(Op::Cos, {x})}};
+    case Op::Cos: return {{0, -(g * make(Op::Sin, {x}))}};
+    case Op::Tan: return {{0, g * (r * r + number(1))}};
+    case Op::SelectF: return {{1, g, x}, {2, g, not_(x)}};
+    // Flat almost everywhere, or not f32: nothing flows on.
+    case Op::SignF:
+    case Op::Floor:
+    case Op::Ceil:
+    case Op::Round:
+    case Op::AddI:
+    case Op::SubI:
+    case Op::MulI:
+    case Op::FloorDiv:
+    case Op::FloorMod:
+    case Op::TruncDiv:
+    case Op::TruncRem:
+    case Op::NegI:
+    case Op::AbsI:
+    case Op::MinI:
+    case Op::MaxI:
+    case Op::ClampI:
+    case Op::LtF:
+    case Op::LtI:
+    case Op::LeF:
+    case Op::LeI:
+    case Op::EqF:
+    case Op::EqI:
+    case Op::EqB:
+    case Op::NeF:
+    case Op::NeI:
+    case Op::NeB:
+    case Op::And:
+    case Op::Or:
+    case Op::Not:
+    case Op::SelectI:
+    case Op::SelectB:
+    case Op::BitAnd:
+    case Op::BitOr:
+    case Op::BitXor:
+    case Op::BitNot:
+    case Op::Shl:
+    case Op::Shr:
+    case Op::FloatOfInt:
+    case Op::FloatOfBool:
+    case Op::IntOfFloat:
+    case Op::IntOfBool:
+    case Op::BoolOfFloat:
+    case Op::BoolOfInt:
+    // Leaves and loads are where adjoints arrive.
+    case Op::Score:
+    case Op::Grad:
+    case Op::ScalarF:
+    case Op::ScalarI:
+    case Op::LoadF:
+    case Op::LoadI:
+    case Op::LoadB:
+    case Op::IndexB:
+    case Op::IndexH:
+    case Op::IndexQ:
+    case Op::IndexK:
+    case Op::SizeB:
+    case Op::SizeH:
+    case Op::SizeHkv:
+    case Op::SizeSq:
+    case Op::SizeSkv:
+    case Op::ConstF:
+    case Op::ConstI:
+    case Op::ConstB: return {};
+  }
+  return {};
+}
+
+bool is_input(Op op) {
+  return op == Op::Score || op == Op::Grad || op == Op::ScalarF || op == Op::LoadF;
+}
+
+// Which nodes lead to an f32 input by f32 operands: the others need no adjoint.
+std::vector<bool> live_nodes_of(const Order& order) {
+  std::vector<bool> live(order.nodes.size(), false);
+  for (std::size_t i = 0; i < order.nodes.size(); ++i) {
+    const Node& node = *order.nodes[i];
+    live[i] = is_input(node.op());
+    if (node.type() != Type::F32 || is_input(node.op())) continue;  // an index has no gradient
+    for (const Expr& arg : node.args()) {
+      live[i] = live[i] || (arg->type() == Type::F32 && live[order.number.find(arg.get())]);
+    }
+  }
+  return live;
+}
+
+}  // namespace
+
+Gradients differentiate(const Expr& formula, const Expr& seed) {
+  const Order order = operands_first({&formula, 1});
+  const std::vector<bool> live = live_nodes_of(order);
+  std::vector<std::vector<Guarded>> arriving(order.nodes.size());
+  if (live.back()) arriving.back().push_back({constant(true), seed});
+
+  Gradients out{number(0), {}, {}, number(0)};
+  for (std::size_t i = order.nodes.size(); i-- > 0;) {
+    if (arriving[i].empty()) continue;
+    const Node& node = *order.nodes[i];
+    const Guarded adjoint = sum(arriving[i]);
+    arriving[i].clear();
+    if (is_input(node.op())) {
+      const Expr gradient = adjoint.materialize();
+      if (node.op() == Op::Score) out.score = gradient;
+      if (node.op() == Op::Grad) out.grad = gradient;
+      if (node.op() == Op::ScalarF) out.scalars.push_back({node.slot(), gradient});
+      if (node.op() == Op::LoadF) out.loads.push_back({Expr::share(&node), gradient});
+      continue;
+    }
+    for (const Share& share : shares(node, adjoint.value)) {
+      const std::uint32_t to = order.number.find(node.arg(share.operand).get());
+      if (live[to]) arriving[to].push_back({and_(adjoint.guard, share.where), share.value});
+    }
+  }
+  std::ranges::reverse(out.loads);  // nodes were met last use first
+  std::ranges::reverse(out.scalars);
+  return out;
+}
+
+Gradients differentiate(const Expr& formula) { return differentiate(formula, number(1)); }
+
+}  // namespace fovea::ir

@@ -1,0 +1,67 @@
+// The value of formulas at one point: the definition of what a Program means, in float and in
+// double (ir/arith says how the two differ). Written for reading; engines are tested against it.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "ir/arith.h"
+#include "ir/expr.h"
+#include "ir/tensor_view.h"
+#include "ir/topology.h"
+
+namespace fovea::ir {
+
+// A scalar bound per call; the field of its declared type counts.
+struct ScalarValue {
+  float f = 0;
+  std::int32_t i = 0;
+};
+
+// Where formulas are evaluated.
+template <class Real>
+struct Point {
+  Real score = 0;
+  Real grad = 0;
+  std::int32_t b = 0, h = 0, q = 0, k = 0;
+  std::int32_t B = 1, H = 1, Hkv = 1, Sq = 1, Skv = 1;
+  std::span<const ScalarValue> scalars;  // by slot
+  std::span<const TensorView> tensors;   // by slot
+};
+
+// Formulas put in order once, to be evaluated at many points. Not safe from several threads: it
+// keeps the values of the last point.
+template <class Real>
+class Evaluator {
+ public:
+  explicit Evaluator(std::span<const Expr> roots);
+  explicit Evaluator(const Expr& root) : Evaluator(std::span(&root, 1)) {}
+
+  // Evaluates all roots.
+  void operator()(const Point<Real>& point);
+  // The value of root i at the last point.
+  const Cell<Real>& value(std::size_t i = 0) const { return values_[roots_[i]]; }
+
+ private:
+  Cell<Real> leaf_value(const Node& node, const Point<Real>& point) const;
+
+  std::vector<Expr> kept_;  // keeps the nodes alive
+  Order order_;
+  std::vector<std::uint32_t> operands_;  // numbers of all operands, node after node
+  std::vector<std::uint32_t> roots_;
+  std::vector<Cell<Real>> values_;
+};
+
+extern template class Evaluator<float>;
+extern template class Evaluator<double>;
+
+// One formula at one point, for tests and tools.
+template <class Real>
+Cell<Real> evaluate(const Expr& expr, const Point<Real>& point) {
+  Evaluator<Real> evaluator(expr);
+  evaluator(point);
+  return evaluator.value();
+}
+
+}  // namespace fovea::ir

@@ -1,0 +1,232 @@
+#include "ir/print.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "base/words.h"
+#include "ir/syntax.h"
+#include "ir/topology.h"
+
+namespace fovea::ir {
+namespace {
+
+// Deeper than this an expression is cut by a `let`, well below what the parser nests.
+constexpr int deepest_inline = 40;
+
+// A piece of text and how tightly it holds together.
+struct Piece {
+  std::string text;
+  int precedence = atom_precedence;
+
+  std::string within(int weakest) const {
+    return precedence < weakest ? "(" + text + ")" : text;
+  }
+};
+
+// True if the parser turns this i32 operand into f32 by itself, so that f32(...) need not show.
+bool widens_unasked(const Node& user, std::size_t operand) {
+  const auto is_widened = [](const Expr& e) { return e->op() == Op::FloatOfInt; };
+  if (!is_widened(user.arg(operand))) return false;
+  const OpInfo& row = info(user.op());
+  if (is_cast_text(row.text)) return false;
+  const bool knows_i32 = std::ranges::any_of(all_ops, [&](const OpInfo& other) {
+    return other.text == row.text && other.form == row.form && other.arity() == row.arity() &&
+           other.argument(other.arity() - 1) == Type::I32;
+  });
+  if (!knows_i32) return true;
+  // Otherwise an f32 beside it must show.
+  for (std::size_t i = 0; i < user.args().size(); ++i) {
+    const bool real = row.argument(i) == Type::F32 && !is_widened(user.arg(i));
+    if (i != operand && real) return true;
+  }
+  return false;
+}
+
+class Printer {
+ public:
+  Printer(const Expr& root, const Declarations& names)
+      : names_(names), order_(operands_first({&root, 1})) {
+    for (const TensorDecl& tensor : names.tensors) taken_.insert(tensor.name);
+    for (const ScalarDecl& scalar : names.scalars) taken_.insert(scalar.name);
+  }
+
+  std::vector<PrintedLet> run() {
+    const std::size_t count = order_.nodes.size();
+    std::vector<int> uses(count, 0);
+    for (const Node* node : order_.nodes) {
+      for (const Expr& arg : node->args()) ++uses[number(arg)];
+    }
+    pieces_.resize(count);
+    depth_.assign(count, 0);
+    named_.assign(count, false);
+    std::vector<PrintedLet> lets;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Node& node = *order_.nodes[i];
+      for (const Expr& arg : node.args()) depth_[i] = std::max(depth_[i], depth_[number(arg)] + 1);
+      Piece piece = print_node(node);
+      const bool last = i + 1 == count;
+      const bool name_it = (uses[i] > 1 && !is_trivial(node)) || depth_[i] > deepest_inline;
+      if (name_it && !last) {
+        lets.push_back({fresh_name(), std::move(piece.text)});
+        piece = {lets.back().name};
+        depth_[i] = 0;
+        named_[i] = true;
+      }
+      pieces_[i] = std::move(piece);
+    }
+    lets.push_back({"", pieces_.back().text});
+    return lets;
+  }
+
+ private:
+  std::uint32_t number(const Expr& e) const { return order_.number.find(e.get()); }
+
+  // Short enough to be repeated instead of named.
+  static bool is_trivial(const Node& node) {
+    return std::ranges::all_of(node.args(), [](const Expr& arg) { return arg->args().empty(); }) &&
+           (node.args().empty() || info(node.op()).form == Form::Load ||
+            node.op() == Op::FloatOfInt);
+  }
+
+  std::string fresh_name() {
+    std::string name;
+    do {
+      name = "t" + std::to_string(next_name_++);
+    } while (taken_.contains(name));
+    return name;
+  }
+
+  Piece print_node(const Node& node) {
+    const OpInfo& row = info(node.op());
+    switch (row.form) {
+      case Form::Leaf: return {std::string(row.text)};
+      case Form::Const: return print_constant(node);
+      case Form::Scalar: return {names_.scalars[node.slot()].name};
+      case Form::Load: return {names_.tensors[node.slot()].name + "[" + arguments(node) + "]"};
+      case Form::Call: return {std::string(row.text) + "(" + arguments(node) + ")"};
+      case Form::Prefix: return print_prefix(node);
+      case Form::Infix: return print_infix(node);
+      case Form::Choice: return print_choice(node);
+    }
+    return {};
+  }
+
+  static Piece print_constant(const Node& node) {
+    std::string text = literal_text(node);
+    const bool negative = text[0] == '-';
+    return {std::move(text), negative ? prefix_precedence : atom_precedence};
+  }
+
+  std::string arguments(const Node& node) const {
+    std::string out;
+    for (std::size_t i = 0; i < node.args().size(); ++i) {
+      out += (i == 0 ? "" : ", ") + operand(node, i).text;
+    }
+    return out;
+  }
+
+  Piece print_prefix(const Node& node) const {
+    std::string inner = operand(node, 0).within(prefix_precedence);
+    // A literal right behind a minus would be read as a negative literal.
+    const bool digit = inner[0] == '.' || (inner[0] >= '0' && inner[0] <= '9');
+    if (digit) inner = "(" + inner + ")";
+    return {std::string(info(node.op()).text) + inner, prefix_precedence};
+  }
+
+  Piece print_infix(const Node& node) const {
+    const std::string_view text = info(node.op()).text;
+    const int level = precedence(text);
+    // People write q >= k where the canonical form has k <= q.
+    const bool flip = (text == "<" || text == "<=") && flipped(node);
+    const std::string shown = flip ? (text == "<" ? ">" : ">=") : std::string(text);
+    const Piece left = operand(node, flip ? 1 : 0);
+    const Piece right = operand(node, flip ? 0 : 1);
+    return {left.within(level) + " " + shown + " " + right.within(level + 1), level};
+  }
+
+  // Shown as a > b when the right operand would come first in canonical order.
+  static bool flipped(const Node& node) { return compare(node.arg(1), node.arg(0)) < 0; }
+
+  Piece print_choice(const Node& node) const {
+    return {operand(node, 0).within(choice_precedence + 1) + " ? " +
+                operand(node, 1).within(choice_precedence) + " : " +
+                operand(node, 2).within(choice_precedence),
+            choice_precedence};
+  }
+
+  // The text of an operand; a conversion that the parser makes by itself is left out.
+  Piece operand(const Node& node, std::size_t i) const {
+    const std::uint32_t at = number(node.arg(i));
+    const bool hidden = !named_[at] && widens_unasked(node, i);
+    return hidden ? pieces_[number(node.arg(i)->arg(0))] : pieces_[at];
+  }
+
+  const Declarations& names_;
+  Order order_;
+  std::set<std::string> taken_;
+  std::vector<Piece> pieces_;
+  std::vector<int> depth_;
+  std::vector<bool> named_;
+  int next_name_ = 0;
+};
+
+std::string extent_text(const Extent& extent) {
+  switch (extent.kind) {
+    case Extent::Kind::Number: return std::to_string(extent.number);
+    case Extent::Kind::B: return "B";
+    case Extent::Kind::H: return "H";
+    case Extent::Kind::Hkv: return "Hkv";
+    case Extent::Kind::Sq: return "Sq";
+    case Extent::Kind::Skv: return "Skv";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names) {
+  return Printer(expr, names).run();
+}
+
+std::string print(const Expr& expr, const Declarations& names) {
+  std::string out;
+  for (const PrintedLet& let : print_lets(expr, names)) {
+    out += let.name.empty() ? let.value : "let " + let.name + " = " + let.value + "; ";
+  }
+  return out;
+}
+
+std::string print(const TensorDecl& tensor) {
+  std::string out = tensor.name + ":" + std::string(dtype_name(tensor.dtype)) + "[";
+  for (std::size_t i = 0; i < tensor.extents.size(); ++i) {
+    out += (i == 0 ? "" : ",") + extent_text(tensor.extents[i]);
+  }
+  return out + "]" + (tensor.data.empty() ? "" : "=" + tensor.data);
+}
+
+std::string print(const ScalarDecl& scalar) {
+  std::string out = scalar.name + ":" + std::string(type_name(scalar.type));
+  if (!scalar.value) return out;
+  char buffer[64];
+  const auto write = [&](auto value) { return std::to_chars(buffer, std::end(buffer), value).ptr; };
+  const char* const end = scalar.type == Type::F32
+                              ? write(static_cast<float>(*scalar.value))
+                              : write(static_cast<std::int32_t>(*scalar.value));
+  return out + "=" + std::string(static_cast<const char*>(buffer), end);
+}
+
+std::string print(const Program& program) {
+  std::string out;
+  const auto add = [&](std::string_view key, const std::string& value) {
+    out += (out.empty() ? "" : " ") + join_word(key, value);
+  };
+  if (program.mod()) add("mod", print(program.mod(), program.declarations()));
+  if (program.mask()) add("mask", print(program.mask(), program.declarations()));
+  if (program.bprop()) add("bprop", print(program.bprop(), program.declarations()));
+  for (const TensorDecl& tensor : program.tensors()) add("tensor", print(tensor));
+  for (const ScalarDecl& scalar : program.scalars()) add("scalar", print(scalar));
+  return out;
+}
+
+}  // namespace fovea::ir

@@ -1,0 +1,31 @@
+// Expressions and Programs to text. The canonical text reads back as the same object and is what
+// every front end, log, cache listing and error shows; the indented one is for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace fovea::ir {
+
+// What is used more than once is named; the last entry is the value and has no name.
+struct PrintedLet {
+  std::string name;
+  std::string value;
+};
+std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names);
+
+// On one line: let t0 = ...; let t1 = ...; value
+std::string print(const Expr& expr, const Declarations& names);
+
+// The canonical line: mod="..." mask="..." tensor="..." scalar="..." with defaults and test data.
+std::string print(const Program& program);
+std::string print(const TensorDecl& tensor);
+std::string print(const ScalarDecl& scalar);
+
+// One `let` a line, long chains broken at their weakest operator, `indent` spaces before each line.
+std::string print_indented(const Expr& expr, const Declarations& names, int indent = 2);
+std::string print_indented(const Program& program);
+
+}  // namespace fovea::ir

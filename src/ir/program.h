@@ -1,0 +1,69 @@
+// A Program: the formulas of one attention with what they capture. Immutable once made. Two
+// Programs are equal if their canonical formulas and declared types are: names, default values and
+// test data are for people and do not count.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "ir/expr.h"
+
+namespace fovea::ir {
+
+// One extent of a captured tensor: a size of the attention problem, or a number.
+struct Extent {
+  enum class Kind : std::uint8_t { Number, B, H, Hkv, Sq, Skv };
+  Kind kind = Kind::Number;
+  std::int64_t number = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+struct TensorDecl {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<Extent> extents;
+  std::string data;  // what stood after '=': test data, read by the command line; may be empty
+};
+
+struct ScalarDecl {
+  std::string name;
+  Type type = Type::F32;  // F32 or I32
+  std::optional<double> value;  // the default
+};
+
+// What formulas may name. A load or scalar node's slot is an index into these.
+struct Declarations {
+  std::vector<TensorDecl> tensors;
+  std::vector<ScalarDecl> scalars;
+};
+
+// The type that a load of such elements has in formulas.
+Type loaded_type(DType dtype);
+
+class Program {
+ public:
+  Program() = default;  // identity: no modifier, no mask
+  // Renumbers captured things by first use, so that the order of declaration does not count.
+  // Checks the types: mod and bprop f32, mask bool; any may be null.
+  Program(Declarations declarations, Expr mod, Expr mask, Expr bprop);
+
+  const Expr& mod() const { return mod_; }
+  const Expr& mask() const { return mask_; }
+  const Expr& bprop() const { return bprop_; }
+  const std::vector<TensorDecl>& tensors() const { return declarations_.tensors; }
+  const std::vector<ScalarDecl>& scalars() const { return declarations_.scalars; }
+  const Declarations& declarations() const { return declarations_; }
+
+  bool operator==(const Program& other) const;
+  std::uint64_t hash() const;
+
+ private:
+  Declarations declarations_;
+  Expr mod_, mask_, bprop_;
+};
+
+}  // namespace fovea::ir

@@ -1,0 +1,159 @@
+// i32 sums are followed as linear forms over the steps that are not sums, so that a position that
+// occurs twice (q - k >= q - n) is not treated as two. A linear form speaks of unbounded integers:
+// where part of it may wrap within the box it is `broken` there, and the plain ranges of the
+// (wrapped) operands are used instead.
+#include "ir/range.h"
+
+#include <array>
+
+#include "ir/limits.h"
+#include "ir/range_code.h"
+
+namespace fovea::ir {
+namespace {
+
+using Kind = RangeStep::Kind;
+
+BoolSet negated(BoolSet a) { return {a.can_true, a.can_false}; }
+
+Range from_box(std::span<const Range> ranges, std::size_t i) {
+  return i < ranges.size() ? ranges[i] : Range{};
+}
+
+Range leaf_range(const Node& node, const Box& box) {
+  Range out;
+  switch (node.op()) {
+    case Op::IndexB: out.i = box.b; break;
+    case Op::IndexH: out.i = box.h; break;
+    case Op::IndexQ: out.i = box.q; break;
+    case Op::IndexK: out.i = box.k; break;
+    case Op::SizeB: out.i = box.B; break;
+    case Op::SizeH: out.i = box.H; break;
+    case Op::SizeHkv: out.i = box.Hkv; break;
+    case Op::SizeSq: out.i = box.Sq; break;
+    case Op::SizeSkv: out.i = box.Skv; break;
+    case Op::ScalarF:
+    case Op::ScalarI: return from_box(box.scalars, node.slot());
+    case Op::ConstF: out.f = RealInterval::of(node.float_value()); break;
+    case Op::ConstI: out.i = IntInterval::of(node.int_value()); break;
+    case Op::ConstB: out.b = BoolSet::of(node.bool_value()); break;
+    default: break;  // score and grad: anything
+  }
+  return out;
+}
+
+// Runs the steps over one box.
+class Runner {
+ public:
+  Runner(const RangeCode& code, const Box& box, Ranges::Scratch& scratch)
+      : code_(code), box_(box), values_(scratch.values), broken_(scratch.broken) {
+    values_.resize(code.steps.size());
+    broken_.assign(code.steps.size(), 0);
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < code_.steps.size(); ++i) {
+      const RangeStep& step = code_.steps[i];
+      switch (step.kind) {
+        case Kind::Leaf: values_[i] = leaf_range(*step.node, box_); break;
+        case Kind::Load: values_[i] = from_box(box_.loads, step.load); break;
+        case Kind::Plain: values_[i] = plain(step); break;
+        case Kind::Sum: sum(step, i); break;
+        case Kind::Compare: values_[i] = compare(step); break;
+        case Kind::Modulo: values_[i] = modulo(step); break;
+      }
+    }
+  }
+
+ private:
+  std::span<const std::uint32_t> operands(const RangeStep& step) const {
+    return std::span(code_.operands).subspan(step.first_operand, step.operand_count);
+  }
+
+  Range plain(const RangeStep& step) const {
+    std::array<Range, 3> args;
+    std::size_t count = 0;
+    for (const std::uint32_t operand : operands(step)) args[count++] = values_[operand];
+    return apply_range(step.node->op(), {args.data(), count});
+  }
+
+  bool any_operand_broken(const RangeStep& step) const {
+    for (const std::uint32_t operand : operands(step)) {
+      if (broken_[operand] != 0) return true;
+    }
+    return false;
+  }
+
+  IntInterval linear(const RangeStep& step) const {
+    IntInterval out = IntInterval::of(step.offset);
+    for (std::uint32_t i = 0; i < step.term_count; ++i) {
+      const LinearTerm& term = code_.terms[step.first_term + i];
+      const IntInterval x = values_[term.unknown].i;
+      const bool up = term.coefficient > 0;
+      out.lo += term.coefficient * (up ? x.lo : x.hi);
+      out.hi += term.coefficient * (up ? x.hi : x.lo);
+    }
+    return out;
+  }
+
+  void sum(const RangeStep& step, std::size_t i) {
+    const IntInterval exact = linear(step);
+    if (any_operand_broken(step) || !exact.fits_i32()) {
+      broken_[i] = 1;
+      values_[i] = plain(step);
+    } else {
+      values_[i] = {exact, {}, {}};
+    }
+  }
+
+  Range compare(const RangeStep& step) const {
+    if (any_operand_broken(step)) return plain(step);
+    const IntInterval difference = linear(step);
+    switch (step.node->op()) {
+      case Op::LtI: return {{}, {}, less(difference)};
+      case Op::LeI: return {{}, {}, less_equal(difference)};
+      case Op::EqI: return {{}, {}, equal_zero(difference)};
+      default: return {{}, {}, negated(equal_zero(difference))};
+    }
+  }
+
+  Range modulo(const RangeStep& step) const {
+    const IntInterval rest = values_[step.y].i;
+    if (!rest.single()) return plain(step);
+    const BoolSet equal = equals_modulo(values_[step.x].i, step.modulus, rest.lo);
+    return {{}, {}, step.node->op() == Op::EqI ? equal : negated(equal)};
+  }
+
+  const RangeCode& code_;
+  const Box& box_;
+  std::vector<Range>& values_;
+  std::vector<char>& broken_;
+};
+
+}  // namespace
+
+Ranges::Ranges(std::span<const Expr> roots)
+    : code_(std::make_shared<const RangeCode>(build_range_code(roots))) {}
+
+const std::vector<Expr>& Ranges::loads() const { return code_->loads; }
+
+void Ranges::bound(const Box& box, Scratch& scratch) const { Runner(*code_, box, scratch).run(); }
+
+const Range& Ranges::range(const Scratch& scratch, std::size_t root) const {
+  return scratch.values[code_->roots[root]];
+}
+
+TileClass Ranges::classify(const Box& box, Scratch& scratch) const {
+  bound(box, scratch);
+  const BoolSet kept = range(scratch).b;
+  return kept.never() ? TileClass::Empty : kept.always() ? TileClass::Full : TileClass::Mixed;
+}
+
+Range bound(const Expr& expr, const Box& box) {
+  const Ranges ranges(expr);
+  Ranges::Scratch scratch;
+  ranges.bound(box, scratch);
+  return ranges.range(scratch);
+}
+
+}  // namespace fovea::ir

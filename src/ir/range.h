@@ -1,0 +1,55 @@
+// What a formula can be over a box of positions: is a mask empty, full or mixed over a tile, is a
+// load in bounds. Sound for everything (a live tile is never called empty); exact for comparisons
+// that are linear in the positions, also through // and % by constants. Fuzzed against eval.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ir/expr.h"
+#include "ir/interval.h"
+
+namespace fovea::ir {
+
+// A box of positions, with the sizes, scalars and loaded values that hold in it. What is not said
+// may be anything that its type allows.
+struct Box {
+  IntInterval b, h, q, k;
+  IntInterval B, H, Hkv, Sq, Skv;
+  std::span<const Range> scalars;  // by slot; empty: unknown
+  std::span<const Range> loads;    // in the order of Ranges::loads(); empty: unknown
+};
+
+enum class TileClass : std::uint8_t { Empty, Full, Mixed };
+
+struct RangeCode;
+struct RangeStep;
+
+// Formulas put in order once, to be bounded over many boxes. Immutable; safe from many threads,
+// each with its own scratch memory.
+class Ranges {
+ public:
+  explicit Ranges(std::span<const Expr> roots);
+  explicit Ranges(const Expr& root) : Ranges(std::span(&root, 1)) {}
+
+  const std::vector<Expr>& loads() const;  // the distinct loads in the formulas
+
+  struct Scratch {
+    std::vector<Range> values;  // of every step
+    std::vector<char> broken;   // whether some i32 sum in it may have wrapped
+  };
+  void bound(const Box& box, Scratch& scratch) const;
+  const Range& range(const Scratch& scratch, std::size_t root = 0) const;
+
+  // The class of a tile under the mask that is the first root.
+  TileClass classify(const Box& box, Scratch& scratch) const;
+
+ private:
+  std::shared_ptr<const RangeCode> code_;
+};
+
+// One formula over one box.
+Range bound(const Expr& expr, const Box& box);
+
+}  // namespace fovea::ir

@@ -1,0 +1,114 @@
+#include "ir/range_code.h"
+
+#include "ir/topology.h"
+
+namespace fovea::ir {
+namespace {
+
+using Kind = RangeStep::Kind;
+
+bool is_equality(Op op) { return op == Op::EqI || op == Op::NeI; }
+bool is_comparison(Op op) { return op == Op::LtI || op == Op::LeI || is_equality(op); }
+
+// x % m with a constant m > 0.
+bool is_modulo(const Node& node) {
+  return node.op() == Op::FloorMod && node.arg(1)->op() == Op::ConstI &&
+         node.arg(1)->int_value() > 0;
+}
+
+class Builder {
+ public:
+  RangeCode run(std::span<const Expr> roots) {
+    const Order order = operands_first(roots);
+    for (const Node* node : order.nodes) {
+      RangeStep step;
+      step.node = node;
+      step.first_operand = static_cast<std::uint32_t>(code_.operands.size());
+      step.operand_count = static_cast<std::uint32_t>(node->args().size());
+      for (const Expr& arg : node->args()) code_.operands.push_back(order.number.find(arg.get()));
+      forms_.push_back(LinearForm::unknown(static_cast<std::uint32_t>(code_.steps.size())));
+      choose_kind(step);
+      code_.steps.push_back(step);
+    }
+    for (const Expr& root : roots) code_.roots.push_back(order.number.find(root.get()));
+    code_.kept.assign(roots.begin(), roots.end());
+    return std::move(code_);
+  }
+
+ private:
+  std::uint32_t operand(const RangeStep& step, std::size_t i) const {
+    return code_.operands[step.first_operand + i];
+  }
+  const LinearForm& form(const RangeStep& step, std::size_t i) const {
+    return forms_[operand(step, i)];
+  }
+
+  void choose_kind(RangeStep& step) {
+    const Node& node = *step.node;
+    if (info(node.op()).form == Form::Load) {
+      step.kind = Kind::Load;
+      step.load = static_cast<std::uint32_t>(code_.loads.size());
+      code_.loads.push_back(Expr::share(&node));
+    } else if (node.args().empty()) {
+      step.kind = Kind::Leaf;
+      if (node.op() == Op::ConstI) forms_.back() = LinearForm::constant(node.int_value());
+    } else if (is_comparison(node.op())) {
+      choose_comparison(step);
+    } else {
+      choose_sum(step);
+    }
+  }
+
+  void choose_sum(RangeStep& step) {
+    static const LinearForm zero;
+    LinearForm sum;
+    switch (step.node->op()) {
+      case Op::AddI: sum = combine(1, form(step, 0), 1, form(step, 1)); break;
+      case Op::SubI: sum = combine(1, form(step, 0), -1, form(step, 1)); break;
+      case Op::NegI: sum = combine(-1, form(step, 0), 0, zero); break;
+      case Op::MulI: {
+        const Node& factor = *step.node->arg(1);
+        if (factor.op() != Op::ConstI) return;
+        sum = combine(factor.int_value(), form(step, 0), 0, zero);
+        break;
+      }
+      default: return;  // everything else is an unknown of its own
+    }
+    if (!sum.small()) return;
+    step.kind = Kind::Sum;
+    set_terms(step, sum);
+    forms_.back() = std::move(sum);
+  }
+
+  void choose_comparison(RangeStep& step) {
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+      const Node& rest = *step.node->arg(side);
+      if (!is_equality(step.node->op()) || !is_modulo(rest)) continue;
+      step.kind = Kind::Modulo;
+      step.x = operand(code_.steps[operand(step, side)], 0);
+      step.y = operand(step, 1 - side);
+      step.modulus = rest.arg(1)->int_value();
+      return;
+    }
+    const LinearForm difference = combine(1, form(step, 0), -1, form(step, 1));
+    if (!difference.small()) return;
+    step.kind = Kind::Compare;
+    set_terms(step, difference);
+  }
+
+  void set_terms(RangeStep& step, const LinearForm& linear) {
+    step.first_term = static_cast<std::uint32_t>(code_.terms.size());
+    step.term_count = static_cast<std::uint32_t>(linear.terms.size());
+    step.offset = linear.offset;
+    code_.terms.insert(code_.terms.end(), linear.terms.begin(), linear.terms.end());
+  }
+
+  RangeCode code_;
+  std::vector<LinearForm> forms_;  // of every step so far
+};
+
+}  // namespace
+
+RangeCode build_range_code(std::span<const Expr> roots) { return Builder().run(roots); }
+
+}  // namespace fovea::ir

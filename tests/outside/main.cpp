@@ -1,0 +1,5 @@
+#include <fovea/fovea.h>
+
+#include <iostream>
+
+int main() { std::cout << fovea_version() << '\n'; }

@@ -1,0 +1,20 @@
+"""libfovea.so exports the C interface and nothing else."""
+import re
+
+
+def exported(run, library):
+    lines = run("nm", "-D", "--defined-only", library).stdout.splitlines()
+    return {line.split()[-1] for line in lines}
+
+
+def test_only_fovea_symbols_are_exported(build, run):
+    names = exported(run, build / "libfovea.so")
+    assert names, "nothing is exported at all"
+    assert {name for name in names if not name.startswith("fovea_")} == set()
+
+
+def test_every_declared_function_is_exported(build, root, run):
+    header = (root / "include/fovea/fovea.h").read_text()
+    declared = set(re.findall(r"^FOVEA_API\b[^(;]*?\b(fovea_\w+)\(", header, re.MULTILINE))
+    assert declared
+    assert declared == exported(run, build / "libfovea.so")

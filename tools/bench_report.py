@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Turns the JSON of Google Benchmark in build/ into docs/results/<name>_<machine>.md. Run by ./dev bench."""
+import argparse
+import datetime
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def first_line(*command):
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return result.stdout.split("\n")[0].strip() or "unknown"
+
+
+def processor():
+    """The model of the processor, not the name of the host: numbers are compared between kinds of machine."""
+    match = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return match[1].strip() if match else first_line("uname", "-m")
+
+
+def slug(text):
+    text = re.sub(r"\((R|TM|C)\)|@.*|\bCPU\b|\bProcessor\b", " ", text, flags=re.IGNORECASE)
+    return "_".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def compiler():
+    cache = (ROOT / "build/CMakeCache.txt").read_text()
+    return first_line(re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, re.MULTILINE)[1], "--version")
+
+
+def commit():
+    dirty = subprocess.run(["git", "diff", "--quiet", "HEAD"], cwd=ROOT, check=False, capture_output=True)
+    return first_line("git", "rev-parse", "--short", "HEAD") + (" with changes" if dirty.returncode else "")
+
+
+def duration(value, unit):
+    nanoseconds = value * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    for name, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3g} {name}"
+    return f"{nanoseconds:.3g} ns"
+
+
+def rate(run):
+    return f"{run['items_per_second']:.3g} /s" if "items_per_second" in run else ""
+
+
+def table(runs):
+    yield "| benchmark | time | items | runs |"
+    yield "|---|---:|---:|---:|"
+    for run in runs:
+        time = duration(run["cpu_time"], run["time_unit"])
+        yield f"| `{run['name']}` | {time} | {rate(run)} | {run['iterations']} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", help="which benchmarks: build/bench_<name>.json is read")
+    parser.add_argument("--command", required=True, help="how they were run")
+    arguments = parser.parse_args()
+
+    report = json.loads((ROOT / f"build/bench_{arguments.name}.json").read_text())
+    machine = processor()
+    lines = [
+        f"# Benchmarks of {arguments.name}",
+        "",
+        f"- Machine: {machine}, {os.cpu_count()} cores visible; each benchmark uses one",
+        f"- Compiler: {compiler()}, preset release",
+        f"- Date: {datetime.date.today()}, commit {commit()}",
+        f"- Command: `{arguments.command}`",
+        "",
+        *table(run for run in report["benchmarks"] if "error_occurred" not in run),
+        "",
+    ]
+    path = ROOT / f"docs/results/{arguments.name}_{slug(machine)}_{os.cpu_count()}core.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines))
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
