@@ -62,4 +62,32 @@ float bfloat16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
+std::uint16_t float_to_half(float value) {
+  constexpr std::uint32_t infinity = 0x7f800000u;
+  constexpr std::uint32_t overflow = 0x477ff000u;         // 65520: rounds to infinity
+  constexpr std::uint32_t smallest_normal = 0x38800000u;  // 2^-14
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  std::uint32_t half = 0;
+  if (magnitude > infinity) {
+    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+  } else if (magnitude >= overflow) {
+    half = 0x7c00u;
+  } else if (magnitude < smallest_normal) {
+    // Numbers from 0.5 to 1 are 2^-24 apart, as subnormal halves are: the addition rounds.
+    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  } else {
+    const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+    half = (rounded - (112u << 23)) >> 13;  // the exponents' biases are 127 and 15
+  }
+  return static_cast<std::uint16_t>(sign | half);
+}
+
+std::uint16_t float_to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
 }  // namespace fovea

@@ -13,8 +13,11 @@ std::string_view dtype_name(DType type);                      // "f32", "bf16", 
 std::optional<DType> dtype_from_name(std::string_view name);  // the inverse
 std::int64_t dtype_size(DType type);                          // bytes of one element
 
-// Storage formats of 16 bits to float, exactly. (The way back rounds; engines own it.)
+// Storage formats of 16 bits to float, exactly, and back: to nearest, ties to even, too large to
+// infinity; a NaN stays a NaN, made quiet.
 float half_to_float(std::uint16_t bits);
 float bfloat16_to_float(std::uint16_t bits);
+std::uint16_t float_to_half(float value);
+std::uint16_t float_to_bfloat16(float value);
 
 }  // namespace fovea

@@ -1,6 +1,6 @@
 // The three kinds of exception inside Fovea, and who is to blame for each: the caller, the device
-// (a library, a driver), or us. "Not supported" is none of them: engines return it as a value.
-// src/capi turns these into statuses; nothing else catches them.
+// (a library, a driver), or us. "Not supported" is a value with reasons; only asking to run what no
+// engine can turns it into the fourth. src/capi makes statuses of these; nothing else catches them.
 #pragma once
 
 #include <stdexcept>
@@ -25,6 +25,12 @@ class InternalError : public std::runtime_error {
  public:
   explicit InternalError(const std::string& text)
       : std::runtime_error("internal error in Fovea (please report it): " + text) {}
+};
+
+// No engine can run what was asked for. The text has every engine's reasons.
+class Unsupported : public std::runtime_error {
+ public:
+  explicit Unsupported(const std::string& text) : std::runtime_error(text) {}
 };
 
 }  // namespace fovea

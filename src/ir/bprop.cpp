@@ -35,7 +35,7 @@ class RandomCaptured {
     for (std::size_t slot = 0; slot < scalars_.size(); ++slot) {
       const auto& value = declarations_.scalars[slot].value;
       const float drawn = value ? static_cast<float>(*value) * positive(random_) : positive(random_);
-      scalars_[slot] = {drawn, static_cast<std::int32_t>(drawn)};
+      scalars_[slot] = {drawn, arith::to_int(drawn)};
     }
   }
 

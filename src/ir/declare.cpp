@@ -79,23 +79,25 @@ Extent declared_extent(Lexer& lexer) {
 }
 
 double scalar_value(std::string_view text, const ScalarDecl& scalar) {
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  double value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
   const auto refuse = [&](const std::string& rule) {
     throw InvalidArgument("scalar: the value '" + std::string(text.substr(0, 64)) + "' of '" +
                           scalar.name + "' " + rule);
   };
-  if (end != last || error == std::errc::invalid_argument) refuse("is not a number");
-  if (error != std::errc{}) refuse("does not fit f32");
-  if (scalar.type == Type::I32) {
-    const bool fits = value >= std::numeric_limits<std::int32_t>::min() &&
-                      value <= std::numeric_limits<std::int32_t>::max();
-    if (!fits || value != static_cast<std::int32_t>(value)) refuse("is not an i32");
-    return value;
-  }
-  return static_cast<double>(static_cast<float>(value));
+  // Read as the type that it has: through double it would be rounded twice.
+  const auto read = [&](auto value) {
+    const bool plus = text.starts_with('+') && !text.starts_with("+-");
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data() + (plus ? 1 : 0), last, value);
+    if (end != last || error == std::errc::invalid_argument) refuse("is not a number");
+    if (error != std::errc{}) refuse("does not fit f32");
+    return static_cast<double>(value);
+  };
+  if (scalar.type == Type::F32) return read(0.0f);
+  const double value = read(0.0);  // 1e3 is an i32
+  const bool fits = value >= std::numeric_limits<std::int32_t>::min() &&
+                    value <= std::numeric_limits<std::int32_t>::max();
+  if (!fits || value != static_cast<std::int32_t>(value)) refuse("is not an i32");
+  return value;
 }
 
 void check_name_is_new(const Declarations& declarations, const std::string& name) {

@@ -94,21 +94,21 @@ Cell<Real> Evaluator<Real>::leaf_value(const Node& node, const Point<Real>& p) c
 }
 
 template <class Real>
-void Evaluator<Real>::operator()(const Point<Real>& point) {
+void Evaluator<Real>::run(const Point<Real>& point, std::span<Cell<Real>> values) const {
   const std::uint32_t* operand = operands_.data();
   for (std::size_t i = 0; i < order_.nodes.size(); ++i) {
     const Node& node = *order_.nodes[i];
     const std::size_t count = node.args().size();
     if (info(node.op()).form == Form::Load) {
       std::array<std::int32_t, limits::rank> index;
-      for (std::size_t j = 0; j < count; ++j) index[j] = values_[operand[j]].i;
-      values_[i] = read_element<Real>(point.tensors[node.slot()], {index.data(), count});
+      for (std::size_t j = 0; j < count; ++j) index[j] = values[operand[j]].i;
+      values[i] = read_element<Real>(point.tensors[node.slot()], {index.data(), count});
     } else if (count == 0) {
-      values_[i] = leaf_value(node, point);
+      values[i] = leaf_value(node, point);
     } else {
       std::array<Cell<Real>, 3> args;
-      for (std::size_t j = 0; j < count; ++j) args[j] = values_[operand[j]];
-      values_[i] = apply<Real>(node.op(), args.data());
+      for (std::size_t j = 0; j < count; ++j) args[j] = values[operand[j]];
+      values[i] = apply<Real>(node.op(), args.data());
     }
     operand += count;
   }

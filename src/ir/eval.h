@@ -30,16 +30,23 @@ struct Point {
   std::span<const TensorView> tensors;   // by slot
 };
 
-// Formulas put in order once, to be evaluated at many points. Not safe from several threads: it
-// keeps the values of the last point.
+// Formulas put in order once, to be evaluated at many points. Immutable but for the values of the
+// last point, which operator() keeps; run() keeps them in the caller's memory and is safe from many
+// threads.
 template <class Real>
 class Evaluator {
  public:
   explicit Evaluator(std::span<const Expr> roots);
   explicit Evaluator(const Expr& root) : Evaluator(std::span(&root, 1)) {}
 
-  // Evaluates all roots.
-  void operator()(const Point<Real>& point);
+  // Evaluates all roots; `values` has value_count() cells.
+  void run(const Point<Real>& point, std::span<Cell<Real>> values) const;
+  std::size_t value_count() const { return order_.nodes.size(); }
+  const Cell<Real>& value(std::span<const Cell<Real>> values, std::size_t i) const {
+    return values[roots_[i]];
+  }
+
+  void operator()(const Point<Real>& point) { run(point, values_); }
   // The value of root i at the last point.
   const Cell<Real>& value(std::size_t i = 0) const { return values_[roots_[i]]; }
 

@@ -43,6 +43,8 @@ bool is_power_of_two(float c) {
 Expr add_f32(const Expr& x, const Expr& y) {
   if (is(y, -0.0f)) return x;
   if (is_negative_float(y)) return x - constant(-y->float_value());
+  // Not -x + -y: which of them became the minus would depend on their order.
+  if (is(x, Op::NegF) && is(y, Op::NegF)) return {};
   if (is(y, Op::NegF)) return x - y->arg(0);
   if (is(x, Op::NegF)) return y - x->arg(0);
   return {};
@@ -112,6 +114,7 @@ std::int32_t wrapping_neg(std::int32_t a) {
 Expr add_i32(const Expr& x, const Expr& y) {
   if (is(y, 0)) return x;
   if (is_negative_int(y)) return x - constant(-y->int_value());
+  if (is(x, Op::NegI) && is(y, Op::NegI)) return -(x->arg(0) + y->arg(0));
   if (is(y, Op::NegI)) return x - y->arg(0);
   if (is(x, Op::NegI)) return y - x->arg(0);
   if (is(x, Op::SubI) && x->arg(1) == y) return x->arg(0);
@@ -141,6 +144,7 @@ Expr sub_i32(const Expr& x, const Expr& y) {
   }
   const auto [yr, yo] = split_offset(y);
   if (xo != 0 || yo != 0) return (xr - yr) + constant(wrapping_add(xo, wrapping_neg(yo)));
+  if (is(x, Op::NegI)) return -(x->arg(0) + y);
   return {};
 }
 

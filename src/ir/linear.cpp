@@ -7,7 +7,6 @@ namespace fovea::ir {
 
 bool LinearForm::small() const {
   constexpr std::size_t most_terms = 16;
-  constexpr std::int64_t largest_coefficient = std::int64_t{1} << 20;
   constexpr std::int64_t largest_offset = std::int64_t{1} << 40;
   return terms.size() <= most_terms && std::abs(offset) <= largest_offset &&
          std::ranges::all_of(terms, [](const LinearTerm& term) {

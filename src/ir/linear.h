@@ -12,6 +12,8 @@ struct LinearTerm {
 };
 
 struct LinearForm {
+  static constexpr std::int64_t largest_coefficient = std::int64_t{1} << 20;
+
   std::vector<LinearTerm> terms;  // by unknown, each once, no zero coefficient
   std::int64_t offset = 0;
 
@@ -23,7 +25,7 @@ struct LinearForm {
   bool small() const;
 };
 
-// ca * a + cb * b
+// ca * a + cb * b; both forms small, ca and cb at most largest_coefficient.
 LinearForm combine(std::int64_t ca, const LinearForm& a, std::int64_t cb, const LinearForm& b);
 
 }  // namespace fovea::ir

@@ -59,6 +59,11 @@ std::optional<std::string> python_word(std::string_view name) {
   if (name == "False") return "false";
   if (name == "kv_idx" || name == "kv") return "k";
   if (name == "q_idx") return "q";
+  if (name == "where") return "select(c, x, y)";
+  if (name == "float") return "f32(x)";
+  if (name == "int") return "i32(x)";
+  if (name == "minimum") return "min(x, y)";
+  if (name == "maximum") return "max(x, y)";
   return std::nullopt;
 }
 

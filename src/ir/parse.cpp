@@ -47,7 +47,7 @@ class Parser {
   }
 
  private:
-  // Counts nesting; recursion happens only under one of these.
+  // Counts nesting; recursion happens only under one of these: in choice() and prefix().
   struct Nest {
     Nest(Parser& parser, const Token& at) : depth(parser.nesting_) {
       if (++depth > limits::nesting) {
@@ -111,11 +111,7 @@ class Parser {
         lexer_.fail(lexer_.peek(), "there is no '**'; write pow(x, y)");
       }
       Expr right = infix(level + 1);
-      if (symbol.text == ">" || symbol.text == ">=") {  // a > b is b < a, for NaN too
-        left = apply(symbol, symbol.text == ">" ? "<" : "<=", Form::Infix, {right, left});
-      } else {
-        left = apply(symbol, symbol.text, Form::Infix, {left, right});
-      }
+      left = apply(symbol, symbol.text, Form::Infix, {left, right});
     }
     return left;
   }
@@ -139,7 +135,6 @@ class Parser {
     if (token.kind == TokenKind::Number) return number(token, /*negative=*/false);
     if (token.kind == TokenKind::Name) return name(token);
     if (token.text == "(") {
-      const Nest nest(*this, token);
       Expr value = body();
       lexer_.expect_symbol(")", "the part opened by '('");
       return value;
@@ -151,7 +146,7 @@ class Parser {
     const std::string text = (negative ? "-" : "") + std::string(token.text);
     const char* const first = text.data();
     const char* const last = first + text.size();
-    const bool hex = token.text.size() > 2 && (token.text[1] == 'x' || token.text[1] == 'X');
+    const bool hex = token.text.starts_with("0x") || token.text.starts_with("0X");
     if (hex) return hex_number(token, negative);
     std::int32_t integer = 0;
     const auto [end, error] = std::from_chars(first, last, integer);
@@ -213,7 +208,7 @@ class Parser {
 
   [[noreturn]] void unknown(const Token& token) {
     const std::string text(token.text);
-    if (is_operation(text, Form::Call)) {
+    if (is_operation(text, Form::Call) || text == "select") {
       lexer_.fail(token, "'" + text + "' is a function: write " + text + "(...)");
     }
     if (const auto word = python_word(text)) {
@@ -244,8 +239,9 @@ class Parser {
     const TensorDecl& tensor = declarations_.tensors[*slot];
     const std::vector<Expr> at = list("[", "]", "the indices of '" + text + "'");
     if (at.size() != tensor.extents.size()) {
-      lexer_.fail(token, "'" + text + "' has " + std::to_string(tensor.extents.size()) +
-                             " dimensions, got " + std::to_string(at.size()) + " indices");
+      lexer_.fail(token, "'" + text + "' has rank " + std::to_string(tensor.extents.size()) +
+                             ", got " + std::to_string(at.size()) +
+                             (at.size() == 1 ? " index" : " indices"));
     }
     for (std::size_t i = 0; i < at.size(); ++i) {
       if (at[i]->type() == Type::I32) continue;
@@ -263,6 +259,9 @@ class Parser {
       if (find_tensor(text)) {
         lexer_.fail(token, "'" + text + "' is a tensor: write " + text + "[...]");
       }
+      if (const auto word = python_word(text)) {
+        lexer_.fail(token, "unknown function '" + text + "'; write " + *word);
+      }
       std::vector<std::string> known = operation_names(Form::Call);
       known.emplace_back("select");
       for (const Stock& formula : stock_formulas) known.emplace_back(formula.name);
@@ -276,24 +275,27 @@ class Parser {
   Expr expand(const Token& token, const Stock& stock, const std::vector<Expr>& args) {
     const std::size_t wanted = stock.parameter.empty() ? 0 : 1;
     if (args.size() != wanted) {
-      lexer_.fail(token, "'" + std::string(stock.name) + "' takes " + std::to_string(wanted) +
-                             " arguments, got " + std::to_string(args.size()));
+      lexer_.fail(token, "'" + std::string(stock.name) + "' takes " +
+                             (wanted == 0 ? "no argument" : "one argument") + ", got " +
+                             std::to_string(args.size()));
     }
     static const Declarations nothing;
     Parser inner(stock.text, nothing, role_);
     if (wanted == 1) inner.bind(stock.parameter, args[0]);
+    Expr value;
     try {
-      return counted(token, inner.formula());
+      value = inner.formula();
     } catch (const InvalidArgument& error) {  // about the stock text: say it of its use
       const std::string message(error.what());
+      const std::size_t start = role_name(role_).size() + 2;  // after "mod: "
       lexer_.fail(token, "in '" + std::string(stock.name) + "' (" + std::string(stock.text) +
-                             "): " + message.substr(0, message.find('\n')));
+                             "): " + message.substr(start, message.find('\n') - start));
     }
+    return counted(token, std::move(value));
   }
 
   std::vector<Expr> list(std::string_view open, std::string_view close, const std::string& what) {
     const Token at = lexer_.peek();
-    const Nest nest(*this, at);
     lexer_.expect_symbol(open, what);
     std::vector<Expr> items;
     if (lexer_.take_symbol(close)) return items;
@@ -306,11 +308,13 @@ class Parser {
   }
 
   Expr apply(const Token& at, std::string_view text, Form form, std::vector<Expr> args) {
+    Expr value;
     try {
-      return counted(at, apply_text(text, form, std::move(args)));
+      value = apply_text(text, form, std::move(args));
     } catch (const InvalidArgument& error) {
       lexer_.fail(at, error.what());
     }
+    return counted(at, std::move(value));
   }
 
   Expr counted(const Token& at, Expr value) {

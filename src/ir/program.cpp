@@ -5,33 +5,18 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "ir/build.h"
-#include "ir/topology.h"
+#include "ir/numbering.h"
 #include "ir/verify.h"
 
 namespace fovea::ir {
 namespace {
 
-constexpr std::uint32_t unset = ~std::uint32_t{0};
-
-// old slot -> new slot, by first use in the walk of the formulas, then unused ones as declared.
-struct Numbering {
-  std::vector<std::uint32_t> slots;
-  std::uint32_t next = 0;
-
-  explicit Numbering(std::size_t count) : slots(count, unset) {}
-  void use(std::uint32_t old) {
-    if (slots[old] == unset) slots[old] = next++;
-  }
-  void finish() {
-    for (std::uint32_t old = 0; old < slots.size(); ++old) use(old);
-  }
-  template <class T>
-  std::vector<T> reorder(std::vector<T> items) const {
-    std::vector<T> out(items.size());
-    for (std::size_t old = 0; old < items.size(); ++old) out[slots[old]] = std::move(items[old]);
-    return out;
-  }
-};
+template <class T>
+std::vector<T> reordered(std::vector<T> items, const std::vector<std::uint32_t>& slots) {
+  std::vector<T> out(items.size());
+  for (std::size_t old = 0; old < items.size(); ++old) out[slots[old]] = std::move(items[old]);
+  return out;
+}
 
 bool same_types(const TensorDecl& a, const TensorDecl& b) {
   return a.dtype == b.dtype && a.extents == b.extents;
@@ -57,23 +42,26 @@ Program::Program(Declarations declarations, Expr mod, Expr mask, Expr bprop) {
   if (mod && mod->type() == Type::I32) mod = to_f32(mod);
   if (bprop && bprop->type() == Type::I32) bprop = to_f32(bprop);
   verify_formulas(mod, mask, bprop);
-  Numbering tensors(declarations.tensors.size()), scalars(declarations.scalars.size());
   const Expr roots[] = {mod, mask, bprop};
-  for (const Node* node : operands_first(roots).nodes) {
-    const Form form = info(node->op()).form;
-    if (form == Form::Load) tensors.use(node->slot());
-    if (form == Form::Scalar) scalars.use(node->slot());
-  }
-  tensors.finish();
-  scalars.finish();
-  declarations_.tensors = tensors.reorder(std::move(declarations.tensors));
-  declarations_.scalars = scalars.reorder(std::move(declarations.scalars));
+  const Slots slots = canonical_slots(roots, declarations);
+  declarations_.tensors = reordered(std::move(declarations.tensors), slots.tensors);
+  declarations_.scalars = reordered(std::move(declarations.scalars), slots.scalars);
   const auto renumbered = [&](const Expr& e) {
-    return e ? renumber(e, tensors.slots, scalars.slots) : e;
+    return e ? renumber(e, slots.tensors, slots.scalars) : e;
   };
   mod_ = renumbered(mod);
   mask_ = renumbered(mask);
   bprop_ = renumbered(bprop);
+}
+
+Program Program::with_slots(Declarations declarations, Expr mod, Expr mask, Expr bprop) {
+  verify_formulas(mod, mask, bprop);
+  Program program;
+  program.declarations_ = std::move(declarations);
+  program.mod_ = std::move(mod);
+  program.mask_ = std::move(mask);
+  program.bprop_ = std::move(bprop);
+  return program;
 }
 
 bool Program::operator==(const Program& other) const {

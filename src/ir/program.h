@@ -47,9 +47,12 @@ Type loaded_type(DType dtype);
 class Program {
  public:
   Program() = default;  // identity: no modifier, no mask
-  // Renumbers captured things by first use, so that the order of declaration does not count.
+  // Renumbers captured things by structure, so that the order of declaration does not count.
   // Checks the types: mod and bprop f32, mask bool; any may be null.
   Program(Declarations declarations, Expr mod, Expr mask, Expr bprop);
+
+  // Keeps the slots as they are: for programs made from programs.
+  static Program with_slots(Declarations declarations, Expr mod, Expr mask, Expr bprop);
 
   const Expr& mod() const { return mod_; }
   const Expr& mask() const { return mask_; }

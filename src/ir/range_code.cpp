@@ -1,5 +1,7 @@
 #include "ir/range_code.h"
 
+#include <cstdlib>
+
 #include "ir/topology.h"
 
 namespace fovea::ir {
@@ -69,7 +71,9 @@ class Builder {
       case Op::MulI: {
         const Node& factor = *step.node->arg(1);
         if (factor.op() != Op::ConstI) return;
-        sum = combine(factor.int_value(), form(step, 0), 0, zero);
+        const std::int64_t times = factor.int_value();
+        if (std::abs(times) > LinearForm::largest_coefficient) return;
+        sum = combine(times, form(step, 0), 0, zero);
         break;
       }
       default: return;  // everything else is an unknown of its own

@@ -14,12 +14,17 @@ namespace {
 // graphs than this are left as they are.
 constexpr std::size_t largest_graph = 2000;
 
+// Nodes visited by all those substitutions together. Where conditions recur under one another the
+// copies would double with each: past this the rest stays as it is.
+constexpr std::size_t most_work = 200000;
+
 using Facts = std::unordered_map<const Node*, Expr>;
 
 // What follows from `condition` being `value`: a true && makes its operands true, a false || makes
 // them false.
 void add_facts(const Expr& condition, bool value, Facts& facts) {
-  facts.emplace(condition.get(), constant(value));
+  // Once: what is shared below would otherwise be visited once per path.
+  if (!facts.emplace(condition.get(), constant(value)).second) return;
   const Op spreads = value ? Op::And : Op::Or;
   if (condition->op() == spreads) {
     for (const Expr& part : condition->args()) add_facts(part, value, facts);
@@ -54,19 +59,23 @@ Expr substitute(const Expr& expr, const Facts& facts) {
   return renewed.back();
 }
 
-Expr under(const Expr& branch, const Expr& condition, bool value) {
+Expr under(const Expr& branch, const Expr& condition, bool value, std::size_t& work) {
+  if (work > most_work) return branch;
+  work += node_count(branch);
   Facts facts;
   add_facts(condition, value, facts);
   return substitute(branch, facts);
 }
 
 Expr use_conditions(const Expr& expr) {
-  return rebuild(expr, [](const Node& node, std::span<const Expr> args) {
+  std::size_t work = 0;
+  return rebuild(expr, [&](const Node& node, std::span<const Expr> args) {
     const Form form = info(node.op()).form;
     if (form == Form::Load) return load(node.type(), node.slot(), args);
     if (form == Form::Scalar) return Expr::share(&node);
     if (form != Form::Choice) return make(node.op(), args);
-    return select(args[0], under(args[1], args[0], true), under(args[2], args[0], false));
+    return select(args[0], under(args[1], args[0], true, work),
+                  under(args[2], args[0], false, work));
   });
 }
 

@@ -18,8 +18,13 @@ Stage stage_of(Depends depends) {
 
 // Nodes sorted by stage; within one, operands first as before.
 std::vector<const Node*> by_stage(const Order& order) {
-  std::vector<const Node*> nodes = order.nodes;
-  std::ranges::stable_sort(nodes, {}, [](const Node* n) { return stage_of(n->depends()); });
+  std::vector<const Node*> nodes;
+  nodes.reserve(order.nodes.size());
+  for (const Stage stage : {Stage::Uniform, Stage::Row, Stage::Column, Stage::Element}) {
+    for (const Node* node : order.nodes) {
+      if (stage_of(node->depends()) == stage) nodes.push_back(node);
+    }
+  }
   return nodes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/build.h"
@@ -78,22 +79,30 @@ std::string advice(const Overloads& overloads, std::span<const Expr> args) {
   if (bools && overloads.text == "^") return "; for bool write !=";
   if (bools && overloads.text == "~") return "; for bool write !";
   if (overloads.text == "//" || overloads.text == "%") return "; for f32 write floor(x / y)";
+  const bool compares = overloads.text == "<" || overloads.text == "<=";
+  if (compares && args[0]->type() == Type::Bool && args[1]->type() != Type::Bool) {
+    return "; a chain is written a < b && b < c";
+  }
   if (overloads.text == "&&" || overloads.text == "||" || overloads.text == "!") {
     return "; turn a number into bool with x != 0";
   }
   return "; cast with f32(x), i32(x) or bool(x)";
 }
 
-[[noreturn]] void refuse(const Overloads& overloads, std::span<const Expr> args) {
+// `text` as it was written.
+[[noreturn]] void refuse(std::string_view text, const Overloads& overloads,
+                         std::span<const Expr> args) {
   std::string takes_text, got;
+  bool right_count = false;
   for (const OpInfo* row : overloads.rows) {
     takes_text += (takes_text.empty() ? "" : " or ") + describe(*row);
+    right_count = right_count || row->arity() == args.size();
   }
   for (const Expr& arg : args) {
     got += (got.empty() ? "" : ", ") + std::string(type_name(arg->type()));
   }
-  throw InvalidArgument("'" + std::string(overloads.text) + "' takes " + takes_text + ", got (" +
-                        got + ")" + advice(overloads, args));
+  throw InvalidArgument("'" + std::string(text) + "' takes " + takes_text + ", got (" + got + ")" +
+                        (right_count ? advice(overloads, args) : ""));
 }
 
 void forbid(const Expr& formula, Depends what, const std::string& message) {
@@ -110,8 +119,11 @@ void expect_type(const Expr& formula, Type type, const std::string& rule,
 }  // namespace
 
 Expr apply_text(std::string_view text, Form form, std::vector<Expr> args) {
-  const Overloads* overloads = find_overloads(text, form);
+  // a > b is b < a, for NaN too.
+  const bool turned = form == Form::Infix && (text == ">" || text == ">=");
+  const Overloads* overloads = find_overloads(!turned ? text : text == ">" ? "<" : "<=", form);
   if (overloads == nullptr) throw InvalidArgument("no operation '" + std::string(text) + "'");
+  if (turned) std::swap(args[0], args[1]);
   for (const bool widen : {false, true}) {
     if (widen && !may_widen(*overloads, args)) break;
     for (const OpInfo* row : overloads->rows) {
@@ -126,7 +138,8 @@ Expr apply_text(std::string_view text, Form form, std::vector<Expr> args) {
   const bool same_cast = args.size() == 1 && form == Form::Call &&
                          text == type_name(args[0]->type());
   if (same_cast) return args[0];
-  refuse(*overloads, args);
+  if (turned) std::swap(args[0], args[1]);
+  refuse(text, *overloads, args);
 }
 
 bool is_operation(std::string_view text, Form form) {

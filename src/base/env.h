@@ -1,0 +1,35 @@
+// The environment variables that Fovea reads, all of them, in one table. The only getenv: a setting
+// that is not listed here does not exist. Read by whoever a variable concerns, and by `doctor`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace fovea {
+
+enum class Env : std::uint8_t {
+  Engine,
+  CacheDir,
+  NumThreads,
+  CpuIsa,
+  Verbose,
+  Bundle,
+  CudnnDir,
+  Library,
+};
+
+struct EnvVariable {
+  Env variable;
+  const char* name;     // FOVEA_ENGINE ...
+  const char* meaning;  // one line for people
+};
+
+std::span<const EnvVariable> environment_variables();
+const char* env_name(Env variable);
+
+// Its value; nothing where it is unset or empty.
+std::optional<std::string> env_value(Env variable);
+
+}  // namespace fovea
