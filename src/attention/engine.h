@@ -1,0 +1,74 @@
+// The contracts of engines and plans. An engine says whether it can run a Problem and why not,
+// what of the Problem a plan would depend on, and compiles that into a plan.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention/bindings.h"
+#include "attention/device.h"
+#include "attention/problem.h"
+
+namespace fovea {
+
+// Why an engine cannot: for people, and by code for programs.
+struct Reason {
+  std::string code;    // stable, snake_case: "head_dim_too_large"
+  std::string limit;   // "head_dim <= 256 of cudnn on sm_90"
+  std::string got;     // "head_dim 320"
+  std::string advice;  // "use engine jit, or split the head"
+};
+std::string describe(const Reason& reason);  // one sentence
+
+enum class Answer : std::uint8_t {
+  Proven,    // a build or a library's own check has shown it
+  Expected,  // by the engine's rules
+  No,        // with reasons
+};
+
+struct Verdict {
+  Answer answer = Answer::No;
+  std::vector<Reason> reasons;  // of a No
+  double cost = 0;              // expected time in seconds, to order engines by; 0: unknown
+  std::string note;             // "supported, but slow: ..."
+};
+
+// What a plan may depend on: the Problem with everything that the engine does not bake set to its
+// default. It is the cache key, compared in full, and all that compile() gets.
+struct Baked {
+  Problem problem;
+  bool operator==(const Baked&) const = default;
+};
+
+// Float literals are lifted out of the formulas into scalars behind the declared ones (ir/lift), so
+// that a new value needs no new plan; their values are bound with each call.
+struct Baking {
+  Baked baked;
+  std::vector<float> literals;
+};
+
+class Plan {
+ public:
+  virtual ~Plan() = default;
+  virtual std::size_t workspace_bytes(const Sizes& sizes) const = 0;
+  virtual std::size_t memory_bytes() const = 0;  // that the plan itself holds, for the cache
+  // Allocates, builds and locks nothing; safe from many threads. The Bindings are validated.
+  virtual void run(const Bindings& bindings) const = 0;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual std::string name() const = 0;
+  // Never refuses: what cannot be run is judged, not baked.
+  virtual Baking bake(const Problem& problem, const Device& device) const = 0;
+  // Microseconds, builds nothing.
+  virtual Verdict judge(const Baked& baked, const Device& device) const = 0;
+  // As judge, but by building or asking the library; remembered.
+  virtual Verdict prove(const Baked& baked, const Device& device) const = 0;
+  virtual std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const = 0;
+};
+
+}  // namespace fovea

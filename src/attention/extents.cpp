@@ -1,0 +1,47 @@
+#include "attention/extents.h"
+
+#include "base/error.h"
+
+namespace fovea {
+namespace {
+
+std::int64_t resolved(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global) {
+  switch (extent.kind) {
+    case ir::Extent::Kind::Number: return extent.number;
+    case ir::Extent::Kind::B: return sizes.b;
+    case ir::Extent::Kind::H: return heads_seen(sizes, h_global);
+    case ir::Extent::Kind::Hkv: return sizes.hkv;
+    case ir::Extent::Kind::Sq: return sizes.sq;
+    case ir::Extent::Kind::Skv: return sizes.skv;
+  }
+  throw InternalError("an extent of no kind");
+}
+
+}  // namespace
+
+std::array<std::int64_t, 4> extents_of(const Sizes& sizes, Layout layout,
+                                       const NamedTensor& tensor) {
+  const std::int64_t heads = heads_of(sizes, tensor), features = features_of(sizes, tensor);
+  if (layout == Layout::Thd) return {1, heads, tensor.of_keys ? sizes.t_k : sizes.t_q, features};
+  return {sizes.b, heads, length_of(sizes, tensor), features};
+}
+
+std::int64_t row_count(const Sizes& sizes, Layout layout) {
+  return sizes.h * (layout == Layout::Thd ? sizes.t_q : sizes.b * sizes.sq);
+}
+
+std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global) {
+  return h_global != 0 ? h_global : sizes.h;
+}
+
+std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
+                                           std::int32_t h_global) {
+  std::vector<std::int64_t> extents;
+  extents.reserve(tensor.extents.size());
+  for (const ir::Extent& extent : tensor.extents) {
+    extents.push_back(resolved(extent, sizes, h_global));
+  }
+  return extents;
+}
+
+}  // namespace fovea

@@ -1,0 +1,29 @@
+// How large tensors are: the eight over positions and features, and the captured ones, whose
+// declared extents name sizes of the problem. Used by validate, the reference engine and whoever
+// makes data to bind.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "attention/problem.h"
+
+namespace fovea {
+
+// By batch, head, position, feature. Under Thd the batch is 1 and the positions are all rows.
+std::array<std::int64_t, 4> extents_of(const Sizes& sizes, Layout layout,
+                                       const NamedTensor& tensor);
+
+// Rows of lse: B * H * Sq, under Thd H * T. The sizes must be valid.
+std::int64_t row_count(const Sizes& sizes, Layout layout);
+
+// What the leaf H is: `h_global` where it is given.
+std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global);
+
+// The allocated extents of a captured tensor. H is what the leaf H is, so that a shard of heads
+// binds the whole table; the other names are the problem's own sizes.
+std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
+                                           std::int32_t h_global);
+
+}  // namespace fovea

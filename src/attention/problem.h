@@ -1,0 +1,109 @@
+// Problem: everything that says which attention this is. A plain value: the cache key, the log
+// line, the test name and the command-line argument are all this. What differs from call to call
+// (pointers, values) lives in Bindings.
+//
+// attention/problem_text prints it as the problem line and reads it back; attention/validate holds
+// every rule between its fields.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "ir/program.h"
+
+namespace fovea {
+
+enum class Direction : std::uint8_t { Forward, Backward };
+
+// How tensors lie in memory unless strides say otherwise. Thd is packed: [T, H, D], with cumulative
+// lengths bound per call.
+enum class Layout : std::uint8_t { Bhsd, Bshd, Sbhd, Thd };
+
+// Who draws the dropout mask: the portable Philox of attention/philox, the same in every engine, or
+// the engine's own generator (forward and backward are then pinned to that engine).
+enum class Rng : std::uint8_t { Portable, Engine };
+
+// How exact the engine's own arithmetic must be; decisions are always exact.
+enum class Precision : std::uint8_t { Default, Strict };
+
+// Queries have H heads, keys and values Hkv; H is a multiple of Hkv. Under Thd, sq and skv are the
+// longest sequences, and t_q and t_k the rows of the packed tensors. Zero is valid.
+struct Sizes {
+  std::int64_t b = 1, h = 1, hkv = 1, sq = 1, skv = 1, d = 1, dv = 1;
+  std::int64_t t_q = 0, t_k = 0;
+  bool operator==(const Sizes&) const = default;
+};
+
+// Strides in elements by batch, head, position, feature; the batch stride is 0 under Thd.
+struct Strides {
+  std::int64_t b = 0, h = 0, s = 0, d = 0;
+  bool operator==(const Strides&) const = default;
+};
+
+// One of the eight tensors over positions and features.
+struct TensorSpec {
+  DType dtype = DType::F32;
+  std::optional<Strides> strides;  // absent: dense in the Problem's layout
+  bool operator==(const TensorSpec&) const = default;
+};
+
+struct Problem {
+  Direction direction = Direction::Forward;
+  Layout layout = Layout::Bhsd;
+  Sizes sizes;
+  TensorSpec q, k, v, o;
+  TensorSpec grad_o, grad_q, grad_k, grad_v;  // of a Backward
+
+  ir::Program program;
+  std::optional<float> scale;  // absent: 1 / sqrt(d)
+
+  bool has_q_lengths = false, has_k_lengths = false;  // one length per sequence, bound per call
+  bool sink = false;                                  // one logit per query head joins the sum
+  float dropout = 0;                                  // probability
+  Rng rng = Rng::Portable;
+
+  // Outputs of a Forward besides o. A Backward reads lse always, and grad_lse if it has one.
+  bool lse = false, row_max = false, max_logit = false;
+  bool grad_lse = false;
+
+  // Which gradients a Backward writes. Captured things by slot; i32 and bool ones can have none.
+  bool want_q = true, want_k = true, want_v = true, want_sink = false;
+  std::vector<bool> want_tensors, want_scalars;
+
+  // Added to the positions that formulas and dropout see. Values bound per call override them.
+  std::int32_t b_offset = 0, h_offset = 0, q_offset = 0, k_offset = 0;
+  bool has_q_offsets = false, has_k_offsets = false;  // one per sequence, bound per call
+  std::int32_t h_global = 0;                          // what the leaf H is; 0: sizes.h
+
+  bool deterministic = false;
+  bool capture = false;  // the call will run under CUDA graph capture
+  Precision precision = Precision::Default;
+
+  bool operator==(const Problem&) const = default;
+  std::uint64_t hash() const;
+};
+
+// Dense strides of a tensor with `heads` heads and `features` features.
+Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t length,
+                      std::int64_t features);
+
+// The eight tensors by name, for loops over them. Which sizes each has follows from its name.
+struct NamedTensor {
+  const char* name;  // q, k, v, o, do, dq, dk, dv
+  TensorSpec Problem::*spec;
+  bool of_keys;    // positions and heads of K rather than Q
+  bool of_values;  // dv features rather than d
+  bool output;     // written: o forward; dq, dk, dv backward
+};
+const std::array<NamedTensor, 8>& named_tensors();
+bool takes_part(const Problem& problem, const NamedTensor& tensor);  // in this direction, as wanted
+std::int64_t heads_of(const Sizes& sizes, const NamedTensor& tensor);
+std::int64_t length_of(const Sizes& sizes, const NamedTensor& tensor);
+std::int64_t features_of(const Sizes& sizes, const NamedTensor& tensor);
+Strides strides_of(const Problem& problem, const NamedTensor& tensor);  // given or dense
+
+}  // namespace fovea

@@ -1,0 +1,14 @@
+#include "attention/engine.h"
+
+namespace fovea {
+
+// "head_dim 320, but head_dim <= 256 of cudnn on sm_90: use engine jit, or split the head"
+std::string describe(const Reason& reason) {
+  std::string out = reason.got;
+  if (!reason.limit.empty()) out += (out.empty() ? "" : ", but ") + reason.limit;
+  if (out.empty()) out = reason.code;
+  if (!reason.advice.empty()) out += ": " + reason.advice;
+  return out;
+}
+
+}  // namespace fovea

@@ -1,0 +1,43 @@
+// How attention says no: every error names the argument, its value and the rule, in one form.
+// Used by attention's own files only.
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <concepts>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace fovea {
+
+// The shortest text that reads back as the same number.
+template <class T>
+  requires std::integral<T> || std::floating_point<T>
+std::string number_text(T value) {
+  std::array<char, 64> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  return std::string(text.data(), end);
+}
+
+// "sq=-1: must be 0 or more"
+[[noreturn]] inline void refuse(std::string_view argument, std::string_view value,
+                                std::string_view rule) {
+  std::string text(argument);
+  text.append("=").append(value).append(": ").append(rule);
+  throw InvalidArgument(text);
+}
+template <class T>
+  requires std::integral<T> || std::floating_point<T>
+[[noreturn]] void refuse(std::string_view argument, T value, std::string_view rule) {
+  refuse(argument, std::string_view(number_text(value)), rule);
+}
+
+// For arguments that have no value to show: "q: must not be null"
+[[noreturn]] inline void refuse(std::string_view argument, std::string_view rule) {
+  std::string text(argument);
+  throw InvalidArgument(text.append(": ").append(rule));
+}
+
+}  // namespace fovea

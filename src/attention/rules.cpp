@@ -1,0 +1,183 @@
+#include "attention/rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "attention/extents.h"
+#include "attention/refuse.h"
+
+namespace fovea {
+namespace {
+
+constexpr std::int64_t positions = std::int64_t{1} << 31;
+constexpr std::int64_t largest_element = 8;  // bytes
+
+// Nothing where it does not fit 64 bits.
+using Checked = std::optional<std::int64_t>;
+Checked product(Checked a, std::int64_t b) {
+  std::int64_t out = 0;
+  if (!a || __builtin_mul_overflow(*a, b, &out)) return std::nullopt;
+  return out;
+}
+Checked sum(Checked a, Checked b) {
+  std::int64_t out = 0;
+  if (!a || !b || __builtin_add_overflow(*a, *b, &out)) return std::nullopt;
+  return out;
+}
+
+// Bytes of a dense tensor. An extent of 0 counts as 1: strides are products of the others.
+bool fits(std::span<const std::int64_t> extents, std::int64_t element_bytes) {
+  Checked bytes = element_bytes;
+  for (const std::int64_t extent : extents)
+    bytes = product(bytes, std::max<std::int64_t>(extent, 1));
+  return bytes.has_value();
+}
+
+// The furthest element from the first one.
+Checked reach(std::span<const std::int64_t> extents, std::span<const std::int64_t> strides) {
+  Checked last = 0;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    last = sum(last, product(std::max<std::int64_t>(extents[i], 1) - 1, strides[i]));
+  }
+  return last;
+}
+
+std::string text_of(std::span<const std::int64_t> numbers) {
+  std::string out;
+  for (const std::int64_t x : numbers) out += (out.empty() ? "" : ",") + number_text(x);
+  return out;
+}
+
+void check_one_size(std::string_view name, std::int64_t value, std::int64_t largest) {
+  if (value < 0) refuse(name, value, "must be 0 or more");
+  if (value > largest) refuse(name, value, "must be below 2^31");
+}
+
+}  // namespace
+
+void check_sizes(const Sizes& s, Layout layout) {
+  constexpr std::int64_t largest = positions - 1;
+  check_one_size("b", s.b, largest);
+  check_one_size("h", s.h, largest);
+  check_one_size("hkv", s.hkv, largest);
+  check_one_size("sq", s.sq, largest);
+  check_one_size("skv", s.skv, largest);
+  check_one_size("d", s.d, largest);
+  check_one_size("dv", s.dv, largest);
+  check_one_size("tq", s.t_q, largest);
+  check_one_size("tk", s.t_k, largest);
+  if (s.hkv == 0 && s.h != 0) refuse("hkv", s.hkv, "must be 1 or more where there are heads");
+  if (s.hkv != 0 && s.h % s.hkv != 0) {
+    refuse("h", s.h, "must be a multiple of hkv=" + std::to_string(s.hkv));
+  }
+  if (layout != Layout::Thd) {
+    if (s.t_q != 0) refuse("tq", s.t_q, "only layout=thd has packed rows");
+    if (s.t_k != 0) refuse("tk", s.t_k, "only layout=thd has packed rows");
+  }
+  for (const NamedTensor& tensor : named_tensors()) {
+    const auto extents = extents_of(s, layout, tensor);
+    // Whatever the type: a bound call may have another one than was planned for.
+    if (!fits(extents, largest_element)) {
+      refuse(tensor.name, "[" + text_of(extents) + "]",
+             "has more bytes than 64 bits can count (batch, heads, positions, features)");
+    }
+  }
+}
+
+bool is_free_of_overlap(std::span<const std::int64_t> extents,
+                        std::span<const std::int64_t> strides) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] > 1) order.push_back(i);
+  }
+  std::ranges::sort(order, {}, [&](std::size_t i) { return strides[i]; });
+  std::int64_t reached = 0;
+  for (const std::size_t i : order) {
+    if (strides[i] <= reached) return false;
+    reached += (extents[i] - 1) * strides[i];
+  }
+  return true;
+}
+
+void check_reach(std::string_view name, std::span<const std::int64_t> extents,
+                 std::span<const std::int64_t> strides, std::int64_t element_bytes) {
+  if (std::ranges::any_of(strides, [](std::int64_t stride) { return stride < 0; })) {
+    refuse(name, text_of(strides), "strides must be 0 or more");
+  }
+  if (!product(sum(reach(extents, strides), 1), element_bytes)) {
+    refuse(name, text_of(strides), "reaches further than 64 bits can count");
+  }
+}
+
+void check_strides(const StridedTensor& tensor, Layout layout) {
+  const Strides& s = tensor.strides;
+  const std::array<std::int64_t, 4> strides{s.b, s.h, s.s, s.d};
+  check_reach(tensor.name, tensor.extents, strides, tensor.element_bytes);
+  if (layout == Layout::Thd && s.b != 0) {
+    refuse(tensor.name, text_of(strides), "the batch stride must be 0 under layout=thd");
+  }
+  const bool empty = std::ranges::find(tensor.extents, 0) != tensor.extents.end();
+  if (tensor.output && !empty && !is_free_of_overlap(tensor.extents, strides)) {
+    refuse(tensor.name, text_of(strides),
+           "elements of an output must not overlap (extents " + text_of(tensor.extents) + ")");
+  }
+}
+
+void check_coordinates(const Coordinates& c, const Sizes& sizes) {
+  struct Row {
+    std::string_view name, size_name;
+    std::int64_t offset, size;
+  };
+  const Row rows[] = {{"b_offset", "b", c.b_offset, sizes.b},
+                      {"h_offset", "h", c.h_offset, sizes.h},
+                      {"q_offset", "sq", c.q_offset, sizes.sq},
+                      {"k_offset", "skv", c.k_offset, sizes.skv}};
+  for (const Row& row : rows) {
+    if (row.offset < 0) refuse(row.name, row.offset, "must be 0 or more");
+    if (row.offset + row.size > positions) {
+      refuse(row.name, row.offset,
+             "positions must stay below 2^31 (" + std::string(row.size_name) + "=" +
+                 std::to_string(row.size) + ")");
+    }
+  }
+  if (c.h_global < 0) refuse("h_global", c.h_global, "must be 0 or more");
+  if (c.h_global != 0 && c.h_global < c.h_offset + sizes.h) {
+    refuse("h_global", c.h_global,
+           "must be at least h_offset + h = " + std::to_string(c.h_offset + sizes.h));
+  }
+  if (!c.dropout || sizes.b == 0) return;
+  const std::int64_t heads = heads_seen(sizes, c.h_global);
+  const Checked last =
+      sum(product(c.b_offset + sizes.b - 1, heads), std::int64_t{c.h_offset} + sizes.h);
+  if (!last || *last > std::int64_t{1} << 32) {
+    refuse("b", sizes.b, "dropout numbers b * H + h (offsets included) in 32 bits");
+  }
+}
+
+void check_dropout(float probability) {
+  if (!(probability >= 0 && probability < 1)) {
+    refuse("dropout", probability, "must be at least 0 and less than 1");
+  }
+}
+
+void check_scale(float scale) {
+  if (!std::isfinite(scale)) refuse("scale", scale, "must be finite");
+}
+
+void check_captured_extents(const ir::Program& program, const Sizes& sizes, std::int32_t h_global) {
+  for (const ir::TensorDecl& tensor : program.tensors()) {
+    const std::vector<std::int64_t> extents = captured_extents(tensor, sizes, h_global);
+    const auto negative = std::ranges::find_if(extents, [](std::int64_t x) { return x < 0; });
+    if (negative != extents.end()) {
+      refuse("tensor " + tensor.name, "[" + text_of(extents) + "]", "extents must be 0 or more");
+    }
+    if (!fits(extents, largest_element)) {
+      refuse("tensor " + tensor.name, "[" + text_of(extents) + "]",
+             "has more bytes than 64 bits can count");
+    }
+  }
+}
+
+}  // namespace fovea

@@ -1,0 +1,51 @@
+// The rules that a Problem's sizes and strides share with those that Bindings bring along. Each
+// throws InvalidArgument. Used by validate_problem and validate_bindings only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "attention/problem.h"
+
+namespace fovea {
+
+// At least 0, positions in 31 bits, heads in groups, no overflow of any dense tensor.
+void check_sizes(const Sizes& sizes, Layout layout);
+
+// One of the eight tensors; `name` is what errors call its strides.
+struct StridedTensor {
+  std::string name;
+  std::array<std::int64_t, 4> extents;
+  Strides strides;
+  std::int64_t element_bytes = 0;
+  bool output = false;
+};
+void check_strides(const StridedTensor& tensor, Layout layout);
+
+// Strides are at least 0, and the last byte is one that 64 bits can count.
+void check_reach(std::string_view name, std::span<const std::int64_t> extents,
+                 std::span<const std::int64_t> strides, std::int64_t element_bytes);
+
+// True if no two elements share an address: sorted by stride, each dimension of more than one
+// element steps past all that the smaller ones reach. False also where an extent is 0 and the
+// strides would overlap if it were not: nothing is written there, so callers ask only if not empty.
+bool is_free_of_overlap(std::span<const std::int64_t> extents,
+                        std::span<const std::int64_t> strides);
+
+// Offsets as numbers that are known on the host; an unknown one is 0.
+struct Coordinates {
+  std::int32_t b_offset = 0, h_offset = 0, q_offset = 0, k_offset = 0, h_global = 0;
+  bool dropout = false;  // b * H + h must then fit the generator's counter
+};
+void check_coordinates(const Coordinates& coordinates, const Sizes& sizes);
+
+void check_dropout(float probability);
+void check_scale(float scale);
+
+// Declared extents are at least 0 and their product fits.
+void check_captured_extents(const ir::Program& program, const Sizes& sizes, std::int32_t h_global);
+
+}  // namespace fovea

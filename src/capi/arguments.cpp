@@ -1,0 +1,76 @@
+#include "capi/arguments.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace fovea::capi {
+namespace {
+
+// No version will have a larger struct: a caller's memory that was never set.
+constexpr std::size_t largest_struct = 1 << 16;
+
+[[noreturn]] void refuse_size(std::size_t size, const StructName& name, const std::string& rule) {
+  throw InvalidArgument(std::string(name.argument) + ".struct_size is " + std::to_string(size) +
+                        "; " + rule);
+}
+
+}  // namespace
+
+void need(const void* pointer, const char* name) {
+  if (pointer == nullptr) throw InvalidArgument(std::string(name) + " is NULL");
+}
+
+void check_struct(const void* given, std::size_t known_size, const StructName& name,
+                  bool is_output) {
+  std::size_t size = 0;
+  std::memcpy(&size, given, sizeof size);
+  const std::string right =
+      "set it to sizeof(" + std::string(name.type) + "), " + std::to_string(known_size) + " here";
+  if (size == 0) refuse_size(size, name, right);
+  if (size < known_size) refuse_size(size, name, "too small: " + right);
+  if (size > largest_struct) refuse_size(size, name, "too large: " + right);
+  if (is_output) return;
+  const auto* bytes = static_cast<const unsigned char*>(given);
+  if (std::any_of(bytes + known_size, bytes + size, [](unsigned char x) { return x != 0; })) {
+    refuse_size(size, name,
+                "it is a later version's and sets fields that Fovea " +
+                    std::string(fovea_version()) + " does not know (beyond " +
+                    std::to_string(known_size) + " bytes); leave them zero or update Fovea");
+  }
+}
+
+Place::operator std::string() const {
+  return std::string(argument) + "." + list + "[" + std::to_string(index) + "]" + field;
+}
+
+void refuse_enum(std::int64_t value, std::int64_t count, const std::string& name,
+                 const char* type) {
+  throw InvalidArgument(name + " is " + std::to_string(value) + ", which is no " + type +
+                        " (0 to " + std::to_string(count - 1) + ")");
+}
+
+fovea_dtype from_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::F32: return FOVEA_F32;
+    case DType::F16: return FOVEA_F16;
+    case DType::BF16: return FOVEA_BF16;
+    case DType::F64: return FOVEA_F64;
+    case DType::I32: return FOVEA_I32;
+    case DType::I64: return FOVEA_I64;
+    case DType::U8: return FOVEA_U8;
+    case DType::Bool: return FOVEA_BOOL;
+  }
+  return FOVEA_DTYPE_DEFAULT;
+}
+
+Sizes to_sizes(const fovea_sizes& s) {
+  return {s.b, s.h, s.hkv == 0 ? s.h : s.hkv, s.sq, s.skv, s.d, s.dv == 0 ? s.d : s.dv, s.t_q,
+          s.t_k};
+}
+
+fovea_sizes from_sizes(const Sizes& s) {
+  return {s.b, s.h, s.hkv, s.sq, s.skv, s.d, s.dv, s.t_q, s.t_k};
+}
+
+}  // namespace fovea::capi

@@ -1,0 +1,89 @@
+// The first look at what a C caller hands in: pointers, versioned structs, enumerations. What the
+// values mean is checked by attention/validate.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "attention/problem.h"
+#include "base/dtype.h"
+#include "fovea/fovea.h"
+
+namespace fovea::capi {
+
+// Throws InvalidArgument: "<name> is NULL".
+void need(const void* pointer, const char* name);
+
+// A struct's size as its caller sees it: refused where it is 0 or smaller than the first version's.
+// A larger one is a later version's: fine as long as what this version does not know is zero.
+struct StructName {
+  const char* argument;  // "config"
+  const char* type;      // "fovea_problem_config"
+};
+void check_struct(const void* given, std::size_t known_size, const StructName& name,
+                  bool is_output);
+
+template <class T>
+T read_struct(const T* given, const StructName& name) {
+  need(given, name.argument);
+  check_struct(given, sizeof(T), name, /*is_output=*/false);
+  T copy;
+  std::memcpy(&copy, given, sizeof(T));
+  return copy;
+}
+
+// Makes a struct that the caller gets ready to be filled: everything but its size becomes zero,
+// also what only a later version knows.
+template <class T>
+void clear_struct(T* out, const StructName& name) {
+  need(out, name.argument);
+  check_struct(out, sizeof(T), name, /*is_output=*/true);
+  const std::size_t size = out->struct_size;
+  std::memset(static_cast<void*>(out), 0, size);
+  out->struct_size = size;
+}
+
+// The number in an enumeration, which may be none of its enumerators; so it is not read as one.
+template <class Enum>
+std::int64_t raw(const Enum& field) {
+  static_assert(sizeof(Enum) == sizeof(std::int32_t));
+  std::int32_t value = 0;
+  std::memcpy(&value, &field, sizeof value);
+  return value;
+}
+
+// Where a value stands in a list, to be written out only if something is wrong with it:
+// "bindings.tensors[1].array.dtype".
+struct Place {
+  const char* argument = "";
+  const char* list = "";
+  std::size_t index = 0;
+  const char* field = "";
+  explicit operator std::string() const;
+};
+
+// The enumerators of the C interface count up from 0 as those inside do. `name` is a text or a
+// Place.
+[[noreturn]] void refuse_enum(std::int64_t value, std::int64_t count, const std::string& name,
+                              const char* type);
+template <class Inside, class Enum, class Name>
+Inside to_enum(const Enum& field, std::int64_t count, const Name& name, const char* type) {
+  const std::int64_t value = raw(field);
+  if (value < 0 || value >= count) refuse_enum(value, count, std::string(name), type);
+  return static_cast<Inside>(value);
+}
+
+template <class Name>
+DType to_dtype(const fovea_dtype& field, const Name& name, DType otherwise) {
+  const auto value = to_enum<std::int32_t>(field, FOVEA_BOOL + 1, name, "fovea_dtype");
+  return value == FOVEA_DTYPE_DEFAULT ? otherwise : static_cast<DType>(value - 1);
+}
+fovea_dtype from_dtype(DType dtype);
+
+// A missing number of key heads is that of the heads; missing features of v are those of q.
+Sizes to_sizes(const fovea_sizes& sizes);
+fovea_sizes from_sizes(const Sizes& sizes);
+
+}  // namespace fovea::capi

@@ -1,0 +1,35 @@
+// One call as a C caller describes it, turned into Bindings: what is not said comes from the
+// problem. Lives on the caller's stack; small calls allocate nothing.
+#pragma once
+
+#include "attention/bindings.h"
+#include "capi/captured.h"
+#include "capi/executor.h"
+#include "capi/handles.h"
+
+namespace fovea::capi {
+
+class Call {
+ public:
+  Call(const fovea_plan_s& plan, const fovea_bindings& given);
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const Bindings& bindings() const { return bindings_; }
+
+ private:
+  void bind_tensors(const fovea_bindings& given);
+  void bind_values(const fovea_bindings& given);
+  void read_pointers();
+
+  const Problem& problem_;
+  HostExecutor executor_;
+  Sizes sizes_;
+  Captured captured_;
+  Bindings bindings_;
+};
+
+// The call as a command line: the problem with this call's values.
+std::string call_command(const fovea_plan_s& plan, const Bindings& bindings);
+
+}  // namespace fovea::capi

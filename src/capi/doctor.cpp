@@ -1,0 +1,108 @@
+// What was found on this machine and what was not, with what to do about it.
+#include <filesystem>
+
+#include "attention/device.h"
+#include "base/env.h"
+#include "capi/guard.h"
+#include "capi/handles.h"
+
+using namespace fovea;
+using namespace fovea::capi;
+
+namespace {
+
+// `label     text`, further lines under the first.
+class Sheet {
+ public:
+  void row(std::string label, const std::string& text) {
+    constexpr std::size_t width = 14;
+    label.resize(std::max(width, label.size() + 2), ' ');
+    text_ += label + text + "\n";
+  }
+  void more(const std::string& text) { row("", text); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return std::string("clang ") + __clang_version__;
+#elif defined(__GNUC__)
+  return std::string("gcc ") + __VERSION__;
+#else
+  return "unknown compiler";
+#endif
+}
+
+void add_cpu(Sheet& sheet) {
+  const Device& cpu = cpu_device();
+  sheet.row("cpu", cpu.name);
+  sheet.more("instructions: " + joined(cpu.isa) + " (FOVEA_CPU_ISA chooses)");
+  sheet.more("threads: " + std::to_string(cpu.threads) + " (FOVEA_NUM_THREADS chooses)");
+  if (cpu.isa.size() == 1) {
+    sheet.more("no vector instructions that Fovea uses: expect slow attention on this CPU");
+  }
+}
+
+void add_engines(Sheet& sheet) {
+  sheet.row("engines", joined(planner().engine_names()));
+  sheet.more("reference runs only when it is named (engine=reference or FOVEA_ENGINE=reference)");
+}
+
+void add_cuda(Sheet& sheet) {
+  std::error_code ignored;
+  const bool driver = std::filesystem::exists("/proc/driver/nvidia/version", ignored);
+  sheet.row("cuda", driver ? "an NVIDIA driver is loaded, but this Fovea has no engine for it"
+                           : "no NVIDIA driver is loaded (/proc/driver/nvidia is not there)");
+  sheet.more("to see what would run on a GPU, explain for a described one: " +
+             joined(built_in_devices()) + ", or a JSON file");
+  sheet.row("cudnn", "not looked for: this Fovea has no engine that uses it");
+}
+
+void add_cache(Sheet& sheet) {
+  const CacheStatistics now = plan_cache().statistics();
+  sheet.row("plan cache", std::to_string(now.plans) + " plans, " + std::to_string(now.bytes) +
+                              " bytes in this process (" + std::to_string(now.hits) + " hits, " +
+                              std::to_string(now.builds) + " built)");
+  const auto folder = env_value(Env::CacheDir);
+  sheet.row("cache folder", folder ? *folder + " (not used: this Fovea keeps no plans on disk)"
+                                   : "none: FOVEA_CACHE_DIR is not set, and this Fovea keeps no "
+                                     "plans on disk");
+}
+
+void add_environment(Sheet& sheet) {
+  bool any = false;
+  for (const EnvVariable& variable : environment_variables()) {
+    const auto value = env_value(variable.variable);
+    if (!value) continue;
+    sheet.row(any ? "" : "environment",
+              std::string(variable.name) + "=" + *value + "  (" + variable.meaning + ")");
+    any = true;
+  }
+  if (!any) sheet.row("environment", "no FOVEA_ variable is set");
+}
+
+}  // namespace
+
+fovea_status fovea_doctor(fovea_report* report) {
+  return guarded([&] {
+    need(report, "report");
+    *report = nullptr;
+    Sheet sheet;
+    sheet.row("fovea", std::string(fovea_version()) + ", built with " + compiler());
+    add_cpu(sheet);
+    add_engines(sheet);
+    add_cuda(sheet);
+    add_cache(sheet);
+    add_environment(sheet);
+    *report = new_report(sheet.text());
+  });
+}

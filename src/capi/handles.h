@@ -1,0 +1,52 @@
+// What stands behind the opaque handles of the C interface. Immutable once made.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/problem.h"
+#include "capi/arguments.h"
+#include "fovea/fovea.h"
+#include "planner/planner.h"
+
+struct fovea_report_s {
+  std::string text;
+};
+
+struct fovea_program_s {
+  explicit fovea_program_s(fovea::ir::Program made);
+
+  fovea::ir::Program program;
+  std::vector<std::string> extents;  // of each tensor: "H,129"
+};
+
+struct fovea_problem_s {
+  explicit fovea_problem_s(fovea::Problem made);
+
+  std::shared_ptr<const fovea::Problem> problem;  // its plans share it
+  fovea_program_s program;                        // for those who ask for a description
+  std::string grads;                              // "q,k,v,slopes"
+};
+
+struct fovea_plan_s {
+  std::shared_ptr<const fovea::Problem> problem;
+  fovea::PlannedCall call;
+  fovea::DeviceKind device = fovea::DeviceKind::Cpu;
+  std::string described_as;  // the name of a device that is only described, where nothing can run
+};
+
+namespace fovea::capi {
+
+// A report for the caller: to be destroyed by it.
+inline fovea_report new_report(std::string text) { return new fovea_report_s{std::move(text)}; }
+
+// The handle's content, or InvalidArgument that names the argument.
+template <class Handle>
+auto& content(Handle handle, const char* name) {
+  need(handle, name);
+  return *handle;
+}
+
+}  // namespace fovea::capi

@@ -1,0 +1,78 @@
+// Can it run, where, and why not: the questions about plans that build none.
+#include "base/error.h"
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "capi/plan_request.h"
+
+using namespace fovea;
+using namespace fovea::capi;
+
+namespace fovea::capi {
+
+PlanRequest to_request(const fovea_plan_options* options) {
+  if (options == nullptr) return {cpu_device(), ""};
+  const auto known = read_struct(options, {"options", "fovea_plan_options"});
+  const bool cpu = known.device == nullptr || std::string_view(known.device) == "cpu";
+  return {cpu ? cpu_device() : find_device(known.device),
+          known.engine == nullptr ? "" : known.engine};
+}
+
+}  // namespace fovea::capi
+
+namespace {
+
+fovea_answer to_answer(const Explanation& explanation) {
+  if (explanation.chosen.empty()) return FOVEA_NO;
+  switch (explanation.find(explanation.chosen)->verdict.answer) {
+    case Answer::Proven: return FOVEA_PROVEN;
+    case Answer::Expected: return FOVEA_EXPECTED;
+    case Answer::No: return FOVEA_NO;
+  }
+  throw InternalError("a verdict of no kind");
+}
+
+}  // namespace
+
+fovea_status fovea_supported(fovea_problem problem, const fovea_plan_options* options,
+                             fovea_answer* answer, fovea_report* report) {
+  return guarded([&] {
+    if (report != nullptr) *report = nullptr;
+    const fovea_problem_s& asked = content(problem, "problem");
+    need(answer, "answer");
+    const auto explanation = explain(*asked.problem, to_request(options), /*prove=*/false);
+    if (report != nullptr) {
+      *report = new_report(explanation->chosen.empty() ? refusal_text(*explanation)
+                                                       : explanation->chosen);
+    }
+    *answer = to_answer(*explanation);
+  });
+}
+
+fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* options,
+                           uint32_t flags, fovea_report* report) {
+  return guarded([&] {
+    need(report, "report");
+    *report = nullptr;
+    const fovea_problem_s& asked = content(problem, "problem");
+    constexpr std::uint32_t known = FOVEA_EXPLAIN_JSON | FOVEA_EXPLAIN_PROVE;
+    if ((flags & ~known) != 0) {
+      throw InvalidArgument("flags is " + std::to_string(flags) +
+                            "; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)");
+    }
+    const PlanRequest request = to_request(options);
+    const auto explanation =
+        explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
+    *report = new_report((flags & FOVEA_EXPLAIN_JSON) != 0
+                             ? to_json(*asked.problem, request, *explanation)
+                             : to_table(*asked.problem, request, *explanation));
+  });
+}
+
+const char* fovea_engines() {
+  static const std::string& names = *new std::string([] {
+    std::string out;
+    for (const std::string& name : planner().engine_names()) out += (out.empty() ? "" : " ") + name;
+    return out;
+  }());
+  return names.c_str();
+}

@@ -1,0 +1,174 @@
+// The backward. With O, lse and dlse as given, p = exp(s - lse) and m the factor of dropout:
+//   dV = sum of m p dO,  dp = m dot(dO, V),  delta = dot(dO, O),
+//   ds = p (dp - delta + dlse),  ds0 = ds * d score_mod / d s0,
+//   dQ = scale * sum of ds0 K,  dK = scale * sum of ds0 Q,
+//   d sink = sum over rows of exp(sink - lse) (dlse - delta).
+#include <algorithm>
+#include <cmath>
+
+#include "engines/reference/call.h"
+#include "engines/reference/captured.h"
+
+namespace fovea::reference {
+namespace {
+
+// Rows that no loop visits, past a sequence's length or in no sequence, keep what is written here.
+void write_zeros(const Rows& rows, const Geometry& geometry, std::int64_t heads,
+                 std::int64_t count, std::span<const double> zeros) {
+  for (std::int64_t b = 0; b < geometry.batches(); ++b) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t row = 0; row < count; ++row) rows.write(b, h, row, zeros);
+    }
+  }
+}
+
+class Backward {
+ public:
+  explicit Backward(Call& call)
+      : call_(call),
+        scratch_(call.scratch),
+        sizes_(call.bound.sizes),
+        captured_(call.baked, call.bound, call.scratch.grad_captured) {}
+
+  void run();
+
+ private:
+  Rows rows(const BoundTensor& tensor, const TensorSpec& spec) const { return {tensor, spec.dtype}; }
+  void write_empty_rows() const;
+  void row(const Sequence& sequence, std::int64_t h, std::int64_t i);
+  void entry(Point& point, std::int64_t j, double lse, double row_term);
+  void add_captured();
+  void write_keys(const Sequence& sequence, std::int64_t g) const;
+  void write_sums() const;
+
+  Call& call_;
+  const Scratch& scratch_;
+  const Sizes& sizes_;
+  CapturedSums captured_;
+};
+
+void Backward::write_empty_rows() const {
+  const Problem& baked = call_.baked;
+  const Bindings& bound = call_.bound;
+  const Geometry& geometry = call_.geometry;
+  std::ranges::fill(scratch_.q_row, 0.0);
+  std::ranges::fill(scratch_.o_row, 0.0);
+  if (baked.want_q) {
+    write_zeros(rows(bound.grad_q, baked.grad_q), geometry, sizes_.h, geometry.q_rows(),
+                scratch_.q_row);
+  }
+  if (baked.want_k) {
+    write_zeros(rows(bound.grad_k, baked.grad_k), geometry, sizes_.hkv, geometry.k_rows(),
+                scratch_.q_row);
+  }
+  if (baked.want_v) {
+    write_zeros(rows(bound.grad_v, baked.grad_v), geometry, sizes_.hkv, geometry.k_rows(),
+                scratch_.o_row);
+  }
+}
+
+// One kept score: its share of dV, dQ, dK and of what formulas capture. row_term = dlse - delta.
+void Backward::entry(Point& point, std::int64_t j, double lse, double row_term) {
+  const double s = call_.score(point, j);
+  if (s == minus_infinity) return;  // not kept
+  const double p = std::exp(s - lse);
+  const double m = call_.dropout.factor(point);
+  add_scaled(row_of(scratch_.grad_v_head, j, sizes_.dv), m * p, scratch_.grad_o_row);
+  const double dp = m * dot(scratch_.grad_o_row, call_.v_row(j));
+  point.grad = p * (dp + row_term);
+  const double ds0 = call_.formulas.differentiate(point, scratch_.cells);
+  add_captured();
+  add_scaled(scratch_.grad_q_row, call_.scale * ds0, call_.k_row(j));
+  add_scaled(row_of(scratch_.grad_k_head, j, sizes_.d), call_.scale * ds0, scratch_.q_row);
+}
+
+void Backward::add_captured() {
+  const Formulas& formulas = call_.formulas;
+  for (std::size_t i = 0; i < formulas.load_count(); ++i) {
+    captured_.add(formulas.load_term(i, scratch_.cells));
+  }
+  for (std::size_t i = 0; i < formulas.scalar_count(); ++i) {
+    scratch_.grad_scalars[formulas.scalar_slot(i)] += formulas.scalar_term(i, scratch_.cells);
+  }
+}
+
+void Backward::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {
+  const Problem& baked = call_.baked;
+  const Bindings& bound = call_.bound;
+  const std::int64_t row = sequence.q_first + i;
+  const std::int64_t at = call_.geometry.row_number(sequence.b, h, row);
+  const double lse = read_number(bound.lse, call_.row_type, at);
+  if (lse == minus_infinity) return;  // nothing was kept: no gradients, whatever dO holds
+
+  rows(bound.q, baked.q).read(sequence.b, h, row, scratch_.q_row);
+  rows(bound.o, baked.o).read(sequence.b, h, row, scratch_.o_row);
+  rows(bound.grad_o, baked.grad_o).read(sequence.b, h, row, scratch_.grad_o_row);
+  const double delta = dot(scratch_.grad_o_row, scratch_.o_row);
+  const double dlse = baked.grad_lse ? read_number(bound.grad_lse, call_.row_type, at) : 0;
+  const double row_term = dlse - delta;
+  if (baked.sink) {
+    scratch_.per_head[static_cast<std::size_t>(h)] += std::exp(call_.sink(h) - lse) * row_term;
+  }
+
+  std::ranges::fill(scratch_.grad_q_row, 0.0);
+  Point point = call_.point(sequence, h, i);
+  for (std::int64_t j = 0; j < sequence.k_length; ++j) {
+    call_.move_to_key(point, sequence, j);
+    entry(point, j, lse, row_term);
+  }
+  if (baked.want_q) {
+    rows(bound.grad_q, baked.grad_q).write(sequence.b, h, row, scratch_.grad_q_row);
+  }
+}
+
+void Backward::write_keys(const Sequence& sequence, std::int64_t g) const {
+  const Problem& baked = call_.baked;
+  for (std::int64_t j = 0; j < sequence.k_length; ++j) {
+    const std::int64_t row = sequence.k_first + j;
+    if (baked.want_k) {
+      rows(call_.bound.grad_k, baked.grad_k)
+          .write(sequence.b, g, row, row_of(scratch_.grad_k_head, j, sizes_.d));
+    }
+    if (baked.want_v) {
+      rows(call_.bound.grad_v, baked.grad_v)
+          .write(sequence.b, g, row, row_of(scratch_.grad_v_head, j, sizes_.dv));
+    }
+  }
+}
+
+void Backward::write_sums() const {
+  captured_.write();
+  for (std::size_t slot = 0; slot < call_.bound.scalars.size(); ++slot) {
+    if (!wanted(call_.baked.want_scalars, slot)) continue;
+    write_number(call_.bound.scalar_gradients[slot], call_.row_type, 0,
+                 scratch_.grad_scalars[slot]);
+  }
+  for (std::int64_t h = 0; call_.baked.want_sink && h < sizes_.h; ++h) {
+    write_number(call_.bound.grad_sink, call_.row_type, h,
+                 scratch_.per_head[static_cast<std::size_t>(h)]);
+  }
+}
+
+void Backward::run() {
+  write_empty_rows();
+  for (std::int64_t b = 0; b < sizes_.b; ++b) {
+    const Sequence sequence = call_.geometry.sequence(b);
+    for (std::int64_t g = 0; g < sizes_.hkv; ++g) {
+      call_.read_keys(sequence, g);
+      std::ranges::fill(scratch_.grad_k_head, 0.0);
+      std::ranges::fill(scratch_.grad_v_head, 0.0);
+      const std::int64_t first = g * call_.heads_per_group();
+      for (std::int64_t h = first; h < first + call_.heads_per_group(); ++h) {
+        for (std::int64_t i = 0; i < sequence.q_length; ++i) row(sequence, h, i);
+      }
+      write_keys(sequence, g);
+    }
+  }
+  write_sums();
+}
+
+}  // namespace
+
+void backward(Call& call) { Backward(call).run(); }
+
+}  // namespace fovea::reference

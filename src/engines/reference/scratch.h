@@ -1,0 +1,74 @@
+// The reference engine's scratch memory: laid out by one function, which measures when it has no
+// memory and hands out when it has. Plans report what it measures; run() uses what it hands out.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "attention/problem.h"
+#include "base/error.h"
+#include "ir/eval.h"
+
+namespace fovea::reference {
+
+inline constexpr std::size_t workspace_alignment = 64;
+
+// Takes pieces of the caller's memory one after the other, each aligned, each filled with zeros.
+class Arena {
+ public:
+  explicit Arena(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
+
+  template <class T>
+  std::span<T> take(std::int64_t rows, std::int64_t columns = 1) {
+    std::size_t count = 0, bytes = 0, padded = 0;
+    const std::size_t start = used_;
+    if (__builtin_mul_overflow(rows, columns, &count) ||
+        __builtin_mul_overflow(count, sizeof(T), &bytes) ||
+        __builtin_add_overflow(bytes, workspace_alignment - 1, &padded) ||
+        __builtin_add_overflow(used_, padded / workspace_alignment * workspace_alignment, &used_)) {
+      throw InvalidArgument("sizes: the workspace of engine reference would exceed 2^64 bytes");
+    }
+    if (memory_ == nullptr || count == 0) return {};
+    T* const first = reinterpret_cast<T*>(memory_ + start);
+    std::uninitialized_value_construct_n(first, count);
+    return {first, count};
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t used_ = 0;
+};
+
+// How much of it a plan needs besides what follows from the sizes.
+struct ScratchNeeds {
+  Direction direction = Direction::Forward;
+  std::size_t cells = 0;                // values of formulas at one point
+  std::size_t scalars = 0;              // declared and lifted
+  std::int64_t captured_elements = 0;   // of captured tensors whose gradient is wanted
+};
+
+// All in double. One key/value head and one row are worked on at a time.
+struct Scratch {
+  std::span<ir::Cell<double>> cells;
+  std::span<ir::ScalarValue> scalars;
+  std::span<double> k_head;  // [Skv, D]
+  std::span<double> v_head;  // [Skv, Dv]
+  std::span<double> q_row;   // [D]
+  std::span<double> o_row;   // [Dv]
+  std::span<double> scores;  // [Skv], forward
+  std::span<double> per_head;  // [H]: max_logit forward, the sink's gradient backward
+
+  // Backward: gradients are summed here and written once.
+  std::span<double> grad_o_row;      // [Dv]
+  std::span<double> grad_q_row;      // [D]
+  std::span<double> grad_k_head;     // [Skv, D]
+  std::span<double> grad_v_head;     // [Skv, Dv]
+  std::span<double> grad_scalars;    // by slot
+  std::span<double> grad_captured;   // the wanted tensors, one after the other
+
+  static Scratch lay_out(Arena& arena, const ScratchNeeds& needs, const Sizes& sizes);
+};
+
+}  // namespace fovea::reference

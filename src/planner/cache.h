@@ -1,0 +1,85 @@
+// The cache of plans: bounded by count and bytes, least recently used out, one build per key
+// however many threads ask, built outside the lock. A plan that is evicted while it runs lives until
+// its last user lets go. Keys are compared in full.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "attention/engine.h"
+
+namespace fovea {
+
+struct PlanKey {
+  std::string engine;
+  Device device;
+  Baked baked;
+  bool operator==(const PlanKey&) const = default;
+  std::uint64_t hash() const;
+};
+
+struct CacheStatistics {
+  std::uint64_t hits = 0, misses = 0, builds = 0, evictions = 0;
+  std::uint64_t plans = 0, bytes = 0;  // held now
+  double build_seconds = 0;
+};
+
+class PlanCache {
+ public:
+  using Build = std::function<std::unique_ptr<Plan>()>;
+
+  // The plan of this key. Of all threads that ask at once one builds, the others wait (they count
+  // as hits); if the build throws, all of them get the exception and the next one to ask builds
+  // again.
+  std::shared_ptr<const Plan> get(const PlanKey& key, const Build& build);
+
+  // Someone who kept a plan uses it again: a hit, if the cache still holds it. False: ask get().
+  bool touch(const Plan& plan);
+
+  CacheStatistics statistics() const;
+  void clear();                                          // counters stay
+  void limit(std::uint64_t plans, std::uint64_t bytes);  // 0: as it is
+
+ private:
+  struct Entry {
+    PlanKey key;
+    std::uint64_t hash = 0;
+    std::shared_ptr<const Plan> plan;
+    std::uint64_t bytes = 0;
+  };
+  using Entries = std::list<Entry>;
+
+  // One build that threads wait for. Guarded by mutex_.
+  struct Flight {
+    PlanKey key;
+    bool done = false;
+    std::shared_ptr<const Plan> plan;
+    std::exception_ptr failure;
+  };
+
+  Entries::iterator find(const PlanKey& key, std::uint64_t hash);
+  std::shared_ptr<Flight> find_flight(const PlanKey& key, std::uint64_t hash);
+  std::shared_ptr<const Plan> wait(std::unique_lock<std::mutex>& lock, const Flight& flight);
+  void finish(Flight& flight, Entry entry, const std::exception_ptr& failure, double seconds);
+  Entries insert(Entry entry);
+  Entries over_limit();
+
+  mutable std::mutex mutex_;
+  std::condition_variable finished_;
+  Entries entries_;  // most recently used first
+  std::unordered_multimap<std::uint64_t, Entries::iterator> by_hash_;
+  std::unordered_map<const Plan*, Entries::iterator> by_plan_;
+  std::unordered_multimap<std::uint64_t, std::shared_ptr<Flight>> flights_;
+  CacheStatistics statistics_;
+  std::uint64_t most_plans_ = 256;
+  std::uint64_t most_bytes_ = std::uint64_t{256} << 20;
+};
+
+}  // namespace fovea

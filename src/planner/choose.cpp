@@ -1,0 +1,195 @@
+// Which engine: everyone's verdict, the choice among them, and the plan of the chosen one.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/spelling.h"
+#include "planner/planner.h"
+#include "planner/run_command.h"
+
+namespace fovea {
+namespace {
+
+constexpr std::size_t most_refusals = 256;
+
+bool can(const Verdict& verdict) { return verdict.answer != Answer::No; }
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+// The first that can, or a later one that is known to be faster.
+const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts) {
+  const EngineVerdict* chosen = nullptr;
+  for (const EngineVerdict& one : verdicts) {
+    if (one.only_when_named || !can(one.verdict)) continue;
+    const bool faster = chosen != nullptr && one.verdict.cost > 0 && chosen->verdict.cost > 0 &&
+                        one.verdict.cost < chosen->verdict.cost;
+    if (chosen == nullptr || faster) chosen = &one;
+  }
+  return chosen;
+}
+
+void choose_best(Explanation& explanation) {
+  if (const EngineVerdict* chosen = best(explanation.verdicts)) {
+    explanation.chosen = chosen->engine;
+    explanation.why = chosen->engine + " is the fastest of those that can";
+    return;
+  }
+  explanation.why = "no engine can run this";
+  for (const EngineVerdict& one : explanation.verdicts) {
+    if (!one.only_when_named || !can(one.verdict)) continue;
+    explanation.why = "no fast engine can run this; " + one.engine +
+                      " can, but runs only when it is named: engine=" + one.engine +
+                      " or FOVEA_ENGINE=" + one.engine;
+  }
+}
+
+void choose_named(Explanation& explanation, const std::string& engine, bool from_environment) {
+  const std::string named = from_environment ? " is named by FOVEA_ENGINE" : " is named";
+  if (can(explanation.find(engine)->verdict)) {
+    explanation.chosen = engine;
+    explanation.why = engine + named;
+  } else {
+    explanation.why = engine + named + ", but cannot run this";
+  }
+}
+
+}  // namespace
+
+const EngineVerdict* Explanation::find(const std::string& engine) const {
+  const auto at = std::ranges::find(verdicts, engine, &EngineVerdict::engine);
+  return at == verdicts.end() ? nullptr : &*at;
+}
+
+std::vector<std::string> Planner::engine_names() const {
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates_) names.push_back(candidate.engine->name());
+  return names;
+}
+
+const Engine& Planner::engine(const std::string& name) const {
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.engine->name() == name) return *candidate.engine;
+  }
+  throw InternalError("the planner chose an engine '" + name + "' that it does not have");
+}
+
+Planner::Wish Planner::wish(const PlanRequest& request) const {
+  Wish wish{request.engine, false};
+  if (wish.engine.empty()) {
+    wish = {env_value(Env::Engine).value_or(""), true};
+  }
+  if (wish.engine.empty()) return {};
+  const bool known = std::ranges::any_of(
+      candidates_, [&](const Candidate& c) { return c.engine->name() == wish.engine; });
+  if (known) return wish;
+  const std::vector<std::string> names = engine_names();
+  throw InvalidArgument((wish.from_environment ? "FOVEA_ENGINE: " : "") + std::string("engine '") +
+                        wish.engine + "' is unknown" + did_you_mean(wish.engine, names) +
+                        " (engines: " + listed(names) + ")");
+}
+
+std::shared_ptr<const Explanation> Planner::judge(const Problem& problem, const Device& device,
+                                                  const Wish& wish, bool prove) {
+  auto explanation = std::make_shared<Explanation>();
+  for (const Candidate& candidate : candidates_) {
+    const Engine& engine = *candidate.engine;
+    const PlanKey key{engine.name(), device, engine.bake(problem, device).baked};
+    EngineVerdict one{key.engine, {}, candidate.only_when_named};
+    one.verdict = prove ? engine.prove(key.baked, device) : engine.judge(key.baked, device);
+    if (const std::string refusal = noted_refusal(key); !refusal.empty() && can(one.verdict)) {
+      one.verdict = {Answer::No,
+                     {{"refused_to_compile", "a plan that compiles", refusal, "use another engine"}},
+                     0,
+                     ""};
+    }
+    explanation->verdicts.push_back(std::move(one));
+  }
+  if (wish.engine.empty()) {
+    choose_best(*explanation);
+  } else {
+    choose_named(*explanation, wish.engine, wish.from_environment);
+  }
+  return explanation;
+}
+
+std::shared_ptr<const Explanation> Planner::explain(const Problem& problem,
+                                                    const PlanRequest& request, bool prove) {
+  const Wish wanted = wish(request);
+  const ChoiceKey key{problem, request.device, wanted.engine};
+  if (!prove) {
+    if (auto choice = memo_.find(key)) return choice->explanation;
+  }
+  auto explanation = judge(problem, request.device, wanted, prove);
+  if (!prove) memo_.remember(key, {explanation, {}, {}});
+  return explanation;
+}
+
+PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& request) {
+  const Wish wanted = wish(request);
+  const ChoiceKey key{problem, request.device, wanted.engine};
+  std::optional<Choice> choice = memo_.find(key);
+  if (choice) {
+    auto plan = choice->plan.lock();
+    if (plan && cache_.touch(*plan)) {
+      return {std::move(plan), choice->explanation->chosen, std::move(choice->literals)};
+    }
+  }
+  auto explanation =
+      choice ? choice->explanation : judge(problem, request.device, wanted, /*prove=*/false);
+  for (;;) {
+    if (explanation->chosen.empty()) throw Unsupported(refusal_text(*explanation));
+    try {
+      PlannedCall call = build(problem, request.device, engine(explanation->chosen));
+      memo_.remember(key, {explanation, call.plan, call.literals});
+      return call;
+    } catch (const Unsupported&) {  // noted by build(); every round has one engine fewer
+      memo_.clear();
+      explanation = judge(problem, request.device, wanted, /*prove=*/false);
+    }
+  }
+}
+
+PlannedCall Planner::build(const Problem& problem, const Device& device, const Engine& engine) {
+  Baking baking = engine.bake(problem, device);
+  const PlanKey key{engine.name(), device, std::move(baking.baked)};
+  const auto compile = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    std::unique_ptr<Plan> plan = engine.compile(key.baked, device);
+    if (log_enabled()) {
+      const std::chrono::duration<double, std::milli> time =
+          std::chrono::steady_clock::now() - start;
+      char built[64];
+      std::snprintf(built, sizeof built, "  # plan built in %.3f ms", time.count());
+      log_line(run_command(problem, "", key.engine) + built);
+    }
+    return plan;
+  };
+  try {
+    return {cache_.get(key, compile), key.engine, std::move(baking.literals)};
+  } catch (const Unsupported& refusal) {
+    note_refusal(key, refusal.what());
+    throw;
+  }
+}
+
+void Planner::note_refusal(PlanKey key, const std::string& text) {
+  const std::lock_guard lock(refusals_mutex_);
+  if (refusals_.size() == most_refusals) refusals_.erase(refusals_.begin());
+  refusals_.emplace_back(std::move(key), text);
+}
+
+std::string Planner::noted_refusal(const PlanKey& key) {
+  const std::lock_guard lock(refusals_mutex_);
+  const auto at = std::ranges::find(refusals_, key, &std::pair<PlanKey, std::string>::first);
+  return at == refusals_.end() ? "" : at->second;
+}
+
+}  // namespace fovea

@@ -1,0 +1,57 @@
+// What was decided before for a Problem, a device and an engine's name: the explanation, and the plan
+// as long as the cache holds it. Keys are compared in full. Bounded; it forgets everything when
+// full, which costs a judgement per Problem. Only the Planner uses it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "attention/engine.h"
+
+namespace fovea {
+
+struct Explanation;
+
+struct ChoiceKey {
+  const Problem& problem;
+  const Device& device;
+  const std::string& engine;  // empty: any
+};
+
+struct Choice {
+  std::shared_ptr<const Explanation> explanation;
+  std::weak_ptr<const Plan> plan;  // empty until one was made
+  std::vector<float> literals;     // of that plan
+};
+
+class ChoiceMemo {
+ public:
+  std::optional<Choice> find(const ChoiceKey& key) const;
+  void remember(const ChoiceKey& key, Choice choice);
+  void clear();
+  std::size_t size() const;
+
+  static constexpr std::size_t most_entries = 1024;
+
+ private:
+  struct Entry {
+    Problem problem;
+    Device device;
+    std::string engine;
+    Choice choice;
+  };
+  using Entries = std::unordered_multimap<std::uint64_t, Entry>;
+  static Entries::const_iterator find(const Entries& entries, std::uint64_t hash,
+                                      const ChoiceKey& key);
+
+  mutable std::mutex mutex_;
+  Entries entries_;
+};
+
+}  // namespace fovea

@@ -1,0 +1,96 @@
+// From a Problem to a plan: asks the engines in order, collects their reasons, builds the plan of
+// the best that can, and keeps it. The only caller of engines but for tests. A training pair is two
+// Problems.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/engine.h"
+#include "planner/cache.h"
+#include "planner/memo.h"
+
+namespace fovea {
+
+struct PlanRequest {
+  Device device;
+  std::string engine;  // empty: FOVEA_ENGINE, else the best that can; the reference only by name
+};
+
+// What one engine says.
+struct EngineVerdict {
+  std::string engine;
+  Verdict verdict;
+  bool only_when_named = false;
+};
+struct Explanation {
+  std::vector<EngineVerdict> verdicts;  // in order of choice
+  std::string chosen;                   // empty: none
+  std::string why;                      // one sentence
+
+  const EngineVerdict* find(const std::string& engine) const;
+};
+std::string refusal_text(const Explanation& explanation);  // `why` and every engine's reasons
+std::string to_table(const Problem& problem, const PlanRequest& request, const Explanation&);
+std::string to_json(const Problem& problem, const PlanRequest& request, const Explanation&);
+
+// A plan for one Problem: the shared plan with this Problem's own literals.
+struct PlannedCall {
+  std::shared_ptr<const Plan> plan;
+  std::string engine;
+  std::vector<float> literals;
+};
+
+struct Candidate {
+  const Engine* engine = nullptr;
+  bool only_when_named = false;
+};
+
+// Safe from many threads.
+class Planner {
+ public:
+  explicit Planner(std::vector<Candidate> candidates) : candidates_(std::move(candidates)) {}
+
+  // Judges the very values that make_plan() would compile, and builds nothing; `prove`: by
+  // building, where an engine can.
+  std::shared_ptr<const Explanation> explain(const Problem& problem, const PlanRequest& request,
+                                             bool prove);
+
+  // From the cache or built. An engine that refuses to compile after all is noted and the next one
+  // tried. Throws Unsupported with every engine's reasons.
+  PlannedCall make_plan(const Problem& problem, const PlanRequest& request);
+
+  PlanCache& cache() { return cache_; }
+  std::vector<std::string> engine_names() const;
+
+ private:
+  struct Wish {
+    std::string engine;  // empty: any
+    bool from_environment = false;
+  };
+  Wish wish(const PlanRequest& request) const;
+  std::shared_ptr<const Explanation> judge(const Problem& problem, const Device& device,
+                                           const Wish& wish, bool prove);
+  PlannedCall build(const Problem& problem, const Device& device, const Engine& engine);
+  const Engine& engine(const std::string& name) const;
+  void note_refusal(PlanKey key, const std::string& text);
+  std::string noted_refusal(const PlanKey& key);
+
+  std::vector<Candidate> candidates_;
+  PlanCache cache_;
+  ChoiceMemo memo_;
+  std::mutex refusals_mutex_;
+  std::vector<std::pair<PlanKey, std::string>> refusals_;  // oldest first, bounded
+};
+
+// Of the process, with all engines. planner/engines.cpp is the only place that names them.
+Planner& planner();
+PlanCache& plan_cache();
+std::shared_ptr<const Explanation> explain(const Problem& problem, const PlanRequest& request,
+                                           bool prove);
+PlannedCall make_plan(const Problem& problem, const PlanRequest& request);
+
+}  // namespace fovea
