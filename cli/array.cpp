@@ -48,7 +48,33 @@ void store(std::vector<unsigned char>& bytes, std::int64_t i, T value) {
   std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
 }
 
+template <class T>
+T load(const std::vector<unsigned char>& bytes, std::int64_t i) {
+  T value;
+  std::memcpy(&value, bytes.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+float from_bfloat16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+float from_half(std::uint16_t bits) {
+  const int exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
+  if (exponent == 31) {
+    return fraction != 0 ? std::numeric_limits<float>::quiet_NaN()
+                         : sign * std::numeric_limits<float>::infinity();
+  }
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
+  return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+}
+
 }  // namespace
+
+bool is_float(const std::string& dtype) {
+  return dtype == "f32" || dtype == "f16" || dtype == "bf16" || dtype == "f64";
+}
 
 int element_size(const std::string& dtype) {
   if (dtype == "f64" || dtype == "i64") return 8;
@@ -73,6 +99,16 @@ void Array::set(std::int64_t i, double x) {
   if (dtype == "i64") return store(bytes, i, saturate<std::int64_t>(x));
   if (dtype == "u8") return store(bytes, i, saturate<std::uint8_t>(x));
   store(bytes, i, static_cast<unsigned char>(x != 0));
+}
+
+double Array::get(std::int64_t i) const {
+  if (dtype == "f64") return load<double>(bytes, i);
+  if (dtype == "f32") return load<float>(bytes, i);
+  if (dtype == "f16") return from_half(load<std::uint16_t>(bytes, i));
+  if (dtype == "bf16") return from_bfloat16(load<std::uint16_t>(bytes, i));
+  if (dtype == "i32") return load<std::int32_t>(bytes, i);
+  if (dtype == "i64") return static_cast<double>(load<std::int64_t>(bytes, i));
+  return load<std::uint8_t>(bytes, i);
 }
 
 Array zeros(const std::string& dtype, std::vector<std::int64_t> extents) {

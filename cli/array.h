@@ -14,9 +14,11 @@ struct Array {
 
   std::int64_t size() const;           // elements
   void set(std::int64_t i, double x);  // rounded to the element type; integers saturate
+  double get(std::int64_t i) const;    // exactly, but for i64 beyond 2^53
 };
 
 int element_size(const std::string& dtype);
+bool is_float(const std::string& dtype);
 Array zeros(const std::string& dtype, std::vector<std::int64_t> extents);
 
 // NumPy's format, versions 1 to 3, C order, little endian. Errors name the file and the reason.

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "array.h"
-#include "base/spelling.h"
+#include "spelling.h"
 
 namespace fovea::cli {
 namespace {
@@ -70,10 +70,6 @@ void fill_documents(Array& array, double documents, std::mt19937_64& random) {
       array.set(start + i, static_cast<double>(id));
     }
   }
-}
-
-bool is_float(const std::string& dtype) {
-  return dtype == "f32" || dtype == "f16" || dtype == "bf16" || dtype == "f64";
 }
 
 void fill_uniform(Array& array, double lo, double hi, std::mt19937_64& random) {

@@ -1,11 +1,33 @@
+// `fovea diff`: the derivatives of a score modifier as formulas.
 #include <iostream>
 #include <memory>
 
-#include "bound_program.h"
+#include "handles.h"
 #include "line.h"
 #include "verbs.h"
 
 namespace fovea::cli {
+namespace {
+
+void run(const std::string& text) {
+  const std::string line = line_of(text);
+  fovea_problem first = nullptr, second = nullptr;
+  check(fovea_problem_parse(line.c_str(), &first, &second));
+  const Problem problem(first), backward(second);
+  fovea_program made = nullptr;
+  check(fovea_problem_program(problem.get(), &made));
+  const Program program(made);
+  const std::string printed = text_of(fovea_program_print, program.get(), FOVEA_TEXT_CANONICAL);
+  if (line_value(printed, "mod").empty()) {
+    const bool masked = !line_value(printed, "mask").empty();
+    throw std::invalid_argument("there is nothing to differentiate: give mod=\"...\"" +
+                                std::string(masked ? " (a mask has no derivative)" : ""));
+  }
+  const char* const by_all = nullptr;
+  std::cout << text_of(fovea_program_differentiate, program.get(), by_all, FOVEA_TEXT_INDENTED);
+}
+
+}  // namespace
 
 void add_diff(CLI::App& program) {
   CLI::App* verb = program.add_subcommand(
@@ -19,8 +41,7 @@ void add_diff(CLI::App& program) {
       "  fovea diff 'mod=\"softcap*tanh(score/softcap)\" scalar=\"softcap=30\"'\n"
       "  fovea diff 'mod=\"score + bias[h, q - k + 511]\" tensor=\"bias:f32[H,1023]\"'\n"
       "With bprop=\"...\" (in score and grad) the hand-written derivative is checked against it.");
-  verb->callback(
-      [line] { std::cout << derivative_report(parse_line_or_formula(*line).program); });
+  verb->callback([line] { run(*line); });
 }
 
 }  // namespace fovea::cli

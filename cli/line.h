@@ -1,21 +1,15 @@
-// The line that `fovea show` and `fovea diff` take: a program and the sizes to draw it for.
+// What the verbs do with a line before the library parses it: tell it from a bare formula, and give
+// it sizes that suit a picture.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 namespace fovea::cli {
 
-struct Line {
-  std::string program;  // mod=... mask=... tensor=... scalar=... bprop=...
-  std::int64_t b = 1, h = 8, hkv = 0, sq = 256, skv = 256, d = 64, dv = 0;
-  std::uint64_t seed = 1;
-};
+// The line, or a bare formula as the mod of one.
+std::string line_of(const std::string& line_or_formula);
 
-// `key=value` words; an unknown key is an error that names the nearest.
-Line parse_line(const std::string& text);
-
-// The same, or a bare formula, which is taken as the mod.
-Line parse_line_or_formula(const std::string& text);
+// The line with h=8 sq=256 where it has none.
+std::string with_sizes_to_show(const std::string& line);
 
 }  // namespace fovea::cli

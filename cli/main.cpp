@@ -1,65 +1,103 @@
-// The command-line program. Every mistake of the user exits 2 with a line that says what is wrong
-// and, where a name was misspelt, the nearest right one.
+// The command-line program. Exit 0: done. 1: done, and the result is bad, or a device failed. 2: a
+// mistake of the user, with a line that says what is wrong and, where a word was misspelt, the
+// nearest right one.
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <vector>
 
-#include "base/spelling.h"
-#include "fovea/fovea.h"
+#include "handles.h"
+#include "spelling.h"
 #include "verbs.h"
 
 namespace {
 
-constexpr int usage_error = 2;
+constexpr int bad_result = 1, usage_error = 2;
+
+void add_verbs(CLI::App& program) {
+  fovea::cli::add_run(program);
+  fovea::cli::add_explain(program);
+  fovea::cli::add_bench(program);
+  fovea::cli::add_show(program);
+  fovea::cli::add_diff(program);
+  fovea::cli::add_doctor(program);
+  fovea::cli::add_cache(program);
+  fovea::cli::add_compile(program);
+}
+
+bool is_known(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 // CLI11 says only "The following argument was not expected": say what it could have been.
-std::string suggestion(const CLI::App& program, int count, char** arguments) {
-  std::vector<std::string> verbs, options;
-  for (const CLI::App* verb : program.get_subcommands({})) {
-    verbs.push_back(verb->get_name());
-    for (const CLI::Option* option : verb->get_options()) {
-      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-    }
+std::string unknown_word(const CLI::App& program, const std::vector<std::string>& arguments) {
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : program.get_subcommands({})) verbs.push_back(verb->get_name());
+  const std::string& first = arguments.front();
+  if (!first.starts_with("-") && !is_known(verbs, first)) {
+    return "unknown verb '" + first + "'" + fovea::cli::did_you_mean(first, verbs);
   }
-  for (int i = 1; i < count; ++i) {
-    const std::string word = arguments[i];
-    const bool is_option = word.starts_with("--");
-    const std::vector<std::string>& known = is_option ? options : verbs;
-    const bool unknown = std::find(known.begin(), known.end(), word) == known.end();
-    if (unknown && (is_option || i == 1)) {
-      return fovea::did_you_mean(word.substr(0, word.find('=')), known);
-    }
+  if (!is_known(verbs, first)) return "";
+  std::vector<std::string> options{"--help", "--help-all", "-h"};
+  for (const CLI::Option* option : program.get_subcommand(first)->get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) options.push_back("-" + name);
+  }
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string word = arguments[i].substr(0, arguments[i].find('='));
+    if (!word.starts_with("-") || is_known(options, word)) continue;
+    return "unknown option '" + word + "' of " + first + fovea::cli::did_you_mean(word, options);
   }
   return "";
 }
 
-int run(int count, char** arguments) {
+int run(const std::vector<std::string>& arguments) {
   CLI::App program("Fovea: attention whose scores you can modify.", "fovea");
   program.set_version_flag("--version", fovea_version());
   program.set_help_all_flag("--help-all", "Help of all verbs");
   program.require_subcommand(1);
-  program.footer("'fovea VERB --help' explains one verb, with examples.");
-  fovea::cli::add_diff(program);
-  fovea::cli::add_show(program);
+  program.footer(
+      "Examples:\n"
+      "  fovea run 'sq=64 mod=softcap(30) mask=causal direction=both' --engine reference --check\n"
+      "  fovea explain 'b=8 h=32 sq=4096 d=128 dtype=bf16 mask=causal' --device h200\n"
+      "  fovea diff 'tanh(score / 20) * 20'\n"
+      "  fovea show 'mask=\"q >= k && q - k < 64\"' -o window.png\n"
+      "'fovea VERB --help' explains one verb, with examples.");
+  add_verbs(program);
+  if (arguments.empty()) {
+    std::cerr << program.help();
+    return usage_error;
+  }
   try {
-    program.parse(count, arguments);
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    program.parse(reversed);
   } catch (const CLI::Success& request) {  // --help, --version
     return program.exit(request);
   } catch (const CLI::ParseError& error) {
-    std::string text = error.what();
+    std::string text = unknown_word(program, arguments);
+    if (text.empty()) text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
-    std::cerr << "fovea: " << text << suggestion(program, count, arguments)
-              << " ('fovea --help' lists the verbs)\n";
+    std::cerr << "fovea: " << text << " ('fovea --help' lists the verbs)\n";
     return usage_error;
   }
   return 0;
+}
+
+int exit_code(fovea_status status) {
+  const bool user = status == FOVEA_INVALID_ARGUMENT || status == FOVEA_UNSUPPORTED;
+  return user ? usage_error : bad_result;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   try {
-    return run(count, arguments);
+    return run({arguments + 1, arguments + count});
+  } catch (const fovea::cli::Failed&) {
+    return bad_result;
+  } catch (const fovea::cli::LibraryError& error) {
+    std::cerr << "fovea: " << error.what() << "\n";
+    return exit_code(error.status());
   } catch (const std::exception& error) {
     std::cerr << "fovea: " << error.what() << "\n";
     return usage_error;

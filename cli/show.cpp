@@ -18,6 +18,7 @@
 #include "png.h"
 #include "terminal.h"
 #include "verbs.h"
+#include "workload.h"
 
 namespace fovea::cli {
 namespace {
@@ -41,10 +42,10 @@ int parse_side(const std::string& whole, std::string_view text) {
 }
 
 // About eight tiles a side unless told otherwise; {0, 0} for none.
-std::pair<int, int> tile_size(const Options& options, const Line& line) {
+std::pair<int, int> tile_size(const Options& options, const fovea_sizes& sizes) {
   if (options.tile == "none") return {0, 0};
   if (options.tile == "auto") {
-    const auto longest = static_cast<std::uint64_t>(std::max(line.sq, line.skv));
+    const auto longest = static_cast<std::uint64_t>(std::max(sizes.sq, sizes.skv));
     const int side = static_cast<int>(std::bit_ceil(std::max<std::uint64_t>(longest / 8, 1)));
     return {side, side};
   }
@@ -61,12 +62,12 @@ std::pair<int, int> tile_size(const Options& options, const Line& line) {
 // Scores to modify where a score of 0 would show nothing: a few smooth waves.
 class Waves {
  public:
-  Waves(const Line& line, double deviation) {
-    std::mt19937_64 random(line.seed);
+  Waves(const fovea_sizes& sizes, double deviation) {
+    std::mt19937_64 random(1);
     std::uniform_real_distribution<double> phase(0, 2 * std::numbers::pi), cycles(0.5, 4);
     for (Wave& wave : waves_) {
-      wave = {2 * std::numbers::pi * cycles(random) / static_cast<double>(line.sq),
-              2 * std::numbers::pi * cycles(random) / static_cast<double>(line.skv), phase(random)};
+      wave = {2 * std::numbers::pi * cycles(random) / static_cast<double>(sizes.sq),
+              2 * std::numbers::pi * cycles(random) / static_cast<double>(sizes.skv), phase(random)};
     }
     amplitude_ = deviation * std::sqrt(2.0 / static_cast<double>(waves_.size()));
   }
@@ -114,46 +115,47 @@ std::int32_t position(int i, int shown, std::int64_t all) {
 }
 
 void fill_map(Picture& picture, const BoundProgram& program, const Options& options,
-              const Line& line) {
+              const fovea_sizes& sizes) {
   const Scores scores = choose_scores(options, program);
-  const Waves waves(line, scores.deviation);
+  const Waves waves(sizes, scores.deviation);
   const auto cells = static_cast<std::size_t>(picture.sq) * static_cast<std::size_t>(picture.skv);
   if (program.has_mask()) picture.keep.reserve(cells);
   if (program.has_mod()) picture.score.reserve(cells);
   for (int row = 0; row < picture.sq; ++row) {
     for (int column = 0; column < picture.skv; ++column) {
       const BoundProgram::Position at{options.batch, options.head,
-                                      position(row, picture.sq, line.sq),
-                                      position(column, picture.skv, line.skv)};
-      if (program.has_mask()) picture.keep.push_back(program.keep(at) ? 1 : 0);
-      if (!program.has_mod()) continue;
+                                      position(row, picture.sq, sizes.sq),
+                                      position(column, picture.skv, sizes.skv)};
       const bool flat = scores.deviation == 0;
       const float score = flat ? static_cast<float>(scores.constant) : waves(at.q, at.k);
-      picture.score.push_back(program.modified(at, score));
+      const BoundProgram::Value value = program.evaluate(at, score);
+      if (program.has_mask()) picture.keep.push_back(value.keep ? 1 : 0);
+      if (program.has_mod()) picture.score.push_back(value.score);
     }
   }
 }
 
 void fill_tiles(Picture& picture, const BoundProgram& program, const Options& options,
-                const Line& line) {
-  const auto [tile_q, tile_k] = tile_size(options, line);
+                const fovea_sizes& sizes) {
+  const auto [tile_q, tile_k] = tile_size(options, sizes);
   if (tile_q == 0 || !program.has_mask()) return;
   constexpr std::int64_t most = 1 << 22;
-  const std::int64_t tiles = ((line.sq + tile_q - 1) / tile_q) * ((line.skv + tile_k - 1) / tile_k);
+  const std::int64_t tiles = ((sizes.sq + tile_q - 1) / tile_q) * ((sizes.skv + tile_k - 1) / tile_k);
   if (tiles > most) refuse("--tile " + options.tile + ": gives " + std::to_string(tiles) + " tiles");
   picture.tile_q = tile_q;
   picture.tile_k = tile_k;
-  for (std::int64_t q = 0; q < line.sq; q += tile_q) {
-    for (std::int64_t k = 0; k < line.skv; k += tile_k) {
+  for (std::int64_t q = 0; q < sizes.sq; q += tile_q) {
+    for (std::int64_t k = 0; k < sizes.skv; k += tile_k) {
       picture.tiles.push_back(program.classify({options.batch, options.head, q,
-                                                std::min(q + tile_q, line.sq), k,
-                                                std::min(k + tile_k, line.skv)}));
+                                                std::min(q + tile_q, sizes.sq), k,
+                                                std::min(k + tile_k, sizes.skv)}));
     }
   }
 }
 
-std::string subtitle(const Options& options, const Line& line, const BoundProgram& program) {
-  std::string out = std::to_string(line.sq) + " \xc3\x97 " + std::to_string(line.skv) +
+std::string subtitle(const Options& options, const fovea_sizes& sizes,
+                     const BoundProgram& program) {
+  std::string out = std::to_string(sizes.sq) + " \xc3\x97 " + std::to_string(sizes.skv) +
                     "   b=" + std::to_string(options.batch) + " h=" + std::to_string(options.head);
   if (!program.has_mod()) return out;
   const Scores scores = choose_scores(options, program);
@@ -166,31 +168,65 @@ std::string subtitle(const Options& options, const Line& line, const BoundProgra
   return out + text;
 }
 
+// The problem of a line, its program, and data for what that captures.
+struct Subject {
+  Problem problem;
+  Program program;
+  fovea_sizes sizes{};
+  Captured captured;
+};
+Subject make_subject(const std::string& text) {
+  const std::string line = with_sizes_to_show(line_of(text));
+  fovea_problem first = nullptr, second = nullptr;
+  check(fovea_problem_parse(line.c_str(), &first, &second));
+  const Problem backward(second);
+  Subject out{Problem(first), nullptr, {}, {}};
+  fovea_program program = nullptr;
+  check(fovea_problem_program(first, &program));
+  out.program.reset(program);
+  fovea_problem_config config{};
+  config.struct_size = sizeof config;
+  check(fovea_problem_describe(first, &config));
+  out.sizes = seen_sizes(config);
+  const std::string seed = line_value(line, "seed");
+  out.captured = make_captured(program, out.sizes, seed.empty() ? 1 : std::stoull(seed));
+  return out;
+}
+
+void check_choices(const Options& options, const fovea_sizes& sizes) {
+  if (options.batch >= sizes.b) {
+    refuse("--batch " + std::to_string(options.batch) + ": b=" + std::to_string(sizes.b));
+  }
+  if (options.head >= sizes.h) {
+    refuse("--head " + std::to_string(options.head) + ": h=" + std::to_string(sizes.h));
+  }
+  if (sizes.sq < 1 || sizes.skv < 1) {
+    refuse("there is nothing to show: sq=" + std::to_string(sizes.sq) +
+           " skv=" + std::to_string(sizes.skv));
+  }
+}
+
 Picture make_picture(const Options& options) {
-  const Line line = parse_line(options.line);
-  const BoundProgram program(line);
+  const Subject subject = make_subject(options.line);
+  const fovea_sizes& sizes = subject.sizes;
+  const BoundProgram program(subject.program.get(), subject.captured, sizes);
   if (!program.has_mask() && !program.has_mod()) {
     refuse("there is nothing to show: give mask=\"...\" or mod=\"...\"");
   }
-  if (options.batch >= line.b) {
-    refuse("--batch " + std::to_string(options.batch) + ": b=" + std::to_string(line.b));
-  }
-  if (options.head >= line.h) {
-    refuse("--head " + std::to_string(options.head) + ": h=" + std::to_string(line.h));
-  }
+  check_choices(options, sizes);
   Picture picture;
   if (program.has_mod()) picture.title = program.mod_text();
   if (program.has_mask()) {
     picture.title += (picture.title.empty() ? "" : "   where   ") + program.mask_text();
   }
-  picture.subtitle = subtitle(options, line, program);
-  const std::int64_t most = std::min(max_side(), 2048);  // more cannot be seen
-  picture.sq = static_cast<int>(std::min(line.sq, most));
-  picture.skv = static_cast<int>(std::min(line.skv, most));
-  picture.span_q = static_cast<int>(line.sq);
-  picture.span_k = static_cast<int>(line.skv);
-  fill_map(picture, program, options, line);
-  fill_tiles(picture, program, options, line);
+  picture.subtitle = subtitle(options, sizes, program);
+  const std::int64_t most = std::min(max_side(), 1024);  // more cannot be seen
+  picture.sq = static_cast<int>(std::min(sizes.sq, most));
+  picture.skv = static_cast<int>(std::min(sizes.skv, most));
+  picture.span_q = static_cast<int>(sizes.sq);
+  picture.span_k = static_cast<int>(sizes.skv);
+  fill_map(picture, program, options, sizes);
+  fill_tiles(picture, program, options, sizes);
   return picture;
 }
 

@@ -1,0 +1,207 @@
+#include "call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "bound_program.h"
+
+namespace fovea::cli {
+namespace {
+
+// Every second element of the last dimension, rows five elements longer: no engine may assume more.
+Placement spread(Placement dense) {
+  std::int64_t stride = 2;
+  for (std::size_t i = dense.extents.size(); i-- > 0;) {
+    dense.strides[i] = stride;
+    stride = stride * std::max<std::int64_t>(dense.extents[i], 1) + 5;
+  }
+  return dense;
+}
+
+// The memory and the bindings of one direction of a workload.
+class Memory {
+ public:
+  Memory(const Workload& workload, bool backward, const Results& before) : workload_(workload) {
+    bindings_.struct_size = sizeof bindings_;
+    bindings_.q.data = input("q", placement_of(workload, "q"), workload.q);
+    bindings_.k.data = input("k", placement_of(workload, "k"), workload.k);
+    bindings_.v.data = input("v", placement_of(workload, "v"), workload.v);
+    if (workload.config.sink != 0) {
+      bindings_.sink = input("sink", dense_like(workload.sink), workload.sink);
+    }
+    bind_sequences();
+    tensors_ = bind_tensors(workload.captured);
+    scalars_ = bind_scalars(workload.captured);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) bind_captured(i);
+    backward ? bind_backward(before) : bind_forward();
+    bindings_.tensors = tensors_.data(), bindings_.tensor_count = tensors_.size();
+    bindings_.scalars = scalars_.data(), bindings_.scalar_count = scalars_.size();
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  void set_workspace(std::size_t bytes) {
+    workspace_ = Placed(Placement::dense("u8", {static_cast<std::int64_t>(bytes)}));
+    bindings_.workspace = workspace_.data();
+    bindings_.workspace_bytes = bytes;
+  }
+  const fovea_bindings& bindings() const { return bindings_; }
+
+  void poison_outputs() {
+    for (const std::string& name : order_) outputs_.at(name).poison();
+  }
+  std::vector<std::string> complaints() const {
+    std::vector<std::string> out;
+    for (const auto& [name, placed] : inputs_) {
+      if (!placed.bytes_untouched()) out.push_back("wrote to the input " + name);
+    }
+    for (const auto& [name, placed] : outputs_) {
+      if (!placed.surroundings_untouched()) out.push_back("wrote outside " + name);
+      if (placed.has_unwritten_element()) out.push_back("left elements of " + name + " unwritten");
+    }
+    if (!workspace_.surroundings_untouched()) out.push_back("wrote outside its workspace");
+    return out;
+  }
+  void collect(std::vector<NamedArray>& arrays, bool gradient) const {
+    for (const std::string& name : order_) {
+      arrays.push_back({name, outputs_.at(name).take(), gradient});
+    }
+  }
+
+ private:
+  static Placement dense_like(const Array& array) {
+    return Placement::dense(array.dtype, array.extents);
+  }
+  void* input(const std::string& name, const Placement& placement, const Array& values) {
+    return inputs_.emplace(name, Placed(placement, values)).first->second.data();
+  }
+  void* output(const std::string& name, const Placement& placement) {
+    order_.push_back(name);
+    return outputs_.emplace(name, Placed(placement)).first->second.data();
+  }
+
+  void bind_sequences() {
+    const auto pointer = [](const std::vector<std::int32_t>& x) {
+      return x.empty() ? nullptr : x.data();
+    };
+    bindings_.q_lengths = pointer(workload_.q_lengths);
+    bindings_.k_lengths = pointer(workload_.k_lengths);
+    bindings_.q_starts = pointer(workload_.q_starts);
+    bindings_.k_starts = pointer(workload_.k_starts);
+    bindings_.q_offsets = pointer(workload_.q_offsets);
+    bindings_.k_offsets = pointer(workload_.k_offsets);
+    bindings_.seed.value = workload_.seed;
+    bindings_.offset.value = workload_.offset;
+  }
+
+  void bind_captured(std::size_t i) {
+    const CapturedTensor& tensor = workload_.captured.tensors[i];
+    Placement placement = dense_like(tensor.values);
+    if (workload_.spread_captured) placement = spread(placement);
+    tensors_[i].array.data = input("captured " + tensor.name, placement, tensor.values);
+    std::copy(placement.strides.begin(), placement.strides.end(), tensors_[i].array.stride);
+  }
+
+  void bind_forward() {
+    const fovea_problem_config& config = workload_.config;
+    const Placement rows = row_placement(workload_);
+    bindings_.o.data = output("o", placement_of(workload_, "o"));
+    if (config.lse != 0) bindings_.lse = output("lse", rows);
+    if (config.row_max != 0) bindings_.row_max = output("row_max", rows);
+    if (config.max_logit != 0) {
+      bindings_.max_logit = output("max_logit", Placement::dense(rows.dtype, {config.sizes.h}));
+    }
+  }
+
+  void bind_backward(const Results& before) {
+    bindings_.o.data = input("o", placement_of(workload_, "o"), *before.find("o"));
+    bindings_.lse = input("lse", row_placement(workload_), *before.find("lse"));
+    bindings_.grad_o.data = input("do", placement_of(workload_, "do"), workload_.grad_o);
+    if (workload_.backward_config.has_grad_lse != 0) {
+      bindings_.grad_lse = input("dlse", row_placement(workload_), workload_.grad_lse);
+    }
+    if (workload_.wants("q")) bindings_.grad_q.data = output("dq", placement_of(workload_, "dq"));
+    if (workload_.wants("k")) bindings_.grad_k.data = output("dk", placement_of(workload_, "dk"));
+    if (workload_.wants("v")) bindings_.grad_v.data = output("dv", placement_of(workload_, "dv"));
+    if (workload_.wants("sink")) {
+      bindings_.grad_sink = output("d_sink", dense_like(workload_.sink));
+    }
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const CapturedTensor& tensor = workload_.captured.tensors[i];
+      if (!workload_.wants(tensor.name)) continue;
+      Placement placement = dense_like(tensor.values);
+      if (workload_.spread_captured) placement = spread(placement);
+      fovea_array& gradient = tensors_[i].gradient;
+      gradient = tensors_[i].array;
+      gradient.data = output("d_" + tensor.name, placement);
+    }
+    for (fovea_scalar_binding& scalar : scalars_) {
+      if (!workload_.wants(scalar.name)) continue;
+      scalar.gradient = output("d_" + std::string(scalar.name),
+                               Placement::dense(statistics_dtype(workload_), {}));
+    }
+  }
+
+  const Workload& workload_;
+  std::map<std::string, Placed> inputs_, outputs_;
+  std::vector<std::string> order_;  // of outputs
+  Placed workspace_{Placement::dense("u8", {0})};
+  std::vector<fovea_tensor_binding> tensors_;
+  std::vector<fovea_scalar_binding> scalars_;
+  fovea_bindings bindings_{};
+};
+
+Pass run_pass(fovea_problem problem, Memory& memory, const CallOptions& options) {
+  fovea_plan_options wanted{};
+  wanted.struct_size = sizeof wanted;
+  wanted.engine = options.engine.empty() ? nullptr : options.engine.c_str();
+  wanted.device = options.device.c_str();
+  fovea_plan made = nullptr;
+  check(fovea_plan_create(problem, &wanted, &made));
+  const Plan plan(made);
+
+  Pass pass;
+  pass.ran = true;
+  pass.engine = fovea_plan_engine(plan.get());
+  check(fovea_plan_workspace(plan.get(), nullptr, &pass.workspace_bytes));
+  memory.set_workspace(pass.workspace_bytes);
+  double spent = 0;
+  for (int i = 0; i < options.repeat || spent < options.seconds; ++i) {
+    if (i > 0 && options.seconds == 0) memory.poison_outputs();
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    check(fovea_plan_run(plan.get(), &memory.bindings()));
+    pass.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    spent += pass.seconds.back();
+  }
+  std::ranges::sort(pass.seconds);
+  pass.complaints = memory.complaints();
+  return pass;
+}
+
+}  // namespace
+
+const Array* Results::find(const std::string& name) const {
+  const auto found = std::ranges::find(arrays, name, &NamedArray::name);
+  return found == arrays.end() ? nullptr : &found->array;
+}
+
+Results run_forward(const Workload& workload, const CallOptions& options) {
+  Results results;
+  Memory memory(workload, false, results);
+  results.forward = run_pass(workload.forward.get(), memory, options);
+  memory.collect(results.arrays, false);
+  return results;
+}
+
+Results run_workload(const Workload& workload, const CallOptions& options) {
+  Results results = run_forward(workload, options);
+  if (!workload.backward) return results;
+  Memory memory(workload, true, results);
+  results.backward = run_pass(workload.backward.get(), memory, options);
+  memory.collect(results.arrays, true);
+  return results;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,49 @@
+// Runs a workload on an engine: outputs poisoned first, memory around every tensor watched, a
+// backward fed with its own forward's outputs. Used by `run`, `bench` and the conformance tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "workload.h"
+
+namespace fovea::cli {
+
+struct CallOptions {
+  std::string engine;        // empty: the planner's choice
+  std::string device = "cpu";
+  int repeat = 1;            // times that each direction is run
+  double seconds = 0;        // or for this long, whichever is more
+};
+
+// One direction on one engine.
+struct Pass {
+  bool ran = false;
+  std::string engine;
+  std::vector<double> seconds;  // of each run, sorted
+  std::size_t workspace_bytes = 0;
+  std::vector<std::string> complaints;  // "wrote outside dq", "left elements of o unwritten"
+};
+
+struct NamedArray {
+  std::string name;  // o lse row_max max_logit dq dk dv d_sink d_<captured>
+  Array array;
+  bool gradient = false;
+};
+
+struct Results {
+  std::vector<NamedArray> arrays;
+  Pass forward, backward;
+  const Array* find(const std::string& name) const;  // null: there is none
+};
+
+// Throws LibraryError, with status FOVEA_UNSUPPORTED where no engine can or the named one refuses.
+Results run_workload(const Workload& workload, const CallOptions& options);
+
+// The forward alone.
+Results run_forward(const Workload& workload, const CallOptions& options);
+
+// Every input as dense arrays under the names that --dump uses.
+std::vector<NamedArray> input_arrays(const Workload& workload);
+
+}  // namespace fovea::cli
