@@ -27,10 +27,7 @@ UPPER["planner"] = UPPER["cuda"] | {"cuda"} | ENGINES
 UPPER["capi"] = UPPER["planner"] | {"planner", "include"}
 
 # Users of the library see its public headers and nothing else.
-UPPER["bindings"] = UPPER["examples"] = {"include"}
-UPPER["cli"] = {"include"}
-# EXCEPTION, for version 0.1 only: the C interface cannot carry formulas yet. Delete with the next version.
-UPPER["cli"] |= {"base", "ir"}
+UPPER["cli"] = UPPER["bindings"] = UPPER["examples"] = {"include"}
 
 # Tests and benchmarks look inside everything.
 INSIDE = {room for room in UPPER if room not in ("bindings", "examples")}

@@ -1,0 +1,187 @@
+// Devices: the CPU that is here, GPUs that are described, and texts that describe nothing.
+#include "attention/device.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "attention/cpu.h"
+#include "attention/described_device.h"
+#include "base/error.h"
+
+namespace fovea {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that is gone after the test.
+class Folder {
+ public:
+  Folder()
+      : path_(fs::temp_directory_path() /
+              ("fovea_test_" + std::to_string(std::random_device{}()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string refusal(const std::string& json) {
+  try {
+    parse_device(json);
+    return "accepted";
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+}
+
+TEST(Device, CpuIsDetected) {
+  const Device& cpu = cpu_device();
+  EXPECT_EQ(cpu.kind, DeviceKind::Cpu);
+  EXPECT_FALSE(cpu.name.empty());
+  EXPECT_GE(cpu.threads, 1);
+  ASSERT_FALSE(cpu.isa.empty());
+  EXPECT_EQ(cpu.isa.back(), "scalar");
+  EXPECT_TRUE(find_device("cpu") == cpu);
+  EXPECT_EQ(find_device("cpu").hash(), cpu.hash());
+}
+
+TEST(Device, H200IsBuiltIn) {
+  const Device h200 = find_device("h200");
+  EXPECT_EQ(h200.kind, DeviceKind::Cuda);
+  EXPECT_TRUE(h200.described);
+  EXPECT_EQ(h200.name, "NVIDIA H200");
+  EXPECT_EQ(h200.sm, 90);
+  EXPECT_EQ(h200.multiprocessors, 132);
+  EXPECT_EQ(h200.shared_memory_per_block, 232448);
+  EXPECT_EQ(h200.memory_bytes, 150109880320);
+  EXPECT_TRUE(parse_device(h200.description) == h200);  // canonical
+  EXPECT_EQ(built_in_devices(), std::vector<std::string>{"h200"});
+  EXPECT_NE(h200.hash(), cpu_device().hash());
+}
+
+TEST(Device, IsReadFromAFile) {
+  const Folder folder;
+  folder.write("gpu.json", *built_in_description("h200"));
+  EXPECT_TRUE(find_device((folder.path() / "gpu.json").string()) == find_device("h200"));
+}
+
+TEST(Device, CudaIsAbsentWithAReason) {
+  for (const char* name : {"cuda", "cuda:0", "cuda:17"}) {
+    try {
+      find_device(name);
+      FAIL() << name;
+    } catch (const DeviceError& error) {
+      EXPECT_NE(std::string(error.what()).find("has no CUDA part"), std::string::npos);
+    }
+  }
+  EXPECT_THROW(find_device("cuda:"), InvalidArgument);
+  EXPECT_THROW(find_device("cuda:x"), InvalidArgument);
+  EXPECT_THROW(find_device("cuda0"), InvalidArgument);
+}
+
+TEST(Device, UnknownNamesSayWhatIsKnown) {
+  try {
+    find_device("h20");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "device=h20: is not cpu, cuda:N, h200 or the path of a JSON "
+                 "description; did you mean 'h200'?");
+  }
+  EXPECT_THROW(find_device(""), InvalidArgument);
+  EXPECT_THROW(find_device("missing.json"), InvalidArgument);
+  EXPECT_THROW(find_device("/"), InvalidArgument);          // a folder
+  EXPECT_THROW(find_device("/dev/zero"), InvalidArgument);  // no file
+}
+
+TEST(Device, DescriptionsThatDescribeNothingAreRefused) {
+  EXPECT_EQ(refusal("{}"), "device description: lacks a \"deviceName\"");
+  EXPECT_EQ(refusal("[1]"), "device description: must be an object, got [1]");
+  EXPECT_EQ(refusal(R"~({"deviceName":"x"})~"), "device description: lacks \"deviceVer\"");
+  EXPECT_EQ(refusal(R"~({"deviceName":"x","deviceVer":-900})~"),
+            "device description: \"deviceVer\" must be a whole number from 1 to 9999, got -900");
+  EXPECT_EQ(refusal(R"~({"deviceName":"x","deviceVer":"900"})~"),
+            "device description: \"deviceVer\" must be a whole number from 1 to 9999, got \"900\"");
+  EXPECT_EQ(refusal(R"~({"deviceName":"x","deviceVer":900,"multiProcessorCount":1e30})~"),
+            "device description: \"multiProcessorCount\" must be a whole number from 1 to 65536, "
+            "got 1e+30");
+  EXPECT_EQ(refusal(R"~({"deviceName":7})~"), "device description: lacks a \"deviceName\"");
+}
+
+TEST(Device, HostileTextIsRefused) {
+  EXPECT_EQ(refusal(std::string(100000, ' ')),
+            "device description: has 100000 bytes; at most 65536 are read");
+  EXPECT_EQ(refusal(std::string(60000, '[')), "device description: is nested too deeply");
+  std::string deep = R"~({"deviceName":"x","y":)~" + std::string(30000, '[');
+  EXPECT_EQ(refusal(deep), "device description: is nested too deeply");
+  for (const char* text :
+       {"", "{", "\"", "{\"a\":}", "nul", "\xff\xfe", "{\"deviceName\":\"\xff\"}"}) {
+    EXPECT_TRUE(refusal(text).starts_with("device description: is not JSON: ")) << text;
+  }
+}
+
+// Whatever one changes in a real description, it is read or refused.
+TEST(Device, MutatedDescriptionsNeverCrash) {
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  const std::string whole = *built_in_description("h200");
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = whole;
+    for (std::uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
+      const std::size_t at = random() % text.size();
+      if (random() % 2 == 0) {
+        text[at] = static_cast<char>(random());
+      } else {
+        text.erase(at, 1 + random() % 20);
+      }
+    }
+    refused += refusal(text) != "accepted";
+  }
+  EXPECT_GT(refused, 10000);
+}
+
+TEST(Cpu, QuotaOfControlGroupsVersion2) {
+  const Folder root;
+  root.write("cpu.max", "max 100000\n");
+  root.write("a/cpu.max", "350000 100000\n");
+  root.write("a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(quota_threads(root.path(), "0::/\n"), 0);
+  EXPECT_EQ(quota_threads(root.path(), "0::/a/b\n"), 4);  // of the group above, rounded up
+  EXPECT_EQ(quota_threads(root.path(), "0::/elsewhere/c\n"), 0);
+}
+
+TEST(Cpu, QuotaOfControlGroupsVersion1) {
+  const Folder root;
+  root.write("cpu,cpuacct/job/cpu.cfs_quota_us", "200000\n");
+  root.write("cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  root.write("cpu,cpuacct/free/cpu.cfs_quota_us", "-1\n");
+  root.write("cpu,cpuacct/free/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota_threads(root.path(), "3:memory:/job\n4:cpu,cpuacct:/job\n0::/\n"), 2);
+  EXPECT_EQ(quota_threads(root.path(), "4:cpu,cpuacct:/free\n"), 0);
+  EXPECT_EQ(quota_threads(root.path(), "5:cpuset:/job\n"), 0);
+}
+
+TEST(Cpu, DamagedControlGroupsAreNoLimit) {
+  const Folder root;
+  root.write("cpu.max", "garbage");
+  EXPECT_EQ(quota_threads(root.path(), "0::/\n\n::\nx\n"), 0);
+  root.write("cpu.max", "100000 0\n");
+  EXPECT_EQ(quota_threads(root.path(), "0::/\n"), 0);
+  EXPECT_GE(usable_threads(), 1);
+}
+
+}  // namespace
+}  // namespace fovea

@@ -1,0 +1,171 @@
+// A Problem is a value: every field takes part in equality and in the hash.
+#include "attention/problem.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "attention/engine.h"
+#include "attention/extents.h"
+#include "ir/parse.h"
+
+namespace fovea {
+namespace {
+
+struct Change {
+  std::string name;
+  std::function<void(Problem&)> apply;
+};
+
+// Sizeof is pinned, so that a new field cannot be forgotten in the list below.
+static_assert(sizeof(Sizes) == 9 * 8 && sizeof(Strides) == 4 * 8);
+
+std::vector<Change> size_changes() {
+  const std::pair<const char*, std::int64_t Sizes::*> sizes[] = {
+      {"b", &Sizes::b},   {"h", &Sizes::h},     {"hkv", &Sizes::hkv},
+      {"sq", &Sizes::sq}, {"skv", &Sizes::skv}, {"d", &Sizes::d},
+      {"dv", &Sizes::dv}, {"t_q", &Sizes::t_q}, {"t_k", &Sizes::t_k}};
+  std::vector<Change> changes;
+  for (const auto& [name, size] : sizes) {
+    changes.push_back({name, [=](Problem& p) { ++(p.sizes.*size); }});
+  }
+  return changes;
+}
+
+std::vector<Change> tensor_changes() {
+  std::vector<Change> changes;
+  for (const NamedTensor& tensor : named_tensors()) {
+    const auto spec = tensor.spec;
+    const std::string name = tensor.name;
+    changes.push_back({name + ".dtype", [=](Problem& p) { (p.*spec).dtype = DType::BF16; }});
+    changes.push_back({name + ".strides absent", [=](Problem& p) { (p.*spec).strides.reset(); }});
+    const std::pair<const char*, std::int64_t Strides::*> strides[] = {
+        {".b", &Strides::b}, {".h", &Strides::h}, {".s", &Strides::s}, {".d", &Strides::d}};
+    for (const auto& [suffix, stride] : strides) {
+      changes.push_back(
+          {name + suffix, [=](Problem& p) { ++((p.*spec).strides.value().*stride); }});
+    }
+  }
+  return changes;
+}
+
+std::vector<Change> flag_changes() {
+  const std::pair<const char*, bool Problem::*> flags[] = {
+      {"has_q_lengths", &Problem::has_q_lengths},
+      {"has_k_lengths", &Problem::has_k_lengths},
+      {"sink", &Problem::sink},
+      {"lse", &Problem::lse},
+      {"row_max", &Problem::row_max},
+      {"max_logit", &Problem::max_logit},
+      {"grad_lse", &Problem::grad_lse},
+      {"want_q", &Problem::want_q},
+      {"want_k", &Problem::want_k},
+      {"want_v", &Problem::want_v},
+      {"want_sink", &Problem::want_sink},
+      {"has_q_offsets", &Problem::has_q_offsets},
+      {"has_k_offsets", &Problem::has_k_offsets},
+      {"deterministic", &Problem::deterministic},
+      {"capture", &Problem::capture}};
+  std::vector<Change> changes;
+  for (const auto& [name, flag] : flags) {
+    changes.push_back({name, [=](Problem& p) { p.*flag = !(p.*flag); }});
+  }
+  return changes;
+}
+
+std::vector<Change> other_changes() {
+  return {{"direction", [](Problem& p) { p.direction = Direction::Backward; }},
+          {"layout", [](Problem& p) { p.layout = Layout::Sbhd; }},
+          {"program", [](Problem& p) { p.program = ir::parse_program("mask=causal"); }},
+          {"scale", [](Problem& p) { p.scale = 0.5f; }},
+          {"scale 0", [](Problem& p) { p.scale = 0.0f; }},
+          {"dropout", [](Problem& p) { p.dropout = 0.5f; }},
+          {"rng", [](Problem& p) { p.rng = Rng::Engine; }},
+          {"want_tensors size", [](Problem& p) { p.want_tensors.push_back(false); }},
+          {"want_tensors value", [](Problem& p) { p.want_tensors[1] = true; }},
+          {"want_scalars size", [](Problem& p) { p.want_scalars.push_back(false); }},
+          {"want_scalars value", [](Problem& p) { p.want_scalars[0] = false; }},
+          {"b_offset", [](Problem& p) { p.b_offset = 1; }},
+          {"h_offset", [](Problem& p) { p.h_offset = 1; }},
+          {"q_offset", [](Problem& p) { p.q_offset = 1; }},
+          {"k_offset", [](Problem& p) { p.k_offset = 1; }},
+          {"h_global", [](Problem& p) { p.h_global = 1; }},
+          {"precision", [](Problem& p) { p.precision = Precision::Strict; }}};
+}
+
+Problem start() {
+  Problem p;
+  for (const NamedTensor& tensor : named_tensors()) (p.*tensor.spec).strides = Strides{5, 6, 7, 8};
+  p.want_tensors = {true, false};
+  p.want_scalars = {true};
+  return p;
+}
+
+TEST(Problem, EveryFieldCountsInEqualityAndHash) {
+  std::set<std::uint64_t> hashes{start().hash()};
+  std::size_t changes = 0;
+  for (const auto& list : {size_changes(), tensor_changes(), flag_changes(), other_changes()}) {
+    for (const Change& change : list) {
+      Problem changed = start();
+      change.apply(changed);
+      EXPECT_FALSE(changed == start()) << change.name;
+      EXPECT_TRUE(hashes.insert(changed.hash()).second) << change.name;
+      EXPECT_TRUE((Baked{changed} != Baked{start()})) << change.name;
+      ++changes;
+    }
+  }
+  EXPECT_EQ(changes, 9u + 8 * 6 + 15 + 17);
+  EXPECT_TRUE(start() == start());
+}
+
+TEST(Problem, EqualProblemsHashAlike) {
+  Problem plus, minus;
+  plus.scale = 0.0f;
+  minus.scale = -0.0f;
+  minus.dropout = -0.0f;
+  ASSERT_TRUE(plus == minus);
+  EXPECT_EQ(plus.hash(), minus.hash());
+}
+
+TEST(Problem, DenseStridesFollowTheLayout) {
+  Problem p;
+  p.sizes = {2, 3, 1, 5, 7, 11, 13, 0, 0};
+  const auto dense = [&](Layout layout) {
+    p.layout = layout;
+    return strides_of(p, named_tensors()[0]);
+  };
+  EXPECT_TRUE((dense(Layout::Bhsd) == Strides{3 * 5 * 11, 5 * 11, 11, 1}));
+  EXPECT_TRUE((dense(Layout::Bshd) == Strides{5 * 3 * 11, 11, 3 * 11, 1}));
+  EXPECT_TRUE((dense(Layout::Sbhd) == Strides{3 * 11, 11, 2 * 3 * 11, 1}));
+  EXPECT_TRUE((dense(Layout::Thd) == Strides{0, 11, 3 * 11, 1}));
+}
+
+TEST(Extents, OfCapturedTensorsFollowTheSizes) {
+  const Sizes sizes{2, 6, 3, 5, 7, 11, 13, 0, 0};
+  const ir::TensorDecl tensor = ir::parse_tensor("t:f32[B,H,Hkv,Sq,Skv,9]");
+  EXPECT_EQ(captured_extents(tensor, sizes, 0), (std::vector<std::int64_t>{2, 6, 3, 5, 7, 9}));
+  EXPECT_EQ(captured_extents(tensor, sizes, 24), (std::vector<std::int64_t>{2, 24, 3, 5, 7, 9}));
+}
+
+TEST(Extents, OfPackedTensorsAreRows) {
+  const Sizes sizes{2, 6, 3, 5, 7, 11, 13, 100, 200};
+  const auto& v = named_tensors()[2];
+  EXPECT_EQ(extents_of(sizes, Layout::Thd, v), (std::array<std::int64_t, 4>{1, 3, 200, 13}));
+  EXPECT_EQ(extents_of(sizes, Layout::Bhsd, v), (std::array<std::int64_t, 4>{2, 3, 7, 13}));
+  EXPECT_EQ(row_count(sizes, Layout::Thd), 600);
+  EXPECT_EQ(row_count(sizes, Layout::Sbhd), 60);
+}
+
+TEST(Reason, IsOneSentence) {
+  EXPECT_EQ(
+      describe({"head_dim_too_large", "head_dim <= 256 of cudnn on sm_90", "head_dim 320",
+                "use engine jit, or split the head"}),
+      "head_dim 320, but head_dim <= 256 of cudnn on sm_90: use engine jit, or split the head");
+  EXPECT_EQ(describe({"no_gpu", "needs a GPU", "", ""}), "needs a GPU");
+  EXPECT_EQ(describe({"no_gpu", "", "", "name a device"}), "no_gpu: name a device");
+  EXPECT_EQ(describe({"dtype", "", "f64", ""}), "f64");
+}
+
+}  // namespace
+}  // namespace fovea

@@ -1,0 +1,221 @@
+// The problem line: what it reads, what it refuses, and that printing reads back.
+#include "attention/problem_text.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "attention/validate.h"
+#include "base/error.h"
+#include "base/words.h"
+#include "ir/print.h"
+#include "tests/attention/random_problem.h"
+
+namespace fovea {
+namespace {
+
+Problem forward_of(const std::string& line) {
+  const ProblemLine parsed = parse_problem_line(line);
+  EXPECT_TRUE(parsed.forward) << line;
+  return parsed.forward.value_or(Problem{});
+}
+
+Problem backward_of(const std::string& line) {
+  const ProblemLine parsed = parse_problem_line(line);
+  EXPECT_TRUE(parsed.backward) << line;
+  return parsed.backward.value_or(Problem{});
+}
+
+TEST(ProblemLine, RandomProblemsReadBackEqual) {
+  const std::uint64_t seed = std::random_device{}();
+  RecordProperty("seed", std::to_string(seed));
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 20000; ++i) {
+    const Problem problem = test::random_problem(random);
+    ASSERT_NO_THROW(validate(problem)) << print(problem);
+    const std::string line = print(problem);
+    ProblemLine parsed;
+    ASSERT_NO_THROW(parsed = parse_problem_line(line)) << line;
+    const bool is_forward = problem.direction == Direction::Forward;
+    ASSERT_EQ(parsed.forward.has_value(), is_forward) << line;
+    ASSERT_EQ(parsed.backward.has_value(), !is_forward) << line;
+    const Problem& back = is_forward ? *parsed.forward : *parsed.backward;
+    ASSERT_TRUE(back == problem) << line << "\n" << print(back) << "\nseed " << seed;
+    ASSERT_EQ(back.hash(), problem.hash()) << line;
+    ASSERT_EQ(print(back), line);
+  }
+}
+
+// The same words in any order are the same problem.
+TEST(ProblemLine, OrderDoesNotCount) {
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 500; ++i) {
+    const std::string line = print(test::random_problem(random));
+    std::vector<Word> words = split_words(line);
+    std::ranges::shuffle(words, random);
+    std::string shuffled;
+    for (const Word& word : words) shuffled += join_word(word.key, word.value) + " ";
+    const ProblemLine a = parse_problem_line(line), b = parse_problem_line(shuffled);
+    EXPECT_TRUE(a.forward == b.forward && a.backward == b.backward) << line << "\n" << shuffled;
+  }
+}
+
+TEST(ProblemLine, DefaultsAreWhatTheHeaderSays) {
+  const Problem p = forward_of("");
+  EXPECT_TRUE((p.sizes == Sizes{1, 1, 1, 128, 128, 64, 64, 0, 0}));
+  EXPECT_EQ(p.q.dtype, DType::F32);
+  EXPECT_EQ(p.layout, Layout::Bhsd);
+  EXPECT_FALSE(p.lse);
+  EXPECT_EQ(print(p), "");
+  EXPECT_TRUE((forward_of("h=8 sq=32 d=16").sizes == Sizes{1, 8, 8, 32, 32, 16, 16, 0, 0}));
+}
+
+TEST(ProblemLine, DesignsExample) {
+  const ProblemLine line = parse_problem_line(
+      "b=2 h=8 hkv=2 sq=1024 skv=1024 d=64 dv=64 dtype=bf16 layout=bshd scale=0.125 direction=both "
+      R"~(mod="softcap*tanh(score/softcap) + slopes[h]*(k-q)" mask="q>=k" scalar="softcap=30" )~"
+      R"~(tensor="slopes:f32[H]" grads="q,k,v,slopes,softcap" dropout=0.1 rng=portable sink=1 )~"
+      "qlens=100,1024 klens=100,1024 q_offset=0 k_offset=0 deterministic=1 capture=0 lse=1 "
+      "row_max=1 max_logit=1 o_dtype=f32 grad_dtype=f32 seed=1 offset=0 b_offset=0 h_offset=0 "
+      "h_global=8");
+  ASSERT_TRUE(line.forward && line.backward);
+  EXPECT_TRUE(line.forward->program == line.backward->program);
+  EXPECT_TRUE(line.forward->lse && line.forward->row_max && line.forward->max_logit);
+  EXPECT_FALSE(line.backward->lse);
+  EXPECT_EQ(line.backward->grad_q.dtype, DType::F32);
+  EXPECT_EQ(line.backward->grad_o.dtype, DType::BF16);
+  EXPECT_EQ(line.backward->want_tensors, std::vector<bool>{true});
+  EXPECT_EQ(line.backward->want_scalars, std::vector<bool>{true});
+  EXPECT_FALSE(line.backward->want_sink);
+  EXPECT_EQ(line.values.q_lengths, (std::vector<std::int32_t>{100, 1024}));
+  EXPECT_EQ(print(*line.backward),
+            "direction=backward b=2 h=8 hkv=2 sq=1024 qlens=bound klens=bound dtype=bf16 "
+            "layout=bshd " +
+                ir::print(line.backward->program) +
+                " scale=0.125 sink=1 dropout=0.1 grads=q,k,v,slopes,softcap h_global=8 "
+                "o_dtype=f32 grad_dtype=f32 deterministic=1");
+}
+
+TEST(ProblemLine, BothGivesAForwardWithLse) {
+  const ProblemLine line = parse_problem_line("direction=both dlse=1");
+  EXPECT_TRUE(line.forward->lse);
+  EXPECT_FALSE(line.forward->grad_lse);
+  EXPECT_TRUE(line.backward->grad_lse);
+}
+
+TEST(ProblemLine, PackedSizesComeFromTheStarts) {
+  const ProblemLine line = parse_problem_line("layout=thd cu_q=0,100,612 cu_k=0,7,7 h=2");
+  const Sizes& s = line.forward->sizes;
+  EXPECT_TRUE((s == Sizes{2, 2, 2, 512, 7, 64, 64, 612, 7}));
+  EXPECT_EQ(line.values.q_starts, (std::vector<std::int32_t>{0, 100, 612}));
+  const Problem bound = forward_of("layout=thd cu_q=bound cu_k=bound tq=612 tk=7 b=2 sq=512 skv=7");
+  EXPECT_TRUE(bound == forward_of("layout=thd cu_q=0,100,612 cu_k=0,7,7"));
+  EXPECT_EQ(forward_of("layout=thd cu_q=0,100,612 cu_k=0,7,7 tq=1000 sq=600").sizes.t_q, 1000);
+}
+
+TEST(ProblemLine, ValuesToBindAreKeptBesideTheProblem) {
+  const ProblemLine line = parse_problem_line(
+      "q_offset=5,6,7 k_offset=bound klens=0,1,2 seed=18446744073709551615 "
+      "offset=4294967295");
+  EXPECT_EQ(line.forward->sizes.b, 3);
+  EXPECT_TRUE(line.forward->has_q_offsets && line.forward->has_k_offsets);
+  EXPECT_TRUE(line.forward->has_k_lengths && !line.forward->has_q_lengths);
+  EXPECT_EQ(line.values.q_offsets, (std::vector<std::int32_t>{5, 6, 7}));
+  EXPECT_TRUE(line.values.k_offsets.empty());
+  EXPECT_EQ(line.values.seed, 18446744073709551615u);
+  EXPECT_EQ(line.values.offset, 4294967295u);
+  EXPECT_EQ(forward_of("q_offset=5").q_offset, 5);
+}
+
+TEST(ProblemLine, GradsNameCapturedFloats) {
+  const std::string program =
+      R"~(direction=backward mod="score*heat + bias[h]" scalar=heat tensor=bias:f16[H] )~";
+  const Problem p = backward_of(program + "grads=heat,bias,sink sink=1");
+  EXPECT_FALSE(p.want_q || p.want_k || p.want_v);
+  EXPECT_TRUE(p.want_sink && p.want_tensors[0] && p.want_scalars[0]);
+  EXPECT_EQ(backward_of(program).want_tensors, std::vector<bool>{false});
+}
+
+struct Refusal {
+  const char* line;
+  const char* text;  // the whole message
+};
+
+class ProblemLineRefuses : public testing::TestWithParam<Refusal> {};
+
+TEST_P(ProblemLineRefuses, WithItsText) {
+  try {
+    parse_problem_line(GetParam().line);
+    FAIL() << "accepted: " << GetParam().line;
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), GetParam().text) << GetParam().line;
+  }
+}
+
+const Refusal refusals[] = {
+    {"sq=8 skw=8", "unknown key 'skw'; did you mean 'skv'?"},
+    {"zzzzzz=1", "unknown key 'zzzzzz'"},
+    {"b=1 b=1", "b: is given twice"},
+    {R"~(mask=causal mask=causal)~", "mask: is given twice"},
+    {"b=x", "b=x: must be a whole number"},
+    {"b=", "b=: must be a whole number"},
+    {"sq=1.5", "sq=1.5: must be a whole number"},
+    {"sq=99999999999999999999", "sq=99999999999999999999: must be a whole number"},
+    {"lse=yes", "lse=yes: must be 0 or 1"},
+    {"dtype=fp16", "dtype=fp16: must be one of f32, bf16, f16, f64; did you mean 'f16'?"},
+    {"dtype=i32", "dtype=i32: must be one of f32, bf16, f16, f64; did you mean 'f32'?"},
+    {"layout=bhds", "layout=bhds: must be one of bhsd, bshd, sbhd, thd; did you mean 'bhsd'?"},
+    {"direction=sideways", "direction=sideways: must be one of forward, backward, both"},
+    {"rng=none", "rng=none: must be one of portable, engine"},
+    {"precision=high", "precision=high: must be one of default, strict"},
+    {"scale=big", "scale=big: must be a number that fits f32"},
+    {"scale=1e99", "scale=1e99: must be a number that fits f32"},
+    {"q_offset=3000000000", "q_offset=3000000000: must be a whole number of 32 bits"},
+    {"seed=-1", "seed=-1: must be a whole number from 0 to 2^64 - 1"},
+    {"offset=4294967296", "offset=4294967296: must be below 2^32"},
+    {"q_strides=1,2,3",
+     "q_strides=1,2,3: must be four whole numbers: by batch, head, position, feature"},
+    {"qlens=1,,2", "qlens=: must be whole numbers of 32 bits separated by commas, or 'bound'"},
+    {"qlens=bounded",
+     "qlens=bounded: must be whole numbers of 32 bits separated by commas, or 'bound'"},
+    {"b=3 qlens=1,2", "qlens: has 2 numbers, must have 3: b, or b + 1 for starts"},
+    {"b=2 layout=thd cu_q=0,1 cu_k=bound tk=1",
+     "cu_q: has 2 numbers, must have 3: b, or b + 1 for starts"},
+    {"sq=8 qlens=9", "qlens[0]=9: must lie in 0..sq=8"},
+    {"skv=8 klens=1,-1", "klens[1]=-1: must lie in 0..skv=8"},
+    {"cu_q=0,5", "cu_q=0,5: only layout=thd has starts"},
+    {"layout=thd cu_q=0,5", "cu_k: layout=thd needs it: the starts of the sequences, or 'bound'"},
+    {"layout=thd cu_q=1,5 cu_k=0,5", "cu_q[0]=1: the first start must be 0"},
+    {"layout=thd cu_q=0,5,4 cu_k=0,5,6", "cu_q[2]=4: starts must not fall (5 before it)"},
+    {"layout=thd cu_q=0,5 cu_k=0,5 tq=4", "cu_q[1]=5: the last start must be at most tq=4"},
+    {"layout=thd cu_q=0,5 cu_k=0,5 sq=4", "cu_q[1]=5: gives a sequence of 5 rows, more than sq=4"},
+    {"layout=thd cu_q=0,5,9 cu_k=0,5,9 qlens=5,5",
+     "qlens[1]=5: is more than the 4 rows between its starts"},
+    {"q_offset=1,-1", "q_offset[1]=-1: must be 0 or more"},
+    {"q_offset=2147483647,0 sq=2",
+     "q_offset[0]=2147483647: positions must stay below 2^31 (its length is 2)"},
+    {"grads=q", "grads=q: belongs to a backward; this line has direction=forward"},
+    {"dq_dtype=f32", "dq_dtype=f32: belongs to a backward; this line has direction=forward"},
+    {"direction=backward row_max=1",
+     "row_max=1: is an output of a forward; this line has direction=backward"},
+    {"direction=both lse=0", "lse=0: the backward of direction=both reads it"},
+    {"direction=backward grads=q,w", "grads=w: is not q, k, v, sink or a captured name"},
+    {"direction=backward grads=q,q", "grads=q: is named twice"},
+    {"direction=backward grads=\"\"", "grads: a backward must want at least one gradient"},
+    {"direction=backward grads=sink", "grads=sink: the problem has no sink (sink=1)"},
+    {R"~(direction=backward mod="score+slopes[h]" tensor=slopes:f32[H] grads=slops)~",
+     "grads=slops: is not q, k, v, sink or a captured name; did you mean 'slopes'?"},
+    {R"~(direction=backward mask="doc[q]==1" tensor=doc:i32[Sq] grads=doc)~",
+     "grads=doc: is a tensor of i32; only float tensors have gradients"},
+    {R"~(direction=backward mask="on[q]" tensor=on:bool[Sq] grads=on)~",
+     "grads=on: is a tensor of bool; only float tensors have gradients"},
+    {R"~(direction=backward mask="k<n" scalar=n:i32=3 grads=n)~",
+     "grads=n: is an i32 scalar; only f32 scalars have gradients"},
+};
+INSTANTIATE_TEST_SUITE_P(Lines, ProblemLineRefuses, testing::ValuesIn(refusals));
+
+}  // namespace
+}  // namespace fovea

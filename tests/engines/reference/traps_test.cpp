@@ -1,0 +1,170 @@
+// What went wrong in other systems, one test per trap, named by its number in the list of traps.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/engines/reference/example.h"
+
+namespace fovea::test {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+bool all_equal(const Array& array, double value) {
+  for (const double number : array.numbers()) {
+    if (number != value) return false;
+  }
+  return array.count() > 0;
+}
+
+// Odd lengths with captured tensors exactly as long; the red zones of Example watch both sides.
+TEST(Trap31, NothingIsReadOrWrittenPastTheEnd) {
+  for (const std::int64_t length : {1, 7, 63, 65}) {
+    Problem problem = make_problem(
+        small_sizes(length, length),
+        R"p(mod="score + bias[q, k] + edge[k + 1] + edge[q - 1]" tensor="bias:f32[Sq,Skv]" tensor="edge:f32[Skv]")p");
+    problem.has_q_lengths = problem.has_k_lengths = true;
+    problem.grad_lse = true;
+    Example example = filled(problem);
+    example.q_lengths = example.k_lengths = {static_cast<std::int32_t>(length)};
+    example.grad_o.fill(0);  // then sum(ds) over a row is dlse
+    example.grad_lse.fill(1);
+    example.forward_and_backward();
+    double sum = 0;
+    for (const double number : example.tensor("edge").gradient.numbers()) sum += number;
+    EXPECT_NEAR(sum, 2.0 * static_cast<double>(length), 1e-9);  // two loads a score, clamped
+    for (const double number : example.tensor("bias").gradient.numbers()) {
+      EXPECT_TRUE(number > 0) << "every score has its own bias";
+    }
+  }
+}
+
+TEST(Trap31, ModifiersAreNotEvaluatedPastALength) {
+  Problem problem = make_problem(small_sizes(4, 4), R"p(mod="score + bias[q, k]" tensor="bias:f32[4,4]")p");
+  problem.has_q_lengths = problem.has_k_lengths = true;
+  Example example = filled(problem);
+  example.q_lengths = {3};
+  example.k_lengths = {2};
+  Array& bias = example.tensor("bias").value;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    bias.set({i, 2}, nan), bias.set({i, 3}, nan), bias.set({3, i}, nan);
+  }
+  example.forward_and_backward();
+  const Array& gradient = example.tensor("bias").gradient;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    for (std::int64_t j = 0; j < 4; ++j) {
+      EXPECT_EQ(gradient.get({i, j}) != 0, i < 3 && j < 2) << i << ' ' << j;
+    }
+  }
+}
+
+// Under GQA and MQA, h is the query head: in the formula, its gradient, sinks and max_logit.
+TEST(Trap33, TheHeadIsTheQueryHead) {
+  for (const std::int64_t hkv : {1, 2, 3, 6}) {
+    Problem problem = make_problem(small_sizes(2, 1, 6, hkv),
+                                   R"p(mod="t[h] + 100 * h + 0 * score" tensor="t:f32[H]")p");
+    problem.max_logit = problem.grad_lse = true;
+    Example example = filled(problem);
+    example.forward_and_backward();
+    for (std::int64_t h = 0; h < 6; ++h) {
+      const double s = example.tensor("t").value.get({h}) + 100.0 * static_cast<double>(h);
+      EXPECT_NEAR(example.lse.get({0, h, 0}), s, 1e-12);
+      EXPECT_NEAR(example.max_logit.get({h}), s, 1e-12);
+      const double sum = example.grad_lse.get({0, h, 0}) + example.grad_lse.get({0, h, 1});
+      EXPECT_NEAR(example.tensor("t").gradient.get({h}), sum, 1e-12);
+      EXPECT_EQ(example.o.get({0, h, 0, 0}), example.v.get({0, h / (6 / hkv), 0, 0}));
+    }
+  }
+}
+
+TEST(Trap34, AnUnusedCapturedTensorGetsZeros) {
+  Example example = filled(make_problem(
+      small_sizes(3, 3),
+      R"p(mod="score + used[k]" tensor="used:f32[Skv]" tensor="unused:f32[H,4]" scalar="spare=2")p"));
+  example.forward_and_backward();
+  EXPECT_TRUE(all_equal(example.tensor("unused").gradient, 0));
+  EXPECT_EQ(example.scalar_gradient("spare"), 0);
+  EXPECT_NE(example.tensor("used").gradient.number(0), 0);
+}
+
+TEST(Trap34, AScoreThatTheModifierIgnores) {
+  Example example =
+      filled(make_problem(small_sizes(3, 4), R"p(mod="t[q, k]" tensor="t:f32[Sq,Skv]")p"));
+  example.forward_and_backward();
+  EXPECT_TRUE(all_equal(example.grad_q, 0));
+  EXPECT_TRUE(all_equal(example.grad_k, 0));
+  EXPECT_NE(example.grad_v.number(0), 0);
+  EXPECT_NE(example.tensor("t").gradient.number(0), 0);
+}
+
+TEST(Trap34, AZeroDimensionalTensor) {
+  Problem problem = make_problem(small_sizes(2, 3), R"p(mod="score + t[]" tensor="t:f32[]")p");
+  problem.grad_lse = true;
+  Example example = filled(problem);
+  example.forward_and_backward();
+  const double sum = example.grad_lse.number(0) + example.grad_lse.number(1);
+  EXPECT_NEAR(example.tensor("t").gradient.number(0), sum, 1e-13);  // d lse / d t = 1
+}
+
+TEST(Trap35, LseIsTheNaturalLogarithm) {
+  Example example(make_problem(small_sizes(1, 2)));
+  example.forward();
+  EXPECT_DOUBLE_EQ(example.lse.number(0), 0.693147180559945309);
+}
+
+// A sink joins the sum only: no maximum sees it, no modifier, mask or dropout touches it.
+TEST(Trap36, ASinkIsNotAScore) {
+  Problem problem = make_problem(small_sizes(2, 3), R"p(mod="softcap(1)" mask="k != 1")p");
+  problem.row_max = problem.max_logit = true;
+  Example without = filled(problem);
+  without.forward();
+  problem.sink = true;
+  Example with = filled(problem);
+  with.sink.fill(50);
+  with.forward();
+  EXPECT_EQ(with.row_max.numbers(), without.row_max.numbers());
+  EXPECT_EQ(with.max_logit.numbers(), without.max_logit.numbers());
+  EXPECT_NEAR(with.lse.number(0), 50, 1e-12);
+  const double share = std::exp(without.lse.number(0) - with.lse.number(0));
+  EXPECT_NEAR(with.o.number(0), share * without.o.number(0), 1e-30);
+  with.sink.fill(-infinity);  // a sink of weight 0 is none
+  with.forward();
+  EXPECT_EQ(with.o.numbers(), without.o.numbers());
+  EXPECT_EQ(with.lse.numbers(), without.lse.numbers());
+}
+
+TEST(Trap38, ZeroStridesOfDO) {
+  Problem problem = make_problem(small_sizes(3, 4, 2, 1), "mask=\"causal\"");
+  Example dense = filled(problem);
+  dense.grad_o.fill(1);
+  problem.grad_o.strides = Strides{0, 0, 0, 0};  // as .sum() gives
+  Example expanded = filled(problem);
+  ASSERT_EQ(expanded.grad_o.memory.size(), sizeof(double));
+  expanded.grad_o.set({0, 0, 0, 0}, 1);
+  dense.forward_and_backward();
+  expanded.forward_and_backward();
+  // q, k, v are drawn alike: grad_o is drawn after them.
+  EXPECT_EQ(dense.q.numbers(), expanded.q.numbers());
+  EXPECT_EQ(dense.grad_q.numbers(), expanded.grad_q.numbers());
+  EXPECT_EQ(dense.grad_k.numbers(), expanded.grad_k.numbers());
+  EXPECT_EQ(dense.grad_v.numbers(), expanded.grad_v.numbers());
+}
+
+TEST(Trap38, StridesOfDOUnlikeThoseOfO) {
+  Problem problem = make_problem(small_sizes(3, 4, 2, 1));
+  Example dense = filled(problem);
+  problem.grad_o.strides = Strides{100, 3, 7, 50};
+  problem.o.strides = Strides{60, 20, 2, 1};
+  Example strided = filled(problem);
+  dense.forward_and_backward();
+  strided.forward_and_backward();
+  EXPECT_EQ(dense.grad_o.numbers(), strided.grad_o.numbers());
+  EXPECT_EQ(dense.o.numbers(), strided.o.numbers());
+  EXPECT_EQ(dense.grad_q.numbers(), strided.grad_q.numbers());
+  EXPECT_EQ(dense.grad_v.numbers(), strided.grad_v.numbers());
+}
+
+}  // namespace
+}  // namespace fovea::test

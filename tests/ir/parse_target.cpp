@@ -1,0 +1,152 @@
+#include "tests/ir/parse_target.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "ir/diff.h"
+#include "ir/eval.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/range.h"
+#include "ir/simplify.h"
+#include "ir/tape.h"
+
+namespace fovea::fuzz {
+namespace {
+
+using namespace ir;
+
+// What bare formulas may name; the corpus and the dictionary use these names.
+const Declarations& declarations() {
+  static const auto* all = [] {
+    auto* out = new Declarations;
+    for (const char* text : {"doc:i32[B,Sq]", "bias:f16[H,8]", "t:f32[4]", "w:bf16[]", "id:i64[Skv]",
+                             "byte:u8[2,2,2]", "on:bool[B,H]"}) {
+      declare(*out, parse_tensor(text));
+    }
+    for (const char* text : {"x", "y:f32=0.5", "n:i32=3"}) declare(*out, parse_scalar(text));
+    return out;
+  }();
+  return *all;
+}
+
+// Every tensor holds one element, which every index is clamped to.
+struct Captured {
+  explicit Captured(const Declarations& declared) {
+    for (const TensorDecl& tensor : declared.tensors) {
+      TensorView view{&bits, tensor.dtype, static_cast<int>(tensor.extents.size()), {}, {}};
+      view.extent.fill(1);
+      tensors.push_back(view);
+    }
+    scalars.assign(declared.scalars.size(), ScalarValue{1.5f, 3});
+  }
+  std::uint64_t bits = 0x0000'0001'3f80'0001;
+  std::vector<TensorView> tensors;
+  std::vector<ScalarValue> scalars;
+};
+
+bool holds(const Expr& expr, const Range& range, const Cell<float>& value) {
+  switch (expr->type()) {
+    case Type::F32:
+      return std::isnan(value.f) ? range.f.nan : range.f.lo <= value.f && value.f <= range.f.hi;
+    case Type::I32: return range.i.contains(value.i);
+    case Type::Bool: return value.b ? range.b.can_true : range.b.can_false;
+  }
+  return false;
+}
+
+// Everything that is done with a formula after parsing; "" or what is wrong with it.
+std::string exercise(const Expr& expr, const Declarations& declared) {
+  const Captured captured(declared);
+  Point<float> point;
+  point.score = -0.75f, point.grad = 2.5f;
+  point.b = 1, point.h = 2, point.q = 9, point.k = 5;
+  point.B = 2, point.H = 4, point.Hkv = 2, point.Sq = 16, point.Skv = 12;
+  point.scalars = captured.scalars, point.tensors = captured.tensors;
+  Box box;
+  box.b = {0, 1}, box.h = {0, 3}, box.q = {8, 15}, box.k = {4, 7};
+  box.B = {2, 2}, box.H = {4, 4}, box.Hkv = {2, 2}, box.Sq = {16, 16}, box.Skv = {12, 12};
+
+  const Cell<float> value = evaluate(expr, point);
+  if (!holds(expr, bound(expr, box), value)) return "range does not hold the value";
+  const std::vector<std::int64_t> extents(limits::rank, 1);
+  const TapeBounds bounds{box, [&](std::uint32_t) { return std::span(extents); }};
+  std::vector<Expr> roots{expr, simplify(expr), simplify(expr, box)};
+  if (expr->type() == Type::F32) {
+    const Gradients gradients = differentiate(expr);
+    roots.push_back(simplify(gradients.score));
+    for (const LoadGradient& by : gradients.loads) roots.push_back(simplify(by.gradient));
+    for (const ScalarGradient& by : gradients.scalars) roots.push_back(simplify(by.gradient));
+  }
+  const Tape tape = lower(roots, &bounds);
+  if (tape.outputs.size() != roots.size()) return "the tape has lost an output";
+  Evaluator<float> evaluator(roots);
+  evaluator(point);
+  for (std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+    const Cell<float>& same = evaluator.value(i);
+    const bool equal_f = same.f == value.f || (std::isnan(same.f) && std::isnan(value.f));
+    if (!equal_f || same.i != value.i || same.b != value.b) return "simplify changed the value";
+  }
+  return "";
+}
+
+std::string formula_failure(const Expr& expr, const Declarations& declared) {
+  const std::string text = print(expr, declared);
+  try {
+    const Expr again = parse_formula(text, declared);
+    if (again != expr) return "reads back as another object: " + text;
+    if (print(again, declared) != text) return "prints differently: " + text;
+    if (parse_formula(print_indented(expr, declared), declared) != expr) {
+      return "its indented form reads back as another object: " + text;
+    }
+  } catch (const InvalidArgument& error) {
+    return "does not read back: " + text + "\n" + error.what();
+  }
+  const std::string failure = exercise(expr, declared);
+  return failure.empty() ? "" : failure + ": " + text;
+}
+
+std::string program_failure(const Program& program) {
+  const std::string line = print(program);
+  try {
+    const Program again = parse_program(line);
+    if (!(again == program)) return "reads back as another Program: " + line;
+    if (again.hash() != program.hash()) return "has another hash: " + line;
+    if (print(again) != line) return "prints differently: " + line + "\n" + print(again);
+  } catch (const InvalidArgument& error) {
+    return "does not read back: " + line + "\n" + error.what();
+  }
+  for (const Expr& expr : {program.mod(), program.mask(), program.bprop()}) {
+    if (!expr) continue;
+    const std::string failure = formula_failure(expr, program.declarations());
+    if (!failure.empty()) return failure;
+  }
+  return "";
+}
+
+}  // namespace
+
+ParseOutcome parse_target(std::string_view input) {
+  ParseOutcome outcome;
+  try {
+    const Program program = parse_program(input);
+    outcome.accepted = true;
+    outcome.failure = program_failure(program);
+    if (!outcome.failure.empty()) return outcome;
+  } catch (const InvalidArgument&) {
+  }
+  Expr expr;
+  try {
+    expr = parse_formula(input, declarations());
+  } catch (const InvalidArgument&) {
+    return outcome;
+  }
+  outcome.accepted = true;
+  outcome.failure = formula_failure(expr, declarations());
+  return outcome;
+}
+
+}  // namespace fovea::fuzz
