@@ -33,6 +33,7 @@
 #include "fovea/trace/operation.hpp"
 #include "fovea/trace/text.hpp"
 #include "fovea/trace/value.hpp"
+#include "fovea/view.hpp"
 
 namespace fovea {
 
@@ -116,7 +117,8 @@ inline DeclarationPtr declare(Declaration declaration) {
 }  // namespace traced
 
 // A captured tensor: here a name, an element type and extents. Data is bound per call, to its name.
-class Tensor {
+// (Views: memory without a name, such as q: Tensor::bhsd(data, b, h, s, d).)
+class Tensor : public Views {
  public:
   static constexpr std::size_t largest_rank = 8;
 

@@ -60,9 +60,9 @@ Device detect_cpu() {
 }
 
 [[noreturn]] void refuse_cuda(const std::string& name) {
-  const std::string number = name.size() > 5 ? name.substr(5) : "0";
-  const bool digits = std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
-  if ((name != "cuda" && name[4] != ':') || number.empty() || !digits) {
+  const bool numbered = name.starts_with("cuda:") && name.size() > 5 &&
+                        name.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (name != "cuda" && !numbered) {
     refuse("device", name.substr(0, 64), "a GPU is named cuda:N, N being its number");
   }
   throw DeviceError(

@@ -3,21 +3,6 @@
 #include "base/error.h"
 
 namespace fovea {
-namespace {
-
-std::int64_t resolved(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global) {
-  switch (extent.kind) {
-    case ir::Extent::Kind::Number: return extent.number;
-    case ir::Extent::Kind::B: return sizes.b;
-    case ir::Extent::Kind::H: return heads_seen(sizes, h_global);
-    case ir::Extent::Kind::Hkv: return sizes.hkv;
-    case ir::Extent::Kind::Sq: return sizes.sq;
-    case ir::Extent::Kind::Skv: return sizes.skv;
-  }
-  throw InternalError("an extent of no kind");
-}
-
-}  // namespace
 
 std::array<std::int64_t, 4> extents_of(const Sizes& sizes, Layout layout,
                                        const NamedTensor& tensor) {
@@ -34,12 +19,24 @@ std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global) {
   return h_global != 0 ? h_global : sizes.h;
 }
 
+std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global) {
+  switch (extent.kind) {
+    case ir::Extent::Kind::Number: return extent.number;
+    case ir::Extent::Kind::B: return sizes.b;
+    case ir::Extent::Kind::H: return heads_seen(sizes, h_global);
+    case ir::Extent::Kind::Hkv: return sizes.hkv;
+    case ir::Extent::Kind::Sq: return sizes.sq;
+    case ir::Extent::Kind::Skv: return sizes.skv;
+  }
+  throw InternalError("an extent of no kind");
+}
+
 std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
                                            std::int32_t h_global) {
   std::vector<std::int64_t> extents;
   extents.reserve(tensor.extents.size());
   for (const ir::Extent& extent : tensor.extents) {
-    extents.push_back(resolved(extent, sizes, h_global));
+    extents.push_back(captured_extent(extent, sizes, h_global));
   }
   return extents;
 }

@@ -21,6 +21,9 @@ std::int64_t row_count(const Sizes& sizes, Layout layout);
 // What the leaf H is: `h_global` where it is given.
 std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global);
 
+// One declared extent of a captured tensor, in elements.
+std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global);
+
 // The allocated extents of a captured tensor. H is what the leaf H is, so that a shard of heads
 // binds the whole table; the other names are the problem's own sizes.
 std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,

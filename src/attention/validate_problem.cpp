@@ -63,11 +63,9 @@ void check_all_strides(const Problem& p) {
   }
 }
 
+// What a formula alone can get wrong was refused when the Program was made.
 void check_program(const Problem& p) {
   const ir::Program& program = p.program;
-  if (program.bprop() && !program.mod()) {
-    refuse("bprop", "is given without mod: it is the derivative of one");
-  }
   const bool has_formula = program.mod() || program.mask();
   const auto check_name = [&](const char* kind, const std::string& name) {
     if (!has_formula) refuse(kind, name, "is captured, but there is no mod or mask to use it");

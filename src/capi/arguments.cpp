@@ -65,8 +65,8 @@ fovea_dtype from_dtype(DType dtype) {
 }
 
 Sizes to_sizes(const fovea_sizes& s) {
-  return {s.b, s.h, s.hkv == 0 ? s.h : s.hkv, s.sq, s.skv, s.d, s.dv == 0 ? s.d : s.dv, s.t_q,
-          s.t_k};
+  return {s.b,   s.h,  s.hkv == 0 ? s.h : s.hkv, s.sq, s.skv, s.d, s.dv == 0 ? s.d : s.dv,
+          s.t_q, s.t_k};
 }
 
 fovea_sizes from_sizes(const Sizes& s) {

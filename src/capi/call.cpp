@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "attention/rules.h"
 #include "capi/strides.h"
 
 namespace fovea::capi {
@@ -17,25 +18,24 @@ Strides default_strides(const Problem& problem, const NamedTensor& tensor, const
   return strides;
 }
 
-float default_scale(const Problem& problem, const Sizes& sizes) {
-  if (problem.scale) return *problem.scale;
-  return sizes.d > 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.d))) : 1.0f;
+// Checked before anything is multiplied by them.
+Sizes call_sizes(const Problem& problem, const fovea_bindings& given) {
+  if (given.sizes == nullptr) return problem.sizes;
+  const Sizes sizes = to_sizes(*given.sizes);
+  check_sizes(sizes, problem.layout);
+  return sizes;
 }
 
 // The fields of both structs, in the order of named_tensors().
 struct TensorFields {
-  fovea_tensor fovea_bindings::*given;
-  BoundTensor Bindings::*bound;
+  fovea_tensor fovea_bindings::* given;
+  BoundTensor Bindings::* bound;
 };
 constexpr TensorFields fields[] = {
-    {&fovea_bindings::q, &Bindings::q},
-    {&fovea_bindings::k, &Bindings::k},
-    {&fovea_bindings::v, &Bindings::v},
-    {&fovea_bindings::o, &Bindings::o},
-    {&fovea_bindings::grad_o, &Bindings::grad_o},
-    {&fovea_bindings::grad_q, &Bindings::grad_q},
-    {&fovea_bindings::grad_k, &Bindings::grad_k},
-    {&fovea_bindings::grad_v, &Bindings::grad_v},
+    {&fovea_bindings::q, &Bindings::q},           {&fovea_bindings::k, &Bindings::k},
+    {&fovea_bindings::v, &Bindings::v},           {&fovea_bindings::o, &Bindings::o},
+    {&fovea_bindings::grad_o, &Bindings::grad_o}, {&fovea_bindings::grad_q, &Bindings::grad_q},
+    {&fovea_bindings::grad_k, &Bindings::grad_k}, {&fovea_bindings::grad_v, &Bindings::grad_v},
 };
 
 template <class T, class Given>
@@ -52,10 +52,15 @@ void read_pointer(PerCall<T>& value) {
 
 }  // namespace
 
+float default_scale(const Problem& problem, const Sizes& sizes) {
+  if (problem.scale) return *problem.scale;
+  return sizes.d > 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.d))) : 1.0f;
+}
+
 Call::Call(const fovea_plan_s& plan, const fovea_bindings& given)
     : problem_(*plan.problem),
       executor_(given.executor),
-      sizes_(given.sizes != nullptr ? to_sizes(*given.sizes) : problem_.sizes),
+      sizes_(call_sizes(problem_, given)),
       captured_(problem_.program,
                 {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count},
                 {sizes_, problem_.h_global}) {

@@ -29,6 +29,9 @@ class Call {
   Bindings bindings_;
 };
 
+// The problem's own, or 1 / sqrt(d) of this call's d.
+float default_scale(const Problem& problem, const Sizes& sizes);
+
 // The call as a command line: the problem with this call's values.
 std::string call_command(const fovea_plan_s& plan, const Bindings& bindings);
 

@@ -1,16 +1,11 @@
 // What FOVEA_VERBOSE says of a call: a command with every value that the call bound.
+#include "attention/problem_text.h"
 #include "base/words.h"
 #include "capi/call.h"
 #include "planner/run_command.h"
 
 namespace fovea::capi {
 namespace {
-
-std::string listed(const std::int32_t* values, std::int64_t count) {
-  std::string out;
-  for (std::int64_t i = 0; i < count; ++i) out += (i == 0 ? "" : ",") + std::to_string(values[i]);
-  return out;
-}
 
 // Scalars with the values of this call as their defaults.
 ir::Program with_values(const ir::Program& program, const Bindings& bindings) {
@@ -26,45 +21,71 @@ ir::Program with_values(const ir::Program& program, const Bindings& bindings) {
                                  program.bprop());
 }
 
-// The problem's own words say that lengths and the like are bound per call; the line carries them.
-void carry(std::string& words, bool& is_bound, const char* key, const std::string& values) {
-  if (!is_bound || values.empty()) return;
-  is_bound = false;
-  words += (words.empty() ? "" : " ") + join_word(key, values);
-}
-
-}  // namespace
-
-std::string call_command(const fovea_plan_s& plan, const Bindings& b) {
-  Problem problem = *plan.problem;
+Problem with_values(const Problem& planned, const Bindings& b) {
+  Problem problem = planned;
+  if (problem.sizes != b.sizes) {  // given strides belong to other sizes
+    for (const NamedTensor& tensor : named_tensors()) (problem.*tensor.spec).strides.reset();
+  }
   problem.sizes = b.sizes;
   problem.program = with_values(problem.program, b);
-  if (b.scale.device == nullptr && problem.scale) problem.scale = b.scale.value;
-  for (std::size_t i = 0; i < named_tensors().size(); ++i) {
-    // Strides that belong to other sizes would not be valid in the line.
-    if (problem.sizes != plan.problem->sizes) (problem.*named_tensors()[i].spec).strides.reset();
+  if (b.scale.device == nullptr && b.scale.value != default_scale(planned, b.sizes)) {
+    problem.scale = b.scale.value;
   }
   problem.b_offset = b.b_offset.value;
   problem.h_offset = b.h_offset.value;
   if (!problem.has_q_offsets) problem.q_offset = b.q_offset.value;
   if (!problem.has_k_offsets) problem.k_offset = b.k_offset.value;
-  std::string words;
-  if (plan.device == DeviceKind::Cpu) {
-    carry(words, problem.has_q_lengths, "qlens", listed(b.q_lengths, b.sizes.b));
-    carry(words, problem.has_k_lengths, "klens", listed(b.k_lengths, b.sizes.b));
-    carry(words, problem.has_q_offsets, "q_offset", listed(b.q_offsets, b.sizes.b));
-    carry(words, problem.has_k_offsets, "k_offset", listed(b.k_offsets, b.sizes.b));
-    bool packed = problem.layout == Layout::Thd;
-    if (packed) {
-      words += (words.empty() ? "" : " ") + join_word("cu_q", listed(b.q_starts, b.sizes.b + 1));
-      words += " " + join_word("cu_k", listed(b.k_starts, b.sizes.b + 1));
+  return problem;
+}
+
+// The line says `key=bound` for what comes with each call; here are its values.
+class Line {
+ public:
+  explicit Line(const Problem& problem) : words_(split_words(print(problem))) {}
+
+  void fill(const std::string& key, const std::int32_t* values, std::int64_t count) {
+    std::string list;
+    for (std::int64_t i = 0; i < count; ++i)
+      list += (i == 0 ? "" : ",") + std::to_string(values[i]);
+    for (Word& word : words_) {
+      if (word.key == key && word.value == "bound" && !list.empty()) word.value = list;
+    }
+  }
+  void add(const std::string& key, std::uint64_t value) {
+    words_.push_back({key, std::to_string(value), 0});
+  }
+  std::string text() const {
+    std::string out;
+    for (const Word& word : words_) {
+      out += (out.empty() ? "" : " ") + join_word(word.key, word.value);
+    }
+    return out;
+  }
+
+ private:
+  std::vector<Word> words_;
+};
+
+}  // namespace
+
+std::string call_command(const fovea_plan_s& plan, const Bindings& b) {
+  const Problem problem = with_values(*plan.problem, b);
+  Line line(problem);
+  if (plan.device == DeviceKind::Cpu) {  // else they are in the device's memory
+    if (problem.has_q_lengths) line.fill("qlens", b.q_lengths, b.sizes.b);
+    if (problem.has_k_lengths) line.fill("klens", b.k_lengths, b.sizes.b);
+    if (problem.has_q_offsets) line.fill("q_offset", b.q_offsets, b.sizes.b);
+    if (problem.has_k_offsets) line.fill("k_offset", b.k_offsets, b.sizes.b);
+    if (problem.layout == Layout::Thd && b.sizes.b > 0) {
+      line.fill("cu_q", b.q_starts, b.sizes.b + 1);
+      line.fill("cu_k", b.k_starts, b.sizes.b + 1);
     }
   }
   if (problem.dropout > 0) {
-    words += (words.empty() ? "" : " ") + join_word("seed", std::to_string(b.seed.value));
-    words += " " + join_word("offset", std::to_string(b.offset.value));
+    line.add("seed", b.seed.value);
+    line.add("offset", b.offset.value);
   }
-  return run_command(problem, words, plan.call.engine);
+  return run_command(line.text(), plan.call.engine);
 }
 
 }  // namespace fovea::capi

@@ -38,12 +38,13 @@ struct Matching {
 
   std::size_t slot(std::size_t i, const char* name) {
     if (name == nullptr) refuse(i, ".name", " is NULL");
-    const auto found = std::ranges::find_if(
-        declared, [&](const Decl& one) { return one.name == name; });
+    const auto found =
+        std::ranges::find_if(declared, [&](const Decl& one) { return one.name == name; });
     if (found == declared.end()) {
       const std::string shown = std::string(name).substr(0, 64);
-      refuse(i, "", std::string(": the program captures no ") + kind + " '" + shown + "'" +
-                        did_you_mean(shown, names_of(declared)));
+      refuse(i, "",
+             std::string(": the program captures no ") + kind + " '" + shown + "'" +
+                 did_you_mean(shown, names_of(declared)));
     }
     const auto index = static_cast<std::size_t>(found - declared.begin());
     if (bound[index] != 0) refuse(i, "", ": '" + found->name + "' is bound twice");
@@ -85,9 +86,9 @@ Shape tensor_shape(const fovea_array& array, const ir::TensorDecl& declared,
     const auto extents = captured_extents(declared, sizes.sizes, sizes.h_global);
     std::ranges::copy(extents, shape.extent.begin());
   } else if (array.rank != shape.rank) {
-    throw InvalidArgument(std::string(place) + ".array.rank is " + std::to_string(array.rank) + ", but '" +
-                          declared.name + "' is declared with " + std::to_string(shape.rank) +
-                          " dimensions");
+    throw InvalidArgument(std::string(place) + ".array.rank is " + std::to_string(array.rank) +
+                          ", but '" + declared.name + "' is declared with " +
+                          std::to_string(shape.rank) + " dimensions");
   } else {
     std::copy_n(array.extent, shape.rank, shape.extent.begin());
   }
@@ -113,8 +114,9 @@ BoundGradient bound_gradient(const fovea_array& gradient, const Shape& tensor, D
   if (gradient.data == nullptr) return out;
   Shape shape = tensor;
   if (gradient.rank != 0 && gradient.rank != tensor.rank) {
-    throw InvalidArgument(std::string(place) + ".gradient.rank is " + std::to_string(gradient.rank) +
-                          "; it must be 0 or that of the array, " + std::to_string(tensor.rank));
+    throw InvalidArgument(std::string(place) + ".gradient.rank is " +
+                          std::to_string(gradient.rank) + "; it must be 0 or that of the array, " +
+                          std::to_string(tensor.rank));
   }
   for (int i = 0; i < gradient.rank; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -126,7 +128,8 @@ BoundGradient bound_gradient(const fovea_array& gradient, const Shape& tensor, D
   }
   set_strides(shape, gradient);
   out.data = gradient.data;
-  out.dtype = to_dtype(gradient.dtype, Place{place.argument, place.list, place.index, ".gradient.dtype"}, dtype);
+  out.dtype = to_dtype(gradient.dtype,
+                       Place{place.argument, place.list, place.index, ".gradient.dtype"}, dtype);
   out.stride = shape.stride;
   return out;
 }
@@ -136,8 +139,8 @@ ir::ScalarValue to_scalar(double value, const ir::ScalarDecl& scalar, const Plac
   const bool fits = value >= std::numeric_limits<std::int32_t>::min() &&
                     value <= std::numeric_limits<std::int32_t>::max();
   if (!fits || value != std::trunc(value)) {
-    throw InvalidArgument(std::string(place) + ".value is " + std::to_string(value) + ", but '" + scalar.name +
-                          "' is declared i32");
+    throw InvalidArgument(std::string(place) + ".value is " + std::to_string(value) + ", but '" +
+                          scalar.name + "' is declared i32");
   }
   return {0, static_cast<std::int32_t>(value)};
 }
@@ -164,11 +167,12 @@ void Captured::bind_tensors(const ir::Program& program, const CapturedArguments&
     const ir::TensorDecl& declared = program.tensors()[slot];
     const Place place = matching.at(i);
     const Shape shape = tensor_shape(binding.array, declared, sizes, place);
-    const DType dtype = to_dtype(binding.array.dtype, matching.at(i, ".array.dtype"), declared.dtype);
+    const DType dtype =
+        to_dtype(binding.array.dtype, matching.at(i, ".array.dtype"), declared.dtype);
     if (dtype != declared.dtype) {
-      throw InvalidArgument(std::string(place) + ".array.dtype is " + std::string(dtype_name(dtype)) +
-                            ", but '" + declared.name + "' is declared " +
-                            std::string(dtype_name(declared.dtype)));
+      throw InvalidArgument(std::string(place) + ".array.dtype is " +
+                            std::string(dtype_name(dtype)) + ", but '" + declared.name +
+                            "' is declared " + std::string(dtype_name(declared.dtype)));
     }
     if (binding.array.data == nullptr && has_elements(shape)) {
       throw InvalidArgument(std::string(place) + ".array.data is NULL ('" + declared.name + "')");
@@ -201,8 +205,8 @@ void Captured::bind_scalars(const ir::Program& program, const CapturedArguments&
     if (matching.bound[slot] != 0) continue;
     const ir::ScalarDecl& declared = program.scalars()[slot];
     if (!declared.value) {
-      throw InvalidArgument(std::string(given.argument) + ".scalars: the captured scalar '" + declared.name +
-                            "' is not bound and has no default");
+      throw InvalidArgument(std::string(given.argument) + ".scalars: the captured scalar '" +
+                            declared.name + "' is not bound and has no default");
     }
     scalars_[slot].value = to_scalar(*declared.value, declared, {});
   }

@@ -121,7 +121,7 @@ fovea_status fovea_program_differentiate(fovea_program program, const char* by,
                             std::string(formulas.mask() ? " (a mask has no derivative)" : ""));
     }
     const Printing text{formulas.declarations(), indented};
-    *report = new_report(by == nullptr ? in_paragraphs(formulas, text)
-                                       : by_name(formulas, by, text));
+    *report =
+        new_report(by == nullptr ? in_paragraphs(formulas, text) : by_name(formulas, by, text));
   });
 }

@@ -27,8 +27,7 @@ struct BoundPoint {
 
   BoundPoint(const ir::Program& program, const fovea_point& given, const char* argument)
       : at(with_sizes(given, argument)),
-        captured(program,
-                 {argument, at.tensors, at.tensor_count, at.scalars, at.scalar_count},
+        captured(program, {argument, at.tensors, at.tensor_count, at.scalars, at.scalar_count},
                  {{at.B, at.H, at.Hkv, at.Sq, at.Skv, 1, 1, 0, 0}, 0}) {
     captured.read_pointers(program);
     for (const auto& scalar : captured.scalars()) scalars.push_back(scalar.value);
@@ -47,9 +46,19 @@ struct BoundPoint {
 template <class Real>
 void evaluate(const ir::Program& program, const BoundPoint& bound, fovea_value& value) {
   const fovea_point& at = bound.at;
-  const ir::Point<Real> point{static_cast<Real>(at.score), static_cast<Real>(at.grad),
-                              at.b, at.h, at.q, at.k, at.B, at.H, at.Hkv, at.Sq, at.Skv,
-                              bound.scalars, bound.captured.tensors()};
+  const ir::Point<Real> point{static_cast<Real>(at.score),
+                              static_cast<Real>(at.grad),
+                              at.b,
+                              at.h,
+                              at.q,
+                              at.k,
+                              at.B,
+                              at.H,
+                              at.Hkv,
+                              at.Sq,
+                              at.Skv,
+                              bound.scalars,
+                              bound.captured.tensors()};
   value.mod = program.mod() ? static_cast<double>(ir::evaluate(program.mod(), point).f)
                             : static_cast<double>(point.score);
   value.bprop = program.bprop() ? static_cast<double>(ir::evaluate(program.bprop(), point).f) : 0;
@@ -58,8 +67,8 @@ void evaluate(const ir::Program& program, const BoundPoint& bound, fovea_value& 
 
 void check_interval(std::int32_t first, std::int32_t last, const std::string& name) {
   if (first <= last) return;
-  throw InvalidArgument(name + "_first is " + std::to_string(first) + " and " + name +
-                        "_last is " + std::to_string(last) +
+  throw InvalidArgument(name + "_first is " + std::to_string(first) + " and " + name + "_last is " +
+                        std::to_string(last) +
                         "; a tile is first <= x < last, so last must not be less");
 }
 
@@ -90,8 +99,7 @@ fovea_tile_class classify(const ir::Program& program, const fovea_box& box) {
                scalars,
                {}};
   const ir::Ranges mask(program.mask());
-  const std::vector<ir::Range> loads =
-      ir::LoadRanges(mask).find(tile, bound.captured.tensors());
+  const std::vector<ir::Range> loads = ir::LoadRanges(mask).find(tile, bound.captured.tensors());
   tile.loads = loads;
   ir::Ranges::Scratch scratch;
   switch (mask.classify(tile, scratch)) {

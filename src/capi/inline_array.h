@@ -19,7 +19,9 @@ class InlineArray {
   InlineArray& operator=(const InlineArray&) = delete;
 
   T& operator[](std::size_t i) { return data()[i]; }
-  std::span<const T> span() const { return {large_.empty() ? small_.data() : large_.data(), size_}; }
+  std::span<const T> span() const {
+    return {large_.empty() ? small_.data() : large_.data(), size_};
+  }
 
  private:
   T* data() { return large_.empty() ? small_.data() : large_.data(); }

@@ -16,7 +16,7 @@ namespace {
 // The fields of the struct that belong to one of the eight tensors, in the order of
 // named_tensors(). q, k and v share one type.
 struct TensorFields {
-  fovea_dtype fovea_problem_config::*dtype;
+  fovea_dtype fovea_problem_config::* dtype;
   const char* dtype_name;
   int64_t (fovea_problem_config::*strides)[4];
 };

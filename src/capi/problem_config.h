@@ -1,4 +1,5 @@
-// The struct that describes a problem, both ways. Rules between its fields are attention/validate's.
+// The struct that describes a problem, both ways. Rules between its fields are
+// attention/validate's.
 #pragma once
 
 #include "attention/problem.h"

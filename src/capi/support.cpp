@@ -48,8 +48,8 @@ fovea_status fovea_supported(fovea_problem problem, const fovea_plan_options* op
   });
 }
 
-fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* options,
-                           uint32_t flags, fovea_report* report) {
+fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* options, uint32_t flags,
+                           fovea_report* report) {
   return guarded([&] {
     need(report, "report");
     *report = nullptr;
@@ -60,8 +60,7 @@ fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* opti
                             "; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)");
     }
     const PlanRequest request = to_request(options);
-    const auto explanation =
-        explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
+    const auto explanation = explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
     *report = new_report((flags & FOVEA_EXPLAIN_JSON) != 0
                              ? to_json(*asked.problem, request, *explanation)
                              : to_table(*asked.problem, request, *explanation));

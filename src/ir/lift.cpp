@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <map>
 
+#include "base/hash.h"
 #include "ir/build.h"
 #include "ir/topology.h"
 
@@ -15,53 +18,125 @@ bool stays(float value) {
   return !std::isfinite(value) || std::ranges::find(known, value) != known.end();
 }
 
+bool is_lifted(const Node& node) { return node.op() == Op::ConstF && !stays(node.float_value()); }
+
+// x - 3 is x + -3: a number's sign must not count either.
+bool subtracts_literal(const Node& node) {
+  return node.op() == Op::SubF && is_lifted(*node.arg(1));
+}
+
+// One formula. Slots follow an order of the nodes that no literal's value has a say in: operands
+// of commutative operations stand in an order that depends on it, so they are put into another.
 class Lifter {
  public:
-  explicit Lifter(const Program& program) : declarations_(program.declarations()) {}
+  Lifter(const Expr& formula, Declarations& declarations, std::vector<float>& literals)
+      : order_(operands_first({&formula, 1})), declarations_(declarations), literals_(literals) {
+    for (const Node* node : order_.nodes) blind_hashes_.push_back(blind_hash(*node));
+    number_literals();
+  }
 
-  Expr lift(const Expr& formula) {
-    if (!formula) return formula;
-    const Order order = operands_first({&formula, 1});
+  Expr run() {
     std::vector<Expr> renewed;
     std::vector<Expr> args;
-    for (const Node* node : order.nodes) {
+    for (const Node* node : order_.nodes) {
       args.clear();
-      for (const Expr& arg : node->args()) args.push_back(renewed[order.number.find(arg.get())]);
+      for (const Expr& arg : node->args()) args.push_back(renewed[place(*arg)]);
       renewed.push_back(lift_node(*node, args));
     }
     return renewed.back();
   }
 
-  Declarations declarations_;
-  std::vector<float> literals_;
-
  private:
-  Expr lift_node(const Node& node, const std::vector<Expr>& args) {
-    if (node.op() == Op::ConstF && !stays(node.float_value())) return literal(node.float_value());
+  std::uint32_t place(const Node& node) const { return order_.number.find(&node); }
+
+  // Of the structure, with all lifted literals alike.
+  std::uint64_t blind_hash(const Node& node) const {
+    constexpr std::uint64_t any_literal = 0x6c69746572616c;
+    if (is_lifted(node)) return any_literal;
+    const bool as_sum = subtracts_literal(node);
+    const Op op = as_sum ? Op::AddF : node.op();
+    std::vector<std::uint64_t> operands;
+    for (const Expr& arg : node.args()) operands.push_back(blind_hashes_[place(*arg)]);
+    if (info(op).commutes()) std::ranges::sort(operands);
+    std::uint64_t hash = hash_combine(static_cast<std::uint64_t>(op), node.payload());
+    for (const std::uint64_t operand : operands) hash = hash_combine(hash, operand);
+    return hash;
+  }
+
+  std::vector<const Node*> ordered_operands(const Node& node) const {
+    std::vector<const Node*> operands;
+    for (const Expr& arg : node.args()) operands.push_back(arg.get());
+    if (info(node.op()).commutes() || subtracts_literal(node)) {
+      std::ranges::stable_sort(operands, {},
+                               [&](const Node* n) { return blind_hashes_[place(*n)]; });
+    }
+    return operands;
+  }
+
+  // Depth first from the root, each node once. A stack of our own: formulas may be deep.
+  void number_literals() {
+    std::vector<bool> seen(order_.nodes.size());
+    std::vector<const Node*> stack{order_.nodes.back()};
+    while (!stack.empty()) {
+      const Node& node = *stack.back();
+      stack.pop_back();
+      if (seen[place(node)]) continue;
+      seen[place(node)] = true;
+      const bool negated = subtracts_literal(node);
+      const std::vector<const Node*> operands = ordered_operands(node);
+      for (const Node* operand : operands) {
+        const float sign = negated && operand == node.arg(1).get() ? -1.0f : 1.0f;
+        if (is_lifted(*operand)) add_literal(sign * operand->float_value());
+      }
+      stack.insert(stack.end(), operands.rbegin(), operands.rend());
+    }
+    if (is_lifted(*order_.nodes.back())) add_literal(order_.nodes.back()->float_value());
+  }
+
+  void add_literal(float value) {
+    const auto slot = static_cast<std::uint32_t>(declarations_.scalars.size());
+    if (!slots_.try_emplace(std::bit_cast<std::uint32_t>(value), slot).second) return;
+    ScalarDecl scalar;
+    scalar.name = "literal_" + std::to_string(slot);
+    declarations_.scalars.push_back(std::move(scalar));
+    literals_.push_back(value);
+  }
+
+  // The literal's scalar; null where only its negative has one, which subtracts_literal reads.
+  Expr literal(float value) const {
+    const auto at = slots_.find(std::bit_cast<std::uint32_t>(value));
+    return at == slots_.end() ? Expr() : scalar(Type::F32, at->second);
+  }
+
+  Expr lift_node(const Node& node, const std::vector<Expr>& args) const {
+    if (is_lifted(node)) return literal(node.float_value());
+    if (subtracts_literal(node)) {
+      return make(Op::AddF, {args[0], literal(-node.arg(1)->float_value())});
+    }
     if (info(node.op()).form == Form::Load) return load(node.type(), node.slot(), args);
     return args.empty() ? Expr::share(&node) : make(node.op(), args);
   }
 
-  // Equal literals in different places become different scalars only between formulas: within one
-  // they are one node.
-  Expr literal(float value) {
-    literals_.push_back(value);
-    ScalarDecl scalar;
-    scalar.name = "literal_" + std::to_string(declarations_.scalars.size());
-    declarations_.scalars.push_back(std::move(scalar));
-    return ir::scalar(Type::F32, static_cast<std::uint32_t>(declarations_.scalars.size() - 1));
-  }
+  Order order_;
+  std::vector<std::uint64_t> blind_hashes_;       // by place
+  std::map<std::uint32_t, std::uint32_t> slots_;  // bits of a literal -> its scalar's slot
+  Declarations& declarations_;
+  std::vector<float>& literals_;
 };
 
 }  // namespace
 
 Lifted lift_literals(const Program& program) {
-  Lifter lifter(program);
-  const Expr mod = lifter.lift(program.mod());
-  const Expr mask = lifter.lift(program.mask());
-  const Expr bprop = lifter.lift(program.bprop());
-  return {Program::with_slots(std::move(lifter.declarations_), mod, mask, bprop),
-          std::move(lifter.literals_)};
+  Declarations declarations = program.declarations();
+  std::vector<float> literals;
+  const auto lift = [&](const Expr& formula) {
+    return formula ? Lifter(formula, declarations, literals).run() : formula;
+  };
+  // Between formulas equal literals stay apart: they may differ in the next Program.
+  const Expr mod = lift(program.mod());
+  const Expr mask = lift(program.mask());
+  const Expr bprop = lift(program.bprop());
+  return {Program::with_slots(std::move(declarations), mod, mask, bprop), std::move(literals)};
 }
 
 }  // namespace fovea::ir

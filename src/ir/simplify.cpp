@@ -117,7 +117,9 @@ Expr simplify(const Expr& expr, const Box& box) {
     const Expr value = only_value(*all[i], ranges.range(scratch, i));
     if (value) facts.emplace(all[i].get(), value);
   }
-  return simplify(substitute(expr, facts));
+  const Expr smaller = simplify(substitute(expr, facts));
+  // A constant that moves outwards (t + B with a known B) may end what was shared.
+  return node_count(smaller) <= all.size() ? smaller : simplify(expr);
 }
 
 }  // namespace fovea::ir

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "attention/problem_text.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -105,10 +106,11 @@ std::shared_ptr<const Explanation> Planner::judge(const Problem& problem, const 
     EngineVerdict one{key.engine, {}, candidate.only_when_named};
     one.verdict = prove ? engine.prove(key.baked, device) : engine.judge(key.baked, device);
     if (const std::string refusal = noted_refusal(key); !refusal.empty() && can(one.verdict)) {
-      one.verdict = {Answer::No,
-                     {{"refused_to_compile", "a plan that compiles", refusal, "use another engine"}},
-                     0,
-                     ""};
+      one.verdict = {
+          Answer::No,
+          {{"refused_to_compile", "a plan that compiles", refusal, "use another engine"}},
+          0,
+          ""};
     }
     explanation->verdicts.push_back(std::move(one));
   }
@@ -168,7 +170,7 @@ PlannedCall Planner::build(const Problem& problem, const Device& device, const E
           std::chrono::steady_clock::now() - start;
       char built[64];
       std::snprintf(built, sizeof built, "  # plan built in %.3f ms", time.count());
-      log_line(run_command(problem, "", key.engine) + built);
+      log_line(run_command(print(problem), key.engine) + built);
     }
     return plan;
   };

@@ -19,7 +19,8 @@ std::string answer_name(Answer answer) {
 }
 
 std::string device_text(const Device& device) {
-  std::string out = device.kind == DeviceKind::Cpu ? "cpu" : "cuda:" + std::to_string(device.ordinal);
+  std::string out =
+      device.kind == DeviceKind::Cpu ? "cpu" : "cuda:" + std::to_string(device.ordinal);
   if (device.described) out = "described";
   out += ", " + device.name;
   if (device.kind == DeviceKind::Cuda) return out + ", sm_" + std::to_string(device.sm);
@@ -41,7 +42,9 @@ std::vector<std::string> remarks(const EngineVerdict& one, bool chosen) {
   std::string line = chosen ? "chosen" : "";
   const auto add = [&](const std::string& text) { line += (line.empty() ? "" : "; ") + text; };
   if (one.verdict.cost > 0) add("about " + milliseconds(one.verdict.cost));
-  if (one.only_when_named && !chosen) add("runs only when it is named");
+  if (one.only_when_named && !chosen && one.verdict.answer != Answer::No) {
+    add("runs only when it is named");
+  }
   if (!one.verdict.note.empty()) add(one.verdict.note);
   if (!line.empty()) lines.push_back(line);
   if (lines.empty()) lines.emplace_back("");
@@ -58,13 +61,13 @@ std::string rows(const Explanation& explanation, const std::string& indent) {
   std::size_t width = std::string("engine").size();
   for (const EngineVerdict& one : explanation.verdicts) width = std::max(width, one.engine.size());
   constexpr std::size_t verdict_width = 8;  // "expected"
-  std::string out = indent + padded("engine", width) + "  " + padded("verdict", verdict_width) +
-                    "  why\n";
+  std::string out =
+      indent + padded("engine", width) + "  " + padded("verdict", verdict_width) + "  why\n";
   for (const EngineVerdict& one : explanation.verdicts) {
     std::string name = one.engine, answer = answer_name(one.verdict.answer);
     for (const std::string& remark : remarks(one, one.engine == explanation.chosen)) {
-      std::string row = indent + padded(name, width) + "  " + padded(answer, verdict_width) + "  " +
-                        remark;
+      std::string row =
+          indent + padded(name, width) + "  " + padded(answer, verdict_width) + "  " + remark;
       row.erase(row.find_last_not_of(' ') + 1);
       out += row + "\n";
       name.clear();

@@ -1,6 +1,6 @@
-// What was decided before for a Problem, a device and an engine's name: the explanation, and the plan
-// as long as the cache holds it. Keys are compared in full. Bounded; it forgets everything when
-// full, which costs a judgement per Problem. Only the Planner uses it.
+// What was decided before for a Problem, a device and an engine's name: the explanation, and the
+// plan as long as the cache holds it. Keys are compared in full. Bounded; it forgets everything
+// when full, which costs a judgement per Problem. Only the Planner uses it.
 #pragma once
 
 #include <cstddef>

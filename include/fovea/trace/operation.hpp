@@ -74,7 +74,7 @@ constexpr void explain() {
   static_assert(right || !number, "fovea: takes numbers; cast a condition with f32(c) or i32(c)");
   static_assert(right || R != Rule::Equal, "fovea: a condition can't be equal to a number");
   static_assert(right || R != Rule::Int,
-                "fovea: takes i32; for f32 write floor(x / y) or i32(x), for conditions && || ! !=");
+                "fovea: takes i32; for f32 write floor(x / y) or i32(x), for conditions && || !");
   static_assert(right || R != Rule::Logic, "fovea: takes conditions; write x != 0");
   static_assert(right || R != Rule::Choice,
                 "fovea: select takes a condition and two values of one type");
@@ -98,7 +98,7 @@ auto make(Form form, int level, const char* text, const T&... x) {
   return Value<shown>(new_node(form, actual, level, text, std::move(args)));
 }
 template <Rule R>
-auto infix(int level, const char* text, const auto& a, const auto& b) {
+auto op(int level, const char* text, const auto& a, const auto& b) {
   return make<R>(Form::Infix, level, text, a, b);
 }
 template <Rule R>
@@ -112,24 +112,24 @@ auto call(const char* text, const T&... x) {
 
 using enum Rule;
 
-auto operator+(const Operand auto& a, const Operand auto& b) { return infix<Number>(10, "+", a, b); }
-auto operator-(const Operand auto& a, const Operand auto& b) { return infix<Number>(10, "-", a, b); }
-auto operator*(const Operand auto& a, const Operand auto& b) { return infix<Number>(11, "*", a, b); }
-auto operator/(const Operand auto& a, const Operand auto& b) { return infix<Real>(11, "/", a, b); }
-auto operator%(const Operand auto& a, const Operand auto& b) { return infix<Int>(11, "%", a, b); }
-auto operator<(const Operand auto& a, const Operand auto& b) { return infix<Order>(8, "<", a, b); }
-auto operator<=(const Operand auto& a, const Operand auto& b) { return infix<Order>(8, "<=", a, b); }
-auto operator>(const Operand auto& a, const Operand auto& b) { return infix<Order>(8, ">", a, b); }
-auto operator>=(const Operand auto& a, const Operand auto& b) { return infix<Order>(8, ">=", a, b); }
-auto operator==(const Operand auto& a, const Operand auto& b) { return infix<Equal>(7, "==", a, b); }
-auto operator!=(const Operand auto& a, const Operand auto& b) { return infix<Equal>(7, "!=", a, b); }
-auto operator&&(const Operand auto& a, const Operand auto& b) { return infix<Logic>(3, "&&", a, b); }
-auto operator||(const Operand auto& a, const Operand auto& b) { return infix<Logic>(2, "||", a, b); }
-auto operator&(const Operand auto& a, const Operand auto& b) { return infix<Int>(6, "&", a, b); }
-auto operator^(const Operand auto& a, const Operand auto& b) { return infix<Int>(5, "^", a, b); }
-auto operator|(const Operand auto& a, const Operand auto& b) { return infix<Int>(4, "|", a, b); }
-auto operator<<(const Operand auto& a, const Operand auto& b) { return infix<Int>(9, "<<", a, b); }
-auto operator>>(const Operand auto& a, const Operand auto& b) { return infix<Int>(9, ">>", a, b); }
+auto operator+(const Operand auto& a, const Operand auto& b) { return op<Number>(10, "+", a, b); }
+auto operator-(const Operand auto& a, const Operand auto& b) { return op<Number>(10, "-", a, b); }
+auto operator*(const Operand auto& a, const Operand auto& b) { return op<Number>(11, "*", a, b); }
+auto operator/(const Operand auto& a, const Operand auto& b) { return op<Real>(11, "/", a, b); }
+auto operator%(const Operand auto& a, const Operand auto& b) { return op<Int>(11, "%", a, b); }
+auto operator<(const Operand auto& a, const Operand auto& b) { return op<Order>(8, "<", a, b); }
+auto operator<=(const Operand auto& a, const Operand auto& b) { return op<Order>(8, "<=", a, b); }
+auto operator>(const Operand auto& a, const Operand auto& b) { return op<Order>(8, ">", a, b); }
+auto operator>=(const Operand auto& a, const Operand auto& b) { return op<Order>(8, ">=", a, b); }
+auto operator==(const Operand auto& a, const Operand auto& b) { return op<Equal>(7, "==", a, b); }
+auto operator!=(const Operand auto& a, const Operand auto& b) { return op<Equal>(7, "!=", a, b); }
+auto operator&&(const Operand auto& a, const Operand auto& b) { return op<Logic>(3, "&&", a, b); }
+auto operator||(const Operand auto& a, const Operand auto& b) { return op<Logic>(2, "||", a, b); }
+auto operator&(const Operand auto& a, const Operand auto& b) { return op<Int>(6, "&", a, b); }
+auto operator^(const Operand auto& a, const Operand auto& b) { return op<Int>(5, "^", a, b); }
+auto operator|(const Operand auto& a, const Operand auto& b) { return op<Int>(4, "|", a, b); }
+auto operator<<(const Operand auto& a, const Operand auto& b) { return op<Int>(9, "<<", a, b); }
+auto operator>>(const Operand auto& a, const Operand auto& b) { return op<Int>(9, ">>", a, b); }
 auto operator-(const Traced auto& x) { return prefix<Number>("-", x); }
 auto operator!(const Traced auto& x) { return prefix<Logic>("!", x); }
 auto operator~(const Traced auto& x) { return prefix<Int>("~", x); }
@@ -174,9 +174,9 @@ auto min(const A& a, const B& b) { return call<Number>("min", a, b); }
 template <class A, OperandWith<A> B>
 auto max(const A& a, const B& b) { return call<Number>("max", a, b); }
 template <class A, OperandWith<A> B>
-auto floor_div(const A& a, const B& b) { return infix<Int>(11, "//", a, b); }
+auto floor_div(const A& a, const B& b) { return op<Int>(11, "//", a, b); }
 template <class A, OperandWith<A> B>
-auto floor_mod(const A& a, const B& b) { return infix<Int>(11, "%", a, b); }
+auto floor_mod(const A& a, const B& b) { return op<Int>(11, "%", a, b); }
 template <class A, OperandWith<A> B>
 auto div(const A& a, const B& b) { return call<Int>("div", a, b); }
 template <class A, OperandWith<A> B>

@@ -108,7 +108,8 @@ template <class T>
 concept Operand = Traced<T> || std::is_arithmetic_v<T>;
 // One operand of several, of which some are traced: a call with none of them is not ours.
 template <class T, class... Others>
-concept OperandWith = Operand<T> && (Operand<Others> && ...) && (Traced<T> || ... || Traced<Others>);
+concept OperandWith =
+    Operand<T> && (Operand<Others> && ...) && (Traced<T> || ... || Traced<Others>);
 
 template <Operand T>
 constexpr Kind kind_of() {

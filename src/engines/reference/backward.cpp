@@ -13,8 +13,8 @@ namespace fovea::reference {
 namespace {
 
 // Rows that no loop visits, past a sequence's length or in no sequence, keep what is written here.
-void write_zeros(const Rows& rows, const Geometry& geometry, std::int64_t heads,
-                 std::int64_t count, std::span<const double> zeros) {
+void write_zeros(const Rows& rows, const Geometry& geometry, std::int64_t heads, std::int64_t count,
+                 std::span<const double> zeros) {
   for (std::int64_t b = 0; b < geometry.batches(); ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t row = 0; row < count; ++row) rows.write(b, h, row, zeros);
@@ -33,7 +33,9 @@ class Backward {
   void run();
 
  private:
-  Rows rows(const BoundTensor& tensor, const TensorSpec& spec) const { return {tensor, spec.dtype}; }
+  Rows rows(const BoundTensor& tensor, const TensorSpec& spec) const {
+    return {tensor, spec.dtype};
+  }
   void write_empty_rows() const;
   void row(const Sequence& sequence, std::int64_t h, std::int64_t i);
   void entry(Point& point, std::int64_t j, double lse, double row_term);

@@ -31,8 +31,7 @@ std::int32_t position(std::int64_t index, std::int32_t offset) {
 }  // namespace
 
 std::span<double> row_of(std::span<double> matrix, std::int64_t row, std::int64_t columns) {
-  return matrix.subspan(static_cast<std::size_t>(row * columns),
-                        static_cast<std::size_t>(columns));
+  return matrix.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns));
 }
 
 double dot(std::span<const double> a, std::span<const double> b) {

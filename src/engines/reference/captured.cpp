@@ -1,31 +1,17 @@
 #include "engines/reference/captured.h"
 
-#include <algorithm>
-#include <limits>
-
+#include "attention/extents.h"
 #include "base/error.h"
 #include "engines/reference/rows.h"
 
 namespace fovea::reference {
 namespace {
 
-std::int64_t resolved(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global) {
-  using Kind = ir::Extent::Kind;
-  switch (extent.kind) {
-    case Kind::Number: return extent.number;
-    case Kind::B: return sizes.b;
-    case Kind::H: return std::max<std::int64_t>(sizes.h, h_global);
-    case Kind::Hkv: return sizes.hkv;
-    case Kind::Sq: return sizes.sq;
-    case Kind::Skv: return sizes.skv;
-  }
-  return 0;
-}
-
 std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::size_t slot) {
   std::int64_t elements = 1;
   for (const ir::Extent& extent : baked.program.tensors()[slot].extents) {
-    if (__builtin_mul_overflow(elements, resolved(extent, sizes, baked.h_global), &elements)) {
+    if (__builtin_mul_overflow(elements, captured_extent(extent, sizes, baked.h_global),
+                               &elements)) {
       throw InvalidArgument("tensor '" + baked.program.tensors()[slot].name +
                             "': its declared extents have more than 2^63 elements");
     }
@@ -39,13 +25,12 @@ std::int64_t bound_elements(const ir::TensorView& view) {
   return elements;
 }
 
-// Steps to the next index, last dimension fastest; false after the last one.
-bool advance(std::array<std::int64_t, ir::limits::rank>& index, const ir::TensorView& view) {
+// Steps to the next index, last dimension fastest.
+void advance(std::array<std::int64_t, ir::limits::rank>& index, const ir::TensorView& view) {
   for (auto i = static_cast<std::size_t>(view.rank); i-- > 0;) {
-    if (++index[i] < view.extent[i]) return true;
+    if (++index[i] < view.extent[i]) return;
     index[i] = 0;
   }
-  return false;
 }
 
 }  // namespace

@@ -44,29 +44,29 @@ class Arena {
 // How much of it a plan needs besides what follows from the sizes.
 struct ScratchNeeds {
   Direction direction = Direction::Forward;
-  std::size_t cells = 0;                // values of formulas at one point
-  std::size_t scalars = 0;              // declared and lifted
-  std::int64_t captured_elements = 0;   // of captured tensors whose gradient is wanted
+  std::size_t cells = 0;               // values of formulas at one point
+  std::size_t scalars = 0;             // declared and lifted
+  std::int64_t captured_elements = 0;  // of captured tensors whose gradient is wanted
 };
 
 // All in double. One key/value head and one row are worked on at a time.
 struct Scratch {
   std::span<ir::Cell<double>> cells;
   std::span<ir::ScalarValue> scalars;
-  std::span<double> k_head;  // [Skv, D]
-  std::span<double> v_head;  // [Skv, Dv]
-  std::span<double> q_row;   // [D]
-  std::span<double> o_row;   // [Dv]
-  std::span<double> scores;  // [Skv], forward
+  std::span<double> k_head;    // [Skv, D]
+  std::span<double> v_head;    // [Skv, Dv]
+  std::span<double> q_row;     // [D]
+  std::span<double> o_row;     // [Dv]
+  std::span<double> scores;    // [Skv], forward
   std::span<double> per_head;  // [H]: max_logit forward, the sink's gradient backward
 
   // Backward: gradients are summed here and written once.
-  std::span<double> grad_o_row;      // [Dv]
-  std::span<double> grad_q_row;      // [D]
-  std::span<double> grad_k_head;     // [Skv, D]
-  std::span<double> grad_v_head;     // [Skv, Dv]
-  std::span<double> grad_scalars;    // by slot
-  std::span<double> grad_captured;   // the wanted tensors, one after the other
+  std::span<double> grad_o_row;     // [Dv]
+  std::span<double> grad_q_row;     // [D]
+  std::span<double> grad_k_head;    // [Skv, D]
+  std::span<double> grad_v_head;    // [Skv, Dv]
+  std::span<double> grad_scalars;   // by slot
+  std::span<double> grad_captured;  // the wanted tensors, one after the other
 
   static Scratch lay_out(Arena& arena, const ScratchNeeds& needs, const Sizes& sizes);
 };
