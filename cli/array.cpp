@@ -22,7 +22,7 @@ std::uint16_t to_half(float x) {
   if (std::isnan(x)) return static_cast<std::uint16_t>(sign | 0x7e00u);
   if (magnitude >= 65520.0f) return static_cast<std::uint16_t>(sign | 0x7c00u);
   int exponent = 0;
-  std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, 0.5 <= f < 1
+  std::frexp(magnitude, &exponent);               // magnitude = f * 2^exponent, 0.5 <= f < 1
   const int unit = std::max(exponent - 11, -24);  // the last place of the result is 2^unit
   const float places = std::nearbyint(std::ldexp(magnitude, -unit));
   const float rounded = std::ldexp(places, unit);
@@ -30,7 +30,8 @@ std::uint16_t to_half(float x) {
     return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(std::ldexp(rounded, 24)));
   }
   const auto bits = std::bit_cast<std::uint32_t>(rounded);
-  return static_cast<std::uint16_t>(sign | ((((bits >> 23) - 112u) << 10) | ((bits >> 13) & 1023u)));
+  return static_cast<std::uint16_t>(sign |
+                                    ((((bits >> 23) - 112u) << 10) | ((bits >> 13) & 1023u)));
 }
 
 template <class T>

@@ -55,8 +55,8 @@ void run(const Options& options) {
     const Results results = run_workload(workload, options.call);
     const double forward = 2 * forward_work(workload);
     const double bytes = tensor_bytes(workload, results);
-    Table table({"direction", "engine", "median", "fastest", "runs", "rate", "tensors",
-                 "workspace"});
+    Table table(
+        {"direction", "engine", "median", "fastest", "runs", "rate", "tensors", "workspace"});
     add_row(table, "forward", results.forward, forward, bytes);
     add_row(table, "backward", results.backward, 2.5 * forward, bytes);
     std::cout << "\r" << lines[i] << "\n" << table.text() << std::flush;

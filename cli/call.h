@@ -10,10 +10,10 @@
 namespace fovea::cli {
 
 struct CallOptions {
-  std::string engine;        // empty: the planner's choice
+  std::string engine;  // empty: the planner's choice
   std::string device = "cpu";
-  int repeat = 1;            // times that each direction is run
-  double seconds = 0;        // or for this long, whichever is more
+  int repeat = 1;      // times that each direction is run
+  double seconds = 0;  // or for this long, whichever is more
 };
 
 // One direction on one engine.

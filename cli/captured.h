@@ -30,8 +30,8 @@ struct Captured {
 // scalar has no value.
 Captured make_captured(fovea_program program, const fovea_sizes& sizes, std::uint64_t seed);
 
-// The smallest extent that values of this tensor are used to index, 8 where they index nothing: read
-// off the printed formulas.
+// The smallest extent that values of this tensor are used to index, 8 where they index nothing:
+// read off the printed formulas.
 std::int64_t index_bound(fovea_program program, const std::string& tensor,
                          const fovea_sizes& sizes);
 
@@ -41,7 +41,8 @@ std::vector<std::int64_t> extents_of(const std::string& text, const fovea_sizes&
 std::string dtype_name(fovea_dtype dtype);
 fovea_dtype dtype_from_name(const std::string& name);
 
-// A seed of its own for each name, so that one tensor's data do not depend on which others there are.
+// A seed of its own for each name, so that one tensor's data do not depend on which others there
+// are.
 std::uint64_t seed_for(std::uint64_t seed, const std::string& name);
 
 }  // namespace fovea::cli

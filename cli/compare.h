@@ -10,9 +10,9 @@ namespace fovea::cli {
 
 struct Comparison {
   std::string name;
-  double relative = 0;    // ||x - ref|| / ||ref||, of the finite elements
-  double worst = 0;       // largest |x - ref| / max |ref|
-  double limit = 0;       // of `relative`; ten times that of `worst`
+  double relative = 0;  // ||x - ref|| / ||ref||, of the finite elements
+  double worst = 0;     // largest |x - ref| / max |ref|
+  double limit = 0;     // of `relative`; ten times that of `worst`
   bool within = true;
   std::string complaint;  // why not, in words
 };
@@ -20,7 +20,8 @@ struct Comparison {
 // fp32 2e-6, bf16 6e-3, fp16 8e-4, three times that for gradients; the coarser of the types counts.
 double error_limit(const std::string& inputs, const std::string& output, bool gradient);
 
-// Infinities and NaN must lie where the reference has them; a reference of norm zero is met exactly.
+// Infinities and NaN must lie where the reference has them; a reference of norm zero is met
+// exactly.
 Comparison compare(const NamedArray& got, const Array& reference, double limit);
 
 // Every array of `got` with the one of the same name.

@@ -36,7 +36,8 @@ void run(const Options& options) {
     std::cout << "{\"forward\": " << explain(problem.get(), options)
               << ",\n\"backward\": " << explain(backward.get(), options) << "}\n";
   } else {
-    std::cout << "forward\n" << explain(problem.get(), options) << "\n\nbackward\n"
+    std::cout << "forward\n"
+              << explain(problem.get(), options) << "\n\nbackward\n"
               << explain(backward.get(), options) << "\n";
   }
 }

@@ -12,10 +12,10 @@
 namespace fovea::cli {
 
 struct GradientCheck {
-  std::string name;    // of the gradient: dq, d_slopes
-  int samples = 0;     // compared
-  int kinks = 0;       // left out: the function bends or jumps there, so differences mean nothing
-  double error = 0;    // largest, relative to the gradient's size
+  std::string name;  // of the gradient: dq, d_slopes
+  int samples = 0;   // compared
+  int kinks = 0;     // left out: the function bends or jumps there, so differences mean nothing
+  double error = 0;  // largest, relative to the gradient's size
   bool within = true;
   std::string complaint;
 };

@@ -42,9 +42,9 @@ Problem widened_problem(fovea_problem_config config, fovea_program program) {
   config.dtype = FOVEA_F64;
   config.o_dtype = config.do_dtype = FOVEA_DTYPE_DEFAULT;  // as q
   config.dq_dtype = config.dk_dtype = config.dv_dtype = FOVEA_DTYPE_DEFAULT;
-  for (auto* strides : {&config.q_strides, &config.k_strides, &config.v_strides, &config.o_strides,
-                        &config.do_strides, &config.dq_strides, &config.dk_strides,
-                        &config.dv_strides}) {
+  for (auto* strides :
+       {&config.q_strides, &config.k_strides, &config.v_strides, &config.o_strides,
+        &config.do_strides, &config.dq_strides, &config.dk_strides, &config.dv_strides}) {
     std::fill(std::begin(*strides), std::end(*strides), 0);
   }
   fovea_problem problem = nullptr;

@@ -1,5 +1,5 @@
-// Which tensors index which, read off the printed formulas: `data[b, table[q]]` bounds the values of
-// `table` by the second extent of `data`.
+// Which tensors index which, read off the printed formulas: `data[b, table[q]]` bounds the values
+// of `table` by the second extent of `data`.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -52,7 +52,8 @@ std::string whole_load(const std::string& text) {
 // What `let name = tensor[...];` calls by another name.
 std::map<std::string, std::string> aliases(const std::string& text) {
   std::map<std::string, std::string> out;
-  for (std::size_t at = text.find("let "); at != std::string::npos; at = text.find("let ", at + 4)) {
+  for (std::size_t at = text.find("let "); at != std::string::npos;
+       at = text.find("let ", at + 4)) {
     const std::size_t equals = text.find('=', at);
     const std::size_t end = text.find(';', at);
     if (equals == std::string::npos || end == std::string::npos || equals > end) break;

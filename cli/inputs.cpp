@@ -30,8 +30,8 @@ std::vector<NamedArray> input_arrays(const Workload& workload) {
     out.push_back({scalar.name, value});
   }
   const std::pair<const char*, const std::vector<std::int32_t>*> integers[] = {
-      {"qlens", &workload.q_lengths}, {"klens", &workload.k_lengths},
-      {"cu_q", &workload.q_starts},   {"cu_k", &workload.k_starts},
+      {"qlens", &workload.q_lengths},    {"klens", &workload.k_lengths},
+      {"cu_q", &workload.q_starts},      {"cu_k", &workload.k_starts},
       {"q_offset", &workload.q_offsets}, {"k_offset", &workload.k_offsets}};
   for (const auto& [name, values] : integers) {
     if (!values->empty()) out.push_back({name, of_integers(*values)});

@@ -29,15 +29,17 @@ bool is_known(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// CLI11 says only "The following argument was not expected": say what it could have been.
-std::string unknown_word(const CLI::App& program, const std::vector<std::string>& arguments) {
+// CLI11 says only that an argument was not expected: these say what it could have been.
+std::string unknown_verb(const CLI::App& program, const std::string& first) {
   std::vector<std::string> verbs;
   for (const CLI::App* verb : program.get_subcommands({})) verbs.push_back(verb->get_name());
+  if (first.starts_with("-") || is_known(verbs, first)) return "";
+  return "unknown verb '" + first + "'" + fovea::cli::did_you_mean(first, verbs);
+}
+
+std::string unknown_option(const CLI::App& program, const std::vector<std::string>& arguments) {
   const std::string& first = arguments.front();
-  if (!first.starts_with("-") && !is_known(verbs, first)) {
-    return "unknown verb '" + first + "'" + fovea::cli::did_you_mean(first, verbs);
-  }
-  if (!is_known(verbs, first)) return "";
+  if (first.starts_with("-")) return "";
   std::vector<std::string> options{"--help", "--help-all", "-h"};
   for (const CLI::Option* option : program.get_subcommand(first)->get_options()) {
     for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
@@ -74,13 +76,21 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const CLI::Success& request) {  // --help, --version
     return program.exit(request);
   } catch (const CLI::ParseError& error) {
-    std::string text = unknown_word(program, arguments);
+    std::string text = unknown_verb(program, arguments.front());
+    const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    if (text.empty() && extra) text = unknown_option(program, arguments);
     if (text.empty()) text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
     std::cerr << "fovea: " << text << " ('fovea --help' lists the verbs)\n";
     return usage_error;
   }
   return 0;
+}
+
+int say(std::string text, int code) {
+  while (text.ends_with('\n')) text.pop_back();
+  std::cerr << "fovea: " << text << "\n";
+  return code;
 }
 
 int exit_code(fovea_status status) {
@@ -96,10 +106,8 @@ int main(int count, char** arguments) {
   } catch (const fovea::cli::Failed&) {
     return bad_result;
   } catch (const fovea::cli::LibraryError& error) {
-    std::cerr << "fovea: " << error.what() << "\n";
-    return exit_code(error.status());
+    return say(error.what(), exit_code(error.status()));
   } catch (const std::exception& error) {
-    std::cerr << "fovea: " << error.what() << "\n";
-    return usage_error;
+    return say(error.what(), usage_error);
   }
 }

@@ -1,5 +1,6 @@
-// A tensor where an engine will find it: at any strides, in memory that is NaN everywhere else, with
-// guards on both sides. What lies between and around its elements must be the same after a call.
+// A tensor where an engine will find it: at any strides, in memory that is NaN everywhere else,
+// with guards on both sides. What lies between and around its elements must be the same after a
+// call.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ struct Placement {
 
 class Placed {
  public:
-  Placed() = default;  // no memory: data() is null
-  explicit Placed(Placement placement);            // to be written: every byte poisoned
+  Placed() = default;                                // no memory: data() is null
+  explicit Placed(Placement placement);              // to be written: every byte poisoned
   Placed(Placement placement, const Array& values);  // to be read
   Placed(Placed&&) = default;
   Placed& operator=(Placed&&) = default;
@@ -30,9 +31,9 @@ class Placed {
   const Placement& placement() const { return placement_; }
   Array take() const;  // the elements, dense
 
-  void poison();                      // the elements only
+  void poison();  // the elements only
   bool surroundings_untouched() const;
-  bool bytes_untouched() const;       // nothing at all was written since it was made
+  bool bytes_untouched() const;        // nothing at all was written since it was made
   bool has_unwritten_element() const;  // the poison is still there
 
  private:

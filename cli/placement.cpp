@@ -9,7 +9,7 @@ namespace {
 
 struct Named {
   const char* name;
-  fovea_dtype fovea_problem_config::*dtype;
+  fovea_dtype fovea_problem_config::* dtype;
   std::int64_t (fovea_problem_config::*strides)[4];
   bool of_keys, of_values;
 };

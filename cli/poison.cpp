@@ -57,7 +57,8 @@ class Poisoner {
 
   void fill(std::int64_t b, std::int64_t g, std::int64_t k) {
     const std::int64_t d = config_.sizes.d, dv = config_.sizes.dv;
-    const std::int64_t in_k = key_row(workload_, b, g, k, d), in_v = key_row(workload_, b, g, k, dv);
+    const std::int64_t in_k = key_row(workload_, b, g, k, d),
+                       in_v = key_row(workload_, b, g, k, dv);
     constexpr double inf = std::numeric_limits<double>::infinity();
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t i = 0; i < d; ++i) workload_.k.set(in_k + i, k % 2 == 0 ? nan : -inf);

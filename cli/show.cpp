@@ -67,7 +67,8 @@ class Waves {
     std::uniform_real_distribution<double> phase(0, 2 * std::numbers::pi), cycles(0.5, 4);
     for (Wave& wave : waves_) {
       wave = {2 * std::numbers::pi * cycles(random) / static_cast<double>(sizes.sq),
-              2 * std::numbers::pi * cycles(random) / static_cast<double>(sizes.skv), phase(random)};
+              2 * std::numbers::pi * cycles(random) / static_cast<double>(sizes.skv),
+              phase(random)};
     }
     amplitude_ = deviation * std::sqrt(2.0 / static_cast<double>(waves_.size()));
   }
@@ -140,15 +141,17 @@ void fill_tiles(Picture& picture, const BoundProgram& program, const Options& op
   const auto [tile_q, tile_k] = tile_size(options, sizes);
   if (tile_q == 0 || !program.has_mask()) return;
   constexpr std::int64_t most = 1 << 22;
-  const std::int64_t tiles = ((sizes.sq + tile_q - 1) / tile_q) * ((sizes.skv + tile_k - 1) / tile_k);
-  if (tiles > most) refuse("--tile " + options.tile + ": gives " + std::to_string(tiles) + " tiles");
+  const std::int64_t tiles =
+      ((sizes.sq + tile_q - 1) / tile_q) * ((sizes.skv + tile_k - 1) / tile_k);
+  if (tiles > most)
+    refuse("--tile " + options.tile + ": gives " + std::to_string(tiles) + " tiles");
   picture.tile_q = tile_q;
   picture.tile_k = tile_k;
   for (std::int64_t q = 0; q < sizes.sq; q += tile_q) {
     for (std::int64_t k = 0; k < sizes.skv; k += tile_k) {
-      picture.tiles.push_back(program.classify({options.batch, options.head, q,
-                                                std::min(q + tile_q, sizes.sq), k,
-                                                std::min(k + tile_k, sizes.skv)}));
+      picture.tiles.push_back(
+          program.classify({options.batch, options.head, q, std::min(q + tile_q, sizes.sq), k,
+                            std::min(k + tile_k, sizes.skv)}));
     }
   }
 }

@@ -8,8 +8,7 @@ namespace {
 // Insertions, deletions and replacements that turn one word into the other; a swap of neighbours
 // counts as one.
 std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> table(a.size() + 1,
-                                              std::vector<std::size_t>(b.size() + 1));
+  std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
     for (std::size_t j = 0; j <= b.size(); ++j) {
       if (i == 0 || j == 0) {

@@ -17,9 +17,9 @@ class Table {
 };
 
 std::string number_text(double x, int digits = 3);  // 0.00123, 4.56e-08
-std::string time_text(double seconds);               // 1.23 ms
-std::string bytes_text(double bytes);                // 4.5 MiB
-std::string rate_text(double flops);                 // 12.3 GFLOP/s
+std::string time_text(double seconds);              // 1.23 ms
+std::string bytes_text(double bytes);               // 4.5 MiB
+std::string rate_text(double flops);                // 12.3 GFLOP/s
 
 // "work 45 %" on standard error, over and over in one line, where that is a terminal.
 class Progress {

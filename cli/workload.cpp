@@ -30,8 +30,8 @@ std::uint64_t seed_value(const std::string& line, const char* key, std::uint64_t
 // Drawn densely and read back from where it will lie: repeated elements are equal then.
 Array normal_tensor(const Workload& workload, const std::string& name, std::uint64_t seed) {
   const Placement placement = placement_of(workload, name);
-  const Array drawn = make_data(
-      {name, placement.dtype, "normal(1)", placement.extents, seed_for(seed, name), 1});
+  const Array drawn =
+      make_data({name, placement.dtype, "normal(1)", placement.extents, seed_for(seed, name), 1});
   return Placed(placement, drawn).take();
 }
 
@@ -47,8 +47,8 @@ void clear_gradients(fovea_problem_config& config) {
   config.dk_dtype = config.dv_dtype = FOVEA_DTYPE_DEFAULT;
   config.has_grad_lse = 0;
   config.grads = nullptr;
-  for (auto* strides : {&config.do_strides, &config.dq_strides, &config.dk_strides,
-                        &config.dv_strides}) {
+  for (auto* strides :
+       {&config.do_strides, &config.dq_strides, &config.dk_strides, &config.dv_strides}) {
     std::fill(std::begin(*strides), std::end(*strides), 0);
   }
 }
@@ -81,6 +81,9 @@ void parse_problems(Workload& workload, const std::string& line) {
   workload.backward_config = workload.config;
   workload.forward = forward_of(workload);
   describe(workload.forward.get(), workload.config);
+  if (workload.config.sizes.dv != workload.backward_config.sizes.dv) {
+    throw std::invalid_argument("dv=0: direction=backward needs a forward to run; give both");
+  }
 }
 
 void need(const std::string& key, std::size_t got, std::int64_t wanted) {

@@ -19,15 +19,15 @@ struct Twists {
 };
 
 struct Workload {
-  Problem forward;           // always there: a backward needs its outputs
-  Problem backward;          // null: not asked for
+  Problem forward;            // always there: a backward needs its outputs
+  Problem backward;           // null: not asked for
   bool forward_asked = true;  // false: direction=backward
   Program program;
   fovea_problem_config config{}, backward_config{};  // as described by the problems
 
   // Dense, in the order of the layout: [B,H,S,D], [B,S,H,D], [S,B,H,D] or [T,H,D].
-  Array q, k, v, grad_o;
-  Array sink, grad_lse;  // of no elements where the problem has none
+  Array q, k, v;
+  Array grad_o = zeros("f32", {0}), sink = grad_o, grad_lse = grad_o;  // of no elements: has none
   Captured captured;
   std::vector<std::int32_t> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;
   std::uint64_t seed = 0, offset = 0;  // of dropout
