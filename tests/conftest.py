@@ -30,3 +30,23 @@ def run():
         return result
 
     return run_command
+
+
+@pytest.fixture(scope="session")
+def fovea(build, run):
+    """fovea(*words) runs the program and gives back what it printed; fails where it does."""
+    return lambda *words, **options: run(build / "fovea", *words, **options)
+
+
+@pytest.fixture(scope="session")
+def refused(fovea):
+    """refused(*words) is the one line of a user's mistake: exit code 2, nothing on standard output."""
+
+    def run_refused(*words):
+        result = fovea(*words, check=False)
+        assert result.returncode == 2, f"exit {result.returncode}:\n{result.stdout}{result.stderr}"
+        assert result.stdout == ""
+        assert result.stderr.startswith("fovea: ")
+        return result.stderr
+
+    return run_refused

@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -151,6 +152,29 @@ TEST(Device, MutatedDescriptionsNeverCrash) {
     refused += refusal(text) != "accepted";
   }
   EXPECT_GT(refused, 10000);
+}
+
+// In processes of their own: the CPU is detected once. What is refused is printed for the test.
+TEST(DeviceDeathTest, TheEnvironmentLimitsTheCpu) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [](const char* name, const char* value) {
+    ::setenv(name, value, 1);
+    try {
+      const Device& cpu = cpu_device();
+      std::fprintf(stderr, "%s %d", cpu.isa.front().c_str(), cpu.threads);
+    } catch (const InvalidArgument& error) {
+      std::fprintf(stderr, "%s", error.what());
+    }
+    std::_Exit(0);
+  };
+  const auto done = testing::ExitedWithCode(0);
+  EXPECT_EXIT(run("FOVEA_CPU_ISA", "scalar"), done, "^scalar ");
+  EXPECT_EXIT(run("FOVEA_CPU_ISA", "avx3"), done,
+              "^FOVEA_CPU_ISA=avx3: must be scalar, avx2 or avx512; did you mean 'avx2'");
+  EXPECT_EXIT(run("FOVEA_NUM_THREADS", "3"), done, " 3$");
+  EXPECT_EXIT(run("FOVEA_NUM_THREADS", "0"), done,
+              "^FOVEA_NUM_THREADS=0: must be a whole number from 1 to 4096$");
+  EXPECT_EXIT(run("FOVEA_NUM_THREADS", "many"), done, "^FOVEA_NUM_THREADS=many: must be");
 }
 
 TEST(Cpu, QuotaOfControlGroupsVersion2) {

@@ -63,6 +63,39 @@ TEST(ProblemLine, OrderDoesNotCount) {
   }
 }
 
+// Whatever one changes in a line, it is refused with a text, or reads back as what it was read as.
+TEST(ProblemLine, MutatedLinesAreReadOrRefused) {
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  int refused = 0, read = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string line = print(test::random_problem(random)) + " seed=7 ";
+    for (std::uint64_t changes = 1 + random() % 3; changes > 0 && !line.empty(); --changes) {
+      const std::size_t at = random() % line.size();
+      const std::size_t kind = random() % 4;
+      if (kind == 0) line[at] = static_cast<char>(random());
+      if (kind == 1) line.erase(at, 1 + random() % 9);
+      if (kind == 2) line.insert(at, line.substr(random() % line.size(), random() % 9));
+      if (kind == 3) line[at] = "0123456789-,.=\" "[random() % 16];
+    }
+    try {
+      const ProblemLine parsed = parse_problem_line(line);
+      for (const auto& problem : {parsed.forward, parsed.backward}) {
+        if (!problem) continue;
+        const ProblemLine again = parse_problem_line(print(*problem));
+        ASSERT_TRUE((again.forward ? *again.forward : *again.backward) == *problem) << line;
+      }
+      ++read;
+    } catch (const InvalidArgument& error) {
+      ASSERT_STRNE(error.what(), "");
+      ++refused;
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 5000);
+}
+
 TEST(ProblemLine, DefaultsAreWhatTheHeaderSays) {
   const Problem p = forward_of("");
   EXPECT_TRUE((p.sizes == Sizes{1, 1, 1, 128, 128, 64, 64, 0, 0}));
@@ -201,6 +234,8 @@ const Refusal refusals[] = {
     {"dq_dtype=f32", "dq_dtype=f32: belongs to a backward; this line has direction=forward"},
     {"direction=backward row_max=1",
      "row_max=1: is an output of a forward; this line has direction=backward"},
+    {R"~(bprop="grad * 2")~",  // trap 9
+     "bprop is given without mod: it is the derivative of nothing"},
     {"direction=both lse=0", "lse=0: the backward of direction=both reads it"},
     {"direction=backward grads=q,w", "grads=w: is not q, k, v, sink or a captured name"},
     {"direction=backward grads=q,q", "grads=q: is named twice"},

@@ -119,8 +119,6 @@ const Rule tensor_rules[] = {
 };
 
 const Rule program_rules[] = {
-    {"bprop: is given without mod: it is the derivative of one",  // trap 9
-     [](Problem& p) { p.program = ir::parse_program(R"~(bprop="grad * 2")~"); }},
     {"tensor=t: is captured, but there is no mod or mask to use it",  // trap 9
      [](Problem& p) { p.program = ir::parse_program("tensor=t:f32[H]"); }},
     {"scalar=x: is captured, but there is no mod or mask to use it",

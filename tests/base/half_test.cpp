@@ -45,8 +45,8 @@ TEST(Half, EveryTieGoesToEven) {
   for (const Format& format : formats) {
     for (std::uint16_t low = 0; low + 1 < format.infinity; ++low) {
       const auto high = static_cast<std::uint16_t>(low + 1);
-      const double middle = (static_cast<double>(format.widen(low)) +
-                             static_cast<double>(format.widen(high))) / 2;
+      const double middle =
+          (static_cast<double>(format.widen(low)) + static_cast<double>(format.widen(high))) / 2;
       const auto tie = static_cast<float>(middle);
       ASSERT_EQ(static_cast<double>(tie), middle);  // exact: float has bits to spare
       const std::uint16_t even = low % 2 == 0 ? low : high;

@@ -105,6 +105,8 @@ std::string formula_failure(const Expr& expr, const Declarations& declared) {
   } catch (const InvalidArgument& error) {
     return "does not read back: " + text + "\n" + error.what();
   }
+  // Reading is what is fuzzed here: the steps after it, which cost more, for one formula in four.
+  if (expr->hash() % 4 != 0) return "";
   const std::string failure = exercise(expr, declared);
   return failure.empty() ? "" : failure + ": " + text;
 }

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
 
 #include "ir/build.h"
 #include "ir/diff.h"
@@ -160,6 +163,25 @@ TEST(Print, LiteralsLookAsPeopleWriteThem) {
   EXPECT_EQ(print(constant(NAN), {}), "nan");
   EXPECT_EQ(print(constant(-7), {}), "-7");
   EXPECT_EQ(print(constant(true), {}), "true");
+}
+
+// Texts and hashes are the same in every process and on every machine: caches on disk and listings
+// outlive both. A line that changes here changes for users too: say so in CHANGELOG.md.
+TEST(Print, CanonicalTextsAndHashesAreFixed) {
+  std::ifstream file(FOVEA_SOURCE_DIR "/tests/ir/canonical_programs.txt");
+  ASSERT_TRUE(file) << "no canonical_programs.txt";
+  int programs = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const std::string text = line.substr(line.find(' ') + 1);
+    const Program program = parse_program(text);
+    EXPECT_EQ(print(program), text);
+    std::ostringstream hash;
+    hash << std::hex << std::setw(16) << std::setfill('0') << program.hash();
+    EXPECT_EQ(hash.str(), line.substr(0, line.find(' '))) << text;
+    ++programs;
+  }
+  EXPECT_GE(programs, 12);
 }
 
 // Names that collide with what the printer itself makes up, and with functions.

@@ -145,7 +145,8 @@ TEST(Trace, EveryFunction) {
   mod_is("(q & 3 | k ^ 5) << 2 >> (~q & 1)", [](auto, auto, auto, auto q, auto k) {
     return ((q & 3) | (k ^ 5)) << 2 >> (~q & 1);
   });
-  mod_is("q / k + 7 / 2", [](auto, auto, auto, auto q, auto k) { return q / k + fovea::I32(7) / 2; });
+  mod_is("q / k + 7 / 2",
+         [](auto, auto, auto, auto q, auto k) { return q / k + fovea::I32(7) / 2; });
   mod_is("-score + i32(q > k) + select(bool(q), q, score)", [](auto s, auto, auto, auto q, auto k) {
     return -s + i32(q > k) + select(boolean(q), q, s);
   });
@@ -162,7 +163,8 @@ TEST(Trace, KnowsEveryOperation) {
   header << file.rdbuf();
   for (const fovea::ir::OpInfo& row : fovea::ir::all_ops) {
     if (row.arity() == 0) continue;
-    EXPECT_NE(header.str().find("\"" + std::string(row.text) + "\""), std::string::npos) << row.name;
+    const std::string quoted = "\"" + std::string(row.text) + "\"";
+    EXPECT_NE(header.str().find(quoted), std::string::npos) << row.name;
   }
 }
 
@@ -315,7 +317,8 @@ TEST(Trace, RefusesBadDeclarations) {
   const std::string two_ways =
       "fovea: the name 'slopes' is declared in two ways: slopes:f32[H] and slopes:f32[Hkv]";
   EXPECT_EQ(refusal([&] { fovea::formula(both); }), two_ways);
-  const auto mod = fovea::formula([](auto score, auto, auto h, auto, auto) { return score + slopes[h]; });
+  const auto mod =
+      fovea::formula([](auto score, auto, auto h, auto, auto) { return score + slopes[h]; });
   const auto mask = fovea::mask([&](auto, auto h, auto, auto) { return other[h] > 0; });
   EXPECT_EQ(refusal([&] { fovea::program(mod, mask); }), two_ways);
   EXPECT_EQ(refusal([&] { fovea::program(mod, mod); }), "fovea: a program has one mod, got two");

@@ -4,24 +4,11 @@
 
 #include <stdexcept>
 
+#include "attention/extents.h"
 #include "ir/parse.h"
 
 namespace fovea::test {
 namespace {
-
-std::int64_t resolved(const ir::Extent& extent, const Problem& problem) {
-  using Kind = ir::Extent::Kind;
-  const Sizes& sizes = problem.sizes;
-  switch (extent.kind) {
-    case Kind::Number: return extent.number;
-    case Kind::B: return sizes.b;
-    case Kind::H: return std::max<std::int64_t>(sizes.h, problem.h_global);
-    case Kind::Hkv: return sizes.hkv;
-    case Kind::Sq: return sizes.sq;
-    case Kind::Skv: return sizes.skv;
-  }
-  return 0;
-}
 
 BoundTensor bound(const Array& array) {
   return {array.data(), {array.strides[0], array.strides[1], array.strides[2], array.strides[3]}};
@@ -70,11 +57,13 @@ Example::Example(Problem attention) : problem(std::move(attention)) {
   for (std::size_t i = 0; i < eight.size(); ++i) {
     const NamedTensor& named = named_tensors()[i];
     const Strides strides = strides_of(problem, named);
-    const std::int64_t rows =
-        !packed ? length_of(sizes, named) : named.of_keys ? sizes.t_k : sizes.t_q;
-    *eight[i] = Array((problem.*named.spec).dtype,
-                      {packed ? 1 : sizes.b, heads_of(sizes, named), rows, features_of(sizes, named)},
-                      {strides.b, strides.h, strides.s, strides.d});
+    const std::int64_t rows = !packed         ? length_of(sizes, named)
+                              : named.of_keys ? sizes.t_k
+                                              : sizes.t_q;
+    *eight[i] =
+        Array((problem.*named.spec).dtype,
+              {packed ? 1 : sizes.b, heads_of(sizes, named), rows, features_of(sizes, named)},
+              {strides.b, strides.h, strides.s, strides.d});
     eight[i]->fill(0);
   }
   const DType row_type = problem.q.dtype == DType::F64 ? DType::F64 : DType::F32;
@@ -88,8 +77,7 @@ Example::Example(Problem attention) : problem(std::move(attention)) {
     heads->fill(0);
   }
   for (const ir::TensorDecl& decl : problem.program.tensors()) {
-    std::vector<std::int64_t> extents;
-    for (const ir::Extent& extent : decl.extents) extents.push_back(resolved(extent, problem));
+    const std::vector<std::int64_t> extents = captured_extents(decl, sizes, problem.h_global);
     const bool in_double = row_type == DType::F64 && decl.dtype == DType::F32;
     const DType type = in_double ? DType::F64 : decl.dtype;
     tensors.push_back({Array::dense(type, extents), Array::dense(row_type, extents)});
@@ -181,8 +169,9 @@ std::vector<Array*> Example::outputs(Direction direction) {
 }
 
 std::vector<const Array*> Example::all_arrays() const {
-  std::vector<const Array*> out{&q,      &k,      &v,   &o,        &grad_o,  &grad_q,    &grad_k,
-                                &grad_v, &lse,    &grad_lse, &row_max, &max_logit, &sink, &grad_sink};
+  std::vector<const Array*> out{&q,       &k,         &v,      &o,        &grad_o,
+                                &grad_q,  &grad_k,    &grad_v, &lse,      &grad_lse,
+                                &row_max, &max_logit, &sink,   &grad_sink};
   for (const Captured& tensor : tensors) out.insert(out.end(), {&tensor.value, &tensor.gradient});
   for (const Array& gradient : scalar_gradients) out.push_back(&gradient);
   return out;

@@ -40,7 +40,9 @@ class Array {
   double get(std::span<const std::int64_t> index) const;
   void set(std::span<const std::int64_t> index, double value);
   double get(std::initializer_list<std::int64_t> index) const { return get(std::span(index)); }
-  void set(std::initializer_list<std::int64_t> index, double value) { set(std::span(index), value); }
+  void set(std::initializer_list<std::int64_t> index, double value) {
+    set(std::span(index), value);
+  }
 
   // All elements, last index fastest, whatever the strides.
   std::size_t count() const;

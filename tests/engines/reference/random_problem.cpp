@@ -21,7 +21,8 @@ constexpr std::array<const char*, 14> mods{
     R"p(mod="k % 3 == 1 ? -inf : score + 0.3 * score * score")p",
     R"p(mod="score > 0 ? score : slope * score" scalar="slope=0.125")p",
     R"p(mod="alibi[h] * (k - q) + 0 * score" tensor="alibi:f32[H]")p",
-    R"p(mod="c * tanh(score / c)" bprop="let t = tanh(score / c); grad * (1 - t * t)" scalar="c=1.5")p",
+    R"p(mod="c * tanh(score / c)" scalar="c=1.5" )p"
+    R"p(bprop="let t = tanh(score / c); grad * (1 - t * t)")p",
     R"p(mod="score + t[h] * score" bprop="grad * (1 + t[h])" tensor="t:f32[H]")p",
     R"p(mod="score + w[doc[k] + 1]" tensor="doc:i32[Skv]" tensor="w:f32[3]")p",
     R"p(mod="score * exp2(-8 * (h + 1) / H) + f32(Skv - Sq) * x" scalar="x=0.5")p",

@@ -22,9 +22,9 @@ bool all_equal(const Array& array, double value) {
 // Odd lengths with captured tensors exactly as long; the red zones of Example watch both sides.
 TEST(Trap31, NothingIsReadOrWrittenPastTheEnd) {
   for (const std::int64_t length : {1, 7, 63, 65}) {
-    Problem problem = make_problem(
-        small_sizes(length, length),
-        R"p(mod="score + bias[q, k] + edge[k + 1] + edge[q - 1]" tensor="bias:f32[Sq,Skv]" tensor="edge:f32[Skv]")p");
+    Problem problem = make_problem(small_sizes(length, length),
+                                   R"p(mod="score + bias[q, k] + edge[k + 1] + edge[q - 1]" )p"
+                                   R"p(tensor="bias:f32[Sq,Skv]" tensor="edge:f32[Skv]")p");
     problem.has_q_lengths = problem.has_k_lengths = true;
     problem.grad_lse = true;
     Example example = filled(problem);
@@ -42,7 +42,8 @@ TEST(Trap31, NothingIsReadOrWrittenPastTheEnd) {
 }
 
 TEST(Trap31, ModifiersAreNotEvaluatedPastALength) {
-  Problem problem = make_problem(small_sizes(4, 4), R"p(mod="score + bias[q, k]" tensor="bias:f32[4,4]")p");
+  Problem problem =
+      make_problem(small_sizes(4, 4), R"p(mod="score + bias[q, k]" tensor="bias:f32[4,4]")p");
   problem.has_q_lengths = problem.has_k_lengths = true;
   Example example = filled(problem);
   example.q_lengths = {3};
@@ -80,9 +81,9 @@ TEST(Trap33, TheHeadIsTheQueryHead) {
 }
 
 TEST(Trap34, AnUnusedCapturedTensorGetsZeros) {
-  Example example = filled(make_problem(
-      small_sizes(3, 3),
-      R"p(mod="score + used[k]" tensor="used:f32[Skv]" tensor="unused:f32[H,4]" scalar="spare=2")p"));
+  Example example =
+      filled(make_problem(small_sizes(3, 3), R"p(mod="score + used[k]" tensor="used:f32[Skv]" )p"
+                                             R"p(tensor="unused:f32[H,4]" scalar="spare=2")p"));
   example.forward_and_backward();
   EXPECT_TRUE(all_equal(example.tensor("unused").gradient, 0));
   EXPECT_EQ(example.scalar_gradient("spare"), 0);

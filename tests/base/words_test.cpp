@@ -1,0 +1,92 @@
+// Lines of key=value words: what is joined splits again, and every mistake is named.
+#include "base/words.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+
+namespace fovea {
+namespace {
+
+std::string message(std::string_view line) {
+  try {
+    split_words(line);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Words, Splits) {
+  const std::vector<Word> words = split_words("  a=1\tmask=\"q >= k\"\nempty= quoted=\"\" x_2=a=b ");
+  ASSERT_EQ(words.size(), 5u);
+  EXPECT_EQ(words[0].key, "a");
+  EXPECT_EQ(words[0].value, "1");
+  EXPECT_EQ(words[0].position, 2u);
+  EXPECT_EQ(words[1].key, "mask");
+  EXPECT_EQ(words[1].value, "q >= k");
+  EXPECT_EQ(words[1].position, 6u);
+  EXPECT_EQ(words[2].value, "");
+  EXPECT_EQ(words[3].value, "");
+  EXPECT_EQ(words[4].key, "x_2");
+  EXPECT_EQ(words[4].value, "a=b");
+  EXPECT_TRUE(split_words("").empty());
+  EXPECT_TRUE(split_words(" \t\r\n").empty());
+}
+
+TEST(Words, Escapes) {
+  EXPECT_EQ(split_words(R"(a="x \"y\" \\ z")")[0].value, R"(x "y" \ z)");
+  EXPECT_EQ(split_words(R"(a="C:\dir")")[0].value, R"(C:\dir)");  // other backslashes stand
+  EXPECT_EQ(split_words(R"(a=C:\dir)")[0].value, R"(C:\dir)");
+}
+
+TEST(Words, NamesEveryMistake) {
+  EXPECT_EQ(message("mask"), "at character 1 of the line: expected key=value, got 'mask'");
+  EXPECT_EQ(message("a=1 =2"), "at character 5 of the line: expected key=value, got '=2'");
+  EXPECT_EQ(message("a=1 b c=2"), "at character 5 of the line: expected key=value, got 'b'");
+  EXPECT_EQ(message("a=\"x"), "at character 3 of the line: this quote is never closed");
+  EXPECT_EQ(message("a=\"x\\\""), "at character 3 of the line: this quote is never closed");
+  EXPECT_EQ(message("a=\"x\"y"), "at character 6 of the line: expected a space after the quote");
+  EXPECT_EQ(message("a=x\"y"), "at character 4 of the line: a quote inside an unquoted value");
+  EXPECT_NE(message(std::string("a=\0b", 4)).find("control character 0"), std::string::npos);
+  EXPECT_NE(message("a=\x1b[0m").find("control character 27"), std::string::npos);
+  EXPECT_NE(message("a=" + std::string(std::size_t{1} << 20, 'x')).find("1048578"),
+            std::string::npos);
+}
+
+// Any bytes but control characters, any number of words.
+TEST(Words, WhatIsJoinedSplitsAgain) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<std::string> values;
+    std::string line;
+    for (std::uint32_t count = random() % 4; count > 0; --count) {
+      std::string value;
+      for (std::uint32_t length = random() % 12; length > 0; --length) {
+        const char special[] = {'"', '\\', ' ', '\t', '\n', '=', 'a', '\x80', '\xff', '\x7f'};
+        value += random() % 2 == 0 ? special[random() % 10] : static_cast<char>(' ' + random() % 95);
+      }
+      line += (line.empty() ? "" : " ") + join_word("key" + std::to_string(values.size()), value);
+      values.push_back(value);
+    }
+    const std::vector<Word> words = split_words(line);
+    ASSERT_EQ(words.size(), values.size()) << line;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      ASSERT_EQ(words[i].key, "key" + std::to_string(i)) << line;
+      ASSERT_EQ(words[i].value, values[i]) << line;
+    }
+  }
+}
+
+TEST(Words, QuotesOnlyWhereNeeded) {
+  EXPECT_EQ(join_word("b", "2"), "b=2");
+  EXPECT_EQ(join_word("mask", "q>=k"), "mask=q>=k");
+  EXPECT_EQ(join_word("mask", "q >= k"), "mask=\"q >= k\"");
+  EXPECT_EQ(join_word("a", ""), "a=\"\"");
+  EXPECT_EQ(join_word("a", "x\"y"), "a=\"x\\\"y\"");
+}
+
+}  // namespace
+}  // namespace fovea

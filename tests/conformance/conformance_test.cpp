@@ -1,0 +1,153 @@
+// Every engine on every problem of the list: it passes within the limits of its type, or refuses
+// with a reason. The reference engine is the oracle of the others and is held to the definition
+// itself.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "cli/compare.h"
+#include "cli/gradient_check.h"
+#include "empty_rows.h"
+#include "problems.h"
+
+namespace fovea::conformance {
+namespace {
+
+// Finite differences run a forward some sixty times: only where that stays below a tenth of a
+// second.
+constexpr double affordable_work = 1e6;
+constexpr int coordinates = 3;
+
+cli::Results run(const cli::Workload& workload, const std::string& engine) {
+  cli::CallOptions options;
+  options.engine = engine;
+  return cli::run_workload(workload, options);
+}
+
+void expect_no_complaints(const cli::Results& results) {
+  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
+    for (const std::string& complaint : pass->complaints) ADD_FAILURE() << "it " << complaint;
+  }
+}
+
+void expect_same_bits(const cli::Results& first, const cli::Results& second) {
+  ASSERT_EQ(first.arrays.size(), second.arrays.size());
+  for (std::size_t i = 0; i < first.arrays.size(); ++i) {
+    EXPECT_EQ(first.arrays[i].array.bytes, second.arrays[i].array.bytes)
+        << first.arrays[i].name << " differs between two runs";
+  }
+}
+
+void expect_right_gradients(const cli::Workload& workload) {
+  if (!workload.backward || cli::forward_work(workload) > affordable_work) return;
+  for (const cli::GradientCheck& one : cli::check_gradients(workload, coordinates)) {
+    EXPECT_TRUE(one.within) << one.name << ": " << one.complaint << " (error " << one.error << ")";
+  }
+}
+
+void hold_to_the_definition(const cli::Workload& workload, const cli::Results& results) {
+  EXPECT_EQ(check_rows(workload, results), "");
+  for (const cli::NamedArray& named : results.arrays) {
+    if (!named.gradient) continue;
+    EXPECT_EQ(check_finite(named), "");
+  }
+  expect_same_bits(results, run(workload, "reference"));
+  expect_right_gradients(workload);
+}
+
+void hold_to_the_reference(const cli::Workload& workload, const cli::Results& results) {
+  const cli::Results reference = run(workload, "reference");
+  for (const cli::Comparison& one : cli::compare_all(workload, results, reference)) {
+    EXPECT_TRUE(one.within) << one.name << ": " << one.complaint;
+  }
+  if (workload.config.deterministic != 0) {
+    expect_same_bits(results, run(workload, results.forward.engine));
+  }
+}
+
+using Parameter = std::tuple<std::string, Case>;
+class Conformance : public testing::TestWithParam<Parameter> {};
+
+TEST_P(Conformance, PassesOrRefusesWithAReason) {
+  const auto& [engine, problem] = GetParam();
+  constexpr std::uint64_t seed = 0;  // the line's
+  const cli::Workload workload = cli::make_workload(problem.line, seed, problem.twists);
+  if (const std::string code = verdict(engine, problem); code != "pass") {
+    EXPECT_NE(code, "no_reason");
+    EXPECT_THROW(run(workload, engine), cli::LibraryError)
+        << "refused with " << code << ", but runs";
+    return;
+  }
+  const cli::Results results = run(workload, engine);
+  expect_no_complaints(results);
+  if (engine == "reference") {
+    hold_to_the_definition(workload, results);
+  } else {
+    hold_to_the_reference(workload, results);
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<Parameter>& info) {
+  char number[16];
+  std::snprintf(number, sizeof number, "_line%04d", std::get<1>(info.param).number);
+  return std::get<0>(info.param) + number;
+}
+
+INSTANTIATE_TEST_SUITE_P(Lines, Conformance,
+                         testing::Combine(testing::ValuesIn(engine_names()),
+                                          testing::ValuesIn(read_problems())),
+                         test_name);
+
+// `engine code line`, without what is said about it behind a #.
+std::set<std::string> pinned_refusals() {
+  std::ifstream in(FOVEA_SOURCE_DIR "/tests/conformance/refusals.txt");
+  EXPECT_TRUE(in.good()) << "tests/conformance/refusals.txt cannot be read";
+  std::set<std::string> out;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.front() != '#') out.insert(line);
+  }
+  return out;
+}
+
+// Support can't shrink, or grow, unnoticed.
+TEST(Refusals, AreThePinnedOnes) {
+  std::set<std::string> refused;
+  const std::vector<std::string> engines = engine_names();
+  std::size_t width = 0;
+  for (const std::string& engine : engines) width = std::max(width, engine.size());
+  for (const Case& problem : read_problems()) {
+    std::printf("%4d", problem.number);
+    for (const std::string& engine : engines) {
+      const std::string code = verdict(engine, problem);
+      std::printf("  %s %-*s", engine.c_str(), static_cast<int>(width), code.c_str());
+      if (code != "pass") {
+        refused.insert(engine + " " + code + " " + problem.directives + problem.line);
+      }
+    }
+    std::printf("  %s%s\n", problem.directives.c_str(), problem.line.c_str());
+  }
+  const std::set<std::string> pinned = pinned_refusals();
+  for (const std::string& one : refused) {
+    EXPECT_TRUE(pinned.contains(one)) << "refused, but not in refusals.txt: " << one;
+  }
+  for (const std::string& one : pinned) {
+    EXPECT_TRUE(refused.contains(one)) << "in refusals.txt, but no longer refused: " << one;
+  }
+}
+
+TEST(List, IsLongEnoughAndSaysEverythingOnce) {
+  const std::vector<Case> problems = read_problems();
+  EXPECT_GE(problems.size(), 250u);
+  std::set<std::string> seen;
+  for (const Case& problem : problems) {
+    EXPECT_TRUE(seen.insert(problem.directives + problem.line).second)
+        << "twice: " << problem.line << " (line " << problem.number << ")";
+  }
+}
+
+}  // namespace
+}  // namespace fovea::conformance

@@ -1,0 +1,74 @@
+#include "problems.h"
+
+#include <fstream>
+#include <ostream>
+#include <sstream>
+#include <stdexcept>
+
+#include "attention/problem_text.h"
+#include "planner/planner.h"
+
+namespace fovea::conformance {
+namespace {
+
+const std::string path = FOVEA_SOURCE_DIR "/tests/conformance/problems.txt";
+
+void add_directive(Case& problem, const std::string& text) {
+  const std::string name = text.substr(text.find_first_not_of("#! "));
+  if (name == "poison_masked_kv") {
+    problem.twists.poison_masked_kv = true;
+  } else if (name == "spread_captured") {
+    problem.twists.spread_captured = true;
+  } else {
+    throw std::runtime_error(path + ":" + std::to_string(problem.number) + ": unknown directive '" +
+                             name + "'");
+  }
+  problem.directives += text + " ";
+}
+
+}  // namespace
+
+void PrintTo(const Case& problem, std::ostream* out) {
+  *out << "problems.txt:" << problem.number << ": " << problem.directives << problem.line;
+}
+
+std::vector<Case> read_problems() {
+  std::ifstream in(path);
+  if (!in) throw std::runtime_error("cannot read " + path);
+  std::vector<Case> out;
+  Case next;
+  for (std::string text; std::getline(in, text);) {
+    ++next.number;
+    if (text.starts_with("#!")) {
+      add_directive(next, text);
+    } else if (!text.empty() && !text.starts_with("#")) {
+      next.line = text;
+      out.push_back(next);
+      next = Case{next.number, "", {}, ""};
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> engine_names() {
+  std::istringstream in(fovea_engines());
+  std::vector<std::string> out;
+  for (std::string name; in >> name;) out.push_back(name);
+  return out;
+}
+
+std::string verdict(const std::string& engine, const Case& problem) {
+  const ProblemLine parsed = parse_problem_line(problem.line);
+  const PlanRequest request{find_device("cpu"), engine};
+  for (const std::optional<Problem>* direction : {&parsed.forward, &parsed.backward}) {
+    if (!*direction) continue;
+    const auto explanation = explain(**direction, request, false);
+    for (const EngineVerdict& one : explanation->verdicts) {
+      if (one.engine != engine || one.verdict.answer != Answer::No) continue;
+      return one.verdict.reasons.empty() ? "no_reason" : one.verdict.reasons.front().code;
+    }
+  }
+  return "pass";
+}
+
+}  // namespace fovea::conformance

@@ -1,0 +1,28 @@
+// The list of problems that every engine is held to: tests/conformance/problems.txt.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "cli/workload.h"
+
+namespace fovea::conformance {
+
+struct Case {
+  int number = 0;  // of its line in the file
+  std::string line;
+  cli::Twists twists;
+  std::string directives;  // as written, for messages: "#! poison_masked_kv "
+};
+void PrintTo(const Case& problem, std::ostream* out);
+
+// In the order of the file. Throws std::runtime_error that names the line of an unknown directive.
+std::vector<Case> read_problems();
+
+std::vector<std::string> engine_names();
+
+// "pass", or the code of the first reason why this engine refuses the problem or its backward.
+std::string verdict(const std::string& engine, const Case& problem);
+
+}  // namespace fovea::conformance
