@@ -168,7 +168,7 @@ void parse_problem_text(const std::string& text, Tally& tally) {
 
 TEST(Fuzz, RandomBytesIntoTheParsers) {
   Mutator mutator(20240601);
-  Tally programs, problems, values;
+  Tally programs, problems;
   const std::size_t nodes = fovea::ir::live_nodes();
   for (int i = 0; i < random_texts; ++i) {
     const std::string text = mutator.bytes();
