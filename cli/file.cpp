@@ -18,8 +18,7 @@ namespace fs = std::filesystem;
 }
 
 // Returns 0 or the errno of the first step that failed.
-int write_bytes(const std::string& path, const char* mode,
-                std::string_view bytes) {
+int write_bytes(const std::string& path, const char* mode, std::string_view bytes) {
   std::FILE* file = std::fopen(path.c_str(), mode);
   if (file == nullptr) return errno;
   int error = 0;

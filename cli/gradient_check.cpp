@@ -11,8 +11,9 @@ namespace fovea::cli {
 namespace {
 
 constexpr double step = 1e-4;
-// Measured over the conformance list: smooth formulas stay below 3e-8, a wrong factor of 1.001 is
-// far above.
+// The largest error over the conformance list was 6.4e-8 (16648 samples, eight coordinates each,
+// from the f32 of captured values); a derivative that is off by a factor of 1.0002 is found
+// (tests/cli).
 constexpr double tolerance = 1e-6;
 
 // An input that a gradient belongs to: an array, or a scalar, which is an f32.

@@ -16,16 +16,12 @@ int main() {
   });
 
   const auto view = [](std::vector<float>& x) { return fovea::Tensor::bhsd(x.data(), b, h, s, d); };
-  fovea::Attention attend(view(q), view(k), view(v),
-                          {.mod = mod,
-                           .mask = "causal",
-                           .captured = {value(slope, slopes)},
-                           .engine = "reference"});
+  fovea::Attention attend(
+      view(q), view(k), view(v),
+      {.mod = mod, .mask = "causal", .captured = {value(slope, slopes)}, .engine = "reference"});
   attend.forward({.o = view(o), .lse = lse});
-  attend.backward({.o = view(o), .lse = lse, .grad_o = view(grad_o)},
-                  {.q = view(dq),
-                   .k = view(dk),
-                   .v = view(dv),
-                   .captured = {gradient(slope, grad_slopes)}});
+  attend.backward(
+      {.o = view(o), .lse = lse, .grad_o = view(grad_o)},
+      {.q = view(dq), .k = view(dk), .v = view(dv), .captured = {gradient(slope, grad_slopes)}});
   std::cout << attend.program().derivative("score") << "\n" << grad_slopes[0] << "\n";
 }

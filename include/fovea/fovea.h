@@ -40,7 +40,7 @@ typedef enum fovea_status {
   FOVEA_UNSUPPORTED = 2,      /* no engine can; the text has every engine's reasons */
   FOVEA_DEVICE_ERROR = 3,     /* a library or a device failed */
   FOVEA_OUT_OF_MEMORY = 4,
-  FOVEA_INTERNAL_ERROR = 5    /* a bug in Fovea */
+  FOVEA_INTERNAL_ERROR = 5 /* a bug in Fovea */
 } fovea_status;
 
 /* "0.1.0"; static. */
@@ -115,12 +115,12 @@ FOVEA_API fovea_status fovea_program_check_bprop(fovea_program program, uint64_t
 /* What a program captures, in canonical order. */
 typedef struct fovea_capture_info {
   size_t struct_size;
-  const char* name;   /* valid as long as the program */
-  fovea_dtype dtype;  /* of a scalar: FOVEA_F32 or FOVEA_I32 */
-  int32_t rank;       /* of a tensor */
+  const char* name;    /* valid as long as the program */
+  fovea_dtype dtype;   /* of a scalar: FOVEA_F32 or FOVEA_I32 */
+  int32_t rank;        /* of a tensor */
   const char* extents; /* of a tensor: "H,129"; of a scalar: "" */
-  const char* data;   /* what stood after '=' in the declaration of a tensor; "" if nothing */
-  double value;       /* of a scalar: its default */
+  const char* data;    /* what stood after '=' in the declaration of a tensor; "" if nothing */
+  double value;        /* of a scalar: its default */
   int32_t has_value;
 } fovea_capture_info;
 
@@ -171,9 +171,9 @@ typedef struct fovea_point {
 
 typedef struct fovea_value {
   size_t struct_size;
-  double mod;    /* the score where there is no mod */
-  double bprop;  /* 0 where there is none */
-  int32_t keep;  /* 1 where there is no mask */
+  double mod;   /* the score where there is no mod */
+  double bprop; /* 0 where there is none */
+  int32_t keep; /* 1 where there is no mask */
 } fovea_value;
 
 /* The program at one point: in f32 arithmetic, or in double with decisions in f32. */
@@ -214,8 +214,8 @@ typedef struct fovea_problem_config {
   fovea_direction direction;
   fovea_layout layout;
   fovea_sizes sizes;
-  fovea_dtype dtype;                                            /* of q, k, v; 0: f32 */
-  fovea_dtype o_dtype, do_dtype, dq_dtype, dk_dtype, dv_dtype;  /* 0: as q */
+  fovea_dtype dtype;                                           /* of q, k, v; 0: f32 */
+  fovea_dtype o_dtype, do_dtype, dq_dtype, dk_dtype, dv_dtype; /* 0: as q */
   /* By batch, head, position, feature; all zero: dense in the layout. */
   int64_t q_strides[4], k_strides[4], v_strides[4], o_strides[4];
   int64_t do_strides[4], dq_strides[4], dk_strides[4], dv_strides[4];
@@ -255,7 +255,8 @@ FOVEA_API fovea_status fovea_problem_program(fovea_problem problem, fovea_progra
 FOVEA_API fovea_status fovea_problem_print(fovea_problem problem, fovea_report* report);
 FOVEA_API int fovea_problem_equal(fovea_problem a, fovea_problem b);
 
-/* The problem as a config whose pointers live as long as the problem. `config` needs struct_size. */
+/* The problem as a config whose pointers live as long as the problem. `config` needs struct_size.
+ */
 FOVEA_API fovea_status fovea_problem_describe(fovea_problem problem, fovea_problem_config* config);
 
 /* ---- plans ---- */
@@ -333,12 +334,12 @@ typedef struct fovea_bindings {
   const fovea_sizes* sizes; /* NULL: the problem's */
   fovea_tensor q, k, v, o;
   fovea_tensor grad_o, grad_q, grad_k, grad_v;
-  void* lse;            /* [B, H, Sq], packed [H, T]; f32 (f64 where q is f64), dense */
-  const void* grad_lse; /* the same */
-  void* row_max;        /* the same */
-  void* max_logit;      /* [H] */
-  const void* sink;     /* [H] */
-  void* grad_sink;      /* [H] */
+  void* lse;                /* [B, H, Sq], packed [H, T]; f32 (f64 where q is f64), dense */
+  const void* grad_lse;     /* the same */
+  void* row_max;            /* the same */
+  void* max_logit;          /* [H] */
+  const void* sink;         /* [H] */
+  void* grad_sink;          /* [H] */
   const int32_t* q_lengths; /* [B] */
   const int32_t* k_lengths;
   const int32_t* q_starts; /* [B + 1], packed */
@@ -354,7 +355,7 @@ typedef struct fovea_bindings {
   fovea_i32_value b_offset, h_offset, q_offset, k_offset;
   void* workspace;
   size_t workspace_bytes;
-  void* stream; /* a CUstream */
+  void* stream;                   /* a CUstream */
   const fovea_executor* executor; /* NULL: Fovea's own threads */
 } fovea_bindings;
 

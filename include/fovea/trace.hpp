@@ -86,9 +86,9 @@ struct Extent {
 };
 
 inline constexpr std::size_t longest_name = 64;
-inline constexpr std::array<std::string_view, 16> words{
-    "score", "grad", "b",  "h",   "q",   "k",    "B",     "H",
-    "Hkv",   "Sq",   "Skv", "let", "true", "false", "inf", "nan"};
+inline constexpr std::array<std::string_view, 16> words{"score", "grad",  "b",   "h",  "q",   "k",
+                                                        "B",     "H",     "Hkv", "Sq", "Skv", "let",
+                                                        "true",  "false", "inf", "nan"};
 
 inline void check_name(const std::string& name) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -103,8 +103,7 @@ inline void check_name(const std::string& name) {
     refuse("'" + name + "' is a word of the language; choose another name");
   }
   if (name.size() > longest_name) {
-    refuse("the name '" + name + "' has more than " + std::to_string(longest_name) +
-           " characters");
+    refuse("the name '" + name + "' has more than " + std::to_string(longest_name) + " characters");
   }
 }
 
@@ -144,8 +143,7 @@ class Tensor : public Views {
                      std::to_string(declaration_->rank) + " dimensions, got " +
                      std::to_string(sizeof...(i)) + " indices");
     }
-    std::vector<traced::NodePtr> at{
-        traced::converted(traced::node_of(i), traced::Kind::I32)...};
+    std::vector<traced::NodePtr> at{traced::converted(traced::node_of(i), traced::Kind::I32)...};
     return Any(traced::new_node(traced::Form::Load, declaration_->kind, traced::atom_level,
                                 declaration_->name, std::move(at), declaration_));
   }
@@ -247,8 +245,8 @@ Formula mask(F&& lambda) {
 template <class F>
 Formula bprop(F&& lambda) {
   using traced::leaf;
-  return traced::trace<F32>("bprop", lambda, leaf<F32>("score"), leaf<F32>("grad"),
-                            leaf<I32>("b"), leaf<I32>("h"), leaf<I32>("q"), leaf<I32>("k"));
+  return traced::trace<F32>("bprop", lambda, leaf<F32>("score"), leaf<F32>("grad"), leaf<I32>("b"),
+                            leaf<I32>("h"), leaf<I32>("q"), leaf<I32>("k"));
 }
 
 // The whole program as a line, mod="..." mask="..." tensor="..." scalar="...". What two formulas

@@ -43,7 +43,7 @@ struct Bindings {
   void* lse = nullptr;
   const void* grad_lse = nullptr;
   void* row_max = nullptr;
-  void* max_logit = nullptr;  // [H]
+  void* max_logit = nullptr;   // [H]
   const void* sink = nullptr;  // [H]
   void* grad_sink = nullptr;   // [H]
 
@@ -55,7 +55,7 @@ struct Bindings {
   const std::int32_t* q_offsets = nullptr;  // [B], instead of q_offset
   const std::int32_t* k_offsets = nullptr;
 
-  // By slot of the Program.
+  // By slot of the Program. A scalar's device pointer is one f32 or i32, of its declared type.
   std::span<const ir::TensorView> tensors;
   std::span<const PerCall<ir::ScalarValue>> scalars;
   std::span<const BoundGradient> tensor_gradients;

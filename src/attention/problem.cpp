@@ -26,8 +26,8 @@ class Hasher {
     add(spec.dtype);
     add(spec.strides.has_value());
     if (!spec.strides) return;
-    for (const std::int64_t x : {spec.strides->b, spec.strides->h, spec.strides->s,
-                                 spec.strides->d}) {
+    for (const std::int64_t x :
+         {spec.strides->b, spec.strides->h, spec.strides->s, spec.strides->d}) {
       add(x);
     }
   }
@@ -50,9 +50,9 @@ std::uint64_t Problem::hash() const {
   h.add(program.hash());
   h.add(scale.has_value());
   h.add(scale.value_or(0));
-  for (const bool flag : {has_q_lengths, has_k_lengths, sink, lse, row_max, max_logit, grad_lse,
-                          want_q, want_k, want_v, want_sink, has_q_offsets, has_k_offsets,
-                          deterministic, capture}) {
+  for (const bool flag :
+       {has_q_lengths, has_k_lengths, sink, lse, row_max, max_logit, grad_lse, want_q, want_k,
+        want_v, want_sink, has_q_offsets, has_k_offsets, deterministic, capture}) {
     h.add(flag);
   }
   h.add(dropout);
@@ -69,8 +69,7 @@ Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t l
   switch (problem.layout) {
     case Layout::Bhsd: return {heads * length * features, length * features, features, 1};
     case Layout::Bshd: return {length * heads * features, features, heads * features, 1};
-    case Layout::Sbhd:
-      return {heads * features, features, problem.sizes.b * heads * features, 1};
+    case Layout::Sbhd: return {heads * features, features, problem.sizes.b * heads * features, 1};
     case Layout::Thd: return {0, features, heads * features, 1};
   }
   return {};
@@ -91,9 +90,12 @@ const std::array<NamedTensor, 8>& named_tensors() {
 }
 
 bool takes_part(const Problem& problem, const NamedTensor& tensor) {
-  if (tensor.spec == &Problem::grad_q) return problem.direction == Direction::Backward && problem.want_q;
-  if (tensor.spec == &Problem::grad_k) return problem.direction == Direction::Backward && problem.want_k;
-  if (tensor.spec == &Problem::grad_v) return problem.direction == Direction::Backward && problem.want_v;
+  if (tensor.spec == &Problem::grad_q)
+    return problem.direction == Direction::Backward && problem.want_q;
+  if (tensor.spec == &Problem::grad_k)
+    return problem.direction == Direction::Backward && problem.want_k;
+  if (tensor.spec == &Problem::grad_v)
+    return problem.direction == Direction::Backward && problem.want_v;
   if (tensor.spec == &Problem::grad_o) return problem.direction == Direction::Backward;
   return true;
 }

@@ -94,7 +94,7 @@ Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t l
 // The eight tensors by name, for loops over them. Which sizes each has follows from its name.
 struct NamedTensor {
   const char* name;  // q, k, v, o, do, dq, dk, dv
-  TensorSpec Problem::*spec;
+  TensorSpec Problem::* spec;
   bool of_keys;    // positions and heads of K rather than Q
   bool of_values;  // dv features rather than d
   bool output;     // written: o forward; dq, dk, dv backward

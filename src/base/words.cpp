@@ -79,17 +79,16 @@ class Splitter {
 };
 
 bool needs_quotes(std::string_view value) {
-  return value.empty() || std::any_of(value.begin(), value.end(), [](char c) {
-           return is_space(c) || c == '"' || c == '\\';
-         });
+  return value.empty() || std::any_of(value.begin(), value.end(),
+                                      [](char c) { return is_space(c) || c == '"' || c == '\\'; });
 }
 
 }  // namespace
 
 std::vector<Word> split_words(std::string_view line) {
   if (line.size() > max_line) {
-    throw InvalidArgument("the line has " + std::to_string(line.size()) +
-                          " characters; at most " + std::to_string(max_line) + " are read");
+    throw InvalidArgument("the line has " + std::to_string(line.size()) + " characters; at most " +
+                          std::to_string(max_line) + " are read");
   }
   for (std::size_t i = 0; i < line.size(); ++i) {
     const unsigned char c = static_cast<unsigned char>(line[i]);

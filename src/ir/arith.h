@@ -176,8 +176,9 @@ Cell<Real> apply(Op op, const Cell<Real>* a) {
     case Op::MaxF: return real([](auto x, auto y) { return arith::maximum(x, y); }, a[0], a[1]);
     case Op::MaxI: return integer(a[0].i < a[1].i ? a[1].i : a[0].i);
     case Op::ClampF:
-      return real([](auto x, auto lo, auto hi) { return arith::minimum(arith::maximum(x, lo), hi); },
-                  a[0], a[1], a[2]);
+      return real(
+          [](auto x, auto lo, auto hi) { return arith::minimum(arith::maximum(x, lo), hi); }, a[0],
+          a[1], a[2]);
     case Op::ClampI: {
       const std::int32_t raised = a[0].i < a[1].i ? a[1].i : a[0].i;
       return integer(raised < a[2].i ? raised : a[2].i);

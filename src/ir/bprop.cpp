@@ -16,7 +16,7 @@
 namespace fovea::ir {
 namespace {
 
-constexpr int small_size = 6;          // of B, H, Sq, Skv at a random point
+constexpr int small_size = 6;                 // of B, H, Sq, Skv at a random point
 constexpr std::int64_t most_elements = 4096;  // of one captured tensor
 
 // Captured tensors with random contents. A tensor larger than the bound repeats itself along its
@@ -34,7 +34,8 @@ class RandomCaptured {
     std::uniform_real_distribution<float> positive(0.5f, 3.0f);
     for (std::size_t slot = 0; slot < scalars_.size(); ++slot) {
       const auto& value = declarations_.scalars[slot].value;
-      const float drawn = value ? static_cast<float>(*value) * positive(random_) : positive(random_);
+      const float drawn =
+          value ? static_cast<float>(*value) * positive(random_) : positive(random_);
       scalars_[slot] = {drawn, arith::to_int(drawn)};
     }
   }

@@ -1,8 +1,8 @@
 #include "ir/build.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -112,9 +112,7 @@ Expr and_(const Expr& a, const Expr& b) { return make(Op::And, {a, b}); }
 Expr or_(const Expr& a, const Expr& b) { return make(Op::Or, {a, b}); }
 Expr not_(const Expr& a) { return make(Op::Not, {a}); }
 
-Expr operator-(const Expr& a) {
-  return make(a->type() == Type::F32 ? Op::NegF : Op::NegI, {a});
-}
+Expr operator-(const Expr& a) { return make(a->type() == Type::F32 ? Op::NegF : Op::NegI, {a}); }
 
 Expr equal(const Expr& a, const Expr& b) {
   return a->type() == Type::Bool ? make(Op::EqB, {a, b}) : overloaded(Op::EqF, Op::EqI, a, b);

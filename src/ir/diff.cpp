@@ -1,6 +1,7 @@
 // An adjoint is a value under a guard: it counts where the guard holds and is 0 elsewhere. A
 // select passes its adjoint to each branch under the branch's condition, and products with local
-// derivatives stay inside the guard; so a NaN or Inf in the branch not taken never leaks as 0 * NaN.
+// derivatives stay inside the guard; so a NaN or Inf in the branch not taken never leaks as 0 *
+// NaN.
 #include "ir/diff.h"
 
 #include <algorithm>
@@ -124,7 +125,8 @@ std::vector<Share> shares(const Node& node, const Expr& g) {
     case Op::Pow: {
       const Expr by_x = g * (y * make(Op::Pow, {x, y - number(1)}));
       const Expr zero_base = and_(equal(x, number(0)), number(0) <= y);
-      return {{0, by_x, not_(equal(y, number(0)))}, {1, g * r * make(Op::Log, {x}), not_(zero_base)}};
+      return {{0, by_x, not_(equal(y, number(0)))},
+              {1, g * r * make(Op::Log, {x}), not_(zero_base)}};
     }
     case Op::Tanh: return {{0, g * (number(1) - r * r)}};
     case Op::Sigmoid: return {{0, g * (r * (number(1) - r))}};

@@ -13,14 +13,12 @@ T element(const TensorView& tensor, std::int64_t at) {
 
 std::int32_t saturate(std::int64_t x) {
   using Limits = std::numeric_limits<std::int32_t>;
-  return static_cast<std::int32_t>(
-      std::clamp<std::int64_t>(x, Limits::min(), Limits::max()));
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(x, Limits::min(), Limits::max()));
 }
 
 }  // namespace
 
-TensorView TensorView::dense(const void* data, DType dtype,
-                             std::span<const std::int64_t> extents) {
+TensorView TensorView::dense(const void* data, DType dtype, std::span<const std::int64_t> extents) {
   TensorView view{data, dtype, static_cast<int>(extents.size())};
   std::int64_t stride = 1;
   for (std::size_t i = extents.size(); i-- > 0;) {

@@ -82,9 +82,7 @@ class Node {
   // order does not depend on how captured things were numbered.
   std::uint64_t shape_hash() const { return shape_hash_; }
 
-  std::span<const Expr> args() const {
-    return {reinterpret_cast<const Expr*>(this + 1), count_};
-  }
+  std::span<const Expr> args() const { return {reinterpret_cast<const Expr*>(this + 1), count_}; }
   const Expr& arg(std::size_t i) const { return args()[i]; }
 
   bool is_const() const { return info(op_).form == Form::Const; }

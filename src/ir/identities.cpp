@@ -217,8 +217,8 @@ Expr and_or(Op op, const Expr& x, const Expr& y) {
     if (is(term, is_and)) continue;
     if (has(not_(term))) return constant(!is_and);  // x && !x
     // Absorption: x && (x || y) is x.
-    const bool absorbed = is(term, is_and ? Op::Or : Op::And) &&
-                          (has(term->arg(0)) || has(term->arg(1)));
+    const bool absorbed =
+        is(term, is_and ? Op::Or : Op::And) && (has(term->arg(0)) || has(term->arg(1)));
     if (!absorbed) kept.push_back(term);
   }
   if (kept.empty()) return constant(is_and);
@@ -291,9 +291,8 @@ Expr apply_identities(Op op, std::span<const Expr> a) {
     case Op::MulF: return mul_f32(a[0], a[1]);
     case Op::DivF: return div_f32(a[0], a[1]);
     case Op::NegF: return neg_f32(a[0]);
-    case Op::AbsF: return is(a[0], Op::AbsF)   ? a[0]
-                          : is(a[0], Op::NegF) ? make(op, {a[0]->arg(0)})
-                                               : Expr{};
+    case Op::AbsF:
+      return is(a[0], Op::AbsF) ? a[0] : is(a[0], Op::NegF) ? make(op, {a[0]->arg(0)}) : Expr{};
     case Op::Pow: return pow_f32(a[0], a[1]);
     case Op::Floor:
     case Op::Ceil:
@@ -303,9 +302,8 @@ Expr apply_identities(Op op, std::span<const Expr> a) {
     case Op::SubI: return sub_i32(a[0], a[1]);
     case Op::MulI: return mul_i32(a[0], a[1]);
     case Op::NegI: return neg_i32(a[0]);
-    case Op::AbsI: return is(a[0], Op::AbsI)   ? a[0]
-                          : is(a[0], Op::NegI) ? make(op, {a[0]->arg(0)})
-                                               : Expr{};
+    case Op::AbsI:
+      return is(a[0], Op::AbsI) ? a[0] : is(a[0], Op::NegI) ? make(op, {a[0]->arg(0)}) : Expr{};
     case Op::FloorDiv:
     case Op::FloorMod:
     case Op::TruncDiv:

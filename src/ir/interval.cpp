@@ -22,7 +22,8 @@ BoolSet equal_bools(BoolSet a, BoolSet b) {
 Range choose(const Range& condition, const Range& x, const Range& y) {
   if (condition.b.always()) return x;
   if (condition.b.never()) return y;
-  return {ints::hull(x.i, y.i), reals::hull(x.f, y.f),
+  return {ints::hull(x.i, y.i),
+          reals::hull(x.f, y.f),
           {x.b.can_false || y.b.can_false, x.b.can_true || y.b.can_true}};
 }
 

@@ -63,10 +63,10 @@ struct Range {
 Range apply_range(Op op, std::span<const Range> args);
 
 // The same rules for ir/range, which knows more about linear operands.
-IntInterval wrapped(IntInterval exact);  // all of i32 unless it fits
-BoolSet less(IntInterval difference);         // is a - b < 0
-BoolSet less_equal(IntInterval difference);   // is a - b <= 0
-BoolSet equal_zero(IntInterval difference);   // is a - b == 0
+IntInterval wrapped(IntInterval exact);      // all of i32 unless it fits
+BoolSet less(IntInterval difference);        // is a - b < 0
+BoolSet less_equal(IntInterval difference);  // is a - b <= 0
+BoolSet equal_zero(IntInterval difference);  // is a - b == 0
 BoolSet equals_modulo(IntInterval x, std::int64_t modulus, std::int64_t rest);  // x % m == r, m > 0
 
 }  // namespace fovea::ir

@@ -27,8 +27,8 @@ IntInterval divide_signed(Op op, IntInterval a, IntInterval b) {
   const auto quotient = [op](std::int64_t x, std::int64_t y) {
     return op == Op::FloorDiv ? floor_quotient(x, y) : x / y;
   };
-  return around({quotient(a.lo, b.lo), quotient(a.lo, b.hi), quotient(a.hi, b.lo),
-                 quotient(a.hi, b.hi)});
+  return around(
+      {quotient(a.lo, b.lo), quotient(a.lo, b.hi), quotient(a.hi, b.lo), quotient(a.hi, b.hi)});
 }
 
 // The smallest 2^n - 1 that is at least x >= 0.

@@ -11,14 +11,12 @@ namespace {
 
 // <cctype> depends on the locale; the language does not.
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name_char(char c) { return is_name_start(c) || is_digit(c); }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-constexpr std::array<std::string_view, 9> long_symbols{"||", "&&", "==", "!=", "<=",
-                                                       ">=", "<<", ">>", "//"};
+constexpr std::array<std::string_view, 9> long_symbols{
+    "||", "&&", "==", "!=", "<=", ">=", "<<", ">>", "//"};
 constexpr std::string_view short_symbols = "+-*/%<>!~&|^?:()[],;=";
 
 // The line of the text that holds `at`, cut to a window that fits a terminal, and a caret line.

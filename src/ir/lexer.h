@@ -29,7 +29,7 @@ class Lexer {
   explicit Lexer(Source source);
 
   const Token& peek() const { return token_; }
-  Token take();                           // the current token; moves on
+  Token take();                             // the current token; moves on
   bool take_symbol(std::string_view text);  // moves on if it is that symbol
   void expect_symbol(std::string_view text, std::string_view after);
   [[noreturn]] void fail(const Token& token, const std::string& message) const {

@@ -11,10 +11,10 @@ constexpr std::int64_t most_searched = std::int64_t{1} << 20;
 
 // Grows a range by one element.
 struct Extremes {
-  Range range{{std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()},
-              {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-               false},
-              {false, false}};
+  Range range{
+      {std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()},
+      {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), false},
+      {false, false}};
 
   void add(const Cell<float>& x) {
     range.i.lo = std::min<std::int64_t>(range.i.lo, x.i);

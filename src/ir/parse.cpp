@@ -197,8 +197,9 @@ class Parser {
 
   Expr checked_leaf(const Token& token, Op op) {
     if (op == Op::Score && role_ == Role::Mask) {
-      lexer_.fail(token, "'score' can't be used in a mask, which depends on positions alone; "
-                         "let the mod yield -inf where a score decides");
+      lexer_.fail(token,
+                  "'score' can't be used in a mask, which depends on positions alone; "
+                  "let the mod yield -inf where a score decides");
     }
     if (op == Op::Grad && (role_ == Role::Mod || role_ == Role::Mask)) {
       lexer_.fail(token, "'grad' exists only in a bprop formula");

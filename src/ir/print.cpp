@@ -19,9 +19,7 @@ struct Piece {
   std::string text;
   int precedence = atom_precedence;
 
-  std::string within(int weakest) const {
-    return precedence < weakest ? "(" + text + ")" : text;
-  }
+  std::string within(int weakest) const { return precedence < weakest ? "(" + text + ")" : text; }
 };
 
 // True if the parser turns this i32 operand into f32 by itself, so that f32(...) need not show.

@@ -31,7 +31,7 @@ struct TensorDecl {
 
 struct ScalarDecl {
   std::string name;
-  Type type = Type::F32;  // F32 or I32
+  Type type = Type::F32;        // F32 or I32
   std::optional<double> value;  // the default
 };
 

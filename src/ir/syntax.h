@@ -14,8 +14,8 @@ namespace fovea::ir {
 // As in C; a higher number binds tighter. 0: not an infix operator.
 constexpr int precedence(std::string_view infix) {
   constexpr std::array<std::pair<std::string_view, int>, 19> table{{
-      {"||", 2}, {"&&", 3}, {"|", 4},  {"^", 5},  {"&", 6},  {"==", 7}, {"!=", 7},
-      {"<", 8},  {"<=", 8}, {">", 8},  {">=", 8}, {"<<", 9}, {">>", 9}, {"+", 10},
+      {"||", 2}, {"&&", 3}, {"|", 4},  {"^", 5},   {"&", 6},  {"==", 7}, {"!=", 7},
+      {"<", 8},  {"<=", 8}, {">", 8},  {">=", 8},  {"<<", 9}, {">>", 9}, {"+", 10},
       {"-", 10}, {"*", 11}, {"/", 11}, {"//", 11}, {"%", 11},
   }};
   for (const auto& [text, level] : table) {

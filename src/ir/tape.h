@@ -37,9 +37,9 @@ struct Instruction {
   // transcendental functions rounded from double, as ir/arith does. Others may use the engine's
   // own arithmetic.
   bool exact = false;
-  std::uint32_t target = 0;                  // register
-  std::array<std::uint32_t, 3> source{};     // registers, as many as the operation has operands
-  std::uint32_t payload = 0;                 // constant bits, or the slot of a scalar or load
+  std::uint32_t target = 0;                    // register
+  std::array<std::uint32_t, 3> source{};       // registers, as many as the operation has operands
+  std::uint32_t payload = 0;                   // constant bits, or the slot of a scalar or load
   std::uint32_t first_index = 0, indices = 0;  // of a load: in Tape::indices
 };
 
@@ -47,8 +47,8 @@ struct Tape {
   std::vector<Instruction> code;                       // stage after stage
   std::array<std::uint32_t, stage_count + 1> stage{};  // stage s is code[stage[s] .. stage[s+1])
   std::vector<TapeIndex> indices;
-  std::vector<std::uint32_t> outputs;    // register of each root
-  std::vector<Stage> registers;          // the stage that each register belongs to
+  std::vector<std::uint32_t> outputs;  // register of each root
+  std::vector<Stage> registers;        // the stage that each register belongs to
 
   std::span<const Instruction> of(Stage s) const {
     const auto i = static_cast<std::size_t>(s);

@@ -44,7 +44,6 @@ Order operands_first(std::span<const Expr> roots);
 
 // A new expression from an old one, bottom up: `rule` gets each inner or slotted node with its new
 // operands. Leaves and constants stay.
-Expr rebuild(const Expr& root,
-             const std::function<Expr(const Node&, std::span<const Expr>)>& rule);
+Expr rebuild(const Expr& root, const std::function<Expr(const Node&, std::span<const Expr>)>& rule);
 
 }  // namespace fovea::ir

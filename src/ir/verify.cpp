@@ -45,8 +45,7 @@ bool takes(const OpInfo& row, std::span<const Expr> args, bool widen) {
   if (row.arity() != args.size()) return false;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const bool exact = args[i]->type() == row.argument(i);
-    const bool widened =
-        widen && args[i]->type() == Type::I32 && row.argument(i) == Type::F32;
+    const bool widened = widen && args[i]->type() == Type::I32 && row.argument(i) == Type::F32;
     if (!exact && !widened) return false;
   }
   return true;
@@ -55,8 +54,8 @@ bool takes(const OpInfo& row, std::span<const Expr> args, bool widen) {
 // i32 turns into f32 where it meets one, or where the operation knows f32 alone.
 bool may_widen(const Overloads& overloads, std::span<const Expr> args) {
   if (is_cast_text(overloads.text)) return false;
-  const bool meets = std::ranges::any_of(
-      args, [](const Expr& arg) { return arg->type() == Type::F32; });
+  const bool meets =
+      std::ranges::any_of(args, [](const Expr& arg) { return arg->type() == Type::F32; });
   const bool only_f32 = std::ranges::none_of(overloads.rows, [&](const OpInfo* row) {
     return row->arity() == args.size() && row->argument(0) == Type::I32;
   });
@@ -72,8 +71,8 @@ std::string describe(const OpInfo& row) {
 }
 
 std::string advice(const Overloads& overloads, std::span<const Expr> args) {
-  const bool bools = std::ranges::all_of(
-      args, [](const Expr& arg) { return arg->type() == Type::Bool; });
+  const bool bools =
+      std::ranges::all_of(args, [](const Expr& arg) { return arg->type() == Type::Bool; });
   if (bools && overloads.text == "&") return "; for bool write &&";
   if (bools && overloads.text == "|") return "; for bool write ||";
   if (bools && overloads.text == "^") return "; for bool write !=";
@@ -135,8 +134,8 @@ Expr apply_text(std::string_view text, Form form, std::vector<Expr> args) {
     }
   }
   // A cast to the type that a value has already is no operation.
-  const bool same_cast = args.size() == 1 && form == Form::Call &&
-                         text == type_name(args[0]->type());
+  const bool same_cast =
+      args.size() == 1 && form == Form::Call && text == type_name(args[0]->type());
   if (same_cast) return args[0];
   if (turned) std::swap(args[0], args[1]);
   refuse(text, *overloads, args);
@@ -156,8 +155,7 @@ std::vector<std::string> operation_names(Form form) {
 
 void verify_formulas(const Expr& mod, const Expr& mask, const Expr& bprop) {
   expect_type(mod, Type::F32, "mod must be f32 (the modified score)");
-  expect_type(mask, Type::Bool, "mask must be bool (true where a score is kept)",
-              "; write x != 0");
+  expect_type(mask, Type::Bool, "mask must be bool (true where a score is kept)", "; write x != 0");
   expect_type(bprop, Type::F32, "bprop must be f32 (the gradient of the score)");
   forbid(mod, Depends::Grad, "mod uses 'grad', which only a bprop formula has");
   forbid(mask, Depends::Grad, "mask uses 'grad', which only a bprop formula has");

@@ -62,6 +62,11 @@ void choose_named(Explanation& explanation, const std::string& engine, bool from
   }
 }
 
+Verdict refused_to_compile(const std::string& text) {
+  const Reason reason{"refused_to_compile", "a plan that compiles", text, "use another engine"};
+  return {Answer::No, {reason}, 0, ""};
+}
+
 }  // namespace
 
 const EngineVerdict* Explanation::find(const std::string& engine) const {
@@ -102,15 +107,12 @@ std::shared_ptr<const Explanation> Planner::judge(const Problem& problem, const 
   auto explanation = std::make_shared<Explanation>();
   for (const Candidate& candidate : candidates_) {
     const Engine& engine = *candidate.engine;
-    const PlanKey key{engine.name(), device, engine.bake(problem, device).baked};
-    EngineVerdict one{key.engine, {}, candidate.only_when_named};
-    one.verdict = prove ? engine.prove(key.baked, device) : engine.judge(key.baked, device);
-    if (const std::string refusal = noted_refusal(key); !refusal.empty() && can(one.verdict)) {
-      one.verdict = {
-          Answer::No,
-          {{"refused_to_compile", "a plan that compiles", refusal, "use another engine"}},
-          0,
-          ""};
+    Baked baked = engine.bake(problem, device).baked;
+    EngineVerdict one{engine.name(), {}, candidate.only_when_named};
+    one.verdict = prove ? engine.prove(baked, device) : engine.judge(baked, device);
+    if (can(one.verdict) && has_refusals_) {
+      const std::string refusal = noted_refusal({one.engine, device, std::move(baked)});
+      if (!refusal.empty()) one.verdict = refused_to_compile(refusal);
     }
     explanation->verdicts.push_back(std::move(one));
   }
@@ -186,6 +188,7 @@ void Planner::note_refusal(PlanKey key, const std::string& text) {
   const std::lock_guard lock(refusals_mutex_);
   if (refusals_.size() == most_refusals) refusals_.erase(refusals_.begin());
   refusals_.emplace_back(std::move(key), text);
+  has_refusals_ = true;
 }
 
 std::string Planner::noted_refusal(const PlanKey& key) {

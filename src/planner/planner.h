@@ -3,6 +3,7 @@
 // Problems.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -82,6 +83,7 @@ class Planner {
   std::vector<Candidate> candidates_;
   PlanCache cache_;
   ChoiceMemo memo_;
+  std::atomic<bool> has_refusals_{false};  // rare: most judgements need not look
   std::mutex refusals_mutex_;
   std::vector<std::pair<PlanKey, std::string>> refusals_;  // oldest first, bounded
 };

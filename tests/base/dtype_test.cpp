@@ -15,8 +15,8 @@ TEST(DType, NamesAndSizes) {
     DType type;
     const char* name;
     std::int64_t size;
-  } rows[] = {{DType::F32, "f32", 4}, {DType::F16, "f16", 2}, {DType::BF16, "bf16", 2},
-              {DType::F64, "f64", 8}, {DType::I32, "i32", 4}, {DType::I64, "i64", 8},
+  } rows[] = {{DType::F32, "f32", 4}, {DType::F16, "f16", 2},  {DType::BF16, "bf16", 2},
+              {DType::F64, "f64", 8}, {DType::I32, "i32", 4},  {DType::I64, "i64", 8},
               {DType::U8, "u8", 1},   {DType::Bool, "bool", 1}};
   for (const auto& row : rows) {
     EXPECT_EQ(dtype_name(row.type), row.name);

@@ -12,11 +12,11 @@ const std::vector<std::string> names{"softcap", "sigmoid", "score", "sliding", "
 std::string nearest(std::string_view name) { return nearest_name(name, names).value_or(""); }
 
 TEST(Spelling, FindsTheNearest) {
-  EXPECT_EQ(nearest("sofcap"), "softcap");      // one letter missing
-  EXPECT_EQ(nearest("softtcap"), "softcap");    // one too many
-  EXPECT_EQ(nearest("softcup"), "softcap");     // one other
-  EXPECT_EQ(nearest("sotfcap"), "softcap");     // two swapped
-  EXPECT_EQ(nearest("SoftCap"), "softcap");     // case does not count
+  EXPECT_EQ(nearest("sofcap"), "softcap");    // one letter missing
+  EXPECT_EQ(nearest("softtcap"), "softcap");  // one too many
+  EXPECT_EQ(nearest("softcup"), "softcap");   // one other
+  EXPECT_EQ(nearest("sotfcap"), "softcap");   // two swapped
+  EXPECT_EQ(nearest("SoftCap"), "softcap");   // case does not count
   EXPECT_EQ(nearest("sigmiod"), "sigmoid");
   EXPECT_EQ(nearest("thanh"), "tanh");
   EXPECT_EQ(nearest("exp3"), "exp");  // the first of two that are equally near

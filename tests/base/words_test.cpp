@@ -20,7 +20,8 @@ std::string message(std::string_view line) {
 }
 
 TEST(Words, Splits) {
-  const std::vector<Word> words = split_words("  a=1\tmask=\"q >= k\"\nempty= quoted=\"\" x_2=a=b ");
+  const std::vector<Word> words =
+      split_words("  a=1\tmask=\"q >= k\"\nempty= quoted=\"\" x_2=a=b ");
   ASSERT_EQ(words.size(), 5u);
   EXPECT_EQ(words[0].key, "a");
   EXPECT_EQ(words[0].value, "1");
@@ -66,7 +67,8 @@ TEST(Words, WhatIsJoinedSplitsAgain) {
       std::string value;
       for (std::uint32_t length = random() % 12; length > 0; --length) {
         const char special[] = {'"', '\\', ' ', '\t', '\n', '=', 'a', '\x80', '\xff', '\x7f'};
-        value += random() % 2 == 0 ? special[random() % 10] : static_cast<char>(' ' + random() % 95);
+        value +=
+            random() % 2 == 0 ? special[random() % 10] : static_cast<char>(' ' + random() % 95);
       }
       line += (line.empty() ? "" : " ") + join_word("key" + std::to_string(values.size()), value);
       values.push_back(value);

@@ -136,6 +136,13 @@ def test_check_passes_and_says_so(fovea):
     assert text.endswith("all within the limits\n")
 
 
+def test_brief_answers_five_questions(fovea):
+    text = fovea("run", PAIR, "--engine", "reference", "--brief").stdout
+    names = [re.split("  +", line)[0] for line in text.splitlines()[:5]]
+    assert names == ["engine", "why", "time", "against the reference", "gradients"]
+    assert "it was named" in text and "dq dk dv" in text
+
+
 def test_check_finds_a_wrong_derivative(fovea):
     line = PAIR.replace("mask", 'mod="score*score*0.2" bprop="grad*score*0.41" mask')
     result = fovea("run", line, "--engine", "reference", "--check", check=False)

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "ir/diff.h"
 #include "ir/build.h"
+#include "ir/diff.h"
 #include "ir/eval.h"
 #include "ir/parse.h"
 
@@ -22,34 +22,37 @@ BpropCheck check(const std::string& line, std::uint64_t seed = 7) {
 }
 
 TEST(Bprop, AcceptsWhatIsRight) {
-  for (const char* line : {
-           R"~(mod="score * score" bprop="2.0 * score * grad")~",
-           R"~(mod="c * tanh(score / c)" bprop="let t = tanh(score / c); grad * (1.0 - t * t)" scalar="c=30")~",
-           R"~(mod="score + s[h] * (k - q)" bprop="grad" tensor="s:f32[H]")~",
-           R"~(mod="score * w[h, q]" bprop="grad * w[h, q]" tensor="w:bf16[H,Sq]")~",
-           R"~(mod="q >= k ? score : -inf" bprop="q >= k ? grad : 0.0")~",
-           R"~(mod="max(score, 0.0)" bprop="score > 0.0 ? grad : 0.0")~",
-           R"~(mod="on[b, h] ? exp(score) : score" bprop="on[b, h] ? grad * exp(score) : grad" tensor="on:bool[B,H]")~",
-           R"~(mod="3.0" bprop="0.0")~",
-           R"~(mod="score * f32(n)" bprop="grad * f32(n)" scalar="n:i32=5")~",
-       }) {
+  for (
+      const char* line : {
+          R"~(mod="score * score" bprop="2.0 * score * grad")~",
+          R"~(mod="c * tanh(score / c)" bprop="let t = tanh(score / c); grad * (1.0 - t * t)" scalar="c=30")~",
+          R"~(mod="score + s[h] * (k - q)" bprop="grad" tensor="s:f32[H]")~",
+          R"~(mod="score * w[h, q]" bprop="grad * w[h, q]" tensor="w:bf16[H,Sq]")~",
+          R"~(mod="q >= k ? score : -inf" bprop="q >= k ? grad : 0.0")~",
+          R"~(mod="max(score, 0.0)" bprop="score > 0.0 ? grad : 0.0")~",
+          R"~(mod="on[b, h] ? exp(score) : score" bprop="on[b, h] ? grad * exp(score) : grad" tensor="on:bool[B,H]")~",
+          R"~(mod="3.0" bprop="0.0")~",
+          R"~(mod="score * f32(n)" bprop="grad * f32(n)" scalar="n:i32=5")~",
+      }) {
     const BpropCheck result = check(line);
-    EXPECT_TRUE(result.agrees()) << line << "\n" << result.worst_error << " at " << result.worst_point;
+    EXPECT_TRUE(result.agrees()) << line << "\n"
+                                 << result.worst_error << " at " << result.worst_point;
     EXPECT_EQ(result.points, 1000);
   }
 }
 
 TEST(Bprop, FindsWhatIsWrong) {
-  for (const char* line : {
-           R"~(mod="score * score" bprop="score * grad")~",
-           R"~(mod="score * score" bprop="2.0 * score")~",  // forgets grad
-           R"~(mod="tanh(score)" bprop="grad * (1.0 + tanh(score))")~",
-           R"~(mod="q >= k ? score : -inf" bprop="grad")~",
-           R"~(mod="q == 3 && k == 2 && h == 1 ? score : 0.5 * score" bprop="0.5 * grad")~",  // rare
-           R"~(mod="score + s[h]" bprop="grad * s[h]" tensor="s:f32[H]")~",
-           R"~(mod="score" bprop="grad + 0.001 * score")~",
-           R"~(mod="log(score)" bprop="score > 0.0 ? grad / score : nan")~",
-       }) {
+  for (
+      const char* line : {
+          R"~(mod="score * score" bprop="score * grad")~",
+          R"~(mod="score * score" bprop="2.0 * score")~",  // forgets grad
+          R"~(mod="tanh(score)" bprop="grad * (1.0 + tanh(score))")~",
+          R"~(mod="q >= k ? score : -inf" bprop="grad")~",
+          R"~(mod="q == 3 && k == 2 && h == 1 ? score : 0.5 * score" bprop="0.5 * grad")~",  // rare
+          R"~(mod="score + s[h]" bprop="grad * s[h]" tensor="s:f32[H]")~",
+          R"~(mod="score" bprop="grad + 0.001 * score")~",
+          R"~(mod="log(score)" bprop="score > 0.0 ? grad / score : nan")~",
+      }) {
     EXPECT_FALSE(check(line).agrees()) << line;
   }
   EXPECT_TRUE(std::isinf(check(R"~(mod="score" bprop="nan")~").worst_error));

@@ -153,9 +153,9 @@ TEST(Build, IsIdempotent) {
         default: return make(node.op(), args);
       }
     });
-    ASSERT_EQ(expr.get(), again.get())
-        << seed_text(seed, i) << "\n" << print(expr, random_declarations()) << "\nbecomes "
-        << print(again, random_declarations());
+    ASSERT_EQ(expr.get(), again.get()) << seed_text(seed, i) << "\n"
+                                       << print(expr, random_declarations()) << "\nbecomes "
+                                       << print(again, random_declarations());
   }
 }
 
@@ -168,8 +168,9 @@ TEST(Build, OrdersOperandsThatCommute) {
     const Expr x = build(draw(random, {.type = row.argument(0), .size = random.below(8)}));
     const Expr y = build(draw(random, {.type = row.argument(0), .size = random.below(8)}));
     ASSERT_EQ(make(row.op, {x, y}), make(row.op, {y, x}))
-        << seed_text(seed, i) << "\n" << row.name << " of " << print(x, random_declarations())
-        << "  and  " << print(y, random_declarations());
+        << seed_text(seed, i) << "\n"
+        << row.name << " of " << print(x, random_declarations()) << "  and  "
+        << print(y, random_declarations());
   }
 }
 

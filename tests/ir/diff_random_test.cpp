@@ -24,7 +24,7 @@ using namespace ir;
 constexpr double step = 0x1p-16;
 constexpr double tolerance = 2e-5;
 
-// Singular: the chain rule goes through a pole that is multiplied by zero (pow(0 * score, 0.5)),
+// Singular: the chain rule multiplies a pole by zero (pow(0.0 * score, 0.5), sigmoid(x / 0.0)),
 // which is NaN in PyTorch too.
 struct Tally {
   long compared = 0, skipped = 0, singular = 0;
@@ -105,9 +105,7 @@ class Check {
     evaluator_(moved);
     return evaluator_.value().f;
   }
-  double at_scalar(std::uint32_t slot, double by) {
-    return moved(captured_.scalar(slot).f, by);
-  }
+  double at_scalar(std::uint32_t slot, double by) { return moved(captured_.scalar(slot).f, by); }
   double at_element(std::uint32_t slot, std::size_t element, double by) {
     return moved(captured_.element(slot, element), by);
   }
@@ -172,8 +170,7 @@ void run(std::uint64_t formulas, std::uint32_t size, const std::function<Expr(co
   Tally tally;
   for (std::uint64_t i = 0; i < formulas; ++i) {
     Random random(seed, i);
-    const Expr formula =
-        of(build(draw(random, {.size = 2 + random.below(size), .smooth = true})));
+    const Expr formula = of(build(draw(random, {.size = 2 + random.below(size), .smooth = true})));
     SCOPED_TRACE(seed_text(seed, i) + "\n" + print(formula, random_declarations()));
     for (int j = 0; j < 3; ++j) {
       Captured captured(random, Values::Tame);
@@ -185,7 +182,7 @@ void run(std::uint64_t formulas, std::uint32_t size, const std::function<Expr(co
   }
   std::cout << "compared " << tally.compared << " derivatives, skipped " << tally.skipped
             << ", singular " << tally.singular << "\n";
-  EXPECT_LT(200 * tally.singular, tally.compared);
+  EXPECT_LT(50 * tally.singular, tally.compared);
   EXPECT_GT(tally.compared, 2 * tally.skipped) << "too few points were smooth enough to compare";
 }
 

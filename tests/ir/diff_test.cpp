@@ -55,9 +55,15 @@ double by(std::uint32_t slot, const std::string& text, float x, float y = 0, flo
   ADD_FAILURE() << "no gradient by scalar " << slot << " of " << text;
   return NAN;
 }
-double by_x(const std::string& text, float x, float y = 0, float z = 0) { return by(1, text, x, y, z); }
-double by_y(const std::string& text, float x, float y = 0, float z = 0) { return by(2, text, x, y, z); }
-double by_z(const std::string& text, float x, float y = 0, float z = 0) { return by(3, text, x, y, z); }
+double by_x(const std::string& text, float x, float y = 0, float z = 0) {
+  return by(1, text, x, y, z);
+}
+double by_y(const std::string& text, float x, float y = 0, float z = 0) {
+  return by(2, text, x, y, z);
+}
+double by_z(const std::string& text, float x, float y = 0, float z = 0) {
+  return by(3, text, x, y, z);
+}
 
 TEST(Diff, StockFormulas) {
   EXPECT_EQ(by_score("score"), "1.0");
@@ -79,9 +85,9 @@ TEST(Diff, Loads) {
   EXPECT_EQ(print(alibi.loads[0].load, names()), "slopes[h]");
   EXPECT_EQ(alibi.loads[0].gradient, formula("f32(k - q)"));
   // A T5-like table: the bucket is an integer, no gradient flows through it.
-  const Gradients t5 = differentiate(formula(
-      "let d = max(q - k, 0); let far = 4 + i32(log(f32(d) / 4.0) / 0.5);"
-      "score * table[d < 4 ? d : min(far, 7), h]"));
+  const Gradients t5 =
+      differentiate(formula("let d = max(q - k, 0); let far = 4 + i32(log(f32(d) / 4.0) / 0.5);"
+                            "score * table[d < 4 ? d : min(far, 7), h]"));
   ASSERT_EQ(t5.loads.size(), 1u);
   EXPECT_EQ(t5.loads[0].gradient, leaf(Op::Score));
   // Different indices are different loads, in the order of first use; integers have none.
@@ -107,7 +113,8 @@ TEST(Diff, TiesShareTheGradient) {
 }
 
 TEST(Diff, ClampBelongsToItsArgumentAtBothBounds) {
-  for (const auto& [x, wanted] : {std::pair(0.0f, 0.0), {1.0f, 1.0}, {1.5f, 1.0}, {2.0f, 1.0}, {3.0f, 0.0}}) {
+  for (const auto& [x, wanted] :
+       {std::pair(0.0f, 0.0), {1.0f, 1.0}, {1.5f, 1.0}, {2.0f, 1.0}, {3.0f, 0.0}}) {
     EXPECT_EQ(by_x("clamp(x, 1.0, 2.0)", x), wanted) << x;
   }
   const char* const text = "clamp(x, y, z)";
@@ -240,7 +247,8 @@ TEST(Diff, RecurringConditions) {
   for (int i = 0; i < 40; ++i) {
     const std::string last = "p" + std::to_string(i), n = std::to_string(i + 1000);
     both += "let l" + n + " = " + last + " && (k ^ " + n + ") > 1; let r" + n + " = " + last +
-            " && (h ^ " + n + ") > 1; let p" + std::to_string(i + 1) + " = l" + n + " && r" + n + "; ";
+            " && (h ^ " + n + ") > 1; let p" + std::to_string(i + 1) + " = l" + n + " && r" + n +
+            "; ";
   }
   expect_quick(formula(both + "p40 ? score * 2.0 : score"));
 }

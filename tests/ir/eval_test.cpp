@@ -44,8 +44,8 @@ Cell<Real> at(const char* text, float x, float y, std::int32_t m, std::int32_t n
 std::int32_t ints(const std::string& text, std::int32_t m, std::int32_t n = 0) {
   const std::int32_t value = at<float>(text.c_str(), 0, 0, m, n).i;
   EXPECT_EQ(at<double>(text.c_str(), 0, 0, m, n).i, value) << text;
-  const std::string folded = "let m = " + std::to_string(m) + "; let n = " + std::to_string(n) +
-                             "; " + text;
+  const std::string folded =
+      "let m = " + std::to_string(m) + "; let n = " + std::to_string(n) + "; " + text;
   const Expr constant = parse_formula(folded, {});
   EXPECT_EQ(constant->op(), Op::ConstI) << folded;
   EXPECT_EQ(constant->int_value(), value) << folded;
@@ -55,7 +55,8 @@ std::int32_t ints(const std::string& text, std::int32_t m, std::int32_t n = 0) {
 float reals(const std::string& text, float x, float y = 0) {
   const Cell<float> value = at<float>(text.c_str(), x, y, 0, 0);
   const Expr fx = constant(x), fy = constant(y);
-  const std::string folded = "let x = " + print(fx, {}) + "; let y = " + print(fy, {}) + "; " + text;
+  const std::string folded =
+      "let x = " + print(fx, {}) + "; let y = " + print(fy, {}) + "; " + text;
   const Expr constant = parse_formula(folded, {});
   EXPECT_EQ(constant->op(), Op::ConstF) << folded;
   EXPECT_TRUE(same_value(Type::F32, Cell<float>::real(constant->float_value()), value)) << folded;
@@ -88,7 +89,8 @@ TEST(Eval, IntegersWrap) {
 
 TEST(Eval, DivisionByZeroIsZero) {
   for (const char* text : {"m // n", "m % n", "div(m, n)", "rem(m, n)"}) {
-    for (const std::int32_t m : {0, 1, -7, int_min, int_max}) EXPECT_EQ(ints(text, m, 0), 0) << text;
+    for (const std::int32_t m : {0, 1, -7, int_min, int_max})
+      EXPECT_EQ(ints(text, m, 0), 0) << text;
   }
 }
 
@@ -135,11 +137,18 @@ TEST(Eval, ShiftsUseTheLowFiveBits) {
 }
 
 TEST(Eval, CastsSaturate) {
-  const std::pair<float, std::int32_t> cases[] = {
-      {NAN, 0},           {infinity, int_max},        {-infinity, int_min},
-      {2147483648.0f, int_max}, {-2147483648.0f, int_min}, {2147483520.0f, 2147483520},
-      {-2.9f, -2},        {2.9f, 2},                  {-0.0f, 0},
-      {1e30f, int_max},   {-1e30f, int_min},          {1e-30f, 0}};
+  const std::pair<float, std::int32_t> cases[] = {{NAN, 0},
+                                                  {infinity, int_max},
+                                                  {-infinity, int_min},
+                                                  {2147483648.0f, int_max},
+                                                  {-2147483648.0f, int_min},
+                                                  {2147483520.0f, 2147483520},
+                                                  {-2.9f, -2},
+                                                  {2.9f, 2},
+                                                  {-0.0f, 0},
+                                                  {1e30f, int_max},
+                                                  {-1e30f, int_min},
+                                                  {1e-30f, 0}};
   for (const auto& [x, wanted] : cases) {
     EXPECT_EQ(at<float>("i32(x)", x, 0, 0, 0).i, wanted) << x;
     EXPECT_EQ(at<double>("i32(x)", x, 0, 0, 0).i, wanted) << x;
@@ -178,8 +187,13 @@ TEST(Eval, PowersThatPeopleWrite) {
 }
 
 TEST(Eval, RoundsHalfToEven) {
-  for (const auto& [x, wanted] : {std::pair(0.5f, 0.0f), {1.5f, 2.0f}, {2.5f, 2.0f}, {-0.5f, -0.0f},
-                                  {-1.5f, -2.0f}, {0.49999997f, 0.0f}, {8388609.5f, 8388610.0f}}) {
+  for (const auto& [x, wanted] : {std::pair(0.5f, 0.0f),
+                                  {1.5f, 2.0f},
+                                  {2.5f, 2.0f},
+                                  {-0.5f, -0.0f},
+                                  {-1.5f, -2.0f},
+                                  {0.49999997f, 0.0f},
+                                  {8388609.5f, 8388610.0f}}) {
     expect_bits(reals("round(x)", x), wanted);
   }
   expect_bits(reals("floor(x)", -0.5f), -1.0f);

@@ -92,7 +92,7 @@ class Captured {
 
   template <class Real>
   Point<Real> point(const Position& p, Real score) const {
-    return {score,   0,       p.b,     p.h,      p.q,    p.k, sizes_b,
+    return {score,   0,       p.b,     p.h,     p.q,      p.k,   sizes_b,
             sizes_h, sizes_h, sizes_s, sizes_s, scalars_, views_};
   }
 
@@ -247,9 +247,9 @@ TEST(Formulas, MeanWhatTheySay) {
 }
 
 TEST(Formulas, T5BucketsAreThoseOfThePaper) {
-  const std::map<int, int> known{{0, 0},    {-1, 1},   {-7, 7},   {-8, 8},   {-11, 8}, {-12, 9},
-                                 {-16, 10}, {-32, 12}, {-64, 14}, {-128, 15}, {-255, 15},
-                                 {1, 17},   {7, 23},   {8, 24},   {64, 30},  {200, 31}};
+  const std::map<int, int> known{{0, 0},    {-1, 1},   {-7, 7},   {-8, 8},    {-11, 8},   {-12, 9},
+                                 {-16, 10}, {-32, 12}, {-64, 14}, {-128, 15}, {-255, 15}, {1, 17},
+                                 {7, 23},   {8, 24},   {64, 30},  {200, 31}};
   for (const auto& [relative, bucket] : known) EXPECT_EQ(t5_bucket(relative), bucket) << relative;
 }
 

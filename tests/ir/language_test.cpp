@@ -211,9 +211,7 @@ TEST(Language, ThereAreExamplesOfEveryKind) {
 // A new operation, bound or stock formula is not done before the document has it.
 TEST(Language, NothingIsMissing) {
   const std::string document = read_document();
-  const auto has = [&](std::string_view text) {
-    return document.find(text) != std::string::npos;
-  };
+  const auto has = [&](std::string_view text) { return document.find(text) != std::string::npos; };
   for (const OpInfo& row : all_ops) {
     if (row.text.empty()) continue;
     const std::string call = std::string(row.text) + "(";

@@ -33,8 +33,8 @@ TEST(Load, SixteenBitFormatsOfEveryPattern) {
     if (exponent == 31) {
       EXPECT_TRUE(fraction != 0 ? std::isnan(half) : half == static_cast<float>(sign * HUGE_VAL));
     } else {
-      const double magnitude = exponent == 0 ? std::ldexp(fraction, -24)
-                                             : std::ldexp(1024 + fraction, exponent - 25);
+      const double magnitude =
+          exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
       EXPECT_EQ(static_cast<double>(half), sign * magnitude) << pattern;
       EXPECT_EQ(std::signbit(half), sign < 0) << pattern;
     }

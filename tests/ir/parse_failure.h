@@ -23,8 +23,7 @@ inline Failure failure_of(const std::function<void()>& parse) {
     if (line == std::string::npos) return {all, -1};
     const std::size_t caret_line = all.find('\n', line + 1);
     const std::size_t indent = 3;  // the newline and two spaces
-    return {all.substr(0, line),
-            static_cast<int>(all.find('^', caret_line) - caret_line - indent)};
+    return {all.substr(0, line), static_cast<int>(all.find('^', caret_line) - caret_line - indent)};
   }
   return {"nothing was wrong", -1};
 }

@@ -16,13 +16,17 @@ namespace {
 
 // What the language is written with, and what it is not.
 constexpr const char* tokens[] = {
-    "score", "grad", "b", "h", "q", "k", "B", "H", "Hkv", "Sq", "Skv", "let", "true", "false", "inf",
-    "nan", "select", "exp", "log", "pow", "tanh", "min", "max", "clamp", "abs", "sign", "floor",
-    "f32", "i32", "bool", "div", "rem", "causal", "sliding", "prefix", "softcap", "alibi", "x", "y",
-    "n", "t", "doc", "bias", "on", "w", "0", "1", "2.0", "-1", "0x1f", "1e-45", "2147483648", "1e39",
-    "+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||", "!", "~", "&", "|",
-    "^", "<<", ">>", "?", ":", "(", ")", "[", "]", ",", ";", "=", "**", "and", "not", "if", "mod=",
-    "mask=", "tensor=", "scalar=", "bprop=", "\"", "\\", "t:f32[H]", "n:i32=3", "\n", "@", "\xc3"};
+    "score",   "grad",   "b",    "h",    "q",        "k",       "B",          "H",      "Hkv",
+    "Sq",      "Skv",    "let",  "true", "false",    "inf",     "nan",        "select", "exp",
+    "log",     "pow",    "tanh", "min",  "max",      "clamp",   "abs",        "sign",   "floor",
+    "f32",     "i32",    "bool", "div",  "rem",      "causal",  "sliding",    "prefix", "softcap",
+    "alibi",   "x",      "y",    "n",    "t",        "doc",     "bias",       "on",     "w",
+    "0",       "1",      "2.0",  "-1",   "0x1f",     "1e-45",   "2147483648", "1e39",   "+",
+    "-",       "*",      "/",    "//",   "%",        "<",       "<=",         ">",      ">=",
+    "==",      "!=",     "&&",   "||",   "!",        "~",       "&",          "|",      "^",
+    "<<",      ">>",     "?",    ":",    "(",        ")",       "[",          "]",      ",",
+    ";",       "=",      "**",   "and",  "not",      "if",      "mod=",       "mask=",  "tensor=",
+    "scalar=", "bprop=", "\"",   "\\",   "t:f32[H]", "n:i32=3", "\n",         "@",      "\xc3"};
 
 std::vector<std::string> seeds() {
   std::vector<std::string> out;
@@ -40,16 +44,21 @@ std::vector<std::string> seeds() {
 // Cut at spaces and at the borders of names and numbers.
 std::vector<std::string> cut(const std::string& text) {
   std::vector<std::string> out;
-  const auto kind = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
+  const auto kind = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+  };
   for (const char c : text) {
     const bool joins = !out.empty() && kind(c) && kind(out.back().back());
-    if (joins) out.back() += c;
-    else out.emplace_back(1, c);
+    if (joins)
+      out.back() += c;
+    else
+      out.emplace_back(1, c);
   }
   return out;
 }
 
-std::string changed(const std::string& text, Random& random, const std::vector<std::string>& others) {
+std::string changed(const std::string& text, Random& random,
+                    const std::vector<std::string>& others) {
   std::vector<std::string> parts = cut(text);
   for (std::uint32_t edits = 1 + random.below(5); edits > 0 && !parts.empty(); --edits) {
     const std::uint32_t at = random.below(static_cast<std::uint32_t>(parts.size()));
@@ -58,7 +67,9 @@ std::string changed(const std::string& text, Random& random, const std::vector<s
       case 0: parts.erase(place); break;
       case 1: parts.insert(place, random.pick(tokens)); break;
       case 2: parts[at] = random.pick(tokens); break;
-      case 3: std::swap(parts[at], parts[random.below(static_cast<std::uint32_t>(parts.size()))]); break;
+      case 3:
+        std::swap(parts[at], parts[random.below(static_cast<std::uint32_t>(parts.size()))]);
+        break;
       case 4: {  // a piece of another input
         const std::vector<std::string> other = cut(random.pick(others));
         if (other.empty()) break;

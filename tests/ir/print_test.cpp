@@ -65,7 +65,8 @@ TEST(Print, ProgramsReadBackEqual) {
     const Program program = random_program(random, 30);
     const std::string line = print(program);
     const Program again = parse_program(line);
-    ASSERT_TRUE(program == again) << seed_text(seed, i) << "\n" << line << "\nreads back as\n"
+    ASSERT_TRUE(program == again) << seed_text(seed, i) << "\n"
+                                  << line << "\nreads back as\n"
                                   << print(again);
     ASSERT_EQ(program.hash(), again.hash()) << seed_text(seed, i) << "\n" << line;
     ASSERT_EQ(line, print(again)) << seed_text(seed, i);
@@ -103,8 +104,9 @@ TEST(Print, ProgramsAreEqualWhateverTheirNamesAndOrder) {
     Random random(seed, i);
     const Program program = random_program(random, 40);
     const Program other = disguised(program, random);
-    ASSERT_TRUE(program == other) << seed_text(seed, i) << "\n" << print(program)
-                                  << "\nis not, with names and slots moved,\n" << print(other);
+    ASSERT_TRUE(program == other) << seed_text(seed, i) << "\n"
+                                  << print(program) << "\nis not, with names and slots moved,\n"
+                                  << print(other);
     ASSERT_EQ(program.hash(), other.hash()) << seed_text(seed, i);
     ASSERT_TRUE(other == parse_program(print(other))) << seed_text(seed, i) << print(other);
   }
@@ -120,8 +122,7 @@ TEST(Print, SymmetricProgramsAreEqualWhateverTheirOrder) {
        "mask=\"e[h]<0 && a[h]<0 && c[h]<0 || e[h]==0\""},
       {"mod=\"-a[h] + -c[h] - exp(c[h])\"", "mod=\"-c[h] + -a[h] - exp(a[h])\""},
   };
-  const std::string captured =
-      " tensor=a:f32[H] tensor=c:f32[H] tensor=d:f32[H] tensor=e:f32[H]";
+  const std::string captured = " tensor=a:f32[H] tensor=c:f32[H] tensor=d:f32[H] tensor=e:f32[H]";
   for (const auto& [one, other] : pairs) {
     const Program first = parse_program(one + captured), second = parse_program(other + captured);
     EXPECT_TRUE(first == second) << print(first) << "\n" << print(second);

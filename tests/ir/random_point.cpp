@@ -91,9 +91,9 @@ Point<Real> Captured::point(Random& random) const {
   const bool tame = kind_ == Values::Tame;
   const auto real = [&] { return tame ? random.normal() : random_float(random); };
   const auto position = [&](std::int32_t size) {
-    return !tame && random.chance(10) ? random_int(random)
-                                      : static_cast<std::int32_t>(
-                                            random.below(static_cast<std::uint32_t>(size)));
+    return !tame && random.chance(10)
+               ? random_int(random)
+               : static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(size)));
   };
   p.score = static_cast<Real>(real());
   p.grad = static_cast<Real>(real());

@@ -13,17 +13,40 @@ namespace {
 using namespace ir;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float special_floats[] = {
-    0.0f,  -0.0f, 1.0f,  -1.0f,    2.0f,     -2.0f,    0.5f,          4.0f,           -8.0f,
-    3.0f,  0.1f,  30.0f, infinity, -infinity, 1e-45f,  1.17549435e-38f, 3.4028235e+38f, -3.4028235e+38f,
-    1e20f, 1e-20f, 2147483648.0f, -2147483648.0f, 16777216.0f, 0x1p-126f, 0x1p127f, 0x1p126f,
-    std::numeric_limits<float>::quiet_NaN()};
+constexpr float special_floats[] = {0.0f,
+                                    -0.0f,
+                                    1.0f,
+                                    -1.0f,
+                                    2.0f,
+                                    -2.0f,
+                                    0.5f,
+                                    4.0f,
+                                    -8.0f,
+                                    3.0f,
+                                    0.1f,
+                                    30.0f,
+                                    infinity,
+                                    -infinity,
+                                    1e-45f,
+                                    1.17549435e-38f,
+                                    3.4028235e+38f,
+                                    -3.4028235e+38f,
+                                    1e20f,
+                                    1e-20f,
+                                    2147483648.0f,
+                                    -2147483648.0f,
+                                    16777216.0f,
+                                    0x1p-126f,
+                                    0x1p127f,
+                                    0x1p126f,
+                                    std::numeric_limits<float>::quiet_NaN()};
 constexpr float tame_floats[] = {1.0f, 2.0f, 0.5f, -1.0f, 1.5f, 0.25f, 3.0f, -0.75f, 0.0f};
 constexpr std::int32_t int_min = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t int_max = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t special_ints[] = {
-    0, 1, -1, 2, 3, 4, -2, 5, 6, 7, 8, 16, 31, 32, 33, 64, -3, -4, int_max, int_min,
-    int_min + 1, int_max - 1, 1 << 30, -(1 << 30), 1 << 16, 65535, 1 << 20};
+    0,       1,       -1,          2,           3,       4,          -2,      5,     6,
+    7,       8,       16,          31,          32,      33,         64,      -3,    -4,
+    int_max, int_min, int_min + 1, int_max - 1, 1 << 30, -(1 << 30), 1 << 16, 65535, 1 << 20};
 
 bool is_smooth(Op op) {
   switch (op) {
@@ -111,8 +134,9 @@ class Drawing {
   }
 
   std::uint32_t int_leaf() {
-    constexpr Op leaves[] = {Op::IndexQ, Op::IndexK, Op::IndexB,  Op::IndexH,  Op::IndexQ, Op::IndexK,
-                             Op::SizeB,  Op::SizeH,  Op::SizeHkv, Op::SizeSq, Op::SizeSkv};
+    constexpr Op leaves[] = {Op::IndexQ,  Op::IndexK, Op::IndexB, Op::IndexH,
+                             Op::IndexQ,  Op::IndexK, Op::SizeB,  Op::SizeH,
+                             Op::SizeHkv, Op::SizeSq, Op::SizeSkv};
     const std::uint32_t choice = random_.below(10);
     if (choice < 5) return push(random_.pick(leaves), 0);
     if (choice < 6 && wanted_.captured) return load(Type::I32);
@@ -138,10 +162,10 @@ class Drawing {
 
   std::uint32_t index(std::uint32_t budget) {
     ++depth_;  // loads in indices of loads end
-    const std::uint32_t at = budget == 0 ? push(random_.pick(std::array{
-                                                   Op::IndexQ, Op::IndexK, Op::IndexH, Op::IndexB}),
-                                               0)
-                                         : node(Type::I32, budget);
+    const std::uint32_t at =
+        budget == 0
+            ? push(random_.pick(std::array{Op::IndexQ, Op::IndexK, Op::IndexH, Op::IndexB}), 0)
+            : node(Type::I32, budget);
     --depth_;
     return at;
   }
@@ -183,9 +207,10 @@ std::vector<Expr> build_all(const RawGraph& graph) {
     switch (info(node.op).form) {
       case Form::Leaf: built.push_back(leaf(node.op)); break;
       case Form::Const:
-        built.push_back(node.op == Op::ConstF   ? constant(std::bit_cast<float>(node.payload))
-                        : node.op == Op::ConstI ? constant(std::bit_cast<std::int32_t>(node.payload))
-                                                : constant(node.payload != 0));
+        built.push_back(node.op == Op::ConstF ? constant(std::bit_cast<float>(node.payload))
+                        : node.op == Op::ConstI
+                            ? constant(std::bit_cast<std::int32_t>(node.payload))
+                            : constant(node.payload != 0));
         break;
       case Form::Scalar: built.push_back(scalar(info(node.op).result(), node.payload)); break;
       case Form::Load: built.push_back(load(info(node.op).result(), node.payload, args)); break;
@@ -215,7 +240,8 @@ Program random_program(Random& random, std::uint32_t size) {
   if (!mod || random.chance(50)) {
     mask = build(draw(random, {.type = Type::Bool, .size = random.below(size), .score = false}));
   }
-  if (mod && random.chance(25)) bprop = build(draw(random, {.size = random.below(size), .grad = true}));
+  if (mod && random.chance(25))
+    bprop = build(draw(random, {.size = random.below(size), .grad = true}));
   return {random_declarations(), mod, mask, bprop};
 }
 

@@ -13,7 +13,7 @@ namespace fovea::test {
 
 struct RawNode {
   ir::Op op;
-  std::uint32_t payload = 0;  // constant bits or slot
+  std::uint32_t payload = 0;        // constant bits or slot
   std::vector<std::uint32_t> args;  // places of earlier nodes
 };
 

@@ -42,11 +42,12 @@ Expr linear_mask(Random& random, int depth) {
   }
   constexpr Op positions[] = {Op::IndexQ, Op::IndexK, Op::IndexB, Op::SizeSq, Op::SizeSkv};
   Expr left = term(random, random.pick(positions));
-  for (std::uint32_t i = random.below(3); i > 0; --i) left = left - term(random, random.pick(positions));
+  for (std::uint32_t i = random.below(3); i > 0; --i)
+    left = left - term(random, random.pick(positions));
   if (random.chance(30)) left = make(Op::FloorMod, {left, constant(random.between(1, 6))});
-  const Expr right = random.chance(50) ? term(random, random.pick(positions))
-                                       : constant(random.chance(85) ? random.between(-4, 9)
-                                                                    : random_int(random));
+  const Expr right = random.chance(50)
+                         ? term(random, random.pick(positions))
+                         : constant(random.chance(85) ? random.between(-4, 9) : random_int(random));
   return make(random.pick(std::array{Op::LtI, Op::LeI, Op::EqI, Op::NeI}), {left, right});
 }
 
@@ -108,7 +109,8 @@ RangeCase run_range_case(Random& random, int boxes, int points) {
   const bool linear = type == Type::Bool && random.chance(60);
   const Expr expr =
       linear ? linear_mask(random, 2)
-             : build(draw(random, {.type = type, .size = random.below(14), .score = type == Type::F32}));
+             : build(draw(random,
+                          {.type = type, .size = random.below(14), .score = type == Type::F32}));
   const Ranges ranges(expr);
   const LoadRanges searched(ranges);
   Evaluator<float> evaluator(expr);
@@ -137,7 +139,8 @@ RangeCase run_range_case(Random& random, int boxes, int points) {
       const Cell<float>& value = evaluator.value();
       ++result.samples;
       result.decided += decided(type, range) ? 1 : 0;
-      const bool missed = (kind == TileClass::Empty && value.b) || (kind == TileClass::Full && !value.b);
+      const bool missed =
+          (kind == TileClass::Empty && value.b) || (kind == TileClass::Full && !value.b);
       if (holds(type, range, value) && !missed) continue;
       result.failure = print(expr, random_declarations()) + "\nover" + box_text(box) + "\nat " +
                        point_text(point) + "\nis " + value_text(type, value) + ", range i [" +

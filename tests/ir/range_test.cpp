@@ -53,7 +53,8 @@ Verdict all_boxes(const std::string& text, const Grid& grid) {
       point.q = grid.q0 + static_cast<std::int32_t>(i);
       point.k = grid.k0 + static_cast<std::int32_t>(j);
       evaluator(point);
-      kept[i + 1][j + 1] = kept[i][j + 1] + kept[i + 1][j] - kept[i][j] + (evaluator.value().b ? 1 : 0);
+      kept[i + 1][j + 1] =
+          kept[i][j + 1] + kept[i + 1][j] - kept[i][j] + (evaluator.value().b ? 1 : 0);
     }
   }
   const Ranges ranges(mask);
@@ -121,8 +122,8 @@ TEST(Range, IsExactThroughDivisionAndRemainder) {
 
 TEST(Range, IsExactForLinearComparisons) {
   for (const char* text : {"2 * q - 3 * k >= 4", "q + k < 9", "q - k >= q - 5", "q < k + q - 3",
-                           "3 * (q - k) + 2 * k > q", "-q <= -k", "q - (k - 2) >= 1",
-                           "q == k", "q != k + 2", "q + k == 8"}) {
+                           "3 * (q - k) + 2 * k > q", "-q <= -k", "q - (k - 2) >= 1", "q == k",
+                           "q != k + 2", "q + k == 8"}) {
     expect_exact(text);
   }
 }
@@ -132,13 +133,14 @@ TEST(Range, IsExactForLinearComparisons) {
 TEST(Range, IsExactAtTheEndsOfTheIntegers) {
   constexpr std::int32_t top = std::numeric_limits<std::int32_t>::max() - 8;
   constexpr std::int32_t bottom = std::numeric_limits<std::int32_t>::min();
-  for (const Grid grid : {Grid{top, top}, Grid{bottom, bottom}, Grid{top, bottom}, Grid{bottom, top}}) {
+  for (const Grid grid :
+       {Grid{top, top}, Grid{bottom, bottom}, Grid{top, bottom}, Grid{bottom, top}}) {
     expect_exact("causal", grid);
     expect_exact("q == k", grid);
     expect_exact("k % 4 == 1", grid);
-    for (const char* text : {"sliding(3)", "q + 3 >= k", "q + k < 9", "q - k < 5", "2 * q >= k",
-                             "(q - k) % 3 == 1", "-q < k", "abs(q) > 5", "q // -1 < k",
-                             "q + 5 - k > 2", "(q << 1) < k", "q * q == k"}) {
+    for (const char* text :
+         {"sliding(3)", "q + 3 >= k", "q + k < 9", "q - k < 5", "2 * q >= k", "(q - k) % 3 == 1",
+          "-q < k", "abs(q) > 5", "q // -1 < k", "q + 5 - k > 2", "(q << 1) < k", "q * q == k"}) {
       all_boxes(text, grid);  // sound
     }
   }
@@ -150,12 +152,12 @@ TEST(Range, IsExactAtTheEndsOfTheIntegers) {
 TEST(Range, IsSoundForOtherConjunctions) {
   const Grid grid{.q0 = 24, .size = 12};
   EXPECT_EQ(all_boxes("q >= k && q - k < 4", grid).vague, 0);
-  for (const char* text : {"q >= k && (q - k) % 4 == 0 && q - k < 32",
-                           "k < 4 && q >= k || (q - k) % 3 == 0", "q % 2 == k % 2",
-                           "2 * q == 2 * k + 1", "(q ^ k) < 8", "(q & 3) == (k & 3)",
-                           "q * k < 40", "i32(f32(q) / 3.0) == i32(f32(k) / 3.0)",
-                           "exp(f32(q - k)) < 2.0", "sqrt(f32(q)) >= f32(k)", "min(q, k) > 5",
-                           "clamp(q - k, 0, 3) == 3", "q > 26 ? k > 3 : k < 5", "(q >> 2) == (k >> 2)"}) {
+  for (const char* text :
+       {"q >= k && (q - k) % 4 == 0 && q - k < 32", "k < 4 && q >= k || (q - k) % 3 == 0",
+        "q % 2 == k % 2", "2 * q == 2 * k + 1", "(q ^ k) < 8", "(q & 3) == (k & 3)", "q * k < 40",
+        "i32(f32(q) / 3.0) == i32(f32(k) / 3.0)", "exp(f32(q - k)) < 2.0", "sqrt(f32(q)) >= f32(k)",
+        "min(q, k) > 5", "clamp(q - k, 0, 3) == 3", "q > 26 ? k > 3 : k < 5",
+        "(q >> 2) == (k >> 2)"}) {
     const Verdict verdict = all_boxes(text, grid);
     EXPECT_LT(verdict.vague, verdict.boxes) << text;
   }
@@ -183,7 +185,8 @@ TEST(Range, UsesTheMinimaOfLoadsForDocuments) {
           int kept = 0;
           for (std::int32_t i = q; i <= q2; ++i) {
             for (std::int32_t j = k; j <= k2; ++j) {
-              kept += docs[static_cast<std::size_t>(i)] == docs[static_cast<std::size_t>(j)] && i >= j;
+              kept +=
+                  docs[static_cast<std::size_t>(i)] == docs[static_cast<std::size_t>(j)] && i >= j;
             }
           }
           const TileClass said = ranges.classify(box, scratch);
@@ -236,7 +239,8 @@ TEST(Range, UnknownsMayBeAnything) {
   EXPECT_TRUE(x.f.nan && std::isinf(x.f.lo) && std::isinf(x.f.hi));
   EXPECT_EQ(bound(parse_formula("score", {}), Box{}).f.nan, true);
   Ranges::Scratch scratch;
-  EXPECT_EQ(Ranges(parse_formula("q - k < n", declared)).classify(Box{}, scratch), TileClass::Mixed);
+  EXPECT_EQ(Ranges(parse_formula("q - k < n", declared)).classify(Box{}, scratch),
+            TileClass::Mixed);
 }
 
 }  // namespace

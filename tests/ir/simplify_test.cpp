@@ -27,9 +27,9 @@ template <class Real>
 void expect_same(const Expr& before, const Expr& after, const Point<Real>& point) {
   const Cell<float> wanted = as_float(before, point), got = as_float(after, point);
   ASSERT_TRUE(same_value(before->type(), wanted, got))
-      << print(before, random_declarations()) << "\nbecomes\n" << print(after, random_declarations())
-      << "\nat " << point_text(point) << "\nwas " << value_text(before->type(), wanted) << ", is "
-      << value_text(before->type(), got);
+      << print(before, random_declarations()) << "\nbecomes\n"
+      << print(after, random_declarations()) << "\nat " << point_text(point) << "\nwas "
+      << value_text(before->type(), wanted) << ", is " << value_text(before->type(), got);
 }
 
 Expr random_formula(Random& random) {
@@ -74,13 +74,14 @@ TEST(Simplify, KeepsValuesInsideTheBox) {
     const std::vector<Range> scalars = captured.scalar_ranges();
     if (random.chance(50)) box.scalars = scalars;
     const Expr after = simplify(before, box);
-    ASSERT_LE(node_count(after), node_count(before))
-        << print(before, random_declarations()) << "\n" << print(after, random_declarations());
+    ASSERT_LE(node_count(after), node_count(before)) << print(before, random_declarations()) << "\n"
+                                                     << print(after, random_declarations());
     shrunk += node_count(after) < node_count(before);
     if (after == before) continue;
     for (int j = 0; j < 6; ++j) {
       Point<float> point = captured.point<float>(random);
-      point.q = random.between(static_cast<std::int32_t>(box.q.lo), static_cast<std::int32_t>(box.q.hi));
+      point.q =
+          random.between(static_cast<std::int32_t>(box.q.lo), static_cast<std::int32_t>(box.q.hi));
       point.k = random.between(0, static_cast<std::int32_t>(box.k.hi));
       ASSERT_NO_FATAL_FAILURE(expect_same(before, after, point));
     }
@@ -92,14 +93,17 @@ TEST(Simplify, KeepsValuesInsideTheBox) {
 TEST(Simplify, DoesNotGrowWhenChainsAreReordered) {
   const Expr before = parse_formula(
       "let c = (b < q) == (h < 3); let both = (k - q) % 7 == 1 && (c || q < 100);"
-      "(both && k < 5 ? score : 1.0) + (both && k < 6 ? score * 2.0 : 1.0)", {});
+      "(both && k < 5 ? score : 1.0) + (both && k < 6 ? score * 2.0 : 1.0)",
+      {});
   Box box;
   box.b = {0, 0}, box.q = {1, 50}, box.h = {0, 5}, box.k = {0, 50};
   EXPECT_LE(node_count(simplify(before, box)), node_count(before));
 }
 
 TEST(Simplify, UsesConditionsInTheirBranches) {
-  const auto simplified = [](const char* text) { return print(simplify(parse_formula(text, {})), {}); };
+  const auto simplified = [](const char* text) {
+    return print(simplify(parse_formula(text, {})), {});
+  };
   EXPECT_EQ(simplified("q > k ? (q > k ? score : 1.0) * 2.0 : 0.0"), "q > k ? score * 2.0 : 0.0");
   EXPECT_EQ(simplified("q > k && h < 2 ? (h < 2 ? score : 1.0) * 2.0 : 0.0"),
             print(parse_formula("q > k && h < 2 ? score * 2.0 : 0.0", {}), {}));

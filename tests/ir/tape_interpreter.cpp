@@ -17,7 +17,8 @@ std::vector<std::uint32_t> sources(const Tape& tape, const Instruction& instruct
       out.push_back(tape.indices[instruction.first_index + i].source);
     }
   } else {
-    for (std::size_t i = 0; i < info(instruction.op).arity(); ++i) out.push_back(instruction.source[i]);
+    for (std::size_t i = 0; i < info(instruction.op).arity(); ++i)
+      out.push_back(instruction.source[i]);
   }
   return out;
 }
@@ -56,7 +57,8 @@ void TapeInterpreter::find_last_reads() {
       read_since_write[source] = true;
     }
     const std::uint32_t target = tape_.code[i].target;
-    if (read_since_write[target] && last_read[target] != i) dies_after_[last_read[target]].push_back(target);
+    if (read_since_write[target] && last_read[target] != i)
+      dies_after_[last_read[target]].push_back(target);
     read_since_write[target] = false;
   }
 }
@@ -69,7 +71,8 @@ void TapeInterpreter::run_stage(Stage stage) {
   for (std::uint32_t i = first; i < end; ++i) {
     const Instruction& instruction = tape_.code[i];
     if (instruction.stage != stage) fault_ = "an instruction stands in the wrong stage";
-    if (tape_.registers[instruction.target] != stage) fault_ = "a register of another stage is written";
+    if (tape_.registers[instruction.target] != stage)
+      fault_ = "a register of another stage is written";
     for (std::size_t q = 0; q < (rows ? inputs_.q.size() : 1); ++q) {
       for (std::size_t k = 0; k < (columns ? inputs_.k.size() : 1); ++k) run(instruction, q, k);
     }
@@ -101,18 +104,21 @@ void TapeInterpreter::run(const Instruction& instruction, std::size_t q, std::si
     value = leaf(instruction, q, k);
   } else {
     std::vector<Cell<float>> args;
-    for (const std::uint32_t source : sources(tape_, instruction)) args.push_back(read(source, q, k));
+    for (const std::uint32_t source : sources(tape_, instruction))
+      args.push_back(read(source, q, k));
     value = apply<float>(instruction.op, args.data());
   }
   registers_[instruction.target].values[place(instruction.stage, q, k)] = value;
 }
 
 Cell<float> TapeInterpreter::read(std::uint32_t number, std::size_t q, std::size_t k) {
-  if (!registers_[number].live) fault_ = "register " + std::to_string(number) + " is read but not live";
+  if (!registers_[number].live)
+    fault_ = "register " + std::to_string(number) + " is read but not live";
   return registers_[number].values[place(tape_.registers[number], q, k)];
 }
 
-Cell<float> TapeInterpreter::leaf(const Instruction& instruction, std::size_t q, std::size_t k) const {
+Cell<float> TapeInterpreter::leaf(const Instruction& instruction, std::size_t q,
+                                  std::size_t k) const {
   const Point<float>& p = inputs_.rest;
   using C = Cell<float>;
   const std::size_t at = q * inputs_.k.size() + k;

@@ -77,14 +77,16 @@ TEST(Tape, ComputesWhatEvalSays) {
       for (std::size_t k = 0; k < tile.k.size(); ++k) {
         Point<float> point = tile.rest;
         point.q = tile.q[q], point.k = tile.k[k];
-        point.score = tile.score[q * tile.k.size() + k], point.grad = tile.grad[q * tile.k.size() + k];
+        point.score = tile.score[q * tile.k.size() + k],
+        point.grad = tile.grad[q * tile.k.size() + k];
         evaluator(point);
         for (std::size_t r = 0; r < one.roots.size(); ++r) {
           const Type type = one.roots[r]->type();
           ASSERT_TRUE(same_value(type, run.output(r, q, k), evaluator.value(r)))
-              << seed_text(seed, i) << "\n" << one.text << "root " << r << " at "
-              << point_text(point) << " gives " << value_text(type, run.output(r, q, k))
-              << ", eval " << value_text(type, evaluator.value(r));
+              << seed_text(seed, i) << "\n"
+              << one.text << "root " << r << " at " << point_text(point) << " gives "
+              << value_text(type, run.output(r, q, k)) << ", eval "
+              << value_text(type, evaluator.value(r));
         }
       }
     }
@@ -107,7 +109,8 @@ TEST(Tape, MarksWhatDecides) {
       const Instruction& code = tape.code[at];
       const bool load = info(code.op).form == Form::Load;
       for (std::uint32_t j = 0; j < (load ? code.indices : info(code.op).arity()); ++j) {
-        operands[at].push_back(writer.at(load ? tape.indices[code.first_index + j].source : code.source[j]));
+        operands[at].push_back(
+            writer.at(load ? tape.indices[code.first_index + j].source : code.source[j]));
       }
       writer[code.target] = at;
     }
@@ -122,9 +125,9 @@ TEST(Tape, MarksWhatDecides) {
       for (const std::size_t operand : operands[at]) needed[operand] = needed[operand] || passes;
     }
     for (std::size_t at = 0; at < tape.code.size(); ++at) {
-      ASSERT_EQ(tape.code[at].exact, needed[at])
-          << seed_text(seed, i) << " instruction " << at << " " << info(tape.code[at].op).name << "\n"
-          << one.text;
+      ASSERT_EQ(tape.code[at].exact, needed[at]) << seed_text(seed, i) << " instruction " << at
+                                                 << " " << info(tape.code[at].op).name << "\n"
+                                                 << one.text;
     }
   }
 }

@@ -73,14 +73,12 @@ TEST(Trace, ModsThatPeopleWrite) {
   mod_is("score + exp2(-8 * (h + 1) / H) * (k - q)", [](auto score, auto, auto h, auto q, auto k) {
     return score + exp2(-8 * (h + 1) / fovea::H) * (k - q);
   });
-  mod_is("score + table[h, q - k + 32]", [](auto score, auto, auto h, auto q, auto k) {
-    return score + table(h, q - k + 32);
-  });
+  mod_is("score + table[h, q - k + 32]",
+         [](auto score, auto, auto h, auto q, auto k) { return score + table(h, q - k + 32); });
   mod_is("score * heat", [](auto score, auto, auto, auto, auto) { return score * heat; });
   mod_is("score + shift[]", [](auto score, auto, auto, auto, auto) { return score + shift(); });
-  mod_is("score - 0.5 * log1p(abs(q - k))", [](auto score, auto, auto, auto q, auto k) {
-    return score - 0.5 * log1p(abs(q - k));
-  });
+  mod_is("score - 0.5 * log1p(abs(q - k))",
+         [](auto score, auto, auto, auto q, auto k) { return score - 0.5 * log1p(abs(q - k)); });
   mod_is("q > k ? score : -inf", [](auto score, auto, auto, auto q, auto k) {
     return select(q > k, score, -std::numeric_limits<float>::infinity());
   });
@@ -114,21 +112,16 @@ TEST(Trace, MasksThatPeopleWrite) {
 }
 
 TEST(Trace, EveryFunction) {
-  mod_is("exp(score) + exp2(score) + expm1(score)", [](auto s, auto, auto, auto, auto) {
-    return exp(s) + exp2(s) + expm1(s);
-  });
-  mod_is("log(score) * log2(score) * log1p(score)", [](auto s, auto, auto, auto, auto) {
-    return log(s) * log2(s) * log1p(s);
-  });
-  mod_is("sqrt(score) - rsqrt(score) - pow(score, 1.5)", [](auto s, auto, auto, auto, auto) {
-    return sqrt(s) - rsqrt(s) - pow(s, 1.5f);
-  });
-  mod_is("tanh(score) / (sigmoid(score) / softplus(score))", [](auto s, auto, auto, auto, auto) {
-    return tanh(s) / (sigmoid(s) / softplus(s));
-  });
-  mod_is("erf(score) + sin(score) + cos(score) + tan(score)", [](auto s, auto, auto, auto, auto) {
-    return erf(s) + sin(s) + cos(s) + tan(s);
-  });
+  mod_is("exp(score) + exp2(score) + expm1(score)",
+         [](auto s, auto, auto, auto, auto) { return exp(s) + exp2(s) + expm1(s); });
+  mod_is("log(score) * log2(score) * log1p(score)",
+         [](auto s, auto, auto, auto, auto) { return log(s) * log2(s) * log1p(s); });
+  mod_is("sqrt(score) - rsqrt(score) - pow(score, 1.5)",
+         [](auto s, auto, auto, auto, auto) { return sqrt(s) - rsqrt(s) - pow(s, 1.5f); });
+  mod_is("tanh(score) / (sigmoid(score) / softplus(score))",
+         [](auto s, auto, auto, auto, auto) { return tanh(s) / (sigmoid(s) / softplus(s)); });
+  mod_is("erf(score) + sin(score) + cos(score) + tan(score)",
+         [](auto s, auto, auto, auto, auto) { return erf(s) + sin(s) + cos(s) + tan(s); });
   mod_is("floor(score) + ceil(score) + round(score) + sign(score) + abs(score)",
          [](auto s, auto, auto, auto, auto) {
            return floor(s) + ceil(s) + round(s) + sign(s) + abs(s);
@@ -139,12 +132,10 @@ TEST(Trace, EveryFunction) {
          });
   mod_is("i32(score) // 3 + div(q, 3) + rem(q, 3) + q % 3 + (-q) // k",
          [](auto s, auto, auto, auto q, auto k) {
-           return floor_div(i32(s), 3) + div(q, 3) + rem(q, 3) + floor_mod(q, 3) +
-                  floor_div(-q, k);
+           return floor_div(i32(s), 3) + div(q, 3) + rem(q, 3) + floor_mod(q, 3) + floor_div(-q, k);
          });
-  mod_is("(q & 3 | k ^ 5) << 2 >> (~q & 1)", [](auto, auto, auto, auto q, auto k) {
-    return ((q & 3) | (k ^ 5)) << 2 >> (~q & 1);
-  });
+  mod_is("(q & 3 | k ^ 5) << 2 >> (~q & 1)",
+         [](auto, auto, auto, auto q, auto k) { return ((q & 3) | (k ^ 5)) << 2 >> (~q & 1); });
   mod_is("q / k + 7 / 2",
          [](auto, auto, auto, auto q, auto k) { return q / k + fovea::I32(7) / 2; });
   mod_is("-score + i32(q > k) + select(bool(q), q, score)", [](auto s, auto, auto, auto q, auto k) {
@@ -190,9 +181,8 @@ TEST(Trace, TypesAreStatic) {
 }
 
 TEST(Trace, Bprop) {
-  const auto mod = fovea::formula([](auto score, auto, auto, auto, auto) {
-    return cap * tanh(score / cap);
-  });
+  const auto mod =
+      fovea::formula([](auto score, auto, auto, auto, auto) { return cap * tanh(score / cap); });
   const auto bprop = fovea::bprop([](auto score, auto grad, auto, auto, auto, auto) {
     const auto t = tanh(score / cap);
     return grad * (1 - t * t);
@@ -242,7 +232,15 @@ TEST(Trace, LongChains) {
 }
 
 TEST(Trace, LiteralsReadBackBitForBit) {
-  const float values[] = {0.0f, -0.0f, 1.0f, -1.0f, 0.1f, 1.0f / 3, 16777216.0f, 1e20f, -3.4e38f,
+  const float values[] = {0.0f,
+                          -0.0f,
+                          1.0f,
+                          -1.0f,
+                          0.1f,
+                          1.0f / 3,
+                          16777216.0f,
+                          1e20f,
+                          -3.4e38f,
                           std::numeric_limits<float>::denorm_min(),
                           std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()};

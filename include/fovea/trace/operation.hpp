@@ -168,22 +168,40 @@ auto ceil(const Traced auto& x) { return call<Real>("ceil", x); }
 auto round(const Traced auto& x) { return call<Real>("round", x); }
 
 template <class A, OperandWith<A> B>
-auto pow(const A& a, const B& b) { return call<Real>("pow", a, b); }
+auto pow(const A& a, const B& b) {
+  return call<Real>("pow", a, b);
+}
 template <class A, OperandWith<A> B>
-auto min(const A& a, const B& b) { return call<Number>("min", a, b); }
+auto min(const A& a, const B& b) {
+  return call<Number>("min", a, b);
+}
 template <class A, OperandWith<A> B>
-auto max(const A& a, const B& b) { return call<Number>("max", a, b); }
+auto max(const A& a, const B& b) {
+  return call<Number>("max", a, b);
+}
 template <class A, OperandWith<A> B>
-auto floor_div(const A& a, const B& b) { return op<Int>(11, "//", a, b); }
+auto floor_div(const A& a, const B& b) {
+  return op<Int>(11, "//", a, b);
+}
 template <class A, OperandWith<A> B>
-auto floor_mod(const A& a, const B& b) { return op<Int>(11, "%", a, b); }
+auto floor_mod(const A& a, const B& b) {
+  return op<Int>(11, "%", a, b);
+}
 template <class A, OperandWith<A> B>
-auto div(const A& a, const B& b) { return call<Int>("div", a, b); }
+auto div(const A& a, const B& b) {
+  return call<Int>("div", a, b);
+}
 template <class A, OperandWith<A> B>
-auto rem(const A& a, const B& b) { return call<Int>("rem", a, b); }
+auto rem(const A& a, const B& b) {
+  return call<Int>("rem", a, b);
+}
 template <class X, class A, OperandWith<X, A> B>
-auto clamp(const X& x, const A& low, const B& high) { return call<Number>("clamp", x, low, high); }
+auto clamp(const X& x, const A& low, const B& high) {
+  return call<Number>("clamp", x, low, high);
+}
 template <class C, class X, OperandWith<C, X> Y>
-auto select(const C& c, const X& x, const Y& y) { return call<Choice>("select", c, x, y); }
+auto select(const C& c, const X& x, const Y& y) {
+  return call<Choice>("select", c, x, y);
+}
 
 }  // namespace fovea::traced

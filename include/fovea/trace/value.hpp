@@ -73,8 +73,8 @@ struct Node {
 
 inline NodePtr new_node(Form form, Kind kind, int level, std::string text,
                         std::vector<NodePtr> args = {}, DeclarationPtr captured = {}) {
-  return NodePtr(new Node{form, kind, level, std::move(text), std::move(args),
-                          std::move(captured)});
+  return NodePtr(
+      new Node{form, kind, level, std::move(text), std::move(args), std::move(captured)});
 }
 
 // Numbers as texts that read back bit for bit.
