@@ -2,5 +2,7 @@
 find_program(FOVEA_CCACHE ccache)
 mark_as_advanced(FOVEA_CCACHE)
 if(PROJECT_IS_TOP_LEVEL AND FOVEA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${FOVEA_CCACHE})
+  # Paths relative to the checkout, so that another clone of the same sources finds what this one compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    ${FOVEA_CCACHE})
 endif()
