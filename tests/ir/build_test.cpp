@@ -85,7 +85,7 @@ void expect_value_kept(const RawGraph& graph, const std::vector<Expr>& built,
 TEST(Build, KeepsTheValueOfRandomGraphs) {
   const std::uint64_t seed = test_seed();
   constexpr Type types[] = {Type::F32, Type::I32, Type::Bool};
-  for (std::uint64_t i = 0; i < 60000; ++i) {
+  for (std::uint64_t i = 0; i < cases(60000); ++i) {
     SCOPED_TRACE(seed_text(seed, i));
     Random random(seed, i);
     const RawGraph graph =
@@ -109,7 +109,7 @@ TEST(Build, KeepsTheValueOfEveryPairOfOperations) {
   std::uint64_t number = 0;
   for (const OpInfo& outer : all_ops) {
     if (outer.arity() == 0) continue;
-    for (int round = 0; round < 400; ++round, ++number) {
+    for (std::uint64_t round = 0; round < cases(400); ++round, ++number) {
       SCOPED_TRACE(std::string(outer.name) + ", " + seed_text(seed, number));
       Random random(seed, number);
       RawGraph graph;
@@ -142,7 +142,7 @@ TEST(Build, KeepsTheValueOfEveryPairOfOperations) {
 TEST(Build, IsIdempotent) {
   const std::uint64_t seed = test_seed();
   constexpr Type types[] = {Type::F32, Type::I32, Type::Bool};
-  for (std::uint64_t i = 0; i < 30000; ++i) {
+  for (std::uint64_t i = 0; i < cases(30000); ++i) {
     Random random(seed, i);
     const Expr expr = build(
         draw(random, {.type = random.pick(types), .size = 2 + random.below(30), .grad = true}));
@@ -161,7 +161,7 @@ TEST(Build, IsIdempotent) {
 
 TEST(Build, OrdersOperandsThatCommute) {
   const std::uint64_t seed = test_seed();
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < cases(20000); ++i) {
     Random random(seed, i);
     const OpInfo& row = all_ops[random.below(op_count)];
     if (!row.commutes()) continue;

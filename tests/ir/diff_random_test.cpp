@@ -168,7 +168,7 @@ void check_formula(const Expr& formula, Captured& captured, const Point<double>&
 void run(std::uint64_t formulas, std::uint32_t size, const std::function<Expr(const Expr&)>& of) {
   const std::uint64_t seed = test_seed();
   Tally tally;
-  for (std::uint64_t i = 0; i < formulas; ++i) {
+  for (std::uint64_t i = 0; i < cases(formulas); ++i) {
     Random random(seed, i);
     const Expr formula = of(build(draw(random, {.size = 2 + random.below(size), .smooth = true})));
     SCOPED_TRACE(seed_text(seed, i) + "\n" + print(formula, random_declarations()));

@@ -233,7 +233,7 @@ TEST(Eval, Functions) {
 TEST(Eval, DoubleDecidesAsFloatDoes) {
   const std::uint64_t seed = test_seed();
   constexpr Type types[] = {Type::Bool, Type::I32};
-  for (std::uint64_t i = 0; i < 30000; ++i) {
+  for (std::uint64_t i = 0; i < cases(30000); ++i) {
     Random random(seed, i);
     const Expr expr = build(draw(random, {.type = random.pick(types), .size = 25}));
     const Captured captured(random, random.chance(50) ? Values::Tame : Values::Any);

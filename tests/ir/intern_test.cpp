@@ -19,7 +19,7 @@ using namespace ir;
 
 TEST(Intern, TheSameFormulaIsTheSameObject) {
   const std::uint64_t seed = test_seed();
-  for (std::uint64_t i = 0; i < 5000; ++i) {
+  for (std::uint64_t i = 0; i < cases(5000); ++i) {
     Random one(seed, i), two(seed, i);
     const Expr first = build(draw(one, {.size = 30}));
     const Expr second = build(draw(two, {.size = 30}));
@@ -33,7 +33,7 @@ TEST(Intern, DifferentFormulasAreDifferentObjectsWithDifferentHashes) {
   std::set<std::uint64_t> hashes;
   std::vector<Expr> kept;
   std::set<const Node*> nodes;
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < cases(20000); ++i) {
     Random random(seed, i);
     kept.push_back(build(draw(random, {.size = random.below(20)})));
     texts.insert(print(kept.back(), random_declarations()));
@@ -48,7 +48,7 @@ TEST(Intern, LeavesNothingBehind) {
   const std::uint64_t seed = test_seed();
   random_declarations();
   const std::size_t before = live_nodes();
-  for (std::uint64_t i = 0; i < 500; ++i) {
+  for (std::uint64_t i = 0; i < cases(500); ++i) {
     Random random(seed, i);
     const Program program = random_program(random, 40);
     if (program.mod()) simplify(differentiate(program.mod()).score);

@@ -95,7 +95,7 @@ TEST(ParseFuzz, NothingGoesWrong) {
     inputs.push_back(print(random_program(random, 20)));
   }
   long accepted = 0;
-  constexpr std::uint64_t count = 200000;
+  constexpr std::uint64_t count = cases(200000);
   for (std::uint64_t i = 0; i < count; ++i) {
     Random random(seed, i);
     std::string input;

@@ -35,7 +35,7 @@ void expect_reads_back(const Expr& expr) {
 TEST(Print, FormulasReadBackAsTheSameObject) {
   const std::uint64_t seed = test_seed();
   constexpr Type types[] = {Type::F32, Type::I32, Type::Bool};
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < cases(20000); ++i) {
     SCOPED_TRACE(seed_text(seed, i));
     Random random(seed, i);
     const std::uint32_t size = i % 10 == 0 ? 200 : 30;  // some larger
@@ -47,7 +47,7 @@ TEST(Print, FormulasReadBackAsTheSameObject) {
 
 TEST(Print, DerivativesReadBackAsTheSameObject) {
   const std::uint64_t seed = test_seed();
-  for (std::uint64_t i = 0; i < 3000; ++i) {
+  for (std::uint64_t i = 0; i < cases(3000); ++i) {
     SCOPED_TRACE(seed_text(seed, i));
     Random random(seed, i);
     const Gradients gradients = differentiate(build(draw(random, {.size = random.below(12)})));
@@ -60,7 +60,7 @@ TEST(Print, DerivativesReadBackAsTheSameObject) {
 
 TEST(Print, ProgramsReadBackEqual) {
   const std::uint64_t seed = test_seed();
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < cases(20000); ++i) {
     Random random(seed, i);
     const Program program = random_program(random, 30);
     const std::string line = print(program);
@@ -100,7 +100,7 @@ Program disguised(const Program& program, Random& random) {
 
 TEST(Print, ProgramsAreEqualWhateverTheirNamesAndOrder) {
   const std::uint64_t seed = test_seed();
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < cases(20000); ++i) {
     Random random(seed, i);
     const Program program = random_program(random, 40);
     const Program other = disguised(program, random);
@@ -136,7 +136,7 @@ TEST(Print, SymmetricProgramsAreEqualWhateverTheirOrder) {
 TEST(Print, LiteralsReadBackBitForBit) {
   const std::uint64_t seed = test_seed();
   Random random(seed);
-  for (int i = 0; i < 300000; ++i) {
+  for (std::uint64_t i = 0; i < cases(300000); ++i) {
     const float value = std::bit_cast<float>(random.bits());
     const Expr literal = constant(value);
     const std::string text = print(literal, {});

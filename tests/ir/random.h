@@ -16,6 +16,15 @@ inline std::uint64_t test_seed() {
   return given != nullptr ? std::strtoull(given, nullptr, 0) : 20260822;
 }
 
+// How many cases to try: all of them, or a quarter under sanitizers, which are that much slower.
+constexpr std::uint64_t cases(std::uint64_t all) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return all / 4;
+#else
+  return all;
+#endif
+}
+
 // splitmix64, which starts at no cost: tests make one for every case.
 class Random {
  public:

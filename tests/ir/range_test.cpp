@@ -21,7 +21,7 @@ using namespace ir;
 TEST(Range, HoldsEveryValueOfRandomFormulas) {
   const std::uint64_t seed = test_seed();
   long samples = 0, decided = 0;
-  for (std::uint64_t i = 0; samples < 1500000; ++i) {
+  for (std::uint64_t i = 0; samples < static_cast<long>(cases(1500000)); ++i) {
     Random random(seed, i);
     const RangeCase result = run_range_case(random, 5, 15);
     ASSERT_EQ(result.failure, "") << seed_text(seed, i);

@@ -42,7 +42,7 @@ Expr random_formula(Random& random) {
 TEST(Simplify, KeepsValuesAndNeverGrows) {
   const std::uint64_t seed = test_seed();
   long shrunk = 0;
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < cases(20000); ++i) {
     SCOPED_TRACE(seed_text(seed, i));
     Random random(seed, i);
     const Expr before = random_formula(random);
@@ -56,13 +56,13 @@ TEST(Simplify, KeepsValuesAndNeverGrows) {
       ASSERT_NO_FATAL_FAILURE(expect_same(before, after, captured.point<double>(random)));
     }
   }
-  EXPECT_GT(shrunk, 100);
+  EXPECT_GT(shrunk, static_cast<long>(cases(100)));
 }
 
 TEST(Simplify, KeepsValuesInsideTheBox) {
   const std::uint64_t seed = test_seed();
   long shrunk = 0;
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < cases(20000); ++i) {
     SCOPED_TRACE(seed_text(seed, i));
     Random random(seed, i);
     const Expr before = random_formula(random);
@@ -86,7 +86,7 @@ TEST(Simplify, KeepsValuesInsideTheBox) {
       ASSERT_NO_FATAL_FAILURE(expect_same(before, after, point));
     }
   }
-  EXPECT_GT(shrunk, 5000);
+  EXPECT_GT(shrunk, static_cast<long>(cases(5000)));
 }
 
 // The order of terms in a && chain changes when one of them does, and what was shared is not.

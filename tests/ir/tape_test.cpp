@@ -57,7 +57,7 @@ TEST(Tape, ComputesWhatEvalSays) {
   const std::uint64_t seed = test_seed();
   const Sizes sizes;
   long loads = 0, proven = 0;
-  for (std::uint64_t i = 0; i < 8000; ++i) {
+  for (std::uint64_t i = 0; i < cases(8000); ++i) {
     Random random(seed, i);
     const Case one = random_case(random);
     const Captured captured(random, random.chance(50) ? Values::Tame : Values::Any, sizes);
@@ -98,7 +98,7 @@ TEST(Tape, ComputesWhatEvalSays) {
 // Everything that a decision is computed from is exact; what feeds no decision is not.
 TEST(Tape, MarksWhatDecides) {
   const std::uint64_t seed = test_seed();
-  for (std::uint64_t i = 0; i < 5000; ++i) {
+  for (std::uint64_t i = 0; i < cases(5000); ++i) {
     Random random(seed, i);
     const Case one = random_case(random);
     const Tape tape = lower(one.roots);
