@@ -29,7 +29,7 @@ fovea_problem parsed(const char* text) {
   return problem;
 }
 
-constexpr fovea_plan_options reference{sizeof(fovea_plan_options), "reference", nullptr};
+constexpr fovea_plan_options reference{sizeof(fovea_plan_options), "reference", nullptr, nullptr};
 
 void plan_cached(benchmark::State& state) {
   const fovea_problem problem = parsed(line);

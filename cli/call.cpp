@@ -19,6 +19,12 @@ Placement spread(Placement dense) {
   return dense;
 }
 
+extern "C" void run_in_turn(void*, std::size_t count, void (*task)(void* context, std::size_t i),
+                            void* context) {
+  while (count > 0) task(context, --count);
+}
+constexpr fovea_executor one_in_turn{sizeof(fovea_executor), nullptr, 1, run_in_turn};
+
 // The memory and the bindings of one direction of a workload.
 class Memory {
  public:
@@ -45,6 +51,9 @@ class Memory {
     workspace_ = Placed(Placement::dense("u8", {static_cast<std::int64_t>(bytes)}));
     bindings_.workspace = workspace_.data();
     bindings_.workspace_bytes = bytes;
+  }
+  void set_threads(Threads threads) {
+    bindings_.executor = threads == Threads::OneInTurn ? &one_in_turn : nullptr;
   }
   const fovea_bindings& bindings() const { return bindings_; }
 
@@ -166,6 +175,7 @@ Pass run_pass(fovea_problem problem, Memory& memory, const CallOptions& options)
   pass.engine = fovea_plan_engine(plan.get());
   check(fovea_plan_workspace(plan.get(), nullptr, &pass.workspace_bytes));
   memory.set_workspace(pass.workspace_bytes);
+  memory.set_threads(options.threads);
   double spent = 0;
   for (int i = 0; i < options.repeat || spent < options.seconds; ++i) {
     if (i > 0 && options.seconds == 0) memory.poison_outputs();

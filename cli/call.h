@@ -9,11 +9,18 @@
 
 namespace fovea::cli {
 
+// Who runs the tasks of an engine on the host.
+enum class Threads {
+  Own,       // the engine's
+  OneInTurn  // the caller alone, from the last task to the first: an order that no pool would take
+};
+
 struct CallOptions {
   std::string engine;  // empty: the planner's choice
   std::string device = "cpu";
   int repeat = 1;      // times that each direction is run
   double seconds = 0;  // or for this long, whichever is more
+  Threads threads = Threads::Own;
 };
 
 // One direction on one engine.

@@ -34,10 +34,11 @@ Placed::Placed(Placement placement) : placement_(std::move(placement)) {
   if (empty) below = above = 0;
   element_ = static_cast<std::size_t>(element_size(placement_.dtype));
   const std::size_t size = static_cast<std::size_t>(below + above) * element_;
-  bytes_.assign(size + 2 * guard + alignment, poison_byte);
-  const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
-  start_ = guard + (alignment - address % alignment) % alignment +
-           static_cast<std::size_t>(below) * element_;
+  bytes_.assign(size + 2 * guard + 2 * alignment, poison_byte);
+  // Aligned as promised and not a bit more: 64 bytes past a multiple of 128.
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data()) + guard;
+  const std::size_t up = (3 * alignment - address % (2 * alignment)) % (2 * alignment);
+  start_ = guard + up + static_cast<std::size_t>(below) * element_;
 }
 
 Placed::Placed(Placement placement, const Array& values) : Placed(std::move(placement)) {

@@ -255,8 +255,7 @@ FOVEA_API fovea_status fovea_problem_program(fovea_problem problem, fovea_progra
 FOVEA_API fovea_status fovea_problem_print(fovea_problem problem, fovea_report* report);
 FOVEA_API int fovea_problem_equal(fovea_problem a, fovea_problem b);
 
-/* The problem as a config whose pointers live as long as the problem. `config` needs struct_size.
- */
+/* The problem as a config whose pointers live as long as it. `config` needs struct_size. */
 FOVEA_API fovea_status fovea_problem_describe(fovea_problem problem, fovea_problem_config* config);
 
 /* ---- plans ---- */
@@ -267,6 +266,7 @@ typedef struct fovea_plan_options {
   size_t struct_size;
   const char* engine; /* NULL: FOVEA_ENGINE, else the fastest; the reference engine only by name */
   const char* device; /* NULL: "cpu"; "cuda:0", a built-in description ("h200") or a JSON file */
+  fovea_problem partner; /* of a training pair, to choose one engine for both; NULL: a line's own */
 } fovea_plan_options;
 
 typedef enum fovea_answer {

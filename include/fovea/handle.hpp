@@ -126,10 +126,11 @@ class Problem {
 struct Where {
   std::string engine;
   std::string device;
+  std::optional<Problem> partner{};  // of a training pair: one engine for both
 
   fovea_plan_options options() const {
     return {sizeof(fovea_plan_options), engine.empty() ? nullptr : engine.c_str(),
-            device.empty() ? nullptr : device.c_str()};
+            device.empty() ? nullptr : device.c_str(), partner ? partner->get() : nullptr};
   }
 };
 

@@ -22,15 +22,21 @@ struct StructName {
   const char* argument;  // "config"
   const char* type;      // "fovea_problem_config"
 };
-void check_struct(const void* given, std::size_t known_size, const StructName& name,
+struct StructSize {
+  std::size_t known;      // here and now
+  std::size_t first = 0;  // in the first version; 0: the same
+};
+void check_struct(const void* given, const StructSize& size, const StructName& name,
                   bool is_output);
 
+// What an earlier version does not have is zero. `first_size`: of the first version, where the
+// struct has grown since.
 template <class T>
-T read_struct(const T* given, const StructName& name) {
+T read_struct(const T* given, const StructName& name, std::size_t first_size = 0) {
   need(given, name.argument);
-  check_struct(given, sizeof(T), name, /*is_output=*/false);
-  T copy;
-  std::memcpy(&copy, given, sizeof(T));
+  check_struct(given, {sizeof(T), first_size}, name, /*is_output=*/false);
+  T copy{};
+  std::memcpy(&copy, given, given->struct_size < sizeof(T) ? given->struct_size : sizeof(T));
   return copy;
 }
 
@@ -39,7 +45,7 @@ T read_struct(const T* given, const StructName& name) {
 template <class T>
 void clear_struct(T* out, const StructName& name) {
   need(out, name.argument);
-  check_struct(out, sizeof(T), name, /*is_output=*/true);
+  check_struct(out, {sizeof(T)}, name, /*is_output=*/true);
   const std::size_t size = out->struct_size;
   std::memset(static_cast<void*>(out), 0, size);
   out->struct_size = size;

@@ -15,7 +15,7 @@ using namespace fovea::capi;
 namespace {
 
 fovea_plan_s make(const fovea_problem_s& problem, const fovea_plan_options* options) {
-  PlanRequest request = to_request(options);
+  PlanRequest request = to_request(problem, options);
   fovea_plan_s plan{problem.problem, make_plan(*problem.problem, request), request.device.kind, {}};
   if (request.device.described) plan.described_as = std::move(request.device.name);
   return plan;

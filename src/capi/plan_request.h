@@ -1,11 +1,14 @@
 // What a C caller asks of the planner. Used by plan and support.
 #pragma once
 
+#include "capi/handles.h"
 #include "fovea/fovea.h"
 #include "planner/planner.h"
 
 namespace fovea::capi {
 
-PlanRequest to_request(const fovea_plan_options* options);  // null: every default
+// `options` null: every default. The partner is that of the options, else the one that the problem
+// was parsed with.
+PlanRequest to_request(const fovea_problem_s& problem, const fovea_plan_options* options);
 
 }  // namespace fovea::capi

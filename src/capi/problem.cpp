@@ -36,7 +36,12 @@ fovea_status fovea_problem_parse(const char* line, fovea_problem* problem,
     const bool both = parsed.forward && parsed.backward;
     auto first = std::make_unique<fovea_problem_s>(
         std::move(parsed.forward ? *parsed.forward : *parsed.backward));
-    if (both && backward != nullptr) *backward = new fovea_problem_s(std::move(*parsed.backward));
+    if (both) {
+      auto second = std::make_unique<fovea_problem_s>(std::move(*parsed.backward));
+      first->partner = second->problem;
+      second->partner = first->problem;
+      if (backward != nullptr) *backward = second.release();
+    }
     *problem = first.release();
   });
 }

@@ -45,15 +45,13 @@ Range leaf_range(const Node& node, const Box& box) {
 // Runs the steps over one box.
 class Runner {
  public:
-  Runner(const RangeCode& code, const Box& box, Ranges::Scratch& scratch)
-      : code_(code), box_(box), values_(scratch.values), broken_(scratch.broken) {
-    values_.resize(code.steps.size());
-    broken_.assign(code.steps.size(), 0);
-  }
+  Runner(const RangeCode& code, const Box& box, Ranges::Memory memory)
+      : code_(code), box_(box), values_(memory.values), broken_(memory.broken) {}
 
   void run() {
     for (std::size_t i = 0; i < code_.steps.size(); ++i) {
       const RangeStep& step = code_.steps[i];
+      broken_[i] = 0;
       switch (step.kind) {
         case Kind::Leaf: values_[i] = leaf_range(*step.node, box_); break;
         case Kind::Load: values_[i] = from_box(box_.loads, step.load); break;
@@ -126,9 +124,19 @@ class Runner {
 
   const RangeCode& code_;
   const Box& box_;
-  std::vector<Range>& values_;
-  std::vector<char>& broken_;
+  std::span<Range> values_;
+  std::span<char> broken_;
 };
+
+Ranges::Memory grown(Ranges::Scratch& scratch, std::size_t steps) {
+  scratch.values.resize(steps);
+  scratch.broken.resize(steps);
+  return {scratch.values, scratch.broken};
+}
+
+TileClass class_of(BoolSet kept) {
+  return kept.never() ? TileClass::Empty : kept.always() ? TileClass::Full : TileClass::Mixed;
+}
 
 }  // namespace
 
@@ -137,16 +145,29 @@ Ranges::Ranges(std::span<const Expr> roots)
 
 const std::vector<Expr>& Ranges::loads() const { return code_->loads; }
 
-void Ranges::bound(const Box& box, Scratch& scratch) const { Runner(*code_, box, scratch).run(); }
+std::size_t Ranges::step_count() const { return code_->steps.size(); }
+
+void Ranges::bound(const Box& box, Memory memory) const { Runner(*code_, box, memory).run(); }
+
+void Ranges::bound(const Box& box, Scratch& scratch) const {
+  bound(box, grown(scratch, step_count()));
+}
+
+const Range& Ranges::range(Memory memory, std::size_t root) const {
+  return memory.values[code_->roots[root]];
+}
 
 const Range& Ranges::range(const Scratch& scratch, std::size_t root) const {
   return scratch.values[code_->roots[root]];
 }
 
+TileClass Ranges::classify(const Box& box, Memory memory) const {
+  bound(box, memory);
+  return class_of(range(memory).b);
+}
+
 TileClass Ranges::classify(const Box& box, Scratch& scratch) const {
-  bound(box, scratch);
-  const BoolSet kept = range(scratch).b;
-  return kept.never() ? TileClass::Empty : kept.always() ? TileClass::Full : TileClass::Mixed;
+  return classify(box, grown(scratch, step_count()));
 }
 
 Range bound(const Expr& expr, const Box& box) {

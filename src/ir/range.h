@@ -35,14 +35,25 @@ class Ranges {
 
   const std::vector<Expr>& loads() const;  // the distinct loads in the formulas
 
-  struct Scratch {
-    std::vector<Range> values;  // of every step
-    std::vector<char> broken;   // whether some i32 sum in it may have wrapped
+  // What bound() works in: the caller's own memory, of step_count() values each, for those who may
+  // not allocate; or a Scratch, which grows by itself.
+  struct Memory {
+    std::span<Range> values;  // of every step
+    std::span<char> broken;   // whether some i32 sum in it may have wrapped
   };
+  struct Scratch {
+    std::vector<Range> values;
+    std::vector<char> broken;
+  };
+  std::size_t step_count() const;
+
+  void bound(const Box& box, Memory memory) const;
   void bound(const Box& box, Scratch& scratch) const;
+  const Range& range(Memory memory, std::size_t root = 0) const;
   const Range& range(const Scratch& scratch, std::size_t root = 0) const;
 
   // The class of a tile under the mask that is the first root.
+  TileClass classify(const Box& box, Memory memory) const;
   TileClass classify(const Box& box, Scratch& scratch) const;
 
  private:

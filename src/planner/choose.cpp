@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/spelling.h"
+#include "planner/best.h"
 #include "planner/planner.h"
 #include "planner/run_command.h"
 
@@ -17,49 +18,10 @@ namespace {
 
 constexpr std::size_t most_refusals = 256;
 
-bool can(const Verdict& verdict) { return verdict.answer != Answer::No; }
-
 std::string listed(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
   return out;
-}
-
-// The first that can, or a later one that is known to be faster.
-const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts) {
-  const EngineVerdict* chosen = nullptr;
-  for (const EngineVerdict& one : verdicts) {
-    if (one.only_when_named || !can(one.verdict)) continue;
-    const bool faster = chosen != nullptr && one.verdict.cost > 0 && chosen->verdict.cost > 0 &&
-                        one.verdict.cost < chosen->verdict.cost;
-    if (chosen == nullptr || faster) chosen = &one;
-  }
-  return chosen;
-}
-
-void choose_best(Explanation& explanation) {
-  if (const EngineVerdict* chosen = best(explanation.verdicts)) {
-    explanation.chosen = chosen->engine;
-    explanation.why = chosen->engine + " is the fastest of those that can";
-    return;
-  }
-  explanation.why = "no engine can run this";
-  for (const EngineVerdict& one : explanation.verdicts) {
-    if (!one.only_when_named || !can(one.verdict)) continue;
-    explanation.why = "no fast engine can run this; " + one.engine +
-                      " can, but runs only when it is named: engine=" + one.engine +
-                      " or FOVEA_ENGINE=" + one.engine;
-  }
-}
-
-void choose_named(Explanation& explanation, const std::string& engine, bool from_environment) {
-  const std::string named = from_environment ? " is named by FOVEA_ENGINE" : " is named";
-  if (can(explanation.find(engine)->verdict)) {
-    explanation.chosen = engine;
-    explanation.why = engine + named;
-  } else {
-    explanation.why = engine + named + ", but cannot run this";
-  }
 }
 
 Verdict refused_to_compile(const std::string& text) {
@@ -102,24 +64,32 @@ Planner::Wish Planner::wish(const PlanRequest& request) const {
                         " (engines: " + listed(names) + ")");
 }
 
-std::shared_ptr<const Explanation> Planner::judge(const Problem& problem, const Device& device,
-                                                  const Wish& wish, bool prove) {
+Verdict Planner::verdict_of(const Engine& engine, const Problem& problem, const Device& device,
+                            bool prove) {
+  Baked baked = engine.bake(problem, device).baked;
+  Verdict verdict = prove ? engine.prove(baked, device) : engine.judge(baked, device);
+  if (can(verdict) && has_refusals_) {
+    const std::string refusal = noted_refusal({engine.name(), device, std::move(baked)});
+    if (!refusal.empty()) verdict = refused_to_compile(refusal);
+  }
+  return verdict;
+}
+
+std::shared_ptr<const Explanation> Planner::judge(const Problem& problem,
+                                                  const PlanRequest& request, const Wish& wish,
+                                                  bool prove) {
   auto explanation = std::make_shared<Explanation>();
   for (const Candidate& candidate : candidates_) {
     const Engine& engine = *candidate.engine;
-    Baked baked = engine.bake(problem, device).baked;
-    EngineVerdict one{engine.name(), {}, candidate.only_when_named};
-    one.verdict = prove ? engine.prove(baked, device) : engine.judge(baked, device);
-    if (can(one.verdict) && has_refusals_) {
-      const std::string refusal = noted_refusal({one.engine, device, std::move(baked)});
-      if (!refusal.empty()) one.verdict = refused_to_compile(refusal);
-    }
+    EngineVerdict one{engine.name(), verdict_of(engine, problem, request.device, prove),
+                      candidate.only_when_named};
+    if (request.partner) one.partner = verdict_of(engine, *request.partner, request.device, prove);
     explanation->verdicts.push_back(std::move(one));
   }
   if (wish.engine.empty()) {
-    choose_best(*explanation);
+    choose_best(*explanation, problem);
   } else {
-    choose_named(*explanation, wish.engine, wish.from_environment);
+    choose_named(*explanation, problem, wish.engine, wish.from_environment);
   }
   return explanation;
 }
@@ -127,18 +97,18 @@ std::shared_ptr<const Explanation> Planner::judge(const Problem& problem, const 
 std::shared_ptr<const Explanation> Planner::explain(const Problem& problem,
                                                     const PlanRequest& request, bool prove) {
   const Wish wanted = wish(request);
-  const ChoiceKey key{problem, request.device, wanted.engine};
+  const ChoiceKey key{problem, request.device, wanted.engine, request.partner};
   if (!prove) {
     if (auto choice = memo_.find(key)) return choice->explanation;
   }
-  auto explanation = judge(problem, request.device, wanted, prove);
+  auto explanation = judge(problem, request, wanted, prove);
   if (!prove) memo_.remember(key, {explanation, {}, {}});
   return explanation;
 }
 
 PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& request) {
   const Wish wanted = wish(request);
-  const ChoiceKey key{problem, request.device, wanted.engine};
+  const ChoiceKey key{problem, request.device, wanted.engine, request.partner};
   std::optional<Choice> choice = memo_.find(key);
   if (choice) {
     auto plan = choice->plan.lock();
@@ -147,16 +117,19 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
     }
   }
   auto explanation =
-      choice ? choice->explanation : judge(problem, request.device, wanted, /*prove=*/false);
+      choice ? choice->explanation : judge(problem, request, wanted, /*prove=*/false);
   for (;;) {
     if (explanation->chosen.empty()) throw Unsupported(refusal_text(*explanation));
     try {
-      PlannedCall call = build(problem, request.device, engine(explanation->chosen));
+      const Engine& chosen = engine(explanation->chosen);
+      PlannedCall call = build(problem, request.device, chosen);
+      // Where the partner must follow, it is built before this one can have run.
+      if (request.partner && is_pinned(problem)) build(*request.partner, request.device, chosen);
       memo_.remember(key, {explanation, call.plan, call.literals});
       return call;
     } catch (const Unsupported&) {  // noted by build(); every round has one engine fewer
       memo_.clear();
-      explanation = judge(problem, request.device, wanted, /*prove=*/false);
+      explanation = judge(problem, request, wanted, /*prove=*/false);
     }
   }
 }

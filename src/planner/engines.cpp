@@ -1,4 +1,5 @@
 // The one place that names the engines, in order of choice.
+#include "engines/cpu/engine.h"
 #include "engines/reference/engine.h"
 #include "planner/planner.h"
 
@@ -7,7 +8,8 @@ namespace fovea {
 // Never destroyed: plans may be in use, or their libraries already gone, when a process ends.
 Planner& planner() {
   static Planner& process = *new Planner({
-      // jit, cudnn and cpu will stand here, the fastest first.
+      // jit and cudnn will stand here, the fastest first.
+      {&cpu_engine()},
       {&reference_engine(), /*only_when_named=*/true},
   });
   return process;

@@ -47,6 +47,11 @@ std::vector<std::string> remarks(const EngineVerdict& one, bool chosen) {
   }
   if (!one.verdict.note.empty()) add(one.verdict.note);
   if (!line.empty()) lines.push_back(line);
+  if (one.partner && one.partner->answer == Answer::No) {
+    for (const Reason& reason : one.partner->reasons) {
+      lines.push_back("not the other direction: " + describe(reason));
+    }
+  }
   if (lines.empty()) lines.emplace_back("");
   return lines;
 }
@@ -77,21 +82,29 @@ std::string rows(const Explanation& explanation, const std::string& indent) {
   return out;
 }
 
-nlohmann::ordered_json to_json_value(const EngineVerdict& one) {
+nlohmann::ordered_json to_json_value(const std::vector<Reason>& all) {
   nlohmann::ordered_json reasons = nlohmann::ordered_json::array();
-  for (const Reason& reason : one.verdict.reasons) {
+  for (const Reason& reason : all) {
     reasons.push_back({{"code", reason.code},
                        {"limit", reason.limit},
                        {"got", reason.got},
                        {"advice", reason.advice},
                        {"text", describe(reason)}});
   }
+  return reasons;
+}
+
+nlohmann::ordered_json to_json_value(const EngineVerdict& one) {
   nlohmann::ordered_json out{{"engine", one.engine},
                              {"verdict", answer_name(one.verdict.answer)},
-                             {"reasons", reasons},
+                             {"reasons", to_json_value(one.verdict.reasons)},
                              {"note", one.verdict.note},
                              {"only_when_named", one.only_when_named}};
   out["cost_seconds"] = one.verdict.cost > 0 ? nlohmann::ordered_json(one.verdict.cost) : nullptr;
+  if (one.partner) {
+    out["partner"] = {{"verdict", answer_name(one.partner->answer)},
+                      {"reasons", to_json_value(one.partner->reasons)}};
+  }
   return out;
 }
 
@@ -104,7 +117,8 @@ std::string refusal_text(const Explanation& explanation) {
 std::string to_table(const Problem& problem, const PlanRequest& request,
                      const Explanation& explanation) {
   const bool none = explanation.chosen.empty();
-  return "problem  " + print(problem) + "\ndevice   " + device_text(request.device) +
+  const std::string pair = request.partner ? "\npair     with " + print(*request.partner) : "";
+  return "problem  " + print(problem) + pair + "\ndevice   " + device_text(request.device) +
          "\nengine   " + (none ? "none" : explanation.chosen) + ": " + explanation.why + "\n\n" +
          rows(explanation, "");
 }
@@ -124,6 +138,7 @@ std::string to_json(const Problem& problem, const PlanRequest& request,
         {"isa", device.isa},
         {"threads", device.threads}}},
   };
+  if (request.partner) out["partner"] = print(*request.partner);
   out["chosen"] = explanation.chosen.empty() ? nlohmann::ordered_json(nullptr)
                                              : nlohmann::ordered_json(explanation.chosen);
   out["why"] = explanation.why;

@@ -10,6 +10,11 @@ namespace {
 // The device and the engine are few: the Problem alone is hashed.
 std::uint64_t hash_of(const ChoiceKey& key) { return key.problem.hash(); }
 
+// Who asks again mostly brings the same object.
+bool same(const std::shared_ptr<const Problem>& a, const std::shared_ptr<const Problem>& b) {
+  return a == b || (a != nullptr && b != nullptr && *a == *b);
+}
+
 }  // namespace
 
 ChoiceMemo::Entries::const_iterator ChoiceMemo::find(const Entries& entries, std::uint64_t hash,
@@ -17,7 +22,8 @@ ChoiceMemo::Entries::const_iterator ChoiceMemo::find(const Entries& entries, std
   const auto [first, last] = entries.equal_range(hash);
   for (auto at = first; at != last; ++at) {
     const Entry& entry = at->second;
-    if (entry.engine == key.engine && entry.device == key.device && entry.problem == key.problem) {
+    if (entry.engine == key.engine && entry.device == key.device && entry.problem == key.problem &&
+        same(entry.partner, key.partner)) {
       return at;
     }
   }
@@ -38,7 +44,8 @@ void ChoiceMemo::remember(const ChoiceKey& key, Choice choice) {
   const std::lock_guard lock(mutex_);
   if (const auto at = find(entries_, hash, key); at != entries_.end()) entries_.erase(at);
   if (entries_.size() >= most_entries) dropped.swap(entries_);
-  entries_.emplace(hash, Entry{key.problem, key.device, key.engine, std::move(choice)});
+  entries_.emplace(hash,
+                   Entry{key.problem, key.device, key.engine, key.partner, std::move(choice)});
 }
 
 void ChoiceMemo::clear() {

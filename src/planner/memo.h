@@ -1,4 +1,5 @@
-// What was decided before for a Problem, a device and an engine's name: the explanation, and the
+// What was decided before for a Problem (with its partner), a device and an engine's name: the
+// explanation, and the
 // plan as long as the cache holds it. Keys are compared in full. Bounded; it forgets everything
 // when full, which costs a judgement per Problem. Only the Planner uses it.
 #pragma once
@@ -22,6 +23,7 @@ struct ChoiceKey {
   const Problem& problem;
   const Device& device;
   const std::string& engine;  // empty: any
+  const std::shared_ptr<const Problem>& partner;
 };
 
 struct Choice {
@@ -44,6 +46,7 @@ class ChoiceMemo {
     Problem problem;
     Device device;
     std::string engine;
+    std::shared_ptr<const Problem> partner;
     Choice choice;
   };
   using Entries = std::unordered_multimap<std::uint64_t, Entry>;

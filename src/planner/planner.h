@@ -1,11 +1,12 @@
 // From a Problem to a plan: asks the engines in order, collects their reasons, builds the plan of
 // the best that can, and keeps it. The only caller of engines but for tests. A training pair is two
-// Problems.
+// Problems that name each other: the engine chosen for either is one that can run both.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ namespace fovea {
 struct PlanRequest {
   Device device;
   std::string engine;  // empty: FOVEA_ENGINE, else the best that can; the reference only by name
+  std::shared_ptr<const Problem> partner{};  // the other direction of a training pair; null: none
 };
 
 // What one engine says.
@@ -26,6 +28,7 @@ struct EngineVerdict {
   std::string engine;
   Verdict verdict;
   bool only_when_named = false;
+  std::optional<Verdict> partner{};  // on the other direction, where there is one
 };
 struct Explanation {
   std::vector<EngineVerdict> verdicts;  // in order of choice
@@ -73,8 +76,10 @@ class Planner {
     bool from_environment = false;
   };
   Wish wish(const PlanRequest& request) const;
-  std::shared_ptr<const Explanation> judge(const Problem& problem, const Device& device,
+  std::shared_ptr<const Explanation> judge(const Problem& problem, const PlanRequest& request,
                                            const Wish& wish, bool prove);
+  Verdict verdict_of(const Engine& engine, const Problem& problem, const Device& device,
+                     bool prove);
   PlannedCall build(const Problem& problem, const Device& device, const Engine& engine);
   const Engine& engine(const std::string& name) const;
   void note_refusal(PlanKey key, const std::string& text);

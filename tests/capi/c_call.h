@@ -58,7 +58,7 @@ class CCall {
 };
 
 inline fovea_plan_options reference_options() {
-  return {sizeof(fovea_plan_options), "reference", nullptr};
+  return {sizeof(fovea_plan_options), "reference", nullptr, nullptr};
 }
 
 }  // namespace fovea::testing

@@ -238,7 +238,7 @@ TEST(Fuzz, MutatedDescriptionsThroughAFile) {
   const std::string path = ::testing::TempDir() + "fovea_device_fuzz.json";
   for (int i = 0; i < 200; ++i) {
     std::ofstream(path, std::ios::binary) << mutator.mutated(seed);
-    const fovea_plan_options options{sizeof options, nullptr, path.c_str()};
+    const fovea_plan_options options{sizeof options, nullptr, path.c_str(), nullptr};
     fovea_report report = nullptr;
     const fovea_status status = fovea_explain(problem.get(), &options, FOVEA_EXPLAIN_JSON, &report);
     fovea_report_destroy(report);

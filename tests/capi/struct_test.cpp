@@ -1,6 +1,7 @@
 // Versioned structs: sizes, defaults, and versions that are yet to come.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "tests/capi/c_call.h"
@@ -55,6 +56,39 @@ TEST(Trap18, ALaterVersionIsFineAsLongAsItsNewFieldsAreZero) {
                       std::string(fovea_version()) + " does not know"),
             std::string::npos)
       << text;
+}
+
+// The first version of fovea_plan_options had no partner.
+TEST(Trap18, AnEarlierVersionsOptionsAreReadAsFarAsTheyGo) {
+  struct First {
+    std::size_t struct_size;
+    const char *engine, *device;
+    fovea_problem not_ours;  // what lies behind must not be read
+  } first{offsetof(First, not_ours), "reference", nullptr, nullptr};
+  std::memset(&first.not_ours, 0xff, sizeof first.not_ours);
+  fovea_problem problem = nullptr;
+  ASSERT_EQ(fovea_problem_parse("h=2 sq=8 d=4", &problem, nullptr), FOVEA_OK);
+  const Owned<fovea_problem> owned(problem);
+  fovea_answer answer = FOVEA_NO;
+  EXPECT_EQ(fovea_supported(problem, reinterpret_cast<const fovea_plan_options*>(&first), &answer,
+                            nullptr),
+            FOVEA_OK)
+      << fovea_last_error();
+  EXPECT_NE(answer, FOVEA_NO);
+}
+
+TEST(Pair, HasOneProblemOfEachDirection) {
+  fovea_problem forward = nullptr, backward = nullptr;
+  ASSERT_EQ(fovea_problem_parse("h=2 sq=8 d=4 direction=both", &forward, &backward), FOVEA_OK);
+  const Owned<fovea_problem> first(forward), second(backward);
+  fovea_plan_options options = reference_options();
+  fovea_answer answer = FOVEA_NO;
+  options.partner = backward;
+  EXPECT_EQ(fovea_supported(forward, &options, &answer, nullptr), FOVEA_OK);
+  EXPECT_EQ(fovea_supported(backward, &options, &answer, nullptr), FOVEA_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_last_error(),
+               "options.partner is a backward, as is the problem; a pair is a forward and a "
+               "backward");
 }
 
 TEST(Trap18, OutputStructsOfALaterVersionAreClearedBeyondWhatIsKnown) {

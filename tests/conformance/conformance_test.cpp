@@ -9,6 +9,8 @@
 #include <fstream>
 #include <set>
 
+#include "attention/cpu.h"
+#include "base/env.h"
 #include "cli/compare.h"
 #include "cli/gradient_check.h"
 #include "empty_rows.h"
@@ -22,9 +24,11 @@ namespace {
 constexpr double affordable_work = 1e6;
 constexpr int coordinates = 3;
 
-cli::Results run(const cli::Workload& workload, const std::string& engine) {
+cli::Results run(const cli::Workload& workload, const std::string& engine,
+                 cli::Threads threads = cli::Threads::Own) {
   cli::CallOptions options;
   options.engine = engine;
+  options.threads = threads;
   return cli::run_workload(workload, options);
 }
 
@@ -34,11 +38,11 @@ void expect_no_complaints(const cli::Results& results) {
   }
 }
 
-void expect_same_bits(const cli::Results& first, const cli::Results& second) {
+void expect_same_bits(const cli::Results& first, const cli::Results& second, const char* between) {
   ASSERT_EQ(first.arrays.size(), second.arrays.size());
   for (std::size_t i = 0; i < first.arrays.size(); ++i) {
     EXPECT_EQ(first.arrays[i].array.bytes, second.arrays[i].array.bytes)
-        << first.arrays[i].name << " differs between two runs";
+        << first.arrays[i].name << " differs between " << between;
   }
 }
 
@@ -55,7 +59,7 @@ void hold_to_the_definition(const cli::Workload& workload, const cli::Results& r
     if (!named.gradient) continue;
     EXPECT_EQ(check_finite(named), "");
   }
-  expect_same_bits(results, run(workload, "reference"));
+  expect_same_bits(results, run(workload, "reference"), "two runs");
   expect_right_gradients(workload);
 }
 
@@ -64,15 +68,27 @@ void hold_to_the_reference(const cli::Workload& workload, const cli::Results& re
   for (const cli::Comparison& one : cli::compare_all(workload, results, reference)) {
     EXPECT_TRUE(one.within) << one.name << ": " << one.complaint;
   }
-  if (workload.config.deterministic != 0) {
-    expect_same_bits(results, run(workload, results.forward.engine));
+  const std::string& engine = results.forward.engine;
+  if (engine == "cpu") {  // whoever runs its tasks, asked for or not
+    const cli::Results in_turn = run(workload, engine, cli::Threads::OneInTurn);
+    expect_no_complaints(in_turn);
+    expect_same_bits(results, in_turn, "its own threads and one of the host");
+  } else if (workload.config.deterministic != 0) {
+    expect_same_bits(results, run(workload, engine), "two runs");
   }
+}
+
+// CTest runs the lines of the CPU engine once per instruction set (see tests/CMakeLists.txt).
+bool machine_lacks_the_instructions() {
+  const std::optional<std::string> asked = env_value(Env::CpuIsa);
+  return asked && !std::ranges::count(cpu_isa(), *asked);
 }
 
 using Parameter = std::tuple<std::string, Case>;
 class Conformance : public testing::TestWithParam<Parameter> {};
 
 TEST_P(Conformance, PassesOrRefusesWithAReason) {
+  if (machine_lacks_the_instructions()) GTEST_SKIP() << "not on this machine";
   const auto& [engine, problem] = GetParam();
   constexpr std::uint64_t seed = 0;  // the line's
   const cli::Workload workload = cli::make_workload(problem.line, seed, problem.twists);

@@ -176,7 +176,7 @@ TEST(BadArguments, NumbersAndNames) {
          options.struct_size = 3;
          return supported("reference", nullptr);
        },
-       "options.struct_size is 3; too small: set it to sizeof(fovea_plan_options), 24 here"},
+       "options.struct_size is 3; too small: set it to sizeof(fovea_plan_options), 32 here"},
   });
 }
 

@@ -84,7 +84,7 @@ TEST(Threads, PlansRunWhileTheyAreEvictedAndTheCacheIsCleared) {
 
 // The real thing: calls of the C interface with a cache of one plan.
 TEST(Threads, CallsThroughTheCInterface) {
-  constexpr fovea_plan_options reference{sizeof(fovea_plan_options), "reference", nullptr};
+  constexpr fovea_plan_options reference{sizeof(fovea_plan_options), "reference", nullptr, nullptr};
   ASSERT_EQ(fovea_cache_limit(1, 0), FOVEA_OK);
   in_threads([&](int thread) {
     const std::string mod = thread % 2 == 0 ? "mod=\"tanh(score)\"" : "mod=\"sin(score)\"";

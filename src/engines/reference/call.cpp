@@ -1,28 +1,9 @@
 #include "engines/reference/call.h"
 
-#include <cstring>
-
 #include "attention/philox.h"
 
 namespace fovea::reference {
 namespace {
-
-template <class T>
-T value_of(const PerCall<T>& x) {
-  return x.device != nullptr ? *x.device : x.value;
-}
-
-// A scalar on the device is one number of its declared type, not a pair.
-ir::ScalarValue scalar_value(const PerCall<ir::ScalarValue>& x, ir::Type type) {
-  if (x.device == nullptr) return x.value;
-  ir::ScalarValue out;
-  if (type == ir::Type::I32) {
-    std::memcpy(&out.i, x.device, sizeof out.i);
-  } else {
-    std::memcpy(&out.f, x.device, sizeof out.f);
-  }
-  return out;
-}
 
 std::int32_t position(std::int64_t index, std::int32_t offset) {
   return static_cast<std::int32_t>(index + offset);  // wraps, as all i32 of formulas

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "attention/bindings.h"
+#include "attention/geometry.h"
 #include "attention/problem.h"
 #include "engines/reference/formulas.h"
 #include "engines/reference/rows.h"

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "attention/host_bake.h"
 #include "attention/problem.h"
 #include "ir/eval.h"
 
@@ -57,10 +58,5 @@ class Formulas {
   std::vector<Load> loads_;
   std::vector<Scalar> scalars_;
 };
-
-// Asked for by slot; slots beyond the list (lifted literals) are not wanted.
-inline bool wanted(const std::vector<bool>& list, std::size_t slot) {
-  return slot < list.size() && list[slot];
-}
 
 }  // namespace fovea::reference

@@ -5,23 +5,23 @@ namespace fovea::reference {
 Scratch Scratch::lay_out(Arena& arena, const ScratchNeeds& needs, const Sizes& sizes) {
   const auto slots = static_cast<std::int64_t>(needs.scalars);
   Scratch out;
-  out.cells = arena.take<ir::Cell<double>>(static_cast<std::int64_t>(needs.cells));
-  out.scalars = arena.take<ir::ScalarValue>(slots);
-  out.k_head = arena.take<double>(sizes.skv, sizes.d);
-  out.v_head = arena.take<double>(sizes.skv, sizes.dv);
-  out.q_row = arena.take<double>(sizes.d);
-  out.o_row = arena.take<double>(sizes.dv);
-  out.per_head = arena.take<double>(sizes.h);
+  out.cells = arena.take_zeros<ir::Cell<double>>(static_cast<std::int64_t>(needs.cells));
+  out.scalars = arena.take_zeros<ir::ScalarValue>(slots);
+  out.k_head = arena.take_zeros<double>(sizes.skv, sizes.d);
+  out.v_head = arena.take_zeros<double>(sizes.skv, sizes.dv);
+  out.q_row = arena.take_zeros<double>(sizes.d);
+  out.o_row = arena.take_zeros<double>(sizes.dv);
+  out.per_head = arena.take_zeros<double>(sizes.h);
   if (needs.direction == Direction::Forward) {
-    out.scores = arena.take<double>(sizes.skv);
+    out.scores = arena.take_zeros<double>(sizes.skv);
     return out;
   }
-  out.grad_o_row = arena.take<double>(sizes.dv);
-  out.grad_q_row = arena.take<double>(sizes.d);
-  out.grad_k_head = arena.take<double>(sizes.skv, sizes.d);
-  out.grad_v_head = arena.take<double>(sizes.skv, sizes.dv);
-  out.grad_scalars = arena.take<double>(slots);
-  out.grad_captured = arena.take<double>(needs.captured_elements);
+  out.grad_o_row = arena.take_zeros<double>(sizes.dv);
+  out.grad_q_row = arena.take_zeros<double>(sizes.d);
+  out.grad_k_head = arena.take_zeros<double>(sizes.skv, sizes.d);
+  out.grad_v_head = arena.take_zeros<double>(sizes.skv, sizes.dv);
+  out.grad_scalars = arena.take_zeros<double>(slots);
+  out.grad_captured = arena.take_zeros<double>(needs.captured_elements);
   return out;
 }
 

@@ -3,43 +3,13 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 
+#include "attention/arena.h"
 #include "attention/problem.h"
-#include "base/error.h"
 #include "ir/eval.h"
 
 namespace fovea::reference {
-
-inline constexpr std::size_t workspace_alignment = 64;
-
-// Takes pieces of the caller's memory one after the other, each aligned, each filled with zeros.
-class Arena {
- public:
-  explicit Arena(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
-
-  template <class T>
-  std::span<T> take(std::int64_t rows, std::int64_t columns = 1) {
-    std::size_t count = 0, bytes = 0, padded = 0;
-    const std::size_t start = used_;
-    if (__builtin_mul_overflow(rows, columns, &count) ||
-        __builtin_mul_overflow(count, sizeof(T), &bytes) ||
-        __builtin_add_overflow(bytes, workspace_alignment - 1, &padded) ||
-        __builtin_add_overflow(used_, padded / workspace_alignment * workspace_alignment, &used_)) {
-      throw InvalidArgument("sizes: the workspace of engine reference would exceed 2^64 bytes");
-    }
-    if (memory_ == nullptr || count == 0) return {};
-    T* const first = reinterpret_cast<T*>(memory_ + start);
-    std::uninitialized_value_construct_n(first, count);
-    return {first, count};
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  std::byte* memory_;
-  std::size_t used_ = 0;
-};
 
 // How much of it a plan needs besides what follows from the sizes.
 struct ScratchNeeds {

@@ -1,0 +1,173 @@
+"""Runs the rows: checks each, times both sides, and keeps what was found."""
+import dataclasses
+import os
+import statistics
+import sys
+import time
+
+import bench_report
+import torch
+
+from . import first_call, rows, sides, timing
+
+
+@dataclasses.dataclass
+class Result:
+    row: rows.Row
+    peer: timing.Times
+    fovea: timing.Times
+    peak: float
+    error: float  # as a share of its limit
+    bar: float = None
+    remark: str = ""
+
+    @property
+    def ratio(self):
+        return self.peer.median / self.fovea.median
+
+    @property
+    def rate(self):
+        return self.row.flops / self.fovea.median / 1e9
+
+    @property
+    def share(self):
+        return self.rate / self.peak
+
+    @property
+    def passed(self):
+        return self.error <= 1 and (self.bar is None or self.ratio >= self.bar)
+
+
+@dataclasses.dataclass
+class Point:
+    """Of the sweep over lengths."""
+    seconds: float
+    rate: float
+    share: float
+
+
+def rows_of(arguments):
+    changed = arguments.heads or arguments.length
+    heads, length = arguments.heads or rows.HEADS, arguments.length or rows.LENGTH
+    return [rows.scaled(row, heads, length) if changed else row for row in rows.table()]
+
+
+def has_bf16_dot():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        words = set(file.read().split())
+    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def status(text, end=""):
+    """One line that replaces itself on a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end=end, file=sys.stderr, flush=True)
+    elif end:
+        print(text, file=sys.stderr, flush=True)
+
+
+class Run:
+    def __init__(self, arguments, library, processors):
+        self.arguments, self.library, self.threads = arguments, library, arguments.threads
+        self.processors = processors[:arguments.threads]
+        self.rounds = arguments.rounds or (5 if arguments.quick else 7)
+        self.seconds = 0.1 if arguments.quick else 0.5
+        self.results, self.sweep, self.first_call = [], {}, ""
+        torch.set_num_threads(self.threads)
+        self.facts = {
+            "machine": bench_report.processor(), "commit": bench_report.commit(), "fovea": library.version(),
+            "compiler": bench_report.first_line("c++", "--version"),
+            "torch": f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()}, "
+                     f"{'MKL' if torch.backends.mkl.is_available() else 'no MKL'})",
+            "isa": os.environ.get("FOVEA_CPU_ISA", "the best there is"),
+            "load": " ".join(f"{x:.2f}" for x in os.getloadavg()),
+            "command": "./dev bench cpu " + " ".join(sys.argv[1:]),
+        }
+
+    def slug(self):
+        threads = "" if self.threads == 2 else f"_{self.threads}thread"
+        return f"{bench_report.slug(self.facts['machine'])}_{os.cpu_count()}core{threads}"
+
+    def measure(self, selected):
+        self.warm_up()
+        self.peak_before, self.peak_isa = self.peak(self.threads)
+        self.peak_one, _ = self.peak(1)
+        for number, row in enumerate(selected, 1):
+            self.results.append(self.measure_row(row, f"[{number}/{len(selected)}] {row.name}"))
+        if not self.arguments.no_extras and not self.arguments.only:
+            self.measure_lengths()
+            self.first_call = first_call.measure(self.library, self.arguments.engine)
+        self.peak_after, _ = self.peak(self.threads)
+        if self.peak_after < 0.95 * self.peak_before:
+            status("the peak fell by more than 5 %: something else was running, measure again", "\n")
+
+    def peak(self, threads):
+        return timing.peak(self.arguments.build / "bench/fovea_peak", threads, self.processors)
+
+    def warm_up(self):
+        """Starts both sides' threads, then binds Fovea's."""
+        # As many heads as threads and more work than a caller would do alone.
+        row = dataclasses.replace(rows.table()[0], queries=512, keys=512)
+        data = sides.Data(row)
+        sides.torch_side(data)()
+        os.sched_setaffinity(0, self.processors)  # what OpenMP may have narrowed: threads inherit it
+        fovea = sides.Fovea(self.library, data, self.arguments.engine)
+        fovea.run()
+        found = timing.bind_threads(self.processors)
+        if found != self.threads - 1:
+            status(f"{found} threads of Fovea's own were found, not {self.threads - 1}: they are not bound", "\n")
+
+    def measure_row(self, row, title):
+        status(f"{title}: checking")
+        data = sides.Data(row)
+        fovea = sides.Fovea(self.library, data, self.arguments.engine)
+        fovea.run()
+        error = sides.worst_error(data, fovea.out)
+        if row.peer == "own":
+            plain = sides.Data(dataclasses.replace(row, formula=rows.NONE))
+            other = sides.Fovea(self.library, plain, self.arguments.engine).run
+        else:
+            other = sides.torch_side(data)
+        status(f"{title}: first call of {row.peer}")
+        other()
+        show = lambda share: status(f"{title}: {share:4.0%}")
+        peer, own = timing.alternately([other, fovea.run], self.rounds, self.seconds, show)
+        result = Result(row, peer, own, self.peak_before, error, row.bar)
+        if row.needs_bf16_dot and not has_bf16_dot():
+            result.bar, result.remark = None, f"no bf16 dot here; bar {row.bar}"
+        floor = rows.PEAK_BARS.get(row.d)
+        if row.formula is rows.NONE and row.direction == "forward" and row.dtype == "f32" and row.heads == rows.HEADS:
+            result.remark = f"{'over' if result.share >= floor else 'UNDER'} {floor:.0%} of peak"
+        verdict = "" if result.bar is None else " pass" if result.passed else " FAIL"
+        status(f"{title}: {peer.median * 1e3:.2f} / {own.median * 1e3:.2f} ms = {result.ratio:.2f} "
+               f"(bar {result.bar and round(result.bar, 2)}){verdict}, {result.rate:.0f} GFLOP/s, {result.share:.0%} of peak, "
+               f"error {error:.2f} {result.remark}", "\n")
+        return result
+
+    def measure_lengths(self):
+        lengths = rows.SWEEP[:4] if self.arguments.quick else rows.SWEEP
+        for d in (64, 128):
+            for length in lengths:
+                row = dataclasses.replace(rows.table()[0], d=d, queries=length, keys=length)
+                fovea = sides.Fovea(self.library, sides.Data(row), self.arguments.engine)
+                fovea.run()
+                times, end = [], time.perf_counter() + 2 * self.seconds
+                while len(times) < 3 or time.perf_counter() < end:
+                    start = time.perf_counter()
+                    fovea.run()
+                    times.append(time.perf_counter() - start)
+                rate = row.flops / min(times) / 1e9
+                self.sweep.setdefault(d, {})[length] = Point(min(times), rate, rate / self.peak_before)
+                status(f"f32 forward S={length} d={d}: {rate:.0f} GFLOP/s, {rate / self.peak_before:.0%} of peak", "\n")
+
+    def spread_text(self):
+        out = []
+        for d, points in self.sweep.items():
+            rates = [point.rate for point in points.values()]
+            middle = statistics.median(rates)
+            most = max(abs(rate / middle - 1) for rate in rates)
+            out.append(f"d={d}: {most:.0%} from the median ({'within' if most <= 0.1 else 'OUTSIDE'} 10 %)")
+        return "; ".join(out)
+
+    def passed(self):
+        return all(result.passed for result in self.results)

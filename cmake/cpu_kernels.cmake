@@ -1,0 +1,11 @@
+# The CPU engine's kernels: one source compiled per instruction set (see engines/cpu/kernels/isa.h).
+# Casts between vector types and intrinsics' types read best in C's form.
+function(fovea_cpu_kernels folder)
+  set(flags -O3 -Wno-old-style-cast -Wno-psabi -Wno-ignored-attributes -fno-math-errno -fno-trapping-math
+    -Wno-maybe-uninitialized -Wno-uninitialized)  # GCC bug 105593, in its own intrinsics
+  set_source_files_properties(${folder}/scalar.cpp PROPERTIES COMPILE_OPTIONS "${flags}")
+  set_source_files_properties(${folder}/avx2.cpp PROPERTIES COMPILE_OPTIONS
+    "${flags};-mavx2;-mfma;-mf16c;-mbmi2")
+  set_source_files_properties(${folder}/avx512.cpp PROPERTIES COMPILE_OPTIONS
+    "${flags};-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512cd;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
+endfunction()

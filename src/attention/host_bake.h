@@ -1,0 +1,19 @@
+// What the plans of engines on the host depend on: the formulas, types and features of a Problem. All
+// else (sizes, strides, scale, offsets, values) they read from Bindings at every call, so that it
+// never needs another plan.
+#pragma once
+
+#include <vector>
+
+#include "attention/engine.h"
+
+namespace fovea {
+
+Baking bake_for_host(const Problem& problem);
+
+// Asked for by slot; slots beyond the list (lifted literals) are not wanted.
+inline bool wanted(const std::vector<bool>& list, std::size_t slot) {
+  return slot < list.size() && list[slot];
+}
+
+}  // namespace fovea

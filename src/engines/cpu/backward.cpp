@@ -1,0 +1,98 @@
+#include "engines/cpu/backward.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "engines/cpu/gaps.h"
+#include "engines/cpu/unit.h"
+
+namespace fovea::cpu {
+namespace {
+
+double wave_flops(const Call& call, const Wave& wave) {
+  return 5 * static_cast<double>(wave.count) * static_cast<double>(call.heads_per_group()) *
+         static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.skv) *
+         static_cast<double>(call.sizes.d + call.sizes.dv);
+}
+
+// Units whose captured gradients share a lane run one after the other, in order.
+void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
+               const CapturedRun& captured) {
+  call.parallel(captured.lanes(), wave_flops(call, wave), [&](std::int64_t lane, int worker) {
+    UnitBackward unit(call, memory, worker);
+    for (std::int64_t i = 0; i < wave.count; ++i) {
+      const std::int64_t head = wave.first + i;
+      const std::int64_t b = head / call.sizes.hkv, g = head % call.sizes.hkv;
+      for (std::int64_t chunk = 0; chunk < memory.chunks; ++chunk) {
+        if (captured.lane_of(b, g, chunk) == lane) unit.run(i, head, chunk, &captured, lane);
+      }
+    }
+  });
+}
+
+// Under a causal mask the first chunks are seen by most rows: they come first.
+void run_units(const Call& call, const BackwardMemory& memory, const Wave& wave) {
+  call.parallel(wave.count * memory.chunks, wave_flops(call, wave),
+                [&](std::int64_t task, int worker) {
+                  const std::int64_t i = task % wave.count;
+                  UnitBackward(call, memory, worker)
+                      .run(i, wave.first + i, task / wave.count, nullptr, 0);
+                });
+}
+
+void write_gradients_of_no_sequence(const Call& call) {
+  const Sizes& sizes = call.sizes;
+  const Problem& baked = call.baked;
+  for_gaps(call, /*of_keys=*/false, [&](const RowRange& range) {
+    if (!baked.want_q) return;
+    write_zeros({call.bound.grad_q, baked.grad_q.dtype, sizes.h, sizes.d}, range);
+  });
+  for_gaps(call, /*of_keys=*/true, [&](const RowRange& range) {
+    if (baked.want_k) {
+      write_zeros({call.bound.grad_k, baked.grad_k.dtype, sizes.hkv, sizes.d}, range);
+    }
+    if (baked.want_v) {
+      write_zeros({call.bound.grad_v, baked.grad_v.dtype, sizes.hkv, sizes.dv}, range);
+    }
+  });
+}
+
+void write_sinks(const Call& call, const BackwardMemory& memory) {
+  for (std::int64_t head = 0; head < call.sizes.h; ++head) {
+    static_cast<float*>(call.bound.grad_sink)[head] =
+        static_cast<float>(memory.sink[static_cast<std::size_t>(head)]);
+  }
+}
+
+}  // namespace
+
+void backward(const Call& call, const BackwardMemory& memory) {
+  const Captured& wanted = call.plan.captured;
+  std::optional<CapturedRun> captured;
+  if (wanted.any()) {
+    captured.emplace(wanted, call.bound, memory.units, memory.captured.data());
+    call.parallel(captured->clear_tasks(), 1e9,
+                  [&](std::int64_t task, int) { captured->clear(task); });
+  }
+  write_gradients_of_no_sequence(call);
+  std::ranges::fill(memory.sink, 0.0);
+  const std::int64_t heads = call.sizes.b * call.sizes.hkv;
+  for (std::int64_t first = 0; first < heads; first += memory.keys.heads) {
+    const Wave wave{first, std::min(memory.keys.heads, heads - first)};
+    prepare_keys(call, memory.keys, wave, /*least_blocks=*/1);
+    read_queries(call, memory, wave);
+    if (captured) {
+      run_lanes(call, memory, wave, *captured);
+    } else {
+      run_units(call, memory, wave);
+    }
+    write_query_gradients(call, memory, wave);
+  }
+  if (call.baked.want_sink) write_sinks(call, memory);
+  if (captured) {
+    call.parallel(captured->write_tasks(), 1e9,
+                  [&](std::int64_t task, int) { captured->write(task); });
+  }
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,81 @@
+// The backward, from O, lse and their gradients alone. A unit is a chunk of the keys of one head: it
+// owns dK and dV of its keys and sums them over all query rows in order; dQ is summed per chunk and
+// added up chunk after chunk. Five products a tile:
+//   S = Q K^T,  dP = dO V^T,  dV += P^T dO,  dQ += dS K,  dK += dS^T Q.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engines/cpu/block_formulas.h"
+#include "engines/cpu/call.h"
+#include "engines/cpu/keys.h"
+
+namespace fovea::cpu {
+
+// Roots of the backward's formulas in Prepared::mod: the modified score, then (second phase) its
+// gradient by the score, then what Captured wants.
+inline constexpr std::size_t score_root = 0, gradient_root = 1, first_captured_root = 2;
+
+// What one worker needs. The constructor lays it out, or measures it.
+struct BackwardWorker {
+  BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
+
+  Panels scores;  // becomes dS
+  Panels grad_p;  // becomes P
+  Panels grad_k, grad_v;  // of a chunk
+  Panels o;               // of a block
+  std::span<float> score_strip, grad_strip;
+  std::span<std::uint64_t> live;  // [strip_rows]
+  KeepBits keep, drop;
+  std::span<std::byte> mask_state, mod_state;
+};
+
+// Query rows of the heads of a wave: [wave][blocks][block_rows].
+struct QueryBlocks {
+  std::int64_t blocks = 0;     // of a head group, at most
+  Panels q, grad_o;            // scaled, as they are; rows without a key are zero
+  std::span<float> lse;        // natural; -inf where a row has no key
+  std::span<float> row_term;   // dlse - rowsum(dO * O)
+  struct Finite {
+    bool q, grad_o;
+  };
+  std::span<Finite> finite;    // [wave][blocks]
+
+  std::int64_t number(std::int64_t head_in_wave, std::int64_t block) const {
+    return head_in_wave * blocks + block;
+  }
+};
+
+// What one call needs besides.
+struct BackwardMemory {
+  BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes);
+
+  std::span<ir::ScalarValue> scalars;
+  WaveKeys keys;
+  QueryBlocks queries;
+  std::int64_t chunks;          // of a sequence, at most
+  Units units;
+  Panels grad_q;                // [wave][chunks][blocks][block_rows][d]
+  std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
+  std::span<double> sink;       // [H]
+  std::span<std::byte> captured;
+  std::size_t worker_bytes = 0;
+  std::span<std::byte> workers;
+};
+
+void backward(const Call& call, const BackwardMemory& memory);
+
+// Parts of it, each in a file of its own. ------------------------------------------------------
+
+// Memory of block `block` in one of the panels of QueryBlocks, or in grad_q.
+Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
+                std::int64_t columns);
+
+BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker);
+
+void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wave);
+void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave);
+
+}  // namespace fovea::cpu

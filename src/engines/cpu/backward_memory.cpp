@@ -1,0 +1,70 @@
+#include "engines/cpu/backward.h"
+
+namespace fovea::cpu {
+namespace {
+
+std::int64_t group_heads(const Sizes& sizes) { return sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv; }
+
+std::span<std::byte> take_bytes(Arena& arena, std::size_t count, std::int64_t times = 1) {
+  return arena.take<std::byte>(static_cast<std::int64_t>(count), times);
+}
+
+}  // namespace
+
+BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes)
+    : scores(take_panels(arena, plan.kernels, block_rows, tile_columns)),
+      grad_p(take_panels(arena, plan.kernels, block_rows, tile_columns)) {
+  const KernelTable& kernels = plan.kernels;
+  const std::int64_t keys = chunk_tiles(sizes.skv) * tile_columns;
+  if (plan.baked.want_k) grad_k = take_panels(arena, kernels, keys, sizes.d);
+  if (plan.baked.want_v) grad_v = take_panels(arena, kernels, keys, sizes.dv);
+  o = take_panels(arena, kernels, block_rows, sizes.dv);
+  const std::int64_t strip = kernels.strip_rows * kernels.panel_width;
+  score_strip = arena.take<float>(strip);
+  grad_strip = arena.take<float>(strip);
+  live = arena.take<std::uint64_t>(kernels.strip_rows);
+  keep = {arena.take<std::uint64_t>(block_rows, keep_words)};
+  drop = {arena.take<std::uint64_t>(block_rows, keep_words)};
+  if (plan.mask) mask_state = take_bytes(arena, plan.mask->state_bytes(block_rows, tile_columns));
+  if (plan.mod) mod_state = take_bytes(arena, plan.mod->state_bytes(block_rows, tile_columns));
+}
+
+BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes)
+    : scalars(arena.take<ir::ScalarValue>(
+          static_cast<std::int64_t>(plan.baked.program.scalars().size()))),
+      keys(arena, plan, sizes, /*packed=*/true),
+      chunks(chunk_count(sizes.skv)),
+      units{sizes.b, sizes.hkv, chunks} {
+  queries.blocks = most_blocks(sizes.sq, group_heads(sizes));
+  const std::int64_t blocks = keys.heads * queries.blocks, rows = blocks * block_rows;
+  queries.q = take_panels(arena, plan.kernels, rows, sizes.d);
+  queries.grad_o = take_panels(arena, plan.kernels, rows, sizes.dv);
+  queries.lse = arena.take<float>(rows);
+  queries.row_term = arena.take<float>(rows);
+  queries.finite = arena.take<QueryBlocks::Finite>(blocks);
+  if (plan.baked.want_q) grad_q = take_panels(arena, plan.kernels, rows * chunks, sizes.d);
+  if (plan.baked.want_sink) {
+    sink_rows = arena.take<double>(rows);
+    sink = arena.take<double>(sizes.h);
+  }
+  if (plan.captured.any()) {
+    captured = take_bytes(arena, plan.captured.workspace_bytes(sizes, units));
+  }
+  Arena measure("cpu", nullptr);
+  BackwardWorker(measure, plan, sizes);
+  worker_bytes = measure.used();
+  workers = take_bytes(arena, worker_bytes, plan.workers);
+}
+
+Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
+                std::int64_t columns) {
+  if (all.data == nullptr) return {};
+  return {all.data + number * block_rows * round_up(columns, kernels.panel_width), block_rows};
+}
+
+BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker) {
+  Arena arena("cpu", memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes);
+  return {arena, call.plan, call.sizes};
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,86 @@
+// A Program's formulas over one block of query rows: the bits of what a mask keeps, and scores that
+// a score_mod changes. One worker's; knows which rows belong to which head.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engines/cpu/blocks.h"
+#include "engines/cpu/call.h"
+#include "engines/cpu/strip.h"
+
+namespace fovea::cpu {
+
+// Rows [first, last) of a block and columns [0, columns) of a tile, columns counted from
+// `column_first`, a multiple of 64.
+struct Part {
+  int first = 0, last = 0;
+  int column_first = 0, column_last = 0;
+};
+
+// One program on one block. Where a block has several heads, the values of (b, h) and q are found
+// again for each: blocks like that have few rows.
+class BlockProgram {
+ public:
+  BlockProgram(const StripProgram& program, void* state)
+      : run_(program, state, block_rows, tile_columns) {}
+
+  void start(const Call& call, const Sequence& sequence, std::int64_t first_head,
+             const Block& block);
+  void tile(std::int32_t k_first, int columns);
+
+  // Calls body(strip, run) for every strip of the part, with what the strip's head needs in place.
+  // Rows of strips count within their head: `shift` brings them to rows of the block.
+  template <class Body>
+  void for_strips(const Part& part, const KernelTable& kernels, const Body& body);
+
+  StripRun& run() { return run_; }
+
+ private:
+  void select_head(int head);
+
+  StripRun run_;
+  const Call* call_ = nullptr;
+  Sequence sequence_;
+  Block block_;
+  std::int64_t first_head_ = 0;
+  int head_ = -1;  // whose values are in place
+  std::int32_t k_first_ = 0;
+  int columns_ = 0;
+};
+
+template <class Body>
+void BlockProgram::for_strips(const Part& part, const KernelTable& kernels, const Body& body) {
+  for (int head = part.first / block_.rows; head * block_.rows < part.last; ++head) {
+    const int base = head * block_.rows;
+    const int first = std::max(part.first, base) - base;
+    const int last = std::min(part.last - base, block_.rows);
+    select_head(head);
+    for (int row = first; row < last; row += kernels.strip_rows) {
+      StripRun::Strip strip;
+      strip.row = row;
+      strip.rows = std::min(kernels.strip_rows, last - row);
+      for (int c = part.column_first; c < part.column_last; c += kernels.panel_width) {
+        strip.column = c;
+        strip.columns = std::min(kernels.panel_width, part.column_last - c);
+        body(strip, base);
+      }
+    }
+  }
+}
+
+// What is kept of a tile, one bit per score: [row][keep_words].
+struct KeepBits {
+  std::span<std::uint64_t> words;  // block_rows * keep_words
+
+  std::uint64_t* row(int r) const { return words.data() + r * keep_words; }
+  void keep_first(int rows, int columns) const;  // all rows keep columns [0, columns)
+  // Columns [column_first, column_last) outside of which rows [first, last) keep nothing; the first a
+  // multiple of 64. Empty where they keep nothing at all.
+  Part trim(int first, int last) const;
+};
+
+// Runs a mask over a tile.
+void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, const KeepBits& keep);
+
+}  // namespace fovea::cpu

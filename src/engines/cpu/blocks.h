@@ -1,0 +1,72 @@
+// How a call is cut into pieces. Everything here follows from shapes alone, never from the number of
+// threads, and a sequence is cut in the same way whatever else is in the batch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace fovea::cpu {
+
+inline constexpr int block_rows = 96;     // query rows of a block: whole groups of 6
+inline constexpr int tile_columns = 128;  // keys of a tile: whole panels, whole words of bits
+inline constexpr int keep_words = tile_columns / 64;
+inline constexpr int trim_rows = 24;      // rows of a mixed tile that are cut to what they keep together
+inline constexpr int split_keys = 1024;   // keys of a part, where few rows see many keys
+inline constexpr int pack_tiles = 8;      // tiles that are packed by one task
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+constexpr std::int64_t tiles_of(std::int64_t keys) { return ceil_div(keys, tile_columns); }
+
+// A block of query rows: `heads` heads of a group, each with `rows` rows from `position` on, one
+// head's after the other. More than one head only where a head has few rows.
+struct Block {
+  std::int64_t head = 0;  // in the group
+  int heads = 1;
+  std::int64_t position = 0;
+  int rows = 0;
+
+  int all_rows() const { return heads * rows; }
+};
+
+// Blocks of one group of `heads` query heads, each with `length` rows.
+constexpr int heads_in_block(std::int64_t length, std::int64_t heads) {
+  if (length <= 0 || length >= block_rows) return 1;
+  return static_cast<int>(std::min(heads, block_rows / length));
+}
+constexpr std::int64_t block_count(std::int64_t length, std::int64_t heads) {
+  if (length <= 0) return 0;
+  return ceil_div(heads, heads_in_block(length, heads)) * ceil_div(length, block_rows);
+}
+// The most that any sequence of at most `longest` rows has.
+constexpr std::int64_t most_blocks(std::int64_t longest, std::int64_t heads) {
+  return heads * ceil_div(longest, block_rows);
+}
+// Rows that see most under a causal mask come first, so that the last tasks are short ones.
+constexpr Block find_block(std::int64_t length, std::int64_t heads, std::int64_t index) {
+  const int together = heads_in_block(length, heads);
+  const std::int64_t along = ceil_div(length, block_rows);
+  Block block;
+  block.head = index / along * together;
+  block.heads = static_cast<int>(std::min<std::int64_t>(together, heads - block.head));
+  block.position = (along - 1 - index % along) * block_rows;
+  block.rows = static_cast<int>(std::min<std::int64_t>(block_rows, length - block.position));
+  return block;
+}
+
+// Parts into which the keys of a sequence are split, so that few query rows can still use all
+// threads: the parts are attended to apart and merged in order.
+constexpr std::int64_t split_count(std::int64_t q_length, std::int64_t k_length) {
+  return q_length <= block_rows && k_length > 2 * split_keys ? ceil_div(k_length, split_keys) : 1;
+}
+
+// Chunks into which the keys of a sequence are cut in a backward: each belongs to one task, which
+// owns its dK and dV. At most four: every chunk has a dQ of its own, to be added up in order.
+constexpr std::int64_t chunk_count(std::int64_t k_length) {
+  return k_length <= 0 ? 0 : std::min<std::int64_t>(4, ceil_div(k_length, 256));
+}
+constexpr std::int64_t chunk_tiles(std::int64_t k_length) {
+  return k_length <= 0 ? 0 : ceil_div(tiles_of(k_length), chunk_count(k_length));
+}
+
+}  // namespace fovea::cpu

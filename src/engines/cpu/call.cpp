@@ -1,0 +1,148 @@
+#include "engines/cpu/call.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "attention/philox.h"
+#include "base/error.h"
+#include "engines/cpu/blocks.h"
+#include "engines/cpu/pool.h"
+
+namespace fovea::cpu {
+namespace {
+
+// Waking a thread costs up to 0.1 ms: with less work than a few of that, the caller is done sooner.
+constexpr double least_shared_flops = 1e7;
+
+Stored stored(DType dtype) {
+  switch (dtype) {
+    case DType::F32: return Stored::F32;
+    case DType::F16: return Stored::F16;
+    case DType::BF16: return Stored::BF16;
+    case DType::F64:
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::Bool: break;
+  }
+  throw InternalError("engine cpu was given a tensor of type " + std::string(dtype_name(dtype)));
+}
+
+std::int32_t seen(std::int64_t index, std::int32_t offset) {
+  return static_cast<std::int32_t>(index + offset);  // wraps, as all i32 of formulas
+}
+
+}  // namespace
+
+Call::Call(const Prepared& prepared, const Bindings& bindings, std::span<ir::ScalarValue> values)
+    : plan(prepared),
+      baked(prepared.baked),
+      kernels(prepared.kernels),
+      bound(bindings),
+      sizes(bindings.sizes),
+      geometry(prepared.baked, bindings),
+      executor(bindings.executor != nullptr ? *bindings.executor : own_pool()),
+      workers(std::clamp(executor.threads(), 1, prepared.workers)),
+      scale(value_of(bindings.scale)),
+      scalars(values) {
+  const std::size_t declared = bindings.scalars.size();
+  for (std::size_t slot = 0; slot < declared; ++slot) {
+    values[slot] = scalar_value(bindings.scalars[slot], baked.program.scalars()[slot].type);
+  }
+  for (std::size_t i = 0; i < bindings.literals.size(); ++i) {
+    values[declared + i] = {};
+    values[declared + i].f = bindings.literals[i];
+  }
+}
+
+Strided Call::rows(const BoundTensor& tensor, const TensorSpec& spec, std::int64_t b,
+                   std::int64_t head, std::int64_t row) const {
+  const Strides& strides = tensor.strides;
+  const std::int64_t at = b * strides.b + head * strides.h + row * strides.s;
+  return {static_cast<std::byte*>(tensor.data) + at * dtype_size(spec.dtype), strides.s, strides.d,
+          stored(spec.dtype)};
+}
+
+std::int32_t Call::head_seen(std::int64_t head) const {
+  return seen(head, value_of(bound.h_offset));
+}
+
+Place Call::place(const Sequence& sequence, std::int64_t head) const {
+  const KeySequence keys_seen = keys(sequence, 0);
+  Place place;
+  place.b = keys_seen.b;
+  place.h = head_seen(head);
+  place.B = keys_seen.B;
+  place.H = keys_seen.H;
+  place.Hkv = keys_seen.Hkv;
+  place.Sq = keys_seen.Sq;
+  place.Skv = keys_seen.Skv;
+  place.scalars = scalars;
+  place.tensors = bound.tensors;
+  return place;
+}
+
+KeySequence Call::keys(const Sequence& sequence, std::int64_t group) const {
+  const auto size = [](std::int64_t x) { return static_cast<std::int32_t>(x); };
+  KeySequence out;
+  out.b = seen(sequence.b, value_of(bound.b_offset));
+  out.h_first = head_seen(group * heads_per_group());
+  out.h_last = head_seen((group + 1) * heads_per_group() - 1);
+  out.B = size(sizes.b);
+  out.H = bound.h_global != 0 ? bound.h_global : size(sizes.h);
+  out.Hkv = size(sizes.hkv);
+  out.Sq = size(sequence.q_length);
+  out.Skv = size(sequence.k_length);
+  out.k_offset = sequence.k_offset;
+  out.k_length = sequence.k_length;
+  out.scalars = scalars;
+  out.tensors = bound.tensors;
+  return out;
+}
+
+void Call::parallel(std::int64_t tasks, double flops, TaskBody body) const {
+  const auto used = static_cast<int>(std::min<std::int64_t>(workers, tasks));
+  if (used <= 1 || flops < least_shared_flops) {
+    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
+    return;
+  }
+  // Each worker has memory of its own and takes tasks until none is left. Where the executor runs
+  // them one after the other, the first does it all. The lambda holds one pointer: no allocation.
+  struct Region {
+    TaskBody body;
+    std::int64_t tasks;
+    std::atomic<std::int64_t> next{0};
+  } region{body, tasks};
+  executor.run(static_cast<std::size_t>(used), [at = &region](std::size_t worker) {
+    for (std::int64_t task = at->next++; task < at->tasks; task = at->next++) {
+      at->body(task, static_cast<int>(worker));
+    }
+  });
+}
+
+Dropout::Dropout(const Bindings& bindings)
+    : probability(value_of(bindings.dropout)),
+      threshold(dropout_threshold(probability)),
+      seed(value_of(bindings.seed)),
+      offset(value_of(bindings.offset)) {}
+
+void Dropout::bits(const KernelTable& kernels, const Place& place, std::int32_t q, std::int32_t k,
+                   int columns, std::uint64_t* out) const {
+  const auto word = [](std::int32_t x) { return static_cast<std::uint32_t>(x); };
+  DropoutRow row;
+  row.seed = seed;
+  row.offset = static_cast<std::uint32_t>(offset);
+  row.bh = word(place.b) * word(place.H) + word(place.h);
+  row.q = word(q);
+  row.k = word(k);
+  row.threshold = threshold;
+  kernels.dropout(row, columns, out);
+}
+
+Panels take_panels(Arena& arena, const KernelTable& kernels, std::int64_t rows,
+                   std::int64_t columns) {
+  const std::int64_t width = kernels.panel_width;
+  return {arena.take<float>(ceil_div(columns, width) * width, rows).data(), rows};
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,98 @@
+#include "engines/cpu/captured.h"
+
+#include <memory>
+
+#include "attention/arena.h"
+#include "attention/host_bake.h"
+#include "engines/cpu/captured_layout.h"
+#include "ir/build.h"
+#include "ir/diff.h"
+#include "ir/simplify.h"
+
+namespace fovea::cpu {
+namespace {
+
+bool is_zero(const ir::Expr& e) { return e->op() == ir::Op::ConstF && e->float_value() == 0; }
+
+constexpr std::int64_t round_to_line(std::int64_t doubles) { return (doubles + 7) / 8 * 8; }
+
+bool has_16_bits(DType type) { return type == DType::F16 || type == DType::BF16; }
+
+}  // namespace
+
+Captured::Captured(const Problem& baked) : baked_(baked) {
+  if (baked.direction != Direction::Backward) return;
+  const ir::Program& program = baked.program;
+  for (std::uint32_t slot = 0; slot < program.tensors().size(); ++slot) {
+    if (!wanted(baked.want_tensors, slot)) continue;
+    tensors_.emplace_back();
+    tensors_.back().slot = slot;
+  }
+  for (std::uint32_t slot = 0; slot < program.scalars().size(); ++slot) {
+    if (wanted(baked.want_scalars, slot)) scalars_.push_back({slot, std::nullopt});
+  }
+  if (!any() || !program.mod()) return;
+  const ir::Gradients derived = ir::differentiate(program.mod(), ir::leaf(ir::Op::Grad));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    for (const ir::LoadGradient& of : derived.loads) {
+      if (of.load->slot() == tensors_[i].slot) add_load(i, of);
+    }
+  }
+  for (Scalar& scalar : scalars_) {
+    for (const ir::ScalarGradient& of : derived.scalars) {
+      const ir::Expr gradient = ir::simplify(of.gradient);
+      if (of.slot != scalar.slot || is_zero(gradient)) continue;
+      scalar.root = roots_.size();
+      roots_.push_back(gradient);
+    }
+  }
+}
+
+void Captured::add_load(std::size_t tensor, const ir::LoadGradient& of) {
+  const ir::Expr gradient = ir::simplify(of.gradient);
+  if (is_zero(gradient)) return;
+  tensors_[tensor].add_load(*of.load);
+  loads_.push_back({tensor, roots_.size(), of.load->args().size()});
+  roots_.push_back(gradient);
+  roots_.insert(roots_.end(), of.load->args().begin(), of.load->args().end());
+}
+
+Captured::Layout Captured::lay_out(const Sizes& sizes, const Units& units, void* memory) const {
+  Layout out;
+  out.plan = plan_lanes(baked_, tensors_, scalars_.size(), sizes, units);
+  out.lane_step = round_to_line(out.plan.private_elements);
+  Arena arena("cpu", memory);
+  out.targets = arena.take<CapturedTarget>(static_cast<std::int64_t>(tensors_.size()));
+  const std::span<double> sums = arena.take<double>(out.plan.lanes.count, out.lane_step);
+  out.sums = sums.data();
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    CapturedTarget target;
+    target.kept = out.plan.kept[i];
+    const std::uint32_t slot = tensors_[i].slot;
+    const std::int64_t elements = declared_elements(baked_, sizes, slot);
+    switch (target.kept) {
+      case Kept::Nowhere: break;
+      case Kept::Private:
+        if (!sums.empty()) target.sums = out.sums + out.scalar_sums;
+        target.lane_step = out.lane_step;
+        out.scalar_sums += elements;
+        break;
+      case Kept::Shared: target.sums = arena.take<double>(elements).data(); break;
+      case Kept::Direct:
+        if (has_16_bits(baked_.program.tensors()[slot].dtype)) {
+          target.type = SumType::F32;
+          target.sums = arena.take<float>(elements).data();
+        }
+        break;
+    }
+    if (!arena.measuring()) std::construct_at(&out.targets[i], target);
+  }
+  out.bytes = arena.used();
+  return out;
+}
+
+std::size_t Captured::workspace_bytes(const Sizes& sizes, const Units& units) const {
+  return lay_out(sizes, units, nullptr).bytes;
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,220 @@
+#include "engines/cpu/captured_add.h"
+
+#include <bit>
+
+#include "base/dtype.h"
+#include "ir/tensor_view.h"
+
+namespace fovea::cpu {
+namespace {
+
+// Few terms are added at a time in float, in sums side by side.
+double sum_of(const float* x, int count) {
+  constexpr int width = 8;
+  std::array<float, width> parts{};
+  double sum = 0;
+  int i = 0;
+  for (; i + width <= count; i += width) {
+    for (int j = 0; j < width; ++j) parts[static_cast<std::size_t>(j)] += x[i + j];
+  }
+  for (; i < count; ++i) sum += static_cast<double>(x[i]);
+  for (const float part : parts) sum += static_cast<double>(part);
+  return sum;
+}
+
+// Sums of 16 bits: only of elements that hardly ever get a second term.
+struct HalfSum {
+  std::uint16_t bits;
+  void operator+=(double x) {
+    bits = float_to_half(static_cast<float>(static_cast<double>(half_to_float(bits)) + x));
+  }
+};
+struct BFloatSum {
+  std::uint16_t bits;
+  void operator+=(double x) {
+    bits = float_to_bfloat16(static_cast<float>(static_cast<double>(bfloat16_to_float(bits)) + x));
+  }
+};
+
+void add(float& sum, double x) { sum = static_cast<float>(static_cast<double>(sum) + x); }
+void add(double& sum, double x) { sum += x; }
+void add(HalfSum& sum, double x) { sum += x; }
+void add(BFloatSum& sum, double x) { sum += x; }
+void add(float& sum, float x) { sum += x; }
+template <class T>
+void add(T& sum, float x) {
+  add(sum, static_cast<double>(x));
+}
+
+std::int32_t index_at(const StripValue& index, int row, int column) {
+  return index.i32()[std::int64_t{row} * index.row_step + std::int64_t{column} * index.column_step];
+}
+
+// The indices of a row of scores along one dimension: first, first + step, ... if `regular`.
+struct Progression {
+  std::int64_t first = 0, step = 0;
+  bool regular = true;
+
+  Progression(const StripValue& index, int row, int columns) {
+    first = index_at(index, row, 0);
+    if (columns < 2) return;
+    const auto at = [&](int c) { return static_cast<std::uint32_t>(index_at(index, row, c)); };
+    const std::uint32_t start = at(0), difference = at(1) - start;
+    step = static_cast<std::int32_t>(difference);
+    std::uint32_t wrong = 0;
+    for (int c = 2; c < columns; ++c) {
+      wrong |= at(c) ^ (start + static_cast<std::uint32_t>(c) * difference);
+    }
+    regular = wrong == 0;
+  }
+
+  bool within(int columns, std::int64_t extent) const {
+    const std::int64_t last = first + step * (columns - 1);
+    return regular && std::min(first, last) >= 0 && std::max(first, last) < extent;
+  }
+};
+
+template <class T>
+class StripAdder {
+ public:
+  StripAdder(const CapturedTarget& target, void* sums, std::span<const StripValue> index,
+             LiveStrip& strip)
+      : shape_(target.shape), sums_(static_cast<T*>(sums)), index_(index), strip_(strip) {
+    for (std::size_t d = 0; d < index.size(); ++d) {
+      varies_by_row_ = varies_by_row_ || index[d].row_step != 0;
+      if (index[d].column_step == 0) continue;
+      ++varying_columns_;
+      column_index_ = d;
+    }
+  }
+
+  void run() {
+    if (varying_columns_ == 0) {
+      add_sums();
+    } else if (!varies_by_row_) {
+      const auto sums = strip_.column_sums();
+      add_row(0, sums.data());
+    } else {
+      for (int r = 0; r < strip_.rows(); ++r) {
+        const float* const row = strip_.row(r);
+        if (row != nullptr) add_row(r, row);
+      }
+    }
+  }
+
+ private:
+  // Where indices that do not change along a row lead; `but` is left out.
+  T* row_start(int row, std::size_t but) const {
+    T* at = sums_;
+    for (std::size_t d = 0; d < index_.size(); ++d) {
+      if (d != but) at += clamped(d, index_at(index_[d], row, 0)) * shape_.stride[d];
+    }
+    return at;
+  }
+
+  std::int64_t clamped(std::size_t d, std::int64_t i) const {
+    return ir::clamp_index(i, shape_.extent[d]);
+  }
+
+  // No index changes along a row.
+  void add_sums() {
+    const std::size_t all = index_.size();
+    if (!varies_by_row_) {
+      add(*row_start(0, all), strip_.sum());
+      return;
+    }
+    for (int r = 0; r < strip_.rows(); ++r) {
+      const float* const row = strip_.row(r);
+      if (row != nullptr) add(*row_start(r, all), sum_of(row, strip_.columns()));
+    }
+  }
+
+  void add_row(int r, const float* row) {
+    if (varying_columns_ > 1) {
+      for (int c = 0; c < strip_.columns(); ++c) add_score(r, c, row[c]);
+      return;
+    }
+    const std::size_t d = column_index_;
+    const int columns = strip_.columns();
+    const Progression indices(index_[d], r, columns);
+    T* const start = row_start(r, d);
+    if (indices.regular && indices.step == 0) {
+      add(start[clamped(d, indices.first) * shape_.stride[d]], sum_of(row, columns));
+    } else if (indices.within(columns, shape_.extent[d])) {
+      add_side_by_side(start + indices.first * shape_.stride[d], indices.step * shape_.stride[d],
+                       row);
+    } else {
+      for (int c = 0; c < columns; ++c) {
+        add(start[clamped(d, index_at(index_[d], r, c)) * shape_.stride[d]], row[c]);
+      }
+    }
+  }
+
+  void add_side_by_side(T* at, std::int64_t step, const float* row) const {
+    const int columns = strip_.columns();
+    if (step == 1) {
+      for (int c = 0; c < columns; ++c) add(at[c], row[c]);
+    } else {
+      for (int c = 0; c < columns; ++c) add(at[c * step], row[c]);
+    }
+  }
+
+  void add_score(int r, int c, float gradient) const {
+    T* at = sums_;
+    for (std::size_t d = 0; d < index_.size(); ++d) {
+      at += clamped(d, index_at(index_[d], r, c)) * shape_.stride[d];
+    }
+    add(*at, gradient);
+  }
+
+  const ElementShape& shape_;
+  T* sums_;
+  std::span<const StripValue> index_;
+  LiveStrip& strip_;
+  bool varies_by_row_ = false;
+  int varying_columns_ = 0;
+  std::size_t column_index_ = 0;  // that changes along a row, where there is one
+};
+
+}  // namespace
+
+const float* LiveStrip::row(int r) {
+  const std::uint64_t all = columns_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << columns_) - 1;
+  const std::uint64_t alive = live_ == nullptr ? all : live_[r] & all;
+  const float* const from = value_.f32() + std::int64_t{r} * value_.row_step;
+  if (alive == 0) return nullptr;
+  if (alive == all && value_.column_step == 1) return from;
+  for (int c = 0; c < columns_; ++c) {
+    const std::uint32_t keep = 0 - static_cast<std::uint32_t>(alive >> c & 1);
+    const auto bits = std::bit_cast<std::uint32_t>(from[std::int64_t{c} * value_.column_step]);
+    masked_[static_cast<std::size_t>(c)] = std::bit_cast<float>(bits & keep);
+  }
+  return masked_.data();
+}
+
+std::array<float, most_strip_columns> LiveStrip::column_sums() {
+  std::array<float, most_strip_columns> sums{};
+  for (int r = 0; r < rows_; ++r) {
+    const float* const from = row(r);
+    if (from == nullptr) continue;
+    for (int c = 0; c < columns_; ++c) sums[static_cast<std::size_t>(c)] += from[c];
+  }
+  return sums;
+}
+
+double LiveStrip::sum() {
+  const auto sums = column_sums();
+  return sum_of(sums.data(), columns_);
+}
+
+void add_strip(const CapturedTarget& target, void* sums, std::span<const StripValue> index,
+               LiveStrip& strip) {
+  switch (target.type) {
+    case SumType::F32: StripAdder<float>(target, sums, index, strip).run(); return;
+    case SumType::F64: StripAdder<double>(target, sums, index, strip).run(); return;
+    case SumType::F16: StripAdder<HalfSum>(target, sums, index, strip).run(); return;
+    case SumType::BF16: StripAdder<BFloatSum>(target, sums, index, strip).run(); return;
+  }
+}
+
+}  // namespace fovea::cpu

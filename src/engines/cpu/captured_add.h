@@ -1,0 +1,42 @@
+// Adds one strip of gradients to a captured tensor's sums, in the form that the indices allow: one
+// sum for the strip, for a row or for a column; whole rows side by side; or one score at a time.
+// Private to the files of captured.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "engines/cpu/captured_target.h"
+#include "engines/cpu/strip.h"
+
+namespace fovea::cpu {
+
+inline constexpr int most_strip_columns = 64;
+
+// The gradients of a strip, row by row, 0 where a score is not alive.
+class LiveStrip {
+ public:
+  LiveStrip(StripValue value, const StripRun::Strip& strip, const std::uint64_t* live)
+      : value_(value), live_(live), rows_(strip.rows), columns_(strip.columns) {}
+
+  int rows() const { return rows_; }
+  int columns() const { return columns_; }
+  // Columns of a row side by side, valid until the next call; null if nothing in it is alive.
+  const float* row(int r);
+  // Of each column, over all rows.
+  std::array<float, most_strip_columns> column_sums();
+  double sum();
+
+ private:
+  StripValue value_;
+  const std::uint64_t* live_;
+  int rows_, columns_;
+  std::array<float, most_strip_columns> masked_;
+};
+
+// `sums` is the target's memory of this lane; `index` has one value per index of the load.
+void add_strip(const CapturedTarget& target, void* sums, std::span<const StripValue> index,
+               LiveStrip& strip);
+
+}  // namespace fovea::cpu

@@ -1,0 +1,82 @@
+// Who sums the gradients of captured tensors. A tensor is small enough that every lane has a copy
+// of its own, in double, and the copies are added up lane after lane; or each of its elements
+// belongs to one lane, because an index of it is b, h or k and units that differ there are in
+// different lanes. All of it follows from shapes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "attention/bindings.h"
+#include "attention/problem.h"
+#include "ir/expr.h"
+#include "ir/limits.h"
+
+namespace fovea::cpu {
+
+// How many units there are: sequences, key/value heads, chunks of the keys of a sequence (at most).
+// Chunks of sequences that are equally long, at equal offsets, are the same keys.
+struct Units {
+  std::int64_t sequences = 0, groups = 0, chunks = 0;
+};
+
+// Which of (b, g, chunk) lanes are told apart by.
+struct LaneKey {
+  bool b = true, g = true, chunk = true;
+  std::int64_t count(const Units& units) const;
+};
+
+struct Lanes {
+  Units units;
+  LaneKey key;
+  std::int64_t count = 0;
+
+  std::int64_t lane_of(std::int64_t b, std::int64_t g, std::int64_t chunk) const {
+    std::int64_t at = key.b ? b : 0;
+    if (key.g) at = at * units.groups + g;
+    if (key.chunk) at = at * units.chunks + chunk;
+    return at % count;
+  }
+};
+
+enum class Kept : std::uint8_t {
+  Nowhere,  // no load has a gradient: zeros are written
+  Private,  // a copy per lane, in double
+  Shared,   // one copy, in double
+  Direct,   // few terms per element: in the output itself, or an f32 copy where that has 16 bits
+};
+
+// A wanted tensor, as the loads of it index it.
+struct CapturedTensor {
+  static constexpr int none = -1;
+  std::uint32_t slot = 0;
+  std::size_t loads = 0;
+  // The index that is the leaf b, h or k in every load.
+  int b_index = none, h_index = none, k_index = none;
+  // Every load has an index that is q and one that is k: one term per load, (b, h) and element.
+  bool has_q_and_k = true;
+
+  // Counts one more load in.
+  void add_load(const ir::Node& load);
+  LaneKey separates() const { return {b_index != none, h_index != none, k_index != none}; }
+};
+
+// The decision, by declared extents. Holds no memory of its own: it is made again in every call.
+struct LanePlan {
+  std::array<Kept, ir::limits::captured> kept{};  // of each tensor
+  std::int64_t private_elements = 0;              // of a lane: tensors, then scalars
+  Lanes lanes;                                    // the most that a call can have
+};
+LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensors,
+                    std::size_t scalars, const Sizes& sizes, const Units& units);
+
+// Elements of a tensor by its declared extents.
+std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::uint32_t slot);
+
+// The lanes of one call: those of the plan, without what its offsets and lengths do not keep apart
+// (an index that is clamped is no longer one unit's own).
+Lanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& bindings,
+                    std::span<const CapturedTensor> tensors);
+
+}  // namespace fovea::cpu

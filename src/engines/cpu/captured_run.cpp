@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "engines/cpu/captured_add.h"
+#include "engines/cpu/captured_layout.h"
+
+namespace fovea::cpu {
+namespace {
+
+constexpr std::int64_t clear_elements = std::int64_t{1} << 16;  // of one task
+
+std::int64_t tasks_of(std::int64_t elements, std::int64_t of_one) {
+  return (elements + of_one - 1) / of_one;
+}
+
+SumType sum_type(DType type) {
+  switch (type) {
+    case DType::F32: return SumType::F32;
+    case DType::F64: return SumType::F64;
+    case DType::F16: return SumType::F16;
+    case DType::BF16: return SumType::BF16;
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::Bool: break;
+  }
+  throw InternalError("a gradient that is not of a float type");
+}
+
+ElementShape shape_of(const ir::TensorView& view, const Indices& stride) {
+  return {view.rank, view.extent, stride};
+}
+
+// Where elements are added to, in this call.
+void bind(CapturedTarget& target, const ir::TensorView& view, const BoundGradient& gradient) {
+  const auto rank = static_cast<std::size_t>(view.rank);
+  target.gradient = gradient;
+  target.out = shape_of(view, gradient.stride);
+  target.shape = dense_shape({view.extent.data(), rank});
+  target.elements = view.data == nullptr ? 0 : target.out.elements();
+  if (target.kept != Kept::Direct) return;
+  const bool narrow = gradient.dtype == DType::F16 || gradient.dtype == DType::BF16;
+  if (narrow && target.sums != nullptr) return;
+  target.type = sum_type(gradient.dtype);
+  target.sums = gradient.data;
+  target.shape = target.out;
+}
+
+std::int64_t sum_bytes(SumType type) {
+  switch (type) {
+    case SumType::F32: return 4;
+    case SumType::F64: return 8;
+    case SumType::F16:
+    case SumType::BF16: return 2;
+  }
+  return 0;
+}
+
+// All bits of a zero are 0, in every type.
+void clear_elements_of(const CapturedTarget& target, std::int64_t first, std::int64_t last) {
+  const std::int64_t bytes = sum_bytes(target.type);
+  auto* const sums = static_cast<std::byte*>(target.sums);
+  const std::int64_t step =
+      target.shape.rank == 0 ? 1
+                             : target.shape.stride[static_cast<std::size_t>(target.shape.rank - 1)];
+  for_runs(target.shape, first, last, [&](std::int64_t, std::int64_t at, std::int64_t count) {
+    if (step == 1) {
+      std::fill_n(sums + at * bytes, count * bytes, std::byte{0});
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::fill_n(sums + (at + i * step) * bytes, bytes, std::byte{0});
+    }
+  });
+}
+
+}  // namespace
+
+ElementShape dense_shape(std::span<const std::int64_t> extents) {
+  ElementShape shape{static_cast<int>(extents.size()), {}, {}};
+  std::int64_t stride = 1;
+  for (std::size_t i = extents.size(); i-- > 0;) {
+    shape.extent[i] = extents[i];
+    shape.stride[i] = stride;
+    stride *= extents[i];
+  }
+  return shape;
+}
+
+CapturedRun::CapturedRun(const Captured& captured, const Bindings& bindings, const Units& units,
+                         void* memory)
+    : captured_(captured), bindings_(bindings) {
+  const Captured::Layout layout = captured.lay_out(bindings.sizes, units, memory);
+  lanes_ = lanes_of_call(layout.plan, captured.baked_, bindings, captured.tensors_);
+  targets_ = layout.targets;
+  sums_ = layout.sums;
+  lane_step_ = layout.lane_step;
+  scalar_sums_ = layout.scalar_sums;
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    const std::uint32_t slot = captured.tensors_[i].slot;
+    bind(targets_[i], bindings.tensors[slot], bindings.tensor_gradients[slot]);
+    if (targets_[i].elements > declared_elements(captured.baked_, bindings.sizes, slot)) {
+      throw InvalidArgument("tensor '" + captured.baked_.program.tensors()[slot].name +
+                            "' is bound with more elements than its declared extents have");
+    }
+  }
+}
+
+std::int64_t CapturedRun::direct_clear_tasks(const CapturedTarget& target) const {
+  const bool owned = target.kept == Kept::Shared || target.kept == Kept::Direct;
+  return owned ? tasks_of(target.elements, clear_elements) : 0;
+}
+
+std::int64_t CapturedRun::clear_tasks() const {
+  std::int64_t tasks = lane_step_ == 0 ? 0 : lanes_.count;
+  for (const CapturedTarget& target : targets_) tasks += direct_clear_tasks(target);
+  return tasks;
+}
+
+void CapturedRun::clear(std::int64_t task) const {
+  if (lane_step_ != 0) {
+    if (task < lanes_.count) {
+      std::fill_n(lane_sums(task), lane_step_, 0.0);
+      return;
+    }
+    task -= lanes_.count;
+  }
+  for (const CapturedTarget& target : targets_) {
+    const std::int64_t tasks = direct_clear_tasks(target);
+    if (task < tasks) {
+      const std::int64_t first = task * clear_elements;
+      clear_elements_of(target, first, std::min(first + clear_elements, target.elements));
+      return;
+    }
+    task -= tasks;
+  }
+}
+
+void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_root,
+                      const StripRun::Strip& strip, const std::uint64_t* live) const {
+  for (const Captured::Load& load : captured_.loads_) {
+    const CapturedTarget& target = targets_[load.tensor];
+    if (target.elements == 0) continue;
+    std::array<StripValue, ir::limits::rank> index;
+    for (std::size_t i = 0; i < load.rank; ++i) {
+      index[i] = run.value(first_root + load.root + 1 + i);
+    }
+    LiveStrip gradient(run.value(first_root + load.root), strip, live);
+    void* const sums = target.kept == Kept::Private
+                           ? static_cast<double*>(target.sums) + lane * target.lane_step
+                           : target.sums;
+    add_strip(target, sums, {index.data(), load.rank}, gradient);
+  }
+  double* scalar = lane_sums(lane) + scalar_sums_;
+  for (const Captured::Scalar& of : captured_.scalars_) {
+    if (of.root) *scalar += LiveStrip(run.value(first_root + *of.root), strip, live).sum();
+    ++scalar;
+  }
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,114 @@
+#include "engines/cpu/engine.h"
+
+#include "attention/host_bake.h"
+#include "base/error.h"
+#include "engines/cpu/backward.h"
+#include "engines/cpu/forward.h"
+
+namespace fovea {
+namespace {
+
+using namespace cpu;
+
+const KernelTable& kernels_of(const Device& device) {
+#if defined(__x86_64__)
+  for (const std::string& isa : device.isa) {
+    if (isa == "avx512") return avx512_kernels;
+    if (isa == "avx2") return avx2_kernels;
+  }
+#endif
+  return scalar_kernels;
+}
+
+class CpuPlan : public Plan {
+ public:
+  CpuPlan(const Problem& baked, const Device& device)
+      : prepared_(baked, kernels_of(device), device.threads) {}
+
+  std::size_t workspace_bytes(const Sizes& sizes) const override {
+    Arena measure("cpu", nullptr);
+    if (prepared_.baked.direction == Direction::Forward) {
+      ForwardMemory(measure, prepared_, sizes);
+    } else {
+      BackwardMemory(measure, prepared_, sizes);
+    }
+    return measure.used();
+  }
+
+  std::size_t memory_bytes() const override {
+    std::size_t bytes = sizeof *this;
+    if (prepared_.mask) bytes += prepared_.mask->memory_bytes();
+    if (prepared_.mod) bytes += prepared_.mod->memory_bytes();
+    return bytes;
+  }
+
+  void run(const Bindings& bindings) const override {
+    Arena arena("cpu", bindings.workspace);
+    if (prepared_.baked.direction == Direction::Forward) {
+      const ForwardMemory memory(arena, prepared_, bindings.sizes);
+      forward(Call(prepared_, bindings, memory.scalars), memory);
+    } else {
+      const BackwardMemory memory(arena, prepared_, bindings.sizes);
+      backward(Call(prepared_, bindings, memory.scalars), memory);
+    }
+  }
+
+ private:
+  Prepared prepared_;
+};
+
+class CpuEngine : public Engine {
+ public:
+  std::string name() const override { return "cpu"; }
+
+  // Its own generator is the portable one.
+  Baking bake(const Problem& problem, const Device&) const override {
+    Baking baking = bake_for_host(problem);
+    baking.baked.problem.rng = Rng::Portable;
+    return baking;
+  }
+
+  Verdict judge(const Baked& baked, const Device& device) const override {
+    Verdict verdict;
+    if (device.kind != DeviceKind::Cpu) {
+      verdict.reasons.push_back({"device_not_cpu", "engine cpu runs on a CPU",
+                                 "device " + device.name,
+                                 "copy the tensors to the host and use device cpu"});
+    }
+    for (const NamedTensor& tensor : named_tensors()) {
+      const DType dtype = (baked.problem.*tensor.spec).dtype;
+      if (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) continue;
+      verdict.reasons.push_back({"dtype_unknown", "engine cpu stores f32, f16 or bf16",
+                                 std::string(tensor.name) + " of type " +
+                                     std::string(dtype_name(dtype)),
+                                 "convert it, or use engine reference for f64"});
+    }
+    if (verdict.reasons.empty()) {
+      verdict.answer = Answer::Proven;  // nothing is looked up, built or left to a library
+      verdict.note = std::string(kernels_of(device).isa) + " kernels, " +
+                     std::to_string(device.threads) +
+                     (device.threads == 1 ? " thread" : " threads");
+    }
+    return verdict;
+  }
+
+  Verdict prove(const Baked& baked, const Device& device) const override {
+    return judge(baked, device);
+  }
+
+  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
+    for (const Reason& reason : judge(baked, device).reasons) {
+      throw Unsupported(reason.limit + ", got " + reason.got + ": " + reason.advice);
+    }
+    return std::make_unique<CpuPlan>(baked.problem, device);
+  }
+};
+
+}  // namespace
+
+const Engine& cpu_engine() {
+  static const CpuEngine engine;
+  return engine;
+}
+
+}  // namespace fovea

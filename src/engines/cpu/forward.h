@@ -1,0 +1,72 @@
+// The forward: blocks of query rows against tiles of keys, with the online softmax. A block belongs
+// to one task; where few rows see many keys, the keys are split and the parts merged in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engines/cpu/block_formulas.h"
+#include "engines/cpu/call.h"
+#include "engines/cpu/keys.h"
+
+namespace fovea::cpu {
+
+// What one worker needs. The constructor lays it out, or measures it.
+struct ForwardWorker {
+  ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
+
+  Panels q, scores, o;
+  std::span<float> row_max, row_sum, rescale;  // [block_rows]
+  KeepBits keep;
+  std::span<std::byte> mask_state, mod_state;
+  KeyTiles own_tile;  // where a head's keys are read once
+};
+
+// Results of parts of the keys, to be merged: [wave][splits][rows of a group].
+struct Parts {
+  std::int64_t splits = 1;  // most of any sequence
+  std::int64_t rows = 0;    // of a group, most of any sequence that is split
+  std::span<float> row_max, row_sum;
+  Panels o;
+
+  std::int64_t row(std::int64_t head_in_wave, std::int64_t split, std::int64_t row_in_group) const {
+    return (head_in_wave * splits + split) * rows + row_in_group;
+  }
+};
+
+// What one call needs besides.
+struct ForwardMemory {
+  ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes);
+
+  std::span<ir::ScalarValue> scalars;
+  WaveKeys keys;
+  Parts parts;
+  std::span<float> row_max;  // of all rows, where max_logit is asked for and they are not
+  std::size_t worker_bytes = 0;
+  std::span<std::byte> workers;
+};
+
+void forward(const Call& call, const ForwardMemory& memory);
+
+// Shared by forward.cpp and merge.cpp. --------------------------------------------------------
+
+// A row's sums when all its keys are done.
+struct RowResult {
+  float factor;   // what its output is multiplied with
+  float lse;
+  float row_max;
+};
+RowResult finish_row(float row_max, float row_sum, float sink);
+
+// Where a call's row results go.
+void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,
+               const RowResult& result);
+float sink_of(const Call& call, std::int64_t head);  // -inf where there is none
+
+void merge_parts(const Call& call, const ForwardMemory& memory, std::int64_t first_head,
+                 std::int64_t heads);
+void write_rows_of_no_sequence(const Call& call, const ForwardMemory& memory);
+void write_max_logit(const Call& call, const ForwardMemory& memory);
+
+}  // namespace fovea::cpu

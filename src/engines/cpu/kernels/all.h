@@ -1,0 +1,32 @@
+// Every kernel source, and the table of them.
+#pragma once
+
+#include "engines/cpu/kernels/gemm.h"
+#include "engines/cpu/kernels/pack.h"
+#include "engines/cpu/kernels/softmax.h"
+#include "engines/cpu/kernels/strip_ops.h"
+#include "engines/cpu/kernels/table.h"
+#include "engines/cpu/kernels/vec.h"
+
+namespace fovea::cpu {
+
+const KernelTable FOVEA_ISA_TABLE = {
+    .isa = FOVEA_ISA_NAME,
+    .lanes = FOVEA_ISA::W,
+    .panel_width = FOVEA_ISA::panel_width,
+    .strip_rows = FOVEA_ISA::strip_rows,
+    .multiply = FOVEA_ISA::multiply,
+    .pack = FOVEA_ISA::pack,
+    .pack_transposed = FOVEA_ISA::pack_transposed,
+    .unpack = FOVEA_ISA::unpack,
+    .softmax = FOVEA_ISA::softmax,
+    .softmax_backward = FOVEA_ISA::softmax_backward,
+    .spread = FOVEA_ISA::spread,
+    .dropout = FOVEA_ISA::dropout,
+    .apply_dropout = FOVEA_ISA::apply_dropout,
+    .row_dots = FOVEA_ISA::row_dots,
+    .add = FOVEA_ISA::add,
+    .strips = &FOVEA_ISA::strip_kernels,
+};
+
+}  // namespace fovea::cpu

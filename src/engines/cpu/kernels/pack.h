@@ -1,0 +1,194 @@
+// Between the caller's tensors, of any type and strides, and matrices in panels of f32. Nothing is
+// read or written outside the rows and columns that are named.
+#pragma once
+
+#include "engines/cpu/kernels/table.h"
+#include "engines/cpu/kernels/vec.h"
+
+namespace fovea::cpu::FOVEA_ISA {
+namespace {
+
+template <Stored type>
+FOVEA_INLINE vf load_stored(const char* p) {
+  if constexpr (type == Stored::F32) return load(reinterpret_cast<const float*>(p));
+  if constexpr (type == Stored::F16) return load_half(reinterpret_cast<const uint16_t*>(p));
+  return load_bfloat(reinterpret_cast<const uint16_t*>(p));
+}
+
+template <Stored type>
+FOVEA_INLINE void store_stored(char* p, vf x) {
+  if constexpr (type == Stored::F32) return store(reinterpret_cast<float*>(p), x);
+  if constexpr (type == Stored::F16) return store_half(reinterpret_cast<uint16_t*>(p), x);
+  store_bfloat(reinterpret_cast<uint16_t*>(p), x);
+}
+
+template <Stored type>
+constexpr int stored_bytes = type == Stored::F32 ? 4 : 2;
+
+// W elements of a row, or the `count` that are left, the rest 0.
+template <Stored type>
+FOVEA_INLINE vf load_elements(const char* p, int64_t step, int count) {
+  constexpr int bytes = stored_bytes<type>;
+  if (step == 1 && count >= W) return load_stored<type>(p);
+  char buffer[W * bytes] = {};
+  const int n = count < W ? count : W;
+  if (step == 1) {
+    memcpy(buffer, p, static_cast<size_t>(n * bytes));
+  } else {
+    for (int i = 0; i < n; ++i) memcpy(buffer + i * bytes, p + i * step * bytes, bytes);
+  }
+  return load_stored<type>(buffer);
+}
+
+template <Stored type>
+FOVEA_INLINE void store_elements(char* p, int64_t step, int count, vf x) {
+  constexpr int bytes = stored_bytes<type>;
+  if (step == 1 && count >= W) return store_stored<type>(p, x);
+  char buffer[W * bytes];
+  store_stored<type>(buffer, x);
+  const int n = count < W ? count : W;
+  if (step == 1) {
+    memcpy(p, buffer, static_cast<size_t>(n * bytes));
+  } else {
+    for (int i = 0; i < n; ++i) memcpy(p + i * step * bytes, buffer + i * bytes, bytes);
+  }
+}
+
+FOVEA_INLINE bool all_finite(vf zeros) { return sum_of(zeros) == 0; }  // of sums of x * 0
+
+template <Stored type>
+bool pack_stored(const Strided& from, int rows, int columns, float factor, Panels to,
+                 int padded_rows) {
+  constexpr int bytes = stored_bytes<type>;
+  vf zeros{};
+  for (int c = 0; c < columns; c += panel_width) {
+    float* const panel = to.data + c / panel_width * to.rows * panel_width;
+    for (int r = 0; r < padded_rows; ++r) {
+      float* const out = panel + r * panel_width;
+      const char* const row = static_cast<const char*>(from.data) + r * from.row_step * bytes;
+      for (int v = 0; v < panel_width; v += W) {
+        vf x{};
+        if (r < rows && c + v < columns) {
+          x = load_elements<type>(row + (c + v) * from.column_step * bytes, from.column_step,
+                                  columns - c - v) * factor;
+          zeros = fma(x, vf{}, zeros);
+        }
+        store(out + v, x);
+      }
+    }
+  }
+  return all_finite(zeros);
+}
+
+bool pack(const Strided& from, int rows, int columns, float factor, Panels to, int padded_rows) {
+  switch (from.type) {
+    case Stored::F32: return pack_stored<Stored::F32>(from, rows, columns, factor, to, padded_rows);
+    case Stored::F16: return pack_stored<Stored::F16>(from, rows, columns, factor, to, padded_rows);
+    case Stored::BF16:
+      return pack_stored<Stored::BF16>(from, rows, columns, factor, to, padded_rows);
+  }
+  return true;
+}
+
+// Rows become columns of a block of W x W: in log2(W) rounds, each exchanging halves.
+template <int step>
+FOVEA_INLINE void exchange(vf (&x)[W]) {
+  vi low{}, high{};
+  for (int i = 0; i < W; ++i) {
+    low[i] = (i & step) == 0 ? i : W + i - step;
+    high[i] = (i & step) == 0 ? i + step : W + i;
+  }
+  for (int i = 0; i < W; ++i) {
+    if ((i & step) != 0) continue;
+    const vf a = x[i], b = x[i + step];
+    x[i] = __builtin_shuffle(a, b, low);
+    x[i + step] = __builtin_shuffle(a, b, high);
+  }
+}
+FOVEA_INLINE void transpose(vf (&x)[W]) {
+  if constexpr (W >= 16) exchange<8>(x);
+  if constexpr (W >= 8) exchange<4>(x);
+  exchange<2>(x);
+  exchange<1>(x);
+}
+
+template <Stored type>
+bool pack_transposed_stored(const Strided& from, int rows, int columns, Panels to,
+                            int padded_rows) {
+  constexpr int bytes = stored_bytes<type>;
+  vf zeros{};
+  for (int r = 0; r < padded_rows; r += W) {
+    float* const out = to.data + r / panel_width * to.rows * panel_width + r % panel_width;
+    const char* const first = static_cast<const char*>(from.data) + r * from.row_step * bytes;
+    for (int c = 0; c < columns; c += W) {
+      vf x[W];
+      for (int i = 0; i < W; ++i) {
+        x[i] = vf{};
+        if (r + i >= rows) continue;
+        x[i] = load_elements<type>(first + (i * from.row_step + c * from.column_step) * bytes,
+                                   from.column_step, columns - c);
+        zeros = fma(x[i], vf{}, zeros);
+      }
+      transpose(x);
+      for (int i = 0; i < W && c + i < columns; ++i) store(out + (c + i) * panel_width, x[i]);
+    }
+  }
+  return all_finite(zeros);
+}
+
+bool pack_transposed(const Strided& from, int rows, int columns, Panels to, int padded_rows) {
+  switch (from.type) {
+    case Stored::F32:
+      return pack_transposed_stored<Stored::F32>(from, rows, columns, to, padded_rows);
+    case Stored::F16:
+      return pack_transposed_stored<Stored::F16>(from, rows, columns, to, padded_rows);
+    case Stored::BF16:
+      return pack_transposed_stored<Stored::BF16>(from, rows, columns, to, padded_rows);
+  }
+  return true;
+}
+
+template <Stored type>
+void unpack_stored(Panels from, int rows, int columns, const float* factor, const Strided& to) {
+  constexpr int bytes = stored_bytes<type>;
+  for (int r = 0; r < rows; ++r) {
+    char* const row = static_cast<char*>(to.data) + r * to.row_step * bytes;
+    const vf scale = splat(factor == nullptr ? 1.0f : factor[r]);
+    for (int c = 0; c < columns; c += W) {
+      const float* const in =
+          from.data + (c / panel_width * from.rows + r) * panel_width + c % panel_width;
+      store_elements<type>(row + c * to.column_step * bytes, to.column_step, columns - c,
+                           load(in) * scale);
+    }
+  }
+}
+
+void unpack(Panels from, int rows, int columns, const float* factor, const Strided& to) {
+  switch (to.type) {
+    case Stored::F32: return unpack_stored<Stored::F32>(from, rows, columns, factor, to);
+    case Stored::F16: return unpack_stored<Stored::F16>(from, rows, columns, factor, to);
+    case Stored::BF16: return unpack_stored<Stored::BF16>(from, rows, columns, factor, to);
+  }
+}
+
+void row_dots(Panels a, Panels b, int rows, int columns, float* out) {
+  for (int r = 0; r < rows; ++r) {
+    vf sum{};
+    for (int c = 0; c < columns; c += W) {
+      const int64_t panel = c / panel_width;
+      const int64_t at = r * panel_width + c % panel_width;
+      sum = fma(load(a.data + panel * a.rows * panel_width + at),
+                load(b.data + panel * b.rows * panel_width + at), sum);
+    }
+    out[r] = sum_of(sum);
+  }
+}
+
+void add(float* to, const float* from, int64_t count) {
+  int64_t i = 0;
+  for (; i + W <= count; i += W) store(to + i, load(to + i) + load(from + i));
+  for (; i < count; ++i) to[i] += from[i];
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_ISA

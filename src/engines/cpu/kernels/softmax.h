@@ -1,0 +1,249 @@
+// From scores to probabilities and, backward, to gradients of scores. exp is 2^x by a polynomial of
+// degree 5, 1e-7 off; several vectors advance together, since one alone waits for its own results.
+#pragma once
+
+#include "engines/cpu/kernels/table.h"
+#include "engines/cpu/kernels/vec.h"
+
+namespace fovea::cpu::FOVEA_ISA {
+namespace {
+
+constexpr float log2_e = 1.44269504f;
+
+// 2^x for x <= 0: 0 below -126.5 and for -inf, NaN for NaN.
+FOVEA_INLINE vf exp2_below(vf x) {
+  // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits; 127 more make those
+  // the exponent of its power of two once they are shifted up.
+  constexpr float shifter = 12582912.0f + 127.0f;
+  x = max_raw(splat(-127.0f), x);  // the second operand where it is NaN
+  const vf shifted = x + shifter;
+  const vf f = x - (shifted - shifter);
+  vf y = splat(0.0013264727f);
+  y = fma(y, f, splat(0.009671513f));
+  y = fma(y, f, splat(0.055507336f));
+  y = fma(y, f, splat(0.24022242f));
+  y = fma(y, f, splat(0.693147f));
+  y = fma(y, f, splat(1.0f));
+  return y * as_float(as_int(shifted) << 23);
+}
+
+// The same for any x: inf above 128.
+FOVEA_INLINE vf exp2_of(vf x) { return exp2_below(min_raw(splat(128.0f), x)); }
+
+constexpr float minus_infinity = -__builtin_inff();
+
+// The bits of W columns that begin at column c.
+FOVEA_INLINE uint32_t bits_at(const uint64_t* words, int c) {
+  return static_cast<uint32_t>(words[c / 64] >> (c % 64));
+}
+
+FOVEA_INLINE float* score_at(const Panels& scores, int row, int c) {
+  return scores.data + (c / panel_width * scores.rows + row) * panel_width + c % panel_width;
+}
+
+// A row of a tile, four vectors at a time: they lie in one panel or in neighbouring ones.
+struct Row {
+  float* at;
+  int64_t panel;  // floats from one panel to the next
+
+  __attribute__((always_inline)) float* vector(int v) const {
+    return at + (v * W / panel_width) * panel + v * W % panel_width;
+  }
+  __attribute__((always_inline)) void advance() { at += 4 * W / panel_width * panel; }
+};
+static_assert(4 * W % panel_width == 0);
+
+FOVEA_INLINE Row row_of(const Panels& scores, int row) {
+  return {scores.data + int64_t{row} * panel_width, scores.rows * panel_width};
+}
+
+// The largest kept score of a row; where some are not kept they become -inf.
+template <bool masked>
+FOVEA_INLINE float mask_and_find_max(const SoftmaxTile& tile, int number) {
+  vf most[4];
+  for (int v = 0; v < 4; ++v) most[v] = splat(minus_infinity);
+  const uint64_t* const keep = masked ? tile.keep + int64_t{number} * tile.keep_words : nullptr;
+  const auto look_at = [&](float* at, int c, vf& largest) {
+    vf s = load(at);
+    if constexpr (masked) {
+      s = select_bits(bits_at(keep, c), s, splat(minus_infinity));
+      store(at, s);
+    }
+    largest = max_raw(largest, s);  // a NaN passes now and shows in the sum
+  };
+  Row row = row_of(tile.scores, number);
+  int c = 0;
+  for (; c + 4 * W <= tile.columns; c += 4 * W, row.advance()) {
+    _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
+      look_at(row.vector(v), c + v * W, most[v]);
+    }
+  }
+  for (int v = 0; c < tile.columns; c += W, ++v) look_at(row.vector(v), c, most[0]);
+  return max_of(max_raw(max_raw(most[0], most[1]), max_raw(most[2], most[3])));
+}
+
+// exp(s - most) in place; their sum.
+FOVEA_INLINE float exponentials(const SoftmaxTile& tile, int number, float most) {
+  const vf shift = splat(most == minus_infinity ? 0.0f : -most * log2_e);
+  vf sum_0{}, sum_1{};
+  Row row = row_of(tile.scores, number);
+  int c = 0;
+  for (; c + 4 * W <= tile.columns; c += 4 * W, row.advance()) {
+    vf p[4];
+    _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
+      p[v] = exp2_below(fma(load(row.vector(v)), splat(log2_e), shift));
+    }
+    _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) store(row.vector(v), p[v]);
+    sum_0 += p[0] + p[1];
+    sum_1 += p[2] + p[3];
+  }
+  for (int v = 0; c < tile.columns; c += W, ++v) {
+    const vf p = exp2_below(fma(load(row.vector(v)), splat(log2_e), shift));
+    store(row.vector(v), p);
+    sum_0 += p;
+  }
+  return sum_of(sum_0 + sum_1);
+}
+
+template <bool masked>
+void softmax_rows(const SoftmaxTile& tile) {
+  constexpr int block = W < 8 ? 8 : W;  // rows whose factors are found together
+  for (int first = tile.first; first < tile.last; first += block) {
+    const int count = tile.last - first < block ? tile.last - first : block;
+    float before[block], after[block], factor[block];
+    for (int i = 0; i < block; ++i) before[i] = after[i] = 0;
+    for (int i = 0; i < count; ++i) {
+      const float most = mask_and_find_max<masked>(tile, first + i);
+      before[i] = tile.row_max[first + i];
+      after[i] = most > before[i] ? most : before[i];
+      tile.row_max[first + i] = after[i];
+    }
+    for (int i = 0; i < block; i += W) {
+      const vf old_max = load(before + i), new_max = load(after + i);
+      // As exponentials() shifts: what is summed under either maximum fits together.
+      const vf x = old_max * log2_e - new_max * log2_e;
+      store(factor + i, old_max == new_max ? splat(1.0f) : exp2_below(x));
+    }
+    for (int i = 0; i < count; ++i) {
+      const int row = first + i;
+      const float sum = exponentials(tile, row, after[i]);
+      tile.rescale[row] = factor[i];
+      tile.row_sum[row] = tile.row_sum[row] * factor[i] + sum;
+    }
+  }
+}
+
+void softmax(const SoftmaxTile& tile) {
+  if (tile.keep != nullptr) return softmax_rows<true>(tile);
+  softmax_rows<false>(tile);
+}
+
+// One vector of the backward: what p and grad are, and which of its scores are alive.
+struct Gradient {
+  vf p, grad;
+  uint32_t live;
+};
+FOVEA_INLINE Gradient gradient_of(const SoftmaxBackward& x, int row, int c, vf lse, vf row_term) {
+  const int at = row * panel_width + c;
+  const vf s = load(x.scores + at);
+  Gradient out;
+  out.live = bits_of(s != minus_infinity);
+  if (x.keep != nullptr) {
+    out.live &= bits_at(x.keep + int64_t{row} * x.keep_words, x.keep_shift + c);
+  }
+  const vf p = exp2_of((s - lse) * log2_e);
+  vf kept = p, dp = load(x.grad_p + at);
+  if (x.drop != nullptr) {
+    const uint32_t bits = bits_at(x.drop + int64_t{row} * x.keep_words, x.keep_shift + c);
+    kept = select_bits(bits, kept * x.drop_scale, vf{});
+    dp = select_bits(bits, dp * x.drop_scale, vf{});
+  }
+  out.p = select_bits(out.live, kept, vf{});
+  out.grad = select_bits(out.live, p * (dp + row_term), vf{});
+  return out;
+}
+
+void softmax_backward(const SoftmaxBackward& x) {
+  constexpr uint64_t all = W == 64 ? ~uint64_t{0} : (uint64_t{1} << W) - 1;
+  for (int row = 0; row < x.rows; ++row) {
+    const bool dead = x.lse[row] == minus_infinity;
+    const vf lse = splat(x.lse[row]), row_term = splat(x.row_term[row]);
+    uint64_t live = 0;
+    for (int c = 0; c < x.columns; c += W) {
+      Gradient g{};
+      if (!dead) g = gradient_of(x, row, c, lse, row_term);
+      store(x.p + row * panel_width + c, g.p);
+      store(x.grad + row * panel_width + c, g.grad);
+      live |= (g.live & all) << c;
+    }
+    x.live[row] = live;
+  }
+}
+
+void spread(const float* from, int row_step, int column_step, int rows, int columns,
+            const uint64_t* live, float* to) {
+  for (int row = 0; row < rows; ++row) {
+    for (int c = 0; c < columns; c += W) {
+      const float* const at = from + row * row_step + c * column_step;
+      vf x = column_step == 0 ? splat(*at) : load(at);
+      if (live != nullptr) x = select_bits(static_cast<uint32_t>(live[row] >> c), x, vf{});
+      store(to + row * panel_width + c, x);
+    }
+  }
+}
+
+// Philox 4x32-10 on W counters at once, each giving the words of four neighbouring keys.
+struct PhiloxWords {
+  vu word[4];
+};
+FOVEA_INLINE void multiply_wide(vu a, uint32_t b, vu& high, vu& low) {
+  typedef uint64_t vw __attribute__((vector_size(W * 4)));
+  const vw even = (reinterpret_cast<vw>(a) & 0xffffffffu) * b;
+  const vw odd = (reinterpret_cast<vw>(a) >> 32) * b;
+  low = reinterpret_cast<vu>((even & 0xffffffffu) | (odd << 32));
+  high = reinterpret_cast<vu>((even >> 32) | (odd & 0xffffffff00000000u));
+}
+FOVEA_INLINE PhiloxWords philox(uint64_t key, vu c0, vu c1, vu c2, vu c3) {
+  uint32_t key_0 = static_cast<uint32_t>(key), key_1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    vu high_0, low_0, high_1, low_1;
+    multiply_wide(c0, 0xd2511f53u, high_0, low_0);
+    multiply_wide(c2, 0xcd9e8d57u, high_1, low_1);
+    c0 = high_1 ^ c1 ^ key_0;
+    c1 = low_1;
+    c2 = high_0 ^ c3 ^ key_1;
+    c3 = low_0;
+    key_0 += 0x9e3779b9u;
+    key_1 += 0xbb67ae85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+void dropout(const DropoutRow& at, int columns, uint64_t* bits) {
+  for (int i = 0; i < (columns + 63) / 64; ++i) bits[i] = 0;
+  if (at.threshold > 0xffffffffu) return;  // all are dropped
+  const vu threshold = vu{} + static_cast<uint32_t>(at.threshold);
+  // Position k wraps as formulas' integers do, so the first group may be cut at either end.
+  for (int c = 0; c < columns;) {
+    const uint32_t k = at.k + static_cast<uint32_t>(c);
+    vu group = reinterpret_cast<vu>(lanes()) + k / 4;
+    group &= 0x3fffffffu;  // 2^32 keys are 2^30 groups
+    const PhiloxWords words =
+        philox(at.seed, group, vu{} + at.q, vu{} + at.bh, vu{} + at.offset);
+    uint32_t kept[4];
+    for (int w = 0; w < 4; ++w) kept[w] = bits_of(reinterpret_cast<vi>(words.word[w] >= threshold));
+    for (uint32_t i = k % 4; i < 4 * W && c < columns; ++i, ++c) {
+      bits[c / 64] |= uint64_t{kept[i % 4] >> (i / 4) & 1u} << (c % 64);
+    }
+  }
+}
+
+void apply_dropout(Panels p, int row, int columns, const uint64_t* bits, float scale) {
+  for (int c = 0; c < columns; c += W) {
+    float* const at = score_at(p, row, c);
+    store(at, select_bits(bits_at(bits, c), load(at) * scale, vf{}));
+  }
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_ISA

@@ -1,0 +1,116 @@
+// What the kernels of one instruction set offer, as a table of functions: the only way into them.
+// Plain types alone: this header is read by kernel sources, which use nothing of the C++ library.
+//
+// Every matrix here lies in panels: column c of row r is at data[(c / width * rows + r) * width +
+// c % width], with `width` the table's panel_width and `rows` the allocated rows. One layout serves
+// as either factor of a product and as its result, so nothing is packed twice.
+#pragma once
+
+#include <stdint.h>
+
+namespace fovea::cpu {
+
+// A matrix in panels.
+struct Panels {
+  float* data = nullptr;
+  int64_t rows = 0;  // allocated, of each panel
+};
+
+// A matrix of the caller: rows `row_step` elements apart, columns `column_step`.
+enum class Stored : uint8_t { F32, F16, BF16 };
+struct Strided {
+  void* data = nullptr;
+  int64_t row_step = 0, column_step = 1;
+  Stored type = Stored::F32;
+};
+
+// C = A B, C += A B or C = diag(scale) C + A B over rows [0, m) and columns [0, n) of C, summed over
+// [k_first, k_last). Sums run over k in order, one after the other, whatever m and n are.
+enum class Into : uint8_t { Set, Add, Rescale };
+struct Product {
+  Panels a, b, c;
+  int m = 0, n = 0, k_first = 0, k_last = 0;
+  bool a_transposed = false;  // A(i, k) is a's row k, column i
+  Into into = Into::Set;
+  const float* scale = nullptr;  // Rescale: one per row
+  bool skip_zeros = false;       // a zero in A times anything is zero: for B with NaN or Inf in it
+};
+
+// Scores to probabilities, one pass of the online softmax over rows [first, last) and columns
+// [0, columns) of a tile. In place.
+struct SoftmaxTile {
+  Panels scores;
+  int first = 0, last = 0, columns = 0;
+  const uint64_t* keep = nullptr;  // null: all kept; else [row][columns / 64 rounded up]
+  int keep_words = 0;              // words of a row
+  float* row_max = nullptr;        // [rows], natural units; updated
+  float* row_sum = nullptr;        // [rows], updated
+  float* rescale = nullptr;        // [rows], what the sums so far are multiplied with
+};
+
+// The same for the backward: from scores and lse to P and dS.
+struct SoftmaxBackward {
+  const float* scores = nullptr;   // strip: [rows][panel_width], modified scores
+  const float* grad_p = nullptr;   // strip: dO V^T
+  float* p = nullptr;              // strip: what dV is summed with
+  float* grad = nullptr;           // strip: p (dp - delta + dlse)
+  int rows = 0, columns = 0;       // columns <= panel_width
+  const uint64_t* keep = nullptr;  // null: all; else word of row r at keep[r * keep_words]
+  int keep_words = 0, keep_shift = 0;
+  const float* lse = nullptr;      // [rows]; +inf where the row has nothing
+  const float* row_term = nullptr; // [rows], dlse - delta
+  const uint64_t* drop = nullptr;  // null: no dropout; else bits of what is not dropped, as keep
+  float drop_scale = 1;
+  uint64_t* live = nullptr;        // [rows]: out, bits of the scores that are kept and not -inf
+};
+
+struct DropoutRow {
+  uint64_t seed = 0;
+  uint32_t offset = 0, bh = 0, q = 0, k = 0;  // the coordinates of the first column
+  uint64_t threshold = 0;
+};
+
+struct StripKernels;  // kernels/strip_table.h
+
+struct KernelTable {
+  const char* isa;
+  int lanes;        // floats in a vector
+  int panel_width;  // a multiple of lanes, at most 64
+  int strip_rows;
+
+  void (*multiply)(const Product&);
+
+  // rows x columns of `from`, times `factor`, into panels; columns up to the panel's end and rows up
+  // to `padded_rows` become zero. Returns whether all of it is finite.
+  bool (*pack)(const Strided& from, int rows, int columns, float factor, Panels to, int padded_rows);
+  // The same, transposed: row r of `from` becomes column r; rows past the end become zero columns.
+  bool (*pack_transposed)(const Strided& from, int rows, int columns, Panels to, int padded_rows);
+  // Row r of panels, times factor[r] (null: 1), to the caller's memory.
+  void (*unpack)(Panels from, int rows, int columns, const float* factor, const Strided& to);
+
+  void (*softmax)(const SoftmaxTile&);
+  void (*softmax_backward)(const SoftmaxBackward&);
+
+  // A value of a formula over a strip, at from[row * row_step + column * column_step], as a strip;
+  // 0 where live (null: all are) has no bit.
+  void (*spread)(const float* from, int row_step, int column_step, int rows, int columns,
+                 const uint64_t* live, float* to);
+
+  // Bits of what is not dropped, for `columns` scores of one row.
+  void (*dropout)(const DropoutRow&, int columns, uint64_t* bits);
+  // scores[row][c] *= bit ? scale : 0
+  void (*apply_dropout)(Panels p, int row, int columns, const uint64_t* bits, float scale);
+
+  // sum over c of a[c] * b[c] for rows of panels
+  void (*row_dots)(Panels a, Panels b, int rows, int columns, float* out);
+  // to[i] += from[i]
+  void (*add)(float* to, const float* from, int64_t count);
+
+  const StripKernels* strips;
+};
+
+extern const KernelTable scalar_kernels;
+extern const KernelTable avx2_kernels;
+extern const KernelTable avx512_kernels;
+
+}  // namespace fovea::cpu

@@ -1,0 +1,139 @@
+#include "engines/cpu/keys.h"
+
+namespace fovea::cpu {
+
+KeyTiles::KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t count)
+    : backward_(plan.baked.direction == Direction::Backward) {
+  const std::int64_t keys = count * tile_columns;
+  k_transposed_ = take_panels(arena, plan.kernels, sizes.d, keys);
+  if (backward_) {
+    v_transposed_ = take_panels(arena, plan.kernels, sizes.dv, keys);
+    k_ = take_panels(arena, plan.kernels, keys, sizes.d);
+  } else {
+    v_ = take_panels(arena, plan.kernels, keys, sizes.dv);
+  }
+  finite_ = arena.take<Finite>(count);
+}
+
+// Tile `at` of matrices that lie one after the other.
+Panels KeyTiles::place(const Call& call, const Panels& all, std::int64_t rows,
+                       std::int64_t columns, std::int64_t at) const {
+  if (all.data == nullptr) return {};
+  return {all.data + at * rows * round_up(columns, call.kernels.panel_width), rows};
+}
+
+KeyTile KeyTiles::find(const Call& call, const Sequence& sequence, std::int64_t tile,
+                       std::int64_t at) const {
+  const Sizes& sizes = call.sizes;
+  KeyTile out;
+  out.columns = static_cast<int>(
+      std::min<std::int64_t>(tile_columns, sequence.k_length - tile * tile_columns));
+  out.k_transposed = place(call, k_transposed_, sizes.d, tile_columns, at);
+  out.v = place(call, v_, tile_columns, sizes.dv, at);
+  out.v_transposed = place(call, v_transposed_, sizes.dv, tile_columns, at);
+  out.k = place(call, k_, tile_columns, sizes.d, at);
+  out.k_finite = finite_[static_cast<std::size_t>(at)].k;
+  out.v_finite = finite_[static_cast<std::size_t>(at)].v;
+  return out;
+}
+
+void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t group,
+                    std::int64_t tile, std::int64_t at) const {
+  const KeyTile to = find(call, sequence, tile, at);
+  const std::int64_t row = sequence.k_first + tile * tile_columns;
+  const std::int64_t b = call.batch(sequence);
+  const Strided k = call.rows(call.bound.k, call.baked.k, b, group, row);
+  const Strided v = call.rows(call.bound.v, call.baked.v, b, group, row);
+  const KernelTable& kernels = call.kernels;
+  const auto d = static_cast<int>(call.sizes.d), dv = static_cast<int>(call.sizes.dv);
+  Finite finite{true, true};
+  finite.k = kernels.pack_transposed(k, to.columns, d, to.k_transposed, tile_columns);
+  if (backward_) {
+    finite.v = kernels.pack_transposed(v, to.columns, dv, to.v_transposed, tile_columns);
+    kernels.pack(k, to.columns, d, 1.0f, to.k, tile_columns);
+  } else {
+    finite.v = kernels.pack(v, to.columns, dv, 1.0f, to.v, tile_columns);
+  }
+  finite_[static_cast<std::size_t>(at)] = finite;
+}
+
+std::int64_t wave_heads(const Sizes& sizes, Direction direction) {
+  constexpr std::int64_t most_bytes = std::int64_t{64} << 20, least_heads = 16;
+  const std::int64_t parts = direction == Direction::Backward ? 3 : 2;
+  const std::int64_t bytes_per_key = parts * std::max(sizes.d, sizes.dv) * 4;
+  const std::int64_t keys = tiles_of(sizes.skv) * tile_columns;
+  const std::int64_t bytes = std::max<std::int64_t>(1, keys) * std::max<std::int64_t>(1, bytes_per_key);
+  return std::min(sizes.b * sizes.hkv, std::max(least_heads, most_bytes / bytes));
+}
+
+WaveKeys::WaveKeys(Arena& arena, const Prepared& plan, const Sizes& sizes, bool packed)
+    : heads(wave_heads(sizes, plan.baked.direction)),
+      tiles(arena, plan, sizes, packed ? heads * tiles_of(sizes.skv) : 0),
+      table_bytes(plan.tiles.table_bytes(sizes.skv)),
+      walk_bytes(static_cast<std::size_t>(
+          round_up(static_cast<std::int64_t>(plan.tiles.scratch_bytes()), workspace_alignment))),
+      tables(arena.take<std::byte>(static_cast<std::int64_t>(table_bytes), heads)),
+      walks(arena.take<std::byte>(static_cast<std::int64_t>(walk_bytes), plan.workers)) {}
+
+RowBlock rows_seen(const Call& call, const Sequence& sequence, std::int64_t first_head,
+                   const Block& block) {
+  const std::int64_t last = block.position + block.rows - 1;
+  RowBlock rows;
+  rows.h_first = call.head_seen(first_head);
+  rows.h_last = call.head_seen(first_head + block.heads - 1);
+  rows.q_first = static_cast<std::int32_t>(block.position + sequence.q_offset);
+  rows.q_last = static_cast<std::int32_t>(last + sequence.q_offset);
+  rows.last_tile = static_cast<int>(tiles_of(sequence.k_length));
+  return rows;
+}
+
+namespace {
+
+void fill_tables(const Call& call, const WaveKeys& keys, const Wave& wave) {
+  const double cost = 20 * static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv);
+  call.parallel(wave.count, cost, [&](std::int64_t i, int worker) {
+    const std::int64_t head = wave.first + i;
+    const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
+    call.plan.tiles.fill_table(call.keys(sequence, head % call.sizes.hkv), keys.table(i),
+                               keys.walk(worker));
+  });
+}
+
+// Tiles [first, first + pack_tiles) of one head.
+void pack_head(const Call& call, const WaveKeys& keys, const Wave& wave, std::int64_t i,
+               std::int64_t first, int worker) {
+  const std::int64_t head = wave.first + i, group = head % call.sizes.hkv;
+  const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
+  const std::int64_t heads = call.heads_per_group();
+  Block all;
+  all.heads = static_cast<int>(heads);
+  all.rows = static_cast<int>(sequence.q_length);
+  RowBlock rows = rows_seen(call, sequence, group * heads, all);
+  rows.first_tile = static_cast<int>(first);
+  rows.last_tile = static_cast<int>(std::min<std::int64_t>(rows.last_tile, first + pack_tiles));
+  if (rows.first_tile >= rows.last_tile || sequence.q_length == 0) return;
+  TileWalk walk(call.plan.tiles, keys.walk(worker));
+  walk.start(call.keys(sequence, group), keys.table(i), rows);
+  for (Tile tile; walk.next(tile);) {
+    keys.tiles.pack(call, sequence, group, tile.number,
+                    i * tiles_of(call.sizes.skv) + tile.number);
+  }
+}
+
+}  // namespace
+
+void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
+                  std::int64_t least_blocks) {
+  if (keys.table_bytes > 0) fill_tables(call, keys, wave);
+  const std::int64_t parts = ceil_div(tiles_of(call.sizes.skv), pack_tiles);
+  const double cost = 4 * static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv) *
+                      static_cast<double>(call.sizes.d + call.sizes.dv);
+  call.parallel(wave.count * parts, cost, [&](std::int64_t task, int worker) {
+    const std::int64_t i = task / parts;
+    const Sequence sequence = call.geometry.sequence((wave.first + i) / call.sizes.hkv);
+    if (block_count(sequence.q_length, call.heads_per_group()) < least_blocks) return;
+    pack_head(call, keys, wave, i, task % parts * pack_tiles, worker);
+  });
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,13 @@
+// The mask inside a score modifier: people write select(q >= k, score, -inf) and mean a mask. Found
+// in the formula, so that whole tiles can be judged by it as by a mask.
+#pragma once
+
+#include "ir/expr.h"
+
+namespace fovea::cpu {
+
+// A bool formula that is true only where `mod` is -inf whatever the score is; constant false where
+// nothing is known. It uses neither score nor grad.
+ir::Expr always_minus_infinity(const ir::Expr& mod);
+
+}  // namespace fovea::cpu

@@ -1,0 +1,213 @@
+#include "engines/cpu/pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "attention/device.h"
+
+namespace fovea::cpu {
+namespace {
+
+// Waking a sleeping processor of a virtual machine takes 40-125 us: worth spinning for about as
+// long.
+constexpr std::chrono::microseconds spin_time(50);
+constexpr std::size_t slice = 0x7fffffffu;  // tasks that one ticket can count
+
+thread_local bool inside_task = false;
+
+// How many forks lie between the first process and this one. Registered at load: a lock taken
+// later could be held by another thread at the moment of a fork.
+std::atomic<std::uint32_t> forks{0};
+void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, count_fork);
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// True as soon as `done` says so; false when it has not for spin_time.
+template <class Done>
+bool spin_until(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + spin_time;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
+std::uint32_t unclaimed(std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket); }
+
+void run_alone(std::size_t count, const std::function<void(std::size_t)>& task) {
+  std::exception_ptr error = nullptr;
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      task(i);
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+class Serial final : public Executor {
+ public:
+  int threads() const override { return 1; }
+  void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
+    run_alone(count, task);
+  }
+};
+
+}  // namespace
+
+// Lives on the caller's stack: nobody without a claim looks at it.
+struct Pool::Job {
+  const std::function<void(std::size_t)>& task;
+  std::size_t end = 0;  // tasks of a slice are numbered up to here
+  std::atomic<bool> failed{false};
+  std::exception_ptr error = nullptr;
+
+  void run(std::size_t number) {
+    try {
+      task(number);
+    } catch (...) {
+      if (!failed.exchange(true, std::memory_order_relaxed)) error = std::current_exception();
+    }
+  }
+};
+
+void Pool::run(std::size_t count, const std::function<void(std::size_t)>& task) {
+  Slot* const slot = count > 1 && threads_ > 1 && !inside_task && ready() ? free_slot() : nullptr;
+  if (slot == nullptr) return run_alone(count, task);
+  Job job{task};
+  slot->job = &job;
+  while (job.end < count) {
+    const std::size_t part = std::min(count - job.end, slice);
+    job.end += part;
+    run_slice(*slot, static_cast<std::uint32_t>(part));
+  }
+  slot->taken.store(false, std::memory_order_release);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+void Pool::run_slice(Slot& slot, std::uint32_t count) {
+  slot.unfinished.store(count, std::memory_order_relaxed);
+  const std::uint64_t calls = (slot.ticket.load(std::memory_order_relaxed) | 0xffffffffu) + 1;
+  slot.ticket.store(calls + count, std::memory_order_release);
+  wake(count);
+  while (help(slot)) {
+  }
+  const auto finished = [&] { return slot.unfinished.load(std::memory_order_acquire) == 0; };
+  if (spin_until(finished)) return;
+  for (;;) {
+    const std::uint32_t left = slot.unfinished.load(std::memory_order_acquire);
+    if (left == 0) return;
+    slot.unfinished.wait(left, std::memory_order_acquire);
+  }
+}
+
+// Claims one task and runs it; false where none was left.
+bool Pool::help(Slot& slot) {
+  std::uint64_t ticket = slot.ticket.load(std::memory_order_acquire);
+  do {
+    if (unclaimed(ticket) == 0) return false;
+  } while (!slot.ticket.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acquire));
+  // From here to the decrement below the call cannot end, so its job is there.
+  Job& job = *slot.job;
+  inside_task = true;
+  job.run(job.end - unclaimed(ticket));
+  inside_task = false;
+  if (slot.unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) slot.unfinished.notify_all();
+  return true;
+}
+
+void Pool::wake(std::uint32_t tasks) {
+  signal_.fetch_add(1, std::memory_order_release);
+  if (tasks >= static_cast<std::uint32_t>(threads_)) return signal_.notify_all();
+  for (std::uint32_t i = 1; i < tasks; ++i) signal_.notify_one();
+}
+
+Pool::Slot* Pool::free_slot() {
+  for (Slot& slot : slots_) {
+    if (!slot.taken.load(std::memory_order_relaxed) &&
+        !slot.taken.exchange(true, std::memory_order_acquire)) {
+      return &slot;
+    }
+  }
+  return nullptr;
+}
+
+// A thread's life: it ends with the process.
+void Pool::work() {
+  for (;;) {
+    const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+    bool helped = false;
+    for (Slot& slot : slots_) {
+      while (help(slot)) helped = true;
+    }
+    if (helped) continue;
+    const auto called = [&] { return signal_.load(std::memory_order_acquire) != seen; };
+    if (!spin_until(called)) signal_.wait(seen, std::memory_order_acquire);
+  }
+}
+
+// Whether this process has its threads; starts them where not. Whoever comes meanwhile works alone.
+// A child takes neither its parent's threads nor its parent's start for its own.
+bool Pool::ready() {
+  const std::uint32_t starting = 2 * forks.load(std::memory_order_relaxed) + 1;
+  const std::uint32_t started = starting + 1;
+  std::uint32_t state = state_.load(std::memory_order_acquire);
+  if (state == started) return true;
+  if (state == starting) return false;
+  if (!state_.compare_exchange_strong(state, starting, std::memory_order_acquire)) return false;
+  start();
+  state_.store(started, std::memory_order_release);
+  return true;
+}
+
+void Pool::start() {
+  // What a parent's calls have left here means nothing in a child.
+  for (Slot& slot : slots_) {
+    slot.ticket.store(0, std::memory_order_relaxed);
+    slot.unfinished.store(0, std::memory_order_relaxed);
+    slot.taken.store(false, std::memory_order_relaxed);
+  }
+  // The host's signals are the host's threads' business.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    for (int i = 1; i < threads_; ++i) {
+      std::thread thread([this] { work(); });
+      pthread_setname_np(thread.native_handle(), "fovea-cpu");
+      thread.detach();
+    }
+  } catch (const std::system_error&) {
+    // The system has no thread left to give: those that are there share the work.
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Executor& own_pool() {
+  static Pool& pool = *new Pool(cpu_device().threads);
+  return pool;
+}
+
+Executor& serial_executor() {
+  static Serial& serial = *new Serial;
+  return serial;
+}
+
+}  // namespace fovea::cpu

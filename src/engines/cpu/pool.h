@@ -1,0 +1,58 @@
+// The engine's own threads: the Executor that runs where a call brings none. Started at the first
+// call that has work for them, as many as the machine, its control group and FOVEA_NUM_THREADS
+// allow; the caller takes part. A forked child starts its own.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "attention/executor.h"
+
+namespace fovea::cpu {
+
+Executor& own_pool();
+Executor& serial_executor();  // the caller alone
+
+// Threads that take tasks from whichever calls are under way. A call ends when its tasks are done,
+// not when every thread has come: no thread is ever waited for that has claimed nothing. What a
+// task runs in its turn, and calls beyond the number of slots, run on their caller alone.
+//
+// A task that throws does not stop the others; the first exception leaves run() after the last
+// task. A Pool is never destroyed (its threads would have to be waited for): make it with new, and
+// keep it.
+class Pool final : public Executor {
+ public:
+  explicit Pool(int threads) : threads_(threads) {}  // the caller counts as one
+  int threads() const override { return threads_; }
+  void run(std::size_t count, const std::function<void(std::size_t task)>& task) override;
+
+ private:
+  struct Job;
+  // One call under way. It outlives every call, so that a thread that comes late finds it closed.
+  struct alignas(64) Slot {
+    // High half: how many calls there have been here. Low half: tasks that nobody has claimed. A
+    // claim is one compare-and-swap of both, so that a late thread cannot claim from the next call.
+    std::atomic<std::uint64_t> ticket{0};
+    std::atomic<std::uint32_t> unfinished{0};
+    std::atomic<bool> taken{false};
+    Job* job = nullptr;  // the caller's; read only by who holds a claim
+  };
+
+  bool ready();
+  void start();
+  void work();
+  Slot* free_slot();
+  bool help(Slot& slot);
+  void run_slice(Slot& slot, std::uint32_t count);
+  void wake(std::uint32_t tasks);
+
+  const int threads_;
+  std::atomic<std::uint32_t> state_{0};  // whether the threads run, and in which process
+  alignas(64) std::atomic<std::uint32_t> signal_{0};  // counts slices; threads sleep on it
+  std::array<Slot, 8> slots_;
+};
+
+}  // namespace fovea::cpu

@@ -1,0 +1,158 @@
+// The query side of a backward: rows are read once per wave, with what the softmax's derivative needs
+// of them, and their gradients are added up and written once.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engines/cpu/backward.h"
+
+namespace fovea::cpu {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+// One block of query rows of a wave.
+struct QueryBlock {
+  Sequence sequence;
+  Block block;
+  std::int64_t first_head = 0;  // of all query heads
+  std::int64_t number = 0;      // in QueryBlocks
+};
+
+// False: the sequence has fewer blocks.
+bool find(const Call& call, const BackwardMemory& memory, const Wave& wave, std::int64_t task,
+          QueryBlock& out) {
+  const std::int64_t i = task / memory.queries.blocks, index = task % memory.queries.blocks;
+  const std::int64_t head = wave.first + i, heads = call.heads_per_group();
+  out.sequence = call.geometry.sequence(head / call.sizes.hkv);
+  if (index >= block_count(out.sequence.q_length, heads)) return false;
+  out.block = find_block(out.sequence.q_length, heads, index);
+  out.first_head = head % call.sizes.hkv * heads + out.block.head;
+  out.number = task;
+  return true;
+}
+
+void clear_row(const Panels& panels, const KernelTable& kernels, std::int64_t row,
+               std::int64_t columns) {
+  for (std::int64_t c = 0; c < columns; c += kernels.panel_width) {
+    std::fill_n(from_row(from_column(panels, c), row, kernels.panel_width).data,
+                kernels.panel_width, 0.0f);
+  }
+}
+
+// A row without any key has no gradients, whatever stands in its q, o and dO.
+void read_row_values(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+                     const Panels& q, const Panels& grad_o) {
+  const std::int64_t first = at.number * block_rows;
+  for (int r = 0; r < at.block.all_rows(); ++r) {
+    const std::int64_t head = at.first_head + r / at.block.rows;
+    const std::int64_t row = at.sequence.q_first + at.block.position + r % at.block.rows;
+    const std::int64_t from = call.geometry.row_number(at.sequence.b, head, row);
+    const auto to = static_cast<std::size_t>(first + r);
+    const float lse = static_cast<const float*>(call.bound.lse)[from];
+    float term = -memory.queries.row_term[to];
+    if (call.baked.grad_lse) term += static_cast<const float*>(call.bound.grad_lse)[from];
+    memory.queries.lse[to] = lse;
+    memory.queries.row_term[to] = term;
+    if (lse == minus_infinity) {
+      memory.queries.row_term[to] = 0;
+      clear_row(q, call.kernels, r, call.sizes.d);
+      clear_row(grad_o, call.kernels, r, call.sizes.dv);
+    }
+    if (call.baked.want_sink) {
+      const double sink = static_cast<double>(static_cast<const float*>(call.bound.sink)[head]);
+      memory.sink_rows[to] = lse == minus_infinity
+                                 ? 0
+                                 : std::exp(sink - static_cast<double>(lse)) * static_cast<double>(term);
+    }
+  }
+}
+
+void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+                const Panels& o) {
+  const KernelTable& kernels = call.kernels;
+  const Panels q = block_of(memory.queries.q, kernels, at.number, call.sizes.d);
+  const Panels grad_o = block_of(memory.queries.grad_o, kernels, at.number, call.sizes.dv);
+  const auto d = static_cast<int>(call.sizes.d), dv = static_cast<int>(call.sizes.dv);
+  const std::int64_t b = call.batch(at.sequence);
+  const std::int64_t row = at.sequence.q_first + at.block.position;
+  const int width = kernels.panel_width, rows = at.block.rows;
+  QueryBlocks::Finite finite{true, true};
+  for (int i = 0; i < at.block.heads; ++i) {
+    const std::int64_t head = at.first_head + i;
+    const auto pack = [&](const BoundTensor& tensor, const TensorSpec& spec, int columns,
+                          float factor, const Panels& to) {
+      return kernels.pack(call.rows(tensor, spec, b, head, row), rows, columns, factor,
+                          from_row(to, i * rows, width), rows);
+    };
+    finite.q &= pack(call.bound.q, call.baked.q, d, call.scale, q);
+    finite.grad_o &= pack(call.bound.grad_o, call.baked.grad_o, dv, 1.0f, grad_o);
+    pack(call.bound.o, call.baked.o, dv, 1.0f, o);
+  }
+  float* const dots = memory.queries.row_term.data() + at.number * block_rows;
+  kernels.row_dots(grad_o, o, at.block.all_rows(), dv, dots);
+  memory.queries.finite[static_cast<std::size_t>(at.number)] = finite;
+  read_row_values(call, memory, at, q, grad_o);
+}
+
+// dQ of all chunks, in order, into the first.
+void write_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at) {
+  const KernelTable& kernels = call.kernels;
+  const auto d = static_cast<int>(call.sizes.d);
+  const std::int64_t blocks = memory.queries.blocks;
+  const std::int64_t i = at.number / blocks, index = at.number % blocks;
+  const std::int64_t floats = block_rows * round_up(d, kernels.panel_width);
+  const auto chunk = [&](std::int64_t c) {
+    return block_of(memory.grad_q, kernels, (i * memory.chunks + c) * blocks + index, d);
+  };
+  const Panels sum = chunk(0);
+  const std::int64_t chunks = chunk_count(at.sequence.k_length);
+  for (std::int64_t c = 1; c < chunks; ++c) kernels.add(sum.data, chunk(c).data, floats);
+  if (chunks == 0) std::fill_n(sum.data, floats, 0.0f);
+  float scale[block_rows];
+  std::fill_n(scale, block_rows, call.scale);
+  for (int h = 0; h < at.block.heads; ++h) {
+    kernels.unpack(from_row(sum, h * at.block.rows, kernels.panel_width), at.block.rows, d, scale,
+                   call.rows(call.bound.grad_q, call.baked.grad_q, call.batch(at.sequence),
+                             at.first_head + h, at.sequence.q_first + at.block.position));
+  }
+}
+
+void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave) {
+  for (std::int64_t task = 0; task < wave.count * memory.queries.blocks; ++task) {
+    QueryBlock at;
+    if (!find(call, memory, wave, task, at)) continue;
+    for (int r = 0; r < at.block.all_rows(); ++r) {
+      memory.sink[static_cast<std::size_t>(at.first_head + r / at.block.rows)] +=
+          memory.sink_rows[static_cast<std::size_t>(at.number * block_rows + r)];
+    }
+  }
+}
+
+double wave_elements(const Call& call, const Wave& wave) {
+  return static_cast<double>(wave.count) * static_cast<double>(call.heads_per_group()) *
+         static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.d + call.sizes.dv);
+}
+
+}  // namespace
+
+void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wave) {
+  call.parallel(wave.count * memory.queries.blocks, 8 * wave_elements(call, wave),
+                [&](std::int64_t task, int worker) {
+                  QueryBlock at;
+                  if (!find(call, memory, wave, task, at)) return;
+                  read_block(call, memory, at, worker_of(call, memory, worker).o);
+                });
+  if (call.baked.want_sink) add_sinks(call, memory, wave);
+}
+
+void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave) {
+  if (!call.baked.want_q) return;
+  call.parallel(wave.count * memory.queries.blocks, 8 * wave_elements(call, wave),
+                [&](std::int64_t task, int) {
+                  QueryBlock at;
+                  if (find(call, memory, wave, task, at)) write_block(call, memory, at);
+                });
+}
+
+}  // namespace fovea::cpu

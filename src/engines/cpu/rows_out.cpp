@@ -1,0 +1,129 @@
+// What a forward writes besides the blocks of its sequences: merged parts, rows that belong to no
+// sequence, and the largest score of each head.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engines/cpu/forward.h"
+#include "engines/cpu/gaps.h"
+#include "ir/arith.h"
+
+namespace fovea::cpu {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+// One row of a group whose keys were split.
+struct SplitRow {
+  std::int64_t head_in_wave = 0, group = 0, row_in_group = 0;
+};
+
+// Its parts are added up in order, into the first one.
+RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence,
+                const SplitRow& row, float sink) {
+  const std::int64_t splits = split_count(sequence.q_length, sequence.k_length);
+  const int width = call.kernels.panel_width;
+  const auto at = [&](std::int64_t split) {
+    return parts.row(row.head_in_wave, split, row.row_in_group);
+  };
+  const auto max_of = [&](std::int64_t split) {
+    return parts.row_max[static_cast<std::size_t>(at(split))];
+  };
+  float row_max = minus_infinity;
+  for (std::int64_t s = 0; s < splits; ++s) row_max = max_of(s) > row_max ? max_of(s) : row_max;
+  float row_sum = 0;
+  for (std::int64_t s = 0; s < splits; ++s) {
+    const float factor = max_of(s) == row_max ? 1.0f : std::exp(max_of(s) - row_max);
+    row_sum += parts.row_sum[static_cast<std::size_t>(at(s))] * factor;
+    for (std::int64_t c = 0; c < call.sizes.dv; c += width) {
+      float* const sum = from_row(from_column(parts.o, c), at(0), width).data;
+      const float* const part = from_row(from_column(parts.o, c), at(s), width).data;
+      for (int i = 0; i < width; ++i) sum[i] = (s == 0 ? 0.0f : sum[i]) + part[i] * factor;
+    }
+  }
+  return finish_row(row_max, row_sum, sink);
+}
+
+void merge_head(const Call& call, const ForwardMemory& memory, const Sequence& sequence,
+                SplitRow row) {
+  const int width = call.kernels.panel_width;
+  const std::int64_t b = call.batch(sequence);
+  const std::int64_t heads = call.heads_per_group();
+  for (; row.row_in_group < heads * sequence.q_length; ++row.row_in_group) {
+    const std::int64_t head = row.group * heads + row.row_in_group / sequence.q_length;
+    const std::int64_t to = sequence.q_first + row.row_in_group % sequence.q_length;
+    const RowResult result = merge(call, memory.parts, sequence, row, sink_of(call, head));
+    write_row(call, memory, call.geometry.row_number(sequence.b, head, to), result);
+    const std::int64_t from = memory.parts.row(row.head_in_wave, 0, row.row_in_group);
+    call.kernels.unpack(from_row(memory.parts.o, from, width), 1, static_cast<int>(call.sizes.dv),
+                        &result.factor, call.rows(call.bound.o, call.baked.o, b, head, to));
+  }
+}
+
+}  // namespace
+
+RowResult finish_row(float row_max, float row_sum, float sink) {
+  // A NaN or +inf among the scores makes the sum NaN; the maximum then says which it was.
+  if (row_sum != row_sum) {
+    const bool infinite = row_max == -minus_infinity;
+    const float nan = row_sum;
+    return {nan, infinite ? row_max : nan, infinite ? row_max : nan};
+  }
+  const float largest = sink > row_max ? sink : row_max;
+  if (largest == minus_infinity) return {0, minus_infinity, row_max};
+  const float shrink = row_max == minus_infinity ? 0.0f : std::exp(row_max - largest);
+  const float total = row_sum * shrink + std::exp(sink - largest);
+  return {shrink / total, largest + std::log(total), row_max};
+}
+
+void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,
+               const RowResult& result) {
+  if (call.baked.lse) static_cast<float*>(call.bound.lse)[at] = result.lse;
+  if (call.baked.row_max) static_cast<float*>(call.bound.row_max)[at] = result.row_max;
+  if (!memory.row_max.empty()) memory.row_max[static_cast<std::size_t>(at)] = result.row_max;
+}
+
+float sink_of(const Call& call, std::int64_t head) {
+  return call.baked.sink ? static_cast<const float*>(call.bound.sink)[head] : minus_infinity;
+}
+
+void merge_parts(const Call& call, const ForwardMemory& memory, std::int64_t first_head,
+                 std::int64_t heads) {
+  const double cost = 4.0 * static_cast<double>(memory.parts.row_max.size()) *
+                      static_cast<double>(call.sizes.dv);
+  call.parallel(heads, cost, [&](std::int64_t i, int) {
+    const std::int64_t head = first_head + i;
+    const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
+    if (split_count(sequence.q_length, sequence.k_length) == 1) return;
+    merge_head(call, memory, sequence, {i, head % call.sizes.hkv, 0});
+  });
+}
+
+void write_rows_of_no_sequence(const Call& call, const ForwardMemory& memory) {
+  for_gaps(call, /*of_keys=*/false, [&](const RowRange& range) {
+    write_zeros({call.bound.o, call.baked.o.dtype, call.sizes.h, call.sizes.dv}, range);
+    for (std::int64_t head = 0; head < call.sizes.h; ++head) {
+      for (std::int64_t row = range.first; row < range.last; ++row) {
+        write_row(call, memory, call.geometry.row_number(range.b, head, row),
+                  {0, minus_infinity, minus_infinity});
+      }
+    }
+  });
+}
+
+void write_max_logit(const Call& call, const ForwardMemory& memory) {
+  const float* const rows = memory.row_max.empty() ? static_cast<const float*>(call.bound.row_max)
+                                                   : memory.row_max.data();
+  for (std::int64_t head = 0; head < call.sizes.h; ++head) {
+    float most = minus_infinity;
+    for (std::int64_t b = 0; b < call.geometry.batches(); ++b) {
+      const std::int64_t first = call.geometry.row_number(b, head, 0);
+      for (std::int64_t row = 0; row < call.geometry.q_rows(); ++row) {
+        most = ir::arith::maximum(most, rows[first + row]);
+      }
+    }
+    static_cast<float*>(call.bound.max_logit)[head] = most;
+  }
+}
+
+}  // namespace fovea::cpu

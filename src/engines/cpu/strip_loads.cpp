@@ -1,0 +1,271 @@
+// Reading captured tensors. An index is clamped to the tensor unless it is seen to lie inside, so
+// that no formula can read elsewhere; where a whole row or strip lies next to one another in memory
+// it is read as vectors, or not copied at all.
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "engines/cpu/strip_state.h"
+
+namespace fovea::cpu {
+namespace {
+
+using Form = LoadIndex::Form;
+using ir::Stage;
+using ir::TensorView;
+
+static_assert(static_cast<int>(DType::F32) == 0 && static_cast<int>(DType::F16) == 1 &&
+              static_cast<int>(DType::BF16) == 2 && static_cast<int>(DType::F64) == 3 &&
+              static_cast<int>(DType::I32) == 4 && static_cast<int>(DType::I64) == 5 &&
+              static_cast<int>(DType::U8) == 6 && static_cast<int>(DType::Bool) == 7);
+
+constexpr int block = 64;            // points that are read together
+constexpr int most_strip_rows = 32;  // of any instruction set
+
+bool is_empty(const TensorView& tensor, std::size_t rank) {
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (tensor.extent[i] <= 0) return true;
+  }
+  return tensor.data == nullptr;
+}
+
+const void* element(const TensorView& tensor, std::int64_t at) {
+  return static_cast<const std::byte*>(tensor.data) + at * dtype_size(tensor.dtype);
+}
+
+std::int32_t wrapped(std::int64_t x) { return static_cast<std::int32_t>(x); }
+
+// Whether the indices first, first + slope ... of `count` positions all lie in [0, extent).
+bool lies_inside(std::int32_t first, std::int32_t slope, int count, std::int64_t extent) {
+  const std::int64_t last = first + std::int64_t{slope} * (count - 1);
+  return std::min<std::int64_t>(first, last) >= 0 && std::max<std::int64_t>(first, last) < extent;
+}
+
+// The one index that is not fixed, if there is one only.
+const LoadIndex* only_moving(std::span<const LoadIndex> indices) {
+  const LoadIndex* found = nullptr;
+  for (const LoadIndex& index : indices) {
+    if (index.form == Form::Fixed) continue;
+    if (found != nullptr) return nullptr;
+    found = &index;
+  }
+  return found;
+}
+
+// Where row r's indices are: a vector, or where a line starts.
+struct Moving {
+  const std::int32_t* values = nullptr;  // Free
+  std::int32_t first = 0, slope = 0;     // Line
+  std::int64_t extent = 0, stride = 0;
+  std::int64_t at(int c) const {
+    const std::int32_t index =
+        values != nullptr ? values[c] : wrapped(first + std::int64_t{slope} * c);
+    return ir::clamp_index(index, extent) * stride;
+  }
+};
+
+// Reads `count` elements one by one.
+void read_points(const StripState& state, const TensorView& tensor, std::int64_t start,
+                 std::span<const Moving> moving, int first, int count, std::int32_t* out) {
+  std::array<std::int64_t, block> at;
+  for (int c = 0; c < count; ++c) {
+    at[static_cast<std::size_t>(c)] = start;
+    for (const Moving& index : moving) at[static_cast<std::size_t>(c)] += index.at(first + c);
+  }
+  state.code->kernels.strips->points[static_cast<std::size_t>(tensor.dtype)](
+      {out, tensor.data, at.data(), count});
+}
+
+}  // namespace
+
+void StripState::prepare_load(const StripLoad& load, int rows) {
+  const TensorView& tensor = place.tensors[load.slot];
+  std::int64_t* const starts = row_at(load.element);
+  std::fill_n(starts, rows, 0);
+  const Homes homes = strip({});
+  for (std::size_t i = 0; i < load.indices; ++i) {
+    const LoadIndex& index = indices(load)[i];
+    if (index.form != Form::Fixed) continue;
+    const StripValue value = find(index.source, homes);
+    for (int r = 0; r < rows; ++r) {
+      starts[r] +=
+          ir::clamp_index(value.i32()[r * value.row_step], tensor.extent[i]) * tensor.stride[i];
+    }
+  }
+  LoadView& seen = view(load.element);
+  seen.row_distance = rows > 1 ? starts[1] - starts[0] : 0;
+  seen.even = true;
+  for (int r = 1; r < rows; ++r) {
+    seen.even = seen.even && starts[r] - starts[r - 1] == seen.row_distance;
+  }
+}
+
+void StripState::load_line(const StripLoad& load, int count) {
+  const TensorView& tensor = place.tensors[load.slot];
+  const Homes homes = lines(load.stage);
+  auto* const out = static_cast<std::int32_t*>(const_cast<void*>(find(load.target, homes).data));
+  const int width = (count + panel_width() - 1) / panel_width() * panel_width();
+  if (is_empty(tensor, load.indices)) {
+    std::fill_n(out, width, 0);
+    return;
+  }
+  std::int64_t start = 0;
+  std::array<Moving, ir::limits::rank> moving;
+  std::size_t moves = 0;
+  for (std::size_t i = 0; i < load.indices; ++i) {
+    const LoadIndex& index = indices(load)[i];
+    const std::int32_t* const value = find(index.source, homes).i32();
+    if (index.form == Form::Fixed) {
+      start += ir::clamp_index(*value, tensor.extent[i]) * tensor.stride[i];
+    } else {
+      const bool line = index.form == Form::Line;
+      moving[moves++] = {line ? nullptr : value, *value, index.slope, tensor.extent[i],
+                         tensor.stride[i]};
+    }
+  }
+  const Moving& first = moving[0];
+  if (moves == 1 && first.values == nullptr &&
+      lies_inside(first.first, first.slope, count, first.extent)) {
+    const void* const row = element(tensor, start + first.first * first.stride);
+    code->kernels.strips->rows[static_cast<std::size_t>(tensor.dtype)](
+        {out, &row, 1, count, first.slope * first.stride});
+    return;
+  }
+  for (int c = 0; c < count; c += block) {
+    read_points(*this, tensor, start, {moving.data(), moves}, c, std::min(block, count - c),
+                out + c);
+  }
+  std::fill(out + count, out + width, 0);
+}
+
+namespace {
+
+// One Element load on one strip.
+class StripReader {
+ public:
+  StripReader(StripState& state, const StripLoad& load, const StripRun::Strip& strip)
+      : state_(state),
+        load_(load),
+        strip_(strip),
+        tensor_(state.place.tensors[load.slot]),
+        homes_(state.strip(strip)),
+        starts_(state.row_at(load.element) + strip.row),
+        own_(state.find(load.target, homes_)),
+        width_(state.panel_width()) {}
+
+  void run() {
+    LoadView& view = state_.view(load_.element);
+    view.data = own_.data;
+    view.row_step = own_.row_step;
+    if (is_empty(tensor_, load_.indices)) {
+      std::fill_n(out(), strip_.rows * width_, 0);
+      return;
+    }
+    const LoadIndex* const moving = only_moving(indices());
+    if (moving != nullptr && moving->form == Form::Line) {
+      if (stay_in_tensor(*moving, view) || copy_rows(*moving)) return;
+    } else if (moving != nullptr && gather(*moving)) {
+      return;
+    }
+    for (int r = 0; r < strip_.rows; ++r) read_row(r);
+  }
+
+ private:
+  std::span<const LoadIndex> indices() const { return state_.indices(load_); }
+  std::int32_t* out() const { return static_cast<std::int32_t*>(const_cast<void*>(own_.data)); }
+  bool has_cells() const { return tensor_.dtype == DType::F32 || tensor_.dtype == DType::I32; }
+
+  // The index of a line at the first column of row r.
+  std::int32_t first_of(const LoadIndex& index, int r) const {
+    std::int64_t rest = 0;
+    if (index.has_source) {
+      const StripValue value = state_.find(index.source, homes_);
+      rest = value.i32()[r * value.row_step];
+    }
+    const std::int64_t k = std::int64_t{state_.k_first} + strip_.column;
+    return wrapped(rest + index.slope * k);
+  }
+  std::size_t number(const LoadIndex& index) const {
+    return static_cast<std::size_t>(&index - indices().data());
+  }
+
+  // The whole strip lies in the tensor as a strip does: nothing is copied.
+  bool stay_in_tensor(const LoadIndex& index, LoadView& view) const {
+    const std::size_t i = number(index);
+    if (!has_cells() || !view.even || index.slope * tensor_.stride[i] != 1 ||
+        strip_.columns != width_ || (index.has_source && index.source.home == Home::Row)) {
+      return false;
+    }
+    const std::int32_t first = first_of(index, 0);
+    if (!lies_inside(first, index.slope, width_, tensor_.extent[i])) return false;
+    view.data = element(tensor_, starts_[0] + first * tensor_.stride[i]);
+    view.row_step = view.row_distance;
+    return true;
+  }
+
+  // Every row lies inside: read as vectors where it can be.
+  bool copy_rows(const LoadIndex& index) const {
+    const std::size_t i = number(index);
+    std::array<const void*, most_strip_rows> rows;
+    for (int r = 0; r < strip_.rows; ++r) {
+      const std::int32_t first = first_of(index, r);
+      if (!lies_inside(first, index.slope, strip_.columns, tensor_.extent[i])) return false;
+      rows[static_cast<std::size_t>(r)] = element(tensor_, starts_[r] + first * tensor_.stride[i]);
+    }
+    state_.code->kernels.strips->rows[static_cast<std::size_t>(tensor_.dtype)](
+        {out(), rows.data(), strip_.rows, strip_.columns, index.slope * tensor_.stride[i]});
+    return true;
+  }
+
+  // One index is a vector of any numbers, and every offset fits in 32 bits.
+  bool gather(const LoadIndex& index) const {
+    std::int64_t reach = 0;
+    for (std::size_t i = 0; i < load_.indices; ++i) {
+      reach += (tensor_.extent[i] - 1) * std::abs(tensor_.stride[i]);
+    }
+    if (!has_cells() || reach > std::numeric_limits<std::int32_t>::max()) return false;
+    const std::size_t i = number(index);
+    const StripValue value = state_.find(index.source, homes_);
+    state_.code->kernels.strips->gather({out(), value.i32(), value.row_step, tensor_.data, starts_,
+                                         wrapped(tensor_.stride[i]), wrapped(tensor_.extent[i] - 1),
+                                         strip_.rows, strip_.columns});
+    return true;
+  }
+
+  void read_row(int r) const {
+    std::array<Moving, ir::limits::rank> moving;
+    std::size_t moves = 0;
+    for (std::size_t i = 0; i < load_.indices; ++i) {
+      const LoadIndex& index = indices()[i];
+      if (index.form == Form::Fixed) continue;
+      Moving& next = moving[moves++];
+      next = {nullptr, 0, index.slope, tensor_.extent[i], tensor_.stride[i]};
+      if (index.form == Form::Line) {
+        next.first = first_of(index, r);
+      } else {
+        const StripValue value = state_.find(index.source, homes_);
+        next.values = value.i32() + r * value.row_step;
+      }
+    }
+    std::int32_t* const row = out() + r * width_;
+    read_points(state_, tensor_, starts_[r], {moving.data(), moves}, 0, strip_.columns, row);
+    std::fill(row + strip_.columns, row + width_, 0);
+  }
+
+  StripState& state_;
+  const StripLoad& load_;
+  const StripRun::Strip& strip_;
+  const TensorView& tensor_;
+  const Homes homes_;
+  const std::int64_t* const starts_;
+  const StripValue own_;
+  const int width_;
+};
+
+}  // namespace
+
+void StripState::load_strip(const StripLoad& load, const StripRun::Strip& strip) {
+  StripReader(*this, load, strip).run();
+}
+
+}  // namespace fovea::cpu

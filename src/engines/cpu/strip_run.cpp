@@ -1,0 +1,225 @@
+// The interpreter: scalars once per (b, h), then step after step over vectors and strips.
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "engines/cpu/strip.h"
+#include "engines/cpu/strip_state.h"
+#include "ir/arith.h"
+
+namespace fovea::cpu {
+namespace {
+
+using ir::Cell;
+using ir::Op;
+using ir::Stage;
+using ir::Type;
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t cell = sizeof(float);
+
+constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+constexpr std::size_t number(Stage stage) { return static_cast<std::size_t>(stage); }
+constexpr std::size_t number(Home home) { return static_cast<std::size_t>(home); }
+
+Cell<float> to_cell(Type type, std::uint32_t bits) {
+  switch (type) {
+    case Type::F32: return Cell<float>::real(std::bit_cast<float>(bits));
+    case Type::I32: return Cell<float>::integer(std::bit_cast<std::int32_t>(bits));
+    case Type::Bool: return Cell<float>::boolean(bits != 0);
+  }
+  return {};
+}
+
+std::uint32_t to_bits(Type type, const Cell<float>& value) {
+  switch (type) {
+    case Type::F32: return std::bit_cast<std::uint32_t>(value.f);
+    case Type::I32: return std::bit_cast<std::uint32_t>(value.i);
+    case Type::Bool: return value.b ? ~std::uint32_t{0} : 0;
+  }
+  return 0;
+}
+
+std::uint32_t bits_of(std::int32_t value) { return std::bit_cast<std::uint32_t>(value); }
+
+// A value that is neither computed nor loaded.
+std::uint32_t leaf_bits(const ScalarStep& step, const Place& place) {
+  switch (step.op) {
+    case Op::ScalarF: return std::bit_cast<std::uint32_t>(place.scalars[step.payload].f);
+    case Op::ScalarI: return bits_of(place.scalars[step.payload].i);
+    case Op::IndexB: return bits_of(place.b);
+    case Op::IndexH: return bits_of(place.h);
+    case Op::SizeB: return bits_of(place.B);
+    case Op::SizeH: return bits_of(place.H);
+    case Op::SizeHkv: return bits_of(place.Hkv);
+    case Op::SizeSq: return bits_of(place.Sq);
+    case Op::SizeSkv: return bits_of(place.Skv);
+    case Op::ConstB: return step.payload != 0 ? ~std::uint32_t{0} : 0;
+    default: return step.payload;  // the constants of 32 bits
+  }
+}
+
+std::uint32_t load_bits(const ScalarStep& step, const StripState& state,
+                        const std::uint32_t* registers) {
+  std::array<std::int32_t, ir::limits::rank> index;
+  for (std::uint32_t i = 0; i < step.indices; ++i) {
+    const std::uint32_t source = state.code->scalar_indices[step.first_index + i];
+    index[i] = std::bit_cast<std::int32_t>(registers[source]);
+  }
+  const ir::TensorView& tensor = state.place.tensors[step.payload];
+  return to_bits(ir::info(step.op).result(),
+                 ir::read_element<float>(tensor, {index.data(), step.indices}));
+}
+
+std::uint32_t scalar_bits(const ScalarStep& step, const StripState& state,
+                          const std::uint32_t* registers) {
+  const ir::OpInfo& row = ir::info(step.op);
+  if (row.form == ir::Form::Load) return load_bits(step, state, registers);
+  if (row.arity() == 0) return leaf_bits(step, state.place);
+  std::array<Cell<float>, 3> args;
+  for (std::size_t i = 0; i < std::min(row.arity(), args.size()); ++i) {
+    args[i] = to_cell(row.argument(i), registers[step.source[i]]);
+  }
+  return to_bits(row.result(), ir::apply<float>(step.op, args.data()));
+}
+
+void call(const StripState& state, const VectorStep& step, const Homes& homes, int rows) {
+  StripCall call;
+  call.out = const_cast<void*>(state.find(step.out, homes).data);
+  for (std::size_t i = 0; i < step.operands; ++i) {
+    const StripValue value = state.find(step.in[i], homes);
+    call.in[i] = value.data;
+    call.step[i] = value.row_step;
+  }
+  call.rows = rows;
+  call.mode = step.mode;
+  step.kernel(call);
+}
+
+// The values of rows or columns: vectors of `count`, computed in lines as wide as a panel.
+void run_lines(StripState& state, Stage stage, std::span<const VectorStep> steps,
+               std::int32_t first, int count) {
+  const Homes homes = state.lines(stage);
+  const int lines = (count + state.panel_width() - 1) / state.panel_width();
+  for (const VectorStep& step : steps) {
+    switch (step.kind) {
+      case VectorStep::Kind::Kernel: call(state, step, homes, lines); break;
+      case VectorStep::Kind::Load: state.load_line(state.code->loads[step.load], count); break;
+      case VectorStep::Kind::Positions: {
+        auto* const out = const_cast<void*>(state.find(step.out, homes).data);
+        state.code->kernels.strips->sequence(static_cast<std::int32_t*>(out), first, count);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+StripLayout layout_of(const StripCode& code, int rows, int columns) {
+  const auto width = static_cast<std::size_t>(code.kernels.panel_width);
+  const auto row_count = static_cast<std::size_t>(rows);
+  StripLayout out;
+  out.row_pitch = up(up(row_count, width) * cell, alignment);
+  out.column_pitch = up(up(static_cast<std::size_t>(columns), width) * cell, alignment);
+  out.element_pitch = static_cast<std::size_t>(code.kernels.strip_rows) * width * cell;
+  out.row_at_pitch = up(row_count * sizeof(std::int64_t), alignment);
+  out.uniform = up(sizeof(StripState), alignment);
+  out.views = up(out.uniform + code.registers[number(Stage::Uniform)] * cell, alignment);
+  out.row_at = up(out.views + code.element_loads * sizeof(LoadView), alignment);
+  out.row = out.row_at + code.element_loads * out.row_at_pitch;
+  out.column = out.row + code.registers[number(Stage::Row)] * out.row_pitch;
+  out.element = out.column + code.registers[number(Stage::Column)] * out.column_pitch;
+  out.total = out.element + code.registers[number(Stage::Element)] * out.element_pitch;
+  return out;
+}
+
+std::size_t StripProgram::state_bytes(int rows, int columns) const {
+  return layout_of(*code_, rows, columns).total;
+}
+
+Homes StripState::lines(Stage stage) const {
+  Homes homes;
+  homes.base[number(Home::Uniform)] = at(layout.uniform);
+  homes.base[number(Home::Row)] = at(layout.row);
+  homes.base[number(Home::Column)] = at(layout.column);
+  homes.pitch = {cell, layout.row_pitch, layout.column_pitch};
+  homes.row_step[number(static_cast<Home>(stage))] = panel_width();
+  return homes;
+}
+
+Homes StripState::strip(const StripRun::Strip& strip) const {
+  Homes homes;
+  homes.base[number(Home::Uniform)] = at(layout.uniform);
+  homes.base[number(Home::Row)] = at(layout.row + static_cast<std::size_t>(strip.row) * cell);
+  homes.base[number(Home::Column)] =
+      at(layout.column + static_cast<std::size_t>(strip.column) * cell);
+  homes.base[number(Home::Element)] = at(layout.element);
+  homes.base[number(Home::Score)] = reinterpret_cast<const std::byte*>(strip.score);
+  homes.base[number(Home::Grad)] = reinterpret_cast<const std::byte*>(strip.grad);
+  homes.pitch = {cell, layout.row_pitch, layout.column_pitch, layout.element_pitch};
+  const std::int64_t width = panel_width();
+  homes.row_step = {0, 1, 0, width, width, width};
+  return homes;
+}
+
+StripRun::StripRun(const StripProgram& program, void* state, int rows, int columns)
+    : state_(new(state) StripState) {
+  state_->code = &program.code();
+  state_->layout = layout_of(program.code(), rows, columns);
+  for (std::uint32_t i = 0; i < state_->code->element_loads; ++i) new (&state_->view(i)) LoadView;
+}
+
+void StripRun::begin(const Place& place) {
+  state_->place = place;
+  std::uint32_t* const registers = state_->uniform();
+  for (const ScalarStep& step : state_->code->uniform) {
+    registers[step.target] = scalar_bits(step, *state_, registers);
+  }
+}
+
+void StripRun::rows(std::int32_t q_first, int count) {
+  run_lines(*state_, Stage::Row, state_->code->row, q_first, count);
+  for (const StripLoad& load : state_->code->loads) {
+    if (load.stage == Stage::Element) state_->prepare_load(load, count);
+  }
+}
+
+void StripRun::columns(std::int32_t k_first, int count) {
+  state_->k_first = k_first;
+  run_lines(*state_, Stage::Column, state_->code->column, k_first, count);
+}
+
+void StripRun::elements(int phase, const Strip& strip) {
+  state_->last = strip;
+  const Homes homes = state_->strip(strip);
+  for (const VectorStep& step : state_->code->phase[static_cast<std::size_t>(phase)]) {
+    if (step.kind == VectorStep::Kind::Load) {
+      state_->load_strip(state_->code->loads[step.load], strip);
+    } else {
+      call(*state_, step, homes, strip.rows);
+    }
+  }
+}
+
+StripValue StripRun::value(std::size_t root) const {
+  const StripOperand& operand = state_->code->roots[root];
+  StripValue out = state_->find(operand, state_->strip(state_->last));
+  if (operand.home == Home::Uniform || operand.home == Home::Row) out.column_step = 0;
+  return out;
+}
+
+void StripRun::keep_bits(std::size_t root, const Strip& strip, std::uint64_t* bits,
+                         int words) const {
+  const StripOperand& operand = state_->code->roots[root];
+  const StripValue value = state_->find(operand, state_->strip(strip));
+  StripCall call;
+  call.in[0] = value.data;
+  call.step[0] = value.row_step;
+  call.rows = strip.rows;
+  const bool splat = operand.home == Home::Uniform || operand.home == Home::Row;
+  state_->code->kernels.strips->bits(call, splat, strip.columns, bits + strip.column / 64, words,
+                                     strip.column % 64);
+}
+
+}  // namespace fovea::cpu

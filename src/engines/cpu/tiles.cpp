@@ -1,0 +1,166 @@
+#include "engines/cpu/tiles.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "engines/cpu/mod_mask.h"
+#include "engines/cpu/tile_scratch.h"
+#include "ir/build.h"
+#include "ir/topology.h"
+
+namespace fovea::cpu {
+namespace {
+
+using ir::Depends;
+using ir::Range;
+
+constexpr std::size_t alignment = 64;
+
+// What is seen, and what the mask alone keeps.
+std::array<ir::Expr, 2> formulas_of(const ir::Program& program) {
+  const ir::Expr mask = program.mask() ? program.mask() : ir::constant(true);
+  const ir::Expr hidden =
+      program.mod() ? always_minus_infinity(program.mod()) : ir::constant(false);
+  return {and_(mask, not_(hidden)), mask};
+}
+
+std::vector<std::uint32_t> scalar_slots(std::span<const ir::Expr> formulas) {
+  std::vector<std::uint32_t> slots;
+  for (const ir::Node* node : ir::operands_first(formulas).nodes) {
+    if (ir::info(node->op()).form == ir::Form::Scalar) slots.push_back(node->slot());
+  }
+  return slots;
+}
+
+}  // namespace
+
+ir::IntInterval positions(std::int64_t first, std::int64_t last) {
+  const auto lo = static_cast<std::int32_t>(first), hi = static_cast<std::int32_t>(last);
+  if (last - first > std::numeric_limits<std::uint32_t>::max() || lo > hi) return {};
+  return {lo, hi};
+}
+
+std::int64_t most_searched(ir::IntInterval positions, ir::IntInterval heads) {
+  constexpr std::int64_t per_element = 16, least = 1024, most = std::int64_t{1} << 17;
+  const auto length = [=](ir::IntInterval x) { return std::min(x.hi - x.lo + 1, most); };
+  return std::clamp(per_element * length(positions) * length(heads), least, most);
+}
+
+TileTree::TileTree(std::int64_t tiles) {
+  for (std::int64_t nodes = tiles; nodes > 0; nodes = nodes == 1 ? 0 : (nodes + 1) / 2) {
+    first[levels + 1] = first[levels] + nodes;
+    ++levels;
+  }
+}
+
+std::size_t TileScratch::bytes(const TileMap& map) {
+  const std::size_t steps = std::max(map.formulas_.step_count(), map.load_ranges_.step_count());
+  const std::size_t ranges = map.scalar_count_ + 2 * map.along_.size() + steps;
+  return (ranges * sizeof(Range) + steps + alignment - 1) / alignment * alignment;
+}
+
+TileScratch::TileScratch(const TileMap& map, void* memory) {
+  const std::size_t count = std::max(map.formulas_.step_count(), map.load_ranges_.step_count());
+  const std::size_t load_count = map.along_.size();
+  auto* next = static_cast<Range*>(memory);
+  const auto take = [&](std::size_t n) { return std::span(std::exchange(next, next + n), n); };
+  scalars = take(map.scalar_count_);
+  loads = take(load_count);
+  finding.inner = take(load_count);
+  steps.values = take(count);
+  steps.broken = {reinterpret_cast<char*>(next), count};
+  finding.steps = steps;
+}
+
+void TileScratch::find_load(const TileMap& map, std::size_t load, std::int64_t most,
+                            const ir::Box& box, std::span<const ir::TensorView> tensors) const {
+  loads[load] = map.load_ranges_.find(
+      {.load = load, .most = most, .tensors = tensors, .found = loads}, box, finding);
+}
+
+TileMap::TileMap(const ir::Program& program, int tile_columns)
+    : tile_columns_(tile_columns),
+      formulas_(formulas_of(program)),
+      load_ranges_(formulas_),
+      scalars_(scalar_slots(formulas_of(program))),
+      scalar_count_(program.scalars().size()) {
+  for (std::uint32_t i = 0; i < formulas_.loads().size(); ++i) {
+    const Depends depends = formulas_.loads()[i]->depends();
+    const bool q = any(depends, Depends::Q), k = any(depends, Depends::K);
+    along_.push_back(q && k ? Along::Both : q ? Along::Rows : k ? Along::Columns : Along::Neither);
+    if (along_[i] == Along::Columns) {
+      column_loads_.push_back(i);
+      per_head_ = per_head_ || any(depends, Depends::H);
+    }
+    if (along_[i] == Along::Both) both_loads_.push_back(i);
+  }
+  ir::Ranges::Scratch scratch;
+  hides_nothing_ = formulas_.classify(ir::Box{}, scratch) == ir::TileClass::Full;
+}
+
+std::size_t TileMap::scratch_bytes() const { return TileScratch::bytes(*this); }
+
+std::size_t TileMap::table_bytes(std::int64_t most_keys) const {
+  if (column_loads_.empty()) return 0;
+  const TileTree tree((most_keys + tile_columns_ - 1) / tile_columns_);
+  return static_cast<std::size_t>(tree.first[tree.levels]) * column_loads_.size() * sizeof(Range);
+}
+
+ir::Box TileMap::box_of(const KeySequence& sequence, const TileScratch& scratch) const {
+  using ir::IntInterval;
+  for (const std::uint32_t slot : scalars_) {
+    const ir::ScalarValue& value = sequence.scalars[slot];
+    scratch.scalars[slot] = {IntInterval::of(value.i), ir::RealInterval::of(value.f), {}};
+  }
+  ir::Box box;
+  box.b = IntInterval::of(sequence.b);
+  box.h = positions(sequence.h_first, sequence.h_last);
+  box.B = IntInterval::of(sequence.B), box.H = IntInterval::of(sequence.H);
+  box.Hkv = IntInterval::of(sequence.Hkv);
+  box.Sq = IntInterval::of(sequence.Sq), box.Skv = IntInterval::of(sequence.Skv);
+  box.scalars = scratch.scalars;
+  return box;
+}
+
+// Each tile's own ranges, one after the other.
+void TileMap::fill_tiles(const KeySequence& sequence, std::span<Range> tiles,
+                         const TileScratch& scratch) const {
+  ir::Box box = box_of(sequence, scratch);
+  const std::int64_t most = most_searched({1, tile_columns_}, box.h);
+  for (std::size_t load = 0; load < along_.size(); ++load) {
+    if (along_[load] != Along::Neither) continue;
+    scratch.find_load(*this, load, most, box, sequence.tensors);
+  }
+  std::size_t at = 0;
+  for (std::int64_t k = 0; k < sequence.k_length; k += tile_columns_) {
+    const std::int64_t last = std::min(k + tile_columns_, sequence.k_length) - 1;
+    box.k = positions(sequence.k_offset + k, sequence.k_offset + last);
+    for (const std::uint32_t load : column_loads_) {
+      scratch.find_load(*this, load, most, box, sequence.tensors);
+      tiles[at++] = scratch.loads[load];
+    }
+  }
+}
+
+void TileMap::fill_table(const KeySequence& sequence, void* table, void* scratch) const {
+  if (column_loads_.empty()) return;
+  const TileTree tree((sequence.k_length + tile_columns_ - 1) / tile_columns_);
+  const std::size_t width = column_loads_.size();
+  const auto nodes = static_cast<std::size_t>(tree.first[tree.levels]);
+  const std::span ranges(static_cast<Range*>(table), nodes * width);
+  fill_tiles(sequence, ranges, TileScratch(*this, scratch));
+  for (std::size_t level = 1; level < tree.levels; ++level) {
+    const std::int64_t below = tree.first[level] - tree.first[level - 1];
+    for (std::int64_t i = 0; i < tree.first[level + 1] - tree.first[level]; ++i) {
+      const auto node = static_cast<std::size_t>(tree.first[level] + i) * width;
+      const auto left = static_cast<std::size_t>(tree.first[level - 1] + 2 * i) * width;
+      const std::size_t right = 2 * i + 1 < below ? left + width : left;
+      for (std::size_t j = 0; j < width; ++j) {
+        ranges[node + j] = ir::hull(ranges[left + j], ranges[right + j]);
+      }
+    }
+  }
+}
+
+}  // namespace fovea::cpu

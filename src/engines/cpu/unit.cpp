@@ -1,0 +1,196 @@
+#include "engines/cpu/unit.h"
+
+#include <algorithm>
+
+namespace fovea::cpu {
+
+UnitBackward::UnitBackward(const Call& call, const BackwardMemory& memory, int worker)
+    : call_(call),
+      kernels_(call.kernels),
+      memory_(memory),
+      mine_(worker_of(call, memory, worker)),
+      dropout_(call.bound),
+      walk_(call.plan.tiles, memory.keys.walk(worker)) {
+  if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
+  if (call.plan.mod) mod_.emplace(*call.plan.mod, mine_.mod_state.data());
+}
+
+void UnitBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
+                       const CapturedRun* captured, std::int64_t lane) {
+  sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
+  if (chunk >= chunk_count(sequence_.k_length)) return;
+  group_ = head % call_.sizes.hkv;
+  head_in_wave_ = head_in_wave;
+  chunk_ = chunk;
+  captured_ = captured;
+  lane_ = lane;
+  const std::int64_t tiles = chunk_tiles(sequence_.k_length);
+  first_tile_ = chunk * tiles;
+  last_tile_ = std::min(tiles_of(sequence_.k_length), first_tile_ + tiles);
+  const std::int64_t keys = chunk_tiles(call_.sizes.skv) * tile_columns;
+  const auto clear = [&](const Panels& sums, std::int64_t columns) {
+    if (sums.data != nullptr) {
+      std::fill_n(sums.data, keys * round_up(columns, kernels_.panel_width), 0.0f);
+    }
+  };
+  clear(mine_.grad_k, call_.sizes.d);
+  clear(mine_.grad_v, call_.sizes.dv);
+  const std::int64_t blocks = block_count(sequence_.q_length, call_.heads_per_group());
+  for (std::int64_t index = 0; index < blocks; ++index) {
+    start_block(index);
+    for (Tile tile; walk_.next(tile);) differentiate(tile);
+  }
+  write_keys();
+}
+
+void UnitBackward::start_block(std::int64_t index) {
+  const std::int64_t heads = call_.heads_per_group();
+  const std::int64_t number = memory_.queries.number(head_in_wave_, index);
+  block_ = find_block(sequence_.q_length, heads, index);
+  first_head_ = group_ * heads + block_.head;
+  q_ = block_of(memory_.queries.q, kernels_, number, call_.sizes.d);
+  grad_o_ = block_of(memory_.queries.grad_o, kernels_, number, call_.sizes.dv);
+  lse_ = memory_.queries.lse.data() + number * block_rows;
+  row_term_ = memory_.queries.row_term.data() + number * block_rows;
+  finite_ = memory_.queries.finite[static_cast<std::size_t>(number)];
+  const std::int64_t part = (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
+  grad_q_ = block_of(memory_.grad_q, kernels_, part, call_.sizes.d);
+  if (grad_q_.data != nullptr) {
+    std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
+  }
+  if (mask_) mask_->start(call_, sequence_, first_head_, block_);
+  if (mod_) mod_->start(call_, sequence_, first_head_, block_);
+
+  RowBlock rows = rows_seen(call_, sequence_, first_head_, block_);
+  rows.first_tile = static_cast<int>(first_tile_);
+  rows.last_tile = static_cast<int>(last_tile_);
+  walk_.start(call_.keys(sequence_, group_), memory_.keys.table(head_in_wave_), rows);
+}
+
+void UnitBackward::differentiate(const Tile& tile) {
+  tile_ = tile.number;
+  keys_ = memory_.keys.find(call_, sequence_, head_in_wave_, tile_);
+  const int rows = block_.all_rows();
+  const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
+  if (mod_) mod_->tile(k_first, keys_.columns);
+  if (dropout_.any()) find_drops();
+  if (tile.full && keys_.columns % kernels_.lanes == 0) {
+    const Part all{0, rows, 0, keys_.columns};
+    score_products(all);
+    strips(all, /*masked=*/false);
+    query_product(all, /*masked=*/false);
+    key_products(0, keys_.columns, 0, rows, /*masked=*/false);
+    return;
+  }
+  if (tile.full) {
+    mine_.keep.keep_first(rows, keys_.columns);
+  } else {
+    mask_->tile(k_first, keys_.columns);
+    find_kept(*mask_, call_, rows, keys_.columns, mine_.keep);
+  }
+  const std::int64_t floats = block_rows * std::int64_t{tile_columns};
+  std::fill_n(mine_.scores.data, floats, 0.0f);
+  std::fill_n(mine_.grad_p.data, floats, 0.0f);
+  constexpr int most_parts = block_rows / trim_rows;
+  Part parts[most_parts];
+  std::size_t count = 0;
+  for (int first = 0; first < rows; first += trim_rows) {
+    const Part part = mine_.keep.trim(first, std::min(rows, first + trim_rows));
+    if (part.column_first == part.column_last) continue;
+    score_products(part);
+    strips(part, /*masked=*/true);
+    query_product(part, /*masked=*/true);
+    parts[count++] = part;
+  }
+  key_products_of_mixed({parts, count});
+}
+
+// S = Q K^T and dP = dO V^T.
+void UnitBackward::score_products(const Part& part) {
+  const int width = kernels_.panel_width;
+  Product product;
+  product.m = part.last - part.first;
+  product.n = part.column_last - part.column_first;
+  product.a = from_row(q_, part.first, width);
+  product.b = from_column(keys_.k_transposed, part.column_first);
+  product.c = from_row(from_column(mine_.scores, part.column_first), part.first, width);
+  product.k_last = static_cast<int>(call_.sizes.d);
+  kernels_.multiply(product);
+  product.a = from_row(grad_o_, part.first, width);
+  product.b = from_column(keys_.v_transposed, part.column_first);
+  product.c = from_row(from_column(mine_.grad_p, part.column_first), part.first, width);
+  product.k_last = static_cast<int>(call_.sizes.dv);
+  kernels_.multiply(product);
+}
+
+// dQ += dS K.
+void UnitBackward::query_product(const Part& part, bool masked) {
+  if (!call_.baked.want_q) return;
+  Product product;
+  product.a = from_row(mine_.scores, part.first, kernels_.panel_width);
+  product.b = keys_.k;
+  product.c = from_row(grad_q_, part.first, kernels_.panel_width);
+  product.m = part.last - part.first;
+  product.n = static_cast<int>(call_.sizes.d);
+  product.k_first = part.column_first;
+  product.k_last = part.column_last;
+  product.into = Into::Add;
+  product.skip_zeros = masked && !keys_.k_finite;
+  kernels_.multiply(product);
+}
+
+// dV += P^T dO and dK += dS^T Q, of some keys, over some rows. The first key begins a panel.
+void UnitBackward::key_products(int first_key, int last_key, int first_row, int last_row,
+                                bool masked) {
+  const std::int64_t row = (tile_ - first_tile_) * tile_columns + first_key;
+  Product product;
+  product.a_transposed = true;
+  product.m = last_key - first_key;
+  product.k_first = first_row;
+  product.k_last = last_row;
+  product.into = Into::Add;
+  const auto add = [&](const Panels& scores, const Panels& rows, const Panels& sums,
+                       std::int64_t columns, bool finite) {
+    product.a = from_column(scores, first_key);
+    product.b = rows;
+    product.c = from_row(sums, row, kernels_.panel_width);
+    product.n = static_cast<int>(columns);
+    product.skip_zeros = masked && !finite;
+    kernels_.multiply(product);
+  };
+  if (call_.baked.want_v) {
+    add(mine_.grad_p, grad_o_, mine_.grad_v, call_.sizes.dv, finite_.grad_o);
+  }
+  if (call_.baked.want_k) add(mine_.scores, q_, mine_.grad_k, call_.sizes.d, finite_.q);
+}
+
+// Each panel of keys meets the rows from the first part that keeps some of it to the last.
+void UnitBackward::key_products_of_mixed(std::span<const Part> parts) {
+  for (int key = 0; key < keys_.columns; key += kernels_.panel_width) {
+    const int end = std::min(keys_.columns, key + kernels_.panel_width);
+    int first = block_rows, last = 0;
+    for (const Part& part : parts) {
+      if (part.column_last <= key || part.column_first >= end) continue;
+      first = std::min(first, part.first);
+      last = std::max(last, part.last);
+    }
+    if (first < last) key_products(key, end, first, last, /*masked=*/true);
+  }
+}
+
+void UnitBackward::write_keys() {
+  const std::int64_t position = first_tile_ * tile_columns;
+  const auto rows = static_cast<int>(
+      std::min(sequence_.k_length, last_tile_ * tile_columns) - position);
+  const std::int64_t b = call_.batch(sequence_), row = sequence_.k_first + position;
+  if (call_.baked.want_k) {
+    kernels_.unpack(mine_.grad_k, rows, static_cast<int>(call_.sizes.d), nullptr,
+                    call_.rows(call_.bound.grad_k, call_.baked.grad_k, b, group_, row));
+  }
+  if (call_.baked.want_v) {
+    kernels_.unpack(mine_.grad_v, rows, static_cast<int>(call_.sizes.dv), nullptr,
+                    call_.rows(call_.bound.grad_v, call_.baked.grad_v, b, group_, row));
+  }
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,61 @@
+// One unit of a backward on one worker: a chunk of the keys of one head, against all query rows of
+// its group.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engines/cpu/backward.h"
+
+namespace fovea::cpu {
+
+class UnitBackward {
+ public:
+  UnitBackward(const Call& call, const BackwardMemory& memory, int worker);
+
+  // `captured`: null where no gradients of captured things are wanted.
+  void run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
+           const CapturedRun* captured, std::int64_t lane);
+
+ private:
+  void start_block(std::int64_t index);
+  void differentiate(const Tile& tile);
+  void score_products(const Part& part);
+  void strips(const Part& part, bool masked);
+  void strip(StripRun::Strip strip, int base, bool masked);
+  const float* modified_scores(StripRun::Strip& strip);
+  void modified_gradients(const StripRun::Strip& strip, float* grad_scores);
+  void find_drops();
+  void query_product(const Part& part, bool masked);
+  void key_products(int first_key, int last_key, int first_row, int last_row, bool masked);
+  void key_products_of_mixed(std::span<const Part> parts);
+  void write_keys();
+
+  const Call& call_;
+  const KernelTable& kernels_;
+  const BackwardMemory& memory_;
+  BackwardWorker mine_;
+  Dropout dropout_;
+  TileWalk walk_;
+  std::optional<BlockProgram> mask_, mod_;
+  const CapturedRun* captured_ = nullptr;
+  std::int64_t lane_ = 0;
+
+  Sequence sequence_;
+  std::int64_t head_in_wave_ = 0, group_ = 0, chunk_ = 0;
+  std::int64_t first_tile_ = 0, last_tile_ = 0;
+
+  // The block at hand.
+  Block block_;
+  std::int64_t first_head_ = 0;
+  Panels q_, grad_o_, grad_q_;
+  const float* lse_ = nullptr;
+  const float* row_term_ = nullptr;
+  QueryBlocks::Finite finite_{};
+
+  // The tile at hand.
+  KeyTile keys_;
+  std::int64_t tile_ = 0;
+};
+
+}  // namespace fovea::cpu

@@ -1,0 +1,18 @@
+// From everyone's verdict to a choice and the sentence that explains it. Of a training pair the
+// engine is wanted that runs both directions, the faster for the two together. Used by choose.
+#pragma once
+
+#include "planner/planner.h"
+
+namespace fovea {
+
+bool can(const Verdict& verdict);
+
+// Both directions must run on one engine: its own random numbers cannot be drawn again by another.
+bool is_pinned(const Problem& problem);
+
+void choose_best(Explanation& explanation, const Problem& problem);
+void choose_named(Explanation& explanation, const Problem& problem, const std::string& engine,
+                  bool from_environment);
+
+}  // namespace fovea

@@ -1,0 +1,138 @@
+#include "tests/engines/cpu/strip_case.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "attention/device.h"
+#include "tests/engines/cpu/guarded_memory.h"
+
+namespace fovea::test {
+
+using cpu::KernelTable;
+using cpu::StripProgram;
+using cpu::StripRun;
+using cpu::StripValue;
+
+std::vector<const KernelTable*> strip_isas() {
+  std::vector<const KernelTable*> out;
+  for (const std::string& isa : cpu_device().isa) {
+    if (isa == "avx512") out.push_back(&cpu::avx512_kernels);
+    if (isa == "avx2") out.push_back(&cpu::avx2_kernels);
+    if (isa == "scalar") out.push_back(&cpu::scalar_kernels);
+  }
+  return out;
+}
+
+template <class Real>
+ir::Point<Real> StripBlock::point(int row, int column) const {
+  ir::Point<Real> p;
+  const auto at = static_cast<std::size_t>(row * columns + column);
+  p.score = static_cast<Real>(score[at]);
+  p.grad = static_cast<Real>(grad[at]);
+  p.b = place.b, p.h = place.h;
+  p.q = static_cast<std::int32_t>(std::int64_t{q_first} + row);
+  p.k = static_cast<std::int32_t>(std::int64_t{k_first} + column);
+  p.B = place.B, p.H = place.H, p.Hkv = place.Hkv, p.Sq = place.Sq, p.Skv = place.Skv;
+  p.scalars = place.scalars;
+  p.tensors = place.tensors;
+  return p;
+}
+template ir::Point<float> StripBlock::point<float>(int, int) const;
+template ir::Point<double> StripBlock::point<double>(int, int) const;
+
+StripResult::StripResult(const StripProgram::Roots& roots, const KernelTable& kernels,
+                         const StripBlock& block)
+    : columns_(block.columns), words_((block.columns + 63) / 64) {
+  const auto cells = static_cast<std::size_t>(block.rows * block.columns);
+  for (const ir::Expr& root : roots.all) types_.push_back(root->type());
+  bits_.assign(types_.size(), std::vector<std::uint32_t>(cells));
+  keep_bits_.assign(types_.size(),
+                    std::vector<std::uint64_t>(static_cast<std::size_t>(block.rows * words_)));
+  score_.resize(cells);
+
+  const StripProgram program(roots, kernels);
+  const GuardedMemory state(program.state_bytes(block.rows, block.columns));
+  StripRun run(program, state.data(), block.rows, block.columns);
+  run.begin(block.place);
+  run.rows(block.q_first, block.rows);
+  run.columns(block.k_first, block.columns);
+  const int width = kernels.panel_width;
+  for (int row = 0; row < block.rows; row += kernels.strip_rows) {
+    for (int column = 0; column < block.columns; column += width) {
+      StripRun::Strip strip;
+      strip.row = row, strip.rows = std::min(kernels.strip_rows, block.rows - row);
+      strip.column = column, strip.columns = std::min(width, block.columns - column);
+      const GuardedMemory score(static_cast<std::size_t>(strip.rows * width) * sizeof(float));
+      const GuardedMemory grad(static_cast<std::size_t>(strip.rows * width) * sizeof(float));
+      strip.score = static_cast<float*>(score.data());
+      auto* const grads = static_cast<float*>(grad.data());
+      for (int r = 0; r < strip.rows; ++r) {
+        for (int c = 0; c < strip.columns; ++c) {
+          const std::size_t at = place(row + r, column + c);
+          strip.score[r * width + c] = block.score[at];
+          grads[r * width + c] = block.grad[at];
+        }
+      }
+      run.elements(0, strip);
+      for (std::size_t i = 0; i < roots.second_phase; ++i) collect(run, strip, i);
+      for (int r = 0; r < strip.rows; ++r) {
+        for (int c = 0; c < strip.columns; ++c) {
+          score_[place(row + r, column + c)] = strip.score[r * width + c];
+        }
+      }
+      if (roots.second_phase < roots.all.size()) {
+        if (roots.in_place) std::fill_n(strip.score, strip.rows * width, -7.77e33f);
+        strip.grad = grads;
+        run.elements(1, strip);
+        for (std::size_t i = roots.second_phase; i < types_.size(); ++i) collect(run, strip, i);
+      }
+      intact_ = state.intact() && score.intact() && grad.intact();
+      if (!intact_) return;
+    }
+  }
+}
+
+void StripResult::collect(const StripRun& run, const StripRun::Strip& strip, std::size_t root) {
+  const StripValue value = run.value(root);
+  for (int r = 0; r < strip.rows; ++r) {
+    for (int c = 0; c < strip.columns; ++c) {
+      bits_[root][place(strip.row + r, strip.column + c)] =
+          std::bit_cast<std::uint32_t>(value.i32()[r * value.row_step + c * value.column_step]);
+    }
+  }
+  if (types_[root] == ir::Type::Bool) {
+    run.keep_bits(root, strip, keep_bits_[root].data() + strip.row * words_, words_);
+  }
+}
+
+ir::Cell<float> StripResult::cell(std::size_t root, int row, int column) const {
+  const std::uint32_t bits = bits_[root][place(row, column)];
+  switch (types_[root]) {
+    case ir::Type::F32: return ir::Cell<float>::real(std::bit_cast<float>(bits));
+    case ir::Type::I32: return ir::Cell<float>::integer(std::bit_cast<std::int32_t>(bits));
+    case ir::Type::Bool: break;
+  }
+  return ir::Cell<float>::boolean(bits == ~std::uint32_t{0});
+}
+
+bool StripResult::kept(std::size_t root, int row, int column) const {
+  const std::uint64_t word = keep_bits_[root][static_cast<std::size_t>(row * words_ + column / 64)];
+  return (word >> (column % 64) & 1) != 0;
+}
+
+GuardedPages::GuardedPages(std::size_t bytes, Against against) {
+  constexpr std::size_t page = 4096;
+  const std::size_t inner = (bytes + page - 1) / page * page + (bytes == 0 ? page : 0);
+  size_ = inner + 2 * page;
+  mapped_ = mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  auto* const start = static_cast<std::byte*>(mapped_) + page;
+  mprotect(start, inner, PROT_READ | PROT_WRITE);
+  data_ = against == Against::End ? start + inner - bytes : start;
+}
+GuardedPages::~GuardedPages() { munmap(mapped_, size_); }
+
+}  // namespace fovea::test

@@ -1,0 +1,74 @@
+// Formulas run by the strip interpreter over a block of scores, strip by strip, to be compared with
+// ir/eval point by point; and tensors that end where a page ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engines/cpu/strip.h"
+#include "ir/eval.h"
+
+namespace fovea::test {
+
+// The kernels that this machine can run.
+std::vector<const cpu::KernelTable*> strip_isas();
+
+// A block of scores: q = q_first + row, k = k_first + column.
+struct StripBlock {
+  int rows = 1, columns = 1;
+  std::int32_t q_first = 0, k_first = 0;
+  cpu::Place place;
+  std::vector<float> score, grad;  // [rows, columns]
+
+  float& at(std::vector<float>& of, int row, int column) const {
+    return of[static_cast<std::size_t>(row * columns + column)];
+  }
+  template <class Real>
+  ir::Point<Real> point(int row, int column) const;
+};
+
+// The values of all roots over the block.
+class StripResult {
+ public:
+  StripResult(const cpu::StripProgram::Roots& roots, const cpu::KernelTable& kernels,
+              const StripBlock& block);
+
+  ir::Cell<float> cell(std::size_t root, int row, int column) const;
+  // The score strip after the first phase, which holds root 0 if it is stored in place.
+  float score(int row, int column) const { return score_[place(row, column)]; }
+  bool kept(std::size_t root, int row, int column) const;  // by keep_bits; bool roots only
+  bool intact() const { return intact_; }  // nothing was written behind the state's memory
+
+ private:
+  std::size_t place(int row, int column) const {
+    return static_cast<std::size_t>(row * columns_ + column);
+  }
+  void collect(const cpu::StripRun& run, const cpu::StripRun::Strip& strip, std::size_t root);
+
+  int columns_, words_;
+  std::vector<ir::Type> types_;
+  std::vector<std::vector<std::uint32_t>> bits_;       // [root][row, column]
+  std::vector<std::vector<std::uint64_t>> keep_bits_;  // [root][row, word]
+  std::vector<float> score_;
+  bool intact_ = false;
+};
+
+// Memory between two pages that nobody may touch; `bytes` end where the second begins, or begin
+// where the first ends.
+class GuardedPages {
+ public:
+  enum class Against { End, Start };
+  GuardedPages(std::size_t bytes, Against against);
+  ~GuardedPages();
+  GuardedPages(const GuardedPages&) = delete;
+  GuardedPages& operator=(const GuardedPages&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  void* mapped_;
+  std::size_t size_;
+  void* data_;
+};
+
+}  // namespace fovea::test

@@ -1,0 +1,143 @@
+// Forward and backward of a training pair are chosen together.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/planner/fake_engine.h"
+
+namespace fovea {
+namespace {
+
+using namespace testing;
+
+Verdict able(double cost = 0) { return {Answer::Expected, {}, cost, ""}; }
+
+// What an engine says by direction.
+auto by_direction(const Verdict& forward, const Verdict& backward) {
+  return [=](const Baked& baked) {
+    return baked.problem.direction == Direction::Forward ? forward : backward;
+  };
+}
+
+class Pair : public ::testing::Test {
+ protected:
+  void SetUp() override { unsetenv("FOVEA_ENGINE"); }
+
+  void use(const std::string& line) {
+    ProblemLine parsed = parse_problem_line(line + " direction=both");
+    forward = std::make_shared<const Problem>(std::move(*parsed.forward));
+    backward = std::make_shared<const Problem>(std::move(*parsed.backward));
+  }
+  PlanRequest with(std::shared_ptr<const Problem> partner, const std::string& engine = "") {
+    return {device_named("here"), engine, std::move(partner)};
+  }
+  std::string forward_engine() { return planner.make_plan(*forward, with(backward)).engine; }
+  std::string backward_engine() { return planner.make_plan(*backward, with(forward)).engine; }
+
+  FakeEngine fast{"fast"}, slow{"slow"}, exact{"exact"};
+  Planner planner{{{&fast, false}, {&slow, false}, {&exact, true}}};
+  std::shared_ptr<const Problem> forward, backward;
+};
+
+TEST_F(Pair, TheFirstThatCanRunBoth) {
+  use("h=2 sq=8 d=4");
+  EXPECT_EQ(forward_engine(), "fast");
+  EXPECT_EQ(backward_engine(), "fast");
+  EXPECT_EQ(planner.explain(*forward, with(backward), false)->why,
+            "fast is the fastest of those that can run both directions");
+}
+
+TEST_F(Pair, AnEngineWithoutTheBackwardDoesNotGetTheForward) {
+  use("h=2 sq=8 d=4");
+  fast.verdict = by_direction(able(), refusal("no_backward"));
+  EXPECT_EQ(forward_engine(), "slow");
+  EXPECT_EQ(backward_engine(), "slow");
+  EXPECT_EQ(fast.compiled, 0);
+  // A forward that stands alone is another question, also for the memory of choices.
+  EXPECT_EQ(planner.make_plan(*forward, with(nullptr)).engine, "fast");
+  EXPECT_EQ(forward_engine(), "slow");
+}
+
+TEST_F(Pair, TheCostOfBothDecides) {
+  use("h=2 sq=8 d=4");
+  fast.verdict = by_direction(able(1e-3), able(9e-3));
+  slow.verdict = by_direction(able(2e-3), able(3e-3));
+  EXPECT_EQ(forward_engine(), "slow");
+  EXPECT_EQ(backward_engine(), "slow");
+  EXPECT_EQ(planner.make_plan(*forward, with(nullptr)).engine, "fast");
+}
+
+TEST_F(Pair, TwoEnginesShareWhatNoneCanRunAlone) {
+  use("h=2 sq=8 d=4");
+  fast.verdict = by_direction(able(), refusal("no_backward"));
+  slow.verdict = by_direction(refusal("no_forward"), able());
+  EXPECT_EQ(forward_engine(), "fast");
+  EXPECT_EQ(backward_engine(), "slow");
+  EXPECT_EQ(planner.explain(*forward, with(backward), false)->why,
+            "fast is the fastest of those that can; none of them can run the backward of the pair "
+            "too");
+}
+
+TEST_F(Pair, AnEnginesOwnRandomNumbersAreNotShared) {
+  use("h=2 sq=8 d=4 dropout=0.5 rng=engine");
+  fast.verdict = by_direction(able(), refusal("no_backward"));
+  slow.verdict = by_direction(refusal("no_forward"), able());
+  try {
+    forward_engine();
+    FAIL();
+  } catch (const Unsupported& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("both directions of this pair"), std::string::npos) << text;
+    EXPECT_NE(text.find("not the other direction: "), std::string::npos) << text;
+  }
+}
+
+TEST_F(Pair, ThePlanOfAPinnedPartnerIsBuiltFirst) {
+  use("h=2 sq=8 d=4 dropout=0.5 rng=engine");
+  int builds = 0;
+  fast.while_compiling = [&] {
+    if (++builds == 2) throw Unsupported("the library has no backward after all");
+  };
+  EXPECT_EQ(forward_engine(), "slow");  // before anything has run
+  EXPECT_EQ(backward_engine(), "slow");
+  EXPECT_THROW(planner.make_plan(*forward, with(backward, "fast")), Unsupported);
+}
+
+TEST_F(Pair, ABackwardThatRefusesToCompileMovesTheForwardToo) {
+  use("h=2 sq=8 d=4");
+  EXPECT_EQ(forward_engine(), "fast");
+  fast.while_compiling = [] { throw Unsupported("no backward after all"); };
+  EXPECT_EQ(backward_engine(), "slow");
+  EXPECT_EQ(forward_engine(), "slow");
+}
+
+TEST_F(Pair, ANamedEngineIsTakenAndTheTableSaysWhatItLacks) {
+  use("h=2 sq=8 d=4");
+  fast.verdict = by_direction(able(), refusal("no_backward"));
+  const PlanRequest request = with(backward, "fast");
+  EXPECT_EQ(planner.make_plan(*forward, request).engine, "fast");
+  const auto explanation = planner.explain(*forward, request, false);
+  EXPECT_EQ(explanation->why, "fast is named; it cannot run the backward of the pair");
+  const std::string table = to_table(*forward, request, *explanation);
+  EXPECT_NE(table.find("pair     with "), std::string::npos) << table;
+  EXPECT_NE(table.find("not the other direction: "), std::string::npos) << table;
+  const std::string json = to_json(*forward, request, *explanation);
+  EXPECT_NE(json.find("\"partner\""), std::string::npos) << json;
+  EXPECT_NE(json.find("no_backward"), std::string::npos) << json;
+}
+
+TEST_F(Pair, TheReferenceOnlyWhenNamed) {
+  use("h=2 sq=8 d=4");
+  fast.verdict = slow.verdict = by_direction(refusal("too_large"), refusal("too_large"));
+  try {
+    forward_engine();
+    FAIL();
+  } catch (const Unsupported& error) {
+    EXPECT_NE(std::string(error.what()).find("exact can, but runs only when it is named"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace fovea
