@@ -11,8 +11,8 @@
 
 #include "attention/device.h"
 #include "engines/cpu/strip.h"
-#include "ir/diff.h"
 #include "ir/build.h"
+#include "ir/diff.h"
 #include "ir/lift.h"
 #include "ir/parse.h"
 #include "ir/simplify.h"
@@ -22,7 +22,8 @@ namespace {
 using namespace fovea;
 using namespace fovea::cpu;
 
-constexpr int rows = 64, columns = 64, sequence = 2048;
+// A block of rows goes over several tiles of keys, whose scores all lie in the same 16 KiB.
+constexpr int rows = 64, columns = 64, tiles = 8, sequence = 2048;
 
 struct Formula {
   const char* name;
@@ -116,23 +117,25 @@ void run_formula(benchmark::State& bench, const Formula& formula, const std::str
   for (auto _ : bench) {
     const std::uint64_t start = ticks();
     run.rows(640, rows);
-    run.columns(512, columns);
-    for (int column = 0; column < columns; column += width) {
-      for (int row = 0; row < rows; row += kernels.strip_rows) {
-        StripRun::Strip strip{row, kernels.strip_rows, column, width, nullptr, nullptr};
-        strip.score = scores + column * rows + row * width;
-        run.elements(0, strip);
-        if (mask) run.keep_bits(0, strip, bits.data() + row * columns / 64, columns / 64);
-        strip.grad = strip.score;
-        if (formula.backward) run.elements(1, strip);
+    for (int tile = 0; tile < tiles; ++tile) {
+      run.columns(tile * columns, columns);
+      for (int column = 0; column < columns; column += width) {
+        for (int row = 0; row < rows; row += kernels.strip_rows) {
+          StripRun::Strip strip{row, kernels.strip_rows, column, width, nullptr, nullptr};
+          strip.score = scores + column * rows + row * width;
+          run.elements(0, strip);
+          if (mask) run.keep_bits(0, strip, bits.data() + row * columns / 64, columns / 64);
+          strip.grad = strip.score;
+          if (formula.backward) run.elements(1, strip);
+        }
       }
     }
     benchmark::ClobberMemory();
     least = std::min(least, ticks() - start);
-    done += rows * columns;
+    done += rows * columns * tiles;
   }
   bench.SetItemsProcessed(static_cast<std::int64_t>(done));
-  bench.counters["cycles"] = static_cast<double>(least) / (rows * columns);
+  bench.counters["cycles"] = static_cast<double>(least) / (rows * columns * tiles);
   ::operator delete(state, std::align_val_t{64});
   ::operator delete(score, std::align_val_t{64});
 }
@@ -140,10 +143,9 @@ void run_formula(benchmark::State& bench, const Formula& formula, const std::str
 const bool registered = [] {
   for (const std::string& isa : cpu_device().isa) {
     for (const Formula& formula : formulas) {
-      benchmark::RegisterBenchmark((isa + "/" + formula.name).c_str(),
-                                   [&formula, isa](benchmark::State& bench) {
-                                     run_formula(bench, formula, isa);
-                                   });
+      benchmark::RegisterBenchmark(
+          (isa + "/" + formula.name).c_str(),
+          [&formula, isa](benchmark::State& bench) { run_formula(bench, formula, isa); });
     }
   }
   return true;

@@ -205,12 +205,15 @@ Results run_forward(const Workload& workload, const CallOptions& options) {
   return results;
 }
 
-Results run_workload(const Workload& workload, const CallOptions& options) {
-  Results results = run_forward(workload, options);
-  if (!workload.backward) return results;
+void add_backward(const Workload& workload, const CallOptions& options, Results& results) {
   Memory memory(workload, true, results);
   results.backward = run_pass(workload.backward.get(), memory, options);
   memory.collect(results.arrays, true);
+}
+
+Results run_workload(const Workload& workload, const CallOptions& options) {
+  Results results = run_forward(workload, options);
+  if (workload.backward) add_backward(workload, options, results);
   return results;
 }
 

@@ -50,6 +50,9 @@ Results run_workload(const Workload& workload, const CallOptions& options);
 // The forward alone.
 Results run_forward(const Workload& workload, const CallOptions& options);
 
+// The backward, of a forward's outputs: adds its gradients to them.
+void add_backward(const Workload& workload, const CallOptions& options, Results& results);
+
 // Every input as dense arrays under the names that --dump uses.
 std::vector<NamedArray> input_arrays(const Workload& workload);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "call.h"
+#include "rounding.h"
 
 namespace fovea::cli {
 
@@ -12,7 +13,7 @@ struct Comparison {
   std::string name;
   double relative = 0;  // ||x - ref|| / ||ref||, of the finite elements
   double worst = 0;     // largest |x - ref| / max |ref|
-  double limit = 0;     // of `relative`; ten times that of `worst`
+  double limit = 0;     // of `relative`; about ten times that of `worst`
   bool within = true;
   std::string complaint;  // why not, in words
 };
@@ -22,9 +23,12 @@ double error_limit(const std::string& inputs, const std::string& output, bool gr
 
 // Infinities and NaN must lie where the reference has them; a reference of norm zero is met
 // exactly.
-Comparison compare(const NamedArray& got, const Array& reference, double limit);
+// `rounding` is allowed on top.
+Comparison compare(const NamedArray& got, const Array& reference, double limit,
+                   const Rounding& rounding = {});
 
-// Every array of `got` with the one of the same name.
+// Every array of `got` with the one of the same name. One that is beyond its limit is judged again
+// with what rounding alone does to it: see cli/rounding.
 std::vector<Comparison> compare_all(const Workload& workload, const Results& got,
                                     const Results& reference);
 

@@ -17,26 +17,6 @@ std::string word(const std::string& key, const std::string& value) {
   return value.empty() ? "" : key + "=\"" + value + "\" ";
 }
 
-// The same formulas over captured floats in f32, the widest that there is.
-Program widened_program(fovea_program program) {
-  const std::string printed = text_of(fovea_program_print, program, FOVEA_TEXT_CANONICAL);
-  std::string line;
-  for (const char* key : {"mod", "mask", "bprop"}) line += word(key, line_value(printed, key));
-  fovea_capture_info info{};
-  info.struct_size = sizeof info;
-  for (std::size_t i = 0; i < fovea_program_tensor_count(program); ++i) {
-    check(fovea_program_tensor(program, i, &info));
-    const std::string dtype = dtype_name(info.dtype);
-    line += word("tensor", std::string(info.name) + ":" + (is_float(dtype) ? "f32" : dtype) + "[" +
-                               info.extents + "]");
-  }
-  for (std::size_t i = 0; i < fovea_program_scalar_count(program); ++i) {
-    check(fovea_program_scalar(program, i, &info));
-    line += word("scalar", std::string(info.name) + ":" + dtype_name(info.dtype));
-  }
-  return parse_program(line);
-}
-
 Problem widened_problem(fovea_problem_config config, fovea_program program) {
   config.program = program;
   config.dtype = FOVEA_F64;
@@ -58,6 +38,25 @@ void describe(fovea_problem problem, fovea_problem_config& config) {
 }
 
 }  // namespace
+
+Program widened_program(fovea_program program, const std::string& mod) {
+  const std::string printed = text_of(fovea_program_print, program, FOVEA_TEXT_CANONICAL);
+  std::string line = word("mod", mod.empty() ? line_value(printed, "mod") : mod);
+  for (const char* key : {"mask", "bprop"}) line += word(key, line_value(printed, key));
+  fovea_capture_info info{};
+  info.struct_size = sizeof info;
+  for (std::size_t i = 0; i < fovea_program_tensor_count(program); ++i) {
+    check(fovea_program_tensor(program, i, &info));
+    const std::string dtype = dtype_name(info.dtype);
+    line += word("tensor", std::string(info.name) + ":" + (is_float(dtype) ? "f32" : dtype) + "[" +
+                               info.extents + "]");
+  }
+  for (std::size_t i = 0; i < fovea_program_scalar_count(program); ++i) {
+    check(fovea_program_scalar(program, i, &info));
+    line += word("scalar", std::string(info.name) + ":" + dtype_name(info.dtype));
+  }
+  return parse_program(line);
+}
 
 Workload in_double(const Workload& from) {
   Workload out;

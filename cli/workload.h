@@ -47,6 +47,10 @@ Workload make_workload(const std::string& line, std::uint64_t seed, const Twists
 // finite differences.
 Workload in_double(const Workload& workload);
 
+// The same formulas over captured floats in f32, the widest that there is; with another mod, if
+// given.
+Program widened_program(fovea_program program, const std::string& mod = "");
+
 // The sizes that formulas and captured extents see: H may be global.
 fovea_sizes seen_sizes(const fovea_problem_config& config);
 

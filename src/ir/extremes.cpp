@@ -42,7 +42,11 @@ struct Ends {
       for (std::size_t i = 0; i < lanes; ++i) his[i] = his[i] < x[i] ? x[i] : his[i];
       for (std::size_t i = 0; i < lanes; ++i) nans[i] |= x[i] != x[i] ? 1 : 0;
     }
-    for (std::size_t i = 0; i < lanes; ++i) add(los[i]), add(his[i]), nan = nan || nans[i] != 0;
+    for (std::size_t i = 0; i < lanes; ++i) {
+      lo = std::min(lo, los[i]);
+      hi = std::max(hi, his[i]);
+      nan = nan || nans[i] != 0;
+    }
     return blocks;
   }
 };

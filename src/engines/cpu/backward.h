@@ -26,17 +26,18 @@ struct BackwardWorker {
   Panels grad_p;  // becomes P
   Panels grad_k, grad_v;  // of a chunk
   Panels o;               // of a block
+  std::span<float> shift;  // [block_rows]
   std::span<float> score_strip, grad_strip;
   std::span<std::uint64_t> live;  // [strip_rows]
   KeepBits keep, drop;
-  std::span<std::byte> mask_state, mod_state;
+  std::span<std::byte> mask_state, mod_state, shift_state;
 };
 
 // Query rows of the heads of a wave: [wave][blocks][block_rows].
 struct QueryBlocks {
   std::int64_t blocks = 0;     // of a head group, at most
   Panels q, grad_o;            // scaled, as they are; rows without a key are zero
-  std::span<float> lse;        // natural; -inf where a row has no key
+  std::span<float> lse;        // without Prepared::shift; -inf where a row has no key
   std::span<float> row_term;   // dlse - rowsum(dO * O)
   struct Finite {
     bool q, grad_o;

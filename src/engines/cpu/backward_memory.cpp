@@ -1,5 +1,7 @@
 #include "engines/cpu/backward.h"
 
+#include <algorithm>
+
 namespace fovea::cpu {
 namespace {
 
@@ -19,6 +21,10 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
   if (plan.baked.want_k) grad_k = take_panels(arena, kernels, keys, sizes.d);
   if (plan.baked.want_v) grad_v = take_panels(arena, kernels, keys, sizes.dv);
   o = take_panels(arena, kernels, block_rows, sizes.dv);
+  shift = arena.take<float>(block_rows);
+  if (plan.shift) {
+    shift_state = take_bytes(arena, plan.shift->state_bytes(block_rows, tile_columns));
+  }
   const std::int64_t strip = kernels.strip_rows * kernels.panel_width;
   score_strip = arena.take<float>(strip);
   grad_strip = arena.take<float>(strip);
@@ -42,7 +48,10 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   queries.lse = arena.take<float>(rows);
   queries.row_term = arena.take<float>(rows);
   queries.finite = arena.take<QueryBlocks::Finite>(blocks);
-  if (plan.baked.want_q) grad_q = take_panels(arena, plan.kernels, rows * chunks, sizes.d);
+  if (plan.baked.want_q) {  // also without keys: it is where zeros are written from
+    const std::int64_t copies = std::max<std::int64_t>(1, chunks);
+    grad_q = take_panels(arena, plan.kernels, rows * copies, sizes.d);
+  }
   if (plan.baked.want_sink) {
     sink_rows = arena.take<double>(rows);
     sink = arena.take<double>(sizes.h);

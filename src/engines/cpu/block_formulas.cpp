@@ -60,4 +60,15 @@ void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, cons
                   });
 }
 
+void find_row_values(BlockProgram& program, const Call& call, int rows, std::span<float> out) {
+  program.tile(0, 1);
+  program.for_strips({0, rows, 0, 1}, call.kernels, [&](const StripRun::Strip& strip, int base) {
+    program.run().elements(0, strip);
+    const StripValue value = program.run().value(0);
+    for (int r = 0; r < strip.rows; ++r) {
+      out[static_cast<std::size_t>(base + strip.row + r)] = value.f32()[r * value.row_step];
+    }
+  });
+}
+
 }  // namespace fovea::cpu

@@ -83,4 +83,7 @@ struct KeepBits {
 // Runs a mask over a tile.
 void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, const KeepBits& keep);
 
+// One value of each row of a block, by a program that does not change with k.
+void find_row_values(BlockProgram& program, const Call& call, int rows, std::span<float> out);
+
 }  // namespace fovea::cpu

@@ -27,7 +27,10 @@ struct Prepared {
   int workers;  // at most so many tasks run at once
   TileMap tiles;
   std::optional<StripProgram> mask;  // its root: what is kept
-  std::optional<StripProgram> mod;   // forward: in place of the scores; backward: see backward.h
+  // score_mod without what it adds that changes with neither k nor the score: that moves a row's lse,
+  // but none of its probabilities, and is added to the lse alone (`score + 300` loses no digits).
+  std::optional<StripProgram> mod;    // forward: in place of the scores; backward: see backward.h
+  std::optional<StripProgram> shift;  // what was left out, one value per row
   Captured captured;                 // gradients that are wanted besides those of q, k and v
   bool grad_passes = true;           // backward: the modifier's derivative by the score is 1
 };

@@ -5,6 +5,7 @@
 #include "attention/arena.h"
 #include "attention/host_bake.h"
 #include "engines/cpu/captured_layout.h"
+#include "engines/cpu/index_slope.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
@@ -52,7 +53,9 @@ void Captured::add_load(std::size_t tensor, const ir::LoadGradient& of) {
   const ir::Expr gradient = ir::simplify(of.gradient);
   if (is_zero(gradient)) return;
   tensors_[tensor].add_load(*of.load);
-  loads_.push_back({tensor, roots_.size(), of.load->args().size()});
+  Load load{tensor, roots_.size(), {}};
+  for (const ir::Expr& index : of.load->args()) load.slopes.push_back(slope_along_k(index));
+  loads_.push_back(std::move(load));
   roots_.push_back(gradient);
   roots_.insert(roots_.end(), of.load->args().begin(), of.load->args().end());
 }

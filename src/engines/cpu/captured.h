@@ -42,7 +42,8 @@ class Captured {
   friend class CapturedRun;
   // One load of a wanted tensor: its gradient is roots_[root], its indices follow.
   struct Load {
-    std::size_t tensor, root, rank;
+    std::size_t tensor, root;
+    std::vector<std::optional<std::int32_t>> slopes;  // of each index
   };
   struct Scalar {
     std::uint32_t slot;

@@ -1,5 +1,6 @@
 #include "engines/cpu/captured_add.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/dtype.h"
@@ -46,17 +47,22 @@ void add(T& sum, float x) {
   add(sum, static_cast<double>(x));
 }
 
-std::int32_t index_at(const StripValue& index, int row, int column) {
-  return index.i32()[std::int64_t{row} * index.row_step + std::int64_t{column} * index.column_step];
+std::int32_t index_at(const StripIndex& index, int row, int column) {
+  const StripValue& value = index.value;
+  return value.i32()[std::int64_t{row} * value.row_step + std::int64_t{column} * value.column_step];
 }
 
-// The indices of a row of scores along one dimension: first, first + step, ... if `regular`.
+// The indices of a row of scores along one dimension: first, first + step, ... if `regular`, all
+// modulo 2^32.
 struct Progression {
   std::int64_t first = 0, step = 0;
   bool regular = true;
 
-  Progression(const StripValue& index, int row, int columns) {
-    first = index_at(index, row, 0);
+  Progression(const StripIndex& index, int row, int columns) : first(index_at(index, row, 0)) {
+    if (index.slope) {
+      step = *index.slope;
+      return;
+    }
     if (columns < 2) return;
     const auto at = [&](int c) { return static_cast<std::uint32_t>(index_at(index, row, c)); };
     const std::uint32_t start = at(0), difference = at(1) - start;
@@ -68,21 +74,44 @@ struct Progression {
     regular = wrong == 0;
   }
 
+  // Nothing is clamped, and so nothing has wrapped.
   bool within(int columns, std::int64_t extent) const {
     const std::int64_t last = first + step * (columns - 1);
     return regular && std::min(first, last) >= 0 && std::max(first, last) < extent;
   }
 };
 
+// Elements side by side, forwards or backwards. Blocks of fixed length become vector code.
+constexpr int block = 8;
+
+template <class T>
+void add_forwards(T* at, const float* row, int columns) {
+  int c = 0;
+  for (; c + block <= columns; c += block) {
+    std::array<T, block> sums;
+    std::copy_n(at + c, block, sums.begin());
+    for (std::size_t i = 0; i < block; ++i) add(sums[i], row[c + static_cast<int>(i)]);
+    std::copy_n(sums.begin(), block, at + c);
+  }
+  for (; c < columns; ++c) add(at[c], row[c]);
+}
+
+template <class T>
+void add_backwards(T* at, const float* row, int columns) {
+  std::array<float, most_strip_columns> turned;
+  for (int c = 0; c < columns; ++c) turned[static_cast<std::size_t>(columns - 1 - c)] = row[c];
+  add_forwards(at - (columns - 1), turned.data(), columns);
+}
+
 template <class T>
 class StripAdder {
  public:
-  StripAdder(const CapturedTarget& target, void* sums, std::span<const StripValue> index,
+  StripAdder(const CapturedTarget& target, void* sums, std::span<const StripIndex> index,
              LiveStrip& strip)
       : shape_(target.shape), sums_(static_cast<T*>(sums)), index_(index), strip_(strip) {
     for (std::size_t d = 0; d < index.size(); ++d) {
-      varies_by_row_ = varies_by_row_ || index[d].row_step != 0;
-      if (index[d].column_step == 0) continue;
+      varies_by_row_ = varies_by_row_ || index[d].value.row_step != 0;
+      if (index[d].value.column_step == 0) continue;
       ++varying_columns_;
       column_index_ = d;
     }
@@ -153,7 +182,9 @@ class StripAdder {
   void add_side_by_side(T* at, std::int64_t step, const float* row) const {
     const int columns = strip_.columns();
     if (step == 1) {
-      for (int c = 0; c < columns; ++c) add(at[c], row[c]);
+      add_forwards(at, row, columns);
+    } else if (step == -1) {
+      add_backwards(at, row, columns);
     } else {
       for (int c = 0; c < columns; ++c) add(at[c * step], row[c]);
     }
@@ -169,12 +200,20 @@ class StripAdder {
 
   const ElementShape& shape_;
   T* sums_;
-  std::span<const StripValue> index_;
+  std::span<const StripIndex> index_;
   LiveStrip& strip_;
   bool varies_by_row_ = false;
   int varying_columns_ = 0;
   std::size_t column_index_ = 0;  // that changes along a row, where there is one
 };
+
+constexpr std::array<std::array<std::uint32_t, 4>, 16> kept_by_bits = [] {
+  std::array<std::array<std::uint32_t, 4>, 16> table{};
+  for (std::size_t bits = 0; bits < 16; ++bits) {
+    for (std::size_t i = 0; i < 4; ++i) table[bits][i] = (bits >> i & 1) != 0 ? ~0u : 0u;
+  }
+  return table;
+}();
 
 }  // namespace
 
@@ -184,11 +223,17 @@ const float* LiveStrip::row(int r) {
   const float* const from = value_.f32() + std::int64_t{r} * value_.row_step;
   if (alive == 0) return nullptr;
   if (alive == all && value_.column_step == 1) return from;
+  // Four columns at a time, by a table of what four bits keep.
+  std::array<std::uint32_t, most_strip_columns> cells;
   for (int c = 0; c < columns_; ++c) {
-    const std::uint32_t keep = 0 - static_cast<std::uint32_t>(alive >> c & 1);
-    const auto bits = std::bit_cast<std::uint32_t>(from[std::int64_t{c} * value_.column_step]);
-    masked_[static_cast<std::size_t>(c)] = std::bit_cast<float>(bits & keep);
+    cells[static_cast<std::size_t>(c)] =
+        std::bit_cast<std::uint32_t>(from[std::int64_t{c} * value_.column_step]);
   }
+  for (std::size_t c = 0; c < static_cast<std::size_t>(columns_); c += 4) {
+    const std::array<std::uint32_t, 4>& keep = kept_by_bits[alive >> c & 15];
+    for (std::size_t i = 0; i < 4; ++i) cells[c + i] &= keep[i];
+  }
+  masked_ = std::bit_cast<decltype(masked_)>(cells);
   return masked_.data();
 }
 
@@ -207,7 +252,7 @@ double LiveStrip::sum() {
   return sum_of(sums.data(), columns_);
 }
 
-void add_strip(const CapturedTarget& target, void* sums, std::span<const StripValue> index,
+void add_strip(const CapturedTarget& target, void* sums, std::span<const StripIndex> index,
                LiveStrip& strip) {
   switch (target.type) {
     case SumType::F32: StripAdder<float>(target, sums, index, strip).run(); return;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "engines/cpu/captured_target.h"
@@ -35,8 +36,15 @@ class LiveStrip {
   std::array<float, most_strip_columns> masked_;
 };
 
-// `sums` is the target's memory of this lane; `index` has one value per index of the load.
-void add_strip(const CapturedTarget& target, void* sums, std::span<const StripValue> index,
+// One index of a load: its values over the strip, and how they change from column to column if that
+// is known.
+struct StripIndex {
+  StripValue value;
+  std::optional<std::int32_t> slope{};
+};
+
+// `sums` is the target's memory of this lane.
+void add_strip(const CapturedTarget& target, void* sums, std::span<const StripIndex> index,
                LiveStrip& strip);
 
 }  // namespace fovea::cpu

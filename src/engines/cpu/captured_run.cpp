@@ -142,15 +142,16 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
   for (const Captured::Load& load : captured_.loads_) {
     const CapturedTarget& target = targets_[load.tensor];
     if (target.elements == 0) continue;
-    std::array<StripValue, ir::limits::rank> index;
-    for (std::size_t i = 0; i < load.rank; ++i) {
-      index[i] = run.value(first_root + load.root + 1 + i);
+    std::array<StripIndex, ir::limits::rank> index;
+    const std::size_t rank = load.slopes.size();
+    for (std::size_t i = 0; i < rank; ++i) {
+      index[i] = {run.value(first_root + load.root + 1 + i), load.slopes[i]};
     }
     LiveStrip gradient(run.value(first_root + load.root), strip, live);
     void* const sums = target.kept == Kept::Private
                            ? static_cast<double*>(target.sums) + lane * target.lane_step
                            : target.sums;
-    add_strip(target, sums, {index.data(), load.rank}, gradient);
+    add_strip(target, sums, {index.data(), rank}, gradient);
   }
   double* scalar = lane_sums(lane) + scalar_sums_;
   for (const Captured::Scalar& of : captured_.scalars_) {

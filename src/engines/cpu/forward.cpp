@@ -93,6 +93,12 @@ void BlockForward::start() {
   std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
   if (mod_) mod_->start(call_, sequence_, first_head_, block_);
+  std::ranges::fill(mine_.shift, 0.0f);
+  if (call_.plan.shift) {
+    BlockProgram shift(*call_.plan.shift, mine_.shift_state.data());
+    shift.start(call_, sequence_, first_head_, block_);
+    find_row_values(shift, call_, block_.all_rows(), mine_.shift);
+  }
 }
 
 KeyTile BlockForward::keys_of(std::int64_t tile) {
@@ -191,7 +197,8 @@ void BlockForward::finish() {
     const std::int64_t at = call_.geometry.row_number(sequence_.b, head, row);
     for (int r = 0; r < block_.rows; ++r) {
       const auto mine = static_cast<std::size_t>(i * block_.rows + r);
-      const RowResult result = finish_row(mine_.row_max[mine], mine_.row_sum[mine], sink);
+      const RowResult result =
+          finish_row(mine_.row_max[mine], mine_.row_sum[mine], mine_.shift[mine], sink);
       mine_.rescale[mine] = result.factor;
       write_row(call_, memory_, at + r, result);
     }
@@ -206,8 +213,10 @@ void BlockForward::keep_part(std::int64_t split) {
   for (int r = 0; r < block_.all_rows(); ++r) {
     const std::int64_t row_in_group = block_.head * block_.rows + r;  // split heads are one block long
     const std::int64_t at = memory_.parts.row(head_in_wave_, split, row_in_group);
-    memory_.parts.row_max[static_cast<std::size_t>(at)] = mine_.row_max[static_cast<std::size_t>(r)];
-    memory_.parts.row_sum[static_cast<std::size_t>(at)] = mine_.row_sum[static_cast<std::size_t>(r)];
+    const auto from = static_cast<std::size_t>(r), to = static_cast<std::size_t>(at);
+    memory_.parts.row_max[to] = mine_.row_max[from];
+    memory_.parts.row_sum[to] = mine_.row_sum[from];
+    memory_.parts.shift[to] = mine_.shift[from];
     for (std::int64_t c = 0; c < call_.sizes.dv; c += width) {
       std::copy_n(from_row(from_column(mine_.o, c), r, width).data, width,
                   from_row(from_column(memory_.parts.o, c), at, width).data);

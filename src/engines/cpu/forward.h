@@ -17,9 +17,9 @@ struct ForwardWorker {
   ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
   Panels q, scores, o;
-  std::span<float> row_max, row_sum, rescale;  // [block_rows]
+  std::span<float> row_max, row_sum, rescale, shift;  // [block_rows]
   KeepBits keep;
-  std::span<std::byte> mask_state, mod_state;
+  std::span<std::byte> mask_state, mod_state, shift_state;
   KeyTiles own_tile;  // where a head's keys are read once
 };
 
@@ -27,7 +27,7 @@ struct ForwardWorker {
 struct Parts {
   std::int64_t splits = 1;  // most of any sequence
   std::int64_t rows = 0;    // of a group, most of any sequence that is split
-  std::span<float> row_max, row_sum;
+  std::span<float> row_max, row_sum, shift;
   Panels o;
 
   std::int64_t row(std::int64_t head_in_wave, std::int64_t split, std::int64_t row_in_group) const {
@@ -57,7 +57,7 @@ struct RowResult {
   float lse;
   float row_max;
 };
-RowResult finish_row(float row_max, float row_sum, float sink);
+RowResult finish_row(float row_max, float row_sum, float shift, float sink);
 
 // Where a call's row results go.
 void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,

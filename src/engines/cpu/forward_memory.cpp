@@ -10,12 +10,14 @@ ForwardWorker::ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& si
       row_max(arena.take<float>(block_rows)),
       row_sum(arena.take<float>(block_rows)),
       rescale(arena.take<float>(block_rows)),
+      shift(arena.take<float>(block_rows)),
       keep{arena.take<std::uint64_t>(block_rows, keep_words)} {
   const auto bytes = [&](std::size_t count) {
     return arena.take<std::byte>(static_cast<std::int64_t>(count));
   };
   if (plan.mask) mask_state = bytes(plan.mask->state_bytes(block_rows, tile_columns));
   if (plan.mod) mod_state = bytes(plan.mod->state_bytes(block_rows, tile_columns));
+  if (plan.shift) shift_state = bytes(plan.shift->state_bytes(block_rows, tile_columns));
   own_tile = KeyTiles(arena, plan, sizes, 1);
 }
 
@@ -37,6 +39,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   const std::int64_t rows = wave * parts.splits * parts.rows;
   parts.row_max = arena.take<float>(rows);
   parts.row_sum = arena.take<float>(rows);
+  parts.shift = arena.take<float>(rows);
   parts.o = take_panels(arena, plan.kernels, rows, sizes.dv);
   return parts;
 }

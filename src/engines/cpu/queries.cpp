@@ -42,7 +42,7 @@ void clear_row(const Panels& panels, const KernelTable& kernels, std::int64_t ro
 
 // A row without any key has no gradients, whatever stands in its q, o and dO.
 void read_row_values(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
-                     const Panels& q, const Panels& grad_o) {
+                     const Panels& q, const Panels& grad_o, std::span<const float> shift) {
   const std::int64_t first = at.number * block_rows;
   for (int r = 0; r < at.block.all_rows(); ++r) {
     const std::int64_t head = at.first_head + r / at.block.rows;
@@ -52,7 +52,7 @@ void read_row_values(const Call& call, const BackwardMemory& memory, const Query
     const float lse = static_cast<const float*>(call.bound.lse)[from];
     float term = -memory.queries.row_term[to];
     if (call.baked.grad_lse) term += static_cast<const float*>(call.bound.grad_lse)[from];
-    memory.queries.lse[to] = lse;
+    memory.queries.lse[to] = lse == minus_infinity ? lse : lse - shift[static_cast<std::size_t>(r)];
     memory.queries.row_term[to] = term;
     if (lse == minus_infinity) {
       memory.queries.row_term[to] = 0;
@@ -69,7 +69,7 @@ void read_row_values(const Call& call, const BackwardMemory& memory, const Query
 }
 
 void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
-                const Panels& o) {
+                const BackwardWorker& mine) {
   const KernelTable& kernels = call.kernels;
   const Panels q = block_of(memory.queries.q, kernels, at.number, call.sizes.d);
   const Panels grad_o = block_of(memory.queries.grad_o, kernels, at.number, call.sizes.dv);
@@ -87,12 +87,18 @@ void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock
     };
     finite.q &= pack(call.bound.q, call.baked.q, d, call.scale, q);
     finite.grad_o &= pack(call.bound.grad_o, call.baked.grad_o, dv, 1.0f, grad_o);
-    pack(call.bound.o, call.baked.o, dv, 1.0f, o);
+    pack(call.bound.o, call.baked.o, dv, 1.0f, mine.o);
   }
   float* const dots = memory.queries.row_term.data() + at.number * block_rows;
-  kernels.row_dots(grad_o, o, at.block.all_rows(), dv, dots);
+  kernels.row_dots(grad_o, mine.o, at.block.all_rows(), dv, dots);
   memory.queries.finite[static_cast<std::size_t>(at.number)] = finite;
-  read_row_values(call, memory, at, q, grad_o);
+  std::ranges::fill(mine.shift, 0.0f);
+  if (call.plan.shift) {
+    BlockProgram shift(*call.plan.shift, mine.shift_state.data());
+    shift.start(call, at.sequence, at.first_head, at.block);
+    find_row_values(shift, call, at.block.all_rows(), mine.shift);
+  }
+  read_row_values(call, memory, at, q, grad_o, mine.shift);
 }
 
 // dQ of all chunks, in order, into the first.
@@ -141,7 +147,7 @@ void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wa
                 [&](std::int64_t task, int worker) {
                   QueryBlock at;
                   if (!find(call, memory, wave, task, at)) return;
-                  read_block(call, memory, at, worker_of(call, memory, worker).o);
+                  read_block(call, memory, at, worker_of(call, memory, worker));
                 });
   if (call.baked.want_sink) add_sinks(call, memory, wave);
 }

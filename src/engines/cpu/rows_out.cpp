@@ -41,7 +41,7 @@ RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence,
       for (int i = 0; i < width; ++i) sum[i] = (s == 0 ? 0.0f : sum[i]) + part[i] * factor;
     }
   }
-  return finish_row(row_max, row_sum, sink);
+  return finish_row(row_max, row_sum, parts.shift[static_cast<std::size_t>(at(0))], sink);
 }
 
 void merge_head(const Call& call, const ForwardMemory& memory, const Sequence& sequence,
@@ -62,18 +62,23 @@ void merge_head(const Call& call, const ForwardMemory& memory, const Sequence& s
 
 }  // namespace
 
-RowResult finish_row(float row_max, float row_sum, float sink) {
+RowResult finish_row(float row_max, float row_sum, float shift, float sink) {
+  constexpr double nothing = -std::numeric_limits<double>::infinity();
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const bool empty = row_max == minus_infinity && row_sum == 0;
+  const double most = empty ? nothing : static_cast<double>(row_max) + static_cast<double>(shift);
   // A NaN or +inf among the scores makes the sum NaN; the maximum then says which it was.
-  if (row_sum != row_sum) {
-    const bool infinite = row_max == -minus_infinity;
-    const float nan = row_sum;
-    return {nan, infinite ? row_max : nan, infinite ? row_max : nan};
+  if (row_sum != row_sum || most != most || most == -nothing) {
+    const float larger = most == -nothing ? -minus_infinity : nan;
+    return {nan, larger, larger};
   }
-  const float largest = sink > row_max ? sink : row_max;
-  if (largest == minus_infinity) return {0, minus_infinity, row_max};
-  const float shrink = row_max == minus_infinity ? 0.0f : std::exp(row_max - largest);
-  const float total = row_sum * shrink + std::exp(sink - largest);
-  return {shrink / total, largest + std::log(total), row_max};
+  const double largest = std::max(most, static_cast<double>(sink));
+  if (largest == nothing) return {0, minus_infinity, minus_infinity};
+  const double shrink = most == nothing ? 0 : std::exp(most - largest);
+  const double total = static_cast<double>(row_sum) * shrink +
+                       std::exp(static_cast<double>(sink) - largest);
+  return {static_cast<float>(shrink / total), static_cast<float>(largest + std::log(total)),
+          static_cast<float>(most)};
 }
 
 void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,

@@ -16,7 +16,8 @@ namespace fovea::cpu {
 
 // Where a value lies: in a register of its stage, in the caller's strips, or wherever the load of
 // this number has found it (in the tensor itself, if it can be read from there).
-enum class Home : std::uint8_t { Uniform, Row, Column, Element, Score, Grad, Load };
+// Score and Grad are kept apart: one load of both pointers would wait for the two stores before it.
+enum class Home : std::uint8_t { Uniform, Row, Column, Element, Score, Load, Grad };
 inline constexpr std::size_t home_count = 7;
 
 struct StripOperand {

@@ -82,11 +82,11 @@ void StripState::prepare_load(const StripLoad& load, int rows) {
   const TensorView& tensor = place.tensors[load.slot];
   std::int64_t* const starts = row_at(load.element);
   std::fill_n(starts, rows, 0);
-  const Homes homes = strip({});
+  const Homes corner = strip();
   for (std::size_t i = 0; i < load.indices; ++i) {
     const LoadIndex& index = indices(load)[i];
     if (index.form != Form::Fixed) continue;
-    const StripValue value = find(index.source, homes);
+    const StripValue value = find(index.source, corner);
     for (int r = 0; r < rows; ++r) {
       starts[r] +=
           ir::clamp_index(value.i32()[r * value.row_step], tensor.extent[i]) * tensor.stride[i];
@@ -102,8 +102,8 @@ void StripState::prepare_load(const StripLoad& load, int rows) {
 
 void StripState::load_line(const StripLoad& load, int count) {
   const TensorView& tensor = place.tensors[load.slot];
-  const Homes homes = lines(load.stage);
-  auto* const out = static_cast<std::int32_t*>(const_cast<void*>(find(load.target, homes).data));
+  const Homes vectors = lines(load.stage);
+  auto* const out = static_cast<std::int32_t*>(const_cast<void*>(find(load.target, vectors).data));
   const int width = (count + panel_width() - 1) / panel_width() * panel_width();
   if (is_empty(tensor, load.indices)) {
     std::fill_n(out, width, 0);
@@ -114,7 +114,7 @@ void StripState::load_line(const StripLoad& load, int count) {
   std::size_t moves = 0;
   for (std::size_t i = 0; i < load.indices; ++i) {
     const LoadIndex& index = indices(load)[i];
-    const std::int32_t* const value = find(index.source, homes).i32();
+    const std::int32_t* const value = find(index.source, vectors).i32();
     if (index.form == Form::Fixed) {
       start += ir::clamp_index(*value, tensor.extent[i]) * tensor.stride[i];
     } else {
@@ -148,7 +148,7 @@ class StripReader {
         load_(load),
         strip_(strip),
         tensor_(state.place.tensors[load.slot]),
-        homes_(state.strip(strip)),
+        homes_(state.homes),
         starts_(state.row_at(load.element) + strip.row),
         own_(state.find(load.target, homes_)),
         width_(state.panel_width()) {}
@@ -256,7 +256,7 @@ class StripReader {
   const StripLoad& load_;
   const StripRun::Strip& strip_;
   const TensorView& tensor_;
-  const Homes homes_;
+  const Homes& homes_;
   const std::int64_t* const starts_;
   const StripValue own_;
   const int width_;

@@ -139,34 +139,36 @@ std::size_t StripProgram::state_bytes(int rows, int columns) const {
 }
 
 Homes StripState::lines(Stage stage) const {
-  Homes homes;
-  homes.base[number(Home::Uniform)] = at(layout.uniform);
-  homes.base[number(Home::Row)] = at(layout.row);
-  homes.base[number(Home::Column)] = at(layout.column);
-  homes.pitch = {cell, layout.row_pitch, layout.column_pitch};
-  homes.row_step[number(static_cast<Home>(stage))] = panel_width();
-  return homes;
+  Homes out;
+  out.base[number(Home::Uniform)] = at(layout.uniform);
+  out.base[number(Home::Row)] = at(layout.row);
+  out.base[number(Home::Column)] = at(layout.column);
+  out.pitch = {cell, layout.row_pitch, layout.column_pitch};
+  out.row_step[number(static_cast<Home>(stage))] = panel_width();
+  return out;
 }
 
-Homes StripState::strip(const StripRun::Strip& strip) const {
-  Homes homes;
-  homes.base[number(Home::Uniform)] = at(layout.uniform);
-  homes.base[number(Home::Row)] = at(layout.row + static_cast<std::size_t>(strip.row) * cell);
-  homes.base[number(Home::Column)] =
-      at(layout.column + static_cast<std::size_t>(strip.column) * cell);
-  homes.base[number(Home::Element)] = at(layout.element);
-  homes.base[number(Home::Score)] = reinterpret_cast<const std::byte*>(strip.score);
-  homes.base[number(Home::Grad)] = reinterpret_cast<const std::byte*>(strip.grad);
-  homes.pitch = {cell, layout.row_pitch, layout.column_pitch, layout.element_pitch};
+Homes StripState::strip() const {
+  Homes out = lines(Stage::Uniform);
+  out.base[number(Home::Element)] = at(layout.element);
+  out.pitch[number(Home::Element)] = layout.element_pitch;
   const std::int64_t width = panel_width();
-  homes.row_step = {0, 1, 0, width, width, width};
-  return homes;
+  out.row_step = {0, 1, 0, width, width, 0, width};
+  return out;
+}
+
+void StripState::move_to(const StripRun::Strip& to) {
+  homes.base[number(Home::Row)] = at(layout.row + static_cast<std::size_t>(to.row) * cell);
+  homes.base[number(Home::Column)] = at(layout.column + static_cast<std::size_t>(to.column) * cell);
+  homes.base[number(Home::Score)] = reinterpret_cast<const std::byte*>(to.score);
+  homes.base[number(Home::Grad)] = reinterpret_cast<const std::byte*>(to.grad);
 }
 
 StripRun::StripRun(const StripProgram& program, void* state, int rows, int columns)
     : state_(new(state) StripState) {
   state_->code = &program.code();
   state_->layout = layout_of(program.code(), rows, columns);
+  state_->homes = state_->strip();
   for (std::uint32_t i = 0; i < state_->code->element_loads; ++i) new (&state_->view(i)) LoadView;
 }
 
@@ -191,20 +193,19 @@ void StripRun::columns(std::int32_t k_first, int count) {
 }
 
 void StripRun::elements(int phase, const Strip& strip) {
-  state_->last = strip;
-  const Homes homes = state_->strip(strip);
+  state_->move_to(strip);
   for (const VectorStep& step : state_->code->phase[static_cast<std::size_t>(phase)]) {
     if (step.kind == VectorStep::Kind::Load) {
       state_->load_strip(state_->code->loads[step.load], strip);
     } else {
-      call(*state_, step, homes, strip.rows);
+      call(*state_, step, state_->homes, strip.rows);
     }
   }
 }
 
 StripValue StripRun::value(std::size_t root) const {
   const StripOperand& operand = state_->code->roots[root];
-  StripValue out = state_->find(operand, state_->strip(state_->last));
+  StripValue out = state_->find(operand, state_->homes);
   if (operand.home == Home::Uniform || operand.home == Home::Row) out.column_step = 0;
   return out;
 }
@@ -212,7 +213,7 @@ StripValue StripRun::value(std::size_t root) const {
 void StripRun::keep_bits(std::size_t root, const Strip& strip, std::uint64_t* bits,
                          int words) const {
   const StripOperand& operand = state_->code->roots[root];
-  const StripValue value = state_->find(operand, state_->strip(strip));
+  const StripValue value = state_->find(operand, state_->homes);
   StripCall call;
   call.in[0] = value.data;
   call.step[0] = value.row_step;

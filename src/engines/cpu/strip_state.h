@@ -37,8 +37,8 @@ struct StripState {
   const StripCode* code = nullptr;
   StripLayout layout;
   Place place;
-  StripRun::Strip last;
   std::int32_t k_first = 0;
+  Homes homes;  // of the last strip
 
   std::byte* at(std::size_t offset) { return reinterpret_cast<std::byte*>(this) + offset; }
   const std::byte* at(std::size_t offset) const {
@@ -58,15 +58,16 @@ struct StripState {
   }
   int panel_width() const { return code->kernels.panel_width; }
 
-  // The homes of a vector over rows or columns, cut into lines of a panel's width, or of a strip.
+  // The homes of a vector over rows or columns, cut into lines of a panel's width.
   Homes lines(ir::Stage stage) const;
-  Homes strip(const StripRun::Strip& strip) const;
-  StripValue find(const StripOperand& operand, const Homes& homes) const {
+  Homes strip() const;  // of the strip in the corner
+  void move_to(const StripRun::Strip& strip);
+  StripValue find(const StripOperand& operand, const Homes& in) const {
     const auto home = static_cast<std::size_t>(operand.home);
     if (operand.home == Home::Load) {
       return {view(operand.number).data, view(operand.number).row_step, 1};
     }
-    return {homes.base[home] + operand.number * homes.pitch[home], homes.row_step[home], 1};
+    return {in.base[home] + operand.number * in.pitch[home], in.row_step[home], 1};
   }
 
   // strip_loads.cpp

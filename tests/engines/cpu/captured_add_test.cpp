@@ -20,6 +20,7 @@ constexpr int most_rows = 8;
 struct IndexData {
   std::vector<std::int32_t> cells;
   StripValue value;
+  std::optional<std::int32_t> slope;
 
   IndexData(Random& random, std::int64_t extent, int rows, int columns) {
     const std::uint32_t form = random.below(8);
@@ -49,6 +50,9 @@ struct IndexData {
       cells[static_cast<std::size_t>(r * value.row_step)] = start + 2 * r;
     }
     value.data = cells.data();
+    // Known now and then, where it is the same everywhere; what is not 0 may also stand still.
+    constexpr std::array<std::int32_t, 7> slopes{0, 1, 1, -1, 0, 3, 1};
+    if (form < slopes.size() && random.chance(50)) slope = slopes[form];
   }
   std::int32_t at(int r, int c) const {
     return cells[static_cast<std::size_t>(r * value.row_step + c * value.column_step)];
@@ -110,9 +114,9 @@ void run_case(Random& random) {
 
   Gradients gradients(random, rows, columns);
   std::vector<IndexData> data;
-  std::vector<StripValue> index;
+  std::vector<StripIndex> index;
   for (const std::int64_t extent : extents) data.emplace_back(random, extent, rows, columns);
-  for (const IndexData& one : data) index.push_back(one.value);
+  for (const IndexData& one : data) index.push_back({one.value, one.slope});
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < columns; ++c) {
       if (!gradients.alive(r, c)) continue;

@@ -8,7 +8,11 @@
 #include <limits>
 
 #include "ir/build.h"
+#include "ir/diff.h"
+#include "ir/lift.h"
+#include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/simplify.h"
 #include "tests/engines/cpu/strip_case.h"
 #include "tests/ir/random.h"
 #include "tests/ir/random_point.h"
@@ -96,6 +100,212 @@ TEST(Strip, RandomFormulasThatDecideAreExact) {
       check_exact(*kernels, random);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// The largest number that occurs in computing `roots`, which rounding errors are measured by.
+double largest(const Evaluator<double>& eval, std::span<const Cell<double>> values) {
+  double most = 0;
+  for (std::size_t i = 0; i < eval.value_count(); ++i) most = std::max(most, std::fabs(values[i].f));
+  return most;
+}
+
+// Formulas that decide nothing may be computed in any way that is close.
+void check_close(const cpu::KernelTable& kernels, Random& random) {
+  const Captured captured(random, Values::Tame);
+  const auto draw_one = [&](bool grad) {
+    return build(draw(random, {.size = random.below(10), .grad = grad, .smooth = true}));
+  };
+  const std::vector<Expr> roots{draw_one(false), draw_one(false), draw_one(true), draw_one(true)};
+  const StripBlock block = random_block(random, captured, Values::Tame);
+  const StripResult result({roots, 2, random.chance(50)}, kernels, block);
+  ASSERT_TRUE(result.intact());
+  Evaluator<float> single(roots);
+  Evaluator<double> twice(roots);
+  std::vector<Cell<double>> values(twice.value_count());
+  for (int r = 0; r < block.rows; ++r) {
+    for (int c = 0; c < block.columns; ++c) {
+      single(block.point<float>(r, c));
+      twice.run(block.point<double>(r, c), values);
+      for (std::size_t i = 0; i < roots.size(); ++i) {
+        const double wanted = twice.value(values, i).f;
+        const double rounded = static_cast<double>(single.value(i).f);
+        const double got = static_cast<double>(result.cell(i, r, c).f);
+        if (std::isnan(wanted) && std::isnan(got)) continue;
+        if (std::isnan(wanted) || std::isnan(rounded) || std::fabs(wanted) > 1e37) continue;
+        // Where f32 itself is far off, so may we be.
+        const double noise = std::fabs(rounded - wanted);
+        if (noise > 1e-4 * std::fabs(wanted) + 1e-6) continue;
+        ASSERT_NEAR(got, wanted,
+                    50 * noise + 1e-5 * std::fabs(wanted) + 1e-6 * largest(twice, values))
+            << "root " << i << " at " << r << ", " << c << ", f32 gives " << rounded << '\n'
+            << print(roots[i], random_declarations());
+      }
+    }
+  }
+}
+
+TEST(Strip, RandomSmoothFormulasAreClose) {
+  const std::uint64_t seed = test_seed();
+  for (const cpu::KernelTable* kernels : strip_isas()) {
+    for (std::uint64_t i = 0; i < cases(400); ++i) {
+      SCOPED_TRACE(seed_text(seed, i) + ", lanes " + std::to_string(kernels->lanes));
+      Random random(seed, i);
+      check_close(*kernels, random);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// What people write, and its derivatives: the operations made of several.
+constexpr const char* usual_formulas[] = {
+    "mod=\"softcap(30)\"",
+    "mod=\"softcap(-3)\"",
+    "mod=\"tanh(score / cap[q]) * cap[q]\" tensor=\"cap:f32[Sq]\"",
+    "mod=\"softcap(0.0001)\"",
+    "mod=\"softcap(1e12)\"",
+    "mod=\"tanh(score / 1e-42)\"",
+    "mod=\"tanh(score) + tanh(score / 5) * s\" scalar=s=2",
+    "mod=\"alibi\"",
+    "mod=\"slope[h] * (q - k) + score\" tensor=\"slope:f32[H]\"",
+    "mod=\"score - slope[q] * f32(2 * q + 5 - k - k)\" tensor=\"slope:f32[Sq]\"",
+    "mod=\"score - 0.1 * abs(q - k)\"",
+    "mod=\"score * 2.5 + slope[h] * abs(k - q - 7)\" tensor=\"slope:f32[H]\"",
+    "mod=\"softcap(20) + slope[h] * (k - q)\" tensor=\"slope:f32[H]\"",
+    "mod=\"q >= k ? score : -inf\"",
+    "mod=\"q == k ? score * 3 : s\" scalar=s=2",
+    "mod=\"q != k ? 1.5 : score\"",
+    "mod=\"k < q ? slope[k] : score\" tensor=\"slope:f32[Skv]\"",
+    "mod=\"score + bias[h, q, k]\" tensor=\"bias:f32[H,Sq,Skv]\"",
+    "mod=\"score * slope[k] - slope[q] * score + 0.5\" tensor=\"slope:f32[Sq]\"",
+    "mod=\"score * sigmoid(1.702 * score) / 3\"",
+    "mod=\"0.5 * score * (1 + erf(score / 1.41421356))\"",
+    "mod=\"score - strength[h] * tanh(abs(q - k) / 32)\" tensor=\"strength:f32[H]\"",
+    "mod=\"score - log1p(0.3 * abs(q - k))\"",
+    "mod=\"score / (1 + exp(-score)) - softplus(score) + 3 / (2 + cos(score))\"",
+};
+
+void check_usual(const cpu::KernelTable& kernels, const char* text, std::int32_t q_first,
+                 std::int32_t k_first) {
+  Random random(test_seed());
+  const Lifted lifted = lift_literals(parse_program(text));
+  std::vector<ScalarValue> scalars;
+  for (const ScalarDecl& scalar : lifted.program.scalars()) {
+    scalars.push_back({static_cast<float>(scalar.value.value_or(0)), 0});
+  }
+  for (std::size_t i = 0; i < lifted.literals.size(); ++i) {
+    scalars[scalars.size() - lifted.literals.size() + i].f = lifted.literals[i];
+  }
+  std::vector<float> data(3 * 41 * 150);
+  for (float& x : data) x = random.normal() + 3;
+  std::vector<TensorView> tensors;
+  for (const TensorDecl& tensor : lifted.program.tensors()) {
+    constexpr std::int64_t extents[] = {3, 41, 150};
+    const std::size_t rank = tensor.extents.size();
+    tensors.push_back(TensorView::dense(data.data(), DType::F32, std::span(extents).last(rank)));
+  }
+  StripBlock block;
+  block.rows = 41, block.columns = 150, block.q_first = q_first, block.k_first = k_first;
+  block.place.h = 1, block.place.H = 8;
+  block.place.scalars = scalars, block.place.tensors = tensors;
+  for (int i = 0; i < block.rows * block.columns; ++i) {
+    block.score.push_back(random.normal() * (random.chance(50) ? 20 : 0.01f));
+    block.grad.push_back(random.normal());
+  }
+  const Gradients gradients = differentiate(lifted.program.mod(), leaf(Op::Grad));
+  std::vector<Expr> roots{lifted.program.mod(), simplify(gradients.score)};
+  for (const LoadGradient& load : gradients.loads) roots.push_back(simplify(load.gradient));
+  for (const ScalarGradient& scalar : gradients.scalars) {
+    roots.push_back(simplify(scalar.gradient));
+  }
+  const StripResult result({roots, 1, true}, kernels, block);
+  ASSERT_TRUE(result.intact());
+  Evaluator<double> eval(roots);
+  std::vector<Cell<double>> values(eval.value_count());
+  for (int r = 0; r < block.rows; ++r) {
+    for (int c = 0; c < block.columns; ++c) {
+      eval.run(block.point<double>(r, c), values);
+      for (std::size_t i = 0; i < roots.size(); ++i) {
+        const double wanted = eval.value(values, i).f;
+        const double got = static_cast<double>(result.cell(i, r, c).f);
+        if (got == wanted) continue;
+        if (std::isnan(got) && std::isnan(evaluate<float>(roots[i], block.point<float>(r, c)).f)) {
+          continue;  // 0 * inf: double has more room
+        }
+        const double most = std::isinf(largest(eval, values)) ? 0 : largest(eval, values);
+        ASSERT_NEAR(got, wanted, std::max(4e-7 * std::fabs(wanted), 5e-7 * std::min(most, 1e6)))
+            << "root " << i << " at " << r << ", " << c << " of " << text;
+      }
+    }
+  }
+}
+
+TEST(Strip, UsualFormulasAndTheirDerivatives) {
+  for (const cpu::KernelTable* kernels : strip_isas()) {
+    for (const char* text : usual_formulas) {
+      SCOPED_TRACE(std::string(text) + ", lanes " + std::to_string(kernels->lanes));
+      check_usual(*kernels, text, 0, 0);
+      check_usual(*kernels, text, 65500, 65530);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A bias by distance costs no digits however far the positions are, and is right when it wraps.
+TEST(Strip, DistancesAreExactAnywhere) {
+  struct Case {
+    std::int32_t q, k;
+  };
+  constexpr Case cases_of_positions[] = {{0, 0},
+                                         {65500, 65530},
+                                         {1 << 30, (1 << 30) + 3},
+                                         {(1 << 24) - 70, 0},
+                                         {0, (1 << 24) - 80},
+                                         {0, 1 << 30},
+                                         {2147483647 - 20, 5},
+                                         {2147483647 - 20, -2147483647},
+                                         {-2147483647, 2147483647 - 60}};
+  const Declarations names = parse_program("mod=\"score * s\" scalar=s=0.25").declarations();
+  const std::vector<Expr> roots{parse_formula("score + s * (k - q)", names),
+                                parse_formula("f32(k - q)", names),
+                                parse_formula("score - s * abs(q - k + 3)", names),
+                                parse_formula("f32(abs(q - k))", names)};
+  const ScalarValue scalars[] = {{0.25f, 0}};
+  for (const cpu::KernelTable* kernels : strip_isas()) {
+    for (const Case& at : cases_of_positions) {
+      StripBlock block;
+      block.rows = 37, block.columns = 131, block.q_first = at.q, block.k_first = at.k;
+      block.place.scalars = scalars;
+      block.score.assign(static_cast<std::size_t>(block.rows * block.columns), 0.375f);
+      block.grad = block.score;
+      const StripResult result({roots, roots.size(), false}, *kernels, block);
+      Evaluator<float> eval(roots);  // 0.25 and 0.375 round nothing before 2^24
+      for (int r = 0; r < block.rows; ++r) {
+        for (int c = 0; c < block.columns; ++c) {
+          eval(block.point<float>(r, c));
+          for (std::size_t i = 0; i < roots.size(); ++i) {
+            ASSERT_EQ(result.cell(i, r, c).f, eval.value(i).f)
+                << "root " << i << ", q " << at.q << " + " << r << ", k " << at.k << " + " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Nothing that runs per call takes memory from the heap.
+TEST(Strip, StateIsAllThatARunNeeds) {
+  const Declarations names =
+      parse_program("mod=\"score * x[q] + y[k]\" tensor=\"x:f32[Sq]\" tensor=\"y:f32[Skv]\"")
+          .declarations();
+  const std::vector<Expr> roots{parse_formula("score * x[q] + y[k]", names)};
+  for (const cpu::KernelTable* kernels : strip_isas()) {
+    const cpu::StripProgram program({roots, 1, true}, *kernels);
+    EXPECT_GT(program.memory_bytes(), sizeof(cpu::StripProgram));
+    EXPECT_LT(program.memory_bytes(), 16384u);
+    EXPECT_GT(program.state_bytes(1, 1), 0u);
+    EXPECT_LT(program.state_bytes(64, 64), program.state_bytes(128, 64));
+    EXPECT_LT(program.state_bytes(64, 64), program.state_bytes(64, 512));
   }
 }
 

@@ -171,16 +171,25 @@ void unpack(Panels from, int rows, int columns, const float* factor, const Strid
   }
 }
 
+// Each sum adds its terms in the order of the columns, as multiply() does: what is equal by algebra
+// (dO V and dO O, where a row has one key) is then equal bit by bit.
 void row_dots(Panels a, Panels b, int rows, int columns, float* out) {
-  for (int r = 0; r < rows; ++r) {
+  for (int first = 0; first < rows; first += W) {
     vf sum{};
     for (int c = 0; c < columns; c += W) {
       const int64_t panel = c / panel_width;
-      const int64_t at = r * panel_width + c % panel_width;
-      sum = fma(load(a.data + panel * a.rows * panel_width + at),
-                load(b.data + panel * b.rows * panel_width + at), sum);
+      const int64_t at = int64_t{first} * panel_width + c % panel_width;
+      vf x[W], y[W];
+      for (int i = 0; i < W; ++i) {
+        const bool there = first + i < rows;
+        x[i] = there ? load(a.data + panel * a.rows * panel_width + at + i * panel_width) : vf{};
+        y[i] = there ? load(b.data + panel * b.rows * panel_width + at + i * panel_width) : vf{};
+      }
+      transpose(x);
+      transpose(y);
+      for (int i = 0; i < W && c + i < columns; ++i) sum = fma(x[i], y[i], sum);
     }
-    out[r] = sum_of(sum);
+    store_first(out + first, sum, rows - first < W ? rows - first : W);
   }
 }
 

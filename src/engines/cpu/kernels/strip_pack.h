@@ -72,74 +72,89 @@ FOVEA_INLINE Pack with_sign(Pack x, Pack y) {
 
 FOVEA_INLINE const float* cells(const void* p) { return static_cast<const float*>(p); }
 
-// Where the second row of a pack is: the first again where there is none, so that it is computed
-// and stored twice.
-FOVEA_INLINE int second_row(const StripCall& call, int row) {
-  return pack_rows == 2 && row + 1 < call.rows ? row + 1 : row;
-}
-
+// Walks down the rows of one operand, a pack at a time. Where a pack has two rows and only one is
+// left, that one is read (and written) twice.
 template <bool is_splat>
-FOVEA_INLINE Pack operand(const StripCall& call, int i, int row, int second) {
-  const float* const p = cells(call.in[i]) + row * call.step[i];
-  if constexpr (pack_rows == 1) {
-    if constexpr (is_splat) return all(splat(*p));
-    return {load(p), load(p + W), load(p + 2 * W), load(p + 3 * W)};
-  } else {
-    const float* const q = cells(call.in[i]) + second * call.step[i];
-    if constexpr (is_splat) {
-      const vf x = splat(*p), y = splat(*q);
-      return {x, x, y, y};
-    }
-    return {load(p), load(p + W), load(q), load(q + W)};
-  }
-}
+struct Reader {
+  const float* p;
+  int64_t step;
 
-FOVEA_INLINE void store_pack(const StripCall& call, int row, int second, Pack x) {
-  float* const p = static_cast<float*>(call.out) + row * panel_width;
-  float* const q =
-      pack_rows == 1 ? p + 2 * W : static_cast<float*>(call.out) + second * panel_width;
-  store(p, x.a);
-  store(p + W, x.b);
-  store(q, x.c);
-  store(q + W, x.d);
-}
+  Reader(const StripCall& call, int i) : p(cells(call.in[i])), step(call.step[i]) {}
+  __attribute__((always_inline)) const float* other(bool two) const {
+    return pack_rows == 2 && two ? p + step : p;
+  }
+  __attribute__((always_inline)) Pack read([[maybe_unused]] bool two) const {
+    if constexpr (pack_rows == 1) {
+      if constexpr (is_splat) return all(splat(*p));
+      return {load(p), load(p + W), load(p + 2 * W), load(p + 3 * W)};
+    } else {
+      const float* const q = other(two);
+      if constexpr (is_splat) {
+        const vf x = splat(*p), y = splat(*q);
+        return {x, x, y, y};
+      }
+      return {load(p), load(p + W), load(q), load(q + W)};
+    }
+  }
+  __attribute__((always_inline)) void advance() { p += pack_rows * step; }
+};
+
+struct Writer {
+  float* p;
+
+  explicit Writer(const StripCall& call) : p(static_cast<float*>(call.out)) {}
+  __attribute__((always_inline)) void write([[maybe_unused]] bool two, Pack x) {
+    float* const q = pack_rows == 1 ? p + 2 * W : two ? p + panel_width : p;
+    store(p, x.a);
+    store(p + W, x.b);
+    store(q, x.c);
+    store(q + W, x.d);
+    p += pack_rows * panel_width;
+  }
+};
 
 // F::of over a strip. `kinds` says which operands are splats.
 template <class F, int kinds>
 void run1(const StripCall& call) {
-  for (int row = 0; row < call.rows; row += pack_rows) {
-    const int second = second_row(call, row);
-    store_pack(call, row, second, F::of(operand < (kinds & 1) != 0 > (call, 0, row, second)));
+  Reader<(kinds & 1) != 0> x(call, 0);
+  Writer out(call);
+  for (int left = call.rows; left > 0; left -= pack_rows) {
+    out.write(left > 1, F::of(x.read(left > 1)));
+    x.advance();
   }
 }
 template <class F, int kinds>
 void run2(const StripCall& call) {
-  for (int row = 0; row < call.rows; row += pack_rows) {
-    const int second = second_row(call, row);
-    const Pack x = operand < (kinds & 1) != 0 > (call, 0, row, second);
-    const Pack y = operand < (kinds & 2) != 0 > (call, 1, row, second);
-    store_pack(call, row, second, F::of(x, y));
+  Reader<(kinds & 1) != 0> x(call, 0);
+  Reader<(kinds & 2) != 0> y(call, 1);
+  Writer out(call);
+  for (int left = call.rows; left > 0; left -= pack_rows) {
+    out.write(left > 1, F::of(x.read(left > 1), y.read(left > 1)));
+    x.advance(), y.advance();
   }
 }
 template <class F, int kinds>
 void run3(const StripCall& call) {
-  for (int row = 0; row < call.rows; row += pack_rows) {
-    const int second = second_row(call, row);
-    const Pack x = operand < (kinds & 1) != 0 > (call, 0, row, second);
-    const Pack y = operand < (kinds & 2) != 0 > (call, 1, row, second);
-    const Pack z = operand < (kinds & 4) != 0 > (call, 2, row, second);
-    store_pack(call, row, second, F::of(x, y, z));
+  Reader<(kinds & 1) != 0> x(call, 0);
+  Reader<(kinds & 2) != 0> y(call, 1);
+  Reader<(kinds & 4) != 0> z(call, 2);
+  Writer out(call);
+  for (int left = call.rows; left > 0; left -= pack_rows) {
+    out.write(left > 1, F::of(x.read(left > 1), y.read(left > 1), z.read(left > 1)));
+    x.advance(), y.advance(), z.advance();
   }
 }
 template <class F, int kinds>
 void run4(const StripCall& call) {
-  for (int row = 0; row < call.rows; row += pack_rows) {
-    const int second = second_row(call, row);
-    const Pack w = operand < (kinds & 1) != 0 > (call, 0, row, second);
-    const Pack x = operand < (kinds & 2) != 0 > (call, 1, row, second);
-    const Pack y = operand < (kinds & 4) != 0 > (call, 2, row, second);
-    const Pack z = operand < (kinds & 8) != 0 > (call, 3, row, second);
-    store_pack(call, row, second, F::of(w, x, y, z));
+  Reader<(kinds & 1) != 0> w(call, 0);
+  Reader<(kinds & 2) != 0> x(call, 1);
+  Reader<(kinds & 4) != 0> y(call, 2);
+  Reader<(kinds & 8) != 0> z(call, 3);
+  Writer out(call);
+  for (int left = call.rows; left > 0; left -= pack_rows) {
+    const bool two = left > 1;
+    out.write(two, F::of(w.read(two), x.read(two), y.read(two), z.read(two)));
+    w.advance(), x.advance(), y.advance(), z.advance();
   }
 }
 

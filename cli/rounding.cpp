@@ -1,0 +1,99 @@
+#include "rounding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+#include "call.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr int draws = 4;
+
+// A unit in the last place, relative.
+double unit_of(const std::string& dtype) {
+  if (dtype == "bf16") return std::ldexp(1.0, -8);
+  if (dtype == "f16") return std::ldexp(1.0, -11);
+  return std::ldexp(1.0, -23);
+}
+
+// Each modified score times 1 + u, and a little more for the sum that made it; u as if at random.
+std::string shaken_mod(const std::string& mod, int draw) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                ") * (1 + 1.2e-7 * sin(f32(q * 7919 + k * 104729 + h * 1299709 + b * 31 + %d)))"
+                " + 6e-8 * sin(f32(q * 15485863 + k * 179 + h * 7 + %d))",
+                draw * 271 + 1, draw * 577 + 3);
+  return "(" + (mod.empty() ? "score" : mod) + text;
+}
+
+void shake_program(Workload& workload, int draw) {
+  const std::string printed =
+      text_of(fovea_program_print, workload.program.get(), FOVEA_TEXT_CANONICAL);
+  workload.program =
+      widened_program(workload.program.get(), shaken_mod(line_value(printed, "mod"), draw));
+  const auto remade = [&](fovea_problem_config& config) {
+    config.program = workload.program.get();
+    fovea_problem problem = nullptr;
+    check(fovea_problem_create(&config, &problem));
+    return Problem(problem);
+  };
+  workload.forward = remade(workload.config);
+  if (workload.backward) workload.backward = remade(workload.backward_config);
+}
+
+void shake(Array& array, double unit, std::mt19937_64& random) {
+  std::uniform_real_distribution<double> noise(-unit, unit);
+  for (std::int64_t i = 0; i < array.size(); ++i) array.set(i, array.get(i) * (1 + noise(random)));
+}
+
+Results shaken_run(const Workload& workload, const CallOptions& options, int draw) {
+  Workload shaken = in_double(workload);
+  shake_program(shaken, draw);
+  Results results = run_forward(shaken, options);
+  if (!workload.backward) return results;
+  std::mt19937_64 random(static_cast<std::uint64_t>(draw) + 1);
+  Results read = results;
+  const std::string o_type = placement_of(workload, "o").dtype;
+  for (NamedArray& named : read.arrays) {
+    shake(named.array, unit_of(named.name == "o" ? o_type : "f32"), random);
+  }
+  add_backward(shaken, options, read);
+  std::ranges::copy_if(read.arrays, std::back_inserter(results.arrays), &NamedArray::gradient);
+  return results;
+}
+
+void widen(Rounding& rounding, const Array& a, const Array& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const double x = a.get(i), y = b.get(i);
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    sum += (x - y) * (x - y);
+    rounding.most = std::max(rounding.most, std::abs(x - y));
+  }
+  rounding.norm = std::max(rounding.norm, std::sqrt(sum));
+}
+
+}  // namespace
+
+std::map<std::string, Rounding> rounding_of(const Workload& workload) {
+  CallOptions options;
+  options.engine = "reference";
+  std::map<std::string, Rounding> out;
+  try {
+    const Results exact = run_workload(in_double(workload), options);
+    for (int draw = 0; draw < draws; ++draw) {
+      const Results shaken = shaken_run(workload, options, draw);
+      for (const NamedArray& named : shaken.arrays) {
+        widen(out[named.name], named.array, *exact.find(named.name));
+      }
+    }
+  } catch (const LibraryError&) {
+    out.clear();
+  }
+  return out;
+}
+
+}  // namespace fovea::cli
