@@ -23,7 +23,7 @@ using namespace fovea;
 using namespace fovea::cpu;
 
 // A block of rows goes over several tiles of keys, whose scores all lie in the same 16 KiB.
-constexpr int rows = 64, columns = 64, tiles = 8, sequence = 2048;
+constexpr int rows = 64, columns = 64, tiles = 8, sequence = 2000;
 
 struct Formula {
   const char* name;
@@ -39,7 +39,7 @@ constexpr Formula formulas[] = {
     {"causal_select", "mod=\"q >= k ? score : -inf\""},
     {"bias_f32", "mod=\"score + bias[q, k]\" tensor=\"bias:f32[Sq,Skv]\""},
     {"bias_bf16", "mod=\"score + bias[q, k]\" tensor=\"bias:bf16[Sq,Skv]\""},
-    {"relative_bias", "mod=\"score + table[h, q - k + 2047]\" tensor=\"table:f32[H,4095]\""},
+    {"relative_bias", "mod=\"score + table[h, q - k + 1999]\" tensor=\"table:f32[H,3999]\""},
     {"clamped_bias", "mod=\"score + table[clamp(q - k + 64, 0, 128)]\" tensor=\"table:f32[129]\""},
     {"softcap_derivative", "mod=\"softcap(30)\"", true},
     {"alibi_derivative", "mod=\"score + slope[h] * (k - q)\" tensor=\"slope:f32[H]\"", true},

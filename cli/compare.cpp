@@ -50,7 +50,7 @@ Comparison compare(const NamedArray& got, const Array& reference, double limit,
   }
   error = std::sqrt(error), norm = std::sqrt(norm);
   // A draw of rounding is one of many: an engine's may be a few times that.
-  const double allowed = limit * norm + 3 * rounding.norm;
+  const double allowed = limit * norm + 4 * rounding.norm;
   const double allowed_worst = 10 * limit * largest + 10 * rounding.most;
   out.relative = norm > 0 ? error / norm : error;
   out.worst = largest > 0 ? worst / largest : worst;

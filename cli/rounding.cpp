@@ -10,7 +10,7 @@
 namespace fovea::cli {
 namespace {
 
-constexpr int draws = 4;
+constexpr int draws = 6;
 
 // A unit in the last place, relative.
 double unit_of(const std::string& dtype) {
@@ -29,19 +29,24 @@ std::string shaken_mod(const std::string& mod, int draw) {
   return "(" + (mod.empty() ? "score" : mod) + text;
 }
 
+// The config is then that of the new problem, which owns what it points to.
+Problem with_program(fovea_problem_config& config, fovea_program program) {
+  config.program = program;
+  fovea_problem problem = nullptr;
+  check(fovea_problem_create(&config, &problem));
+  check(fovea_problem_describe(problem, &config));
+  return Problem(problem);
+}
+
 void shake_program(Workload& workload, int draw) {
   const std::string printed =
       text_of(fovea_program_print, workload.program.get(), FOVEA_TEXT_CANONICAL);
   workload.program =
       widened_program(workload.program.get(), shaken_mod(line_value(printed, "mod"), draw));
-  const auto remade = [&](fovea_problem_config& config) {
-    config.program = workload.program.get();
-    fovea_problem problem = nullptr;
-    check(fovea_problem_create(&config, &problem));
-    return Problem(problem);
-  };
-  workload.forward = remade(workload.config);
-  if (workload.backward) workload.backward = remade(workload.backward_config);
+  workload.forward = with_program(workload.config, workload.program.get());
+  if (workload.backward) {
+    workload.backward = with_program(workload.backward_config, workload.program.get());
+  }
 }
 
 void shake(Array& array, double unit, std::mt19937_64& random) {
@@ -59,6 +64,10 @@ Results shaken_run(const Workload& workload, const CallOptions& options, int dra
   const std::string o_type = placement_of(workload, "o").dtype;
   for (NamedArray& named : read.arrays) {
     shake(named.array, unit_of(named.name == "o" ? o_type : "f32"), random);
+  }
+  // As good as rounding in the products that these go into.
+  for (Array* input : {&shaken.q, &shaken.k, &shaken.v, &shaken.grad_o}) {
+    shake(*input, unit_of("f32"), random);
   }
   add_backward(shaken, options, read);
   std::ranges::copy_if(read.arrays, std::back_inserter(results.arrays), &NamedArray::gradient);

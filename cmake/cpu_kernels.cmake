@@ -6,6 +6,9 @@ function(fovea_cpu_kernels folder)
   set_source_files_properties(${folder}/scalar.cpp PROPERTIES COMPILE_OPTIONS "${flags}")
   set_source_files_properties(${folder}/avx2.cpp PROPERTIES COMPILE_OPTIONS
     "${flags};-mavx2;-mfma;-mf16c;-mbmi2")
-  set_source_files_properties(${folder}/avx512.cpp PROPERTIES COMPILE_OPTIONS
-    "${flags};-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512cd;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
+  set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c -mbmi2
+    -mprefer-vector-width=512)
+  set_source_files_properties(${folder}/avx512.cpp PROPERTIES COMPILE_OPTIONS "${flags};${avx512}")
+  set_source_files_properties(${folder}/avx512_bf16.cpp PROPERTIES COMPILE_OPTIONS
+    "${flags};${avx512};-mavx512bf16")
 endfunction()

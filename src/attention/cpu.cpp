@@ -130,6 +130,7 @@ std::vector<std::string> cpu_isa() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) isa.emplace_back("avx512_bf16");
   if (avx512) isa.emplace_back("avx512");
   if (avx2) isa.emplace_back("avx2");
   isa.emplace_back("scalar");

@@ -12,7 +12,7 @@ constexpr std::array<EnvVariable, 8> variables{{
     {Env::Engine, "FOVEA_ENGINE", "the engine to use where the caller names none"},
     {Env::CacheDir, "FOVEA_CACHE_DIR", "the folder of compiled plans"},
     {Env::NumThreads, "FOVEA_NUM_THREADS", "threads of the CPU engine; default: those it may use"},
-    {Env::CpuIsa, "FOVEA_CPU_ISA", "scalar, avx2 or avx512; default: the best of this machine"},
+    {Env::CpuIsa, "FOVEA_CPU_ISA", "scalar, avx2, avx512 or avx512_bf16; default: the best of this machine"},
     {Env::Verbose, "FOVEA_VERBOSE", "1: a line on standard error per plan built and per call"},
     {Env::Bundle, "FOVEA_BUNDLE", "a file of plans that were compiled elsewhere"},
     {Env::CudnnDir, "FOVEA_CUDNN_DIR", "the folder that all cuDNN libraries are taken from"},

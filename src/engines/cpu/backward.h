@@ -25,7 +25,8 @@ struct BackwardWorker {
   Panels scores;  // becomes dS
   Panels grad_p;  // becomes P
   Panels grad_k, grad_v;  // of a chunk
-  Panels o;               // of a block
+  Panels q, grad_o, o;    // of a block, in f32
+  Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
   std::span<float> shift;  // [block_rows]
   std::span<float> score_strip, grad_strip;
   std::span<std::uint64_t> live;  // [strip_rows]
@@ -36,13 +37,15 @@ struct BackwardWorker {
 // Query rows of the heads of a wave: [wave][blocks][block_rows].
 struct QueryBlocks {
   std::int64_t blocks = 0;     // of a head group, at most
-  Panels q, grad_o;            // scaled, as they are; rows without a key are zero
+  Panels q, grad_o;            // left factors: q scaled, unless they are pairs
+  Panels q_rows, grad_o_rows;  // right factors: the same, or pairs of rows
   std::span<float> lse;        // without Prepared::shift; -inf where a row has no key
   std::span<float> row_term;   // dlse - rowsum(dO * O)
-  struct Finite {
-    bool q, grad_o;
+  struct Facts {
+    bool q_finite = true, grad_o_finite = true;
+    bool has_empty_row = false;  // one without a key
   };
-  std::span<Finite> finite;    // [wave][blocks]
+  std::span<Facts> facts;  // [wave][blocks]
 
   std::int64_t number(std::int64_t head_in_wave, std::int64_t block) const {
     return head_in_wave * blocks + block;
@@ -72,7 +75,7 @@ void backward(const Call& call, const BackwardMemory& memory);
 
 // Memory of block `block` in one of the panels of QueryBlocks, or in grad_q.
 Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
-                std::int64_t columns);
+                std::int64_t columns, std::int64_t rows = block_rows);
 
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker);
 

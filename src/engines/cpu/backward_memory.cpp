@@ -21,6 +21,13 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
   if (plan.baked.want_k) grad_k = take_panels(arena, kernels, keys, sizes.d);
   if (plan.baked.want_v) grad_v = take_panels(arena, kernels, keys, sizes.dv);
   o = take_panels(arena, kernels, block_rows, sizes.dv);
+  if (plan.pairs) {
+    q = take_panels(arena, kernels, block_rows, sizes.d);
+    grad_o = take_panels(arena, kernels, block_rows, sizes.dv);
+    p_rows = take_panels(arena, kernels, block_rows / 2, tile_columns);
+    grad_scores_rows = take_panels(arena, kernels, block_rows / 2, tile_columns);
+    grad_scores_columns = take_panels(arena, kernels, block_rows, tile_columns / 2);
+  }
   shift = arena.take<float>(block_rows);
   if (plan.shift) {
     shift_state = take_bytes(arena, plan.shift->state_bytes(block_rows, tile_columns));
@@ -41,13 +48,17 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
       keys(arena, plan, sizes, /*packed=*/true),
       chunks(chunk_count(sizes.skv)),
       units{sizes.b, sizes.hkv, chunks} {
-  queries.blocks = most_blocks(sizes.sq, group_heads(sizes));
+  queries.blocks = block_count(sizes.sq, group_heads(sizes));
   const std::int64_t blocks = keys.heads * queries.blocks, rows = blocks * block_rows;
-  queries.q = take_panels(arena, plan.kernels, rows, sizes.d);
-  queries.grad_o = take_panels(arena, plan.kernels, rows, sizes.dv);
+  queries.q = take_panels(arena, plan.kernels, rows, plan.cells(sizes.d));
+  queries.grad_o = take_panels(arena, plan.kernels, rows, plan.cells(sizes.dv));
+  if (plan.pairs) {
+    queries.q_rows = take_panels(arena, plan.kernels, rows / 2, sizes.d);
+    queries.grad_o_rows = take_panels(arena, plan.kernels, rows / 2, sizes.dv);
+  }
   queries.lse = arena.take<float>(rows);
   queries.row_term = arena.take<float>(rows);
-  queries.finite = arena.take<QueryBlocks::Finite>(blocks);
+  queries.facts = arena.take<QueryBlocks::Facts>(blocks);
   if (plan.baked.want_q) {  // also without keys: it is where zeros are written from
     const std::int64_t copies = std::max<std::int64_t>(1, chunks);
     grad_q = take_panels(arena, plan.kernels, rows * copies, sizes.d);
@@ -66,9 +77,9 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
 }
 
 Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
-                std::int64_t columns) {
+                std::int64_t columns, std::int64_t rows) {
   if (all.data == nullptr) return {};
-  return {all.data + number * block_rows * round_up(columns, kernels.panel_width), block_rows};
+  return {all.data + number * rows * round_up(columns, kernels.panel_width), rows};
 }
 
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker) {

@@ -34,13 +34,10 @@ constexpr int heads_in_block(std::int64_t length, std::int64_t heads) {
   if (length <= 0 || length >= block_rows) return 1;
   return static_cast<int>(std::min(heads, block_rows / length));
 }
+// Longer sequences have no fewer blocks: that of the longest counts where memory is laid out.
 constexpr std::int64_t block_count(std::int64_t length, std::int64_t heads) {
-  if (length <= 0) return 0;
+  if (length <= 0 || heads <= 0) return 0;
   return ceil_div(heads, heads_in_block(length, heads)) * ceil_div(length, block_rows);
-}
-// The most that any sequence of at most `longest` rows has.
-constexpr std::int64_t most_blocks(std::int64_t longest, std::int64_t heads) {
-  return heads * ceil_div(longest, block_rows);
 }
 // Rows that see most under a causal mask come first, so that the last tasks are short ones.
 constexpr Block find_block(std::int64_t length, std::int64_t heads, std::int64_t index) {

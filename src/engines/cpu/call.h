@@ -25,6 +25,7 @@ struct Prepared {
   Problem baked;
   const KernelTable& kernels;
   int workers;  // at most so many tasks run at once
+  bool pairs;   // products of bf16 pairs: cells of their factors hold two numbers along the sum
   TileMap tiles;
   std::optional<StripProgram> mask;  // its root: what is kept
   // score_mod without what it adds that changes with neither k nor the score: that moves a row's lse,
@@ -33,6 +34,11 @@ struct Prepared {
   std::optional<StripProgram> shift;  // what was left out, one value per row
   Captured captured;                 // gradients that are wanted besides those of q, k and v
   bool grad_passes = true;           // backward: the modifier's derivative by the score is 1
+
+  std::int64_t cells(std::int64_t numbers) const { return pairs ? (numbers + 1) / 2 : numbers; }
+  void multiply(const Product& product) const {
+    (pairs ? kernels.pairs->multiply : kernels.multiply)(product);
+  }
 };
 
 // A reference to a function of (task, worker): unlike std::function it never allocates.

@@ -81,19 +81,15 @@ struct Progression {
   }
 };
 
-// Elements side by side, forwards or backwards. Blocks of fixed length become vector code.
-constexpr int block = 8;
-
+// Elements side by side, forwards or backwards. Blocks of fixed length become vector code; a strip
+// never overlaps a gradient.
 template <class T>
-void add_forwards(T* at, const float* row, int columns) {
-  int c = 0;
-  for (; c + block <= columns; c += block) {
-    std::array<T, block> sums;
-    std::copy_n(at + c, block, sums.begin());
-    for (std::size_t i = 0; i < block; ++i) add(sums[i], row[c + static_cast<int>(i)]);
-    std::copy_n(sums.begin(), block, at + c);
+void add_forwards(T* __restrict at, const float* __restrict row, int columns) {
+  constexpr int block = 8;
+  for (; columns >= block; columns -= block, at += block, row += block) {
+    for (int i = 0; i < block; ++i) add(at[i], row[i]);
   }
-  for (; c < columns; ++c) add(at[c], row[c]);
+  for (int i = 0; i < columns; ++i) add(at[i], row[i]);
 }
 
 template <class T>

@@ -11,9 +11,12 @@ namespace {
 
 constexpr std::int64_t private_budget = std::int64_t{64} << 20;  // bytes, of all lanes together
 constexpr std::int64_t usual_lanes = 16;
-// Where a lane's sums are this small, more lanes cost nothing: enough for the largest machines.
-constexpr std::int64_t small_bytes = std::int64_t{64} << 10;
+// Sums of a lane that are so few cost nothing: enough lanes for the largest machines.
+constexpr std::int64_t few_elements = 8192;
 constexpr std::int64_t most_lanes = 64;
+// More copies are cleared, added up and written than are worth it, unless there are at least so
+// many scores for each of their elements.
+constexpr std::int64_t scores_per_element = 4;
 // So many terms can be added up in f32 without harm.
 constexpr std::int64_t few_terms = 64;
 
@@ -41,11 +44,19 @@ bool has_index(const ir::Node& load, ir::Op op) {
   return std::ranges::any_of(load.args(), [&](const ir::Expr& at) { return at->op() == op; });
 }
 
+std::int64_t score_count(const Sizes& sizes) {
+  const double rows = sizes.t_q > 0 ? static_cast<double>(sizes.t_q)
+                                    : static_cast<double>(sizes.b) * static_cast<double>(sizes.sq);
+  const double scores = rows * static_cast<double>(sizes.h) * static_cast<double>(sizes.skv);
+  return static_cast<std::int64_t>(std::min(scores, 1e18));
+}
+
 // Lanes that copies of so many elements allow.
-std::int64_t lanes_for(std::int64_t elements) {
+std::int64_t lanes_for(std::int64_t elements, const Sizes& sizes) {
+  if (elements <= few_elements) return most_lanes;
   if (elements > private_budget / 8) return 0;
-  const std::int64_t bytes = std::max<std::int64_t>(8 * elements, 1);
-  return bytes <= small_bytes ? most_lanes : std::min(usual_lanes, private_budget / bytes);
+  const std::int64_t worth = score_count(sizes) / (scores_per_element * elements);
+  return std::min({usual_lanes, private_budget / (8 * elements), worth});
 }
 
 bool has_few_terms(const CapturedTensor& tensor, const Sizes& sizes) {
@@ -119,7 +130,7 @@ LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensor
     const std::int64_t elements = declared_elements(baked, sizes, tensors[i].slot);
     std::int64_t with_this = 0;
     const bool huge = __builtin_add_overflow(plan.private_elements, elements, &with_this);
-    const std::int64_t lanes = huge ? 0 : lanes_for(with_this);
+    const std::int64_t lanes = huge ? 0 : lanes_for(with_this, sizes);
     if (lanes >= usual_lanes || lanes > separates.count(units)) {
       plan.kept[i] = Kept::Private;
       plan.private_elements = with_this;
@@ -131,7 +142,7 @@ LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensor
   plan.lanes = {units, key, key.count(units)};
   if (units.sequences * units.groups * units.chunks == 0) plan.lanes.count = 0;
   if (plan.private_elements > 0) {
-    plan.lanes.count = std::min(plan.lanes.count, lanes_for(plan.private_elements));
+    plan.lanes.count = std::min(plan.lanes.count, lanes_for(plan.private_elements, sizes));
   }
   return plan;
 }

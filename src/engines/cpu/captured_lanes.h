@@ -44,7 +44,9 @@ enum class Kept : std::uint8_t {
   Nowhere,  // no load has a gradient: zeros are written
   Private,  // a copy per lane, in double
   Shared,   // one copy, in double
-  Direct,   // few terms per element: in the output itself, or an f32 copy where that has 16 bits
+  // Few terms per element: in the output itself, or, where the tensor has 16 bits and its gradient
+  // too, in an f32 copy. (A gradient of 16 bits of a wider tensor is rounded for every term.)
+  Direct,
 };
 
 // A wanted tensor, as the loads of it index it.

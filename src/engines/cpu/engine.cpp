@@ -13,6 +13,7 @@ using namespace cpu;
 const KernelTable& kernels_of(const Device& device) {
 #if defined(__x86_64__)
   for (const std::string& isa : device.isa) {
+    if (isa == "avx512_bf16") return avx512_bf16_kernels;
     if (isa == "avx512") return avx512_kernels;
     if (isa == "avx2") return avx2_kernels;
   }

@@ -85,8 +85,12 @@ void BlockForward::start() {
     const Strided from =
         call_.rows(call_.bound.q, call_.baked.q, call_.batch(sequence_), first_head_ + i,
                    sequence_.q_first + block_.position);
-    kernels_.pack(from, block_.rows, d, call_.scale,
-                  from_row(mine_.q, i * block_.rows, kernels_.panel_width), block_.rows);
+    const Panels to = from_row(mine_.q, i * block_.rows, kernels_.panel_width);
+    if (call_.plan.pairs) {
+      kernels_.pairs->pack(from, block_.rows, d, to, block_.rows);
+    } else {
+      kernels_.pack(from, block_.rows, d, call_.scale, to, block_.rows);
+    }
   }
   std::ranges::fill(mine_.row_max, minus_infinity);
   std::ranges::fill(mine_.row_sum, 0.0f);
@@ -140,8 +144,9 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   product.c = from_row(from_column(mine_.scores, part.column_first), part.first, width);
   product.m = rows;
   product.n = columns;
-  product.k_last = static_cast<int>(call_.sizes.d);
-  kernels_.multiply(product);
+  product.k_last = static_cast<int>(call_.plan.cells(call_.sizes.d));
+  product.factor = call_.scale;  // of pairs; elsewhere q is scaled already
+  call_.plan.multiply(product);
   if (mod_) {
     mod_->for_strips(part, kernels_, [&](StripRun::Strip strip, int base) {
       strip.score =
@@ -161,16 +166,21 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   softmax.rescale = mine_.rescale.data();
   kernels_.softmax(softmax);
   if (dropout_.any()) drop(part);
-  product.a = from_row(mine_.scores, part.first, width);
+  if (call_.plan.pairs) {
+    kernels_.pairs->narrow(mine_.scores,
+                           {part.first, part.last, part.column_first, part.column_last},
+                           mine_.p_pairs);
+  }
+  product.a = from_row(call_.plan.pairs ? mine_.p_pairs : mine_.scores, part.first, width);
   product.b = keys.v;
   product.c = from_row(mine_.o, part.first, width);
   product.n = static_cast<int>(call_.sizes.dv);
-  product.k_first = part.column_first;
-  product.k_last = part.column_last;
+  product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
+  product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
   product.into = Into::Rescale;
   product.scale = mine_.rescale.data() + part.first;
   product.skip_zeros = masked && !keys.v_finite;
-  kernels_.multiply(product);
+  call_.plan.multiply(product);
 }
 
 void BlockForward::drop(const Part& part) {
@@ -225,7 +235,7 @@ void BlockForward::keep_part(std::int64_t split) {
 }
 
 void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave) {
-  const std::int64_t blocks = most_blocks(call.sizes.sq, call.heads_per_group());
+  const std::int64_t blocks = block_count(call.sizes.sq, call.heads_per_group());
   const std::int64_t splits = memory.parts.splits;
   const double scores = static_cast<double>(wave.count) *
                         static_cast<double>(call.heads_per_group()) *

@@ -17,6 +17,7 @@ struct ForwardWorker {
   ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
   Panels q, scores, o;
+  Panels p_pairs;  // Prepared::pairs: probabilities as bf16
   std::span<float> row_max, row_sum, rescale, shift;  // [block_rows]
   KeepBits keep;
   std::span<std::byte> mask_state, mod_state, shift_state;

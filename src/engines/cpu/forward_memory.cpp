@@ -4,7 +4,7 @@
 namespace fovea::cpu {
 
 ForwardWorker::ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes)
-    : q(take_panels(arena, plan.kernels, block_rows, sizes.d)),
+    : q(take_panels(arena, plan.kernels, block_rows, plan.cells(sizes.d))),
       scores(take_panels(arena, plan.kernels, block_rows, tile_columns)),
       o(take_panels(arena, plan.kernels, block_rows, sizes.dv)),
       row_max(arena.take<float>(block_rows)),
@@ -15,6 +15,7 @@ ForwardWorker::ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& si
   const auto bytes = [&](std::size_t count) {
     return arena.take<std::byte>(static_cast<std::int64_t>(count));
   };
+  if (plan.pairs) p_pairs = take_panels(arena, plan.kernels, block_rows, tile_columns / 2);
   if (plan.mask) mask_state = bytes(plan.mask->state_bytes(block_rows, tile_columns));
   if (plan.mod) mod_state = bytes(plan.mod->state_bytes(block_rows, tile_columns));
   if (plan.shift) shift_state = bytes(plan.shift->state_bytes(block_rows, tile_columns));
@@ -46,7 +47,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
 
 // Where no head has more than one block of queries, workers pack its keys as they go.
 bool shares_keys(const Sizes& sizes) {
-  return most_blocks(sizes.sq, sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv) > 1;
+  return block_count(sizes.sq, sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv) > 1;
 }
 
 }  // namespace

@@ -5,12 +5,12 @@ namespace fovea::cpu {
 KeyTiles::KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t count)
     : backward_(plan.baked.direction == Direction::Backward) {
   const std::int64_t keys = count * tile_columns;
-  k_transposed_ = take_panels(arena, plan.kernels, sizes.d, keys);
+  k_transposed_ = take_panels(arena, plan.kernels, plan.cells(sizes.d), keys);
   if (backward_) {
-    v_transposed_ = take_panels(arena, plan.kernels, sizes.dv, keys);
-    k_ = take_panels(arena, plan.kernels, keys, sizes.d);
+    v_transposed_ = take_panels(arena, plan.kernels, plan.cells(sizes.dv), keys);
+    k_ = take_panels(arena, plan.kernels, plan.cells(keys), sizes.d);
   } else {
-    v_ = take_panels(arena, plan.kernels, keys, sizes.dv);
+    v_ = take_panels(arena, plan.kernels, plan.cells(keys), sizes.dv);
   }
   finite_ = arena.take<Finite>(count);
 }
@@ -28,10 +28,11 @@ KeyTile KeyTiles::find(const Call& call, const Sequence& sequence, std::int64_t 
   KeyTile out;
   out.columns = static_cast<int>(
       std::min<std::int64_t>(tile_columns, sequence.k_length - tile * tile_columns));
-  out.k_transposed = place(call, k_transposed_, sizes.d, tile_columns, at);
-  out.v = place(call, v_, tile_columns, sizes.dv, at);
-  out.v_transposed = place(call, v_transposed_, sizes.dv, tile_columns, at);
-  out.k = place(call, k_, tile_columns, sizes.d, at);
+  const std::int64_t keys = call.plan.cells(tile_columns);
+  out.k_transposed = place(call, k_transposed_, call.plan.cells(sizes.d), tile_columns, at);
+  out.v = place(call, v_, keys, sizes.dv, at);
+  out.v_transposed = place(call, v_transposed_, call.plan.cells(sizes.dv), tile_columns, at);
+  out.k = place(call, k_, keys, sizes.d, at);
   out.k_finite = finite_[static_cast<std::size_t>(at)].k;
   out.v_finite = finite_[static_cast<std::size_t>(at)].v;
   return out;
@@ -44,16 +45,22 @@ void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t gro
   const std::int64_t b = call.batch(sequence);
   const Strided k = call.rows(call.bound.k, call.baked.k, b, group, row);
   const Strided v = call.rows(call.bound.v, call.baked.v, b, group, row);
-  const KernelTable& kernels = call.kernels;
   const auto d = static_cast<int>(call.sizes.d), dv = static_cast<int>(call.sizes.dv);
+  const auto transposed = [&](const Strided& from, int columns, const Panels& panels) {
+    const auto pack = call.plan.pairs ? call.kernels.pairs->pack_transposed
+                                      : call.kernels.pack_transposed;
+    return pack(from, to.columns, columns, panels, tile_columns);
+  };
+  const auto straight = [&](const Strided& from, int columns, const Panels& panels) {
+    if (call.plan.pairs) {
+      return call.kernels.pairs->pack_rows(from, to.columns, columns, panels, tile_columns);
+    }
+    return call.kernels.pack(from, to.columns, columns, 1.0f, panels, tile_columns);
+  };
   Finite finite{true, true};
-  finite.k = kernels.pack_transposed(k, to.columns, d, to.k_transposed, tile_columns);
-  if (backward_) {
-    finite.v = kernels.pack_transposed(v, to.columns, dv, to.v_transposed, tile_columns);
-    kernels.pack(k, to.columns, d, 1.0f, to.k, tile_columns);
-  } else {
-    finite.v = kernels.pack(v, to.columns, dv, 1.0f, to.v, tile_columns);
-  }
+  finite.k = transposed(k, d, to.k_transposed);
+  finite.v = backward_ ? transposed(v, dv, to.v_transposed) : straight(v, dv, to.v);
+  if (backward_) straight(k, d, to.k);
   finite_[static_cast<std::size_t>(at)] = finite;
 }
 

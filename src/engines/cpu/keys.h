@@ -12,7 +12,7 @@
 
 namespace fovea::cpu {
 
-// One tile of keys. What a direction does not use is empty.
+// One tile of keys. What a direction does not use is empty. Under Prepared::pairs, rows are pairs.
 struct KeyTile {
   Panels k_transposed;  // [d][columns]
   Panels v;             // [columns][dv]: forward

@@ -44,12 +44,21 @@ Shifted split_shift(const ir::Expr& mod) {
   }
 }
 
+// Whether all that is multiplied is stored as bf16, and the machine multiplies that.
+bool multiplies_pairs(const Problem& problem, const KernelTable& kernels) {
+  const bool backward = problem.direction == Direction::Backward;
+  return kernels.pairs != nullptr && problem.precision == Precision::Default &&
+         problem.q.dtype == DType::BF16 && problem.k.dtype == DType::BF16 &&
+         problem.v.dtype == DType::BF16 && (!backward || problem.grad_o.dtype == DType::BF16);
+}
+
 }  // namespace
 
 Prepared::Prepared(const Problem& problem, const KernelTable& table, int threads)
     : baked(problem),
       kernels(table),
       workers(std::max(1, threads)),
+      pairs(multiplies_pairs(problem, table)),
       tiles(problem.program, tile_columns),
       captured(problem) {
   const ir::Program& program = baked.program;

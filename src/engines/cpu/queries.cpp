@@ -32,17 +32,10 @@ bool find(const Call& call, const BackwardMemory& memory, const Wave& wave, std:
   return true;
 }
 
-void clear_row(const Panels& panels, const KernelTable& kernels, std::int64_t row,
-               std::int64_t columns) {
-  for (std::int64_t c = 0; c < columns; c += kernels.panel_width) {
-    std::fill_n(from_row(from_column(panels, c), row, kernels.panel_width).data,
-                kernels.panel_width, 0.0f);
-  }
-}
-
-// A row without any key has no gradients, whatever stands in its q, o and dO.
+// lse and dlse - rowsum(dO * O); that sum stands in row_term already. A row without any key has no
+// gradients, whatever stands in its q, o and dO.
 void read_row_values(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
-                     const Panels& q, const Panels& grad_o, std::span<const float> shift) {
+                     std::span<const float> shift) {
   const std::int64_t first = at.number * block_rows;
   for (int r = 0; r < at.block.all_rows(); ++r) {
     const std::int64_t head = at.first_head + r / at.block.rows;
@@ -50,55 +43,75 @@ void read_row_values(const Call& call, const BackwardMemory& memory, const Query
     const std::int64_t from = call.geometry.row_number(at.sequence.b, head, row);
     const auto to = static_cast<std::size_t>(first + r);
     const float lse = static_cast<const float*>(call.bound.lse)[from];
+    const bool empty = lse == minus_infinity;
     float term = -memory.queries.row_term[to];
     if (call.baked.grad_lse) term += static_cast<const float*>(call.bound.grad_lse)[from];
-    memory.queries.lse[to] = lse == minus_infinity ? lse : lse - shift[static_cast<std::size_t>(r)];
+    memory.queries.lse[to] = empty ? lse : lse - shift[static_cast<std::size_t>(r)];
     memory.queries.row_term[to] = term;
-    if (lse == minus_infinity) {
-      memory.queries.row_term[to] = 0;
-      clear_row(q, call.kernels, r, call.sizes.d);
-      clear_row(grad_o, call.kernels, r, call.sizes.dv);
-    }
+    if (empty) memory.queries.facts[static_cast<std::size_t>(at.number)].has_empty_row = true;
     if (call.baked.want_sink) {
       const double sink = static_cast<double>(static_cast<const float*>(call.bound.sink)[head]);
-      memory.sink_rows[to] = lse == minus_infinity
-                                 ? 0
-                                 : std::exp(sink - static_cast<double>(lse)) * static_cast<double>(term);
+      const double share = std::exp(sink - static_cast<double>(lse));
+      memory.sink_rows[to] = empty ? 0 : share * static_cast<double>(term);
     }
   }
+}
+
+// The rows of a block in f32, one head's after the other. Returns whether they are finite.
+bool pack_rows(const Call& call, const QueryBlock& at, const BoundTensor& tensor,
+               const TensorSpec& spec, float factor, const Panels& to) {
+  const bool of_q = &tensor == &call.bound.q;
+  const auto columns = static_cast<int>(of_q ? call.sizes.d : call.sizes.dv);
+  const std::int64_t row = at.sequence.q_first + at.block.position;
+  const int rows = at.block.rows;
+  bool finite = true;
+  for (int i = 0; i < at.block.heads; ++i) {
+    const Strided from = call.rows(tensor, spec, call.batch(at.sequence), at.first_head + i, row);
+    finite &= call.kernels.pack(from, rows, columns, factor,
+                                from_row(to, i * rows, call.kernels.panel_width), rows);
+  }
+  return finite;
+}
+
+// From f32, which holds bf16 exactly, to pairs of columns and pairs of rows.
+void pair_up(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+             const BackwardWorker& mine) {
+  const QueryBlocks& queries = memory.queries;
+  const KernelTable& kernels = call.kernels;
+  const auto narrow = [&](const Panels& from, std::int64_t columns, const Panels& by_columns,
+                          const Panels& by_rows) {
+    const Corner all{0, at.block.all_rows(), 0, static_cast<int>(columns)};
+    kernels.pairs->narrow(from, all,
+                          block_of(by_columns, kernels, at.number, call.plan.cells(columns)));
+    kernels.pairs->narrow_rows(from, all,
+                               block_of(by_rows, kernels, at.number, columns, block_rows / 2));
+  };
+  narrow(mine.q, call.sizes.d, queries.q, queries.q_rows);
+  narrow(mine.grad_o, call.sizes.dv, queries.grad_o, queries.grad_o_rows);
 }
 
 void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
                 const BackwardWorker& mine) {
   const KernelTable& kernels = call.kernels;
-  const Panels q = block_of(memory.queries.q, kernels, at.number, call.sizes.d);
-  const Panels grad_o = block_of(memory.queries.grad_o, kernels, at.number, call.sizes.dv);
-  const auto d = static_cast<int>(call.sizes.d), dv = static_cast<int>(call.sizes.dv);
-  const std::int64_t b = call.batch(at.sequence);
-  const std::int64_t row = at.sequence.q_first + at.block.position;
-  const int width = kernels.panel_width, rows = at.block.rows;
-  QueryBlocks::Finite finite{true, true};
-  for (int i = 0; i < at.block.heads; ++i) {
-    const std::int64_t head = at.first_head + i;
-    const auto pack = [&](const BoundTensor& tensor, const TensorSpec& spec, int columns,
-                          float factor, const Panels& to) {
-      return kernels.pack(call.rows(tensor, spec, b, head, row), rows, columns, factor,
-                          from_row(to, i * rows, width), rows);
-    };
-    finite.q &= pack(call.bound.q, call.baked.q, d, call.scale, q);
-    finite.grad_o &= pack(call.bound.grad_o, call.baked.grad_o, dv, 1.0f, grad_o);
-    pack(call.bound.o, call.baked.o, dv, 1.0f, mine.o);
-  }
+  const bool pairs = call.plan.pairs;
+  const Panels q = pairs ? mine.q : block_of(memory.queries.q, kernels, at.number, call.sizes.d);
+  const Panels grad_o =
+      pairs ? mine.grad_o : block_of(memory.queries.grad_o, kernels, at.number, call.sizes.dv);
+  QueryBlocks::Facts facts;
+  facts.q_finite = pack_rows(call, at, call.bound.q, call.baked.q, pairs ? 1 : call.scale, q);
+  facts.grad_o_finite = pack_rows(call, at, call.bound.grad_o, call.baked.grad_o, 1, grad_o);
+  pack_rows(call, at, call.bound.o, call.baked.o, 1, mine.o);
+  memory.queries.facts[static_cast<std::size_t>(at.number)] = facts;
+  if (pairs) pair_up(call, memory, at, mine);
   float* const dots = memory.queries.row_term.data() + at.number * block_rows;
-  kernels.row_dots(grad_o, mine.o, at.block.all_rows(), dv, dots);
-  memory.queries.finite[static_cast<std::size_t>(at.number)] = finite;
+  kernels.row_dots(grad_o, mine.o, at.block.all_rows(), static_cast<int>(call.sizes.dv), dots);
   std::ranges::fill(mine.shift, 0.0f);
   if (call.plan.shift) {
     BlockProgram shift(*call.plan.shift, mine.shift_state.data());
     shift.start(call, at.sequence, at.first_head, at.block);
     find_row_values(shift, call, at.block.all_rows(), mine.shift);
   }
-  read_row_values(call, memory, at, q, grad_o, mine.shift);
+  read_row_values(call, memory, at, mine.shift);
 }
 
 // dQ of all chunks, in order, into the first.

@@ -23,6 +23,10 @@ class Fusion {
       if (values_[v].stage == Stage::Element && values_[v].uses > 0) fuse_at(v);
     }
     values_.count_uses();
+    for (std::uint32_t v = 0; v < count; ++v) {
+      if (values_[v].stage == Stage::Element && values_[v].uses > 0) line(v);
+    }
+    values_.count_uses();
   }
 
  private:
@@ -31,7 +35,7 @@ class Fusion {
       case StripOp::Tanh: tanh_of_quotient(v); break;
       case StripOp::MulF: soft_cap(v); break;
       case StripOp::DivF: scaled_product(v); break;
-      case StripOp::FloatOfInt: line(v); break;
+      case StripOp::FloatOfInt: line_to_float(v); break;
       case StripOp::AddF:
       case StripOp::SubF:
         if (!add_line(v)) multiply_add(v);
@@ -101,9 +105,6 @@ class Fusion {
       }
       return;
     }
-    // (1 - t t) u / v: the factor stands alone.
-    const Scaled a = scaled(product);
-    if (a && is_tanh_slope(a.vector)) return;
   }
 
   // 1 - t t, which multiply_add has seen before.
@@ -113,12 +114,29 @@ class Fusion {
     return one.op == StripOp::ConstF && std::bit_cast<float>(one.payload) == 1.0f;
   }
 
-  // f32(rest + slope k)
+  // Sums and differences of positions and of what is known per row. Afterwards, since others look
+  // for the sums themselves.
   void line(std::uint32_t v) {
+    const StripOp op = values_[v].op;
+    if (op != StripOp::AddI && op != StripOp::SubI && op != StripOp::NegI) return;
+    bool nested = false;  // a single operation is as fast
+    for (const std::uint32_t x : values_[v].args) {
+      nested = nested || values_[x].stage == Stage::Element;
+    }
+    if (!nested) return;
+    if (const auto rest = rest_of_line(v)) {
+      const std::int32_t slope = *slopes_.slope(v);
+      become(v, StripOp::Line, {k_, *rest}, slope);
+    }
+  }
+
+  // f32(rest + slope k)
+  void line_to_float(std::uint32_t v) {
     const std::uint32_t x = arg(v, 0);
     if (values_[x].stage != Stage::Element) return;
     if (const auto rest = rest_of_line(x)) {
-      become(v, StripOp::LineToFloat, {k_, *rest}, *slopes_.slope(x));
+      const std::int32_t slope = *slopes_.slope(x);
+      become(v, StripOp::LineToFloat, {k_, *rest}, slope);
     }
   }
   std::optional<std::uint32_t> rest_of_line(std::uint32_t x) {

@@ -29,10 +29,6 @@ bool is_empty(const TensorView& tensor, std::size_t rank) {
   return tensor.data == nullptr;
 }
 
-const void* element(const TensorView& tensor, std::int64_t at) {
-  return static_cast<const std::byte*>(tensor.data) + at * dtype_size(tensor.dtype);
-}
-
 std::int32_t wrapped(std::int64_t x) { return static_cast<std::int32_t>(x); }
 
 // Whether the indices first, first + slope ... of `count` positions all lie in [0, extent).
@@ -126,9 +122,9 @@ void StripState::load_line(const StripLoad& load, int count) {
   const Moving& first = moving[0];
   if (moves == 1 && first.values == nullptr &&
       lies_inside(first.first, first.slope, count, first.extent)) {
-    const void* const row = element(tensor, start + first.first * first.stride);
+    start += first.first * first.stride;
     code->kernels.strips->rows[static_cast<std::size_t>(tensor.dtype)](
-        {out, &row, 1, count, first.slope * first.stride});
+        {out, tensor.data, &start, 1, count, first.slope * first.stride});
     return;
   }
   for (int c = 0; c < count; c += block) {
@@ -175,15 +171,20 @@ class StripReader {
   std::int32_t* out() const { return static_cast<std::int32_t*>(const_cast<void*>(own_.data)); }
   bool has_cells() const { return tensor_.dtype == DType::F32 || tensor_.dtype == DType::I32; }
 
-  // The index of a line at the first column of row r.
-  std::int32_t first_of(const LoadIndex& index, int r) const {
-    std::int64_t rest = 0;
-    if (index.has_source) {
-      const StripValue value = state_.find(index.source, homes_);
-      rest = value.i32()[r * value.row_step];
-    }
-    const std::int64_t k = std::int64_t{state_.k_first} + strip_.column;
-    return wrapped(rest + index.slope * k);
+  // The indices of a line at the first column of every row: numbers of rows, all shifted alike.
+  struct Starts {
+    const std::int32_t* rest;
+    std::int64_t step;
+    std::int64_t shift;
+    std::int32_t of(int r) const { return wrapped(rest[r * step] + shift); }
+  };
+  Starts starts_of(const LoadIndex& index) const {
+    static constexpr std::int32_t zero = 0;
+    const std::int64_t shift =
+        index.slope * (std::int64_t{state_.k_first} + std::int64_t{strip_.column});
+    if (!index.has_source) return {&zero, 0, shift};
+    const StripValue value = state_.find(index.source, homes_);
+    return {value.i32(), value.row_step, shift};
   }
   std::size_t number(const LoadIndex& index) const {
     return static_cast<std::size_t>(&index - indices().data());
@@ -196,9 +197,9 @@ class StripReader {
         strip_.columns != width_ || (index.has_source && index.source.home == Home::Row)) {
       return false;
     }
-    const std::int32_t first = first_of(index, 0);
+    const std::int32_t first = starts_of(index).of(0);
     if (!lies_inside(first, index.slope, width_, tensor_.extent[i])) return false;
-    view.data = element(tensor_, starts_[0] + first * tensor_.stride[i]);
+    view.data = static_cast<const float*>(tensor_.data) + (starts_[0] + first * tensor_.stride[i]);
     view.row_step = view.row_distance;
     return true;
   }
@@ -206,14 +207,20 @@ class StripReader {
   // Every row lies inside: read as vectors where it can be.
   bool copy_rows(const LoadIndex& index) const {
     const std::size_t i = number(index);
-    std::array<const void*, most_strip_rows> rows;
+    const Starts firsts = starts_of(index);
+    const std::int64_t extent = tensor_.extent[i], stride = tensor_.stride[i];
+    const std::int64_t reach = std::int64_t{index.slope} * (strip_.columns - 1);
+    std::array<std::int64_t, most_strip_rows> at;
+    std::int64_t lowest = 0, highest = 0;
     for (int r = 0; r < strip_.rows; ++r) {
-      const std::int32_t first = first_of(index, r);
-      if (!lies_inside(first, index.slope, strip_.columns, tensor_.extent[i])) return false;
-      rows[static_cast<std::size_t>(r)] = element(tensor_, starts_[r] + first * tensor_.stride[i]);
+      const std::int64_t first = firsts.of(r);
+      lowest = std::min({lowest, first, first + reach});
+      highest = std::max({highest, first, first + reach});
+      at[static_cast<std::size_t>(r)] = starts_[r] + first * stride;
     }
+    if (lowest < 0 || highest >= extent) return false;
     state_.code->kernels.strips->rows[static_cast<std::size_t>(tensor_.dtype)](
-        {out(), rows.data(), strip_.rows, strip_.columns, index.slope * tensor_.stride[i]});
+        {out(), tensor_.data, at.data(), strip_.rows, strip_.columns, index.slope * stride});
     return true;
   }
 
@@ -241,7 +248,7 @@ class StripReader {
       Moving& next = moving[moves++];
       next = {nullptr, 0, index.slope, tensor_.extent[i], tensor_.stride[i]};
       if (index.form == Form::Line) {
-        next.first = first_of(index, r);
+        next.first = starts_of(index).of(r);
       } else {
         const StripValue value = state_.find(index.source, homes_);
         next.values = value.i32() + r * value.row_step;

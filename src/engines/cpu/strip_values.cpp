@@ -106,6 +106,7 @@ std::uint32_t Slopes::rest(std::uint32_t v) {
   if (is_splat(values_[v].stage)) return v;
   const StripOp op = values_[v].op;
   if (op == StripOp::IndexK) return no_value;
+  if (op == StripOp::Line) return values_[v].args[1];
   const std::uint32_t a = rest(values_[v].args[0]);
   if (op == StripOp::NegI) return a == no_value ? a : values_.add(StripOp::NegI, {a});
   const std::uint32_t b = rest(values_[v].args[1]);

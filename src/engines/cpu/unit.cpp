@@ -48,11 +48,18 @@ void UnitBackward::start_block(std::int64_t index) {
   const std::int64_t number = memory_.queries.number(head_in_wave_, index);
   block_ = find_block(sequence_.q_length, heads, index);
   first_head_ = group_ * heads + block_.head;
-  q_ = block_of(memory_.queries.q, kernels_, number, call_.sizes.d);
-  grad_o_ = block_of(memory_.queries.grad_o, kernels_, number, call_.sizes.dv);
+  const QueryBlocks& queries = memory_.queries;
+  q_ = block_of(queries.q, kernels_, number, call_.plan.cells(call_.sizes.d));
+  grad_o_ = block_of(queries.grad_o, kernels_, number, call_.plan.cells(call_.sizes.dv));
+  q_rows_ = q_;
+  grad_o_rows_ = grad_o_;
+  if (call_.plan.pairs) {
+    q_rows_ = block_of(queries.q_rows, kernels_, number, call_.sizes.d, block_rows / 2);
+    grad_o_rows_ = block_of(queries.grad_o_rows, kernels_, number, call_.sizes.dv, block_rows / 2);
+  }
   lse_ = memory_.queries.lse.data() + number * block_rows;
   row_term_ = memory_.queries.row_term.data() + number * block_rows;
-  finite_ = memory_.queries.finite[static_cast<std::size_t>(number)];
+  facts_ = memory_.queries.facts[static_cast<std::size_t>(number)];
   const std::int64_t part = (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
   grad_q_ = block_of(memory_.grad_q, kernels_, part, call_.sizes.d);
   if (grad_q_.data != nullptr) {
@@ -79,7 +86,7 @@ void UnitBackward::differentiate(const Tile& tile) {
     score_products(all);
     strips(all, /*masked=*/false);
     query_product(all, /*masked=*/false);
-    key_products(0, keys_.columns, 0, rows, /*masked=*/false);
+    key_products(all, /*masked=*/false);
     return;
   }
   if (tile.full) {
@@ -114,54 +121,72 @@ void UnitBackward::score_products(const Part& part) {
   product.a = from_row(q_, part.first, width);
   product.b = from_column(keys_.k_transposed, part.column_first);
   product.c = from_row(from_column(mine_.scores, part.column_first), part.first, width);
-  product.k_last = static_cast<int>(call_.sizes.d);
-  kernels_.multiply(product);
+  product.k_last = static_cast<int>(call_.plan.cells(call_.sizes.d));
+  product.factor = call_.scale;  // of pairs; elsewhere q is scaled already
+  call_.plan.multiply(product);
   product.a = from_row(grad_o_, part.first, width);
   product.b = from_column(keys_.v_transposed, part.column_first);
   product.c = from_row(from_column(mine_.grad_p, part.column_first), part.first, width);
-  product.k_last = static_cast<int>(call_.sizes.dv);
-  kernels_.multiply(product);
+  product.k_last = static_cast<int>(call_.plan.cells(call_.sizes.dv));
+  product.factor = 1;
+  call_.plan.multiply(product);
 }
 
 // dQ += dS K.
 void UnitBackward::query_product(const Part& part, bool masked) {
   if (!call_.baked.want_q) return;
+  const bool pairs = call_.plan.pairs;
+  if (pairs) {
+    kernels_.pairs->narrow(mine_.scores,
+                           {part.first, part.last, part.column_first, part.column_last},
+                           mine_.grad_scores_columns);
+  }
   Product product;
-  product.a = from_row(mine_.scores, part.first, kernels_.panel_width);
+  product.a = from_row(pairs ? mine_.grad_scores_columns : mine_.scores, part.first,
+                       kernels_.panel_width);
   product.b = keys_.k;
   product.c = from_row(grad_q_, part.first, kernels_.panel_width);
   product.m = part.last - part.first;
   product.n = static_cast<int>(call_.sizes.d);
-  product.k_first = part.column_first;
-  product.k_last = part.column_last;
+  product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
+  product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
   product.into = Into::Add;
-  product.skip_zeros = masked && !keys_.k_finite;
-  kernels_.multiply(product);
+  product.skip_zeros = (masked || facts_.has_empty_row) && !keys_.k_finite;
+  call_.plan.multiply(product);
 }
 
-// dV += P^T dO and dK += dS^T Q, of some keys, over some rows. The first key begins a panel.
-void UnitBackward::key_products(int first_key, int last_key, int first_row, int last_row,
-                                bool masked) {
-  const std::int64_t row = (tile_ - first_tile_) * tile_columns + first_key;
+// dV += P^T dO and dK += dS^T Q, of some keys, over some rows. The first key begins a panel, the
+// first row is even.
+void UnitBackward::key_products(const Part& part, bool masked) {
+  const bool pairs = call_.plan.pairs;
+  const std::int64_t row = (tile_ - first_tile_) * tile_columns + part.column_first;
   Product product;
   product.a_transposed = true;
-  product.m = last_key - first_key;
-  product.k_first = first_row;
-  product.k_last = last_row;
+  product.m = part.column_last - part.column_first;
+  product.k_first = static_cast<int>(call_.plan.cells(part.first));
+  product.k_last = static_cast<int>(call_.plan.cells(part.last));
   product.into = Into::Add;
-  const auto add = [&](const Panels& scores, const Panels& rows, const Panels& sums,
-                       std::int64_t columns, bool finite) {
-    product.a = from_column(scores, first_key);
+  const auto add = [&](const Panels& scores, const Panels& narrowed, const Panels& rows,
+                       const Panels& sums, bool finite) {
+    if (pairs) {
+      kernels_.pairs->narrow_rows(scores,
+                                  {part.first, part.last, part.column_first, part.column_last},
+                                  narrowed);
+    }
+    product.a = from_column(pairs ? narrowed : scores, part.column_first);
     product.b = rows;
     product.c = from_row(sums, row, kernels_.panel_width);
-    product.n = static_cast<int>(columns);
-    product.skip_zeros = masked && !finite;
-    kernels_.multiply(product);
+    product.skip_zeros = (masked || facts_.has_empty_row) && !finite;
+    call_.plan.multiply(product);
   };
   if (call_.baked.want_v) {
-    add(mine_.grad_p, grad_o_, mine_.grad_v, call_.sizes.dv, finite_.grad_o);
+    product.n = static_cast<int>(call_.sizes.dv);
+    add(mine_.grad_p, mine_.p_rows, grad_o_rows_, mine_.grad_v, facts_.grad_o_finite);
   }
-  if (call_.baked.want_k) add(mine_.scores, q_, mine_.grad_k, call_.sizes.d, finite_.q);
+  if (call_.baked.want_k) {
+    product.n = static_cast<int>(call_.sizes.d);
+    add(mine_.scores, mine_.grad_scores_rows, q_rows_, mine_.grad_k, facts_.q_finite);
+  }
 }
 
 // Each panel of keys meets the rows from the first part that keeps some of it to the last.
@@ -174,7 +199,7 @@ void UnitBackward::key_products_of_mixed(std::span<const Part> parts) {
       first = std::min(first, part.first);
       last = std::max(last, part.last);
     }
-    if (first < last) key_products(key, end, first, last, /*masked=*/true);
+    if (first < last) key_products({first, last, key, end}, /*masked=*/true);
   }
 }
 
@@ -184,8 +209,13 @@ void UnitBackward::write_keys() {
       std::min(sequence_.k_length, last_tile_ * tile_columns) - position);
   const std::int64_t b = call_.batch(sequence_), row = sequence_.k_first + position;
   if (call_.baked.want_k) {
-    kernels_.unpack(mine_.grad_k, rows, static_cast<int>(call_.sizes.d), nullptr,
-                    call_.rows(call_.bound.grad_k, call_.baked.grad_k, b, group_, row));
+    float factor[tile_columns];  // pairs of q are not scaled
+    std::fill_n(factor, tile_columns, call_.plan.pairs ? call_.scale : 1.0f);
+    for (int first = 0; first < rows; first += tile_columns) {
+      kernels_.unpack(from_row(mine_.grad_k, first, kernels_.panel_width),
+                      std::min(tile_columns, rows - first), static_cast<int>(call_.sizes.d), factor,
+                      call_.rows(call_.bound.grad_k, call_.baked.grad_k, b, group_, row + first));
+    }
   }
   if (call_.baked.want_v) {
     kernels_.unpack(mine_.grad_v, rows, static_cast<int>(call_.sizes.dv), nullptr,

@@ -27,7 +27,7 @@ class UnitBackward {
   void modified_gradients(const StripRun::Strip& strip, float* grad_scores);
   void find_drops();
   void query_product(const Part& part, bool masked);
-  void key_products(int first_key, int last_key, int first_row, int last_row, bool masked);
+  void key_products(const Part& part, bool masked);
   void key_products_of_mixed(std::span<const Part> parts);
   void write_keys();
 
@@ -48,10 +48,10 @@ class UnitBackward {
   // The block at hand.
   Block block_;
   std::int64_t first_head_ = 0;
-  Panels q_, grad_o_, grad_q_;
+  Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
   const float* lse_ = nullptr;
   const float* row_term_ = nullptr;
-  QueryBlocks::Finite finite_{};
+  QueryBlocks::Facts facts_;
 
   // The tile at hand.
   KeyTile keys_;

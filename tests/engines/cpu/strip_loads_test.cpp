@@ -1,5 +1,6 @@
-// Loads: every element type, rank and stride, every form of index, inside and outside of the tensor;
-// and never a byte beyond it, which would be a fault: tensors here end, or begin, where a page does.
+// Loads: every element type, rank and stride, every form of index, inside and outside of the
+// tensor; and never a byte beyond it, which would be a fault: tensors here end, or begin, where a
+// page does.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -167,5 +167,50 @@ TEST(StripOps, EveryOperationOnEveryMixtureOfOperands) {
   }
 }
 
+// Arguments where functions bend, end or cancel: everyday sizes, all magnitudes, near 1, near
+// multiples of pi/2. One kind for a row: some functions take another way where one lane is large.
+float argument(Random& random, int kind) {
+  const float unit = static_cast<float>(random.below(1 << 24)) / 8388608.0f - 1.0f;  // -1 .. 1
+  switch (kind % 6) {
+    case 0: return unit * 3;
+    case 1: return unit * 12;
+    case 2: return unit * 110;
+    case 3: return std::ldexp(unit, random.between(-140, 127));
+    case 4: return 1 + unit * 0.01f;
+    default: return static_cast<float>(random.between(-5000, 5000)) * 1.57079637f + unit * 0.001f;
+  }
+}
+
+TEST(StripOps, FunctionsAreWithinFourUlp) {
+  const std::uint64_t seed = test_seed();
+  SCOPED_TRACE(seed_text(seed, 0));
+  const Expr score = leaf(Op::Score);
+  for (const OpInfo& row : all_ops) {
+    if (row.signature != "f>f") continue;
+    for (const cpu::KernelTable* kernels : strip_isas()) {
+      Random random(seed);
+      const std::vector<Expr> roots{make(row.op, {score})};
+      StripBlock block;
+      block.rows = 256, block.columns = 192;
+      for (int i = 0; i < block.rows * block.columns; ++i) {
+        block.score.push_back(argument(random, i / block.columns / 2));
+      }
+      block.grad.resize(block.score.size());
+      const StripResult result({roots, 1, false}, *kernels, block);
+      double worst = 0;
+      float where = 0;
+      Evaluator<double> eval(roots);
+      for (int r = 0; r < block.rows; ++r) {
+        for (int c = 0; c < block.columns; ++c) {
+          eval(block.point<double>(r, c));
+          const double error = ulps(result.cell(0, r, c).f, eval.value(0).f);
+          if (error > worst) worst = error, where = block.at(block.score, r, c);
+        }
+      }
+      EXPECT_LE(worst, 4.0) << row.name << "(" << where << "), lanes " << kernels->lanes;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fovea::test

@@ -3,6 +3,12 @@
 
 #include "engines/cpu/kernels/gemm.h"
 #include "engines/cpu/kernels/pack.h"
+#if FOVEA_ISA_LEVEL == 3 || FOVEA_ISA_LEVEL == 0
+#define FOVEA_PAIR_KERNELS &FOVEA_ISA::pair_kernels
+#include "engines/cpu/kernels/pairs.h"
+#else
+#define FOVEA_PAIR_KERNELS nullptr
+#endif
 #include "engines/cpu/kernels/softmax.h"
 #include "engines/cpu/kernels/strip_ops.h"
 #include "engines/cpu/kernels/table.h"
@@ -27,6 +33,7 @@ const KernelTable FOVEA_ISA_TABLE = {
     .row_dots = FOVEA_ISA::row_dots,
     .add = FOVEA_ISA::add,
     .strips = &FOVEA_ISA::strip_kernels,
+    .pairs = FOVEA_PAIR_KERNELS,
 };
 
 }  // namespace fovea::cpu

@@ -20,77 +20,121 @@ struct Micro {
   const float* scale;
   int k_first, k_last;
   Into into;
+  float factor;
 };
 
-template <int rows, int columns, bool transposed>
+// What becomes of a vector of C.
+template <class Terms>
+FOVEA_INLINE vf put(Into into, const float* c, vf sum, const float* scale, float factor, int row) {
+  if (into == Into::Add) return load(c) + sum;
+  if (into == Into::Rescale) return fma(load(c), splat(scale[row]), sum);
+  return Terms::scales ? sum * factor : sum;
+}
+
+// What one cell of A and one of B add to a sum: a product of two f32, or of two pairs of bf16.
+struct Singles {
+  static constexpr bool scales = false;
+  using Cell = vf;
+  FOVEA_INLINE_MEMBER static Cell all(const float* p) { return splat(*p); }
+  FOVEA_INLINE_MEMBER static Cell cells(const float* p) { return load(p); }
+  FOVEA_INLINE_MEMBER static vf add(Cell a, Cell b, vf sum) { return fma(a, b, sum); }
+  FOVEA_INLINE_MEMBER static vf add_unless_zero(Cell a, Cell b, vf sum) {
+    return a[0] != 0 ? fma(a, b, sum) : sum;
+  }
+};
+struct Pairs {
+  static constexpr bool scales = true;
+  using Cell = vi;  // as integers: as floats some would be NaN and lose bits
+  FOVEA_INLINE_MEMBER static Cell all(const float* p) {
+    int32_t cell;
+    memcpy(&cell, p, sizeof cell);
+    return splat(cell);
+  }
+  FOVEA_INLINE_MEMBER static Cell cells(const float* p) { return as_int(load(p)); }
+  FOVEA_INLINE_MEMBER static vf low(Cell x) { return as_float(x << 16); }
+  FOVEA_INLINE_MEMBER static vf high(Cell x) { return as_float(x & splat(int32_t{-65536})); }
+  FOVEA_INLINE_MEMBER static vf add(Cell a, Cell b, vf sum) {
+#if FOVEA_ISA_LEVEL == 3
+    return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+    return fma(high(a), high(b), fma(low(a), low(b), sum));
+#endif
+  }
+  FOVEA_INLINE_MEMBER static vf add_unless_zero(Cell a, Cell b, vf sum) {
+    sum = Singles::add_unless_zero(low(a), low(b), sum);
+    return Singles::add_unless_zero(high(a), high(b), sum);
+  }
+};
+
+template <class Terms, int rows, int columns, bool transposed>
 FOVEA_INLINE void accumulate(const float* a, const float* b, int count, vf (&sum)[rows][columns]) {
   for (int k = 0; k < count; ++k) {
-    vf right[columns];
-    _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) right[v] = load(b + v * W);
+    typename Terms::Cell right[columns];
+    _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) right[v] = Terms::cells(b + v * W);
     _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
-      const vf left = splat(transposed ? a[i] : a[i * panel_width]);
-      _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) sum[i][v] = fma(left, right[v], sum[i][v]);
+      const typename Terms::Cell left = Terms::all(transposed ? a + i : a + i * panel_width);
+      _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) {
+        sum[i][v] = Terms::add(left, right[v], sum[i][v]);
+      }
     }
     a += transposed ? panel_width : 1;
     b += panel_width;
   }
 }
 
-template <int rows, int columns, bool transposed>
+template <class Terms, int rows, int columns, bool transposed>
 void micro_kernel(const Micro& at) {
   vf sum[rows][columns];
   _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
     _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) sum[i][v] = vf{};
   }
   if constexpr (transposed) {
-    accumulate<rows, columns, true>(at.a + int64_t{at.k_first} * panel_width,
-                                    at.b + int64_t{at.k_first} * panel_width,
-                                    at.k_last - at.k_first, sum);
+    accumulate<Terms, rows, columns, true>(at.a + int64_t{at.k_first} * panel_width,
+                                           at.b + int64_t{at.k_first} * panel_width,
+                                           at.k_last - at.k_first, sum);
   } else {
     for (int k = at.k_first; k < at.k_last;) {  // A's row lies in pieces, one per panel
       const int panel = k / panel_width;
       const int end = (panel + 1) * panel_width < at.k_last ? (panel + 1) * panel_width : at.k_last;
-      accumulate<rows, columns, false>(at.a + panel * at.a_panel + k % panel_width,
-                                       at.b + int64_t{k} * panel_width, end - k, sum);
+      accumulate<Terms, rows, columns, false>(at.a + panel * at.a_panel + k % panel_width,
+                                              at.b + int64_t{k} * panel_width, end - k, sum);
       k = end;
     }
   }
   _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
     float* const c = at.c + i * panel_width;
     _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) {
-      vf out = sum[i][v];
-      if (at.into == Into::Add) out += load(c + v * W);
-      if (at.into == Into::Rescale) out = fma(load(c + v * W), splat(at.scale[i]), out);
-      store(c + v * W, out);
+      store(c + v * W, put<Terms>(at.into, c + v * W, sum[i][v], at.scale, at.factor, i));
     }
   }
 }
 
 using MicroKernel = void (*)(const Micro&);
 
-template <int columns, bool transposed>
+template <class Terms, int columns, bool transposed>
 MicroKernel kernel_of_rows(int rows) {
   if constexpr (group_rows == 6) {
-    if (rows == 6) return micro_kernel<6, columns, transposed>;
-    if (rows == 5) return micro_kernel<5, columns, transposed>;
-    if (rows == 4) return micro_kernel<4, columns, transposed>;
-    if (rows == 3) return micro_kernel<3, columns, transposed>;
+    if (rows == 6) return micro_kernel<Terms, 6, columns, transposed>;
+    if (rows == 5) return micro_kernel<Terms, 5, columns, transposed>;
+    if (rows == 4) return micro_kernel<Terms, 4, columns, transposed>;
+    if (rows == 3) return micro_kernel<Terms, 3, columns, transposed>;
   }
-  if (rows == 2) return micro_kernel<2, columns, transposed>;
-  return micro_kernel<1, columns, transposed>;
+  if (rows == 2) return micro_kernel<Terms, 2, columns, transposed>;
+  return micro_kernel<Terms, 1, columns, transposed>;
 }
 
-template <bool transposed>
+template <class Terms, bool transposed>
 MicroKernel find_kernel(int rows, int columns) {
   if constexpr (vectors == 4) {
-    if (columns == 4) return kernel_of_rows<4, transposed>(rows);
-    if (columns == 3) return kernel_of_rows<3, transposed>(rows);
+    if (columns == 4) return kernel_of_rows<Terms, 4, transposed>(rows);
+    if (columns == 3) return kernel_of_rows<Terms, 3, transposed>(rows);
   }
-  if (columns == 2) return kernel_of_rows<2, transposed>(rows);
-  return kernel_of_rows<1, transposed>(rows);
+  if (columns == 2) return kernel_of_rows<Terms, 2, transposed>(rows);
+  return kernel_of_rows<Terms, 1, transposed>(rows);
 }
 
 // One term of one row at a time: zeros of A are left out, so that nothing that B holds there counts.
+template <class Terms>
 void multiply_sparsely(const Product& x) {
   for (int i = 0; i < x.m; ++i) {
     for (int n = 0; n < x.n; n += panel_width) {
@@ -101,27 +145,26 @@ void multiply_sparsely(const Product& x) {
         vf sum{};
         for (int k = x.k_first; k < x.k_last; ++k) {
           const int row = x.a_transposed ? k : i, column = x.a_transposed ? i : k;
-          const float a = x.a.data[(column / panel_width * x.a.rows + row) * panel_width +
-                                   column % panel_width];
-          if (a != 0) sum = fma(splat(a), load(b + int64_t{k} * panel_width + v * W), sum);
+          const float* const a = x.a.data + (column / panel_width * x.a.rows + row) * panel_width +
+                                 column % panel_width;
+          sum = Terms::add_unless_zero(Terms::all(a),
+                                       Terms::cells(b + int64_t{k} * panel_width + v * W), sum);
         }
-        if (x.into == Into::Add) sum += load(c + v * W);
-        if (x.into == Into::Rescale) sum = fma(load(c + v * W), splat(x.scale[i]), sum);
-        store(c + v * W, sum);
+        store(c + v * W, put<Terms>(x.into, c + v * W, sum, x.scale, x.factor, i));
       }
     }
   }
 }
 
-template <bool transposed>
+template <class Terms, bool transposed>
 void multiply_in_groups(const Product& x) {
   for (int n = 0; n < x.n; n += panel_width) {
     const int panel = n / panel_width;
     const int left = x.n - n < panel_width ? x.n - n : panel_width;
     const int columns = (left + W - 1) / W;
     Micro at{x.a.data, x.a.rows * panel_width, x.b.data + panel * x.b.rows * panel_width,
-             nullptr,  x.scale,                x.k_first, x.k_last, x.into};
-    const MicroKernel whole = find_kernel<transposed>(group_rows, columns);
+             nullptr,  x.scale, x.k_first, x.k_last, x.into, x.factor};
+    const MicroKernel whole = find_kernel<Terms, transposed>(group_rows, columns);
     for (int i = 0; i < x.m;) {
       // A group of a transposed A lies within one panel.
       const int end = !transposed || x.m < (i / panel_width + 1) * panel_width
@@ -132,17 +175,20 @@ void multiply_in_groups(const Product& x) {
                         : x.a.data + int64_t{i} * panel_width;
       at.c = x.c.data + (panel * x.c.rows + i) * panel_width;
       at.scale = x.scale + i;
-      (rows == group_rows ? whole : find_kernel<transposed>(rows, columns))(at);
+      (rows == group_rows ? whole : find_kernel<Terms, transposed>(rows, columns))(at);
       i += rows;
     }
   }
 }
 
-void multiply(const Product& x) {
-  if (x.skip_zeros) return multiply_sparsely(x);
-  if (x.a_transposed) return multiply_in_groups<true>(x);
-  multiply_in_groups<false>(x);
+template <class Terms>
+void multiply_cells(const Product& x) {
+  if (x.skip_zeros) return multiply_sparsely<Terms>(x);
+  if (x.a_transposed) return multiply_in_groups<Terms, true>(x);
+  multiply_in_groups<Terms, false>(x);
 }
+
+void multiply(const Product& x) { multiply_cells<Singles>(x); }
 
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_ISA

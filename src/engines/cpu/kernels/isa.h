@@ -1,16 +1,16 @@
-// Which instruction set this translation unit is compiled for. avx512.cpp, avx2.cpp and scalar.cpp
-// define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and include every kernel source after it;
+// Which instruction set this translation unit is compiled for. avx512_bf16.cpp, avx512.cpp, avx2.cpp and
+// scalar.cpp define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and include every kernel source after it;
 // CMake gives each file its flags. The objects hold one global symbol, their KernelTable, and no
 // weak ones (tests/repo checks that).
 #pragma once
 
 #if !defined(FOVEA_ISA) || !defined(FOVEA_ISA_LEVEL)
-#error "include this from avx512.cpp, avx2.cpp or scalar.cpp only"
+#error "include this from avx512_bf16.cpp, avx512.cpp, avx2.cpp or scalar.cpp only"
 #endif
 
 namespace fovea::cpu::FOVEA_ISA {
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 constexpr int W = 16;            // floats in a vector
 constexpr int panel_width = 64;  // columns of a panel: 6 x 4 vectors of sums, 4 of B, 1 of A
 constexpr int group_rows = 6;    // rows of sums that a micro-kernel holds

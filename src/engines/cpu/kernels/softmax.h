@@ -46,10 +46,10 @@ struct Row {
   float* at;
   int64_t panel;  // floats from one panel to the next
 
-  __attribute__((always_inline)) float* vector(int v) const {
+  FOVEA_INLINE_MEMBER float* vector(int v) const {
     return at + (v * W / panel_width) * panel + v * W % panel_width;
   }
-  __attribute__((always_inline)) void advance() { at += 4 * W / panel_width * panel; }
+  FOVEA_INLINE_MEMBER void advance() { at += 4 * W / panel_width * panel; }
 };
 static_assert(4 * W % panel_width == 0);
 

@@ -19,7 +19,7 @@ FOVEA_INLINE Pack between(Pack x, float low, float high) {
   return {max_raw(l, x.a), max_raw(l, x.b), max_raw(l, x.c), max_raw(l, x.d)};
 }
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 FOVEA_INLINE vf scale_by_power(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
 #else
 FOVEA_INLINE vf power_of_two(vi n) { return as_float((n + 127) << 23); }
@@ -83,7 +83,7 @@ FOVEA_INLINE Pack expm1_of(Pack x) {
               small, e.n, clamped);
 }
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 // 1 / x to within an ulp, for normal x whose inverse is normal.
 FOVEA_INLINE vf inverse(vf x) {
   const vf y = (vf)_mm512_rcp14_ps((__m512)x);

@@ -101,7 +101,7 @@ void plain_tanh_of_quotient(const StripCall& call) {
   }
 }
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 // Through a table scaled for u and v, as long as those stay the same.
 template <bool scaled>
 void tanh_of_quotient(const StripCall& call) {

@@ -7,7 +7,7 @@
 namespace fovea::cpu::FOVEA_ISA::strip {
 namespace {
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 // The quotient of two i32 in double is never rounded up to a whole number, so cutting it is exact.
 FOVEA_INLINE __m256i cut_quotient(__m256i a, __m256i b) {
   return _mm512_cvttpd_epi32(_mm512_div_pd(_mm512_cvtepi32_pd(a), _mm512_cvtepi32_pd(b)));
@@ -71,7 +71,8 @@ FOVEA_INLINE vi trunc_div(vi a, vi b) {
 }
 FOVEA_INLINE vi trunc_rem(vi a, vi b) {
   const vi rest = wrap(bits(a) - bits(raw_quotient(a, b)) * bits(b));
-  return (b == 0) | (b == -1) ? vi{} : rest;
+  const vi without = (b == 0) | (b == -1);
+  return without ? vi{} : rest;
 }
 FOVEA_INLINE vi signs_differ(vi a, vi b) { return (a ^ b) < 0; }
 FOVEA_INLINE vi floor_div(vi a, vi b) {

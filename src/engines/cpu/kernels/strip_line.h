@@ -9,11 +9,11 @@ namespace fovea::cpu::FOVEA_ISA::strip {
 namespace {
 
 // slope times 0, 1, 2 ... along the rows of a pack.
-struct Line {
+struct Steps {
   Pack values, integers;
   int32_t slope;
 
-  explicit Line(int32_t of) : slope(of) {
+  explicit Steps(int32_t of) : slope(of) {
     const vi i = lanes() * slope, step = splat(slope * W);
     const vi third = pack_rows == 1 ? i + step * 2 : i;
     integers = {as_float(i), as_float(i + step), as_float(third), as_float(third + step)};
@@ -58,12 +58,22 @@ struct LineStart {
 };
 
 // Operands k, rest; `mode` is the slope.
-void line_to_float(const StripCall& call) {
-  const Line line(call.mode);
+void line(const StripCall& call) {
+  const Steps steps(call.mode);
   LineStart start(call, 0);
   Writer out(call);
   for (int left = call.rows; left > 0; left -= pack_rows) {
-    out.write(left > 1, line.from<false>(start.read(left > 1)));
+    const Pack first = spread(start.read(left > 1));
+    out.write(left > 1, AddI::of(first, steps.integers));
+    start.rest.advance();
+  }
+}
+void line_to_float(const StripCall& call) {
+  const Steps steps(call.mode);
+  LineStart start(call, 0);
+  Writer out(call);
+  for (int left = call.rows; left > 0; left -= pack_rows) {
+    out.write(left > 1, steps.from<false>(start.read(left > 1)));
     start.rest.advance();
   }
 }
@@ -71,7 +81,7 @@ void line_to_float(const StripCall& call) {
 // x + u line or x - u line; operands x, u, k, rest.
 template <bool subtract, bool take_absolute>
 void add_line(const StripCall& call) {
-  const Line line(call.mode);
+  const Steps steps(call.mode);
   Reader<false> x(call, 0);
   Reader<true> u(call, 1);
   LineStart start(call, 2);
@@ -81,7 +91,7 @@ void add_line(const StripCall& call) {
     const Numbers<float> factor = floats(u, two);
     const Pack scale =
         subtract ? spread(Numbers<float>{-factor.first, -factor.second}) : spread(factor);
-    out.write(two, fma(line.from<take_absolute>(start.read(two)), scale, x.read(two)));
+    out.write(two, fma(steps.from<take_absolute>(start.read(two)), scale, x.read(two)));
     x.advance(), u.advance(), start.rest.advance();
   }
 }

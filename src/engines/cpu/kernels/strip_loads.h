@@ -70,35 +70,65 @@ struct CellBool {
 template <class C>
 constexpr bool has_vector = requires(const typename C::Stored* p) { C::vector(p); };
 
+#if FOVEA_ISA_LEVEL >= 2
 FOVEA_INLINE vf reversed(vf x) {
-  vf out{};
-  for (int i = 0; i < W; ++i) out[i] = x[W - 1 - i];
-  return out;
+  return (vf)_mm512_permutexvar_ps((__m512i)(W - 1 - lanes()), (__m512)x);
+}
+#elif FOVEA_ISA_LEVEL == 1
+FOVEA_INLINE vf reversed(vf x) {
+  return (vf)_mm256_permutevar8x32_ps((__m256)x, (__m256i)(W - 1 - lanes()));
+}
+#else
+FOVEA_INLINE vf reversed(vf x) { return vf{x[3], x[2], x[1], x[0]}; }
+#endif
+
+// A row that fills whole vectors, forwards or backwards from p.
+template <class C, bool backwards>
+FOVEA_INLINE void read_vectors(int32_t* out, const typename C::Stored* p, int columns) {
+  for (int c = 0; c < columns; c += W) {
+    store(out + c, as_int(backwards ? reversed(C::vector(p - c - W + 1)) : C::vector(p + c)));
+  }
 }
 
-// One row; returns how many columns were read W at a time.
 template <class C>
-FOVEA_INLINE int read_vectors(int32_t* out, const void* from, int columns, int64_t step) {
-  int c = 0;
-  if constexpr (has_vector<C>) {
-    const auto* const p = static_cast<const typename C::Stored*>(from);
-    if (step == 1) {
-      for (; c + W <= columns; c += W) store(out + c, as_int(C::vector(p + c)));
-    } else if (step == -1) {
-      for (; c + W <= columns; c += W) store(out + c, as_int(reversed(C::vector(p - c - W + 1))));
-    }
+FOVEA_INLINE int read_whole_vectors(int32_t* out, const typename C::Stored* p, int columns,
+                                    int64_t step) {
+  if (step != 1 && step != -1) return 0;
+  const int whole_part = columns / W * W;
+  if (step == 1) {
+    read_vectors<C, false>(out, p, whole_part);
+  } else {
+    read_vectors<C, true>(out, p, whole_part);
   }
-  return c;
+  return whole_part;
 }
 
 template <class C>
 void read_rows(const StripRows& call) {
   const int width = (call.columns + panel_width - 1) / panel_width * panel_width;
-  for (int r = 0; r < call.rows; ++r) {
-    int32_t* const out = static_cast<int32_t*>(call.out) + int64_t{r} * width;
-    int c = read_vectors<C>(out, call.row[r], call.columns, call.step);
+  const auto* const data = static_cast<const typename C::Stored*>(call.data);
+  int32_t* out = static_cast<int32_t*>(call.out);
+  if constexpr (has_vector<C>) {
+    if (call.columns == panel_width && call.step == 1) {
+      for (int r = 0; r < call.rows; ++r, out += panel_width) {
+        read_vectors<C, false>(out, data + call.at[r], panel_width);
+      }
+      return;
+    }
+    if (call.columns == panel_width && call.step == -1) {
+      for (int r = 0; r < call.rows; ++r, out += panel_width) {
+        read_vectors<C, true>(out, data + call.at[r], panel_width);
+      }
+      return;
+    }
+  }
+  for (int r = 0; r < call.rows; ++r, out += width) {
+    int c = 0;
+    if constexpr (has_vector<C>) {
+      c = read_whole_vectors<C>(out, data + call.at[r], call.columns, call.step);
+    }
     for (; c < call.columns; ++c) {
-      out[c] = C::of(element<typename C::Stored>(call.row[r], c * call.step));
+      out[c] = C::of(element<typename C::Stored>(data, call.at[r] + c * call.step));
     }
     for (; c < width; ++c) out[c] = 0;
   }
@@ -112,7 +142,7 @@ void read_points(const StripPoints& call) {
   }
 }
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 FOVEA_INLINE vi gather(const void* data, vi at) {
   return (vi)_mm512_i32gather_epi32((__m512i)at, data, 4);
 }

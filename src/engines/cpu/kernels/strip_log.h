@@ -40,7 +40,8 @@ FOVEA_INLINE vf log_ends(vf x, vf inside) {
   const vf infinity = splat(__builtin_inff());
   const vf below = x == 0.0f ? -infinity : splat(__builtin_nanf(""));
   const vf end = x > 0.0f ? x : below;
-  return (x > 0.0f) & (x < infinity) ? inside : end;
+  const vi ordinary = (x > 0.0f) & (x < infinity);
+  return ordinary ? inside : end;
 }
 FOVEA_INLINE Pack log_ends(Pack x, Pack y) {
   return {log_ends(x.a, y.a), log_ends(x.b, y.b), log_ends(x.c, y.c), log_ends(x.d, y.d)};

@@ -44,18 +44,21 @@ constexpr void fill_plain(TableRow (&table)[strip_op_count]) {
   FOVEA_ROW(2, AddF)
   FOVEA_ROW(2, SubF)
   FOVEA_ROW(2, MulF)
-  FOVEA_ROW(2, DivF) FOVEA_ROW(2, AddI) FOVEA_ROW(2, SubI) FOVEA_ROW(2, MulI) FOVEA_ROW(2, FloorDiv)
-      FOVEA_ROW(2, FloorMod) FOVEA_ROW(2, TruncDiv) FOVEA_ROW(2, TruncRem) FOVEA_ROW(1, NegF)
-          FOVEA_ROW(1, NegI) FOVEA_ROW(1, AbsF) FOVEA_ROW(1, AbsI) FOVEA_ROW(1, SignF) FOVEA_ROW(
-              2, MinF) FOVEA_ROW(2, MinI) FOVEA_ROW(2, MaxF) FOVEA_ROW(2, MaxI) FOVEA_ROW(3, ClampF)
-              FOVEA_ROW(3, ClampI) FOVEA_ROW(1, Sqrt) FOVEA_ROW(1, Floor) FOVEA_ROW(1, Ceil)
-                  FOVEA_ROW(1, Round) FOVEA_ROW(2, LtF) FOVEA_ROW(2, LtI) FOVEA_ROW(2, LeF)
-                      FOVEA_ROW(2, LeI) FOVEA_ROW(2, EqF) FOVEA_ROW(2, EqI) FOVEA_ROW(2, EqB)
-                          FOVEA_ROW(2, NeF) FOVEA_ROW(2, NeI) FOVEA_ROW(2, NeB) FOVEA_ROW(2, And)
-                              FOVEA_ROW(2, Or) FOVEA_ROW(1, Not) FOVEA_ROW(3, SelectF)
-                                  FOVEA_ROW(3, SelectI) FOVEA_ROW(3, SelectB) FOVEA_ROW(2, BitAnd)
-                                      FOVEA_ROW(2, BitOr) FOVEA_ROW(2, BitXor) FOVEA_ROW(1, BitNot)
-                                          FOVEA_ROW(2, Shl) FOVEA_ROW(2, Shr)
+  FOVEA_ROW(2, DivF)
+  FOVEA_ROW(2, AddI)
+  FOVEA_ROW(2, SubI)
+  FOVEA_ROW(2, MulI)
+  FOVEA_ROW(2, FloorDiv) FOVEA_ROW(2, FloorMod) FOVEA_ROW(2, TruncDiv) FOVEA_ROW(2, TruncRem)
+      FOVEA_ROW(1, NegF) FOVEA_ROW(1, NegI) FOVEA_ROW(1, AbsF) FOVEA_ROW(1, AbsI)
+          FOVEA_ROW(1, SignF) FOVEA_ROW(2, MinF) FOVEA_ROW(2, MinI) FOVEA_ROW(2, MaxF)
+              FOVEA_ROW(2, MaxI) FOVEA_ROW(3, ClampF) FOVEA_ROW(3, ClampI) FOVEA_ROW(1, Sqrt)
+                  FOVEA_ROW(1, Floor) FOVEA_ROW(1, Ceil) FOVEA_ROW(1, Round) FOVEA_ROW(2, LtF)
+                      FOVEA_ROW(2, LtI) FOVEA_ROW(2, LeF) FOVEA_ROW(2, LeI) FOVEA_ROW(2, EqF)
+                          FOVEA_ROW(2, EqI) FOVEA_ROW(2, EqB) FOVEA_ROW(2, NeF) FOVEA_ROW(2, NeI)
+                              FOVEA_ROW(2, NeB) FOVEA_ROW(2, And) FOVEA_ROW(2, Or) FOVEA_ROW(1, Not)
+                                  FOVEA_ROW(3, SelectF) FOVEA_ROW(3, SelectI) FOVEA_ROW(3, SelectB)
+                                      FOVEA_ROW(2, BitAnd) FOVEA_ROW(2, BitOr) FOVEA_ROW(2, BitXor)
+                                          FOVEA_ROW(1, BitNot) FOVEA_ROW(2, Shl) FOVEA_ROW(2, Shr)
                                               FOVEA_ROW(1, FloatOfInt) FOVEA_ROW(1, FloatOfBool)
                                                   FOVEA_ROW(1, IntOfFloat) FOVEA_ROW(1, IntOfBool)
                                                       FOVEA_ROW(1, BoolOfFloat)
@@ -66,6 +69,7 @@ constexpr void fill_plain(TableRow (&table)[strip_op_count]) {
   table[at(StripOp::FloorMod)][2] = divide_by_splat<FloorMod, false>;
   table[at(StripOp::Copy)][0] = run1<Copy, 0>;
   table[at(StripOp::Copy)][1] = run1<Copy, 1>;
+  table[at(StripOp::Line)][2] = line;
   table[at(StripOp::LineToFloat)][2] = line_to_float;
   fill_select<SelectLess>(table[at(StripOp::SelectLess)]);
   fill_select<SelectLessEqual>(table[at(StripOp::SelectLessEqual)]);
@@ -77,11 +81,14 @@ constexpr void fill_exact(TableRow (&table)[strip_op_count]) {
   FOVEA_ROW(Exp)
   FOVEA_ROW(Exp2)
   FOVEA_ROW(Expm1)
-  FOVEA_ROW(Log) FOVEA_ROW(Log2) FOVEA_ROW(Log1p) FOVEA_ROW(Rsqrt) FOVEA_ROW(Tanh)
-      FOVEA_ROW(Sigmoid) FOVEA_ROW(Softplus) FOVEA_ROW(Erf) FOVEA_ROW(Sin) FOVEA_ROW(Cos)
-          FOVEA_ROW(Tan)
+  FOVEA_ROW(Log)
+  FOVEA_ROW(Log2)
+  FOVEA_ROW(Log1p)
+  FOVEA_ROW(Rsqrt)
+  FOVEA_ROW(Tanh) FOVEA_ROW(Sigmoid) FOVEA_ROW(Softplus) FOVEA_ROW(Erf) FOVEA_ROW(Sin)
+      FOVEA_ROW(Cos) FOVEA_ROW(Tan)
 #undef FOVEA_ROW
-              fill2<PerLanePow>(table[at(StripOp::Pow)]);
+          fill2<PerLanePow>(table[at(StripOp::Pow)]);
 }
 
 constexpr void fill_fast(TableRow (&table)[strip_op_count]) {
@@ -89,10 +96,13 @@ constexpr void fill_fast(TableRow (&table)[strip_op_count]) {
   FOVEA_ROW(Exp)
   FOVEA_ROW(Exp2)
   FOVEA_ROW(Expm1)
-  FOVEA_ROW(Log) FOVEA_ROW(Log2) FOVEA_ROW(Log1p) FOVEA_ROW(Rsqrt) FOVEA_ROW(Sigmoid)
-      FOVEA_ROW(Softplus) FOVEA_ROW(Erf) FOVEA_ROW(Sin) FOVEA_ROW(Cos) FOVEA_ROW(Tan)
+  FOVEA_ROW(Log)
+  FOVEA_ROW(Log2)
+  FOVEA_ROW(Log1p)
+  FOVEA_ROW(Rsqrt)
+  FOVEA_ROW(Sigmoid) FOVEA_ROW(Softplus) FOVEA_ROW(Erf) FOVEA_ROW(Sin) FOVEA_ROW(Cos) FOVEA_ROW(Tan)
 #undef FOVEA_ROW
-          table[at(StripOp::Tanh)][0] = tanh_strip;
+      table[at(StripOp::Tanh)][0] = tanh_strip;
   table[at(StripOp::TanhOfQuotient)][2] = tanh_of_quotient<false>;
   table[at(StripOp::SoftCap)][6] = tanh_of_quotient<true>;
   fill2<PerLanePow>(table[at(StripOp::Pow)]);

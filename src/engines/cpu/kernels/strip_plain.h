@@ -112,12 +112,13 @@ FOVEA_OF1(IntOfBool, i & 1);
 FOVEA_OF1(BoolOfFloat, x != 0.0f);
 FOVEA_OF1(BoolOfInt, i != 0);
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 FOVEA_INLINE vf rsqrt_of(vf x) {
   const vf y = (vf)_mm512_rsqrt14_ps((__m512)x);
   const vf error = fma(-(x * y), y, splat(1.0f));
   const vf better = fma(y * error, splat(0.5f), y);
-  return (x == 0.0f) | (x == __builtin_inff()) ? y : better;
+  const vi end = (x == 0.0f) | (x == __builtin_inff());
+  return end ? y : better;
 }
 #else
 FOVEA_INLINE vf rsqrt_of(vf x) { return splat(1.0f) / sqrt_of(x); }

@@ -23,7 +23,8 @@ enum class StripOp : uint8_t {
   SoftCap,         // tanh(x / u) v
   MulMulDiv,       // (a u) b / v
   MulTanhSlope,    // (a u) (1 - t t) / v
-  LineToFloat,     // f32(rest + mode * k), from (k, rest)
+  Line,            // rest + mode * k, i32, from (k, rest)
+  LineToFloat,     // f32(rest + mode * k)
   AddLine,         // x + u f32(rest + mode * k), from (x, u, k, rest)
   AddAbsLine,      // x + u |f32(rest + mode * k)|
   SubLine,         // x - u f32(rest + mode * k)
@@ -46,11 +47,12 @@ using StripKernel = void (*)(const StripCall&);
 // Bit i of a kernel's kinds: operand i is a splat.
 inline constexpr int strip_kind_count = 16;
 
-// Rows of a captured tensor: column c of row r is element c * step after row[r]. Writes whole
-// panels, zeros beyond `columns`; reads what it was asked for and not a byte more.
+// Rows of a captured tensor: column c of row r is element at[r] + c * step. Writes whole panels,
+// zeros beyond `columns`; reads what it was asked for and not a byte more.
 struct StripRows {
   void* out;
-  const void* const* row;
+  const void* data;
+  const int64_t* at;
   int rows, columns;
   int64_t step;
 };

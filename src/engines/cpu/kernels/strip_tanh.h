@@ -6,7 +6,7 @@
 namespace fovea::cpu::FOVEA_ISA::strip {
 namespace {
 
-#if FOVEA_ISA_LEVEL == 2
+#if FOVEA_ISA_LEVEL >= 2
 
 // A polynomial of degree 5 around each of 32 points, tanh_step apart; their coefficients are looked
 // up with one instruction each, which is faster than a rational function and its division. Around 0
@@ -184,21 +184,34 @@ FOVEA_INLINE Pack tanh_of(Pack x, const TanhTable& table) {
 }
 FOVEA_INLINE Pack tanh_of(Pack x) { return tanh_of(x, load_tanh_table(1.0f, 1.0f)); }
 
+#elif FOVEA_ISA_LEVEL == 1
+
+// x P(x^2) / Q(x^2), fitted up to where tanh is 1.
+FOVEA_INLINE Pack tanh_of(Pack x) {
+  const vf most = splat(9.02f);
+  const Pack size = absolute(x);
+  const Pack v = {min_raw(most, size.a), min_raw(most, size.b), min_raw(most, size.c),
+                  min_raw(most, size.d)};  // keeps NaN
+  const Pack s = v * v;
+  Pack p = fma(s, 1.33432545e-8f, 2.06032182e-5f);
+  Pack q = fma(s, 7.77258322e-7f, 3.28515045e-4f);
+  p = horner(p, s, 3.49533837e-3f);
+  q = horner(q, s, 2.58761458e-2f);
+  p = horner(p, s, 1.33808523e-1f);
+  q = horner(q, s, 4.67141688e-1f);
+  p = horner(p, s, 1.0f);
+  q = horner(q, s, 1.0f);
+  const Pack y = v * p / q;
+  const vf one = splat(1.0f);
+  return with_sign({min_raw(one, y.a), min_raw(one, y.b), min_raw(one, y.c), min_raw(one, y.d)}, x);
+}
+
 #else
 
-// (e^2|x| - 1) / (e^2|x| + 1)
+// (e^2|x| - 1) / (e^2|x| + 1): without fma() the form above would be 4 ulp off.
 FOVEA_INLINE Pack tanh_of(Pack x) {
-  const vf most = splat(20.0f);
-  const Pack magnitude = absolute(x);
-  const Pack twice = magnitude + magnitude;
-  const Reduced e = reduce_exp({min_raw(most, twice.a), min_raw(most, twice.b),
-                                min_raw(most, twice.c), min_raw(most, twice.d)});
-  const Pack small = fma(e.r * e.r, exp_tail(e.r), e.r);
-  const Pack scale = {power_of_two(as_int(e.n.a + whole) - as_int(splat(whole))),
-                      power_of_two(as_int(e.n.b + whole) - as_int(splat(whole))),
-                      power_of_two(as_int(e.n.c + whole) - as_int(splat(whole))),
-                      power_of_two(as_int(e.n.d + whole) - as_int(splat(whole)))};
-  const Pack less_one = fma(small, scale, scale - 1.0f);
+  const Pack size = absolute(x);
+  const Pack less_one = expm1_of(between(size + size, 0.0f, 20.0f));
   return with_sign(less_one / (less_one + 2.0f), x);
 }
 

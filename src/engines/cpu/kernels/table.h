@@ -34,6 +34,7 @@ struct Product {
   Into into = Into::Set;
   const float* scale = nullptr;  // Rescale: one per row
   bool skip_zeros = false;       // a zero in A times anything is zero: for B with NaN or Inf in it
+  float factor = 1;              // of pairs, into Set: what the product is multiplied with
 };
 
 // Scores to probabilities, one pass of the online softmax over rows [first, last) and columns
@@ -64,6 +65,11 @@ struct SoftmaxBackward {
   uint64_t* live = nullptr;        // [rows]: out, bits of the scores that are kept and not -inf
 };
 
+// A part of a matrix.
+struct Corner {
+  int first = 0, last = 0, column_first = 0, column_last = 0;
+};
+
 struct DropoutRow {
   uint64_t seed = 0;
   uint32_t offset = 0, bh = 0, q = 0, k = 0;  // the coordinates of the first column
@@ -71,6 +77,23 @@ struct DropoutRow {
 };
 
 struct StripKernels;  // kernels/strip_table.h
+
+// Products of bf16. A cell of a matrix then holds two numbers that are neighbours along the sum: k
+// counts cells, the first number of a cell in its low half. Matrices are read as their type BF16 and
+// kept as it, so nothing of them is lost; P and dS are rounded to it.
+struct PairKernels {
+  void (*multiply)(const Product&);
+  // As KernelTable's pack and pack_transposed: neighbours are columns of `from`.
+  bool (*pack)(const Strided& from, int rows, int columns, Panels to, int padded_rows);
+  bool (*pack_transposed)(const Strided& from, int rows, int columns, Panels to, int padded_rows);
+  // Neighbours are rows of `from`: row r of `to` has rows 2 r and 2 r + 1.
+  bool (*pack_rows)(const Strided& from, int rows, int columns, Panels to, int padded_rows);
+  // From f32 to pairs of columns, and to pairs of rows: rows [first, last), columns
+  // [column_first, column_last) rounded up to whole vectors. `first` is even for narrow_rows, and
+  // the row behind an odd last one counts as zeros.
+  void (*narrow)(Panels from, const Corner& part, Panels to);
+  void (*narrow_rows)(Panels from, const Corner& part, Panels to);
+};
 
 struct KernelTable {
   const char* isa;
@@ -107,10 +130,12 @@ struct KernelTable {
   void (*add)(float* to, const float* from, int64_t count);
 
   const StripKernels* strips;
+  const PairKernels* pairs;  // null: not where this instruction set runs
 };
 
 extern const KernelTable scalar_kernels;
 extern const KernelTable avx2_kernels;
 extern const KernelTable avx512_kernels;
+extern const KernelTable avx512_bf16_kernels;
 
 }  // namespace fovea::cpu

@@ -17,6 +17,7 @@ namespace fovea::cpu::FOVEA_ISA {
 namespace {
 
 #define FOVEA_INLINE __attribute__((always_inline)) static inline
+#define FOVEA_INLINE_MEMBER __attribute__((always_inline)) inline
 
 typedef float vf __attribute__((vector_size(W * 4)));
 typedef int32_t vi __attribute__((vector_size(W * 4)));
@@ -39,7 +40,7 @@ FOVEA_INLINE vi lanes() {  // 0, 1, 2 ...
   return out;
 }
 
-#if FOVEA_ISA_LEVEL == 2  // AVX-512
+#if FOVEA_ISA_LEVEL >= 2  // AVX-512
 FOVEA_INLINE vf fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 // The second operand where either is NaN.
 FOVEA_INLINE vf max_raw(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
