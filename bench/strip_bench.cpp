@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "attention/device.h"
@@ -32,6 +33,7 @@ struct Formula {
 };
 constexpr Formula formulas[] = {
     {"multiply", "mod=\"score * s\" scalar=s=0.5"},
+    {"multiply_abs", "mod=\"abs(score * s)\" scalar=s=0.5"},
     {"softcap", "mod=\"softcap(30)\""},
     {"alibi", "mod=\"alibi\""},
     {"softcap_alibi", "mod=\"softcap(30) + slope[h] * (k - q)\" tensor=\"slope:f32[H]\""},
@@ -96,8 +98,10 @@ void run_formula(benchmark::State& bench, const Formula& formula, const std::str
       extents.push_back(number ? extent.number : extent.kind == ir::Extent::Kind::H ? 8 : sequence);
       elements *= extents.back();
     }
-    memory.emplace_back(static_cast<std::size_t>(elements * dtype_size(tensor.dtype)));
-    tensors.push_back(ir::TensorView::dense(memory.back().data(), tensor.dtype, extents));
+    std::size_t bytes = static_cast<std::size_t>(elements * dtype_size(tensor.dtype)) + 64;
+    void* data = memory.emplace_back(bytes).data();
+    std::align(64, bytes - 64, data, bytes);
+    tensors.push_back(ir::TensorView::dense(data, tensor.dtype, extents));
   }
   Place place;
   place.b = 0, place.h = 3, place.B = 1, place.H = 8, place.Hkv = 8;

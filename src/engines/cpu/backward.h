@@ -27,11 +27,12 @@ struct BackwardWorker {
   Panels grad_k, grad_v;  // of a chunk
   Panels q, grad_o, o;    // of a block, in f32
   Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
-  std::span<float> shift;  // [block_rows]
+  RowShifts shifts;
+  std::span<double> lse;  // [block_rows], of the tile's scores: without RowShifts::of_tile
   std::span<float> score_strip, grad_strip;
   std::span<std::uint64_t> live;  // [strip_rows]
   KeepBits keep, drop;
-  std::span<std::byte> mask_state, mod_state, shift_state;
+  std::span<std::byte> mask_state, mod_state;
 };
 
 // Query rows of the heads of a wave: [wave][blocks][block_rows].
@@ -39,7 +40,7 @@ struct QueryBlocks {
   std::int64_t blocks = 0;     // of a head group, at most
   Panels q, grad_o;            // left factors: q scaled, unless they are pairs
   Panels q_rows, grad_o_rows;  // right factors: the same, or pairs of rows
-  std::span<float> lse;        // without Prepared::shift; -inf where a row has no key
+  std::span<double> lse;       // without Prepared::shift; -inf where a row has no key
   std::span<float> row_term;   // dlse - rowsum(dO * O)
   struct Facts {
     bool q_finite = true, grad_o_finite = true;

@@ -15,7 +15,9 @@ std::span<std::byte> take_bytes(Arena& arena, std::size_t count, std::int64_t ti
 
 BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes)
     : scores(take_panels(arena, plan.kernels, block_rows, tile_columns)),
-      grad_p(take_panels(arena, plan.kernels, block_rows, tile_columns)) {
+      grad_p(take_panels(arena, plan.kernels, block_rows, tile_columns)),
+      shifts(arena, plan),
+      lse(arena.take<double>(block_rows)) {
   const KernelTable& kernels = plan.kernels;
   const std::int64_t keys = chunk_tiles(sizes.skv) * tile_columns;
   if (plan.baked.want_k) grad_k = take_panels(arena, kernels, keys, sizes.d);
@@ -28,10 +30,6 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
     grad_scores_rows = take_panels(arena, kernels, block_rows / 2, tile_columns);
     grad_scores_columns = take_panels(arena, kernels, block_rows, tile_columns / 2);
   }
-  shift = arena.take<float>(block_rows);
-  if (plan.shift) {
-    shift_state = take_bytes(arena, plan.shift->state_bytes(block_rows, tile_columns));
-  }
   const std::int64_t strip = kernels.strip_rows * kernels.panel_width;
   score_strip = arena.take<float>(strip);
   grad_strip = arena.take<float>(strip);
@@ -39,7 +37,7 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
   keep = {arena.take<std::uint64_t>(block_rows, keep_words)};
   drop = {arena.take<std::uint64_t>(block_rows, keep_words)};
   if (plan.mask) mask_state = take_bytes(arena, plan.mask->state_bytes(block_rows, tile_columns));
-  if (plan.mod) mod_state = take_bytes(arena, plan.mod->state_bytes(block_rows, tile_columns));
+  mod_state = take_bytes(arena, plan.mod_state_bytes());
 }
 
 BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes)
@@ -56,7 +54,7 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
     queries.q_rows = take_panels(arena, plan.kernels, rows / 2, sizes.d);
     queries.grad_o_rows = take_panels(arena, plan.kernels, rows / 2, sizes.dv);
   }
-  queries.lse = arena.take<float>(rows);
+  queries.lse = arena.take<double>(rows);
   queries.row_term = arena.take<float>(rows);
   queries.facts = arena.take<QueryBlocks::Facts>(blocks);
   if (plan.baked.want_q) {  // also without keys: it is where zeros are written from

@@ -6,24 +6,34 @@
 namespace fovea::cpu {
 
 void BlockProgram::start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-                         const Block& block) {
+                         const Block& block, std::span<ir::ScalarValue> scalars) {
   call_ = &call;
   sequence_ = sequence;
   first_head_ = first_head;
   block_ = block;
+  scalars_ = scalars;
   head_ = -1;
+}
+
+Place BlockProgram::place(int head) const {
+  Place place = call_->place(sequence_, first_head_ + head);
+  if (!scalars_.empty()) place.scalars = scalars_;
+  return place;
 }
 
 void BlockProgram::tile(std::int32_t k_first, int columns) {
   k_first_ = k_first;
   columns_ = columns;
-  if (head_ >= 0) run_.columns(k_first_, columns_);
+  if (!scalars_.empty()) scalars_.back().i = middle_of(k_first);
+  if (head_ < 0) return;
+  if (!scalars_.empty()) run_.begin(place(head_));
+  run_.columns(k_first_, columns_);
 }
 
 void BlockProgram::select_head(int head) {
   if (head == head_) return;
   head_ = head;
-  run_.begin(call_->place(sequence_, first_head_ + head));
+  run_.begin(place(head));
   run_.rows(static_cast<std::int32_t>(block_.position + sequence_.q_offset), block_.rows);
   run_.columns(k_first_, columns_);
 }
@@ -60,6 +70,18 @@ void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, cons
                   });
 }
 
+RowShifts::RowShifts(Arena& arena, const Prepared& plan)
+    : shift(arena.take<float>(block_rows)),
+      slope(arena.take<float>(block_rows)),
+      of_tile(arena.take<double>(block_rows)),
+      state(arena.take<std::byte>(static_cast<std::int64_t>(plan.row_state_bytes()))),
+      scalars(arena.take<ir::ScalarValue>(
+          plan.relative ? static_cast<std::int64_t>(plan.baked.program.scalars().size()) + 1 : 0)) {
+}
+
+namespace {
+
+// One value of each row of a block, by a program that does not change with k.
 void find_row_values(BlockProgram& program, const Call& call, int rows, std::span<float> out) {
   program.tile(0, 1);
   program.for_strips({0, rows, 0, 1}, call.kernels, [&](const StripRun::Strip& strip, int base) {
@@ -69,6 +91,47 @@ void find_row_values(BlockProgram& program, const Call& call, int rows, std::spa
       out[static_cast<std::size_t>(base + strip.row + r)] = value.f32()[r * value.row_step];
     }
   });
+}
+
+// Positions so large that a formula's k - q may wrap are left to the formula.
+bool cannot_wrap(const Sequence& sequence) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  const auto small = [](std::int64_t first, std::int64_t length) {
+    return first > -most && first + length + tile_columns < most;
+  };
+  return small(sequence.q_offset, sequence.q_length) && small(sequence.k_offset, sequence.k_length);
+}
+
+}  // namespace
+
+bool RowShifts::start(const Call& call, const Sequence& sequence, std::int64_t first_head,
+                      const Block& block) const {
+  std::ranges::fill(shift, 0.0f);
+  std::ranges::fill(of_tile, 0.0);
+  const auto find = [&](const std::optional<StripProgram>& program, std::span<float> out) {
+    if (!program) return;
+    BlockProgram values(*program, state.data());
+    values.start(call, sequence, first_head, block);
+    find_row_values(values, call, block.all_rows(), out);
+  };
+  find(call.plan.shift, shift);
+  const bool relative = call.plan.relative && cannot_wrap(sequence);
+  if (!relative) return false;
+  find(call.plan.slope, slope);
+  std::ranges::copy(call.scalars, scalars.begin());
+  scalars.back() = {};
+  return true;
+}
+
+void RowShifts::find_of_tile(const Call& call, const Sequence& sequence, const Block& block,
+                             std::int32_t k_first) const {
+  const std::int64_t k = std::int64_t{middle_of(k_first)} * call.plan.slope_k;
+  const std::int64_t q = block.position + sequence.q_offset;
+  for (int r = 0; r < block.all_rows(); ++r) {
+    const std::int64_t steps = k + (q + r % block.rows) * call.plan.slope_q;
+    const auto row = static_cast<std::size_t>(r);
+    of_tile[row] = static_cast<double>(slope[row]) * static_cast<double>(steps);
+  }
 }
 
 }  // namespace fovea::cpu

@@ -25,8 +25,10 @@ class BlockProgram {
   BlockProgram(const StripProgram& program, void* state)
       : run_(program, state, block_rows, tile_columns) {}
 
+  // `scalars`: null for those of the call; else one more than those, the last set by tile() to the
+  // middle of the tile.
   void start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-             const Block& block);
+             const Block& block, std::span<ir::ScalarValue> scalars = {});
   void tile(std::int32_t k_first, int columns);
 
   // Calls body(strip, run) for every strip of the part, with what the strip's head needs in place.
@@ -38,12 +40,14 @@ class BlockProgram {
 
  private:
   void select_head(int head);
+  Place place(int head) const;
 
   StripRun run_;
   const Call* call_ = nullptr;
   Sequence sequence_;
   Block block_;
   std::int64_t first_head_ = 0;
+  std::span<ir::ScalarValue> scalars_;
   int head_ = -1;  // whose values are in place
   std::int32_t k_first_ = 0;
   int columns_ = 0;
@@ -83,7 +87,23 @@ struct KeepBits {
 // Runs a mask over a tile.
 void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, const KeepBits& keep);
 
-// One value of each row of a block, by a program that does not change with k.
-void find_row_values(BlockProgram& program, const Call& call, int rows, std::span<float> out);
+// The middle of a tile, where lines are taken apart: see Prepared::relative.
+constexpr std::int32_t middle_of(std::int32_t k_first) { return k_first + tile_columns / 2; }
+
+// What Prepared::shift and Prepared::slope are in the rows of a block.
+struct RowShifts {
+  std::span<float> shift, slope;   // [block_rows]
+  std::span<double> of_tile;       // [block_rows]: what the scores of a row of the tile lack
+  std::span<std::byte> state;
+  std::span<ir::ScalarValue> scalars;  // of the call and one more
+
+  RowShifts(Arena& arena, const Prepared& plan);
+
+  // Finds shift and slope. True: the block is to run Prepared::relative.
+  bool start(const Call& call, const Sequence& sequence, std::int64_t first_head,
+             const Block& block) const;
+  void find_of_tile(const Call& call, const Sequence& sequence, const Block& block,
+                    std::int32_t k_first) const;
+};
 
 }  // namespace fovea::cpu

@@ -32,13 +32,25 @@ struct Prepared {
   // but none of its probabilities, and is added to the lse alone (`score + 300` loses no digits).
   std::optional<StripProgram> mod;    // forward: in place of the scores; backward: see backward.h
   std::optional<StripProgram> shift;  // what was left out, one value per row
+  // The same for what it adds that grows along k, slope * (k - q) and the like: `relative` is mod with
+  // k counted from the middle of the tile, and the rest of it the same for a row of the tile. Its one
+  // scalar more, the last, is that middle.
+  std::optional<StripProgram> relative;
+  std::optional<StripProgram> slope;  // one value per row
+  int slope_k = 0, slope_q = 0;       // slope * f32(slope_k * k + slope_q * q)
   Captured captured;                 // gradients that are wanted besides those of q, k and v
   bool grad_passes = true;           // backward: the modifier's derivative by the score is 1
 
+  // Bytes of the state of mod or relative, whichever runs; and of the values per row.
+  std::size_t mod_state_bytes() const;
+  std::size_t row_state_bytes() const;
   std::int64_t cells(std::int64_t numbers) const { return pairs ? (numbers + 1) / 2 : numbers; }
   void multiply(const Product& product) const {
     (pairs ? kernels.pairs->multiply : kernels.multiply)(product);
   }
+
+ private:
+  void compile_mod(std::optional<StripProgram>& into, const ir::Expr& score);
 };
 
 // A reference to a function of (task, worker): unlike std::function it never allocates.

@@ -39,7 +39,9 @@ class CpuPlan : public Plan {
   std::size_t memory_bytes() const override {
     std::size_t bytes = sizeof *this;
     if (prepared_.mask) bytes += prepared_.mask->memory_bytes();
-    if (prepared_.mod) bytes += prepared_.mod->memory_bytes();
+    for (const auto* program : {&prepared_.mod, &prepared_.relative}) {
+      if (*program) bytes += (*program)->memory_bytes();
+    }
     return bytes;
   }
 

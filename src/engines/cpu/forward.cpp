@@ -6,7 +6,7 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 // One block of query rows on one worker.
 class BlockForward {
@@ -20,7 +20,6 @@ class BlockForward {
         dropout_(call.bound),
         walk_(call.plan.tiles, memory.keys.walk(worker)) {
     if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
-    if (call.plan.mod) mod_.emplace(*call.plan.mod, mine_.mod_state.data());
   }
 
   void run(std::int64_t head_in_wave, std::int64_t head, std::int64_t index, std::int64_t split);
@@ -46,7 +45,7 @@ class BlockForward {
   Sequence sequence_;
   Block block_;
   std::int64_t head_in_wave_ = 0, group_ = 0, first_head_ = 0;
-  bool read_once_ = false;
+  bool read_once_ = false, relative_ = false;
   std::int64_t tile_ = 0;
 };
 
@@ -92,17 +91,18 @@ void BlockForward::start() {
       kernels_.pack(from, block_.rows, d, call_.scale, to, block_.rows);
     }
   }
-  std::ranges::fill(mine_.row_max, minus_infinity);
+  std::ranges::fill(mine_.row_max, nothing);
+  std::ranges::fill(mine_.reference, nothing);
   std::ranges::fill(mine_.row_sum, 0.0f);
   std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
-  if (mod_) mod_->start(call_, sequence_, first_head_, block_);
-  std::ranges::fill(mine_.shift, 0.0f);
-  if (call_.plan.shift) {
-    BlockProgram shift(*call_.plan.shift, mine_.shift_state.data());
-    shift.start(call_, sequence_, first_head_, block_);
-    find_row_values(shift, call_, block_.all_rows(), mine_.shift);
-  }
+  relative_ = mine_.shifts.start(call_, sequence_, first_head_, block_);
+  mod_.reset();
+  const auto& program = relative_ ? call_.plan.relative : call_.plan.mod;
+  if (!program) return;
+  mod_.emplace(*program, mine_.mod_state.data());
+  mod_->start(call_, sequence_, first_head_, block_,
+              relative_ ? mine_.shifts.scalars : std::span<ir::ScalarValue>{});
 }
 
 KeyTile BlockForward::keys_of(std::int64_t tile) {
@@ -118,6 +118,7 @@ void BlockForward::attend(const Tile& tile) {
   const auto k_first =
       static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
   if (mod_) mod_->tile(k_first, keys.columns);
+  if (relative_) mine_.shifts.find_of_tile(call_, sequence_, block_, k_first);
   if (tile.full && keys.columns % kernels_.lanes == 0) {
     attend({0, rows, 0, keys.columns}, keys, /*masked=*/false);
     return;
@@ -161,7 +162,9 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   softmax.columns = columns;
   softmax.keep = masked ? mine_.keep.words.data() + part.column_first / 64 : nullptr;
   softmax.keep_words = keep_words;
+  softmax.shift = relative_ ? mine_.shifts.of_tile.data() : nullptr;
   softmax.row_max = mine_.row_max.data();
+  softmax.reference = mine_.reference.data();
   softmax.row_sum = mine_.row_sum.data();
   softmax.rescale = mine_.rescale.data();
   kernels_.softmax(softmax);
@@ -208,7 +211,9 @@ void BlockForward::finish() {
     for (int r = 0; r < block_.rows; ++r) {
       const auto mine = static_cast<std::size_t>(i * block_.rows + r);
       const RowResult result =
-          finish_row(mine_.row_max[mine], mine_.row_sum[mine], mine_.shift[mine], sink);
+          finish_row({mine_.row_max[mine], mine_.reference[mine], mine_.row_sum[mine],
+                      mine_.shifts.shift[mine]},
+                     sink);
       mine_.rescale[mine] = result.factor;
       write_row(call_, memory_, at + r, result);
     }
@@ -225,8 +230,9 @@ void BlockForward::keep_part(std::int64_t split) {
     const std::int64_t at = memory_.parts.row(head_in_wave_, split, row_in_group);
     const auto from = static_cast<std::size_t>(r), to = static_cast<std::size_t>(at);
     memory_.parts.row_max[to] = mine_.row_max[from];
+    memory_.parts.reference[to] = mine_.reference[from];
     memory_.parts.row_sum[to] = mine_.row_sum[from];
-    memory_.parts.shift[to] = mine_.shift[from];
+    memory_.parts.shift[to] = mine_.shifts.shift[from];
     for (std::int64_t c = 0; c < call_.sizes.dv; c += width) {
       std::copy_n(from_row(from_column(mine_.o, c), r, width).data, width,
                   from_row(from_column(memory_.parts.o, c), at, width).data);

@@ -18,9 +18,11 @@ struct ForwardWorker {
 
   Panels q, scores, o;
   Panels p_pairs;  // Prepared::pairs: probabilities as bf16
-  std::span<float> row_max, row_sum, rescale, shift;  // [block_rows]
+  std::span<double> row_max, reference;  // [block_rows], as SoftmaxTile has them
+  std::span<float> row_sum, rescale;
   KeepBits keep;
-  std::span<std::byte> mask_state, mod_state, shift_state;
+  std::span<std::byte> mask_state, mod_state;
+  RowShifts shifts;
   KeyTiles own_tile;  // where a head's keys are read once
 };
 
@@ -28,7 +30,8 @@ struct ForwardWorker {
 struct Parts {
   std::int64_t splits = 1;  // most of any sequence
   std::int64_t rows = 0;    // of a group, most of any sequence that is split
-  std::span<float> row_max, row_sum, shift;
+  std::span<double> row_max, reference;
+  std::span<float> row_sum, shift;
   Panels o;
 
   std::int64_t row(std::int64_t head_in_wave, std::int64_t split, std::int64_t row_in_group) const {
@@ -52,13 +55,17 @@ void forward(const Call& call, const ForwardMemory& memory);
 
 // Shared by forward.cpp and merge.cpp. --------------------------------------------------------
 
-// A row's sums when all its keys are done.
+// A row's sums when all its keys are done: as SoftmaxTile has them, with Prepared::shift.
+struct RowSums {
+  double row_max, reference;
+  float sum, shift;
+};
 struct RowResult {
   float factor;   // what its output is multiplied with
   float lse;
   float row_max;
 };
-RowResult finish_row(float row_max, float row_sum, float shift, float sink);
+RowResult finish_row(const RowSums& sums, float sink);
 
 // Where a call's row results go.
 void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,

@@ -7,18 +7,18 @@ ForwardWorker::ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& si
     : q(take_panels(arena, plan.kernels, block_rows, plan.cells(sizes.d))),
       scores(take_panels(arena, plan.kernels, block_rows, tile_columns)),
       o(take_panels(arena, plan.kernels, block_rows, sizes.dv)),
-      row_max(arena.take<float>(block_rows)),
+      row_max(arena.take<double>(block_rows)),
+      reference(arena.take<double>(block_rows)),
       row_sum(arena.take<float>(block_rows)),
       rescale(arena.take<float>(block_rows)),
-      shift(arena.take<float>(block_rows)),
-      keep{arena.take<std::uint64_t>(block_rows, keep_words)} {
+      keep{arena.take<std::uint64_t>(block_rows, keep_words)},
+      shifts(arena, plan) {
   const auto bytes = [&](std::size_t count) {
     return arena.take<std::byte>(static_cast<std::int64_t>(count));
   };
   if (plan.pairs) p_pairs = take_panels(arena, plan.kernels, block_rows, tile_columns / 2);
   if (plan.mask) mask_state = bytes(plan.mask->state_bytes(block_rows, tile_columns));
-  if (plan.mod) mod_state = bytes(plan.mod->state_bytes(block_rows, tile_columns));
-  if (plan.shift) shift_state = bytes(plan.shift->state_bytes(block_rows, tile_columns));
+  mod_state = bytes(plan.mod_state_bytes());
   own_tile = KeyTiles(arena, plan, sizes, 1);
 }
 
@@ -38,7 +38,8 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   if (parts.splits == 1) return parts;
   parts.rows = heads * longest;
   const std::int64_t rows = wave * parts.splits * parts.rows;
-  parts.row_max = arena.take<float>(rows);
+  parts.row_max = arena.take<double>(rows);
+  parts.reference = arena.take<double>(rows);
   parts.row_sum = arena.take<float>(rows);
   parts.shift = arena.take<float>(rows);
   parts.o = take_panels(arena, plan.kernels, rows, sizes.dv);

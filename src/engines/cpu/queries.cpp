@@ -46,7 +46,8 @@ void read_row_values(const Call& call, const BackwardMemory& memory, const Query
     const bool empty = lse == minus_infinity;
     float term = -memory.queries.row_term[to];
     if (call.baked.grad_lse) term += static_cast<const float*>(call.bound.grad_lse)[from];
-    memory.queries.lse[to] = empty ? lse : lse - shift[static_cast<std::size_t>(r)];
+    const auto row_shift = static_cast<double>(shift[static_cast<std::size_t>(r)]);
+    memory.queries.lse[to] = static_cast<double>(lse) - (empty ? 0 : row_shift);
     memory.queries.row_term[to] = term;
     if (empty) memory.queries.facts[static_cast<std::size_t>(at.number)].has_empty_row = true;
     if (call.baked.want_sink) {
@@ -105,13 +106,8 @@ void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock
   if (pairs) pair_up(call, memory, at, mine);
   float* const dots = memory.queries.row_term.data() + at.number * block_rows;
   kernels.row_dots(grad_o, mine.o, at.block.all_rows(), static_cast<int>(call.sizes.dv), dots);
-  std::ranges::fill(mine.shift, 0.0f);
-  if (call.plan.shift) {
-    BlockProgram shift(*call.plan.shift, mine.shift_state.data());
-    shift.start(call, at.sequence, at.first_head, at.block);
-    find_row_values(shift, call, at.block.all_rows(), mine.shift);
-  }
-  read_row_values(call, memory, at, mine.shift);
+  mine.shifts.start(call, at.sequence, at.first_head, at.block);
+  read_row_values(call, memory, at, mine.shifts.shift);
 }
 
 // dQ of all chunks, in order, into the first.

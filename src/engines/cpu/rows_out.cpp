@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "engines/cpu/forward.h"
 #include "engines/cpu/gaps.h"
@@ -12,6 +13,7 @@ namespace fovea::cpu {
 namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 // One row of a group whose keys were split.
 struct SplitRow {
@@ -26,22 +28,23 @@ RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence,
   const auto at = [&](std::int64_t split) {
     return parts.row(row.head_in_wave, split, row.row_in_group);
   };
-  const auto max_of = [&](std::int64_t split) {
-    return parts.row_max[static_cast<std::size_t>(at(split))];
-  };
-  float row_max = minus_infinity;
-  for (std::int64_t s = 0; s < splits; ++s) row_max = max_of(s) > row_max ? max_of(s) : row_max;
-  float row_sum = 0;
+  const auto of = [&](std::int64_t split) { return static_cast<std::size_t>(at(split)); };
+  RowSums sums{nothing, nothing, 0, parts.shift[of(0)]};
   for (std::int64_t s = 0; s < splits; ++s) {
-    const float factor = max_of(s) == row_max ? 1.0f : std::exp(max_of(s) - row_max);
-    row_sum += parts.row_sum[static_cast<std::size_t>(at(s))] * factor;
+    sums.row_max = ir::arith::maximum(sums.row_max, parts.row_max[of(s)]);
+    sums.reference = ir::arith::maximum(sums.reference, parts.reference[of(s)]);
+  }
+  for (std::int64_t s = 0; s < splits; ++s) {
+    const double moved = parts.reference[of(s)] - sums.reference;
+    const float factor = sums.reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
+    sums.sum += parts.row_sum[of(s)] * factor;
     for (std::int64_t c = 0; c < call.sizes.dv; c += width) {
       float* const sum = from_row(from_column(parts.o, c), at(0), width).data;
       const float* const part = from_row(from_column(parts.o, c), at(s), width).data;
       for (int i = 0; i < width; ++i) sum[i] = (s == 0 ? 0.0f : sum[i]) + part[i] * factor;
     }
   }
-  return finish_row(row_max, row_sum, parts.shift[static_cast<std::size_t>(at(0))], sink);
+  return finish_row(sums, sink);
 }
 
 void merge_head(const Call& call, const ForwardMemory& memory, const Sequence& sequence,
@@ -62,22 +65,24 @@ void merge_head(const Call& call, const ForwardMemory& memory, const Sequence& s
 
 }  // namespace
 
-RowResult finish_row(float row_max, float row_sum, float shift, float sink) {
-  constexpr double nothing = -std::numeric_limits<double>::infinity();
+RowResult finish_row(const RowSums& sums, float sink) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  const bool empty = row_max == minus_infinity && row_sum == 0;
-  const double most = empty ? nothing : static_cast<double>(row_max) + static_cast<double>(shift);
+  const auto shift = static_cast<double>(sums.shift);
+  const bool empty = sums.reference == nothing && sums.sum == 0;
+  const double most = empty ? nothing : sums.row_max + shift;
   // A NaN or +inf among the scores makes the sum NaN; the maximum then says which it was.
-  if (row_sum != row_sum || most != most || most == -nothing) {
+  if (sums.sum != sums.sum || most != most || most == -nothing) {
     const float larger = most == -nothing ? -minus_infinity : nan;
     return {nan, larger, larger};
   }
-  const double largest = std::max(most, static_cast<double>(sink));
-  if (largest == nothing) return {0, minus_infinity, minus_infinity};
-  const double shrink = most == nothing ? 0 : std::exp(most - largest);
-  const double total = static_cast<double>(row_sum) * shrink +
-                       std::exp(static_cast<double>(sink) - largest);
-  return {static_cast<float>(shrink / total), static_cast<float>(largest + std::log(total)),
+  if (most == nothing) return {0, sink, minus_infinity};
+  // exp(s) summed: e^base * sum, and the sink beside it.
+  const double base = sums.reference * std::numbers::ln2 + shift;
+  const double lse_of_scores = base + std::log(static_cast<double>(sums.sum));
+  const double beside = std::exp(static_cast<double>(sink) - lse_of_scores);
+  return {static_cast<float>(1 / (static_cast<double>(sums.sum) * (1 + beside))),
+          static_cast<float>(beside > 1e300 ? static_cast<double>(sink)
+                                            : lse_of_scores + std::log1p(beside)),
           static_cast<float>(most)};
 }
 

@@ -43,6 +43,7 @@ class Fusion {
       case StripOp::SelectF:
       case StripOp::SelectI:
       case StripOp::SelectB: select_compare(v); break;
+      case StripOp::And: and_compare(v); break;
       default: break;  // stays as it is
     }
   }
@@ -124,26 +125,28 @@ class Fusion {
       nested = nested || values_[x].stage == Stage::Element;
     }
     if (!nested) return;
-    if (const auto rest = rest_of_line(v)) {
-      const std::int32_t slope = *slopes_.slope(v);
-      become(v, StripOp::Line, {k_, *rest}, slope);
-    }
+    if (const auto found = line_of(v)) become(v, StripOp::Line, {k_, found->rest}, found->slope);
   }
 
   // f32(rest + slope k)
   void line_to_float(std::uint32_t v) {
     const std::uint32_t x = arg(v, 0);
     if (values_[x].stage != Stage::Element) return;
-    if (const auto rest = rest_of_line(x)) {
-      const std::int32_t slope = *slopes_.slope(x);
-      become(v, StripOp::LineToFloat, {k_, *rest}, slope);
+    if (const auto found = line_of(x)) {
+      become(v, StripOp::LineToFloat, {k_, found->rest}, found->slope);
     }
   }
-  std::optional<std::uint32_t> rest_of_line(std::uint32_t x) {
-    if (!slopes_.slope(x)) return std::nullopt;
+
+  struct Found {
+    std::uint32_t rest;
+    std::int32_t slope;
+  };
+  std::optional<Found> line_of(std::uint32_t x) {
+    const std::optional<std::int32_t> slope = slopes_.slope(x);
+    if (!slope) return std::nullopt;
     const std::uint32_t rest = slopes_.rest(x);
     if (rest == no_value) return std::nullopt;
-    return rest;
+    return Found{rest, *slope};
   }
 
   // x + u line, x - u line, and the same with |line|.
@@ -165,10 +168,9 @@ class Fusion {
       if (!inner(p.vector, StripOp::FloatOfInt)) continue;
       const std::uint32_t size = arg(p.vector, 0);
       if (!inner(size, StripOp::AbsI)) continue;
-      const std::uint32_t distance = arg(size, 0);
-      if (const auto rest = rest_of_line(distance)) {
-        become(v, subtract ? StripOp::SubAbsLine : StripOp::AddAbsLine, {x, p.factor, k_, *rest},
-               *slopes_.slope(distance));
+      if (const auto found = line_of(arg(size, 0))) {
+        become(v, subtract ? StripOp::SubAbsLine : StripOp::AddAbsLine,
+               {x, p.factor, k_, found->rest}, found->slope);
         return true;
       }
     }
@@ -203,6 +205,24 @@ class Fusion {
     if (splat(a) == splat(b)) return;
     const std::uint32_t x = arg(v, 1), y = arg(v, 2);
     become(v, op, {a, b, negated ? y : x, negated ? x : y});
+  }
+
+  void and_compare(std::uint32_t v) {
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+      const std::uint32_t condition = arg(v, i), other = arg(v, 1 - i);
+      if (values_[condition].stage != Stage::Element || values_[condition].uses != 1) continue;
+      StripOp op;
+      switch (values_[condition].op) {
+        case StripOp::LtI: op = StripOp::AndLess; break;
+        case StripOp::LeI: op = StripOp::AndLessEqual; break;
+        case StripOp::EqI: op = StripOp::AndEqual; break;
+        default: continue;  // another condition
+      }
+      const std::uint32_t a = arg(condition, 0), b = arg(condition, 1);
+      if (splat(a) == splat(b) || splat(other)) continue;
+      become(v, op, {a, b, other});
+      return;
+    }
   }
 
   Values& values_;

@@ -11,7 +11,6 @@ namespace fovea::cpu {
 namespace {
 
 using Form = LoadIndex::Form;
-using ir::Stage;
 using ir::TensorView;
 
 static_assert(static_cast<int>(DType::F32) == 0 && static_cast<int>(DType::F16) == 1 &&
@@ -254,7 +253,7 @@ class StripReader {
         next.values = value.i32() + r * value.row_step;
       }
     }
-    std::int32_t* const row = out() + r * width_;
+    std::int32_t* const row = out() + std::ptrdiff_t{r} * width_;
     read_points(state_, tensor_, starts_[r], {moving.data(), moves}, 0, strip_.columns, row);
     std::fill(row + strip_.columns, row + width_, 0);
   }

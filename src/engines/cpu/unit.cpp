@@ -12,7 +12,6 @@ UnitBackward::UnitBackward(const Call& call, const BackwardMemory& memory, int w
       dropout_(call.bound),
       walk_(call.plan.tiles, memory.keys.walk(worker)) {
   if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
-  if (call.plan.mod) mod_.emplace(*call.plan.mod, mine_.mod_state.data());
 }
 
 void UnitBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
@@ -66,7 +65,13 @@ void UnitBackward::start_block(std::int64_t index) {
     std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
   }
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
-  if (mod_) mod_->start(call_, sequence_, first_head_, block_);
+  relative_ = mine_.shifts.start(call_, sequence_, first_head_, block_);
+  mod_.reset();
+  if (const auto& program = relative_ ? call_.plan.relative : call_.plan.mod) {
+    mod_.emplace(*program, mine_.mod_state.data());
+    mod_->start(call_, sequence_, first_head_, block_,
+                relative_ ? mine_.shifts.scalars : std::span<ir::ScalarValue>{});
+  }
 
   RowBlock rows = rows_seen(call_, sequence_, first_head_, block_);
   rows.first_tile = static_cast<int>(first_tile_);
@@ -80,6 +85,11 @@ void UnitBackward::differentiate(const Tile& tile) {
   const int rows = block_.all_rows();
   const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
   if (mod_) mod_->tile(k_first, keys_.columns);
+  if (relative_) mine_.shifts.find_of_tile(call_, sequence_, block_, k_first);
+  for (int r = 0; r < rows; ++r) {
+    mine_.lse[static_cast<std::size_t>(r)] =
+        lse_[r] - mine_.shifts.of_tile[static_cast<std::size_t>(r)];
+  }
   if (dropout_.any()) find_drops();
   if (tile.full && keys_.columns % kernels_.lanes == 0) {
     const Part all{0, rows, 0, keys_.columns};

@@ -49,7 +49,8 @@ class UnitBackward {
   Block block_;
   std::int64_t first_head_ = 0;
   Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
-  const float* lse_ = nullptr;
+  const double* lse_ = nullptr;
+  bool relative_ = false;
   const float* row_term_ = nullptr;
   QueryBlocks::Facts facts_;
 

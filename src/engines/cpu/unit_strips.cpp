@@ -53,7 +53,7 @@ void UnitBackward::strip(StripRun::Strip at, int base, bool masked) {
   x.drop_scale = dropout_.scale();
   x.keep_words = keep_words;
   x.keep_shift = at.column;
-  x.lse = lse_ + row;
+  x.lse = mine_.lse.data() + row;
   x.row_term = row_term_ + row;
   x.live = mine_.live.data();
   kernels_.softmax_backward(x);

@@ -41,7 +41,9 @@ struct IndexData {
           case 3: cell = start + row - c; break;
           case 4: cell = start + row; break;
           case 5: cell = start + row + 3 * c; break;
-          case 6: cell = 0x7fffffff - columns / 2 + c; break;
+          case 6:
+            cell = static_cast<std::int32_t>(0x7fffffffu - static_cast<unsigned>(columns / 2 - c));
+            break;
           default: cell = random.between(-2, static_cast<std::int32_t>(extent) + 2); break;
         }
       }

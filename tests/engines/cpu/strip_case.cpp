@@ -55,8 +55,14 @@ StripResult::StripResult(const StripProgram::Roots& roots, const KernelTable& ke
   score_.resize(cells);
 
   const StripProgram program(roots, kernels);
-  const GuardedMemory state(program.state_bytes(block.rows, block.columns));
-  StripRun run(program, state.data(), block.rows, block.columns);
+  const GuardedMemory state(program.state_bytes(block.rows + 2, block.columns));
+  StripRun run(program, state.data(), block.rows + 2, block.columns);
+  // Somewhere else before: nothing of it may be left.
+  cpu::Place other = block.place;
+  other.h += 1;
+  run.begin(other);
+  run.rows(static_cast<std::int32_t>(std::int64_t{block.q_first} - 7), block.rows + 2);
+  run.columns(0, 1);
   run.begin(block.place);
   run.rows(block.q_first, block.rows);
   run.columns(block.k_first, block.columns);

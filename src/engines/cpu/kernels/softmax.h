@@ -82,9 +82,9 @@ FOVEA_INLINE float mask_and_find_max(const SoftmaxTile& tile, int number) {
   return max_of(max_raw(max_raw(most[0], most[1]), max_raw(most[2], most[3])));
 }
 
-// exp(s - most) in place; their sum.
-FOVEA_INLINE float exponentials(const SoftmaxTile& tile, int number, float most) {
-  const vf shift = splat(most == minus_infinity ? 0.0f : -most * log2_e);
+// 2^(s log2 e - base) in place; their sum.
+FOVEA_INLINE float exponentials(const SoftmaxTile& tile, int number, float base) {
+  const vf shift = splat(-base);
   vf sum_0{}, sum_1{};
   Row row = row_of(tile.scores, number);
   int c = 0;
@@ -105,28 +105,41 @@ FOVEA_INLINE float exponentials(const SoftmaxTile& tile, int number, float most)
   return sum_of(sum_0 + sum_1);
 }
 
+// Moves a row's reference up to the largest score so far. Returns what the exponents of this tile are
+// relative to: a float, so that nothing is rounded in the subtraction; what was rounded off the
+// reference to make it one is in the factor that takes the sums so far along.
+FOVEA_INLINE float move_reference(const SoftmaxTile& tile, int row, float most, float& moved) {
+  constexpr double log2_e_exactly = 1.4426950408889634;
+  const double shift = tile.shift == nullptr ? 0 : tile.shift[row];
+  const double largest = static_cast<double>(most) + shift;
+  if (!(largest <= tile.row_max[row])) tile.row_max[row] = largest;
+  const double before = tile.reference[row], here = shift * log2_e_exactly;
+  const double top = static_cast<double>(most) * static_cast<double>(log2_e) + here;
+  const double target = top > before ? top : before;
+  moved = 0;
+  if (target == static_cast<double>(minus_infinity)) return 0;
+  const float base = static_cast<float>(target - here);
+  const double after = static_cast<double>(base) + here;
+  tile.reference[row] = after;
+  moved = static_cast<float>(before - after);
+  return base;
+}
+
 template <bool masked>
 void softmax_rows(const SoftmaxTile& tile) {
   constexpr int block = W < 8 ? 8 : W;  // rows whose factors are found together
   for (int first = tile.first; first < tile.last; first += block) {
     const int count = tile.last - first < block ? tile.last - first : block;
-    float before[block], after[block], factor[block];
-    for (int i = 0; i < block; ++i) before[i] = after[i] = 0;
+    float base[block], moved[block], factor[block];
+    for (int i = 0; i < block; ++i) moved[i] = 0;
     for (int i = 0; i < count; ++i) {
       const float most = mask_and_find_max<masked>(tile, first + i);
-      before[i] = tile.row_max[first + i];
-      after[i] = most > before[i] ? most : before[i];
-      tile.row_max[first + i] = after[i];
+      base[i] = move_reference(tile, first + i, most, moved[i]);
     }
-    for (int i = 0; i < block; i += W) {
-      const vf old_max = load(before + i), new_max = load(after + i);
-      // As exponentials() shifts: what is summed under either maximum fits together.
-      const vf x = old_max * log2_e - new_max * log2_e;
-      store(factor + i, old_max == new_max ? splat(1.0f) : exp2_below(x));
-    }
+    for (int i = 0; i < block; i += W) store(factor + i, exp2_of(load(moved + i)));
     for (int i = 0; i < count; ++i) {
       const int row = first + i;
-      const float sum = exponentials(tile, row, after[i]);
+      const float sum = exponentials(tile, row, base[i]);
       tile.rescale[row] = factor[i];
       tile.row_sum[row] = tile.row_sum[row] * factor[i] + sum;
     }
@@ -143,7 +156,11 @@ struct Gradient {
   vf p, grad;
   uint32_t live;
 };
-FOVEA_INLINE Gradient gradient_of(const SoftmaxBackward& x, int row, int c, vf lse, vf row_term) {
+// lse comes as what a float holds of it and what that leaves.
+struct RowTerms {
+  vf lse, lse_rest, term;
+};
+FOVEA_INLINE Gradient gradient_of(const SoftmaxBackward& x, int row, int c, const RowTerms& of) {
   const int at = row * panel_width + c;
   const vf s = load(x.scores + at);
   Gradient out;
@@ -151,7 +168,7 @@ FOVEA_INLINE Gradient gradient_of(const SoftmaxBackward& x, int row, int c, vf l
   if (x.keep != nullptr) {
     out.live &= bits_at(x.keep + int64_t{row} * x.keep_words, x.keep_shift + c);
   }
-  const vf p = exp2_of((s - lse) * log2_e);
+  const vf p = exp2_of(((s - of.lse) - of.lse_rest) * log2_e);
   vf kept = p, dp = load(x.grad_p + at);
   if (x.drop != nullptr) {
     const uint32_t bits = bits_at(x.drop + int64_t{row} * x.keep_words, x.keep_shift + c);
@@ -159,19 +176,21 @@ FOVEA_INLINE Gradient gradient_of(const SoftmaxBackward& x, int row, int c, vf l
     dp = select_bits(bits, dp * x.drop_scale, vf{});
   }
   out.p = select_bits(out.live, kept, vf{});
-  out.grad = select_bits(out.live, p * (dp + row_term), vf{});
+  out.grad = select_bits(out.live, p * (dp + of.term), vf{});
   return out;
 }
 
 void softmax_backward(const SoftmaxBackward& x) {
   constexpr uint64_t all = W == 64 ? ~uint64_t{0} : (uint64_t{1} << W) - 1;
   for (int row = 0; row < x.rows; ++row) {
-    const bool dead = x.lse[row] == minus_infinity;
-    const vf lse = splat(x.lse[row]), row_term = splat(x.row_term[row]);
+    const bool dead = x.lse[row] == static_cast<double>(minus_infinity);
+    const float lse = static_cast<float>(x.lse[row]);
+    const double rest = x.lse[row] - static_cast<double>(lse);  // NaN for infinities, as it should
+    const RowTerms terms{splat(lse), splat(static_cast<float>(rest)), splat(x.row_term[row])};
     uint64_t live = 0;
     for (int c = 0; c < x.columns; c += W) {
       Gradient g{};
-      if (!dead) g = gradient_of(x, row, c, lse, row_term);
+      if (!dead) g = gradient_of(x, row, c, terms);
       store(x.p + row * panel_width + c, g.p);
       store(x.grad + row * panel_width + c, g.grad);
       live |= (g.live & all) << c;

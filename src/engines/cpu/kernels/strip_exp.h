@@ -22,10 +22,10 @@ FOVEA_INLINE Pack between(Pack x, float low, float high) {
 #if FOVEA_ISA_LEVEL >= 2
 FOVEA_INLINE vf scale_by_power(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
 #else
-FOVEA_INLINE vf power_of_two(vi n) { return as_float((n + 127) << 23); }
+FOVEA_INLINE vf power_of_two(vi n) { return as_float(wrap((bits(n) + 127u) << 23)); }
 // In two steps: 2^n alone may be too large or too small.
 FOVEA_INLINE vf scale_by_power(vf x, vf n) {
-  const vi i = as_int(n + whole) - as_int(splat(whole));
+  const vi i = wrap(bits(as_int(n + whole)) - bits(as_int(splat(whole))));
   const vi half = i >> 1;
   return x * power_of_two(half) * power_of_two(i - half);
 }

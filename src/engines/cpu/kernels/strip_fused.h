@@ -23,6 +23,9 @@ FOVEA_OF3(NegMulAdd, fma(-x, y, z));
               one(a.d, b.d, x.d, y.d)};                                                  \
     }                                                                                    \
   }
+FOVEA_OF3(AndLess, (i < j) & l);
+FOVEA_OF3(AndLessEqual, (i <= j) & l);
+FOVEA_OF3(AndEqual, (i == j) & l);
 FOVEA_OF_SELECT(SelectLess, i < j);
 FOVEA_OF_SELECT(SelectLessEqual, i <= j);
 FOVEA_OF_SELECT(SelectEqual, i == j);

@@ -61,10 +61,6 @@ FOVEA_INLINE vf ceil_of(vf x) {
 }
 #endif
 
-// Wrapping sums: vectors of signed integers wrap only as unsigned ones.
-FOVEA_INLINE vu bits(vi x) { return reinterpret_cast<vu>(x); }
-FOVEA_INLINE vi wrap(vu x) { return reinterpret_cast<vi>(x); }
-
 FOVEA_INLINE vi trunc_div(vi a, vi b) {
   const vi divided = b == -1 ? wrap(vu{} - bits(a)) : raw_quotient(a, b);
   return b == 0 ? vi{} : divided;

@@ -11,8 +11,8 @@ namespace {
 FOVEA_INLINE void split(vf x, vf& f, vf& e) {
   const vi tiny = x < 1.17549435e-38f;
   const vf normal = tiny ? x * 8388608.0f : x;  // 2^23
-  const vi shift = (as_int(normal) - 0x3f3504f3) >> 23;
-  f = as_float(as_int(normal) - (shift << 23)) - 1.0f;
+  const vi shift = wrap(bits(as_int(normal)) - 0x3f3504f3u) >> 23;
+  f = as_float(wrap(bits(as_int(normal)) - (bits(shift) << 23))) - 1.0f;
   e = to_float(shift - (tiny & 23));
 }
 FOVEA_INLINE void split(Pack x, Pack& f, Pack& e) {

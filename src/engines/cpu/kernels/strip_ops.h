@@ -37,35 +37,73 @@ constexpr void fill_select(TableRow& row) {
   row[2] = run4<F, 2>, row[6] = run4<F, 6>, row[10] = run4<F, 10>, row[14] = run4<F, 14>;
 }
 
+// The same for (i32 a < b) && x, x a vector.
+template <class F>
+constexpr void fill_and(TableRow& row) {
+  row[1] = run3<F, 1>, row[2] = run3<F, 2>;
+}
+
 constexpr int at(StripOp op) { return static_cast<int>(op); }
 
 constexpr void fill_plain(TableRow (&table)[strip_op_count]) {
-#define FOVEA_ROW(arity, name) fill##arity<name>(table[at(StripOp::name)]);
-  FOVEA_ROW(2, AddF)
-  FOVEA_ROW(2, SubF)
-  FOVEA_ROW(2, MulF)
-  FOVEA_ROW(2, DivF)
-  FOVEA_ROW(2, AddI)
-  FOVEA_ROW(2, SubI)
-  FOVEA_ROW(2, MulI)
-  FOVEA_ROW(2, FloorDiv) FOVEA_ROW(2, FloorMod) FOVEA_ROW(2, TruncDiv) FOVEA_ROW(2, TruncRem)
-      FOVEA_ROW(1, NegF) FOVEA_ROW(1, NegI) FOVEA_ROW(1, AbsF) FOVEA_ROW(1, AbsI)
-          FOVEA_ROW(1, SignF) FOVEA_ROW(2, MinF) FOVEA_ROW(2, MinI) FOVEA_ROW(2, MaxF)
-              FOVEA_ROW(2, MaxI) FOVEA_ROW(3, ClampF) FOVEA_ROW(3, ClampI) FOVEA_ROW(1, Sqrt)
-                  FOVEA_ROW(1, Floor) FOVEA_ROW(1, Ceil) FOVEA_ROW(1, Round) FOVEA_ROW(2, LtF)
-                      FOVEA_ROW(2, LtI) FOVEA_ROW(2, LeF) FOVEA_ROW(2, LeI) FOVEA_ROW(2, EqF)
-                          FOVEA_ROW(2, EqI) FOVEA_ROW(2, EqB) FOVEA_ROW(2, NeF) FOVEA_ROW(2, NeI)
-                              FOVEA_ROW(2, NeB) FOVEA_ROW(2, And) FOVEA_ROW(2, Or) FOVEA_ROW(1, Not)
-                                  FOVEA_ROW(3, SelectF) FOVEA_ROW(3, SelectI) FOVEA_ROW(3, SelectB)
-                                      FOVEA_ROW(2, BitAnd) FOVEA_ROW(2, BitOr) FOVEA_ROW(2, BitXor)
-                                          FOVEA_ROW(1, BitNot) FOVEA_ROW(2, Shl) FOVEA_ROW(2, Shr)
-                                              FOVEA_ROW(1, FloatOfInt) FOVEA_ROW(1, FloatOfBool)
-                                                  FOVEA_ROW(1, IntOfFloat) FOVEA_ROW(1, IntOfBool)
-                                                      FOVEA_ROW(1, BoolOfFloat)
-                                                          FOVEA_ROW(1, BoolOfInt)
+#define FOVEA_ROW(arity, name) fill##arity<name>(table[at(StripOp::name)])
+  FOVEA_ROW(2, AddF);
+  FOVEA_ROW(2, SubF);
+  FOVEA_ROW(2, MulF);
+  FOVEA_ROW(2, DivF);
+  FOVEA_ROW(2, AddI);
+  FOVEA_ROW(2, SubI);
+  FOVEA_ROW(2, MulI);
+  FOVEA_ROW(2, FloorDiv);
+  FOVEA_ROW(2, FloorMod);
+  FOVEA_ROW(2, TruncDiv);
+  FOVEA_ROW(2, TruncRem);
+  FOVEA_ROW(1, NegF);
+  FOVEA_ROW(1, NegI);
+  FOVEA_ROW(1, AbsF);
+  FOVEA_ROW(1, AbsI);
+  FOVEA_ROW(1, SignF);
+  FOVEA_ROW(2, MinF);
+  FOVEA_ROW(2, MinI);
+  FOVEA_ROW(2, MaxF);
+  FOVEA_ROW(2, MaxI);
+  FOVEA_ROW(3, ClampF);
+  FOVEA_ROW(3, ClampI);
+  FOVEA_ROW(1, Sqrt);
+  FOVEA_ROW(1, Floor);
+  FOVEA_ROW(1, Ceil);
+  FOVEA_ROW(1, Round);
+  FOVEA_ROW(2, LtF);
+  FOVEA_ROW(2, LtI);
+  FOVEA_ROW(2, LeF);
+  FOVEA_ROW(2, LeI);
+  FOVEA_ROW(2, EqF);
+  FOVEA_ROW(2, EqI);
+  FOVEA_ROW(2, EqB);
+  FOVEA_ROW(2, NeF);
+  FOVEA_ROW(2, NeI);
+  FOVEA_ROW(2, NeB);
+  FOVEA_ROW(2, And);
+  FOVEA_ROW(2, Or);
+  FOVEA_ROW(1, Not);
+  FOVEA_ROW(3, SelectF);
+  FOVEA_ROW(3, SelectI);
+  FOVEA_ROW(3, SelectB);
+  FOVEA_ROW(2, BitAnd);
+  FOVEA_ROW(2, BitOr);
+  FOVEA_ROW(2, BitXor);
+  FOVEA_ROW(1, BitNot);
+  FOVEA_ROW(2, Shl);
+  FOVEA_ROW(2, Shr);
+  FOVEA_ROW(1, FloatOfInt);
+  FOVEA_ROW(1, FloatOfBool);
+  FOVEA_ROW(1, IntOfFloat);
+  FOVEA_ROW(1, IntOfBool);
+  FOVEA_ROW(1, BoolOfFloat);
+  FOVEA_ROW(1, BoolOfInt);
 #undef FOVEA_ROW
-      // A divisor that is the same for a row is looked at once.
-      table[at(StripOp::FloorDiv)][2] = divide_by_splat<FloorDiv, true>;
+  // A divisor that is the same for a row is looked at once.
+  table[at(StripOp::FloorDiv)][2] = divide_by_splat<FloorDiv, true>;
   table[at(StripOp::FloorMod)][2] = divide_by_splat<FloorMod, false>;
   table[at(StripOp::Copy)][0] = run1<Copy, 0>;
   table[at(StripOp::Copy)][1] = run1<Copy, 1>;
@@ -74,35 +112,48 @@ constexpr void fill_plain(TableRow (&table)[strip_op_count]) {
   fill_select<SelectLess>(table[at(StripOp::SelectLess)]);
   fill_select<SelectLessEqual>(table[at(StripOp::SelectLessEqual)]);
   fill_select<SelectEqual>(table[at(StripOp::SelectEqual)]);
+  fill_and<AndLess>(table[at(StripOp::AndLess)]);
+  fill_and<AndLessEqual>(table[at(StripOp::AndLessEqual)]);
+  fill_and<AndEqual>(table[at(StripOp::AndEqual)]);
 }
 
 constexpr void fill_exact(TableRow (&table)[strip_op_count]) {
-#define FOVEA_ROW(name) fill1<PerLane<Lane##name>>(table[at(StripOp::name)]);
-  FOVEA_ROW(Exp)
-  FOVEA_ROW(Exp2)
-  FOVEA_ROW(Expm1)
-  FOVEA_ROW(Log)
-  FOVEA_ROW(Log2)
-  FOVEA_ROW(Log1p)
-  FOVEA_ROW(Rsqrt)
-  FOVEA_ROW(Tanh) FOVEA_ROW(Sigmoid) FOVEA_ROW(Softplus) FOVEA_ROW(Erf) FOVEA_ROW(Sin)
-      FOVEA_ROW(Cos) FOVEA_ROW(Tan)
+#define FOVEA_ROW(name) fill1<PerLane<Lane##name>>(table[at(StripOp::name)])
+  FOVEA_ROW(Exp);
+  FOVEA_ROW(Exp2);
+  FOVEA_ROW(Expm1);
+  FOVEA_ROW(Log);
+  FOVEA_ROW(Log2);
+  FOVEA_ROW(Log1p);
+  FOVEA_ROW(Rsqrt);
+  FOVEA_ROW(Tanh);
+  FOVEA_ROW(Sigmoid);
+  FOVEA_ROW(Softplus);
+  FOVEA_ROW(Erf);
+  FOVEA_ROW(Sin);
+  FOVEA_ROW(Cos);
+  FOVEA_ROW(Tan);
 #undef FOVEA_ROW
-          fill2<PerLanePow>(table[at(StripOp::Pow)]);
+  fill2<PerLanePow>(table[at(StripOp::Pow)]);
 }
 
 constexpr void fill_fast(TableRow (&table)[strip_op_count]) {
-#define FOVEA_ROW(name) fill1<name>(table[at(StripOp::name)]);
-  FOVEA_ROW(Exp)
-  FOVEA_ROW(Exp2)
-  FOVEA_ROW(Expm1)
-  FOVEA_ROW(Log)
-  FOVEA_ROW(Log2)
-  FOVEA_ROW(Log1p)
-  FOVEA_ROW(Rsqrt)
-  FOVEA_ROW(Sigmoid) FOVEA_ROW(Softplus) FOVEA_ROW(Erf) FOVEA_ROW(Sin) FOVEA_ROW(Cos) FOVEA_ROW(Tan)
+#define FOVEA_ROW(name) fill1<name>(table[at(StripOp::name)])
+  FOVEA_ROW(Exp);
+  FOVEA_ROW(Exp2);
+  FOVEA_ROW(Expm1);
+  FOVEA_ROW(Log);
+  FOVEA_ROW(Log2);
+  FOVEA_ROW(Log1p);
+  FOVEA_ROW(Rsqrt);
+  FOVEA_ROW(Sigmoid);
+  FOVEA_ROW(Softplus);
+  FOVEA_ROW(Erf);
+  FOVEA_ROW(Sin);
+  FOVEA_ROW(Cos);
+  FOVEA_ROW(Tan);
 #undef FOVEA_ROW
-      table[at(StripOp::Tanh)][0] = tanh_strip;
+  table[at(StripOp::Tanh)][0] = tanh_strip;
   table[at(StripOp::TanhOfQuotient)][2] = tanh_of_quotient<false>;
   table[at(StripOp::SoftCap)][6] = tanh_of_quotient<true>;
   fill2<PerLanePow>(table[at(StripOp::Pow)]);

@@ -58,6 +58,10 @@ FOVEA_INLINE Pack fma(Pack x, float y, float z) { return fma(x, all(y), all(z));
 // The next step of Horner's rule: p x + c.
 FOVEA_INLINE Pack horner(Pack p, Pack x, float c) { return fma(p, x, all(c)); }
 
+// Wrapping sums: vectors of signed integers wrap only as unsigned ones.
+FOVEA_INLINE vu bits(vi x) { return reinterpret_cast<vu>(x); }
+FOVEA_INLINE vi wrap(vu x) { return reinterpret_cast<vi>(x); }
+
 FOVEA_INLINE vf absolute(vf x) { return as_float(as_int(x) & INT32_MAX); }
 FOVEA_INLINE vi sign_bit(vf x) { return as_int(x) & INT32_MIN; }
 FOVEA_INLINE Pack absolute(Pack x) {

@@ -32,8 +32,11 @@ enum class StripOp : uint8_t {
   SelectLess,      // i32 a < b ? x : y
   SelectLessEqual,
   SelectEqual,
+  AndLess,  // i32 a < b, and the bool x
+  AndLessEqual,
+  AndEqual,
 };
-inline constexpr int strip_op_count = static_cast<int>(StripOp::SelectEqual) + 1;
+inline constexpr int strip_op_count = static_cast<int>(StripOp::AndEqual) + 1;
 
 struct StripCall {
   void* out;          // rows panel_width cells apart; may be an operand's own memory

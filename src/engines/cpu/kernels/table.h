@@ -44,9 +44,13 @@ struct SoftmaxTile {
   int first = 0, last = 0, columns = 0;
   const uint64_t* keep = nullptr;  // null: all kept; else [row][columns / 64 rounded up]
   int keep_words = 0;              // words of a row
-  float* row_max = nullptr;        // [rows], natural units; updated
-  float* row_sum = nullptr;        // [rows], updated
-  float* rescale = nullptr;        // [rows], what the sums so far are multiplied with
+  // Scores are these plus shift[row] (null: 0), a double: what is the same for a row of the tile is
+  // not added to each score, where it would push out their last digits.
+  const double* shift = nullptr;
+  double* row_max = nullptr;    // [rows], updated
+  double* reference = nullptr;  // [rows], updated: row_sum adds up 2^(s log2 e - reference)
+  float* row_sum = nullptr;     // [rows], updated
+  float* rescale = nullptr;     // [rows], what the sums so far are multiplied with
 };
 
 // The same for the backward: from scores and lse to P and dS.
@@ -58,7 +62,7 @@ struct SoftmaxBackward {
   int rows = 0, columns = 0;       // columns <= panel_width
   const uint64_t* keep = nullptr;  // null: all; else word of row r at keep[r * keep_words]
   int keep_words = 0, keep_shift = 0;
-  const float* lse = nullptr;      // [rows]; +inf where the row has nothing
+  const double* lse = nullptr;     // [rows], of the scores as they are here; -inf: nothing in the row
   const float* row_term = nullptr; // [rows], dlse - delta
   const uint64_t* drop = nullptr;  // null: no dropout; else bits of what is not dropped, as keep
   float drop_scale = 1;
