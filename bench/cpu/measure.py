@@ -81,6 +81,7 @@ class Run:
                      f"{'MKL' if torch.backends.mkl.is_available() else 'no MKL'})",
             "isa": os.environ.get("FOVEA_CPU_ISA", "the best there is"),
             "load": " ".join(f"{x:.2f}" for x in os.getloadavg()),
+            "busy": os.getloadavg()[0] > 0.5 * len(processors),
             "command": "./dev bench cpu " + " ".join(sys.argv[1:]),
         }
 
@@ -89,6 +90,8 @@ class Run:
         return f"{bench_report.slug(self.facts['machine'])}_{os.cpu_count()}core{threads}"
 
     def measure(self, selected):
+        if self.facts["busy"]:
+            status(f"the machine is busy (load {self.facts['load']}): what follows is no result", "\n")
         self.warm_up()
         self.peak_before, self.peak_isa = self.peak(self.threads)
         self.peak_one, _ = self.peak(1)
@@ -138,7 +141,8 @@ class Run:
         floor = rows.PEAK_BARS.get(row.d)
         if row.formula is rows.NONE and row.direction == "forward" and row.dtype == "f32" and row.heads == rows.HEADS:
             result.remark = f"{'over' if result.share >= floor else 'UNDER'} {floor:.0%} of peak"
-        verdict = "" if result.bar is None else " pass" if result.passed else " FAIL"
+        verdict = "" if result.bar is None else " pass" if result.ratio >= result.bar else " SLOW"
+        verdict = " WRONG" if error > 1 else verdict
         status(f"{title}: {peer.median * 1e3:.2f} / {own.median * 1e3:.2f} ms = {result.ratio:.2f} "
                f"(bar {result.bar and round(result.bar, 2)}){verdict}, {result.rate:.0f} GFLOP/s, {result.share:.0%} of peak, "
                f"error {error:.2f} {result.remark}", "\n")

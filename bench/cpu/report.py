@@ -14,9 +14,10 @@ def _cell(value, digits=2):
 
 
 def _verdict(result):
-    if result.bar is None:
-        return result.remark
-    return ("pass" if result.passed else "**fail**") + (f" ({result.remark})" if result.remark else "")
+    verdict = "" if result.bar is None else "pass" if result.ratio >= result.bar else "**slow**"
+    if result.error > 1:
+        verdict = "**wrong**"
+    return ", ".join(word for word in (verdict, result.remark) if word)
 
 
 def table(results):
@@ -48,7 +49,8 @@ def markdown(run):
         f"- Machine: {facts['machine']}, {os.cpu_count()} cores visible, {run.threads} threads on each side, bound",
         f"- Fovea {facts['fovea']}, commit {facts['commit']}, {facts['compiler']}; instruction set {facts['isa']}",
         f"- PyTorch {facts['torch']}, Python {sys.version.split()[0]}",
-        f"- Date: {datetime.date.today()}; load before {facts['load']}",
+        f"- Date: {datetime.date.today()}; load before {facts['load']}" + (
+            "; **the machine was busy, these are no results**" if facts["busy"] else ""),
         f"- Command: `{facts['command']}`",
         f"- Peak of f32 multiply-adds, all threads at once: {run.peak_before:.1f} GFLOP/s before, "
         f"{run.peak_after:.1f} after ({run.peak_isa}); one thread {run.peak_one:.1f}", "",
@@ -82,6 +84,7 @@ def picture(run, path):
             top.plot([r.bar, r.bar], [i - 0.45, i + 0.45], color="black", linewidth=1.5)
         top.text(r.ratio, i, f" {r.ratio:.2f}", va="center", fontsize=8)
     top.axvline(1, color="#bbbbbb", linewidth=0.8, zorder=0)
+    top.margins(y=0.01)
     top.invert_yaxis()
     if results and max(r.ratio for r in results) > 6:
         top.set_xscale("log", base=2)

@@ -16,6 +16,7 @@ const KernelTable& kernels_of(const Device& device) {
     if (isa == "avx512_bf16") return avx512_bf16_kernels;
     if (isa == "avx512") return avx512_kernels;
     if (isa == "avx2") return avx2_kernels;
+    if (isa == "scalar") break;
   }
 #endif
   return scalar_kernels;

@@ -1,6 +1,15 @@
 #include "engines/cpu/keys.h"
 
 namespace fovea::cpu {
+namespace {
+
+// f32 rows that lie one after the other, each as long as a panel is wide, are panels already.
+bool lies_in_panels(const Call& call, const Strided& rows, std::int64_t columns) {
+  return !call.plan.pairs && rows.type == Stored::F32 && rows.column_step == 1 &&
+         rows.row_step == call.kernels.panel_width && columns == call.kernels.panel_width;
+}
+
+}  // namespace
 
 KeyTiles::KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t count)
     : backward_(plan.baked.direction == Direction::Backward) {
@@ -12,7 +21,7 @@ KeyTiles::KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::
   } else {
     v_ = take_panels(arena, plan.kernels, plan.cells(keys), sizes.dv);
   }
-  finite_ = arena.take<Finite>(count);
+  facts_ = arena.take<Facts>(count);
 }
 
 // Tile `at` of matrices that lie one after the other.
@@ -24,6 +33,16 @@ Panels KeyTiles::place(const Call& call, const Panels& all, std::int64_t rows,
 
 KeyTile KeyTiles::find(const Call& call, const Sequence& sequence, std::int64_t tile,
                        std::int64_t at) const {
+  const Facts& facts = facts_[static_cast<std::size_t>(at)];
+  KeyTile out = places(call, sequence, tile, at);
+  if (facts.in_place != nullptr) (backward_ ? out.k : out.v).data = facts.in_place;
+  out.k_finite = facts.k_finite;
+  out.v_finite = facts.v_finite;
+  return out;
+}
+
+KeyTile KeyTiles::places(const Call& call, const Sequence& sequence, std::int64_t tile,
+                         std::int64_t at) const {
   const Sizes& sizes = call.sizes;
   KeyTile out;
   out.columns = static_cast<int>(
@@ -33,14 +52,12 @@ KeyTile KeyTiles::find(const Call& call, const Sequence& sequence, std::int64_t 
   out.v = place(call, v_, keys, sizes.dv, at);
   out.v_transposed = place(call, v_transposed_, call.plan.cells(sizes.dv), tile_columns, at);
   out.k = place(call, k_, keys, sizes.d, at);
-  out.k_finite = finite_[static_cast<std::size_t>(at)].k;
-  out.v_finite = finite_[static_cast<std::size_t>(at)].v;
   return out;
 }
 
 void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t group,
                     std::int64_t tile, std::int64_t at) const {
-  const KeyTile to = find(call, sequence, tile, at);
+  const KeyTile to = places(call, sequence, tile, at);
   const std::int64_t row = sequence.k_first + tile * tile_columns;
   const std::int64_t b = call.batch(sequence);
   const Strided k = call.rows(call.bound.k, call.baked.k, b, group, row);
@@ -51,17 +68,21 @@ void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t gro
                                       : call.kernels.pack_transposed;
     return pack(from, to.columns, columns, panels, tile_columns);
   };
+  Facts facts;
   const auto straight = [&](const Strided& from, int columns, const Panels& panels) {
     if (call.plan.pairs) {
       return call.kernels.pairs->pack_rows(from, to.columns, columns, panels, tile_columns);
     }
+    if (lies_in_panels(call, from, columns)) {
+      facts.in_place = static_cast<float*>(from.data);
+      return backward_ || call.kernels.all_finite(facts.in_place, to.columns * columns);
+    }
     return call.kernels.pack(from, to.columns, columns, 1.0f, panels, tile_columns);
   };
-  Finite finite{true, true};
-  finite.k = transposed(k, d, to.k_transposed);
-  finite.v = backward_ ? transposed(v, dv, to.v_transposed) : straight(v, dv, to.v);
+  facts.k_finite = transposed(k, d, to.k_transposed);
+  facts.v_finite = backward_ ? transposed(v, dv, to.v_transposed) : straight(v, dv, to.v);
   if (backward_) straight(k, d, to.k);
-  finite_[static_cast<std::size_t>(at)] = finite;
+  facts_[static_cast<std::size_t>(at)] = facts;
 }
 
 std::int64_t wave_heads(const Sizes& sizes, Direction direction) {

@@ -35,15 +35,18 @@ class KeyTiles {
                std::int64_t at) const;
 
  private:
-  struct Finite {
-    bool k, v;
+  struct Facts {
+    bool k_finite = true, v_finite = true;
+    float* in_place = nullptr;  // V forward, K backward, where the caller's memory serves as it is
   };
+  KeyTile places(const Call& call, const Sequence& sequence, std::int64_t tile,
+                 std::int64_t at) const;
   Panels place(const Call& call, const Panels& all, std::int64_t rows, std::int64_t columns,
                std::int64_t at) const;
 
   bool backward_ = false;
   Panels k_transposed_, v_, v_transposed_, k_;
-  std::span<Finite> finite_;
+  std::span<Facts> facts_;
 };
 
 // The heads (b, g) that are worked on together, numbered b * Hkv + g.

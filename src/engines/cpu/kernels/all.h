@@ -24,6 +24,7 @@ const KernelTable FOVEA_ISA_TABLE = {
     .multiply = FOVEA_ISA::multiply,
     .pack = FOVEA_ISA::pack,
     .pack_transposed = FOVEA_ISA::pack_transposed,
+    .all_finite = FOVEA_ISA::all_finite,
     .unpack = FOVEA_ISA::unpack,
     .softmax = FOVEA_ISA::softmax,
     .softmax_backward = FOVEA_ISA::softmax_backward,

@@ -106,12 +106,21 @@ FOVEA_INLINE float exponentials(const SoftmaxTile& tile, int number, float base)
 }
 
 // Moves a row's reference up to the largest score so far. Returns what the exponents of this tile are
-// relative to: a float, so that nothing is rounded in the subtraction; what was rounded off the
-// reference to make it one is in the factor that takes the sums so far along.
+// relative to; `moved` is by how much the reference went up, less than 0.
 FOVEA_INLINE float move_reference(const SoftmaxTile& tile, int row, float most, float& moved) {
+  if (!(static_cast<double>(most) <= tile.row_max[row])) tile.row_max[row] = static_cast<double>(most);
+  const float before = static_cast<float>(tile.reference[row]), top = most * log2_e;
+  const float after = top > before ? top : before;
+  moved = after == before ? 0 : before - after;
+  tile.reference[row] = static_cast<double>(after);
+  return after == minus_infinity ? 0 : after;
+}
+
+// With shifts, references need not be floats. The exponents are relative to one all the same, so
+// that nothing is rounded in the subtraction; what that rounds off the reference goes into `moved`.
+FOVEA_INLINE float move_shifted(const SoftmaxTile& tile, int row, float most, float& moved) {
   constexpr double log2_e_exactly = 1.4426950408889634;
-  const double shift = tile.shift == nullptr ? 0 : tile.shift[row];
-  const double largest = static_cast<double>(most) + shift;
+  const double shift = tile.shift[row], largest = static_cast<double>(most) + shift;
   if (!(largest <= tile.row_max[row])) tile.row_max[row] = largest;
   const double before = tile.reference[row], here = shift * log2_e_exactly;
   const double top = static_cast<double>(most) * static_cast<double>(log2_e) + here;
@@ -134,7 +143,8 @@ void softmax_rows(const SoftmaxTile& tile) {
     for (int i = 0; i < block; ++i) moved[i] = 0;
     for (int i = 0; i < count; ++i) {
       const float most = mask_and_find_max<masked>(tile, first + i);
-      base[i] = move_reference(tile, first + i, most, moved[i]);
+      base[i] = tile.shift == nullptr ? move_reference(tile, first + i, most, moved[i])
+                                      : move_shifted(tile, first + i, most, moved[i]);
     }
     for (int i = 0; i < block; i += W) store(factor + i, exp2_of(load(moved + i)));
     for (int i = 0; i < count; ++i) {

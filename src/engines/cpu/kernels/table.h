@@ -112,6 +112,7 @@ struct KernelTable {
   bool (*pack)(const Strided& from, int rows, int columns, float factor, Panels to, int padded_rows);
   // The same, transposed: row r of `from` becomes column r; rows past the end become zero columns.
   bool (*pack_transposed)(const Strided& from, int rows, int columns, Panels to, int padded_rows);
+  bool (*all_finite)(const float* numbers, int64_t count);
   // Row r of panels, times factor[r] (null: 1), to the caller's memory.
   void (*unpack)(Panels from, int rows, int columns, const float* factor, const Strided& to);
 
