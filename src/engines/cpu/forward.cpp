@@ -6,6 +6,7 @@
 namespace fovea::cpu {
 namespace {
 
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 // One block of query rows on one worker.
@@ -30,6 +31,7 @@ class BlockForward {
   void attend(const Part& part, const KeyTile& keys, bool masked);
   void drop(const Part& part);
   KeyTile keys_of(std::int64_t tile);
+  RowSums sums_of(std::size_t row) const;
   void finish();
   void keep_part(std::int64_t split);
 
@@ -91,8 +93,10 @@ void BlockForward::start() {
       kernels_.pack(from, block_.rows, d, call_.scale, to, block_.rows);
     }
   }
-  std::ranges::fill(mine_.row_max, nothing);
-  std::ranges::fill(mine_.reference, nothing);
+  for (const auto& rows : {mine_.row_max, mine_.reference}) std::ranges::fill(rows, minus_infinity);
+  for (const auto& rows : {mine_.shifted_max, mine_.shifted_reference}) {
+    std::ranges::fill(rows, nothing);
+  }
   std::ranges::fill(mine_.row_sum, 0.0f);
   std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
@@ -165,6 +169,8 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   softmax.shift = relative_ ? mine_.shifts.of_tile.data() : nullptr;
   softmax.row_max = mine_.row_max.data();
   softmax.reference = mine_.reference.data();
+  softmax.shifted_max = mine_.shifted_max.data();
+  softmax.shifted_reference = mine_.shifted_reference.data();
   softmax.row_sum = mine_.row_sum.data();
   softmax.rescale = mine_.rescale.data();
   kernels_.softmax(softmax);
@@ -201,6 +207,13 @@ void BlockForward::drop(const Part& part) {
   }
 }
 
+RowSums BlockForward::sums_of(std::size_t row) const {
+  const float sum = mine_.row_sum[row], shift = mine_.shifts.shift[row];
+  if (relative_) return {mine_.shifted_max[row], mine_.shifted_reference[row], sum, shift};
+  return {static_cast<double>(mine_.row_max[row]), static_cast<double>(mine_.reference[row]), sum,
+          shift};
+}
+
 void BlockForward::finish() {
   const std::int64_t b = call_.batch(sequence_);
   const std::int64_t row = sequence_.q_first + block_.position;
@@ -210,10 +223,7 @@ void BlockForward::finish() {
     const std::int64_t at = call_.geometry.row_number(sequence_.b, head, row);
     for (int r = 0; r < block_.rows; ++r) {
       const auto mine = static_cast<std::size_t>(i * block_.rows + r);
-      const RowResult result =
-          finish_row({mine_.row_max[mine], mine_.reference[mine], mine_.row_sum[mine],
-                      mine_.shifts.shift[mine]},
-                     sink);
+      const RowResult result = finish_row(sums_of(mine), sink);
       mine_.rescale[mine] = result.factor;
       write_row(call_, memory_, at + r, result);
     }
@@ -229,10 +239,11 @@ void BlockForward::keep_part(std::int64_t split) {
     const std::int64_t row_in_group = block_.head * block_.rows + r;  // split heads are one block long
     const std::int64_t at = memory_.parts.row(head_in_wave_, split, row_in_group);
     const auto from = static_cast<std::size_t>(r), to = static_cast<std::size_t>(at);
-    memory_.parts.row_max[to] = mine_.row_max[from];
-    memory_.parts.reference[to] = mine_.reference[from];
-    memory_.parts.row_sum[to] = mine_.row_sum[from];
-    memory_.parts.shift[to] = mine_.shifts.shift[from];
+    const RowSums sums = sums_of(from);
+    memory_.parts.row_max[to] = sums.row_max;
+    memory_.parts.reference[to] = sums.reference;
+    memory_.parts.row_sum[to] = sums.sum;
+    memory_.parts.shift[to] = sums.shift;
     for (std::int64_t c = 0; c < call_.sizes.dv; c += width) {
       std::copy_n(from_row(from_column(mine_.o, c), r, width).data, width,
                   from_row(from_column(memory_.parts.o, c), at, width).data);

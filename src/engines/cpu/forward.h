@@ -18,8 +18,9 @@ struct ForwardWorker {
 
   Panels q, scores, o;
   Panels p_pairs;  // Prepared::pairs: probabilities as bf16
-  std::span<double> row_max, reference;  // [block_rows], as SoftmaxTile has them
-  std::span<float> row_sum, rescale;
+  // [block_rows], as SoftmaxTile has them
+  std::span<float> row_max, reference, row_sum, rescale;
+  std::span<double> shifted_max, shifted_reference;
   KeepBits keep;
   std::span<std::byte> mask_state, mod_state;
   RowShifts shifts;

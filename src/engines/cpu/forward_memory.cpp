@@ -7,10 +7,12 @@ ForwardWorker::ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& si
     : q(take_panels(arena, plan.kernels, block_rows, plan.cells(sizes.d))),
       scores(take_panels(arena, plan.kernels, block_rows, tile_columns)),
       o(take_panels(arena, plan.kernels, block_rows, sizes.dv)),
-      row_max(arena.take<double>(block_rows)),
-      reference(arena.take<double>(block_rows)),
+      row_max(arena.take<float>(block_rows)),
+      reference(arena.take<float>(block_rows)),
       row_sum(arena.take<float>(block_rows)),
       rescale(arena.take<float>(block_rows)),
+      shifted_max(arena.take<double>(block_rows)),
+      shifted_reference(arena.take<double>(block_rows)),
       keep{arena.take<std::uint64_t>(block_rows, keep_words)},
       shifts(arena, plan) {
   const auto bytes = [&](std::size_t count) {

@@ -57,9 +57,38 @@ FOVEA_INLINE Row row_of(const Panels& scores, int row) {
   return {scores.data + int64_t{row} * panel_width, scores.rows * panel_width};
 }
 
-// The largest kept score of a row; where some are not kept they become -inf.
+// Lane i is the maximum, or the sum, of all lanes of x[i]: two halves of two vectors become one
+// vector, until one is left.
+struct Larger {
+  FOVEA_INLINE_MEMBER static vf of(vf a, vf b) { return max_raw(a, b); }
+};
+struct Sum {
+  FOVEA_INLINE_MEMBER static vf of(vf a, vf b) { return a + b; }
+};
+template <class Combine, int step>
+FOVEA_INLINE void fold_halves(vf (&x)[W]) {
+  vi low{}, high{};
+  for (int i = 0; i < W; ++i) {
+    low[i] = (i & step) == 0 ? i : W + i - step;
+    high[i] = (i & step) == 0 ? i + step : W + i;
+  }
+  _Pragma("GCC unroll 8") for (int i = 0; i < step; ++i) {
+    x[i] = Combine::of(__builtin_shuffle(x[i], x[i + step], low),
+                       __builtin_shuffle(x[i], x[i + step], high));
+  }
+}
+template <class Combine>
+FOVEA_INLINE vf fold_rows(vf (&x)[W]) {
+  if constexpr (W >= 16) fold_halves<Combine, 8>(x);
+  if constexpr (W >= 8) fold_halves<Combine, 4>(x);
+  fold_halves<Combine, 2>(x);
+  fold_halves<Combine, 1>(x);
+  return x[0];
+}
+
+// The largest kept scores of a row, by lane; where some are not kept they become -inf.
 template <bool masked>
-FOVEA_INLINE float mask_and_find_max(const SoftmaxTile& tile, int number) {
+FOVEA_INLINE vf mask_and_find_max(const SoftmaxTile& tile, int number) {
   vf most[4];
   for (int v = 0; v < 4; ++v) most[v] = splat(minus_infinity);
   const uint64_t* const keep = masked ? tile.keep + int64_t{number} * tile.keep_words : nullptr;
@@ -79,11 +108,11 @@ FOVEA_INLINE float mask_and_find_max(const SoftmaxTile& tile, int number) {
     }
   }
   for (int v = 0; c < tile.columns; c += W, ++v) look_at(row.vector(v), c, most[0]);
-  return max_of(max_raw(max_raw(most[0], most[1]), max_raw(most[2], most[3])));
+  return max_raw(max_raw(most[0], most[1]), max_raw(most[2], most[3]));
 }
 
-// 2^(s log2 e - base) in place; their sum.
-FOVEA_INLINE float exponentials(const SoftmaxTile& tile, int number, float base) {
+// 2^(s log2 e - base) in place; their sums, by lane.
+FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int number, float base) {
   const vf shift = splat(-base);
   vf sum_0{}, sum_1{};
   Row row = row_of(tile.scores, number);
@@ -102,18 +131,24 @@ FOVEA_INLINE float exponentials(const SoftmaxTile& tile, int number, float base)
     store(row.vector(v), p);
     sum_0 += p;
   }
-  return sum_of(sum_0 + sum_1);
+  return sum_0 + sum_1;
 }
 
-// Moves a row's reference up to the largest score so far. Returns what the exponents of this tile are
-// relative to; `moved` is by how much the reference went up, less than 0.
-FOVEA_INLINE float move_reference(const SoftmaxTile& tile, int row, float most, float& moved) {
-  if (!(static_cast<double>(most) <= tile.row_max[row])) tile.row_max[row] = static_cast<double>(most);
-  const float before = static_cast<float>(tile.reference[row]), top = most * log2_e;
-  const float after = top > before ? top : before;
-  moved = after == before ? 0 : before - after;
-  tile.reference[row] = static_cast<double>(after);
-  return after == minus_infinity ? 0 : after;
+// What the exponents of some rows of a tile are relative to, and how far their references moved up
+// to the largest score so far: less than 0.
+struct References {
+  vf base, moved;
+};
+FOVEA_INLINE References move_references(const SoftmaxTile& tile, int first, int count, vf most) {
+  const vf old_max = load_first(tile.row_max + first, count);
+  const vf old_reference = load_first(tile.reference + first, count);
+  const vf new_max = most <= old_max ? old_max : most;  // a NaN stays
+  const vf top = most * log2_e;
+  const vf reference = top > old_reference ? top : old_reference;
+  store_first(tile.row_max + first, new_max, count);
+  store_first(tile.reference + first, reference, count);
+  return {reference == minus_infinity ? vf{} : reference,
+          reference == old_reference ? vf{} : old_reference - reference};
 }
 
 // With shifts, references need not be floats. The exponents are relative to one all the same, so
@@ -121,38 +156,51 @@ FOVEA_INLINE float move_reference(const SoftmaxTile& tile, int row, float most, 
 FOVEA_INLINE float move_shifted(const SoftmaxTile& tile, int row, float most, float& moved) {
   constexpr double log2_e_exactly = 1.4426950408889634;
   const double shift = tile.shift[row], largest = static_cast<double>(most) + shift;
-  if (!(largest <= tile.row_max[row])) tile.row_max[row] = largest;
-  const double before = tile.reference[row], here = shift * log2_e_exactly;
+  if (!(largest <= tile.shifted_max[row])) tile.shifted_max[row] = largest;
+  const double before = tile.shifted_reference[row], here = shift * log2_e_exactly;
   const double top = static_cast<double>(most) * static_cast<double>(log2_e) + here;
   const double target = top > before ? top : before;
   moved = 0;
   if (target == static_cast<double>(minus_infinity)) return 0;
   const float base = static_cast<float>(target - here);
   const double after = static_cast<double>(base) + here;
-  tile.reference[row] = after;
+  tile.shifted_reference[row] = after;
   moved = static_cast<float>(before - after);
   return base;
+}
+FOVEA_INLINE References move_shifted_references(const SoftmaxTile& tile, int first, int count,
+                                                vf most) {
+  References out{};
+  for (int i = 0; i < count; ++i) {
+    float moved;
+    out.base[i] = move_shifted(tile, first + i, most[i], moved);
+    out.moved[i] = moved;
+  }
+  return out;
 }
 
 template <bool masked>
 void softmax_rows(const SoftmaxTile& tile) {
-  constexpr int block = W < 8 ? 8 : W;  // rows whose factors are found together
-  for (int first = tile.first; first < tile.last; first += block) {
-    const int count = tile.last - first < block ? tile.last - first : block;
-    float base[block], moved[block], factor[block];
-    for (int i = 0; i < block; ++i) moved[i] = 0;
-    for (int i = 0; i < count; ++i) {
-      const float most = mask_and_find_max<masked>(tile, first + i);
-      base[i] = tile.shift == nullptr ? move_reference(tile, first + i, most, moved[i])
-                                      : move_shifted(tile, first + i, most, moved[i]);
+  for (int first = tile.first; first < tile.last; first += W) {  // W rows: one is one lane
+    const int count = tile.last - first < W ? tile.last - first : W;
+    vf lanes_of_row[W];
+    for (int i = 0; i < W; ++i) {
+      lanes_of_row[i] =
+          i < count ? mask_and_find_max<masked>(tile, first + i) : splat(minus_infinity);
     }
-    for (int i = 0; i < block; i += W) store(factor + i, exp2_of(load(moved + i)));
-    for (int i = 0; i < count; ++i) {
-      const int row = first + i;
-      const float sum = exponentials(tile, row, base[i]);
-      tile.rescale[row] = factor[i];
-      tile.row_sum[row] = tile.row_sum[row] * factor[i] + sum;
+    const vf most = fold_rows<Larger>(lanes_of_row);
+    const References moved = tile.shift == nullptr
+                                 ? move_references(tile, first, count, most)
+                                 : move_shifted_references(tile, first, count, most);
+    float base[W];
+    store(base, moved.base);
+    for (int i = 0; i < W; ++i) {
+      lanes_of_row[i] = i < count ? exponentials(tile, first + i, base[i]) : vf{};
     }
+    const vf sums = fold_rows<Sum>(lanes_of_row), factor = exp2_of(moved.moved);
+    store_first(tile.rescale + first, factor, count);
+    store_first(tile.row_sum + first, fma(load_first(tile.row_sum + first, count), factor, sums),
+                count);
   }
 }
 

@@ -47,8 +47,10 @@ struct SoftmaxTile {
   // Scores are these plus shift[row] (null: 0), a double: what is the same for a row of the tile is
   // not added to each score, where it would push out their last digits.
   const double* shift = nullptr;
-  double* row_max = nullptr;    // [rows], updated
-  double* reference = nullptr;  // [rows], updated: row_sum adds up 2^(s log2 e - reference)
+  float* row_max = nullptr;    // [rows], updated
+  float* reference = nullptr;  // [rows], updated: row_sum adds up 2^(s log2 e - reference)
+  double* shifted_max = nullptr;  // instead of these two, where there are shifts
+  double* shifted_reference = nullptr;
   float* row_sum = nullptr;     // [rows], updated
   float* rescale = nullptr;     // [rows], what the sums so far are multiplied with
 };
