@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "engines/cpu/captured_add.h"
+#include "engines/cpu/captured/captured_add.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "attention/device.h"
-#include "engines/cpu/strip.h"
+#include "engines/cpu/strips/strip.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/lift.h"

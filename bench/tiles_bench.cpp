@@ -6,7 +6,7 @@
 #include <new>
 #include <vector>
 
-#include "engines/cpu/tiles.h"
+#include "engines/cpu/tiles/tiles.h"
 #include "ir/extremes.h"
 #include "ir/parse.h"
 

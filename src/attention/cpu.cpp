@@ -130,8 +130,9 @@ std::vector<std::string> cpu_isa() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
-  // AMD multiplies pairs of bf16 at twice the rate of f32; Intel at half of it (measured: 102 against
-  // 196 GFLOP/s on two cores of a Xeon of 2023), so there it is only taken when it is asked for.
+  // AMD multiplies pairs of bf16 at twice the rate of f32; Intel at half of it (measured: 102
+  // against 196 GFLOP/s on two cores of a Xeon of 2023), so there it is only taken when it is asked
+  // for.
   const bool pairs = avx512 && __builtin_cpu_supports("avx512bf16");
   const bool fast_pairs = pairs && __builtin_cpu_is("amd");
   if (fast_pairs) isa.emplace_back("avx512_bf16");

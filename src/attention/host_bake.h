@@ -1,6 +1,6 @@
-// What the plans of engines on the host depend on: the formulas, types and features of a Problem. All
-// else (sizes, strides, scale, offsets, values) they read from Bindings at every call, so that it
-// never needs another plan.
+// What the plans of engines on the host depend on: the formulas, types and features of a Problem.
+// All else (sizes, strides, scale, offsets, values) they read from Bindings at every call, so that
+// it never needs another plan.
 #pragma once
 
 #include <vector>

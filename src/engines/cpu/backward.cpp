@@ -32,12 +32,11 @@ void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
 
 // Under a causal mask the first chunks are seen by most rows: they come first.
 void run_units(const Call& call, const BackwardMemory& memory, const Wave& wave) {
-  call.parallel(wave.count * memory.chunks, wave_flops(call, wave),
-                [&](std::int64_t task, int worker) {
-                  const std::int64_t i = task % wave.count;
-                  UnitBackward(call, memory, worker)
-                      .run(i, wave.first + i, task / wave.count, nullptr, 0);
-                });
+  call.parallel(
+      wave.count * memory.chunks, wave_flops(call, wave), [&](std::int64_t task, int worker) {
+        const std::int64_t i = task % wave.count;
+        UnitBackward(call, memory, worker).run(i, wave.first + i, task / wave.count, nullptr, 0);
+      });
 }
 
 void write_gradients_of_no_sequence(const Call& call) {

@@ -1,6 +1,6 @@
-// The backward, from O, lse and their gradients alone. A unit is a chunk of the keys of one head: it
-// owns dK and dV of its keys and sums them over all query rows in order; dQ is summed per chunk and
-// added up chunk after chunk. Five products a tile:
+// The backward, from O, lse and their gradients alone. A unit is a chunk of the keys of one head:
+// it owns dK and dV of its keys and sums them over all query rows in order; dQ is summed per chunk
+// and added up chunk after chunk. Five products a tile:
 //   S = Q K^T,  dP = dO V^T,  dV += P^T dO,  dQ += dS K,  dK += dS^T Q.
 #pragma once
 
@@ -22,10 +22,10 @@ inline constexpr std::size_t score_root = 0, gradient_root = 1, first_captured_r
 struct BackwardWorker {
   BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
-  Panels scores;  // becomes dS
-  Panels grad_p;  // becomes P
-  Panels grad_k, grad_v;  // of a chunk
-  Panels q, grad_o, o;    // of a block, in f32
+  Panels scores;                                         // becomes dS
+  Panels grad_p;                                         // becomes P
+  Panels grad_k, grad_v;                                 // of a chunk
+  Panels q, grad_o, o;                                   // of a block, in f32
   Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
   RowShifts shifts;
   std::span<double> lse;  // [block_rows], of the tile's scores: without RowShifts::of_tile
@@ -60,7 +60,7 @@ struct BackwardMemory {
   std::span<ir::ScalarValue> scalars;
   WaveKeys keys;
   QueryBlocks queries;
-  std::int64_t chunks;          // of a sequence, at most
+  std::int64_t chunks;  // of a sequence, at most
   Units units;
   Panels grad_q;                // [wave][chunks][blocks][block_rows][d]
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink

@@ -81,7 +81,8 @@ Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t numb
 }
 
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker) {
-  Arena arena("cpu", memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes);
+  Arena arena("cpu",
+              memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes);
   return {arena, call.plan, call.sizes};
 }
 

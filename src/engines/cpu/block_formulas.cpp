@@ -63,11 +63,10 @@ Part KeepBits::trim(int first, int last) const {
 
 void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, const KeepBits& keep) {
   std::ranges::fill(keep.words.first(static_cast<std::size_t>(rows * keep_words)), 0);
-  mask.for_strips({0, rows, 0, columns}, call.kernels,
-                  [&](const StripRun::Strip& strip, int base) {
-                    mask.run().elements(0, strip);
-                    mask.run().keep_bits(0, strip, keep.row(base + strip.row), keep_words);
-                  });
+  mask.for_strips({0, rows, 0, columns}, call.kernels, [&](const StripRun::Strip& strip, int base) {
+    mask.run().elements(0, strip);
+    mask.run().keep_bits(0, strip, keep.row(base + strip.row), keep_words);
+  });
 }
 
 RowShifts::RowShifts(Arena& arena, const Prepared& plan)

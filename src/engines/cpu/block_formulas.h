@@ -7,7 +7,7 @@
 
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/call.h"
-#include "engines/cpu/strip.h"
+#include "engines/cpu/strips/strip.h"
 
 namespace fovea::cpu {
 
@@ -79,8 +79,8 @@ struct KeepBits {
 
   std::uint64_t* row(int r) const { return words.data() + r * keep_words; }
   void keep_first(int rows, int columns) const;  // all rows keep columns [0, columns)
-  // Columns [column_first, column_last) outside of which rows [first, last) keep nothing; the first a
-  // multiple of 64. Empty where they keep nothing at all.
+  // Columns [column_first, column_last) outside of which rows [first, last) keep nothing; the first
+  // a multiple of 64. Empty where they keep nothing at all.
   Part trim(int first, int last) const;
 };
 
@@ -92,8 +92,8 @@ constexpr std::int32_t middle_of(std::int32_t k_first) { return k_first + tile_c
 
 // What Prepared::shift and Prepared::slope are in the rows of a block.
 struct RowShifts {
-  std::span<float> shift, slope;   // [block_rows]
-  std::span<double> of_tile;       // [block_rows]: what the scores of a row of the tile lack
+  std::span<float> shift, slope;  // [block_rows]
+  std::span<double> of_tile;      // [block_rows]: what the scores of a row of the tile lack
   std::span<std::byte> state;
   std::span<ir::ScalarValue> scalars;  // of the call and one more
 

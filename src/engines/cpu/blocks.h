@@ -1,5 +1,5 @@
-// How a call is cut into pieces. Everything here follows from shapes alone, never from the number of
-// threads, and a sequence is cut in the same way whatever else is in the batch.
+// How a call is cut into pieces. Everything here follows from shapes alone, never from the number
+// of threads, and a sequence is cut in the same way whatever else is in the batch.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,10 @@ namespace fovea::cpu {
 inline constexpr int block_rows = 96;     // query rows of a block: whole groups of 6
 inline constexpr int tile_columns = 128;  // keys of a tile: whole panels, whole words of bits
 inline constexpr int keep_words = tile_columns / 64;
-inline constexpr int trim_rows = 24;      // rows of a mixed tile that are cut to what they keep together
-inline constexpr int split_keys = 1024;   // keys of a part, where few rows see many keys
-inline constexpr int pack_tiles = 8;      // tiles that are packed by one task
+inline constexpr int trim_rows =
+    24;  // rows of a mixed tile that are cut to what they keep together
+inline constexpr int split_keys = 1024;  // keys of a part, where few rows see many keys
+inline constexpr int pack_tiles = 8;     // tiles that are packed by one task
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }

@@ -11,10 +11,10 @@
 #include "attention/executor.h"
 #include "attention/geometry.h"
 #include "attention/problem.h"
-#include "engines/cpu/captured.h"
+#include "engines/cpu/captured/captured.h"
 #include "engines/cpu/kernels/table.h"
-#include "engines/cpu/strip.h"
-#include "engines/cpu/tiles.h"
+#include "engines/cpu/strips/strip.h"
+#include "engines/cpu/tiles/tiles.h"
 
 namespace fovea::cpu {
 
@@ -28,18 +28,19 @@ struct Prepared {
   bool pairs;   // products of bf16 pairs: cells of their factors hold two numbers along the sum
   TileMap tiles;
   std::optional<StripProgram> mask;  // its root: what is kept
-  // score_mod without what it adds that changes with neither k nor the score: that moves a row's lse,
-  // but none of its probabilities, and is added to the lse alone (`score + 300` loses no digits).
+  // score_mod without what it adds that changes with neither k nor the score: that moves a row's
+  // lse, but none of its probabilities, and is added to the lse alone (`score + 300` loses no
+  // digits).
   std::optional<StripProgram> mod;    // forward: in place of the scores; backward: see backward.h
   std::optional<StripProgram> shift;  // what was left out, one value per row
-  // The same for what it adds that grows along k, slope * (k - q) and the like: `relative` is mod with
-  // k counted from the middle of the tile, and the rest of it the same for a row of the tile. Its one
-  // scalar more, the last, is that middle.
+  // The same for what it adds that grows along k, slope * (k - q) and the like: `relative` is mod
+  // with k counted from the middle of the tile, and the rest of it the same for a row of the tile.
+  // Its one scalar more, the last, is that middle.
   std::optional<StripProgram> relative;
   std::optional<StripProgram> slope;  // one value per row
   int slope_k = 0, slope_q = 0;       // slope * f32(slope_k * k + slope_q * q)
-  Captured captured;                 // gradients that are wanted besides those of q, k and v
-  bool grad_passes = true;           // backward: the modifier's derivative by the score is 1
+  Captured captured;                  // gradients that are wanted besides those of q, k and v
+  bool grad_passes = true;            // backward: the modifier's derivative by the score is 1
 
   // Bytes of the state of mod or relative, whichever runs; and of the values per row.
   std::size_t mod_state_bytes() const;
@@ -117,7 +118,8 @@ struct Dropout {
 };
 
 // rows x columns in panels, `columns` rounded up to whole ones.
-Panels take_panels(Arena& arena, const KernelTable& kernels, std::int64_t rows, std::int64_t columns);
+Panels take_panels(Arena& arena, const KernelTable& kernels, std::int64_t rows,
+                   std::int64_t columns);
 
 constexpr Panels from_row(Panels panels, std::int64_t row, int panel_width) {
   return {panels.data + row * panel_width, panels.rows};

@@ -82,10 +82,10 @@ class CpuEngine : public Engine {
     for (const NamedTensor& tensor : named_tensors()) {
       const DType dtype = (baked.problem.*tensor.spec).dtype;
       if (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) continue;
-      verdict.reasons.push_back({"dtype_unknown", "engine cpu stores f32, f16 or bf16",
-                                 std::string(tensor.name) + " of type " +
-                                     std::string(dtype_name(dtype)),
-                                 "convert it, or use engine reference for f64"});
+      verdict.reasons.push_back(
+          {"dtype_unknown", "engine cpu stores f32, f16 or bf16",
+           std::string(tensor.name) + " of type " + std::string(dtype_name(dtype)),
+           "convert it, or use engine reference for f64"});
     }
     if (verdict.reasons.empty()) {
       verdict.answer = Answer::Proven;  // nothing is looked up, built or left to a library

@@ -16,7 +16,8 @@ class BlockForward {
       : call_(call),
         kernels_(call.kernels),
         memory_(memory),
-        arena_("cpu", memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes),
+        arena_("cpu",
+               memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes),
         mine_(arena_, call.plan, call.sizes),
         dropout_(call.bound),
         walk_(call.plan.tiles, memory.keys.walk(worker)) {
@@ -83,9 +84,8 @@ void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_
 void BlockForward::start() {
   const auto d = static_cast<int>(call_.sizes.d);
   for (int i = 0; i < block_.heads; ++i) {
-    const Strided from =
-        call_.rows(call_.bound.q, call_.baked.q, call_.batch(sequence_), first_head_ + i,
-                   sequence_.q_first + block_.position);
+    const Strided from = call_.rows(call_.bound.q, call_.baked.q, call_.batch(sequence_),
+                                    first_head_ + i, sequence_.q_first + block_.position);
     const Panels to = from_row(mine_.q, i * block_.rows, kernels_.panel_width);
     if (call_.plan.pairs) {
       kernels_.pairs->pack(from, block_.rows, d, to, block_.rows);
@@ -119,8 +119,7 @@ void BlockForward::attend(const Tile& tile) {
   tile_ = tile.number;
   const KeyTile keys = keys_of(tile.number);
   const int rows = block_.all_rows();
-  const auto k_first =
-      static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
+  const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
   if (mod_) mod_->tile(k_first, keys.columns);
   if (relative_) mine_.shifts.find_of_tile(call_, sequence_, block_, k_first);
   if (tile.full && keys.columns % kernels_.lanes == 0) {
@@ -154,8 +153,7 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   call_.plan.multiply(product);
   if (mod_) {
     mod_->for_strips(part, kernels_, [&](StripRun::Strip strip, int base) {
-      strip.score =
-          from_row(from_column(mine_.scores, strip.column), base + strip.row, width).data;
+      strip.score = from_row(from_column(mine_.scores, strip.column), base + strip.row, width).data;
       mod_->run().elements(0, strip);
     });
   }
@@ -176,9 +174,8 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   kernels_.softmax(softmax);
   if (dropout_.any()) drop(part);
   if (call_.plan.pairs) {
-    kernels_.pairs->narrow(mine_.scores,
-                           {part.first, part.last, part.column_first, part.column_last},
-                           mine_.p_pairs);
+    kernels_.pairs->narrow(
+        mine_.scores, {part.first, part.last, part.column_first, part.column_last}, mine_.p_pairs);
   }
   product.a = from_row(call_.plan.pairs ? mine_.p_pairs : mine_.scores, part.first, width);
   product.b = keys.v;
@@ -194,13 +191,13 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
 
 void BlockForward::drop(const Part& part) {
   std::uint64_t bits[keep_words];
-  const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + part.column_first +
-                                                 sequence_.k_offset);
+  const auto k_first =
+      static_cast<std::int32_t>(tile_ * tile_columns + part.column_first + sequence_.k_offset);
   const int columns = part.column_last - part.column_first;
   for (int row = part.first; row < part.last; ++row) {
     const Place place = call_.place(sequence_, first_head_ + row / block_.rows);
-    const auto q = static_cast<std::int32_t>(block_.position + row % block_.rows +
-                                             sequence_.q_offset);
+    const auto q =
+        static_cast<std::int32_t>(block_.position + row % block_.rows + sequence_.q_offset);
     dropout_.bits(kernels_, place, q, k_first, columns, bits);
     kernels_.apply_dropout(from_column(mine_.scores, part.column_first), row, columns, bits,
                            dropout_.scale());
@@ -236,7 +233,8 @@ void BlockForward::finish() {
 void BlockForward::keep_part(std::int64_t split) {
   const int width = kernels_.panel_width;
   for (int r = 0; r < block_.all_rows(); ++r) {
-    const std::int64_t row_in_group = block_.head * block_.rows + r;  // split heads are one block long
+    const std::int64_t row_in_group =
+        block_.head * block_.rows + r;  // split heads are one block long
     const std::int64_t at = memory_.parts.row(head_in_wave_, split, row_in_group);
     const auto from = static_cast<std::size_t>(r), to = static_cast<std::size_t>(at);
     const RowSums sums = sums_of(from);

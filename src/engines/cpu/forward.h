@@ -62,7 +62,7 @@ struct RowSums {
   float sum, shift;
 };
 struct RowResult {
-  float factor;   // what its output is multiplied with
+  float factor;  // what its output is multiplied with
   float lse;
   float row_max;
 };

@@ -25,8 +25,8 @@ KeyTiles::KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::
 }
 
 // Tile `at` of matrices that lie one after the other.
-Panels KeyTiles::place(const Call& call, const Panels& all, std::int64_t rows,
-                       std::int64_t columns, std::int64_t at) const {
+Panels KeyTiles::place(const Call& call, const Panels& all, std::int64_t rows, std::int64_t columns,
+                       std::int64_t at) const {
   if (all.data == nullptr) return {};
   return {all.data + at * rows * round_up(columns, call.kernels.panel_width), rows};
 }
@@ -64,8 +64,8 @@ void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t gro
   const Strided v = call.rows(call.bound.v, call.baked.v, b, group, row);
   const auto d = static_cast<int>(call.sizes.d), dv = static_cast<int>(call.sizes.dv);
   const auto transposed = [&](const Strided& from, int columns, const Panels& panels) {
-    const auto pack = call.plan.pairs ? call.kernels.pairs->pack_transposed
-                                      : call.kernels.pack_transposed;
+    const auto pack =
+        call.plan.pairs ? call.kernels.pairs->pack_transposed : call.kernels.pack_transposed;
     return pack(from, to.columns, columns, panels, tile_columns);
   };
   Facts facts;
@@ -90,7 +90,8 @@ std::int64_t wave_heads(const Sizes& sizes, Direction direction) {
   const std::int64_t parts = direction == Direction::Backward ? 3 : 2;
   const std::int64_t bytes_per_key = parts * std::max(sizes.d, sizes.dv) * 4;
   const std::int64_t keys = tiles_of(sizes.skv) * tile_columns;
-  const std::int64_t bytes = std::max<std::int64_t>(1, keys) * std::max<std::int64_t>(1, bytes_per_key);
+  const std::int64_t bytes =
+      std::max<std::int64_t>(1, keys) * std::max<std::int64_t>(1, bytes_per_key);
   return std::min(sizes.b * sizes.hkv, std::max(least_heads, most_bytes / bytes));
 }
 
@@ -143,8 +144,7 @@ void pack_head(const Call& call, const WaveKeys& keys, const Wave& wave, std::in
   TileWalk walk(call.plan.tiles, keys.walk(worker));
   walk.start(call.keys(sequence, group), keys.table(i), rows);
   for (Tile tile; walk.next(tile);) {
-    keys.tiles.pack(call, sequence, group, tile.number,
-                    i * tiles_of(call.sizes.skv) + tile.number);
+    keys.tiles.pack(call, sequence, group, tile.number, i * tiles_of(call.sizes.skv) + tile.number);
   }
 }
 

@@ -1,7 +1,7 @@
 // Keys and values as products read them: tiles of K transposed and of V (forward), and of both both
 // ways (backward), in panels of f32. Packed once per key/value head and read by every block of its
-// queries, for a wave of heads at a time so that memory stays bounded; or, where a head has one block
-// only, tile by tile by the worker that needs them.
+// queries, for a wave of heads at a time so that memory stays bounded; or, where a head has one
+// block only, tile by tile by the worker that needs them.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@ struct SplitRow {
 };
 
 // Its parts are added up in order, into the first one.
-RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence,
-                const SplitRow& row, float sink) {
+RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence, const SplitRow& row,
+                float sink) {
   const std::int64_t splits = split_count(sequence.q_length, sequence.k_length);
   const int width = call.kernels.panel_width;
   const auto at = [&](std::int64_t split) {
@@ -99,8 +99,8 @@ float sink_of(const Call& call, std::int64_t head) {
 
 void merge_parts(const Call& call, const ForwardMemory& memory, std::int64_t first_head,
                  std::int64_t heads) {
-  const double cost = 4.0 * static_cast<double>(memory.parts.row_max.size()) *
-                      static_cast<double>(call.sizes.dv);
+  const double cost =
+      4.0 * static_cast<double>(memory.parts.row_max.size()) * static_cast<double>(call.sizes.dv);
   call.parallel(heads, cost, [&](std::int64_t i, int) {
     const std::int64_t head = first_head + i;
     const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);

@@ -1,14 +1,15 @@
-// Derivatives that f32 cannot evaluate as they are derived, in a form that it can. Only the values of
-// gradients change, and only in their last digits: formulas and decisions stay as they are.
+// Derivatives that f32 cannot evaluate as they are derived, in a form that it can. Only the values
+// of gradients change, and only in their last digits: formulas and decisions stay as they are.
 #pragma once
 
 #include "ir/expr.h"
 
 namespace fovea::cpu {
 
-// `gradient` is a root of the derivative of `mod`. The gradient of a soft cap c * tanh(x / c) by c is
-// tanh(u) - u (1 - tanh(u)^2), a difference of nearly equal numbers of the order of u^3 for small u;
-// where the root is that, near u = 0 its series is used. Other roots come back as they are.
+// `gradient` is a root of the derivative of `mod`. The gradient of a soft cap c * tanh(x / c) by c
+// is tanh(u) - u (1 - tanh(u)^2), a difference of nearly equal numbers of the order of u^3 for
+// small u; where the root is that, near u = 0 its series is used. Other roots come back as they
+// are.
 ir::Expr stable_gradient(const ir::Expr& mod, const ir::Expr& gradient);
 
 }  // namespace fovea::cpu

@@ -59,7 +59,8 @@ void UnitBackward::start_block(std::int64_t index) {
   lse_ = memory_.queries.lse.data() + number * block_rows;
   row_term_ = memory_.queries.row_term.data() + number * block_rows;
   facts_ = memory_.queries.facts[static_cast<std::size_t>(number)];
-  const std::int64_t part = (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
+  const std::int64_t part =
+      (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
   grad_q_ = block_of(memory_.grad_q, kernels_, part, call_.sizes.d);
   if (grad_q_.data != nullptr) {
     std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
@@ -152,8 +153,8 @@ void UnitBackward::query_product(const Part& part, bool masked) {
                            mine_.grad_scores_columns);
   }
   Product product;
-  product.a = from_row(pairs ? mine_.grad_scores_columns : mine_.scores, part.first,
-                       kernels_.panel_width);
+  product.a =
+      from_row(pairs ? mine_.grad_scores_columns : mine_.scores, part.first, kernels_.panel_width);
   product.b = keys_.k;
   product.c = from_row(grad_q_, part.first, kernels_.panel_width);
   product.m = part.last - part.first;
@@ -179,9 +180,8 @@ void UnitBackward::key_products(const Part& part, bool masked) {
   const auto add = [&](const Panels& scores, const Panels& narrowed, const Panels& rows,
                        const Panels& sums, bool finite) {
     if (pairs) {
-      kernels_.pairs->narrow_rows(scores,
-                                  {part.first, part.last, part.column_first, part.column_last},
-                                  narrowed);
+      kernels_.pairs->narrow_rows(
+          scores, {part.first, part.last, part.column_first, part.column_last}, narrowed);
     }
     product.a = from_column(pairs ? narrowed : scores, part.column_first);
     product.b = rows;
@@ -215,8 +215,8 @@ void UnitBackward::key_products_of_mixed(std::span<const Part> parts) {
 
 void UnitBackward::write_keys() {
   const std::int64_t position = first_tile_ * tile_columns;
-  const auto rows = static_cast<int>(
-      std::min(sequence_.k_length, last_tile_ * tile_columns) - position);
+  const auto rows =
+      static_cast<int>(std::min(sequence_.k_length, last_tile_ * tile_columns) - position);
   const std::int64_t b = call_.batch(sequence_), row = sequence_.k_first + position;
   if (call_.baked.want_k) {
     float factor[tile_columns];  // pairs of q are not scaled

@@ -18,9 +18,8 @@ void UnitBackward::find_drops() {
 
 void UnitBackward::strips(const Part& part, bool masked) {
   if (mod_) {
-    mod_->for_strips(part, kernels_, [&](const StripRun::Strip& one, int base) {
-      strip(one, base, masked);
-    });
+    mod_->for_strips(part, kernels_,
+                     [&](const StripRun::Strip& one, int base) { strip(one, base, masked); });
     return;
   }
   StripRun::Strip one;

@@ -1,6 +1,6 @@
 // Strips of gradients are added to the elements that their indices name, whatever form the indices
 // have, and nothing is added where a score is not alive.
-#include "engines/cpu/captured_add.h"
+#include "engines/cpu/captured/captured_add.h"
 
 #include <gtest/gtest.h>
 

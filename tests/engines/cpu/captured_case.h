@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/bindings.h"
-#include "engines/cpu/captured.h"
+#include "engines/cpu/captured/captured.h"
 #include "tests/ir/random.h"
 
 namespace fovea::test {

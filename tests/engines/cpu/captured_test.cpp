@@ -1,5 +1,5 @@
 // Gradients of captured tensors and scalars against sums in double, in every form, type and lane.
-#include "engines/cpu/captured.h"
+#include "engines/cpu/captured/captured.h"
 
 #include <gtest/gtest.h>
 

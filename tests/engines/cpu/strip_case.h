@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engines/cpu/strip.h"
+#include "engines/cpu/strips/strip.h"
 #include "ir/eval.h"
 
 namespace fovea::test {

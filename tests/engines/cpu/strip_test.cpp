@@ -1,6 +1,6 @@
 // Whole formulas in strips against ir/eval: random programs over blocks of several strips, both
 // phases, scores overwritten in place, and where loads may and may not read.
-#include "engines/cpu/strip.h"
+#include "engines/cpu/strips/strip.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engines/cpu/tiles.h"
+#include "engines/cpu/tiles/tiles.h"
 #include "ir/program.h"
 
 namespace fovea::test {

@@ -1,6 +1,6 @@
 // A walk never leaves out a tile of which something is seen, never calls one full that is not, and
 // looks at few nodes where masks are regular.
-#include "engines/cpu/tiles.h"
+#include "engines/cpu/tiles/tiles.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Every kernel source, and the table of them.
 #pragma once
 
+#include "engines/cpu/kernels/dropout.h"
 #include "engines/cpu/kernels/gemm.h"
 #include "engines/cpu/kernels/pack.h"
 #if FOVEA_ISA_LEVEL == 3 || FOVEA_ISA_LEVEL == 0
@@ -10,6 +11,7 @@
 #define FOVEA_PAIR_KERNELS nullptr
 #endif
 #include "engines/cpu/kernels/softmax.h"
+#include "engines/cpu/kernels/softmax_backward.h"
 #include "engines/cpu/kernels/strip_ops.h"
 #include "engines/cpu/kernels/table.h"
 #include "engines/cpu/kernels/vec.h"

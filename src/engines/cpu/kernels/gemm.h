@@ -1,6 +1,6 @@
 // Products of matrices in panels. A micro-kernel holds group_rows x panel_width sums in registers
-// and runs once along k; what bounds it is two multiply-adds a cycle. Each sum adds its terms in the
-// order of k, so a row's result does not depend on which rows are computed beside it.
+// and runs once along k; what bounds it is two multiply-adds a cycle. Each sum adds its terms in
+// the order of k, so a row's result does not depend on which rows are computed beside it.
 #pragma once
 
 #include "engines/cpu/kernels/table.h"
@@ -133,7 +133,8 @@ MicroKernel find_kernel(int rows, int columns) {
   return kernel_of_rows<Terms, 1, transposed>(rows);
 }
 
-// One term of one row at a time: zeros of A are left out, so that nothing that B holds there counts.
+// One term of one row at a time: zeros of A are left out, so that nothing that B holds there
+// counts.
 template <class Terms>
 void multiply_sparsely(const Product& x) {
   for (int i = 0; i < x.m; ++i) {
@@ -162,8 +163,15 @@ void multiply_in_groups(const Product& x) {
     const int panel = n / panel_width;
     const int left = x.n - n < panel_width ? x.n - n : panel_width;
     const int columns = (left + W - 1) / W;
-    Micro at{x.a.data, x.a.rows * panel_width, x.b.data + panel * x.b.rows * panel_width,
-             nullptr,  x.scale, x.k_first, x.k_last, x.into, x.factor};
+    Micro at{x.a.data,
+             x.a.rows * panel_width,
+             x.b.data + panel * x.b.rows * panel_width,
+             nullptr,
+             x.scale,
+             x.k_first,
+             x.k_last,
+             x.into,
+             x.factor};
     const MicroKernel whole = find_kernel<Terms, transposed>(group_rows, columns);
     for (int i = 0; i < x.m;) {
       // A group of a transposed A lies within one panel.

@@ -1,7 +1,7 @@
-// Which instruction set this translation unit is compiled for. avx512_bf16.cpp, avx512.cpp, avx2.cpp and
-// scalar.cpp define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and include every kernel source after it;
-// CMake gives each file its flags. The objects hold one global symbol, their KernelTable, and no
-// weak ones (tests/repo checks that).
+// Which instruction set this translation unit is compiled for. avx512_bf16.cpp, avx512.cpp,
+// avx2.cpp and scalar.cpp define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and include every
+// kernel source after it; CMake gives each file its flags. The objects hold one global symbol,
+// their KernelTable, and no weak ones (tests/repo checks that).
 #pragma once
 
 #if !defined(FOVEA_ISA) || !defined(FOVEA_ISA_LEVEL)

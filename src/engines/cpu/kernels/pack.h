@@ -81,7 +81,8 @@ bool pack_stored(const Strided& from, int rows, int columns, float factor, Panel
         vf x{};
         if (r < rows && c + v < columns) {
           x = load_elements<type>(row + (c + v) * from.column_step * bytes, from.column_step,
-                                  columns - c - v) * factor;
+                                  columns - c - v) *
+              factor;
           zeros = fma(x, vf{}, zeros);
         }
         store(out + v, x);

@@ -1,5 +1,6 @@
 // Matrices of bf16 as products of pairs read them: see PairKernels. Compiled for processors that
-// multiply pairs in one instruction, and for the scalar set, where the same code is tested anywhere.
+// multiply pairs in one instruction, and for the scalar set, where the same code is tested
+// anywhere.
 #pragma once
 
 #include "engines/cpu/kernels/gemm.h"
@@ -59,7 +60,8 @@ bool pack_pairs_transposed(const Strided& from, int rows, int columns, Panels to
       for (int i = 0; i < W; ++i) {
         x[i] = vf{};
         if (r + i >= rows) continue;
-        const uint16_t* const row = static_cast<const uint16_t*>(from.data) + (r + i) * from.row_step;
+        const uint16_t* const row =
+            static_cast<const uint16_t*>(from.data) + (r + i) * from.row_step;
         const vi pairs =
             load_pairs(row + 2 * c * from.column_step, from.column_step, columns - 2 * c);
         bad |= not_finite(pairs);
@@ -76,8 +78,8 @@ bool pack_row_pairs(const Strided& from, int rows, int columns, Panels to, int p
   vi bad{};
   const auto half = [&](int row, int c) {  // its numbers in the high halves
     if (row >= rows) return vi{};
-    const char* const p = static_cast<const char*>(from.data) +
-                          (row * from.row_step + c * from.column_step) * 2;
+    const char* const p =
+        static_cast<const char*>(from.data) + (row * from.row_step + c * from.column_step) * 2;
     return as_int(load_elements<Stored::BF16>(p, from.column_step, columns - c));
   };
   for (int c = 0; c < columns; c += W) {
@@ -112,8 +114,7 @@ void narrow_rows(Panels from, const Corner& part, Panels to) {
     float* const out = to.data + panel * to.rows * panel_width + at;
     for (int row = part.first; row < part.last; row += 2) {
       const vu low = bfloat_bits(load(in + row * panel_width));
-      const vu high =
-          row + 1 < part.last ? bfloat_bits(load(in + (row + 1) * panel_width)) : vu{};
+      const vu high = row + 1 < part.last ? bfloat_bits(load(in + (row + 1) * panel_width)) : vu{};
       store(out + row / 2 * panel_width, as_float(reinterpret_cast<vi>(low | high << 16)));
     }
   }

@@ -24,8 +24,8 @@ struct Strided {
   Stored type = Stored::F32;
 };
 
-// C = A B, C += A B or C = diag(scale) C + A B over rows [0, m) and columns [0, n) of C, summed over
-// [k_first, k_last). Sums run over k in order, one after the other, whatever m and n are.
+// C = A B, C += A B or C = diag(scale) C + A B over rows [0, m) and columns [0, n) of C, summed
+// over [k_first, k_last). Sums run over k in order, one after the other, whatever m and n are.
 enum class Into : uint8_t { Set, Add, Rescale };
 struct Product {
   Panels a, b, c;
@@ -47,12 +47,12 @@ struct SoftmaxTile {
   // Scores are these plus shift[row] (null: 0), a double: what is the same for a row of the tile is
   // not added to each score, where it would push out their last digits.
   const double* shift = nullptr;
-  float* row_max = nullptr;    // [rows], updated
-  float* reference = nullptr;  // [rows], updated: row_sum adds up 2^(s log2 e - reference)
+  float* row_max = nullptr;       // [rows], updated
+  float* reference = nullptr;     // [rows], updated: row_sum adds up 2^(s log2 e - reference)
   double* shifted_max = nullptr;  // instead of these two, where there are shifts
   double* shifted_reference = nullptr;
-  float* row_sum = nullptr;     // [rows], updated
-  float* rescale = nullptr;     // [rows], what the sums so far are multiplied with
+  float* row_sum = nullptr;  // [rows], updated
+  float* rescale = nullptr;  // [rows], what the sums so far are multiplied with
 };
 
 // The same for the backward: from scores and lse to P and dS.
@@ -64,11 +64,11 @@ struct SoftmaxBackward {
   int rows = 0, columns = 0;       // columns <= panel_width
   const uint64_t* keep = nullptr;  // null: all; else word of row r at keep[r * keep_words]
   int keep_words = 0, keep_shift = 0;
-  const double* lse = nullptr;     // [rows], of the scores as they are here; -inf: nothing in the row
-  const float* row_term = nullptr; // [rows], dlse - delta
-  const uint64_t* drop = nullptr;  // null: no dropout; else bits of what is not dropped, as keep
+  const double* lse = nullptr;  // [rows], of the scores as they are here; -inf: nothing in the row
+  const float* row_term = nullptr;  // [rows], dlse - delta
+  const uint64_t* drop = nullptr;   // null: no dropout; else bits of what is not dropped, as keep
   float drop_scale = 1;
-  uint64_t* live = nullptr;        // [rows]: out, bits of the scores that are kept and not -inf
+  uint64_t* live = nullptr;  // [rows]: out, bits of the scores that are kept and not -inf
 };
 
 // A part of a matrix.
@@ -85,8 +85,8 @@ struct DropoutRow {
 struct StripKernels;  // kernels/strip_table.h
 
 // Products of bf16. A cell of a matrix then holds two numbers that are neighbours along the sum: k
-// counts cells, the first number of a cell in its low half. Matrices are read as their type BF16 and
-// kept as it, so nothing of them is lost; P and dS are rounded to it.
+// counts cells, the first number of a cell in its low half. Matrices are read as their type BF16
+// and kept as it, so nothing of them is lost; P and dS are rounded to it.
 struct PairKernels {
   void (*multiply)(const Product&);
   // As KernelTable's pack and pack_transposed: neighbours are columns of `from`.
@@ -109,9 +109,10 @@ struct KernelTable {
 
   void (*multiply)(const Product&);
 
-  // rows x columns of `from`, times `factor`, into panels; columns up to the panel's end and rows up
-  // to `padded_rows` become zero. Returns whether all of it is finite.
-  bool (*pack)(const Strided& from, int rows, int columns, float factor, Panels to, int padded_rows);
+  // rows x columns of `from`, times `factor`, into panels; columns up to the panel's end and rows
+  // up to `padded_rows` become zero. Returns whether all of it is finite.
+  bool (*pack)(const Strided& from, int rows, int columns, float factor, Panels to,
+               int padded_rows);
   // The same, transposed: row r of `from` becomes column r; rows past the end become zero columns.
   bool (*pack_transposed)(const Strided& from, int rows, int columns, Panels to, int padded_rows);
   bool (*all_finite)(const float* numbers, int64_t count);

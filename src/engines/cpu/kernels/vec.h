@@ -41,7 +41,9 @@ FOVEA_INLINE vi lanes() {  // 0, 1, 2 ...
 }
 
 #if FOVEA_ISA_LEVEL >= 2  // AVX-512
-FOVEA_INLINE vf fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+FOVEA_INLINE vf fma(vf a, vf b, vf c) {
+  return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
 // The second operand where either is NaN.
 FOVEA_INLINE vf max_raw(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 FOVEA_INLINE vf min_raw(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
@@ -69,7 +71,9 @@ FOVEA_INLINE void store_half(uint16_t* p, vf x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)x, 0));
 }
 #elif FOVEA_ISA_LEVEL == 1  // AVX2
-FOVEA_INLINE vf fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+FOVEA_INLINE vf fma(vf a, vf b, vf c) {
+  return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 FOVEA_INLINE vf max_raw(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
 FOVEA_INLINE vf min_raw(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 FOVEA_INLINE vf round_even(vf x) { return (vf)_mm256_round_ps((__m256)x, 8); }
@@ -101,7 +105,7 @@ FOVEA_INLINE vf load_bfloat(const uint16_t* p) {
 FOVEA_INLINE void store_half(uint16_t* p, vf x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)x, 0));
 }
-#else  // whatever the compiler makes of plain vectors
+#else                       // whatever the compiler makes of plain vectors
 FOVEA_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
 FOVEA_INLINE vf max_raw(vf a, vf b) { return a > b ? a : b; }
 FOVEA_INLINE vf min_raw(vf a, vf b) { return a < b ? a : b; }
@@ -178,7 +182,8 @@ FOVEA_INLINE uint16_t half_bits(float value) {  // to nearest, ties to even
   bits &= 0x7fffffffu;
   if (bits > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | (bits >> 13 & 0x3ffu));
   if (bits >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
-  if (bits < 0x38800000u) {  // subnormal or zero: adding 0.5 leaves the number of 2^-24 in the low bits
+  if (bits <
+      0x38800000u) {  // subnormal or zero: adding 0.5 leaves the number of 2^-24 in the low bits
     float magnitude;
     memcpy(&magnitude, &bits, sizeof magnitude);
     magnitude += 0.5f;

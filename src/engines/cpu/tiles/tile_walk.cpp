@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "engines/cpu/tile_scratch.h"
-#include "engines/cpu/tiles.h"
+#include "engines/cpu/tiles/tile_scratch.h"
+#include "engines/cpu/tiles/tiles.h"
 
 namespace fovea::cpu {
 namespace {

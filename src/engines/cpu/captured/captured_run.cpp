@@ -2,8 +2,8 @@
 #include <array>
 
 #include "base/error.h"
-#include "engines/cpu/captured_add.h"
-#include "engines/cpu/captured_layout.h"
+#include "engines/cpu/captured/captured_add.h"
+#include "engines/cpu/captured/captured_layout.h"
 
 namespace fovea::cpu {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "engines/cpu/strip.h"
-#include "engines/cpu/strip_code.h"
+#include "engines/cpu/strips/strip.h"
+#include "engines/cpu/strips/strip_code.h"
 
 namespace fovea::cpu {
 

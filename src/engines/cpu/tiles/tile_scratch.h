@@ -2,7 +2,7 @@
 // tiles.cpp and tile_walk.cpp.
 #pragma once
 
-#include "engines/cpu/tiles.h"
+#include "engines/cpu/tiles/tiles.h"
 
 namespace fovea::cpu {
 

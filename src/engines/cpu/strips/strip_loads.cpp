@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "engines/cpu/strip_state.h"
+#include "engines/cpu/strips/strip_state.h"
 
 namespace fovea::cpu {
 namespace {

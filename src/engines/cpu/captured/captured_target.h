@@ -8,7 +8,7 @@
 #include <span>
 
 #include "attention/bindings.h"
-#include "engines/cpu/captured_lanes.h"
+#include "engines/cpu/captured/captured_lanes.h"
 #include "ir/limits.h"
 
 namespace fovea::cpu {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <span>
 
-#include "engines/cpu/captured_target.h"
-#include "engines/cpu/strip.h"
+#include "engines/cpu/captured/captured_target.h"
+#include "engines/cpu/strips/strip.h"
 
 namespace fovea::cpu {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "engines/cpu/strip.h"
-#include "engines/cpu/strip_values.h"
+#include "engines/cpu/strips/strip.h"
+#include "engines/cpu/strips/strip_values.h"
 #include "ir/tape.h"
 
 namespace fovea::cpu {

@@ -1,7 +1,7 @@
 // -inf comes from a constant, a captured value or a choice between them, and stays -inf when
 // something less than +inf is added. Nothing else is followed: what other operations make of -inf
 // depends on how they are computed, and engines need only agree on decisions.
-#include "engines/cpu/mod_mask.h"
+#include "engines/cpu/tiles/mod_mask.h"
 
 #include <limits>
 #include <vector>

@@ -3,8 +3,8 @@
 #include <bit>
 #include <new>
 
-#include "engines/cpu/strip.h"
-#include "engines/cpu/strip_state.h"
+#include "engines/cpu/strips/strip.h"
+#include "engines/cpu/strips/strip_state.h"
 #include "ir/arith.h"
 
 namespace fovea::cpu {

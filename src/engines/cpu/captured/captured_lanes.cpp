@@ -1,4 +1,4 @@
-#include "engines/cpu/captured_lanes.h"
+#include "engines/cpu/captured/captured_lanes.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "engines/cpu/index_slope.h"
+#include "engines/cpu/captured/index_slope.h"
 
 #include <vector>
 

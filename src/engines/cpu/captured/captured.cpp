@@ -1,11 +1,11 @@
-#include "engines/cpu/captured.h"
+#include "engines/cpu/captured/captured.h"
 
 #include <memory>
 
 #include "attention/arena.h"
 #include "attention/host_bake.h"
-#include "engines/cpu/captured_layout.h"
-#include "engines/cpu/index_slope.h"
+#include "engines/cpu/captured/captured_layout.h"
+#include "engines/cpu/captured/index_slope.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"

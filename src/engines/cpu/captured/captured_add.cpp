@@ -1,4 +1,4 @@
-#include "engines/cpu/captured_add.h"
+#include "engines/cpu/captured/captured_add.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,11 +1,11 @@
-#include "engines/cpu/tiles.h"
+#include "engines/cpu/tiles/tiles.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 
-#include "engines/cpu/mod_mask.h"
-#include "engines/cpu/tile_scratch.h"
+#include "engines/cpu/tiles/mod_mask.h"
+#include "engines/cpu/tiles/tile_scratch.h"
 #include "ir/build.h"
 #include "ir/topology.h"
 

@@ -3,7 +3,7 @@
 // that must be computed operation by operation is touched.
 #include <bit>
 
-#include "engines/cpu/strip_values.h"
+#include "engines/cpu/strips/strip_values.h"
 
 namespace fovea::cpu {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engines/cpu/strip.h"
-#include "engines/cpu/strip_code.h"
+#include "engines/cpu/strips/strip.h"
+#include "engines/cpu/strips/strip_code.h"
 #include "ir/tape.h"
 
 namespace fovea::cpu {

@@ -17,8 +17,8 @@
 
 #include "attention/bindings.h"
 #include "attention/problem.h"
-#include "engines/cpu/captured_lanes.h"
-#include "engines/cpu/strip.h"
+#include "engines/cpu/captured/captured_lanes.h"
+#include "engines/cpu/strips/strip.h"
 #include "ir/diff.h"
 #include "ir/expr.h"
 

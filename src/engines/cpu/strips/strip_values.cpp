@@ -1,4 +1,4 @@
-#include "engines/cpu/strip_values.h"
+#include "engines/cpu/strips/strip_values.h"
 
 #include <cstdlib>
 

@@ -1,8 +1,8 @@
 // Where everything of a call's sums lies. Private to the files of captured.h.
 #pragma once
 
-#include "engines/cpu/captured.h"
-#include "engines/cpu/captured_target.h"
+#include "engines/cpu/captured/captured.h"
+#include "engines/cpu/captured/captured_target.h"
 
 namespace fovea::cpu {
 
