@@ -3,9 +3,11 @@
 namespace fovea::cpu {
 namespace {
 
-// f32 rows that lie one after the other, each as long as a panel is wide, are panels already.
+// f32 rows that lie one after the other, each as long as a panel is wide, are panels already; where
+// vectors would cross cache lines, a copy is faster.
 bool lies_in_panels(const Call& call, const Strided& rows, std::int64_t columns) {
-  return !call.plan.pairs && rows.type == Stored::F32 && rows.column_step == 1 &&
+  const bool aligned = reinterpret_cast<std::uintptr_t>(rows.data) % workspace_alignment == 0;
+  return aligned && !call.plan.pairs && rows.type == Stored::F32 && rows.column_step == 1 &&
          rows.row_step == call.kernels.panel_width && columns == call.kernels.panel_width;
 }
 
@@ -154,7 +156,7 @@ void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
                   std::int64_t least_blocks) {
   if (keys.table_bytes > 0) fill_tables(call, keys, wave);
   const std::int64_t parts = ceil_div(tiles_of(call.sizes.skv), pack_tiles);
-  const double cost = 4 * static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv) *
+  const double cost = 40 * static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv) *
                       static_cast<double>(call.sizes.d + call.sizes.dv);
   call.parallel(wave.count * parts, cost, [&](std::int64_t task, int worker) {
     const std::int64_t i = task / parts;

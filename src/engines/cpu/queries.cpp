@@ -152,7 +152,7 @@ double wave_elements(const Call& call, const Wave& wave) {
 }  // namespace
 
 void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wave) {
-  call.parallel(wave.count * memory.queries.blocks, 8 * wave_elements(call, wave),
+  call.parallel(wave.count * memory.queries.blocks, 40 * wave_elements(call, wave),
                 [&](std::int64_t task, int worker) {
                   QueryBlock at;
                   if (!find(call, memory, wave, task, at)) return;
@@ -163,7 +163,7 @@ void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wa
 
 void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   if (!call.baked.want_q) return;
-  call.parallel(wave.count * memory.queries.blocks, 8 * wave_elements(call, wave),
+  call.parallel(wave.count * memory.queries.blocks, 40 * wave_elements(call, wave),
                 [&](std::int64_t task, int) {
                   QueryBlock at;
                   if (find(call, memory, wave, task, at)) write_block(call, memory, at);
