@@ -50,6 +50,7 @@ class BlockForward {
   std::int64_t head_in_wave_ = 0, group_ = 0, first_head_ = 0;
   bool read_once_ = false, relative_ = false;
   std::int64_t tile_ = 0;
+  KeyTile fetch_;  // the tile that comes next
 };
 
 void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t index,
@@ -73,7 +74,15 @@ void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_
     rows.last_tile = std::min(rows.last_tile, rows.first_tile + tiles_of_part);
   }
   walk_.start(call_.keys(sequence_, group_), memory_.keys.table(head_in_wave), rows);
-  for (Tile tile; walk_.next(tile);) attend(tile);
+  Tile ahead;
+  bool more = walk_.next(ahead);
+  while (more) {
+    const Tile tile = ahead;
+    more = walk_.next(ahead);
+    fetch_ = more && !read_once_ ? memory_.keys.find(call_, sequence_, head_in_wave, ahead.number)
+                                 : KeyTile{};
+    attend(tile);
+  }
   if (splits == 1) {
     finish();
   } else {
@@ -150,6 +159,13 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   product.n = columns;
   product.k_last = static_cast<int>(call_.plan.cells(call_.sizes.d));
   product.factor = call_.scale;  // of pairs; elsewhere q is scaled already
+  const auto fetch = [&](const Panels& panels, std::int64_t wide) {
+    product.fetch = panels.data;
+    product.fetch_floats =
+        panels.data == nullptr ? 0 : panels.rows * round_up(wide, kernels_.panel_width);
+  };
+  const bool whole = rows == block_.all_rows();  // parts of a tile would fetch it again
+  if (whole) fetch(keys.v, call_.sizes.dv);
   call_.plan.multiply(product);
   if (mod_) {
     mod_->for_strips(part, kernels_, [&](StripRun::Strip strip, int base) {
@@ -186,6 +202,7 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   product.into = Into::Rescale;
   product.scale = mine_.rescale.data() + part.first;
   product.skip_zeros = masked && !keys.v_finite;
+  if (whole) fetch(fetch_.k_transposed, tile_columns);
   call_.plan.multiply(product);
 }
 

@@ -21,6 +21,8 @@ struct Micro {
   int k_first, k_last;
   Into into;
   float factor;
+  const float* fetch;
+  int fetch_lines;
 };
 
 // What becomes of a vector of C.
@@ -84,6 +86,7 @@ FOVEA_INLINE void accumulate(const float* a, const float* b, int count, vf (&sum
 
 template <class Terms, int rows, int columns, bool transposed>
 void micro_kernel(const Micro& at) {
+  for (int i = 0; i < at.fetch_lines; ++i) __builtin_prefetch(at.fetch + i * 16, 0, 2);
   vf sum[rows][columns];
   _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
     _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) sum[i][v] = vf{};
@@ -159,19 +162,20 @@ void multiply_sparsely(const Product& x) {
 
 template <class Terms, bool transposed>
 void multiply_in_groups(const Product& x) {
+  const int panels = (x.n + panel_width - 1) / panel_width;
+  const int calls = panels * ((x.m + group_rows - 1) / group_rows);
+  const int64_t lines = x.fetch_floats / 16;
+  const int lines_a_call = calls == 0 ? 0 : static_cast<int>((lines + calls - 1) / calls);
+  int64_t fetched = 0;
   for (int n = 0; n < x.n; n += panel_width) {
     const int panel = n / panel_width;
     const int left = x.n - n < panel_width ? x.n - n : panel_width;
     const int columns = (left + W - 1) / W;
-    Micro at{x.a.data,
-             x.a.rows * panel_width,
-             x.b.data + panel * x.b.rows * panel_width,
-             nullptr,
-             x.scale,
-             x.k_first,
-             x.k_last,
-             x.into,
-             x.factor};
+    Micro at{x.a.data,  x.a.rows * panel_width, x.b.data + panel * x.b.rows * panel_width,
+             nullptr,   x.scale,
+             x.k_first, x.k_last,
+             x.into,    x.factor,
+             nullptr,   0};
     const MicroKernel whole = find_kernel<Terms, transposed>(group_rows, columns);
     for (int i = 0; i < x.m;) {
       // A group of a transposed A lies within one panel.
@@ -183,6 +187,9 @@ void multiply_in_groups(const Product& x) {
                         : x.a.data + int64_t{i} * panel_width;
       at.c = x.c.data + (panel * x.c.rows + i) * panel_width;
       at.scale = x.scale + i;
+      at.fetch = x.fetch + fetched * 16;
+      at.fetch_lines = lines - fetched < lines_a_call ? static_cast<int>(lines - fetched) : lines_a_call;
+      fetched += at.fetch_lines;
       (rows == group_rows ? whole : find_kernel<Terms, transposed>(rows, columns))(at);
       i += rows;
     }

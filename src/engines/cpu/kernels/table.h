@@ -34,6 +34,9 @@ struct Product {
   Into into = Into::Set;
   const float* scale = nullptr;  // Rescale: one per row
   bool skip_zeros = false;       // a zero in A times anything is zero: for B with NaN or Inf in it
+  // Memory that the next product will read, to be fetched meanwhile.
+  const float* fetch = nullptr;
+  int64_t fetch_floats = 0;
   float factor = 1;              // of pairs, into Set: what the product is multiplied with
 };
 
