@@ -19,13 +19,14 @@ double unit_of(const std::string& dtype) {
   return std::ldexp(1.0, -23);
 }
 
-// Each modified score times 1 + u, and a little more for the sum that made it; u as if at random.
+// Each score off by what rounding it and the sum that made it does; as if at random. What a formula
+// adds to scores is not in that: engines need not lose digits to it.
 std::string shaken_mod(const std::string& mod, int draw) {
   char text[160];
   std::snprintf(text, sizeof text,
-                ") * (1 + 1.2e-7 * sin(f32(q * 7919 + k * 104729 + h * 1299709 + b * 31 + %d)))"
-                " + 6e-8 * sin(f32(q * 15485863 + k * 179 + h * 7 + %d))",
-                draw * 271 + 1, draw * 577 + 3);
+                ") + (1.2e-7 * abs(score) + 6e-8) *"
+                " sin(f32(q * 7919 + k * 104729 + h * 1299709 + b * 31 + %d))",
+                draw * 271 + 1);
   return "(" + (mod.empty() ? "score" : mod) + text;
 }
 

@@ -173,4 +173,10 @@ std::string statistics_dtype(const Workload& workload) {
   return workload.config.dtype == FOVEA_F64 ? "f64" : "f32";
 }
 
+std::string with_portable_rng(std::string line) {
+  const std::string own = "rng=engine";
+  if (const auto at = line.find(own); at != std::string::npos) line.erase(at, own.size());
+  return line;
+}
+
 }  // namespace fovea::cli

@@ -43,6 +43,9 @@ struct Workload {
 // `seed` 0: the line's own, or 1.
 Workload make_workload(const std::string& line, std::uint64_t seed, const Twists& twists = {});
 
+// A line without `rng=engine`: what the reference engine can run.
+std::string with_portable_rng(std::string line);
+
 // The same attention at the same point in double precision, dense, with captured floats in f32: for
 // finite differences.
 Workload in_double(const Workload& workload);

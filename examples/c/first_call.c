@@ -36,7 +36,6 @@ int main(void) {
   /* A plan: built once, then taken from the cache. */
   fovea_plan_options options = {0};
   options.struct_size = sizeof options;
-  options.engine = "reference";
   fovea_plan plan;
   check(fovea_plan_create(problem, &options, &plan));
   size_t bytes;

@@ -16,9 +16,8 @@ int main() {
   });
 
   const auto view = [](std::vector<float>& x) { return fovea::Tensor::bhsd(x.data(), b, h, s, d); };
-  fovea::Attention attend(
-      view(q), view(k), view(v),
-      {.mod = mod, .mask = "causal", .captured = {value(slope, slopes)}, .engine = "reference"});
+  fovea::Attention attend(view(q), view(k), view(v),
+                          {.mod = mod, .mask = "causal", .captured = {value(slope, slopes)}});
   attend.forward({.o = view(o), .lse = lse});
   attend.backward(
       {.o = view(o), .lse = lse, .grad_o = view(grad_o)},

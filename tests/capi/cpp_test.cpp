@@ -151,8 +151,9 @@ TEST(Cpp, ErrorsHaveTheStatusAndTheTextOfTheCInterface) {
     data.loss({.engine = "referense"});
     FAIL();
   } catch (const fovea::Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "engine 'referense' is unknown; did you mean 'reference'? (engines: reference)");
+    EXPECT_STREQ(
+        error.what(),
+        "engine 'referense' is unknown; did you mean 'reference'? (engines: cpu, reference)");
   }
 }
 
@@ -206,7 +207,9 @@ TEST(Cpp, ProblemsAndSupport) {
   const fovea::Support support = fovea::supported(forward, {.engine = "reference", .device = ""});
   EXPECT_TRUE(support);
   EXPECT_EQ(support.text, "reference");
-  EXPECT_FALSE(fovea::supported(forward));
+  EXPECT_EQ(fovea::supported(forward).text, "cpu");
+  const fovea::Problem in_double("h=2 sq=8 d=4 dtype=f64");
+  EXPECT_FALSE(fovea::supported(in_double));  // the reference alone can, and it was not named
   EXPECT_NE(fovea::explain(forward, {"reference", "h200"}).find("engine reference runs on a CPU"),
             std::string::npos)
       << fovea::explain(forward, {"reference", "h200"});

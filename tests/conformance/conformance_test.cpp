@@ -65,10 +65,7 @@ void hold_to_the_definition(const cli::Workload& workload, const cli::Results& r
 
 // An engine whose own generator is the portable one can be held to the reference also there.
 cli::Workload portable(const Case& problem) {
-  std::string line = problem.line;
-  const std::string own = "rng=engine";
-  if (const auto at = line.find(own); at != std::string::npos) line.erase(at, own.size());
-  return cli::make_workload(line, 0, problem.twists);
+  return cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.twists);
 }
 
 void hold_to_the_reference(const Case& problem, const cli::Workload& workload,

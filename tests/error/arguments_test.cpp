@@ -141,7 +141,7 @@ TEST(BadArguments, NumbersAndNames) {
       {[&] { return fovea_explain(o.f, nullptr, 12, &o.report); },
        "flags is 12; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)"},
       {[&] { return supported("refrence", nullptr); },
-       "engine 'refrence' is unknown; did you mean 'reference'? (engines: reference)"},
+       "engine 'refrence' is unknown; did you mean 'reference'? (engines: cpu, reference)"},
       {[&] { return supported(nullptr, "cpuu"); },
        "device=cpuu: is not cpu, cuda:N, h200 or the path of a JSON description; did you mean 'cpu'?"},
       {[&] { return supported(nullptr, "cuda:x"); },
@@ -260,7 +260,10 @@ TEST(BadArguments, Configs) {
 // What is nobody's mistake in its arguments has another status.
 TEST(OtherStatuses, UnsupportedAndDevice) {
   Objects o;
-  EXPECT_EQ(fovea_plan_create(o.f, nullptr, &o.plan), FOVEA_UNSUPPORTED);
+  fovea_problem in_double = nullptr;  // the reference engine alone can, and it was not named
+  ASSERT_EQ(fovea_problem_parse("h=2 sq=4 d=4 dtype=f64", &in_double, nullptr), FOVEA_OK);
+  EXPECT_EQ(fovea_plan_create(in_double, nullptr, &o.plan), FOVEA_UNSUPPORTED);
+  fovea_problem_destroy(in_double);
   EXPECT_EQ(o.plan, nullptr);
   EXPECT_NE(std::string(fovea_last_error()).find("reference"), std::string::npos);
   fovea_plan_options options = reference_options();

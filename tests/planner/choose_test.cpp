@@ -214,7 +214,9 @@ TEST(Planner, TheProcessHasTheReferenceEngine) {
   PlanRequest request{cpu_device(), "reference"};
   const PlannedCall call = make_plan(problem_of(line), request);
   EXPECT_EQ(call.engine, "reference");
-  EXPECT_THROW(make_plan(problem_of(line), {cpu_device(), ""}), Unsupported);
+  EXPECT_EQ(make_plan(problem_of(line), {cpu_device(), ""}).engine, "cpu");
+  const std::string only_there = line + std::string(" dtype=f64");
+  EXPECT_THROW(make_plan(problem_of(only_there), {cpu_device(), ""}), Unsupported);
 }
 
 }  // namespace

@@ -171,11 +171,17 @@ void multiply_in_groups(const Product& x) {
     const int panel = n / panel_width;
     const int left = x.n - n < panel_width ? x.n - n : panel_width;
     const int columns = (left + W - 1) / W;
-    Micro at{x.a.data,  x.a.rows * panel_width, x.b.data + panel * x.b.rows * panel_width,
-             nullptr,   x.scale,
-             x.k_first, x.k_last,
-             x.into,    x.factor,
-             nullptr,   0};
+    Micro at{x.a.data,
+             x.a.rows * panel_width,
+             x.b.data + panel * x.b.rows * panel_width,
+             nullptr,
+             x.scale,
+             x.k_first,
+             x.k_last,
+             x.into,
+             x.factor,
+             nullptr,
+             0};
     const MicroKernel whole = find_kernel<Terms, transposed>(group_rows, columns);
     for (int i = 0; i < x.m;) {
       // A group of a transposed A lies within one panel.
@@ -188,7 +194,8 @@ void multiply_in_groups(const Product& x) {
       at.c = x.c.data + (panel * x.c.rows + i) * panel_width;
       at.scale = x.scale + i;
       at.fetch = x.fetch + fetched * 16;
-      at.fetch_lines = lines - fetched < lines_a_call ? static_cast<int>(lines - fetched) : lines_a_call;
+      at.fetch_lines =
+          lines - fetched < lines_a_call ? static_cast<int>(lines - fetched) : lines_a_call;
       fetched += at.fetch_lines;
       (rows == group_rows ? whole : find_kernel<Terms, transposed>(rows, columns))(at);
       i += rows;

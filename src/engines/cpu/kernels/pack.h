@@ -113,8 +113,8 @@ FOVEA_INLINE void exchange(vf (&x)[W]) {
   for (int i = 0; i < W; ++i) {
     if ((i & step) != 0) continue;
     const vf a = x[i], b = x[i + step];
-    x[i] = __builtin_shuffle(a, b, low);
-    x[i + step] = __builtin_shuffle(a, b, high);
+    x[i] = shuffle(a, b, low);
+    x[i + step] = shuffle(a, b, high);
   }
 }
 FOVEA_INLINE void transpose(vf (&x)[W]) {

@@ -73,8 +73,7 @@ FOVEA_INLINE void fold_halves(vf (&x)[W]) {
     high[i] = (i & step) == 0 ? i + step : W + i;
   }
   _Pragma("GCC unroll 8") for (int i = 0; i < step; ++i) {
-    x[i] = Combine::of(__builtin_shuffle(x[i], x[i + step], low),
-                       __builtin_shuffle(x[i], x[i + step], high));
+    x[i] = Combine::of(shuffle(x[i], x[i + step], low), shuffle(x[i], x[i + step], high));
   }
 }
 template <class Combine>

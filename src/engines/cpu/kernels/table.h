@@ -37,7 +37,7 @@ struct Product {
   // Memory that the next product will read, to be fetched meanwhile.
   const float* fetch = nullptr;
   int64_t fetch_floats = 0;
-  float factor = 1;              // of pairs, into Set: what the product is multiplied with
+  float factor = 1;  // of pairs, into Set: what the product is multiplied with
 };
 
 // Scores to probabilities, one pass of the online softmax over rows [first, last) and columns

@@ -7,11 +7,14 @@
 // 0 and -1. Nothing is contracted: fma() is the only fused operation.
 #pragma once
 
-#include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "engines/cpu/kernels/isa.h"
+
+#if FOVEA_ISA_LEVEL > 0
+#include <immintrin.h>
+#endif
 
 namespace fovea::cpu::FOVEA_ISA {
 namespace {
@@ -212,12 +215,24 @@ FOVEA_INLINE void store_bfloat(uint16_t* p, vf x) {
   memcpy(p, &out, sizeof out);
 }
 
+// Lane i is lane from[i] of a and b, b's lanes numbered after a's. `from` is known when it
+// compiles.
+FOVEA_INLINE vf shuffle(vf a, vf b, vi from) {
+#if defined(__clang__)
+  vf out{};
+  for (int i = 0; i < W; ++i) out[i] = from[i] < W ? a[from[i]] : b[from[i] - W];
+  return out;
+#else
+  return __builtin_shuffle(a, b, from);
+#endif
+}
+
 // Lane i with lane i ^ step.
 template <int step>
 FOVEA_INLINE vf swap_lanes(vf x) {
   vi from{};
   for (int i = 0; i < W; ++i) from[i] = i ^ step;
-  return __builtin_shuffle(x, from);
+  return shuffle(x, x, from);
 }
 FOVEA_INLINE float sum_of(vf x) {
   if constexpr (W >= 16) x += swap_lanes<8>(x);
