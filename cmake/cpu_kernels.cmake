@@ -9,6 +9,9 @@ function(fovea_cpu_kernels folder)
     "${flags};-mavx2;-mfma;-mf16c;-mbmi2")
   set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c -mbmi2
     -mprefer-vector-width=512)
+  if(FOVEA_SANITIZE)
+    list(APPEND avx512 -fno-sanitize=all)  # sanitized tests run scalar and avx2: these take minutes each
+  endif()
   set_source_files_properties(${folder}/avx512.cpp PROPERTIES COMPILE_OPTIONS "${flags};${avx512}")
   set_source_files_properties(${folder}/avx512_bf16.cpp PROPERTIES COMPILE_OPTIONS
     "${flags};${avx512};-mavx512bf16")
