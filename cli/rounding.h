@@ -1,4 +1,4 @@
-// How far the gradients of an attention move when its intermediate numbers are rounded as every
+// How far the outputs of an attention move when its intermediate numbers are rounded as every
 // engine rounds them: scores to f32, o and lse to their types before a backward reads them. Where
 // terms cancel (a gradient that is zero by symmetry, a sum over a million scores), this is more
 // than any limit relative to the result, and no engine can do better. Used by cli/compare.

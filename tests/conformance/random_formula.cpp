@@ -99,7 +99,7 @@ class Formula {
         "-(E)",
         "select((q + k) % 3 == 0, (E) * 0.5, E)",
         "(E) * (1 + 0.3 * sin(f32(q) * 0.1))",
-        "let t = tanh(0.5 * (E)); t * t + t",
+        "(let t = tanh(0.5 * (E)); t * t + t)",
         "k > q ? 0.5 * (E) : E",
     });
     return replaced(shape, "E", score);
