@@ -5,7 +5,7 @@ namesakes everywhere: the copy it keeps may be the one with AVX-512 code, and th
 """
 import pytest
 
-SOURCES = ["avx2.cpp", "avx512.cpp", "scalar.cpp"]
+SOURCES = ["avx2.cpp", "avx512.cpp", "avx512_bf16.cpp", "scalar.cpp"]
 KERNELS = "src/engines/cpu/kernels"
 WEAK = "WwVvu"
 GLOBAL_DATA = "BDGRS"
