@@ -35,6 +35,9 @@ struct Verdict {
   std::string note;             // "supported, but slow: ..."
 };
 
+// For compile(): throws Unsupported with the first reason of a No.
+void throw_if_refused(const Verdict& verdict);
+
 // What a plan may depend on: the Problem with everything that the engine does not bake set to its
 // default. It is the cache key, compared in full, and all that compile() gets.
 struct Baked {

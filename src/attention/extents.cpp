@@ -41,4 +41,16 @@ std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const S
   return extents;
 }
 
+std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::size_t slot) {
+  std::int64_t elements = 1;
+  for (const ir::Extent& extent : baked.program.tensors()[slot].extents) {
+    if (__builtin_mul_overflow(elements, captured_extent(extent, sizes, baked.h_global),
+                               &elements)) {
+      throw InvalidArgument("tensor '" + baked.program.tensors()[slot].name +
+                            "': its declared extents have more than 2^63 elements");
+    }
+  }
+  return elements;
+}
+
 }  // namespace fovea

@@ -29,4 +29,8 @@ std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::
 std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
                                            std::int32_t h_global);
 
+// How many elements those are, of captured tensor `slot`. Throws InvalidArgument for more than
+// 2^63.
+std::int64_t declared_elements(const Problem& problem, const Sizes& sizes, std::size_t slot);
+
 }  // namespace fovea

@@ -59,4 +59,11 @@ Baking bake_for_host(const Problem& problem) {
   return {{what_is_baked(problem, std::move(lifted.program))}, std::move(lifted.literals)};
 }
 
+void refuse_other_devices(const std::string& engine, const Device& device, Verdict& verdict) {
+  if (device.kind == DeviceKind::Cpu) return;
+  verdict.reasons.push_back({"device_not_cpu", "engine " + engine + " runs on a CPU",
+                             "device " + device.name,
+                             "copy the tensors to the host and use device cpu"});
+}
+
 }  // namespace fovea

@@ -11,6 +11,9 @@ namespace fovea {
 
 Baking bake_for_host(const Problem& problem);
 
+// Such an engine judges no other device than a CPU.
+void refuse_other_devices(const std::string& engine, const Device& device, Verdict& verdict);
+
 // Asked for by slot; slots beyond the list (lifted literals) are not wanted.
 inline bool wanted(const std::vector<bool>& list, std::size_t slot) {
   return slot < list.size() && list[slot];

@@ -1,4 +1,5 @@
 #include "attention/engine.h"
+#include "base/error.h"
 
 namespace fovea {
 
@@ -9,6 +10,10 @@ std::string describe(const Reason& reason) {
   if (out.empty()) out = reason.code;
   if (!reason.advice.empty()) out += ": " + reason.advice;
   return out;
+}
+
+void throw_if_refused(const Verdict& verdict) {
+  for (const Reason& reason : verdict.reasons) throw Unsupported(describe(reason));
 }
 
 }  // namespace fovea

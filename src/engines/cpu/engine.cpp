@@ -74,11 +74,7 @@ class CpuEngine : public Engine {
 
   Verdict judge(const Baked& baked, const Device& device) const override {
     Verdict verdict;
-    if (device.kind != DeviceKind::Cpu) {
-      verdict.reasons.push_back({"device_not_cpu", "engine cpu runs on a CPU",
-                                 "device " + device.name,
-                                 "copy the tensors to the host and use device cpu"});
-    }
+    refuse_other_devices(name(), device, verdict);
     for (const NamedTensor& tensor : named_tensors()) {
       const DType dtype = (baked.problem.*tensor.spec).dtype;
       if (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) continue;
@@ -101,9 +97,7 @@ class CpuEngine : public Engine {
   }
 
   std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    for (const Reason& reason : judge(baked, device).reasons) {
-      throw Unsupported(reason.limit + ", got " + reason.got + ": " + reason.advice);
-    }
+    throw_if_refused(judge(baked, device));
     return std::make_unique<CpuPlan>(baked.problem, device);
   }
 };

@@ -7,18 +7,6 @@
 namespace fovea::reference {
 namespace {
 
-std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::size_t slot) {
-  std::int64_t elements = 1;
-  for (const ir::Extent& extent : baked.program.tensors()[slot].extents) {
-    if (__builtin_mul_overflow(elements, captured_extent(extent, sizes, baked.h_global),
-                               &elements)) {
-      throw InvalidArgument("tensor '" + baked.program.tensors()[slot].name +
-                            "': its declared extents have more than 2^63 elements");
-    }
-  }
-  return elements;
-}
-
 std::int64_t bound_elements(const ir::TensorView& view) {
   std::int64_t elements = view.data == nullptr ? 0 : 1;
   for (int i = 0; i < view.rank; ++i) elements *= view.extent[static_cast<std::size_t>(i)];

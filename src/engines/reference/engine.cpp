@@ -55,11 +55,7 @@ class ReferenceEngine : public Engine {
 
   Verdict judge(const Baked& baked, const Device& device) const override {
     Verdict verdict;
-    if (device.kind != DeviceKind::Cpu) {
-      verdict.reasons.push_back({"device_not_cpu", "engine reference runs on a CPU",
-                                 "device " + device.name,
-                                 "copy the tensors to the host and use device cpu"});
-    }
+    refuse_other_devices(name(), device, verdict);
     if (baked.problem.rng == Rng::Engine) {
       verdict.reasons.push_back({"rng_engine_unknown",
                                  "engine reference has no random generator of its own",
@@ -77,9 +73,7 @@ class ReferenceEngine : public Engine {
   }
 
   std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    for (const Reason& reason : judge(baked, device).reasons) {
-      throw Unsupported(reason.limit + ", got " + reason.got + ": " + reason.advice);
-    }
+    throw_if_refused(judge(baked, device));
     return std::make_unique<ReferencePlan>(baked.problem);
   }
 };

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "attention/arena.h"
+#include "attention/extents.h"
 #include "attention/host_bake.h"
 #include "engines/cpu/captured/captured_layout.h"
 #include "engines/cpu/captured/index_slope.h"

@@ -107,18 +107,6 @@ void CapturedTensor::add_load(const ir::Node& load) {
   has_q_and_k = has_q_and_k && has_index(load, ir::Op::IndexQ) && has_index(load, ir::Op::IndexK);
 }
 
-std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::uint32_t slot) {
-  std::int64_t elements = 1;
-  for (const ir::Extent& extent : baked.program.tensors()[slot].extents) {
-    if (__builtin_mul_overflow(elements, captured_extent(extent, sizes, baked.h_global),
-                               &elements)) {
-      throw InvalidArgument("tensor '" + baked.program.tensors()[slot].name +
-                            "': its declared extents have more than 2^63 elements");
-    }
-  }
-  return elements;
-}
-
 LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensors,
                     std::size_t scalars, const Sizes& sizes, const Units& units) {
   LanePlan plan;

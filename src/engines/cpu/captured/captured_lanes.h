@@ -73,9 +73,6 @@ struct LanePlan {
 LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensors,
                     std::size_t scalars, const Sizes& sizes, const Units& units);
 
-// Elements of a tensor by its declared extents.
-std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::uint32_t slot);
-
 // The lanes of one call: those of the plan, without what its offsets and lengths do not keep apart
 // (an index that is clamped is no longer one unit's own).
 Lanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& bindings,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "attention/extents.h"
 #include "base/error.h"
 #include "engines/cpu/captured/captured_add.h"
 #include "engines/cpu/captured/captured_layout.h"
