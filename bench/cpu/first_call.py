@@ -28,6 +28,6 @@ def measure(library, engine):
             plan.run()
             later.append(time.perf_counter() - start)
         extra.append((first - statistics.median(later)) * 1e3)
-    verdict = "pass" if statistics.median(extra) < 1 else "**fail**"
+    verdict = "pass" if max(extra) < 1 else "the median passes, **not all**" if statistics.median(extra) < 1 else "**fail**"
     return (f"From the problem line to the end of the first run, less a later run, of {len(extra)} formulas: "
             f"median {statistics.median(extra):.3f} ms, most {max(extra):.3f} ms; bar 1 ms: {verdict}.")
