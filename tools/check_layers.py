@@ -13,17 +13,18 @@ from pathlib import Path
 UPPER = {
     "include": set(),
     "base": set(),
+    "store": {"base"},
     "ir": {"base"},
     "attention": {"base", "ir"},
     "cuda": {"base", "ir", "attention"},
     "engines/reference": {"base", "ir", "attention"},
     "engines/cpu": {"base", "ir", "attention"},
-    "engines/cudnn": {"base", "ir", "attention", "cuda"},
-    "engines/jit": {"base", "ir", "attention", "cuda", "engines/jit/device"},
+    "engines/cudnn": {"base", "store", "ir", "attention", "cuda"},
+    "engines/jit": {"base", "store", "ir", "attention", "cuda", "engines/jit/device"},
     "engines/jit/device": set(),
 }
 ENGINES = {"engines/reference", "engines/cpu", "engines/cudnn", "engines/jit"}
-UPPER["planner"] = UPPER["cuda"] | {"cuda"} | ENGINES
+UPPER["planner"] = UPPER["cuda"] | {"cuda", "store"} | ENGINES
 UPPER["capi"] = UPPER["planner"] | {"planner", "include"}
 
 # Users of the library see its public headers and nothing else.

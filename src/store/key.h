@@ -1,0 +1,26 @@
+// What a stored blob depends on, in words: compared in full wherever a blob is found, so a hash
+// that collides costs a rebuild and nothing else. Made by engines, printed by listings.
+#pragma once
+
+#include <string>
+
+namespace fovea::store {
+
+struct Key {
+  std::string engine;  // "cudnn"
+  std::string
+      environment;  // "cudnn 9.19.0 frontend 1.32.0 sm_90": what whole bundles stand or fall by
+  // All else: best the lowered form itself, so that a change of the lowering is a change of the
+  // key. Listings show its first line: the problem.
+  std::string content;
+
+  bool operator==(const Key&) const = default;
+};
+
+// 32 hexadecimal digits, the same in every process and on every machine.
+std::string name_of(const Key& key);
+
+// The first line of the content.
+std::string summary_of(const Key& key);
+
+}  // namespace fovea::store
