@@ -8,16 +8,24 @@
 namespace fovea {
 namespace {
 
-constexpr std::array<EnvVariable, 8> variables{{
+constexpr std::array<EnvVariable, 9> variables{{
     {Env::Engine, "FOVEA_ENGINE", "the engine to use where the caller names none"},
-    {Env::CacheDir, "FOVEA_CACHE_DIR", "the folder of compiled plans"},
+    {Env::CacheDir, "FOVEA_CACHE_DIR", "the folder of compiled plans; off: keep none on disk"},
+    {Env::CacheLimit, "FOVEA_CACHE_LIMIT", "the most bytes in that folder: 500M, 2G; default: 1G"},
     {Env::NumThreads, "FOVEA_NUM_THREADS", "threads of the CPU engine; default: those it may use"},
-    {Env::CpuIsa, "FOVEA_CPU_ISA", "scalar, avx2, avx512 or avx512_bf16; default: the best of this machine"},
+    {Env::CpuIsa, "FOVEA_CPU_ISA",
+     "scalar, avx2, avx512 or avx512_bf16; default: the best of this machine"},
     {Env::Verbose, "FOVEA_VERBOSE", "1: a line on standard error per plan built and per call"},
-    {Env::Bundle, "FOVEA_BUNDLE", "a file of plans that were compiled elsewhere"},
+    {Env::Bundle, "FOVEA_BUNDLE", "files of plans that were compiled ahead, separated by colons"},
     {Env::CudnnDir, "FOVEA_CUDNN_DIR", "the folder that all cuDNN libraries are taken from"},
     {Env::Library, "FOVEA_LIBRARY", "the libfovea.so that language bindings load"},
 }};
+
+std::optional<std::string> value_of(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
 
 }  // namespace
 
@@ -30,10 +38,13 @@ const char* env_name(Env variable) {
   throw InternalError("an environment variable without a name");
 }
 
-std::optional<std::string> env_value(Env variable) {
-  const char* const value = std::getenv(env_name(variable));
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return std::string(value);
+std::optional<std::string> env_value(Env variable) { return value_of(env_name(variable)); }
+
+std::optional<std::string> user_cache_folder() {
+  // A relative one is to be ignored, says the specification of XDG.
+  if (auto folder = value_of("XDG_CACHE_HOME"); folder && folder->starts_with('/')) return folder;
+  if (const auto home = value_of("HOME"); home && home->starts_with('/')) return *home + "/.cache";
+  return std::nullopt;
 }
 
 }  // namespace fovea

@@ -12,6 +12,7 @@ namespace fovea {
 enum class Env : std::uint8_t {
   Engine,
   CacheDir,
+  CacheLimit,
   NumThreads,
   CpuIsa,
   Verbose,
@@ -31,5 +32,9 @@ const char* env_name(Env variable);
 
 // Its value; nothing where it is unset or empty.
 std::optional<std::string> env_value(Env variable);
+
+// Where programs of this user keep what they can make again: XDG_CACHE_HOME, else ~/.cache. Nothing
+// where neither is known.
+std::optional<std::string> user_cache_folder();
 
 }  // namespace fovea

@@ -2,14 +2,16 @@
 // that collides costs a rebuild and nothing else. Made by engines, printed by listings.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "store/packed.h"
 
 namespace fovea::store {
 
 struct Key {
-  std::string engine;  // "cudnn"
-  std::string
-      environment;  // "cudnn 9.19.0 frontend 1.32.0 sm_90": what whole bundles stand or fall by
+  std::string engine;       // "cudnn"
+  std::string environment;  // "cudnn 9.19.0 frontend 1.32.0 sm_90": what bundles stand or fall by
   // All else: best the lowered form itself, so that a change of the lowering is a change of the
   // key. Listings show its first line: the problem.
   std::string content;
@@ -22,5 +24,13 @@ std::string name_of(const Key& key);
 
 // The first line of the content.
 std::string summary_of(const Key& key);
+
+// Keys and blobs beyond these are built each time and never stored.
+constexpr std::uint64_t largest_text = std::uint64_t{1} << 24;
+constexpr std::uint64_t largest_blob = std::uint64_t{1} << 28;
+
+// In files. Reading gives nothing where the bytes are not a key.
+void put(Writer& out, const Key& key);
+std::optional<Key> read_key(Reader& in);
 
 }  // namespace fovea::store

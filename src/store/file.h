@@ -1,0 +1,59 @@
+// Plain files by descriptor: owned, read and written whole. Only what this room needs; faults of
+// the disk are values here, since none of them is an error for a caller of the store.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/checksum.h"
+
+namespace fovea::store {
+
+// A file descriptor, closed at the end; -1: none.
+class File {
+ public:
+  File() = default;
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~File();
+
+  int get() const { return descriptor_; }
+  explicit operator bool() const { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_ = -1;
+};
+
+// "Permission denied": of errno, safe from many threads.
+std::string errno_text(int error);
+
+// A regular file, opened for reading without waiting (a pipe would), and not through a link where
+// `folder` is one of ours. Nothing with errno where it cannot be.
+struct OpenFile {
+  File file;
+  std::uint64_t bytes = 0;
+  std::int64_t used = 0;  // seconds since 1970: when it was last written or touched
+};
+std::optional<OpenFile> open_to_read(const std::string& path);
+std::optional<OpenFile> open_to_read(const File& folder, const std::string& name);
+
+// Exactly so many bytes from there; nothing where the file ends before or fails.
+std::optional<std::vector<std::uint8_t>> read_at(const File& file, std::uint64_t offset,
+                                                 std::uint64_t size);
+
+// 0, or the errno of what failed.
+int write_all(const File& file, Bytes bytes);
+int write_at(const File& file, std::uint64_t offset, Bytes bytes);
+
+// A name for a file that is not there yet: "fovea-tmp-<process>-<random>-<count>".
+constexpr const char* temporary_prefix = "fovea-tmp-";
+std::string temporary_name();
+
+}  // namespace fovea::store
