@@ -79,7 +79,9 @@ fe::PointwiseMode_t pointwise_mode(Mode mode) {
 
 class Builder {
  public:
-  explicit Builder(const Spec& spec) : spec_(spec), graph_(std::make_shared<fe::graph::Graph>()) {
+  // The architecture must be known before nodes are made: they copy it.
+  Builder(const Spec& spec, int sm) : spec_(spec), graph_(std::make_shared<fe::graph::Graph>()) {
+    graph_->set_sm_version(sm);
     graph_->set_io_data_type(data_type(spec.io))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -285,7 +287,6 @@ std::shared_ptr<const fe::DeviceProperties> properties(const Device& device) {
 std::shared_ptr<fe::graph::Graph> supported(const Builder& builder, const Device& device,
                                             void* handle) {
   const auto& graph = builder.graph();
-  graph->set_sm_version(device.sm);
   if (handle == nullptr) graph->set_device_properties(properties(device));
   check(graph->validate(), "validating the graph");
   check(handle == nullptr ? graph->build_operation_graph()
@@ -329,12 +330,12 @@ std::string frontend_version() {
 }
 
 void check_support(const Spec& spec, const Device& device, void* handle) {
-  const Builder builder(spec);
+  const Builder builder(spec, device.sm);
   supported(builder, device, handle);
 }
 
 std::vector<std::uint8_t> build(const Spec& spec, const Device& device, void* handle) {
-  const Builder builder(spec);
+  const Builder builder(spec, device.sm);
   const auto graph = supported(builder, device, handle);
   check(graph->build_plans(), "building the plan");
   std::vector<std::uint8_t> bytes;
