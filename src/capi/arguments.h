@@ -43,11 +43,21 @@ T read_struct(const T* given, const StructName& name, std::size_t first_size = 0
 // Makes a struct that the caller gets ready to be filled: everything but its size becomes zero,
 // also what only a later version knows.
 template <class T>
-void clear_struct(T* out, const StructName& name) {
+void clear_struct(T* out, const StructName& name, std::size_t first_size = 0) {
   need(out, name.argument);
-  check_struct(out, {sizeof(T)}, name, /*is_output=*/true);
+  check_struct(out, {sizeof(T), first_size}, name, /*is_output=*/true);
   const std::size_t size = out->struct_size;
   std::memset(static_cast<void*>(out), 0, size);
+  out->struct_size = size;
+}
+
+// The same for a struct that has grown since its first version: as much of `filled` as its caller
+// knows.
+template <class T>
+void write_struct(T* out, const T& filled, const StructName& name, std::size_t first_size) {
+  clear_struct(out, name, first_size);
+  const std::size_t size = out->struct_size;
+  std::memcpy(out, &filled, size < sizeof(T) ? size : sizeof(T));
   out->struct_size = size;
 }
 

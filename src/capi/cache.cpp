@@ -1,24 +1,33 @@
 // The process's cache of plans.
 #include "planner/cache.h"
 
+#include <cstddef>
+
 #include "capi/arguments.h"
 #include "capi/guard.h"
 #include "planner/planner.h"
+#include "store/shelf.h"
 
 using namespace fovea;
 using namespace fovea::capi;
 
 fovea_status fovea_cache_statistics(fovea_cache_stats* stats) {
   return guarded([&] {
-    clear_struct(stats, {"stats", "fovea_cache_stats"});
     const CacheStatistics now = plan_cache().statistics();
-    stats->hits = now.hits;
-    stats->misses = now.misses;
-    stats->builds = now.builds;
-    stats->evictions = now.evictions;
-    stats->plans = now.plans;
-    stats->bytes = now.bytes;
-    stats->build_seconds = now.build_seconds;
+    const store::Statistics stored = store::shelf().statistics();
+    fovea_cache_stats filled{};
+    filled.hits = now.hits;
+    filled.misses = now.misses;
+    filled.builds = now.builds;
+    filled.evictions = now.evictions;
+    filled.plans = now.plans;
+    filled.bytes = now.bytes;
+    filled.build_seconds = now.build_seconds;
+    filled.disk_hits = stored.disk_hits;
+    filled.bundle_hits = stored.bundle_hits;
+    filled.disk_writes = stored.disk_writes;
+    constexpr std::size_t first_size = offsetof(fovea_cache_stats, disk_hits);
+    write_struct(stats, filled, {"stats", "fovea_cache_stats"}, first_size);
   });
 }
 

@@ -1,10 +1,13 @@
 // What was found on this machine and what was not, with what to do about it.
 #include <filesystem>
+#include <utility>
 
 #include "attention/device.h"
 #include "base/env.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "store/listing.h"
+#include "store/shelf.h"
 
 using namespace fovea;
 using namespace fovea::capi;
@@ -72,10 +75,48 @@ void add_cache(Sheet& sheet) {
   sheet.row("plan cache", std::to_string(now.plans) + " plans, " + std::to_string(now.bytes) +
                               " bytes in this process (" + std::to_string(now.hits) + " hits, " +
                               std::to_string(now.builds) + " built)");
-  const auto folder = env_value(Env::CacheDir);
-  sheet.row("cache folder", folder ? *folder + " (not used: this Fovea keeps no plans on disk)"
-                                   : "none: FOVEA_CACHE_DIR is not set, and this Fovea keeps no "
-                                     "plans on disk");
+}
+
+// Where plans are kept for other processes, and whether they can be.
+void add_folder(Sheet& sheet) {
+  const store::Disk& disk = store::shelf().disk();
+  const store::Listing listing = store::summarise(disk);
+  if (!disk.is_on()) return sheet.row("cache folder", "none: " + listing.why);
+  sheet.row("cache folder", disk.choice().path);
+  sheet.more(std::to_string(listing.files.size()) + " plans, " + std::to_string(listing.bytes) +
+             " bytes of at most " + std::to_string(disk.limit()) + " (FOVEA_CACHE_LIMIT chooses)");
+  if (listing.usable && listing.writable) {
+    sheet.more("usable");
+  } else if (listing.usable) {
+    sheet.more("plans in it are used, new ones are not kept: it " + listing.why);
+  } else if (listing.missing) {
+    sheet.more("is not there yet: made with the first plan that is kept");
+  } else {
+    sheet.more("not used: it " + listing.why);
+  }
+  const std::string& bad = store::shelf().settings().bad_limit;
+  if (!bad.empty()) {
+    sheet.more("FOVEA_CACHE_LIMIT=" + bad + " is no size (500M, 2G, 65536): ignored");
+  }
+}
+
+void add_bundles(Sheet& sheet) {
+  bool any = false;
+  const auto add = [&](const std::string& text) {
+    sheet.row(std::exchange(any, true) ? "" : "bundles", text);
+  };
+  for (const store::NamedBundle& named : store::shelf().named_bundles()) {
+    if (!named.bundle) {
+      add("not used: " + named.refusal);
+      continue;
+    }
+    for (const store::Bundle::Section& section : named.bundle->sections()) {
+      const std::string refusal = planner().refuse_stored(section.engine, section.environment);
+      add(named.path + ": " + std::to_string(section.entries) + " plans of " + section.engine +
+          " for " + section.environment + (refusal.empty() ? "" : ", not used: " + refusal));
+    }
+    if (named.bundle->sections().empty()) add(named.path + ": no plans");
+  }
 }
 
 void add_environment(Sheet& sheet) {
@@ -102,6 +143,8 @@ fovea_status fovea_doctor(fovea_report* report) {
     add_engines(sheet);
     add_cuda(sheet);
     add_cache(sheet);
+    add_folder(sheet);
+    add_bundles(sheet);
     add_environment(sheet);
     *report = new_report(sheet.text());
   });

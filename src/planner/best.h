@@ -8,6 +8,9 @@ namespace fovea {
 
 bool can(const Verdict& verdict);
 
+// The verdict on an engine whose compile() refused, with what it said.
+Verdict refused_to_compile(const std::string& text);
+
 // Both directions must run on one engine: its own random numbers cannot be drawn again by another.
 bool is_pinned(const Problem& problem);
 

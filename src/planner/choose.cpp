@@ -24,12 +24,12 @@ std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
+}  // namespace
+
 Verdict refused_to_compile(const std::string& text) {
   const Reason reason{"refused_to_compile", "a plan that compiles", text, "use another engine"};
   return {Answer::No, {reason}, 0, ""};
 }
-
-}  // namespace
 
 const EngineVerdict* Explanation::find(const std::string& engine) const {
   const auto at = std::ranges::find(verdicts, engine, &EngineVerdict::engine);
@@ -42,10 +42,15 @@ std::vector<std::string> Planner::engine_names() const {
   return names;
 }
 
-const Engine& Planner::engine(const std::string& name) const {
+const Engine* Planner::find_engine(const std::string& name) const {
   for (const Candidate& candidate : candidates_) {
-    if (candidate.engine->name() == name) return *candidate.engine;
+    if (candidate.engine->name() == name) return candidate.engine;
   }
+  return nullptr;
+}
+
+const Engine& Planner::engine(const std::string& name) const {
+  if (const Engine* const found = find_engine(name)) return *found;
   throw InternalError("the planner chose an engine '" + name + "' that it does not have");
 }
 
@@ -55,9 +60,7 @@ Planner::Wish Planner::wish(const PlanRequest& request) const {
     wish = {env_value(Env::Engine).value_or(""), true};
   }
   if (wish.engine.empty()) return {};
-  const bool known = std::ranges::any_of(
-      candidates_, [&](const Candidate& c) { return c.engine->name() == wish.engine; });
-  if (known) return wish;
+  if (find_engine(wish.engine) != nullptr) return wish;
   const std::vector<std::string> names = engine_names();
   throw InvalidArgument((wish.from_environment ? "FOVEA_ENGINE: " : "") + std::string("engine '") +
                         wish.engine + "' is unknown" + did_you_mean(wish.engine, names) +

@@ -14,6 +14,7 @@
 #include "attention/engine.h"
 #include "planner/cache.h"
 #include "planner/memo.h"
+#include "store/recording.h"
 
 namespace fovea {
 
@@ -48,6 +49,12 @@ struct PlannedCall {
   std::vector<float> literals;
 };
 
+// What an engine put into the store, or found there, to compile one Problem.
+struct CompiledAhead {
+  std::string engine;
+  std::vector<store::Recorded> blobs;
+};
+
 struct Candidate {
   const Engine* engine = nullptr;
   bool only_when_named = false;
@@ -67,8 +74,18 @@ class Planner {
   // tried. Throws Unsupported with every engine's reasons.
   PlannedCall make_plan(const Problem& problem, const PlanRequest& request);
 
+  // For bundles: compiles with every engine that can and that keeps plans in files (or the one that
+  // is named), past the cache. Throws Unsupported where there is none.
+  std::vector<CompiledAhead> compile_ahead(const Problem& problem, const PlanRequest& request);
+
+  // Why this process cannot use plans that this engine stored with this environment; empty: it can.
+  std::string refuse_stored(const std::string& engine, const std::string& environment) const;
+
   PlanCache& cache() { return cache_; }
   std::vector<std::string> engine_names() const;
+
+  // One more engine, of a test: before anyone else asks for anything.
+  void add(const Candidate& candidate) { candidates_.push_back(candidate); }
 
  private:
   struct Wish {
@@ -81,6 +98,7 @@ class Planner {
   Verdict verdict_of(const Engine& engine, const Problem& problem, const Device& device,
                      bool prove);
   PlannedCall build(const Problem& problem, const Device& device, const Engine& engine);
+  const Engine* find_engine(const std::string& name) const;  // null: there is none of that name
   const Engine& engine(const std::string& name) const;
   void note_refusal(PlanKey key, const std::string& text);
   std::string noted_refusal(const PlanKey& key);

@@ -23,7 +23,8 @@ Place find_place(const Disk& disk) {
   }
   out.folder = open_folder(disk.choice().path);
   if (!out.folder) {
-    out.listing.why = out.folder.why.empty() ? "is not there yet" : out.folder.why;
+    out.listing.missing = out.folder.why.empty();
+    out.listing.why = out.listing.missing ? "is not there yet" : out.folder.why;
     return out;
   }
   out.listing.usable = true;

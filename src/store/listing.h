@@ -18,6 +18,7 @@ struct Listed {
 struct Listing {
   bool usable = false;    // plans are read from it
   bool writable = false;  // and written to it
+  bool missing = false;   // there is no folder yet: it is made when a plan is kept
   std::string why;        // where one of them is not
   std::uint64_t bytes = 0;
   std::vector<Listed> files;  // last used first

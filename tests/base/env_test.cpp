@@ -20,9 +20,9 @@ TEST(Env, EveryVariableIsListedOnce) {
     EXPECT_FALSE(std::string(row.meaning).empty()) << row.name;
     EXPECT_STREQ(env_name(row.variable), row.name);
   }
-  EXPECT_EQ(names, (std::set<std::string>{"FOVEA_ENGINE", "FOVEA_CACHE_DIR", "FOVEA_NUM_THREADS",
-                                          "FOVEA_CPU_ISA", "FOVEA_VERBOSE", "FOVEA_BUNDLE",
-                                          "FOVEA_CUDNN_DIR", "FOVEA_LIBRARY"}));
+  EXPECT_EQ(names, (std::set<std::string>{"FOVEA_ENGINE", "FOVEA_CACHE_DIR", "FOVEA_CACHE_LIMIT",
+                                          "FOVEA_NUM_THREADS", "FOVEA_CPU_ISA", "FOVEA_VERBOSE",
+                                          "FOVEA_BUNDLE", "FOVEA_CUDNN_DIR", "FOVEA_LIBRARY"}));
 }
 
 TEST(Env, EmptyIsUnset) {
