@@ -227,6 +227,30 @@ Ref FormulaLowering::mask(Ref score, std::span<const Expr> conditions) {
   return score;
 }
 
+// Rows are compared with columns in the order that cuDNN looks for, the main diagonal last.
+Ref FormulaLowering::band(Ref score, const Band& band) {
+  if (!band.any()) return score;
+  const Ref nothing = number(-std::numeric_limits<float>::infinity());
+  Ref q = index(2);
+  const Ref k = index(3);
+  if (band.bottom_right) {
+    q = step(Mode::Add, {q, size(Op::SizeSkv)}, Type::I32);
+    q = step(Mode::Sub, {q, size(Op::SizeSq)}, Type::I32);
+  }
+  if (band.left) {
+    const Ref end =
+        step(Mode::Add, {k, whole(static_cast<std::int32_t>(*band.left))}, Type::I32);
+    score = step(Mode::Select, {step(Mode::Greater, {end, q}, Type::Bool), score, nothing});
+  }
+  if (band.right) {
+    if (*band.right != 0) {
+      q = step(Mode::Add, {q, whole(static_cast<std::int32_t>(*band.right))}, Type::I32);
+    }
+    score = step(Mode::Select, {step(Mode::GreaterEqual, {q, k}, Type::Bool), score, nothing});
+  }
+  return score;
+}
+
 // --- captured tensors ---
 
 int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot) {

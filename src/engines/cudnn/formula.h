@@ -22,6 +22,8 @@ class FormulaLowering {
   Ref select(const ir::Expr& condition, Ref then, Ref otherwise);
   Ref mask(Ref score, std::span<const ir::Expr> conditions);    // -inf where one does not hold
 
+  Ref band(Ref score, const Band& band);                        // the same for diagonals
+
   bool add_bias(const ir::Expr& load);  // false where its indices are not positions themselves
   static int count_loads(const ir::Program& program, std::uint32_t slot);
 

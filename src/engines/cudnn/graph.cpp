@@ -70,6 +70,8 @@ fe::PointwiseMode_t pointwise_mode(Mode mode) {
     case Mode::Convert: return M::IDENTITY;
     case Mode::Less: return M::CMP_LT;
     case Mode::LessEqual: return M::CMP_LE;
+    case Mode::Greater: return M::CMP_GT;
+    case Mode::GreaterEqual: return M::CMP_GE;
     case Mode::Equal: return M::CMP_EQ;
     case Mode::NotEqual: return M::CMP_NEQ;
     case Mode::Select: return M::BINARY_SELECT;

@@ -43,7 +43,7 @@ enum class Mode : std::uint8_t {
   Add, Sub, Mul, Div, Min, Max, Pow,
   Neg, Abs, Exp, Log, Sqrt, Rsqrt, Tanh, Sigmoid, Softplus, Erf, Sin, Cos, Tan, Floor, Ceil,
   Convert,  // to the step's type
-  Less, LessEqual, Equal, NotEqual,
+  Less, LessEqual, Greater, GreaterEqual, Equal, NotEqual,
   Select,  // a ? b : c
 };
 

@@ -150,7 +150,13 @@ class ProblemLowering {
       }
     }
     lowered_.dense_mask = !rest.empty();
-    lowered_.spec.modified = formulas.mask(formulas.real(mod), rest);
+    Ref modified = formulas.mask(formulas.real(mod), rest);
+    // cuDNN's backward knows diagonals beside a modifier only as selects at its end.
+    if (lowered_.spec.backward && modified.kind != Ref::Kind::Score) {
+      modified = formulas.band(modified, lowered_.spec.band);
+      lowered_.spec.band = {};
+    }
+    lowered_.spec.modified = modified;
     lowered_.spec.forward_steps = static_cast<std::uint32_t>(lowered_.spec.steps.size());
     if (lowered_.spec.backward) add_derivative(mod, formulas);
     formulas.finish();
