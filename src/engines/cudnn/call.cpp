@@ -1,7 +1,9 @@
 #include "engines/cudnn/call.h"
 
+#include <algorithm>
 #include <bit>
 
+#include "attention/extents.h"
 #include "attention/refuse.h"
 #include "base/error.h"
 #include "cuda/driver.h"
@@ -166,6 +168,28 @@ std::uint32_t Call::scalar_bits(std::uint32_t slot) const {
              : std::bit_cast<std::uint32_t>(bound.f);
 }
 
+void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
+  std::array<ir::ScalarValue, most_bound> scalars{};
+  const std::size_t count = std::min(most_bound, b_.scalars.size() + b_.literals.size());
+  for (std::size_t slot = 0; slot < count; ++slot) {
+    const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
+    scalars[slot] = {std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)};
+  }
+  ir::Point<double> point;
+  const Sizes& s = baked_.sizes;
+  point.B = static_cast<std::int32_t>(s.b);
+  point.H = static_cast<std::int32_t>(heads_seen(s, baked_.h_global));
+  point.Hkv = static_cast<std::int32_t>(s.hkv);
+  point.Sq = static_cast<std::int32_t>(s.sq);
+  point.Skv = static_cast<std::int32_t>(s.skv);
+  point.scalars = std::span(scalars.data(), count);
+  std::array<ir::Cell<double>, most_uniform_steps> cells{};
+  formula.run(point, std::span(cells.data(), formula.value_count()));
+  const ir::Cell<double>& result = formula.value(std::span<const ir::Cell<double>>(cells), 0);
+  return value(type == Type::I32 ? static_cast<std::uint32_t>(result.i)
+                                 : std::bit_cast<std::uint32_t>(static_cast<float>(result.f)));
+}
+
 void* Call::pointer(const Tensor& tensor) {
   const auto rows = static_cast<std::size_t>(first_ * baked_.sizes.h * baked_.sizes.sq);
   const auto per_sequence = [&](const std::int32_t* given, std::size_t own) -> void* {
@@ -203,6 +227,7 @@ void* Call::pointer(const Tensor& tensor) {
     case Role::Captured:
     case Role::Bias:
     case Role::GradBias:
+    case Role::Uniform:
     case Role::Table: break;
   }
   throw InternalError("a tensor that is bound elsewhere");

@@ -7,10 +7,12 @@
 
 #include "attention/bindings.h"
 #include "engines/cudnn/lower.h"
+#include "ir/eval.h"
 
 namespace fovea::cudnn {
 
 inline constexpr std::size_t most_bound = 64;
+inline constexpr std::size_t most_uniform_steps = 256;  // of one formula of scalars
 
 // The front part of a call's workspace: what cuDNN wants to read from the device or to write, and
 // the caller did not give.
@@ -41,6 +43,7 @@ class Call {
   void fill_workspace(const Spec& spec);  // enqueues what CallMemory needs
   void start_slice(std::int64_t first);
   void* pointer(const Tensor& tensor);
+  void* uniform(const ir::Evaluator<double>& formula, Type type);
   void* captured(const Tensor& tensor, const View& view);
 
  private:

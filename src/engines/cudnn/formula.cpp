@@ -59,7 +59,49 @@ Ref FormulaLowering::unsupported(const Expr& e) {
 
 // --- making steps ---
 
-Ref FormulaLowering::step(Mode mode, std::initializer_list<Ref> operands, Type type) {
+namespace {
+
+bool is_full(const Ref& ref) {
+  return ref.kind != Ref::Kind::Tensor && ref.kind != Ref::Kind::Constant;
+}
+
+// The same with its operands exchanged.
+std::optional<Mode> mirrored(Mode mode) {
+  switch (mode) {
+    case Mode::Add:
+    case Mode::Mul:
+    case Mode::Min:
+    case Mode::Max:
+    case Mode::Equal:
+    case Mode::NotEqual: return mode;
+    case Mode::Less: return Mode::Greater;
+    case Mode::LessEqual: return Mode::GreaterEqual;
+    case Mode::Greater: return Mode::Less;
+    case Mode::GreaterEqual: return Mode::LessEqual;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Ref FormulaLowering::step(Mode mode, std::initializer_list<Ref> given, Type type) {
+  std::vector<Ref> operands(given);
+  if (mode == Mode::Select) {
+    operands[1] = full(operands[1]);
+  } else if (!operands.empty() && !is_full(operands[0])) {
+    if (operands.size() == 2 && is_full(operands[1]) && mirrored(mode)) {
+      mode = *mirrored(mode);
+      std::swap(operands[0], operands[1]);
+    } else if (operands.size() == 2 && is_full(operands[1]) && mode == Mode::Sub) {
+      operands = {step(Mode::Neg, {operands[1]}, type), operands[0]};
+      mode = Mode::Add;
+    } else if (operands.size() == 2 && is_full(operands[1]) && mode == Mode::Div) {
+      operands = {step(Mode::Reciprocal, {operands[1]}), operands[0]};
+      mode = Mode::Mul;
+    } else {
+      operands[0] = full(operands[0]);
+    }
+  }
   if (spec_.steps.size() >= most_steps) {
     refuse("formula_too_long", "engine cudnn lowers at most " + std::to_string(most_steps) +
                                    " operations", "a longer formula", "run on the CPU");
@@ -73,6 +115,40 @@ Ref FormulaLowering::step(Mode mode, std::initializer_list<Ref> operands, Type t
   }
   spec_.steps.push_back(made);
   return {Ref::Kind::Step, static_cast<std::uint32_t>(spec_.steps.size() - 1)};
+}
+
+Ref FormulaLowering::full(Ref ref, bool as_real) {
+  if (is_full(ref)) return ref;
+  const bool whole_number = type_of(ref) == Type::I32 && !as_real;
+  std::optional<Ref>& zero = whole_number ? whole_zero_ : zero_;
+  if (!zero) {
+    const Ref q = index(2);
+    zero = step(Mode::Sub, {q, q}, whole_number ? Type::I32 : Type::F32);
+  }
+  return step(Mode::Add, {*zero, ref}, whole_number ? Type::I32 : Type::F32);
+}
+
+// Nothing in it changes from one score to another.
+bool FormulaLowering::is_uniform(const Expr& e) const {
+  using ir::Depends;
+  constexpr Depends changing = Depends::B | Depends::H | Depends::Q | Depends::K | Depends::Score |
+                               Depends::Grad | Depends::Load;
+  if (any(e->depends(), changing)) return false;
+  if (!spec_.padding) return true;
+  for (const ir::Node* node : ir::operands_first({&e, 1}).nodes) {
+    if (node->op() == Op::SizeSq || node->op() == Op::SizeSkv) return false;
+  }
+  return true;
+}
+
+Ref FormulaLowering::uniform(const Expr& e) {
+  if (const auto known = uniforms_.find(e.get()); known != uniforms_.end()) return known->second;
+  const auto slot = static_cast<std::uint32_t>(lowered_.uniforms.size());
+  lowered_.uniforms.push_back(e);
+  const Ref ref =
+      by_value(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
+  uniforms_.emplace(e.get(), ref);
+  return ref;
 }
 
 Ref FormulaLowering::number(float value) {
@@ -98,11 +174,11 @@ Type FormulaLowering::type_of(const Ref& ref) const {
 
 Ref FormulaLowering::as_float(Ref ref) {
   const Type type = type_of(ref);
-  if (type == Type::F32) return ref;
+  if (type == Type::F32 || type == Type::F16 || type == Type::BF16) return ref;
   if (ref.kind == Ref::Kind::Constant) {
     return number(static_cast<float>(spec_.constants[ref.index].whole));
   }
-  return step(Mode::Convert, {ref});
+  return is_full(ref) ? step(Mode::Convert, {ref}) : full(ref, true);
 }
 
 Ref FormulaLowering::by_value(Role role, std::uint32_t slot, Type type) {

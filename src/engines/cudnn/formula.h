@@ -34,6 +34,9 @@ class FormulaLowering {
   Ref number(float value);
   Ref whole(std::int32_t value);
   Ref as_float(Ref ref);
+  Ref full(Ref ref, bool as_real = false);  // in the shape of the score
+  Ref uniform(const ir::Expr& e);
+  bool is_uniform(const ir::Expr& e) const;
   Type type_of(const Ref& ref) const;
 
   Ref value(const ir::Expr& e);  // f32 or i32
@@ -63,7 +66,8 @@ class FormulaLowering {
   ir::Box box_;
   std::map<const ir::Node*, Ref> values_;
   std::map<std::tuple<const ir::Node*, int, std::uint32_t, int, std::uint32_t>, Ref> selects_;
-  std::map<const ir::Node*, Ref> loads_, tables_;
+  std::map<const ir::Node*, Ref> loads_, tables_, uniforms_;
+  std::optional<Ref> zero_, whole_zero_;  // full
   std::vector<ir::Expr> kept_;  // keeps the nodes of the maps alive
   std::array<std::optional<Ref>, 4> indices_;
 };

@@ -1,6 +1,7 @@
 // One rule per operation: how cuDNN computes it. Whole numbers first, then real ones.
 #include "base/error.h"
 #include "engines/cudnn/formula.h"
+#include "ir/build.h"
 
 namespace fovea::cudnn {
 
@@ -17,6 +18,7 @@ Ref FormulaLowering::value(const Expr& e) {
 }
 
 Ref FormulaLowering::make(const Expr& e) {
+  if (!e->args().empty() && is_uniform(e)) return uniform(e);
   // What depends on the head alone is a table, unless it is as cheap as one.
   if (e->type() == ir::Type::F32 && e->depends() == Depends::H && !e->args().empty() &&
       e->op() != Op::FloatOfInt && problem_.h_offset == 0) {
@@ -135,7 +137,12 @@ Ref FormulaLowering::real_number(const Expr& e) {
     case Op::AddF: return step(Mode::Add, {value(e->arg(0)), value(e->arg(1))});
     case Op::SubF: return step(Mode::Sub, {value(e->arg(0)), value(e->arg(1))});
     case Op::MulF: return step(Mode::Mul, {value(e->arg(0)), value(e->arg(1))});
-    case Op::DivF: lowered_.costly_steps += 1; return binary(Mode::Div);
+    case Op::DivF:
+      if (is_uniform(e->arg(1))) {
+        return step(Mode::Mul, {value(e->arg(0)), uniform(ir::constant(1.0f) / e->arg(1))});
+      }
+      lowered_.costly_steps += 1;
+      return binary(Mode::Div);
     case Op::NegF: return unary(Mode::Neg, 0);
     case Op::AbsF: return unary(Mode::Abs, 0);
     case Op::MinF: return binary(Mode::Min);

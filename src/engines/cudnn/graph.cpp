@@ -54,6 +54,7 @@ fe::PointwiseMode_t pointwise_mode(Mode mode) {
     case Mode::Pow: return M::POW;
     case Mode::Neg: return M::NEG;
     case Mode::Abs: return M::ABS;
+    case Mode::Reciprocal: return M::RECIPROCAL;
     case Mode::Exp: return M::EXP;
     case Mode::Log: return M::LOG;
     case Mode::Sqrt: return M::SQRT;

@@ -21,6 +21,7 @@ enum class Role : std::uint8_t {
   OffsetB, OffsetH, OffsetQ, OffsetK,              // by value
   Captured,                                        // a tensor of the program, by slot
   Scalar,                                          // a scalar of the program, by value, by slot
+  Uniform,                                         // a formula of scalars alone, by value, by slot
   Table,                                           // a function of h, tabulated when it is lowered
 };
 
@@ -41,7 +42,7 @@ struct Tensor {
 enum class Mode : std::uint8_t {
   Index,  // of axis `axis`, as i32
   Add, Sub, Mul, Div, Min, Max, Pow,
-  Neg, Abs, Exp, Log, Sqrt, Rsqrt, Tanh, Sigmoid, Softplus, Erf, Sin, Cos, Tan, Floor, Ceil,
+  Neg, Abs, Reciprocal, Exp, Log, Sqrt, Rsqrt, Tanh, Sigmoid, Softplus, Erf, Sin, Cos, Tan, Floor, Ceil,
   Convert,  // to the step's type
   Less, LessEqual, Greater, GreaterEqual, Equal, NotEqual,
   Select,  // a ? b : c
@@ -61,6 +62,7 @@ struct Constant {
   std::int32_t whole = 0;
 };
 
+// Its first operand has the shape of the score; cuDNN knows no other form.
 struct Step {
   Mode mode = Mode::Add;
   Type type = Type::F32;  // of the result

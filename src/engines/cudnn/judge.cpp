@@ -5,6 +5,7 @@
 #include "cuda/libraries.h"
 #include "engines/cudnn/graph.h"
 #include "engines/cudnn/known_bad.h"
+#include "ir/simplify.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -136,9 +137,15 @@ class Rules {
     const std::vector<std::int64_t> sizes = batches(p_);
     Lowered lowered = lower(p_, sizes.front());
     for (Reason& reason : lowered.reasons) verdict_.reasons.push_back(std::move(reason));
-    if (lowered.spec.tensors.size() > most_tensors) {
+    const std::size_t bound = std::max(lowered.spec.tensors.size(), p_.program.scalars().size());
+    if (bound > most_tensors) {
       refuse("too_many_tensors", "engine cudnn binds at most 60 tensors and scalars",
-             std::to_string(lowered.spec.tensors.size()), "use engine cpu");
+             std::to_string(bound), "use engine cpu");
+    }
+    for (const ir::Expr& formula : lowered.uniforms) {
+      if (ir::node_count(formula) <= 256) continue;
+      refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
+             "a longer one", "use engine cpu");
     }
     note_cost(lowered);
   }

@@ -27,6 +27,7 @@ struct View {
 struct Lowered {
   Spec spec;
   std::vector<Table> tables;  // by slot of Role::Table
+  std::vector<ir::Expr> uniforms;  // by slot of Role::Uniform: evaluated at each call
   std::vector<View> views;    // of each Captured, Bias and GradBias, in the order of spec.tensors
   std::vector<Reason> reasons;
   int costly_steps = 0;      // transcendental functions, divisions

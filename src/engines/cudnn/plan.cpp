@@ -55,6 +55,9 @@ class CudnnPlan : public Plan {
         slices_(std::move(slices)),
         tables_(slices_.front().lowered.tables, device.ordinal),
         memory_(baked_, slices_.front().lowered.spec) {
+    for (const ir::Expr& formula : slices_.front().lowered.uniforms) {
+      uniforms_.emplace_back(formula);
+    }
     for (const Slice& slice : slices_) {
       orders_.push_back(order_by_uid(slice.lowered.spec));
       graph_bytes_ = std::max(graph_bytes_, slice.graph->workspace_bytes());
@@ -86,6 +89,8 @@ class CudnnPlan : public Plan {
         const bool viewed = tensor.role == Role::Captured || tensor.role == Role::Bias ||
                             tensor.role == Role::GradBias;
         by_place[t] = tensor.role == Role::Table ? tables_.at(tensor.slot)
+                      : tensor.role == Role::Uniform
+                          ? call.uniform(uniforms_[tensor.slot], tensor.type)
                       : viewed ? call.captured(tensor, slice.lowered.views[view++])
                                : call.pointer(tensor);
       }
@@ -107,6 +112,7 @@ class CudnnPlan : public Plan {
   int ordinal_;
   std::vector<Slice> slices_;
   std::vector<std::vector<std::uint32_t>> orders_;  // places of spec.tensors by uid
+  std::vector<ir::Evaluator<double>> uniforms_;
   Tables tables_;
   CallMemory memory_;
   std::size_t graph_bytes_ = 0;
