@@ -79,7 +79,8 @@ class ProblemLowering {
       add(Role::LengthsQ, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
       add(Role::LengthsK, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
     }
-    if (problem_.sink) {
+    // A backward needs it for its own gradient alone: lse has it already.
+    if (problem_.sink && (!lowered_.spec.backward || problem_.want_sink)) {
       add(Role::Sink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
       if (problem_.want_sink) add(Role::GradSink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
     }
@@ -108,13 +109,15 @@ class ProblemLowering {
       for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
         const Expr& bias = mod->arg(side);
         if (bias->op() != Op::LoadF || !only_gradient(bias->slot())) continue;
+        // Beside a modifier cuDNN's gradient of a bias is wrong (9.19, sm_90).
+        if (mod->arg(1 - side)->op() != Op::Score) continue;
         if (formulas.count_loads(problem_.program, bias->slot()) != 1) continue;
         if (formulas.add_bias(bias)) return mod->arg(1 - side);
       }
     }
     refuse({"captured_gradient",
-            "engine cudnn gives the gradient of a captured tensor only where it is added last and "
-            "indexed by b, h, q and k themselves",
+            "engine cudnn gives the gradient of a captured tensor only where it is added to the "
+            "score itself and indexed by b, h, q and k",
             "a gradient of a captured tensor in another place",
             "give up that gradient, or run on the CPU"});
     return mod;
@@ -168,7 +171,7 @@ class ProblemLowering {
                            ? problem_.program.bprop()
                            : ir::simplify(ir::differentiate(mod, grad).score);
     if (bprop == grad) return;
-    lowered_.spec.bprop = formulas.real(bprop);
+    lowered_.spec.bprop = formulas.within_sequences(formulas.real(bprop));
   }
 
   const Problem& problem_;
