@@ -200,7 +200,7 @@ Ref FormulaLowering::by_value(Role role, std::uint32_t slot, Type type) {
 Ref FormulaLowering::plain_index(int axis) {
   auto& known = plain_indices_[static_cast<std::size_t>(axis)];
   if (known) return *known;
-  known = step(Mode::Index, {}, Type::I32);
+  known = step(Mode::Index, {{Ref::Kind::Score, 0}}, Type::I32);
   if (known->kind == Ref::Kind::Step) spec_.steps[known->index].axis = axis;
   return *known;
 }
@@ -239,6 +239,15 @@ Ref FormulaLowering::compare(Mode mode, const Expr& e) {
   if (type_of(a) != type_of(b)) {
     a = as_float(a);
     b = as_float(b);
+  }
+  // cuDNN takes some comparisons of rows with columns for the diagonal (k + 2 < q, in 9.19): those
+  // are made of the difference.
+  if (e->arg(0)->type() == ir::Type::I32 && is_full(a) && is_full(b) &&
+      std::abs(range(e->arg(0)).lo) < exact_in_f32 && std::abs(range(e->arg(0)).hi) < exact_in_f32 &&
+      std::abs(range(e->arg(1)).lo) < exact_in_f32 && std::abs(range(e->arg(1)).hi) < exact_in_f32) {
+    const Type type = type_of(a);
+    return step(mode, {step(Mode::Sub, {a, b}, type), type == Type::I32 ? whole(0) : number(0)},
+                Type::Bool);
   }
   return step(mode, {a, b}, Type::Bool);
 }
@@ -301,24 +310,30 @@ Ref FormulaLowering::mask(Ref score, std::span<const Expr> conditions) {
 }
 
 // Beyond the last row and key of a tile scores may be anything, and 0 times it a NaN.
-Ref FormulaLowering::within_sequences(Ref gradient) {
+Ref FormulaLowering::within_sequences(Ref inner, float outer) {
   constexpr std::int64_t tile = 128;
   const Sizes& s = problem_.sizes;
-  if (!spec_.padding && s.sq % tile == 0 && s.skv % tile == 0) return gradient;
-  const Ref nothing = number(0);
+  if (!spec_.padding && s.sq % tile == 0 && s.skv % tile == 0) return inner;
+  const Ref nothing = number(outer);
   for (const auto& [axis, length] : {std::pair(2, Op::SizeSq), std::pair(3, Op::SizeSkv)}) {
     const Ref inside = step(Mode::Less, {plain_index(axis), size(length)}, Type::Bool);
-    gradient = step(Mode::Select, {inside, gradient, nothing});
+    inner = step(Mode::Select, {inside, inner, nothing});
   }
-  return gradient;
+  return inner;
 }
 
-// Rows are compared with columns in the order that cuDNN looks for, the main diagonal last.
+// In the form that cuDNN's backward recognises: positions generated from the very tensor that is
+// masked, rows compared with columns, the main diagonal last.
 Ref FormulaLowering::band(Ref score, const Band& band) {
   if (!band.any()) return score;
   const Ref nothing = number(-std::numeric_limits<float>::infinity());
-  Ref q = index(2);
-  const Ref k = index(3);
+  const auto position = [&](int axis) {
+    const Ref made = step(Mode::Index, {score}, Type::I32);
+    if (made.kind == Ref::Kind::Step) spec_.steps[made.index].axis = axis;
+    return made;
+  };
+  Ref q = position(2);
+  const Ref k = position(3);
   if (band.bottom_right) {
     q = step(Mode::Add, {q, size(Op::SizeSkv)}, Type::I32);
     q = step(Mode::Sub, {q, size(Op::SizeSq)}, Type::I32);

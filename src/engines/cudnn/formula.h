@@ -24,7 +24,7 @@ class FormulaLowering {
 
   Ref band(Ref score, const Band& band);                        // the same for diagonals
 
-  Ref within_sequences(Ref gradient);  // 0 elsewhere
+  Ref within_sequences(Ref inner, float outer);
 
   bool add_bias(const ir::Expr& load);  // false where its indices are not positions themselves
   static int count_loads(const ir::Program& program, std::uint32_t slot);

@@ -1,6 +1,7 @@
 #include "engines/cudnn/lower.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "attention/extents.h"
 #include "attention/host_bake.h"
@@ -153,7 +154,11 @@ class ProblemLowering {
       }
     }
     lowered_.dense_mask = !rest.empty();
+    const Expr derivative = lowered_.spec.backward ? derivative_of(mod) : Expr();
     Ref modified = formulas.mask(formulas.real(mod), rest);
+    if (derivative && derivative->op() != Op::Grad && !lowered_.spec.padding) {
+      modified = formulas.within_sequences(modified, -std::numeric_limits<float>::infinity());
+    }
     // cuDNN's backward knows diagonals beside a modifier only as selects at its end.
     if (lowered_.spec.backward && modified.kind != Ref::Kind::Score) {
       modified = formulas.band(modified, lowered_.spec.band);
@@ -161,17 +166,15 @@ class ProblemLowering {
     }
     lowered_.spec.modified = modified;
     lowered_.spec.forward_steps = static_cast<std::uint32_t>(lowered_.spec.steps.size());
-    if (lowered_.spec.backward) add_derivative(mod, formulas);
+    if (derivative && derivative->op() != Op::Grad) {
+      lowered_.spec.bprop = formulas.within_sequences(formulas.real(derivative), 0);
+    }
     formulas.finish();
   }
 
-  void add_derivative(const Expr& mod, FormulaLowering& formulas) {
-    const Expr grad = ir::leaf(Op::Grad);
-    const Expr bprop = problem_.program.bprop()
-                           ? problem_.program.bprop()
-                           : ir::simplify(ir::differentiate(mod, grad).score);
-    if (bprop == grad) return;
-    lowered_.spec.bprop = formulas.within_sequences(formulas.real(bprop));
+  Expr derivative_of(const Expr& mod) const {
+    if (problem_.program.bprop()) return problem_.program.bprop();
+    return ir::simplify(ir::differentiate(mod, ir::leaf(Op::Grad)).score);
   }
 
   const Problem& problem_;
