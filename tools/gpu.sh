@@ -67,6 +67,8 @@ run_bundle() {
 run_bench() {
   say "engine cudnn beside cuDNN called directly"
   FOVEA_CACHE_DIR=$scratch/bench "$folder/fovea_bench_cudnn" | tee "$out/bench.txt" || failed+=(bench)
+  say "what a cached call costs the host"
+  FOVEA_CACHE_DIR=$scratch/bench "$folder/fovea_bench_cudnn" --host-times | tee "$out/host.txt" || failed+=(host)
   say "how long plans take to come"
   {
     echo "built:" && FOVEA_CACHE_DIR=off "$folder/fovea_bench_cudnn" --plan-times

@@ -45,14 +45,17 @@ class FrontendPeer : public Peer {
     return static_cast<std::size_t>(bytes);
   }
 
-  void run(void* handle, const Tensors& t, void* workspace) const override {
-    std::unordered_map<std::int64_t, void*> pack{{Q, t.q}, {K, t.k}, {V, t.v}, {O, t.o}, {Lse, t.lse}};
+  void bind(const Tensors& t) override {
+    pack_ = {{Q, t.q}, {K, t.k}, {V, t.v}, {O, t.o}, {Lse, t.lse}};
     if (backward_) {
-      pack.insert({{GradO, t.grad_o}, {GradQ, t.grad_q}, {GradK, t.grad_k}, {GradV, t.grad_v}});
+      pack_.insert({{GradO, t.grad_o}, {GradQ, t.grad_q}, {GradK, t.grad_k}, {GradV, t.grad_v}});
     }
-    if (has("bias")) pack.insert({Bias, t.bias});
-    if (has("alibi")) pack.insert({Slopes, t.slopes});
-    check(graph_->execute(static_cast<cudnnHandle_t>(handle), pack, workspace), "execute");
+    if (has("bias")) pack_.insert({Bias, t.bias});
+    if (has("alibi")) pack_.insert({Slopes, t.slopes});
+  }
+
+  void run(void* handle, void* workspace) override {
+    check(graph_->execute(static_cast<cudnnHandle_t>(handle), pack_, workspace), "execute");
   }
 
  private:
@@ -143,6 +146,7 @@ class FrontendPeer : public Peer {
   bool backward_;
   Shape s_;
   Graph graph_;
+  std::unordered_map<std::int64_t, void*> pack_;
   Attributes slopes_;
   Attributes cap_ = std::make_shared<Tensor_attributes>(20.0f);
   fe::graph::attn::score_modifiers::Softcap softcap_;

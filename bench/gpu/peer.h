@@ -22,7 +22,8 @@ class Peer {
  public:
   virtual ~Peer() = default;
   virtual std::size_t workspace_bytes() const = 0;
-  virtual void run(void* handle, const Tensors& tensors, void* workspace) const = 0;
+  virtual void bind(const Tensors& tensors) = 0;
+  virtual void run(void* handle, void* workspace) = 0;
 };
 
 // In the best form that cuDNN offers: none, causal, sliding (options), bias (an option), softcap,
