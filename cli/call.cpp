@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <map>
 
 #include "bound_program.h"
@@ -28,7 +29,8 @@ constexpr fovea_executor one_in_turn{sizeof(fovea_executor), nullptr, 1, run_in_
 // The memory and the bindings of one direction of a workload.
 class Memory {
  public:
-  Memory(const Workload& workload, bool backward, const Results& before) : workload_(workload) {
+  Memory(const Workload& workload, bool backward, const Results& before, Gpu* gpu)
+      : workload_(workload), gpu_(gpu) {
     bindings_.struct_size = sizeof bindings_;
     bindings_.q.data = input("q", placement_of(workload, "q"), workload.q);
     bindings_.k.data = input("k", placement_of(workload, "k"), workload.k);
@@ -49,6 +51,7 @@ class Memory {
 
   void set_workspace(std::size_t bytes) {
     workspace_ = Placed(Placement::dense("u8", {static_cast<std::int64_t>(bytes)}));
+    if (gpu_ != nullptr) workspace_.put_on(*gpu_);
     bindings_.workspace = workspace_.data();
     bindings_.workspace_bytes = bytes;
   }
@@ -58,7 +61,17 @@ class Memory {
   const fovea_bindings& bindings() const { return bindings_; }
 
   void poison_outputs() {
-    for (const std::string& name : order_) outputs_.at(name).poison();
+    for (const std::string& name : order_) {
+      outputs_.at(name).poison();
+      outputs_.at(name).send();
+    }
+  }
+  // From the GPU, after the last run.
+  void fetch() {
+    for (auto* const group : {&inputs_, &outputs_}) {
+      for (auto& [name, placed] : *group) placed.fetch();
+    }
+    workspace_.fetch();
   }
   std::vector<std::string> complaints() const {
     std::vector<std::string> out;
@@ -83,23 +96,31 @@ class Memory {
     return Placement::dense(array.dtype, array.extents);
   }
   void* input(const std::string& name, const Placement& placement, const Array& values) {
-    return inputs_.emplace(name, Placed(placement, values)).first->second.data();
+    Placed& placed = inputs_.emplace(name, Placed(placement, values)).first->second;
+    if (gpu_ != nullptr) placed.put_on(*gpu_);
+    return placed.data();
   }
   void* output(const std::string& name, const Placement& placement) {
     order_.push_back(name);
-    return outputs_.emplace(name, Placed(placement)).first->second.data();
+    Placed& placed = outputs_.emplace(name, Placed(placement)).first->second;
+    if (gpu_ != nullptr) placed.put_on(*gpu_);
+    return placed.data();
   }
 
   void bind_sequences() {
-    const auto pointer = [](const std::vector<std::int32_t>& x) {
-      return x.empty() ? nullptr : x.data();
+    const auto pointer = [this](const char* name, const std::vector<std::int32_t>& x) {
+      if (x.empty()) return static_cast<const std::int32_t*>(nullptr);
+      if (gpu_ == nullptr) return x.data();
+      Array array = zeros("i32", {static_cast<std::int64_t>(x.size())});
+      std::memcpy(array.bytes.data(), x.data(), x.size() * sizeof x[0]);
+      return static_cast<const std::int32_t*>(input(name, dense_like(array), array));
     };
-    bindings_.q_lengths = pointer(workload_.q_lengths);
-    bindings_.k_lengths = pointer(workload_.k_lengths);
-    bindings_.q_starts = pointer(workload_.q_starts);
-    bindings_.k_starts = pointer(workload_.k_starts);
-    bindings_.q_offsets = pointer(workload_.q_offsets);
-    bindings_.k_offsets = pointer(workload_.k_offsets);
+    bindings_.q_lengths = pointer("q_lengths", workload_.q_lengths);
+    bindings_.k_lengths = pointer("k_lengths", workload_.k_lengths);
+    bindings_.q_starts = pointer("q_starts", workload_.q_starts);
+    bindings_.k_starts = pointer("k_starts", workload_.k_starts);
+    bindings_.q_offsets = pointer("q_offsets", workload_.q_offsets);
+    bindings_.k_offsets = pointer("k_offsets", workload_.k_offsets);
     bindings_.seed.value = workload_.seed;
     bindings_.offset.value = workload_.offset;
   }
@@ -153,6 +174,7 @@ class Memory {
   }
 
   const Workload& workload_;
+  Gpu* gpu_;
   std::map<std::string, Placed> inputs_, outputs_;
   std::vector<std::string> order_;  // of outputs
   Placed workspace_{Placement::dense("u8", {0})};
@@ -162,6 +184,7 @@ class Memory {
 };
 
 Pass run_pass(fovea_problem problem, Memory& memory, const CallOptions& options) {
+  Gpu* const gpu = Gpu::find(options.device);
   fovea_plan_options wanted{};
   wanted.struct_size = sizeof wanted;
   wanted.engine = options.engine.empty() ? nullptr : options.engine.c_str();
@@ -182,10 +205,12 @@ Pass run_pass(fovea_problem problem, Memory& memory, const CallOptions& options)
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
     check(fovea_plan_run(plan.get(), &memory.bindings()));
+    if (gpu != nullptr) gpu->wait();
     pass.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     spent += pass.seconds.back();
   }
   std::ranges::sort(pass.seconds);
+  memory.fetch();
   pass.complaints = memory.complaints();
   return pass;
 }
@@ -199,14 +224,14 @@ const Array* Results::find(const std::string& name) const {
 
 Results run_forward(const Workload& workload, const CallOptions& options) {
   Results results;
-  Memory memory(workload, false, results);
+  Memory memory(workload, false, results, Gpu::find(options.device));
   results.forward = run_pass(workload.forward.get(), memory, options);
   memory.collect(results.arrays, false);
   return results;
 }
 
 void add_backward(const Workload& workload, const CallOptions& options, Results& results) {
-  Memory memory(workload, true, results);
+  Memory memory(workload, true, results, Gpu::find(options.device));
   results.backward = run_pass(workload.backward.get(), memory, options);
   memory.collect(results.arrays, true);
 }

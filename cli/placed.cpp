@@ -48,7 +48,30 @@ Placed::Placed(Placement placement, const Array& values) : Placed(std::move(plac
   before_ = bytes_;
 }
 
-void* Placed::data() { return bytes_.empty() ? nullptr : bytes_.data() + start_; }
+void* Placed::data() {
+  if (bytes_.empty()) return nullptr;
+  return (gpu_ != nullptr ? there_ : bytes_.data()) + start_;
+}
+
+void Placed::put_on(Gpu& gpu) {
+  if (bytes_.empty()) return;
+  gpu_ = &gpu;
+  block_ = gpu.allocate(bytes_.size() + 2 * alignment);
+  // Aligned there as here.
+  const auto here = reinterpret_cast<std::uintptr_t>(bytes_.data());
+  const auto there = reinterpret_cast<std::uintptr_t>(block_.get());
+  const std::size_t up = (here - there) % (2 * alignment);
+  there_ = static_cast<unsigned char*>(block_.get()) + up;
+  send();
+}
+
+void Placed::send() {
+  if (gpu_ != nullptr) gpu_->send(there_, bytes_.data(), bytes_.size());
+}
+
+void Placed::fetch() {
+  if (gpu_ != nullptr) gpu_->fetch(bytes_.data(), there_, bytes_.size());
+}
 
 template <class Visit>
 void Placed::each_element(Visit visit) const {

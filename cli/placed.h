@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "array.h"
+#include "gpu.h"
 
 namespace fovea::cli {
 
@@ -27,6 +28,11 @@ class Placed {
   Placed(Placed&&) = default;
   Placed& operator=(Placed&&) = default;
 
+  // From here on data() is on the GPU. send() copies there, fetch() back, guards included.
+  void put_on(Gpu& gpu);
+  void send();
+  void fetch();
+
   void* data();
   const Placement& placement() const { return placement_; }
   Array take() const;  // the elements, dense
@@ -43,6 +49,9 @@ class Placed {
   Placement placement_;
   std::vector<unsigned char> bytes_, before_;
   std::size_t start_ = 0, element_ = 1;
+  Gpu* gpu_ = nullptr;
+  Gpu::Block block_;
+  unsigned char* there_ = nullptr;  // where bytes_ are on the GPU
 };
 
 }  // namespace fovea::cli

@@ -47,4 +47,12 @@ std::optional<std::string> user_cache_folder() {
   return std::nullopt;
 }
 
+std::vector<std::string> python_environments() {
+  std::vector<std::string> roots;
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (auto root = value_of(name)) roots.push_back(std::move(*root));
+  }
+  return roots;
+}
+
 }  // namespace fovea

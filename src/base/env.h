@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace fovea {
 
@@ -36,5 +37,8 @@ std::optional<std::string> env_value(Env variable);
 // Where programs of this user keep what they can make again: XDG_CACHE_HOME, else ~/.cache. Nothing
 // where neither is known.
 std::optional<std::string> user_cache_folder();
+
+// The roots of the Python environments that are active: VIRTUAL_ENV, CONDA_PREFIX.
+std::vector<std::string> python_environments();
 
 }  // namespace fovea

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "base/error.h"
+#include "cuda/find_device.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/plan_request.h"
@@ -22,7 +23,7 @@ PlanRequest to_request(const fovea_problem_s& problem, const fovea_plan_options*
     throw InvalidArgument("options.partner is a " + std::string(both) +
                           ", as is the problem; a pair is a forward and a backward");
   }
-  return {cpu ? cpu_device() : find_device(known.device),
+  return {cpu ? cpu_device() : cuda::find_device(known.device),
           known.engine == nullptr ? "" : known.engine, partner};
 }
 

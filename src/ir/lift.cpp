@@ -18,19 +18,16 @@ bool stays(float value) {
   return !std::isfinite(value) || std::ranges::find(known, value) != known.end();
 }
 
-bool is_lifted(const Node& node) { return node.op() == Op::ConstF && !stays(node.float_value()); }
-
-// x - 3 is x + -3: a number's sign must not count either.
-bool subtracts_literal(const Node& node) {
-  return node.op() == Op::SubF && is_lifted(*node.arg(1));
-}
+bool is_literal(const Node& node) { return node.op() == Op::ConstF && !stays(node.float_value()); }
 
 // One formula. Slots follow an order of the nodes that no literal's value has a say in: operands
 // of commutative operations stand in an order that depends on it, so they are put into another.
 class Lifter {
  public:
-  Lifter(const Expr& formula, Declarations& declarations, std::vector<float>& literals)
+  Lifter(const Expr& formula, Depends keep_in, Declarations& declarations,
+         std::vector<float>& literals)
       : order_(operands_first({&formula, 1})), declarations_(declarations), literals_(literals) {
+    find_lifted(keep_in);
     for (const Node* node : order_.nodes) blind_hashes_.push_back(blind_hash(*node));
     number_literals();
   }
@@ -48,6 +45,24 @@ class Lifter {
 
  private:
   std::uint32_t place(const Node& node) const { return order_.number.find(&node); }
+
+  // A literal stays where all its users depend on nothing but `keep_in`.
+  void find_lifted(Depends keep_in) {
+    lifted_.assign(order_.nodes.size(), false);
+    lifted_.back() = is_literal(*order_.nodes.back());
+    for (const Node* node : order_.nodes) {
+      if (keep_in != Depends::None && node->depends() == keep_in) continue;
+      for (const Expr& arg : node->args()) {
+        if (is_literal(*arg)) lifted_[place(*arg)] = true;
+      }
+    }
+  }
+  bool is_lifted(const Node& node) const { return lifted_[place(node)]; }
+
+  // x - 3 is x + -3: a number's sign must not count either.
+  bool subtracts_literal(const Node& node) const {
+    return node.op() == Op::SubF && is_lifted(*node.arg(1));
+  }
 
   // Of the structure, with all lifted literals alike.
   std::uint64_t blind_hash(const Node& node) const {
@@ -118,6 +133,7 @@ class Lifter {
   }
 
   Order order_;
+  std::vector<bool> lifted_;                      // by place
   std::vector<std::uint64_t> blind_hashes_;       // by place
   std::map<std::uint32_t, std::uint32_t> slots_;  // bits of a literal -> its scalar's slot
   Declarations& declarations_;
@@ -126,11 +142,11 @@ class Lifter {
 
 }  // namespace
 
-Lifted lift_literals(const Program& program) {
+Lifted lift_literals(const Program& program, Depends keep_in) {
   Declarations declarations = program.declarations();
   std::vector<float> literals;
   const auto lift = [&](const Expr& formula) {
-    return formula ? Lifter(formula, declarations, literals).run() : formula;
+    return formula ? Lifter(formula, keep_in, declarations, literals).run() : formula;
   };
   // Between formulas equal literals stay apart: they may differ in the next Program.
   const Expr mod = lift(program.mod());

@@ -12,6 +12,8 @@ struct Lifted {
   Program program;              // the declared scalars, then one f32 scalar per literal
   std::vector<float> literals;  // their values, in slot order
 };
-Lifted lift_literals(const Program& program);
+// Literals that are used only by what depends on `keep_in` and nothing else stay too: an engine may
+// tabulate that.
+Lifted lift_literals(const Program& program, Depends keep_in = Depends::None);
 
 }  // namespace fovea::ir

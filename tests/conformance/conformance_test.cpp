@@ -120,7 +120,7 @@ std::string test_name(const testing::TestParamInfo<Parameter>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lines, Conformance,
-                         testing::Combine(testing::ValuesIn(engine_names()),
+                         testing::Combine(testing::ValuesIn(host_engines()),
                                           testing::ValuesIn(read_problems())),
                          test_name);
 
@@ -138,7 +138,7 @@ std::set<std::string> pinned_refusals() {
 // Support can't shrink, or grow, unnoticed.
 TEST(Refusals, AreThePinnedOnes) {
   std::set<std::string> refused;
-  const std::vector<std::string> engines = engine_names();
+  const std::vector<std::string> engines = host_engines();
   std::size_t width = 0;
   for (const std::string& engine : engines) width = std::max(width, engine.size());
   for (const Case& problem : read_problems()) {

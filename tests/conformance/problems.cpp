@@ -1,17 +1,23 @@
 #include "problems.h"
 
+#include <filesystem>
 #include <fstream>
 #include <ostream>
 #include <sstream>
 #include <stdexcept>
 
 #include "attention/problem_text.h"
+#include "cuda/find_device.h"
 #include "planner/planner.h"
 
 namespace fovea::conformance {
 namespace {
 
-const std::string path = FOVEA_SOURCE_DIR "/tests/conformance/problems.txt";
+// Where it was built, or, carried to another machine, in the folder it is run in.
+std::string list_path() {
+  const std::string here = "tests/conformance/problems.txt";
+  return std::filesystem::exists(here) ? here : FOVEA_SOURCE_DIR "/" + here;
+}
 
 void add_directive(Case& problem, const std::string& text) {
   const std::string name = text.substr(text.find_first_not_of("#! "));
@@ -20,7 +26,7 @@ void add_directive(Case& problem, const std::string& text) {
   } else if (name == "spread_captured") {
     problem.twists.spread_captured = true;
   } else {
-    throw std::runtime_error(path + ":" + std::to_string(problem.number) + ": unknown directive '" +
+    throw std::runtime_error(list_path() + ":" + std::to_string(problem.number) + ": unknown directive '" +
                              name + "'");
   }
   problem.directives += text + " ";
@@ -33,8 +39,8 @@ void PrintTo(const Case& problem, std::ostream* out) {
 }
 
 std::vector<Case> read_problems() {
-  std::ifstream in(path);
-  if (!in) throw std::runtime_error("cannot read " + path);
+  std::ifstream in(list_path());
+  if (!in) throw std::runtime_error("cannot read " + list_path());
   std::vector<Case> out;
   Case next;
   for (std::string text; std::getline(in, text);) {
@@ -50,16 +56,18 @@ std::vector<Case> read_problems() {
   return out;
 }
 
-std::vector<std::string> engine_names() {
+std::vector<std::string> host_engines() {
   std::istringstream in(fovea_engines());
   std::vector<std::string> out;
-  for (std::string name; in >> name;) out.push_back(name);
+  for (std::string name; in >> name;) {
+    if (name != "cudnn") out.push_back(name);
+  }
   return out;
 }
 
-std::string verdict(const std::string& engine, const Case& problem) {
+std::string verdict(const std::string& engine, const Case& problem, const std::string& device) {
   const ProblemLine parsed = parse_problem_line(problem.line);
-  const PlanRequest request{find_device("cpu"), engine};
+  const PlanRequest request{cuda::find_device(device), engine};
   for (const std::optional<Problem>* direction : {&parsed.forward, &parsed.backward}) {
     if (!*direction) continue;
     const auto explanation = explain(**direction, request, false);

@@ -20,9 +20,11 @@ void PrintTo(const Case& problem, std::ostream* out);
 // In the order of the file. Throws std::runtime_error that names the line of an unknown directive.
 std::vector<Case> read_problems();
 
-std::vector<std::string> engine_names();
+// Those that run on the CPU of any machine.
+std::vector<std::string> host_engines();
 
 // "pass", or the code of the first reason why this engine refuses the problem or its backward.
-std::string verdict(const std::string& engine, const Case& problem);
+std::string verdict(const std::string& engine, const Case& problem,
+                    const std::string& device = "cpu");
 
 }  // namespace fovea::conformance

@@ -1,0 +1,102 @@
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include "base/error.h"
+
+namespace fovea::cuda {
+namespace {
+
+struct Loaded {
+  Driver driver{};
+  std::string problem;
+};
+
+template <class F>
+bool find(void* library, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  return function != nullptr;
+}
+
+bool find_all(void* library, Driver& d) {
+  return find(library, "cuInit", d.init) &&
+         find(library, "cuDriverGetVersion", d.driver_version) &&
+         find(library, "cuGetErrorName", d.error_name) &&
+         find(library, "cuDeviceGetCount", d.device_count) &&
+         find(library, "cuDeviceGet", d.device_get) &&
+         find(library, "cuDeviceGetName", d.device_name) &&
+         find(library, "cuDeviceGetAttribute", d.device_attribute) &&
+         find(library, "cuDeviceTotalMem_v2", d.device_memory) &&
+         find(library, "cuDevicePrimaryCtxRetain", d.primary_context) &&
+         find(library, "cuCtxGetCurrent", d.current_context) &&
+         find(library, "cuCtxPushCurrent_v2", d.push_context) &&
+         find(library, "cuCtxPopCurrent_v2", d.pop_context) &&
+         find(library, "cuCtxGetDevice", d.context_device) &&
+         find(library, "cuStreamIsCapturing", d.is_capturing) &&
+         find(library, "cuMemAlloc_v2", d.allocate) && find(library, "cuMemFree_v2", d.release) &&
+         find(library, "cuMemcpyHtoD_v2", d.to_device) &&
+         find(library, "cuMemcpyHtoDAsync_v2", d.to_device_async) &&
+         find(library, "cuMemsetD8Async", d.set_bytes_async) &&
+         find(library, "cuMemsetD32Async", d.set_words_async);
+}
+
+// The library stays loaded for ever: other libraries of the process hold pointers into it.
+Loaded load() {
+  Loaded loaded;
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    loaded.problem = "no NVIDIA driver: libcuda.so.1 cannot be loaded";
+    return loaded;
+  }
+  if (!find_all(library, loaded.driver)) {
+    loaded.problem = "the NVIDIA driver is too old, or libcuda.so.1 is a stand-in";
+    return loaded;
+  }
+  if (const Result result = loaded.driver.init(0); result != 0) {
+    loaded.problem = "the NVIDIA driver does not start: cuInit gives " + std::to_string(result);
+    return loaded;
+  }
+  loaded.driver.library = library;
+  return loaded;
+}
+
+const Loaded& loaded() {
+  static const Loaded& once = *new Loaded(load());
+  return once;
+}
+
+}  // namespace
+
+const Driver* driver() { return loaded().problem.empty() ? &loaded().driver : nullptr; }
+
+const std::string& driver_problem() { return loaded().problem; }
+
+void check(Result result, const char* call) {
+  if (result == 0) return;
+  const char* name = "unknown error";
+  if (driver() != nullptr) driver()->error_name(result, &name);
+  throw DeviceError(std::string("CUDA driver: ") + call + " gives " + std::to_string(result) +
+                    " (" + name + ")");
+}
+
+OnDevice::OnDevice(int ordinal) {
+  const Driver& d = *driver();
+  Handle current = nullptr;
+  check(d.current_context(&current), "cuCtxGetCurrent");
+  int device = -1;
+  if (current != nullptr && d.context_device(&device) == 0 && device == ordinal) return;
+  check(d.device_get(&device, ordinal), "cuDeviceGet");
+  Handle context = nullptr;
+  check(d.primary_context(&context, device), "cuDevicePrimaryCtxRetain");
+  check(d.push_context(context), "cuCtxPushCurrent");
+  pushed_ = true;
+}
+
+OnDevice::~OnDevice() {
+  Handle popped = nullptr;
+  if (pushed_) driver()->pop_context(&popped);
+}
+
+}  // namespace fovea::cuda

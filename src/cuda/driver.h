@@ -1,0 +1,60 @@
+// The CUDA driver, loaded at run time: Fovea is built and runs where there is none. Only the calls
+// that engines and device facts need; the types are those of cuda.h without including it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace fovea::cuda {
+
+using Result = int;             // CUresult
+using Address = std::uint64_t;  // CUdeviceptr
+using Handle = void*;           // CUcontext, CUstream
+
+struct Driver {
+  Result (*init)(unsigned flags);
+  Result (*driver_version)(int* version);
+  Result (*error_name)(Result error, const char** name);
+  Result (*device_count)(int* count);
+  Result (*device_get)(int* device, int ordinal);
+  Result (*device_name)(char* name, int bytes, int device);
+  Result (*device_attribute)(int* value, int attribute, int device);
+  Result (*device_memory)(std::size_t* bytes, int device);
+  Result (*primary_context)(Handle* context, int device);
+  Result (*current_context)(Handle* context);
+  Result (*push_context)(Handle context);
+  Result (*pop_context)(Handle* context);
+  Result (*context_device)(int* device);
+  Result (*is_capturing)(Handle stream, int* status);
+  Result (*allocate)(Address* address, std::size_t bytes);
+  Result (*release)(Address address);
+  Result (*to_device)(Address to, const void* from, std::size_t bytes);
+  Result (*to_device_async)(Address to, const void* from, std::size_t bytes, Handle stream);
+  Result (*set_bytes_async)(Address to, unsigned char value, std::size_t count, Handle stream);
+  Result (*set_words_async)(Address to, unsigned value, std::size_t count, Handle stream);
+  void* library = nullptr;  // of dlopen, for calls by name
+};
+
+// Loaded and initialised once; null where this machine has no usable driver.
+const Driver* driver();
+// Why driver() is null, for people; "" where it is not.
+const std::string& driver_problem();
+
+// Throws DeviceError that names the call, its code and its name.
+void check(Result result, const char* call);
+
+// Makes a device's primary context current on this thread for a scope. Calls may come from threads
+// that never touched the GPU.
+class OnDevice {
+ public:
+  explicit OnDevice(int ordinal);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+}  // namespace fovea::cuda

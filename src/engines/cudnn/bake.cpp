@@ -1,0 +1,30 @@
+#include "engines/cudnn/bake.h"
+
+#include "ir/lift.h"
+
+namespace fovea::cudnn {
+
+Baking bake(const Problem& problem) {
+  Problem baked = problem;
+  // What depends on the head alone is tabulated when the plan is made; its numbers stay.
+  ir::Lifted lifted = ir::lift_literals(problem.program, ir::Depends::H);
+  baked.program = std::move(lifted.program);
+  baked.scale.reset();
+  baked.capture = false;
+  baked.b_offset = 0;  // always bound: slices of a batch need it
+  // Offsets are bound, too, but a graph that adds them is another graph: cuDNN no longer sees the
+  // diagonal. 0 and 1 say whether it does; a call may bind any value where it does.
+  const bool has_formulas = problem.program.mod() || problem.program.mask();
+  for (std::int32_t Problem::* offset :
+       {&Problem::h_offset, &Problem::q_offset, &Problem::k_offset}) {
+    baked.*offset = has_formulas && problem.*offset != 0 ? 1 : 0;
+  }
+  if (!has_formulas) baked.has_q_offsets = baked.has_k_offsets = false;
+  if (baked.dropout == 0) baked.rng = Rng::Portable;
+  if (baked.direction == Direction::Forward) baked.deterministic = false;
+  baked.want_tensors.resize(baked.program.tensors().size());
+  baked.want_scalars.resize(baked.program.scalars().size());
+  return {{std::move(baked)}, std::move(lifted.literals)};
+}
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,261 @@
+#include "engines/cudnn/call.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "attention/extents.h"
+#include "attention/refuse.h"
+#include "base/error.h"
+#include "cuda/driver.h"
+
+namespace fovea::cudnn {
+namespace {
+
+std::size_t element_bytes(Type type) {
+  switch (type) {
+    case Type::F16:
+    case Type::BF16: return 2;
+    case Type::I64: return 8;
+    case Type::Bool: return 1;
+    case Type::F32:
+    case Type::I32: return 4;
+  }
+  throw InternalError("a type without a size");
+}
+
+std::size_t span_bytes(const Tensor& tensor) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < 4; ++i) last += (tensor.dim[i] - 1) * tensor.stride[i];
+  return static_cast<std::size_t>(last + 1) * element_bytes(tensor.type);
+}
+
+const BoundTensor* bound_tensor(const Bindings& b, Role role) {
+  switch (role) {
+    case Role::Q: return &b.q;
+    case Role::K: return &b.k;
+    case Role::V: return &b.v;
+    case Role::O: return &b.o;
+    case Role::GradO: return &b.grad_o;
+    case Role::GradQ: return &b.grad_q;
+    case Role::GradK: return &b.grad_k;
+    case Role::GradV: return &b.grad_v;
+    default: return nullptr;
+  }
+}
+
+template <class T>
+void refuse_device_value(const char* name, const PerCall<T>& value) {
+  if (value.device == nullptr) return;
+  refuse(name, "a device pointer",
+         "engine cudnn takes it from the host, when the call is enqueued; a captured tensor of rank "
+         "0 stays on its device");
+}
+
+void check_strides(const Tensor& tensor, const BoundTensor& bound) {
+  if (bound.data == nullptr) return;
+  const Strides& s = bound.strides;
+  const Four given{s.b, s.h, s.s, s.d};
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
+    refuse("strides", given[i],
+           "differ from those that this plan was made for (" + std::to_string(tensor.stride[i]) +
+               "): engine cudnn bakes strides; make a problem with these");
+  }
+  if (reinterpret_cast<std::uintptr_t>(bound.data) % 16 != 0) {
+    refuse("data", reinterpret_cast<std::uintptr_t>(bound.data),
+           "cuDNN wants q, k, v, o and their gradients at multiples of 16 bytes");
+  }
+}
+
+}  // namespace
+
+CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
+  const auto lengths = static_cast<std::size_t>(baked.sizes.b) * 4;
+  if (spec.padding && !baked.has_q_lengths) q_lengths = take(lengths);
+  if (spec.padding && !baked.has_k_lengths) k_lengths = take(lengths);
+  if (spec.dropout > 0) {
+    seed = take(8);
+    offset = take(8);
+  }
+  if (!spec.backward) return;
+  // The scratch is as large as one slice's: slices run one after the other.
+  if (!baked.want_q) grad_q = take(span_bytes(*spec.find(Role::GradQ)));
+  if (!baked.want_k) grad_k = take(span_bytes(*spec.find(Role::GradK)));
+  if (!baked.want_v) grad_v = take(span_bytes(*spec.find(Role::GradV)));
+}
+
+std::size_t CallMemory::take(std::size_t bytes) {
+  const std::size_t at = bytes_;
+  bytes_ += (bytes + 255) / 256 * 256;
+  return at;
+}
+
+void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
+  if (!(b.sizes == baked.sizes)) {
+    refuse("sizes", b.sizes.b,
+           "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
+           "problem with these (graphs are shared where only the batch differs)");
+  }
+  for (const Tensor& tensor : spec.tensors) {
+    if (const BoundTensor* bound = bound_tensor(b, tensor.role)) check_strides(tensor, *bound);
+  }
+  refuse_device_value("scale", b.scale);
+  refuse_device_value("b_offset", b.b_offset);
+  refuse_device_value("h_offset", b.h_offset);
+  refuse_device_value("q_offset", b.q_offset);
+  refuse_device_value("k_offset", b.k_offset);
+  for (const PerCall<ir::ScalarValue>& scalar : b.scalars) refuse_device_value("scalar", scalar);
+  const bool formulas = baked.program.mod() || baked.program.mask();
+  const auto fixed = [&](const char* name, std::int32_t value, std::int32_t allowed) {
+    if (!formulas || value == 0 || allowed != 0) return;
+    refuse(name, value,
+           "this plan was made for 0: engine cudnn adds offsets only where the problem has one that "
+           "is not 0 (any value will do; other values are then bound without a new plan)");
+  };
+  fixed("h_offset", b.h_offset.value, baked.h_offset);
+  fixed("q_offset", b.q_offset.value, baked.q_offset);
+  fixed("k_offset", b.k_offset.value, baked.k_offset);
+}
+
+void Call::fill_workspace(const Spec& spec) {
+  const cuda::Driver& d = *cuda::driver();
+  const auto fill = [&](std::size_t at, std::uint32_t word, std::size_t count) {
+    if (at == CallMemory::none) return;
+    cuda::check(d.set_words_async(reinterpret_cast<cuda::Address>(in_workspace(at)), word, count,
+                                  b_.stream),
+                "cuMemsetD32Async");
+  };
+  const auto fill_wide = [&](std::size_t at, const PerCall<std::uint64_t>& value) {
+    if (at == CallMemory::none || value.device != nullptr) return;
+    fill(at, static_cast<std::uint32_t>(value.value), 1);
+    fill(at + 4, static_cast<std::uint32_t>(value.value >> 32), 1);
+  };
+  const auto count = static_cast<std::size_t>(baked_.sizes.b);
+  fill(memory_.q_lengths, static_cast<std::uint32_t>(baked_.sizes.sq), count);
+  fill(memory_.k_lengths, static_cast<std::uint32_t>(baked_.sizes.skv), count);
+  if (spec.dropout > 0) {
+    fill_wide(memory_.seed, b_.seed);
+    fill_wide(memory_.offset, b_.offset);
+  }
+}
+
+void Call::start_slice(std::int64_t first) {
+  first_ = first;
+  value_count_ = 0;
+}
+
+void* Call::in_workspace(std::size_t at) const {
+  return static_cast<std::byte*>(b_.workspace) + at;
+}
+
+void* Call::of_batch(const BoundTensor& tensor, std::size_t scratch) const {
+  if (scratch != CallMemory::none) return in_workspace(scratch);
+  return static_cast<std::byte*>(tensor.data) + first_ * tensor.strides.b * 2;  // f16 or bf16
+}
+
+void* Call::value(std::uint32_t bits) {
+  values_[value_count_] = bits;
+  return &values_[value_count_++];
+}
+
+std::uint32_t Call::scalar_bits(std::uint32_t slot) const {
+  if (slot >= b_.scalars.size()) {
+    return std::bit_cast<std::uint32_t>(b_.literals[slot - b_.scalars.size()]);
+  }
+  const ir::ScalarValue& bound = b_.scalars[slot].value;
+  return baked_.program.scalars()[slot].type == ir::Type::I32
+             ? static_cast<std::uint32_t>(bound.i)
+             : std::bit_cast<std::uint32_t>(bound.f);
+}
+
+void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
+  std::array<ir::ScalarValue, most_bound> scalars{};
+  const std::size_t count = std::min(most_bound, b_.scalars.size() + b_.literals.size());
+  for (std::size_t slot = 0; slot < count; ++slot) {
+    const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
+    scalars[slot] = {std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)};
+  }
+  ir::Point<double> point;
+  const Sizes& s = baked_.sizes;
+  point.B = static_cast<std::int32_t>(s.b);
+  point.H = static_cast<std::int32_t>(heads_seen(s, baked_.h_global));
+  point.Hkv = static_cast<std::int32_t>(s.hkv);
+  point.Sq = static_cast<std::int32_t>(s.sq);
+  point.Skv = static_cast<std::int32_t>(s.skv);
+  point.scalars = std::span(scalars.data(), count);
+  std::array<ir::Cell<double>, most_uniform_steps> cells{};
+  formula.run(point, std::span(cells.data(), formula.value_count()));
+  const ir::Cell<double>& result = formula.value(std::span<const ir::Cell<double>>(cells), 0);
+  return value(type == Type::I32 ? static_cast<std::uint32_t>(result.i)
+                                 : std::bit_cast<std::uint32_t>(static_cast<float>(result.f)));
+}
+
+void* Call::pointer(const Tensor& tensor) {
+  const auto rows = static_cast<std::size_t>(first_ * baked_.sizes.h * baked_.sizes.sq);
+  const auto per_sequence = [&](const std::int32_t* given, std::size_t own) -> void* {
+    const void* const start = given != nullptr ? given : in_workspace(own);
+    return const_cast<std::int32_t*>(static_cast<const std::int32_t*>(start)) + first_;
+  };
+  const auto wide = [&](const PerCall<std::uint64_t>& value, std::size_t own) -> void* {
+    return value.device != nullptr ? const_cast<std::uint64_t*>(value.device) : in_workspace(own);
+  };
+  switch (tensor.role) {
+    case Role::Q: return of_batch(b_.q, CallMemory::none);
+    case Role::K: return of_batch(b_.k, CallMemory::none);
+    case Role::V: return of_batch(b_.v, CallMemory::none);
+    case Role::O: return of_batch(b_.o, CallMemory::none);
+    case Role::GradO: return of_batch(b_.grad_o, CallMemory::none);
+    case Role::GradQ: return of_batch(b_.grad_q, memory_.grad_q);
+    case Role::GradK: return of_batch(b_.grad_k, memory_.grad_k);
+    case Role::GradV: return of_batch(b_.grad_v, memory_.grad_v);
+    case Role::Stats: return static_cast<float*>(b_.lse) + rows;
+    case Role::Sink: return const_cast<void*>(b_.sink);
+    case Role::GradSink: return b_.grad_sink;
+    case Role::LengthsQ: return per_sequence(b_.q_lengths, memory_.q_lengths);
+    case Role::LengthsK: return per_sequence(b_.k_lengths, memory_.k_lengths);
+    case Role::OffsetsQ: return per_sequence(b_.q_offsets, CallMemory::none);
+    case Role::OffsetsK: return per_sequence(b_.k_offsets, CallMemory::none);
+    case Role::Scale: return value(std::bit_cast<std::uint32_t>(b_.scale.value));
+    case Role::Seed: return wide(b_.seed, memory_.seed);
+    case Role::Offset: return wide(b_.offset, memory_.offset);
+    case Role::OffsetB:
+      return value(static_cast<std::uint32_t>(b_.b_offset.value + static_cast<std::int32_t>(first_)));
+    case Role::OffsetH: return value(static_cast<std::uint32_t>(b_.h_offset.value));
+    case Role::OffsetQ: return value(static_cast<std::uint32_t>(b_.q_offset.value));
+    case Role::OffsetK: return value(static_cast<std::uint32_t>(b_.k_offset.value));
+    case Role::Scalar: return value(scalar_bits(tensor.slot));
+    case Role::Captured:
+    case Role::Bias:
+    case Role::GradBias:
+    case Role::Uniform:
+    case Role::Table: break;
+  }
+  throw InternalError("a tensor that is bound elsewhere");
+}
+
+// The element that position (first_, 0, 0, 0) of this call loads.
+void* Call::captured(const Tensor& tensor, const View& view) {
+  const ir::TensorView& bound = b_.tensors[view.slot];
+  const std::array<std::int64_t, 4> start{b_.b_offset.value + first_, b_.h_offset.value,
+                                          b_.q_offset.value, b_.k_offset.value};
+  const bool gradient = tensor.role == Role::GradBias;
+  const auto& strides = gradient ? b_.tensor_gradients[view.slot].stride : bound.stride;
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < view.axis.size(); ++i) {
+    const int axis = view.axis[i];
+    if (axis < 0) {
+      at += view.constant[i] * strides[i];
+      continue;
+    }
+    const auto a = static_cast<std::size_t>(axis);
+    if (tensor.dim[a] != 1 && strides[i] != tensor.stride[a]) {
+      refuse("tensor", baked_.program.tensors()[view.slot].name,
+             "is not dense: engine cudnn bakes the strides of captured tensors; make it contiguous");
+    }
+    at += start[a] * strides[i];
+  }
+  void* const data = gradient ? b_.tensor_gradients[view.slot].data : const_cast<void*>(bound.data);
+  return static_cast<std::byte*>(data) + at * static_cast<std::int64_t>(element_bytes(tensor.type));
+}
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,63 @@
+// One call of a plan: which pointer each tensor of a graph gets, and the values it passes from the
+// host. Allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "attention/bindings.h"
+#include "engines/cudnn/lower.h"
+#include "ir/eval.h"
+
+namespace fovea::cudnn {
+
+inline constexpr std::size_t most_bound = 64;
+inline constexpr std::size_t most_uniform_steps = 256;  // of one formula of scalars
+
+// The front part of a call's workspace: what cuDNN wants to read from the device or to write, and
+// the caller did not give.
+class CallMemory {
+ public:
+  CallMemory(const Problem& baked, const Spec& spec);
+  std::size_t bytes() const { return bytes_; }
+
+  // Offsets; none where it is not needed.
+  static constexpr std::size_t none = ~std::size_t{0};
+  std::size_t q_lengths = none, k_lengths = none;  // all sequences full
+  std::size_t seed = none, offset = none;
+  std::size_t grad_q = none, grad_k = none, grad_v = none;  // not wanted, but written
+
+ private:
+  std::size_t take(std::size_t bytes);
+  std::size_t bytes_ = 0;
+};
+
+// What a plan baked and a call must not change, and what it cannot take. Throws InvalidArgument.
+void check_call(const Problem& baked, const Spec& spec, const Bindings& bindings);
+
+class Call {
+ public:
+  Call(const Problem& baked, const Bindings& bindings, const CallMemory& memory)
+      : baked_(baked), b_(bindings), memory_(memory) {}
+
+  void fill_workspace(const Spec& spec);  // enqueues what CallMemory needs
+  void start_slice(std::int64_t first);
+  void* pointer(const Tensor& tensor);
+  void* uniform(const ir::Evaluator<double>& formula, Type type);
+  void* captured(const Tensor& tensor, const View& view);
+
+ private:
+  void* in_workspace(std::size_t at) const;
+  void* of_batch(const BoundTensor& tensor, std::size_t scratch) const;
+  void* value(std::uint32_t bits);
+  std::uint32_t scalar_bits(std::uint32_t slot) const;
+
+  const Problem& baked_;
+  const Bindings& b_;
+  const CallMemory& memory_;
+  std::int64_t first_ = 0;
+  std::array<std::uint32_t, most_bound> values_{};
+  std::size_t value_count_ = 0;
+};
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,482 @@
+#include "engines/cudnn/formula.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/extents.h"
+#include "base/error.h"
+#include "engines/cudnn/exactness.h"
+#include "ir/eval.h"
+#include "ir/print.h"
+#include "ir/topology.h"
+
+namespace fovea::cudnn {
+
+using ir::Expr;
+using ir::Op;
+
+namespace {
+
+constexpr std::int64_t exact_in_f32 = std::int64_t{1} << 24;
+constexpr std::size_t most_steps = 160;  // beyond, cuDNN takes minutes or gives up
+
+ir::IntInterval positions(std::int64_t count, bool moved) {
+  if (moved) return {};
+  return {0, std::max<std::int64_t>(count - 1, 0)};
+}
+
+}  // namespace
+
+FormulaLowering::FormulaLowering(const Problem& problem, std::int64_t batch, Lowered& lowered)
+    : problem_(problem), batch_(batch), lowered_(lowered), spec_(lowered.spec) {
+  const Sizes& s = problem.sizes;
+  box_.b = positions(s.b, problem.b_offset != 0);
+  box_.h = positions(s.h, problem.h_offset != 0);
+  box_.q = positions(s.sq, problem.q_offset != 0 || problem.has_q_offsets);
+  box_.k = positions(s.skv, problem.k_offset != 0 || problem.has_k_offsets);
+  box_.B = ir::IntInterval::of(s.b);
+  box_.H = ir::IntInterval::of(heads_seen(s, problem.h_global));
+  box_.Hkv = ir::IntInterval::of(s.hkv);
+  box_.Sq = spec_.padding ? ir::IntInterval{0, s.sq} : ir::IntInterval::of(s.sq);
+  box_.Skv = spec_.padding ? ir::IntInterval{0, s.skv} : ir::IntInterval::of(s.skv);
+}
+
+void FormulaLowering::refuse(const char* code, const std::string& limit, const std::string& got,
+                             const std::string& advice) {
+  for (const Reason& known : lowered_.reasons) {
+    if (known.code == code) return;
+  }
+  lowered_.reasons.push_back({code, limit, got, advice});
+}
+
+Ref FormulaLowering::unsupported(const Expr& e) {
+  refuse("operation_not_in_cudnn", "cuDNN's fused attention has no such operation",
+         std::string("'") + std::string(info(e->op()).text) + "' in a formula",
+         "write it otherwise, or run on the CPU");
+  return {Ref::Kind::Score, 0};
+}
+
+// --- making steps ---
+
+namespace {
+
+bool is_full(const Ref& ref) {
+  return ref.kind != Ref::Kind::Tensor && ref.kind != Ref::Kind::Constant;
+}
+
+// The same with its operands exchanged.
+std::optional<Mode> mirrored(Mode mode) {
+  switch (mode) {
+    case Mode::Add:
+    case Mode::Mul:
+    case Mode::Min:
+    case Mode::Max:
+    case Mode::Equal:
+    case Mode::NotEqual: return mode;
+    case Mode::Less: return Mode::Greater;
+    case Mode::LessEqual: return Mode::GreaterEqual;
+    case Mode::Greater: return Mode::Less;
+    case Mode::GreaterEqual: return Mode::LessEqual;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Ref FormulaLowering::step(Mode mode, std::initializer_list<Ref> given, Type type) {
+  std::vector<Ref> operands(given);
+  if (mode == Mode::Select) {
+    operands[1] = full(operands[1]);
+  } else if (!operands.empty() && !is_full(operands[0])) {
+    if (operands.size() == 2 && is_full(operands[1]) && mirrored(mode)) {
+      mode = *mirrored(mode);
+      std::swap(operands[0], operands[1]);
+    } else if (operands.size() == 2 && is_full(operands[1]) && mode == Mode::Sub) {
+      operands = {step(Mode::Neg, {operands[1]}, type), operands[0]};
+      mode = Mode::Add;
+    } else if (operands.size() == 2 && is_full(operands[1]) && mode == Mode::Div) {
+      operands = {step(Mode::Reciprocal, {operands[1]}), operands[0]};
+      mode = Mode::Mul;
+    } else {
+      operands[0] = full(operands[0]);
+    }
+  }
+  if (spec_.steps.size() >= most_steps) {
+    refuse("formula_too_long", "engine cudnn lowers at most " + std::to_string(most_steps) +
+                                   " operations", "a longer formula", "run on the CPU");
+    return {Ref::Kind::Score, 0};
+  }
+  Step made;
+  made.mode = mode;
+  made.type = type;
+  for (const Ref& operand : operands) {
+    made.operands[static_cast<std::size_t>(made.operand_count++)] = operand;
+  }
+  spec_.steps.push_back(made);
+  return {Ref::Kind::Step, static_cast<std::uint32_t>(spec_.steps.size() - 1)};
+}
+
+Ref FormulaLowering::full(Ref ref, bool as_real) {
+  if (is_full(ref)) return ref;
+  const bool whole_number = type_of(ref) == Type::I32 && !as_real;
+  std::optional<Ref>& zero = whole_number ? whole_zero_ : zero_;
+  if (!zero) {
+    const Ref q = index(2);
+    zero = step(Mode::Sub, {q, q}, whole_number ? Type::I32 : Type::F32);
+  }
+  return step(Mode::Add, {*zero, ref}, whole_number ? Type::I32 : Type::F32);
+}
+
+// Nothing in it changes from one score to another.
+bool FormulaLowering::is_uniform(const Expr& e) const {
+  using ir::Depends;
+  constexpr Depends changing = Depends::B | Depends::H | Depends::Q | Depends::K | Depends::Score |
+                               Depends::Grad | Depends::Load;
+  if (any(e->depends(), changing)) return false;
+  if (!spec_.padding) return true;
+  for (const ir::Node* node : ir::operands_first({&e, 1}).nodes) {
+    if (node->op() == Op::SizeSq || node->op() == Op::SizeSkv) return false;
+  }
+  return true;
+}
+
+Ref FormulaLowering::uniform(const Expr& e) {
+  if (const auto known = uniforms_.find(e.get()); known != uniforms_.end()) return known->second;
+  const auto slot = static_cast<std::uint32_t>(lowered_.uniforms.size());
+  lowered_.uniforms.push_back(e);
+  const Ref ref =
+      by_value(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
+  uniforms_.emplace(e.get(), ref);
+  return ref;
+}
+
+Ref FormulaLowering::number(float value) {
+  spec_.constants.push_back({Type::F32, value, 0});
+  return {Ref::Kind::Constant, static_cast<std::uint32_t>(spec_.constants.size() - 1)};
+}
+
+Ref FormulaLowering::whole(std::int32_t value) {
+  spec_.constants.push_back({Type::I32, 0, value});
+  return {Ref::Kind::Constant, static_cast<std::uint32_t>(spec_.constants.size() - 1)};
+}
+
+Type FormulaLowering::type_of(const Ref& ref) const {
+  switch (ref.kind) {
+    case Ref::Kind::Score:
+    case Ref::Kind::Grad: return Type::F32;
+    case Ref::Kind::Tensor: return spec_.tensors[ref.index].type;
+    case Ref::Kind::Constant: return spec_.constants[ref.index].type;
+    case Ref::Kind::Step: return spec_.steps[ref.index].type;
+  }
+  throw InternalError("an operand of no kind");
+}
+
+Ref FormulaLowering::as_float(Ref ref) {
+  const Type type = type_of(ref);
+  if (type == Type::F32 || type == Type::F16 || type == Type::BF16) return ref;
+  if (ref.kind == Ref::Kind::Constant) {
+    return number(static_cast<float>(spec_.constants[ref.index].whole));
+  }
+  return is_full(ref) ? step(Mode::Convert, {ref}) : full(ref, true);
+}
+
+Ref FormulaLowering::by_value(Role role, std::uint32_t slot, Type type) {
+  for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
+    if (spec_.tensors[i].role == role && spec_.tensors[i].slot == slot) {
+      return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
+    }
+  }
+  Tensor tensor;
+  tensor.role = role;
+  tensor.slot = slot;
+  tensor.type = type;
+  tensor.by_value = true;
+  spec_.tensors.push_back(tensor);
+  return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+}
+
+// Positions are generated once each: cuDNN recognises no mask whose positions it sees twice.
+Ref FormulaLowering::index(int axis) {
+  auto& known = indices_[static_cast<std::size_t>(axis)];
+  if (known) return *known;
+  Ref ref = step(Mode::Index, {}, Type::I32);
+  spec_.steps[ref.index].axis = axis;
+  constexpr std::array<Role, 4> offsets{Role::OffsetB, Role::OffsetH, Role::OffsetQ, Role::OffsetK};
+  const std::array<bool, 4> moved{true, problem_.h_offset != 0, problem_.q_offset != 0,
+                                  problem_.k_offset != 0};  // b: by the slices of a batch
+  if (axis == 0) lowered_.uses_b = true;
+  if (moved[static_cast<std::size_t>(axis)]) {
+    ref = step(Mode::Add, {ref, by_value(offsets[static_cast<std::size_t>(axis)], 0, Type::I32)},
+               Type::I32);
+  }
+  if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets)) {
+    Tensor tensor;
+    tensor.role = axis == 2 ? Role::OffsetsQ : Role::OffsetsK;
+    tensor.type = Type::I32;
+    tensor.dim = {batch_, 1, 1, 1};
+    spec_.tensors.push_back(tensor);
+    ref = step(Mode::Add,
+               {ref, {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)}},
+               Type::I32);
+  }
+  known = ref;
+  return ref;
+}
+
+Ref FormulaLowering::size(Op op) {
+  const bool of_queries = op == Op::SizeSq;
+  if (spec_.padding) {
+    const Role role = of_queries ? Role::LengthsQ : Role::LengthsK;
+    for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
+      if (spec_.tensors[i].role == role) return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
+    }
+  }
+  return whole(static_cast<std::int32_t>(of_queries ? problem_.sizes.sq : problem_.sizes.skv));
+}
+
+// --- conditions ---
+
+Ref FormulaLowering::compare(Mode mode, const Expr& e) {
+  Ref a = value(e->arg(0)), b = value(e->arg(1));
+  if (type_of(a) != type_of(b)) {
+    a = as_float(a);
+    b = as_float(b);
+  }
+  return step(mode, {a, b}, Type::Bool);
+}
+
+Ref FormulaLowering::select(const Expr& c, Ref then, Ref otherwise) {
+  if (then == otherwise) return then;
+  const auto key = std::tuple(c.get(), static_cast<int>(then.kind), then.index,
+                              static_cast<int>(otherwise.kind), otherwise.index);
+  if (const auto known = selects_.find(key); known != selects_.end()) return known->second;
+  kept_.push_back(c);
+  const auto choose = [&](Ref condition) {
+    return step(Mode::Select, {condition, as_float(then), as_float(otherwise)});
+  };
+  Ref result;
+  switch (c->op()) {
+    case Op::ConstB: result = c->bool_value() ? then : otherwise; break;
+    case Op::Not: result = select(c->arg(0), otherwise, then); break;
+    case Op::And:
+      result = select(c->arg(0), select(c->arg(1), then, otherwise), otherwise);
+      break;
+    case Op::Or: result = select(c->arg(0), then, select(c->arg(1), then, otherwise)); break;
+    case Op::EqB:
+      result = select(c->arg(0), select(c->arg(1), then, otherwise),
+                      select(c->arg(1), otherwise, then));
+      break;
+    case Op::NeB:
+      result = select(c->arg(0), select(c->arg(1), otherwise, then),
+                      select(c->arg(1), then, otherwise));
+      break;
+    case Op::SelectB:
+      result = select(c->arg(0), select(c->arg(1), then, otherwise),
+                      select(c->arg(2), then, otherwise));
+      break;
+    case Op::LtF:
+    case Op::LtI: result = choose(compare(Mode::Less, c)); break;
+    case Op::LeF:
+    case Op::LeI: result = choose(compare(Mode::LessEqual, c)); break;
+    case Op::EqF:
+    case Op::EqI: result = choose(compare(Mode::Equal, c)); break;
+    case Op::NeF:
+    case Op::NeI: result = choose(compare(Mode::NotEqual, c)); break;
+    case Op::BoolOfFloat:
+    case Op::BoolOfInt:
+      result = choose(step(Mode::NotEqual, {as_float(value(c->arg(0))), number(0)}, Type::Bool));
+      break;
+    default:
+      refuse("bool_tensor", "cuDNN's fused attention reads no tensors of bool or u8",
+             "a captured tensor of such elements", "make it i32, f16 or bf16");
+      result = then;
+  }
+  selects_.emplace(key, result);
+  return result;
+}
+
+Ref FormulaLowering::mask(Ref score, std::span<const Expr> conditions) {
+  if (conditions.empty()) return score;
+  const Ref nothing = number(-std::numeric_limits<float>::infinity());
+  for (const Expr& condition : conditions) score = select(condition, score, nothing);
+  return score;
+}
+
+// Rows are compared with columns in the order that cuDNN looks for, the main diagonal last.
+Ref FormulaLowering::band(Ref score, const Band& band) {
+  if (!band.any()) return score;
+  const Ref nothing = number(-std::numeric_limits<float>::infinity());
+  Ref q = index(2);
+  const Ref k = index(3);
+  if (band.bottom_right) {
+    q = step(Mode::Add, {q, size(Op::SizeSkv)}, Type::I32);
+    q = step(Mode::Sub, {q, size(Op::SizeSq)}, Type::I32);
+  }
+  if (band.left) {
+    const Ref end =
+        step(Mode::Add, {k, whole(static_cast<std::int32_t>(*band.left))}, Type::I32);
+    score = step(Mode::Select, {step(Mode::Greater, {end, q}, Type::Bool), score, nothing});
+  }
+  if (band.right) {
+    if (*band.right != 0) {
+      q = step(Mode::Add, {q, whole(static_cast<std::int32_t>(*band.right))}, Type::I32);
+    }
+    score = step(Mode::Select, {step(Mode::GreaterEqual, {q, k}, Type::Bool), score, nothing});
+  }
+  return score;
+}
+
+// --- captured tensors ---
+
+int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot) {
+  std::vector<Expr> roots;
+  for (const Expr& root : {program.mod(), program.mask(), program.bprop()}) {
+    if (root) roots.push_back(root);
+  }
+  int count = 0;
+  for (const ir::Node* node : ir::operands_first(roots).nodes) {
+    count += info(node->op()).form == ir::Form::Load && node->slot() == slot ? 1 : 0;
+  }
+  return count;
+}
+
+bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
+  const ir::TensorDecl& decl = problem_.program.tensors()[load->slot()];
+  const std::vector<std::int64_t> extents =
+      captured_extents(decl, problem_.sizes, problem_.h_global);
+  std::vector<std::int64_t> stride(extents.size(), 1);
+  for (std::size_t i = extents.size(); i-- > 1;) stride[i - 1] = stride[i] * extents[i];
+  const Sizes& s = problem_.sizes;
+  const Four length{batch_, s.h, s.sq, s.skv};
+  const std::array<Op, 4> leaves{Op::IndexB, Op::IndexH, Op::IndexQ, Op::IndexK};
+  view.slot = load->slot();
+  tensor.dim = {1, 1, 1, 1};
+  tensor.stride = {1, 1, 1, 1};
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const Expr& at = load->arg(i);
+    const auto leaf = std::ranges::find(leaves, at->op());
+    const auto axis = static_cast<std::size_t>(leaf - leaves.begin());
+    if (at->op() == Op::ConstI && at->int_value() >= 0 && at->int_value() < extents[i]) {
+      view.axis.push_back(-1);
+      view.constant.push_back(at->int_value());
+      continue;
+    }
+    if (leaf == leaves.end() || tensor.dim[axis] != 1 || extents[i] < length[axis]) return false;
+    if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets)) return false;
+    tensor.dim[axis] = length[axis];
+    tensor.stride[axis] = stride[i];
+    view.axis.push_back(static_cast<int>(axis));
+    view.constant.push_back(0);
+  }
+  // cuDNN wants strides of axes of one element to be sensible, too.
+  std::int64_t span = 1;
+  for (std::size_t axis = 4; axis-- > 0;) {
+    if (tensor.dim[axis] == 1) tensor.stride[axis] = span;
+    span = std::max(span, tensor.dim[axis] * tensor.stride[axis]);
+  }
+  return true;
+}
+
+bool FormulaLowering::add_bias(const Expr& load) {
+  View view;
+  Tensor tensor;
+  if (!view_of(load, view, tensor)) return false;
+  const DType dtype = problem_.program.tensors()[load->slot()].dtype;
+  if (dtype != problem_.q.dtype) {
+    refuse("bias_gradient_type", "cuDNN gives the gradient of a bias in the type of q",
+           "a gradient of type " + std::string(dtype_name(dtype)),
+           "make the captured tensor " + std::string(dtype_name(problem_.q.dtype)));
+  }
+  tensor.slot = load->slot();
+  tensor.type = spec_.io;
+  tensor.role = Role::Bias;
+  spec_.tensors.push_back(tensor);
+  lowered_.views.push_back(view);
+  tensor.role = Role::GradBias;
+  spec_.tensors.push_back(tensor);
+  lowered_.views.push_back(view);
+  return true;
+}
+
+Ref FormulaLowering::load(const Expr& e) {
+  if (const auto known = loads_.find(e.get()); known != loads_.end()) return known->second;
+  const ir::TensorDecl& decl = problem_.program.tensors()[e->slot()];
+  View view;
+  Tensor tensor;
+  tensor.role = Role::Captured;
+  tensor.slot = e->slot();
+  if (decl.dtype == DType::U8 || decl.dtype == DType::Bool || decl.dtype == DType::I64 ||
+      decl.dtype == DType::F64) {
+    refuse("captured_type", "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
+           "captured tensor " + decl.name + " of type " + std::string(dtype_name(decl.dtype)),
+           "convert it");
+  } else if (!view_of(e, view, tensor)) {
+    refuse("gather",
+           "engine cudnn loads captured tensors at b, h, q and k themselves, each at most once",
+           "an index computed otherwise, in a load of " + decl.name,
+           "expand the tensor, or run on the CPU");
+  }
+  for (const Tensor& other : spec_.tensors) {
+    if (other.role == Role::Captured && other.slot == e->slot()) tensor.view = other.view + 1;
+  }
+  tensor.type = decl.dtype == DType::F16    ? Type::F16
+                : decl.dtype == DType::BF16 ? Type::BF16
+                : decl.dtype == DType::I32  ? Type::I32
+                                            : Type::F32;
+  spec_.tensors.push_back(tensor);
+  lowered_.views.push_back(view);
+  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  loads_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+Ref FormulaLowering::table(const Expr& e) {
+  if (const auto known = tables_.find(e.get()); known != tables_.end()) return known->second;
+  Table table;
+  ir::Evaluator<double> evaluate(e);
+  ir::Point<double> point;
+  point.B = static_cast<std::int32_t>(problem_.sizes.b);
+  point.H = static_cast<std::int32_t>(heads_seen(problem_.sizes, problem_.h_global));
+  point.Hkv = static_cast<std::int32_t>(problem_.sizes.hkv);
+  for (std::int32_t h = 0; h < problem_.sizes.h; ++h) {
+    point.h = h;
+    evaluate(point);
+    table.values.push_back(static_cast<float>(evaluate.value().f));
+  }
+  Tensor tensor;
+  tensor.role = Role::Table;
+  tensor.slot = static_cast<std::uint32_t>(lowered_.tables.size());
+  tensor.dim = {1, problem_.sizes.h, 1, 1};
+  tensor.stride = {problem_.sizes.h, 1, 1, 1};
+  spec_.tensors.push_back(tensor);
+  lowered_.tables.push_back(std::move(table));
+  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  tables_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+// --- decisions ---
+
+ir::IntInterval FormulaLowering::range(const Expr& e) const { return ir::bound(e, box_).i; }
+
+void FormulaLowering::need_exact(const Expr& e) {
+  const ir::IntInterval r = range(e);
+  if (r.lo > -exact_in_f32 && r.hi < exact_in_f32) return;
+  refuse("whole_numbers_too_large",
+         "engine cudnn computes products and quotients of whole numbers in f32, exact below 2^24",
+         "a whole number that may be larger", "run on the CPU");
+}
+
+void FormulaLowering::finish() {
+  if (const std::string what = inexact_decision(problem_.program); !what.empty()) {
+    refuse("inexact_decision",
+           "what decides a mask, a select or a whole number must be exact, and cuDNN's " + what +
+               " is not",
+           what + " under a comparison", "run on the CPU");
+  }
+}
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,75 @@
+// Formulas as pointwise steps of a cuDNN graph, one rule per operation. Used by lower alone.
+//
+// Conditions have no logic operators in cuDNN's fused attention: they become chains of selects.
+// Whole numbers are i32 while they are only added and compared, and f32 beyond, where ir/range
+// proves that they stay below 2^24, exact.
+#pragma once
+
+#include <map>
+#include <span>
+#include <tuple>
+
+#include "engines/cudnn/lower.h"
+#include "ir/range.h"
+
+namespace fovea::cudnn {
+
+class FormulaLowering {
+ public:
+  FormulaLowering(const Problem& problem, std::int64_t batch, Lowered& lowered);
+
+  Ref real(const ir::Expr& e) { return as_float(value(e)); }
+  Ref select(const ir::Expr& condition, Ref then, Ref otherwise);
+  Ref mask(Ref score, std::span<const ir::Expr> conditions);    // -inf where one does not hold
+
+  Ref band(Ref score, const Band& band);                        // the same for diagonals
+
+  bool add_bias(const ir::Expr& load);  // false where its indices are not positions themselves
+  static int count_loads(const ir::Program& program, std::uint32_t slot);
+
+  void finish();  // decisions that cuDNN's arithmetic could turn otherwise
+
+ private:
+  Ref step(Mode mode, std::initializer_list<Ref> operands, Type type = Type::F32);
+  Ref number(float value);
+  Ref whole(std::int32_t value);
+  Ref as_float(Ref ref);
+  Ref full(Ref ref, bool as_real = false);  // in the shape of the score
+  Ref uniform(const ir::Expr& e);
+  bool is_uniform(const ir::Expr& e) const;
+  Type type_of(const Ref& ref) const;
+
+  Ref value(const ir::Expr& e);  // f32 or i32
+  Ref make(const ir::Expr& e);
+  Ref whole_number(const ir::Expr& e);
+  Ref real_number(const ir::Expr& e);
+  Ref index(int axis);
+  Ref by_value(Role role, std::uint32_t slot, Type type);
+  Ref load(const ir::Expr& e);
+  Ref table(const ir::Expr& e);
+  Ref power(const ir::Expr& e);
+  Ref floor_divide(const ir::Expr& e);
+  Ref rounded(const ir::Expr& e);
+  Ref compare(Mode mode, const ir::Expr& e);
+  Ref size(ir::Op op);
+  Ref unsupported(const ir::Expr& e);
+  bool view_of(const ir::Expr& load, View& view, Tensor& tensor);
+  ir::IntInterval range(const ir::Expr& e) const;
+  void need_exact(const ir::Expr& e);
+  void refuse(const char* code, const std::string& limit, const std::string& got,
+              const std::string& advice);
+
+  const Problem& problem_;
+  std::int64_t batch_;
+  Lowered& lowered_;
+  Spec& spec_;
+  ir::Box box_;
+  std::map<const ir::Node*, Ref> values_;
+  std::map<std::tuple<const ir::Node*, int, std::uint32_t, int, std::uint32_t>, Ref> selects_;
+  std::map<const ir::Node*, Ref> loads_, tables_, uniforms_;
+  std::optional<Ref> zero_, whole_zero_;  // full
+  std::vector<ir::Expr> kept_;  // keeps the nodes of the maps alive
+  std::array<std::optional<Ref>, 4> indices_;
+};
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,184 @@
+// One rule per operation: how cuDNN computes it. Whole numbers first, then real ones.
+#include "base/error.h"
+#include "engines/cudnn/formula.h"
+#include "ir/build.h"
+
+namespace fovea::cudnn {
+
+using ir::Depends;
+using ir::Expr;
+using ir::Op;
+
+Ref FormulaLowering::value(const Expr& e) {
+  if (const auto known = values_.find(e.get()); known != values_.end()) return known->second;
+  const Ref ref = make(e);
+  values_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+Ref FormulaLowering::make(const Expr& e) {
+  if (!e->args().empty() && is_uniform(e)) return uniform(e);
+  // What depends on the head alone is a table, unless it is as cheap as one.
+  if (e->type() == ir::Type::F32 && e->depends() == Depends::H && !e->args().empty() &&
+      e->op() != Op::FloatOfInt && problem_.h_offset == 0) {
+    return table(e);
+  }
+  return e->type() == ir::Type::I32 ? whole_number(e) : real_number(e);
+}
+
+// Floor division by a positive number, in f32: half a unit away from every step, so that rounding
+// cannot cross one.
+Ref FormulaLowering::floor_divide(const Expr& e) {
+  const ir::IntInterval a = range(e->arg(0)), b = range(e->arg(1));
+  const bool truncates = e->op() == Op::TruncDiv || e->op() == Op::TruncRem;
+  constexpr std::int64_t exact = std::int64_t{1} << 21;
+  if (b.lo < 1 || b.hi >= exact || a.lo <= -exact || a.hi >= exact || (truncates && a.lo < 0)) {
+    refuse("division_of_whole_numbers",
+           "engine cudnn divides whole numbers below 2^21 by positive ones",
+           "a division beyond that", "run on the CPU");
+  }
+  lowered_.costly_steps += 1;
+  const Ref x = as_float(value(e->arg(0))), y = as_float(value(e->arg(1)));
+  return step(Mode::Floor, {step(Mode::Div, {step(Mode::Add, {x, number(0.5f)}), y})});
+}
+
+Ref FormulaLowering::whole_number(const Expr& e) {
+  const auto arg = [&](std::size_t i) { return value(e->arg(i)); };
+  const auto real = [&](std::size_t i) {
+    need_exact(e->arg(i));
+    return as_float(arg(i));
+  };
+  const auto both = [&](Mode mode) {
+    const Ref a = arg(0), b = arg(1);
+    if (type_of(a) == Type::I32 && type_of(b) == Type::I32) return step(mode, {a, b}, Type::I32);
+    need_exact(e);
+    return step(mode, {real(0), real(1)});
+  };
+  switch (e->op()) {
+    case Op::IndexB: return index(0);
+    case Op::IndexH: return index(1);
+    case Op::IndexQ: return index(2);
+    case Op::IndexK: return index(3);
+    case Op::SizeB: return whole(static_cast<std::int32_t>(problem_.sizes.b));
+    case Op::SizeH: return whole(static_cast<std::int32_t>(box_.H.lo));
+    case Op::SizeHkv: return whole(static_cast<std::int32_t>(problem_.sizes.hkv));
+    case Op::SizeSq:
+    case Op::SizeSkv: return size(e->op());
+    case Op::ConstI: return whole(e->int_value());
+    case Op::ScalarI: return by_value(Role::Scalar, e->slot(), Type::I32);
+    case Op::LoadI: return load(e);
+    case Op::AddI: return both(Mode::Add);
+    case Op::SubI: return both(Mode::Sub);
+    case Op::NegI: need_exact(e); return step(Mode::Neg, {real(0)});
+    case Op::AbsI: need_exact(e); return step(Mode::Abs, {real(0)});
+    case Op::MulI: need_exact(e); return step(Mode::Mul, {real(0), real(1)});
+    case Op::MinI: return step(Mode::Min, {real(0), real(1)});
+    case Op::MaxI: return step(Mode::Max, {real(0), real(1)});
+    case Op::ClampI: return step(Mode::Min, {step(Mode::Max, {real(0), real(1)}), real(2)});
+    case Op::FloorDiv:
+    case Op::TruncDiv: return floor_divide(e);
+    case Op::FloorMod:
+    case Op::TruncRem: {
+      const Ref quotient = floor_divide(e);
+      return step(Mode::Sub, {real(0), step(Mode::Mul, {quotient, real(1)})});
+    }
+    case Op::SelectI: return select(e->arg(0), real(1), real(2));
+    case Op::IntOfBool: return select(e->arg(0), number(1), number(0));
+    default: return unsupported(e);
+  }
+}
+
+Ref FormulaLowering::power(const Expr& e) {
+  const Ref x = as_float(value(e->arg(0)));
+  if (e->arg(1)->op() == Op::ConstF) {
+    const float exponent = e->arg(1)->float_value();
+    if (exponent == 2) return step(Mode::Mul, {x, x});
+    if (exponent == 0.5f) return step(Mode::Sqrt, {x});
+    if (exponent == 1) return x;
+  }
+  const ir::RealInterval base = ir::bound(e->arg(0), box_).f;
+  if (base.lo < 0 || base.nan) {
+    refuse("power_of_negative", "cuDNN's pow is right for bases that cannot be negative",
+           "a base that may be negative", "multiply, or take abs() first");
+  }
+  lowered_.costly_steps += 2;
+  return step(Mode::Pow, {x, as_float(value(e->arg(1)))});
+}
+
+// To the nearest, ties to even: cuDNN has floor only.
+Ref FormulaLowering::rounded(const Expr& e) {
+  const Ref x = as_float(value(e->arg(0)));
+  const Ref below = step(Mode::Floor, {x});
+  const Ref above = step(Mode::Add, {below, number(1)});
+  const Ref rest = step(Mode::Sub, {x, below});
+  const Ref half = step(Mode::Mul, {below, number(0.5f)});
+  const Ref odd = step(Mode::NotEqual, {step(Mode::Floor, {half}), half}, Type::Bool);
+  const Ref tie = step(Mode::Select, {odd, above, below});
+  const Ref is_tie = step(Mode::Equal, {rest, number(0.5f)}, Type::Bool);
+  const Ref up = step(Mode::Less, {number(0.5f), rest}, Type::Bool);
+  return step(Mode::Select, {is_tie, tie, step(Mode::Select, {up, above, below})});
+}
+
+Ref FormulaLowering::real_number(const Expr& e) {
+  const auto arg = [&](std::size_t i) { return as_float(value(e->arg(i))); };
+  const auto unary = [&](Mode mode, int cost) {
+    lowered_.costly_steps += cost;
+    return step(mode, {arg(0)});
+  };
+  const auto binary = [&](Mode mode) { return step(mode, {arg(0), arg(1)}); };
+  constexpr float ln2 = 0.69314718056f;
+  switch (e->op()) {
+    case Op::Score: return {Ref::Kind::Score, 0};
+    case Op::Grad: return {Ref::Kind::Grad, 0};
+    case Op::ConstF: return number(e->float_value());
+    case Op::ScalarF: return by_value(Role::Scalar, e->slot(), Type::F32);
+    case Op::LoadF: return load(e);
+    case Op::AddF: return step(Mode::Add, {value(e->arg(0)), value(e->arg(1))});
+    case Op::SubF: return step(Mode::Sub, {value(e->arg(0)), value(e->arg(1))});
+    case Op::MulF: return step(Mode::Mul, {value(e->arg(0)), value(e->arg(1))});
+    case Op::DivF:
+      if (is_uniform(e->arg(1))) {
+        return step(Mode::Mul, {value(e->arg(0)), uniform(ir::constant(1.0f) / e->arg(1))});
+      }
+      lowered_.costly_steps += 1;
+      return binary(Mode::Div);
+    case Op::NegF: return unary(Mode::Neg, 0);
+    case Op::AbsF: return unary(Mode::Abs, 0);
+    case Op::MinF: return binary(Mode::Min);
+    case Op::MaxF: return binary(Mode::Max);
+    case Op::ClampF: return step(Mode::Min, {step(Mode::Max, {arg(0), arg(1)}), arg(2)});
+    case Op::SignF: {
+      const Ref x = arg(0);
+      const Ref positive = step(Mode::Less, {number(0), x}, Type::Bool);
+      const Ref negative = step(Mode::Less, {x, number(0)}, Type::Bool);
+      return step(Mode::Select,
+                  {positive, number(1), step(Mode::Select, {negative, number(-1), number(0)})});
+    }
+    case Op::Exp: return unary(Mode::Exp, 1);
+    case Op::Exp2: lowered_.costly_steps += 1; return step(Mode::Exp, {step(Mode::Mul, {arg(0), number(ln2)})});
+    case Op::Expm1: lowered_.costly_steps += 1; return step(Mode::Sub, {step(Mode::Exp, {arg(0)}), number(1)});
+    case Op::Log: return unary(Mode::Log, 1);
+    case Op::Log2: lowered_.costly_steps += 1; return step(Mode::Mul, {step(Mode::Log, {arg(0)}), number(1 / ln2)});
+    case Op::Log1p: lowered_.costly_steps += 1; return step(Mode::Log, {step(Mode::Add, {arg(0), number(1)})});
+    case Op::Sqrt: return unary(Mode::Sqrt, 1);
+    case Op::Rsqrt: return unary(Mode::Rsqrt, 1);
+    case Op::Pow: return power(e);
+    case Op::Tanh: return unary(Mode::Tanh, 1);
+    case Op::Sigmoid: return unary(Mode::Sigmoid, 2);
+    case Op::Softplus: return unary(Mode::Softplus, 2);
+    case Op::Erf: return unary(Mode::Erf, 2);
+    case Op::Sin: return unary(Mode::Sin, 1);
+    case Op::Cos: return unary(Mode::Cos, 1);
+    case Op::Tan: return unary(Mode::Tan, 2);
+    case Op::Floor: return unary(Mode::Floor, 0);
+    case Op::Ceil: return unary(Mode::Ceil, 0);
+    case Op::Round: return rounded(e);
+    case Op::SelectF: return select(e->arg(0), arg(1), arg(2));
+    case Op::FloatOfInt: return value(e->arg(0));  // sums and products take either
+    case Op::FloatOfBool: return select(e->arg(0), number(1), number(0));
+    default: return unsupported(e);
+  }
+}
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,24 @@
+// The graphs of a Problem, from memory, a bundle, the disk, or built: one per slice of the batch.
+// Used by engine alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engines/cudnn/plan.h"
+
+namespace fovea::cudnn {
+
+// cuDNN's own support check of each. Throws Unsupported.
+void check_graphs(const Problem& baked, const Device& device);
+
+// Compiles and stores them: for a described device.
+void compile_graphs(const Problem& baked, const Device& device);
+
+// Ready to run on a GPU that is here. Graphs are shared by plans that have them in common.
+std::vector<Slice> load_graphs(const Problem& baked, const Device& device);
+
+// "" where stored plans of this environment are of use here, else why not.
+std::string refuse_environment(const std::string& environment);
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,200 @@
+#include "engines/cudnn/judge.h"
+
+#include <algorithm>
+
+#include "cuda/libraries.h"
+#include "engines/cudnn/graph.h"
+#include "engines/cudnn/known_bad.h"
+#include "ir/simplify.h"
+
+namespace fovea::cudnn {
+namespace {
+
+class Rules {
+ public:
+  Rules(const Problem& problem, const Device& device) : p_(problem), device_(device) {}
+
+  Verdict run() {
+    if (device_.kind != DeviceKind::Cuda) {
+      refuse("device_not_cuda", "engine cudnn runs on an NVIDIA GPU", "device " + device_.name,
+             "use engine cpu");
+      return std::move(verdict_);
+    }
+    check_library();
+    check_types();
+    check_sizes();
+    check_strides();
+    check_features();
+    if (!verdict_.reasons.empty()) return std::move(verdict_);
+    check_formulas();
+    if (verdict_.reasons.empty()) verdict_.answer = Answer::Expected;
+    return std::move(verdict_);
+  }
+
+ private:
+  void refuse(std::string code, std::string limit, std::string got, std::string advice) {
+    verdict_.reasons.push_back(
+        {std::move(code), std::move(limit), std::move(got), std::move(advice)});
+  }
+
+  void check_library() {
+    if (!graphs_are_built_in()) {
+      refuse("no_cudnn_part", "this Fovea was built without the headers of cuDNN",
+             "engine cudnn", "build it with -DFOVEA_CUDNN=ON");
+      return;
+    }
+    const cuda::CudnnLibrary& library = cuda::cudnn_library();
+    if (!library.usable()) {
+      refuse("no_cudnn", "engine cudnn needs cuDNN 9", "this machine", library.problem);
+      return;
+    }
+    if (device_.sm < 80) {
+      refuse("architecture", "cuDNN's fused attention needs sm_80 or newer",
+             "sm_" + std::to_string(device_.sm), "use engine cpu");
+    }
+    for (Reason& reason : known_bad(library.version, device_.sm, p_)) {
+      verdict_.reasons.push_back(std::move(reason));
+    }
+  }
+
+  void check_types() {
+    const DType q = p_.q.dtype;
+    if (q != DType::BF16 && q != DType::F16) {
+      refuse("dtype", "cuDNN's fused attention takes bf16 and f16",
+             "q of type " + std::string(dtype_name(q)), "convert q, k and v");
+    }
+    for (const NamedTensor& tensor : named_tensors()) {
+      const DType dtype = (p_.*tensor.spec).dtype;
+      if (!takes_part(p_, tensor) || dtype == q) continue;
+      refuse("mixed_types", "cuDNN wants q, k, v, o and their gradients of one type",
+             std::string(tensor.name) + " of type " + std::string(dtype_name(dtype)),
+             "make it " + std::string(dtype_name(q)));
+      return;
+    }
+  }
+
+  void check_sizes() {
+    const Sizes& s = p_.sizes;
+    if (p_.layout == Layout::Thd) {
+      refuse("packed", "engine cudnn takes no packed sequences yet", "layout thd",
+             "pad the sequences and give their lengths");
+    }
+    if (s.b == 0 || s.h == 0 || s.sq == 0 || s.skv == 0) {
+      refuse("empty", "cuDNN takes no tensors without elements", "a size of 0", "use engine cpu");
+    }
+    for (const auto& [name, features] : {std::pair("d", s.d), std::pair("dv", s.dv)}) {
+      if (features % 8 == 0 && features >= 8 && features <= 256) continue;
+      refuse("head_dim", "cuDNN takes head dims that are multiples of 8, up to 256, on sm_90",
+             std::string(name) + " " + std::to_string(features), "pad the head with zeros");
+    }
+    constexpr std::int64_t longest = std::int64_t{1} << 22;
+    if (s.sq > longest || s.skv > longest) {
+      refuse("too_long", "engine cudnn takes sequences up to 2^22",
+             std::to_string(std::max(s.sq, s.skv)), "split the keys and merge by lse");
+    }
+  }
+
+  void check_strides() {
+    for (const NamedTensor& tensor : named_tensors()) {
+      if (!takes_part(p_, tensor)) continue;
+      const Strides strides = strides_of(p_, tensor);
+      const bool aligned = strides.b % 8 == 0 && strides.h % 8 == 0 && strides.s % 8 == 0;
+      const bool positive = strides.b > 0 && strides.h > 0 && strides.s > 0;
+      if (strides.d == 1 && aligned && positive) continue;
+      refuse("strides",
+             "cuDNN wants features next to each other and other strides that are multiples of 16 "
+             "bytes, none of them 0",
+             std::string(tensor.name) + " with strides " + std::to_string(strides.b) + "," +
+                 std::to_string(strides.h) + "," + std::to_string(strides.s) + "," +
+                 std::to_string(strides.d),
+             "make it contiguous");
+      return;
+    }
+  }
+
+  void check_features() {
+    if (p_.row_max || p_.max_logit) {
+      refuse("maxima", "cuDNN writes either lse or the maxima of rows",
+             p_.max_logit ? "max_logit" : "row_max", "use engine cpu");
+    }
+    if (p_.grad_lse) {
+      refuse("grad_lse", "cuDNN's backward takes no gradient of lse", "grad_lse", "use engine cpu");
+    }
+    if (p_.dropout > 0 && p_.rng == Rng::Portable) {
+      refuse("portable_rng", "cuDNN draws its dropout from a generator of its own",
+             "rng=portable", "ask for rng=engine, which pins forward and backward to one engine");
+    }
+    if (p_.sink && p_.sizes.sq == 1) {
+      refuse("sink_at_one_query", "cuDNN takes no sink with one query", "sq 1", "use engine cpu");
+    }
+    if (p_.precision == Precision::Strict) {
+      refuse("strict", "engine cudnn computes in cuDNN's own precision", "strict=1",
+             "use engine cpu");
+    }
+  }
+
+  void check_formulas() {
+    const std::vector<std::int64_t> sizes = batches(p_);
+    Lowered lowered = lower(p_, sizes.front());
+    for (Reason& reason : lowered.reasons) verdict_.reasons.push_back(std::move(reason));
+    const std::size_t bound = std::max(lowered.spec.tensors.size(), p_.program.scalars().size());
+    if (bound > most_tensors) {
+      refuse("too_many_tensors", "engine cudnn binds at most 60 tensors and scalars",
+             std::to_string(bound), "use engine cpu");
+    }
+    for (const ir::Expr& formula : lowered.uniforms) {
+      if (ir::node_count(formula) <= 256) continue;
+      refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
+             "a longer one", "use engine cpu");
+    }
+    note_cost(lowered);
+  }
+
+  // From measurements on an H200 with cuDNN 9.19 (docs/results): a dense mask costs 1.7 times no
+  // mask; a soft cap 1.3; six sigmoids in a row, which no longer fit the registers, 15.
+  void note_cost(const Lowered& lowered) {
+    const Sizes& s = p_.sizes;
+    const double flops = 4.0 * static_cast<double>(s.b * s.h) * static_cast<double>(s.sq) *
+                         static_cast<double>(s.skv) * static_cast<double>(s.d + s.dv) / 2 *
+                         (p_.direction == Direction::Backward ? 2.5 : 1.0);
+    double factor = 1 + 0.17 * lowered.costly_steps;
+    if (lowered.costly_steps > 8) {
+      factor = 1.25 * lowered.costly_steps;
+      verdict_.note = "supported, but slow: a chain of " + std::to_string(lowered.costly_steps) +
+                      " costly operations, about " + std::to_string(static_cast<int>(factor)) +
+                      " times the time of no modifier";
+    } else if (lowered.dense_mask) {
+      factor *= 1.7;
+      verdict_.note =
+          "supported, but slow: cuDNN skips tiles for diagonals only, this mask is computed "
+          "everywhere, about 1.7 times the time of no mask";
+    }
+    if (lowered.spec.band.right && s.sq == s.skv) factor *= 0.58;
+    constexpr double flops_per_second = 650e12;
+    verdict_.cost = flops * factor / flops_per_second + 10e-6;
+  }
+
+  static constexpr std::size_t most_tensors = 60;
+  const Problem& p_;
+  const Device& device_;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+Verdict judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
+
+std::vector<std::int64_t> batches(const Problem& baked) {
+  const bool sums_over_batch =
+      baked.direction == Direction::Backward &&
+      (baked.want_sink || std::ranges::count(baked.want_tensors, true) != 0);
+  // cuDNN draws dropout by the place in the batch.
+  if (sums_over_batch || baked.dropout > 0) return {baked.sizes.b};
+  std::vector<std::int64_t> out;
+  for (std::int64_t size = std::int64_t{1} << 40; size > 0; size /= 2) {
+    if ((baked.sizes.b & size) != 0) out.push_back(size);
+  }
+  return out.empty() ? std::vector<std::int64_t>{baked.sizes.b} : out;
+}
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,17 @@
+// What engine cudnn can run, by rules that cost microseconds: those that were seen in cuDNN 9.19 and
+// cudnn-frontend 1.32. The tests hold every `expected` against cuDNN's own support check.
+#pragma once
+
+#include "attention/engine.h"
+#include "engines/cudnn/lower.h"
+
+namespace fovea::cudnn {
+
+// Also where there is no cuDNN in this machine: then that is one of the reasons.
+Verdict judge(const Problem& baked, const Device& device);
+
+// Batches that are run one after the other: powers of two, the largest first, so that a plan for
+// one batch serves others. One batch where sums over it are asked for.
+std::vector<std::int64_t> batches(const Problem& baked);
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,185 @@
+#include "engines/cudnn/lower.h"
+
+#include <algorithm>
+
+#include "attention/extents.h"
+#include "attention/host_bake.h"
+#include "engines/cudnn/formula.h"
+#include "engines/cudnn/match.h"
+#include "ir/build.h"
+#include "ir/diff.h"
+#include "ir/simplify.h"
+
+namespace fovea::cudnn {
+namespace {
+
+using ir::Expr;
+using ir::Op;
+
+Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::F16: return Type::F16;
+    case DType::BF16: return Type::BF16;
+    case DType::I32: return Type::I32;
+    case DType::I64: return Type::I64;
+    case DType::F32:
+    case DType::F64:
+    case DType::U8:
+    case DType::Bool: return Type::F32;
+  }
+  return Type::F32;
+}
+
+class ProblemLowering {
+ public:
+  ProblemLowering(const Problem& problem, std::int64_t batch) : problem_(problem), batch_(batch) {}
+
+  Lowered run() {
+    Spec& spec = lowered_.spec;
+    spec.backward = problem_.direction == Direction::Backward;
+    spec.deterministic = spec.backward && problem_.deterministic;
+    spec.stats = !spec.backward && problem_.lse;
+    spec.io = type_of(problem_.q.dtype);
+    spec.dropout = problem_.dropout;
+    add_tensors();
+    add_options();
+    add_formulas();
+    return std::move(lowered_);
+  }
+
+ private:
+  void add(Role role, Type type, Four dim, Four stride, bool by_value = false) {
+    lowered_.spec.tensors.push_back({role, 0, 0, type, dim, stride, by_value});
+  }
+
+  // q, k, v, o and their gradients. K has its own heads and length.
+  void add_tensors() {
+    constexpr std::array<Role, 8> roles{Role::Q,     Role::K,     Role::V,     Role::O,
+                                        Role::GradO, Role::GradQ, Role::GradK, Role::GradV};
+    for (std::size_t i = 0; i < roles.size(); ++i) {
+      const NamedTensor& tensor = named_tensors()[i];
+      if (problem_.direction == Direction::Forward && i > 3) continue;
+      const Sizes& s = problem_.sizes;
+      const Strides strides = strides_of(problem_, tensor);
+      add(roles[i], type_of((problem_.*tensor.spec).dtype),
+          {batch_, heads_of(s, tensor), length_of(s, tensor), features_of(s, tensor)},
+          {strides.b, strides.h, strides.s, strides.d});
+    }
+    const Sizes& s = problem_.sizes;
+    if (lowered_.spec.stats || lowered_.spec.backward) {
+      add(Role::Stats, Type::F32, {batch_, s.h, s.sq, 1}, {s.h * s.sq, s.sq, 1, 1});
+    }
+    add(Role::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, true);
+  }
+
+  void add_options() {
+    const Sizes& s = problem_.sizes;
+    if (problem_.has_q_lengths || problem_.has_k_lengths) {
+      lowered_.spec.padding = true;
+      add(Role::LengthsQ, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
+      add(Role::LengthsK, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
+    }
+    if (problem_.sink) {
+      add(Role::Sink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
+      if (problem_.want_sink) add(Role::GradSink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
+    }
+    if (problem_.dropout > 0) {
+      add(Role::Seed, Type::I64, {1, 1, 1, 1}, {1, 1, 1, 1});
+      add(Role::Offset, Type::I64, {1, 1, 1, 1}, {1, 1, 1, 1});
+    }
+  }
+
+  bool wants_captured_gradients() const {
+    return std::ranges::count(problem_.want_tensors, true) != 0;
+  }
+
+  void refuse(Reason reason) { lowered_.reasons.push_back(std::move(reason)); }
+
+  // score_mod = rest + t[...]: cuDNN gives the gradient of a bias that is added last.
+  Expr take_bias(const Expr& mod, FormulaLowering& formulas) {
+    for (std::size_t slot = 0; slot < problem_.want_scalars.size(); ++slot) {
+      if (!problem_.want_scalars[slot]) continue;
+      refuse({"scalar_gradient", "engine cudnn gives no gradients of scalars",
+              "a gradient of scalar " + problem_.program.scalars()[slot].name,
+              "give up that gradient, or run on the CPU"});
+    }
+    if (!wants_captured_gradients()) return mod;
+    if (mod && mod->op() == Op::AddF) {
+      for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
+        const Expr& bias = mod->arg(side);
+        if (bias->op() != Op::LoadF || !only_gradient(bias->slot())) continue;
+        if (formulas.count_loads(problem_.program, bias->slot()) != 1) continue;
+        if (formulas.add_bias(bias)) return mod->arg(1 - side);
+      }
+    }
+    refuse({"captured_gradient",
+            "engine cudnn gives the gradient of a captured tensor only where it is added last and "
+            "indexed by b, h, q and k themselves",
+            "a gradient of a captured tensor in another place",
+            "give up that gradient, or run on the CPU"});
+    return mod;
+  }
+
+  bool only_gradient(std::uint32_t slot) const {
+    for (std::size_t i = 0; i < problem_.want_tensors.size(); ++i) {
+      if (problem_.want_tensors[i] != (i == slot)) return false;
+    }
+    return true;
+  }
+
+  bool positions_start_at_zero() const {
+    return problem_.q_offset == 0 && problem_.k_offset == 0 && !problem_.has_q_offsets &&
+           !problem_.has_k_offsets;
+  }
+
+  void add_formulas() {
+    FormulaLowering formulas(problem_, batch_, lowered_);
+    const Expr score = ir::leaf(Op::Score);
+    const ir::Program& program = problem_.program;
+    const Expr mod = take_bias(program.mod() ? program.mod() : score, formulas);
+    std::vector<Expr> rest;
+    if (program.mask()) {
+      const Sizes& s = problem_.sizes;
+      const MaskSizes sizes{s.sq, s.skv, lowered_.spec.padding};
+      if (positions_start_at_zero()) {
+        MatchedMask matched = match_mask(program.mask(), sizes);
+        lowered_.spec.band = matched.band;
+        rest = std::move(matched.rest);
+      } else {
+        rest.push_back(program.mask());
+      }
+    }
+    lowered_.dense_mask = !rest.empty();
+    Ref modified = formulas.mask(formulas.real(mod), rest);
+    // cuDNN's backward knows diagonals beside a modifier only as selects at its end.
+    if (lowered_.spec.backward && modified.kind != Ref::Kind::Score) {
+      modified = formulas.band(modified, lowered_.spec.band);
+      lowered_.spec.band = {};
+    }
+    lowered_.spec.modified = modified;
+    lowered_.spec.forward_steps = static_cast<std::uint32_t>(lowered_.spec.steps.size());
+    if (lowered_.spec.backward) add_derivative(mod, formulas);
+    formulas.finish();
+  }
+
+  void add_derivative(const Expr& mod, FormulaLowering& formulas) {
+    const Expr grad = ir::leaf(Op::Grad);
+    const Expr bprop = problem_.program.bprop()
+                           ? problem_.program.bprop()
+                           : ir::simplify(ir::differentiate(mod, grad).score);
+    if (bprop == grad) return;
+    lowered_.spec.bprop = formulas.real(bprop);
+  }
+
+  const Problem& problem_;
+  std::int64_t batch_;
+  Lowered lowered_;
+};
+
+}  // namespace
+
+Lowered lower(const Problem& baked, std::int64_t batch) {
+  return ProblemLowering(baked, batch).run();
+}
+
+}  // namespace fovea::cudnn

@@ -1,0 +1,42 @@
+// From a Problem to a cuDNN graph as data: the program's formulas become pointwise steps on the
+// score, with positions generated once, masks at the end in the form that cuDNN recognises, and
+// captured tensors as inputs that broadcast. What cuDNN cannot express becomes a Reason.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention/engine.h"
+#include "engines/cudnn/graph_spec.h"
+
+namespace fovea::cudnn {
+
+// A function of h alone, evaluated once per head when a plan is made.
+struct Table {
+  std::vector<float> values;
+};
+
+// Where a captured tensor's element (0, 0, 0, 0) of this call lies: by which strides b, h, q and k
+// move through it. Strides come with the call; `axis[i]` is the position that index i is.
+struct View {
+  std::uint32_t slot = 0;
+  std::vector<int> axis;                 // 0 to 3: b, h, q, k; -1: a constant
+  std::vector<std::int64_t> constant;    // the index where axis is -1
+};
+
+struct Lowered {
+  Spec spec;
+  std::vector<Table> tables;  // by slot of Role::Table
+  std::vector<ir::Expr> uniforms;  // by slot of Role::Uniform: evaluated at each call
+  std::vector<View> views;    // of each Captured, Bias and GradBias, in the order of spec.tensors
+  std::vector<Reason> reasons;
+  int costly_steps = 0;      // transcendental functions, divisions
+  bool dense_mask = false;   // a mask that cuDNN computes everywhere
+  bool uses_b = false;       // formulas see the batch index: slices of a batch need an offset
+};
+
+// `baked` as engines/cudnn/bake makes it; the graph is for `batch` of its sequences, whose tensors
+// lie as in the whole.
+Lowered lower(const Problem& baked, std::int64_t batch);
+
+}  // namespace fovea::cudnn

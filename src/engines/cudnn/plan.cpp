@@ -1,0 +1,146 @@
+#include "engines/cudnn/plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "attention/host_bake.h"
+#include "base/error.h"
+#include "cuda/driver.h"
+#include "engines/cudnn/call.h"
+#include "engines/cudnn/handles.h"
+
+namespace fovea::cudnn {
+namespace {
+
+// Device memory that a plan owns: the tables of its formulas, one after the other.
+class Tables {
+ public:
+  Tables(const std::vector<Table>& tables, int ordinal) : ordinal_(ordinal) {
+    std::vector<float> all;
+    for (const Table& table : tables) {
+      starts_.push_back(all.size() * sizeof(float));
+      all.insert(all.end(), table.values.begin(), table.values.end());
+      all.resize((all.size() + 63) / 64 * 64);
+    }
+    if (all.empty()) return;
+    const cuda::OnDevice here(ordinal);
+    cuda::check(cuda::driver()->allocate(&address_, all.size() * sizeof(float)), "cuMemAlloc");
+    cuda::check(cuda::driver()->to_device(address_, all.data(), all.size() * sizeof(float)),
+                "cuMemcpyHtoD");
+  }
+  ~Tables() {
+    if (address_ == 0) return;
+    try {
+      const cuda::OnDevice here(ordinal_);
+      cuda::driver()->release(address_);
+    } catch (const DeviceError&) {  // the driver is going down: so is the memory
+    }
+  }
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
+
+  void* at(std::uint32_t slot) const { return reinterpret_cast<void*>(address_ + starts_[slot]); }
+
+ private:
+  int ordinal_;
+  cuda::Address address_ = 0;
+  std::vector<std::size_t> starts_;
+};
+
+class CudnnPlan : public Plan {
+ public:
+  CudnnPlan(const Problem& baked, const Device& device, std::vector<Slice> slices)
+      : baked_(baked),
+        ordinal_(device.ordinal),
+        slices_(std::move(slices)),
+        tables_(slices_.front().lowered.tables, device.ordinal),
+        memory_(baked_, slices_.front().lowered.spec) {
+    for (const ir::Expr& formula : slices_.front().lowered.uniforms) {
+      uniforms_.emplace_back(formula);
+    }
+    for (const Slice& slice : slices_) {
+      orders_.push_back(order_by_uid(slice.lowered.spec));
+      graph_bytes_ = std::max(graph_bytes_, slice.graph->workspace_bytes());
+    }
+  }
+
+  std::size_t workspace_bytes(const Sizes&) const override {
+    return memory_.bytes() + graph_bytes_;
+  }
+  std::size_t memory_bytes() const override {
+    return sizeof *this + slices_.size() * 200'000;  // a serialised plan has 70 to 250 KB
+  }
+
+  void run(const Bindings& bindings) const override {
+    check_call(baked_, slices_.front().lowered.spec, bindings);
+    const cuda::OnDevice here(ordinal_);
+    void* const handle = handle_for(ordinal_, bindings.stream);
+    Call call(baked_, bindings, memory_);
+    call.fill_workspace(slices_.front().lowered.spec);
+    std::array<void*, most_bound> pointers{};
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const Slice& slice = slices_[i];
+      const Spec& spec = slice.lowered.spec;
+      std::size_t count = 0, view = 0;
+      call.start_slice(slice.first);
+      std::array<void*, most_bound> by_place{};
+      for (std::size_t t = 0; t < spec.tensors.size(); ++t) {
+        const Tensor& tensor = spec.tensors[t];
+        const bool viewed = tensor.role == Role::Captured || tensor.role == Role::Bias ||
+                            tensor.role == Role::GradBias;
+        by_place[t] = tensor.role == Role::Table ? tables_.at(tensor.slot)
+                      : tensor.role == Role::Uniform
+                          ? call.uniform(uniforms_[tensor.slot], tensor.type)
+                      : viewed ? call.captured(tensor, slice.lowered.views[view++])
+                               : call.pointer(tensor);
+      }
+      for (const std::uint32_t place : orders_[i]) pointers[count++] = by_place[place];
+      slice.graph->execute(handle, std::span(pointers.data(), count),
+                           static_cast<std::byte*>(bindings.workspace) + memory_.bytes());
+    }
+  }
+
+ private:
+  static std::vector<std::uint32_t> order_by_uid(const Spec& spec) {
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t i = 0; i < spec.tensors.size(); ++i) order.push_back(i);
+    std::ranges::sort(order, {}, [&](std::uint32_t i) { return spec.tensors[i].uid(); });
+    return order;
+  }
+
+  Problem baked_;
+  int ordinal_;
+  std::vector<Slice> slices_;
+  std::vector<std::vector<std::uint32_t>> orders_;  // places of spec.tensors by uid
+  std::vector<ir::Evaluator<double>> uniforms_;
+  Tables tables_;
+  CallMemory memory_;
+  std::size_t graph_bytes_ = 0;
+};
+
+class DescribedPlan : public Plan {
+ public:
+  explicit DescribedPlan(std::string name) : name_(std::move(name)) {}
+  std::size_t workspace_bytes(const Sizes&) const override { return 0; }
+  std::size_t memory_bytes() const override { return sizeof *this; }
+  void run(const Bindings&) const override {
+    throw DeviceError("this plan was compiled for " + name_ +
+                      ", which is described and not here: run it on device cuda:N");
+  }
+
+ private:
+  std::string name_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(const Problem& baked, const Device& device,
+                                std::vector<Slice> slices) {
+  return std::make_unique<CudnnPlan>(baked, device, std::move(slices));
+}
+
+std::unique_ptr<Plan> make_described_plan(const Device& device) {
+  return std::make_unique<DescribedPlan>(device.name);
+}
+
+}  // namespace fovea::cudnn

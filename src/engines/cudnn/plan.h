@@ -1,0 +1,26 @@
+// A plan: graphs for slices of the batch, and how the tensors of a call are bound to them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "attention/engine.h"
+#include "engines/cudnn/graph.h"
+#include "engines/cudnn/lower.h"
+
+namespace fovea::cudnn {
+
+struct Slice {
+  std::int64_t first = 0, batch = 1;
+  std::shared_ptr<const Graph> graph;
+  Lowered lowered;
+};
+
+// For a GPU that is here. Copies the tables of the formulas there.
+std::unique_ptr<Plan> make_plan(const Problem& baked, const Device& device,
+                                std::vector<Slice> slices);
+
+// For a described one: its graphs were compiled and stored; it cannot run.
+std::unique_ptr<Plan> make_described_plan(const Device& device);
+
+}  // namespace fovea::cudnn

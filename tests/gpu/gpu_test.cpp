@@ -1,0 +1,76 @@
+// Engine cudnn on a GPU, run by hand through ./dev gpu: every line of the list that it claims
+// against the reference, plans that were compiled without the GPU, threads, CUDA graphs, batches.
+// FOVEA_TEST_DEVICE names the device; without it every test here is skipped.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "cli/call.h"
+#include "cli/compare.h"
+#include "tests/conformance/problems.h"
+
+namespace fovea::conformance {
+namespace {
+
+std::string test_device() {
+  const char* const name = std::getenv("FOVEA_TEST_DEVICE");
+  return name == nullptr ? "" : name;
+}
+
+#define NEED_GPU() \
+  if (test_device().empty()) GTEST_SKIP() << "no GPU: FOVEA_TEST_DEVICE is not set"
+
+cli::Results run_on_gpu(const cli::Workload& workload) {
+  cli::CallOptions options;
+  options.engine = "cudnn";
+  options.device = test_device();
+  return cli::run_workload(workload, options);
+}
+
+// Which lines are seen to be right, and how far from the reference, is written down.
+void record(const Case& problem, const std::vector<cli::Comparison>& comparisons) {
+  const char* const path = std::getenv("FOVEA_TEST_RECORD");
+  if (path == nullptr) return;
+  std::ofstream out(path, std::ios::app);
+  bool within = true;
+  std::string errors;
+  for (const cli::Comparison& one : comparisons) {
+    char text[64];
+    std::snprintf(text, sizeof text, " %s %.2g", one.name.c_str(), one.relative);
+    errors += text;
+    within = within && one.within;
+  }
+  out << (within ? "pass" : "FAIL") << errors << "  " << problem.directives << problem.line << "\n";
+}
+
+class OnGpu : public testing::TestWithParam<Case> {};
+
+TEST_P(OnGpu, EqualsTheReference) {
+  NEED_GPU();
+  const Case& problem = GetParam();
+  if (verdict("cudnn", problem, test_device()) != "pass") return;  // pinned by the described device
+  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.twists);
+  if (workload.config.rng == FOVEA_RNG_ENGINE) return;  // its own numbers: see dropout_test
+  const cli::Results results = run_on_gpu(workload);
+  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
+    for (const std::string& complaint : pass->complaints) ADD_FAILURE() << "it " << complaint;
+  }
+  cli::CallOptions reference;
+  reference.engine = "reference";
+  const auto comparisons =
+      cli::compare_all(workload, results, cli::run_workload(workload, reference));
+  for (const cli::Comparison& one : comparisons) {
+    EXPECT_TRUE(one.within) << one.name << ": " << one.complaint;
+  }
+  record(problem, comparisons);
+}
+
+std::string line_name(const testing::TestParamInfo<Case>& info) {
+  return "line" + std::to_string(info.param.number);
+}
+INSTANTIATE_TEST_SUITE_P(Lines, OnGpu, testing::ValuesIn(read_problems()), line_name);
+
+}  // namespace
+}  // namespace fovea::conformance
