@@ -1,5 +1,5 @@
 /* Fovea: fused attention whose scores you can modify. The C interface, all of it (what concerns
- * files of plans stands in stored.h, which this includes).
+ * files of plans stands in caching.h, which this includes).
  *
  * Rules that hold throughout:
  * - Every function that can fail returns a fovea_status. The text of the last failure of this
@@ -373,25 +373,8 @@ FOVEA_API fovea_status fovea_backward(fovea_problem problem, const fovea_plan_op
 
 /* ---- the process ---- */
 
-typedef struct fovea_cache_stats {
-  size_t struct_size;
-  uint64_t hits, misses, builds, evictions;
-  uint64_t plans, bytes; /* held now */
-  double build_seconds;
-  /* Of the plans that were built, those that were read instead of compiled, and those written. */
-  uint64_t disk_hits, bundle_hits, disk_writes;
-} fovea_cache_stats;
-
-FOVEA_API fovea_status fovea_cache_statistics(fovea_cache_stats* stats);
-FOVEA_API fovea_status fovea_cache_clear(void);
-/* At most so many plans and bytes; 0: leave as it is. */
-FOVEA_API fovea_status fovea_cache_limit(uint64_t plans, uint64_t bytes);
-
-/* ---- plans in files: fovea_bundle_*, fovea_disk_cache_* ---- */
-
-#include "fovea/stored.h"
-
-/* ---- what is here ---- */
+/* Plans in memory and in files: fovea_cache_*, fovea_bundle_*, fovea_disk_cache_*. */
+#include "fovea/caching.h"
 
 /* What was found on this machine and what was not, with what to do about it. */
 FOVEA_API fovea_status fovea_doctor(fovea_report* report);

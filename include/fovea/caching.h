@@ -1,16 +1,31 @@
-/* The part of the C interface that concerns plans in files: bundles and the cache folder. Included
- * by fovea.h, whose rules hold here; include that. docs/caching.md explains.
- *
- * Engines that can write their plans down keep them in the user's cache folder, where other
- * processes find them. Bundles are files of plans that were compiled ahead, for this machine or for
- * others.
+/* The part of the C interface that concerns plans that are kept: in the memory of this process, in
+ * the user's cache folder, in bundles. Included by fovea.h, whose rules hold here; include that.
+ * docs/caching.md explains.
  */
-#ifndef FOVEA_STORED_H
-#define FOVEA_STORED_H
+#ifndef FOVEA_CACHING_H
+#define FOVEA_CACHING_H
 
 #ifndef FOVEA_FOVEA_H
 #error "include fovea/fovea.h"
 #endif
+
+/* ---- in the memory of this process ---- */
+
+typedef struct fovea_cache_stats {
+  size_t struct_size;
+  uint64_t hits, misses, builds, evictions;
+  uint64_t plans, bytes; /* held now */
+  double build_seconds;
+  /* Of the plans that were built, those that were read instead of compiled, and those written. */
+  uint64_t disk_hits, bundle_hits, disk_writes;
+} fovea_cache_stats;
+
+FOVEA_API fovea_status fovea_cache_statistics(fovea_cache_stats* stats);
+FOVEA_API fovea_status fovea_cache_clear(void);
+/* At most so many plans and bytes; 0: leave as it is. */
+FOVEA_API fovea_status fovea_cache_limit(uint64_t plans, uint64_t bytes);
+
+/* ---- in bundles: files of plans that were compiled ahead, for this machine or for others ---- */
 
 /* Its plans are used from now on, before those of the cache folder; so are those of the files that
  * FOVEA_BUNDLE names. FOVEA_INVALID_ARGUMENT: it cannot be read, is damaged or of another format.
@@ -33,7 +48,9 @@ FOVEA_API fovea_status fovea_bundle_finish(fovea_bundle bundle, uint64_t* plans,
 /* Without fovea_bundle_finish nothing is left behind. */
 FOVEA_API void fovea_bundle_destroy(fovea_bundle bundle);
 
-/* The cache folder: FOVEA_CACHE_DIR, else the user's own; "" where there is none. */
+/* ---- in the cache folder, where processes find what others of this user compiled ---- */
+
+/* Its path: FOVEA_CACHE_DIR, else the user's own; "" where there is none. */
 FOVEA_API fovea_status fovea_disk_cache_folder(fovea_report* report);
 
 typedef enum fovea_disk_cache_flags {
