@@ -48,7 +48,7 @@ def test_plans_are_listed(fovea_in, folder):
     assert text == fovea_in("cache", "list").stdout
     head, first, second, total = text.splitlines()
     assert head.split() == ["engine", "size", "used", "ago", "environment", "problem"]
-    assert first.startswith("cudnn") and "9.19.0" in first and "5.9 KiB" in first and first.endswith(LINE)
+    assert first.startswith("cudnn") and "9.19.0" in first and "6.0 KiB" in first and first.endswith(LINE)
     assert "2 h" in second and "9.18.0" in second
     assert total.startswith("2 plans, ") and total.endswith(f" of at most 1 GiB in {folder}")
 

@@ -47,25 +47,31 @@ TEST_F(Ahead, TakesWhatEnginesKeep) {
 TEST_F(Ahead, SaysWhyNot) {
   const std::string text = unsupported(planner, problem_of("h=2 sq=9 d=300"), request);
   EXPECT_NE(text.find("no engine can compile this ahead"), std::string::npos) << text;
-  EXPECT_NE(text.find("plans of this engine live in their process only"), std::string::npos)
-      << text;
+  EXPECT_EQ(text.find("plain"), std::string::npos) << text;  // it has nothing to say here
   EXPECT_NE(text.find("limit of d_too_large"), std::string::npos) << text;
 }
 
 TEST_F(Ahead, AnEngineThatIsNamedIsTheOnlyOne) {
   request.engine = "plain";
   const std::string text = unsupported(planner, problem_of("h=2 sq=9 d=4"), request);
+  EXPECT_NE(text.find("its plans live in their process only"), std::string::npos) << text;
   EXPECT_EQ(text.find("fake"), std::string::npos) << text;
+  EXPECT_EQ(plain.compiled, 0);
   request.engine = "fake";
   EXPECT_EQ(planner.compile_ahead(problem_of("h=2 sq=9 d=5"), request).size(), 1U);
   request.engine = "fkae";
   EXPECT_THROW(planner.compile_ahead(problem_of("h=2 sq=9 d=5"), request), InvalidArgument);
 }
 
+TEST_F(Ahead, WithoutAnEngineThatKeepsPlansItSaysSo) {
+  Planner host({{&plain}});
+  const std::string text = unsupported(host, problem_of("h=2 sq=9 d=4"), request);
+  EXPECT_NE(text.find("this Fovea has no engine that keeps plans in files"), std::string::npos)
+      << text;
+}
+
 TEST_F(Ahead, AnEngineThatRefusesToCompileIsQuoted) {
   storing.while_compiling = [] { throw Unsupported("the library says no"); };
-  plain.while_compiling = storing.while_compiling;
-  request.engine = "plain";
   const std::string text = unsupported(planner, problem_of("h=2 sq=9 d=6"), request);
   EXPECT_NE(text.find("the library says no"), std::string::npos) << text;
 }

@@ -38,6 +38,7 @@ class StoringEngine : public FakeEngine {
     });
     return FakeEngine::compile(baked, device);
   }
+  bool keeps_plans() const override { return true; }
   std::string refuse_stored(const std::string& of) const override {
     return of == environment ? "" : "here is " + environment;
   }
