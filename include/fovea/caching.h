@@ -16,7 +16,7 @@ typedef struct fovea_cache_stats {
   uint64_t hits, misses, builds, evictions;
   uint64_t plans, bytes; /* held now */
   double build_seconds;
-  /* Of the plans that were built, those that were read instead of compiled, and those written. */
+  /* What engines read from files instead of compiling it, and what they wrote to the folder. */
   uint64_t disk_hits, bundle_hits, disk_writes;
 } fovea_cache_stats;
 

@@ -97,7 +97,7 @@ TEST_F(Compile, LinesThatNoEngineCanAreNamed) {
   EXPECT_TRUE(has(said.err, "lines.txt:2: not compiled: no engine can compile this ahead"))
       << said.err;
   EXPECT_TRUE(has(said.err, "limit of d_too_large")) << said.err;
-  EXPECT_TRUE(has(said.out, "1 plans, ")) << said.out;
+  EXPECT_TRUE(has(said.out, "1 plan, ")) << said.out;
   EXPECT_TRUE(has(said.out, "from 1 of 2 lines")) << said.out;
   said = run(text, "--skip-unsupported");
   EXPECT_EQ(said.code, 0);

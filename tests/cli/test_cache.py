@@ -96,7 +96,7 @@ def test_the_doctor_names_the_folder(fovea_in, folder, tmp_path):
     assert f"cache folder  {folder}\n" in text and "1 plans, " in text and "usable\n" in text
     assert "is not there yet" in fovea_in("doctor", FOVEA_CACHE_DIR=tmp_path / "new").stdout
     folder.chmod(0o777)
-    assert "not used: it others may write to it: chmod go-w" in fovea_in("doctor").stdout
+    assert "not used: it may be written to by others (chmod go-w)" in fovea_in("doctor").stdout
     assert "not in use" in fovea_in("cache").stdout
     assert "FOVEA_CACHE_LIMIT=lots is no size" in fovea_in("doctor", FOVEA_CACHE_LIMIT="lots").stdout
 
