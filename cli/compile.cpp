@@ -162,7 +162,8 @@ std::string write_bundle(const Options& options, const Parts& parts, const Tally
   }
   std::uint64_t plans = 0, bytes = 0;
   check(fovea_bundle_finish(bundle.get(), &plans, &bytes));
-  return std::to_string(plans) + " plans, " + bytes_text(static_cast<double>(bytes));
+  return std::to_string(plans) + (plans == 1 ? " plan, " : " plans, ") +
+         bytes_text(static_cast<double>(bytes));
 }
 
 void run(Options options) {

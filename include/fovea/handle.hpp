@@ -177,4 +177,7 @@ class Plan {
 };
 
 }  // namespace api
+// Uses the plans of a file that `fovea compile` wrote, from now on (docs/caching.md).
+inline void load_bundle(const std::string& path) { check(fovea_bundle_load(path.c_str())); }
+
 }  // namespace fovea

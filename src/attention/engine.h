@@ -72,9 +72,10 @@ class Engine {
   // As judge, but by building or asking the library; remembered.
   virtual Verdict prove(const Baked& baked, const Device& device) const = 0;
   virtual std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const = 0;
-  // An engine that keeps plans in src/store: why plans that were stored with this environment in
-  // their keys are of no use to this process ("they need cudnn 9.18.0, here is 9.19.0"); empty:
-  // they are. Asked before a bundle is loaded.
+  // Whether compile() keeps what it makes in src/store, for other processes.
+  virtual bool keeps_plans() const { return false; }
+  // Why plans that were stored with this environment in their keys are of no use to this process
+  // ("here is cudnn 9.19.0"); empty: they are. Asked before a bundle is loaded.
   virtual std::string refuse_stored(const std::string& environment) const;
 };
 

@@ -124,8 +124,8 @@ fovea_status fovea_disk_cache_list(uint32_t flags, fovea_disk_cache_info* info,
     const store::Disk& disk = store::shelf().disk();
     const Listing listing = store::list(disk, (flags & FOVEA_DISK_CACHE_VERIFY) != 0);
     if (info != nullptr) {
-      info->usable = listing.usable;
-      info->writable = listing.writable;
+      info->usable = listing.usable || listing.missing;
+      info->writable = listing.writable || listing.missing;
       info->plans = listing.files.size();
       info->bytes = listing.bytes;
       info->limit = disk.limit();

@@ -7,9 +7,31 @@ namespace fovea {
 namespace {
 
 Verdict keeps_no_plans() {
-  const Reason reason{"keeps_no_plans", "", "plans of this engine live in their process only",
+  const Reason reason{"keeps_no_plans", "", "its plans live in their process only",
                       "they need not be compiled ahead"};
   return {Answer::No, {reason}, 0, ""};
+}
+
+// The blobs that it took; none where it could not, and then `verdict` says why.
+std::vector<store::Recorded> compile_one(const Engine& engine, const Problem& problem,
+                                         const Device& device, Verdict& verdict) {
+  if (!engine.keeps_plans()) {
+    verdict = keeps_no_plans();
+    return {};
+  }
+  const Baked baked = engine.bake(problem, device).baked;
+  verdict = engine.judge(baked, device);
+  if (!can(verdict)) return {};
+  store::Recording recording;
+  try {
+    engine.compile(baked, device);
+  } catch (const Unsupported& refusal) {
+    verdict = refused_to_compile(refusal.what());
+    return {};
+  }
+  std::vector<store::Recorded> blobs = recording.take();
+  if (blobs.empty()) throw InternalError("engine " + engine.name() + " compiled and kept nothing");
+  return blobs;
 }
 
 }  // namespace
@@ -19,30 +41,21 @@ std::vector<CompiledAhead> Planner::compile_ahead(const Problem& problem,
   const Wish wanted = wish(request);
   std::vector<CompiledAhead> out;
   Explanation refused;
-  refused.why = "no engine can compile this ahead";
   for (const Candidate& candidate : candidates_) {
     const Engine& engine = *candidate.engine;
     const bool asked =
-        wanted.engine.empty() ? !candidate.only_when_named : engine.name() == wanted.engine;
+        wanted.engine.empty() ? engine.keeps_plans() : engine.name() == wanted.engine;
     if (!asked) continue;
-    const Baked baked = engine.bake(problem, request.device).baked;
-    Verdict verdict = engine.judge(baked, request.device);
-    if (can(verdict)) {
-      store::Recording recording;
-      try {
-        engine.compile(baked, request.device);
-        verdict = keeps_no_plans();
-      } catch (const Unsupported& refusal) {
-        verdict = refused_to_compile(refusal.what());
-      }
-      std::vector<store::Recorded> blobs = recording.take();
-      if (!blobs.empty()) {
-        out.push_back({engine.name(), std::move(blobs)});
-        continue;
-      }
+    Verdict verdict;
+    auto blobs = compile_one(engine, problem, request.device, verdict);
+    if (!blobs.empty()) {
+      out.push_back({engine.name(), std::move(blobs)});
+    } else {
+      refused.verdicts.push_back({engine.name(), std::move(verdict), false, {}});
     }
-    refused.verdicts.push_back({engine.name(), std::move(verdict), candidate.only_when_named, {}});
   }
+  refused.why = refused.verdicts.empty() ? "this Fovea has no engine that keeps plans in files"
+                                         : "no engine can compile this ahead";
   if (out.empty()) throw Unsupported(refusal_text(refused));
   return out;
 }

@@ -109,7 +109,9 @@ std::unique_ptr<BuildLock> Disk::lock(const Key& key, std::chrono::milliseconds 
   OpenFolder folder = make_folder(choice_.path);
   if (!folder) return nullptr;
   auto lock = std::make_unique<BuildLock>(std::move(folder.folder), name_of(key), patience);
-  if (!lock->held()) say_once("gives no lock: built without");
+  if (lock->ran_out_of_patience()) {
+    say_once("has a plan that another process is building for too long: built here as well");
+  }
   return lock;
 }
 

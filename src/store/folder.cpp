@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "base/env.h"
 
@@ -24,7 +25,7 @@ std::string judge(int folder) {
   struct stat about{};
   if (::fstat(folder, &about) != 0) return "cannot be read: " + errno_text(errno);
   if (!is_ours(about)) return "belongs to another user";
-  if ((about.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "others may write to it: chmod go-w";
+  if ((about.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "may be written to by others (chmod go-w)";
   return "";
 }
 
@@ -43,7 +44,12 @@ int make_with_parents(const std::string& path) {
 FolderChoice choose_folder() {
   if (const auto named = env_value(Env::CacheDir)) {
     if (*named == "off") return {"", "FOVEA_CACHE_DIR is off"};
-    return {*named, ""};
+    // For good: the process may change its own folder.
+    std::error_code ignored;
+    const std::filesystem::path whole = std::filesystem::absolute(*named, ignored);
+    std::string path = (whole.empty() ? *named : whole).lexically_normal().string();
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    return {std::move(path), ""};
   }
   if (const auto users = user_cache_folder()) return {*users + "/fovea", ""};
   return {"", "neither FOVEA_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set"};

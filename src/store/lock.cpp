@@ -60,7 +60,8 @@ BuildLock::BuildLock(File folder, const std::string& name, std::chrono::millisec
         file = open_lock(folder_, name_);
         break;
       case Attempt::Busy:
-        if (Clock::now() >= end) return;
+        impatient_ = Clock::now() >= end;
+        if (impatient_) return;
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, std::chrono::milliseconds{20});
         break;

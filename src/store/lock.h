@@ -22,8 +22,10 @@ class BuildLock {
   BuildLock& operator=(const BuildLock&) = delete;
 
   bool held() const { return static_cast<bool>(file_); }
+  bool ran_out_of_patience() const { return impatient_; }
 
  private:
+  bool impatient_ = false;
   File folder_, file_;
   std::string name_;
 };

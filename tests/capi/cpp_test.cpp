@@ -151,9 +151,10 @@ TEST(Cpp, ErrorsHaveTheStatusAndTheTextOfTheCInterface) {
     data.loss({.engine = "referense"});
     FAIL();
   } catch (const fovea::Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "engine 'referense' is unknown; did you mean 'reference'? (engines: cpu, reference)");
+    EXPECT_TRUE(
+        std::string(error.what())
+            .starts_with("engine 'referense' is unknown; did you mean 'reference'? (engines: "))
+        << error.what();
   }
 }
 

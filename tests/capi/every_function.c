@@ -273,7 +273,29 @@ static void calls(fovea_problem forward, fovea_problem backward,
   free(block);
 }
 
+/* The engines of a host keep no plans in files: this bundle is empty, and loads all the same. */
+static void bundles(fovea_problem problem) {
+  const char* const path = "fovea_c99_test.fovea";
+  fovea_bundle bundle = NULL, whole = NULL;
+  uint64_t plans = 1, bytes = 0;
+  OK(fovea_bundle_create(path, &bundle));
+  EXPECT(fovea_bundle_add(bundle, problem, NULL, NULL) == FOVEA_UNSUPPORTED);
+  OK(fovea_bundle_finish(bundle, &plans, &bytes));
+  EXPECT(plans == 0 && bytes > 0);
+  fovea_bundle_destroy(bundle);
+  OK(fovea_bundle_load(path));
+  OK(fovea_bundle_create("fovea_c99_other.fovea", &whole));
+  OK(fovea_bundle_merge(whole, path));
+  fovea_bundle_destroy(whole);
+  EXPECT(fopen("fovea_c99_other.fovea", "rb") == NULL);
+  remove(path);
+  EXPECT(fovea_bundle_load(path) == FOVEA_INVALID_ARGUMENT);
+}
+
 static void process(void) {
+  fovea_disk_cache_info info;
+  uint64_t plans = 1, bytes = 1;
+  int own_folder;
   fovea_cache_stats stats;
   fovea_report report = NULL;
   memset(&stats, 0, sizeof stats);
@@ -286,6 +308,18 @@ static void process(void) {
   OK(fovea_cache_clear());
   OK(fovea_cache_statistics(&stats));
   EXPECT(stats.plans == 0 && stats.bytes == 0);
+  OK(fovea_disk_cache_folder(&report));
+  own_folder = strstr(fovea_report_text(report), "c99-cache") != NULL;
+  fovea_report_destroy(report);
+  memset(&info, 0, sizeof info);
+  info.struct_size = sizeof info;
+  OK(fovea_disk_cache_list(FOVEA_DISK_CACHE_VERIFY, &info, &report));
+  EXPECT(info.limit > 0 && (!own_folder || (info.usable == 1 && info.plans == 0)));
+  fovea_report_destroy(report);
+  if (own_folder) { /* CTest sets one; by hand it would be the user's */
+    OK(fovea_disk_cache_clear(&plans, &bytes));
+    EXPECT(plans == 0 && bytes == 0);
+  }
   OK(fovea_doctor(&report));
   EXPECT(strstr(fovea_report_text(report), "cpu") != NULL);
   fovea_report_destroy(report);
@@ -306,6 +340,7 @@ int main(void) {
   calls(forward, backward, &options);
   fovea_set_log(NULL, NULL);
   EXPECT(log_lines == 2 + 3); /* two plans, three runs */
+  bundles(forward);
   process();
   fovea_problem_destroy(forward);
   fovea_problem_destroy(backward);

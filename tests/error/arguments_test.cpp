@@ -61,6 +61,7 @@ TEST(BadArguments, NullPointers) {
   Objects o;
   fovea_program program = nullptr;
   fovea_problem problem = nullptr;
+  fovea_bundle bundle = nullptr;
   fovea_problem_config config{};
   fovea_capture_info info{};
   info.struct_size = sizeof info;
@@ -110,6 +111,15 @@ TEST(BadArguments, NullPointers) {
       {[&] { return fovea_backward(nullptr, nullptr, nullptr, nullptr); }, "problem is NULL"},
       {[&] { return fovea_cache_statistics(nullptr); }, "stats is NULL"},
       {[&] { return fovea_doctor(nullptr); }, "report is NULL"},
+      {[&] { return fovea_bundle_load(nullptr); }, "path is NULL"},
+      {[&] { return fovea_bundle_create("x", nullptr); }, "bundle is NULL"},
+      {[&] { return fovea_bundle_create(nullptr, &bundle); }, "path is NULL"},
+      {[&] { return fovea_bundle_create("", &bundle); }, "path is empty; it must name a file"},
+      {[&] { return fovea_bundle_add(nullptr, o.f, nullptr, nullptr); }, "bundle is NULL"},
+      {[&] { return fovea_bundle_merge(nullptr, "x"); }, "bundle is NULL"},
+      {[&] { return fovea_bundle_finish(nullptr, nullptr, nullptr); }, "bundle is NULL"},
+      {[&] { return fovea_disk_cache_folder(nullptr); }, "report is NULL"},
+      {[&] { return fovea_disk_cache_list(0, nullptr, nullptr); }, "report is NULL"},
   });
 }
 

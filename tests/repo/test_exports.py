@@ -14,7 +14,7 @@ def test_only_fovea_symbols_are_exported(build, run):
 
 
 def test_every_declared_function_is_exported(build, root, run):
-    header = (root / "include/fovea/fovea.h").read_text()
-    declared = set(re.findall(r"^FOVEA_API\b[^(;]*?\b(fovea_\w+)\(", header, re.MULTILINE))
+    headers = "".join(path.read_text() for path in sorted((root / "include/fovea").glob("*.h")))
+    declared = set(re.findall(r"^FOVEA_API\b[^(;]*?\b(fovea_\w+)\(", headers, re.MULTILINE))
     assert declared
     assert declared == exported(run, build / "libfovea.so")

@@ -51,7 +51,7 @@ TEST(Folder, OneThatOthersMayWriteTo) {
   const TemporaryFolder top;
   for (const mode_t mode : {0770, 0707, 0777, 01777}) {
     ASSERT_EQ(::chmod(top.path().c_str(), mode), 0);
-    expect_unused(top.path(), "others may write to it");
+    expect_unused(top.path(), "may be written to by others");
   }
   ASSERT_EQ(::chmod(top.path().c_str(), 0755), 0);
   EXPECT_TRUE(open_folder(top.path()));
@@ -157,6 +157,10 @@ TEST_F(FolderChoiceTest, TheEnvironmentDecides) {
   set("XDG_CACHE_HOME", "/xdg");
   set("HOME", "/home/me");
   EXPECT_EQ(choose_folder().path, "/some/where");
+  set("FOVEA_CACHE_DIR", "/some//where/./here/../");
+  EXPECT_EQ(choose_folder().path, "/some/where");
+  set("FOVEA_CACHE_DIR", "relative");
+  EXPECT_EQ(choose_folder().path, (std::filesystem::current_path() / "relative").string());
   set("FOVEA_CACHE_DIR", "off");
   EXPECT_EQ(choose_folder().path, "");
   EXPECT_EQ(choose_folder().why_none, "FOVEA_CACHE_DIR is off");

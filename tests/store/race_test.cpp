@@ -124,10 +124,12 @@ TEST(Race, ABuilderThatIsStuckIsNotWaitedForForEver) {
   Settings hasty = settings_for(top.path("cache"));
   hasty.patience = milliseconds(30);
   Origin origin = Origin::Disk;
+  const Log log;
   Shelf shelf(hasty);
   EXPECT_EQ(
       text_of(shelf.get_or_build(key_of("x"), [] { return blob_of("own"); }, &origin)), "own");
   EXPECT_EQ(origin, Origin::Built);
+  EXPECT_NE(log.text().find("is building for too long"), std::string::npos) << log.text();
   end.fire();
   EXPECT_EQ(wait_for(stuck), 0);
 }

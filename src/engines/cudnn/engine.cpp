@@ -60,6 +60,7 @@ class CudnnEngine : public Engine {
     return make_plan(baked.problem, device, load_graphs(baked.problem, device));
   }
 
+  bool keeps_plans() const override { return true; }
   std::string refuse_stored(const std::string& environment) const override {
     return refuse_environment(environment);
   }
