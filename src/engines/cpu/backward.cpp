@@ -9,6 +9,8 @@
 namespace fovea::cpu {
 namespace {
 
+constexpr double flops_per_number = 20;  // how many take as long as reading or writing a number
+
 double wave_flops(const Call& call, const Wave& wave) {
   return 5 * static_cast<double>(wave.count) * static_cast<double>(call.heads_per_group()) *
          static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.skv) *
@@ -70,7 +72,7 @@ void backward(const Call& call, const BackwardMemory& memory) {
   std::optional<CapturedRun> captured;
   if (wanted.any()) {
     captured.emplace(wanted, call.bound, memory.units, memory.captured.data());
-    call.parallel(captured->clear_tasks(), 1e9,
+    call.parallel(captured->clear_tasks(), flops_per_number * captured->numbers(),
                   [&](std::int64_t task, int) { captured->clear(task); });
   }
   write_gradients_of_no_sequence(call);
@@ -89,7 +91,7 @@ void backward(const Call& call, const BackwardMemory& memory) {
   }
   if (call.baked.want_sink) write_sinks(call, memory);
   if (captured) {
-    call.parallel(captured->write_tasks(), 1e9,
+    call.parallel(captured->write_tasks(), flops_per_number * captured->numbers(),
                   [&](std::int64_t task, int) { captured->write(task); });
   }
 }

@@ -20,7 +20,8 @@ class BlockForward {
                memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes),
         mine_(arena_, call.plan, call.sizes),
         dropout_(call.bound),
-        walk_(call.plan.tiles, memory.keys.walk(worker)) {
+        walk_(call.plan.tiles, memory.keys.walk(worker)),
+        mod_(mine_.shifts, mine_.mod_state) {
     if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
   }
 
@@ -30,6 +31,7 @@ class BlockForward {
   void start();
   void attend(const Tile& tile);
   void attend(const Part& part, const KeyTile& keys, bool masked);
+  Into into_o(bool whole);
   void drop(const Part& part);
   KeyTile keys_of(std::int64_t tile);
   RowSums sums_of(std::size_t row) const;
@@ -43,12 +45,14 @@ class BlockForward {
   ForwardWorker mine_;
   Dropout dropout_;
   TileWalk walk_;
-  std::optional<BlockProgram> mask_, mod_;
+  std::optional<BlockProgram> mask_;
+  BlockMod mod_;
 
   Sequence sequence_;
   Block block_;
   std::int64_t head_in_wave_ = 0, group_ = 0, first_head_ = 0;
-  bool read_once_ = false, relative_ = false;
+  bool read_once_ = false;
+  bool has_o_ = false;  // false: mine_.o holds nothing yet
   std::int64_t tile_ = 0;
   KeyTile fetch_;  // the tile that comes next
 };
@@ -83,6 +87,7 @@ void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_
                                  : KeyTile{};
     attend(tile);
   }
+  if (!has_o_) into_o(/*whole=*/false);
   if (splits == 1) {
     finish();
   } else {
@@ -107,15 +112,9 @@ void BlockForward::start() {
     std::ranges::fill(rows, nothing);
   }
   std::ranges::fill(mine_.row_sum, 0.0f);
-  std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
+  has_o_ = false;
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
-  relative_ = mine_.shifts.start(call_, sequence_, first_head_, block_);
-  mod_.reset();
-  const auto& program = relative_ ? call_.plan.relative : call_.plan.mod;
-  if (!program) return;
-  mod_.emplace(*program, mine_.mod_state.data());
-  mod_->start(call_, sequence_, first_head_, block_,
-              relative_ ? mine_.shifts.scalars : std::span<ir::ScalarValue>{});
+  mod_.start(call_, sequence_, first_head_, block_);
 }
 
 KeyTile BlockForward::keys_of(std::int64_t tile) {
@@ -129,8 +128,7 @@ void BlockForward::attend(const Tile& tile) {
   const KeyTile keys = keys_of(tile.number);
   const int rows = block_.all_rows();
   const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
-  if (mod_) mod_->tile(k_first, keys.columns);
-  if (relative_) mine_.shifts.find_of_tile(call_, sequence_, block_, k_first);
+  mod_.tile(k_first, keys.columns);
   if (tile.full && keys.columns % kernels_.lanes == 0) {
     attend({0, rows, 0, keys.columns}, keys, /*masked=*/false);
     return;
@@ -180,7 +178,7 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   softmax.columns = columns;
   softmax.keep = masked ? mine_.keep.words.data() + part.column_first / 64 : nullptr;
   softmax.keep_words = keep_words;
-  softmax.shift = relative_ ? mine_.shifts.of_tile.data() : nullptr;
+  softmax.shift = mod_.relative() ? mine_.shifts.of_tile.data() : nullptr;
   softmax.row_max = mine_.row_max.data();
   softmax.reference = mine_.reference.data();
   softmax.shifted_max = mine_.shifted_max.data();
@@ -199,11 +197,22 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   product.n = static_cast<int>(call_.sizes.dv);
   product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
   product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
-  product.into = Into::Rescale;
+  product.into = into_o(whole);
+  product.factor = 1;
   product.scale = mine_.rescale.data() + part.first;
   product.skip_zeros = masked && !keys.v_finite;
   if (whole) fetch(fetch_.k_transposed, tile_columns);
   call_.plan.multiply(product);
+}
+
+// O begins as the first product, where that covers all rows, or as zeros.
+Into BlockForward::into_o(bool whole) {
+  if (!has_o_ && !whole) {
+    std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
+  }
+  const bool sets = !has_o_ && whole;
+  has_o_ = true;
+  return sets ? Into::Set : Into::Rescale;
 }
 
 void BlockForward::drop(const Part& part) {
@@ -223,7 +232,7 @@ void BlockForward::drop(const Part& part) {
 
 RowSums BlockForward::sums_of(std::size_t row) const {
   const float sum = mine_.row_sum[row], shift = mine_.shifts.shift[row];
-  if (relative_) return {mine_.shifted_max[row], mine_.shifted_reference[row], sum, shift};
+  if (mod_.relative()) return {mine_.shifted_max[row], mine_.shifted_reference[row], sum, shift};
   return {static_cast<double>(mine_.row_max[row]), static_cast<double>(mine_.reference[row]), sum,
           shift};
 }

@@ -77,7 +77,8 @@ void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t gro
     }
     if (lies_in_panels(call, from, columns)) {
       facts.in_place = static_cast<float*>(from.data);
-      return backward_ || call.kernels.all_finite(facts.in_place, to.columns * columns);
+      const bool hidden = call.plan.mask.has_value();  // else nothing asks whether it is finite
+      return backward_ || !hidden || call.kernels.all_finite(facts.in_place, to.columns * columns);
     }
     return call.kernels.pack(from, to.columns, columns, 1.0f, panels, tile_columns);
   };
