@@ -25,7 +25,11 @@ class BlockForward {
     if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
   }
 
-  void run(std::int64_t head_in_wave, std::int64_t head, std::int64_t index, std::int64_t split);
+  // `place`: of the head's keys in WaveKeys.
+  void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, std::int64_t index,
+           std::int64_t split);
+  // All blocks of a head, which none of its keys is packed for yet.
+  void run_head(const Wave& wave, std::int64_t head_in_wave, int worker);
 
  private:
   void start();
@@ -50,18 +54,31 @@ class BlockForward {
 
   Sequence sequence_;
   Block block_;
-  std::int64_t head_in_wave_ = 0, group_ = 0, first_head_ = 0;
+  std::int64_t head_in_wave_ = 0, place_ = 0, group_ = 0, first_head_ = 0;
   bool read_once_ = false;
   bool has_o_ = false;  // false: mine_.o holds nothing yet
   std::int64_t tile_ = 0;
   KeyTile fetch_;  // the tile that comes next
 };
 
-void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t index,
-                       std::int64_t split) {
+void BlockForward::run_head(const Wave& wave, std::int64_t head_in_wave, int worker) {
+  const std::int64_t b = (wave.first + head_in_wave) / call_.sizes.hkv;
+  const Sequence sequence = call_.geometry.sequence(b);
+  const std::int64_t blocks = block_count(sequence.q_length, call_.heads_per_group());
+  if (blocks > 1) {
+    const std::int64_t tiles = tiles_of(sequence.k_length);
+    pack_tiles_of_head(call_, memory_.keys, wave, {head_in_wave, worker, 0, tiles}, worker);
+  }
+  for (std::int64_t index = 0; index < blocks; ++index) run(wave, head_in_wave, worker, index, 0);
+}
+
+void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place,
+                       std::int64_t index, std::int64_t split) {
+  const std::int64_t head = wave.first + head_in_wave;
   sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
   group_ = head % call_.sizes.hkv;
   head_in_wave_ = head_in_wave;
+  place_ = place;
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t splits = split_count(sequence_.q_length, sequence_.k_length);
   const std::int64_t blocks = block_count(sequence_.q_length, heads);
@@ -83,8 +100,8 @@ void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_
   while (more) {
     const Tile tile = ahead;
     more = walk_.next(ahead);
-    fetch_ = more && !read_once_ ? memory_.keys.find(call_, sequence_, head_in_wave, ahead.number)
-                                 : KeyTile{};
+    fetch_ =
+        more && !read_once_ ? memory_.keys.find(call_, sequence_, place_, ahead.number) : KeyTile{};
     attend(tile);
   }
   if (!has_o_) into_o(/*whole=*/false);
@@ -118,7 +135,7 @@ void BlockForward::start() {
 }
 
 KeyTile BlockForward::keys_of(std::int64_t tile) {
-  if (!read_once_) return memory_.keys.find(call_, sequence_, head_in_wave_, tile);
+  if (!read_once_) return memory_.keys.find(call_, sequence_, place_, tile);
   mine_.own_tile.pack(call_, sequence_, group_, tile, 0);
   return mine_.own_tile.find(call_, sequence_, tile, 0);
 }
@@ -276,16 +293,23 @@ void BlockForward::keep_part(std::int64_t split) {
 }
 
 void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave) {
+  const std::int64_t whole = memory.parts.splits > 1 ? 0 : whole_heads(call, wave);
+  prepare_keys(call, memory.keys, wave, /*least_blocks=*/2, whole);
   const std::int64_t blocks = block_count(call.sizes.sq, call.heads_per_group());
   const std::int64_t splits = memory.parts.splits;
   const double scores = static_cast<double>(wave.count) *
                         static_cast<double>(call.heads_per_group()) *
                         static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.skv);
   const double flops = 2 * scores * static_cast<double>(call.sizes.d + call.sizes.dv);
-  call.parallel(wave.count * blocks * splits, flops, [&](std::int64_t task, int worker) {
-    const std::int64_t i = task / (blocks * splits);
-    BlockForward(call, memory, worker)
-        .run(i, wave.first + i, task / splits % blocks, task % splits);
+  const std::int64_t tasks = whole + (wave.count - whole) * blocks * splits;
+  call.parallel(tasks, flops, [&](std::int64_t task, int worker) {
+    BlockForward forward(call, memory, worker);
+    if (task < whole) {
+      forward.run_head(wave, task, worker);
+      return;
+    }
+    const std::int64_t rest = task - whole, i = whole + rest / (blocks * splits);
+    forward.run(wave, i, /*place=*/i, rest / splits % blocks, rest % splits);
   });
 }
 
@@ -296,7 +320,6 @@ void forward(const Call& call, const ForwardMemory& memory) {
   const std::int64_t heads = call.sizes.b * call.sizes.hkv;
   for (std::int64_t first = 0; first < heads && call.sizes.sq > 0; first += memory.keys.heads) {
     const Wave wave{first, std::min(memory.keys.heads, heads - first)};
-    prepare_keys(call, memory.keys, wave, /*least_blocks=*/2);
     attend_wave(call, memory, wave);
     if (memory.parts.splits > 1) merge_parts(call, memory, first, wave.count);
   }

@@ -152,7 +152,10 @@ bool pack_transposed_stored(const Strided& from, int rows, int columns, Panels t
         zeros = fma(x[i], vf{}, zeros);
       }
       transpose(x);
-      for (int i = 0; i < W && c + i < columns; ++i) store(out + (c + i) * panel_width, x[i]);
+      for (int i = 0; i < W && c + i < columns; ++i) {
+        store(out + (c + i) * panel_width, x[i]);
+        __builtin_prefetch(out + (c + i) * panel_width + W, 1);  // where the next block goes
+      }
     }
   }
   return no_nan(zeros);
