@@ -1,0 +1,119 @@
+# Calling a modifier with symbolic values.
+
+struct Positions
+    b::Sym
+    h::Sym
+    q::Sym
+    k::Sym
+end
+
+function Positions(trace::Trace)
+    position(name) = trace.one_based ? leaf(trace, name, KindI32) + literal(1) : leaf(trace, name, KindI32)
+    return Positions(position("b"), position("h"), position("q"), position("k"))
+end
+
+sizes_of(trace::Trace) = (B = leaf(trace, "B", KindI32), H = leaf(trace, "H", KindI32), Hkv = leaf(trace, "Hkv", KindI32),
+                          Sq = leaf(trace, "Sq", KindI32), Skv = leaf(trace, "Skv", KindI32))
+
+# The last argument of a modifier that takes one more than the others: sizes, and what was captured by keyword.
+function captured_argument(trace::Trace, captured)
+    names, values = Symbol[], Any[]
+    for (name, value) in captured
+        push!(names, name)
+        push!(values, symbolic(trace, name, value))
+    end
+    return merge(sizes_of(trace), NamedTuple{Tuple(names)}(Tuple(values)))
+end
+symbolic(trace::Trace, name, x::AbstractArray) = Captured(trace, x)
+symbolic(trace::Trace, name, x::Integer) = leaf(trace, String(name), KindI32)
+symbolic(trace::Trace, name, x::Bool) = x
+symbolic(trace::Trace, name, x::Real) = leaf(trace, String(name), KindF32)
+symbolic(trace::Trace, name, x) = x
+
+# What a function calls the arrays that it captures: the fields of a closure, or globals.
+function note_names!(trace::Trace, @nospecialize(f), args::Tuple)
+    for name in fieldnames(typeof(f))
+        isdefined(f, name) || continue
+        value = getfield(f, name)
+        value isa Core.Box && isdefined(value, :contents) && (value = value.contents)
+        value isa AbstractArray && push!(trace.hints, name => value)
+    end
+    for ref in globals_of(which(f, Tuple{map(Core.Typeof, args)...}), f, args)
+        isdefined(ref.mod, ref.name) || continue
+        value = getfield(ref.mod, ref.name)
+        value isa AbstractArray && push!(trace.hints, ref.name => value)
+    end
+end
+
+# Globals that a method names. A method never changes: a redefined function has a new one.
+const GLOBALS = IdDict{Method,Vector{GlobalRef}}()
+const GLOBALS_LOCK = ReentrantLock()
+
+function globals_of(method::Method, @nospecialize(f), args::Tuple)
+    lock(GLOBALS_LOCK) do
+        get!(GLOBALS, method) do
+            found = GlobalRef[]
+            for code in code_lowered(f, Tuple{map(Core.Typeof, args)...})
+                foreach(statement -> collect_globals!(found, statement), code.code)
+            end
+            # Functions are no arrays, and stay none.
+            return filter!(ref -> !isconst(ref.mod, ref.name) || getfield(ref.mod, ref.name) isa AbstractArray, unique!(found))
+        end
+    end
+end
+collect_globals!(found, x::Expr) = foreach(arg -> collect_globals!(found, arg), x.args)
+collect_globals!(found, x::GlobalRef) = push!(found, x)
+collect_globals!(found, x) = nothing
+
+const SIGNATURES = (score_mod = "score_mod(score, b, h, q, k[, c])", mask_mod = "mask_mod(b, h, q, k[, c])",
+                    bprop = "bprop(grad, score, b, h, q, k[, c])")
+
+# The formula of one modifier. `kind` is :score_mod, :mask_mod or :bprop, `first` what stands before the positions.
+function trace_modifier(trace::Trace, @nospecialize(f), kind::Symbol, first::Tuple, captured)
+    p = Positions(trace)
+    args = (first..., p.b, p.h, p.q, p.k)
+    if !applicable(f, args...)
+        args = (args..., captured_argument(trace, captured))
+        applicable(f, args...) || refuse("$kind is called as $(SIGNATURES[kind]), but $f has no such method")
+    end
+    note_names!(trace, f, args)
+    return checked_result(kind, explained(() -> call_modifier(f, args), kind))
+end
+
+# Of old versions of Julia: old_ifelse.jl.
+VERSION >= v"1.8" && @eval call_modifier(@nospecialize(f), args::Tuple) = f(args...)
+
+function explained(call, which)
+    try
+        return call()
+    catch e
+        e isa TypeError && e.expected === Bool && e.got isa Sym || rethrow()
+        refuse("$which asks for true or false where there is no value yet: write ifelse(c, x, y) (or, inside functions ",
+               "it calls, Fovea.select) instead of `if` and `?:`, `&` and `|` instead of `&&` and `||`, and ",
+               "(a < b) & (b < c) instead of a < b < c")
+    end
+end
+
+function checked_result(which, result)
+    result isa Real || refuse("$which returned a $(typeof(result)), not a number")
+    value = convert(Sym, result)
+    which === :mask_mod || return number(value)
+    is_bool(value) || refuse("mask_mod returned $(kind_name(value.kind)), not a condition; write x != 0")
+    return value
+end
+
+"""
+    Fovea.formula(f; mask = false, one_based = false)
+
+The formula that a modifier without captured things is traced into: of a `score_mod`, or of a `mask_mod`.
+
+```jldoctest
+julia> Fovea.formula((score, b, h, q, k) -> ifelse(q >= k, score, -Inf))
+"select(q >= k, score, -inf)"
+```
+"""
+function formula(f; mask::Bool = false, one_based::Bool = false)
+    trace = Trace(one_based)
+    mask && return formula_text(trace_modifier(trace, f, :mask_mod, (), ()))
+    return formula_text(trace_modifier(trace, f, :score_mod, (leaf(trace, "score", KindF32),), ()))
+end
