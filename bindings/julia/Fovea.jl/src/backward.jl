@@ -47,19 +47,32 @@ true
 """
 function attention_backward!(gradients::NamedTuple, dO, o, lse, q, k, v; grad_lse = nothing, options...)
     opts = read_options(values(options))
-    sizes = sizes_of(q, k, v)
-    backward!(gradients, dO, o, lse, (q, k, v), opts, program_of(opts, sizes), grad_lse)
+    program = program_of(opts, sizes_of(q, k, v))
+    backward!(Gradients(gradients), dO, o, lse, (q, k, v), opts, program, grad_lse)
     return gradients
+end
+
+# Where gradients go, by name. One type for whatever is asked for: a NamedTuple would compile all below for each set.
+const Gradients = Vector{Pair{Symbol,Any}}
+Gradients(@nospecialize(given::NamedTuple)) = Pair{Symbol,Any}[name => getfield(given, name) for name in keys(given)]
+
+function given(gradients::Gradients, name::Symbol)
+    for gradient in gradients
+        gradient.first === name && return gradient.second
+    end
+    return nothing
 end
 
 function backward(dO, o, lse, arrays, opts::Options, grads, grad_lse)
     sizes = sizes_of(arrays...)
     check_types(arrays..., opts.engine)
     program = program_of(opts, sizes)
-    names = wanted(program, opts, grads)
-    gradients = NamedTuple{names}(map(name -> new_gradient(name, arrays, program, opts), names))
+    gradients = Pair{Symbol,Any}[name => new_gradient(name, arrays, program, opts) for name in wanted(program, opts, grads)]
     backward!(gradients, dO, o, lse, arrays, opts, program, grad_lse)
-    return map_numbers(program, gradients)
+    # Gradients of numbers come back as numbers.
+    is_number(name) = any(s -> s.key === name, program.scalars)
+    names = Tuple(Symbol[name for (name, _) in gradients])
+    return NamedTuple{names}(Tuple(Any[is_number(name) ? Array(x)[1] : x for (name, x) in gradients]))
 end
 
 # Everything that has a gradient, in the order of the result.
@@ -72,13 +85,13 @@ function differentiable(program::Program, o::Options)
     return names
 end
 
-wanted(program, o, ::Nothing) = Tuple(differentiable(program, o))
+wanted(program, o, ::Nothing) = differentiable(program, o)
 function wanted(program, o, grads)
     possible = differentiable(program, o)
     for name in grads
         name in possible || refuse("grads has '$name'; there are gradients of ", join(possible, ", "))
     end
-    return Tuple(Symbol(name) for name in grads)
+    return Symbol[name for name in grads]
 end
 
 function new_gradient(name, (q, k, v), program::Program, o::Options)
@@ -92,22 +105,15 @@ function new_gradient(name, (q, k, v), program::Program, o::Options)
     return similar(owner(q), rows_type(eltype(q)), 1)
 end
 
-# Gradients of numbers come back as numbers.
-function map_numbers(program::Program, gradients::NamedTuple)
-    isempty(program.scalars) && return gradients
-    scalars = Set(s.key for s in program.scalars)
-    return NamedTuple{keys(gradients)}(map(name -> name in scalars ? Array(gradients[name])[1] : gradients[name], keys(gradients)))
-end
-
-function backward!(gradients, dO, o, lse, arrays, opts::Options, program::Program, grad_lse)
+function backward!(gradients::Gradients, dO, o, lse, arrays, opts::Options, program::Program, grad_lse)
     q, k, v = arrays
     sizes = sizes_of(q, k, v)
     code = check_types(q, k, v, opts.engine)
     check_backward(gradients, dO, o, lse, arrays, sizes, grad_lse)
     device = device_of(q)
     check_engine(opts.engine, device)
-    check_devices(device, program, ("k", k), ("v", v), ("o", o), ("dO", dO), ("lse", lse), ("grad_lse", grad_lse),
-                  ((String(name), gradients[name]) for name in keys(gradients))...)
+    check_devices(device, program, (("k", k), ("v", v), ("o", o), ("dO", dO), ("lse", lse), ("grad_lse", grad_lse)))
+    check_devices(device, PLAIN, gradients)
     words = grad_words(program, opts, gradients)
     slots = Slots(o, dO, given(gradients, :q), given(gradients, :k), given(gradients, :v))
     config = config_of(BACKWARD, sizes, code, opts, arrays, slots, (lse = false, grad_lse = grad_lse !== nothing))
@@ -117,8 +123,6 @@ function backward!(gradients, dO, o, lse, arrays, opts::Options, program::Progra
     return nothing
 end
 
-given(gradients, name) = haskey(gradients, name) ? gradients[name] : nothing
-
 function check_backward(gradients, dO, o, lse, (q, k, v), sizes::CSizes, grad_lse)
     isempty(gradients) && refuse("no gradient is asked for")
     check_size("o", o, output_size(sizes))
@@ -127,21 +131,22 @@ function check_backward(gradients, dO, o, lse, (q, k, v), sizes::CSizes, grad_ls
     check_rows("lse", lse, sizes, eltype(q))
     check_rows("grad_lse", grad_lse, sizes, eltype(q))
     for (name, x) in (("q", q), ("k", k), ("v", v))
-        haskey(gradients, Symbol(name)) && check_size("the gradient of $name", gradients[Symbol(name)], size(x))
+        gradient = given(gradients, Symbol(name))
+        gradient === nothing || check_size("the gradient of $name", gradient, size(x))
     end
 end
 
 # The names in libfovea's words, each checked.
 function grad_words(program::Program, o::Options, gradients)
     possible = differentiable(program, o)
-    words = map(keys(gradients)) do name
+    words = map(gradients) do (name, gradient)
         name in possible || refuse("there is no gradient of '$name'; there are gradients of ", join(possible, ", "))
         name in (:q, :k, :v) && return String(name)
         name === :sinks && o.sinks !== nothing && return "sink"
         for t in program.tensors
-            t.key === name && (check_size("the gradient of $name", gradients[name], size(t.array)); return t.name)
+            t.key === name && (check_size("the gradient of $name", gradient, size(t.array)); return t.name)
         end
-        length(gradients[name]) == 1 || throw(DimensionMismatch("the gradient of the number '$name' is an array of one element"))
+        length(gradient) == 1 || throw(DimensionMismatch("the gradient of the number '$name' is an array of one element"))
         return first(s.name for s in program.scalars if s.key === name)
     end
     return join(words, ",")

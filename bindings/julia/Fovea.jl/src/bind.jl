@@ -72,7 +72,7 @@ function sinks_of(sinks, like, heads, ::Type{T}) where {T}
 end
 
 # Everything a call touches must be where q is.
-function check_devices(device, program::Program, named...)
+function check_devices(device, program::Program, named)
     for (name, x) in named
         x === nothing || device_of(x) == device ||
             refuse("$name is on $(device_of(x)), but q is on $device")

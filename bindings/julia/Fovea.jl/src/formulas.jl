@@ -120,7 +120,9 @@ function with_captured(trace::Trace, texts, o::Options)
         value isa AbstractArray ? push!(tensors, CapturedTensor(name, text, value)) :
         push!(scalars, CapturedScalar(name, text, Float64(value), !(value isa Integer)))
     end
-    return Program(texts.mod, texts.mask, texts.bprop, tensors, scalars)
+    # Captured by a NamedTuple and used nowhere: the language wants a formula beside it.
+    none = isempty(texts.mod) && isempty(texts.mask) && !(isempty(tensors) && isempty(scalars))
+    return Program(none ? "score" : texts.mod, texts.mask, texts.bprop, tensors, scalars)
 end
 
 function julia_name(trace, name, array)

@@ -37,13 +37,16 @@ function places()
             "libfovea.so"]
 end
 
+# Without RTLD_DEEPBIND, which is Julia's default. Where Julia links libunwind as a library of its own (Debian, Fedora),
+# libstdc++ raises exceptions with that one; bound deeply, libfovea would resume them with libgcc's, which aborts.
+const OPEN_FLAGS = Libdl.RTLD_LAZY | Libdl.RTLD_LOCAL
+
 function find_library()
     tried = String[]
     for path in places()
         isabspath(path) && !isfile(path) && (push!(tried, "$path: no such file"); continue)
         try
-            handle = Libdl.dlopen(path)
-            return checked_library(path, handle)
+            return checked_library(path, Libdl.dlopen(path, OPEN_FLAGS))
         catch failure
             failure isa ErrorException || rethrow()
             push!(tried, "$path: $(failure.msg)")

@@ -6,7 +6,7 @@ for (name, text) in ((:exp, "exp"), (:exp2, "exp2"), (:expm1, "expm1"), (:log, "
 end
 Base.exp10(x::Sym) = literal(10.0)^x
 Base.log10(x::Sym) = log(x) * literal(inv(log(10.0)))
-Base.log(base::Real, x::Sym) = log(x) / log(base)
+Base.log(base::Union{Integer,AbstractFloat}, x::Sym) = log(x) / log(base)
 Base.sincos(x::Sym) = (sin(x), cos(x))
 
 """    Fovea.sigmoid(x): 1 / (1 + exp(-x))"""

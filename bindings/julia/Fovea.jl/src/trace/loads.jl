@@ -35,7 +35,16 @@ end
 function index_of(trace::Trace, name, index)
     i = convert(Sym, index)
     is_int(i) || refuse("an index of '$name' is $(kind_name(i.kind)); write Int(x) or floor(Int, x)")
-    return trace.one_based ? i - literal(1) : i
+    return trace.one_based ? less_one(trace, i) : i
+end
+
+# An index that counts from 1 as one that counts from 0: positions lose what was added to them, so that their index
+# reads as it would from 0.
+function less_one(trace::Trace, i::Sym)
+    i.trace === nothing && return literal(Int(i.value) - 1)
+    node = trace.nodes[i.id]
+    node.form === Infix && node.text == "+" && trace.nodes[node.args[2]].text == "1" && return Sym(trace, node.args[1], KindI32)
+    return i - literal(1)
 end
 
 function load_kind(name, ::Type{T}) where {T}

@@ -77,6 +77,10 @@ end
 Base.:&(x::Sym, y::Sym) = logic("&&", 3, "&", 6, x, y)
 Base.:|(x::Sym, y::Sym) = logic("||", 2, "|", 4, x, y)
 Base.xor(x::Sym, y::Sym) = logic("!=", 7, "^", 5, x, y)
+for f in (:&, :|, :xor)  # Base promotes integers here, not every Real
+    @eval Base.$f(x::Sym, y::Integer) = $f(x, literal(y))
+    @eval Base.$f(x::Integer, y::Sym) = $f(literal(x), y)
+end
 Base.:!(x::Sym) = is_bool(x) ? operation(Prefix, PREFIX_LEVEL, "!", KindBool, x) : wrong("!", x; hint = "write x == 0")
 Base.:~(x::Sym) = is_bool(x) ? !x : is_int(x) ? operation(Prefix, PREFIX_LEVEL, "~", KindI32, x) : wrong("~", x)
 

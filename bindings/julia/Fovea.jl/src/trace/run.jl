@@ -12,17 +12,29 @@ function Positions(trace::Trace)
     return Positions(position("b"), position("h"), position("q"), position("k"))
 end
 
-sizes_of(trace::Trace) = (B = leaf(trace, "B", KindI32), H = leaf(trace, "H", KindI32), Hkv = leaf(trace, "Hkv", KindI32),
-                          Sq = leaf(trace, "Sq", KindI32), Skv = leaf(trace, "Skv", KindI32))
+# The last argument of a modifier that takes one more than the others: sizes (`c.Sq`), and what was captured by keyword.
+# One type for whatever there is: a NamedTuple would compile every modifier's way through the package again.
+struct Given
+    names::Vector{Symbol}
+    values::Vector{Any}
+end
+Base.propertynames(c::Given) = Tuple(getfield(c, :names))
+function Base.getproperty(c::Given, name::Symbol)
+    names = getfield(c, :names)
+    at = findfirst(==(name), names)
+    at === nothing && refuse("nothing called '$name' is captured; there are ", join(names, ", "))
+    return getfield(c, :values)[at]
+end
 
-# The last argument of a modifier that takes one more than the others: sizes, and what was captured by keyword.
+const SIZE_NAMES = (:B, :H, :Hkv, :Sq, :Skv)
+
 function captured_argument(trace::Trace, captured)
-    names, values = Symbol[], Any[]
+    given = Given(collect(SIZE_NAMES), Any[leaf(trace, String(name), KindI32) for name in SIZE_NAMES])
     for (name, value) in captured
-        push!(names, name)
-        push!(values, symbolic(trace, name, value))
+        push!(getfield(given, :names), name)
+        push!(getfield(given, :values), symbolic(trace, name, value))
     end
-    return merge(sizes_of(trace), NamedTuple{Tuple(names)}(Tuple(values)))
+    return given
 end
 symbolic(trace::Trace, name, x::AbstractArray) = Captured(trace, x)
 symbolic(trace::Trace, name, x::Integer) = leaf(trace, String(name), KindI32)
