@@ -36,6 +36,7 @@ no_gradient(captured) = nothing
 # `gradient(captured)` is the array for the gradient of a captured tensor or scalar, or nothing.
 function run(key::PlanKey, program::Program, o::Options, arrays, slots::Slots, extras::Extras, gradient = no_gradient)
     like = owner(arrays[1])
+    enter_device(like)
     prepared = acquire(key, program)
     try
         GC.@preserve program arrays slots extras begin

@@ -107,7 +107,7 @@ The derivative of a formula as a text: `by` is "score" or the name of something 
 
 ```jldoctest
 julia> Fovea.differentiate("mod=softcap(30)", "score")
-"let t0 = tanh(score / 30.0); 30.0 * (1.0 - t0 * t0) / 30.0"
+"let t0 = tanh(score / 30.0); (1.0 - t0 * t0) * 30.0 / 30.0"
 ```
 """
 function differentiate(line::AbstractString, by::AbstractString)

@@ -1,5 +1,5 @@
 # Which device an array is on and what type its elements have. The extension for CUDA.jl adds methods for CuArray to
-# the first three and to `with_workspace`.
+# the first four and to `with_workspace`.
 
 # "cpu", "cuda:0"; what libfovea calls a device.
 device_name(::Array) = "cpu"
@@ -8,7 +8,10 @@ device_name(x::AbstractArray) = throw(UnreadableArray(unreadable(x)))
 # The address of the first element of an array that owns its memory.
 base_address(x::Array) = Ptr{Cvoid}(pointer(x))
 
-# The stream on which work with this array goes; it must have a context.
+# Makes the device of an array the current one, where that means something.
+enter_device(::Array) = nothing
+
+# The stream on which work with this array goes.
 current_stream(::Array) = C_NULL
 
 device_of(x::AbstractArray) = device_name(owner(x))
