@@ -69,6 +69,14 @@ fetched_julia() {
   local lib=$folder/usr/lib/x86_64-linux-gnu
   export LD_LIBRARY_PATH=$lib:$lib/julia:$lib/openblas-pthread:$lib/blas:$lib/lapack:$folder/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   julia=$folder/usr/bin/julia
+  # Its OpenBLAS (0.3.9) takes every processor that is younger than itself for one of 2004.
+  local flags
+  flags=" $(grep -m 1 '^flags' /proc/cpuinfo || true) "
+  if [[ -z ${OPENBLAS_CORETYPE:-} && $flags == *" avx512vl "* ]]; then
+    export OPENBLAS_CORETYPE=SkylakeX
+  elif [[ -z ${OPENBLAS_CORETYPE:-} && $flags == *" avx2 "* ]]; then
+    export OPENBLAS_CORETYPE=Haswell
+  fi
 }
 
 julia=${JULIA:-$(command -v julia || true)}

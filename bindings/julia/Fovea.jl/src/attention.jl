@@ -39,12 +39,18 @@ true
 ```
 """
 function attention(q, k, v; return_lse::Bool = false, options...)
-    return forward(q, k, v, read_options(values(options)), return_lse)
+    o, lse = forward(q, k, v, read_options(values(options)), return_lse)
+    return one_type(return_lse ? (o, lse) : o)
 end
 
 function attention(q, k, v, captured::NamedTuple; return_lse::Bool = false, options...)
-    return forward(q, k, v, read_options(values(options), captured), return_lse)
+    o, lse = forward(q, k, v, read_options(values(options), captured), return_lse)
+    return one_type(return_lse ? (o, lse) : o)
 end
+
+# An array or a tuple, by the value of a keyword. Old versions of Julia split `o, lse = attention(...)` into both cases,
+# and the LLVM of Debian's build aborts on what that gives; there the type stays open.
+one_type(x) = VERSION < v"1.7" ? Base.inferencebarrier(x) : x
 
 """
     attention!(o, q, k, v; lse = nothing, options...)
@@ -68,8 +74,7 @@ function forward(q, k, v, o::Options, return_lse)
     sizes = sizes_of(q, k, v)
     check_types(q, k, v, o.engine)
     out = similar(owner(q), eltype(q), output_size(sizes))
-    return_lse || (forward!(out, nothing, q, k, v, o); return out)
-    lse = similar(owner(q), rows_type(eltype(q)), rows_size(sizes))
+    lse = return_lse ? similar(owner(q), rows_type(eltype(q)), rows_size(sizes)) : nothing
     forward!(out, lse, q, k, v, o)
     return out, lse
 end
