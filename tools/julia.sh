@@ -19,7 +19,7 @@ own_apt() {
   apt-get -qq -o "Dir::State=$at" -o "Dir::State::status=$at/status" -o "Dir::Cache=$at/cache" \
     -o "Dir::Etc::sourcelist=$at/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::main=/dev/null \
     -o Dir::Etc::parts=/dev/null -o Dir::Etc::preferencesparts=/dev/null -o Debug::NoLocking=1 \
-    -o "APT::Sandbox::User=$(id -un)" -o Acquire::Languages=none -o Acquire::Retries=2 -o Acquire::http::Timeout=20 \
+    -o "APT::Sandbox::User=$(id -un)" -o Acquire::Languages=none -o Acquire::Retries=1 -o Acquire::http::Timeout=15 \
     -o Acquire::Check-Valid-Until=false -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
     -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false "$@"
 }

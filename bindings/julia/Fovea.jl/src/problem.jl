@@ -31,6 +31,7 @@ end
 
 # (head_dim, heads, seq, batch) by batch, head, position, feature; nothing said where dense. Where a size is 1 the
 # stride does not count.
+strides4(name, ::DenseArray{<:Any,4}) = NO_STRIDES
 function strides4(name, x::AbstractArray{<:Any,4})
     s, n = layout(x).strides, size(x)
     dense = dense_strides(n)

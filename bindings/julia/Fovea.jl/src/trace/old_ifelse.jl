@@ -10,39 +10,11 @@ struct Frame
     parameters::Core.SimpleVector
 end
 
-function call_modifier(@nospecialize(f), args::Tuple)
-    uses_ifelse(f, args) && return interpret(f, args)
-    return f(args...)
-end
-
-function matching(@nospecialize(f), args::Tuple)
-    return which(f, Tuple{map(Core.Typeof, args)...})
-end
-
-# Lowered code by method: a method never changes, and a redefined function has a new one.
-const LOWERED = IdDict{Method,Union{Nothing,Core.CodeInfo}}()
-const LOWERED_LOCK = ReentrantLock()
-
-function lowered(method::Method)
-    lock(LOWERED_LOCK) do
-        get!(LOWERED, method) do
-            isdefined(method, :source) || return nothing
-            code = Base.uncompressed_ast(method)
-            return any(mentions_ifelse, code.code) ? code : nothing
-        end
-    end
-end
-
-uses_ifelse(@nospecialize(f), args) = lowered(matching(f, args)) !== nothing
-
-mentions_ifelse(x::Expr) = any(mentions_ifelse, x.args)
-mentions_ifelse(x::GlobalRef) = x.name === :ifelse && is_ifelse(x)
-mentions_ifelse(x) = false
-is_ifelse(x::GlobalRef) = isdefined(x.mod, x.name) && getfield(x.mod, x.name) === Core.ifelse
+call_modifier(@nospecialize(f), args::Tuple) = facts_of(f, args).uses_ifelse ? interpret(f, args) : f(args...)
 
 function interpret(@nospecialize(f), args::Tuple)
-    method = matching(f, args)
-    code = lowered(method)
+    method = which(f, Tuple{map(Core.Typeof, args)...})
+    code = Base.uncompressed_ast(method)
     parameters = static_parameters(method, f, args)
     slots = Vector{Any}(undef, length(code.slotnames))
     slots[1] = f

@@ -50,29 +50,48 @@ function note_names!(trace::Trace, @nospecialize(f), args::Tuple)
         value isa Core.Box && isdefined(value, :contents) && (value = value.contents)
         value isa AbstractArray && push!(trace.hints, name => value)
     end
-    for ref in globals_of(which(f, Tuple{map(Core.Typeof, args)...}), f, args)
+    for ref in facts_of(f, args).globals
         isdefined(ref.mod, ref.name) || continue
         value = getfield(ref.mod, ref.name)
         value isa AbstractArray && push!(trace.hints, ref.name => value)
     end
 end
 
-# Globals that a method names. A method never changes: a redefined function has a new one.
-const GLOBALS = IdDict{Method,Vector{GlobalRef}}()
-const GLOBALS_LOCK = ReentrantLock()
+# What the code of a function says, as long as no method of anything has been defined since. Values that it reads are
+# not part of it: those are looked up in every call.
+struct CodeFacts
+    world::UInt
+    globals::Vector{GlobalRef}  # which may be arrays
+    uses_ifelse::Bool
+end
 
-function globals_of(method::Method, @nospecialize(f), args::Tuple)
-    lock(GLOBALS_LOCK) do
-        get!(GLOBALS, method) do
-            found = GlobalRef[]
-            for code in code_lowered(f, Tuple{map(Core.Typeof, args)...})
-                foreach(statement -> collect_globals!(found, statement), code.code)
-            end
-            # Functions are no arrays, and stay none.
-            return filter!(ref -> !isconst(ref.mod, ref.name) || getfield(ref.mod, ref.name) isa AbstractArray, unique!(found))
-        end
+const FACTS = Dict{Tuple{DataType,Int},CodeFacts}()
+const FACTS_LOCK = ReentrantLock()
+
+function facts_of(@nospecialize(f), args::Tuple)
+    key, world = (typeof(f), length(args)), Base.get_world_counter()
+    lock(FACTS_LOCK)
+    try
+        known = get(FACTS, key, nothing)
+        known === nothing || known.world != world || return known
+        length(FACTS) < 1000 || empty!(FACTS)
+        return FACTS[key] = new_facts(f, args, world)
+    finally
+        unlock(FACTS_LOCK)
     end
 end
+
+function new_facts(@nospecialize(f), args::Tuple, world)
+    found = GlobalRef[]
+    for code in code_lowered(f, Tuple{map(Core.Typeof, args)...})
+        foreach(statement -> collect_globals!(found, statement), code.code)
+    end
+    unique!(found)
+    # Functions are no arrays, and stay none.
+    arrays = filter(ref -> !isconst(ref.mod, ref.name) || getfield(ref.mod, ref.name) isa AbstractArray, found)
+    return CodeFacts(world, arrays, any(is_ifelse, found))
+end
+is_ifelse(x::GlobalRef) = x.name === :ifelse && isdefined(x.mod, x.name) && getfield(x.mod, x.name) === ifelse
 collect_globals!(found, x::Expr) = foreach(arg -> collect_globals!(found, arg), x.args)
 collect_globals!(found, x::GlobalRef) = push!(found, x)
 collect_globals!(found, x) = nothing
