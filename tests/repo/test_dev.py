@@ -28,7 +28,7 @@ def test_unknown_verb_suggests_the_nearest(dev, typed, meant):
     assert f"'{typed}'; did you mean '{meant}'?" in result.stderr
 
 
-@pytest.mark.parametrize("verb", ["gpu", "python", "julia"])
+@pytest.mark.parametrize("verb", ["gpu", "python"])
 def test_absent_parts_say_so(dev, verb):
     result = dev(verb)
     assert result.returncode == 2
