@@ -1,0 +1,1 @@
+"""Fovea: fused attention whose scores are modified by a formula."""
