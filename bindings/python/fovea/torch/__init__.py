@@ -1,0 +1,13 @@
+"""Fovea for PyTorch: change one import and train.
+
+    from fovea.torch import flex_attention, create_block_mask     # instead of torch.nn.attention.flex_attention
+    from fovea.torch import DotProductAttention                   # instead of transformer_engine.pytorch
+
+docs/pytorch.md has the way over from FlexAttention, xFormers and Transformer Engine."""
+from .attention import attention
+from .errors import TraceError
+from .flex import AuxOutput, AuxRequest, flex_attention
+from .masks import BlockMask, and_masks, create_block_mask, noop_mask, or_masks
+
+__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "TraceError", "and_masks", "attention", "create_block_mask",
+           "flex_attention", "noop_mask", "or_masks"]

@@ -1,0 +1,102 @@
+"""Attention as operators of torch.library, for whoever looks at a program instead of running it: torch.compile, export,
+fake tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from . import runtime
+from .call import Call
+from .shapes import dense_like, heads_of, rows_dtype, rows_shape
+
+
+def pack_options(call: Call) -> str:
+    flags = "".join("01"[flag] for flag in (call.lse, call.row_max, call.max_logit, call.deterministic))
+    return f"{call.layout} {flags} {call.engine or '-'} {call.wants or '-'}"
+
+
+def unpack(formulas, options, values, numbers, lengths, tensors) -> Call:
+    layout, flags, engine, wants = options.split(" ")
+    lse, row_max, max_logit, deterministic = (flag == "1" for flag in flags)
+    return Call(formulas, tuple(values), layout, "" if engine == "-" else engine, "" if wants == "-" else wants,
+                lse, row_max, max_logit, deterministic, *numbers, *lengths, *tensors)
+
+
+def nothing(x: Tensor) -> Tensor:
+    return torch.empty(0, dtype=rows_dtype(x), device=x.device)
+
+
+@torch.library.custom_op("fovea::attention", mutates_args=())
+def attention(q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], captured: List[Tensor],
+              call_tensors: List[Optional[Tensor]], formulas: str, options: str, values: List[float],
+              numbers: List[float], lengths: List[int]) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    call = unpack(formulas, options, values, numbers, lengths, call_tensors)
+    return tuple(nothing(q) if x is None else x for x in runtime.forward(call, q, k, v, sink, captured))
+
+
+@attention.register_fake
+def _(q, k, v, sink, captured, call_tensors, formulas, options, values, numbers, lengths):
+    call = unpack(formulas, options, values, numbers, lengths, call_tensors)
+    rows = lambda wanted: q.new_empty(rows_shape(call.layout, q), dtype=rows_dtype(q)) if wanted else nothing(q)
+    most = q.new_empty((heads_of(call.layout, q),), dtype=rows_dtype(q)) if call.max_logit else nothing(q)
+    return dense_like(q, v.shape[-1]), rows(call.lse or call.wants), rows(call.row_max), most
+
+
+@torch.library.custom_op("fovea::attention_backward", mutates_args=())
+def attention_backward(q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], captured: List[Tensor],
+                       call_tensors: List[Optional[Tensor]], o: Tensor, lse: Tensor, grad_o: Tensor,
+                       grad_lse: Optional[Tensor], formulas: str, options: str, values: List[float],
+                       numbers: List[float], lengths: List[int]) -> List[Tensor]:
+    call = unpack(formulas, options, values, numbers, lengths, call_tensors)
+    grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+    return [grads[name] for name in call.wants.split(",")]
+
+
+@attention_backward.register_fake
+def _(q, k, v, sink, captured, call_tensors, o, lse, grad_o, grad_lse, formulas, options, values, numbers, lengths):
+    call = unpack(formulas, options, values, numbers, lengths, call_tensors)
+    sources = named(call, q, k, v, sink, captured)
+    fresh = lambda name, x: dense_like(x) if name in ("q", "k", "v") else x.new_empty(x.shape)
+    return [fresh(name, sources[name]) for name in call.wants.split(",")]
+
+
+def named(call, q, k, v, sink, captured):
+    names = [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
+    return {"q": q, "k": k, "v": v, "sink": sink, **dict(zip(names, captured))}
+
+
+def save(ctx, inputs, output):
+    q, k, v, sink, captured, call_tensors, *ctx.rest = inputs
+    o, lse, row_max, max_logit = output
+    ctx.mark_non_differentiable(row_max, max_logit)
+    ctx.counts = len(captured), [x is not None for x in call_tensors], sink is not None
+    present = [x for x in (sink, *call_tensors) if x is not None]
+    ctx.save_for_backward(q, k, v, o, lse, *captured, *present)
+
+
+def differentiate(ctx, grad_o, grad_lse, *_):
+    count, are_present, has_sink = ctx.counts
+    q, k, v, o, lse, *rest = ctx.saved_tensors
+    captured, present = rest[:count], iter(rest[count:])
+    sink = next(present) if has_sink else None
+    call_tensors = [next(present) if there else None for there in are_present]
+    formulas, options, values, numbers, lengths = ctx.rest
+    call = unpack(formulas, options, values, numbers, lengths, call_tensors)
+    if grad_o is None:
+        grad_o = torch.zeros_like(o)
+    grads = attention_backward(q, k, v, sink, captured, call_tensors, o, lse, grad_o, grad_lse if call.lse else None,
+                               formulas, options, values, numbers, lengths)
+    found = dict(zip(call.wants.split(","), grads))
+    names = list(named(call, q, k, v, sink, captured))[4:]
+    return (*(found.get(name) for name in ("q", "k", "v", "sink")), [found.get(name) for name in names],
+            [None] * len(call_tensors), None, None, None, None, None)
+
+
+attention.register_autograd(differentiate, setup_context=save)
+
+
+def dispatch(call: Call, q, k, v, sink, captured):
+    o, lse, row_max, max_logit = attention(
+        q, k, v, sink, list(captured), list(call.tensors()), call.formulas, pack_options(call), list(call.values),
+        [call.scale, call.dropout], [call.max_q, call.max_k, call.q_offset, call.k_offset])
+    return o, lse if call.lse else None, row_max if call.row_max else None, max_logit if call.max_logit else None
