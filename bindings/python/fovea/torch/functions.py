@@ -267,7 +267,7 @@ ALIASES = {
     "absolute": "abs", "negative": "neg", "divide": "div", "multiply": "mul", "subtract": "sub", "greater": "gt",
     "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "fix": "trunc", "truediv": "div",
     "special_expit": "sigmoid", "special_exp2": "exp2", "special_expm1": "expm1", "special_log1p": "log1p",
-    "special_erf": "erf", "special_erfc": "erfc", "special_round": "round", "special_logit": "logit", "mod": "remainder",
+    "special_erf": "erf", "special_erfc": "erfc", "special_round": "round", "special_logit": "logit", "mod": "remainder", "log_sigmoid": "logsigmoid",
     "rsubtract": "rsub", "rmul": "mul", "radd": "add", "rtruediv": "rdiv", "rand": "and", "ror": "or", "rxor": "xor",
 }
 
