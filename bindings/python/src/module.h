@@ -11,6 +11,7 @@ namespace fovea_python {
 namespace nb = nanobind;
 
 void define_errors(nb::module_& module);
+void define_host_view(nb::module_& module);
 void define_log(nb::module_& module);
 void define_plan(nb::module_& module);
 void define_problem(nb::module_& module);
