@@ -6,7 +6,19 @@ Nothing of Python runs when a compiled program runs: modifiers are traced once, 
 from __future__ import annotations
 
 from ._attention import attention
+from ._context import context_attention
+from ._explain import explain
+from ._nn import dot_product_attention
+from ._order import reorder_sequence
 from ._sequence import SequenceDescriptor
 from ._symbolic import TraceError
 
-__all__ = ["SequenceDescriptor", "TraceError", "attention"]
+__all__ = [
+    "SequenceDescriptor",
+    "TraceError",
+    "attention",
+    "context_attention",
+    "dot_product_attention",
+    "explain",
+    "reorder_sequence",
+]

@@ -16,6 +16,7 @@ import numpy as np
 from .. import _core
 from . import _derivative
 from ._captures import Captures, note_load
+from ._explain import note
 from ._modifiers import Given, all_of, formulas
 from ._sequence import SequenceDescriptor
 from ._spec import DTYPES, LAYOUTS, Captured, Sizes, Spec, problem_line, sizes_of
@@ -119,6 +120,21 @@ class Call:
         found = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
         mask = all_of([*self._extra_masks, *([found.mask] if found.mask is not None else [])])
         self._spec = self._spec.replace(mod=found.mod, mask=mask, bprop=found.bprop)
+
+    def scalar(self, name: str, value) -> None:
+        """A scalar for formulas that are not the caller's; before modify()."""
+        self._captures.reserve(name)
+        self._captures.add_scalar(value, name)
+
+    def vector(self, name: str, value) -> str:
+        """The load of one number per sequence, for formulas that are not the caller's; before modify()."""
+        array = jnp.asarray(value).astype(jnp.int32)
+        if array.shape != (self.sizes.b,):
+            raise ValueError(f"lengths have shape {array.shape}; they must be [B] = ({self.sizes.b},)")
+        self._captures.reserve(name)
+        capture = self._captures.add_tensor(array, name)
+        note_load(capture, ["b"])
+        return f"{name}[b]"
 
     def mask_text(self, text: str) -> None:
         """One more condition; before modify()."""
@@ -239,12 +255,13 @@ class Call:
             tensors=tuple(Captured(t.name, tuple(t.axes)) for t in self._captures.tensors),
             scalars=tuple((x.name, x.kind) for x in self._captures.scalars),
         )
-        arrays = _made_alike(list(operands.values()))
+        arrays = made_alike(list(operands.values()))
         _check_problem(spec, arrays)
         return spec, arrays
 
     def run(self, checkpoint_name: str | None = None) -> tuple[jax.Array, ...]:
         spec, arrays = self.finished()
+        note(spec, arrays)
         return _derivative.attend(spec, checkpoint_name, *arrays)
 
 
@@ -261,9 +278,9 @@ def _check_problem(spec: Spec, arrays) -> None:
             raise _core.Unsupported(f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}")
 
 
-def _made_alike(arrays: list[jax.Array]) -> list[jax.Array]:
+def made_alike(arrays: list[jax.Array]) -> list[jax.Array]:
     """Inside shard_map all operands must vary over the same axes of the mesh."""
-    varying = [getattr(jax.typeof(x), "vma", frozenset()) for x in arrays]
+    varying = [jax.typeof(x).manual_axis_type.varying for x in arrays]
     every = frozenset().union(*varying)
     if not every:
         return arrays

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
 from . import _primitive
-from ._spec import Spec, gradient_roles, gradient_source, output_shapes
+from ._spec import Spec, gradient_roles, gradient_source
 
 _DIFFERENTIABLE = ("q", "k", "v", "qkv", "kv", "sink")
 
@@ -41,7 +41,7 @@ class Residuals:
 
 def _forward(spec: Spec, name: str | None, *primals):
     operands = [p.value for p in primals]
-    wanted = _wanted(spec, [p.perturbed for p in primals])
+    wanted = wanted_of(spec, [p.perturbed for p in primals])
     outputs = spec.outputs if "lse" in spec.outputs else (*spec.outputs, "lse")
     pair = spec.replace(outputs=outputs, training=bool(wanted), wanted=wanted)
     results = dict(zip(outputs, _primitive.bind("forward", pair, operands)))
@@ -51,16 +51,15 @@ def _forward(spec: Spec, name: str | None, *primals):
     return tuple(results[key] for key in spec.outputs), Residuals(saved, wanted)
 
 
-def _wanted(spec: Spec, perturbed: list[bool]) -> tuple[str, ...]:
+def wanted_of(spec: Spec, perturbed: list[bool]) -> tuple[str, ...]:
     wanted: list[str] = []
     for role, is_wanted in zip(spec.operands, perturbed):
         if not is_wanted:
             continue
         if role in ("qkv", "kv"):
             wanted += list(role)
-        elif role in _DIFFERENTIABLE or role.startswith("tensor:") or role.startswith("scalar:"):
-            if role.startswith("tensor:") or role.startswith("scalar:") or role in _DIFFERENTIABLE:
-                wanted.append(role)
+        elif role in _DIFFERENTIABLE or role.startswith(("tensor:", "scalar:")):
+            wanted.append(role)
         elif role == "scale":
             raise NotImplementedError("scale has no gradient; multiply q by what is to be learned instead")
     return tuple(wanted)
@@ -91,5 +90,3 @@ def _as_cotangent(gradient, operand):
 
 
 attend.defvjp(_forward, _backward, symbolic_zeros=True)
-
-__all__ = ["attend", "output_shapes"]

@@ -103,7 +103,7 @@ def _formula(what: str, modifier: Modifier, tensors, captures: Captures, leaves)
     if isinstance(modifier, (str, Program)):
         return _text_formula(what, modifier, tensors or {}, captures, leaves)
     terms = {
-        name: Term(text, LEAVES[name].kind, nonnegative=LEAVES[name].nonnegative) for name, text in leaves.items()
+        name: Term(text, LEAVES[name].kind, nonnegative=LEAVES[name].nonnegative) for name, text in leaves.items() if name in LEAVES
     }
     text = trace(what, modifier, captures, tensors, terms)
     return {"score_mod": (text, None, None), "mask_mod": (None, text, None)}.get(what, (None, None, text))

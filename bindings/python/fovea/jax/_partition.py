@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.custom_partitioning import CompoundFactor, SdyShardingRule, custom_partitioning
+from jax.experimental.custom_partitioning import SdyShardingRule, custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ._rewrite import substitute, tokens, uses_apart_from_loads
@@ -36,7 +36,7 @@ def partitioned(direction: str, spec: Spec, operands: Sequence[jax.Array], call:
         return mesh, lambda *arrays: plan.run(call, mesh, axes, arrays), outputs, shardings
 
     cut = custom_partitioning(whole)
-    cut.def_partition(partition, sharding_rule=plan.rule([a.ndim for a in operands]))
+    cut.def_partition(partition, sharding_rule=plan.rule())
     return cut(*operands)
 
 
@@ -90,24 +90,21 @@ class _Plan:
 
     # --- for Shardy ---
 
-    def rule(self, ranks: Sequence[int]) -> SdyShardingRule:
+    def rule(self) -> SdyShardingRule:
         sizes, fixed = self._sizes, []
-        groups = 1 < sizes.hkv < sizes.h  # a query head is (group, head in the group)
 
-        def factor(dimension: str | None):
-            if dimension == "b" and sizes.b > 0:
-                return "b"
-            if dimension == "h":
-                return CompoundFactor("g", "r") if groups else "h"
-            if dimension == "g" and (groups or sizes.hkv == sizes.h):
-                return "g" if groups else "h"
+        def factor(dimension: str | None) -> str:
+            if dimension == "g":
+                # Fewer heads than the queries have: cut as those are where that comes out even, in axes_on().
+                return "h" if sizes.hkv == sizes.h else "g"
+            if dimension is not None:
+                return dimension
             fixed.append(f"x{len(fixed)}")
             return fixed[-1]
 
         operands = tuple(tuple(factor(d) for d in dims) for dims in self.operands)
         results = tuple(tuple(factor(d) for d in dims) for dims in self.results)
-        known = {"g": sizes.hkv, "r": sizes.h // sizes.hkv} if groups else {}
-        return SdyShardingRule(operands, results, need_replication_factors=tuple(fixed), **known)
+        return SdyShardingRule(operands, results, need_replication_factors=tuple(fixed))
 
     # --- on a mesh ---
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax._src import dispatch  # for the set of primitives that need to know their devices, like custom_partitioning
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir, xla
+from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import _core
 from . import _batching, _native, _partition
@@ -38,10 +39,18 @@ def _results(spec: Spec, direction: str, avals: Sequence):
 
 
 def _abstract(direction: str, *avals, spec: Spec):
-    # Inside shard_map results vary over the mesh as the operands do, which were made alike before.
+    results = _results(spec, direction, avals)
     manual = getattr(avals[0], "manual_axis_type", None)
-    results = [jax.core.ShapedArray(shape, dtype) for shape, dtype in _results(spec, direction, avals)]
-    return [r if manual is None else r.update(manual_axis_type=manual) for r in results]
+    if manual is None or manual.empty:
+        return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
+    # Inside shard_map results vary over the mesh as the operands do, which were made alike before.
+    mesh = avals[0].sharding.mesh
+    return [
+        jax.core.ShapedArray(
+            shape, dtype, sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))), manual_axis_type=manual
+        )
+        for shape, dtype in results
+    ]
 
 
 # --- one custom call ---
