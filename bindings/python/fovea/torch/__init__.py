@@ -5,9 +5,11 @@
 
 docs/pytorch.md has the way over from FlexAttention, xFormers and Transformer Engine."""
 from .attention import attention
+from .dot_product_attention import DotProductAttention
 from .errors import TraceError
 from .flex import AuxOutput, AuxRequest, flex_attention
 from .masks import BlockMask, and_masks, create_block_mask, noop_mask, or_masks
+from .multihead_attention import MultiheadAttention
 
-__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "TraceError", "and_masks", "attention", "create_block_mask",
-           "flex_attention", "noop_mask", "or_masks"]
+__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "DotProductAttention", "MultiheadAttention", "TraceError", "and_masks",
+           "attention", "create_block_mask", "flex_attention", "noop_mask", "or_masks"]

@@ -24,7 +24,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, score_mod=None, mask_mod=None,
               dropout_p: float = 0.0, generator: Optional[torch.Generator] = None, seed: Union[int, Tensor, None] = None,
               q_offset: Union[int, Tensor] = 0, k_offset: Union[int, Tensor] = 0, deterministic: Optional[bool] = None,
               return_lse: bool = False, return_max_logit: bool = False, engine: Optional[str] = None,
-              tensors: Optional[dict] = None, scalars: Optional[dict] = None):
+              tensors: Optional[dict] = None, scalars: Optional[dict] = None, bprop_tensors: Optional[dict] = None,
+              window_from_the_end: bool = False):
     """Attention with modified scores: o, or a tuple (o, lse, max_logit) of what was asked for.
 
     q, k, v      in `layout`: bhsd, bshd, sbhd, or thd (packed sequences [T, H, D] with cu_seqlens); any strides.
@@ -35,9 +36,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, score_mod=None, mask_mod=None,
     score_mod_bprop  a hand-written derivative: a function of (grad, score, b, h, q_idx, kv_idx), a text, or a callback.
                  Without it the derivative is derived.
     tensors, scalars  what formula texts and callbacks name: {name: tensor}, {name: number}. A new number never builds
-                 a new plan. Functions capture by themselves.
+                 a new plan. Functions capture by themselves. bprop_tensors: what a callback's derivative names.
     is_causal    True: query i sees keys up to i; "bottom_right": the last query sees the last key.
-    window_size  (left, right): keys from i - left to i + right; -1 is no bound.
+    window_size  (left, right): keys from i - left to i + right; -1 is no bound. With window_from_the_end, or causal
+                 from the bottom right, i counts so that the last query sees the last key.
     seq_lens     [B] integers, or a pair for queries and keys: true lengths of padded sequences.
     cu_seqlens   thd: [B + 1] starts, or a pair; max_seqlen: the longest, or a pair (otherwise looked up, which
                  waits for the GPU).
@@ -50,8 +52,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, score_mod=None, mask_mod=None,
     check_ranks(layout, q, k, v)
     if scale is not None and not (math.isfinite(scale) and scale != 0):
         raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
-    found = modifiers_of(score_mod, mask_mod, score_mod_bprop, tensors, scalars, q, k, layout)
-    add_mask(found, causal_text(is_causal), window_text(window_size, is_causal))
+    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
+    found = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, (q, k), layout)
+    from_the_end = window_from_the_end or is_causal == "bottom_right"
+    add_mask(found, causal_text(is_causal), window_text(window_size, bool(is_causal), from_the_end))
     call = Call(
         found.text(), tuple(found.values), layout=layout, engine=engine or "", lse=return_lse, max_logit=return_max_logit,
         scale=0.0 if scale is None else float(scale), dropout=float(dropout_p),
@@ -70,12 +74,14 @@ def is_deterministic(asked):
     return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
 
 
-def modifiers_of(score_mod, mask_mod, bprop, tensors, scalars, q, k, layout) -> Formulas:
-    if is_callback(score_mod) or (bprop is not None and is_callback(bprop)):
-        sizes = [q.shape[axis] if axis is not None else None for axis in AXES[layout][:3]]
-        sizes.append(k.shape[AXES[layout][2]])
-        return record_callbacks(score_mod, bprop, mask_mod, tensors or {}, scalars, sizes, q)
-    return formulas(score_mod, mask_mod, bprop, tensors=tensors, scalars=scalars, like=q)
+def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
+    q, k = q_and_k
+    if is_callback(score_mod) or is_callback(bprop, (3, 4)):
+        sizes = [None if axis is None else q.shape[axis] for axis in AXES[layout][:3]] + [k.shape[AXES[layout][2]]]
+        return record_callbacks(score_mod, bprop, mask_mod, named, None if layout == "thd" else tuple(sizes), q)
+    if named["bprop_tensors"]:
+        raise InvalidArgument("bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors")
+    return formulas(score_mod, mask_mod, bprop, tensors=named["tensors"], scalars=named["scalars"], like=q)
 
 
 def add_mask(found: Formulas, *more: str):
@@ -94,16 +100,16 @@ def causal_text(is_causal) -> str:
     raise InvalidArgument(f"is_causal={is_causal!r}: must be True, False, 'top_left' or 'bottom_right'")
 
 
-def window_text(window, is_causal) -> str:
+def window_text(window, is_causal, from_the_end) -> str:
     if window is None:
         return ""
     if len(window) != 2 or not all(isinstance(n, int) and n >= -1 for n in window):
         raise InvalidArgument(f"window_size={window!r}: must be (left, right), each 0 or more, or -1 for no bound")
     left, right = window
-    q = "q + (Skv - Sq)" if is_causal == "bottom_right" else "q"
+    q = "(q + (Skv - Sq))" if from_the_end else "q"
     texts = [] if left < 0 else [f"{q} - k <= {left}"]
     if right >= 0 and not is_causal:
-        texts.append(f"k - {q} <= {right}" if q == "q" else f"k - ({q}) <= {right}")
+        texts.append(f"k - {q} <= {right}")
     return " && ".join(texts)
 
 

@@ -161,7 +161,7 @@ def same(trace, x, *args, **kwargs):
 
 def to(trace, x, *args, **kwargs):
     v = lift(trace, x)
-    for wanted in (*args, kwargs.get("dtype"), kwargs.get("other")):
+    for wanted in (*args, kwargs.get("dtype")):
         if isinstance(wanted, torch.dtype):
             return cast(v, kind_of(wanted))
         if isinstance(wanted, (Value, torch.Tensor)):
@@ -272,30 +272,33 @@ ALIASES = {
 }
 
 
-def rule_of(name: str):
-    if name.startswith("__") and name.endswith("__"):
-        name = name[2:-2]
-    return TABLE.get(ALIASES.get(name, name))
+# By every name that a function can have, so that one lookup finds it: Dynamo knows a function's name only as a key.
+TABLE.update({alias: TABLE[name] for alias, name in ALIASES.items()})
+TABLE.update({f"__{name}__": rule for name, rule in list(TABLE.items())})
 
 
 def call(func, args, kwargs):
     """A torch function of which one argument is traced."""
-    name = func.__name__
-    if name == "__get__":  # an attribute that torch looks up on a subclass
-        raise refuse("this attribute of a traced value", "its value, dtype or shape")
-    rule = rule_of(name)
+    rule = TABLE.get(func.__name__)
     trace = find_trace(args, kwargs)
     if rule is None or trace is None:
-        raise refuse(f"torch.{name}", instead_of(name))
-    if "input" in kwargs:
-        args, kwargs = (kwargs["input"], *args), {key: x for key, x in kwargs.items() if key != "input"}
-    if "condition" in kwargs:
-        args, kwargs = (kwargs["condition"], *args), {key: x for key, x in kwargs.items() if key != "condition"}
-    if "other" in kwargs and name not in ("to", "type_as"):
-        args, kwargs = (*args, kwargs["other"]), {key: x for key, x in kwargs.items() if key != "other"}
-    if kwargs.get("out") is not None:
-        raise refuse(f"out= of torch.{name}", "its result")
+        raise refuse(f"torch.{func.__name__}", instead_of(func.__name__))
+    if kwargs:
+        args, kwargs = positional(args, kwargs)
     return rule(trace, *args, **kwargs)
+
+
+def positional(args, kwargs):
+    """Arguments that torch also takes by name, at the places where rules have them."""
+    rest = dict(kwargs)
+    for name in ("input", "condition"):
+        if name in rest:
+            args = (rest.pop(name), *args)
+    if "other" in rest:
+        args = (*args, rest.pop("other"))
+    if rest.pop("out", None) is not None:
+        raise refuse("out= in a torch function", "its result")
+    return args, rest
 
 
 def find_trace(args, kwargs):
@@ -314,14 +317,13 @@ def find_trace(args, kwargs):
 
 def method(value, name):
     """value.name, a method of tensors."""
-    rule = rule_of(name)
+    rule = TABLE.get(name)
     if rule is None:
         raise refuse(f".{name} of a traced value", instead_of(name))
 
     def bound(*args, **kwargs):
-        if "other" in kwargs and name not in ("to", "type_as"):
-            args = (*args, kwargs.pop("other"))
-        return rule(value.trace, value, *args, **kwargs)
+        args, kwargs = positional((value, *args), kwargs)
+        return rule(value.trace, *args, **kwargs)
     return bound
 
 
@@ -338,8 +340,8 @@ _HINTS = {
 def instead_of(name: str) -> str:
     if name in _HINTS:
         return _HINTS[name]
-    if name.endswith("_") and not name.startswith("_") and rule_of(name[:-1]):
+    if name.endswith("_") and not name.startswith("_") and name[:-1] in TABLE:
         return f"the function that gives a new value: {name[:-1]}"
-    near = difflib.get_close_matches(name, TABLE, n=3)
+    near = [x for x in difflib.get_close_matches(name, TABLE, n=4) if not x.startswith("__")]
     known = "one of torch's pointwise functions: arithmetic, comparisons, torch.where, exp, log, tanh, sigmoid, clamp ..."
     return known if not near else f"{' or '.join(near)}, or another pointwise function"

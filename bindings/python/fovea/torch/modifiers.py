@@ -11,7 +11,6 @@ import torch
 
 from .._core import InvalidArgument
 from ..program import Program
-from .errors import refuse
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import FLOAT, Value
 
@@ -49,17 +48,40 @@ def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars
         take_program(out, score_mod, mask_mod, bprop)
         mask_mod = bprop = None
     elif score_mod is not None:
-        out.mod = score_mod if isinstance(score_mod, str) else run_score_mod(trace, checked(score_mod, 5, "score_mod"))
+        out.mod = one_line(score_mod) if isinstance(score_mod, str) else run_score_mod(trace, checked(score_mod, 5, "score_mod"))
     if mask_mod is not None:
         out.mask = mask_text(trace, mask_mod)
     if bprop is not None:
-        out.bprop = bprop if isinstance(bprop, str) else run_bprop(trace, checked(bprop, 6, "score_mod_bprop"))
+        out.bprop = one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, 6, "score_mod_bprop"))
+    take_captured(out, trace, like)
+    if isinstance(score_mod, Program):
+        scalars = defaults(score_mod, tensors or {}, scalars or {})
+    if tensors or scalars:
+        take_named(out, tensors or {}, scalars or {}, like)
+    return out
+
+
+def take_captured(out, trace, like):
     for i, tensor in enumerate(trace.tensors):
         out.names.append("_c" + str(i))
         out.tensors.append(bindable(tensor, like))
         out.uses.append("".join([leaf or "-" for leaf in trace.leaves[i]]))
-    if tensors or scalars:
-        take_named(out, tensors or {}, scalars or {}, like)
+
+
+def defaults(program, tensors, scalars):
+    """A Program's scalars with its own values where none are given; what it captures must be there."""
+    for name, *_ in program.tensors:
+        if name not in tensors:
+            raise InvalidArgument(f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}")
+    out = {}
+    for name, dtype, default in program.scalars:
+        value = scalars.get(name, default)
+        if value is None:
+            raise InvalidArgument(f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}")
+        out[name] = int(value) if dtype == "i32" else float(value)
+    for name in scalars:
+        if name not in out:
+            raise InvalidArgument(f"scalars: the Program has no scalar {name!r}")
     return out
 
 
@@ -74,12 +96,16 @@ def take_program(out, program, mask_mod, bprop):
 
 def mask_text(trace, mask_mod):
     if isinstance(mask_mod, str):
-        return mask_mod
+        return one_line(mask_mod)
     if isinstance(mask_mod, Program):
         if mask_mod.mod or not mask_mod.mask:
             raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
         return mask_mod.mask
     return run_mask_mod(trace, checked(mask_mod, 4, "mask_mod"))
+
+
+def one_line(text):
+    return " ".join(text.split())
 
 
 def run_bprop(trace, function):
@@ -150,9 +176,6 @@ def parameters(function):
                                                                  types.FunctionType) else None
 
 
-def is_callback(function) -> bool:
+def is_callback(function, counts=(3,)) -> bool:
     """Does it take (graph, score, tensors), as Transformer Engine's modifiers do?"""
-    return callable(function) and not isinstance(function, (str, Program)) and parameters(function) == 3
-
-
-__all__ = ["Formulas", "formulas", "is_callback", "refuse"]
+    return callable(function) and not isinstance(function, (str, Program)) and parameters(function) in counts

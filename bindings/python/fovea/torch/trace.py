@@ -10,6 +10,8 @@ from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
 
 _GETITEM = torch.Tensor.__getitem__
 _SETITEM = torch.Tensor.__setitem__
+_NUMBERS = (torch.tensor, torch.scalar_tensor, torch.as_tensor)
+_FILLED = (torch.full, torch.zeros, torch.ones)
 _INDEX_TYPES = (torch.int32, torch.int64, torch.uint8, torch.bool)
 
 
@@ -144,14 +146,17 @@ class Tracing(TorchFunctionMode):
         return self.of_real_tensors(func, args, kwargs)
 
     def of_real_tensors(self, func, args, kwargs):
-        name = func.__name__
-        if name in ("tensor", "scalar_tensor", "as_tensor") and isinstance(args[0], (bool, int, float)):
-            return constant(self.trace, args[0], kwargs.get("dtype"))
-        if name in ("full", "zeros", "ones") and len(args) and isinstance(args[0], (tuple, list)) and len(args[0]) == 0:
-            value = args[1] if name == "full" else float(name == "ones")
-            return constant(self.trace, value, kwargs.get("dtype"))
-        if func is _SETITEM or (name.endswith("_") and not name.endswith("__") and name != "requires_grad_"):
-            raise refuse(f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)")
+        if func in _NUMBERS:
+            if args and isinstance(args[0], (bool, int, float)):
+                return constant(self.trace, args[0], kwargs.get("dtype"))
+        elif func in _FILLED:
+            if args and isinstance(args[0], (tuple, list)) and len(args[0]) == 0:
+                value = args[1] if func is torch.full else 1.0 if func is torch.ones else 0.0
+                return constant(self.trace, value, kwargs.get("dtype"))
+        elif not torch.compiler.is_compiling():  # Dynamo sees writes by itself
+            name = func.__name__
+            if func is _SETITEM or (name.endswith("_") and not name.endswith("__") and name != "requires_grad_"):
+                raise refuse(f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)")
         return func(*args, **kwargs)
 
 
