@@ -3,7 +3,7 @@ host's time counts here. Whatever is not plain eager goes through the operators 
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from . import ops, runtime
+from . import ops, runtime, vmap
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -56,7 +56,7 @@ def once(grads):
 
 
 def is_plain(tensors) -> bool:
-    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch._C._len_torch_dispatch_stack():
         return False
     for x in tensors:
         if type(x) not in _PLAIN:
@@ -77,9 +77,17 @@ def wanted(q, k, v, sink, names, captured) -> str:
 
 def attend(call, q, k, v, sink, captured):
     """(o, lse, row_max, max_logit); what the call did not ask for is None."""
-    if torch.compiler.is_compiling() or not is_plain((q, k, v, *captured)):
-        return ops.dispatch(call, q, k, v, sink, captured)
+    if torch.compiler.is_compiling():
+        return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return asked_for(call, vmap.transformed(call, q, k, v, sink, captured))
+    if not is_plain((q, k, v, *captured)):
+        return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     if call.wants or forward_ad._current_level >= 0:
-        o, lse, row_max, max_logit = Attention.apply(call, q, k, v, sink, *captured)
-        return o, lse if call.lse else None, row_max, max_logit
+        return asked_for(call, Attention.apply(call, q, k, v, sink, *captured))
     return runtime.forward(call, q, k, v, sink, captured)
+
+
+def asked_for(call, outputs):
+    o, lse, row_max, max_logit = outputs
+    return o, lse if call.lse else None, row_max if call.row_max else None, max_logit if call.max_logit else None

@@ -98,8 +98,11 @@ def differentiate(ctx, grad_o, grad_lse, *_):
 attention.register_autograd(differentiate, setup_context=save)
 
 
+def texts_of(call: Call):
+    """A call but for its tensors, as an operator's arguments."""
+    return (call.formulas, pack_options(call), list(call.values), [call.scale, call.dropout],
+            [call.max_q, call.max_k, call.q_offset, call.k_offset])
+
+
 def dispatch(call: Call, q, k, v, sink, captured):
-    o, lse, row_max, max_logit = attention(
-        q, k, v, sink, list(captured), *call.tensors(), call.formulas, pack_options(call), list(call.values),
-        [call.scale, call.dropout], [call.max_q, call.max_k, call.q_offset, call.k_offset])
-    return o, lse if call.lse else None, row_max if call.row_max else None, max_logit if call.max_logit else None
+    return attention(q, k, v, sink, list(captured), *call.tensors(), *texts_of(call))

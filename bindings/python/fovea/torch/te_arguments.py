@@ -14,11 +14,12 @@ _REASONS = {
     "fp8": "there is no fp8 in this version",
     "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
     "gemm": "projections are torch.nn.Linear",
+    "splits": "engines choose how they split keys",
 }
 _WHY = {
     "sequence_parallel": "tp", "tp_size": "tp", "tp_group": "tp", "set_parallel_mode": "tp", "get_rng_state_tracker": "rng",
     "cp_group": "cp", "cp_global_ranks": "cp", "cp_stream": "cp", "inference_params": "kv", "fp8_output": "fp8",
-    "bf16_backward": "fp8", "num_splits": "gemm", "fuse_wgrad_accumulation": "gemm", "ub_overlap_ag": "gemm",
+    "bf16_backward": "fp8", "num_splits": "splits", "fuse_wgrad_accumulation": "gemm", "ub_overlap_ag": "gemm",
     "ub_overlap_rs": "gemm", "ub_overlap_rs_dgrad": "gemm", "ub_bulk_dgrad": "gemm", "ub_bulk_wgrad": "gemm",
     "is_first_microbatch": "fp8",
 }
