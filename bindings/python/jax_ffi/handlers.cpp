@@ -167,6 +167,15 @@ auto device_binding() {
 
 }  // namespace
 
+// XLA's macros define symbols; these declarations export them.
+#define FOVEA_JAX_EXPORT extern "C" __attribute__((visibility("default")))
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_forward_instantiate(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_backward_instantiate(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cpu(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_initialize_cuda(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cuda(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cuda_recorded(XLA_FFI_CallFrame* frame);
+
 XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_forward_instantiate, instantiate<FOVEA_FORWARD>,
                               instantiate_binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_backward_instantiate, instantiate<FOVEA_BACKWARD>,
@@ -178,9 +187,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cuda, run_on_device, device_binding(
 XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cuda_recorded, run_on_device, device_binding(),
                               {ffi::Traits::kCmdBufferCompatible});
 
-extern "C" ffi::TypeId* fovea_jax_type_id() { return &CallState::id; }
+FOVEA_JAX_EXPORT ffi::TypeId* fovea_jax_type_id() { return &CallState::id; }
 
-extern "C" const ffi::TypeInfo* fovea_jax_type_info() {
+FOVEA_JAX_EXPORT const ffi::TypeInfo* fovea_jax_type_info() {
   static const ffi::TypeInfo info = ffi::MakeTypeInfo<CallState>();
   return &info;
 }
