@@ -48,30 +48,40 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, score_mod=None, mask_mod=None,
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
     engine       reference, cpu, cudnn ...; otherwise the fastest that can.
     """
-    q, k, v = autocast(q, k, v)
-    check_ranks(layout, q, k, v)
-    if scale is not None and not (math.isfinite(scale) and scale != 0):
-        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
-    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
-    found = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, (q, k), layout)
-    from_the_end = window_from_the_end or is_causal == "bottom_right"
-    add_mask(found, causal_text(is_causal), window_text(window_size, bool(is_causal), from_the_end))
-    call = Call(
-        found.text(), tuple(found.values), layout=layout, engine=engine or "", lse=return_lse, max_logit=return_max_logit,
-        scale=0.0 if scale is None else float(scale), dropout=float(dropout_p),
-        seed=seed_tensor(dropout_p, generator, seed, q), deterministic=is_deterministic(deterministic))
-    bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
-    bind_offsets(call, q, q_offset, k_offset)
-    if sinks is not None:
-        sinks = sinks.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
-    call.wants = wanted(q, k, v, sinks, found.names, found.tensors)
-    o, lse, _, max_logit = attend(call, q, k, v, sinks, found.tensors)
+    made = prepare(
+        (q, k, v), (score_mod, mask_mod, score_mod_bprop), {"tensors": tensors, "scalars": scalars,
+                                                            "bprop_tensors": bprop_tensors},
+        is_causal=is_causal, window=(window_size, window_from_the_end), scale=scale, layout=layout, seq_lens=seq_lens,
+        cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, sinks=sinks, dropout=(dropout_p, generator, seed),
+        offsets=(q_offset, k_offset), deterministic=deterministic, outputs=(return_lse, return_max_logit), engine=engine)
+    o, lse, _, max_logit = attend(*made)
     asked = [x for x in (lse, max_logit) if x is not None]
     return (o, *asked) if asked else o
 
 
-def is_deterministic(asked):
-    return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
+def prepare(qkv, modifiers, named, *, is_causal=False, window=(None, False), scale=None, layout="bhsd", seq_lens=None,
+            cu_seqlens=None, max_seqlen=None, sinks=None, dropout=(0.0, None, None), offsets=(0, 0), deterministic=None,
+            outputs=(False, False), engine=None):
+    """What attend() takes: the call, q, k, v, sinks and the captured tensors."""
+    q, k, v = autocast(*qkv)
+    check_ranks(layout, q, k, v)
+    if scale is not None and not (math.isfinite(scale) and scale != 0):
+        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
+    found = modifiers_of(*modifiers, named, (q, k), layout)
+    from_the_end = window[1] or is_causal == "bottom_right"
+    add_mask(found, causal_text(is_causal), window_text(window[0], bool(is_causal), from_the_end))
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
+    call = Call(
+        found.text(), tuple(found.values), layout=layout, engine=engine or "", lse=outputs[0], max_logit=outputs[1],
+        scale=0.0 if scale is None else float(scale), dropout=float(dropout[0]), seed=seed_tensor(*dropout, q),
+        deterministic=bool(deterministic))
+    bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
+    bind_offsets(call, q, *offsets)
+    if sinks is not None:
+        sinks = sinks.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
+    call.wants = wanted(q, k, v, sinks, found.names, found.tensors)
+    return call, q, k, v, sinks, found.tensors
 
 
 def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:

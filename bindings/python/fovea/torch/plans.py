@@ -9,7 +9,7 @@ from .._core import InvalidArgument
 from .._line import problem_line
 from .._plans import Recent
 from .modifiers import DIRECT
-from .shapes import dense_like, heads_of, sizes_of, strides_of
+from .shapes import dense_like, heads_of, sizes_of, strides_word
 
 _CODES = {torch.float32: _core.F32, torch.float16: _core.F16, torch.bfloat16: _core.BF16, torch.float64: _core.F64,
           torch.int32: _core.I32, torch.int64: _core.I64, torch.uint8: _core.U8, torch.bool: _core.BOOL}
@@ -84,7 +84,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         dtype=DIRECT[q.dtype], layout="thd" if packed else "bhsd", mod=mod, mask=mask, bprop=bprop,
         tensors=parts.declared(captured, sizes), scalars=parts.scalars, sink=sink is not None, dropout=call.dropout,
         deterministic=call.deterministic, capture=capturing,
-        q_strides=strides_of(q, call.layout), k_strides=strides_of(k, call.layout), v_strides=strides_of(v, call.layout),
+        q_strides=strides_word(q, call.layout), k_strides=strides_word(k, call.layout), v_strides=strides_word(v, call.layout),
         qlens=bound(call.q_lens), klens=bound(call.k_lens),
         q_offset=bound(call.q_offsets), k_offset=bound(call.k_offsets))
     if packed:
@@ -96,17 +96,21 @@ def bound(tensor):
     return None if tensor is None else "bound"
 
 
-def prepare_forward(call, q, k, v, sink, captured, capturing) -> Prepared:
-    """The forward plan; where a backward will follow, of an engine that has both."""
+def forward_problem(call, q, k, v, sink, captured, capturing):
+    """(problem, its partner or None, parts): where a backward will follow, it is part of the choice of an engine."""
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
     check_sink(call, q, sink)
     o = dense_like(meta(q), v.shape[-1])
-    fields.update(o_strides=strides_of(o, call.layout), row_max=call.row_max, max_logit=call.max_logit)
+    fields.update(o_strides=strides_word(o, call.layout), row_max=call.row_max, max_logit=call.max_logit)
     partner = None
     if call.wants:
-        back = backward_fields(call, fields, (q, k, v), o, call.lse, o.dtype)
-        partner = _core.Problem(problem_line(**back))
-    problem = _core.Problem(problem_line(direction="forward", lse=call.lse or bool(call.wants), **fields))
+        partner = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), o, call.lse, o.dtype)))
+    line = problem_line(direction="forward", lse=call.lse or bool(call.wants), **fields)
+    return _core.Problem(line), partner, parts
+
+
+def prepare_forward(call, q, k, v, sink, captured, capturing) -> Prepared:
+    problem, partner, parts = forward_problem(call, q, k, v, sink, captured, capturing)
     return prepared(problem, call, q, captured, parts, partner, ())
 
 
@@ -115,14 +119,14 @@ def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
     q, k, v = (dense_like(meta(x)) for x in inputs)
     fields.update(
         direction="backward", grads=call.wants.split(","), dlse=has_grad_lse, do_dtype=DIRECT[grad_dtype],
-        do_strides=strides_of(grad_o, call.layout), dq_strides=strides_of(q, call.layout),
-        dk_strides=strides_of(k, call.layout), dv_strides=strides_of(v, call.layout))
+        do_strides=strides_word(grad_o, call.layout), dq_strides=strides_word(q, call.layout),
+        dk_strides=strides_word(k, call.layout), dv_strides=strides_word(v, call.layout))
     return fields
 
 
 def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, capturing) -> Prepared:
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
-    fields["o_strides"] = strides_of(o, call.layout)
+    fields["o_strides"] = strides_word(o, call.layout)
     partner = _core.Problem(problem_line(direction="forward", lse=True, **fields))
     problem = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)))
     wanted = call.wants.split(",")

@@ -47,6 +47,16 @@ def strides_of(x, layout):
     return by_axes(x.stride(), layout, 0)
 
 
+def strides_word(x, layout):
+    """Strides for a problem line; None where they are what the line means without."""
+    strides, extents = strides_of(x, layout), by_axes(x.shape, layout, 1)
+    dense, step = [0] * 4, 1
+    for axis in (3, 1, 2, 0) if layout == "thd" else (3, 2, 1, 0):
+        dense[axis] = step
+        step *= extents[axis]
+    return None if layout != "thd" and strides == tuple(dense) else strides
+
+
 def dense_like(q, last=None):
     """An empty tensor with q's shape and order of dimensions in memory, its last extent `last` where given: what
     flex_attention and SDPA return, so that transposing back costs nothing."""
