@@ -49,18 +49,24 @@ class Trace:
 
     def load(self, tensor, index, given=None):
         """tensor[index], where `given` holds what was indexed before; a Value, or Rows where dimensions stay open."""
+        items = index if isinstance(index, tuple) else (index,)
+        if given is None and len(items) == tensor.dim() and all_ints(items):  # what most modifiers do
+            return self.loaded(tensor, items)
         given = list(given or [None] * tensor.dim())
         open_dims = [d for d, i in enumerate(given) if i is None]
-        items = index if isinstance(index, tuple) else (index,)
         for d, item in zip(open_dims, spread(items, len(open_dims))):
             given[d] = self.checked_index(tensor, item)
         rest = [d for d in open_dims if given[d] is None]
         if rest:
             return Rows(self, tensor, given, torch.Size([tensor.shape[d] for d in rest]))
+        return self.loaded(tensor, given)
+
+    def loaded(self, tensor, indices):
         slot = self.capture(tensor)
-        texts = [self.index_text(slot, d, i) for d, i in enumerate(given)]
-        kind = element_kind(tensor)
-        return self.emit("_c" + str(slot) + "[" + ", ".join(texts) + "]", kind, tensor.dtype == torch.uint8)
+        texts = [self.index_text(slot, d, i) for d, i in enumerate(indices)]
+        dtype = tensor.dtype
+        kind = FLOAT if dtype is torch.float32 else element_kind(tensor)
+        return self.emit("_c" + str(slot) + "[" + ", ".join(texts) + "]", kind, dtype is torch.uint8)
 
     def checked_index(self, tensor, item):
         if isinstance(item, slice):
@@ -101,15 +107,23 @@ class Trace:
         return text
 
 
+def all_ints(items) -> bool:
+    for x in items:
+        if not (isinstance(x, Value) and x.kind == INT):
+            return False
+    return True
+
+
 def spread(items, rank):
     """Indices with `...` written out, padded by open ones."""
+    for item in items:
+        if item is None:
+            raise refuse("None as an index (a new dimension)", "indices only")
     given = len([i for i in items if i is not Ellipsis])
     if given > rank:
         raise refuse(f"{given} indices of a captured tensor with {rank} dimensions left", f"at most {rank}")
     out = []
     for item in items:
-        if item is None:
-            raise refuse("None as an index (a new dimension)", "indices only")
         if item is Ellipsis:
             out += [slice(None)] * (rank - given)
         else:
