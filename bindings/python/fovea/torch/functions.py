@@ -215,11 +215,6 @@ def constant(trace, value, dtype=None) -> Value:
     return v if dtype is None else cast(v, kind_of(dtype))
 
 
-def getitem(trace, x, index):
-    """Where Dynamo gives an index as operator.getitem."""
-    return trace.load(x, index) if isinstance(x, torch.Tensor) else x[index]
-
-
 _UNARY = {
     **{name: plain(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "sigmoid",
                                       "erf", "sin", "cos", "tan")},
@@ -264,7 +259,7 @@ _SHAPES = {
     "bfloat16": casting(FLOAT), "int": casting(INT), "long": casting(INT), "bool": casting(BOOL),
     "clone": same, "contiguous": same, "squeeze": same, "detach": stop, "cpu": same, "cuda": same,
     "zeros_like": filled(0), "ones_like": filled(1), "new_zeros": filled(0), "new_ones": filled(1),
-    "full_like": full_like, "new_full": new_full, "new_tensor": new_tensor, "getitem": getitem,
+    "full_like": full_like, "new_full": new_full, "new_tensor": new_tensor,
 }
 
 TABLE = {name: rule for name, rule in {**_UNARY, **_BINARY, **_SHAPES}.items() if rule is not None}

@@ -1,5 +1,7 @@
 """Runs a modifier once on symbols and keeps what it did as formula text. Done at every call: it takes microseconds, so
 nothing is ever keyed by a Python object, and closures, globals and parameters are always the current ones."""
+import operator
+
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -147,7 +149,7 @@ class Tracing(TorchFunctionMode):
         self.trace = trace
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is _GETITEM:
+        if func is _GETITEM or func is operator.getitem:  # the latter by Dynamo, of parameters
             index = args[1]
             if any_traced(index if isinstance(index, tuple) else (index,)):
                 return self.trace.load(args[0], index)

@@ -121,6 +121,9 @@ class Value:
 
 def literal(trace, x) -> Value:
     """A Python number as text that reads back as the same f32, i32 or bool."""
+    if torch.compiler.is_compiling():  # a number that Dynamo holds as a symbol is guarded, and has its value
+        from torch.fx.experimental.symbolic_shapes import guard_scalar
+        x = guard_scalar(x)
     if isinstance(x, bool):
         return Value(trace, "true" if x else "false", BOOL)
     if isinstance(x, int):
