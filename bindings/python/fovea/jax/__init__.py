@@ -14,6 +14,7 @@ from ._sequence import SequenceDescriptor
 from ._symbolic import TraceError
 
 __all__ = [
+    "DotProductAttention",
     "SequenceDescriptor",
     "TraceError",
     "attention",
@@ -22,3 +23,13 @@ __all__ = [
     "explain",
     "reorder_sequence",
 ]
+
+
+def __getattr__(name: str):
+    if name == "DotProductAttention":
+        try:
+            from .flax import DotProductAttention
+        except ImportError as error:
+            raise ImportError(f"fovea.jax.DotProductAttention is a Flax module and needs flax: {error}") from error
+        return DotProductAttention
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,6 +26,7 @@ def attention(
     layout: str = "bshd",
     scale: float | jax.Array | None = None,
     bias: jax.Array | None = None,
+    dense_mask: jax.Array | None = None,
     sink: jax.Array | None = None,
     sequence_descriptor: SequenceDescriptor | None = None,
     q_lengths: jax.Array | None = None,
@@ -48,6 +49,7 @@ def attention(
     strict: bool = False,
     engine: str | None = None,
     checkpoint_name: str | None = None,
+    builtin_masks: tuple[str, ...] = (),
 ) -> jax.Array | tuple[jax.Array, ...]:
     """Attention whose scores are modified by a formula: docs/jax.md.
 
@@ -61,7 +63,7 @@ def attention(
       mask_mod: which scores are kept: a function (b, h, q, k) -> bool, a formula or a Program.
       score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; derived where it is absent.
       score_mod_tensors, mask_mod_tensors: what a formula captures, by name; for a function one more argument.
-      bias: [B|1, H|1, Sq|1, Skv|1], added to the scaled scores before score_mod.
+      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true where a score is kept.
       scale: of the scores, 1 / sqrt(D) unless given. sink: [H], one more logit per head that joins the sum only.
       q_lengths, kv_lengths: [B], lengths of padded sequences; sequence_descriptor: lengths, segments or positions.
       cu_seqlens_q, cu_seqlens_kv: [B + 1] starts, with the longest lengths max_seqlen_q, max_seqlen_kv (layout thd).
@@ -70,6 +72,7 @@ def attention(
       return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind o.
       engine: forces one engine by name; the reference engine runs only so.
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
+      builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
 
     Returns o in the layout of q, or a tuple with what the return_ arguments ask for.
     """
@@ -78,10 +81,13 @@ def attention(
     outputs += ["row_max"] if return_row_max else []
     outputs += ["max_logit"] if return_max_logit else []
     call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
+    if dense_mask is not None:
+        call.mask_array(dense_mask)
     call.modify(
         Given(score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors),
         bias=bias,
         descriptor=sequence_descriptor,
+        masks=builtin_masks,
     )
     call.lengths(q_lengths, kv_lengths, sequence_descriptor)
     call.values(scale=scale, sink=sink, b_offset=b_offset, h_offset=h_offset)

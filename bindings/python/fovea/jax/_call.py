@@ -18,6 +18,7 @@ from . import _derivative
 from ._captures import Captures, note_load
 from ._explain import note
 from ._modifiers import Given, all_of, formulas
+from ._rewrite import substitute
 from ._sequence import SequenceDescriptor
 from ._spec import DTYPES, LAYOUTS, Captured, Sizes, Spec, problem_line, sizes_of
 
@@ -108,14 +109,15 @@ class Call:
 
     # --- what is captured ---
 
-    def modify(self, given: Given, *, bias=None, descriptor: SequenceDescriptor | None = None, leaves=None) -> None:
-        """score_mod and mask_mod; bias and segments are formulas too."""
+    def modify(self, given: Given, *, bias=None, descriptor: SequenceDescriptor | None = None, masks=(), leaves=None) -> None:
+        """score_mod and mask_mod; bias and segments are formulas too, and `masks` are texts of positions."""
         leaves = dict(leaves or {})
         if descriptor is not None and descriptor.segment_ids is not None:
             leaves.update(self._segments(descriptor))
         if bias is not None:
             load = self._dense("bias", bias, (leaves.get("q", "q"), leaves.get("k", "k")))
             leaves["score"] = f"(score + {load})"
+        self._extra_masks += [substitute(text, leaves) for text in masks]
         s = self.sizes
         found = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
         mask = all_of([*self._extra_masks, *([found.mask] if found.mask is not None else [])])

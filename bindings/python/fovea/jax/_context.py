@@ -38,6 +38,7 @@ def context_attention(
     dropout_rate: float = 0.0,
     dropout_seed: int | jax.Array | None = None,
     engine: str | None = None,
+    builtin_masks: tuple[str, ...] = (),
     **modifiers: Any,
 ) -> jax.Array:
     """Attention over a sequence that is cut along the mesh axis `axis_name`; call it inside jax.shard_map.
@@ -66,7 +67,7 @@ def context_attention(
         if value is not None:
             call.mask_text(f"{leaves.get(word, word)} < {call.vector(name, value)}")
     leaves.update({"Sq": str(total[0]), "Skv": str(total[1])})
-    call.modify(Given(**modifiers), leaves=leaves)
+    call.modify(Given(**modifiers), masks=builtin_masks, leaves=leaves)
     call.values(scale=scale, sink=None if strategy == "ring" else sink)
     call.dropout(dropout_rate, dropout_seed)
     call.options(engine=engine)

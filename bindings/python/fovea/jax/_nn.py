@@ -63,11 +63,9 @@ def dot_product_attention(
     call = Call("bshd", query, key, value)
     if mask is not None:
         call.mask_array(_with_rank_four(mask))
-    if is_causal:
-        call.mask_text("q >= k")
-    if local_window_size is not None:
-        call.mask_text(_window(local_window_size))
-    call.modify(given, bias=None if bias is None else _with_rank_four(bias))
+    masks = ["q >= k"] if is_causal else []
+    masks += [_window(local_window_size)] if local_window_size is not None else []
+    call.modify(given, bias=None if bias is None else _with_rank_four(bias), masks=masks)
     call.lengths(query_seq_lengths, key_value_seq_lengths)
     call.values(scale=scale)
     call.options(engine=implementation, outputs=("o", "lse") if return_residual else ("o",))
