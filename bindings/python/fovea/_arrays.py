@@ -53,26 +53,39 @@ def host_array(name: str, array: Any) -> HostArray:
     return seen
 
 
+_known: dict[Any, str] = {}  # NumPy's dtype to ours: its name takes NumPy microseconds to say
+
+
+def _name_of(name: str, dtype: Any) -> str:
+    found = _known.get(dtype)
+    if found is None:
+        if not dtype.isnative:
+            raise _core.InvalidArgument(f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype")
+        found = _NUMPY_NAMES.get(dtype.name, "")
+        if found:
+            _known[dtype] = found
+    return found
+
+
 def _from_numpy(name: str, array: Any) -> HostArray:
     facts = array.__array_interface__
-    shape, dtype = tuple(facts["shape"]), array.dtype
-    if not dtype.isnative:
-        raise _core.InvalidArgument(f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype")
-    pointer, strides = facts["data"][0], facts["strides"]
-    size = dtype.itemsize
+    shape, dtype, pointer, strides = facts["shape"], array.dtype, facts["data"][0], facts["strides"]
+    ours = _name_of(name, dtype)
     if strides is None:
-        return HostArray(pointer, shape, dense_strides(shape), _NUMPY_NAMES.get(dtype.name, ""), array)
+        return HostArray(pointer, shape, dense_strides(shape), ours, array)
+    size = dtype.itemsize
     if any(stride % size for stride in strides):
         raise _core.InvalidArgument(f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes")
-    return HostArray(pointer, shape, tuple(stride // size for stride in strides), _NUMPY_NAMES.get(dtype.name, ""), array)
+    return HostArray(pointer, shape, tuple(stride // size for stride in strides), ours, array)
 
 
 def _from_protocol(name: str, array: Any) -> HostArray:
     try:
-        view = _core.HostView(array)
-    except TypeError:
+        # A memoryview knows the strides that some exporters leave out.
+        view = _core.HostView(array if hasattr(array, "__dlpack__") else memoryview(array))
+    except (TypeError, BufferError, ValueError) as error:
         raise _core.InvalidArgument(
-            f"{name} is a {type(array).__name__}; it must be an array on the host: of NumPy, with DLPack, or a buffer"
+            f"{name} is a {type(array).__name__}; it must be an array on the host: of NumPy, with DLPack, or a buffer ({error})"
         ) from None
     if not view.on_host:
         raise _core.InvalidArgument(f"{name} is not on the host; fovea.attention is for arrays there (fovea.torch, fovea.jax: others)")
