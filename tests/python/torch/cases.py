@@ -70,8 +70,8 @@ case("bias_per_head", lambda c, n: lambda s, b, h, q, k: s + c["bias"][h, q, k],
      captured=lambda n: {"bias": normal(n.H, n.S, n.S)})
 case("bias_of_keys", lambda c, n: lambda s, b, h, q, k: s + c["bias"][b, 0, 0, k],
      captured=lambda n: {"bias": normal(n.B, 1, 1, n.S)})
-case("bias_chained_indices", lambda c, n: lambda s, b, h, q, k: s + c["bias"][b][h][q, k],
-     captured=lambda n: {"bias": normal(n.B, n.H, n.S, n.S)})
+case("chained_indices", lambda c, n: lambda s, b, h, q, k: s + 0.1 * c["steps"][b][h][q, k],
+     captured=lambda n: {"steps": torch.randint(-9, 9, (n.B, n.H, n.S, n.S))})
 case("bias_from_the_end", lambda c, n: lambda s, b, h, q, k: s + c["bias"][-1, q - k],  # negative where k > q
      captured=lambda n: {"bias": normal(2, n.S + 3)})
 
@@ -183,7 +183,7 @@ case("bit_patterns",
 def floats(c, n):
     """Remainders and rounding of floats, and what else torch calls pointwise."""
     def mod(s, b, h, q, k):
-        x = (q - k) * 0.7 + 0.2
+        x = (q - k) * 0.7 + 0.23  # never where something jumps
         y = x // 1.5 + torch.floor(x) + torch.trunc(x) + torch.round(x) - torch.ceil(x) + x.frac() + torch.fmod(x, 1.1) + x % 1.3
         z = torch.maximum(s, -s * 0.5) + torch.minimum(s, torch.zeros_like(s)) + torch.sign(x) * s.square() * 0.1
         return z + 0.05 * y + torch.hypot(s, s.new_full((), 2.0)) + torch.lerp(s, x.to(s.dtype), 0.25) + torch.erf(s)
