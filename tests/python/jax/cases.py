@@ -202,7 +202,7 @@ CASES = [
     ),
     Case("nested jit", lambda a: {"score_mod": lambda s, b, h, q, k: half_tanh(s) + half_tanh(0.5 * s)}),
     Case("partial", lambda a: {"score_mod": functools.partial(gated, gain=1.5)}),
-    Case("bound method", lambda a: {"score_mod": Scaled(jnp.exp(a["w"]), 2).modify}, {"w": (H,)}),
+    Case("bound method", lambda a: {"score_mod": Scaled(0.5 + 0.5 * a["w"], 2).modify}, {"w": (H,)}),
     Case(
         "Program",
         lambda a: {"score_mod": softcap(1.5), "mask_mod": causal},

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ._attention import attention
 from ._context import context_attention
 from ._explain import explain
+from ._native import custom_call_targets
 from ._nn import dot_product_attention
 from ._order import reorder_sequence
 from ._sequence import SequenceDescriptor
@@ -19,6 +20,7 @@ __all__ = [
     "TraceError",
     "attention",
     "context_attention",
+    "custom_call_targets",
     "dot_product_attention",
     "explain",
     "reorder_sequence",

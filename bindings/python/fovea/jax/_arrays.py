@@ -149,10 +149,11 @@ def dynamic_slice(writer: Writer, array: SymbolicArray, starts: Sequence[Term], 
 
     def start(d: int) -> Term:
         n, size = array.shape[d], sizes[d]
-        if size == n:
-            return number(0)
+        # Also where n is 1: a batch of one is then the same formula as any other.
         if size == 1 and array.holds_indices:
             return starts[d]
+        if size == n:
+            return number(0)
         return writer.clamp(starts[d], 0, n - size)
 
     def at(indices: Indices) -> Term:

@@ -257,7 +257,7 @@ class Call:
             tensors=tuple(Captured(t.name, tuple(t.axes)) for t in self._captures.tensors),
             scalars=tuple((x.name, x.kind) for x in self._captures.scalars),
         )
-        arrays = made_alike(list(operands.values()))
+        arrays = made_alike([_with_own_type(x) for x in operands.values()])
         _check_problem(spec, arrays)
         return spec, arrays
 
@@ -290,6 +290,11 @@ def made_alike(arrays: list[jax.Array]) -> list[jax.Array]:
         x if own == every else jax.lax.pcast(x, tuple(sorted(every - own)), to="varying")
         for x, own in zip(arrays, varying)
     ]
+
+
+def _with_own_type(x: jax.Array) -> jax.Array:
+    """An array whose type gives way to others is another operand to JAX, which would compile anew for it."""
+    return jax.lax.convert_element_type(x, x.dtype) if jax.typeof(x).weak_type else x
 
 
 def _is_zero(value) -> bool:

@@ -56,6 +56,19 @@ class Captures:
         self._writers = 0
         self._seen: dict[int, tuple[Any, Any]] = {}  # id -> (what keeps the id alive, its capture)
 
+    def copy(self) -> "Captures":
+        other = Captures(self._reserved)
+        other.tensors = [dataclasses.replace(t, axes=list(t.axes)) for t in self.tensors]
+        other.scalars = list(self.scalars)
+        other._writers = self._writers
+        new = {id(t): u for t, u in zip(self.tensors, other.tensors)}
+        other._seen = {key: (kept, new.get(id(c), c)) for key, (kept, c) in self._seen.items()}
+        return other
+
+    def adopt(self, other: "Captures") -> None:
+        """Becomes what a copy has become."""
+        self.__dict__.update(other.__dict__)
+
     def writer(self) -> Writer:
         """A writer whose names no other formula of the call uses."""
         self._writers += 1
@@ -116,10 +129,17 @@ class Captures:
 
 
 def note_load(capture: TensorCapture, indices: list[str]) -> None:
-    """Remembers which coordinates index a tensor: only those decide how it may be sharded or declared."""
+    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are called.
+
+    A dimension that q and k share (documents of one sequence) goes by the first of them.
+    """
     for d, index in enumerate(indices):
-        axis = index if index in AXES else None
-        capture.axes[d] = axis if not capture.loaded or capture.axes[d] == axis else None
+        axis, before = index if index in AXES else None, capture.axes[d]
+        both_positions = axis in ("q", "k") and before in ("q", "k")
+        if not capture.loaded or both_positions:
+            capture.axes[d] = before if both_positions else axis
+        elif before != axis:
+            capture.axes[d] = None
     capture.loaded = True
 
 

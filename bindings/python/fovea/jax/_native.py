@@ -43,3 +43,8 @@ def register() -> None:
         device = {"instantiate": instantiate, "initialize": capsule("fovea_jax_initialize_cuda")}
         for name, run in ((TARGETS, "fovea_jax_run_cuda"), (RECORDED, "fovea_jax_run_cuda_recorded")):
             jax.ffi.register_ffi_target(name[direction], {**device, "execute": capsule(run)}, platform="CUDA")
+
+
+def custom_call_targets() -> tuple[str, ...]:
+    """The names of Fovea's custom calls, as jax.export wants to be told them."""
+    return (*TARGETS.values(), *RECORDED.values())

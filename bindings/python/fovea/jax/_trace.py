@@ -17,13 +17,6 @@ from ._operations import NoFormula, kind_of
 from ._symbolic import Known, Reader, TraceError
 from ._terms import LEAVES, Term
 
-_CONCRETE = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-    TypeError,
-)
 ARGUMENTS = {
     "score_mod": ("score", "b", "h", "q", "k"),
     "mask_mod": ("b", "h", "q", "k"),
@@ -49,52 +42,46 @@ def trace(
         )
     inputs = [{**LEAVES, **(leaves or {})}[name] for name in names]
     last: tuple = () if tensors is None else (dict(tensors),)
-    closed, values = _jaxpr(what, function, inputs, last)
-    if len(closed.jaxpr.outvars) != 1:
-        raise TypeError(f"{what} must return one value, it returns {len(closed.jaxpr.outvars)}")
-    out = closed.jaxpr.outvars[0].aval
-    _check_result(what, out)
-    writer = captures.writer()
-    reader = Reader(what, writer, captures)
-    known = [Known(v) for v in values]
-    symbols = [arrays.scalar(t) for t in inputs]
-    try:
-        result = reader.symbolic(reader.read(closed.jaxpr, closed.consts, symbols + known)[0]).scalar
-    except NoFormula as error:
-        raise TraceError(f"{what}: {error}") from None
-    if what != "mask_mod":
-        result = writer.cast(result, "f32")
-    return writer.formula(result)
-
-
-def _jaxpr(what: str, function: Callable, inputs: list[Term], last: tuple):
-    """The jaxpr over the leaves, the numbers that were lifted and the arrays in `last`, with their values."""
-    avals = [jax.ShapeDtypeStruct((), jnp.float32 if t.kind == "f32" else jnp.int32) for t in inputs]
-    tensors, treedef = jax.tree.flatten(last)
     # Integers steer masks. An engine for GPUs knows a window by its literal; a CPU one by its value.
     numbers = Numbers(function, liftable_numbers(integers=jax.default_backend() == "cpu"))
-    lifted = [jnp.asarray(v) for v in numbers.values]
-
-    def traced(function_of, count):
-        def whole(*args):
-            leaves, rest = args[: len(inputs)], args[len(inputs) :]
-            return function_of(rest[:count])(*leaves, *jax.tree.unflatten(treedef, rest[count:]))
-
-        extra = lifted[:count] + tensors
-        return jax.make_jaxpr(whole)(*avals, *extra), extra
-
-    if lifted:
+    if numbers.values:
         try:
-            return traced(lambda values: numbers.rebuilt([_weak(v) for v in values]), len(lifted))
-        except _CONCRETE:
-            pass  # a number that Python itself needs: a shape, a loop, a branch
+            return _read(what, numbers.rebuilt, [jnp.asarray(v) for v in numbers.values], inputs, last, captures)
+        except Exception:  # noqa: BLE001
+            # A number that Python itself needs (a shape, a slice, a loop, a branch) fails in as many ways as JAX has.
+            # Whatever it was, it comes again below if the numbers were not the reason.
+            pass
+    return _read(what, lambda values: function, [], inputs, last, captures)
+
+
+def _read(what: str, function_of: Callable, lifted: list, inputs: list[Term], last: tuple, captures: Captures) -> str:
+    """The formula of function_of(lifted), a function of the leaves and of the arrays in `last`."""
+    tensors, treedef = jax.tree.flatten(last)
+    avals = [jax.ShapeDtypeStruct((), jnp.float32 if t.kind == "f32" else jnp.int32) for t in inputs]
+
+    def whole(*args):
+        places, values, rest = args[: len(inputs)], args[len(inputs) :][: len(lifted)], args[len(inputs) + len(lifted) :]
+        return function_of([_weak(v) for v in values])(*places, *jax.tree.unflatten(treedef, rest))
+
     try:
-        return traced(lambda values: function, 0)
+        closed = jax.make_jaxpr(whole)(*avals, *lifted, *tensors)
     except (jax.errors.TracerBoolConversionError, jax.errors.ConcretizationTypeError) as error:
         raise TraceError(
             f"{what}: Python needs a value that is not known when the formula is made (use jnp.where in place of "
             f"if, & and | in place of and, or): {str(error).splitlines()[0]}"
         ) from error
+    _check_result(what, closed.jaxpr.outvars)
+    # A copy, so that a reading that fails leaves nothing behind.
+    own = captures.copy()
+    writer = own.writer()
+    reader = Reader(what, writer, own)
+    symbols = [*(arrays.scalar(t) for t in inputs), *(Known(v) for v in (*lifted, *tensors))]
+    try:
+        result = reader.symbolic(reader.read(closed.jaxpr, closed.consts, symbols)[0]).scalar
+    except NoFormula as error:
+        raise TraceError(f"{what}: {error}") from None
+    captures.adopt(own)
+    return writer.formula(writer.cast(result, "f32") if what != "mask_mod" else result)
 
 
 def _weak(value):
@@ -102,7 +89,10 @@ def _weak(value):
     return jax.lax.convert_element_type(value, float if jnp.issubdtype(value.dtype, jnp.floating) else int)
 
 
-def _check_result(what: str, out) -> None:
+def _check_result(what: str, outvars) -> None:
+    if len(outvars) != 1:
+        raise TypeError(f"{what} must return one value, it returns {len(outvars)}")
+    out = outvars[0].aval
     try:
         kind = kind_of(out.dtype, "it")
     except NoFormula as error:
