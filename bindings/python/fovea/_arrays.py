@@ -1,4 +1,6 @@
-"""Arrays on the host as the library takes them: a pointer, a shape, strides in elements, a type. Nothing is copied."""
+"""Arrays on the host as the library takes them: a pointer, a shape, strides in elements, a type. Nothing is
+copied."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -39,7 +41,9 @@ class HostArray(NamedTuple):
     def captured(self, name: str, gradient: HostArray | None = None) -> tuple:
         """As Plan.run takes a captured tensor."""
         bound = (name, self.pointer, CODES[self.dtype], self.shape, self.strides)
-        return bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
+        return (
+            bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
+        )
 
 
 def host_array(name: str, array: Any) -> HostArray:
@@ -49,7 +53,9 @@ def host_array(name: str, array: Any) -> HostArray:
     else:
         seen = _from_protocol(name, array)
     if not seen.dtype:
-        raise _core.InvalidArgument(f"{name} has elements of type {_type_of(array)}; there are: {', '.join(CODES)}")
+        raise _core.InvalidArgument(
+            f"{name} has elements of type {_type_of(array)}; there are: {', '.join(CODES)}"
+        )
     return seen
 
 
@@ -60,7 +66,9 @@ def _name_of(name: str, dtype: Any) -> str:
     found = _known.get(dtype)
     if found is None:
         if not dtype.isnative:
-            raise _core.InvalidArgument(f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype")
+            raise _core.InvalidArgument(
+                f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype"
+            )
         found = _NUMPY_NAMES.get(dtype.name, "")
         if found:
             _known[dtype] = found
@@ -75,7 +83,9 @@ def _from_numpy(name: str, array: Any) -> HostArray:
         return HostArray(pointer, shape, dense_strides(shape), ours, array)
     size = dtype.itemsize
     if any(stride % size for stride in strides):
-        raise _core.InvalidArgument(f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes")
+        raise _core.InvalidArgument(
+            f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes"
+        )
     return HostArray(pointer, shape, tuple(stride // size for stride in strides), ours, array)
 
 
@@ -88,7 +98,9 @@ def _from_protocol(name: str, array: Any) -> HostArray:
             f"{name} is a {type(array).__name__}; it must be an array on the host: of NumPy, with DLPack, or a buffer ({error})"
         ) from None
     if not view.on_host:
-        raise _core.InvalidArgument(f"{name} is not on the host; fovea.attention is for arrays there (fovea.torch, fovea.jax: others)")
+        raise _core.InvalidArgument(
+            f"{name} is not on the host; fovea.attention is for arrays there (fovea.torch, fovea.jax: others)"
+        )
     return HostArray(view.pointer, view.shape, view.strides, view.dtype, view)
 
 
@@ -121,6 +133,8 @@ def numpy_dtype(dtype: str) -> Any:
         try:
             import ml_dtypes
         except ImportError:
-            raise _core.InvalidArgument("bfloat16 in NumPy needs the package ml_dtypes:  pip install ml_dtypes") from None
+            raise _core.InvalidArgument(
+                "bfloat16 in NumPy needs the package ml_dtypes:  pip install ml_dtypes"
+            ) from None
         return numpy.dtype(ml_dtypes.bfloat16)
     return numpy.dtype({code: name for name, code in _NUMPY_NAMES.items()}[dtype])

@@ -1,11 +1,12 @@
 """Attention and its gradients for arrays on the host."""
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ._arrays import HostArray, host_array, new_array
+from ._arrays import HostArray, dense_strides, host_array, new_array
 from ._core import InvalidArgument
 from ._plans import plan
 from ._request import Options, Request, captured_bindings
@@ -47,20 +48,23 @@ def attention(
 ) -> Any:
     """softmax(score_mod(scale * q k^T), where mask_mod keeps) v, without ever holding the scores.
 
-    q, k, v: arrays on the host (of NumPy, or with DLPack or the buffer protocol) of float32, float16, bfloat16, or float64
-        with engine="reference". Views are read in place. k and v may have fewer heads, a divisor of those of q.
-    score_mod: a formula text of `score`, b, h, q, k ("cap * tanh(score / cap)"), a fovea.Program, or a cuDNN-style callback
-        (graph, score, tensors). mask_mod: a formula text of positions, or a Program. score_mod_bprop: the derivative by
-        hand; without it, it is derived.
+    q, k, v: arrays on the host (of NumPy, or with DLPack or the buffer protocol) of float32, float16,
+        bfloat16, or float64 with engine="reference". Views are read in place. k and v may have fewer heads, a
+        divisor of those of q.
+    score_mod: a formula text of `score`, b, h, q, k ("cap * tanh(score / cap)"), a fovea.Program, or a
+        cuDNN-style callback (graph, score, tensors). mask_mod: a formula text of positions, or a Program.
+        score_mod_bprop: the derivative by hand; without it, it is derived.
     tensors, scalars: what formulas capture, by name. A Python int is an i32, a float an f32.
     is_causal: keeps q >= k. window_size: (left, right) keeps q - left <= k <= q + right; -1: no bound.
     scale: of the scores; 1 / sqrt(d) where not given. layout: "bhsd", "bshd", "sbhd", or "thd", packed.
     seq_lens: true lengths [B], for both or as (of q, of k). cu_seqlens: for "thd", starts [B + 1], likewise.
-    sinks: [H], one more logit per head that joins the sum. dropout_p, seed, offset: Philox; see the design of dropout.
-    q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see; h_global: what H is.
+    sinks: [H], one more logit per head that joins the sum.
+    dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.
+    q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see;
+        h_global: what H is.
     deterministic: the same bits in every run. engine: one by name; threads: at most so many.
 
-    Gives o, laid out as q; with return_lse, return_row_max or return_max_logit a tuple (o, ...) in that order.
+    Gives o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
     """
     options = _options(locals())
     return _forward(Request(q, k, v, options), (return_lse, return_row_max, return_max_logit), None)
@@ -75,7 +79,9 @@ def _forward(request: Request, returned: tuple[bool, bool, bool], partner: str |
     wanted = dict(zip(_OUTPUTS, map(bool, returned)))
     made = plan(request.line("forward", **wanted), request.options.engine, None, partner)
     o, o_seen = new_array(_output_shape(request), request.q.dtype)
-    extra = {name: new_array(_row_shape(request, name), _exact(request)) for name, asked in wanted.items() if asked}
+    extra = {
+        name: new_array(_row_shape(request, name), _exact(request)) for name, asked in wanted.items() if asked
+    }
     tensors, scalars = captured_bindings(request.modifier, {})
     made.run(
         *map(request.by_axes, (request.q, request.k, request.v, o_seen)),
@@ -123,22 +129,30 @@ def attention_backward(
     grad_lse: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The gradients of `attention`, from what it gave (o and lse) and what it was given, with the same options.
+    """The gradients of `attention`, from what it gave (o and lse) and was given, with the same options.
 
-    grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient of lse, where
-    it was used. Gives {name: gradient}; that of a scalar is an array of no dimensions.
+    grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient
+    of lse, where it was used. Gives {name: gradient}; that of a scalar is an array of no dimensions.
     """
     request = Request(q, k, v, Options(**options))
     return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
 
 
 def _wanted(request: Request, grads: Sequence[str] | None) -> list[str]:
-    there = ["q", "k", "v", *(["sinks"] if request.sinks is not None else []), *request.modifier.differentiable()]
+    there = [
+        "q",
+        "k",
+        "v",
+        *(["sinks"] if request.sinks is not None else []),
+        *request.modifier.differentiable(),
+    ]
     if grads is None:
         return there
     for name in grads:
         if name not in there:
-            raise InvalidArgument(f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}")
+            raise InvalidArgument(
+                f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}"
+            )
     return list(dict.fromkeys(grads))
 
 
@@ -159,7 +173,11 @@ def _backward(
     o = _same("o", host_array("o", saved[0]), _output_shape(request), request.q.dtype)
     grad_o = _same("grad_o", grad_o, _output_shape(request), request.q.dtype)
     lse = _same("lse", host_array("lse", saved[1]), rows, _exact(request), dense=True)
-    dlse = None if grad_lse is None else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
+    dlse = (
+        None
+        if grad_lse is None
+        else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
+    )
     forward, backward = _lines(request, wanted, dlse is not None)
     made = plan(backward, request.options.engine, None, forward)
     out = {name: new_array(*_gradient_shape(request, name)) for name in wanted}
@@ -196,21 +214,21 @@ def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
 def _same(name: str, array: HostArray, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
     if array.shape != shape or array.dtype != dtype:
         raise InvalidArgument(f"{name} is {array.dtype}{list(array.shape)}; it must be {dtype}{list(shape)}")
-    if dense and any(extent > 1 and a != b for extent, a, b in zip(shape, array.strides, _dense(shape))):
-        raise InvalidArgument(f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it")
+    if dense and any(
+        extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))
+    ):
+        raise InvalidArgument(
+            f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it"
+        )
     return array
 
 
-def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
-    from ._arrays import dense_strides
-
-    return dense_strides(shape)
-
-
-def vjp(q: Any, k: Any, v: Any, *, grads: Sequence[str] | None = None, **options: Any) -> tuple[Any, Callable[..., dict[str, Any]]]:
+def vjp(
+    q: Any, k: Any, v: Any, *, grads: Sequence[str] | None = None, **options: Any
+) -> tuple[Any, Callable[..., dict[str, Any]]]:
     """(o, pull): pull(grad_o, grad_lse=None) gives the gradients, as attention_backward does.
 
-    pull.lse is the log of the sum of exponentials of each row. One engine is chosen that can do both directions.
+    pull.lse is the log of the sum of exponentials of each row. One engine is chosen that can do both.
 
     >>> import numpy
     >>> x = numpy.ones((1, 1, 4, 8), numpy.float32)

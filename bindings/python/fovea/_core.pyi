@@ -1,4 +1,6 @@
-"""The library behind the package fovea: its C interface, for Python. The package is made of this; other callers may use it."""
+"""The library behind the package fovea: its C interface, for Python. The package is made of this; other
+callers may use it."""
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,7 +70,11 @@ class Plan:
     """A problem made ready to run, from the library's cache or built."""
 
     def __init__(
-        self, problem: Problem, engine: str | None = None, device: str | None = None, partner: Problem | None = None
+        self,
+        problem: Problem,
+        engine: str | None = None,
+        device: str | None = None,
+        partner: Problem | None = None,
     ) -> None: ...
     @property
     def engine(self) -> str: ...

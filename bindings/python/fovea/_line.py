@@ -1,4 +1,6 @@
-"""Problem lines: how a problem is said to the library. Used by every front end; docs/problem_line.md has the keys."""
+"""Problem lines: how a problem is said to the library. Used by every front end; docs/problem_line.md has the
+keys."""
+
 from __future__ import annotations
 
 import re
@@ -9,7 +11,12 @@ from ._core import InvalidArgument
 _PLAIN = re.compile(r"[^\s\"\\]+")
 
 # Fields whose name in Python differs from the key in the line.
-_KEYS = {"grad_o_dtype": "do_dtype", "grad_q_dtype": "dq_dtype", "grad_k_dtype": "dk_dtype", "grad_v_dtype": "dv_dtype"}
+_KEYS = {
+    "grad_o_dtype": "do_dtype",
+    "grad_q_dtype": "dq_dtype",
+    "grad_k_dtype": "dk_dtype",
+    "grad_v_dtype": "dv_dtype",
+}
 
 
 def word(key: str, value: object) -> str:
@@ -48,7 +55,8 @@ def program_line(
     tensors: Iterable[tuple] = (),
     scalars: Iterable[tuple] = (),
 ) -> str:
-    """Formulas with their declarations: tensors as (name, dtype, extents), scalars as (name, dtype[, value])."""
+    """Formulas with their declarations: tensors as (name, dtype, extents), scalars as (name, dtype[,
+    value])."""
     words = [word(key, text) for key, text in (("mod", mod), ("mask", mask), ("bprop", bprop)) if text]
     words += [tensor_word(*tensor) for tensor in tensors]
     words += [scalar_word(*scalar) for scalar in scalars]
@@ -69,7 +77,11 @@ def problem_line(
     >>> problem_line(b=2, h=8, sq=128, d=64, dtype="f32", mask="q >= k", lse=True)
     'b=2 h=8 sq=128 d=64 dtype=f32 lse=1 mask="q >= k"'
     """
-    words = [word(_KEYS.get(key, key), value) for key, value in fields.items() if value is not None and value is not False]
+    words = [
+        word(_KEYS.get(key, key), value)
+        for key, value in fields.items()
+        if value is not None and value is not False
+    ]
     program = program_line(mod, mask, bprop, tensors, scalars)
     return " ".join([*words, program] if program else words)
 
@@ -83,11 +95,14 @@ def both_masks(*masks: str | None) -> str | None:
 
 
 def window_mask(is_causal: bool = False, window_size: int | Sequence[int] | None = None) -> str | None:
-    """The formula of `is_causal` and of a window (left, right): keys from q - left to q + right; -1: no bound."""
+    """The formula of `is_causal` and of a window (left, right): keys from q - left to q + right; -1: no
+    bound."""
     if window_size is None:
         return "q >= k" if is_causal else None
     pair = (window_size, window_size) if isinstance(window_size, int) else tuple(window_size)
-    if len(pair) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and side >= -1 for side in pair):
+    if len(pair) != 2 or not all(
+        isinstance(side, int) and not isinstance(side, bool) and side >= -1 for side in pair
+    ):
         raise InvalidArgument(
             f"window_size is {window_size!r}; it must be (left, right), each a number of positions or -1 for no bound"
         )

@@ -1,4 +1,6 @@
-"""What a caller may give as a modifier, made one: formula texts with the host arrays and numbers that they capture."""
+"""What a caller may give as a modifier, made one: formula texts with the host arrays and numbers that they
+capture."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -29,7 +31,13 @@ class Modifier:
         """As problem_line takes them."""
         declared = [(name, array.dtype, extents) for name, (extents, array) in self.tensors.items()]
         scalars = [(name, dtype) for name, (dtype, _) in self.scalars.items()]
-        return {"mod": self.mod, "mask": self.mask, "bprop": self.bprop, "tensors": declared, "scalars": scalars}
+        return {
+            "mod": self.mod,
+            "mask": self.mask,
+            "bprop": self.bprop,
+            "tensors": declared,
+            "scalars": scalars,
+        }
 
     def differentiable(self) -> list[str]:
         """The caller's keys of everything that has a gradient."""
@@ -48,14 +56,20 @@ class _Given:
     made: Modifier
     declared_by_programs: bool = False
 
-    def add_tensor(self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None) -> None:
+    def add_tensor(
+        self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None
+    ) -> None:
         array = host_array(f"tensors[{key!r}]", self.tensors[key])
         if dtype is not None and array.dtype != dtype:
-            raise InvalidArgument(f"tensors[{key!r}] has elements of type {array.dtype}; the program declares {dtype}")
+            raise InvalidArgument(
+                f"tensors[{key!r}] has elements of type {array.dtype}; the program declares {dtype}"
+            )
         extents = symbolic_extents(array.shape, self.sizes) if extents is None else extents
         before = self.made.tensors.get(name)
         if before is not None and before[0] != extents:
-            raise InvalidArgument(f"two formulas declare the tensor {name!r}, as {list(before[0])} and as {list(extents)}")
+            raise InvalidArgument(
+                f"two formulas declare the tensor {name!r}, as {list(before[0])} and as {list(extents)}"
+            )
         self.made.tensors[name] = (extents, array)
         self.made.names[key] = name
 
@@ -66,7 +80,10 @@ class _Given:
         whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u")
         if isinstance(value, bool) or not hasattr(value, "__float__"):
             raise InvalidArgument(f"scalars[{name!r}] is {value!r}; it must be a number")
-        self.made.scalars[name] = (dtype or ("i32" if whole else "f32"), int(value) if whole else float(value))
+        self.made.scalars[name] = (
+            dtype or ("i32" if whole else "f32"),
+            int(value) if whole else float(value),
+        )
         self.made.names[name] = name
 
     def add_program(self, program: Program) -> None:
@@ -91,7 +108,9 @@ def read_modifiers(
     if score_mod_bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop is given without score_mod")
     if (given.tensors or given.scalars) and score_mod is None and mask_mod is None:
-        raise InvalidArgument("tensors or scalars are given without score_mod or mask_mod: no formula captures them")
+        raise InvalidArgument(
+            "tensors or scalars are given without score_mod or mask_mod: no formula captures them"
+        )
     texts = [part for part in (score_mod, mask_mod, score_mod_bprop) if isinstance(part, str)]
     _read_score_mod(given, score_mod, score_mod_bprop)
     _read_mask_mod(given, mask_mod)
@@ -130,7 +149,9 @@ def _read_score_mod(given: _Given, score_mod: Any, bprop: Any) -> None:
     if bprop is None:
         return
     if made.bprop is not None:
-        raise InvalidArgument("score_mod_bprop is given, and score_mod has a bprop of its own; give one of them")
+        raise InvalidArgument(
+            "score_mod_bprop is given, and score_mod has a bprop of its own; give one of them"
+        )
     if isinstance(bprop, Program) and bprop.bprop:
         given.add_program(bprop)
         bprop = bprop.bprop
@@ -160,9 +181,13 @@ class _Described:
     def __init__(self, name: str, array: Any) -> None:
         seen = host_array(name, array)
         self.shape = seen.shape
-        self.dtype = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i32": "int32"}.get(
-            seen.dtype, {"i64": "int64", "u8": "uint8", "bool": "bool"}.get(seen.dtype)
-        )
+        self.dtype = {
+            "f32": "float32",
+            "f16": "float16",
+            "bf16": "bfloat16",
+            "f64": "float64",
+            "i32": "int32",
+        }.get(seen.dtype, {"i64": "int64", "u8": "uint8", "bool": "bool"}.get(seen.dtype))
 
 
 def _read_mask_mod(given: _Given, mask_mod: Any) -> None:
@@ -174,4 +199,6 @@ def _read_mask_mod(given: _Given, mask_mod: Any) -> None:
         given.add_program(mask_mod)
         given.made.mask = both_masks(given.made.mask, mask_mod.mask)
     else:
-        raise InvalidArgument(f"mask_mod is {mask_mod!r}; it must be a formula text of positions, or a fovea.Program with a mask alone")
+        raise InvalidArgument(
+            f"mask_mod is {mask_mod!r}; it must be a formula text of positions, or a fovea.Program with a mask alone"
+        )

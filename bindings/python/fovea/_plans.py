@@ -1,4 +1,6 @@
-"""Plans by the text of their problem, for callers that ask again and again. Bounded: the library's own cache is what keeps plans."""
+"""Plans by the text of their problem, for callers that ask again and again. Bounded: the library's own cache
+is what keeps plans."""
+
 from __future__ import annotations
 
 import os
@@ -61,8 +63,11 @@ os.register_at_fork(after_in_child=_after_fork)
 _plans = Recent(256)
 
 
-def plan(line: str, engine: str | None = None, device: str | None = None, partner: str | None = None) -> _core.Plan:
-    """The plan of a problem line of one direction. `partner` is the line of the other half of a training pair."""
+def plan(
+    line: str, engine: str | None = None, device: str | None = None, partner: str | None = None
+) -> _core.Plan:
+    """The plan of a problem line of one direction. `partner` is the line of the other half of a training
+    pair."""
     # FOVEA_ENGINE chooses where no engine is named, and may change while a process runs.
     key = (line, engine or os.environ.get("FOVEA_ENGINE"), device, partner)
     made = _plans.get(key)
@@ -73,7 +78,8 @@ def plan(line: str, engine: str | None = None, device: str | None = None, partne
 
 
 def cache_clear() -> None:
-    """Lets go of every plan, here and in the library. Plans that run, or that someone holds, live on until they are done."""
+    """Lets go of every plan, here and in the library. Plans that run, or that someone holds, live on until
+    they are done."""
     for recent in _all:
         recent.clear()
     _core.cache_clear()

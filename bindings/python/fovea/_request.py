@@ -1,4 +1,6 @@
-"""One call of attention on the host, read from its arguments: which problem it is, and what is bound to it."""
+"""One call of attention on the host, read from its arguments: which problem it is, and what is bound to
+it."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -53,7 +55,9 @@ class Request:
         self.q, self.k, self.v = self._operand("q", q), self._operand("k", k), self._operand("v", v)
         for name, array in (("k", self.k), ("v", self.v)):
             if array.dtype != self.q.dtype:
-                raise InvalidArgument(f"{name} has elements of type {array.dtype}, q of {self.q.dtype}; they must be the same")
+                raise InvalidArgument(
+                    f"{name} has elements of type {array.dtype}, q of {self.q.dtype}; they must be the same"
+                )
         self.lengths = _pair("seq_lens", options.seq_lens)
         self.starts = _pair("cu_seqlens", options.cu_seqlens)
         self.offsets = tuple(_offset(name, getattr(options, name)) for name in ("q_offset", "k_offset"))
@@ -69,9 +73,13 @@ class Request:
         seen = host_array(name, array)
         rank = 3 if self.packed else 4
         if len(seen.shape) != rank:
-            raise InvalidArgument(f"{name} has the shape {list(seen.shape)}; layout {self.options.layout} has {rank} extents")
+            raise InvalidArgument(
+                f"{name} has the shape {list(seen.shape)}; layout {self.options.layout} has {rank} extents"
+            )
         if seen.dtype not in FLOATS:
-            raise InvalidArgument(f"{name} has elements of type {seen.dtype}; it must be one of {', '.join(FLOATS)}")
+            raise InvalidArgument(
+                f"{name} has elements of type {seen.dtype}; it must be one of {', '.join(FLOATS)}"
+            )
         return seen
 
     def extent(self, array: HostArray, axis: int) -> int:
@@ -83,30 +91,55 @@ class Request:
         if not self.packed:
             return self.extent(self.q, 0)
         if self.starts[0] is None or self.starts[1] is None:
-            raise InvalidArgument("layout thd needs cu_seqlens: one array of starts for both, or a pair (of q, of k and v)")
+            raise InvalidArgument(
+                "layout thd needs cu_seqlens: one array of starts for both, or a pair (of q, of k and v)"
+            )
         return self.starts[0].shape[0] - 1
 
     def _sizes(self) -> dict[str, int]:
         q, k, v = self.q, self.k, self.v
-        sizes = {"b": self.batch(), "h": self.extent(q, 1), "hkv": self.extent(k, 1), "d": q.shape[-1], "dv": v.shape[-1]}
-        for name, what, axis, like in (("k", "batch", 0, q), ("v", "batch", 0, q), ("k", "features", 3, q), ("v", "heads", 1, k), ("v", "positions", 2, k)):
+        sizes = {
+            "b": self.batch(),
+            "h": self.extent(q, 1),
+            "hkv": self.extent(k, 1),
+            "d": q.shape[-1],
+            "dv": v.shape[-1],
+        }
+        for name, what, axis, like in (
+            ("k", "batch", 0, q),
+            ("v", "batch", 0, q),
+            ("k", "features", 3, q),
+            ("v", "heads", 1, k),
+            ("v", "positions", 2, k),
+        ):
             got, rule = self.extent(getattr(self, name), axis), self.extent(like, axis)
             if got != rule:
-                raise InvalidArgument(f"{name} has {what} {got}; it must be {rule}, as that of {'q' if like is q else 'k'}")
+                raise InvalidArgument(
+                    f"{name} has {what} {got}; it must be {rule}, as that of {'q' if like is q else 'k'}"
+                )
         if self.packed:
             sizes |= {"tq": self.extent(q, 2), "tk": self.extent(k, 2)}
             sizes |= {"sq": self._longest(0), "skv": self._longest(1)}
         else:
             sizes |= {"sq": self.extent(q, 2), "skv": self.extent(k, 2)}
-        for name, pair, count in (("seq_lens", self.lengths, sizes["b"]), ("cu_seqlens", self.starts, sizes["b"] + 1)):
+        for name, pair, count in (
+            ("seq_lens", self.lengths, sizes["b"]),
+            ("cu_seqlens", self.starts, sizes["b"] + 1),
+        ):
             for array in pair:
                 if array is not None and array.shape != (count,):
-                    raise InvalidArgument(f"{name} has the shape {list(array.shape)}; it must be [{count}] for {sizes['b']} sequences")
+                    raise InvalidArgument(
+                        f"{name} has the shape {list(array.shape)}; it must be [{count}] for {sizes['b']} sequences"
+                    )
         if not self.packed and any(array is not None for array in self.starts):
-            raise InvalidArgument(f"cu_seqlens is for layout thd; this is {self.options.layout}: use seq_lens")
+            raise InvalidArgument(
+                f"cu_seqlens is for layout thd; this is {self.options.layout}: use seq_lens"
+            )
         for name, array in zip(("q_offset", "k_offset"), self.offsets):
             if isinstance(array, HostArray) and array.shape != (sizes["b"],):
-                raise InvalidArgument(f"{name} has the shape {list(array.shape)}; it must be a number, or [{sizes['b']}]")
+                raise InvalidArgument(
+                    f"{name} has the shape {list(array.shape)}; it must be a number, or [{sizes['b']}]"
+                )
         return sizes
 
     def _longest(self, side: int) -> int:
@@ -131,7 +164,12 @@ class Request:
         # In the order in which an extent that fits several of them is declared.
         named = {"Sq": sizes["sq"], "Skv": sizes["skv"], "H": options.h_global or sizes["h"], "B": sizes["b"]}
         modifier = read_modifiers(
-            options.score_mod, options.mask_mod, options.score_mod_bprop, options.tensors, options.scalars, named
+            options.score_mod,
+            options.mask_mod,
+            options.score_mod_bprop,
+            options.tensors,
+            options.scalars,
+            named,
         )
         modifier.mask = both_masks(modifier.mask, window_mask(options.is_causal, options.window_size))
         return modifier
@@ -139,13 +177,19 @@ class Request:
     def line(self, direction: str, **fields: Any) -> str:
         """The problem line of one direction; `fields` are the outputs or gradients asked for."""
         options = self.options
-        common: dict[str, Any] = dict(direction=direction, **self.sizes, dtype=self.q.dtype, layout=options.layout)
+        common: dict[str, Any] = dict(
+            direction=direction, **self.sizes, dtype=self.q.dtype, layout=options.layout
+        )
         common |= {"cu_q": "bound", "cu_k": "bound"} if self.packed else {}
         for key, array in zip(("qlens", "klens"), self.lengths):
             common[key] = None if array is None else "bound"
         for key, given in zip(("q_offset", "k_offset"), self.offsets):
             common[key] = "bound" if isinstance(given, HostArray) else None
-        common |= {"sink": self.sinks is not None, "dropout": options.dropout_p or None, "h_global": options.h_global}
+        common |= {
+            "sink": self.sinks is not None,
+            "dropout": options.dropout_p or None,
+            "h_global": options.h_global,
+        }
         common["deterministic"] = bool(options.deterministic)
         return problem_line(**common, **self.modifier.fields(), **fields)
 
@@ -158,7 +202,11 @@ class Request:
         """What both directions bind beside their tensors."""
         options = self.options
         bound: dict[str, Any] = {"threads": options.threads}
-        for name, value in (("scale", options.scale), ("b_offset", options.b_offset), ("h_offset", options.h_offset)):
+        for name, value in (
+            ("scale", options.scale),
+            ("b_offset", options.b_offset),
+            ("h_offset", options.h_offset),
+        ):
             if value is not None and value != 0 or name == "scale":
                 bound[name] = value
         if options.dropout_p:
@@ -200,7 +248,9 @@ def _counts(name: str, given: Any) -> HostArray:
 
     array = numpy.asarray(given)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidArgument(f"{name} must be whole numbers in one dimension, got {array.dtype}{list(array.shape)}")
+        raise InvalidArgument(
+            f"{name} must be whole numbers in one dimension, got {array.dtype}{list(array.shape)}"
+        )
     if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
         raise InvalidArgument(f"{name} has values that do not fit 32 bits")
     return host_array(name, numpy.ascontiguousarray(array, dtype=numpy.int32))
@@ -208,10 +258,11 @@ def _counts(name: str, given: Any) -> HostArray:
 
 def captured_bindings(modifier: Modifier, gradients: Mapping[str, HostArray]) -> tuple[tuple, tuple]:
     """Captured tensors and scalars as Plan.run takes them, with where their gradients go, by name."""
-    tensors = tuple(array.captured(name, gradients.get(name)) for name, (_, array) in modifier.tensors.items())
+    tensors = tuple(
+        array.captured(name, gradients.get(name)) for name, (_, array) in modifier.tensors.items()
+    )
     scalars = tuple(
-        (name, value, 0, gradients[name].pointer if name in gradients else 0) for name, (_, value) in modifier.scalars.items()
+        (name, value, 0, gradients[name].pointer if name in gradients else 0)
+        for name, (_, value) in modifier.scalars.items()
     )
     return tensors, scalars
-
-

@@ -1,4 +1,5 @@
 """Texts for people that a notebook shows as they are."""
+
 from __future__ import annotations
 
 import html

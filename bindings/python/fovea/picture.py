@@ -1,4 +1,5 @@
 """Pictures of programs: a grid of values as PNG, made with nothing but zlib."""
+
 from __future__ import annotations
 
 import base64
@@ -59,7 +60,8 @@ class Picture:
             raw = bytearray(b"\0\xff\xff\xff")
         chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(raw), 9)), (b"IEND", b"")]
         return b"\x89PNG\r\n\x1a\n" + b"".join(
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+            for kind, data in chunks
         )
 
     def save(self, path: str | os.PathLike) -> None:
@@ -97,23 +99,32 @@ def draw(
     if sq < 1 or skv < 1 or sq * skv > 1 << 22:
         raise _core.InvalidArgument(f"sq x skv is {sq} x {skv}; a picture has between 1 and {1 << 22} cells")
     if not (0 <= at[0] < batch and 0 <= at[1] < heads):
-        raise _core.InvalidArgument(f"b, h is {at[0]}, {at[1]}; there are {batch} sequences and {heads} heads")
+        raise _core.InvalidArgument(
+            f"b, h is {at[0]}, {at[1]}; there are {batch} sequences and {heads} heads"
+        )
     bound, held = _bound_tensors(program, tensors)
     values, kept = program.core.evaluate_grid(
-        score, (*at, 0, 0), (batch, heads, heads, sq, skv), tensors=bound, scalars=_bound_scalars(program, scalars)
+        score,
+        (*at, 0, 0),
+        (batch, heads, heads, sq, skv),
+        tensors=bound,
+        scalars=_bound_scalars(program, scalars),
     )
     del held
     numbers = memoryview(values).cast("d")
     only_mask = program.mod is None
     rows = [
-        [(1.0 if only_mask else numbers[q * skv + k]) if kept[q * skv + k] else None for k in range(skv)] for q in range(sq)
+        [(1.0 if only_mask else numbers[q * skv + k]) if kept[q * skv + k] else None for k in range(skv)]
+        for q in range(sq)
     ]
     return Picture(rows, program.core.text())
 
 
 def _bound_tensors(program: Program, tensors: Mapping[str, Any]) -> tuple[tuple, list]:
     if missing := [name for name, *_ in program.tensors if name not in tensors]:
-        raise _core.InvalidArgument(f"tensors has no {missing[0]!r}, which the program captures; it is needed to draw it")
+        raise _core.InvalidArgument(
+            f"tensors has no {missing[0]!r}, which the program captures; it is needed to draw it"
+        )
     if not program.tensors:
         return (), []
     from ._arrays import host_array
@@ -127,6 +138,8 @@ def _bound_scalars(program: Program, scalars: Mapping[str, float]) -> tuple:
     for name, _, default in program.scalars:
         value = scalars.get(name, default)
         if value is None:
-            raise _core.InvalidArgument(f"scalars has no {name!r}, which the program captures and has no default for")
+            raise _core.InvalidArgument(
+                f"scalars has no {name!r}, which the program captures and has no default for"
+            )
         bound.append((name, float(value)))
     return tuple(bound)

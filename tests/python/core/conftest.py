@@ -1,4 +1,6 @@
-"""Tests of the package fovea without torch or JAX. FOVEA_TEST_SEED draws other numbers; FOVEA_TEST_PACKAGE is another package."""
+"""Tests of the package fovea without torch or JAX. FOVEA_TEST_SEED draws other numbers; FOVEA_TEST_PACKAGE is
+another package."""
+
 import os
 import sys
 from pathlib import Path

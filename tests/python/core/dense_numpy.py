@@ -1,4 +1,6 @@
-"""The definition of attention in NumPy and double, with the whole matrix of scores: what the package is compared with."""
+"""The definition of attention in NumPy and double, with the whole matrix of scores: what the package is
+compared with."""
+
 import numpy as np
 
 

@@ -1,4 +1,5 @@
 """fovea.attention against the definition: formulas, layouts, lengths, types."""
+
 import dense_numpy as dense
 import numpy as np
 import pytest
@@ -22,7 +23,10 @@ CASES = {
     "causal": ({"is_causal": True}, {"mask": lambda b, h, q, k: q >= k}),
     "causal as text": ({"mask_mod": "causal"}, {"mask": lambda b, h, q, k: q >= k}),
     "window": ({"window_size": (5, 2)}, {"mask": lambda b, h, q, k: (q - k <= 5) & (k - q <= 2)}),
-    "causal window": ({"window_size": (7, -1), "is_causal": True}, {"mask": lambda b, h, q, k: (q - k <= 7) & (q >= k)}),
+    "causal window": (
+        {"window_size": (7, -1), "is_causal": True},
+        {"mask": lambda b, h, q, k: (q - k <= 7) & (q >= k)},
+    ),
     "symmetric window": ({"window_size": 3}, {"mask": lambda b, h, q, k: abs(q - k) <= 3}),
     "scale": ({"scale": 0.5}, {"scale": 0.5}),
     "scale of zero": ({"scale": 0.0}, {"scale": 0.0}),
@@ -51,7 +55,11 @@ CASES = {
         {"mod": lambda s, b, h, q, k: s * 0.5, "mask": lambda b, h, q, k: q >= k},
     ),
     "program with another value": (
-        {"score_mod": fovea.formula("score * t", scalars={"t": 0.5}), "scalars": {"t": 3.0}, "mask_mod": fovea.formula("q >= k")},
+        {
+            "score_mod": fovea.formula("score * t", scalars={"t": 0.5}),
+            "scalars": {"t": 3.0},
+            "mask_mod": fovea.formula("q >= k"),
+        },
         {"mod": lambda s, b, h, q, k: s * 3, "mask": lambda b, h, q, k: q >= k},
     ),
     "offset": (
@@ -63,10 +71,18 @@ CASES = {
         {"mask": lambda b, h, q, k: q + np.where(b == 1, 4, 0) >= k},
     ),
     "shard of heads": (
-        {"score_mod": "score + slopes[h] * H", "h_offset": 4, "h_global": 8, "tensors": {"slopes": np.tile(SLOPES, 2)}},
+        {
+            "score_mod": "score + slopes[h] * H",
+            "h_offset": 4,
+            "h_global": 8,
+            "tensors": {"slopes": np.tile(SLOPES, 2)},
+        },
         {"mod": lambda s, b, h, q, k: s + SLOPES[h] * 8},
     ),
-    "nothing kept": ({"mask_mod": "q > 3 && false"}, {"mask": lambda b, h, q, k: np.zeros((1, 1, 1, 1), bool)}),
+    "nothing kept": (
+        {"mask_mod": "q > 3 && false"},
+        {"mask": lambda b, h, q, k: np.zeros((1, 1, 1, 1), bool)},
+    ),
     "rows with nothing": ({"mask_mod": "q >= 4"}, {"mask": lambda b, h, q, k: q >= 4}),
 }
 
@@ -90,14 +106,18 @@ def test_sinks_join_the_sum(qkv, rng):
 
 
 def test_row_max_and_max_logit(qkv):
-    o, lse, row_max, max_logit = fovea.attention(*qkv, return_lse=True, return_row_max=True, return_max_logit=True)
+    o, lse, row_max, max_logit = fovea.attention(
+        *qkv, return_lse=True, return_row_max=True, return_max_logit=True
+    )
     score = np.einsum("bhqd,bhkd->bhqk", *(x.astype(np.float64) for x in qkv[:2])) / 4
     assert np.allclose(row_max, score.max(-1), atol=1e-5)
     assert np.allclose(max_logit, score.max((0, 2, 3)), atol=1e-5)
     assert max_logit.shape == (H,) and lse.shape == (B, H, S) and o.shape == (B, H, S, D)
 
 
-@pytest.mark.parametrize("dtype, limit", [("float32", 2e-6), ("float16", 8e-4), ("bfloat16", 6e-3), ("float64", 1e-6)])
+@pytest.mark.parametrize(
+    "dtype, limit", [("float32", 2e-6), ("float16", 8e-4), ("bfloat16", 6e-3), ("float64", 1e-6)]
+)
 def test_every_type(qkv, dtype, limit):
     if dtype == "bfloat16":
         import ml_dtypes
@@ -109,7 +129,9 @@ def test_every_type(qkv, dtype, limit):
     assert dense.relative_error(o, dense.attention(*half, mask=lambda b, h, q, k: q >= k)[0]) < limit
 
 
-@pytest.mark.parametrize("layout, order", [("bhsd", (0, 1, 2, 3)), ("bshd", (0, 2, 1, 3)), ("sbhd", (2, 0, 1, 3))])
+@pytest.mark.parametrize(
+    "layout, order", [("bhsd", (0, 1, 2, 3)), ("bshd", (0, 2, 1, 3)), ("sbhd", (2, 0, 1, 3))]
+)
 def test_layouts(qkv, layout, order):
     placed = [np.ascontiguousarray(x.transpose(order)) for x in qkv]
     o = fovea.attention(*placed, layout=layout, is_causal=True)
@@ -121,7 +143,9 @@ def test_groups_of_heads_and_other_lengths(rng):
     q = rng.standard_normal((1, 6, 9, 8)).astype(np.float32)
     k, v = (rng.standard_normal((1, 2, 21, n)).astype(np.float32) for n in (8, 12))
     slopes = np.arange(6, dtype=np.float32)
-    o = fovea.attention(q, k, v, score_mod="score + slopes[h]", mask_mod="causal_bottom_right", tensors={"slopes": slopes})
+    o = fovea.attention(
+        q, k, v, score_mod="score + slopes[h]", mask_mod="causal_bottom_right", tensors={"slopes": slopes}
+    )
     wanted = dense.attention(q, k, v, mask=lambda b, h, i, j: i + 12 >= j)[0]
     assert o.shape == (1, 6, 9, 12) and dense.relative_error(o, wanted) < 2e-6
 
@@ -133,13 +157,18 @@ def test_lengths_end_sequences(qkv):
     assert dense.relative_error(o, wanted) < 2e-6
     assert np.all(o[0, :, 5:] == 0) and np.all(lse[0, :, 5:] == -np.inf)
     keys_only = fovea.attention(*qkv, seq_lens=(None, lengths))
-    assert dense.relative_error(keys_only, dense.attention(*qkv, mask=lambda b, h, q, k: k < lengths[b])[0]) < 2e-6
+    assert (
+        dense.relative_error(keys_only, dense.attention(*qkv, mask=lambda b, h, q, k: k < lengths[b])[0])
+        < 2e-6
+    )
 
 
 def test_packed_sequences(rng):
     starts = [0, 7, 7, 20]
     q, k, v = (rng.standard_normal((22, 2, 8)).astype(np.float32) for _ in range(3))
-    o, lse = fovea.attention(q, k, v, layout="thd", cu_seqlens=np.array(starts), is_causal=True, return_lse=True)
+    o, lse = fovea.attention(
+        q, k, v, layout="thd", cu_seqlens=np.array(starts), is_causal=True, return_lse=True
+    )
     assert lse.shape == (2, 22) and np.all(o[20:] == 0)
     for first, last in zip(starts, starts[1:]):
         if first == last:

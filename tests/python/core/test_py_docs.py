@@ -1,4 +1,6 @@
-"""docs/python.md is run as it stands: every block, in order, in one interpreter; and the examples in docstrings."""
+"""docs/python.md is run as it stands: every block, in order, in one interpreter; and the examples in
+docstrings."""
+
 import doctest
 import re
 

@@ -1,4 +1,6 @@
-"""The gradients of fovea.attention: against differences of the definition in double, of q, k, v and everything captured."""
+"""The gradients of fovea.attention: against differences of the definition in double, of q, k, v and
+everything captured."""
+
 import dense_numpy as dense
 import numpy as np
 import pytest
@@ -58,7 +60,9 @@ def test_gradients_are_differences_of_the_definition(arrays, name, with_sinks):
     changed = {"q": q, "k": k, "v": v, **captured, **({"sinks": sinks} if with_sinks else {})}
     for gradient, array in changed.items():
         indices = np.linspace(0, array.size - 1, min(array.size, 9)).astype(int)
-        wanted = dense.central_differences(lambda: loss_of(arrays, definition, captured, sinks), array, indices)
+        wanted = dense.central_differences(
+            lambda: loss_of(arrays, definition, captured, sinks), array, indices
+        )
         scale = max(1e-3, np.abs(wanted).max())
         assert np.abs(got[gradient].reshape(-1)[indices] - wanted).max() / scale < 2e-5, gradient
 
@@ -68,7 +72,9 @@ def test_the_cpu_engine_agrees_with_the_reference(arrays, name):
     options, _ = CASES[name]
     f32 = [x.astype(np.float32) for x in arrays]
     options = {**options, "tensors": {n: x.astype(np.float32) for n, x in options.get("tensors", {}).items()}}
-    _, exact = fovea.vjp(*arrays[:3], engine="reference", **{**options, "tensors": CASES[name][0].get("tensors")})
+    _, exact = fovea.vjp(
+        *arrays[:3], engine="reference", **{**options, "tensors": CASES[name][0].get("tensors")}
+    )
     _, fast = fovea.vjp(*f32[:3], **options)
     wanted, got = exact(arrays[3]), fast(f32[3])
     for gradient in wanted:
@@ -135,7 +141,9 @@ def test_a_callback_with_a_backward_that_needs_its_forward(arrays):
 
     q, k, v, weight = (x.astype(np.float32) for x in arrays)
     softcap, cap = Softcap(), np.full((1, 1, 1, 1), 1.5, np.float32)
-    _, pull = fovea.vjp(q, k, v, score_mod=softcap.forward, score_mod_bprop=softcap.backward, tensors={"cap": cap})
+    _, pull = fovea.vjp(
+        q, k, v, score_mod=softcap.forward, score_mod_bprop=softcap.backward, tensors={"cap": cap}
+    )
     _, text = fovea.vjp(q, k, v, score_mod="cap * tanh(score / cap)", scalars={"cap": 1.5})
     got, wanted = pull(weight), text(weight)
     assert dense.relative_error(got["q"], wanted["q"]) < 2e-6

@@ -1,4 +1,5 @@
 """The tensors that a callback captures: their names, types and extents in the formula language."""
+
 from __future__ import annotations
 
 import re
@@ -40,7 +41,9 @@ class Capture(NamedTuple):
     tensor: Any
 
 
-def capture(key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None) -> tuple[Capture, Expression]:
+def capture(
+    key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None
+) -> tuple[Capture, Expression]:
     """The declaration of a tensor and the load that broadcasting makes of it: extents of 1 are read at 0."""
     dtype = dtype_of(f"tensors[{key!r}]", tensor)
     shape = tuple(int(extent) for extent in tensor.shape)
@@ -54,14 +57,20 @@ def capture(key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None)
 def dtype_of(name: str, tensor: Any) -> str:
     """ "f32" and the like, of anything with a .dtype and a .shape."""
     if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
-        raise InvalidArgument(f"{name} is a {type(tensor).__name__}; it must be a tensor, with .shape and .dtype")
+        raise InvalidArgument(
+            f"{name} is a {type(tensor).__name__}; it must be a tensor, with .shape and .dtype"
+        )
     word = str(getattr(tensor.dtype, "name", tensor.dtype)).rsplit(".", 1)[-1]
     if word not in _DTYPES:
-        raise InvalidArgument(f"{name} has elements of type {word}; captured tensors are {', '.join(dict.fromkeys(_DTYPES.values()))}")
+        raise InvalidArgument(
+            f"{name} has elements of type {word}; captured tensors are {', '.join(dict.fromkeys(_DTYPES.values()))}"
+        )
     return _DTYPES[word]
 
 
-def _broadcast(key: str, shape: tuple[int, ...], sizes: Sequence[int] | None) -> tuple[tuple[str, ...], list[str]]:
+def _broadcast(
+    key: str, shape: tuple[int, ...], sizes: Sequence[int] | None
+) -> tuple[tuple[str, ...], list[str]]:
     if all(extent == 1 for extent in shape):
         return ("1",) * len(shape), ["0"] * len(shape)
     if len(shape) != 4:

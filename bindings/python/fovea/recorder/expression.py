@@ -1,4 +1,6 @@
-"""What a callback computes: a small graph of operations with their types, and its text in the formula language."""
+"""What a callback computes: a small graph of operations with their types, and its text in the formula
+language."""
+
 from __future__ import annotations
 
 import math
@@ -10,7 +12,8 @@ F32, I32, BOOL = "f32", "i32", "bool"
 
 
 class Expression:
-    """One operation: `template` with {0}, {1} ... for its arguments. Without arguments it is a leaf, which is its text."""
+    """One operation: `template` with {0}, {1} ... for its arguments. Without arguments it is a leaf, which is
+    its text."""
 
     __slots__ = ("template", "arguments", "type")
 

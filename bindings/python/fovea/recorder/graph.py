@@ -1,4 +1,5 @@
 """The graph that a callback is run against: cudnn's pygraph, as far as modifiers may use it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +14,8 @@ _AXES = ("b", "h", "q", "k")
 
 
 class Graph:
-    """Writes down what a callback asks for. Methods and their arguments are named as in cudnn's Python frontend."""
+    """Writes down what a callback asks for. Methods and their arguments are named as in cudnn's Python
+    frontend."""
 
     def __init__(self, sizes: tuple[int, int, int, int] | None = None) -> None:
         self._sizes = sizes
@@ -47,9 +49,12 @@ class Graph:
         name: str = "",
         uid: int = -1,
     ) -> Tensor:
-        """The captured tensor of that name: a graph that is only recorded has no other way to learn its data."""
+        """The captured tensor of that name: a graph that is only recorded has no other way to learn its
+        data."""
         if ragged_offset is not None or reordering_type is not None:
-            raise InvalidArgument("graph.tensor: ragged_offset and reordering_type are not there in a modifier")
+            raise InvalidArgument(
+                "graph.tensor: ragged_offset and reordering_type are not there in a modifier"
+            )
         if name not in self._known:
             there = ", ".join(map(repr, self._known)) or "none"
             raise InvalidArgument(
@@ -58,7 +63,8 @@ class Graph:
         return self._capture(name, self._known[name])
 
     def tensor_like(self, tensor: Any, name: str = "") -> Tensor:
-        """A framework's tensor becomes a captured one; one of the graph, another of the same extents, found by its name."""
+        """A framework's tensor becomes a captured one; one of the graph, another of the same extents, found
+        by its name."""
         if isinstance(tensor, Tensor):
             return self.tensor(name=name or tensor.get_name())
         return self._capture(name or "tensor", tensor)
@@ -79,7 +85,9 @@ class Graph:
             return literal(given)
         if hasattr(given, "shape") and hasattr(given, "dtype"):
             return self._capture(argument, given)._expression
-        raise InvalidArgument(f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph")
+        raise InvalidArgument(
+            f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph"
+        )
 
     def _made(self, expression: Expression, name: str) -> Tensor:
         return Tensor(self, expression, name=name)
@@ -90,13 +98,20 @@ class Graph:
         """The position along an axis of the score: 0 batch, 1 head, 2 query, 3 key."""
         self._value("gen_index", "input", input)
         if axis not in range(-4, 4):
-            raise InvalidArgument(f"graph.gen_index: axis is {axis!r}; the score has the axes 0 to 3 (batch, head, query, key)")
+            raise InvalidArgument(
+                f"graph.gen_index: axis is {axis!r}; the score has the axes 0 to 3 (batch, head, query, key)"
+            )
         meaning_of(compute_data_type, "compute_data_type")
         return self._made(Expression(_AXES[axis], (), I32), name)
 
-    def binary_select(self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
+    def binary_select(
+        self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = ""
+    ) -> Tensor:
         """input0 where mask holds, else input1."""
-        values = [self._value("binary_select", n, x) for n, x in (("input0", input0), ("input1", input1), ("mask", mask))]
+        values = [
+            self._value("binary_select", n, x)
+            for n, x in (("input0", input0), ("input1", input1), ("mask", mask))
+        ]
         return self._made(select(*values, compute=meaning_of(compute_data_type, "compute_data_type")), name)
 
     def relu(
@@ -130,11 +145,17 @@ class Graph:
         x = as_f32(as_number(self._value("relu_backward", "input", input)))
         low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
         zero = literal(0.0)
-        above = g if upper_clip is None else Expression("({0} < {1} ? {2} : {3})", (x, literal(float(upper_clip)), g, zero))
+        above = (
+            g
+            if upper_clip is None
+            else Expression("({0} < {1} ? {2} : {3})", (x, literal(float(upper_clip)), g, zero))
+        )
         below = Expression("({0} * {1})", (g, literal(slope))) if slope else zero
         return self._made(Expression("({0} > {1} ? {2} : {3})", (x, low, above, below)), name)
 
-    def leaky_relu(self, input: Any, negative_slope: float, compute_data_type: Any = None, name: str = "") -> Tensor:
+    def leaky_relu(
+        self, input: Any, negative_slope: float, compute_data_type: Any = None, name: str = ""
+    ) -> Tensor:
         """x, or negative_slope * x below 0."""
         return self.relu(input, negative_slope, None, None, compute_data_type, name)
 
@@ -144,21 +165,30 @@ class Graph:
         """The gradient of leaky_relu."""
         return self.relu_backward(loss, input, negative_slope, None, None, compute_data_type, name)
 
-    def swish(self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = "") -> Tensor:
+    def swish(
+        self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = ""
+    ) -> Tensor:
         """x * sigmoid(beta * x)."""
         x = as_f32(as_number(self._value("swish", "input", input)))
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
         return self._made(Expression("({0} * sigmoid({1} * {0}))", (x, beta)), name)
 
     def swish_backward(
-        self, loss: Any, input: Any, compute_data_type: Any = None, swish_beta: float | None = None, name: str = ""
+        self,
+        loss: Any,
+        input: Any,
+        compute_data_type: Any = None,
+        swish_beta: float | None = None,
+        name: str = "",
     ) -> Tensor:
         """The gradient of swish."""
         g = as_f32(self._value("swish_backward", "loss", loss))
         x = as_f32(as_number(self._value("swish_backward", "input", input)))
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
         gate = Expression("sigmoid({1} * {0})", (x, beta))
-        return self._made(Expression("({0} * {1} * (1.0 + {2} * {3} * (1.0 - {1})))", (g, gate, beta, x), F32), name)
+        return self._made(
+            Expression("({0} * {1} * (1.0 + {2} * {3} * (1.0 - {1})))", (g, gate, beta, x), F32), name
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -169,7 +199,9 @@ class Graph:
 def _unary_method(name: str) -> Any:
     def method(self: Graph, input: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
         value = self._value(operation, "input", input)
-        return self._made(UNARY[operation](value, compute=meaning_of(compute_data_type, "compute_data_type")), name)
+        return self._made(
+            UNARY[operation](value, compute=meaning_of(compute_data_type, "compute_data_type")), name
+        )
 
     operation = name
     method.__name__ = name
@@ -181,10 +213,14 @@ def _binary_method(name: str) -> Any:
     first, second, rule = BINARY[name]
     operation = name
 
-    def method(self: Graph, *positional: Any, compute_data_type: Any = None, name: str = "", **named: Any) -> Tensor:
+    def method(
+        self: Graph, *positional: Any, compute_data_type: Any = None, name: str = "", **named: Any
+    ) -> Tensor:
         given = dict(zip((first, second), positional)) | named
         if len(positional) > 2 or set(given) != {first, second} or len(given) != len(positional) + len(named):
-            raise InvalidArgument(f"graph.{operation} takes {first} and {second} (and compute_data_type, name)")
+            raise InvalidArgument(
+                f"graph.{operation} takes {first} and {second} (and compute_data_type, name)"
+            )
         a, b = (self._value(operation, argument, given[argument]) for argument in (first, second))
         return self._made(rule(a, b, compute=meaning_of(compute_data_type, "compute_data_type")), name)
 

@@ -1,4 +1,6 @@
-"""Running callbacks: the forward first, then the backward against the same graph, so that what the one stored the other finds."""
+"""Running callbacks: the forward first, then the backward against the same graph, so that what the one stored
+the other finds."""
+
 from __future__ import annotations
 
 import inspect
@@ -39,9 +41,10 @@ def record(
 ) -> Recorded:
     """The formulas of cuDNN-style callbacks.
 
-    `score_mod(graph, score, tensors)` gives the modified score; `score_mod_bprop(graph, grad, tensors)` the gradient of the
-    score from that of the modified one (without it, it is derived). A bprop with a fourth parameter is also given the score.
-    `sizes` are (B, H, Sq, Skv): where given, extents are checked, and other sizes give the same formulas.
+    `score_mod(graph, score, tensors)` gives the modified score; `score_mod_bprop(graph, grad, tensors)` the
+    gradient of the score from that of the modified one (without it, it is derived). A bprop with a fourth
+    parameter is also given the score. `sizes` are (B, H, Sq, Skv): where given, extents are checked, and
+    other sizes give the same formulas.
     """
     graph = Graph(sizes)
     with _one_at_a_time:
@@ -71,7 +74,9 @@ def _handles(graph: Graph, tensors: Mapping[str, Any] | None) -> dict[str, Tenso
 
 def _result(graph: Graph, name: str, given: Any) -> Expression:
     if not isinstance(given, Tensor):
-        raise InvalidArgument(f"{name} gave back a {type(given).__name__}; it must give back a tensor of the graph")
+        raise InvalidArgument(
+            f"{name} gave back a {type(given).__name__}; it must give back a tensor of the graph"
+        )
     return as_f32(as_number(graph._value(name, "its result", given)))
 
 
@@ -87,5 +92,6 @@ def _positional(function: Callable[..., Any]) -> int | None:
 
 
 def is_callback(function: Any) -> bool:
-    """Whether this is a callback `(graph, score, tensors)` rather than a function of (score, b, h, q_idx, kv_idx)."""
+    """Whether this is a callback `(graph, score, tensors)` rather than a function of (score, b, h, q_idx,
+    kv_idx)."""
     return callable(function) and _positional(function) == 3

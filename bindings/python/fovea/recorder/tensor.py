@@ -1,4 +1,5 @@
 """The tensors that a callback sees: cudnn's tensor attributes, as far as callbacks use them."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,9 @@ def meaning_of(given: Any, argument: str) -> str | None:
 class Tensor:
     """A value in the making. Its setters give it back, as cudnn's do."""
 
-    def __init__(self, graph: Graph, expression: Expression, *, name: str = "", dim: list[int] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, expression: Expression, *, name: str = "", dim: list[int] | None = None
+    ) -> None:
         self._graph = graph
         self._expression = expression
         self._name = name
@@ -69,7 +72,9 @@ class Tensor:
     def get_dim(self) -> list[int]:
         """Of the score (where the sizes are known) and of captured tensors."""
         if self._dim is None:
-            raise InvalidArgument("get_dim: the extents of this tensor are not known while a callback is recorded")
+            raise InvalidArgument(
+                "get_dim: the extents of this tensor are not known while a callback is recorded"
+            )
         return list(self._dim)
 
     def get_stride(self) -> list[int]:
@@ -80,7 +85,8 @@ class Tensor:
         return strides
 
     def set_dim(self, dim: list[int]) -> Tensor:
-        """Accepted where it says what is known already; values have the extents that broadcasting gives them."""
+        """Accepted where it says what is known already; values have the extents that broadcasting gives
+        them."""
         if self._dim is not None and list(dim) != list(self._dim):
             raise InvalidArgument(f"set_dim({list(dim)}): this tensor has the extents {self._dim}")
         return self
@@ -103,7 +109,9 @@ class Tensor:
 
     def _only(self, method: str, value: bool, allowed: bool) -> Tensor:
         if bool(value) != allowed:
-            raise InvalidArgument(f"{method}({value}): the values of a modifier stay inside it; nothing of it can be an output")
+            raise InvalidArgument(
+                f"{method}({value}): the values of a modifier stay inside it; nothing of it can be an output"
+            )
         return self
 
     def __getattr__(self, name: str) -> Any:
