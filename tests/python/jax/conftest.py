@@ -6,7 +6,10 @@ import sys
 
 DEVICE = os.environ.get("FOVEA_TEST_DEVICE", "cpu")
 if DEVICE == "cpu":
-    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    # Eight devices, and programs compiled in a hurry: they are run once.
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    flags += " --xla_llvm_disable_expensive_passes=true"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     os.environ["JAX_PLATFORMS"] = "cpu"
 # The package of this tree: ./dev build makes it, and an installed one stands back.
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -54,17 +54,21 @@ class Reader:
         for eqn in jaxpr.eqns:
             try:
                 results = self._equation(eqn, [value_of(a) for a in eqn.invars])
-            except NoFormula as error:
-                raise TraceError(
-                    f"{self._what}: the primitive '{eqn.primitive.name}' at {_line_of(eqn)} can't be part of a "
-                    f"formula: {error}"
-                ) from None
+            except (NoFormula, OverflowError) as error:
+                raise self._refusal(eqn, error) from None
             env.update(zip(eqn.outvars, results))
         return [value_of(a) for a in jaxpr.outvars]
+
+    def _refusal(self, eqn, reason: Exception) -> TraceError:
+        return TraceError(
+            f"{self._what}: the primitive '{eqn.primitive.name}' at {_line_of(eqn)} can't be part of a formula: {reason}"
+        )
 
     def symbolic(self, value: Known | SymbolicArray) -> SymbolicArray:
         if isinstance(value, SymbolicArray):
             return value
+        if _is_key(value.value):
+            raise NoFormula("formulas draw no random numbers; capture an array of them")
         if np.ndim(value.value):
             return self._captures.symbolic(value.value, self._writer)
         if value.is_literal:
@@ -100,8 +104,15 @@ class Reader:
             if name not in ("convert_element_type", "select_n", *_COMPARISONS):
                 kind_of(var.aval.dtype, "an operand")
         kind = kind_of(out.dtype, "the result") if name != "select_n" else xs[1].kind
-        rule = RULES[name]
-        return arrays.elementwise(out.shape, kind, xs, lambda *terms: rule(self._writer, eqn.params, *terms))
+
+        def apply(*terms):
+            # Elements are written when they are asked for, long after the equation was read.
+            try:
+                return RULES[name](self._writer, eqn.params, *terms)
+            except (NoFormula, OverflowError) as error:
+                raise self._refusal(eqn, error) from None
+
+        return arrays.elementwise(out.shape, kind, xs, apply)
 
     def _reduce(self, name: str, eqn, x: SymbolicArray) -> SymbolicArray:
         rule, starts = REDUCTIONS[name]
@@ -250,7 +261,7 @@ def _hoist(eqn, inputs: list[Known]) -> list[Known]:
 
     if is_literal:
         with jax.ensure_compile_time_eval():
-            return [Known(np.asarray(r), is_literal=True) for r in run()]
+            return [Known(r if _is_key(r) else np.asarray(r), is_literal=True) for r in run()]
     return [Known(r) for r in run()]
 
 
@@ -265,6 +276,10 @@ def _floor_operation(eqn, inner) -> str | None:
         return None
     own = jax.make_jaxpr(function)(*shapes).jaxpr.eqns[0].params["jaxpr"]
     return {"floor_divide": "floor_divide", "remainder": "modulo"}[name] if str(own) == str(inner) else None
+
+
+def _is_key(value) -> bool:
+    return jnp.issubdtype(getattr(value, "dtype", None) or np.float32, jax.dtypes.extended)
 
 
 def _is_of_jax(inner) -> bool:
