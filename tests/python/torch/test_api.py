@@ -166,6 +166,19 @@ def test_packed_sequences(device):
     expect("api packed sequences", device, lambda: packed_compare(device, dtype))
 
 
+def test_packed_queries_and_padded_keys(device):
+    """Keys in slots with room to grow, queries aligned with the last of them: a decoder's cache."""
+    cpu_only(device)
+    starts, slots, lengths = torch.tensor([0, 3, 4]), torch.tensor([0, 10, 20]), torch.tensor([7, 4])
+    q, k, v = torch.randn(4, 2, 16), torch.randn(20, 2, 16), torch.randn(20, 2, 16)
+    o = attention(q, k, v, layout="thd", cu_seqlens=(starts, slots), seq_lens=(None, lengths), is_causal="bottom_right")
+    for i, (first, last) in enumerate(((0, 3), (3, 4))):
+        slot, length = int(slots[i]), int(lengths[i])
+        one = [x.double().transpose(0, 1)[None] for x in (q[first:last], k[slot:slot + length], v[slot:slot + length])]
+        ref, _ = dense.attention(*one, None, lambda b, h, a, c: a + length - (last - first) >= c)
+        dense.assert_close("o", o[first:last], ref[0].transpose(0, 1), torch.float32)
+
+
 def packed_qkv(device, dtype):
     """Views of one packed tensor: the same as three dense ones, and no copy is made of them."""
     qkv = torch.randn(2, 30, 3, 4, 16).to(device, dtype).requires_grad_()

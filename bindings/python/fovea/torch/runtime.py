@@ -1,5 +1,7 @@
 """Runs plans on real tensors: looks up the prepared plan, allocates what is written, binds pointers. Every path into
 the library (eager, the operators that torch.compile sees, backward) ends here."""
+from os import environ
+
 import torch
 
 from .._core import Unsupported
@@ -22,7 +24,7 @@ def place(q):
 def forward(call, q, k, v, sink, captured):
     """(o, lse, row_max, max_logit); what was not asked for is None. lse is there for a backward too."""
     stream, threads, capturing = place(q)
-    key = ("forward", call.key(), q.device, q.dtype, q.shape, q.stride(), k.device, k.dtype, k.shape, k.stride(), v.device,
+    key = ("forward", call.key(), environ.get("FOVEA_ENGINE"), q.device, q.dtype, q.shape, q.stride(), k.device, k.dtype, k.shape, k.stride(), v.device,
            v.dtype, v.shape, v.stride(), sink is None, signature(captured), capturing)
     prepared = RECENT.get(key)
     if prepared is None:
@@ -80,7 +82,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
     grad_o = readable(grad_o, q)
     if grad_lse is not None:
         grad_lse = grad_lse.to(lse.dtype).contiguous()
-    key = ("backward", call.key(), q.device, q.dtype, q.shape, q.stride(), k.stride(), k.shape, v.stride(), v.shape,
+    key = ("backward", call.key(), environ.get("FOVEA_ENGINE"), q.device, q.dtype, q.shape, q.stride(), k.stride(), k.shape, v.stride(), v.shape,
            o.stride(), grad_o.stride(), grad_o.dtype, sink is None, grad_lse is None, signature(captured), capturing)
     prepared = RECENT.get(key)
     if prepared is None:
