@@ -9,7 +9,7 @@ from typing import Any
 from ._arrays import HostArray, dense_strides, host_array, new_array
 from ._core import InvalidArgument
 from ._plans import plan
-from ._request import Options, Request, captured_bindings
+from ._request import Options, Request
 
 _OUTPUTS = ("lse", "row_max", "max_logit")
 
@@ -82,14 +82,9 @@ def _forward(request: Request, returned: tuple[bool, bool, bool], partner: str |
     extra = {
         name: new_array(_row_shape(request, name), _exact(request)) for name, asked in wanted.items() if asked
     }
-    tensors, scalars = captured_bindings(request.modifier, {})
-    made.run(
-        *map(request.by_axes, (request.q, request.k, request.v, o_seen)),
-        tensors=tensors,
-        scalars=scalars,
-        **{name: seen.pointer for name, (_, seen) in extra.items()},
-        **request.bindings(),
-    )
+    bound = request.bindings(captured={}, q=request.q, k=request.k, v=request.v, o=o_seen)
+    bound |= {name: seen.pointer for name, (_, seen) in extra.items()}
+    made.run(**bound)
     return (o, *(array for array, _ in extra.values())) if extra else o
 
 
@@ -182,19 +177,13 @@ def _backward(
     made = plan(backward, request.options.engine, None, forward)
     out = {name: new_array(*_gradient_shape(request, name)) for name in wanted}
     captured = {request.modifier.names.get(name, name): seen for name, (_, seen) in out.items()}
-    tensors, scalars = captured_bindings(request.modifier, captured)
-    bound = {f"grad_{name}": request.by_axes(out[name][1]) for name in ("q", "k", "v") if name in out}
+    operands = {"q": request.q, "k": request.k, "v": request.v, "o": o, "grad_o": grad_o}
+    operands |= {f"grad_{name}": out[name][1] for name in ("q", "k", "v") if name in out}
+    bound = request.bindings(captured=captured, **operands)
+    bound |= {"lse": lse.pointer, "grad_lse": dlse.pointer if dlse is not None else None}
     if "sinks" in out:
         bound["grad_sink"] = out["sinks"][1].pointer
-    made.run(
-        *map(request.by_axes, (request.q, request.k, request.v, o, grad_o)),
-        lse=lse.pointer,
-        grad_lse=dlse.pointer if dlse is not None else 0,
-        tensors=tensors,
-        scalars=scalars,
-        **bound,
-        **request.bindings(),
-    )
+    made.run(**bound)
     return {name: array for name, (array, _) in out.items()}
 
 

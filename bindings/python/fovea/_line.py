@@ -119,5 +119,5 @@ def window_mask(is_causal: bool = False, window_size: int | Sequence[int] | None
 
 def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Extents as the names of sizes where they are such, so that other sizes share a plan; 1 stays 1."""
-    names = {size: name for name, size in reversed(sizes.items()) if size != 1}
+    names = {size: name for name, size in reversed(list(sizes.items())) if size != 1}
     return tuple(names.get(extent, str(extent)) for extent in shape)

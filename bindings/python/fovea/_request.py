@@ -135,10 +135,10 @@ class Request:
             raise InvalidArgument(
                 f"cu_seqlens is for layout thd; this is {self.options.layout}: use seq_lens"
             )
-        for name, array in zip(("q_offset", "k_offset"), self.offsets):
-            if isinstance(array, HostArray) and array.shape != (sizes["b"],):
+        for name, offset in zip(("q_offset", "k_offset"), self.offsets):
+            if isinstance(offset, HostArray) and offset.shape != (sizes["b"],):
                 raise InvalidArgument(
-                    f"{name} has the shape {list(array.shape)}; it must be a number, or [{sizes['b']}]"
+                    f"{name} has the shape {list(offset.shape)}; it must be a number, or [{sizes['b']}]"
                 )
         return sizes
 
@@ -198,30 +198,31 @@ class Request:
         strides = tuple(0 if place is None else array.strides[place] for place in _AXES[self.options.layout])
         return array.pointer, strides  # type: ignore[return-value]
 
-    def bindings(self) -> dict[str, Any]:
-        """What both directions bind beside their tensors."""
-        options = self.options
-        bound: dict[str, Any] = {"threads": options.threads}
-        for name, value in (
-            ("scale", options.scale),
-            ("b_offset", options.b_offset),
-            ("h_offset", options.h_offset),
-        ):
-            if value is not None and value != 0 or name == "scale":
-                bound[name] = value
+    def bindings(self, captured: Mapping[str, HostArray], **operands: HostArray) -> dict[str, Any]:
+        """What Plan.run is given: operands by name, `captured` is where gradients of captured things go."""
+        options, modifier = self.options, self.modifier
+        bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
+        bound["tensors"] = tuple(
+            array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items()
+        )
+        bound["scalars"] = tuple(
+            (name, value, 0, captured[name].pointer if name in captured else 0)
+            for name, (_, value) in modifier.scalars.items()
+        )
+        bound |= {"threads": options.threads, "scale": options.scale}
+        bound |= {"b_offset": options.b_offset or None, "h_offset": options.h_offset or None}
         if options.dropout_p:
             bound |= {"seed": options.seed, "offset": options.offset}
-        sides = (("q_lengths", "q_starts", "q_offset"), ("k_lengths", "k_starts", "k_offset"))
-        for side, (lengths, starts, offset) in enumerate(sides):
-            bound[lengths] = self.lengths[side].pointer if self.lengths[side] is not None else 0
-            bound[starts] = self.starts[side].pointer if self.starts[side] is not None else 0
-            given = self.offsets[side]
-            if isinstance(given, HostArray):
-                bound[f"{offset}s"] = given.pointer
-            elif given:
-                bound[offset] = given
-        if self.sinks is not None:
-            bound["sink"] = self.sinks.pointer
+        for side, array in zip("qk", self.lengths):
+            bound[f"{side}_lengths"] = array.pointer if array is not None else None
+        for side, array in zip("qk", self.starts):
+            bound[f"{side}_starts"] = array.pointer if array is not None else None
+        for side, offset in zip("qk", self.offsets):
+            if isinstance(offset, HostArray):
+                bound[f"{side}_offsets"] = offset.pointer
+            else:
+                bound[f"{side}_offset"] = offset or None
+        bound["sink"] = self.sinks.pointer if self.sinks is not None else None
         return bound
 
 
@@ -254,15 +255,3 @@ def _counts(name: str, given: Any) -> HostArray:
     if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
         raise InvalidArgument(f"{name} has values that do not fit 32 bits")
     return host_array(name, numpy.ascontiguousarray(array, dtype=numpy.int32))
-
-
-def captured_bindings(modifier: Modifier, gradients: Mapping[str, HostArray]) -> tuple[tuple, tuple]:
-    """Captured tensors and scalars as Plan.run takes them, with where their gradients go, by name."""
-    tensors = tuple(
-        array.captured(name, gradients.get(name)) for name, (_, array) in modifier.tensors.items()
-    )
-    scalars = tuple(
-        (name, value, 0, gradients[name].pointer if name in gradients else 0)
-        for name, (_, value) in modifier.scalars.items()
-    )
-    return tensors, scalars

@@ -119,7 +119,7 @@ def formula(
     *,
     mask: str | None = None,
     bprop: str | None = None,
-    tensors: Mapping[str, str | Sequence] | None = None,
+    tensors: Mapping[str, str | tuple[str, Sequence]] | None = None,
     scalars: Mapping[str, object] | None = None,
 ) -> Program:
     """A program from texts.
@@ -152,7 +152,7 @@ def formula(
         raise  # what was wrong with it as a formula of the score
 
 
-def _declared_tensor(name: str, given: str | Sequence) -> tuple[str, str, Sequence]:
+def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str, str, Sequence]:
     if not isinstance(given, str):
         dtype, extents = given
         return name, dtype, extents

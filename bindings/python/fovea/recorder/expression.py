@@ -68,7 +68,7 @@ def formula_text(root: Expression) -> str:
             uses[id(argument)] = uses.get(id(argument), 0) + expression.template.count(f"{{{i}}}")
     text: dict[int, str] = {}
     depth: dict[int, int] = {}
-    lets = []
+    lets: list[str] = []
     for expression in order:
         written = expression.template.format(*(text[id(argument)] for argument in expression.arguments))
         deep = 1 + max((depth[id(argument)] for argument in expression.arguments), default=0)

@@ -108,11 +108,10 @@ class Graph:
         self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = ""
     ) -> Tensor:
         """input0 where mask holds, else input1."""
-        values = [
-            self._value("binary_select", n, x)
-            for n, x in (("input0", input0), ("input1", input1), ("mask", mask))
-        ]
-        return self._made(select(*values, compute=meaning_of(compute_data_type, "compute_data_type")), name)
+        x, y = self._value("binary_select", "input0", input0), self._value("binary_select", "input1", input1)
+        condition = self._value("binary_select", "mask", mask)
+        compute = meaning_of(compute_data_type, "compute_data_type")
+        return self._made(select(x, y, condition, compute), name)
 
     def relu(
         self,

@@ -55,10 +55,10 @@ def record(
         if score_mod_bprop is not None:
             graph._known = dict(tensors or {}) | dict(bprop_tensors or {})
             handles = _handles(graph, bprop_tensors if bprop_tensors is not None else tensors)
-            arguments = (graph, graph._leaf("grad"), handles)
-            if _positional(score_mod_bprop) == 4:
-                arguments += (score,)
-            bprop = _result(graph, "score_mod_bprop", score_mod_bprop(*arguments))
+            # One with a fourth parameter wants the score as well.
+            more = (score,) if _positional(score_mod_bprop) == 4 else ()
+            given = score_mod_bprop(graph, graph._leaf("grad"), handles, *more)
+            bprop = _result(graph, "score_mod_bprop", given)
     return _recorded(graph, mod, bprop)
 
 

@@ -78,7 +78,8 @@ class Tensor:
         return list(self._dim)
 
     def get_stride(self) -> list[int]:
-        strides, step = [], 1
+        strides: list[int] = []
+        step = 1
         for extent in reversed(self.get_dim()):
             strides.insert(0, step)
             step *= extent
