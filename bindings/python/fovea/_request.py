@@ -230,7 +230,11 @@ def _pair(name: str, given: Any) -> tuple[HostArray | None, HostArray | None]:
     """One array for queries and keys, or a pair of them."""
     if given is None:
         return None, None
-    if isinstance(given, (tuple, list)) and len(given) == 2 and not any(isinstance(x, int) for x in given):
+    if (
+        isinstance(given, (tuple, list))
+        and len(given) == 2
+        and all(x is None or hasattr(x, "__len__") for x in given)
+    ):
         q, k = (None if one is None else _counts(name, one) for one in given)
         return q, k
     both = _counts(name, given)

@@ -137,6 +137,23 @@ def test_a_stateful_callback_from_many_threads():
     assert not failures and len(texts) == 1
 
 
+def test_a_callback_may_import_cudnn():
+    """As Transformer Engine's do. Where it is not installed, nothing of the stand-in is left behind."""
+    import importlib.util
+    import sys
+
+    def callback(graph, score, tensors):
+        import cudnn
+
+        return graph.neg(score, compute_data_type=cudnn.data_type.FLOAT).set_data_type(cudnn.data_type.FLOAT)
+
+    assert record(callback).mod == "(-score)"
+    assert "cudnn" not in sys.modules or importlib.util.find_spec("cudnn")
+    with pytest.raises(ZeroDivisionError):
+        record(lambda g, s, t: 1 / 0)
+    assert "cudnn" not in sys.modules or importlib.util.find_spec("cudnn")
+
+
 def test_what_is_a_callback():
     class Object:
         def __call__(self, graph, score, tensors): ...

@@ -12,6 +12,7 @@ from .._core import InvalidArgument
 from .capture import Capture
 from .expression import Expression, as_f32, as_number, formula_text, reachable
 from .graph import Graph
+from .stand_in import cudnn_importable
 from .tensor import Tensor
 
 # A callback object keeps its state in itself: two threads that record the same one take turns.
@@ -47,7 +48,7 @@ def record(
     other sizes give the same formulas.
     """
     graph = Graph(sizes)
-    with _one_at_a_time:
+    with _one_at_a_time, cudnn_importable():
         score = graph._leaf("score")
         graph._known = dict(tensors or {})
         mod = _result(graph, "score_mod", score_mod(graph, score, _handles(graph, tensors)))
