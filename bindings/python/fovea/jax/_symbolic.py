@@ -42,6 +42,7 @@ class Reader:
         self._what = what
         self._writer = writer
         self._captures = captures
+        self._caller = None  # the equation whose function is being read
 
     def read(self, jaxpr, consts, inputs) -> list[Known | SymbolicArray]:
         env: dict[Any, Known | SymbolicArray] = {}
@@ -55,14 +56,15 @@ class Reader:
             try:
                 results = self._equation(eqn, [value_of(a) for a in eqn.invars])
             except (NoFormula, OverflowError) as error:
-                raise self._refusal(eqn, error) from None
+                raise self._refusal((eqn, self._caller), error) from None
             env.update(zip(eqn.outvars, results))
         return [value_of(a) for a in jaxpr.outvars]
 
-    def _refusal(self, eqn, reason: Exception) -> TraceError:
-        return TraceError(
-            f"{self._what}: the primitive '{eqn.primitive.name}' at {_line_of(eqn)} can't be part of a formula: {reason}"
-        )
+    def _refusal(self, equations, reason: Exception) -> TraceError:
+        """`equations` is the one at fault and the one that called it: a function of JAX's own has no line of the user."""
+        line = next((text for e in equations if e is not None and (text := _line_of(e))), "an unknown line")
+        name = equations[0].primitive.name
+        return TraceError(f"{self._what}: the primitive '{name}' at {line} can't be part of a formula: {reason}")
 
     def symbolic(self, value: Known | SymbolicArray) -> SymbolicArray:
         if isinstance(value, SymbolicArray):
@@ -104,13 +106,14 @@ class Reader:
             if name not in ("convert_element_type", "select_n", *_COMPARISONS):
                 kind_of(var.aval.dtype, "an operand")
         kind = kind_of(out.dtype, "the result") if name != "select_n" else xs[1].kind
+        where = (eqn, self._caller)
 
         def apply(*terms):
             # Elements are written when they are asked for, long after the equation was read.
             try:
                 return RULES[name](self._writer, eqn.params, *terms)
             except (NoFormula, OverflowError) as error:
-                raise self._refusal(eqn, error) from None
+                raise self._refusal(where, error) from None
 
         return arrays.elementwise(out.shape, kind, xs, apply)
 
@@ -143,7 +146,11 @@ class Reader:
             x, y = (self.symbolic(v) for v in inputs)
             operation = getattr(self._writer, known)
             return [arrays.elementwise(eqn.outvars[0].aval.shape, "i32", [x, y], operation)]
-        return self.read(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+        caller, self._caller = self._caller, eqn if _line_of(eqn) else self._caller
+        try:
+            return self.read(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+        finally:
+            self._caller = caller
 
     def _cond(self, eqn, inputs):
         which, operands = self.symbolic(inputs[0]), inputs[1:]
