@@ -3,6 +3,7 @@ keys."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -99,14 +100,15 @@ def window_mask(is_causal: bool = False, window_size: int | Sequence[int] | None
     bound."""
     if window_size is None:
         return "q >= k" if is_causal else None
-    pair = (window_size, window_size) if isinstance(window_size, int) else tuple(window_size)
-    if len(pair) != 2 or not all(
-        isinstance(side, int) and not isinstance(side, bool) and side >= -1 for side in pair
-    ):
+    try:
+        sides = (window_size, window_size) if hasattr(window_size, "__index__") else tuple(window_size)
+        left, right = map(operator.index, sides)
+    except (TypeError, ValueError):
+        left = right = -2
+    if left < -1 or right < -1:
         raise InvalidArgument(
             f"window_size is {window_size!r}; it must be (left, right), each a number of positions or -1 for no bound"
         )
-    left, right = pair
     bounds = []
     if is_causal or right == 0:
         bounds.append("q >= k")
