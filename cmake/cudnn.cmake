@@ -3,9 +3,11 @@
 #
 # fovea_cudnn(<target>): the sources of the part, or of what stands for it, and the driver's stand-in.
 set(FOVEA_CUDNN "AUTO" CACHE STRING "Build engine cudnn: ON, OFF, or AUTO where its headers are found")
-file(GLOB fovea_cuda_packages LIST_DIRECTORIES TRUE ${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages)
-set(FOVEA_CUDA_PACKAGES "${fovea_cuda_packages}" CACHE PATH
-  "The site-packages folder with NVIDIA's packages (tools/requirements-cuda.txt)")
+set(FOVEA_CUDA_PACKAGES "" CACHE PATH
+  "The site-packages folder with NVIDIA's packages (tools/requirements-cuda.txt); empty: that of .venv-cuda/")
+if(NOT FOVEA_CUDA_PACKAGES)  # looked for each time: ./dev setup may have made it since
+  file(GLOB FOVEA_CUDA_PACKAGES LIST_DIRECTORIES TRUE ${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages)
+endif()
 
 function(fovea_find_cudnn_headers)
   set(packages ${FOVEA_CUDA_PACKAGES})
