@@ -12,6 +12,7 @@
 #include "engines/cudnn/engine.h"
 #include "engines/cudnn/graph.h"
 #include "problems.h"
+#include "random_formula.h"
 
 namespace fovea::conformance {
 namespace {
@@ -72,6 +73,34 @@ TEST(Described, WhatIsExpectedCudnnSupports) {
   }
   std::printf("cuDNN supports %d graphs of %zu lines\n", count, claimed().size());
   EXPECT_GE(claimed().size(), 60u);
+}
+
+// Formulas that nobody chose: what is expected is supported, and cuDNN survives being asked.
+TEST(Described, RandomFormulasAreJudgedRight) {
+  NEED_CUDNN();
+  const Engine& engine = cudnn_engine();
+  const Device h200 = cuda::find_device("h200");
+  const std::uint64_t seed = test::test_seed();
+  std::printf("FOVEA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  test::Random random(seed);
+  int claimed_ones = 0;
+  for (int i = 0; i < 300; ++i) {
+    const RandomFormula formula = random_formula(random, {2, 4, 96, 96});
+    Case problem;
+    problem.line = "b=2 h=4 sq=96 d=64 dtype=bf16 direction=both " + formula.words;
+    if (verdict("cudnn", problem, "h200") != "pass") continue;
+    ++claimed_ones;
+    for (const Problem& direction : directions(problem)) {
+      try {
+        const Verdict proven = engine.prove(engine.bake(direction, h200).baked, h200);
+        EXPECT_EQ(proven.answer, Answer::Proven)
+            << problem.line << ": " << (proven.reasons.empty() ? "" : describe(proven.reasons[0]));
+      } catch (const std::exception& failure) {
+        ADD_FAILURE() << problem.line << ": " << failure.what();
+      }
+    }
+  }
+  std::printf("%d of 300 are claimed\n", claimed_ones);
 }
 
 // In a few processes (see tests/CMakeLists.txt): a plan takes a second.

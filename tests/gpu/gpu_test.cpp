@@ -10,6 +10,7 @@
 #include "cli/call.h"
 #include "cli/compare.h"
 #include "tests/conformance/problems.h"
+#include "tests/conformance/random_formula.h"
 
 namespace fovea::conformance {
 namespace {
@@ -69,6 +70,32 @@ TEST_P(OnGpu, EqualsTheReference) {
   }
   record(problem, comparisons);
 }
+
+// Formulas that nobody chose, in blocks that can be shared by processes.
+class RandomOnGpu : public testing::TestWithParam<int> {};
+TEST_P(RandomOnGpu, EqualsTheReference) {
+  NEED_GPU();
+  const std::uint64_t seed = test::test_seed() + static_cast<std::uint64_t>(GetParam());
+  std::printf("FOVEA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  test::Random random(seed);
+  for (int i = 0; i < 24; ++i) {
+    Case problem;
+    const std::int64_t length = 64 + static_cast<std::int64_t>(random.below(100));
+    problem.line = "b=3 h=2 sq=" + std::to_string(length) + " d=64 dtype=bf16 direction=both " +
+                   random_formula(random, {3, 2, length, length}).words;
+    if (verdict("cudnn", problem, test_device()) != "pass") continue;
+    const cli::Workload workload = cli::make_workload(problem.line, 0, {});
+    cli::CallOptions reference;
+    reference.engine = "reference";
+    const auto comparisons = cli::compare_all(workload, run_on_gpu(workload),
+                                              cli::run_workload(workload, reference));
+    for (const cli::Comparison& one : comparisons) {
+      EXPECT_TRUE(one.within) << problem.line << "\n" << one.name << ": " << one.complaint;
+    }
+    record(problem, comparisons);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Blocks, RandomOnGpu, testing::Range(0, 12));
 
 std::string line_name(const testing::TestParamInfo<Case>& info) {
   return "line" + std::to_string(info.param.number);

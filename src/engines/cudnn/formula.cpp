@@ -434,7 +434,9 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
 bool FormulaLowering::add_bias(const Expr& load) {
   View view;
   Tensor tensor;
-  if (!view_of(load, view, tensor)) return false;
+  // Gradients of narrower ones are sums that cuDNN was not seen to get right.
+  if (!view_of(load, view, tensor) || tensor.stride[2] == 0) return false;
+  if (tensor.dim[2] != problem_.sizes.sq || tensor.dim[3] != problem_.sizes.skv) return false;
   const DType dtype = problem_.program.tensors()[load->slot()].dtype;
   if (dtype != problem_.q.dtype) {
     refuse("bias_gradient_type", "cuDNN gives the gradient of a bias in the type of q",

@@ -118,7 +118,7 @@ class ProblemLowering {
     }
     refuse({"captured_gradient",
             "engine cudnn gives the gradient of a captured tensor only where it is added to the "
-            "score itself and indexed by b, h, q and k",
+            "score itself and indexed by q and k, and b or h",
             "a gradient of a captured tensor in another place",
             "give up that gradient, or run on the CPU"});
     return mod;
@@ -142,6 +142,11 @@ class ProblemLowering {
     const ir::Program& program = problem_.program;
     const Expr mod = take_bias(program.mod() ? program.mod() : score, formulas);
     std::vector<Expr> rest;
+    if (program.mask() && program.mask()->op() == Op::ConstB && !program.mask()->bool_value()) {
+      refuse({"nothing_kept", "cuDNN has no mask that hides everything", "mask=false",
+              "use engine cpu, or write zeros"});
+      return;
+    }
     if (program.mask()) {
       const Sizes& s = problem_.sizes;
       const MaskSizes sizes{s.sq, s.skv, lowered_.spec.padding};
@@ -155,6 +160,13 @@ class ProblemLowering {
     }
     lowered_.dense_mask = !rest.empty();
     const Expr derivative = lowered_.spec.backward ? derivative_of(mod) : Expr();
+    if (!any(mod->depends(), ir::Depends::Score) ||
+        (derivative && !any(derivative->depends(), ir::Depends::Grad))) {
+      // cuDNN 9.19 crashes on such graphs.
+      refuse({"score_ignored", "cuDNN takes no modifier that does not use the score",
+              "a modifier, or a derivative, without it", "use engine cpu"});
+      return;
+    }
     Ref modified = formulas.mask(formulas.real(mod), rest);
     if (derivative && derivative->op() != Op::Grad && !lowered_.spec.padding) {
       modified = formulas.within_sequences(modified, -std::numeric_limits<float>::infinity());

@@ -1,10 +1,13 @@
 #include "engines/cudnn/match.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <random>
 
+#include "base/error.h"
 #include "ir/build.h"
+#include "ir/eval.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -97,6 +100,28 @@ bool take(const Diagonal& given, const MaskSizes& sizes, Band& band) {
   return true;
 }
 
+#ifndef NDEBUG
+// Both forms at random points: a wrong match is a bug that debug builds do not survive.
+void check_match(const Expr& mask, const MaskSizes& sizes, const MatchedMask& matched) {
+  Expr again = formula_of(matched.band);
+  for (const Expr& one : matched.rest) again = ir::and_(again, one);
+  if (any(mask->depends(), ir::Depends::Load | ir::Depends::Scalar)) return;  // not known here
+  std::minstd_rand random(1);
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
+  };
+  for (int i = 0; i < 64; ++i) {
+    ir::Point<float> at;
+    at.Sq = static_cast<std::int32_t>(sizes.sq) - (sizes.lengths ? below(sizes.sq) : 0);
+    at.Skv = static_cast<std::int32_t>(sizes.skv) - (sizes.lengths ? below(sizes.skv) : 0);
+    at.q = below(at.Sq);
+    at.k = below(at.Skv);
+    if (ir::evaluate(mask, at).b == ir::evaluate(again, at).b) continue;
+    throw InternalError("engine cudnn takes a mask for a diagonal that it is not");
+  }
+}
+#endif
+
 }  // namespace
 
 MatchedMask match_mask(const Expr& mask, const MaskSizes& sizes) {
@@ -113,7 +138,9 @@ MatchedMask match_mask(const Expr& mask, const MaskSizes& sizes) {
     const auto diagonal = as_diagonal(e);
     if (!diagonal || !take(*diagonal, sizes, matched.band)) matched.rest.push_back(e);
   }
-  // A window without the diagonal is a shape of its own for cuDNN, and Sq > Skv leaves empty rows.
+#ifndef NDEBUG
+  check_match(mask, sizes, matched);
+#endif
   return matched;
 }
 
