@@ -115,14 +115,18 @@ BRANCHES = {
     "math": (lambda s, b, h, q, k: math.exp(s), r"float\(\)", r"x\.to"),
     "unknown": (lambda s, b, h, q, k: torch.atan(s), r"torch\.atan", "a captured table"),
     "unknown_method": (lambda s, b, h, q, k: s.digamma(), r"\.digamma", "pointwise"),
-    "sum": (lambda s, b, h, q, k: torch.sum(s), r"torch\.sum", "single values"),
+    "sum": (lambda s, b, h, q, k: torch.sum(s), r"torch\.sum of a single value", "single values"),
+    "any": (lambda s, b, h, q, k: (s > 0).any(), r"\.any", "the value itself"),
+    "long_vector": (lambda s, b, h, q, k: s + (torch.arange(999) <= q).sum(), "a vector of 999 elements", "at most 256"),
+    "lengths": (lambda s, b, h, q, k: (torch.arange(4) * h + torch.arange(3) * h).sum(), "vectors of 3 and 4", "one length"),
     "stack": (lambda s, b, h, q, k: torch.stack([s, s]), r"torch\.stack", "single values"),
     "inplace": (lambda s, b, h, q, k: s.add_(1), r"\.add_", "gives a new value: add"),
     "detach": (lambda s, b, h, q, k: s.detach(), "detach", "detached outside"),
     "cast": (lambda s, b, h, q, k: s + h.to(torch.int8), "a cast to torch.int8", "torch.int32"),
     "float_index": (lambda s, b, h, q, k: s + torch.zeros(9)[s], "a torch.float32 as an index", r"x\.to\(torch\.int32\)"),
-    "row": (lambda s, b, h, q, k: s + torch.zeros(4, 9)[h], r"a row of shape \[9\]", "all of its indices"),
-    "whole_tensor": (lambda s, b, h, q, k: s + torch.zeros(9), r"a captured tensor of shape \[9\] as a number", "an index for each"),
+    "row": (lambda s, b, h, q, k: s + torch.zeros(4, 9)[h], r"a result of shape \[9\]", "one value"),
+    "whole_tensor": (lambda s, b, h, q, k: s + torch.zeros(9), r"a result of shape \[9\]", "one value"),
+    "matrix": (lambda s, b, h, q, k: s + torch.zeros(9, 9), r"a captured tensor of shape \[9, 9\] as a number", "an index for each"),
     "slice": (lambda s, b, h, q, k: s + torch.zeros(9, 4)[1:, h][q], "a slice beside a traced index", "outside"),
     "new_dimension": (lambda s, b, h, q, k: s + torch.zeros(9)[h, None], "None as an index", "indices only"),
     "too_many": (lambda s, b, h, q, k: s + torch.zeros(9)[h, q], "2 indices of a captured tensor with 1", "at most 1"),
@@ -168,6 +172,19 @@ def test_real_tensors_are_computed_outside_the_formula():
     o = flex_attention(q, q, q, lambda s, b, h, i, j: s * torch.sigmoid(gate * 2)[h])
     (grad,) = torch.autograd.grad(o.square().sum(), gate)
     assert grad.abs().sum() > 0
+
+
+def test_gradients_of_unrolled_vectors():
+    """A row of a table, and a whole tensor of rank 1: the same as their elements one by one."""
+    q = torch.randn(2, 4, 12, 8)
+    a, z, w = (torch.randn(shape, requires_grad=True) for shape in ((4, 12, 3), (12, 3), (3,)))
+    rows = lambda s, b, h, i, j: s + torch.dot(a[h, i], z[j]) + (w * i).amax() + (a[h, j] * w).sum()
+    apart = lambda s, b, h, i, j: s + sum(a[h, i, n] * z[j, n] for n in range(3)) + torch.maximum(
+        torch.maximum(w[0] * i, w[1] * i), w[2] * i) + sum(a[h, j, n] * w[n] for n in range(3))
+    one, two = flex_attention(q, q, q, rows), flex_attention(q, q, q, apart)
+    torch.testing.assert_close(one, two)
+    for x, y in zip(torch.autograd.grad(one.square().sum(), (a, z, w)), torch.autograd.grad(two.square().sum(), (a, z, w))):
+        torch.testing.assert_close(x, y)
 
 
 def test_types_of_captured_tensors():

@@ -1,7 +1,8 @@
 """Operators of traced values with torch's meaning: its type promotion, its rounding of integer division, its bools.
-Installs them on Value; the table of functions uses the same definitions."""
+Installs them on what is traced; the table of functions uses the same definitions."""
 from .errors import refuse
-from .values import BOOL, FLOAT, INT, Rows, Value, cast, common, lift, number, real, truth
+from .values import BOOL, FLOAT, INT, Value, cast, common, lift, number, real, truth
+from .vectors import TRACED, Vector, apply
 
 
 def pair(trace, a, b):
@@ -144,25 +145,31 @@ _OPERATORS = {
 
 def _forward(rule):
     def operator(self, other):
-        return rule(self.trace, self, other)
+        if isinstance(other, (Value, int, float)) and isinstance(self, Value):
+            return rule(self.trace, self, other)
+        return apply(rule, self.trace, (self, other), {})
     return operator
 
 
 def _reverse(rule):
     def operator(self, other):
-        return rule(self.trace, other, self)
+        return apply(rule, self.trace, (other, self), {})
     return operator
 
 
 def _install():
-    for name, rule in _OPERATORS.items():
-        setattr(Value, f"__{name}__", _forward(rule))
-        setattr(Value, f"__r{name}__", _reverse(rule))
-        setattr(Rows, f"__{name}__", _forward(rule))
-        setattr(Rows, f"__r{name}__", _reverse(rule))
-    for name, rule in (("lt", LT), ("le", LE), ("gt", GT), ("ge", GE), ("eq", EQ), ("ne", NE)):
-        setattr(Value, f"__{name}__", _forward(rule))
-        setattr(Rows, f"__{name}__", _forward(rule))
+    for kind in TRACED:
+        for name, rule in _OPERATORS.items():
+            setattr(kind, f"__{name}__", _forward(rule))
+            setattr(kind, f"__r{name}__", _reverse(rule))
+        for name, rule in (("lt", LT), ("le", LE), ("gt", GT), ("ge", GE), ("eq", EQ), ("ne", NE)):
+            setattr(kind, f"__{name}__", _forward(rule))
+    for name in ("neg", "pos", "abs", "invert"):
+        setattr(Vector, f"__{name}__", _each(getattr(Value, f"__{name}__")))
+
+
+def _each(operator):
+    return lambda self: Vector(self.trace, [operator(item) for item in self.items])
 
 
 _install()

@@ -7,7 +7,8 @@ import torch
 
 from . import arithmetic as ar
 from .errors import refuse
-from .values import BOOL, FLOAT, INT, Rows, Value, cast, lift, number, real, truth
+from .values import BOOL, FLOAT, INT, Value, cast, lift, number, real, truth
+from .vectors import REDUCTIONS, TRACED, apply, is_vector
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -267,7 +268,8 @@ ALIASES = {
     "absolute": "abs", "negative": "neg", "divide": "div", "multiply": "mul", "subtract": "sub", "greater": "gt",
     "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "fix": "trunc", "truediv": "div",
     "special_expit": "sigmoid", "special_exp2": "exp2", "special_expm1": "expm1", "special_log1p": "log1p",
-    "special_erf": "erf", "special_erfc": "erfc", "special_round": "round", "special_logit": "logit", "mod": "remainder", "log_sigmoid": "logsigmoid",
+    "special_erf": "erf", "special_erfc": "erfc", "special_round": "round", "special_logit": "logit", "mod": "remainder",
+    "log_sigmoid": "logsigmoid",
     "rsubtract": "rsub", "rmul": "mul", "radd": "add", "rtruediv": "rdiv", "rand": "and", "ror": "or", "rxor": "xor",
 }
 
@@ -280,12 +282,23 @@ TABLE.update({f"__{name}__": rule for name, rule in list(TABLE.items())})
 def call(func, args, kwargs):
     """A torch function of which one argument is traced."""
     rule = TABLE.get(func.__name__)
+    joins = REDUCTIONS.get(func.__name__)
     trace = find_trace(args, kwargs)
-    if rule is None or trace is None:
+    if (rule is None and joins is None) or trace is None:
         raise refuse(f"torch.{func.__name__}", instead_of(func.__name__))
     if kwargs:
         args, kwargs = positional(args, kwargs)
-    return rule(trace, *args, **kwargs)
+    return run_rule(func, rule, joins, trace, args, kwargs)
+
+
+def run_rule(func, rule, joins, trace, args, kwargs):
+    """Joins a vector where the function does that (torch.max of one argument, too); else one value at a time."""
+    if joins is not None and is_vector(args[0]) and (rule is None or len(args) == 1):
+        return joins(trace, *args, **kwargs)
+    if rule is None:
+        name = func if isinstance(func, str) else func.__name__
+        raise refuse(f"torch.{name} of a single value", instead_of(name))
+    return apply(rule, trace, args, kwargs)
 
 
 def positional(args, kwargs):
@@ -303,33 +316,33 @@ def positional(args, kwargs):
 
 def find_trace(args, kwargs):
     for x in args:
-        if isinstance(x, (Value, Rows)):
+        if isinstance(x, TRACED):
             return x.trace
         if isinstance(x, (tuple, list)):
             for y in x:
-                if isinstance(y, (Value, Rows)):
+                if isinstance(y, TRACED):
                     return y.trace
     for x in kwargs.values():
-        if isinstance(x, (Value, Rows)):
+        if isinstance(x, TRACED):
             return x.trace
     return None
 
 
 def method(value, name):
     """value.name, a method of tensors."""
-    rule = TABLE.get(name)
-    if rule is None:
+    rule, joins = TABLE.get(name), REDUCTIONS.get(name)
+    if rule is None and (joins is None or isinstance(value, Value)):
         raise refuse(f".{name} of a traced value", instead_of(name))
 
     def bound(*args, **kwargs):
         args, kwargs = positional((value, *args), kwargs)
-        return rule(value.trace, *args, **kwargs)
+        return run_rule(name, rule, joins, value.trace, args, kwargs)
     return bound
 
 
 _HINTS = {
-    "atan": "a captured table of it", "atan2": "a captured table of it", "dot": "the products, written out",
-    "any": "a | b of single values", "all": "a & b of single values", "sum": "a sum of single values",
+    "atan": "a captured table of it", "atan2": "a captured table of it", "any": "the value itself", "all": "the value itself",
+    "sum": "a sum of single values, or of a row of a captured tensor",
     "stack": "single values", "cat": "single values", "matmul": "the products, written out",
     "bucketize": "a captured table of the buckets, indexed by the position", "searchsorted": "a captured table",
     "embedding": "weight[index, h]", "gather": "table[i, j]", "index_select": "table[i]", "take": "table[i]",

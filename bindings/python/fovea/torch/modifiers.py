@@ -111,7 +111,7 @@ def one_line(text):
 def run_bprop(trace, function):
     with Tracing(trace):
         out = function(Value(trace, "grad", FLOAT), Value(trace, "score", FLOAT), *positions(trace))
-    return trace.formula(out, FLOAT)
+    return trace.formula(out, FLOAT, function)
 
 
 def take_named(out, tensors, scalars, like):

@@ -9,6 +9,7 @@ from . import arithmetic  # noqa: F401  installs the operators
 from .errors import refuse
 from .functions import call, constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
+from .vectors import TRACED, Vector
 
 _GETITEM = torch.Tensor.__getitem__
 _SETITEM = torch.Tensor.__setitem__
@@ -47,6 +48,8 @@ class Trace:
                 raise refuse(f"a captured tensor of shape {list(tensor.shape)} as a number",
                              "an index for each of its dimensions: table[h, q_idx]")
             tensor = tensor.reshape(())
+        if tensor.device.type == "cpu" and self.device is not None and self.device.type != "cpu" and is_number(tensor):
+            return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
     def load(self, tensor, index, given=None):
@@ -96,8 +99,12 @@ class Trace:
         wrapped = index.text + " < 0 ? " + index.text + " + " + extent + " : " + index.text
         return self.emit(wrapped, INT, True).text
 
-    def formula(self, out, wanted):
+    def formula(self, out, wanted, function):
         """The text of what a modifier returned, and a fresh start for the next one."""
+        if isinstance(out, (Rows, Vector)):
+            raise refuse(f"a result of shape {list(out.shape)}", "one value: x.sum(), x[0] ...", function)
+        if not isinstance(out, (Value, bool, int, float, torch.Tensor)):
+            raise refuse(f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function)
         value = lift(self, out)
         text = value.text
         if wanted == BOOL and value.kind != BOOL:
@@ -114,6 +121,11 @@ def all_ints(items) -> bool:
         if not (isinstance(x, Value) and x.kind == INT):
             return False
     return True
+
+
+def is_number(tensor) -> bool:
+    """May its value be read now?"""
+    return not (tensor.requires_grad or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack())
 
 
 def spread(items, rank):
@@ -178,7 +190,7 @@ class Tracing(TorchFunctionMode):
 
 def any_traced(items) -> bool:
     for x in items:
-        if isinstance(x, (Value, Rows)):
+        if isinstance(x, TRACED):
             return True
     return False
 
@@ -186,13 +198,13 @@ def any_traced(items) -> bool:
 def run_score_mod(trace, function):
     with Tracing(trace):
         out = function(Value(trace, "score", FLOAT), *positions(trace))
-    return trace.formula(out, FLOAT)
+    return trace.formula(out, FLOAT, function)
 
 
 def run_mask_mod(trace, function):
     with Tracing(trace):
         out = function(*positions(trace))
-    return trace.formula(out, BOOL)
+    return trace.formula(out, BOOL, function)
 
 
 def positions(trace):

@@ -154,8 +154,8 @@ def lift(trace, x) -> Value:
         return literal(trace, x)
     if isinstance(x, torch.Tensor):
         return trace.load_single(x)
-    if isinstance(x, Rows):
-        raise refuse(f"a row of shape {list(x.shape)} of a captured tensor as a number",
+    if hasattr(x, "shape") and len(x.shape) > 0:
+        raise refuse(f"a part of shape {list(x.shape)} of a captured tensor as a number",
                      f"all of its indices: table[...] with {len(x.shape)} more")
     if hasattr(x, "item"):  # numpy's numbers
         return literal(trace, x.item())
@@ -245,4 +245,7 @@ class Rows:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise refuse(f".{name} of a row of shape {list(self.shape)} of a captured tensor", "all of its indices first")
+        if len(self.shape) != 1:
+            raise refuse(f".{name} of a part of shape {list(self.shape)} of a captured tensor", "all but one of its indices")
+        from .functions import method
+        return method(self, name)
