@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "roles.h"
-#include "xla/ffi/api/ffi.h"
+#include <xla/ffi/api/ffi.h>
 
 namespace fovea_jax {
 

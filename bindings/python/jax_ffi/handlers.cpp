@@ -7,7 +7,7 @@
 #include "call.h"
 #include "threads.h"
 #include "workspace.h"
-#include "xla/ffi/api/ffi.h"
+#include <xla/ffi/api/ffi.h>
 
 namespace ffi = xla::ffi;
 
