@@ -89,3 +89,18 @@ def check(name: str, got, expected, limit: float) -> None:
     difference = np.linalg.norm(np.where(finite, got - expected, 0))
     norm = np.linalg.norm(np.where(finite, expected, 0))
     assert difference <= limit * norm, f"{name}: relative error {difference / (norm or 1):.3g}, allowed {limit:.3g}"
+
+
+def close(got, expected, rtol: float = 1e-5, atol: float = 2e-6) -> None:
+    """Two ways to the same result; in bfloat16 within its rounding."""
+    if DTYPE != "float32":
+        rtol, atol = max(rtol, 3e-2), max(atol, 3e-2)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(np.asarray(x, np.float64), np.asarray(y, np.float64), rtol=rtol, atol=atol),
+        got,
+        expected,
+    )
+
+
+def differs(x, y) -> bool:
+    return np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)).max() > 1e-3
