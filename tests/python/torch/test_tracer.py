@@ -134,6 +134,7 @@ BRANCHES = {
     "write": (lambda s, b, h, q, k: write(s, h), "a write into a tensor", "torch.where"),
     "write_real": (lambda s, b, h, q, k: s + torch.zeros(3).add_(1)[0], r"a write into a tensor \(add_\)", "a new tensor"),
     "complex": (lambda s, b, h, q, k: s + torch.zeros(3, dtype=torch.complex64)[h], "a complex tensor", "its real"),
+    "vmap": (lambda s, b, h, q, k: s * torch.vmap(lambda x: x * q)(torch.arange(3)).sum(), r"torch\.vmap inside", "vectors"),
     "iteration": (lambda s, b, h, q, k: sum(x for x in s), "iteration", "a loop over a Python range"),
 }
 

@@ -17,7 +17,8 @@ class Attention(torch.autograd.Function):
         ctx.call, ctx.count, ctx.has_sink = call, len(captured), sink is not None
         extra = [x for x in (sink, *call.tensors()) if x is not None]
         ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
-        ctx.mark_non_differentiable(*[x for x in (row_max, max_logit) if x is not None])
+        if row_max is not None or max_logit is not None:
+            ctx.mark_non_differentiable(*[x for x in (row_max, max_logit) if x is not None])
         ctx.set_materialize_grads(False)
         return o, lse, row_max, max_logit
 

@@ -23,6 +23,7 @@ class Trace:
 
     def __init__(self, device=None):
         self.device = device
+        self.transforms = 0 if torch.compiler.is_compiling() else transforms()  # of torch.func round the whole call
         self.lines = []
         self.count = 0
         self.tensors = []
@@ -38,6 +39,8 @@ class Trace:
         for i, known in enumerate(self.tensors):
             if known is tensor:
                 return i
+        if not torch.compiler.is_compiling() and transforms() > self.transforms:
+            raise refuse("torch.vmap inside it", "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])")
         self.tensors.append(tensor)
         self.leaves.append([None] * tensor.dim())
         return len(self.tensors) - 1
@@ -143,6 +146,12 @@ def spread(items, rank):
         else:
             out.append(item)
     return out + [slice(None)] * (rank - len(out))
+
+
+def transforms() -> int:
+    """How many of torch.func's transforms are under way."""
+    top = torch._C._functorch.peek_interpreter_stack()
+    return 0 if top is None else top.level()
 
 
 def element_kind(tensor) -> str:
