@@ -13,6 +13,7 @@ from ._core import InvalidArgument
 from ._line import both_masks, symbolic_extents
 from .program import Program
 
+_OPERANDS = ("q", "k", "v", "sink", "sinks")
 FLOATS = ("f32", "f16", "bf16", "f64")
 
 
@@ -111,6 +112,11 @@ def read_modifiers(
         raise InvalidArgument(
             "tensors or scalars are given without score_mod or mask_mod: no formula captures them"
         )
+    for name in (*given.tensors, *given.scalars):
+        if name in _OPERANDS:
+            raise InvalidArgument(
+                f"{name!r} can't be captured: it is what gradients call an operand; choose another name"
+            )
     texts = [part for part in (score_mod, mask_mod, score_mod_bprop) if isinstance(part, str)]
     _read_score_mod(given, score_mod, score_mod_bprop)
     _read_mask_mod(given, mask_mod)
@@ -172,7 +178,7 @@ def _record(given: _Given, score_mod: Any, bprop: Any) -> None:
     # A callback may leave a tensor alone: its gradient is zero, so it is declared.
     for key in given.tensors:
         if key not in given.made.names:
-            given.add_tensor(key, key if key.isidentifier() else f"t_{len(given.made.names)}", None)
+            given.add_tensor(key, f"unused_{len(given.made.names)}", None)
 
 
 class _Described:

@@ -69,6 +69,10 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ),
         ({"tensors": ONE}, "tensors or scalars are given without score_mod or mask_mod"),
         ({"scalars": {"x": 1.0}}, "tensors or scalars are given without score_mod or mask_mod"),
+        (
+            {"score_mod": "score * v", "scalars": {"v": 1.0}},
+            "'v' can't be captured: it is what gradients call an operand",
+        ),
         ({"score_mod": CAP}, "scalars has no 'c', which a formula captures and has no default for"),
         ({"score_mod": CAP, "scalars": {"c": 1.0, "d": 2.0}}, "scalars has 'd', which no formula captures"),
         ({"score_mod": CAP, "scalars": {"c": "x"}}, "scalars['c'] is 'x'; it must be a number"),
@@ -112,6 +116,8 @@ def test_packed_needs_starts():
     x = np.ones((5, 2, 4), np.float32)
     with pytest.raises(ValueError, match="layout thd needs cu_seqlens"):
         fovea.attention(x, x, x, layout="thd")
+    with pytest.raises(ValueError, match="cu_seqlens is empty"):
+        fovea.attention(x, x, x, layout="thd", cu_seqlens=np.zeros(0, int))
     with pytest.raises(ValueError, match="cu_seqlens|start"):
         fovea.attention(x, x, x, layout="thd", cu_seqlens=np.array([0, 9]))
 
