@@ -79,7 +79,7 @@ class _Given:
         if value is None:
             raise InvalidArgument(f"scalars has no {name!r}, which a formula captures and has no default for")
         whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u")
-        if isinstance(value, bool) or not hasattr(value, "__float__"):
+        if isinstance(value, bool) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
             raise InvalidArgument(f"scalars[{name!r}] is {value!r}; it must be a number")
         self.made.scalars[name] = (
             dtype or ("i32" if whole else "f32"),
@@ -105,6 +105,9 @@ def read_modifiers(
     sizes: dict[str, int],
 ) -> Modifier:
     """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names."""
+    for argument, mapping in (("tensors", tensors), ("scalars", scalars)):
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise InvalidArgument(f"{argument} is {mapping!r}; it must be a mapping of names")
     given = _Given(tensors or {}, scalars or {}, sizes, Modifier())
     if score_mod_bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop is given without score_mod")
