@@ -2,8 +2,8 @@
 
     ./dev python bench/jax_gpu.py [--write docs/results/jax_gpu_NAME.md]
 
-bfloat16; forward, and forward with backward; milliseconds of one call, from many that were enqueued one after the
-other. A case that an engine refuses is shown with its first reason, never left out.
+bfloat16; forward, and forward with backward; milliseconds of one call, from many that were enqueued one after
+the other. A case that an engine refuses is shown with its first reason, never left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ CASES = ("none", "causal", "softcap", "alibi", "bias", "documents")
 
 def data(batch: int, heads: int, length: int, features: int):
     keys = jax.random.split(jax.random.key(1), 5)
-    q, k, v, grad = (jax.random.normal(key, (batch, length, heads, features), jnp.bfloat16) for key in keys[:4])
+    q, k, v, grad = (
+        jax.random.normal(key, (batch, length, heads, features), jnp.bfloat16) for key in keys[:4]
+    )
     extras = {
         "slopes": 2.0 ** (-8.0 * jnp.arange(1, heads + 1) / heads),
         "doc": jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32) // 512, (batch, length)),
@@ -51,7 +53,9 @@ def of_jax(implementation: str, case: str, extras, q, k, v):
     """jax.nn where it has the case: no modifiers, so the rest is written out for XLA alone."""
     if case in ("none", "causal", "bias"):
         bias = extras["bias"] if case == "bias" else None
-        return jax.nn.dot_product_attention(q, k, v, bias, is_causal=case == "causal", implementation=implementation)
+        return jax.nn.dot_product_attention(
+            q, k, v, bias, is_causal=case == "causal", implementation=implementation
+        )
     if implementation == "cudnn":
         raise NotImplementedError("jax.nn has no such modifier")
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32) / np.sqrt(q.shape[-1])
@@ -82,17 +86,21 @@ def milliseconds(function, arguments, rounds: int) -> float:
     return best * 1e3
 
 
-def measured(function, tensors, grad, direction: str, rounds: int) -> str:
+def measured(function, arguments, direction: str, rounds: int) -> str:
+    """`function` takes (extras, q, k, v); arrays are arguments, since XLA would fold what it is given as
+    constants.
+    """
+    extras, tensors, grad = arguments
     if direction == "forward":
-        compiled, arguments = jax.jit(function), tensors
+        compiled, operands = jax.jit(function), (extras, *tensors)
     else:
 
-        def loss(q, k, v, grad):
-            return jnp.sum(function(q, k, v).astype(jnp.float32) * grad.astype(jnp.float32))
+        def loss(extras, grad, q, k, v):
+            return jnp.sum(function(extras, q, k, v).astype(jnp.float32) * grad.astype(jnp.float32))
 
-        compiled, arguments = jax.jit(jax.grad(loss, argnums=(0, 1, 2))), (*tensors, grad)
+        compiled, operands = jax.jit(jax.grad(loss, argnums=(2, 3, 4))), (extras, grad, *tensors)
     try:
-        return f"{milliseconds(compiled, arguments, rounds):.3f}"
+        return f"{milliseconds(compiled, operands, rounds):.3f}"
     except (fovea.Error, NotImplementedError, ValueError, RuntimeError) as error:
         return f"no: {str(error).splitlines()[0][:160]}"
 
@@ -108,7 +116,7 @@ def table(shape, rounds: int) -> list[str]:
     for case in CASES:
         for direction in ("forward", "forward + backward"):
             cells = [
-                measured(functools.partial(side, case, extras), tensors, grad, direction, rounds)
+                measured(functools.partial(side, case), (extras, tensors, grad), direction, rounds)
                 for side in sides.values()
             ]
             lines.append(f"| {case} | {direction} | {' | '.join(cells)} |")
@@ -117,10 +125,14 @@ def table(shape, rounds: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", type=pathlib.Path, help="a markdown file for the table")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--shape", type=int, nargs=4, default=(4, 16, 4096, 128), metavar=("B", "H", "S", "D"))
+    parser.add_argument(
+        "--shape", type=int, nargs=4, default=(4, 16, 4096, 128), metavar=("B", "H", "S", "D")
+    )
     options = parser.parse_args()
     device = jax.devices()[0]
     start = time.perf_counter()
@@ -129,8 +141,9 @@ def main() -> None:
     text = [
         "# fovea.jax beside jax.nn on a GPU",
         "",
-        f"{device.device_kind}; JAX {jax.__version__}, Fovea {fovea.__version__}; bfloat16, B={batch} H={heads} S={length} "
-        f"D={features}; milliseconds a call, the best of three runs of up to {options.rounds} calls. Documents have 512 tokens. "
+        f"{device.device_kind}; JAX {jax.__version__}, Fovea {fovea.__version__}; bfloat16, B={batch} H={heads} "
+        f"S={length} D={features}; milliseconds a call, the best of three runs of up to {options.rounds} calls. "
+        "Documents have 512 tokens. "
         f"Made by bench/jax_gpu.py in {time.perf_counter() - start:.0f} s.",
         "",
         *lines,

@@ -73,15 +73,30 @@ def pytest_sessionfinish(session):
         return
     verdicts = {name: "refused" if name in _refused else "passes" for name in sorted(_ran)}
     if os.environ.get("FOVEA_TEST_WRITE"):
-        lines = [f"{verdict}  {name}" + (f"  # {_refused[name]}" if name in _refused else "") for name, verdict in verdicts.items()]
-        PINNED.write_text("# What the tests of fovea.jax do on a GPU. Made by: FOVEA_TEST_DEVICE=cuda FOVEA_TEST_WRITE=1 pytest\n" + "\n".join(lines) + "\n")
+        lines = [
+            f"{verdict}  {name}" + (f"  # {_refused[name]}" if name in _refused else "")
+            for name, verdict in verdicts.items()
+        ]
+        PINNED.write_text(
+            "# What fovea.jax's tests do on a GPU. Made by: FOVEA_TEST_DEVICE=cuda FOVEA_TEST_WRITE=1 pytest\n"
+            + "\n".join(lines)
+            + "\n"
+        )
         return
     pinned = dict(
-        reversed(line.split("  # ")[0].split("  ", 1)) for line in PINNED.read_text().splitlines() if line[:1] != "#"
+        reversed(line.split("  # ")[0].split("  ", 1))
+        for line in PINNED.read_text().splitlines()
+        if line[:1] != "#"
     )
-    changed = [f"{name}: {verdict}, pinned {pinned.get(name)}" for name, verdict in verdicts.items() if pinned.get(name) != verdict]
+    changed = [
+        f"{name}: {verdict}, pinned {pinned.get(name)}"
+        for name, verdict in verdicts.items()
+        if pinned.get(name) != verdict
+    ]
     if changed:
-        print("\nthe set that the GPU runs has changed (FOVEA_TEST_WRITE=1 pins it anew):", *changed, sep="\n  ")
+        print(
+            "\nthe set that the GPU runs has changed (FOVEA_TEST_WRITE=1 pins it anew):", *changed, sep="\n  "
+        )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

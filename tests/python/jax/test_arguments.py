@@ -15,6 +15,7 @@ import fovea
 import fovea.jax
 from fovea.jax import SequenceDescriptor, attention
 
+
 @pytest.fixture
 def qkv():
     return expected(IDS.index("causal"))[0][:3]
@@ -167,7 +168,9 @@ def test_segments_and_positions(qkv):
     kept = (ids[:, :, None] == ids[:, None, :]) & (ids != 0)[:, :, None]
     kept &= places[:, :, None] >= places[:, None, :]
     distance = jnp.asarray(places[:, None, :] - places[:, :, None], jnp.float32)
-    bias = slopes[None, :, None, None] * distance[:, None] * 0.5 + 0.01 * jnp.asarray(places)[:, None, :, None]
+    bias = (
+        slopes[None, :, None, None] * distance[:, None] * 0.5 + 0.01 * jnp.asarray(places)[:, None, :, None]
+    )
     want = attention(*qkv, bias=bias, dense_mask=jnp.asarray(kept)[:, None])
     close(got, want)
     text = attention(*qkv, sequence_descriptor=described, mask_mod="causal")
@@ -226,7 +229,11 @@ def test_flax_module_masks_like_transformer_engine(qkv):
     dropped = random((B, 1, S, S), 3) > 1.0
     bias = random((1, H, S, S), 4)
     module = fovea.jax.DotProductAttention(
-        head_dim=D, num_attention_heads=H, num_gqa_groups=HKV, attn_mask_type="no_mask", attn_bias_type="pre_scale_bias"
+        head_dim=D,
+        num_attention_heads=H,
+        num_gqa_groups=HKV,
+        attn_mask_type="no_mask",
+        attn_bias_type="pre_scale_bias",
     )
     turned = [jnp.swapaxes(x, 0, 1) for x in qkv]
     got = module.apply({}, *turned, bias=bias, mask=dropped, deterministic=True)
@@ -244,25 +251,51 @@ def test_modifier_arguments_without_a_modifier(qkv):
         ("score_mod_tensors", {"x": 1.0}),
         ("score_mod_bprop_tensors", {"x": 1.0}),
     ):
-        with pytest.raises(ValueError, match=f"{name} given without score_mod: score_mod_bprop, .* belong to a score_mod"):
+        with pytest.raises(
+            ValueError, match=f"{name} given without score_mod: score_mod_bprop, .* belong to a score_mod"
+        ):
             jax.eval_shape(functools.partial(attention, **{name: value}), *qkv)
 
 
 MISTAKES = {
     "heads": (lambda q, k, v: attention(q[:, :, :3], k, v), ValueError, "q has 3 heads, k has 2"),
-    "types": (lambda q, k, v: attention(q, k.astype(jnp.float16), v), TypeError, "q, k and v must have one type"),
-    "integers": (lambda q, k, v: attention(*(x.astype(int) for x in (q, k, v))), TypeError, "must be one of float32"),
+    "types": (
+        lambda q, k, v: attention(q, k.astype(jnp.float16), v),
+        TypeError,
+        "q, k and v must have one type",
+    ),
+    "integers": (
+        lambda q, k, v: attention(*(x.astype(int) for x in (q, k, v))),
+        TypeError,
+        "must be one of float32",
+    ),
     "rank": (lambda q, k, v: attention(q[0], k, v), ValueError, "layout bshd has 4 dimensions"),
     "batch": (lambda q, k, v: attention(q[:2], k, v), ValueError, "must have the same batch"),
-    "features": (lambda q, k, v: attention(q[..., :8], k, v), ValueError, "must have the same last dimension"),
-    "layout": (lambda q, k, v: attention(q, k, v, layout="bdhs"), ValueError, "layout='bdhs' must be one of bshd"),
+    "features": (
+        lambda q, k, v: attention(q[..., :8], k, v),
+        ValueError,
+        "must have the same last dimension",
+    ),
+    "layout": (
+        lambda q, k, v: attention(q, k, v, layout="bdhs"),
+        ValueError,
+        "layout='bdhs' must be one of bshd",
+    ),
     "missing v": (lambda q, k, v: attention(q, k), ValueError, "v is missing: layout bshd takes q, k, v"),
     "packed": (lambda q, k, v: attention(q, layout="bs3hd"), ValueError, "qkv has shape .*5 dimensions"),
     "sink": (lambda q, k, v: attention(q, k, v, sink=jnp.ones(3)), ValueError, r"must be \[H\] = \(4,\)"),
     "seed": (lambda q, k, v: attention(q, k, v, dropout_rate=0.1), ValueError, "needs dropout_seed"),
     "rate": (lambda q, k, v: attention(q, k, v, dropout_rate=1.5, dropout_seed=1), ValueError, "below 1"),
-    "bias": (lambda q, k, v: attention(q, k, v, bias=jnp.ones((1, H, 3, S))), ValueError, "must broadcast to"),
-    "mask type": (lambda q, k, v: attention(q, k, v, dense_mask=jnp.ones((1, 1, S, S))), TypeError, "must be bool"),
+    "bias": (
+        lambda q, k, v: attention(q, k, v, bias=jnp.ones((1, H, 3, S))),
+        ValueError,
+        "must broadcast to",
+    ),
+    "mask type": (
+        lambda q, k, v: attention(q, k, v, dense_mask=jnp.ones((1, 1, S, S))),
+        TypeError,
+        "must be bool",
+    ),
     "starts": (lambda q, k, v: attention(q[0], k[0], v[0], layout="thd"), ValueError, "needs cu_seqlens_q"),
     "starts elsewhere": (
         lambda q, k, v: attention(q, k, v, cu_seqlens_q=jnp.zeros(2, int)),

@@ -159,7 +159,9 @@ def test_export(qkv):
     def attend(q, k, v, slopes):
         return fovea.jax.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slopes[h] * (j - i))
 
-    pytest.importorskip("flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed")
+    pytest.importorskip(
+        "flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed"
+    )
     checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in fovea.jax.custom_call_targets()]
     exported = jax.export.export(jax.jit(attend), disabled_checks=checks)(*qkv, slopes)
     again = jax.export.deserialize(exported.serialize())
@@ -171,7 +173,9 @@ def test_only_wanted_gradients_are_computed(qkv, monkeypatch):
     bias = jnp.ones((H, S))
 
     def loss(q, bias):
-        return jnp.sum(fovea.jax.attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s + bias[h, j] + 0.125 * i))
+        return jnp.sum(
+            fovea.jax.attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s + bias[h, j] + 0.125 * i)
+        )
 
     jax.grad(loss)(qkv[0], bias)
     assert any("grads=q " in line + " " for line in lines)

@@ -33,11 +33,13 @@ def test_trap_4_nothing_of_the_modifier_survives(qkv):
         def __call__(self, score, b, h, q, k):
             return score + self.slopes[h] * (k - q)
 
-    modifier = Modifier()
-    seen = weakref.ref(modifier)
-    attention(*qkv, score_mod=modifier)
-    jax.grad(lambda q: jnp.sum(attention(q, *qkv[1:], score_mod=modifier)))(qkv[0])
-    del modifier
+    def run() -> weakref.ref:
+        modifier = Modifier()
+        attention(*qkv, score_mod=modifier)
+        jax.grad(lambda q: jnp.sum(attention(q, *qkv[1:], score_mod=modifier)))(qkv[0])
+        return weakref.ref(modifier)
+
+    seen = run()
     gc.collect()
     assert seen() is None
 
@@ -46,9 +48,9 @@ def test_trap_5_same_shapes_other_data(qkv):
     """One plan, two arrays: the pointer is bound per call, in the backward too."""
 
     def gradient(table):
-        return jax.grad(lambda q: jnp.sum(attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s * table[h]) ** 2))(
-            qkv[0]
-        )
+        return jax.grad(
+            lambda q: jnp.sum(attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s * table[h]) ** 2)
+        )(qkv[0])
 
     first, second = gradient(jnp.ones(H)), gradient(2 * jnp.ones(H))
     assert differs(first, second)
@@ -93,7 +95,9 @@ def test_trap_12_plans_are_bounded(qkv):
 
 def test_trap_13_the_handlers_know_no_python():
     """Nothing that runs in a compiled program could call Python: the library has no symbol of it."""
-    symbols = subprocess.run(["nm", "-D", PACKAGE / "fovea" / "_jax_ffi.so"], capture_output=True, text=True, check=True)
+    symbols = subprocess.run(
+        ["nm", "-D", PACKAGE / "fovea" / "_jax_ffi.so"], capture_output=True, text=True, check=True
+    )
     assert "fovea_jax_run_cpu" in symbols.stdout
     assert not [line for line in symbols.stdout.splitlines() if line.split()[-1].startswith(("Py", "_Py"))]
 
@@ -137,5 +141,7 @@ def test_masked_nan_does_not_leak(qkv):
     """Trap 30 through XLA: NaN in keys and values that no query keeps."""
     q, k, v = qkv
     k, v = (x.at[:, 20:].set(jnp.nan) for x in (k, v))
-    o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, v, mask_mod=lambda b, h, i, j: j < 20)))(q)
+    o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, v, mask_mod=lambda b, h, i, j: j < 20)))(
+        q
+    )
     assert np.isfinite(o) and np.isfinite(np.asarray(grads)).all()

@@ -38,7 +38,9 @@ def loss(case, fixed, grad_o, qkv, learned):
 @pytest.mark.parametrize("i", range(len(CASES)), ids=IDS)
 def test_jit(i):
     tensors, learned, fixed, wanted = expected(i)
-    run = jax.jit(jax.grad(functools.partial(loss, CASES[i], fixed, tensors[3]), argnums=(0, 1), has_aux=True))
+    run = jax.jit(
+        jax.grad(functools.partial(loss, CASES[i], fixed, tensors[3]), argnums=(0, 1), has_aux=True)
+    )
     (grads, learned_grads), o = run(tensors[:3], learned)
     check_all((o, grads, learned_grads), wanted)
 
