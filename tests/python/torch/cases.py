@@ -2,6 +2,7 @@
 
 A case makes its functions from the tensors that they capture, so that the same formula runs in float32 through Fovea
 and in float64 through torch. Captured float tensors get gradients."""
+
 import dataclasses
 import functools
 import math
@@ -26,11 +27,11 @@ class Sizes:
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    captured: Callable                       # (Sizes) -> {name: tensor}
-    mod: Optional[Callable] = None           # (captured, Sizes) -> score_mod
-    mask: Optional[Callable] = None          # (captured, Sizes) -> mask_mod
+    captured: Callable  # (Sizes) -> {name: tensor}
+    mod: Optional[Callable] = None  # (captured, Sizes) -> score_mod
+    mask: Optional[Callable] = None  # (captured, Sizes) -> mask_mod
     sizes: Sizes = Sizes()
-    learn: bool = True                       # gradients of captured floats; vmap can't give those of a row
+    learn: bool = True  # gradients of captured floats; vmap can't give those of a row
 
     def __str__(self):
         return self.name
@@ -48,6 +49,8 @@ def lengths_to_ids(lengths, total):
     ids = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     return ids[:total].to(torch.int32)
 
+
+# fmt: off
 
 # --- scores ---
 

@@ -1,4 +1,5 @@
 """Every published modifier and mask: output, lse and all gradients, captured ones included, against float64."""
+
 import dataclasses
 import warnings
 
@@ -56,12 +57,16 @@ def compare(case, device, dtype):
 def with_all_scores(case, tensors, captured, grad_o, grad_lse, dtype):
     """(o, lse, gradients) with every score in memory, in this type."""
     exact = [x.detach().to(dtype).requires_grad_() for x in tensors]
-    kept = {name: x.detach().to(dtype).requires_grad_(x.requires_grad) if x.is_floating_point() else x
-            for name, x in captured.items()}
+    kept = {
+        name: x.detach().to(dtype).requires_grad_(x.requires_grad) if x.is_floating_point() else x
+        for name, x in captured.items()
+    }
     o, lse = dense.attention(*exact, *functions(case, kept))
     inputs = [*exact, *(x for x in kept.values() if x.requires_grad)]
     finite = lse.masked_fill(lse.isinf(), 0)
-    grads = torch.autograd.grad([o, finite], inputs, [grad_o.to(dtype), grad_lse.to(dtype)], allow_unused=True)
+    grads = torch.autograd.grad(
+        [o, finite], inputs, [grad_o.to(dtype), grad_lse.to(dtype)], allow_unused=True
+    )
     return o, lse, [torch.zeros_like(x) if grad is None else grad for grad, x in zip(grads, inputs)]
 
 

@@ -1,5 +1,6 @@
 """Operators of traced values with torch's meaning: its type promotion, its rounding of integer division, its bools.
 Installs them on what is traced; the table of functions uses the same definitions."""
+
 from .errors import refuse
 from .values import BOOL, FLOAT, INT, Value, cast, common, lift, number, real, truth
 from .vectors import TRACED, Vector, apply
@@ -99,7 +100,10 @@ def bitwise(symbol, on_bools):
             raise refuse(f"{symbol} of floats", "comparisons first: (x > 0) " + symbol + " (y > 0)")
         if a.kind == BOOL:
             return trace.emit(f"{a.text} {on_bools} {b.text}", BOOL)
-        return trace.emit(f"{a.text} {symbol} {b.text}", INT, (a.sure or b.sure) if symbol == "&" else a.sure and b.sure)
+        return trace.emit(
+            f"{a.text} {symbol} {b.text}", INT, (a.sure or b.sure) if symbol == "&" else a.sure and b.sure
+        )
+
     return apply
 
 
@@ -109,6 +113,7 @@ def shift(symbol):
         if FLOAT in (a.kind, b.kind):
             raise refuse(f"{symbol} of floats", "x * 2.0 ** n")
         return trace.emit(f"{a.text} {symbol} {b.text}", INT, a.sure and symbol == ">>")
+
     return apply
 
 
@@ -118,12 +123,14 @@ def compare(symbol):
         if a.kind == BOOL and symbol not in ("==", "!="):
             a, b = number(a), number(b)
         return trace.emit(f"{a.text} {symbol} {b.text}", BOOL)
+
     return apply
 
 
 def logical(symbol):
     def apply(trace, a, b):
         return trace.emit(f"{truth(lift(trace, a)).text} {symbol} {truth(lift(trace, b)).text}", BOOL)
+
     return apply
 
 
@@ -138,8 +145,18 @@ LSHIFT, RSHIFT = shift("<<"), shift(">>")
 LT, LE, GT, GE, EQ, NE = (compare(symbol) for symbol in ("<", "<=", ">", ">=", "==", "!="))
 
 _OPERATORS = {
-    "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": mod, "pow": power,
-    "and": AND, "or": OR, "xor": XOR, "lshift": LSHIFT, "rshift": RSHIFT,
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "truediv": div,
+    "floordiv": floordiv,
+    "mod": mod,
+    "pow": power,
+    "and": AND,
+    "or": OR,
+    "xor": XOR,
+    "lshift": LSHIFT,
+    "rshift": RSHIFT,
 }
 
 
@@ -148,12 +165,14 @@ def _forward(rule):
         if isinstance(other, (Value, int, float)) and isinstance(self, Value):
             return rule(self.trace, self, other)
         return apply(rule, self.trace, (self, other), {})
+
     return operator
 
 
 def _reverse(rule):
     def operator(self, other):
         return apply(rule, self.trace, (other, self), {})
+
     return operator
 
 

@@ -1,4 +1,5 @@
 """The error of a modifier that cannot be traced: which operation, on which line of whose file, and what would work."""
+
 import linecache
 import os
 import sys
@@ -38,5 +39,7 @@ def refuse(operation: str, instead: str, function=None) -> TraceError:
 def first_line(function) -> str:
     while hasattr(function, "func"):  # partials
         function = function.func
-    code = getattr(function, "__code__", None) or getattr(getattr(function, "__func__", None), "__code__", None)
+    code = getattr(function, "__code__", None) or getattr(
+        getattr(function, "__func__", None), "__code__", None
+    )
     return "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"

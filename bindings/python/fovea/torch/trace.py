@@ -1,5 +1,6 @@
 """Runs a modifier once on symbols and keeps what it did as formula text. Done at every call: it takes microseconds, so
 nothing is ever keyed by a Python object, and closures, globals and parameters are always the current ones."""
+
 import operator
 
 import torch
@@ -7,7 +8,8 @@ from torch.overrides import TorchFunctionMode
 
 from . import arithmetic  # noqa: F401  installs the operators
 from .errors import refuse
-from .functions import call, constant
+from .functions import call
+from .pointwise import constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
 from .vectors import TRACED, Vector
 
@@ -23,7 +25,9 @@ class Trace:
 
     def __init__(self, device=None):
         self.device = device
-        self.transforms = 0 if torch.compiler.is_compiling() else transforms()  # of torch.func round the whole call
+        self.transforms = (
+            0 if torch.compiler.is_compiling() else transforms()
+        )  # of torch.func round the whole call
         self.lines = []
         self.count = 0
         self.tensors = []
@@ -40,7 +44,10 @@ class Trace:
             if known is tensor:
                 return i
         if not torch.compiler.is_compiling() and transforms() > self.transforms:
-            raise refuse("torch.vmap inside it", "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])")
+            raise refuse(
+                "torch.vmap inside it",
+                "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])",
+            )
         self.tensors.append(tensor)
         self.leaves.append([None] * tensor.dim())
         return len(self.tensors) - 1
@@ -48,10 +55,17 @@ class Trace:
     def load_single(self, tensor):
         if tensor.dim() != 0:
             if tensor.numel() != 1:
-                raise refuse(f"a captured tensor of shape {list(tensor.shape)} as a number",
-                             "an index for each of its dimensions: table[h, q_idx]")
+                raise refuse(
+                    f"a captured tensor of shape {list(tensor.shape)} as a number",
+                    "an index for each of its dimensions: table[h, q_idx]",
+                )
             tensor = tensor.reshape(())
-        if tensor.device.type == "cpu" and self.device is not None and self.device.type != "cpu" and is_number(tensor):
+        if (
+            tensor.device.type == "cpu"
+            and self.device is not None
+            and self.device.type != "cpu"
+            and is_number(tensor)
+        ):
             return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
@@ -85,7 +99,10 @@ class Trace:
             return self.load_single(item)
         if isinstance(item, Value):
             if item.kind != INT:
-                raise refuse(f"a {item.dtype} as an index", "x.to(torch.int32)" if item.kind == FLOAT else "torch.where")
+                raise refuse(
+                    f"a {item.dtype} as an index",
+                    "x.to(torch.int32)" if item.kind == FLOAT else "torch.where",
+                )
             return item
         if isinstance(item, bool) or not isinstance(item, int):
             raise refuse(f"a {type(item).__name__} as an index", "integers and traced values")
@@ -107,7 +124,9 @@ class Trace:
         if isinstance(out, (Rows, Vector)):
             raise refuse(f"a result of shape {list(out.shape)}", "one value: x.sum(), x[0] ...", function)
         if not isinstance(out, (Value, bool, int, float, torch.Tensor)):
-            raise refuse(f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function)
+            raise refuse(
+                f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function
+            )
         value = lift(self, out)
         text = value.text
         if wanted == BOOL and value.kind != BOOL:
@@ -192,8 +211,12 @@ class Tracing(TorchFunctionMode):
                 return constant(self.trace, value, kwargs.get("dtype"))
         elif not torch.compiler.is_compiling():  # Dynamo sees writes by itself
             name = func.__name__
-            if func is _SETITEM or (name.endswith("_") and not name.endswith("__") and name != "requires_grad_"):
-                raise refuse(f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)")
+            if func is _SETITEM or (
+                name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+            ):
+                raise refuse(
+                    f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)"
+                )
         return func(*args, **kwargs)
 
 
@@ -217,5 +240,9 @@ def run_mask_mod(trace, function):
 
 
 def positions(trace):
-    return (Value(trace, "b", INT, True), Value(trace, "h", INT, True), Value(trace, "q", INT, True),
-            Value(trace, "k", INT, True))
+    return (
+        Value(trace, "b", INT, True),
+        Value(trace, "h", INT, True),
+        Value(trace, "q", INT, True),
+        Value(trace, "k", INT, True),
+    )
