@@ -9,6 +9,7 @@ both alike. The median of the rounds is reported, and the ratio of medians.
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 import platform
 import statistics
@@ -86,7 +87,9 @@ def table(batch: int, heads: int, length: int, features: int, rounds: int) -> li
         for direction in ours:
             found = measure({"xla": theirs[direction], "fovea": ours[direction]}, (q, k, v, grad), rounds)
             ratio = found["xla"] / found["fovea"]
-            lines.append(f"| {case} | {direction} | {found['xla']:.1f} | {found['fovea']:.1f} | {ratio:.1f} |")
+            lines.append(
+                f"| {case} | {direction} | {found['xla']:.1f} | {found['fovea']:.1f} | {ratio:.1f} |"
+            )
             print(lines[-1], flush=True)
     return lines
 
@@ -99,20 +102,24 @@ def processor() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", type=pathlib.Path, help="a markdown file for the table")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--shape", type=int, nargs=4, default=(1, 8, 1024, 64), metavar=("B", "H", "S", "D"))
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     lines = table(*options.shape, options.rounds)
     batch, heads, length, features = options.shape
     text = [
         "# fovea.jax against XLA on the CPU",
         "",
-        f"{processor()}, {len(__import__('os').sched_getaffinity(0))} cores; JAX {jax.__version__}, Fovea {fovea.__version__}; "
-        f"float32, B={batch} H={heads} S={length} D={features}; median of {options.rounds} rounds, both sides in turns. "
-        'XLA is jax.nn.dot_product_attention(implementation="xla") for none and causal, the same in jax.numpy for the rest. '
+        f"{processor()}, {cores} cores; JAX {jax.__version__}, Fovea {fovea.__version__}; float32, B={batch} "
+        f"H={heads} S={length} D={features}; median of {options.rounds} rounds, both sides in turns. XLA is "
+        'jax.nn.dot_product_attention(implementation="xla") for none and causal, the same in jax.numpy for the '
+        f"rest. The load was {load:.1f} when it began. "
         "Made by bench/jax_cpu.py.",
         "",
         *lines,

@@ -7,6 +7,7 @@
 
 and shows that the losses fall, and that they are the same.   ./dev python examples/python/train_gpt.py
 """
+
 import argparse
 import dataclasses
 import time
@@ -16,8 +17,12 @@ import torch.nn.functional as F
 
 from fovea.torch import DotProductAttention, create_block_mask, flex_attention
 
-TEXT = "".join(f"{a} {verb} {b}; {b} {verb} {a}.\n" for a in ("ada", "bob", "eve", "kim")
-               for b in ("the cat", "a bird", "the sea") for verb in ("sees", "likes", "hears", "draws"))
+TEXT = "".join(
+    f"{a} {verb} {b}; {b} {verb} {a}.\n"
+    for a in ("ada", "bob", "eve", "kim")
+    for b in ("the cat", "a bird", "the sea")
+    for verb in ("sees", "likes", "hears", "draws")
+)
 
 
 @dataclasses.dataclass
@@ -64,14 +69,21 @@ class SoftcapAndBias:
 class TransformerEngineAttention(FlexAttention):
     def __init__(self, config):
         super().__init__(config)
-        self.core = DotProductAttention(config.heads, config.width // config.heads, qkv_format="bshd", attn_mask_type="causal")
+        self.core = DotProductAttention(
+            config.heads, config.width // config.heads, qkv_format="bshd", attn_mask_type="causal"
+        )
         self.modify = SoftcapAndBias()
 
     def forward(self, q, k, v):
         one = torch.ones(1, 1, 1, 1)
         tensors = {"cap": one * self.cap, "bias": spread(self.bias)}
-        out = self.core(*(x.transpose(1, 2) for x in (q, k, v)), score_mod=self.modify.forward, score_mod_tensors=tensors,
-                        score_mod_bprop=self.modify.backward, score_mod_bprop_tensors={"one": one})
+        out = self.core(
+            *(x.transpose(1, 2) for x in (q, k, v)),
+            score_mod=self.modify.forward,
+            score_mod_tensors=tensors,
+            score_mod_bprop=self.modify.backward,
+            score_mod_bprop_tensors={"one": one},
+        )
         return out.unflatten(-1, (q.shape[1], -1)).transpose(1, 2)
 
 
@@ -96,11 +108,16 @@ class Block(torch.nn.Module):
         self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(config.width) for _ in range(2))
         self.qkv = torch.nn.Linear(config.width, 3 * config.width)
         self.out = torch.nn.Linear(config.width, config.width)
-        self.mlp = torch.nn.Sequential(torch.nn.Linear(config.width, 4 * config.width), torch.nn.GELU(),
-                                       torch.nn.Linear(4 * config.width, config.width))
+        self.mlp = torch.nn.Sequential(
+            torch.nn.Linear(config.width, 4 * config.width),
+            torch.nn.GELU(),
+            torch.nn.Linear(4 * config.width, config.width),
+        )
 
     def forward(self, x):
-        q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # views: no copy
+        q, k, v = (
+            self.qkv(self.norms[0](x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        )  # views: no copy
         x = x + self.out(self.attention(q, k, v).transpose(1, 2).flatten(2))
         return x + self.mlp(self.norms[1](x))
 
@@ -129,7 +146,7 @@ def train(kind: str, config: Config) -> list:
     losses = []
     for _ in range(config.steps):
         starts = torch.randint(len(data) - config.length - 1, (config.batch,))
-        tokens = torch.stack([data[i:i + config.length + 1] for i in starts.tolist()])
+        tokens = torch.stack([data[i : i + config.length + 1] for i in starts.tolist()])
         loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -141,7 +158,9 @@ def train(kind: str, config: Config) -> list:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=Config.steps)
     parser.add_argument("--kinds", default="flex,te,torch", help="which, separated by commas (%(default)s)")
     arguments = parser.parse_args()
@@ -150,8 +169,10 @@ def main():
     for kind in arguments.kinds.split(","):
         start = time.perf_counter()
         runs[kind] = train(kind, config)
-        print(f"{kind:6} loss {runs[kind][0]:.4f} -> {runs[kind][-1]:.4f} in {config.steps} steps, "
-              f"{time.perf_counter() - start:.1f} s")
+        print(
+            f"{kind:6} loss {runs[kind][0]:.4f} -> {runs[kind][-1]:.4f} in {config.steps} steps, "
+            f"{time.perf_counter() - start:.1f} s"
+        )
     if "torch" in runs:
         for kind, losses in runs.items():
             apart = max(abs(a - b) for a, b in zip(losses, runs["torch"]))

@@ -2,9 +2,9 @@
 
     ./dev python examples/python/train_jax.py [--steps 200] [--flax]
 
-The task is to repeat the token of `DELAY` places ago: all that attention needs to learn is how far to look, which is
-what a learned relative bias says directly. Without --flax everything is plain JAX; with it the attention is the Flax
-module fovea.jax.DotProductAttention.
+The task is to repeat the token of `DELAY` places ago: all that attention needs to learn is how far to look,
+which is what a learned relative bias says directly. Without --flax everything is plain JAX; with it the
+attention is the Flax module fovea.jax.DotProductAttention.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def step(params, moments, tokens, count, use_flax: bool):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--flax", action="store_true", help="attention as a Flax module")
     options = parser.parse_args()

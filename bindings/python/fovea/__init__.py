@@ -21,7 +21,7 @@ from ._core import version as _version
 from ._plans import cache_clear
 from .picture import Picture
 from .program import Program, formula
-from .report import Explanation, cache_stats, doctor, explain
+from .report import Explanation, cache_stats, doctor, explain, load_bundle
 
 
 def engines() -> tuple[str, ...]:
@@ -51,6 +51,7 @@ __all__ = [
     "engines",
     "explain",
     "formula",
+    "load_bundle",
     "release_workspaces",
     "set_log",
     "vjp",

@@ -90,6 +90,9 @@ def _forward(request: Request, returned: tuple[bool, bool, bool], partner: str |
 
 def _check(request: Request) -> None:
     options = request.options
+    for name, value in (("scale", options.scale), ("dropout_p", options.dropout_p)):
+        if value is not None and not hasattr(value, "__float__"):
+            raise InvalidArgument(f"{name} is {value!r}; it must be a number")
     if options.scale is not None and not math.isfinite(options.scale):
         raise InvalidArgument(f"scale is {options.scale}; it must be finite")
     if not 0 <= options.dropout_p < 1:

@@ -13,6 +13,7 @@ from ._core import InvalidArgument
 from ._line import both_masks, symbolic_extents
 from .program import Program
 
+_OPERANDS = ("q", "k", "v", "sink", "sinks")
 FLOATS = ("f32", "f16", "bf16", "f64")
 
 
@@ -78,7 +79,7 @@ class _Given:
         if value is None:
             raise InvalidArgument(f"scalars has no {name!r}, which a formula captures and has no default for")
         whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u")
-        if isinstance(value, bool) or not hasattr(value, "__float__"):
+        if isinstance(value, bool) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
             raise InvalidArgument(f"scalars[{name!r}] is {value!r}; it must be a number")
         self.made.scalars[name] = (
             dtype or ("i32" if whole else "f32"),
@@ -104,6 +105,9 @@ def read_modifiers(
     sizes: dict[str, int],
 ) -> Modifier:
     """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names."""
+    for argument, mapping in (("tensors", tensors), ("scalars", scalars)):
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise InvalidArgument(f"{argument} is {mapping!r}; it must be a mapping of names")
     given = _Given(tensors or {}, scalars or {}, sizes, Modifier())
     if score_mod_bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop is given without score_mod")
@@ -111,6 +115,11 @@ def read_modifiers(
         raise InvalidArgument(
             "tensors or scalars are given without score_mod or mask_mod: no formula captures them"
         )
+    for name in (*given.tensors, *given.scalars):
+        if name in _OPERANDS:
+            raise InvalidArgument(
+                f"{name!r} can't be captured: it is what gradients call an operand; choose another name"
+            )
     texts = [part for part in (score_mod, mask_mod, score_mod_bprop) if isinstance(part, str)]
     _read_score_mod(given, score_mod, score_mod_bprop)
     _read_mask_mod(given, mask_mod)
@@ -172,7 +181,7 @@ def _record(given: _Given, score_mod: Any, bprop: Any) -> None:
     # A callback may leave a tensor alone: its gradient is zero, so it is declared.
     for key in given.tensors:
         if key not in given.made.names:
-            given.add_tensor(key, key if key.isidentifier() else f"t_{len(given.made.names)}", None)
+            given.add_tensor(key, f"unused_{len(given.made.names)}", None)
 
 
 class _Described:

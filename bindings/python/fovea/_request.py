@@ -94,53 +94,46 @@ class Request:
             raise InvalidArgument(
                 "layout thd needs cu_seqlens: one array of starts for both, or a pair (of q, of k and v)"
             )
+        if not self.starts[0].shape[0]:
+            raise InvalidArgument("cu_seqlens is empty; it has one start more than there are sequences")
         return self.starts[0].shape[0] - 1
 
     def _sizes(self) -> dict[str, int]:
         q, k, v = self.q, self.k, self.v
-        sizes = {
-            "b": self.batch(),
-            "h": self.extent(q, 1),
-            "hkv": self.extent(k, 1),
-            "d": q.shape[-1],
-            "dv": v.shape[-1],
-        }
-        for name, what, axis, like in (
-            ("k", "batch", 0, q),
-            ("v", "batch", 0, q),
-            ("k", "features", 3, q),
-            ("v", "heads", 1, k),
-            ("v", "positions", 2, k),
-        ):
-            got, rule = self.extent(getattr(self, name), axis), self.extent(like, axis)
-            if got != rule:
-                raise InvalidArgument(
-                    f"{name} has {what} {got}; it must be {rule}, as that of {'q' if like is q else 'k'}"
-                )
+        self._check_alike()
+        sizes = {"b": self.batch(), "h": self.extent(q, 1), "hkv": self.extent(k, 1)}
+        sizes |= {"d": q.shape[-1], "dv": v.shape[-1]}
         if self.packed:
             sizes |= {"tq": self.extent(q, 2), "tk": self.extent(k, 2)}
             sizes |= {"sq": self._longest(0), "skv": self._longest(1)}
         else:
             sizes |= {"sq": self.extent(q, 2), "skv": self.extent(k, 2)}
-        for name, pair, count in (
-            ("seq_lens", self.lengths, sizes["b"]),
-            ("cu_seqlens", self.starts, sizes["b"] + 1),
-        ):
-            for array in pair:
-                if array is not None and array.shape != (count,):
-                    raise InvalidArgument(
-                        f"{name} has the shape {list(array.shape)}; it must be [{count}] for {sizes['b']} sequences"
-                    )
+        self._check_counts(sizes["b"])
+        return sizes
+
+    def _check_alike(self) -> None:
+        rules = (("k", "batch", 0, "q"), ("v", "batch", 0, "q"), ("k", "features", 3, "q"))
+        for name, what, axis, like in (*rules, ("v", "heads", 1, "k"), ("v", "positions", 2, "k")):
+            got, rule = (self.extent(getattr(self, array), axis) for array in (name, like))
+            if got != rule:
+                raise InvalidArgument(f"{name} has {what} {got}; it must be {rule}, as that of {like}")
+
+    def _check_counts(self, batch: int) -> None:
         if not self.packed and any(array is not None for array in self.starts):
             raise InvalidArgument(
                 f"cu_seqlens is for layout thd; this is {self.options.layout}: use seq_lens"
             )
+        for name, pair, count in (("seq_lens", self.lengths, batch), ("cu_seqlens", self.starts, batch + 1)):
+            for array in pair:
+                if array is not None and array.shape != (count,):
+                    raise InvalidArgument(
+                        f"{name} has the shape {list(array.shape)}; it must be [{count}] for {batch} sequences"
+                    )
         for name, offset in zip(("q_offset", "k_offset"), self.offsets):
-            if isinstance(offset, HostArray) and offset.shape != (sizes["b"],):
+            if isinstance(offset, HostArray) and offset.shape != (batch,):
                 raise InvalidArgument(
-                    f"{name} has the shape {list(offset.shape)}; it must be a number, or [{sizes['b']}]"
+                    f"{name} has the shape {list(offset.shape)}; it must be a number, or [{batch}]"
                 )
-        return sizes
 
     def _longest(self, side: int) -> int:
         starts = self.starts[side].owner.tolist()  # type: ignore[union-attr]

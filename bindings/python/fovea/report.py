@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import importlib.metadata
 import json
+import os
 import platform
 import sys
 from typing import Any
@@ -120,8 +121,13 @@ _RETURNS = ("return_lse", "return_row_max", "return_max_logit")
 
 def cache_stats() -> dict[str, int | float]:
     """Counters of the cache of plans: builds, hits, misses, evictions; plans and bytes held now;
-    build_seconds."""
+    build_seconds. Where plans are kept in files, also disk_hits, bundle_hits and disk_writes."""
     return _core.cache_statistics()
+
+
+def load_bundle(path: str | os.PathLike) -> None:
+    """Uses the plans of a file that `fovea compile` wrote, from now on, before those of the cache folder."""
+    _core.bundle_load(os.fspath(path))
 
 
 def doctor() -> None:

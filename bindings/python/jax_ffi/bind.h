@@ -5,8 +5,8 @@
 #include <fovea/fovea.h>
 #include <vector>
 
+#include <xla/ffi/api/ffi.h>
 #include "roles.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace fovea_jax {
 

@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <new>
 
+#include <xla/ffi/api/ffi.h>
 #include "bind.h"
 #include "call.h"
 #include "threads.h"
 #include "workspace.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
 

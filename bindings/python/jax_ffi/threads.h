@@ -4,7 +4,7 @@
 
 #include <fovea/fovea.h>
 
-#include "xla/ffi/api/ffi.h"
+#include <xla/ffi/api/ffi.h>
 
 namespace fovea_jax {
 

@@ -22,7 +22,22 @@ nb::dict cache_statistics() {
   out["plans"] = stats.plans;
   out["bytes"] = stats.bytes;
   out["build_seconds"] = stats.build_seconds;
+#ifdef FOVEA_CACHING_H
+  out["disk_hits"] = stats.disk_hits;
+  out["bundle_hits"] = stats.bundle_hits;
+  out["disk_writes"] = stats.disk_writes;
+#endif
   return out;
+}
+
+// A library that keeps no plans in files has no caching.h.
+void bundle_load([[maybe_unused]] const std::string& path) {
+#ifdef FOVEA_CACHING_H
+  fovea::check(fovea_bundle_load(path.c_str()));
+#else
+  throw fovea::Error(FOVEA_UNSUPPORTED,
+                     "this Fovea keeps no plans in files: there are no bundles to load");
+#endif
 }
 
 std::string line_value(const std::string& line, const std::string& key) {
@@ -51,6 +66,8 @@ void define_process(nb::module_& module) {
       },
       "plans"_a = 0, "bytes"_a = 0, unlocked,
       "At most so many plans and bytes; 0: leave as it is.");
+  module.def("bundle_load", bundle_load, "path"_a, unlocked,
+             "Uses the plans of a file that `fovea compile` wrote, from now on.");
   module.def(
       "release_workspaces", release_workspaces, unlocked,
       "Gives host memory that calls have left for the next ones back to the system; how many bytes.");

@@ -142,11 +142,13 @@ def test_layouts(qkv, layout, order):
 def test_groups_of_heads_and_other_lengths(rng):
     q = rng.standard_normal((1, 6, 9, 8)).astype(np.float32)
     k, v = (rng.standard_normal((1, 2, 21, n)).astype(np.float32) for n in (8, 12))
-    slopes = np.arange(6, dtype=np.float32)
+    slopes = np.arange(6, dtype=np.float32) / 8
     o = fovea.attention(
-        q, k, v, score_mod="score + slopes[h]", mask_mod="causal_bottom_right", tensors={"slopes": slopes}
+        q, k, v, score_mod="score + slopes[h] * k", mask_mod="causal_bottom_right", tensors={"slopes": slopes}
     )
-    wanted = dense.attention(q, k, v, mask=lambda b, h, i, j: i + 12 >= j)[0]
+    # h is the head of q, also where several share keys.
+    mod = lambda s, b, h, i, j: s + slopes[h] * j  # noqa: E731
+    wanted = dense.attention(q, k, v, mod=mod, mask=lambda b, h, i, j: i + 12 >= j)[0]
     assert o.shape == (1, 6, 9, 12) and dense.relative_error(o, wanted) < 2e-6
 
 

@@ -195,6 +195,8 @@ STALE = []
             {},
             "compute_data_type is HALF; formulas compute in FLOAT",
         ),
+        (lambda g, s, t: g.relu(s, compute_data_type="BFLOAT16"), {}, "compute_data_type is BFLOAT16"),
+        (lambda g, s, t: g.swish(s, compute_data_type="HALF"), {}, "compute_data_type is HALF"),
         (lambda g, s, t: s.set_data_type("FP8_E4M3"), {}, "data_type is FP8_E4M3"),
         (lambda g, s, t: s.set_output(True), {}, "nothing of it can be an output"),
         (lambda g, s, t: s.set_dim([1]), {"sizes": (1, 2, 3, 4)}, "this tensor has the extents [1, 2, 3, 4]"),

@@ -29,6 +29,17 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"scale": float("inf")}, "scale is inf; it must be finite"),
         ({"dropout_p": 1.0}, "dropout_p is 1.0; it must be at least 0 and below 1"),
         ({"dropout_p": -0.1}, "dropout_p is -0.1"),
+        ({"dropout_p": "x"}, "dropout_p is 'x'; it must be a number"),
+        ({"scale": "x"}, "scale is 'x'; it must be a number"),
+        ({"q_offset": 1.5}, "q_offset must be whole numbers in one dimension, got float64[]"),
+        ({"seed": "x", "dropout_p": 0.5}, "seed must be an integer"),
+        ({"score_mod": "score", "tensors": 3}, "tensors is 3; it must be a mapping of names"),
+        (
+            {"score_mod": "score * c", "scalars": {"c": np.ones(2)}},
+            "scalars['c'] is array([1., 1.]); it must be a number",
+        ),
+        ({"score_mod": "score * c", "scalars": {"c": 2**40}}, "'c' is declared i32"),
+        ({"q": X[:, :, ::-1]}, "strides must be 0 or more"),
         ({"window_size": (1, 2, 3)}, "window_size is (1, 2, 3); it must be (left, right)"),
         ({"window_size": (-2, 0)}, "window_size is (-2, 0)"),
         ({"window_size": (1.5, 0)}, "window_size is (1.5, 0)"),
@@ -69,6 +80,10 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ),
         ({"tensors": ONE}, "tensors or scalars are given without score_mod or mask_mod"),
         ({"scalars": {"x": 1.0}}, "tensors or scalars are given without score_mod or mask_mod"),
+        (
+            {"score_mod": "score * v", "scalars": {"v": 1.0}},
+            "'v' can't be captured: it is what gradients call an operand",
+        ),
         ({"score_mod": CAP}, "scalars has no 'c', which a formula captures and has no default for"),
         ({"score_mod": CAP, "scalars": {"c": 1.0, "d": 2.0}}, "scalars has 'd', which no formula captures"),
         ({"score_mod": CAP, "scalars": {"c": "x"}}, "scalars['c'] is 'x'; it must be a number"),
@@ -112,6 +127,8 @@ def test_packed_needs_starts():
     x = np.ones((5, 2, 4), np.float32)
     with pytest.raises(ValueError, match="layout thd needs cu_seqlens"):
         fovea.attention(x, x, x, layout="thd")
+    with pytest.raises(ValueError, match="cu_seqlens is empty"):
+        fovea.attention(x, x, x, layout="thd", cu_seqlens=np.zeros(0, int))
     with pytest.raises(ValueError, match="cu_seqlens|start"):
         fovea.attention(x, x, x, layout="thd", cu_seqlens=np.array([0, 9]))
 

@@ -114,6 +114,13 @@ def test_an_unused_tensor_and_an_ignored_score_have_zero_gradients(arrays):
     assert not got["unused"].any() and not got["q"].any() and got["v"].any()
 
 
+def test_a_tensor_that_a_callback_leaves_alone_has_a_zero_gradient(arrays):
+    q, k, v, weight = (x.astype(np.float32) for x in arrays)
+    one = {"score": np.ones((1, 1, 1, 1), np.float32)}
+    _, pull = fovea.vjp(q, k, v, score_mod=lambda graph, score, tensors: graph.neg(score), tensors=one)
+    assert pull(weight)["score"].tolist() == [[[[0.0]]]]
+
+
 def test_a_tensor_of_no_dimensions(arrays):
     q, k, v, weight = (x.astype(np.float32) for x in arrays)
     _, pull = fovea.vjp(q, k, v, score_mod="score * t[]", tensors={"t": np.array(0.5, np.float32)})

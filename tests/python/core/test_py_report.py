@@ -65,6 +65,14 @@ def test_counters_count():
     fovea.cache_limit(plans=1024)
 
 
+def test_a_bundle_that_is_none_is_refused(tmp_path):
+    (tmp_path / "plans").write_bytes(b"these are no plans")
+    with pytest.raises(fovea.Error, match="bundle|plans"):
+        fovea.load_bundle(tmp_path / "plans")
+    with pytest.raises(fovea.Error):
+        fovea.load_bundle(str(tmp_path / "nothing here"))
+
+
 def test_plans_are_kept_in_a_bounded_table():
     from fovea._plans import Recent
 

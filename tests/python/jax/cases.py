@@ -139,7 +139,11 @@ CASES = [
         lambda a: {"mask_mod": lambda b, h, q, k: (k < 5) | (q >= k)},
         given=lambda a: {"mask_mod": "prefix(5)"},
     ),
-    Case("documents", lambda a: {"mask_mod": lambda b, h, q, k: a["doc"][b, q] == a["doc"][b, k]}, fixed=documents),
+    Case(
+        "documents",
+        lambda a: {"mask_mod": lambda b, h, q, k: a["doc"][b, q] == a["doc"][b, k]},
+        fixed=documents,
+    ),
     Case(
         "documents, causal",
         lambda a: {"mask_mod": all_masks(causal, lambda b, h, q, k: a["doc"][b, q] == a["doc"][b, k])},
@@ -150,7 +154,11 @@ CASES = [
         lambda a: {"score_mod": lambda s, b, h, q, k: s + a["table"][h, q - k + S]},
         {"table": (H, 2 * S)},
     ),
-    Case("full bias", lambda a: {"score_mod": lambda s, b, h, q, k: s + a["bias"][b, h, q, k]}, {"bias": (B, H, S, S)}),
+    Case(
+        "full bias",
+        lambda a: {"score_mod": lambda s, b, h, q, k: s + a["bias"][b, h, q, k]},
+        {"bias": (B, H, S, S)},
+    ),
     Case(
         "an element of a row",
         lambda a: {"score_mod": lambda s, b, h, q, k: s + a["rows"][h, k]},
@@ -160,10 +168,15 @@ CASES = [
     Case("dilated", lambda a: {"mask_mod": lambda b, h, q, k: (q - k) % 3 == 0}),
     Case("block diagonal", lambda a: {"mask_mod": lambda b, h, q, k: q // 8 == k // 8}),
     Case("checkerboard", lambda a: {"mask_mod": lambda b, h, q, k: ((q ^ k) & 1 == 0) | (q == k)}),
-    Case("windows by head", lambda a: {"mask_mod": lambda b, h, q, k: (q >= k) & (q - k < jnp.where(h < 2, 4, 16))}),
+    Case(
+        "windows by head",
+        lambda a: {"mask_mod": lambda b, h, q, k: (q >= k) & (q - k < jnp.where(h < 2, 4, 16))},
+    ),
     Case(
         "heads that differ",
-        lambda a: {"score_mod": lambda s, b, h, q, k: jnp.where(h % 2 == 0, 2 * jnp.tanh(s), s * a["gain"][h])},
+        lambda a: {
+            "score_mod": lambda s, b, h, q, k: jnp.where(h % 2 == 0, 2 * jnp.tanh(s), s * a["gain"][h])
+        },
         {"gain": (H,)},
     ),
     Case(
@@ -188,7 +201,10 @@ CASES = [
         {"left": (S, 3), "right": (S, 3)},
     ),
     Case("gelu", lambda a: {"score_mod": lambda s, b, h, q, k: jax.nn.gelu(s) + 0.1 * jax.nn.silu(s)}),
-    Case("logarithm", lambda a: {"score_mod": lambda s, b, h, q, k: s - jnp.log1p(abs(q - k)) + jnp.exp(-(s**2))}),
+    Case(
+        "logarithm",
+        lambda a: {"score_mod": lambda s, b, h, q, k: s - jnp.log1p(abs(q - k)) + jnp.exp(-(s**2))},
+    ),
     Case("clipped", lambda a: {"score_mod": lambda s, b, h, q, k: jnp.clip(s, -0.75, 0.75)}),
     Case(
         "gate",
@@ -198,7 +214,9 @@ CASES = [
     Case("distance", lambda a: {"score_mod": lambda s, b, h, q, k: s - 0.3 * jnp.sqrt(1.0 + (q - k) ** 2)}),
     Case(
         "select_n",
-        lambda a: {"score_mod": lambda s, b, h, q, k: jax.lax.select_n(s > 0.5, s, 0.5 * s + jnp.zeros_like(s))},
+        lambda a: {
+            "score_mod": lambda s, b, h, q, k: jax.lax.select_n(s > 0.5, s, 0.5 * s + jnp.zeros_like(s))
+        },
     ),
     Case("nested jit", lambda a: {"score_mod": lambda s, b, h, q, k: half_tanh(s) + half_tanh(0.5 * s)}),
     Case("partial", lambda a: {"score_mod": functools.partial(gated, gain=1.5)}),
@@ -226,7 +244,9 @@ CASES = [
             "score_mod_bprop": lambda g, s, b, h, q, k: g * 0.5 * s,
         },
     ),
-    Case("-inf from score_mod", lambda a: {"score_mod": lambda s, b, h, q, k: jnp.where(q >= k, s, -jnp.inf)}),
+    Case(
+        "-inf from score_mod", lambda a: {"score_mod": lambda s, b, h, q, k: jnp.where(q >= k, s, -jnp.inf)}
+    ),
     Case("sink, causal", lambda a: {"mask_mod": causal}, sink=True),
     Case("lengths", lambda a: {"mask_mod": causal}, lengths=(32, 20, 1, 0)),
     Case(
@@ -242,13 +262,17 @@ CASES = [
     Case(
         "small types",
         lambda a: {
-            "score_mod": lambda s, b, h, q, k: s + a["half"][k].astype(jnp.float32) * a["bytes"][q].astype(jnp.int32)
+            "score_mod": lambda s, b, h, q, k: (
+                s + a["half"][k].astype(jnp.float32) * a["bytes"][q].astype(jnp.int32)
+            )
         },
         fixed=lambda rng: {
             "half": rng.standard_normal(S).astype(np.float16),
             "bytes": rng.integers(0, 3, S).astype(np.uint8),
         },
     ),
-    Case("rows with nothing kept", lambda a: {"mask_mod": lambda b, h, q, k: (q > 9) & (k < 20)}, context=True),
+    Case(
+        "rows with nothing kept", lambda a: {"mask_mod": lambda b, h, q, k: (q > 9) & (k < 20)}, context=True
+    ),
     Case("cond", lambda a: {"mask_mod": lambda b, h, q, k: jax.lax.select(q > k, q - k < 9, q == k)}),
 ]

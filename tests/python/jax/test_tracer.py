@@ -2,8 +2,8 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
+from definition import close
 from test_values import IDS, expected
 
 from fovea.jax import TraceError, attention
@@ -78,9 +78,9 @@ def test_what_does_not_depend_on_positions_runs_outside(qkv):
         table = jnp.sin(jnp.sin(jnp.sin(weights)))
         return jnp.sum(attention(*qkv, score_mod=lambda s, b, h, q, k: s * table[h]) ** 2)
 
-    np.testing.assert_allclose(loss(weights), outside(weights), rtol=1e-6)
+    close(loss(weights), outside(weights))
     # fori_loop with a known length has a reverse derivative
-    np.testing.assert_allclose(jax.grad(loss)(weights), jax.grad(outside)(weights), rtol=1e-4)
+    close(jax.grad(loss)(weights), jax.grad(outside)(weights), 1e-4)
 
 
 def test_numbers_that_python_needs(qkv):
@@ -95,4 +95,4 @@ def test_numbers_that_python_needs(qkv):
         return total if use else score
 
     plain = attention(*qkv, score_mod=lambda s, b, h, q, k: s + 0.1 * (1.0 + 2.0 + 3.0))
-    np.testing.assert_allclose(attention(*qkv, score_mod=score_mod), plain, rtol=1e-4, atol=1e-4)
+    close(attention(*qkv, score_mod=score_mod), plain, 1e-4, 1e-4)

@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 from cases import CASES, H
-from conftest import DEVICE
 from definition import DTYPE, LIMITS, call, check, data, defined_gradients
 
-import fovea
 import fovea.jax
 
 IDS = [case.name for case in CASES]
@@ -37,32 +35,17 @@ def loss(case, fixed, grad_o, qkv, learned):
     return jnp.sum(o.astype(jnp.float32) * grad_o.astype(jnp.float32)), o
 
 
-def refuses_or(test):
-    """On a GPU a case passes or is refused with reasons; which, is pinned by test_gpu_set.py."""
-
-    @functools.wraps(test)
-    def run(i):
-        try:
-            test(i)
-        except fovea.Unsupported as reasons:
-            if DEVICE == "cpu":
-                raise
-            assert "no engine can run" in str(reasons) and ":" in str(reasons)
-
-    return run
-
-
 @pytest.mark.parametrize("i", range(len(CASES)), ids=IDS)
-@refuses_or
 def test_jit(i):
     tensors, learned, fixed, wanted = expected(i)
-    run = jax.jit(jax.grad(functools.partial(loss, CASES[i], fixed, tensors[3]), argnums=(0, 1), has_aux=True))
+    run = jax.jit(
+        jax.grad(functools.partial(loss, CASES[i], fixed, tensors[3]), argnums=(0, 1), has_aux=True)
+    )
     (grads, learned_grads), o = run(tensors[:3], learned)
     check_all((o, grads, learned_grads), wanted)
 
 
 @pytest.mark.parametrize("i", range(0, len(CASES), 7), ids=IDS[::7])
-@refuses_or
 def test_not_compiled(i):
     tensors, learned, fixed, wanted = expected(i)
     o, lse = call(fovea.jax.attention, CASES[i], tensors[:3], learned, fixed, return_lse=True)
@@ -72,7 +55,6 @@ def test_not_compiled(i):
 
 
 @pytest.mark.parametrize("i", range(len(CASES)), ids=IDS)
-@refuses_or
 def test_vmap(i):
     """Two examples: the case, and one with other values in everything that is learned."""
     case = CASES[i]

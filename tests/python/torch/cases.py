@@ -2,6 +2,7 @@
 
 A case makes its functions from the tensors that they capture, so that the same formula runs in float32 through Fovea
 and in float64 through torch. Captured float tensors get gradients."""
+
 import dataclasses
 import functools
 import math
@@ -26,17 +27,18 @@ class Sizes:
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    captured: Callable                       # (Sizes) -> {name: tensor}
-    mod: Optional[Callable] = None           # (captured, Sizes) -> score_mod
-    mask: Optional[Callable] = None          # (captured, Sizes) -> mask_mod
+    captured: Callable  # (Sizes) -> {name: tensor}
+    mod: Optional[Callable] = None  # (captured, Sizes) -> score_mod
+    mask: Optional[Callable] = None  # (captured, Sizes) -> mask_mod
     sizes: Sizes = Sizes()
+    learn: bool = True  # gradients of captured floats; vmap can't give those of a row
 
     def __str__(self):
         return self.name
 
 
-def case(name, mod=None, mask=None, captured=lambda n: {}, **sizes):
-    CASES.append(Case(name, captured, mod, mask, Sizes(**sizes)))
+def case(name, mod=None, mask=None, captured=lambda n: {}, learn=True, **sizes):
+    CASES.append(Case(name, captured, mod, mask, Sizes(**sizes), learn))
 
 
 def normal(*shape, scale=1.0):
@@ -47,6 +49,8 @@ def lengths_to_ids(lengths, total):
     ids = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     return ids[:total].to(torch.int32)
 
+
+# fmt: off
 
 # --- scores ---
 
@@ -217,6 +221,11 @@ case("partial", lambda c, n: functools.partial(windowed_bias, c["bias"], 9, scal
 case("grouped_heads", lambda c, n: lambda s, b, h, q, k: s + c["slopes"][h] * (k - q),
      lambda c, n: lambda b, h, q, k: (q >= k) | (h == 3), captured=lambda n: {"slopes": torch.rand(n.H)}, H=6, Hkv=2)
 
+case("latent_positions", lambda c, n: lambda s, b, h, q, k: s + torch.dot(c["a"][b, h, q], c["z"][b, k]),
+     captured=lambda n: {"a": normal(n.B, n.H, n.S, 4, scale=0.3), "z": normal(n.B, n.S, 4, scale=0.3)}, learn=False)
+case("small_network", lambda c, n: lambda s, b, h, q, k: s + (torch.relu(c["w"] * (q - k) * 0.1 + c["a"]) * c["out"][h]).sum(),
+     captured=lambda n: {"w": normal(6), "a": normal(6), "out": normal(n.H, 6)}, learn=False)
+
 # --- masks ---
 
 case("noop_mask", mask=lambda c, n: noop_mask)
@@ -234,6 +243,12 @@ case("jagged_documents",
      mask=lambda c, n: and_masks(lambda b, h, q, k: c["doc"][q] == c["doc"][k],
                                  lambda b, h, q, k: q - c["start"][c["doc"][q]] >= k - c["start"][c["doc"][k]]),
      captured=lambda n: {"doc": lengths_to_ids([5, 13, 18], n.S), "start": torch.tensor([0, 5, 18])})
+
+case("documents_by_offsets", mask=lambda c, n: lambda b, h, q, k: (c["at"] <= q).sum() == (c["at"] <= k).sum(),
+     captured=lambda n: {"at": torch.tensor([0, 7, 15, 16, 30])})
+case("any_interval", mask=lambda c, n: lambda b, h, q, k: ((c["first"] <= q) & (q < c["last"]) & (c["first"] <= k)
+                                                           & (k < c["last"])).any() | (q == k),
+     captured=lambda n: {"first": torch.tensor([0, 10, 12]), "last": torch.tensor([8, 30, 36])})
 
 
 def natten(c, n):

@@ -1,4 +1,5 @@
 """Tests of fovea.torch. FOVEA_TEST_DEVICE=cuda runs them on a GPU in bf16 and f16; FOVEA_TEST_SEED draws other numbers."""
+
 import os
 
 import pytest
@@ -9,11 +10,15 @@ SEED = int(os.environ.get("FOVEA_TEST_SEED", "20261115"))
 
 
 def pytest_report_header(config):
-    return f"fovea.torch: FOVEA_TEST_SEED={SEED} FOVEA_TEST_DEVICE={os.environ.get('FOVEA_TEST_DEVICE', 'cpu')}"
+    return (
+        f"fovea.torch: FOVEA_TEST_SEED={SEED} FOVEA_TEST_DEVICE={os.environ.get('FOVEA_TEST_DEVICE', 'cpu')}"
+    )
 
 
 def pytest_configure(config):
-    torch.set_num_threads(1)  # tensors are small, and other tests run beside: threads would only wait for each other
+    torch.set_num_threads(
+        1
+    )  # tensors are small, and other tests run beside: threads would only wait for each other
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +33,7 @@ def device():
 
 def pytest_sessionfinish(session):
     import pinned
+
     if pinned.writing() and pinned.PASSED:
         pinned.write()
 
@@ -35,5 +41,6 @@ def pytest_sessionfinish(session):
 def pytest_terminal_summary(terminalreporter):
     """Why the GPU's engines refused what they refused: one line each."""
     import pinned
+
     for name, text in pinned.REFUSED:
         terminalreporter.write_line(f"refused: {name}: {' | '.join(text.split(chr(10)))[:300]}")

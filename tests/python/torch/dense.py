@@ -1,5 +1,6 @@
 """What every test is compared with: attention in float64 with all scores in memory, its gradients by autograd. Modifiers
 are mapped over every score as torch's own flex_attention maps them."""
+
 import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
@@ -26,9 +27,15 @@ def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, sink=None):
         if mask_mod is not None:
             keep = over_all(mask_mod, ())(*at)
             scores = scores.masked_fill(~keep.expand(scores.shape), float("-inf"))
-    logits = scores if sink is None else torch.cat([scores, sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], -1)
+    logits = (
+        scores
+        if sink is None
+        else torch.cat([scores, sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], -1)
+    )
     lse = logits.logsumexp(-1)
-    p = torch.where(scores == -float("inf"), 0.0, (scores - lse.masked_fill(lse.isinf(), 0.0).unsqueeze(-1)).exp())
+    p = torch.where(
+        scores == -float("inf"), 0.0, (scores - lse.masked_fill(lse.isinf(), 0.0).unsqueeze(-1)).exp()
+    )
     return p @ v, lse
 
 

@@ -1,5 +1,6 @@
 """On a GPU a case passes, or is refused with every engine's reasons. Which pass is pinned in cuda_cases.txt:
 FOVEA_TEST_PIN=write writes what passed into it."""
+
 import os
 from pathlib import Path
 

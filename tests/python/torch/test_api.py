@@ -1,4 +1,5 @@
 """fovea.torch.attention: every argument that changes the meaning, values and gradients against float64."""
+
 import dataclasses
 from typing import Callable
 
@@ -17,7 +18,8 @@ CASES = {}
 @dataclasses.dataclass
 class Semantics:
     """A call, and the same said to the dense reference."""
-    ours: Callable      # (q, k, v) in [B, H, S, D], sink -> o in [B, H, S, D] or (o, lse)
+
+    ours: Callable  # (q, k, v) in [B, H, S, D], sink -> o in [B, H, S, D] or (o, lse)
     mask: Callable = None
     mod: Callable = None
     scale: float = None
@@ -50,14 +52,31 @@ case("scale", plain(scale=0.3), scale=0.3)
 case("causal", plain(is_causal=True), mask=causal)
 case("causal_more_keys", plain(is_causal=True), mask=causal, shape=(2, 2, 2, 20, 33, 16, 16))
 case("causal_more_queries", plain(is_causal=True), mask=causal, shape=(2, 2, 2, 33, 20, 16, 16))
-case("bottom_right", plain(is_causal="bottom_right"), mask=lambda b, h, q, k: q + 13 >= k, shape=(2, 2, 2, 20, 33, 16, 16))
-case("bottom_right_empty_rows", plain(is_causal="bottom_right"), mask=lambda b, h, q, k: q - 13 >= k,
-     shape=(2, 2, 2, 33, 20, 16, 16))
+case(
+    "bottom_right",
+    plain(is_causal="bottom_right"),
+    mask=lambda b, h, q, k: q + 13 >= k,
+    shape=(2, 2, 2, 20, 33, 16, 16),
+)
+case(
+    "bottom_right_empty_rows",
+    plain(is_causal="bottom_right"),
+    mask=lambda b, h, q, k: q - 13 >= k,
+    shape=(2, 2, 2, 33, 20, 16, 16),
+)
 case("window", plain(window_size=(3, 2)), mask=lambda b, h, q, k: (q - k <= 3) & (k - q <= 2))
 case("window_left_only", plain(window_size=(3, -1)), mask=lambda b, h, q, k: q - k <= 3)
-case("window_causal", plain(window_size=(5, 0), is_causal=True), mask=lambda b, h, q, k: (q >= k) & (q - k <= 5))
-case("window_from_the_end", plain(window_size=(3, 2), window_from_the_end=True),
-     mask=lambda b, h, q, k: (q + 13 - k <= 3) & (k - q - 13 <= 2), shape=(1, 2, 2, 20, 33, 16, 16))
+case(
+    "window_causal",
+    plain(window_size=(5, 0), is_causal=True),
+    mask=lambda b, h, q, k: (q >= k) & (q - k <= 5),
+)
+case(
+    "window_from_the_end",
+    plain(window_size=(3, 2), window_from_the_end=True),
+    mask=lambda b, h, q, k: (q + 13 - k <= 3) & (k - q - 13 <= 2),
+    shape=(1, 2, 2, 20, 33, 16, 16),
+)
 for layout in ("bhsd", "bshd", "sbhd"):
     case(f"layout_{layout}", in_layout(layout, is_causal=True), mask=causal)
 case("grouped", plain(), shape=(2, 6, 2, 33, 33, 16, 16))
@@ -66,27 +85,64 @@ case("value_width", plain(), shape=(2, 4, 4, 33, 33, 16, 24))
 case("one_query", plain(), shape=(2, 8, 2, 1, 65, 16, 16))
 case("sinks", lambda q, k, v, sink: attention(q, k, v, sinks=sink, is_causal=True), mask=causal, sink=True)
 case("deterministic", plain(is_causal=True, deterministic=True), mask=causal)
-case("seq_lens", lambda q, k, v, s: attention(q, k, v, seq_lens=lens(q, [33, 20])) * rows(q, [33, 20]),
-     mask=lambda b, h, q, k: (k < 33 - 13 * b) & (q < 33 - 13 * b))
-case("seq_lens_pair", lambda q, k, v, s: attention(q, k, v, seq_lens=(None, lens(q, [5, 31]))),
-     mask=lambda b, h, q, k: k < 5 + 26 * b)
-case("q_offset", plain(is_causal=True, q_offset=13), mask=lambda b, h, q, k: q + 13 >= k, shape=(1, 2, 2, 20, 33, 16, 16))
-case("k_offset", plain(is_causal=True, q_offset=7, k_offset=4), mask=lambda b, h, q, k: q + 3 >= k, shape=(1, 2, 2, 20, 20, 16, 16))
-case("offset_per_sequence",
-     lambda q, k, v, s: attention(q, k, v, is_causal=True, q_offset=torch.tensor([3, 9], device=q.device)),
-     mask=lambda b, h, q, k: q + 3 + 6 * b >= k, shape=(2, 2, 2, 20, 33, 16, 16))
-case("text", plain(score_mod="2 * tanh(score / 2)", mask_mod="q >= k"), mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2),
-     mask=causal)
-case("program", plain(score_mod=fovea.formula("cap * tanh(score / cap)", mask="q >= k", scalars={"cap": 2.0})),
-     mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2), mask=causal)
-case("text_with_scalars", plain(score_mod="cap * tanh(score / cap) + n", scalars={"cap": 2.0, "n": 3}),
-     mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2) + 3)
-case("handwritten_derivative",
-     plain(score_mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2),
-           score_mod_bprop=lambda g, s, b, h, q, k: g * (1 - torch.tanh(s / 2) ** 2)),
-     mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2))
-case("callback", plain(score_mod=lambda graph, score, tensors: graph.mul(graph.tanh(score), graph.tanh(score))),
-     mod=lambda s, b, h, q, k: torch.tanh(s) ** 2)
+case(
+    "seq_lens",
+    lambda q, k, v, s: attention(q, k, v, seq_lens=lens(q, [33, 20])) * rows(q, [33, 20]),
+    mask=lambda b, h, q, k: (k < 33 - 13 * b) & (q < 33 - 13 * b),
+)
+case(
+    "seq_lens_pair",
+    lambda q, k, v, s: attention(q, k, v, seq_lens=(None, lens(q, [5, 31]))),
+    mask=lambda b, h, q, k: k < 5 + 26 * b,
+)
+case(
+    "q_offset",
+    plain(is_causal=True, q_offset=13),
+    mask=lambda b, h, q, k: q + 13 >= k,
+    shape=(1, 2, 2, 20, 33, 16, 16),
+)
+case(
+    "k_offset",
+    plain(is_causal=True, q_offset=7, k_offset=4),
+    mask=lambda b, h, q, k: q + 3 >= k,
+    shape=(1, 2, 2, 20, 20, 16, 16),
+)
+case(
+    "offset_per_sequence",
+    lambda q, k, v, s: attention(q, k, v, is_causal=True, q_offset=torch.tensor([3, 9], device=q.device)),
+    mask=lambda b, h, q, k: q + 3 + 6 * b >= k,
+    shape=(2, 2, 2, 20, 33, 16, 16),
+)
+case(
+    "text",
+    plain(score_mod="2 * tanh(score / 2)", mask_mod="q >= k"),
+    mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2),
+    mask=causal,
+)
+case(
+    "program",
+    plain(score_mod=fovea.formula("cap * tanh(score / cap)", mask="q >= k", scalars={"cap": 2.0})),
+    mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2),
+    mask=causal,
+)
+case(
+    "text_with_scalars",
+    plain(score_mod="cap * tanh(score / cap) + n", scalars={"cap": 2.0, "n": 3}),
+    mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2) + 3,
+)
+case(
+    "handwritten_derivative",
+    plain(
+        score_mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2),
+        score_mod_bprop=lambda g, s, b, h, q, k: g * (1 - torch.tanh(s / 2) ** 2),
+    ),
+    mod=lambda s, b, h, q, k: 2 * torch.tanh(s / 2),
+)
+case(
+    "callback",
+    plain(score_mod=lambda graph, score, tensors: graph.mul(graph.tanh(score), graph.tanh(score))),
+    mod=lambda s, b, h, q, k: torch.tanh(s) ** 2,
+)
 
 
 def lens(q, numbers):
@@ -95,7 +151,9 @@ def lens(q, numbers):
 
 def rows(q, numbers):
     """Rows past a sequence's end are zeros already; this makes their gradients so in the reference's sum."""
-    return (torch.arange(q.shape[2], device=q.device)[None] < lens(q, numbers)[:, None]).to(q.dtype)[:, None, :, None]
+    return (torch.arange(q.shape[2], device=q.device)[None] < lens(q, numbers)[:, None]).to(q.dtype)[
+        :, None, :, None
+    ]
 
 
 def compare(semantics, device, dtype):
@@ -115,13 +173,19 @@ def compare(semantics, device, dtype):
     extra = [] if sink is None else [sink]
     grads = torch.autograd.grad(o, [*inputs, *extra], grad)
     exact_extra = [] if sink is None else [exact_sink]
-    for name, x, y in zip(("dq", "dk", "dv", "dsink"), grads, torch.autograd.grad(ref, [*exact, *exact_extra], grad.double())):
+    for name, x, y in zip(
+        ("dq", "dk", "dv", "dsink"), grads, torch.autograd.grad(ref, [*exact, *exact_extra], grad.double())
+    ):
         dense.assert_close(name, x, y, dtype, gradient=True)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_semantics(name, device):
-    for dtype in [torch.float32, torch.bfloat16, torch.float16] if device.type == "cpu" else [torch.bfloat16, torch.float16]:
+    for dtype in (
+        [torch.float32, torch.bfloat16, torch.float16]
+        if device.type == "cpu"
+        else [torch.bfloat16, torch.float16]
+    ):
         expect(f"api {name} {str(dtype)[6:]}", device, lambda: compare(CASES[name], device, dtype))
 
 
@@ -136,6 +200,7 @@ def test_against_sdpa(options, device):
         o = attention(*(x.to(device, dtype) for x in (q, k, v)), **ours)
         ref = F.scaled_dot_product_attention(*(x.to(device, dtype).double() for x in (q, k, v)), **options)
         dense.assert_close("o", o, ref, dtype)
+
     expect(f"sdpa {sorted(options)}", device, check)
 
 
@@ -144,7 +209,9 @@ def packed_compare(device, dtype):
     q, k, v = (torch.randn(41, 4, 16).to(device, dtype).requires_grad_() for _ in range(3))
     slopes = torch.rand(4).to(device).requires_grad_()
     mod = lambda s, b, h, qi, ki: s + slopes[h] * (ki - qi) + 0.1 * b
-    o, lse = attention(q, k, v, layout="thd", cu_seqlens=starts, score_mod=mod, is_causal=True, return_lse=True)
+    o, lse = attention(
+        q, k, v, layout="thd", cu_seqlens=starts, score_mod=mod, is_causal=True, return_lse=True
+    )
     assert o.shape == q.shape and lse.shape == (4, 41)
     grad = torch.randn_like(o)
     grads = torch.autograd.grad(o, (q, k, v, slopes), grad)
@@ -157,7 +224,9 @@ def packed_compare(device, dtype):
             parts.append(dense.attention(*one, here, causal)[0][0].transpose(0, 1))
     ref = torch.cat(parts)
     dense.assert_close("o", o, ref, dtype)
-    for name, x, y in zip(("dq", "dk", "dv", "dslopes"), grads, torch.autograd.grad(ref, exact, grad.double())):
+    for name, x, y in zip(
+        ("dq", "dk", "dv", "dslopes"), grads, torch.autograd.grad(ref, exact, grad.double())
+    ):
         dense.assert_close(name, x, y, dtype, gradient=True)
 
 
@@ -171,10 +240,15 @@ def test_packed_queries_and_padded_keys(device):
     cpu_only(device)
     starts, slots, lengths = torch.tensor([0, 3, 4]), torch.tensor([0, 10, 20]), torch.tensor([7, 4])
     q, k, v = torch.randn(4, 2, 16), torch.randn(20, 2, 16), torch.randn(20, 2, 16)
-    o = attention(q, k, v, layout="thd", cu_seqlens=(starts, slots), seq_lens=(None, lengths), is_causal="bottom_right")
+    o = attention(
+        q, k, v, layout="thd", cu_seqlens=(starts, slots), seq_lens=(None, lengths), is_causal="bottom_right"
+    )
     for i, (first, last) in enumerate(((0, 3), (3, 4))):
         slot, length = int(slots[i]), int(lengths[i])
-        one = [x.double().transpose(0, 1)[None] for x in (q[first:last], k[slot:slot + length], v[slot:slot + length])]
+        one = [
+            x.double().transpose(0, 1)[None]
+            for x in (q[first:last], k[slot : slot + length], v[slot : slot + length])
+        ]
         ref, _ = dense.attention(*one, None, lambda b, h, a, c: a + length - (last - first) >= c)
         dense.assert_close("o", o[first:last], ref[0].transpose(0, 1), torch.float32)
 
@@ -192,7 +266,11 @@ def packed_qkv(device, dtype):
 
 
 def test_packed_qkv_views(device):
-    expect("api packed qkv", device, lambda: packed_qkv(device, torch.float32 if device.type == "cpu" else torch.bfloat16))
+    expect(
+        "api packed qkv",
+        device,
+        lambda: packed_qkv(device, torch.float32 if device.type == "cpu" else torch.bfloat16),
+    )
 
 
 def cpu_only(device):

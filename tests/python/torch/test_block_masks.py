@@ -1,4 +1,5 @@
 """Block masks: ours, which hold no blocks, and torch's own in every form."""
+
 import dense
 import pytest
 import torch
@@ -31,8 +32,14 @@ def near(b, h, q, k):
 
 @pytest.mark.parametrize("block", [16, 32, (16, 48), 128])
 def test_torchs_block_masks_by_their_function(tensors, block):
-    for mask in (causal, near, and_masks(causal, near), or_masks(causal, near), torch_flex.and_masks(causal, near),
-                 torch_flex.or_masks(causal, near)):
+    for mask in (
+        causal,
+        near,
+        and_masks(causal, near),
+        or_masks(causal, near),
+        torch_flex.and_masks(causal, near),
+        torch_flex.or_masks(causal, near),
+    ):
         theirs = torch_flex.create_block_mask(mask, None, None, S, S, device="cpu", BLOCK_SIZE=block)
         assert tables_agree(theirs)
         o = flex_attention(*tensors, block_mask=theirs)
@@ -44,8 +51,14 @@ def test_torchs_function_takes_our_masks():
     """and_masks, or_masks and noop_mask of ours are ordinary functions of tensors too."""
     mask = and_masks(causal, or_masks(near, noop_mask))
     ours = torch_flex.create_mask(mask, 1, 1, S, S, device="cpu")
-    theirs = torch_flex.create_mask(torch_flex.and_masks(causal, torch_flex.or_masks(near, torch_flex.noop_mask)), 1, 1, S, S,
-                                    device="cpu")
+    theirs = torch_flex.create_mask(
+        torch_flex.and_masks(causal, torch_flex.or_masks(near, torch_flex.noop_mask)),
+        1,
+        1,
+        S,
+        S,
+        device="cpu",
+    )
     assert torch.equal(ours, theirs)
 
 
@@ -57,8 +70,9 @@ def bare(batch, heads, block, full=False):
     indices = torch.argsort(kept.int(), dim=-1, descending=True, stable=True).to(torch.int32)
     rest = {"full_kv_num_blocks": counts, "full_kv_indices": indices} if full else {}
     empty = torch.zeros_like(counts), indices
-    mask = torch_flex.BlockMask.from_kv_blocks(*(empty if full else (counts, indices)), **rest, BLOCK_SIZE=block,
-                                               seq_lengths=(S, S))
+    mask = torch_flex.BlockMask.from_kv_blocks(
+        *(empty if full else (counts, indices)), **rest, BLOCK_SIZE=block, seq_lengths=(S, S)
+    )
     return mask, lambda b, h, q, k: kept[b if batch > 1 else 0, h if heads > 1 else 0, q // block, k // block]
 
 
@@ -72,10 +86,13 @@ def test_bare_indices_are_captured_tables(tensors, batch, heads, full):
 def test_tables_that_say_less_than_their_function(tensors):
     """Some blocks of a causal mask, chosen by someone else (a router, say): both count."""
     block_mask, listed = bare(2, 4, 16)
-    both = torch_flex.BlockMask.from_kv_blocks(block_mask.kv_num_blocks, block_mask.kv_indices, BLOCK_SIZE=16, mask_mod=causal,
-                                               seq_lengths=(S, S))
+    both = torch_flex.BlockMask.from_kv_blocks(
+        block_mask.kv_num_blocks, block_mask.kv_indices, BLOCK_SIZE=16, mask_mod=causal, seq_lengths=(S, S)
+    )
     assert not tables_agree(both)
-    right(flex_attention(*tensors, block_mask=both), tensors, lambda b, h, q, k: listed(b, h, q, k) & (q >= k))
+    right(
+        flex_attention(*tensors, block_mask=both), tensors, lambda b, h, q, k: listed(b, h, q, k) & (q >= k)
+    )
 
 
 def test_torchs_mask_with_a_batch_and_heads(tensors):
@@ -95,7 +112,9 @@ def test_masks_are_traced_when_they_are_made():
         create_block_mask(lambda b, h, q, k: True if q > k else False, None, None, 8, 8)
     with pytest.raises(TypeError, match="no argument 'BLOCKS'"):
         create_block_mask(causal, None, None, 8, 8, BLOCKS=3)
-    assert create_block_mask(causal, None, None, 8, 8, device="cpu", BLOCK_SIZE=(64, 32), _compile=True).BLOCK_SIZE == (64, 32)
+    assert create_block_mask(
+        causal, None, None, 8, 8, device="cpu", BLOCK_SIZE=(64, 32), _compile=True
+    ).BLOCK_SIZE == (64, 32)
 
 
 def test_a_mask_changes_after_it_was_made(tensors):

@@ -1,4 +1,5 @@
 """torch.compile without a graph break, export, operators, checkpointing, DDP, vmap."""
+
 import os
 import tempfile
 
@@ -77,12 +78,26 @@ def test_compiled_attention_with_everything(tensors):
     lengths = torch.tensor([S, 11])
 
     def run(q, k, v):
-        o, lse = attention(q, k, v, is_causal=True, window_size=(9, 0), sinks=sinks, seq_lens=lengths, scale=0.3,
-                           return_lse=True, score_mod="score * a", scalars={"a": 1.5})
+        o, lse = attention(
+            q,
+            k,
+            v,
+            is_causal=True,
+            window_size=(9, 0),
+            sinks=sinks,
+            seq_lens=lengths,
+            scale=0.3,
+            return_lse=True,
+            score_mod="score * a",
+            scalars={"a": 1.5},
+        )
         return o.sum() + lse[:, :, :11].sum()
+
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
     inputs = [*tensors, sinks]
-    for x, y in zip(torch.autograd.grad(run(*tensors), inputs), torch.autograd.grad(compiled(*tensors), inputs)):
+    for x, y in zip(
+        torch.autograd.grad(run(*tensors), inputs), torch.autograd.grad(compiled(*tensors), inputs)
+    ):
         torch.testing.assert_close(x, y)
 
 
@@ -98,7 +113,9 @@ def test_compiled_with_other_sizes():
 
 
 def test_compiled_dropout_draws_from_torchs_generator(tensors):
-    compiled = torch.compile(lambda q, k, v: attention(q, k, v, dropout_p=0.5), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(
+        lambda q, k, v: attention(q, k, v, dropout_p=0.5), fullgraph=True, backend="aot_eager"
+    )
     torch.manual_seed(1)
     first, second = compiled(*tensors), compiled(*tensors)
     torch.manual_seed(1)
@@ -111,13 +128,16 @@ def test_compiled_module_with_a_callback(tensors):
 
     def softcap(graph, score, tensors):
         return graph.mul(graph.tanh(graph.div(score, tensors["cap"])), tensors["cap"])
+
     x = [t.transpose(1, 2) for t in tensors]
     run = lambda q, k, v: module(q, k, v, score_mod=softcap, score_mod_tensors={"cap": cap})
     assert torch.equal(torch.compile(run, fullgraph=True, backend="aot_eager")(*x), run(*x))
 
 
 def test_compiled_errors_keep_their_text(tensors):
-    run = torch.compile(lambda q, k, v: flex_attention(q, k, v, lambda s, b, h, i, j: torch.atan(s)), fullgraph=True)
+    run = torch.compile(
+        lambda q, k, v: flex_attention(q, k, v, lambda s, b, h, i, j: torch.atan(s)), fullgraph=True
+    )
     with pytest.raises(Exception, match=r"a modifier can't use torch\.atan"):
         run(*tensors)
 
@@ -136,16 +156,21 @@ def test_operators_are_sound(tensors):
     slopes = torch.rand(4, requires_grad=True)
     found = formulas(lambda s, b, h, i, j: s + slopes[h] * (i - j), like=tensors[0])
     call = Call(found.text(), wants="q,k,v,_c0", lse=True)
-    torch.library.opcheck(torch.ops.fovea.attention, (*tensors, None, [slopes], *call.tensors(), *ops.texts_of(call)))
+    torch.library.opcheck(
+        torch.ops.fovea.attention, (*tensors, None, [slopes], *call.tensors(), *ops.texts_of(call))
+    )
 
 
 def test_fake_tensors_have_the_right_strides(tensors):
     from torch._subclasses import FakeTensorMode
+
     q = torch.randn(2, S, 4, 16).transpose(1, 2)
     v = torch.randn(2, 4, S, 24)
     real, lse = attention(q, q, v, return_lse=True)
     with FakeTensorMode() as mode:
-        fake, fake_lse = attention(mode.from_tensor(q), mode.from_tensor(q), mode.from_tensor(v), return_lse=True)
+        fake, fake_lse = attention(
+            mode.from_tensor(q), mode.from_tensor(q), mode.from_tensor(v), return_lse=True
+        )
     assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
     assert (fake_lse.shape, fake_lse.dtype) == (lse.shape, lse.dtype)
 
@@ -153,7 +178,9 @@ def test_fake_tensors_have_the_right_strides(tensors):
 def test_activation_checkpointing(tensors):
     """Also with dropout: the recomputed forward draws the same seed."""
     table = torch.randn(4, requires_grad=True)
-    run = lambda q, k, v: attention(q, k, v, score_mod=lambda s, b, h, i, j: s + table[h] * (i - j), dropout_p=0.3)
+    run = lambda q, k, v: attention(
+        q, k, v, score_mod=lambda s, b, h, i, j: s + table[h] * (i - j), dropout_p=0.3
+    )
     inputs, grad = [*tensors, table], torch.randn(2, 4, S, 16)
     torch.manual_seed(2)
     plain = torch.autograd.grad(run(*tensors), inputs, grad)
@@ -172,8 +199,11 @@ def test_distributed_data_parallel():
     """One process of gloo: gradients of captured parameters go through DDP's hooks."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
+
     with tempfile.TemporaryDirectory() as folder:
-        dist.init_process_group("gloo", init_method=f"file://{os.path.join(folder, 'rendezvous')}", rank=0, world_size=1)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{os.path.join(folder, 'rendezvous')}", rank=0, world_size=1
+        )
         try:
             module = Relative()
             x = [torch.randn(2, 4, S, 16) for _ in range(3)]
@@ -197,7 +227,9 @@ def test_vmap_over_more_batches():
     moved = torch.func.vmap(run, in_dims=(0, None, 1), out_dims=1)(q, k[0], v.transpose(0, 1))
     assert torch.equal(moved, torch.stack([run(x, k[0], y) for x, y in zip(q, v)], 1))
     with pytest.raises(NotImplementedError, match="only q, k and v may be mapped"):
-        torch.func.vmap(lambda q, t: flex_attention(q, q, q, lambda s, b, h, i, j: s * t[h]))(q, torch.randn(3, 4))
+        torch.func.vmap(lambda q, t: flex_attention(q, q, q, lambda s, b, h, i, j: s * t[h]))(
+            q, torch.randn(3, 4)
+        )
 
 
 def test_gradients_by_torch_func():
@@ -208,7 +240,9 @@ def test_gradients_by_torch_func():
     assert torch.equal(torch.func.grad(loss)(q[0], k[0], v[0]), plain)
     assert torch.equal(torch.func.vmap(torch.func.grad(loss))(q, k, v)[0], plain)
     table = torch.randn(4)
-    by_table = torch.func.grad(lambda t: flex_attention(q[0], k[0], v[0], lambda s, b, h, i, j: s * t[h]).square().sum())
+    by_table = torch.func.grad(
+        lambda t: flex_attention(q[0], k[0], v[0], lambda s, b, h, i, j: s * t[h]).square().sum()
+    )
     leaf = table.clone().requires_grad_()
     o = flex_attention(q[0], k[0], v[0], lambda s, b, h, i, j: s * leaf[h])
     assert torch.equal(by_table(table), torch.autograd.grad(o.square().sum(), leaf)[0])
@@ -226,8 +260,11 @@ def test_compiled_on_the_device(device):
         ref, _ = dense.attention(*exact, cap, lambda b, h, i, j: i >= j)
         dense.assert_close("o", o, ref, dtype)
         grad = torch.randn_like(o)
-        for x, y in zip(torch.autograd.grad(o, (q, k, v), grad), torch.autograd.grad(ref, exact, grad.double())):
+        for x, y in zip(
+            torch.autograd.grad(o, (q, k, v), grad), torch.autograd.grad(ref, exact, grad.double())
+        ):
             dense.assert_close("gradient", x, y, dtype, gradient=True)
+
     expect("compiled softcap causal", device, check)
 
 

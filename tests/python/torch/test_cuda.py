@@ -1,4 +1,5 @@
 """What only a GPU has: streams, graphs, memory of torch's allocator, several devices. FOVEA_TEST_DEVICE=cuda."""
+
 import dense
 import pytest
 import torch
@@ -15,7 +16,10 @@ def only_on_a_gpu(device):
 
 
 def draw(device, requires_grad=False, length=256):
-    return [torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=requires_grad) for _ in range(3)]
+    return [
+        torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=requires_grad)
+        for _ in range(3)
+    ]
 
 
 def softcap(s, b, h, q, k):
@@ -29,6 +33,7 @@ def right(o, tensors, mod=None, mask=None):
 
 def test_the_current_stream_is_used(device):
     """Work that another stream prepares slowly is waited for, since it is enqueued behind it."""
+
     def check():
         tensors = draw(device)
         flex_attention(*tensors, softcap)  # built before
@@ -40,6 +45,7 @@ def test_the_current_stream_is_used(device):
             o = flex_attention(*late, softcap)
         torch.cuda.current_stream().wait_stream(stream)
         right(o, late, softcap)
+
     expect("stream", device, check)
 
 
@@ -61,6 +67,7 @@ def test_graph_capture_of_a_forward(device):
                 x.copy_(torch.randn_like(x))
             graph.replay()
             right(o, tensors, softcap, lambda b, h, q, k: q >= k)
+
     expect("graph forward", device, check)
 
 
@@ -84,6 +91,7 @@ def test_graph_capture_of_a_training_step(device):
         graph.replay()
         for x, y in zip(captured, run()):
             torch.testing.assert_close(x, y)
+
     expect("graph training", device, check)
 
 
@@ -99,6 +107,7 @@ def test_workspace_comes_from_torchs_allocator(device):
         torch.cuda.empty_cache()
         released = torch.cuda.mem_get_info()[0] - free
         assert released >= 0 or torch.cuda.memory_reserved() < reserved
+
     expect("workspace", device, check)
 
 
@@ -112,10 +121,12 @@ def test_captured_tensors_must_be_there(device):
 
 def test_a_number_on_the_cpu_may_meet_a_gpu(device):
     """As torch lets it: a tensor of rank 0 goes along."""
+
     def check():
         tensors, cap = draw(device), torch.tensor(20.0)
         o = flex_attention(*tensors, lambda s, b, h, q, k: cap * torch.tanh(s / cap))
         right(o, tensors, softcap)
+
     expect("number on the cpu", device, check)
 
 
@@ -126,15 +137,18 @@ def test_dropout_on_the_device(device):
         first = attention(*tensors, dropout_p=0.3)
         torch.manual_seed(4)
         assert torch.equal(first, attention(*tensors, dropout_p=0.3))
+
     expect("dropout", device, check)
 
 
 def test_fp32_and_fp64_are_refused_or_right(device):
     for dtype in (torch.float32, torch.float64):
+
         def check():
             tensors = [x.to(dtype) for x in draw(device)]
             o = attention(*tensors)
             right(o, tensors)
+
         expect(f"type {dtype}", device, check)
 
 

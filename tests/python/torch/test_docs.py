@@ -1,4 +1,5 @@
 """Every Python block of docs/pytorch.md runs, in order, as a reader would type it."""
+
 import re
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """The examples run, and show what they say: losses that fall, and are those of torch's own attention."""
+
 import importlib.util
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """A modifier is what it computes: tests of the traps (TRAPS.md by number) that caches keyed by Python objects fall into."""
+
 import functools
 import gc
 import threading
@@ -57,6 +58,7 @@ def test_trap_2_lambdas_of_one_module(tensors):
 def test_trap_2_changed_code_of_a_function(tensors):
     def mod(s, b, h, q, k):
         return s + h
+
     right(flex_attention(*tensors, mod), tensors, mod)
     mod.__code__ = (lambda s, b, h, q, k: s * 0.5).__code__
     right(flex_attention(*tensors, mod), tensors, lambda s, b, h, q, k: s * 0.5)
@@ -79,11 +81,15 @@ def with_slope(slope, s, b, h, q, k):
 
 def test_trap_3_closures_partials_and_methods_share_one_plan(tensors):
     """Each call makes a new object; none of them builds anything after the first."""
-    make = [lambda x: lambda s, b, h, q, k: s + x * (k - q), lambda x: Slope(x).mod, Slope,
-            lambda x: functools.partial(with_slope, x)]
+    make = [
+        lambda x: lambda s, b, h, q, k: s + x * (k - q),
+        lambda x: Slope(x).mod,
+        Slope,
+        lambda x: functools.partial(with_slope, x),
+    ]
     flex_attention(*tensors, make[0](0.5))
     before = builds()
-    for round_number in range(3):
+    for _ in range(3):
         for maker in make:
             mod = maker(0.5)
             right(flex_attention(*tensors, mod), tensors, mod)
@@ -155,8 +161,16 @@ def test_trap_7_stateful_objects_in_any_order(tensors):
     one, caps = torch.ones(1, 1, 1, 1), [torch.full((1, 1, 1, 1), x) for x in (0.5, 3.0)]
     modifier = Stateful()
     inputs = [x.requires_grad_() for x in tensors]
-    outs = [attention(*inputs, score_mod=modifier.forward, score_mod_bprop=modifier.backward, tensors={"cap": cap},
-                      bprop_tensors={"one": one}) for cap in caps]
+    outs = [
+        attention(
+            *inputs,
+            score_mod=modifier.forward,
+            score_mod_bprop=modifier.backward,
+            tensors={"cap": cap},
+            bprop_tensors={"one": one},
+        )
+        for cap in caps
+    ]
     grad = torch.randn_like(outs[0])
     for o, cap in ((outs[0], 0.5), (outs[1], 3.0)):
         exact = [x.detach().double().requires_grad_() for x in inputs]
@@ -185,6 +199,7 @@ def test_trap_10_new_numbers_build_nothing(tensors):
         attention(*tensors, score_mod="score * a + n", scalars={"a": x, "n": int(x)})
         cap.fill_(x)
         flex_attention(*tensors, lambda s, b, h, q, k: cap * torch.tanh(s / cap))
+
     run(3.5)
     before = builds()
     for i in range(10):
@@ -219,6 +234,7 @@ def test_trap_13_many_threads(tensors):
         for _ in range(20):
             if not torch.equal(flex_attention(*tensors, lambda s, b, h, q, k: s * (1.0 + i)), expected[i]):
                 wrong.append(i)
+
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
         thread.start()
@@ -229,6 +245,7 @@ def test_trap_13_many_threads(tensors):
 
 def test_trap_16_a_smaller_last_batch(tensors):
     """Another batch and other lengths share the plan, captured tensors of that batch included."""
+
     def run(batch, length):
         q, k, v = (torch.randn(batch, 4, length, 16) for _ in range(3))
         doc = torch.randint(3, (batch, length))
@@ -236,6 +253,7 @@ def test_trap_16_a_smaller_last_batch(tensors):
         mask = create_block_mask(lambda b, h, i, j: doc[b, i] == doc[b, j], None, None, length, length)
         mod = lambda s, b, h, i, j: s * slopes[b, h]
         right(flex_attention(q, k, v, mod, mask), (q, k, v), mod, lambda b, h, i, j: doc[b, i] == doc[b, j])
+
     run(4, 24)
     before = builds()
     run(3, 24)
@@ -264,7 +282,9 @@ def test_trap_34_gradients_that_are_zero(tensors):
     assert all(torch.equal(g, torch.zeros_like(g)) for g in (grads[0], grads[1], grads[3]))
     assert grads[4].abs().sum() > 0 and grads[2].abs().sum() > 0
     number = torch.tensor(1.5, requires_grad=True)
-    (grad,) = torch.autograd.grad(flex_attention(q, k, v, lambda s, b, h, i, j: s * number).square().sum(), number)
+    (grad,) = torch.autograd.grad(
+        flex_attention(q, k, v, lambda s, b, h, i, j: s * number).square().sum(), number
+    )
     assert grad.shape == () and grad.abs() > 0
 
 
@@ -277,6 +297,7 @@ def test_trap_37_deterministic_bit_by_bit(tensors):
         mod = lambda s, b, h, i, j: s + table[(i - j).abs() % 5]
         o = attention(*tensors, score_mod=mod, deterministic=True)
         return [o, *torch.autograd.grad(o, [*tensors, table], grad)]
+
     first = run()
     for _ in range(3):
         assert all(torch.equal(x, y) for x, y in zip(first, run()))
@@ -286,8 +307,12 @@ def test_trap_38_gradients_of_any_strides(tensors):
     tensors = [x.requires_grad_() for x in tensors]
     o = attention(*tensors)
     base = torch.randn(21, 16, 4, 2)
-    for grad in (torch.ones(()).expand(o.shape), torch.randn(1, 1, 21, 1).expand(o.shape), base.permute(3, 2, 0, 1),
-                 torch.randn(2, 4, 42, 32)[:, :, ::2, ::2]):
+    for grad in (
+        torch.ones(()).expand(o.shape),
+        torch.randn(1, 1, 21, 1).expand(o.shape),
+        base.permute(3, 2, 0, 1),
+        torch.randn(2, 4, 42, 32)[:, :, ::2, ::2],
+    ):
         found = torch.autograd.grad(o, tensors, grad, retain_graph=True)
         dense_grads = torch.autograd.grad(o, tensors, grad.contiguous(), retain_graph=True)
         assert all(torch.equal(x, y) for x, y in zip(found, dense_grads))
@@ -301,7 +326,9 @@ def test_trap_39_autocast_is_obeyed(tensors):
         assert flex_attention(*tensors).dtype == o.dtype == torch.bfloat16
         sdpa = torch.nn.functional.scaled_dot_product_attention(*tensors)
         assert sdpa.dtype == o.dtype
-        assert attention(tensors[0].bfloat16(), *tensors[1:]).dtype == torch.bfloat16  # mixed before, one type after
+        assert (
+            attention(tensors[0].bfloat16(), *tensors[1:]).dtype == torch.bfloat16
+        )  # mixed before, one type after
     o.sum().backward()
     assert all(x.grad.dtype == torch.float32 for x in tensors)
     with pytest.raises(ValueError, match="but the query is"):
@@ -311,6 +338,7 @@ def test_trap_39_autocast_is_obeyed(tensors):
 def test_trap_45_nothing_of_the_size_of_the_scores():
     """A length whose scores would need 16 GiB: forward and backward, with a block mask, in little memory."""
     import resource
+
     length = 65536
     mask = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j < 64), None, None, length, length)
     q = torch.randn(1, 1, length, 16, requires_grad=True)

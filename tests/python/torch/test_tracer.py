@@ -1,4 +1,5 @@
 """The tracer: what torch's functions mean in a formula, and what can't be traced."""
+
 import functools
 import math
 import re
@@ -13,6 +14,7 @@ from fovea.torch.modifiers import formulas
 from fovea.torch.plans import Parts
 
 # Each is applied to a float x in [-2, 2], an int i in [-7, 7] and the head h; torch computes the same on real tensors.
+# fmt: off
 POINTWISE = {
     "arithmetic": lambda x, i, h: (x + i) * 2 - i / 3 + (-x) + (+x) + 1 - (2 - x) + 3 / (x + 5) + abs(x) + abs(i),
     "power": lambda x, i, h: (x + 3) ** 2 + (x + 3) ** 1.5 + i ** 2 + 2.0 ** i + (x + 3) ** h + torch.pow(x + 3, -1),
@@ -47,6 +49,7 @@ POINTWISE = {
     + x.masked_fill(i > 0, 3.0) + torch.add(x, i, alpha=2) + torch.sub(x, i, alpha=3) + torch.rsub(x, 2.0),
     "numbers": lambda x, i, h: x * math.pi + 1e-30 + 3.0e20 * 0 + x * True + i * 16777216 - i * 16777216,
 }
+# fmt: on
 SHAPE = (1, 4, 5, 15)
 
 
@@ -59,8 +62,16 @@ def test_pointwise_functions(name):
     program = program_of(mod)
     h, q, k = torch.meshgrid(*(torch.arange(n, dtype=torch.int32) for n in SHAPE[1:]), indexing="ij")
     expected = function(values[q.long()], k - 7, h).double().expand(h.shape)
-    found = torch.tensor([[[program.evaluate(float(values[j]), (0, i, j, n), (1, 4, 4, 5, 15))[0]
-                            for n in range(15)] for j in range(5)] for i in range(4)], dtype=torch.float64)
+    found = torch.tensor(
+        [
+            [
+                [program.evaluate(float(values[j]), (0, i, j, n), (1, 4, 4, 5, 15))[0] for n in range(15)]
+                for j in range(5)
+            ]
+            for i in range(4)
+        ],
+        dtype=torch.float64,
+    )
     torch.testing.assert_close(found, expected, rtol=2e-6, atol=2e-6)
 
 
@@ -80,7 +91,8 @@ def test_a_trace_is_text():
     found = formulas(lambda s, b, h, q, k: torch.where(q >= k, s + table[h, q - k + 3], -float("inf")))
     assert found.text().split("\n")[0] == (
         "let _t0 = q >= k; let _t1 = q - k; let _t2 = _t1 + 3; let _t3 = _t2 < 0 ? _t2 + #0.1 : _t2; "
-        "let _t4 = _c0[h, _t3]; let _t5 = score + _t4; let _t6 = _t0 ? _t5 : (-inf); _t6")
+        "let _t4 = _c0[h, _t3]; let _t5 = score + _t4; let _t6 = _t0 ? _t5 : (-inf); _t6"
+    )
     assert found.tensors == [table] and found.uses == ["h-"]
 
 
@@ -93,17 +105,28 @@ def test_a_tensor_is_captured_once():
 
 def test_indices_that_cannot_be_negative_are_not_wrapped():
     table = torch.randn(4, 64)
-    found = formulas(lambda s, b, h, q, k: s + table[h % 2, (q // 2 + k).clamp(max=63)] + table[h, (q - k).abs()])
+    found = formulas(
+        lambda s, b, h, q, k: s + table[h % 2, (q // 2 + k).clamp(max=63)] + table[h, (q - k).abs()]
+    )
     assert "#" not in found.mod
 
 
 def test_smallest_and_largest_numbers():
     inf = float("inf")
-    for number, text in ((1e-50, "0.0"), (1e50, "inf"), (-1e50, "(-inf)"), (-inf, "(-inf)"), (float("nan"), "nan"),
-                         (3.4028234e38, "3.4028234e+38"), (1e-45, "1e-45"), (-0.0, "(-0.0)")):
+    for number, text in (
+        (1e-50, "0.0"),
+        (1e50, "inf"),
+        (-1e50, "(-inf)"),
+        (-inf, "(-inf)"),
+        (float("nan"), "nan"),
+        (3.4028234e38, "3.4028234e+38"),
+        (1e-45, "1e-45"),
+        (-0.0, "(-0.0)"),
+    ):
         assert formulas(lambda s, b, h, q, k: s * number).mod.startswith(f"let _t0 = score * {text};")
 
 
+# fmt: off
 BRANCHES = {
     "if": (lambda s, b, h, q, k: s if q > k else -s, "a Python branch", r"torch\.where"),
     "and": (lambda s, b, h, q, k: s * (q > k and h > 1), "a Python branch", r"torch\.where"),
@@ -115,14 +138,18 @@ BRANCHES = {
     "math": (lambda s, b, h, q, k: math.exp(s), r"float\(\)", r"x\.to"),
     "unknown": (lambda s, b, h, q, k: torch.atan(s), r"torch\.atan", "a captured table"),
     "unknown_method": (lambda s, b, h, q, k: s.digamma(), r"\.digamma", "pointwise"),
-    "sum": (lambda s, b, h, q, k: torch.sum(s), r"torch\.sum", "single values"),
+    "sum": (lambda s, b, h, q, k: torch.sum(s), r"torch\.sum of a single value", "single values"),
+    "any": (lambda s, b, h, q, k: (s > 0).any(), r"\.any", "the value itself"),
+    "long_vector": (lambda s, b, h, q, k: s + (torch.arange(999) <= q).sum(), "a vector of 999 elements", "at most 256"),
+    "lengths": (lambda s, b, h, q, k: (torch.arange(4) * h + torch.arange(3) * h).sum(), "vectors of 3 and 4", "one length"),
     "stack": (lambda s, b, h, q, k: torch.stack([s, s]), r"torch\.stack", "single values"),
     "inplace": (lambda s, b, h, q, k: s.add_(1), r"\.add_", "gives a new value: add"),
     "detach": (lambda s, b, h, q, k: s.detach(), "detach", "detached outside"),
     "cast": (lambda s, b, h, q, k: s + h.to(torch.int8), "a cast to torch.int8", "torch.int32"),
     "float_index": (lambda s, b, h, q, k: s + torch.zeros(9)[s], "a torch.float32 as an index", r"x\.to\(torch\.int32\)"),
-    "row": (lambda s, b, h, q, k: s + torch.zeros(4, 9)[h], r"a row of shape \[9\]", "all of its indices"),
-    "whole_tensor": (lambda s, b, h, q, k: s + torch.zeros(9), r"a captured tensor of shape \[9\] as a number", "an index for each"),
+    "row": (lambda s, b, h, q, k: s + torch.zeros(4, 9)[h], r"a result of shape \[9\]", "one value"),
+    "whole_tensor": (lambda s, b, h, q, k: s + torch.zeros(9), r"a result of shape \[9\]", "one value"),
+    "matrix": (lambda s, b, h, q, k: s + torch.zeros(9, 9), r"a captured tensor of shape \[9, 9\] as a number", "an index for each"),
     "slice": (lambda s, b, h, q, k: s + torch.zeros(9, 4)[1:, h][q], "a slice beside a traced index", "outside"),
     "new_dimension": (lambda s, b, h, q, k: s + torch.zeros(9)[h, None], "None as an index", "indices only"),
     "too_many": (lambda s, b, h, q, k: s + torch.zeros(9)[h, q], "2 indices of a captured tensor with 1", "at most 1"),
@@ -130,8 +157,10 @@ BRANCHES = {
     "write": (lambda s, b, h, q, k: write(s, h), "a write into a tensor", "torch.where"),
     "write_real": (lambda s, b, h, q, k: s + torch.zeros(3).add_(1)[0], r"a write into a tensor \(add_\)", "a new tensor"),
     "complex": (lambda s, b, h, q, k: s + torch.zeros(3, dtype=torch.complex64)[h], "a complex tensor", "its real"),
+    "vmap": (lambda s, b, h, q, k: s * torch.vmap(lambda x: x * q)(torch.arange(3)).sum(), r"torch\.vmap inside", "vectors"),
     "iteration": (lambda s, b, h, q, k: sum(x for x in s), "iteration", "a loop over a Python range"),
 }
+# fmt: on
 
 
 def write(s, h):
@@ -170,11 +199,41 @@ def test_real_tensors_are_computed_outside_the_formula():
     assert grad.abs().sum() > 0
 
 
+def test_gradients_of_unrolled_vectors():
+    """A row of a table, and a whole tensor of rank 1: the same as their elements one by one."""
+    q = torch.randn(2, 4, 12, 8)
+    a, z, w = (torch.randn(shape, requires_grad=True) for shape in ((4, 12, 3), (12, 3), (3,)))
+    rows = lambda s, b, h, i, j: s + torch.dot(a[h, i], z[j]) + (w * i).amax() + (a[h, j] * w).sum()
+    apart = lambda s, b, h, i, j: (
+        s
+        + sum(a[h, i, n] * z[j, n] for n in range(3))
+        + torch.maximum(torch.maximum(w[0] * i, w[1] * i), w[2] * i)
+        + sum(a[h, j, n] * w[n] for n in range(3))
+    )
+    one, two = flex_attention(q, q, q, rows), flex_attention(q, q, q, apart)
+    torch.testing.assert_close(one, two)
+    for x, y in zip(
+        torch.autograd.grad(one.square().sum(), (a, z, w)), torch.autograd.grad(two.square().sum(), (a, z, w))
+    ):
+        torch.testing.assert_close(x, y)
+
+
 def test_types_of_captured_tensors():
     """Every integer and float type, and a number on another device than the query's."""
     q = torch.randn(1, 4, 6, 8)
-    for dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.bool, torch.float16,
-                  torch.bfloat16, torch.float32, torch.float64):
+    for dtype in (
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+        torch.uint16,
+        torch.bool,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+    ):
         table = torch.tensor([0, 1, 1, 0]).to(dtype)
         o = flex_attention(q, q, q, lambda s, b, h, i, j: s * (1 + table[h]))
         ref = flex_attention(q, q, q, lambda s, b, h, i, j: s * torch.where((h == 1) | (h == 2), 2.0, 1.0))
@@ -183,6 +242,7 @@ def test_types_of_captured_tensors():
 
 def test_partials_with_keywords_and_numpy_numbers():
     import numpy
+
     q = torch.randn(1, 4, 6, 8)
     f = lambda s, b, h, i, j, *, scale, shift=0.0: s * scale + shift
     one = flex_attention(q, q, q, functools.partial(f, scale=numpy.float32(2.0), shift=numpy.int64(1)))

@@ -164,7 +164,9 @@ def dynamic_slice(writer: Writer, array: SymbolicArray, starts: Sequence[Term], 
 
 
 def gather(writer: Writer, array: SymbolicArray, indices: SymbolicArray, shape, numbers) -> SymbolicArray:
-    """lax.gather; `numbers` is (GatherDimensionNumbers, slice_sizes, mode, fill): mode is clip, fill or promise."""
+    """lax.gather; `numbers` is (GatherDimensionNumbers, slice_sizes, mode, fill): mode is clip, fill or
+    promise.
+    """
     dims, sizes, mode, fill = numbers
     inner = [
         d

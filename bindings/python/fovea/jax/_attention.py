@@ -54,22 +54,30 @@ def attention(
     """Attention whose scores are modified by a formula: docs/jax.md.
 
     Args:
-      q, k, v: arrays in `layout`: bshd [B, S, H, D], bhsd, sbhd, or thd [T, H, D] with cu_seqlens; heads of q are a
-        multiple of those of k and v. Packed arrays stay packed: with bs3hd, sb3hd, t3hd `q` is [..., 3, H, D] alone;
-        with bshd_bs2hd, sbhd_sb2hd, thd_t2hd `k` is [..., 2, H, D] and there is no `v`.
-      score_mod: what becomes of a score: a function (score, b, h, q, k) of scalars, a formula, a fovea.Program, or a
-        callback (graph, score, tensors) as Transformer Engine takes. Arrays that a function closes over are operands
-        and get gradients; numbers are bound per call.
+      q, k, v: arrays in `layout`: bshd [B, S, H, D], bhsd, sbhd, or thd [T, H, D] with cu_seqlens; heads of q
+        are a multiple of those of k and v. Packed arrays stay packed: with bs3hd, sb3hd, t3hd `q` is [..., 3,
+        H, D] alone; with bshd_bs2hd, sbhd_sb2hd, thd_t2hd `k` is [..., 2, H, D] and there is no `v`.
+      score_mod: what becomes of a score: a function (score, b, h, q, k) of scalars, a formula, a
+        fovea.Program, or a callback (graph, score, tensors) as Transformer Engine takes. Arrays that a
+        function closes over are operands and get gradients; numbers are bound per call.
       mask_mod: which scores are kept: a function (b, h, q, k) -> bool, a formula or a Program.
-      score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; derived where it is absent.
+      score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; derived where it
+        is absent.
       score_mod_tensors, mask_mod_tensors: what a formula captures, by name; for a function one more argument.
-      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true where a score is kept.
-      scale: of the scores, 1 / sqrt(D) unless given. sink: [H], one more logit per head that joins the sum only.
-      q_lengths, kv_lengths: [B], lengths of padded sequences; sequence_descriptor: lengths, segments or positions.
-      cu_seqlens_q, cu_seqlens_kv: [B + 1] starts, with the longest lengths max_seqlen_q, max_seqlen_kv (layout thd).
-      dropout_rate, dropout_seed: a number, a PRNG key or uint32[2]; the same scores are dropped on every device.
-      b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also [B].
-      return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind o.
+      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true where a
+        score is kept.
+      scale: of the scores, 1 / sqrt(D) unless given. sink: [H], one more logit per head that joins the sum
+        only.
+      q_lengths, kv_lengths: [B], lengths of padded sequences; sequence_descriptor: lengths, segments or
+        positions.
+      cu_seqlens_q, cu_seqlens_kv: [B + 1] starts, with the longest lengths max_seqlen_q, max_seqlen_kv
+        (layout thd).
+      dropout_rate, dropout_seed: a number, a PRNG key or uint32[2]; the same scores are dropped on every
+        device.
+      b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also
+        [B].
+      return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind
+        o.
       engine: forces one engine by name; the reference engine runs only so.
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
       builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
@@ -84,7 +92,9 @@ def attention(
     if dense_mask is not None:
         call.mask_array(dense_mask)
     call.modify(
-        Given(score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors),
+        Given(
+            score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
+        ),
         bias=bias,
         descriptor=sequence_descriptor,
         masks=builtin_masks,

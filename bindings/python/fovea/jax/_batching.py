@@ -121,7 +121,9 @@ class _Fold:
             operands=tuple(roles),
             tensors=tensors,
             scalars=tuple(s for s in spec.scalars if s[0] not in became),
-            wanted=tuple(f"tensor:{w[7:]}" if w.startswith("scalar:") and w[7:] in became else w for w in spec.wanted),
+            wanted=tuple(
+                f"tensor:{w[7:]}" if w.startswith("scalar:") and w[7:] in became else w for w in spec.wanted
+            ),
             **{key: self._rewritten(getattr(spec, key)) for key in ("mod", "mask", "bprop")},
         )
 

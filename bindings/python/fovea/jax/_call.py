@@ -72,12 +72,19 @@ class Call:
         for role, x in self._operands.items():
             rank = (3 if self._spec.layout == "thd" else 4) + (role in ("qkv", "kv"))
             if x.ndim != rank:
-                raise ValueError(f"{role} has shape {x.shape}: layout {self._spec.layout} has {rank} dimensions there")
+                raise ValueError(
+                    f"{role} has shape {x.shape}: layout {self._spec.layout} has {rank} dimensions there"
+                )
             if role in ("qkv", "kv") and x.shape[-3] != len(role):
                 raise ValueError(f"{role} has shape {x.shape}: dimension {rank - 3} must be {len(role)}")
 
     def _set_packed(self, cu_q, cu_k, max_q, max_k) -> None:
-        arguments = {"cu_seqlens_q": cu_q, "cu_seqlens_kv": cu_k, "max_seqlen_q": max_q, "max_seqlen_kv": max_k}
+        arguments = {
+            "cu_seqlens_q": cu_q,
+            "cu_seqlens_kv": cu_k,
+            "max_seqlen_q": max_q,
+            "max_seqlen_kv": max_k,
+        }
         given = [name for name, value in arguments.items() if value is not None]
         if self._spec.layout != "thd":
             if given:
@@ -89,7 +96,9 @@ class Call:
         self._add_vector("q_starts", cu_q, None)
         self._add_vector("k_starts", cu_k, self._operands["q_starts"].shape[0])
         longest = operator.index(max_q)
-        self._spec = self._spec.replace(max_q=longest, max_k=longest if max_k is None else operator.index(max_k))
+        self._spec = self._spec.replace(
+            max_q=longest, max_k=longest if max_k is None else operator.index(max_k)
+        )
 
     def _check_sizes(self) -> None:
         s = self.sizes
@@ -109,7 +118,9 @@ class Call:
 
     # --- what is captured ---
 
-    def modify(self, given: Given, *, bias=None, descriptor: SequenceDescriptor | None = None, masks=(), leaves=None) -> None:
+    def modify(
+        self, given: Given, *, bias=None, descriptor: SequenceDescriptor | None = None, masks=(), leaves=None
+    ) -> None:
         """score_mod and mask_mod; bias and segments are formulas too, and `masks` are texts of positions."""
         leaves = dict(leaves or {})
         if descriptor is not None and descriptor.segment_ids is not None:
@@ -167,9 +178,13 @@ class Call:
         """A mask of equal segments; what q and k are where there are positions."""
         s = self.sizes
         if self._spec.layout == "thd":
-            raise ValueError("segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens")
+            raise ValueError(
+                "segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens"
+            )
         leaves = {}
-        ids = [self._rows("segment_ids", x, n, w) for x, n, w in zip(descriptor.segment_ids, (s.sq, s.skv), "qk")]
+        ids = [
+            self._rows("segment_ids", x, n, w) for x, n, w in zip(descriptor.segment_ids, (s.sq, s.skv), "qk")
+        ]
         self._extra_masks.append(f"{ids[0]} == {ids[1]} && {ids[0]} != 0")
         if descriptor.segment_pos is not None:
             for x, n, word in zip(descriptor.segment_pos, (s.sq, s.skv), "qk"):
@@ -191,13 +206,17 @@ class Call:
         if not jnp.issubdtype(array.dtype, jnp.integer):
             raise TypeError(f"{role} has the type {array.dtype}; it must be int32")
         if array.ndim != 1 or (count is not None and array.shape[0] != count) or array.shape[0] == 0:
-            raise ValueError(f"{role} has shape {array.shape}; it must be [{'B + 1' if count is None else count}]")
+            raise ValueError(
+                f"{role} has shape {array.shape}; it must be [{'B + 1' if count is None else count}]"
+            )
         self._operands[role] = array.astype(jnp.int32)
 
     def lengths(self, q_lengths, kv_lengths, descriptor: SequenceDescriptor | None = None) -> None:
         if descriptor is not None and descriptor.seqlens is not None:
             if q_lengths is not None or kv_lengths is not None:
-                raise ValueError("lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths")
+                raise ValueError(
+                    "lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths"
+                )
             q_lengths, kv_lengths = descriptor.seqlens
         if q_lengths is not None:
             self._add_vector("q_lengths", q_lengths, self.sizes.b)
@@ -277,7 +296,9 @@ def _check_problem(spec: Spec, arrays) -> None:
     if jax.default_backend() == "cpu":
         answer, reasons = _core.supported(problem, engine=spec.engine, device="cpu")
         if not answer:
-            raise _core.Unsupported(f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}")
+            raise _core.Unsupported(
+                f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}"
+            )
 
 
 def made_alike(arrays: list[jax.Array]) -> list[jax.Array]:
@@ -321,4 +342,6 @@ def _seed(seed) -> jax.Array:
         return seed[-2:]
     if seed.shape == (1,) and jnp.issubdtype(seed.dtype, jnp.integer):
         return jnp.concatenate([seed.astype(jnp.uint32), jnp.zeros(1, jnp.uint32)])
-    raise TypeError(f"dropout_seed has type {seed.dtype} and shape {seed.shape}; give a number, a PRNG key or uint32[2]")
+    raise TypeError(
+        f"dropout_seed has type {seed.dtype} and shape {seed.shape}; give a number, a PRNG key or uint32[2]"
+    )

@@ -129,7 +129,8 @@ class Captures:
 
 
 def note_load(capture: TensorCapture, indices: list[str]) -> None:
-    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are called.
+    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are
+    called.
 
     A dimension that q and k share (documents of one sequence) goes by the first of them.
     """

@@ -44,16 +44,22 @@ def context_attention(
     """Attention over a sequence that is cut along the mesh axis `axis_name`; call it inside jax.shard_map.
 
     q, k, v are this device's parts (layouts bshd, bhsd, sbhd). `order` says how the sequence was dealt out:
-    "contiguous", "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n), the last
-    two so that causal masks give every device the same work; `reorder_sequence` brings an array into such an order.
-    score_mod, mask_mod and the rest are as in `attention` and see global positions: capture whole arrays, not shards.
-    Lengths are global too.
+    "contiguous", "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n),
+    the last two so that causal masks give every device the same work; `reorder_sequence` brings an array into
+    such an order. score_mod, mask_mod and the rest are as in `attention` and see global positions: capture
+    whole arrays, not shards. Lengths are global too.
     """
-    for name, value, known in (("strategy", strategy, _STRATEGIES), ("order", order, ORDERS), ("layout", layout, LAYOUTS)):
+    for name, value, known in (
+        ("strategy", strategy, _STRATEGIES),
+        ("order", order, ORDERS),
+        ("layout", layout, LAYOUTS),
+    ):
         if value not in known or value == "thd":
             raise ValueError(f"{name}={value!r} must be one of {', '.join(x for x in known if x != 'thd')}")
     if dropout_rate and order != "contiguous":
-        raise ValueError(f"dropout needs order='contiguous': what is dropped follows the position, and order is {order!r}")
+        raise ValueError(
+            f"dropout needs order='contiguous': what is dropped follows the position, and order is {order!r}"
+        )
     parts = jax.lax.axis_size(axis_name)
     own = jax.lax.axis_index(axis_name).astype(jnp.int32)
     position = LAYOUTS[layout][2]
@@ -132,7 +138,9 @@ def _ring_forward(spec: Spec, ring, arrays):
     q = operands["q"]
     shape = (*q.shape[:-1], operands["v"].shape[-1])
     rows = _rows(spec, q.shape)
-    start = made_alike([operands["k"], operands["v"], jnp.zeros(shape, jnp.float32), jnp.full(rows, -jnp.inf), q])[:4]
+    start = made_alike(
+        [operands["k"], operands["v"], jnp.zeros(shape, jnp.float32), jnp.full(rows, -jnp.inf), q]
+    )[:4]
     (_, _, o, lse), _ = jax.lax.scan(visit, tuple(start), jnp.arange(parts))
     if sink is not None:
         with_sink = jnp.logaddexp(lse, sink[None, :, None])
@@ -191,7 +199,9 @@ def _ring_gradients(spec: Spec, ring, operands, rest, wanted) -> dict[str, jax.A
         sums.update(zip(travelling, _passed_on([sums[role] for role in travelling], axis_name, parts)))
         return (*_passed_on((k, v), axis_name, parts), sums), None
 
-    zeros = made_alike([*(jnp.zeros(operands[role].shape, jnp.float32) for role in roles), operands["q"]])[:-1]
+    zeros = made_alike([*(jnp.zeros(operands[role].shape, jnp.float32) for role in roles), operands["q"]])[
+        :-1
+    ]
     start = (operands["k"], operands["v"], dict(zip(roles, zeros)))
     (_, _, sums), _ = jax.lax.scan(visit, start, jnp.arange(parts))
     return sums
@@ -218,7 +228,9 @@ def _by_row(spec: Spec, rows):
 
 
 def _merged(spec: Spec, first, second):
-    """Two parts of the keys: outputs weighted by their shares of the sum. A row that both left empty stays empty."""
+    """Two parts of the keys: outputs weighted by their shares of the sum. A row that both left empty stays
+    empty.
+    """
     lse = jnp.logaddexp(first[1], second[1])
     safe = jnp.where(lse == -jnp.inf, 0.0, lse)
     weights = [_by_row(spec, jnp.exp(x[1] - safe)) for x in (first, second)]

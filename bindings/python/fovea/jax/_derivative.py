@@ -67,9 +67,7 @@ def wanted_of(spec: Spec, perturbed: list[bool]) -> tuple[str, ...]:
 
 def _backward(spec: Spec, name: str | None, residuals: Residuals, cotangents):
     operands, o, lse = residuals.arrays
-    given = {
-        key: None if isinstance(c, SymbolicZero) else c for key, c in zip(spec.outputs, cotangents)
-    }
+    given = {key: None if isinstance(c, SymbolicZero) else c for key, c in zip(spec.outputs, cotangents)}
     if not residuals.wanted or (given.get("o") is None and given.get("lse") is None):
         return tuple(None for _ in operands)
     if given.get("o") is None:

@@ -29,7 +29,10 @@ def problem_lines(function, *args: Any, **kwargs: Any) -> list[str]:
         jax.eval_shape(lambda *a: function(*a, **kwargs), *args)
     finally:
         seen.reset(token)
-    return [problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward") for spec, avals in calls]
+    return [
+        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward")
+        for spec, avals in calls
+    ]
 
 
 def explain(
@@ -37,8 +40,8 @@ def explain(
 ) -> str:
     """Every engine's verdict on attention(q, k, v, **kwargs), forward and backward, with reasons.
 
-    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200" or a file
-    of one; the default is where JAX runs. Nothing runs; `prove` builds plans to be sure.
+    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200"
+    or a file of one; the default is where JAX runs. Nothing runs; `prove` builds plans to be sure.
     """
     from ._attention import attention
 

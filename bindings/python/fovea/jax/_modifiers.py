@@ -10,7 +10,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _core
 from .._line import program_line
 from ..program import Program
 from ._captures import TENSOR_TYPES, Captures, note_load
@@ -47,7 +46,8 @@ class Given:
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, Program)) and not callable(value):
                 raise TypeError(
-                    f"{name} must be a function, a formula (str) or a fovea.Program, got {type(value).__name__}"
+                    f"{name} must be a function, a formula (str) or a fovea.Program, "
+                    f"got {type(value).__name__}"
                 )
 
 
@@ -59,14 +59,18 @@ class Formulas:
 
 
 def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str]) -> Formulas:
-    """What `given` means. `leaves` says what score, q or k are where they are not themselves; `sizes` is (B, H, Sq, Skv)."""
+    """What `given` means. `leaves` says what score, q or k are where they are not themselves; `sizes` is (B,
+    H, Sq, Skv).
+    """
     given.check()
     mod = masks = bprop = None
     if _is_callback(given.score_mod):
         mod, bprop = _recorded(given, captures, sizes)
         mod, bprop = _placed(mod, leaves), _placed(bprop, leaves)
     elif given.score_mod is not None:
-        mod, own_mask, bprop = _formula("score_mod", given.score_mod, given.score_mod_tensors, captures, leaves)
+        mod, own_mask, bprop = _formula(
+            "score_mod", given.score_mod, given.score_mod_tensors, captures, leaves
+        )
         masks = [own_mask] if own_mask else []
     if given.score_mod_bprop is not None and not _is_callback(given.score_mod):
         if _is_callback(given.score_mod_bprop):
@@ -103,7 +107,9 @@ def _formula(what: str, modifier: Modifier, tensors, captures: Captures, leaves)
     if isinstance(modifier, (str, Program)):
         return _text_formula(what, modifier, tensors or {}, captures, leaves)
     terms = {
-        name: Term(text, LEAVES[name].kind, nonnegative=LEAVES[name].nonnegative) for name, text in leaves.items() if name in LEAVES
+        name: Term(text, LEAVES[name].kind, nonnegative=LEAVES[name].nonnegative)
+        for name, text in leaves.items()
+        if name in LEAVES
     }
     text = trace(what, modifier, captures, tensors, terms)
     return {"score_mod": (text, None, None), "mask_mod": (None, text, None)}.get(what, (None, None, text))
@@ -124,7 +130,9 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         known = {name: v for name, v in values.items() if name in tokens(modifier)}
         unused = [name for name in values if name not in known]
         if unused:
-            raise ValueError(f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use")
+            raise ValueError(
+                f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use"
+            )
         arrays = [(n, TENSOR_TYPES[_type(n, v)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
         scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in known.items() if not np.ndim(v)]
         program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
@@ -168,7 +176,9 @@ def _placed(text: str | None, leaves: Mapping[str, str]) -> str | None:
 def _type(name: str, value) -> str:
     dtype = jnp.asarray(value).dtype
     if np.dtype(dtype).name not in TENSOR_TYPES:
-        raise TraceError(f"the captured {name!r} has the type {dtype}; formulas load {', '.join(TENSOR_TYPES)}")
+        raise TraceError(
+            f"the captured {name!r} has the type {dtype}; formulas load {', '.join(TENSOR_TYPES)}"
+        )
     return np.dtype(dtype).name
 
 

@@ -1,4 +1,4 @@
-"""The library with the XLA handlers: found, loaded, and its handlers given to XLA by name. Once per process."""
+"""The library with the XLA handlers: found, loaded, and given to XLA by name. Once per process."""
 
 from __future__ import annotations
 

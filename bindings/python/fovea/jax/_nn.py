@@ -35,11 +35,14 @@ def dot_product_attention(
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """jax.nn.dot_product_attention, argument for argument, and the modifiers of `fovea.jax.attention`.
 
-    query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None (Fovea's
-    choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no modifiers. A row with
-    nothing kept gives zeros. The residual is the natural logarithm of the sum, [B, T, N] in float32.
+    query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None
+    (Fovea's choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no
+    modifiers. A row with nothing kept gives zeros. The residual is the natural logarithm of the sum, [B, T,
+    N] in float32.
     """
-    given = Given(score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors)
+    given = Given(
+        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
+    )
     if implementation == "xla":
         _refuse_modifiers(given)
         return jax.nn.dot_product_attention(

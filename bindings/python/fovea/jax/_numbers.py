@@ -56,7 +56,9 @@ class Numbers:
         def new(item):
             return self._replace(item, values, depth + 1)
 
-        cells = tuple(types.CellType(new(c.cell_contents)) if _is_set(c) else c for c in function.__closure__ or ())
+        cells = tuple(
+            types.CellType(new(c.cell_contents)) if _is_set(c) else c for c in function.__closure__ or ()
+        )
         defaults = tuple(new(d) for d in function.__defaults__ or ()) or None
         keywords = {k: new(d) for k, d in (function.__kwdefaults__ or {}).items()} or None
         named = {

@@ -9,17 +9,22 @@ ORDERS = ("contiguous", "striped", "zigzag")
 
 
 def place_formula(order: str, word: str, place: str, parts: int, length: int) -> str:
-    """The global position of local index `word` on device `place`, as a formula; `length` tokens lie on a device."""
+    """The global position of local index `word` on device `place`, as a formula; `length` tokens lie on a
+    device.
+    """
     if order == "striped":
         return f"({word} * {parts} + {place})"
     half = _half(length)
     return f"({word} < {half} ? {word} + {place} * {half} : {word} + ({2 * parts - 2} - {place}) * {half})"
 
 
-def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False) -> jax.Array:
+def reorder_sequence(
+    x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False
+) -> jax.Array:
     """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
 
-    "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts pieces.
+    "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts
+    pieces.
     """
     if order not in ORDERS:
         raise ValueError(f"order={order!r} must be one of {', '.join(ORDERS)}")
@@ -43,5 +48,7 @@ def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inv
 
 def _half(length: int) -> int:
     if length % 2:
-        raise ValueError(f"order='zigzag' cuts each device's {length} tokens in two; that number must be even")
+        raise ValueError(
+            f"order='zigzag' cuts each device's {length} tokens in two; that number must be even"
+        )
     return length // 2

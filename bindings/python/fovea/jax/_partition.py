@@ -145,7 +145,11 @@ class _Plan:
             words["Hkv"] = str(sizes.hkv)
         if words:
             spec = spec.replace(
-                **{k: substitute(t, words) for k in ("mod", "mask", "bprop") if (t := getattr(spec, k)) is not None}
+                **{
+                    k: substitute(t, words)
+                    for k in ("mod", "mask", "bprop")
+                    if (t := getattr(spec, k)) is not None
+                }
             )
         if axes["h"] and ("H" in used or spec.dropout) and not spec.h_global:
             spec = spec.replace(h_global=sizes.h)

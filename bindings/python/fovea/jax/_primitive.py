@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax._src import dispatch  # for the set of primitives that need to know their devices, like custom_partitioning
+from jax._src import (
+    dispatch,
+)  # for the set of primitives that need to know their devices, like custom_partitioning
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir, xla
 from jax.sharding import NamedSharding, PartitionSpec
@@ -47,7 +49,10 @@ def _abstract(direction: str, *avals, spec: Spec):
     mesh = avals[0].sharding.mesh
     return [
         jax.core.ShapedArray(
-            shape, dtype, sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))), manual_axis_type=manual
+            shape,
+            dtype,
+            sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))),
+            manual_axis_type=manual,
         )
         for shape, dtype in results
     ]
@@ -115,7 +120,9 @@ def _has_cuda() -> bool:
 
 
 def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
-    """Bytes of workspace of a plan that can run under graph capture; None where there is none, or no GPU to ask."""
+    """Bytes of workspace of a plan that can run under graph capture; None where there is none, or no GPU to
+    ask.
+    """
     if not _has_cuda():
         return None
     problem, partner = _problem(spec, direction, line)
@@ -130,8 +137,8 @@ def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
 
 def _refuse_derivative(primals, tangents, **_):
     raise NotImplementedError(
-        "fovea.jax.attention has first derivatives in reverse mode only: jax.grad, jax.vjp and jax.jacrev work; "
-        "jax.jvp, jax.jacfwd and jax.hessian do not"
+        "fovea.jax.attention has first derivatives in reverse mode only: jax.grad, jax.vjp and jax.jacrev "
+        "work; jax.jvp, jax.jacfwd and jax.hessian do not"
     )
 
 

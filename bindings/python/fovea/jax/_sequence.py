@@ -35,14 +35,16 @@ class SequenceDescriptor:
 
     @classmethod
     def from_segment_ids_and_pos(cls, segment_ids, segment_pos=None) -> "SequenceDescriptor":
-        """Ids of packed segments, [B, S] or a pair; positions count from each segment's start unless given."""
+        """Ids of packed segments, [B, S] or a pair; positions count from a segment's start unless given."""
         ids = _pair(segment_ids)
         positions = _pair(segment_pos) if segment_pos is not None else tuple(_positions(x) for x in ids)
         return cls(segment_ids=ids, segment_pos=positions)
 
     @classmethod
     def from_seqlens_and_offsets(cls, seqlens, seq_offsets, max_seqlens) -> "SequenceDescriptor":
-        """Lengths [B, segments] and starts [B, segments (+ 1)] of packed segments, or pairs; max_seqlens is S, or a pair."""
+        """Lengths [B, segments] and starts [B, segments (+ 1)] of packed segments, or pairs; max_seqlens is
+        S, or a pair.
+        """
         parts = zip(_pair(seqlens), _pair(seq_offsets), _pair(max_seqlens), strict=True)
         ids, positions = zip(*(_segments(lengths, starts, size) for lengths, starts, size in parts))
         return cls(segment_ids=tuple(ids), segment_pos=tuple(positions))

@@ -124,7 +124,13 @@ def gradient_roles(spec: Spec) -> tuple[str, ...]:
     roles = []
     for name in spec.wanted:
         if name in ("q", "k", "v"):
-            role = "grad_qkv" if spec.packing == "qkv" else "grad_kv" if spec.packing and name != "q" else f"grad_{name}"
+            role = (
+                "grad_qkv"
+                if spec.packing == "qkv"
+                else "grad_kv"
+                if spec.packing and name != "q"
+                else f"grad_{name}"
+            )
             if role not in roles:
                 roles.append(role)
         else:
@@ -149,14 +155,16 @@ def gradient_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], 
 
 
 def problem_line(spec: Spec, avals: Sequence, direction: str, capture: bool = False) -> str:
-    """The line of this call; `direction` is forward or backward, spec.training makes it the line of the pair."""
+    """The line of this call; `direction` is forward or backward, spec.training makes it that of the pair."""
     s = sizes_of(spec, avals)
     words = [f"direction={'both' if spec.training else direction}", f"layout={spec.layout}"]
     words += [f"b={s.b} h={s.h} hkv={s.hkv} sq={s.sq} skv={s.skv} d={s.d} dv={s.dv}"]
     words += [f"dtype={DTYPES[np.dtype(avals[0].dtype).name]}"]
     if spec.layout == "thd":
         words += [f"tq={s.t_q} tk={s.t_k} cu_q=bound cu_k=bound"]
-    words += _bound(spec) + _strides(spec, s, direction) + _formulas(spec, s, avals) + _options(spec, direction)
+    words += (
+        _bound(spec) + _strides(spec, s, direction) + _formulas(spec, s, avals) + _options(spec, direction)
+    )
     if capture:
         words.append("capture=1")
     return " ".join(words)
@@ -185,7 +193,9 @@ def _strides(spec: Spec, s: Sizes, direction: str) -> list[str]:
 
 
 def _formulas(spec: Spec, s: Sizes, avals: Sequence) -> list[str]:
-    words = [f'{key}="{text}"' for key in ("mod", "mask", "bprop") if (text := getattr(spec, key)) is not None]
+    words = [
+        f'{key}="{text}"' for key in ("mod", "mask", "bprop") if (text := getattr(spec, key)) is not None
+    ]
     by_role = dict(zip(spec.operands, avals))
     sizes = {"b": ("B", s.b), "h": ("H", spec.h_global or s.h), "q": ("Sq", s.sq), "k": ("Skv", s.skv)}
     for captured in spec.tensors:
@@ -215,7 +225,9 @@ def _options(spec: Spec, direction: str) -> list[str]:
     if spec.o_dtype:
         words.append(f"o_dtype={DTYPES[spec.o_dtype]}")
     if direction == "forward" or spec.training:
-        words += [f"{name}=1" for name in spec.outputs if name != "o" and not (name == "lse" and spec.training)]
+        words += [
+            f"{name}=1" for name in spec.outputs if name != "o" and not (name == "lse" and spec.training)
+        ]
     if direction == "backward" or spec.training:
         if spec.o_dtype:
             words.append(f"do_dtype={DTYPES[spec.o_dtype]}")

@@ -61,10 +61,14 @@ class Reader:
         return [value_of(a) for a in jaxpr.outvars]
 
     def _refusal(self, equations, reason: Exception) -> TraceError:
-        """`equations` is the one at fault and the one that called it: a function of JAX's own has no line of the user."""
+        """`equations` is the one at fault and the one that called it: a function of JAX's own has no line of
+        the user.
+        """
         line = next((text for e in equations if e is not None and (text := _line_of(e))), "an unknown line")
         name = equations[0].primitive.name
-        return TraceError(f"{self._what}: the primitive '{name}' at {line} can't be part of a formula: {reason}")
+        return TraceError(
+            f"{self._what}: the primitive '{name}' at {line} can't be part of a formula: {reason}"
+        )
 
     def symbolic(self, value: Known | SymbolicArray) -> SymbolicArray:
         if isinstance(value, SymbolicArray):
@@ -122,7 +126,9 @@ class Reader:
         axes = eqn.params["axes"]
         reduced = [x.shape[d] for d in axes]
         if int(np.prod(reduced)) > UNROLLED:
-            raise NoFormula(f"it reduces {int(np.prod(reduced))} elements; at most {UNROLLED} are written out")
+            raise NoFormula(
+                f"it reduces {int(np.prod(reduced))} elements; at most {UNROLLED} are written out"
+            )
         if x.kind not in starts:
             raise NoFormula(f"there is no such reduction of {x.kind}")
 
@@ -210,13 +216,18 @@ def _dot(writer, eqn, xs):
 
     def at(indices):
         count = len(batch_x)
-        batch, rest_x, rest_y = indices[:count], indices[count : count + len(free_x)], indices[count + len(free_x) :]
+        batch, rest_x, rest_y = (
+            indices[:count],
+            indices[count : count + len(free_x)],
+            indices[count + len(free_x) :],
+        )
         total = None
         for inner in arrays.all_indices(sizes):
             at_x = {**dict(zip(batch_x, batch)), **dict(zip(contract_x, inner)), **dict(zip(free_x, rest_x))}
             at_y = {**dict(zip(batch_y, batch)), **dict(zip(contract_y, inner)), **dict(zip(free_y, rest_y))}
             product = writer.mul(
-                x.at(tuple(at_x[d] for d in range(len(x.shape)))), y.at(tuple(at_y[d] for d in range(len(y.shape))))
+                x.at(tuple(at_x[d] for d in range(len(x.shape)))),
+                y.at(tuple(at_y[d] for d in range(len(y.shape)))),
             )
             total = product if total is None else writer.add(total, product)
         return literal(0, x.kind) if total is None else total
@@ -225,7 +236,9 @@ def _dot(writer, eqn, xs):
 
 
 _VIEWS = {
-    "broadcast_in_dim": lambda w, e, xs: arrays.broadcast(xs[0], e.params["shape"], e.params["broadcast_dimensions"]),
+    "broadcast_in_dim": lambda w, e, xs: arrays.broadcast(
+        xs[0], e.params["shape"], e.params["broadcast_dimensions"]
+    ),
     "squeeze": lambda w, e, xs: arrays.squeeze(xs[0], e.params["dimensions"]),
     "expand_dims": lambda w, e, xs: arrays.reshape(w, xs[0], e.outvars[0].aval.shape),
     "reshape": lambda w, e, xs: arrays.reshape(w, xs[0], e.outvars[0].aval.shape),
@@ -278,7 +291,9 @@ def _floor_operation(eqn, inner) -> str | None:
     if name not in ("floor_divide", "remainder") or eqn.outvars[0].aval.dtype != jnp.int32:
         return None
     function = {"floor_divide": jnp.floor_divide, "remainder": jnp.remainder}[name]
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in eqn.invars]
+    shapes = [
+        jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in eqn.invars
+    ]
     if any(s.shape or s.dtype != jnp.int32 for s in shapes):
         return None
     own = jax.make_jaxpr(function)(*shapes).jaxpr.eqns[0].params["jaxpr"]

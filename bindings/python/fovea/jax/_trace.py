@@ -35,40 +35,49 @@ def trace(
     takes = _positional(function)
     names = ARGUMENTS[what]
     wanted = len(names) + (tensors is not None)
+    last: tuple = () if tensors is None else (dict(tensors),)
     if takes is not None and not takes[0] <= wanted <= takes[1]:
         raise TypeError(
-            f"{what} must take {wanted} arguments, ({', '.join(names)}{', tensors' if tensors is not None else ''}); "
+            f"{what} must take {wanted} arguments, ({', '.join(names)}{', tensors' if last else ''}); "
             f"{getattr(function, '__name__', function)!s} takes {takes[0]}"
         )
     inputs = [{**LEAVES, **(leaves or {})}[name] for name in names]
-    last: tuple = () if tensors is None else (dict(tensors),)
     # Integers steer masks. An engine for GPUs knows a window by its literal; a CPU one by its value.
     numbers = Numbers(function, liftable_numbers(integers=jax.default_backend() == "cpu"))
     if numbers.values:
         try:
-            return _read(what, numbers.rebuilt, [jnp.asarray(v) for v in numbers.values], inputs, last, captures)
+            return _read(
+                what, numbers.rebuilt, [jnp.asarray(v) for v in numbers.values], inputs, last, captures
+            )
         except Exception:  # noqa: BLE001
-            # A number that Python itself needs (a shape, a slice, a loop, a branch) fails in as many ways as JAX has.
+            # A number that Python itself needs (a shape, a slice, a loop, a branch) fails in as many ways as
+            # JAX has.
             # Whatever it was, it comes again below if the numbers were not the reason.
             pass
     return _read(what, lambda values: function, [], inputs, last, captures)
 
 
-def _read(what: str, function_of: Callable, lifted: list, inputs: list[Term], last: tuple, captures: Captures) -> str:
+def _read(
+    what: str, function_of: Callable, lifted: list, inputs: list[Term], last: tuple, captures: Captures
+) -> str:
     """The formula of function_of(lifted), a function of the leaves and of the arrays in `last`."""
     tensors, treedef = jax.tree.flatten(last)
     avals = [jax.ShapeDtypeStruct((), jnp.float32 if t.kind == "f32" else jnp.int32) for t in inputs]
 
     def whole(*args):
-        places, values, rest = args[: len(inputs)], args[len(inputs) :][: len(lifted)], args[len(inputs) + len(lifted) :]
+        places, values, rest = (
+            args[: len(inputs)],
+            args[len(inputs) :][: len(lifted)],
+            args[len(inputs) + len(lifted) :],
+        )
         return function_of([_weak(v) for v in values])(*places, *jax.tree.unflatten(treedef, rest))
 
     try:
         closed = jax.make_jaxpr(whole)(*avals, *lifted, *tensors)
     except (jax.errors.TracerBoolConversionError, jax.errors.ConcretizationTypeError) as error:
         raise TraceError(
-            f"{what}: Python needs a value that is not known when the formula is made (use jnp.where in place of "
-            f"if, & and | in place of and, or): {str(error).splitlines()[0]}"
+            f"{what}: Python needs a value that is not known when the formula is made (use jnp.where in place "
+            f"of if, & and | in place of and, or): {str(error).splitlines()[0]}"
         ) from error
     _check_result(what, closed.jaxpr.outvars)
     # A copy, so that a reading that fails leaves nothing behind.

@@ -1,4 +1,6 @@
-"""DotProductAttention as a Flax module, with Transformer Engine's arguments. Needs flax; nothing else here does."""
+"""DotProductAttention as a Flax module, with Transformer Engine's arguments. Needs flax; nothing else here
+does.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,9 @@ _LAYOUTS = {
 class DotProductAttention(nn.Module):
     """Attention with Transformer Engine's arguments and the modifiers of `fovea.jax.attention`.
 
-    Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; lengths and segments
-    come in `sequence_descriptor` for every layout; inside jax.shard_map, `context_parallel_axis` names the mesh axis
-    that the sequence is cut along.
+    Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; lengths and
+    segments come in `sequence_descriptor` for every layout; inside jax.shard_map, `context_parallel_axis`
+    names the mesh axis that the sequence is cut along.
     """
 
     head_dim: int
@@ -107,18 +109,29 @@ class DotProductAttention(nn.Module):
         )
 
     def _check(self, query, key, bias) -> None:
-        known = {"attn_mask_type": _MASKS, "attn_bias_type": _BIASES, "softmax_type": _SOFTMAX, "qkv_layout": _LAYOUTS}
+        known = {
+            "attn_mask_type": _MASKS,
+            "attn_bias_type": _BIASES,
+            "softmax_type": _SOFTMAX,
+            "qkv_layout": _LAYOUTS,
+        }
         for name, values in known.items():
             if getattr(self, name) not in values:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be one of {', '.join(map(str, values))}")
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} must be one of {', '.join(map(str, values))}"
+                )
         heads = self.num_attention_heads
         groups = self.num_gqa_groups or heads
         if heads % groups:
             raise ValueError(f"num_attention_heads={heads} must be a multiple of num_gqa_groups={groups}")
         if query.shape[-2:] != (heads, self.head_dim):
-            raise ValueError(f"query has shape {query.shape}; it must end in (heads, head_dim) = {(heads, self.head_dim)}")
+            raise ValueError(
+                f"query has shape {query.shape}; it must end in (heads, head_dim) = {(heads, self.head_dim)}"
+            )
         if key is not None and key.shape[-2:] != (groups, self.head_dim):
-            raise ValueError(f"key has shape {key.shape}; it must end in (groups, head_dim) = {(groups, self.head_dim)}")
+            raise ValueError(
+                f"key has shape {key.shape}; it must end in (groups, head_dim) = {(groups, self.head_dim)}"
+            )
         if bias is not None and self.attn_bias_type in ("no_bias",):
             raise ValueError('a bias is given, but attn_bias_type is "no_bias"')
 
@@ -152,11 +165,15 @@ class DotProductAttention(nn.Module):
 
     def _over_devices(self, tensors, layout: str, arguments, descriptor, dense) -> jax.Array:
         if layout not in ("bshd", "sbhd"):
-            raise ValueError(f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}")
-        if any(x is not None for x in dense) or (descriptor is not None and descriptor.segment_ids is not None):
             raise ValueError(
-                "with context_parallel_axis give masks, biases and segments as mask_mod and score_mod, which see "
-                "global positions"
+                f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}"
+            )
+        if any(x is not None for x in dense) or (
+            descriptor is not None and descriptor.segment_ids is not None
+        ):
+            raise ValueError(
+                "with context_parallel_axis give masks, biases and segments as mask_mod and score_mod, which "
+                "see global positions"
             )
         q_lengths, kv_lengths = (None, None) if descriptor is None else descriptor.seqlens
         return context_attention(

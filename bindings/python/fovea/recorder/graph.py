@@ -123,9 +123,12 @@ class Graph:
         name: str = "",
     ) -> Tensor:
         """x between the clips; below the lower one, it goes on with the negative slope."""
+        meaning_of(compute_data_type, "compute_data_type")
         x = as_f32(as_number(self._value("relu", "input", input)))
         low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
-        above = x if upper_clip is None else Expression("min({0}, {1})", (x, literal(float(upper_clip))))
+        above = x
+        if upper_clip is not None:
+            above = Expression("({0} < {1} ? {0} : {1})", (x, literal(float(upper_clip))))
         below = Expression("({0} + {1} * ({2} - {0}))", (low, literal(slope), x)) if slope else low
         return self._made(Expression("({0} > {1} ? {2} : {3})", (x, low, above, below)), name)
 
@@ -140,15 +143,14 @@ class Graph:
         name: str = "",
     ) -> Tensor:
         """The gradient of relu."""
+        meaning_of(compute_data_type, "compute_data_type")
         g = as_f32(self._value("relu_backward", "loss", loss))
         x = as_f32(as_number(self._value("relu_backward", "input", input)))
         low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
         zero = literal(0.0)
-        above = (
-            g
-            if upper_clip is None
-            else Expression("({0} < {1} ? {2} : {3})", (x, literal(float(upper_clip)), g, zero))
-        )
+        above = g
+        if upper_clip is not None:
+            above = Expression("({0} < {1} ? {2} : {3})", (x, literal(float(upper_clip)), g, zero))
         below = Expression("({0} * {1})", (g, literal(slope))) if slope else zero
         return self._made(Expression("({0} > {1} ? {2} : {3})", (x, low, above, below)), name)
 
@@ -168,6 +170,7 @@ class Graph:
         self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = ""
     ) -> Tensor:
         """x * sigmoid(beta * x)."""
+        meaning_of(compute_data_type, "compute_data_type")
         x = as_f32(as_number(self._value("swish", "input", input)))
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
         return self._made(Expression("({0} * sigmoid({1} * {0}))", (x, beta)), name)
@@ -181,6 +184,7 @@ class Graph:
         name: str = "",
     ) -> Tensor:
         """The gradient of swish."""
+        meaning_of(compute_data_type, "compute_data_type")
         g = as_f32(self._value("swish_backward", "loss", loss))
         x = as_f32(as_number(self._value("swish_backward", "input", input)))
         beta = literal(1.0 if swish_beta is None else float(swish_beta))

@@ -4,6 +4,7 @@
     from fovea.torch import DotProductAttention                   # instead of transformer_engine.pytorch
 
 docs/pytorch.md has the way over from FlexAttention, xFormers and Transformer Engine."""
+
 from .attention import attention
 from .dot_product_attention import DotProductAttention
 from .errors import TraceError
@@ -12,5 +13,18 @@ from .flex import AuxOutput, AuxRequest, flex_attention
 from .masks import BlockMask, and_masks, create_block_mask, noop_mask, or_masks
 from .multihead_attention import MultiheadAttention
 
-__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "DotProductAttention", "MultiheadAttention", "TraceError", "and_masks",
-           "attention", "create_block_mask", "explain", "flex_attention", "noop_mask", "or_masks"]
+__all__ = [
+    "AuxOutput",
+    "AuxRequest",
+    "BlockMask",
+    "DotProductAttention",
+    "MultiheadAttention",
+    "TraceError",
+    "and_masks",
+    "attention",
+    "create_block_mask",
+    "explain",
+    "flex_attention",
+    "noop_mask",
+    "or_masks",
+]

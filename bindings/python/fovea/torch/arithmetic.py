@@ -1,7 +1,9 @@
 """Operators of traced values with torch's meaning: its type promotion, its rounding of integer division, its bools.
-Installs them on Value; the table of functions uses the same definitions."""
+Installs them on what is traced; the table of functions uses the same definitions."""
+
 from .errors import refuse
-from .values import BOOL, FLOAT, INT, Rows, Value, cast, common, lift, number, real, truth
+from .values import BOOL, FLOAT, INT, Value, cast, common, lift, number, real, truth
+from .vectors import TRACED, Vector, apply
 
 
 def pair(trace, a, b):
@@ -98,7 +100,10 @@ def bitwise(symbol, on_bools):
             raise refuse(f"{symbol} of floats", "comparisons first: (x > 0) " + symbol + " (y > 0)")
         if a.kind == BOOL:
             return trace.emit(f"{a.text} {on_bools} {b.text}", BOOL)
-        return trace.emit(f"{a.text} {symbol} {b.text}", INT, (a.sure or b.sure) if symbol == "&" else a.sure and b.sure)
+        return trace.emit(
+            f"{a.text} {symbol} {b.text}", INT, (a.sure or b.sure) if symbol == "&" else a.sure and b.sure
+        )
+
     return apply
 
 
@@ -108,6 +113,7 @@ def shift(symbol):
         if FLOAT in (a.kind, b.kind):
             raise refuse(f"{symbol} of floats", "x * 2.0 ** n")
         return trace.emit(f"{a.text} {symbol} {b.text}", INT, a.sure and symbol == ">>")
+
     return apply
 
 
@@ -117,12 +123,14 @@ def compare(symbol):
         if a.kind == BOOL and symbol not in ("==", "!="):
             a, b = number(a), number(b)
         return trace.emit(f"{a.text} {symbol} {b.text}", BOOL)
+
     return apply
 
 
 def logical(symbol):
     def apply(trace, a, b):
         return trace.emit(f"{truth(lift(trace, a)).text} {symbol} {truth(lift(trace, b)).text}", BOOL)
+
     return apply
 
 
@@ -137,32 +145,50 @@ LSHIFT, RSHIFT = shift("<<"), shift(">>")
 LT, LE, GT, GE, EQ, NE = (compare(symbol) for symbol in ("<", "<=", ">", ">=", "==", "!="))
 
 _OPERATORS = {
-    "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": mod, "pow": power,
-    "and": AND, "or": OR, "xor": XOR, "lshift": LSHIFT, "rshift": RSHIFT,
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "truediv": div,
+    "floordiv": floordiv,
+    "mod": mod,
+    "pow": power,
+    "and": AND,
+    "or": OR,
+    "xor": XOR,
+    "lshift": LSHIFT,
+    "rshift": RSHIFT,
 }
 
 
 def _forward(rule):
     def operator(self, other):
-        return rule(self.trace, self, other)
+        if isinstance(other, (Value, int, float)) and isinstance(self, Value):
+            return rule(self.trace, self, other)
+        return apply(rule, self.trace, (self, other), {})
+
     return operator
 
 
 def _reverse(rule):
     def operator(self, other):
-        return rule(self.trace, other, self)
+        return apply(rule, self.trace, (other, self), {})
+
     return operator
 
 
 def _install():
-    for name, rule in _OPERATORS.items():
-        setattr(Value, f"__{name}__", _forward(rule))
-        setattr(Value, f"__r{name}__", _reverse(rule))
-        setattr(Rows, f"__{name}__", _forward(rule))
-        setattr(Rows, f"__r{name}__", _reverse(rule))
-    for name, rule in (("lt", LT), ("le", LE), ("gt", GT), ("ge", GE), ("eq", EQ), ("ne", NE)):
-        setattr(Value, f"__{name}__", _forward(rule))
-        setattr(Rows, f"__{name}__", _forward(rule))
+    for kind in TRACED:
+        for name, rule in _OPERATORS.items():
+            setattr(kind, f"__{name}__", _forward(rule))
+            setattr(kind, f"__r{name}__", _reverse(rule))
+        for name, rule in (("lt", LT), ("le", LE), ("gt", GT), ("ge", GE), ("eq", EQ), ("ne", NE)):
+            setattr(kind, f"__{name}__", _forward(rule))
+    for name in ("neg", "pos", "abs", "invert"):
+        setattr(Vector, f"__{name}__", _each(getattr(Value, f"__{name}__")))
+
+
+def _each(operator):
+    return lambda self: Vector(self.trace, [operator(item) for item in self.items])
 
 
 _install()

@@ -1,4 +1,5 @@
 """fovea.torch.attention: the whole semantics of Fovea on torch's tensors."""
+
 import math
 from typing import Optional, Tuple, Union
 
@@ -17,15 +18,36 @@ from .shapes import AXES, check_ranks
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, score_mod=None, mask_mod=None, score_mod_bprop=None,
-              is_causal: Union[bool, str] = False, window_size: Optional[Tuple[int, int]] = None,
-              scale: Optional[float] = None, layout: str = "bhsd", seq_lens: Lengths = None, cu_seqlens: Lengths = None,
-              max_seqlen: Union[int, Tuple[int, int], None] = None, sinks: Optional[Tensor] = None,
-              dropout_p: float = 0.0, generator: Optional[torch.Generator] = None, seed: Union[int, Tensor, None] = None,
-              q_offset: Union[int, Tensor] = 0, k_offset: Union[int, Tensor] = 0, deterministic: Optional[bool] = None,
-              return_lse: bool = False, return_max_logit: bool = False, engine: Optional[str] = None,
-              tensors: Optional[dict] = None, scalars: Optional[dict] = None, bprop_tensors: Optional[dict] = None,
-              window_from_the_end: bool = False):
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    score_mod=None,
+    mask_mod=None,
+    score_mod_bprop=None,
+    is_causal: Union[bool, str] = False,
+    window_size: Optional[Tuple[int, int]] = None,
+    scale: Optional[float] = None,
+    layout: str = "bhsd",
+    seq_lens: Lengths = None,
+    cu_seqlens: Lengths = None,
+    max_seqlen: Union[int, Tuple[int, int], None] = None,
+    sinks: Optional[Tensor] = None,
+    dropout_p: float = 0.0,
+    generator: Optional[torch.Generator] = None,
+    seed: Union[int, Tensor, None] = None,
+    q_offset: Union[int, Tensor] = 0,
+    k_offset: Union[int, Tensor] = 0,
+    deterministic: Optional[bool] = None,
+    return_lse: bool = False,
+    return_max_logit: bool = False,
+    engine: Optional[str] = None,
+    tensors: Optional[dict] = None,
+    scalars: Optional[dict] = None,
+    bprop_tensors: Optional[dict] = None,
+    window_from_the_end: bool = False,
+):
     """Attention with modified scores: o, or a tuple (o, lse, max_logit) of what was asked for.
 
     q, k, v      in `layout`: bhsd, bshd, sbhd, or thd (packed sequences [T, H, D] with cu_seqlens); any strides.
@@ -49,19 +71,47 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, score_mod=None, mask_mod=None,
     engine       reference, cpu, cudnn ...; otherwise the fastest that can.
     """
     made = prepare(
-        (q, k, v), (score_mod, mask_mod, score_mod_bprop), {"tensors": tensors, "scalars": scalars,
-                                                            "bprop_tensors": bprop_tensors},
-        is_causal=is_causal, window=(window_size, window_from_the_end), scale=scale, layout=layout, seq_lens=seq_lens,
-        cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, sinks=sinks, dropout=(dropout_p, generator, seed),
-        offsets=(q_offset, k_offset), deterministic=deterministic, outputs=(return_lse, return_max_logit), engine=engine)
+        (q, k, v),
+        (score_mod, mask_mod, score_mod_bprop),
+        {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors},
+        is_causal=is_causal,
+        window=(window_size, window_from_the_end),
+        scale=scale,
+        layout=layout,
+        seq_lens=seq_lens,
+        cu_seqlens=cu_seqlens,
+        max_seqlen=max_seqlen,
+        sinks=sinks,
+        dropout=(dropout_p, generator, seed),
+        offsets=(q_offset, k_offset),
+        deterministic=deterministic,
+        outputs=(return_lse, return_max_logit),
+        engine=engine,
+    )
     o, lse, _, max_logit = attend(*made)
     asked = [x for x in (lse, max_logit) if x is not None]
     return (o, *asked) if asked else o
 
 
-def prepare(qkv, modifiers, named, *, is_causal=False, window=(None, False), scale=None, layout="bhsd", seq_lens=None,
-            cu_seqlens=None, max_seqlen=None, sinks=None, dropout=(0.0, None, None), offsets=(0, 0), deterministic=None,
-            outputs=(False, False), engine=None):
+def prepare(
+    qkv,
+    modifiers,
+    named,
+    *,
+    is_causal=False,
+    window=(None, False),
+    scale=None,
+    layout="bhsd",
+    seq_lens=None,
+    cu_seqlens=None,
+    max_seqlen=None,
+    sinks=None,
+    dropout=(0.0, None, None),
+    offsets=(0, 0),
+    deterministic=None,
+    outputs=(False, False),
+    engine=None,
+):
     """What attend() takes: the call, q, k, v, sinks and the captured tensors."""
     q, k, v = autocast(*qkv)
     check_ranks(layout, q, k, v)
@@ -73,9 +123,17 @@ def prepare(qkv, modifiers, named, *, is_causal=False, window=(None, False), sca
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
     call = Call(
-        found.text(), tuple(found.values), layout=layout, engine=engine or "", lse=outputs[0], max_logit=outputs[1],
-        scale=0.0 if scale is None else float(scale), dropout=float(dropout[0]), seed=seed_tensor(*dropout, q),
-        deterministic=bool(deterministic))
+        found.text(),
+        tuple(found.values),
+        layout=layout,
+        engine=engine or "",
+        lse=outputs[0],
+        max_logit=outputs[1],
+        scale=0.0 if scale is None else float(scale),
+        dropout=float(dropout[0]),
+        seed=seed_tensor(*dropout, q),
+        deterministic=bool(deterministic),
+    )
     bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
     bind_offsets(call, q, *offsets)
     if sinks is not None:
@@ -87,10 +145,16 @@ def prepare(qkv, modifiers, named, *, is_causal=False, window=(None, False), sca
 def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
     q, k = q_and_k
     if is_callback(score_mod) or is_callback(bprop, (3, 4)):
-        sizes = [None if axis is None else q.shape[axis] for axis in AXES[layout][:3]] + [k.shape[AXES[layout][2]]]
-        return record_callbacks(score_mod, bprop, mask_mod, named, None if layout == "thd" else tuple(sizes), q)
+        sizes = [None if axis is None else q.shape[axis] for axis in AXES[layout][:3]] + [
+            k.shape[AXES[layout][2]]
+        ]
+        return record_callbacks(
+            score_mod, bprop, mask_mod, named, None if layout == "thd" else tuple(sizes), q
+        )
     if named["bprop_tensors"]:
-        raise InvalidArgument("bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors")
+        raise InvalidArgument(
+            "bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors"
+        )
     return formulas(score_mod, mask_mod, bprop, tensors=named["tensors"], scalars=named["scalars"], like=q)
 
 
@@ -114,7 +178,9 @@ def window_text(window, is_causal, from_the_end) -> str:
     if window is None:
         return ""
     if len(window) != 2 or not all(isinstance(n, int) and n >= -1 for n in window):
-        raise InvalidArgument(f"window_size={window!r}: must be (left, right), each 0 or more, or -1 for no bound")
+        raise InvalidArgument(
+            f"window_size={window!r}: must be (left, right), each 0 or more, or -1 for no bound"
+        )
     left, right = window
     q = "(q + (Skv - Sq))" if from_the_end else "q"
     texts = [] if left < 0 else [f"{q} - k <= {left}"]
@@ -129,14 +195,22 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
             raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
         call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
         if call.q_starts.shape != call.k_starts.shape:
-            raise InvalidArgument(f"cu_seqlens: {call.q_starts.shape[0]} starts of queries, {call.k_starts.shape[0]} of keys")
+            raise InvalidArgument(
+                f"cu_seqlens: {call.q_starts.shape[0]} starts of queries, {call.k_starts.shape[0]} of keys"
+            )
         longest = (None, None) if max_seqlen is None else a_pair(max_seqlen)
-        call.max_q, call.max_k = (longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest))
+        call.max_q, call.max_k = (
+            longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest)
+        )
     elif cu_seqlens is not None or max_seqlen is not None:
         name = "cu_seqlens" if cu_seqlens is not None else "max_seqlen"
-        raise InvalidArgument(f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens")
+        raise InvalidArgument(
+            f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens"
+        )
     if seq_lens is not None:
-        call.q_lens, call.k_lens = (None if x is None else integers(x, q, "seq_lens") for x in a_pair(seq_lens))
+        call.q_lens, call.k_lens = (
+            None if x is None else integers(x, q, "seq_lens") for x in a_pair(seq_lens)
+        )
 
 
 def a_pair(x):

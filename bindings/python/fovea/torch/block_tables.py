@@ -1,6 +1,7 @@
 """torch's BlockMask as a mask function. One that create_block_mask made says nothing that its mask_mod does not say, and
 the formula is faster than its tables. One that was given as bare indices, or whose tables disagree with its mask_mod,
 is read by its tables: captured tensors, one element per block."""
+
 import torch
 from torch.nn.attention import flex_attention as torch_flex
 
@@ -31,6 +32,7 @@ def by_tables(block_mask):
         if mask_mod is not torch_flex.noop_mask:
             kept = kept & mask_mod(b, h, q_idx, kv_idx)
         return kept if full is None else at(full, b, h, q_idx, kv_idx) | kept
+
     return mask
 
 
@@ -45,7 +47,9 @@ def tables_of(block_mask):
 def dense(counts, indices, block_mask):
     columns = -(-block_mask.seq_lengths[1] // block_mask.BLOCK_SIZE[1])
     slots = torch.arange(indices.shape[-1], device=indices.device)
-    targets = torch.where(slots < counts.unsqueeze(-1), indices.long(), columns)  # what is not listed lands beside
+    targets = torch.where(
+        slots < counts.unsqueeze(-1), indices.long(), columns
+    )  # what is not listed lands beside
     table = torch.zeros((*counts.shape, columns + 1), dtype=torch.bool, device=indices.device)
     return table.scatter(-1, targets, True)[..., :columns].contiguous()
 
@@ -61,7 +65,9 @@ def tables_agree(block_mask) -> bool:
     b = torch.arange(partial.shape[0], device=partial.device)
     h = torch.arange(partial.shape[1], device=partial.device)
     try:
-        kept = block_mask.mask_mod(b.view(-1, 1, 1, 1), h.view(1, -1, 1, 1), q.view(1, 1, -1, 1), k.view(1, 1, 1, -1))
+        kept = block_mask.mask_mod(
+            b.view(-1, 1, 1, 1), h.view(1, -1, 1, 1), q.view(1, 1, -1, 1), k.view(1, 1, 1, -1)
+        )
     except Exception:  # a mask that only takes single positions: its tables are exact anyway
         return False
     spread = lambda table: table.repeat_interleave(3, 2).repeat_interleave(3, 3)
@@ -73,4 +79,6 @@ def tables_agree(block_mask) -> bool:
 def probes(blocks, size, length, device):
     """The first, middle and last position of each block."""
     first = torch.arange(blocks, device=device) * size
-    return torch.stack([first, first + size // 2, first + size - 1], 1).flatten().clamp(max=max(length - 1, 0))
+    return (
+        torch.stack([first, first + size // 2, first + size - 1], 1).flatten().clamp(max=max(length - 1, 0))
+    )

@@ -1,5 +1,6 @@
 """The eager way of one call: straight into the library, with torch.autograd.Function where a gradient is wanted. The
 host's time counts here. Whatever is not plain eager goes through the operators of ops.py."""
+
 import torch
 import torch.autograd.forward_ad as forward_ad
 
@@ -17,7 +18,8 @@ class Attention(torch.autograd.Function):
         ctx.call, ctx.count, ctx.has_sink = call, len(captured), sink is not None
         extra = [x for x in (sink, *call.tensors()) if x is not None]
         ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
-        ctx.mark_non_differentiable(*[x for x in (row_max, max_logit) if x is not None])
+        if row_max is not None or max_logit is not None:
+            ctx.mark_non_differentiable(*[x for x in (row_max, max_logit) if x is not None])
         ctx.set_materialize_grads(False)
         return o, lse, row_max, max_logit
 
@@ -25,7 +27,7 @@ class Attention(torch.autograd.Function):
     def backward(ctx, grad_o, grad_lse, *_):
         call = ctx.call
         q, k, v, o, lse, *rest = ctx.saved_tensors
-        captured = rest[:ctx.count]
+        captured = rest[: ctx.count]
         sink = rest[ctx.count] if ctx.has_sink else None
         names = list(ops.named(call, q, k, v, sink, captured))[4:]
         if grad_o is None and grad_lse is None:
@@ -90,4 +92,9 @@ def attend(call, q, k, v, sink, captured):
 
 def asked_for(call, outputs):
     o, lse, row_max, max_logit = outputs
-    return o, lse if call.lse else None, row_max if call.row_max else None, max_logit if call.max_logit else None
+    return (
+        o,
+        lse if call.lse else None,
+        row_max if call.row_max else None,
+        max_logit if call.max_logit else None,
+    )

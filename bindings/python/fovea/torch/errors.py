@@ -1,4 +1,5 @@
 """The error of a modifier that cannot be traced: which operation, on which line of whose file, and what would work."""
+
 import linecache
 import os
 import sys
@@ -29,6 +30,16 @@ def source_line() -> str:
     return f" at {name}:{number}" + (f": {text}" if text else "")
 
 
-def refuse(operation: str, instead: str) -> TraceError:
-    """raise refuse("...", "...") keeps the reader's eye on the raise."""
-    return TraceError(f"a modifier can't use {operation}{source_line()}\n  instead: {instead}")
+def refuse(operation: str, instead: str, function=None) -> TraceError:
+    """raise refuse("...", "...") keeps the reader's eye on the raise. With a function, the line is where it begins."""
+    where = source_line() if function is None else first_line(function)
+    return TraceError(f"a modifier can't use {operation}{where}\n  instead: {instead}")
+
+
+def first_line(function) -> str:
+    while hasattr(function, "func"):  # partials
+        function = function.func
+    code = getattr(function, "__code__", None) or getattr(
+        getattr(function, "__func__", None), "__code__", None
+    )
+    return "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"

@@ -1,4 +1,5 @@
 """flex_attention with the signature and the meaning of torch.nn.attention.flex_attention.flex_attention."""
+
 import math
 from typing import Optional
 
@@ -25,15 +26,45 @@ except ImportError:  # torch before 2.9
         lse: Optional[Tensor] = None
         max_scores: Optional[Tensor] = None
 
+
 # What torch's kernels are tuned by. Fovea's engines choose for themselves.
-_TUNING = {"num_warps", "num_stages", "BLOCK_M", "BLOCK_N", "BLOCK_M1", "BLOCK_N1", "BLOCK_M2", "BLOCK_N2", "PRESCALE_QK",
-           "ROWS_GUARANTEED_SAFE", "BLOCKS_ARE_CONTIGUOUS", "WRITE_DQ", "FORCE_USE_FLEX_ATTENTION", "USE_TMA", "SPLIT_KV",
-           "kpack", "matrix_instr_nonkdim", "waves_per_eu", "OUTPUT_LOGSUMEXP", "BACKEND"}
+_TUNING = {
+    "num_warps",
+    "num_stages",
+    "BLOCK_M",
+    "BLOCK_N",
+    "BLOCK_M1",
+    "BLOCK_N1",
+    "BLOCK_M2",
+    "BLOCK_N2",
+    "PRESCALE_QK",
+    "ROWS_GUARANTEED_SAFE",
+    "BLOCKS_ARE_CONTIGUOUS",
+    "WRITE_DQ",
+    "FORCE_USE_FLEX_ATTENTION",
+    "USE_TMA",
+    "SPLIT_KV",
+    "kpack",
+    "matrix_instr_nonkdim",
+    "waves_per_eu",
+    "OUTPUT_LOGSUMEXP",
+    "BACKEND",
+}
 
 
-def flex_attention(query: Tensor, key: Tensor, value: Tensor, score_mod=None, block_mask=None,
-                   scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False,
-                   kernel_options=None, *, return_aux: Optional[AuxRequest] = None):
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod=None,
+    block_mask=None,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options=None,
+    *,
+    return_aux: Optional[AuxRequest] = None,
+):
     """Attention over [B, H, S, D] with modified scores; see torch's function of this name for every argument.
 
     `score_mod` may also be a formula text or a fovea.Program, `block_mask` one of torch's or of
@@ -48,10 +79,16 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor, score_mod=None, bl
     found = formulas(score_mod, mask_of(block_mask, query, key), like=query)
     captured = found.tensors
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
-    call = Call(found.text(), tuple(found.values), engine=engine_of(kernel_options), lse=wants_lse,
-                row_max=return_aux is not None and return_aux.max_scores,
-                deterministic=torch.are_deterministic_algorithms_enabled(), scale=0.0 if scale is None else float(scale),
-                wants=wanted(query, key, value, None, found.names, captured))
+    call = Call(
+        found.text(),
+        tuple(found.values),
+        engine=engine_of(kernel_options),
+        lse=wants_lse,
+        row_max=return_aux is not None and return_aux.max_scores,
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        scale=0.0 if scale is None else float(scale),
+        wants=wanted(query, key, value, None, found.names, captured),
+    )
     o, lse, row_max, _ = attend(call, query, key, value, None, captured)
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
@@ -63,10 +100,14 @@ def check(query, key, value, scale, enable_gqa):
         if x.dim() != 4:
             raise InvalidArgument(f"{name}: {x.dim()} dimensions {list(x.shape)}; must be [B, H, S, D]")
     if key.shape[1] != query.shape[1] and not enable_gqa:
-        raise InvalidArgument(f"key: {key.shape[1]} heads, the query has {query.shape[1]}; for grouped heads say "
-                              f"enable_gqa=True")
+        raise InvalidArgument(
+            f"key: {key.shape[1]} heads, the query has {query.shape[1]}; for grouped heads say "
+            f"enable_gqa=True"
+        )
     if key.shape[0] != query.shape[0] and key.shape[0] != 1:
-        raise InvalidArgument(f"key: {key.shape[0]} sequences, the query has {query.shape[0]}; must be as many, or 1")
+        raise InvalidArgument(
+            f"key: {key.shape[0]} sequences, the query has {query.shape[0]}; must be as many, or 1"
+        )
     if scale is not None and not (math.isfinite(scale) and scale != 0):
         raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
 
@@ -77,5 +118,7 @@ def engine_of(options) -> str:
         if name == "engine":
             engine = value or ""
         elif name.removeprefix("fwd_").removeprefix("bwd_") not in _TUNING:
-            raise InvalidArgument(f"kernel_options: there is no option {name!r}; {{'engine': ...}} names Fovea's engine")
+            raise InvalidArgument(
+                f"kernel_options: there is no option {name!r}; {{'engine': ...}} names Fovea's engine"
+            )
     return engine

@@ -1,5 +1,6 @@
 """Block masks that hold no blocks: a mask's formula says which tiles are empty, so nothing of the size of the scores is
 ever made. torch's own BlockMask objects are read here too."""
+
 from typing import Callable, Optional, Tuple, Union
 
 import torch
@@ -38,14 +39,22 @@ def _joined(mask_mods, join, name):
         for mask in mask_mods[1:]:
             kept = join(kept, mask(b, h, q_idx, kv_idx))
         return kept
+
     return mask_mod
 
 
 class BlockMask:
     """A mask function with the lengths it is meant for. B and H of None: the same for every sequence, every head."""
 
-    def __init__(self, mask_mod: MaskMod, B: Optional[int], H: Optional[int], Q_LEN: int, KV_LEN: int,
-                 BLOCK_SIZE: Tuple[int, int] = (128, 128)):
+    def __init__(
+        self,
+        mask_mod: MaskMod,
+        B: Optional[int],
+        H: Optional[int],
+        Q_LEN: int,
+        KV_LEN: int,
+        BLOCK_SIZE: Tuple[int, int] = (128, 128),
+    ):
         self.mask_mod = mask_mod
         self.B, self.H = B, H
         self.seq_lengths = (Q_LEN, KV_LEN)
@@ -63,8 +72,17 @@ class BlockMask:
         return f"fovea.torch.BlockMask(shape={self.shape}, mask_mod={getattr(self.mask_mod, '__name__', self.mask_mod)!r})"
 
 
-def create_block_mask(mask_mod: MaskMod, B: Optional[int], H: Optional[int], Q_LEN: int, KV_LEN: int, device=None,
-                      BLOCK_SIZE: Union[int, Tuple[int, int]] = 128, _compile: bool = False, **unused) -> BlockMask:
+def create_block_mask(
+    mask_mod: MaskMod,
+    B: Optional[int],
+    H: Optional[int],
+    Q_LEN: int,
+    KV_LEN: int,
+    device=None,
+    BLOCK_SIZE: Union[int, Tuple[int, int]] = 128,
+    _compile: bool = False,
+    **unused,
+) -> BlockMask:
     """torch's function of the same name. Costs microseconds and no memory at any length. `device`, `BLOCK_SIZE`,
     `_compile` and the options of torch's block tables have nothing to say here."""
     known = {"separate_full_blocks", "compute_dq_write_order", "dq_kv_order"}
@@ -84,15 +102,21 @@ def mask_of(block_mask, query, key):
     if block_mask is None:
         return None
     if not (isinstance(block_mask, BlockMask) or hasattr(block_mask, "kv_num_blocks")):
-        raise InvalidArgument(f"block_mask: must be a BlockMask, got {type(block_mask).__name__}; "
-                              f"create_block_mask makes one of a mask function")
+        raise InvalidArgument(
+            f"block_mask: must be a BlockMask, got {type(block_mask).__name__}; "
+            f"create_block_mask makes one of a mask function"
+        )
     lengths = tuple(block_mask.seq_lengths)
     if lengths != (query.shape[2], key.shape[2]):
-        raise InvalidArgument(f"block_mask: made for Q_LEN={lengths[0]}, KV_LEN={lengths[1]}, but the query has "
-                              f"{query.shape[2]} and the key {key.shape[2]} positions; create one for these lengths")
+        raise InvalidArgument(
+            f"block_mask: made for Q_LEN={lengths[0]}, KV_LEN={lengths[1]}, but the query has "
+            f"{query.shape[2]} and the key {key.shape[2]} positions; create one for these lengths"
+        )
     ours = isinstance(block_mask, BlockMask)
     batch, heads = (block_mask.B, block_mask.H) if ours else block_mask.kv_num_blocks.shape[:2]
     for name, extent, size in (("B", batch, query.shape[0]), ("H", heads, query.shape[1])):
         if extent not in (None, 1, size):
-            raise InvalidArgument(f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None")
+            raise InvalidArgument(
+                f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None"
+            )
     return block_mask.mask_mod if ours else table_mask(block_mask)

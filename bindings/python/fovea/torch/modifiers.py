@@ -3,6 +3,7 @@
 A modifier is a Python function of (score, b, h, q_idx, kv_idx), a mask one of (b, h, q_idx, kv_idx), a derivative one
 of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a callback (graph, score, tensors) as
 Transformer Engine takes. Called at every call, so it is written for speed."""
+
 import functools
 import inspect
 import types
@@ -14,8 +15,16 @@ from ..program import Program
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import FLOAT, Value
 
-DIRECT = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64", torch.int32: "i32",
-          torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool"}
+DIRECT = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float64: "f64",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
 
 
 class Formulas:
@@ -39,7 +48,9 @@ def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars
     out = Formulas()
     if score_mod is None and mask_mod is None and bprop is None:
         if tensors or scalars:
-            raise InvalidArgument(f"{'tensors' if tensors else 'scalars'}: given without a modifier that names them")
+            raise InvalidArgument(
+                f"{'tensors' if tensors else 'scalars'}: given without a modifier that names them"
+            )
         return out
     if bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop: given without score_mod")
@@ -48,11 +59,19 @@ def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars
         take_program(out, score_mod, mask_mod, bprop)
         mask_mod = bprop = None
     elif score_mod is not None:
-        out.mod = one_line(score_mod) if isinstance(score_mod, str) else run_score_mod(trace, checked(score_mod, 5, "score_mod"))
+        out.mod = (
+            one_line(score_mod)
+            if isinstance(score_mod, str)
+            else run_score_mod(trace, checked(score_mod, 5, "score_mod"))
+        )
     if mask_mod is not None:
         out.mask = mask_text(trace, mask_mod)
     if bprop is not None:
-        out.bprop = one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, 6, "score_mod_bprop"))
+        out.bprop = (
+            one_line(bprop)
+            if isinstance(bprop, str)
+            else run_bprop(trace, checked(bprop, 6, "score_mod_bprop"))
+        )
     take_captured(out, trace, like)
     if isinstance(score_mod, Program):
         scalars = defaults(score_mod, tensors or {}, scalars or {})
@@ -72,12 +91,16 @@ def defaults(program, tensors, scalars):
     """A Program's scalars with its own values where none are given; what it captures must be there."""
     for name, *_ in program.tensors:
         if name not in tensors:
-            raise InvalidArgument(f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}")
+            raise InvalidArgument(
+                f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}"
+            )
     out = {}
     for name, dtype, default in program.scalars:
         value = scalars.get(name, default)
         if value is None:
-            raise InvalidArgument(f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}")
+            raise InvalidArgument(
+                f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}"
+            )
         out[name] = int(value) if dtype == "i32" else float(value)
     for name in scalars:
         if name not in out:
@@ -111,7 +134,7 @@ def one_line(text):
 def run_bprop(trace, function):
     with Tracing(trace):
         out = function(Value(trace, "grad", FLOAT), Value(trace, "score", FLOAT), *positions(trace))
-    return trace.formula(out, FLOAT)
+    return trace.formula(out, FLOAT, function)
 
 
 def take_named(out, tensors, scalars, like):
@@ -125,23 +148,29 @@ def take_named(out, tensors, scalars, like):
     for name, value in scalars.items():
         check_name(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InvalidArgument(f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; "
-                                  f"a tensor goes into tensors")
+            raise InvalidArgument(
+                f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; "
+                f"a tensor goes into tensors"
+            )
         out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
         out.values.append(float(value))
 
 
 def check_name(name):
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise InvalidArgument(f"the captured name {name!r}: must be letters, digits and _, and begin with a letter")
+        raise InvalidArgument(
+            f"the captured name {name!r}: must be letters, digits and _, and begin with a letter"
+        )
 
 
 def bindable(tensor, like, name=None):
     """The tensor as the library takes it: on the query's device, of a type that formulas load."""
     if like is not None and tensor.device != like.device:
         if tensor.dim() != 0 or tensor.device.type != "cpu":
-            raise InvalidArgument(f"{'a captured tensor' if name is None else name} of shape {list(tensor.shape)} is on "
-                                  f"{tensor.device}, the query on {like.device}: move it there")
+            raise InvalidArgument(
+                f"{'a captured tensor' if name is None else name} of shape {list(tensor.shape)} is on "
+                f"{tensor.device}, the query on {like.device}: move it there"
+            )
         tensor = tensor.to(like.device)  # torch lets a number on the CPU meet any device
     dtype = tensor.dtype
     if dtype in DIRECT and dtype != torch.float64:
@@ -155,8 +184,9 @@ def bindable(tensor, like, name=None):
 
 def checked(function, count, name):
     if not callable(function):
-        raise InvalidArgument(f"{name}: must be a function, a formula text or a fovea.Program, "
-                              f"got {type(function).__name__}")
+        raise InvalidArgument(
+            f"{name}: must be a function, a formula text or a fovea.Program, got {type(function).__name__}"
+        )
     return function
 
 
@@ -171,9 +201,13 @@ def parameters(function):
         return None if inner is None else inner - len(function.args) - len(function.keywords)
     if isinstance(function, types.FunctionType):
         code = function.__code__
-        return None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - len(function.__defaults__ or ())
-    return parameters(type(function).__call__) - 1 if isinstance(getattr(type(function), "__call__", None),
-                                                                 types.FunctionType) else None
+        return (
+            None
+            if code.co_flags & inspect.CO_VARARGS
+            else code.co_argcount - len(function.__defaults__ or ())
+        )
+    call = getattr(type(function), "__call__", None)  # noqa: B004  an object that is called as a function
+    return parameters(call) - 1 if isinstance(call, types.FunctionType) else None
 
 
 def is_callback(function, counts=(3,)) -> bool:

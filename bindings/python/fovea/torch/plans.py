@@ -1,5 +1,6 @@
 """From a call and its tensors to plans of the library. A prepared plan is kept per formulas, shapes, strides, types and
 device, in a bounded table; the library's own cache of plans stands behind it."""
+
 import re
 
 import torch
@@ -11,8 +12,16 @@ from .._plans import Recent
 from .modifiers import DIRECT
 from .shapes import dense_like, heads_of, sizes_of, strides_word
 
-_CODES = {torch.float32: _core.F32, torch.float16: _core.F16, torch.bfloat16: _core.BF16, torch.float64: _core.F64,
-          torch.int32: _core.I32, torch.int64: _core.I64, torch.uint8: _core.U8, torch.bool: _core.BOOL}
+_CODES = {
+    torch.float32: _core.F32,
+    torch.float16: _core.F16,
+    torch.bfloat16: _core.BF16,
+    torch.float64: _core.F64,
+    torch.int32: _core.I32,
+    torch.int64: _core.I64,
+    torch.uint8: _core.U8,
+    torch.bool: _core.BOOL,
+}
 _LEAF_SIZES = {"b": (0, "B"), "h": (1, "H"), "q": (3, "Sq"), "k": (4, "Skv")}
 
 RECENT = Recent(1024)
@@ -81,12 +90,25 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     packed = call.layout == "thd"
     fields = dict(zip(("b", "h", "hkv", "sq", "skv", "d", "dv"), sizes))
     fields.update(
-        dtype=DIRECT[q.dtype], layout="thd" if packed else "bhsd", mod=mod, mask=mask, bprop=bprop,
-        tensors=parts.declared(captured, sizes), scalars=parts.scalars, sink=sink is not None, dropout=call.dropout,
-        deterministic=call.deterministic, capture=capturing,
-        q_strides=strides_word(q, call.layout), k_strides=strides_word(k, call.layout), v_strides=strides_word(v, call.layout),
-        qlens=bound(call.q_lens), klens=bound(call.k_lens),
-        q_offset=bound(call.q_offsets), k_offset=bound(call.k_offsets))
+        dtype=DIRECT[q.dtype],
+        layout="thd" if packed else "bhsd",
+        mod=mod,
+        mask=mask,
+        bprop=bprop,
+        tensors=parts.declared(captured, sizes),
+        scalars=parts.scalars,
+        sink=sink is not None,
+        dropout=call.dropout,
+        deterministic=call.deterministic,
+        capture=capturing,
+        q_strides=strides_word(q, call.layout),
+        k_strides=strides_word(k, call.layout),
+        v_strides=strides_word(v, call.layout),
+        qlens=bound(call.q_lens),
+        klens=bound(call.k_lens),
+        q_offset=bound(call.q_offsets),
+        k_offset=bound(call.k_offsets),
+    )
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes[7], tk=sizes[8])
     return fields, sizes, parts
@@ -104,7 +126,9 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
     fields.update(o_strides=strides_word(o, call.layout), row_max=call.row_max, max_logit=call.max_logit)
     partner = None
     if call.wants:
-        partner = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), o, call.lse, o.dtype)))
+        partner = _core.Problem(
+            problem_line(**backward_fields(call, fields, (q, k, v), o, call.lse, o.dtype))
+        )
     line = problem_line(direction="forward", lse=call.lse or bool(call.wants), **fields)
     return _core.Problem(line), partner, parts
 
@@ -118,9 +142,15 @@ def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
     fields = {name: x for name, x in fields.items() if name not in ("row_max", "max_logit")}
     q, k, v = (dense_like(meta(x)) for x in inputs)
     fields.update(
-        direction="backward", grads=call.wants.split(","), dlse=has_grad_lse, do_dtype=DIRECT[grad_dtype],
-        do_strides=strides_word(grad_o, call.layout), dq_strides=strides_word(q, call.layout),
-        dk_strides=strides_word(k, call.layout), dv_strides=strides_word(v, call.layout))
+        direction="backward",
+        grads=call.wants.split(","),
+        dlse=has_grad_lse,
+        do_dtype=DIRECT[grad_dtype],
+        do_strides=strides_word(grad_o, call.layout),
+        dq_strides=strides_word(q, call.layout),
+        dk_strides=strides_word(k, call.layout),
+        dv_strides=strides_word(v, call.layout),
+    )
     return fields
 
 
@@ -128,7 +158,9 @@ def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, cap
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
     fields["o_strides"] = strides_word(o, call.layout)
     partner = _core.Problem(problem_line(direction="forward", lse=True, **fields))
-    problem = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)))
+    problem = _core.Problem(
+        problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype))
+    )
     wanted = call.wants.split(",")
     return prepared(problem, call, q, captured, parts, partner, wanted)
 
@@ -138,7 +170,9 @@ def prepared(problem, call, q, captured, parts, partner, wanted) -> Prepared:
     out.plan = _core.Plan(problem, call.engine or None, device_name(q.device), partner)
     out.run = out.plan.run
     out.workspace = out.plan.workspace() if q.device.type != "cpu" else 0
-    out.captured = [(name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)]
+    out.captured = [
+        (name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)
+    ]
     out.gradients = [name in wanted for name in parts.names]
     out.scalars = [name for name, _ in parts.scalars]
     out.wanted = frozenset(wanted)

@@ -1,4 +1,5 @@
 """torch.amp.autocast as scaled_dot_product_attention obeys it: q, k, v become the type it asks for."""
+
 import torch
 
 

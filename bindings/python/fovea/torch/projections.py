@@ -1,4 +1,5 @@
 """The linear layers and norms round attention, as Transformer Engine names their parameters."""
+
 from typing import Callable, Optional
 
 import torch
@@ -8,7 +9,16 @@ from .te_arguments import one_of
 
 
 class Linear(torch.nn.Linear):
-    def __init__(self, width_in, width_out, *, bias=True, device=None, dtype=None, init_method: Optional[Callable] = None):
+    def __init__(
+        self,
+        width_in,
+        width_out,
+        *,
+        bias=True,
+        device=None,
+        dtype=None,
+        init_method: Optional[Callable] = None,
+    ):
         super().__init__(width_in, width_out, bias=bias, device=device, dtype=dtype)
         if init_method is None:
             torch.nn.init.normal_(self.weight, mean=0.0, std=0.023)  # Transformer Engine's
@@ -30,7 +40,9 @@ class LayerNormLinear(Linear):
         self.norm, made = norm, {"device": options.get("device"), "dtype": options.get("dtype")}
         start = torch.zeros if norm["zero_centered"] else torch.ones
         self.layer_norm_weight = torch.nn.Parameter(start(width_in, **made))
-        self.layer_norm_bias = torch.nn.Parameter(torch.zeros(width_in, **made)) if norm["kind"] == "LayerNorm" else None
+        self.layer_norm_bias = (
+            torch.nn.Parameter(torch.zeros(width_in, **made)) if norm["kind"] == "LayerNorm" else None
+        )
 
     def forward(self, x):
         weight = self.layer_norm_weight + 1 if self.norm["zero_centered"] else self.layer_norm_weight

@@ -1,5 +1,6 @@
 """Seeds of dropout from torch's generators: torch.manual_seed, checkpointing and torch.compile see an ordinary random
 operation, on the query's device."""
+
 import torch
 
 from .._core import InvalidArgument
@@ -18,4 +19,6 @@ def seed_tensor(dropout_p, generator, seed, like):
             return seed.to(device=like.device, dtype=torch.int64).reshape(1)
         wrapped = (int(seed) + 2**63) % 2**64 - 2**63  # the same 64 bits
         return torch.full((1,), wrapped, dtype=torch.int64, device=like.device)
-    return torch.randint(-2**63, 2**63 - 1, (1,), dtype=torch.int64, device=like.device, generator=generator)
+    return torch.randint(
+        -(2**63), 2**63 - 1, (1,), dtype=torch.int64, device=like.device, generator=generator
+    )

@@ -1,5 +1,6 @@
 """Callbacks (graph, score, tensors) as Transformer Engine takes them: run once per call against Fovea's recorder. Under
 torch.compile they run once per compilation, on stand-ins that have a shape and a type."""
+
 import torch
 
 from .._core import InvalidArgument
@@ -15,7 +16,9 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
     if named["scalars"]:
         raise InvalidArgument("scalars: a callback has tensors only; give a tensor of one element")
     if not is_callback(score_mod) or (bprop is not None and not is_callback(bprop, (3, 4))):
-        raise InvalidArgument("score_mod and score_mod_bprop: both are callbacks (graph, score, tensors), or neither is")
+        raise InvalidArgument(
+            "score_mod and score_mod_bprop: both are callbacks (graph, score, tensors), or neither is"
+        )
     tensors, bprop_tensors = named["tensors"] or {}, named["bprop_tensors"] or {}
     out = Formulas()
     if torch.compiler.is_compiling():
@@ -68,6 +71,12 @@ def texts(score_mod, bprop, first, second, sizes):
     found = record(score_mod, bprop, tensors=given[0], bprop_tensors=given[1] or None, sizes=sizes)
     for capture in found.captures:
         if not isinstance(capture.tensor, StandIn):
-            raise InvalidArgument(f"score_mod: under torch.compile the tensor {capture.name!r} of a callback must come in "
-                                  f"score_mod_tensors")
-    return found.mod, found.bprop or "", tuple((capture.name, capture.tensor.at) for capture in found.captures)
+            raise InvalidArgument(
+                f"score_mod: under torch.compile the tensor {capture.name!r} of a callback must come in "
+                f"score_mod_tensors"
+            )
+    return (
+        found.mod,
+        found.bprop or "",
+        tuple((capture.name, capture.tensor.at) for capture in found.captures),
+    )

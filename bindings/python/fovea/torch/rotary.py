@@ -1,4 +1,5 @@
 """Rotary positions as Transformer Engine applies them: angles [S, 1, 1, R] turn the first R features of each head."""
+
 import torch
 
 

@@ -1,5 +1,6 @@
 """Runs plans on real tensors: looks up the prepared plan, allocates what is written, binds pointers. Every path into
 the library (eager, the operators that torch.compile sees, backward) ends here."""
+
 from os import environ
 
 import torch
@@ -24,8 +25,26 @@ def place(q):
 def forward(call, q, k, v, sink, captured):
     """(o, lse, row_max, max_logit); what was not asked for is None. lse is there for a backward too."""
     stream, threads, capturing = place(q)
-    key = ("forward", call.key(), environ.get("FOVEA_ENGINE"), q.device, q.dtype, q.shape, q.stride(), k.device, k.dtype, k.shape, k.stride(), v.device,
-           v.dtype, v.shape, v.stride(), sink is None, signature(captured), capturing)
+    key = (
+        "forward",
+        call.key(),
+        environ.get("FOVEA_ENGINE"),
+        q.device,
+        q.dtype,
+        q.shape,
+        q.stride(),
+        k.device,
+        k.dtype,
+        k.shape,
+        k.stride(),
+        v.device,
+        v.dtype,
+        v.shape,
+        v.stride(),
+        sink is None,
+        signature(captured),
+        capturing,
+    )
     prepared = RECENT.get(key)
     if prepared is None:
         prepared = prepare_forward(call, q, k, v, sink, captured, capturing)
@@ -38,14 +57,28 @@ def forward(call, q, k, v, sink, captured):
         row_max = torch.empty(rows_shape(call.layout, q), dtype=rows_dtype(q), device=q.device)
     if call.max_logit:
         max_logit = torch.empty(heads_of(call.layout, q), dtype=rows_dtype(q), device=q.device)
-    space = torch.empty(prepared.workspace, dtype=torch.uint8, device=q.device) if prepared.workspace else None
+    space = (
+        torch.empty(prepared.workspace, dtype=torch.uint8, device=q.device) if prepared.workspace else None
+    )
     prepared.run(
-        q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(),
-        lse=pointer(lse), row_max=pointer(row_max), max_logit=pointer(max_logit), sink=pointer(sink),
-        tensors=[(name, x.data_ptr(), code, extents, strides)
-                 for (name, code, extents, strides), x in zip(prepared.captured, captured)],
-        **per_call(call, q, prepared), workspace=pointer(space), workspace_bytes=prepared.workspace,
-        stream=stream, threads=threads)
+        q.data_ptr(),
+        k.data_ptr(),
+        v.data_ptr(),
+        o.data_ptr(),
+        lse=pointer(lse),
+        row_max=pointer(row_max),
+        max_logit=pointer(max_logit),
+        sink=pointer(sink),
+        tensors=[
+            (name, x.data_ptr(), code, extents, strides)
+            for (name, code, extents, strides), x in zip(prepared.captured, captured)
+        ],
+        **per_call(call, q, prepared),
+        workspace=pointer(space),
+        workspace_bytes=prepared.workspace,
+        stream=stream,
+        threads=threads,
+    )
     return o, lse, row_max, max_logit
 
 
@@ -63,8 +96,14 @@ def per_call(call, q, prepared):
             values["seed_at"] = call.seed.data_ptr()
         else:
             values["seed"] = int(call.seed) & 0xFFFFFFFFFFFFFFFF
-    for name, tensor in (("q_lengths", call.q_lens), ("k_lengths", call.k_lens), ("q_starts", call.q_starts),
-                         ("k_starts", call.k_starts), ("q_offsets", call.q_offsets), ("k_offsets", call.k_offsets)):
+    for name, tensor in (
+        ("q_lengths", call.q_lens),
+        ("k_lengths", call.k_lens),
+        ("q_starts", call.q_starts),
+        ("k_starts", call.k_starts),
+        ("q_offsets", call.q_offsets),
+        ("k_offsets", call.k_offsets),
+    ):
         if tensor is not None:
             values[name] = tensor.data_ptr()
     return values
@@ -82,14 +121,34 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
     grad_o = readable(grad_o, q)
     if grad_lse is not None:
         grad_lse = grad_lse.to(lse.dtype).contiguous()
-    key = ("backward", call.key(), environ.get("FOVEA_ENGINE"), q.device, q.dtype, q.shape, q.stride(), k.stride(), k.shape, v.stride(), v.shape,
-           o.stride(), grad_o.stride(), grad_o.dtype, sink is None, grad_lse is None, signature(captured), capturing)
+    key = (
+        "backward",
+        call.key(),
+        environ.get("FOVEA_ENGINE"),
+        q.device,
+        q.dtype,
+        q.shape,
+        q.stride(),
+        k.stride(),
+        k.shape,
+        v.stride(),
+        v.shape,
+        o.stride(),
+        grad_o.stride(),
+        grad_o.dtype,
+        sink is None,
+        grad_lse is None,
+        signature(captured),
+        capturing,
+    )
     prepared = RECENT.get(key)
     if prepared is None:
         prepared = prepare_backward(call, q, k, v, sink, captured, o, grad_o, grad_lse is not None, capturing)
         RECENT.put(key, prepared)
     grads = empty_gradients(call, prepared, {"q": q, "k": k, "v": v}, sink, captured)
-    space = torch.empty(prepared.workspace, dtype=torch.uint8, device=q.device) if prepared.workspace else None
+    space = (
+        torch.empty(prepared.workspace, dtype=torch.uint8, device=q.device) if prepared.workspace else None
+    )
     bound = []
     for (name, code, extents, strides), x in zip(prepared.captured, captured):
         entry = (name, x.data_ptr(), code, extents, strides)
@@ -97,11 +156,25 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
             entry += (grads[name].data_ptr(), code, tuple(grads[name].stride()))
         bound.append(entry)
     prepared.run(
-        q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), grad_o.data_ptr(),
-        pointer(grads.get("q")), pointer(grads.get("k")), pointer(grads.get("v")),
-        lse=lse.data_ptr(), grad_lse=pointer(grad_lse), sink=pointer(sink), grad_sink=pointer(grads.get("sink")),
-        tensors=bound, **per_call(call, q, prepared), workspace=pointer(space), workspace_bytes=prepared.workspace,
-        stream=stream, threads=threads)
+        q.data_ptr(),
+        k.data_ptr(),
+        v.data_ptr(),
+        o.data_ptr(),
+        grad_o.data_ptr(),
+        pointer(grads.get("q")),
+        pointer(grads.get("k")),
+        pointer(grads.get("v")),
+        lse=lse.data_ptr(),
+        grad_lse=pointer(grad_lse),
+        sink=pointer(sink),
+        grad_sink=pointer(grads.get("sink")),
+        tensors=bound,
+        **per_call(call, q, prepared),
+        workspace=pointer(space),
+        workspace_bytes=prepared.workspace,
+        stream=stream,
+        threads=threads,
+    )
     return grads
 
 
@@ -127,4 +200,5 @@ def second_derivative():
     return Unsupported(
         "fovea.torch has no second derivative of attention (create_graph=True reached its backward). What works: take it "
         "through torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable "
-        "operations, for the part of the model whose second derivative is needed")
+        "operations, for the part of the model whose second derivative is needed"
+    )

@@ -1,4 +1,5 @@
 """Sizes and strides: from the tensors of a layout to what the library counts by, and from the query to its output."""
+
 import torch
 
 from .._core import InvalidArgument
@@ -36,7 +37,9 @@ def check_ranks(layout, q, k, v):
         raise InvalidArgument(f"layout={layout!r}: must be one of {', '.join(AXES)}")
     for name, x in (("query", q), ("key", k), ("value", v)):
         if x.dim() != RANK[layout]:
-            raise InvalidArgument(f"{name}: {x.dim()} dimensions {list(x.shape)}; layout {layout} has {RANK[layout]}")
+            raise InvalidArgument(
+                f"{name}: {x.dim()} dimensions {list(x.shape)}; layout {layout} has {RANK[layout]}"
+            )
         if x.dtype != q.dtype:
             raise InvalidArgument(f"{name}: {x.dtype}, but the query is {q.dtype}; convert one of them")
         if x.device != q.device:

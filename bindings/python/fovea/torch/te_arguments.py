@@ -1,10 +1,21 @@
 """The arguments of Transformer Engine's modules: what Fovea does not have is an error that says so, never ignored."""
+
 from .._core import InvalidArgument, Unsupported
 
-_ALIASES = {"padding,causal": "padding_causal", "causal,padding": "padding_causal",
-            "padding,causal_bottom_right": "padding_causal_bottom_right"}
-MASK_TYPES = ("no_mask", "padding", "causal", "padding_causal", "causal_bottom_right", "padding_causal_bottom_right",
-              "arbitrary")
+_ALIASES = {
+    "padding,causal": "padding_causal",
+    "causal,padding": "padding_causal",
+    "padding,causal_bottom_right": "padding_causal_bottom_right",
+}
+MASK_TYPES = (
+    "no_mask",
+    "padding",
+    "causal",
+    "padding_causal",
+    "causal_bottom_right",
+    "padding_causal_bottom_right",
+    "arbitrary",
+)
 
 # Why an argument is refused where it is not at its default.
 _REASONS = {
@@ -17,10 +28,24 @@ _REASONS = {
     "splits": "engines choose how they split keys",
 }
 _WHY = {
-    "sequence_parallel": "tp", "tp_size": "tp", "tp_group": "tp", "set_parallel_mode": "tp", "get_rng_state_tracker": "rng",
-    "cp_group": "cp", "cp_global_ranks": "cp", "cp_stream": "cp", "inference_params": "kv", "fp8_output": "fp8",
-    "bf16_backward": "fp8", "num_splits": "splits", "fuse_wgrad_accumulation": "gemm", "ub_overlap_ag": "gemm",
-    "ub_overlap_rs": "gemm", "ub_overlap_rs_dgrad": "gemm", "ub_bulk_dgrad": "gemm", "ub_bulk_wgrad": "gemm",
+    "sequence_parallel": "tp",
+    "tp_size": "tp",
+    "tp_group": "tp",
+    "set_parallel_mode": "tp",
+    "get_rng_state_tracker": "rng",
+    "cp_group": "cp",
+    "cp_global_ranks": "cp",
+    "cp_stream": "cp",
+    "inference_params": "kv",
+    "fp8_output": "fp8",
+    "bf16_backward": "fp8",
+    "num_splits": "splits",
+    "fuse_wgrad_accumulation": "gemm",
+    "ub_overlap_ag": "gemm",
+    "ub_overlap_rs": "gemm",
+    "ub_overlap_rs_dgrad": "gemm",
+    "ub_bulk_dgrad": "gemm",
+    "ub_bulk_wgrad": "gemm",
     "is_first_microbatch": "fp8",
 }
 

@@ -1,5 +1,6 @@
 """Runs a modifier once on symbols and keeps what it did as formula text. Done at every call: it takes microseconds, so
 nothing is ever keyed by a Python object, and closures, globals and parameters are always the current ones."""
+
 import operator
 
 import torch
@@ -7,8 +8,10 @@ from torch.overrides import TorchFunctionMode
 
 from . import arithmetic  # noqa: F401  installs the operators
 from .errors import refuse
-from .functions import call, constant
+from .functions import call
+from .pointwise import constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
+from .vectors import TRACED, Vector
 
 _GETITEM = torch.Tensor.__getitem__
 _SETITEM = torch.Tensor.__setitem__
@@ -22,6 +25,9 @@ class Trace:
 
     def __init__(self, device=None):
         self.device = device
+        self.transforms = (
+            0 if torch.compiler.is_compiling() else transforms()
+        )  # of torch.func round the whole call
         self.lines = []
         self.count = 0
         self.tensors = []
@@ -37,6 +43,11 @@ class Trace:
         for i, known in enumerate(self.tensors):
             if known is tensor:
                 return i
+        if not torch.compiler.is_compiling() and transforms() > self.transforms:
+            raise refuse(
+                "torch.vmap inside it",
+                "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])",
+            )
         self.tensors.append(tensor)
         self.leaves.append([None] * tensor.dim())
         return len(self.tensors) - 1
@@ -44,9 +55,18 @@ class Trace:
     def load_single(self, tensor):
         if tensor.dim() != 0:
             if tensor.numel() != 1:
-                raise refuse(f"a captured tensor of shape {list(tensor.shape)} as a number",
-                             "an index for each of its dimensions: table[h, q_idx]")
+                raise refuse(
+                    f"a captured tensor of shape {list(tensor.shape)} as a number",
+                    "an index for each of its dimensions: table[h, q_idx]",
+                )
             tensor = tensor.reshape(())
+        if (
+            tensor.device.type == "cpu"
+            and self.device is not None
+            and self.device.type != "cpu"
+            and is_number(tensor)
+        ):
+            return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
     def load(self, tensor, index, given=None):
@@ -79,7 +99,10 @@ class Trace:
             return self.load_single(item)
         if isinstance(item, Value):
             if item.kind != INT:
-                raise refuse(f"a {item.dtype} as an index", "x.to(torch.int32)" if item.kind == FLOAT else "torch.where")
+                raise refuse(
+                    f"a {item.dtype} as an index",
+                    "x.to(torch.int32)" if item.kind == FLOAT else "torch.where",
+                )
             return item
         if isinstance(item, bool) or not isinstance(item, int):
             raise refuse(f"a {type(item).__name__} as an index", "integers and traced values")
@@ -96,8 +119,14 @@ class Trace:
         wrapped = index.text + " < 0 ? " + index.text + " + " + extent + " : " + index.text
         return self.emit(wrapped, INT, True).text
 
-    def formula(self, out, wanted):
+    def formula(self, out, wanted, function):
         """The text of what a modifier returned, and a fresh start for the next one."""
+        if isinstance(out, (Rows, Vector)):
+            raise refuse(f"a result of shape {list(out.shape)}", "one value: x.sum(), x[0] ...", function)
+        if not isinstance(out, (Value, bool, int, float, torch.Tensor)):
+            raise refuse(
+                f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function
+            )
         value = lift(self, out)
         text = value.text
         if wanted == BOOL and value.kind != BOOL:
@@ -116,6 +145,11 @@ def all_ints(items) -> bool:
     return True
 
 
+def is_number(tensor) -> bool:
+    """May its value be read now?"""
+    return not (tensor.requires_grad or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack())
+
+
 def spread(items, rank):
     """Indices with `...` written out, padded by open ones."""
     for item in items:
@@ -131,6 +165,12 @@ def spread(items, rank):
         else:
             out.append(item)
     return out + [slice(None)] * (rank - len(out))
+
+
+def transforms() -> int:
+    """How many of torch.func's transforms are under way."""
+    top = torch._C._functorch.peek_interpreter_stack()
+    return 0 if top is None else top.level()
 
 
 def element_kind(tensor) -> str:
@@ -171,14 +211,18 @@ class Tracing(TorchFunctionMode):
                 return constant(self.trace, value, kwargs.get("dtype"))
         elif not torch.compiler.is_compiling():  # Dynamo sees writes by itself
             name = func.__name__
-            if func is _SETITEM or (name.endswith("_") and not name.endswith("__") and name != "requires_grad_"):
-                raise refuse(f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)")
+            if func is _SETITEM or (
+                name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+            ):
+                raise refuse(
+                    f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)"
+                )
         return func(*args, **kwargs)
 
 
 def any_traced(items) -> bool:
     for x in items:
-        if isinstance(x, (Value, Rows)):
+        if isinstance(x, TRACED):
             return True
     return False
 
@@ -186,15 +230,19 @@ def any_traced(items) -> bool:
 def run_score_mod(trace, function):
     with Tracing(trace):
         out = function(Value(trace, "score", FLOAT), *positions(trace))
-    return trace.formula(out, FLOAT)
+    return trace.formula(out, FLOAT, function)
 
 
 def run_mask_mod(trace, function):
     with Tracing(trace):
         out = function(*positions(trace))
-    return trace.formula(out, BOOL)
+    return trace.formula(out, BOOL, function)
 
 
 def positions(trace):
-    return (Value(trace, "b", INT, True), Value(trace, "h", INT, True), Value(trace, "q", INT, True),
-            Value(trace, "k", INT, True))
+    return (
+        Value(trace, "b", INT, True),
+        Value(trace, "h", INT, True),
+        Value(trace, "q", INT, True),
+        Value(trace, "k", INT, True),
+    )

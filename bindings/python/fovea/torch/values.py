@@ -1,5 +1,6 @@
 """The symbols that a modifier is run on: pieces of formula text with a type. An operation on them appends a line
 `let tN = ...;` to the trace and gives the symbol tN. Nothing here touches a tensor's data."""
+
 import math
 
 import torch
@@ -27,6 +28,7 @@ class Value:
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         from .functions import call
+
         return call(func, args, kwargs or {})
 
     def __repr__(self):
@@ -63,7 +65,9 @@ class Value:
         raise refuse("a Python branch on a traced value (if, while, and, or, not, min, max)", _BRANCH)
 
     def __index__(self):
-        raise refuse("a traced value as an index of a Python list or range", "a tensor in place of the list: table[h]")
+        raise refuse(
+            "a traced value as an index of a Python list or range", "a tensor in place of the list: table[h]"
+        )
 
     def __int__(self):
         raise refuse("int() of a traced value", "x.to(torch.int32)")
@@ -98,6 +102,7 @@ class Value:
         if name.startswith("__"):
             raise AttributeError(name)
         from .functions import method
+
         return method(self, name)
 
     __hash__ = None
@@ -111,7 +116,9 @@ class Value:
         return self
 
     def __abs__(self):
-        return self if self.sure else self.trace.emit("abs(" + number(self).text + ")", number(self).kind, True)
+        return (
+            self if self.sure else self.trace.emit("abs(" + number(self).text + ")", number(self).kind, True)
+        )
 
     def __invert__(self):
         if self.kind == FLOAT:
@@ -123,6 +130,7 @@ def literal(trace, x) -> Value:
     """A Python number as text that reads back as the same f32, i32 or bool."""
     if torch.compiler.is_compiling():  # a number that Dynamo holds as a symbol is guarded, and has its value
         from torch.fx.experimental.symbolic_shapes import guard_scalar
+
         x = guard_scalar(x)
     if isinstance(x, bool):
         return Value(trace, "true" if x else "false", BOOL)
@@ -154,9 +162,11 @@ def lift(trace, x) -> Value:
         return literal(trace, x)
     if isinstance(x, torch.Tensor):
         return trace.load_single(x)
-    if isinstance(x, Rows):
-        raise refuse(f"a row of shape {list(x.shape)} of a captured tensor as a number",
-                     f"all of its indices: table[...] with {len(x.shape)} more")
+    if hasattr(x, "shape") and len(x.shape) > 0:
+        raise refuse(
+            f"a part of shape {list(x.shape)} of a captured tensor as a number",
+            f"all of its indices: table[...] with {len(x.shape)} more",
+        )
     if hasattr(x, "item"):  # numpy's numbers
         return literal(trace, x.item())
     raise refuse(f"a {type(x).__name__} in arithmetic", "numbers and tensors")
@@ -203,12 +213,13 @@ class Rows:
     def __init__(self, trace, tensor, given, shape):
         self.trace = trace
         self.tensor = tensor  # the captured tensor
-        self.given = given    # per dimension: an index, or None where it is open
-        self.shape = shape    # of the open dimensions
+        self.given = given  # per dimension: an index, or None where it is open
+        self.shape = shape  # of the open dimensions
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         from .functions import call
+
         return call(func, args, kwargs or {})
 
     def __getitem__(self, index):
@@ -245,4 +256,11 @@ class Rows:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise refuse(f".{name} of a row of shape {list(self.shape)} of a captured tensor", "all of its indices first")
+        if len(self.shape) != 1:
+            raise refuse(
+                f".{name} of a part of shape {list(self.shape)} of a captured tensor",
+                "all but one of its indices",
+            )
+        from .functions import method
+
+        return method(self, name)

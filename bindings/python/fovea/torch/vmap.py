@@ -1,5 +1,6 @@
 """torch.func over attention. Under vmap the mapped dimension joins the batch, and formulas see the batch index they mean;
 under grad an autograd.Function of the newer kind stands round the operators."""
+
 import re
 
 import torch
@@ -25,8 +26,10 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
     layout, flags, _, wants = split_options(rest)
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, flags)
     if set(wants.split(",")) - {"q", "k", "v"}:
-        raise Unsupported(f"vmap over the gradient of what a modifier captures ({wants}) is not supported: "
-                          f"loop over the examples, or sum their losses and take one gradient")
+        raise Unsupported(
+            f"vmap over the gradient of what a modifier captures ({wants}) is not supported: "
+            f"loop over the examples, or sum their losses and take one gradient"
+        )
     axis, n = BATCH_AXIS[layout], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     o, grad_o = joined(o, in_dims[5], axis, n), joined(grad_o, in_dims[7], axis, n)
@@ -45,8 +48,10 @@ def refuse_mapped(dims, shared, layout, flags):
     sink, captured, bound = shared
     flat = [d for dim in dims for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
     if any(d is not None for d in flat) or any(x is not None for x in bound):
-        raise Unsupported("vmap over captured tensors, sinks, lengths or seeds is not supported: only q, k and v may be "
-                          "mapped; give the mapped values a batch dimension and index it by b")
+        raise Unsupported(
+            "vmap over captured tensors, sinks, lengths or seeds is not supported: only q, k and v may be "
+            "mapped; give the mapped values a batch dimension and index it by b"
+        )
     if layout == "thd" or flags[2] == "1":
         raise Unsupported("vmap over packed sequences or max_logit is not supported: use a batch dimension")
 
@@ -68,9 +73,13 @@ def rows_apart(x, n):
 def inner_batch(formulas, batch):
     """Formulas whose b counts inside one example."""
     mod, mask, bprop, captured, scalars = formulas.split("\n")
-    texts = [re.sub(r"\bB\b", str(batch), re.sub(r"\bb\b", f"(b % {batch})", text)) for text in (mod, mask, bprop)]
-    uses = ";".join(f"{name} {use.replace('b', '-').replace('?', '-')}"
-                    for name, use in (item.split(" ") for item in captured.split(";") if item))
+    texts = [
+        re.sub(r"\bB\b", str(batch), re.sub(r"\bb\b", f"(b % {batch})", text)) for text in (mod, mask, bprop)
+    ]
+    uses = ";".join(
+        f"{name} {use.replace('b', '-').replace('?', '-')}"
+        for name, use in (item.split(" ") for item in captured.split(";") if item)
+    )
     return "\n".join([*texts, uses, scalars])
 
 
@@ -96,7 +105,9 @@ class Transformed(torch.autograd.Function):
         q, k, v, o, lse, *rest = ctx.saved_tensors
         sink, captured = (rest[0], rest[1:]) if ctx.has_sink else (None, rest)
         call = ops.unpack(*ctx.texts, ctx.bound)
-        grads = Backward.apply(ctx.texts, ctx.bound, q, k, v, o, lse, grad_o, grad_lse if call.lse else None, sink, *captured)
+        grads = Backward.apply(
+            ctx.texts, ctx.bound, q, k, v, o, lse, grad_o, grad_lse if call.lse else None, sink, *captured
+        )
         found = dict(zip(call.wants.split(","), grads))
         return None, None, *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
 
@@ -108,7 +119,9 @@ class Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(texts, bound, q, k, v, o, lse, grad_o, grad_lse, sink, *captured):
-        return tuple(ops.attention_backward(q, k, v, sink, list(captured), o, lse, grad_o, grad_lse, *bound, *texts))
+        return tuple(
+            ops.attention_backward(q, k, v, sink, list(captured), o, lse, grad_o, grad_lse, *bound, *texts)
+        )
 
     @staticmethod
     def setup_context(ctx, inputs, output):

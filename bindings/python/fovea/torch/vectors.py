@@ -1,0 +1,142 @@
+"""Short vectors in a modifier, unrolled: a row of a captured table, or a captured tensor of rank 1 that meets a position
+((offsets <= q_idx).sum(), torch.dot(a[h], b[k])). Each element is a value of its own; a reduction joins them."""
+
+import torch
+
+from .errors import refuse
+from .values import BOOL, INT, Rows, Value, cast, lift, number, truth
+
+LONGEST = 256
+
+
+class Vector:
+    """Values side by side, as a tensor of rank 1 would hold them."""
+
+    __slots__ = ("trace", "items")
+
+    def __init__(self, trace, items):
+        self.trace = trace
+        self.items = items
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        from .functions import call
+
+        return call(func, args, kwargs or {})
+
+    @property
+    def shape(self):
+        return torch.Size([len(self.items)])
+
+    def __len__(self):
+        return len(self.items)
+
+    def __iter__(self):
+        return iter(self.items)
+
+    def __getitem__(self, index):
+        if isinstance(index, int) or isinstance(index, slice):
+            picked = self.items[index]
+            return Vector(self.trace, picked) if isinstance(index, slice) else picked
+        raise refuse(
+            "a traced index into computed values", "the index on the captured tensor, before the arithmetic"
+        )
+
+    def __bool__(self):
+        raise refuse("a Python branch on traced values", "x.any() or x.all(), and torch.where")
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        from .functions import method
+
+        return method(self, name)
+
+    __hash__ = None
+
+
+def is_vector(x) -> bool:
+    if isinstance(x, Vector):
+        return True
+    return isinstance(x, (Rows, torch.Tensor)) and len(x.shape) == 1 and x.shape[0] != 1
+
+
+def items_of(trace, x):
+    if isinstance(x, Vector):
+        return x.items
+    if x.shape[0] > LONGEST:
+        raise refuse(
+            f"a vector of {x.shape[0]} elements, unrolled",
+            f"at most {LONGEST}; a table made outside, indexed by position",
+        )
+    return [trace.load(x, i) if isinstance(x, torch.Tensor) else x[i] for i in range(x.shape[0])]
+
+
+def apply(rule, trace, args, kwargs):
+    """A rule of single values, element by element where an argument is a vector."""
+    lengths = [x.shape[0] for x in args if is_vector(x)]
+    if not lengths:
+        return rule(trace, *args, **kwargs)
+    if min(lengths) != max(lengths):
+        raise refuse(
+            f"vectors of {min(lengths)} and {max(lengths)} elements together", "vectors of one length"
+        )
+    columns = [items_of(trace, x) if is_vector(x) else [x] * lengths[0] for x in args]
+    return Vector(trace, [rule(trace, *row, **kwargs) for row in zip(*columns)])
+
+
+def joined(symbol, empty, prepare):
+    """A reduction by an operator of the language."""
+
+    def reduce(trace, x, dim=None, keepdim=False, dtype=None):
+        values = [prepare(lift(trace, item)) for item in items_of(trace, x)]
+        if not values:
+            return lift(trace, empty)
+        return trace.emit(symbol.join([value.text for value in values]), values[0].kind)
+
+    return reduce
+
+
+def chosen(name):
+    def reduce(trace, x, dim=None, keepdim=False):
+        if dim is not None:
+            raise refuse(f"{name} with dim, which has two results", f"torch.a{name}(x)")
+        out, *rest = [number(lift(trace, item)) for item in items_of(trace, x)]
+        for value in rest:
+            out = trace.emit(f"{name}({out.text}, {value.text})", out.kind)
+        return out
+
+    return reduce
+
+
+def mean(trace, x, dim=None, keepdim=False, dtype=None):
+    return REDUCTIONS["sum"](trace, x) / float(x.shape[0])
+
+
+def dot(trace, a, b):
+    from .arithmetic import mul
+
+    return REDUCTIONS["sum"](trace, apply(mul, trace, (a, b), {}))
+
+
+def counted(value):
+    """Bools add up as ints."""
+    return cast(value, INT) if value.kind == BOOL else value
+
+
+REDUCTIONS = {
+    "sum": joined(" + ", 0, counted),
+    "any": joined(" || ", False, truth),
+    "all": joined(" && ", True, truth),
+    "prod": joined(" * ", 1, counted),
+    "max": chosen("max"),
+    "min": chosen("min"),
+    "amax": lambda trace, x, dim=0, keepdim=False: chosen("max")(trace, x),
+    "amin": lambda trace, x, dim=0, keepdim=False: chosen("min")(trace, x),
+    "mean": mean,
+    "dot": dot,
+    "inner": dot,
+}
+
+
+TRACED = (Value, Rows, Vector)
