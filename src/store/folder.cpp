@@ -46,8 +46,9 @@ FolderChoice choose_folder() {
     if (*named == "off") return {"", "FOVEA_CACHE_DIR is off"};
     // For good: the process may change its own folder.
     std::error_code ignored;
-    const std::filesystem::path whole = std::filesystem::absolute(*named, ignored);
-    std::string path = (whole.empty() ? *named : whole).lexically_normal().string();
+    std::filesystem::path whole = std::filesystem::absolute(*named, ignored);
+    if (whole.empty()) whole = *named;
+    std::string path = whole.lexically_normal().string();
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     return {std::move(path), ""};
   }
