@@ -3,6 +3,7 @@ find_program(FOVEA_CCACHE ccache)
 mark_as_advanced(FOVEA_CCACHE)
 if(PROJECT_IS_TOP_LEVEL AND FOVEA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths relative to the checkout, so that another clone of the same sources finds what this one compiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+  get_filename_component(checkout ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${checkout} CCACHE_NOHASHDIR=1
     ${FOVEA_CCACHE})
 endif()

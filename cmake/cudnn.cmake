@@ -3,9 +3,11 @@
 #
 # fovea_cudnn(<target>): the sources of the part, or of what stands for it, and the driver's stand-in.
 set(FOVEA_CUDNN "AUTO" CACHE STRING "Build engine cudnn: ON, OFF, or AUTO where its headers are found")
-file(GLOB fovea_cuda_packages LIST_DIRECTORIES TRUE ${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages)
-set(FOVEA_CUDA_PACKAGES "${fovea_cuda_packages}" CACHE PATH
-  "The site-packages folder with NVIDIA's packages (tools/requirements-cuda.txt)")
+set(FOVEA_CUDA_PACKAGES "" CACHE PATH
+  "The site-packages folder with NVIDIA's packages (tools/requirements-cuda.txt); empty: that of .venv-cuda/")
+if(NOT FOVEA_CUDA_PACKAGES)  # looked for each time: ./dev setup may have made it since
+  file(GLOB FOVEA_CUDA_PACKAGES LIST_DIRECTORIES TRUE ${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages)
+endif()
 
 function(fovea_find_cudnn_headers)
   set(packages ${FOVEA_CUDA_PACKAGES})
@@ -29,6 +31,7 @@ endfunction()
 
 function(fovea_cudnn target)
   set(fovea_cudnn_found FALSE)
+  set(FOVEA_CUDNN_FOUND FALSE CACHE INTERNAL "engine cudnn is part of this build")
   if(NOT FOVEA_CUDNN STREQUAL "OFF")
     fovea_find_cudnn_headers()
   endif()
@@ -37,11 +40,16 @@ function(fovea_cudnn target)
     target_sources(${target} PRIVATE engines/cudnn/graph_absent.cpp)
     return()
   endif()
+  set(FOVEA_CUDNN_FOUND TRUE CACHE INTERNAL "engine cudnn is part of this build")
   set(sources engines/cudnn/graph.cpp engines/cudnn/symbols.cpp)
   target_sources(${target} PRIVATE ${sources})
-  # -O1: cudnn-frontend is a minute of compilation and a microsecond of each call. Others' code and its templates are
-  # not looked at by sanitizers and warnings.
-  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS
+  fovea_frontend_sources(${sources})
+endfunction()
+
+# -O1: cudnn-frontend is a minute of compilation and a microsecond of each call. Others' code and its templates are not
+# looked at by sanitizers and warnings.
+function(fovea_frontend_sources)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS
     "-O1;-w;-fno-sanitize=all;-isystem;${FOVEA_CUDNN_FRONTEND_INCLUDE};-isystem;${FOVEA_CUDNN_INCLUDE};-isystem;${FOVEA_CUDA_INCLUDE};-idirafter;${FOVEA_NVRTC_INCLUDE};-idirafter;${FOVEA_CUDA_INCLUDE}/cccl")
 endfunction()
 

@@ -103,6 +103,7 @@ class Attention {
   void* rows(const Rows& rows, const char* name, std::int64_t count) const;
   std::int64_t row_count() const;
   void check_memory(const std::vector<Binding>& bindings) const;
+  std::optional<Problem> partner_of(const fovea_problem_config& one) const;
   void run(Prepared& prepared, const fovea_problem_config& config, fovea_bindings bindings);
 
   View q_, k_, v_;

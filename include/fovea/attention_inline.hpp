@@ -199,11 +199,32 @@ inline void Attention::check_memory(const std::vector<Binding>& bindings) const 
   }
 }
 
+// The other direction, so that one engine is chosen for both: as it was called last, or as it will
+// be, by all that is known. None for a forward without lse, which no backward follows.
+inline std::optional<Problem> Attention::partner_of(const fovea_problem_config& one) const {
+  const bool is_forward = one.direction == FOVEA_FORWARD;
+  if (is_forward && one.lse == 0) return std::nullopt;
+  if (const auto& seen = (is_forward ? backward_ : forward_).problem) return seen;
+  fovea_problem_config other = config(is_forward ? FOVEA_BACKWARD : FOVEA_FORWARD);
+  other.o_dtype = one.o_dtype;
+  std::ranges::copy(one.o_strides, other.o_strides);
+  if (is_forward) {
+    other.grads = "q,k,v";
+  } else {
+    other.lse = 1;
+  }
+  try {
+    return Problem(other);
+  } catch (const Error&) {
+    return std::nullopt;  // there is no such problem: nothing to choose for
+  }
+}
+
 inline void Attention::run(Prepared& prepared, const fovea_problem_config& config,
                            fovea_bindings bindings) {
   Problem problem(config);
   if (!prepared.problem || !(*prepared.problem == problem)) {
-    prepared.plan.emplace(problem, Where{options_.engine, options_.device});
+    prepared.plan.emplace(problem, Where{options_.engine, options_.device, partner_of(config)});
     prepared.problem = std::move(problem);
   }
   const std::size_t bytes = prepared.plan->workspace();

@@ -321,8 +321,8 @@ typedef struct fovea_u64_value {
   const uint64_t* device;
 } fovea_u64_value;
 
-/* The host's threads for an engine that works on the CPU. run() calls task(context, i) for each
- * i < count, once, in any order, and returns when all are done. */
+/* The threads of an engine that works on the CPU. run() calls task(context, i) once for each
+ * i < count and returns when all are done. run NULL: Fovea's own, at most `threads` of them. */
 typedef struct fovea_executor {
   size_t struct_size;
   void* self;

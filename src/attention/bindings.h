@@ -72,6 +72,7 @@ struct Bindings {
   std::size_t workspace_bytes = 0;
   void* stream = nullptr;
   Executor* executor = nullptr;  // null: the engine's own
+  int threads = 0;               // at most so many of the executor's; 0: all
 };
 
 }  // namespace fovea

@@ -65,10 +65,9 @@ Device detect_cpu() {
   if (name != "cuda" && !numbered) {
     refuse("device", name.substr(0, 64), "a GPU is named cuda:N, N being its number");
   }
-  throw DeviceError(
-      "device " + name.substr(0, 64) +
-      ": this version of Fovea has no CUDA part. To ask about a GPU that is not here, name a "
-      "description: h200, or the path of a JSON file");
+  throw DeviceError("device " + name.substr(0, 64) +
+                    ": GPUs of this machine are found by src/cuda. To ask about one that is not "
+                    "here, name a description: h200, or the path of a JSON file");
 }
 
 }  // namespace

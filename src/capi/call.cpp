@@ -113,6 +113,7 @@ void Call::bind_values(const fovea_bindings& given) {
   bindings_.workspace_bytes = given.workspace_bytes;
   bindings_.stream = given.stream;
   bindings_.executor = executor_.get();
+  bindings_.threads = executor_.limit();
 }
 
 // On the CPU the device is the host: values bound as pointers are read now, so that validation sees

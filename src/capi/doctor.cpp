@@ -1,11 +1,13 @@
 // What was found on this machine and what was not, with what to do about it.
-#include <filesystem>
-#include <utility>
 
 #include "attention/device.h"
 #include "base/env.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "cuda/driver.h"
+#include "cuda/find_device.h"
+#include "cuda/libraries.h"
+#include "engines/cudnn/graph.h"
 #include "store/listing.h"
 #include "store/shelf.h"
 
@@ -61,13 +63,40 @@ void add_engines(Sheet& sheet) {
 }
 
 void add_cuda(Sheet& sheet) {
-  std::error_code ignored;
-  const bool driver = std::filesystem::exists("/proc/driver/nvidia/version", ignored);
-  sheet.row("cuda", driver ? "an NVIDIA driver is loaded, but this Fovea has no engine for it"
-                           : "no NVIDIA driver is loaded (/proc/driver/nvidia is not there)");
-  sheet.more("to see what would run on a GPU, explain for a described one: " +
-             joined(built_in_devices()) + ", or a JSON file");
-  sheet.row("cudnn", "not looked for: this Fovea has no engine that uses it");
+  const int count = cuda::device_count();
+  if (cuda::driver() == nullptr) {
+    sheet.row("cuda", cuda::driver_problem());
+    sheet.more("to see what would run on a GPU, explain for a described one: " +
+               joined(built_in_devices()) + ", or a JSON file");
+  } else if (count == 0) {
+    sheet.row("cuda", "an NVIDIA driver, but no GPU that it lets this process use");
+  }
+  for (int i = 0; i < count; ++i) {
+    const Device gpu = cuda::find_device("cuda:" + std::to_string(i));
+    sheet.row(i == 0 ? "cuda" : "", "cuda:" + std::to_string(i) + " " + gpu.name + ", sm_" +
+                                        std::to_string(gpu.sm) + ", " +
+                                        std::to_string(gpu.memory_bytes >> 30) + " GiB");
+  }
+}
+
+void add_cudnn(Sheet& sheet) {
+  if (!cudnn::graphs_are_built_in()) {
+    sheet.row("cudnn", "not part of this Fovea: it was built without the headers of cudnn-frontend");
+    return;
+  }
+  const cuda::CudnnLibrary& library = cuda::cudnn_library();
+  if (library.library == nullptr) {
+    sheet.row("cudnn", library.problem);
+    return;
+  }
+  sheet.row("cudnn", cuda::version_text(library.version) + " from " + library.path +
+                         " (FOVEA_CUDNN_DIR chooses), graphs by cudnn-frontend " +
+                         cudnn::frontend_version());
+  if (!library.problem.empty()) sheet.more(library.problem);
+  const std::vector<std::string> folders = cuda::cudnn_folders_in_use();
+  if (folders.size() > 1) {
+    sheet.more("its parts are loaded from several folders, which may crash: " + joined(folders));
+  }
 }
 
 void add_cache(Sheet& sheet) {
@@ -142,6 +171,7 @@ fovea_status fovea_doctor(fovea_report* report) {
     add_cpu(sheet);
     add_engines(sheet);
     add_cuda(sheet);
+    add_cudnn(sheet);
     add_cache(sheet);
     add_folder(sheet);
     add_bundles(sheet);

@@ -32,7 +32,6 @@ extern "C" void run_one(void* context, std::size_t i) { static_cast<Tasks*>(cont
 HostExecutor::HostExecutor(const fovea_executor* given) {
   if (given == nullptr) return;
   host_ = read_struct(given, {"bindings.executor", "fovea_executor"});
-  if (host_.run == nullptr) throw InvalidArgument("bindings.executor.run is NULL");
   if (host_.threads == 0) host_.threads = 1;
   if (host_.threads < 0) {
     throw InvalidArgument("bindings.executor.threads is " + std::to_string(host_.threads) +

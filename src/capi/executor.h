@@ -12,6 +12,8 @@ class HostExecutor : public Executor {
   explicit HostExecutor(const fovea_executor* given);
 
   Executor* get() { return host_.run == nullptr ? nullptr : this; }
+  // Where the host brings a number and no threads: at most so many of Fovea's own. 0: all.
+  int limit() const { return host_.run == nullptr ? host_.threads : 0; }
   int threads() const override { return host_.threads; }
   // An exception of a task is kept until all are done: none may cross the host's code.
   void run(std::size_t count, const std::function<void(std::size_t)>& task) override;

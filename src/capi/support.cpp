@@ -2,10 +2,10 @@
 #include <cstddef>
 
 #include "base/error.h"
-#include "cuda/find_device.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/plan_request.h"
+#include "cuda/find_device.h"
 
 using namespace fovea;
 using namespace fovea::capi;

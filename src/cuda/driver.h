@@ -33,6 +33,8 @@ struct Driver {
   Result (*to_device_async)(Address to, const void* from, std::size_t bytes, Handle stream);
   Result (*set_bytes_async)(Address to, unsigned char value, std::size_t count, Handle stream);
   Result (*set_words_async)(Address to, unsigned value, std::size_t count, Handle stream);
+  Result (*set_rows_async)(Address to, std::size_t pitch, unsigned char value, std::size_t width,
+                           std::size_t height, Handle stream);
   void* library = nullptr;  // of dlopen, for calls by name
 };
 

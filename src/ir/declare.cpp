@@ -14,7 +14,8 @@
 namespace fovea::ir {
 namespace {
 
-const std::vector<std::string> tensor_types{"f32", "f16", "bf16", "i32", "i64", "u8", "bool"};
+const std::vector<std::string> tensor_types{"f32", "f16", "bf16", "f64",
+                                            "i32", "i64", "u8",   "bool"};
 const std::vector<std::string> scalar_types{"f32", "i32"};
 const std::vector<std::string> size_names{"B", "H", "Hkv", "Sq", "Skv"};
 

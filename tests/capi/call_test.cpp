@@ -264,6 +264,16 @@ TEST(Call, TheHostsThreadsAreAccepted) {
   EXPECT_EQ(output(call), own);
 }
 
+TEST(Call, FoveasOwnThreadsMayBeLimited) {
+  CCall call("h=4 sq=64 d=16");
+  const std::vector<float> own = output(call);
+  for (const int threads : {0, 1, 2, 1000}) {
+    const fovea_executor at_most{sizeof at_most, nullptr, threads, nullptr};
+    call.bindings.executor = &at_most;
+    EXPECT_EQ(output(call), own) << threads;
+  }
+}
+
 TEST(Describe, EveryFieldComesBack) {
   const auto original = parse_problem(
       "direction=backward b=2 h=4 hkv=2 sq=8 skv=6 d=4 dv=2 dtype=bf16 layout=bshd scale=0.5 "

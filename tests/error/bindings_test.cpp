@@ -124,7 +124,6 @@ TEST(BadBindings, ValuesAndWorkspace) {
   static const fovea_sizes overflowing{
       std::int64_t{1} << 62, std::int64_t{1} << 30, 0, 8, 8, std::int64_t{1} << 30, 0, 0, 0};
   static const fovea_executor unsized{0, nullptr, 1, nullptr};
-  static const fovea_executor idle{sizeof(fovea_executor), nullptr, 1, nullptr};
   static const fovea_executor no_threads{
       sizeof(fovea_executor), nullptr, -2,
       [](void*, std::size_t, void (*)(void*, std::size_t), void*) {}};
@@ -148,7 +147,6 @@ TEST(BadBindings, ValuesAndWorkspace) {
        "b=4611686018427387904: must be below 2^31"},
       {plain, [](CCall& c) { c.bindings.executor = &unsized; },
        "bindings.executor.struct_size is 0; set it to sizeof(fovea_executor), 32 here"},
-      {plain, [](CCall& c) { c.bindings.executor = &idle; }, "bindings.executor.run is NULL"},
       {plain, [](CCall& c) { c.bindings.executor = &no_threads; },
        "bindings.executor.threads is -2; it must be 1 or more (0: 1)"},
       {plain, [](CCall& c) { c.bindings.struct_size = 0; },

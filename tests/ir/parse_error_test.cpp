@@ -181,14 +181,12 @@ TEST(ParseError, Types) {
 TEST(ParseError, Tensors) {
   const std::vector<Case> cases{
       {"x", 1, "expected ':' after the name, got the end"},
-      {"x:", 2, "expected a type (f32, f16, bf16, i32, i64, u8, bool), got the end"},
+      {"x:", 2, "expected a type (f32, f16, bf16, f64, i32, i64, u8, bool), got the end"},
       {"x:f33[H]", 2,
-       "expected a type (f32, f16, bf16, i32, i64, u8, bool), got 'f33'; did you mean 'f32'?"},
-      {"x:float[H]", 2, "expected a type (f32, f16, bf16, i32, i64, u8, bool), got 'float'"},
+       "expected a type (f32, f16, bf16, f64, i32, i64, u8, bool), got 'f33'; did you mean 'f32'?"},
+      {"x:float[H]", 2, "expected a type (f32, f16, bf16, f64, i32, i64, u8, bool), got 'float'"},
       {"x:int64[H]", 2,
-       "expected a type (f32, f16, bf16, i32, i64, u8, bool), got 'int64'; did you mean 'i64'?"},
-      {"x:f64[H]", 2,
-       "expected a type (f32, f16, bf16, i32, i64, u8, bool), got 'f64'; did you mean 'i64'?"},
+       "expected a type (f32, f16, bf16, f64, i32, i64, u8, bool), got 'int64'; did you mean 'i64'?"},
       {"x:f32", 5, "expected '[' after the type, got the end"},
       {"x:f32[", 6, "expected an extent (a number or one of B, H, Hkv, Sq, Skv), got the end"},
       {"x:f32[H", 7, "expected ']' after the extents, got the end"},

@@ -28,11 +28,10 @@ def test_unknown_verb_suggests_the_nearest(dev, typed, meant):
     assert f"'{typed}'; did you mean '{meant}'?" in result.stderr
 
 
-@pytest.mark.parametrize("verb", ["gpu", "python", "julia"])
-def test_absent_parts_say_so(dev, verb):
-    result = dev(verb)
-    assert result.returncode == 2
-    assert "no" in result.stderr and result.stderr.count("\n") == 1
+def test_python_runs_with_the_package_importable(dev):
+    result = dev("python", "-c", "import sys, fovea; print(fovea.__version__, sys.argv[1:])", "an argument")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("['an argument']\n") and result.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [("bench", "nothing"), ("fuzz", "nothing"), ("format", "--chekc")])

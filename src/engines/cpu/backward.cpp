@@ -9,6 +9,8 @@
 namespace fovea::cpu {
 namespace {
 
+constexpr double flops_per_number = 20;  // how many take as long as reading or writing a number
+
 double wave_flops(const Call& call, const Wave& wave) {
   return 5 * static_cast<double>(wave.count) * static_cast<double>(call.heads_per_group()) *
          static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.skv) *
@@ -30,13 +32,21 @@ void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
   });
 }
 
-// Under a causal mask the first chunks are seen by most rows: they come first.
+// Of heads that are shared the first chunks, which most rows see under a causal mask, come first.
 void run_units(const Call& call, const BackwardMemory& memory, const Wave& wave) {
-  call.parallel(
-      wave.count * memory.chunks, wave_flops(call, wave), [&](std::int64_t task, int worker) {
-        const std::int64_t i = task % wave.count;
-        UnitBackward(call, memory, worker).run(i, wave.first + i, task / wave.count, nullptr, 0);
-      });
+  const std::int64_t whole = whole_heads(call, wave), shared = wave.count - whole;
+  call.parallel(whole + shared * memory.chunks, wave_flops(call, wave),
+                [&](std::int64_t task, int worker) {
+                  UnitBackward unit(call, memory, worker);
+                  const auto run = [&](std::int64_t i, std::int64_t chunk) {
+                    unit.run(i, wave.first + i, chunk, nullptr, 0);
+                  };
+                  if (task < whole) {
+                    for (std::int64_t chunk = 0; chunk < memory.chunks; ++chunk) run(task, chunk);
+                  } else {
+                    run(whole + (task - whole) % shared, (task - whole) / shared);
+                  }
+                });
 }
 
 void write_gradients_of_no_sequence(const Call& call) {
@@ -70,7 +80,7 @@ void backward(const Call& call, const BackwardMemory& memory) {
   std::optional<CapturedRun> captured;
   if (wanted.any()) {
     captured.emplace(wanted, call.bound, memory.units, memory.captured.data());
-    call.parallel(captured->clear_tasks(), 1e9,
+    call.parallel(captured->clear_tasks(), flops_per_number * captured->numbers(),
                   [&](std::int64_t task, int) { captured->clear(task); });
   }
   write_gradients_of_no_sequence(call);
@@ -89,7 +99,7 @@ void backward(const Call& call, const BackwardMemory& memory) {
   }
   if (call.baked.want_sink) write_sinks(call, memory);
   if (captured) {
-    call.parallel(captured->write_tasks(), 1e9,
+    call.parallel(captured->write_tasks(), flops_per_number * captured->numbers(),
                   [&](std::int64_t task, int) { captured->write(task); });
   }
 }

@@ -133,4 +133,23 @@ void RowShifts::find_of_tile(const Call& call, const Sequence& sequence, const B
   }
 }
 
+void BlockMod::start(const Call& call, const Sequence& sequence, std::int64_t first_head,
+                     const Block& block) {
+  call_ = &call;
+  sequence_ = sequence;
+  block_ = block;
+  relative_ = shifts_.start(call, sequence, first_head, block);
+  program_.reset();
+  const auto& program = relative_ ? call.plan.relative : call.plan.mod;
+  if (!program) return;
+  program_.emplace(*program, state_.data());
+  program_->start(call, sequence, first_head, block,
+                  relative_ ? shifts_.scalars : std::span<ir::ScalarValue>{});
+}
+
+void BlockMod::tile(std::int32_t k_first, int columns) {
+  if (program_) program_->tile(k_first, columns);
+  if (relative_) shifts_.find_of_tile(*call_, sequence_, block_, k_first);
+}
+
 }  // namespace fovea::cpu

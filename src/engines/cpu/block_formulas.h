@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "engines/cpu/blocks.h"
@@ -104,6 +105,30 @@ struct RowShifts {
              const Block& block) const;
   void find_of_tile(const Call& call, const Sequence& sequence, const Block& block,
                     std::int32_t k_first) const;
+};
+
+// What score_mod makes of a block's scores: Prepared::mod, or Prepared::relative where lines are
+// taken apart. Empty where scores stay as they are.
+class BlockMod {
+ public:
+  BlockMod(const RowShifts& shifts, std::span<std::byte> state) : shifts_(shifts), state_(state) {}
+
+  void start(const Call& call, const Sequence& sequence, std::int64_t first_head,
+             const Block& block);
+  void tile(std::int32_t k_first, int columns);  // finds RowShifts::of_tile too
+
+  bool relative() const { return relative_; }
+  explicit operator bool() const { return program_.has_value(); }
+  BlockProgram* operator->() { return &*program_; }
+
+ private:
+  RowShifts shifts_;
+  std::span<std::byte> state_;
+  const Call* call_ = nullptr;
+  Sequence sequence_;
+  Block block_;
+  bool relative_ = false;
+  std::optional<BlockProgram> program_;
 };
 
 }  // namespace fovea::cpu

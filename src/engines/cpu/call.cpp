@@ -32,6 +32,10 @@ std::int32_t seen(std::int64_t index, std::int32_t offset) {
   return static_cast<std::int32_t>(index + offset);  // wraps, as all i32 of formulas
 }
 
+int allowed_threads(const Bindings& bindings, const Executor& executor) {
+  return bindings.threads > 0 ? std::min(bindings.threads, executor.threads()) : executor.threads();
+}
+
 }  // namespace
 
 Call::Call(const Prepared& prepared, const Bindings& bindings, std::span<ir::ScalarValue> values)
@@ -42,7 +46,7 @@ Call::Call(const Prepared& prepared, const Bindings& bindings, std::span<ir::Sca
       sizes(bindings.sizes),
       geometry(prepared.baked, bindings),
       executor(bindings.executor != nullptr ? *bindings.executor : own_pool()),
-      workers(std::clamp(executor.threads(), 1, prepared.workers)),
+      workers(std::clamp(allowed_threads(bindings, executor), 1, prepared.workers)),
       scale(value_of(bindings.scale)),
       scalars(values) {
   const std::size_t declared = bindings.scalars.size();

@@ -83,6 +83,12 @@ class CpuEngine : public Engine {
            std::string(tensor.name) + " of type " + std::string(dtype_name(dtype)),
            "convert it, or use engine reference for f64"});
     }
+    for (const ir::TensorDecl& tensor : baked.problem.program.tensors()) {
+      if (tensor.dtype != DType::F64) continue;
+      verdict.reasons.push_back({"captured_dtype_unknown", "engine cpu loads no f64",
+                                 "tensor " + tensor.name + " of type f64",
+                                 "convert it to f32, or use engine reference"});
+    }
     if (verdict.reasons.empty()) {
       verdict.answer = Answer::Proven;  // nothing is looked up, built or left to a library
       verdict.note = std::string(kernels_of(device).isa) + " kernels, " +

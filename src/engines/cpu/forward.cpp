@@ -20,16 +20,22 @@ class BlockForward {
                memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes),
         mine_(arena_, call.plan, call.sizes),
         dropout_(call.bound),
-        walk_(call.plan.tiles, memory.keys.walk(worker)) {
+        walk_(call.plan.tiles, memory.keys.walk(worker)),
+        mod_(mine_.shifts, mine_.mod_state) {
     if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
   }
 
-  void run(std::int64_t head_in_wave, std::int64_t head, std::int64_t index, std::int64_t split);
+  // `place`: of the head's keys in WaveKeys.
+  void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, std::int64_t index,
+           std::int64_t split);
+  // All blocks of a head, which none of its keys is packed for yet.
+  void run_head(const Wave& wave, std::int64_t head_in_wave, int worker);
 
  private:
   void start();
   void attend(const Tile& tile);
   void attend(const Part& part, const KeyTile& keys, bool masked);
+  Into into_o(bool whole);
   void drop(const Part& part);
   KeyTile keys_of(std::int64_t tile);
   RowSums sums_of(std::size_t row) const;
@@ -43,21 +49,36 @@ class BlockForward {
   ForwardWorker mine_;
   Dropout dropout_;
   TileWalk walk_;
-  std::optional<BlockProgram> mask_, mod_;
+  std::optional<BlockProgram> mask_;
+  BlockMod mod_;
 
   Sequence sequence_;
   Block block_;
-  std::int64_t head_in_wave_ = 0, group_ = 0, first_head_ = 0;
-  bool read_once_ = false, relative_ = false;
+  std::int64_t head_in_wave_ = 0, place_ = 0, group_ = 0, first_head_ = 0;
+  bool read_once_ = false;
+  bool has_o_ = false;  // false: mine_.o holds nothing yet
   std::int64_t tile_ = 0;
   KeyTile fetch_;  // the tile that comes next
 };
 
-void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t index,
-                       std::int64_t split) {
+void BlockForward::run_head(const Wave& wave, std::int64_t head_in_wave, int worker) {
+  const std::int64_t b = (wave.first + head_in_wave) / call_.sizes.hkv;
+  const Sequence sequence = call_.geometry.sequence(b);
+  const std::int64_t blocks = block_count(sequence.q_length, call_.heads_per_group());
+  if (blocks > 1) {
+    const std::int64_t tiles = tiles_of(sequence.k_length);
+    pack_tiles_of_head(call_, memory_.keys, wave, {head_in_wave, worker, 0, tiles}, worker);
+  }
+  for (std::int64_t index = 0; index < blocks; ++index) run(wave, head_in_wave, worker, index, 0);
+}
+
+void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place,
+                       std::int64_t index, std::int64_t split) {
+  const std::int64_t head = wave.first + head_in_wave;
   sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
   group_ = head % call_.sizes.hkv;
   head_in_wave_ = head_in_wave;
+  place_ = place;
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t splits = split_count(sequence_.q_length, sequence_.k_length);
   const std::int64_t blocks = block_count(sequence_.q_length, heads);
@@ -79,10 +100,11 @@ void BlockForward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_
   while (more) {
     const Tile tile = ahead;
     more = walk_.next(ahead);
-    fetch_ = more && !read_once_ ? memory_.keys.find(call_, sequence_, head_in_wave, ahead.number)
-                                 : KeyTile{};
+    fetch_ =
+        more && !read_once_ ? memory_.keys.find(call_, sequence_, place_, ahead.number) : KeyTile{};
     attend(tile);
   }
+  if (!has_o_) into_o(/*whole=*/false);
   if (splits == 1) {
     finish();
   } else {
@@ -107,19 +129,13 @@ void BlockForward::start() {
     std::ranges::fill(rows, nothing);
   }
   std::ranges::fill(mine_.row_sum, 0.0f);
-  std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
+  has_o_ = false;
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
-  relative_ = mine_.shifts.start(call_, sequence_, first_head_, block_);
-  mod_.reset();
-  const auto& program = relative_ ? call_.plan.relative : call_.plan.mod;
-  if (!program) return;
-  mod_.emplace(*program, mine_.mod_state.data());
-  mod_->start(call_, sequence_, first_head_, block_,
-              relative_ ? mine_.shifts.scalars : std::span<ir::ScalarValue>{});
+  mod_.start(call_, sequence_, first_head_, block_);
 }
 
 KeyTile BlockForward::keys_of(std::int64_t tile) {
-  if (!read_once_) return memory_.keys.find(call_, sequence_, head_in_wave_, tile);
+  if (!read_once_) return memory_.keys.find(call_, sequence_, place_, tile);
   mine_.own_tile.pack(call_, sequence_, group_, tile, 0);
   return mine_.own_tile.find(call_, sequence_, tile, 0);
 }
@@ -129,8 +145,7 @@ void BlockForward::attend(const Tile& tile) {
   const KeyTile keys = keys_of(tile.number);
   const int rows = block_.all_rows();
   const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
-  if (mod_) mod_->tile(k_first, keys.columns);
-  if (relative_) mine_.shifts.find_of_tile(call_, sequence_, block_, k_first);
+  mod_.tile(k_first, keys.columns);
   if (tile.full && keys.columns % kernels_.lanes == 0) {
     attend({0, rows, 0, keys.columns}, keys, /*masked=*/false);
     return;
@@ -180,7 +195,7 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   softmax.columns = columns;
   softmax.keep = masked ? mine_.keep.words.data() + part.column_first / 64 : nullptr;
   softmax.keep_words = keep_words;
-  softmax.shift = relative_ ? mine_.shifts.of_tile.data() : nullptr;
+  softmax.shift = mod_.relative() ? mine_.shifts.of_tile.data() : nullptr;
   softmax.row_max = mine_.row_max.data();
   softmax.reference = mine_.reference.data();
   softmax.shifted_max = mine_.shifted_max.data();
@@ -199,11 +214,22 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   product.n = static_cast<int>(call_.sizes.dv);
   product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
   product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
-  product.into = Into::Rescale;
+  product.into = into_o(whole);
+  product.factor = 1;
   product.scale = mine_.rescale.data() + part.first;
   product.skip_zeros = masked && !keys.v_finite;
   if (whole) fetch(fetch_.k_transposed, tile_columns);
   call_.plan.multiply(product);
+}
+
+// O begins as the first product, where that covers all rows, or as zeros.
+Into BlockForward::into_o(bool whole) {
+  if (!has_o_ && !whole) {
+    std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
+  }
+  const bool sets = !has_o_ && whole;
+  has_o_ = true;
+  return sets ? Into::Set : Into::Rescale;
 }
 
 void BlockForward::drop(const Part& part) {
@@ -223,7 +249,7 @@ void BlockForward::drop(const Part& part) {
 
 RowSums BlockForward::sums_of(std::size_t row) const {
   const float sum = mine_.row_sum[row], shift = mine_.shifts.shift[row];
-  if (relative_) return {mine_.shifted_max[row], mine_.shifted_reference[row], sum, shift};
+  if (mod_.relative()) return {mine_.shifted_max[row], mine_.shifted_reference[row], sum, shift};
   return {static_cast<double>(mine_.row_max[row]), static_cast<double>(mine_.reference[row]), sum,
           shift};
 }
@@ -267,16 +293,23 @@ void BlockForward::keep_part(std::int64_t split) {
 }
 
 void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave) {
+  const std::int64_t whole = memory.parts.splits > 1 ? 0 : whole_heads(call, wave);
+  prepare_keys(call, memory.keys, wave, /*least_blocks=*/2, whole);
   const std::int64_t blocks = block_count(call.sizes.sq, call.heads_per_group());
   const std::int64_t splits = memory.parts.splits;
   const double scores = static_cast<double>(wave.count) *
                         static_cast<double>(call.heads_per_group()) *
                         static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.skv);
   const double flops = 2 * scores * static_cast<double>(call.sizes.d + call.sizes.dv);
-  call.parallel(wave.count * blocks * splits, flops, [&](std::int64_t task, int worker) {
-    const std::int64_t i = task / (blocks * splits);
-    BlockForward(call, memory, worker)
-        .run(i, wave.first + i, task / splits % blocks, task % splits);
+  const std::int64_t tasks = whole + (wave.count - whole) * blocks * splits;
+  call.parallel(tasks, flops, [&](std::int64_t task, int worker) {
+    BlockForward forward(call, memory, worker);
+    if (task < whole) {
+      forward.run_head(wave, task, worker);
+      return;
+    }
+    const std::int64_t rest = task - whole, i = whole + rest / (blocks * splits);
+    forward.run(wave, i, /*place=*/i, rest / splits % blocks, rest % splits);
   });
 }
 
@@ -287,7 +320,6 @@ void forward(const Call& call, const ForwardMemory& memory) {
   const std::int64_t heads = call.sizes.b * call.sizes.hkv;
   for (std::int64_t first = 0; first < heads && call.sizes.sq > 0; first += memory.keys.heads) {
     const Wave wave{first, std::min(memory.keys.heads, heads - first)};
-    prepare_keys(call, memory.keys, wave, /*least_blocks=*/2);
     attend_wave(call, memory, wave);
     if (memory.parts.splits > 1) merge_parts(call, memory, first, wave.count);
   }

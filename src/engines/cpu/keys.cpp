@@ -77,7 +77,8 @@ void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t gro
     }
     if (lies_in_panels(call, from, columns)) {
       facts.in_place = static_cast<float*>(from.data);
-      return backward_ || call.kernels.all_finite(facts.in_place, to.columns * columns);
+      const bool hidden = call.plan.mask.has_value();  // else nothing asks whether it is finite
+      return backward_ || !hidden || call.kernels.all_finite(facts.in_place, to.columns * columns);
     }
     return call.kernels.pack(from, to.columns, columns, 1.0f, panels, tile_columns);
   };
@@ -95,6 +96,11 @@ std::int64_t wave_heads(const Sizes& sizes, Direction direction) {
   const std::int64_t bytes =
       std::max<std::int64_t>(1, keys) * std::max<std::int64_t>(1, bytes_per_key);
   return std::min(sizes.b * sizes.hkv, std::max(least_heads, most_bytes / bytes));
+}
+
+std::int64_t whole_heads(const Call& call, const Wave& wave) {
+  if (call.workers == 1) return wave.count;
+  return std::max<std::int64_t>(0, wave.count / call.workers - 1) * call.workers;
 }
 
 WaveKeys::WaveKeys(Arena& arena, const Prepared& plan, const Sizes& sizes, bool packed)
@@ -130,39 +136,40 @@ void fill_tables(const Call& call, const WaveKeys& keys, const Wave& wave) {
   });
 }
 
-// Tiles [first, first + pack_tiles) of one head.
-void pack_head(const Call& call, const WaveKeys& keys, const Wave& wave, std::int64_t i,
-               std::int64_t first, int worker) {
-  const std::int64_t head = wave.first + i, group = head % call.sizes.hkv;
+}  // namespace
+
+void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
+                        const TilesToPack& tiles, int worker) {
+  const std::int64_t head = wave.first + tiles.head_in_wave, group = head % call.sizes.hkv;
   const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
   const std::int64_t heads = call.heads_per_group();
   Block all;
   all.heads = static_cast<int>(heads);
   all.rows = static_cast<int>(sequence.q_length);
   RowBlock rows = rows_seen(call, sequence, group * heads, all);
-  rows.first_tile = static_cast<int>(first);
-  rows.last_tile = static_cast<int>(std::min<std::int64_t>(rows.last_tile, first + pack_tiles));
+  rows.first_tile = static_cast<int>(tiles.first);
+  rows.last_tile = static_cast<int>(std::min<std::int64_t>(rows.last_tile, tiles.last));
   if (rows.first_tile >= rows.last_tile || sequence.q_length == 0) return;
   TileWalk walk(call.plan.tiles, keys.walk(worker));
-  walk.start(call.keys(sequence, group), keys.table(i), rows);
+  walk.start(call.keys(sequence, group), keys.table(tiles.head_in_wave), rows);
   for (Tile tile; walk.next(tile);) {
-    keys.tiles.pack(call, sequence, group, tile.number, i * tiles_of(call.sizes.skv) + tile.number);
+    keys.tiles.pack(call, sequence, group, tile.number,
+                    tiles.place * tiles_of(call.sizes.skv) + tile.number);
   }
 }
 
-}  // namespace
-
 void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
-                  std::int64_t least_blocks) {
+                  std::int64_t least_blocks, std::int64_t first_head) {
   if (keys.table_bytes > 0) fill_tables(call, keys, wave);
   const std::int64_t parts = ceil_div(tiles_of(call.sizes.skv), pack_tiles);
-  const double cost = 40 * static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv) *
+  const std::int64_t heads = wave.count - first_head;
+  const double cost = 40 * static_cast<double>(heads) * static_cast<double>(call.sizes.skv) *
                       static_cast<double>(call.sizes.d + call.sizes.dv);
-  call.parallel(wave.count * parts, cost, [&](std::int64_t task, int worker) {
-    const std::int64_t i = task / parts;
+  call.parallel(heads * parts, cost, [&](std::int64_t task, int worker) {
+    const std::int64_t i = first_head + task / parts, first = task % parts * pack_tiles;
     const Sequence sequence = call.geometry.sequence((wave.first + i) / call.sizes.hkv);
     if (block_count(sequence.q_length, call.heads_per_group()) < least_blocks) return;
-    pack_head(call, keys, wave, i, task % parts * pack_tiles, worker);
+    pack_tiles_of_head(call, keys, wave, {i, i, first, first + pack_tiles}, worker);
   });
 }
 

@@ -1,7 +1,8 @@
 // Keys and values as products read them: tiles of K transposed and of V (forward), and of both both
 // ways (backward), in panels of f32. Packed once per key/value head and read by every block of its
-// queries, for a wave of heads at a time so that memory stays bounded; or, where a head has one
-// block only, tile by tile by the worker that needs them.
+// queries, for a wave of heads at a time so that memory stays bounded; or by the worker that does
+// all blocks of a head, so that they stay in its cache; or, where a head has one block only, tile
+// by tile.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,11 @@ struct Wave {
 // How many: enough for many threads, few enough for memory.
 std::int64_t wave_heads(const Sizes& sizes, Direction direction);
 
+// How many of a wave's heads, the first ones, workers take whole: what is read of a head again and
+// again then stays in one worker's cache. The last heads, one for each worker or a few more, are
+// left to be shared in smaller pieces, so that all workers end together.
+std::int64_t whole_heads(const Call& call, const Wave& wave);
+
 // What all blocks of a wave's queries read: its keys, and what TileMap knows of captured tensors.
 struct WaveKeys {
   // `packed`: false where workers pack for themselves.
@@ -67,23 +73,31 @@ struct WaveKeys {
   std::byte* walk(int worker) const {
     return walks.data() + static_cast<std::size_t>(worker) * walk_bytes;
   }
-  KeyTile find(const Call& call, const Sequence& sequence, std::int64_t head_in_wave,
+  // `place`: where a head's tiles lie, one of `heads`. Its number in the wave, or the worker's.
+  KeyTile find(const Call& call, const Sequence& sequence, std::int64_t place,
                std::int64_t tile) const {
-    const std::int64_t at = head_in_wave * tiles_of(call.sizes.skv) + tile;
-    return tiles.find(call, sequence, tile, at);
+    return tiles.find(call, sequence, tile, place * tiles_of(call.sizes.skv) + tile);
   }
 
   std::int64_t heads;  // of a wave
-  KeyTiles tiles;      // [heads][tiles]
+  KeyTiles tiles;      // [places][tiles]
   std::size_t table_bytes, walk_bytes;
   std::span<std::byte> tables;  // [heads]
   std::span<std::byte> walks;   // [workers]: scratch of TileMap and TileWalk
 };
 
-// Fills both for a wave: only tiles that some query may look at, and only of heads with at least
-// `least_blocks` blocks of queries.
+// Tiles [first, last) of a head, to be packed: only those that some query may look at.
+struct TilesToPack {
+  std::int64_t head_in_wave = 0, place = 0;
+  std::int64_t first = 0, last = 0;
+};
+void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
+                        const TilesToPack& tiles, int worker);
+
+// Fills both for a wave: tables of all heads, tiles of those from `first_head` on that have at
+// least `least_blocks` blocks of queries.
 void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
-                  std::int64_t least_blocks);
+                  std::int64_t least_blocks, std::int64_t first_head = 0);
 
 // The rows of one block, or of all blocks of a group, as TileWalk takes them.
 RowBlock rows_seen(const Call& call, const Sequence& sequence, std::int64_t first_head,

@@ -10,7 +10,8 @@ UnitBackward::UnitBackward(const Call& call, const BackwardMemory& memory, int w
       memory_(memory),
       mine_(worker_of(call, memory, worker)),
       dropout_(call.bound),
-      walk_(call.plan.tiles, memory.keys.walk(worker)) {
+      walk_(call.plan.tiles, memory.keys.walk(worker)),
+      mod_(mine_.shifts, mine_.mod_state) {
   if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
 }
 
@@ -38,6 +39,7 @@ void UnitBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_
   for (std::int64_t index = 0; index < blocks; ++index) {
     start_block(index);
     for (Tile tile; walk_.next(tile);) differentiate(tile);
+    if (!has_grad_q_) into_grad_q(/*whole=*/false);
   }
   write_keys();
 }
@@ -62,17 +64,9 @@ void UnitBackward::start_block(std::int64_t index) {
   const std::int64_t part =
       (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
   grad_q_ = block_of(memory_.grad_q, kernels_, part, call_.sizes.d);
-  if (grad_q_.data != nullptr) {
-    std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
-  }
+  has_grad_q_ = grad_q_.data == nullptr;
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
-  relative_ = mine_.shifts.start(call_, sequence_, first_head_, block_);
-  mod_.reset();
-  if (const auto& program = relative_ ? call_.plan.relative : call_.plan.mod) {
-    mod_.emplace(*program, mine_.mod_state.data());
-    mod_->start(call_, sequence_, first_head_, block_,
-                relative_ ? mine_.shifts.scalars : std::span<ir::ScalarValue>{});
-  }
+  mod_.start(call_, sequence_, first_head_, block_);
 
   RowBlock rows = rows_seen(call_, sequence_, first_head_, block_);
   rows.first_tile = static_cast<int>(first_tile_);
@@ -85,8 +79,7 @@ void UnitBackward::differentiate(const Tile& tile) {
   keys_ = memory_.keys.find(call_, sequence_, head_in_wave_, tile_);
   const int rows = block_.all_rows();
   const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
-  if (mod_) mod_->tile(k_first, keys_.columns);
-  if (relative_) mine_.shifts.find_of_tile(call_, sequence_, block_, k_first);
+  mod_.tile(k_first, keys_.columns);
   for (int r = 0; r < rows; ++r) {
     mine_.lse[static_cast<std::size_t>(r)] =
         lse_[r] - mine_.shifts.of_tile[static_cast<std::size_t>(r)];
@@ -143,6 +136,16 @@ void UnitBackward::score_products(const Part& part) {
   call_.plan.multiply(product);
 }
 
+// dQ begins as the first product, where that covers all rows, or as zeros.
+Into UnitBackward::into_grad_q(bool whole) {
+  if (!has_grad_q_ && !whole) {
+    std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
+  }
+  const bool sets = !has_grad_q_ && whole;
+  has_grad_q_ = true;
+  return sets ? Into::Set : Into::Add;
+}
+
 // dQ += dS K.
 void UnitBackward::query_product(const Part& part, bool masked) {
   if (!call_.baked.want_q) return;
@@ -161,7 +164,7 @@ void UnitBackward::query_product(const Part& part, bool masked) {
   product.n = static_cast<int>(call_.sizes.d);
   product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
   product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
-  product.into = Into::Add;
+  product.into = into_grad_q(/*whole=*/part.last - part.first == block_rows);
   product.skip_zeros = (masked || facts_.has_empty_row) && !keys_.k_finite;
   call_.plan.multiply(product);
 }

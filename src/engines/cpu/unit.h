@@ -26,6 +26,7 @@ class UnitBackward {
   const float* modified_scores(StripRun::Strip& strip);
   void modified_gradients(const StripRun::Strip& strip, float* grad_scores);
   void find_drops();
+  Into into_grad_q(bool whole);
   void query_product(const Part& part, bool masked);
   void key_products(const Part& part, bool masked);
   void key_products_of_mixed(std::span<const Part> parts);
@@ -37,7 +38,8 @@ class UnitBackward {
   BackwardWorker mine_;
   Dropout dropout_;
   TileWalk walk_;
-  std::optional<BlockProgram> mask_, mod_;
+  std::optional<BlockProgram> mask_;
+  BlockMod mod_;
   const CapturedRun* captured_ = nullptr;
   std::int64_t lane_ = 0;
 
@@ -49,8 +51,8 @@ class UnitBackward {
   Block block_;
   std::int64_t first_head_ = 0;
   Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
+  bool has_grad_q_ = false;  // false: grad_q_ holds nothing yet
   const double* lse_ = nullptr;
-  bool relative_ = false;
   const float* row_term_ = nullptr;
   QueryBlocks::Facts facts_;
 

@@ -139,6 +139,46 @@ void Call::fill_workspace(const Spec& spec) {
   }
 }
 
+void Call::clear(const BoundTensor& tensor, const Tensor& shape) {
+  if (tensor.data == nullptr) return;
+  const cuda::Driver& d = *cuda::driver();
+  const Sizes& s = baked_.sizes;
+  const auto at = reinterpret_cast<cuda::Address>(tensor.data);
+  const auto heads = shape.dim[1], rows = shape.dim[2], features = shape.dim[3];
+  const auto all = static_cast<std::size_t>(s.b * heads * rows * features) * 2;
+  Tensor whole = shape;
+  whole.dim[0] = s.b;
+  if (span_bytes(whole) == all) {
+    cuda::check(d.set_bytes_async(at, 0, all, b_.stream), "cuMemsetD8Async");
+    return;
+  }
+  for (std::int64_t b = 0; b < s.b; ++b) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const auto start = static_cast<cuda::Address>(2 * (b * shape.stride[0] + h * shape.stride[1]));
+      cuda::check(d.set_rows_async(at + start, static_cast<std::size_t>(2 * shape.stride[2]), 0,
+                                   static_cast<std::size_t>(2 * features),
+                                   static_cast<std::size_t>(rows), b_.stream),
+                  "cuMemsetD2D8Async");
+    }
+  }
+}
+
+void Call::clear_outputs(const Spec& spec) {
+  if (!spec.padding) return;
+  for (const Tensor& tensor : spec.tensors) {
+    const bool output = spec.backward ? tensor.role == Role::GradQ || tensor.role == Role::GradK ||
+                                            tensor.role == Role::GradV
+                                      : tensor.role == Role::O;
+    if (output) clear(*bound_tensor(b_, tensor.role), tensor);
+  }
+  if (!spec.stats) return;
+  const Sizes& s = baked_.sizes;
+  constexpr std::uint32_t minus_infinity = 0xff800000;
+  cuda::check(cuda::driver()->set_words_async(reinterpret_cast<cuda::Address>(b_.lse), minus_infinity,
+                                              static_cast<std::size_t>(s.b * s.h * s.sq), b_.stream),
+              "cuMemsetD32Async");
+}
+
 void Call::start_slice(std::int64_t first) {
   first_ = first;
   value_count_ = 0;

@@ -41,12 +41,15 @@ class Call {
       : baked_(baked), b_(bindings), memory_(memory) {}
 
   void fill_workspace(const Spec& spec);  // enqueues what CallMemory needs
+  // What cuDNN leaves alone: the rows and keys of sequences that have no keys or no queries.
+  void clear_outputs(const Spec& spec);
   void start_slice(std::int64_t first);
   void* pointer(const Tensor& tensor);
   void* uniform(const ir::Evaluator<double>& formula, Type type);
   void* captured(const Tensor& tensor, const View& view);
 
  private:
+  void clear(const BoundTensor& tensor, const Tensor& shape);
   void* in_workspace(std::size_t at) const;
   void* of_batch(const BoundTensor& tensor, std::size_t scratch) const;
   void* value(std::uint32_t bits);

@@ -196,12 +196,20 @@ Ref FormulaLowering::by_value(Role role, std::uint32_t slot, Type type) {
   return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
 }
 
+// In the tensors of this call, from 0.
+Ref FormulaLowering::plain_index(int axis) {
+  auto& known = plain_indices_[static_cast<std::size_t>(axis)];
+  if (known) return *known;
+  known = step(Mode::Index, {{Ref::Kind::Score, 0}}, Type::I32);
+  if (known->kind == Ref::Kind::Step) spec_.steps[known->index].axis = axis;
+  return *known;
+}
+
 // Positions are generated once each: cuDNN recognises no mask whose positions it sees twice.
 Ref FormulaLowering::index(int axis) {
   auto& known = indices_[static_cast<std::size_t>(axis)];
   if (known) return *known;
-  Ref ref = step(Mode::Index, {}, Type::I32);
-  spec_.steps[ref.index].axis = axis;
+  Ref ref = plain_index(axis);
   constexpr std::array<Role, 4> offsets{Role::OffsetB, Role::OffsetH, Role::OffsetQ, Role::OffsetK};
   const std::array<bool, 4> moved{true, problem_.h_offset != 0, problem_.q_offset != 0,
                                   problem_.k_offset != 0};  // b: by the slices of a batch
@@ -211,14 +219,8 @@ Ref FormulaLowering::index(int axis) {
                Type::I32);
   }
   if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets)) {
-    Tensor tensor;
-    tensor.role = axis == 2 ? Role::OffsetsQ : Role::OffsetsK;
-    tensor.type = Type::I32;
-    tensor.dim = {batch_, 1, 1, 1};
-    spec_.tensors.push_back(tensor);
-    ref = step(Mode::Add,
-               {ref, {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)}},
-               Type::I32);
+    const Role role = axis == 2 ? Role::OffsetsQ : Role::OffsetsK;
+    ref = step(Mode::Add, {ref, per_sequence(role)}, Type::I32);
   }
   known = ref;
   return ref;
@@ -226,12 +228,7 @@ Ref FormulaLowering::index(int axis) {
 
 Ref FormulaLowering::size(Op op) {
   const bool of_queries = op == Op::SizeSq;
-  if (spec_.padding) {
-    const Role role = of_queries ? Role::LengthsQ : Role::LengthsK;
-    for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
-      if (spec_.tensors[i].role == role) return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
-    }
-  }
+  if (spec_.padding) return per_sequence(of_queries ? Role::LengthsQ : Role::LengthsK);
   return whole(static_cast<std::int32_t>(of_queries ? problem_.sizes.sq : problem_.sizes.skv));
 }
 
@@ -242,6 +239,15 @@ Ref FormulaLowering::compare(Mode mode, const Expr& e) {
   if (type_of(a) != type_of(b)) {
     a = as_float(a);
     b = as_float(b);
+  }
+  // cuDNN takes some comparisons of rows with columns for the diagonal (k + 2 < q, in 9.19): those
+  // are made of the difference.
+  if (e->arg(0)->type() == ir::Type::I32 && is_full(a) && is_full(b) &&
+      std::abs(range(e->arg(0)).lo) < exact_in_f32 && std::abs(range(e->arg(0)).hi) < exact_in_f32 &&
+      std::abs(range(e->arg(1)).lo) < exact_in_f32 && std::abs(range(e->arg(1)).hi) < exact_in_f32) {
+    const Type type = type_of(a);
+    return step(mode, {step(Mode::Sub, {a, b}, type), type == Type::I32 ? whole(0) : number(0)},
+                Type::Bool);
   }
   return step(mode, {a, b}, Type::Bool);
 }
@@ -303,12 +309,31 @@ Ref FormulaLowering::mask(Ref score, std::span<const Expr> conditions) {
   return score;
 }
 
-// Rows are compared with columns in the order that cuDNN looks for, the main diagonal last.
+// Beyond the last row and key of a tile scores may be anything, and 0 times it a NaN.
+Ref FormulaLowering::within_sequences(Ref inner, float outer) {
+  constexpr std::int64_t tile = 128;
+  const Sizes& s = problem_.sizes;
+  if (!spec_.padding && s.sq % tile == 0 && s.skv % tile == 0) return inner;
+  const Ref nothing = number(outer);
+  for (const auto& [axis, length] : {std::pair(2, Op::SizeSq), std::pair(3, Op::SizeSkv)}) {
+    const Ref inside = step(Mode::Less, {plain_index(axis), size(length)}, Type::Bool);
+    inner = step(Mode::Select, {inside, inner, nothing});
+  }
+  return inner;
+}
+
+// In the form that cuDNN's backward recognises: positions generated from the very tensor that is
+// masked, rows compared with columns, the main diagonal last.
 Ref FormulaLowering::band(Ref score, const Band& band) {
   if (!band.any()) return score;
   const Ref nothing = number(-std::numeric_limits<float>::infinity());
-  Ref q = index(2);
-  const Ref k = index(3);
+  const auto position = [&](int axis) {
+    const Ref made = step(Mode::Index, {score}, Type::I32);
+    if (made.kind == Ref::Kind::Step) spec_.steps[made.index].axis = axis;
+    return made;
+  };
+  Ref q = position(2);
+  const Ref k = position(3);
   if (band.bottom_right) {
     q = step(Mode::Add, {q, size(Op::SizeSkv)}, Type::I32);
     q = step(Mode::Sub, {q, size(Op::SizeSq)}, Type::I32);
@@ -341,6 +366,33 @@ int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot)
   return count;
 }
 
+// cuDNN 9.19 on sm_90 reads tensors of one element per sequence, and in a backward of one per key,
+// from wrong places. Repeated along the rows (stride 0) they are read right.
+void FormulaLowering::spread_over_rows(Tensor& tensor) const {
+  const bool per_sequence = tensor.dim[0] > 1 && tensor.dim[3] == 1;
+  const bool per_key = spec_.backward && tensor.dim[3] > 1;
+  if (tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
+  tensor.dim[2] = problem_.sizes.sq;
+  tensor.stride[2] = 0;
+}
+
+// A tensor of one i32 per sequence.
+Ref FormulaLowering::per_sequence(Role role) {
+  for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
+    if (spec_.tensors[i].role == role && spec_.tensors[i].view == 1) {
+      return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
+    }
+  }
+  Tensor tensor;
+  tensor.role = role;
+  tensor.view = 1;  // view 0 is an option's
+  tensor.type = Type::I32;
+  tensor.dim = {batch_, 1, 1, 1};
+  spread_over_rows(tensor);
+  spec_.tensors.push_back(tensor);
+  return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+}
+
 bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   const ir::TensorDecl& decl = problem_.program.tensors()[load->slot()];
   const std::vector<std::int64_t> extents =
@@ -369,6 +421,7 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
     view.axis.push_back(static_cast<int>(axis));
     view.constant.push_back(0);
   }
+  spread_over_rows(tensor);
   // cuDNN wants strides of axes of one element to be sensible, too.
   std::int64_t span = 1;
   for (std::size_t axis = 4; axis-- > 0;) {

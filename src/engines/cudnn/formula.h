@@ -24,6 +24,8 @@ class FormulaLowering {
 
   Ref band(Ref score, const Band& band);                        // the same for diagonals
 
+  Ref within_sequences(Ref inner, float outer);
+
   bool add_bias(const ir::Expr& load);  // false where its indices are not positions themselves
   static int count_loads(const ir::Program& program, std::uint32_t slot);
 
@@ -44,6 +46,9 @@ class FormulaLowering {
   Ref whole_number(const ir::Expr& e);
   Ref real_number(const ir::Expr& e);
   Ref index(int axis);
+  Ref plain_index(int axis);
+  Ref per_sequence(Role role);
+  void spread_over_rows(Tensor& tensor) const;
   Ref by_value(Role role, std::uint32_t slot, Type type);
   Ref load(const ir::Expr& e);
   Ref table(const ir::Expr& e);
@@ -69,7 +74,7 @@ class FormulaLowering {
   std::map<const ir::Node*, Ref> loads_, tables_, uniforms_;
   std::optional<Ref> zero_, whole_zero_;  // full
   std::vector<ir::Expr> kept_;  // keeps the nodes of the maps alive
-  std::array<std::optional<Ref>, 4> indices_;
+  std::array<std::optional<Ref>, 4> indices_, plain_indices_;
 };
 
 }  // namespace fovea::cudnn

@@ -180,7 +180,7 @@ class Builder {
       }
       Attributes result;
       if (step.mode == Mode::Index) {
-        result = graph.pointwise(score_, attributes.set_axis(step.axis));
+        result = graph.pointwise(x[0], attributes.set_axis(step.axis));
       } else if (step.mode == Mode::Select) {
         result = graph.pointwise(x[1], x[2], x[0], attributes);
       } else if (step.operand_count == 1) {

@@ -127,6 +127,10 @@ class Rules {
     if (p_.sink && p_.sizes.sq == 1) {
       refuse("sink_at_one_query", "cuDNN takes no sink with one query", "sq 1", "use engine cpu");
     }
+    if (p_.sink && (p_.has_q_lengths || p_.has_k_lengths)) {
+      refuse("sink_and_lengths", "cuDNN leaves the lse of empty sequences unwritten, where it is the "
+             "sink", "sink=1 with lengths", "use engine cpu");
+    }
     if (p_.precision == Precision::Strict) {
       refuse("strict", "engine cudnn computes in cuDNN's own precision", "strict=1",
              "use engine cpu");

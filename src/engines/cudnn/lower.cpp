@@ -1,6 +1,7 @@
 #include "engines/cudnn/lower.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "attention/extents.h"
 #include "attention/host_bake.h"
@@ -79,7 +80,8 @@ class ProblemLowering {
       add(Role::LengthsQ, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
       add(Role::LengthsK, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
     }
-    if (problem_.sink) {
+    // A backward needs it for its own gradient alone: lse has it already.
+    if (problem_.sink && (!lowered_.spec.backward || problem_.want_sink)) {
       add(Role::Sink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
       if (problem_.want_sink) add(Role::GradSink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
     }
@@ -108,13 +110,15 @@ class ProblemLowering {
       for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
         const Expr& bias = mod->arg(side);
         if (bias->op() != Op::LoadF || !only_gradient(bias->slot())) continue;
+        // Beside a modifier cuDNN's gradient of a bias is wrong (9.19, sm_90).
+        if (mod->arg(1 - side)->op() != Op::Score) continue;
         if (formulas.count_loads(problem_.program, bias->slot()) != 1) continue;
         if (formulas.add_bias(bias)) return mod->arg(1 - side);
       }
     }
     refuse({"captured_gradient",
-            "engine cudnn gives the gradient of a captured tensor only where it is added last and "
-            "indexed by b, h, q and k themselves",
+            "engine cudnn gives the gradient of a captured tensor only where it is added to the "
+            "score itself and indexed by b, h, q and k",
             "a gradient of a captured tensor in another place",
             "give up that gradient, or run on the CPU"});
     return mod;
@@ -150,7 +154,11 @@ class ProblemLowering {
       }
     }
     lowered_.dense_mask = !rest.empty();
+    const Expr derivative = lowered_.spec.backward ? derivative_of(mod) : Expr();
     Ref modified = formulas.mask(formulas.real(mod), rest);
+    if (derivative && derivative->op() != Op::Grad && !lowered_.spec.padding) {
+      modified = formulas.within_sequences(modified, -std::numeric_limits<float>::infinity());
+    }
     // cuDNN's backward knows diagonals beside a modifier only as selects at its end.
     if (lowered_.spec.backward && modified.kind != Ref::Kind::Score) {
       modified = formulas.band(modified, lowered_.spec.band);
@@ -158,17 +166,15 @@ class ProblemLowering {
     }
     lowered_.spec.modified = modified;
     lowered_.spec.forward_steps = static_cast<std::uint32_t>(lowered_.spec.steps.size());
-    if (lowered_.spec.backward) add_derivative(mod, formulas);
+    if (derivative && derivative->op() != Op::Grad) {
+      lowered_.spec.bprop = formulas.within_sequences(formulas.real(derivative), 0);
+    }
     formulas.finish();
   }
 
-  void add_derivative(const Expr& mod, FormulaLowering& formulas) {
-    const Expr grad = ir::leaf(Op::Grad);
-    const Expr bprop = problem_.program.bprop()
-                           ? problem_.program.bprop()
-                           : ir::simplify(ir::differentiate(mod, grad).score);
-    if (bprop == grad) return;
-    lowered_.spec.bprop = formulas.real(bprop);
+  Expr derivative_of(const Expr& mod) const {
+    if (problem_.program.bprop()) return problem_.program.bprop();
+    return ir::simplify(ir::differentiate(mod, ir::leaf(Op::Grad)).score);
   }
 
   const Problem& problem_;

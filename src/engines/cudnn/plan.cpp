@@ -77,6 +77,7 @@ class CudnnPlan : public Plan {
     void* const handle = handle_for(ordinal_, bindings.stream);
     Call call(baked_, bindings, memory_);
     call.fill_workspace(slices_.front().lowered.spec);
+    call.clear_outputs(slices_.front().lowered.spec);
     std::array<void*, most_bound> pointers{};
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       const Slice& slice = slices_[i];

@@ -23,12 +23,24 @@ F* cudnn_function(const char* name) {
   return reinterpret_cast<F*>(found);
 }
 
+// Handles of the runtime are those of the driver, and so are the numbers of errors.
+template <class F>
+F* driver_function(const char* name) {
+  void* const found = driver() != nullptr ? dlsym(driver()->library, name) : nullptr;
+  if (found == nullptr) throw fovea::DeviceError(std::string("the CUDA driver has no ") + name);
+  return reinterpret_cast<F*>(found);
+}
+
 cudaError_t runtime(fovea::cuda::Result result) { return static_cast<cudaError_t>(result); }
 
 }  // namespace
 
 #define FORWARD(name, ...)                                          \
   static auto* const function = cudnn_function<decltype(name)>(#name); \
+  return function(__VA_ARGS__)
+
+#define TO_DRIVER(symbol, runtime_name, ...)                                       \
+  static auto* const function = driver_function<decltype(runtime_name)>(#symbol); \
   return function(__VA_ARGS__)
 
 extern "C" {
@@ -107,6 +119,30 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   *status = static_cast<cudaStreamCaptureStatus>(capturing);
   return error;
 }
+
+// A CUDA graph that is captured keeps what its kernels need alive.
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, std::size_t* count) {
+  TO_DRIVER(cuStreamGetCaptureInfo_v3, cudaStreamGetCaptureInfo, stream, status, id, graph,
+            dependencies, edges, count);
+}
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* data, cudaHostFn_t destroy,
+                                 unsigned count, unsigned flags) {
+  TO_DRIVER(cuUserObjectCreate, cudaUserObjectCreate, object, data, destroy, count, flags);
+}
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
+  TO_DRIVER(cuUserObjectRelease, cudaUserObjectRelease, object, count);
+}
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
+                                      unsigned flags) {
+  TO_DRIVER(cuGraphRetainUserObject, cudaGraphRetainUserObject, graph, object, count, flags);
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  TO_DRIVER(cuThreadExchangeStreamCaptureMode, cudaThreadExchangeStreamCaptureMode, mode);
+}
+
 const char* cudaGetErrorString(cudaError_t) { return "an error of the CUDA driver"; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 
@@ -122,7 +158,6 @@ UNUSED_RUNTIME(cudaEventRecord, (cudaEvent_t, cudaStream_t))
 UNUSED_RUNTIME(cudaEventSynchronize, (cudaEvent_t))
 UNUSED_RUNTIME(cudaFree, (void*))
 UNUSED_RUNTIME(cudaGraphDestroy, (cudaGraph_t))
-UNUSED_RUNTIME(cudaGraphRetainUserObject, (cudaGraph_t, cudaUserObject_t, unsigned, unsigned))
 UNUSED_RUNTIME(cudaKernelSetAttributeForDevice, (cudaKernel_t, cudaFuncAttribute, int, int))
 UNUSED_RUNTIME(cudaLaunchKernel, (const void*, dim3, dim3, void**, std::size_t, cudaStream_t))
 UNUSED_RUNTIME(cudaLibraryGetKernel, (cudaKernel_t*, cudaLibrary_t, const char*))
@@ -135,13 +170,7 @@ UNUSED_RUNTIME(cudaStreamBeginCapture, (cudaStream_t, cudaStreamCaptureMode))
 UNUSED_RUNTIME(cudaStreamCreate, (cudaStream_t*))
 UNUSED_RUNTIME(cudaStreamDestroy, (cudaStream_t))
 UNUSED_RUNTIME(cudaStreamEndCapture, (cudaStream_t, cudaGraph_t*))
-UNUSED_RUNTIME(cudaStreamGetCaptureInfo,
-               (cudaStream_t, cudaStreamCaptureStatus*, unsigned long long*, cudaGraph_t*,
-                const cudaGraphNode_t**, const cudaGraphEdgeData**, std::size_t*))
 UNUSED_RUNTIME(cudaStreamSynchronize, (cudaStream_t))
-UNUSED_RUNTIME(cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode*))
-UNUSED_RUNTIME(cudaUserObjectCreate, (cudaUserObject_t*, void*, cudaHostFn_t, unsigned, unsigned))
-UNUSED_RUNTIME(cudaUserObjectRelease, (cudaUserObject_t, unsigned))
 
 #define UNUSED_NVRTC(name, parameters) \
   nvrtcResult name parameters { return NVRTC_ERROR_INTERNAL_ERROR; }

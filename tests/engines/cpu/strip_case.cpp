@@ -1,5 +1,6 @@
 #include "tests/engines/cpu/strip_case.h"
 
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -25,6 +26,18 @@ std::vector<const KernelTable*> strip_isas() {
     if (isa == "scalar") out.push_back(&cpu::scalar_kernels);
   }
   return out;
+}
+
+void check_cases(std::uint64_t count, void (*check)(const KernelTable&, Random&)) {
+  const std::uint64_t seed = test_seed();
+  for (const KernelTable* kernels : strip_isas()) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      SCOPED_TRACE(seed_text(seed, i) + ", lanes " + std::to_string(kernels->lanes));
+      Random random(seed, i);
+      check(*kernels, random);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
 }
 
 template <class Real>

@@ -8,11 +8,15 @@
 
 #include "engines/cpu/strips/strip.h"
 #include "ir/eval.h"
+#include "tests/ir/random.h"
 
 namespace fovea::test {
 
 // The kernels that this machine can run.
 std::vector<const cpu::KernelTable*> strip_isas();
+
+// check(kernels, random) for so many cases with each of them, up to the first that fails.
+void check_cases(std::uint64_t count, void (*check)(const cpu::KernelTable&, Random&));
 
 // A block of scores: q = q_first + row, k = k_first + column.
 struct StripBlock {

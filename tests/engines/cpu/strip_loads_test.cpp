@@ -128,17 +128,7 @@ void check_load(const cpu::KernelTable& kernels, Random& random) {
   }
 }
 
-TEST(StripLoads, RandomTensorsAndIndices) {
-  const std::uint64_t seed = test_seed();
-  for (const cpu::KernelTable* kernels : strip_isas()) {
-    for (std::uint64_t i = 0; i < cases(2000); ++i) {
-      SCOPED_TRACE(seed_text(seed, i) + ", lanes " + std::to_string(kernels->lanes));
-      Random random(seed, i);
-      check_load(*kernels, random);
-      if (HasFatalFailure()) return;
-    }
-  }
-}
+TEST(StripLoads, RandomTensorsAndIndices) { check_cases(cases(2000), check_load); }
 
 }  // namespace
 }  // namespace fovea::test

@@ -91,17 +91,7 @@ void check_exact(const cpu::KernelTable& kernels, Random& random) {
   }
 }
 
-TEST(Strip, RandomFormulasThatDecideAreExact) {
-  const std::uint64_t seed = test_seed();
-  for (const cpu::KernelTable* kernels : strip_isas()) {
-    for (std::uint64_t i = 0; i < cases(300); ++i) {
-      SCOPED_TRACE(seed_text(seed, i) + ", lanes " + std::to_string(kernels->lanes));
-      Random random(seed, i);
-      check_exact(*kernels, random);
-      if (HasFatalFailure()) return;
-    }
-  }
-}
+TEST(Strip, RandomFormulasThatDecideAreExact) { check_cases(cases(300), check_exact); }
 
 // The largest number that occurs in computing `roots`, which rounding errors are measured by.
 double largest(const Evaluator<double>& eval, std::span<const Cell<double>> values) {
@@ -146,17 +136,7 @@ void check_close(const cpu::KernelTable& kernels, Random& random) {
   }
 }
 
-TEST(Strip, RandomSmoothFormulasAreClose) {
-  const std::uint64_t seed = test_seed();
-  for (const cpu::KernelTable* kernels : strip_isas()) {
-    for (std::uint64_t i = 0; i < cases(400); ++i) {
-      SCOPED_TRACE(seed_text(seed, i) + ", lanes " + std::to_string(kernels->lanes));
-      Random random(seed, i);
-      check_close(*kernels, random);
-      if (HasFatalFailure()) return;
-    }
-  }
-}
+TEST(Strip, RandomSmoothFormulasAreClose) { check_cases(cases(400), check_close); }
 
 // What people write, and its derivatives: the operations made of several.
 constexpr const char* usual_formulas[] = {

@@ -74,6 +74,9 @@ class CapturedRun {
     return lanes_.lane_of(b, g, chunk);
   }
 
+  // Numbers that clear() and write() go through, all in all.
+  double numbers() const;
+
   // Zeros wherever add() will add.
   std::int64_t clear_tasks() const;
   void clear(std::int64_t task) const;

@@ -108,6 +108,12 @@ CapturedRun::CapturedRun(const Captured& captured, const Bindings& bindings, con
   }
 }
 
+double CapturedRun::numbers() const {
+  double count = static_cast<double>(lane_step_) * static_cast<double>(lanes_.count);
+  for (const CapturedTarget& target : targets_) count += static_cast<double>(target.elements);
+  return count;
+}
+
 std::int64_t CapturedRun::direct_clear_tasks(const CapturedTarget& target) const {
   const bool owned = target.kept == Kept::Shared || target.kept == Kept::Direct;
   return owned ? tasks_of(target.elements, clear_elements) : 0;

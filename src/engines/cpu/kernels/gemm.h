@@ -1,4 +1,4 @@
-// Products of matrices in panels. A micro-kernel holds group_rows x panel_width sums in registers
+// Products of matrices in panels. A micro-kernel holds group_rows x group_columns sums in registers
 // and runs once along k; what bounds it is two multiply-adds a cycle. Each sum adds its terms in
 // the order of k, so a row's result does not depend on which rows are computed beside it.
 #pragma once
@@ -9,7 +9,12 @@
 namespace fovea::cpu::FOVEA_ISA {
 namespace {
 
-constexpr int vectors = panel_width / W;
+constexpr int vectors = group_columns / W;
+static_assert(panel_width % group_columns == 0);
+
+// Steps along k between two jumps. Counting takes the ports that multiply: with a jump at every
+// step, AVX2 is at three quarters of its peak. Groups of fewer rows are rare.
+constexpr int steps_between_jumps(int rows) { return rows == group_rows ? 8 : 2; }
 
 // Where the micro-kernel's operands begin.
 struct Micro {
@@ -39,7 +44,15 @@ struct Singles {
   using Cell = vf;
   FOVEA_INLINE_MEMBER static Cell all(const float* p) { return splat(*p); }
   FOVEA_INLINE_MEMBER static Cell cells(const float* p) { return load(p); }
-  FOVEA_INLINE_MEMBER static vf add(Cell a, Cell b, vf sum) { return fma(a, b, sum); }
+  FOVEA_INLINE_MEMBER static vf add(Cell a, Cell b, vf sum) {
+#if FOVEA_ISA_LEVEL >= 1
+    // Left to itself the compiler picks forms that overwrite a factor, and moves sums about.
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+#else
+    return fma(a, b, sum);
+#endif
+  }
   FOVEA_INLINE_MEMBER static vf add_unless_zero(Cell a, Cell b, vf sum) {
     return a[0] != 0 ? fma(a, b, sum) : sum;
   }
@@ -69,18 +82,28 @@ struct Pairs {
 };
 
 template <class Terms, int rows, int columns, bool transposed>
-FOVEA_INLINE void accumulate(const float* a, const float* b, int count, vf (&sum)[rows][columns]) {
-  for (int k = 0; k < count; ++k) {
-    typename Terms::Cell right[columns];
-    _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) right[v] = Terms::cells(b + v * W);
-    _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
-      const typename Terms::Cell left = Terms::all(transposed ? a + i : a + i * panel_width);
-      _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) {
-        sum[i][v] = Terms::add(left, right[v], sum[i][v]);
-      }
+FOVEA_INLINE void add_step(const float* a, const float* b, vf (&sum)[rows][columns]) {
+  typename Terms::Cell right[columns];
+  _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) right[v] = Terms::cells(b + v * W);
+  _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
+    const typename Terms::Cell left = Terms::all(transposed ? a + i : a + i * panel_width);
+    _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) {
+      sum[i][v] = Terms::add(left, right[v], sum[i][v]);
     }
-    a += transposed ? panel_width : 1;
-    b += panel_width;
+  }
+}
+
+template <class Terms, int rows, int columns, bool transposed>
+FOVEA_INLINE void accumulate(const float* a, const float* b, int count, vf (&sum)[rows][columns]) {
+  constexpr int step = transposed ? panel_width : 1, unrolled = steps_between_jumps(rows);
+  for (; count >= unrolled; count -= unrolled, a += unrolled * step, b += unrolled * panel_width) {
+    _Pragma("GCC unroll 8") for (int k = 0; k < unrolled; ++k) {
+      add_step<Terms, rows, columns, transposed>(a + k * step, b + k * panel_width, sum);
+      __asm__ volatile("" ::: "memory");  // loads of later steps would take registers of sums
+    }
+  }
+  for (; count > 0; --count, a += step, b += panel_width) {
+    add_step<Terms, rows, columns, transposed>(a, b, sum);
   }
 }
 
@@ -141,39 +164,38 @@ MicroKernel find_kernel(int rows, int columns) {
 template <class Terms>
 void multiply_sparsely(const Product& x) {
   for (int i = 0; i < x.m; ++i) {
-    for (int n = 0; n < x.n; n += panel_width) {
-      const int panel = n / panel_width;
-      float* const c = x.c.data + (panel * x.c.rows + i) * panel_width;
-      const float* const b = x.b.data + panel * x.b.rows * panel_width;
-      for (int v = 0; v < vectors && n + v * W < x.n; ++v) {
-        vf sum{};
-        for (int k = x.k_first; k < x.k_last; ++k) {
-          const int row = x.a_transposed ? k : i, column = x.a_transposed ? i : k;
-          const float* const a = x.a.data + (column / panel_width * x.a.rows + row) * panel_width +
-                                 column % panel_width;
-          sum = Terms::add_unless_zero(Terms::all(a),
-                                       Terms::cells(b + int64_t{k} * panel_width + v * W), sum);
-        }
-        store(c + v * W, put<Terms>(x.into, c + v * W, sum, x.scale, x.factor, i));
+    for (int n = 0; n < x.n; n += W) {
+      const int64_t panel = n / panel_width;
+      float* const c = x.c.data + (panel * x.c.rows + i) * panel_width + n % panel_width;
+      const float* const b = x.b.data + panel * x.b.rows * panel_width + n % panel_width;
+      vf sum{};
+      for (int k = x.k_first; k < x.k_last; ++k) {
+        const int row = x.a_transposed ? k : i, column = x.a_transposed ? i : k;
+        const float* const a =
+            x.a.data + (column / panel_width * x.a.rows + row) * panel_width + column % panel_width;
+        sum =
+            Terms::add_unless_zero(Terms::all(a), Terms::cells(b + int64_t{k} * panel_width), sum);
       }
+      store(c, put<Terms>(x.into, c, sum, x.scale, x.factor, i));
     }
   }
 }
 
 template <class Terms, bool transposed>
 void multiply_in_groups(const Product& x) {
-  const int panels = (x.n + panel_width - 1) / panel_width;
-  const int calls = panels * ((x.m + group_rows - 1) / group_rows);
+  const int column_groups = (x.n + group_columns - 1) / group_columns;
+  const int calls = column_groups * ((x.m + group_rows - 1) / group_rows);
   const int64_t lines = x.fetch_floats / 16;
   const int lines_a_call = calls == 0 ? 0 : static_cast<int>((lines + calls - 1) / calls);
   int64_t fetched = 0;
-  for (int n = 0; n < x.n; n += panel_width) {
-    const int panel = n / panel_width;
-    const int left = x.n - n < panel_width ? x.n - n : panel_width;
+  for (int n = 0; n < x.n; n += group_columns) {
+    const int64_t panel = n / panel_width;
+    const int column = n % panel_width;
+    const int left = x.n - n < group_columns ? x.n - n : group_columns;
     const int columns = (left + W - 1) / W;
     Micro at{x.a.data,
              x.a.rows * panel_width,
-             x.b.data + panel * x.b.rows * panel_width,
+             x.b.data + panel * x.b.rows * panel_width + column,
              nullptr,
              x.scale,
              x.k_first,
@@ -191,7 +213,7 @@ void multiply_in_groups(const Product& x) {
       const int rows = end - i < group_rows ? end - i : group_rows;
       at.a = transposed ? x.a.data + i / panel_width * x.a.rows * panel_width + i % panel_width
                         : x.a.data + int64_t{i} * panel_width;
-      at.c = x.c.data + (panel * x.c.rows + i) * panel_width;
+      at.c = x.c.data + (panel * x.c.rows + i) * panel_width + column;
       at.scale = x.scale + i;
       at.fetch = x.fetch + fetched * 16;
       at.fetch_lines =

@@ -10,19 +10,21 @@
 
 namespace fovea::cpu::FOVEA_ISA {
 
+constexpr int panel_width = 64;                // columns of a panel
+constexpr int strip_rows = 512 / panel_width;  // a strip of scores is 2 KiB
+
 #if FOVEA_ISA_LEVEL >= 2
-constexpr int W = 16;            // floats in a vector
-constexpr int panel_width = 64;  // columns of a panel: 6 x 4 vectors of sums, 4 of B, 1 of A
-constexpr int group_rows = 6;    // rows of sums that a micro-kernel holds
+constexpr int W = 16;              // floats in a vector
+constexpr int group_rows = 6;      // rows and columns of sums that a micro-kernel holds:
+constexpr int group_columns = 64;  // 6 x 4 vectors, beside 4 of B and 1 of A
 #elif FOVEA_ISA_LEVEL == 1
 constexpr int W = 8;
-constexpr int panel_width = 16;  // 6 x 2 vectors of sums, 2 of B, 1 of A
 constexpr int group_rows = 6;
+constexpr int group_columns = 16;  // 6 x 2 vectors, beside 2 of B and 1 of A
 #else
 constexpr int W = 4;
-constexpr int panel_width = 16;
 constexpr int group_rows = 2;
+constexpr int group_columns = 16;  // 2 x 4 vectors
 #endif
-constexpr int strip_rows = 512 / panel_width;  // a strip of scores is 2 KiB
 
 }  // namespace fovea::cpu::FOVEA_ISA

@@ -68,26 +68,33 @@ bool pack_stored(const Strided& from, int rows, int columns, float factor, Panel
   constexpr int bytes = stored_bytes<type>;
   vf zeros{};
   for (int c = 0; c < columns; c += panel_width) {
-    float* const panel = to.data + c / panel_width * to.rows * panel_width;
-    for (int r = 0; r < padded_rows; ++r) {
-      float* const out = panel + r * panel_width;
-      const char* const row = static_cast<const char*>(from.data) + r * from.row_step * bytes;
-      constexpr int ahead = 8;
+    float* out = to.data + c / panel_width * to.rows * panel_width;
+    const int width = columns - c < panel_width ? columns - c : panel_width;
+    const bool whole = width == panel_width && from.column_step == 1;
+    for (int r = 0; r < rows; ++r, out += panel_width) {
+      const char* const row =
+          static_cast<const char*>(from.data) + (r * from.row_step + c * from.column_step) * bytes;
+      constexpr int ahead = 16;
       if (r + ahead < rows && from.column_step == 1) {
-        fetch_row(row + (ahead * from.row_step + c) * bytes,
-                  (columns - c < panel_width ? columns - c : panel_width) * bytes);
+        fetch_row(row + ahead * from.row_step * bytes, width * bytes);
       }
-      for (int v = 0; v < panel_width; v += W) {
-        vf x{};
-        if (r < rows && c + v < columns) {
-          x = load_elements<type>(row + (c + v) * from.column_step * bytes, from.column_step,
-                                  columns - c - v) *
-              factor;
-          zeros = fma(x, vf{}, zeros);
-        }
+      const auto put = [&](int v, vf x) __attribute__((always_inline)) {
+        x *= factor;
+        zeros = fma(x, vf{}, zeros);
         store(out + v, x);
+      };
+      if (whole) {
+        for (int v = 0; v < panel_width; v += W) put(v, load_stored<type>(row + v * bytes));
+      } else {
+        int v = 0;
+        for (; v < width; v += W) {
+          put(v,
+              load_elements<type>(row + v * from.column_step * bytes, from.column_step, width - v));
+        }
+        for (; v < panel_width; v += W) store(out + v, vf{});
       }
     }
+    memset(out, 0, static_cast<size_t>(padded_rows - rows) * panel_width * sizeof(float));
   }
   return no_nan(zeros);
 }
@@ -145,7 +152,10 @@ bool pack_transposed_stored(const Strided& from, int rows, int columns, Panels t
         zeros = fma(x[i], vf{}, zeros);
       }
       transpose(x);
-      for (int i = 0; i < W && c + i < columns; ++i) store(out + (c + i) * panel_width, x[i]);
+      for (int i = 0; i < W && c + i < columns; ++i) {
+        store(out + (c + i) * panel_width, x[i]);
+        __builtin_prefetch(out + (c + i) * panel_width + W, 1);  // where the next block goes
+      }
     }
   }
   return no_nan(zeros);

@@ -41,20 +41,19 @@ FOVEA_INLINE float* score_at(const Panels& scores, int row, int c) {
   return scores.data + (c / panel_width * scores.rows + row) * panel_width + c % panel_width;
 }
 
-// A row of a tile, four vectors at a time: they lie in one panel or in neighbouring ones.
-struct Row {
-  float* at;
-  int64_t panel;  // floats from one panel to the next
-
-  FOVEA_INLINE_MEMBER float* vector(int v) const {
-    return at + (v * W / panel_width) * panel + v * W % panel_width;
+// Calls four(at, c) for every four vectors of a row of a tile, and one(at, c) for each that is
+// left.
+template <class Four, class One>
+FOVEA_INLINE void for_vectors(const SoftmaxTile& tile, int row, const Four& four, const One& one) {
+  static_assert(panel_width % (4 * W) == 0);
+  float* at = tile.scores.data + int64_t{row} * panel_width;
+  const int64_t panel = tile.scores.rows * panel_width;
+  int c = 0;
+  for (; c + panel_width <= tile.columns; c += panel_width, at += panel) {
+    for (int v = 0; v < panel_width; v += 4 * W) four(at + v, c + v);
   }
-  FOVEA_INLINE_MEMBER void advance() { at += 4 * W / panel_width * panel; }
-};
-static_assert(4 * W % panel_width == 0);
-
-FOVEA_INLINE Row row_of(const Panels& scores, int row) {
-  return {scores.data + int64_t{row} * panel_width, scores.rows * panel_width};
+  for (; c + 4 * W <= tile.columns; c += 4 * W, at += 4 * W) four(at, c);
+  for (; c < tile.columns; c += W, at += W) one(at, c);
 }
 
 // Lane i is the maximum, or the sum, of all lanes of x[i]: two halves of two vectors become one
@@ -87,11 +86,11 @@ FOVEA_INLINE vf fold_rows(vf (&x)[W]) {
 
 // The largest kept scores of a row, by lane; where some are not kept they become -inf.
 template <bool masked>
-FOVEA_INLINE vf mask_and_find_max(const SoftmaxTile& tile, int number) {
+FOVEA_INLINE vf mask_and_find_max(const SoftmaxTile& tile, int row) {
   vf most[4];
   for (int v = 0; v < 4; ++v) most[v] = splat(minus_infinity);
-  const uint64_t* const keep = masked ? tile.keep + int64_t{number} * tile.keep_words : nullptr;
-  const auto look_at = [&](float* at, int c, vf& largest) {
+  const uint64_t* const keep = masked ? tile.keep + int64_t{row} * tile.keep_words : nullptr;
+  const auto look_at = [&](float* at, int c, vf& largest) __attribute__((always_inline)) {
     vf s = load(at);
     if constexpr (masked) {
       s = select_bits(bits_at(keep, c), s, splat(minus_infinity));
@@ -99,37 +98,37 @@ FOVEA_INLINE vf mask_and_find_max(const SoftmaxTile& tile, int number) {
     }
     largest = max_raw(largest, s);  // a NaN passes now and shows in the sum
   };
-  Row row = row_of(tile.scores, number);
-  int c = 0;
-  for (; c + 4 * W <= tile.columns; c += 4 * W, row.advance()) {
-    _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
-      look_at(row.vector(v), c + v * W, most[v]);
-    }
-  }
-  for (int v = 0; c < tile.columns; c += W, ++v) look_at(row.vector(v), c, most[0]);
+  for_vectors(
+      tile, row,
+      [&](float* at, int c) __attribute__((always_inline)) {
+        _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
+          look_at(at + v * W, c + v * W, most[v]);
+        }
+      },
+      [&](float* at, int c) __attribute__((always_inline)) { look_at(at, c, most[0]); });
   return max_raw(max_raw(most[0], most[1]), max_raw(most[2], most[3]));
 }
 
 // 2^(s log2 e - base) in place; their sums, by lane.
-FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int number, float base) {
+FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int row, float base) {
   const vf shift = splat(-base);
   vf sum_0{}, sum_1{};
-  Row row = row_of(tile.scores, number);
-  int c = 0;
-  for (; c + 4 * W <= tile.columns; c += 4 * W, row.advance()) {
-    vf p[4];
-    _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
-      p[v] = exp2_below(fma(load(row.vector(v)), splat(log2_e), shift));
-    }
-    _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) store(row.vector(v), p[v]);
-    sum_0 += p[0] + p[1];
-    sum_1 += p[2] + p[3];
-  }
-  for (int v = 0; c < tile.columns; c += W, ++v) {
-    const vf p = exp2_below(fma(load(row.vector(v)), splat(log2_e), shift));
-    store(row.vector(v), p);
-    sum_0 += p;
-  }
+  for_vectors(
+      tile, row,
+      [&](float* at, int) __attribute__((always_inline)) {
+        vf p[4];
+        _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
+          p[v] = exp2_below(fma(load(at + v * W), splat(log2_e), shift));
+        }
+        _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) store(at + v * W, p[v]);
+        sum_0 += p[0] + p[1];
+        sum_1 += p[2] + p[3];
+      },
+      [&](float* at, int) __attribute__((always_inline)) {
+        const vf p = exp2_below(fma(load(at), splat(log2_e), shift));
+        store(at, p);
+        sum_0 += p;
+      });
   return sum_0 + sum_1;
 }
 

@@ -30,35 +30,6 @@ FOVEA_OF_SELECT(SelectLess, i < j);
 FOVEA_OF_SELECT(SelectLessEqual, i <= j);
 FOVEA_OF_SELECT(SelectEqual, i == j);
 
-// A splat, one value for each row of a pack, to compute with before it is spread out.
-template <class T>
-struct Numbers {
-  T first, second;
-};
-FOVEA_INLINE int32_t as_integer(float cell) {
-  int32_t out;
-  memcpy(&out, &cell, sizeof out);
-  return out;
-}
-FOVEA_INLINE Numbers<float> floats(const Reader<true>& from, bool two) {
-  return {*from.p, *from.other(two)};
-}
-FOVEA_INLINE Numbers<int32_t> integers(const Reader<true>& from, bool two) {
-  return {as_integer(*from.p), as_integer(*from.other(two))};
-}
-FOVEA_INLINE Pack spread(Numbers<float> x) {
-  const vf first = splat(x.first);
-  if constexpr (pack_rows == 1) return {first, first, first, first};
-  const vf second = splat(x.second);
-  return {first, first, second, second};
-}
-FOVEA_INLINE Pack spread(Numbers<int32_t> x) {
-  const vf first = as_float(splat(x.first));
-  if constexpr (pack_rows == 1) return {first, first, first, first};
-  const vf second = as_float(splat(x.second));
-  return {first, first, second, second};
-}
-
 // Whether multiplying by it is as good as dividing by what it is the inverse of.
 FOVEA_INLINE bool is_normal(float x) {
   const float size = __builtin_fabsf(x);
@@ -66,18 +37,23 @@ FOVEA_INLINE bool is_normal(float x) {
 }
 
 // x / u: times 1 / u where that is an ordinary number.
-FOVEA_INLINE Pack divide(Pack x, Numbers<float> u) {
-  const Numbers<float> inverse = {1.0f / u.first, 1.0f / u.second};
-  const bool multiply = is_normal(inverse.first) && is_normal(inverse.second);
-  return multiply ? x * spread(inverse) : x / spread(u);
-}
+struct Divisor {
+  float u, inverse;
+  bool multiply;
+
+  explicit Divisor(float by) : u(by), inverse(1.0f / by), multiply(is_normal(inverse)) {}
+  __attribute__((always_inline)) Pack divide(Pack x) const {
+    return multiply ? x * inverse : x / all(u);
+  }
+};
 
 void quotient_by_splat(const StripCall& call) {
   Reader<false> x(call, 0);
   Reader<true> u(call, 1);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    out.write(left > 1, divide(x.read(left > 1), floats(u, left > 1)));
+  for (int row = 0; row < call.rows; ++row) {
+    const Divisor by(u.number());
+    out.write_row([&](int c) __attribute__((always_inline)) { return by.divide(x.read(c)); });
     x.advance(), u.advance();
   }
 }
@@ -86,8 +62,8 @@ void quotient_by_splat(const StripCall& call) {
 void tanh_strip(const StripCall& call) {
   Reader<false> x(call, 0);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    out.write(left > 1, tanh_of(x.read(left > 1)));
+  for (int row = 0; row < call.rows; ++row) {
+    out.write_row([&](int c) __attribute__((always_inline)) { return tanh_of(x.read(c)); });
     x.advance();
   }
 }
@@ -96,10 +72,12 @@ void plain_tanh_of_quotient(const StripCall& call) {
   Reader<false> x(call, 0);
   Reader<true> u(call, 1), v(call, scaled ? 2 : 1);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    const bool two = left > 1;
-    const Pack y = tanh_of(divide(x.read(two), floats(u, two)));
-    out.write(two, scaled ? y * v.read(two) : y);
+  for (int row = 0; row < call.rows; ++row) {
+    const Divisor by(u.number());
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      const Pack y = tanh_of(by.divide(x.read(c)));
+      return scaled ? y * v.read(c) : y;
+    });
     x.advance(), u.advance(), v.advance();
   }
 }
@@ -115,8 +93,8 @@ void tanh_of_quotient(const StripCall& call) {
   const TanhTable table = load_tanh_table(__builtin_fabsf(u), factor);
   Reader<false> x(call, 0);
   Writer out(call);
-  for (int left = call.rows; left > 0; --left) {
-    out.write(false, tanh_of(x.read(false), table));
+  for (int row = 0; row < call.rows; ++row) {
+    out.write_row([&](int c) __attribute__((always_inline)) { return tanh_of(x.read(c), table); });
     x.advance();
   }
 }
@@ -141,21 +119,18 @@ FOVEA_INLINE bool is_moderate(float x) {
   const float size = __builtin_fabsf(x);
   return size > 1e-9f && size < 1e9f;
 }
-FOVEA_INLINE bool is_moderate(Numbers<float> x) {
-  return is_moderate(x.first) && is_moderate(x.second);
-}
 template <class F>
 void scaled_product(const StripCall& call) {
   Reader<false> a(call, 0), b(call, 1);
   Reader<true> u(call, 2), v(call, 3);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    const bool two = left > 1;
-    const Numbers<float> up = floats(u, two), down = floats(v, two);
-    const Pack x = a.read(two), y = F::factor(b.read(two));
-    const Numbers<float> ratio = {up.first / down.first, up.second / down.second};
+  for (int row = 0; row < call.rows; ++row) {
+    const float up = u.number(), down = v.number(), ratio = up / down;
     const bool moderate = is_moderate(up) && is_moderate(down);
-    out.write(two, moderate ? x * y * spread(ratio) : x * spread(up) * y / spread(down));
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      const Pack x = a.read(c), y = F::factor(b.read(c));
+      return moderate ? x * y * ratio : x * up * y / all(down);
+    });
     a.advance(), b.advance(), u.advance(), v.advance();
   }
 }
@@ -166,17 +141,17 @@ void divide_by_splat(const StripCall& call) {
   Reader<false> a(call, 0);
   Reader<true> b(call, 1);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    const Numbers<int32_t> u = integers(b, left > 1);
-    const Pack x = a.read(left > 1);
-    if (u.first > 0 && (u.first & (u.first - 1)) == 0 && u.first == u.second) {
-      const int shift = __builtin_ctz(static_cast<uint32_t>(u.first));
-      const auto one = [&](vf i) {
-        return as_float(quotient ? as_int(i) >> shift : as_int(i) & (u.first - 1));
+  for (int row = 0; row < call.rows; ++row) {
+    const int32_t u = b.integer();
+    if (u > 0 && (u & (u - 1)) == 0) {
+      const int shift = __builtin_ctz(static_cast<uint32_t>(u));
+      const auto one = [&](vf i) __attribute__((always_inline)) {
+        return as_float(quotient ? as_int(i) >> shift : as_int(i) & (u - 1));
       };
-      out.write(left > 1, {one(x.a), one(x.b), one(x.c), one(x.d)});
+      out.write_row([&](int c) __attribute__((always_inline)) { return each(one, a.read(c)); });
     } else {
-      out.write(left > 1, F::of(x, spread(u)));
+      const Pack by = all(as_float(splat(u)));
+      out.write_row([&](int c) __attribute__((always_inline)) { return F::of(a.read(c), by); });
     }
     a.advance(), b.advance();
   }
@@ -187,11 +162,12 @@ void power_by_splat(const StripCall& call) {
   Reader<false> x(call, 0);
   Reader<true> y(call, 1);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    const Numbers<float> exponent = floats(y, left > 1);
-    const Pack base = x.read(left > 1);
-    const bool square = exponent.first == 2.0f && exponent.second == 2.0f;
-    out.write(left > 1, square ? base * base : PerLanePow::of(base, spread(exponent)));
+  for (int row = 0; row < call.rows; ++row) {
+    const float exponent = y.number();
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      const Pack base = x.read(c);
+      return exponent == 2.0f ? base * base : PerLanePow::of(base, all(exponent));
+    });
     x.advance(), y.advance();
   }
 }

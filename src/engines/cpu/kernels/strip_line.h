@@ -8,16 +8,20 @@
 namespace fovea::cpu::FOVEA_ISA::strip {
 namespace {
 
-// slope times 0, 1, 2 ... along the rows of a pack.
+// slope times 0, 1, 2 ... along a pack.
 struct Steps {
   Pack values, integers;
-  int32_t slope;
+  uint32_t slope;
 
-  explicit Steps(int32_t of) : slope(of) {
-    const vi i = lanes() * slope, step = splat(slope * W);
-    const vi third = pack_rows == 1 ? i + step * 2 : i;
-    integers = {as_float(i), as_float(i + step), as_float(third), as_float(third + step)};
-    values = {to_float(i), to_float(i + step), to_float(third), to_float(third + step)};
+  explicit Steps(int32_t of) : slope(static_cast<uint32_t>(of)) {
+    const vi i = lanes() * of, step = splat(of * W);
+    const vi at[4] = {i, i + step, i + step * 2, i + step * 3};
+    integers = {as_float(at[0]), as_float(at[1]), as_float(at[2]), as_float(at[3])};
+    values = {to_float(at[0]), to_float(at[1]), to_float(at[2]), to_float(at[3])};
+  }
+  // Where a pack begins, in a row that begins at `first`.
+  __attribute__((always_inline)) int32_t start(uint32_t first, int c) const {
+    return static_cast<int32_t>(first + slope * static_cast<uint32_t>(c));
   }
   __attribute__((always_inline)) bool is_exact(int32_t first) const {
     const int64_t size = first < 0 ? -int64_t{first} : int64_t{first};
@@ -25,20 +29,17 @@ struct Steps {
   }
   // From `first` on, as f32; the magnitude if asked for.
   template <bool take_absolute>
-  __attribute__((always_inline)) Pack from(Numbers<int32_t> first) const {
-    if (is_exact(first.first) && is_exact(first.second)) {
-      const Numbers<float> start = {static_cast<float>(first.first),
-                                    static_cast<float>(first.second)};
-      const Pack sum = values + spread(start);
+  __attribute__((always_inline)) Pack from(int32_t first) const {
+    if (is_exact(first)) {
+      const Pack sum = values + static_cast<float>(first);
       return take_absolute ? absolute(sum) : sum;
     }
-    const Pack start = spread(first);
-    const auto one = [](vf x, vf y) {
-      const vi sum = wrap(bits(as_int(x)) + bits(as_int(y)));
+    const vu start = bits(splat(first));
+    const auto one = [&](vf x) __attribute__((always_inline)) {
+      const vi sum = wrap(start + bits(as_int(x)));
       return to_float(take_absolute && sum < 0 ? wrap(vu{} - bits(sum)) : sum);
     };
-    return {one(start.a, integers.a), one(start.b, integers.b), one(start.c, integers.c),
-            one(start.d, integers.d)};
+    return each(one, integers);
   }
 };
 
@@ -50,10 +51,8 @@ struct LineStart {
       : start(static_cast<uint32_t>(*static_cast<const int32_t*>(call.in[i])) *
               static_cast<uint32_t>(call.mode)),
         rest(call, i + 1) {}
-  __attribute__((always_inline)) Numbers<int32_t> read(bool two) const {
-    const Numbers<int32_t> more = strip::integers(rest, two);
-    return {static_cast<int32_t>(start + static_cast<uint32_t>(more.first)),
-            static_cast<int32_t>(start + static_cast<uint32_t>(more.second))};
+  __attribute__((always_inline)) uint32_t read() const {
+    return start + static_cast<uint32_t>(rest.integer());
   }
 };
 
@@ -62,9 +61,11 @@ void line(const StripCall& call) {
   const Steps steps(call.mode);
   LineStart start(call, 0);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    const Pack first = spread(start.read(left > 1));
-    out.write(left > 1, AddI::of(first, steps.integers));
+  for (int row = 0; row < call.rows; ++row) {
+    const uint32_t first = start.read();
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      return AddI::of(all(as_float(splat(steps.start(first, c)))), steps.integers);
+    });
     start.rest.advance();
   }
 }
@@ -72,8 +73,11 @@ void line_to_float(const StripCall& call) {
   const Steps steps(call.mode);
   LineStart start(call, 0);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    out.write(left > 1, steps.from<false>(start.read(left > 1)));
+  for (int row = 0; row < call.rows; ++row) {
+    const uint32_t first = start.read();
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      return steps.from<false>(steps.start(first, c));
+    });
     start.rest.advance();
   }
 }
@@ -86,12 +90,12 @@ void add_line(const StripCall& call) {
   Reader<true> u(call, 1);
   LineStart start(call, 2);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    const bool two = left > 1;
-    const Numbers<float> factor = floats(u, two);
-    const Pack scale =
-        subtract ? spread(Numbers<float>{-factor.first, -factor.second}) : spread(factor);
-    out.write(two, fma(steps.from<take_absolute>(start.read(two)), scale, x.read(two)));
+  for (int row = 0; row < call.rows; ++row) {
+    const uint32_t first = start.read();
+    const Pack scale = all(subtract ? -u.number() : u.number());
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      return fma(steps.from<take_absolute>(steps.start(first, c)), scale, x.read(c));
+    });
     x.advance(), u.advance(), start.rest.advance();
   }
 }

@@ -10,12 +10,12 @@ namespace {
 
 using FOVEA_ISA::fma;
 
-// One row of a strip where a row has four vectors, two rows where it has two.
+// Neighbouring cells of a row. A row is one pack, or a few.
 struct Pack {
   vf a, b, c, d;
 };
-constexpr int pack_rows = 4 * W / panel_width;
-static_assert(pack_rows == 1 || pack_rows == 2);
+constexpr int pack_width = 4 * W;
+static_assert(panel_width % pack_width == 0);
 
 FOVEA_INLINE Pack all(vf x) { return {x, x, x, x}; }
 FOVEA_INLINE Pack all(float x) { return all(splat(x)); }
@@ -76,44 +76,41 @@ FOVEA_INLINE Pack with_sign(Pack x, Pack y) {
 
 FOVEA_INLINE const float* cells(const void* p) { return static_cast<const float*>(p); }
 
-// Walks down the rows of one operand, a pack at a time. Where a pack has two rows and only one is
-// left, that one is read (and written) twice.
+// Walks down the rows of one operand; reads packs that begin at a column.
 template <bool is_splat>
 struct Reader {
   const float* p;
   int64_t step;
 
   Reader(const StripCall& call, int i) : p(cells(call.in[i])), step(call.step[i]) {}
-  __attribute__((always_inline)) const float* other(bool two) const {
-    return pack_rows == 2 && two ? p + step : p;
+  __attribute__((always_inline)) Pack read([[maybe_unused]] int c) const {
+    if constexpr (is_splat) return all(splat(*p));
+    return {load(p + c), load(p + c + W), load(p + c + 2 * W), load(p + c + 3 * W)};
   }
-  __attribute__((always_inline)) Pack read([[maybe_unused]] bool two) const {
-    if constexpr (pack_rows == 1) {
-      if constexpr (is_splat) return all(splat(*p));
-      return {load(p), load(p + W), load(p + 2 * W), load(p + 3 * W)};
-    } else {
-      const float* const q = other(two);
-      if constexpr (is_splat) {
-        const vf x = splat(*p), y = splat(*q);
-        return {x, x, y, y};
-      }
-      return {load(p), load(p + W), load(q), load(q + W)};
-    }
+  __attribute__((always_inline)) float number() const { return *p; }  // of a splat
+  __attribute__((always_inline)) int32_t integer() const {
+    int32_t out;
+    memcpy(&out, p, sizeof out);
+    return out;
   }
-  __attribute__((always_inline)) void advance() { p += pack_rows * step; }
+  __attribute__((always_inline)) void advance() { p += step; }
 };
 
 struct Writer {
   float* p;
 
   explicit Writer(const StripCall& call) : p(static_cast<float*>(call.out)) {}
-  __attribute__((always_inline)) void write([[maybe_unused]] bool two, Pack x) {
-    float* const q = pack_rows == 1 ? p + 2 * W : two ? p + panel_width : p;
-    store(p, x.a);
-    store(p + W, x.b);
-    store(q, x.c);
-    store(q + W, x.d);
-    p += pack_rows * panel_width;
+  __attribute__((always_inline)) void write(int c, Pack x) const {
+    store(p + c, x.a);
+    store(p + c + W, x.b);
+    store(p + c + 2 * W, x.c);
+    store(p + c + 3 * W, x.d);
+  }
+  // All packs of a row, of(c) each.
+  template <class F>
+  __attribute__((always_inline)) void write_row(const F& of) {
+    for (int c = 0; c < panel_width; c += pack_width) write(c, of(c));
+    p += panel_width;
   }
 };
 
@@ -122,8 +119,8 @@ template <class F, int kinds>
 void run1(const StripCall& call) {
   Reader<(kinds & 1) != 0> x(call, 0);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    out.write(left > 1, F::of(x.read(left > 1)));
+  for (int row = 0; row < call.rows; ++row) {
+    out.write_row([&](int c) __attribute__((always_inline)) { return F::of(x.read(c)); });
     x.advance();
   }
 }
@@ -132,8 +129,9 @@ void run2(const StripCall& call) {
   Reader<(kinds & 1) != 0> x(call, 0);
   Reader<(kinds & 2) != 0> y(call, 1);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    out.write(left > 1, F::of(x.read(left > 1), y.read(left > 1)));
+  for (int row = 0; row < call.rows; ++row) {
+    out.write_row([&](int c)
+                      __attribute__((always_inline)) { return F::of(x.read(c), y.read(c)); });
     x.advance(), y.advance();
   }
 }
@@ -143,8 +141,10 @@ void run3(const StripCall& call) {
   Reader<(kinds & 2) != 0> y(call, 1);
   Reader<(kinds & 4) != 0> z(call, 2);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    out.write(left > 1, F::of(x.read(left > 1), y.read(left > 1), z.read(left > 1)));
+  for (int row = 0; row < call.rows; ++row) {
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      return F::of(x.read(c), y.read(c), z.read(c));
+    });
     x.advance(), y.advance(), z.advance();
   }
 }
@@ -155,9 +155,10 @@ void run4(const StripCall& call) {
   Reader<(kinds & 4) != 0> y(call, 2);
   Reader<(kinds & 8) != 0> z(call, 3);
   Writer out(call);
-  for (int left = call.rows; left > 0; left -= pack_rows) {
-    const bool two = left > 1;
-    out.write(two, F::of(w.read(two), x.read(two), y.read(two), z.read(two)));
+  for (int row = 0; row < call.rows; ++row) {
+    out.write_row([&](int c) __attribute__((always_inline)) {
+      return F::of(w.read(c), x.read(c), y.read(c), z.read(c));
+    });
     w.advance(), x.advance(), y.advance(), z.advance();
   }
 }

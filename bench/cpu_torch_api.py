@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The CPU benchmark once more, through fovea.torch: what a PyTorch user gets of the C interface's speed.
+
+Every row is timed three ways on the same tensors, in turn: torch's own (SDPA, or compiled flex_attention), Fovea through
+its C interface with a plan in hand, and Fovea through fovea.torch, where each call traces its modifier, finds its plan and
+allocates its outputs. The bar is the last column: within 5 % of the C interface at S = 1024.
+
+  ./dev bench torch                     the table, about five minutes; writes docs/results/torch_cpu_<machine>.md
+  ./dev bench torch --only 'f32 .*SDPA' --no-record
+"""
+import argparse
+import datetime
+import os
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
+sys.dont_write_bytecode = True
+BAR = 0.05
+
+
+def parse_arguments():
+    head, _, tail = __doc__.partition("\n\n")
+    parser = argparse.ArgumentParser(description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="PATTERN", default="", help="rows whose name has this regular expression")
+    parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))), help="of each side (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each side in a round (%(default)s)")
+    parser.add_argument("--build", type=Path, default=ROOT / "build", help="where libfovea.so is (%(default)s)")
+    parser.add_argument("--no-record", action="store_true", help="print, write nothing")
+    return parser.parse_args()
+
+
+def api_side(torch, data):
+    """The row through fovea.torch, as a function to time, and what it computes."""
+    from fovea.torch import create_block_mask, flex_attention
+    row, mask, mod = data.row, data.mask(), data.mod()
+    blocks = create_block_mask(mask, None, None, row.queries, row.keys) if mask else None
+    options = {"score_mod": mod, "block_mask": blocks, "enable_gqa": row.heads != row.kv_heads}
+    if row.direction == "forward":
+        def forward():
+            with torch.no_grad():
+                return flex_attention(data.q, data.k, data.v, **options)
+        return forward, {"o": forward()}
+    inputs = [x.detach().requires_grad_() for x in (data.q, data.k, data.v)]
+    o = flex_attention(*inputs, **options)
+    backward = lambda: torch.autograd.grad(o, inputs, data.grad_o, retain_graph=True)
+    return backward, {"o": o, **dict(zip(("dq", "dk", "dv"), backward()))}
+
+
+def measure(arguments, library, processors):
+    import torch
+    from cpu import rows, sides, timing
+    torch.set_num_threads(arguments.threads)
+    lines = ["| row | torch ms | C ms | fovea.torch ms | torch / C | torch / fovea.torch | fovea.torch / C |",
+             "|---|---:|---:|---:|---:|---:|---:|"]
+    over = []
+    table = [row for row in rows.table() if row.peer != "own" and re.search(arguments.only, row.name)]
+    warm_up(library, arguments, processors, table[0])
+    for row in table:
+        data = sides.Data(row)
+        plan = sides.Fovea(library, data, None)
+        plan.run()
+        api, out = api_side(torch, data)
+        error = sides.worst_error(data, {name: x.detach() for name, x in out.items()})
+        peer = sides.torch_side(data)
+        peer()
+        times = timing.alternately([peer, plan.run, api], arguments.rounds, arguments.seconds)
+        torch_ms, c_ms, api_ms = (t.median * 1e3 for t in times)
+        ratio = api_ms / c_ms
+        wrong = "" if error <= 1 else " WRONG"
+        if row.queries == rows.LENGTH and (ratio > 1 + BAR or wrong):
+            over.append(row.name)
+        lines.append(f"| {row.name}{wrong} | {torch_ms:.2f} | {c_ms:.2f} | {api_ms:.2f} | {torch_ms / c_ms:.2f} | "
+                     f"{torch_ms / api_ms:.2f} | {ratio:.3f} |")
+        print(lines[-1], flush=True)
+    return lines, over
+
+
+def warm_up(library, arguments, processors, row):
+    """Starts every thread, then binds Fovea's, as the C benchmark does."""
+    from cpu import sides, timing
+    data = sides.Data(row)
+    sides.torch_side(data)()
+    os.sched_setaffinity(0, processors)
+    sides.Fovea(library, data, None).run()
+    timing.bind_threads(processors[:arguments.threads])
+
+
+def main():
+    arguments = parse_arguments()
+    processors = sorted(os.sched_getaffinity(0))
+    os.environ.update(OMP_PROC_BIND="true", OMP_PLACES="cores", OMP_NUM_THREADS=str(arguments.threads),
+                      FOVEA_NUM_THREADS=str(arguments.threads))
+    import fovea  # before OpenMP binds this thread: the library counts processors once
+    from cpu import fovea_c
+    library = fovea_c.Library(arguments.build / "libfovea.so")
+    library.doctor()
+    import bench_report
+    import torch
+    load = os.getloadavg()[0]
+    lines, over = measure(arguments, library, processors)
+    machine = bench_report.processor()
+    busy = " **The machine was busy: no result.**" if load > 0.5 * len(processors) else ""
+    head = ["# fovea.torch against its own C interface and PyTorch, on a CPU", "",
+            f"- Machine: {machine}, {arguments.threads} threads, bound; load {load:.2f} before.{busy}",
+            f"- Fovea {fovea.__version__}, torch {torch.__version__}; commit {bench_report.commit()}, {datetime.date.today()}",
+            "- Command: `./dev bench torch`; medians of rounds that take turns. The bar: fovea.torch / C at most 1.05 at S = 1024.",
+            f"- Over the bar: {', '.join(over) or 'none'}", ""]
+    text = "\n".join([*head, *lines, ""])
+    print("\n" + text)
+    if not (arguments.no_record or arguments.only):
+        path = ROOT / "docs/results" / f"torch_cpu_{bench_report.slug(machine)}_{os.cpu_count()}core.md"
+        path.write_text(text)
+        print(f"wrote {path.relative_to(ROOT)}")
+    sys.exit(1 if over else 0)
+
+
+if __name__ == "__main__":
+    main()

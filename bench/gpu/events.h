@@ -1,0 +1,42 @@
+// Device memory and time for benchmarks on a GPU, through the driver.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace fovea::bench {
+
+void start_device();  // makes the first GPU current; exits with a message where there is none
+void wait();
+double time_ms(const std::function<void()>& enqueue);  // by events on the default stream
+
+class Block {
+ public:
+  explicit Block(std::size_t bytes);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  void* data() const { return reinterpret_cast<void*>(address_); }
+
+ private:
+  std::uint64_t address_ = 0;
+};
+
+// bf16 on the device: normal numbers of a seed (a million, repeated), or zeros for seed 0.
+class Device16 : public Block {
+ public:
+  Device16(std::size_t count, unsigned seed);
+  std::vector<float> fetch() const;  // the first million
+
+ private:
+  std::size_t count_;
+};
+
+class DeviceF32 : public Block {
+ public:
+  explicit DeviceF32(std::size_t count) : Block(count * 4) {}
+  void send(const std::vector<float>& values);
+};
+
+}  // namespace fovea::bench

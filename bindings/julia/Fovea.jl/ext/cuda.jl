@@ -1,0 +1,21 @@
+# Arrays of CUDA.jl: device addresses, the task's stream, scratch memory from its pool. Names `Fovea` and `CUDA` are
+# given by whoever includes this.
+
+Fovea.device_name(x::CUDA.CuArray) = string("cuda:", CUDA.deviceid(CUDA.device(x)))
+
+Fovea.base_address(x::CUDA.CuArray) = Ptr{Cvoid}(reinterpret(UInt, pointer(x)))
+
+# A context must be current on this thread before a plan is made or run.
+Fovea.enter_device(::CUDA.CuArray) = (CUDA.context(); nothing)
+
+Fovea.current_stream(::CUDA.CuArray) = Ptr{Cvoid}(CUDA.stream().handle)
+
+function Fovea.with_workspace(f, ::CUDA.CuArray, bytes::Integer)
+    bytes == 0 && return f(C_NULL)
+    buffer = CUDA.CuArray{UInt8}(undef, bytes)
+    try
+        return GC.@preserve buffer f(Fovea.base_address(buffer))
+    finally
+        CUDA.unsafe_free!(buffer)  # in the order of the stream: after the call has used it
+    end
+end

@@ -1,0 +1,92 @@
+# The values of one call, as libfovea takes them, and running a plan with them.
+
+# What a call points to beside q, k, v and the arrays of Slots; nothing where there is none.
+struct Extras
+    lse::Any
+    grad_lse::Any
+    sinks::Any
+    grad_sinks::Any
+    q_lengths::Any
+    kv_lengths::Any
+end
+
+address_or_null(::Nothing) = C_NULL
+address_or_null(x::AbstractArray) = address(x)
+tensor(x) = CTensor(address_or_null(x), NO_STRIDES)  # strides are the problem's
+
+function bindings_of(o::Options, arrays, slots::Slots, extras::Extras, tensors, scalars, workspace, bytes, stream)
+    q, k, v = arrays
+    offset(x) = CI32(x, 1, C_NULL)
+    return CBindings(
+        sizeof(CBindings), C_NULL, tensor(q), tensor(k), tensor(v), tensor(slots.o), tensor(slots.grad_o),
+        tensor(slots.grad_q), tensor(slots.grad_k), tensor(slots.grad_v), address_or_null(extras.lse),
+        address_or_null(extras.grad_lse), C_NULL, C_NULL, address_or_null(extras.sinks), address_or_null(extras.grad_sinks),
+        address_or_null(extras.q_lengths), address_or_null(extras.kv_lengths), C_NULL, C_NULL, C_NULL, C_NULL,
+        pointer(tensors), length(tensors), pointer(scalars), length(scalars), CF32(0, 0, C_NULL), CU64(o.seed, C_NULL),
+        CU64(o.offset, C_NULL), CI32(0, 0, C_NULL), CI32(0, 0, C_NULL), offset(o.q_offset), offset(o.k_offset), workspace,
+        bytes, stream, C_NULL)
+end
+
+tensor_binding(t::CapturedTensor, gradient) =
+    CTensorBinding(pointer(t.name), c_array(t.array), gradient === nothing ? NO_ARRAY : c_array(gradient))
+scalar_binding(s::CapturedScalar, gradient) = CScalarBinding(pointer(s.name), s.value, C_NULL, address_or_null(gradient))
+
+no_gradient(captured) = nothing
+
+# `gradient(captured)` is the array for the gradient of a captured tensor or scalar, or nothing.
+function run(key::PlanKey, program::Program, o::Options, arrays, slots::Slots, extras::Extras, gradient = no_gradient)
+    like = owner(arrays[1])
+    enter_device(like)
+    prepared = acquire(key, program)
+    try
+        GC.@preserve program arrays slots extras begin
+            tensors = CTensorBinding[tensor_binding(t, gradient(t)) for t in program.tensors]
+            scalars = CScalarBinding[scalar_binding(s, gradient(s)) for s in program.scalars]
+            with_workspace(like, prepared.workspace) do workspace
+                bindings = Ref(bindings_of(o, arrays, slots, extras, tensors, scalars, workspace, prepared.workspace,
+                                           current_stream(like)))
+                GC.@preserve bindings tensors scalars gradient begin
+                    check(safe_call(library().functions.plan_run, prepared.plan, address_of(bindings)))
+                end
+            end
+        end
+    finally
+        release(prepared)
+    end
+    return nothing
+end
+
+# ---- per-sequence and per-head numbers ----
+
+function lengths_of(name, lengths, like, batch, longest)
+    lengths === nothing && return nothing
+    length(lengths) == batch || throw(DimensionMismatch("$name has $(length(lengths)) entries for a batch of $batch"))
+    on_host(lengths) && all(n -> 0 <= n <= longest, lengths) || !on_host(lengths) ||
+        refuse("$name = $lengths: each must be between 0 and $longest")
+    return beside(like, lengths, Int32)
+end
+
+function sinks_of(sinks, like, heads, ::Type{T}) where {T}
+    sinks === nothing && return nothing
+    length(sinks) == heads || throw(DimensionMismatch("sinks has $(length(sinks)) entries for $heads heads"))
+    return beside(like, sinks, T)
+end
+
+# Everything a call touches must be where q is.
+function check_devices(device, program::Program, named)
+    for (name, x) in named
+        x === nothing || device_of(x) == device ||
+            refuse("$name is on $(device_of(x)), but q is on $device")
+    end
+    for t in program.tensors
+        device_of(t.array) == device || refuse("the captured array '$(t.key)' is on $(device_of(t.array)), but q is on $device")
+    end
+end
+
+const GPU_ENGINES = ("cudnn", "jit")
+
+function check_engine(engine, device)
+    device == "cpu" && engine in GPU_ENGINES || return
+    refuse("engine = \"$engine\" works on the memory of a GPU, but q is an Array of the host: load CUDA.jl and give CuArrays, ",
+           "or leave the engine to Fovea")
+end

@@ -1,0 +1,51 @@
+# Which device an array is on and what type its elements have. The extension for CUDA.jl adds methods for CuArray to
+# the first four and to `with_workspace`.
+
+# "cpu", "cuda:0"; what libfovea calls a device.
+device_name(::Array) = "cpu"
+device_name(x::AbstractArray) = throw(UnreadableArray(unreadable(x)))
+
+# The address of the first element of an array that owns its memory.
+base_address(x::Array) = Ptr{Cvoid}(pointer(x))
+
+# Makes the device of an array the current one, where that means something.
+enter_device(::Array) = nothing
+
+# The stream on which work with this array goes.
+current_stream(::Array) = C_NULL
+
+device_of(x::AbstractArray) = device_name(owner(x))
+on_host(x::AbstractArray) = owner(x) isa Array
+
+address(x::AbstractArray) = base_address(owner(x)) + layout(x).first * sizeof(eltype(x))
+
+dtype(::Type{Float32}) = F32
+dtype(::Type{Float16}) = F16
+dtype(::Type{BFloat16}) = BF16
+dtype(::Type{Float64}) = F64
+dtype(::Type{Int32}) = I32
+dtype(::Type{Int64}) = I64
+dtype(::Type{UInt8}) = U8
+dtype(::Type{Bool}) = BOOL
+# BFloat16s.jl's, without depending on it.
+dtype(::Type{T}) where {T} =
+    isprimitivetype(T) && nameof(T) === :BFloat16 && sizeof(T) == 2 ? BF16 : DTYPE_DEFAULT
+
+dtype_word(code::DType) = ("", "f32", "f16", "bf16", "f64", "i32", "i64", "u8", "bool")[Int(code) + 1]
+is_float(code::DType) = code in (F32, F16, BF16)
+
+# A copy of host numbers where `like` lives, as Int32 or Float32. Host arrays of that type are taken as they are.
+function beside(like::AbstractArray, x::AbstractVector, ::Type{T}) where {T}
+    x isa Vector{T} && on_host(like) && return x
+    eltype(x) === T && device_of(x) == device_of(like) && layout(x).strides == (1,) && return x
+    return copyto!(similar(owner(like), T, length(x)), T.(collect(x)))
+end
+
+# An array of captured bindings: rank, extents and strides as Julia has them.
+function c_array(x::AbstractArray{T,N}) where {T,N}
+    strides = layout(x).strides
+    # All zero would mean "not given".
+    N > 0 && all(iszero, strides) && (strides = (ZERO_STRIDE, Base.tail(strides)...))
+    return CArray(address(x), dtype(T), N, filled8(size(x)), filled8(strides))
+end
+filled8(x::NTuple{N,Int}) where {N} = ntuple(i -> i <= N ? x[i] : 0, 8)

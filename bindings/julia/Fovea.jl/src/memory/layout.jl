@@ -1,0 +1,77 @@
+# Where the elements of an array lie: the address of the first, and strides in elements. Worked out type by type from
+# the array that owns the memory, and refused where a wrapper is not known: nothing is ever read by wrong strides.
+
+"""
+An array that Fovea cannot read where it lies. `Fovea.attention_supported` answers `false` for it.
+"""
+struct UnreadableArray <: Exception
+    message::String
+end
+Base.showerror(io::IO, e::UnreadableArray) = print(io, "Fovea: ", e.message)
+
+# Where an array begins, as an offset in elements from the first of `owner`.
+struct Layout{N}
+    first::Int
+    strides::NTuple{N,Int}
+end
+
+# The array that owns the memory of x.
+owner(x::DenseArray) = x
+owner(x::SubArray) = owner(parent(x))
+owner(x::PermutedDimsArray) = owner(parent(x))
+owner(x::Base.ReshapedArray) = owner(parent(x))
+owner(x::LinearAlgebra.Transpose) = owner(parent(x))
+owner(x::LinearAlgebra.Adjoint{<:Real}) = owner(parent(x))
+owner(x::AbstractArray) = x
+
+dense_strides(size::NTuple{N,Int}) where {N} = ntuple(i -> prod(ntuple(j -> size[j], i - 1)), Val(N))
+dense_strides(size::NTuple{4,Int}) = (1, size[1], size[1] * size[2], size[1] * size[2] * size[3])
+
+layout(x::DenseArray) = Layout(0, dense_strides(size(x)))
+
+function layout(x::PermutedDimsArray{T,N,perm}) where {T,N,perm}
+    inner = layout(parent(x))
+    return Layout(inner.first, ntuple(i -> inner.strides[perm[i]], Val(N)))
+end
+
+function layout(x::Union{LinearAlgebra.Transpose{T,<:AbstractMatrix},LinearAlgebra.Adjoint{T,<:AbstractMatrix}}) where {T<:Real}
+    inner = layout(parent(x))
+    return Layout(inner.first, (inner.strides[2], inner.strides[1]))
+end
+
+function layout(x::Base.ReshapedArray)
+    inner = layout(parent(x))
+    size_ = size(parent(x))
+    all(i -> size_[i] == 1 || inner.strides[i] == dense_strides(size_)[i], 1:ndims(parent(x))) ||
+        throw(UnreadableArray("$(summary(x)) reshapes a view with gaps, which has no strides; copy it first"))
+    return Layout(inner.first, dense_strides(size(x)))
+end
+
+const StridedIndex = Union{Integer,AbstractRange{<:Integer},Base.Slice}
+
+function layout(x::SubArray{T,N,P,I}) where {T,N,P,I<:Tuple{Vararg{StridedIndex}}}
+    inner = layout(parent(x))
+    return sub_layout(inner.first, inner.strides, parentindices(x), Val(N))
+end
+
+function sub_layout(start, strides, indices, ::Val{N}) where {N}
+    skipped = map((index, stride) -> (first(index) - 1) * stride, indices, strides)
+    start = foldl(+, skipped; init = start)
+    return Layout(start, kept_strides(indices, strides)::NTuple{N,Int})
+end
+kept_strides(::Tuple{}, ::Tuple) = ()
+kept_strides(indices::Tuple, strides::Tuple) =
+    (kept(indices[1], strides[1])..., kept_strides(Base.tail(indices), Base.tail(strides))...)
+kept(::Integer, stride) = ()
+kept(index, stride) = (step(index) * stride,)
+kept(::Base.Slice, stride) = (stride,)
+
+layout(x::AbstractArray) = throw(UnreadableArray(unreadable(x)))
+layout(x::SubArray) = throw(UnreadableArray("$(summary(x)) takes elements from a list of indices, so it has no strides; copy it first"))
+
+function unreadable(x)
+    kind = nameof(typeof(x))
+    x isa BitArray && return "$(summary(x)) packs its elements into bits; give Array{Bool}(x)"
+    return "$(summary(x)) can't be read where it lies. Fovea reads Array, views of it, and CuArray once CUDA.jl is " *
+           "loaded; convert it with Array(x) ($kind is not known)"
+end

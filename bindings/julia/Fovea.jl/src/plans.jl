@@ -1,0 +1,122 @@
+# Plans by what they were made for. Bounded; a plan is destroyed by whoever lets go of it last, outside of every lock
+# and never from a finalizer, so that no destruction can wait for a compilation or run that waits for it.
+
+mutable struct Prepared
+    plan::Handle
+    workspace::Int
+    users::Int     # calls that run it now
+    evicted::Bool
+    last_use::Int
+end
+
+const PLANS = Dict{PlanKey,Prepared}()
+const PLANS_LOCK = ReentrantLock()
+const PLANS_KEPT = 256
+const USES = Ref(0)
+
+function acquire(key::PlanKey, program::Program)
+    found = lookup(key)
+    found === nothing || return found
+    built = build(key, program)  # without the lock: others go on
+    return insert(key, built)
+end
+
+function lookup(key::PlanKey)
+    lock(PLANS_LOCK)
+    try
+        found = get(PLANS, key, nothing)
+        found === nothing && return nothing
+        return used(found)
+    finally
+        unlock(PLANS_LOCK)
+    end
+end
+
+function used(prepared::Prepared)
+    prepared.users += 1
+    prepared.last_use = USES[] += 1
+    return prepared
+end
+
+function insert(key::PlanKey, built::Prepared)
+    dropped = Handle[]
+    lock(PLANS_LOCK)
+    result = try
+        there = get(PLANS, key, nothing)
+        if there === nothing
+            length(PLANS) >= PLANS_KEPT && evict_oldest!(dropped)
+            PLANS[key] = built
+            used(built)
+        else
+            push!(dropped, built.plan)  # another task was faster
+            used(there)
+        end
+    finally
+        unlock(PLANS_LOCK)
+    end
+    destroy(dropped)
+    return result
+end
+
+function evict_oldest!(dropped)
+    key = reduce((a, b) -> PLANS[a].last_use < PLANS[b].last_use ? a : b, keys(PLANS))
+    evict!(dropped, PLANS[key])
+    delete!(PLANS, key)
+end
+
+function evict!(dropped, prepared::Prepared)
+    prepared.evicted = true
+    prepared.users == 0 && push!(dropped, prepared.plan)
+end
+
+function release(prepared::Prepared)
+    lock(PLANS_LOCK)
+    prepared.users -= 1
+    last = prepared.evicted && prepared.users == 0
+    unlock(PLANS_LOCK)
+    last && destroy((prepared.plan,))
+    return nothing
+end
+
+function destroy(plans)
+    for plan in plans
+        ccall(library().functions.plan_destroy, Cvoid, (Handle,), plan)
+    end
+end
+
+function build(key::PlanKey, program::Program)
+    functions = library().functions
+    plan, bytes = Ref{Handle}(C_NULL), Ref{Csize_t}(0)
+    with_problem(key, program) do problem
+        with_plan_options(key) do options
+            GC.@preserve options plan begin
+                check(safe_call(functions.plan_create, problem, address_of(options), address_of(plan)))
+            end
+        end
+    end
+    status = ccall(functions.plan_workspace, Cint, (Handle, Ptr{CSizes}, Ptr{Csize_t}), plan[], C_NULL, bytes)
+    status == 0 || (destroy((plan[],)); fail(status))
+    return Prepared(plan[], bytes[], 0, false, 0)
+end
+
+address_of(x::Base.RefValue{T}) where {T} = Ptr{Cvoid}(Base.unsafe_convert(Ptr{T}, x))
+
+"""
+    Fovea.clear_cache()
+
+Lets go of every plan, of this package and of libfovea, and of kept scratch memory. Calls that run now are not disturbed.
+"""
+function clear_cache()
+    dropped = Handle[]
+    lock(PLANS_LOCK)
+    try
+        foreach(prepared -> evict!(dropped, prepared), values(PLANS))
+        empty!(PLANS)
+    finally
+        unlock(PLANS_LOCK)
+    end
+    destroy(dropped)
+    lock(() -> empty!(KEPT_BUFFERS), KEPT_LOCK)
+    check(ccall(library().functions.cache_clear, Cint, ()))
+    return nothing
+end

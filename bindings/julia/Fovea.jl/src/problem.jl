@@ -1,0 +1,137 @@
+# From arrays and options to the problem: sizes, types and strides, checked.
+
+function check_rank(name, x)
+    ndims(x) == 4 && return
+    refuse("$name has size $(size(x)), but Fovea takes four dimensions: (head_dim, heads, seq, batch)",
+           ndims(x) == 3 ? "; one sequence is reshape($name, size($name)..., 1)" : "")
+end
+
+function sizes_of(q, k, v)
+    check_rank("q", q); check_rank("k", k); check_rank("v", v)
+    d, h, sq, b = size(q)
+    dk, hkv, skv, bk = size(k)
+    dv, hv, sv, bv = size(v)
+    mismatch(rule) = throw(DimensionMismatch("q has size $(size(q)), k $(size(k)), v $(size(v)): $rule"))
+    d == dk || mismatch("head_dim of q and k must be equal")
+    b == bk == bv || mismatch("batches must be equal")
+    hkv == hv || mismatch("heads of k and v must be equal")
+    skv == sv || mismatch("lengths of k and v must be equal")
+    hkv == h || hkv > 0 && h % hkv == 0 || mismatch("heads of q must be a multiple of those of k and v")
+    return CSizes(b, h, hkv, sq, skv, d, dv, 0, 0)
+end
+
+function check_types(q, k, v, engine)
+    T = eltype(q)
+    eltype(k) === T && eltype(v) === T || refuse("q, k and v have elements of types $T, $(eltype(k)), $(eltype(v)): they must be equal")
+    code = dtype(T)
+    (is_float(code) || code === F64 && engine == "reference") && return code
+    refuse("q has elements of type $T, but Fovea runs Float32, Float16 and BFloat16",
+           T === Float64 ? "; give Float32.(q), or engine = \"reference\", which is slow and exact" : "")
+end
+
+# (head_dim, heads, seq, batch) by batch, head, position, feature; nothing said where dense. Where a size is 1 the
+# stride does not count.
+strides4(name, ::DenseArray{<:Any,4}) = NO_STRIDES
+function strides4(name, x::AbstractArray{<:Any,4})
+    s, n = layout(x).strides, size(x)
+    dense = dense_strides(n)
+    s = ntuple(i -> n[i] <= 1 ? dense[i] : s[i], Val(4))
+    s == dense && return NO_STRIDES
+    all(>=(0), s) || throw(UnreadableArray("$name has strides $s: a view that runs backwards can't be read; copy it first"))
+    all(iszero, s) && return (ZERO_STRIDE, 0, 0, 0)
+    return (s[4], s[2], s[3], s[1])
+end
+
+function check_size(name, x, expected)
+    size(x) == expected && return
+    throw(DimensionMismatch("$name has size $(size(x)), but must have $expected"))
+end
+
+output_size(sizes::CSizes) = (Int(sizes.dv), Int(sizes.h), Int(sizes.sq), Int(sizes.b))
+rows_size(sizes::CSizes) = (Int(sizes.sq), Int(sizes.h), Int(sizes.b))
+rows_type(::Type{Float64}) = Float64
+rows_type(::Type) = Float32
+
+# The arrays of a backward beside q, k, v; nothing where a gradient is not wanted.
+struct Slots{A,B,C,D,E}
+    o::A
+    grad_o::B
+    grad_q::C
+    grad_k::D
+    grad_v::E
+end
+
+slot_strides(name, x) = strides4(name, x)
+slot_strides(name, ::Nothing) = NO_STRIDES
+slot_dtype(x) = dtype(eltype(x))
+slot_dtype(::Nothing) = DTYPE_DEFAULT
+
+# `grads` and the program are texts, which the key of the cache has beside this.
+function config_of(direction::Direction, sizes::CSizes, code::DType, o::Options, arrays, slots::Slots, flags)
+    q, k, v = arrays
+    return CConfig(
+        sizeof(CConfig), direction, LAYOUT_BSHD, sizes, code, slot_dtype(slots.o), slot_dtype(slots.grad_o),
+        slot_dtype(slots.grad_q), slot_dtype(slots.grad_k), slot_dtype(slots.grad_v),
+        strides4("q", q), strides4("k", k), strides4("v", v), slot_strides("o", slots.o),
+        slot_strides("dO", slots.grad_o), slot_strides("the gradient of q", slots.grad_q),
+        slot_strides("the gradient of k", slots.grad_k), slot_strides("the gradient of v", slots.grad_v),
+        C_NULL, o.scale, o.dropout, 0, o.q_lengths !== nothing, o.kv_lengths !== nothing, o.sinks !== nothing,
+        flags.lse, 0, 0, flags.grad_lse, C_NULL, 0, 0, o.q_offset, o.k_offset, 0, 0, 0, o.deterministic, 0, 0,
+        ntuple(_ -> C_NULL, 8))
+end
+
+# What a plan is made for, compared in full.
+struct PlanKey
+    config::CConfig
+    line::String
+    grads::String
+    engine::String
+    device::String
+end
+Base.:(==)(a::PlanKey, b::PlanKey) =
+    a.config === b.config && a.line == b.line && a.grads == b.grads && a.engine == b.engine && a.device == b.device
+Base.hash(a::PlanKey, seed::UInt) =
+    hash(objectid(a.config), hash(a.line, hash(a.grads, hash(a.engine, hash(a.device, seed)))))
+
+# The config with the two addresses that a key can't hold.
+function with_pointers(config::CConfig, program::Handle, grads::Ptr{UInt8})
+    ref = Ref(config)
+    GC.@preserve ref begin
+        start = address_of(ref)
+        unsafe_store!(Ptr{Handle}(start + fieldoffset(CConfig, PROGRAM_FIELD)), program)
+        unsafe_store!(Ptr{Ptr{UInt8}}(start + fieldoffset(CConfig, GRADS_FIELD)), grads)
+    end
+    return ref
+end
+const PROGRAM_FIELD = findfirst(==(:program), collect(fieldnames(CConfig)))
+const GRADS_FIELD = findfirst(==(:grads), collect(fieldnames(CConfig)))
+
+# Calls f(problem) with the problem that a key describes.
+function with_problem(f, key::PlanKey, program::Program)
+    functions = library().functions
+    handle, problem = Ref{Handle}(C_NULL), Ref{Handle}(C_NULL)
+    line = symbolic_line(program, key.config.sizes)
+    isempty(line) || check(ccall(functions.program_parse, Cint, (Cstring, Ptr{Handle}), line, handle))
+    grads = key.grads
+    status = GC.@preserve grads begin
+        config = with_pointers(key.config, handle[], isempty(grads) ? Ptr{UInt8}(0) : pointer(grads))
+        ccall(functions.problem_create, Cint, (Ptr{CConfig}, Ptr{Handle}), config, problem)
+    end
+    handle[] == C_NULL || ccall(functions.program_destroy, Cvoid, (Handle,), handle[])
+    check(status)
+    try
+        return f(problem[])
+    finally
+        ccall(functions.problem_destroy, Cvoid, (Handle,), problem[])
+    end
+end
+
+# Calls f(options) with what chooses engine and device. The strings live as long as the key.
+function with_plan_options(f, key::PlanKey)
+    engine, device = key.engine, key.device
+    GC.@preserve engine device begin
+        word = isempty(engine) ? Ptr{UInt8}(0) : pointer(engine)
+        options = Ref(CPlanOptions(sizeof(CPlanOptions), word, pointer(device), C_NULL))
+        return f(options)
+    end
+end

@@ -1,0 +1,83 @@
+# What is refused, with the argument, its value and the rule.
+
+const X = draw(8, 2, 5, 1)
+const O, LSE = attention(X, X, X; return_lse = true)
+
+@testset "arrays" begin
+    @test_throws_text "Float32, Float16 and BFloat16" attention(Float64.(X), Float64.(X), Float64.(X))
+    @test_throws_text "Float32.(q)" attention(Float64.(X), Float64.(X), Float64.(X))
+    @test_throws_text "elements of type Int64" attention(ones(Int, 8, 2, 5, 1), ones(Int, 8, 2, 5, 1), ones(Int, 8, 2, 5, 1))
+    @test_throws_text "must be equal" attention(X, Float16.(X), X)
+    @test_throws_text "(head_dim, heads, seq, batch)" attention(X[:, :, :, 1], X, X)
+    @test_throws_text "q has size (8, 2, 5)" attention(X[:, :, :, 1], X, X)
+    @test_throws_text "head_dim of q and k" attention(X, draw(4, 2, 5, 1), X)
+    @test_throws_text "lengths of k and v" attention(X, X, draw(8, 2, 6, 1))
+    @test_throws_text "batches" attention(X, draw(8, 2, 5, 2), X)
+    @test_throws_text "multiple" attention(draw(8, 3, 5, 1), X, X)
+    @test_throws_text "o has size (8, 2, 4, 1), but must have (8, 2, 5, 1)" attention!(draw(8, 2, 4, 1), X, X, X)
+end
+
+struct SkewedArray{T,N} <: AbstractArray{T,N}
+    inner::Array{T,N}
+end
+Base.size(x::SkewedArray) = size(x.inner)
+Base.getindex(x::SkewedArray, i::Int...) = x.inner[i...]
+
+@testset "array types" begin
+    @test_throws_text "CUDA.jl is loaded" attention(SkewedArray(X), X, X)
+    @test_throws_text "CUDA.jl is loaded" attention(X, X, SkewedArray(X))
+    @test !attention_supported(SkewedArray(X), X, X)
+end
+
+@testset "engines" begin
+    @test_throws_text "works on the memory of a GPU" attention(X, X, X; engine = "cudnn")
+    @test_throws_text "load CUDA.jl and give CuArrays" attention_backward(X, O, LSE, X, X, X; engine = "jit")
+    @test_throws_text "engine 'cpuu' is unknown" attention(X, X, X; engine = "cpuu")
+    @test !attention_supported(Float64.(X), Float64.(X), Float64.(X))
+    @test attention_supported(Float64.(X), Float64.(X), Float64.(X); engine = "reference")
+    @test attention_supported(X, X, X; direction = :backward, score_mod = "softcap(3)")
+    @test occursin("engine   cpu", explain(X, X, X; causal = true))
+    @test occursin("NVIDIA H200", explain(X, X, X; device = "h200"))
+    shown = sprint(show, MIME("text/plain"), explain(X, X, X; score_mod = "softcap(3)", direction = :backward))
+    @test occursin("direction=backward", shown) && occursin("verdict", shown)
+end
+
+@testset "options" begin
+    @test_throws_text "did you mean 'window'" attention(X, X, X; widnow = 3)
+    @test_throws_text "did you mean 'score_mod'" attention(X, X, X; scoremod = (s, b, h, q, k) -> s)
+    @test_throws_text "no formula uses it" attention(X, X, X; slopes = draw(2))
+    @test_throws_text "0 <= dropout < 1" attention(X, X, X; dropout = 1)
+    @test_throws_text "finite number other than 0" attention(X, X, X; scale = 0)
+    @test_throws_text ":bottom_right" attention(X, X, X; causal = :upper)
+    @test_throws_text "window = 0" attention(X, X, X; window = 0)
+    @test_throws_text "kv_lengths has 2 entries for a batch of 1" attention(X, X, X; kv_lengths = [1, 2])
+    @test_throws_text "between 0 and 5" attention(X, X, X; kv_lengths = [6])
+    @test_throws_text "sinks has 3 entries for 2 heads" attention(X, X, X; sinks = draw(3))
+    @test_throws_text "bprop is given without score_mod" attention(X, X, X; bprop = "grad")
+    @test_throws_text "does not broadcast" attention(X, X, X; bias = draw(4, 5))
+    @test_throws_text "Float32, Float16 or BFloat16" attention(X, X, X; bias = ones(5, 5))
+    @test_throws_text "it takes Bool" attention(X, X, X; mask_mod = draw(5, 5))
+    @test_throws_text "`bias`" attention(X, X, X; score_mod = draw(5, 5))
+    @test_throws_text "the gradient of q has it" attention(X, X, X; score_mod = "score * q", q = 3.0f0)
+    @test_throws_text "give Float32.(slopes)" attention(X, X, X; score_mod = "score * slopes[h]", slopes = ones(2))
+    @test_throws_text "unknown name 'scor'; did you mean 'score'?" attention(X, X, X; score_mod = "scor + 1")
+    @test_throws_text "must cover" attention(X, X, X; score_mod = "score + t[k]", t = draw(3))
+    @test_throws_text "captured and given as a keyword" attention(X, X, X, (bias = draw(5),); bias = draw(5))
+    @test_throws_text "use dropout and seed" Fovea.dot_product_attention(draw(4, 3), draw(4, 3), draw(4, 3); fdrop = x -> x)
+end
+
+@testset "backward" begin
+    @test_throws_text "return_lse = true" attention_backward(X, O, nothing, X, X, X)
+    @test_throws_text "lse has size" attention_backward(X, O, draw(5, 1, 2), X, X, X)
+    @test_throws_text "there are gradients of q, k, v" attention_backward(X, O, LSE, X, X, X; grads = (:slopes,))
+    @test_throws_text "no gradient is asked for" attention_backward!(NamedTuple(), X, O, LSE, X, X, X)
+    @test_throws_text "the gradient of q has size" attention_backward!((q = draw(8, 2, 4, 1),), X, O, LSE, X, X, X)
+    @test_throws_text "dO has size" attention_backward(draw(8, 2, 4, 1), O, LSE, X, X, X)
+end
+
+@testset "an error says what failed" begin
+    e = try attention(X, X, X; score_mod = "score +") catch e; e end
+    @test e isa Fovea.FoveaError && e.status == Fovea.INVALID_ARGUMENT
+    # And nothing is broken by it.
+    @test attention(X, X, X) == O
+end

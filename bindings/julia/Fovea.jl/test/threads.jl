@@ -1,0 +1,25 @@
+# Many tasks on four threads, with garbage collections and emptied caches in between: in a process of its own, since
+# the number of threads is fixed when Julia starts.
+
+# Julia before 1.7 starts no more threads than there are processors: there a library is put before the C library's that
+# counts four.
+function four_processors(folder)
+    Sys.CPU_THREADS >= 4 || VERSION >= v"1.7" && return ""
+    compiler = Sys.which("cc")
+    compiler === nothing && return ""
+    write(joinpath(folder, "four.c"), "#include <unistd.h>\nlong __sysconf(int);\nlong sysconf(int name) { return name == _SC_NPROCESSORS_ONLN || name == _SC_NPROCESSORS_CONF ? 4 : __sysconf(name); }\n")
+    run(`$compiler -w -shared -fPIC -o $folder/four.so $folder/four.c`)
+    return joinpath(folder, "four.so")
+end
+
+@testset "four threads" begin
+    script, folder = joinpath(@__DIR__, "stress.jl"), mktempdir()
+    command = `$(Base.julia_cmd()) --startup-file=no -O1 -t 4 $script $SEED`
+    environment = merge(Dict{String,String}(ENV), Dict("LD_PRELOAD" => four_processors(folder)))
+    output = IOBuffer()
+    process = run(pipeline(ignorestatus(setenv(command, environment)); stdout = output, stderr = output))
+    text = String(take!(output))
+    print(text)
+    @test success(process)
+    @test occursin("all right", text)
+end

@@ -1,0 +1,59 @@
+# Strided arrays are read where they lie, and right; what has no strides is refused.
+
+const BASE = draw(16, 6, 20, 4)
+const DENSE = copy(view(BASE, 1:8, 2:5, 3:12, 1:2))
+same(x) = attention(x, x, x; causal = true) == attention(copy(x), copy(x), copy(x); causal = true)
+
+@testset "views" begin
+    for x in (view(BASE, 1:8, 2:5, 3:12, 1:2), view(BASE, :, 1:2:5, 20 .- (19:-1:0), :), view(BASE, 2:2:16, :, 1:3:20, 2:4),
+              view(BASE, :, :, 5:5, 1:1), view(view(BASE, :, 2:6, :, :), 1:8, 1:2:5, 2:9, 2:3), reshape(BASE, 8, 12, 20, 4),
+              reshape(view(BASE, :, :, :, 2:3), 8, 12, 20, 2), PermutedDimsArray(draw(9, 8, 2, 3), (2, 3, 1, 4)),
+              PermutedDimsArray(view(draw(9, 8, 2, 3), 2:8, :, :, 2:3), (2, 3, 1, 4)), view(draw(3, 8, 4, 10, 2), 2, :, :, :, :),
+              PermutedDimsArray(draw(3, 10, 4, 8), (4, 3, 2, 1)))
+        @test same(x)
+        @test Fovea.layout(x).strides == strides(x)
+        x isa PermutedDimsArray || @test Fovea.address(x) == Ptr{Cvoid}(pointer(x, 1))
+    end
+    # Not copied: bytes allocated do not grow with the array.
+    big = draw(64, 8, 512, 1)
+    half, o = view(big, :, 1:2:7, :, :), zeros(Float32, 64, 4, 512, 1)
+    attention!(o, half, half, half)
+    @test (@allocated attention!(o, half, half, half)) < sizeof(half) ÷ 10
+end
+
+@testset "written views" begin
+    out = fill(NaN32, 16, 6, 20, 4)
+    place = view(out, 1:8, 2:5, 3:12, 1:2)
+    attention!(place, DENSE, DENSE, DENSE)
+    @test copy(place) == attention(DENSE, DENSE, DENSE)
+    @test count(isnan, out) == length(out) - length(place)
+    o, lse = attention(DENSE, DENSE, DENSE; return_lse = true)
+    dq = PermutedDimsArray(zeros(Float32, 10, 8, 4, 2), (2, 3, 1, 4))
+    attention_backward!((q = dq,), o, o, lse, DENSE, DENSE, DENSE)
+    @test dq == attention_backward(o, o, lse, DENSE, DENSE, DENSE).q
+end
+
+@testset "captured views" begin
+    table = draw(12, 9)
+    for x in (view(table, 2:2:9, :), transpose(table), view(table', 1:8, 3:9), PermutedDimsArray(table, (2, 1)))
+        mod = (s, b, h, q, k, c) -> s + c.x[h, min(k, 6)]
+        o, lse = attention(DENSE, DENSE, DENSE; score_mod = mod, x = x, return_lse = true)
+        @test o == attention(DENSE, DENSE, DENSE; score_mod = mod, x = copy(x))
+        g = attention_backward(o, o, lse, DENSE, DENSE, DENSE; score_mod = mod, x = x)
+        @test g.x == attention_backward(o, o, lse, DENSE, DENSE, DENSE; score_mod = mod, x = copy(x)).x
+    end
+    scalar = fill(0.5f0)  # no dimensions
+    @test attention(DENSE, DENSE, DENSE; score_mod = (s, b, h, q, k, c) -> s * c.x[], x = scalar) ==
+          attention(DENSE, DENSE, DENSE; score_mod = "score * x[]", x = scalar)
+end
+
+@testset "what has no strides" begin
+    for x in (view(BASE, :, [1, 3], :, :), view(BASE, 8:-1:1, :, :, :), reshape(view(BASE, 1:8, :, :, :), 8, 2, 3, 80),
+              reinterpret(Float32, rand(UInt32, 8, 2, 4, 1)))
+        @test_throws Fovea.UnreadableArray attention(x, x, x)
+        @test !attention_supported(x, x, x)
+    end
+    # Such a view works after a copy.
+    @test size(attention(BASE[:, [1, 3], :, :], BASE[:, [1, 3], :, :], BASE[:, [1, 3], :, :])) == (16, 2, 20, 4)
+    @test_throws_text "Array{Bool}" attention(DENSE, DENSE, DENSE; mask_mod = trues(10, 10))
+end

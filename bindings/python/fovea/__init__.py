@@ -1,0 +1,57 @@
+"""Fovea: fused attention whose scores are modified by a formula.
+
+For NumPy and other arrays on the host: `fovea.attention`, `fovea.attention_backward`, `fovea.vjp`. For
+PyTorch and JAX: `fovea.torch` and `fovea.jax`, which are imported on their own; this package needs neither,
+nor NumPy until it is used.
+"""
+
+from ._attention import attention, attention_backward, vjp
+from ._core import (
+    DeviceError,
+    Error,
+    InternalError,
+    InvalidArgument,
+    OutOfMemory,
+    Unsupported,
+    cache_limit,
+    release_workspaces,
+    set_log,
+)
+from ._core import version as _version
+from ._plans import cache_clear
+from .picture import Picture
+from .program import Program, formula
+from .report import Explanation, cache_stats, doctor, explain
+
+
+def engines() -> tuple[str, ...]:
+    """Names of all engines, best first."""
+    from ._core import engines as names
+
+    return tuple(names())
+
+
+__version__ = _version()
+__all__ = [
+    "DeviceError",
+    "Error",
+    "Explanation",
+    "InternalError",
+    "InvalidArgument",
+    "OutOfMemory",
+    "Picture",
+    "Program",
+    "Unsupported",
+    "attention",
+    "attention_backward",
+    "cache_clear",
+    "cache_limit",
+    "cache_stats",
+    "doctor",
+    "engines",
+    "explain",
+    "formula",
+    "release_workspaces",
+    "set_log",
+    "vjp",
+]

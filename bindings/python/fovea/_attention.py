@@ -1,0 +1,237 @@
+"""Attention and its gradients for arrays on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ._arrays import HostArray, dense_strides, host_array, new_array
+from ._core import InvalidArgument
+from ._plans import plan
+from ._request import Options, Request
+
+_OUTPUTS = ("lse", "row_max", "max_logit")
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    score_mod: Any = None,
+    mask_mod: Any = None,
+    score_mod_bprop: Any = None,
+    is_causal: bool = False,
+    window_size: int | Sequence[int] | None = None,
+    scale: float | None = None,
+    layout: str = "bhsd",
+    seq_lens: Any = None,
+    cu_seqlens: Any = None,
+    sinks: Any = None,
+    dropout_p: float = 0.0,
+    seed: int = 0,
+    offset: int = 0,
+    q_offset: Any = 0,
+    k_offset: Any = 0,
+    b_offset: int = 0,
+    h_offset: int = 0,
+    h_global: int | None = None,
+    deterministic: bool = False,
+    return_lse: bool = False,
+    return_row_max: bool = False,
+    return_max_logit: bool = False,
+    tensors: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    threads: int = 0,
+) -> Any:
+    """softmax(score_mod(scale * q k^T), where mask_mod keeps) v, without ever holding the scores.
+
+    q, k, v: arrays on the host (of NumPy, or with DLPack or the buffer protocol) of float32, float16,
+        bfloat16, or float64 with engine="reference". Views are read in place. k and v may have fewer heads, a
+        divisor of those of q.
+    score_mod: a formula text of `score`, b, h, q, k ("cap * tanh(score / cap)"), a fovea.Program, or a
+        cuDNN-style callback (graph, score, tensors). mask_mod: a formula text of positions, or a Program.
+        score_mod_bprop: the derivative by hand; without it, it is derived.
+    tensors, scalars: what formulas capture, by name. A Python int is an i32, a float an f32.
+    is_causal: keeps q >= k. window_size: (left, right) keeps q - left <= k <= q + right; -1: no bound.
+    scale: of the scores; 1 / sqrt(d) where not given. layout: "bhsd", "bshd", "sbhd", or "thd", packed.
+    seq_lens: true lengths [B], for both or as (of q, of k). cu_seqlens: for "thd", starts [B + 1], likewise.
+    sinks: [H], one more logit per head that joins the sum.
+    dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.
+    q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see;
+        h_global: what H is.
+    deterministic: the same bits in every run. engine: one by name; threads: at most so many.
+
+    Gives o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
+    """
+    options = _options(locals())
+    return _forward(Request(q, k, v, options), (return_lse, return_row_max, return_max_logit), None)
+
+
+def _options(given: Mapping[str, Any]) -> Options:
+    return Options(**{name: given[name] for name in Options.__dataclass_fields__})
+
+
+def _forward(request: Request, returned: tuple[bool, bool, bool], partner: str | None) -> Any:
+    _check(request)
+    wanted = dict(zip(_OUTPUTS, map(bool, returned)))
+    made = plan(request.line("forward", **wanted), request.options.engine, None, partner)
+    o, o_seen = new_array(_output_shape(request), request.q.dtype)
+    extra = {
+        name: new_array(_row_shape(request, name), _exact(request)) for name, asked in wanted.items() if asked
+    }
+    bound = request.bindings(captured={}, q=request.q, k=request.k, v=request.v, o=o_seen)
+    bound |= {name: seen.pointer for name, (_, seen) in extra.items()}
+    made.run(**bound)
+    return (o, *(array for array, _ in extra.values())) if extra else o
+
+
+def _check(request: Request) -> None:
+    options = request.options
+    if options.scale is not None and not math.isfinite(options.scale):
+        raise InvalidArgument(f"scale is {options.scale}; it must be finite")
+    if not 0 <= options.dropout_p < 1:
+        raise InvalidArgument(f"dropout_p is {options.dropout_p}; it must be at least 0 and below 1")
+
+
+def _output_shape(request: Request) -> tuple[int, ...]:
+    return (*request.q.shape[:-1], request.v.shape[-1])
+
+
+def _row_shape(request: Request, name: str) -> tuple[int, ...]:
+    sizes = request.sizes
+    if name == "max_logit":
+        return (sizes["h"],)
+    return (sizes["h"], sizes["tq"]) if request.packed else (sizes["b"], sizes["h"], sizes["sq"])
+
+
+def _exact(request: Request) -> str:
+    """The type of what belongs to rows, sinks and scalars."""
+    return "f64" if request.q.dtype == "f64" else "f32"
+
+
+def attention_backward(
+    grad_o: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    o: Any,
+    lse: Any,
+    *,
+    grads: Sequence[str] | None = None,
+    grad_lse: Any = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The gradients of `attention`, from what it gave (o and lse) and was given, with the same options.
+
+    grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient
+    of lse, where it was used. Gives {name: gradient}; that of a scalar is an array of no dimensions.
+    """
+    request = Request(q, k, v, Options(**options))
+    return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
+
+
+def _wanted(request: Request, grads: Sequence[str] | None) -> list[str]:
+    there = [
+        "q",
+        "k",
+        "v",
+        *(["sinks"] if request.sinks is not None else []),
+        *request.modifier.differentiable(),
+    ]
+    if grads is None:
+        return there
+    for name in grads:
+        if name not in there:
+            raise InvalidArgument(
+                f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}"
+            )
+    return list(dict.fromkeys(grads))
+
+
+def _lines(request: Request, wanted: Sequence[str], dlse: bool) -> tuple[str, str]:
+    """The forward and the backward of a training step."""
+    names = ["sink" if name == "sinks" else request.modifier.names.get(name, name) for name in wanted]
+    return request.line("forward", lse=True), request.line("backward", grads=tuple(names), dlse=dlse)
+
+
+def _backward(
+    request: Request, grad_o: HostArray, saved: tuple[Any, Any], grads: Sequence[str] | None, grad_lse: Any
+) -> dict[str, Any]:
+    _check(request)
+    wanted = _wanted(request, grads)
+    if not wanted:
+        return {}
+    rows = _row_shape(request, "lse")
+    o = _same("o", host_array("o", saved[0]), _output_shape(request), request.q.dtype)
+    grad_o = _same("grad_o", grad_o, _output_shape(request), request.q.dtype)
+    lse = _same("lse", host_array("lse", saved[1]), rows, _exact(request), dense=True)
+    dlse = (
+        None
+        if grad_lse is None
+        else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
+    )
+    forward, backward = _lines(request, wanted, dlse is not None)
+    made = plan(backward, request.options.engine, None, forward)
+    out = {name: new_array(*_gradient_shape(request, name)) for name in wanted}
+    captured = {request.modifier.names.get(name, name): seen for name, (_, seen) in out.items()}
+    operands = {"q": request.q, "k": request.k, "v": request.v, "o": o, "grad_o": grad_o}
+    operands |= {f"grad_{name}": out[name][1] for name in ("q", "k", "v") if name in out}
+    bound = request.bindings(captured=captured, **operands)
+    bound |= {"lse": lse.pointer, "grad_lse": dlse.pointer if dlse is not None else None}
+    if "sinks" in out:
+        bound["grad_sink"] = out["sinks"][1].pointer
+    made.run(**bound)
+    return {name: array for name, (array, _) in out.items()}
+
+
+def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
+    if name in ("q", "k", "v"):
+        array = getattr(request, name)
+        return array.shape, array.dtype
+    if name == "sinks":
+        return (request.sizes["h"],), _exact(request)
+    formula_name = request.modifier.names[name]
+    if formula_name in request.modifier.tensors:
+        array = request.modifier.tensors[formula_name][1]
+        return array.shape, array.dtype
+    return (), _exact(request)
+
+
+def _same(name: str, array: HostArray, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
+    if array.shape != shape or array.dtype != dtype:
+        raise InvalidArgument(f"{name} is {array.dtype}{list(array.shape)}; it must be {dtype}{list(shape)}")
+    if dense and any(
+        extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))
+    ):
+        raise InvalidArgument(
+            f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it"
+        )
+    return array
+
+
+def vjp(
+    q: Any, k: Any, v: Any, *, grads: Sequence[str] | None = None, **options: Any
+) -> tuple[Any, Callable[..., dict[str, Any]]]:
+    """(o, pull): pull(grad_o, grad_lse=None) gives the gradients, as attention_backward does.
+
+    pull.lse is the log of the sum of exponentials of each row. One engine is chosen that can do both.
+
+    >>> import numpy
+    >>> x = numpy.ones((1, 1, 4, 8), numpy.float32)
+    >>> o, pull = vjp(x, x, x, is_causal=True)
+    >>> sorted(pull(o))
+    ['k', 'q', 'v']
+    """
+    request = Request(q, k, v, Options(**options))
+    wanted = _wanted(request, grads)
+    backward = _lines(request, wanted, False)[1] if wanted else None
+    o, lse = _forward(request, (True, False, False), backward)
+
+    def pull(grad_o: Any, grad_lse: Any = None) -> dict[str, Any]:
+        return _backward(request, host_array("grad_o", grad_o), (o, lse), wanted, grad_lse)
+
+    pull.lse = lse  # type: ignore[attr-defined]
+    return o, pull

@@ -1,0 +1,85 @@
+"""Plans by the text of their problem, for callers that ask again and again. Bounded: the library's own cache
+is what keeps plans."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+from . import _core
+
+
+class Recent:
+    """The last `limit` values put in or asked for, by key. Safe from many threads, and after a fork."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = threading.Lock()
+        _all.append(self)
+
+    def get(self, key: Hashable) -> Any:
+        """The value, or None."""
+        value = self._values.get(key)
+        if value is not None:
+            try:
+                self._values.move_to_end(key)
+            except KeyError:  # another thread has just put it out
+                pass
+        return value
+
+    def put(self, key: Hashable, value: Any) -> Any:
+        """Keeps the value, puts out the oldest where there are too many, and gives the value back."""
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._limit:
+                self._values.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _unlock(self) -> None:
+        self._lock = threading.Lock()
+
+
+_all: list[Recent] = []
+
+
+def _after_fork() -> None:
+    for recent in _all:
+        recent._unlock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+_plans = Recent(256)
+
+
+def plan(
+    line: str, engine: str | None = None, device: str | None = None, partner: str | None = None
+) -> _core.Plan:
+    """The plan of a problem line of one direction. `partner` is the line of the other half of a training
+    pair."""
+    # FOVEA_ENGINE chooses where no engine is named, and may change while a process runs.
+    key = (line, engine or os.environ.get("FOVEA_ENGINE"), device, partner)
+    made = _plans.get(key)
+    if made is None:
+        other = _core.Problem(partner) if partner else None
+        made = _plans.put(key, _core.Plan(_core.Problem(line), engine=engine, device=device, partner=other))
+    return made
+
+
+def cache_clear() -> None:
+    """Lets go of every plan, here and in the library. Plans that run, or that someone holds, live on until
+    they are done."""
+    for recent in _all:
+        recent.clear()
+    _core.cache_clear()

@@ -1,0 +1,37 @@
+"""Fovea for JAX: attention whose scores are modified by a formula, under jit, grad, vmap and sharding.
+
+Nothing of Python runs when a compiled program runs: modifiers are traced once, into the text of a formula.
+"""
+
+from __future__ import annotations
+
+from ._attention import attention
+from ._context import context_attention
+from ._explain import explain
+from ._native import custom_call_targets
+from ._nn import dot_product_attention
+from ._order import reorder_sequence
+from ._sequence import SequenceDescriptor
+from ._symbolic import TraceError
+
+__all__ = [
+    "DotProductAttention",
+    "SequenceDescriptor",
+    "TraceError",
+    "attention",
+    "context_attention",
+    "custom_call_targets",
+    "dot_product_attention",
+    "explain",
+    "reorder_sequence",
+]
+
+
+def __getattr__(name: str):
+    if name == "DotProductAttention":
+        try:
+            from .flax import DotProductAttention
+        except ImportError as error:
+            raise ImportError(f"fovea.jax.DotProductAttention is a Flax module and needs flax: {error}") from error
+        return DotProductAttention
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

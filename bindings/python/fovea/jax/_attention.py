@@ -1,0 +1,104 @@
+"""fovea.jax.attention: everything that Fovea computes, under every transformation of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from ._call import Call
+from ._modifiers import Given, Modifier
+from ._sequence import SequenceDescriptor
+
+
+def attention(
+    q: jax.Array,
+    k: jax.Array | None = None,
+    v: jax.Array | None = None,
+    *,
+    score_mod: Modifier | None = None,
+    mask_mod: Modifier | None = None,
+    score_mod_bprop: Modifier | None = None,
+    score_mod_tensors: Mapping[str, Any] | None = None,
+    score_mod_bprop_tensors: Mapping[str, Any] | None = None,
+    mask_mod_tensors: Mapping[str, Any] | None = None,
+    layout: str = "bshd",
+    scale: float | jax.Array | None = None,
+    bias: jax.Array | None = None,
+    dense_mask: jax.Array | None = None,
+    sink: jax.Array | None = None,
+    sequence_descriptor: SequenceDescriptor | None = None,
+    q_lengths: jax.Array | None = None,
+    kv_lengths: jax.Array | None = None,
+    cu_seqlens_q: jax.Array | None = None,
+    cu_seqlens_kv: jax.Array | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_kv: int | None = None,
+    dropout_rate: float = 0.0,
+    dropout_seed: int | jax.Array | None = None,
+    b_offset: int | jax.Array = 0,
+    h_offset: int | jax.Array = 0,
+    q_offset: int | jax.Array = 0,
+    kv_offset: int | jax.Array = 0,
+    global_heads: int | None = None,
+    return_lse: bool = False,
+    return_row_max: bool = False,
+    return_max_logit: bool = False,
+    deterministic: bool = False,
+    strict: bool = False,
+    engine: str | None = None,
+    checkpoint_name: str | None = None,
+    builtin_masks: tuple[str, ...] = (),
+) -> jax.Array | tuple[jax.Array, ...]:
+    """Attention whose scores are modified by a formula: docs/jax.md.
+
+    Args:
+      q, k, v: arrays in `layout`: bshd [B, S, H, D], bhsd, sbhd, or thd [T, H, D] with cu_seqlens; heads of q are a
+        multiple of those of k and v. Packed arrays stay packed: with bs3hd, sb3hd, t3hd `q` is [..., 3, H, D] alone;
+        with bshd_bs2hd, sbhd_sb2hd, thd_t2hd `k` is [..., 2, H, D] and there is no `v`.
+      score_mod: what becomes of a score: a function (score, b, h, q, k) of scalars, a formula, a fovea.Program, or a
+        callback (graph, score, tensors) as Transformer Engine takes. Arrays that a function closes over are operands
+        and get gradients; numbers are bound per call.
+      mask_mod: which scores are kept: a function (b, h, q, k) -> bool, a formula or a Program.
+      score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; derived where it is absent.
+      score_mod_tensors, mask_mod_tensors: what a formula captures, by name; for a function one more argument.
+      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true where a score is kept.
+      scale: of the scores, 1 / sqrt(D) unless given. sink: [H], one more logit per head that joins the sum only.
+      q_lengths, kv_lengths: [B], lengths of padded sequences; sequence_descriptor: lengths, segments or positions.
+      cu_seqlens_q, cu_seqlens_kv: [B + 1] starts, with the longest lengths max_seqlen_q, max_seqlen_kv (layout thd).
+      dropout_rate, dropout_seed: a number, a PRNG key or uint32[2]; the same scores are dropped on every device.
+      b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also [B].
+      return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind o.
+      engine: forces one engine by name; the reference engine runs only so.
+      checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
+      builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
+
+    Returns o in the layout of q, or a tuple with what the return_ arguments ask for.
+    """
+    outputs = ["o"]
+    outputs += ["lse"] if return_lse else []
+    outputs += ["row_max"] if return_row_max else []
+    outputs += ["max_logit"] if return_max_logit else []
+    call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
+    if dense_mask is not None:
+        call.mask_array(dense_mask)
+    call.modify(
+        Given(score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors),
+        bias=bias,
+        descriptor=sequence_descriptor,
+        masks=builtin_masks,
+    )
+    call.lengths(q_lengths, kv_lengths, sequence_descriptor)
+    call.values(scale=scale, sink=sink, b_offset=b_offset, h_offset=h_offset)
+    call.offsets(q_offset, kv_offset)
+    call.dropout(dropout_rate, dropout_seed)
+    call.options(
+        outputs=tuple(outputs),
+        deterministic=deterministic,
+        strict=strict,
+        engine=engine,
+        h_global=global_heads or 0,
+    )
+    results = call.run(checkpoint_name)
+    return results[0] if len(results) == 1 else results

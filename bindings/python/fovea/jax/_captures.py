@@ -1,0 +1,155 @@
+"""What the formulas of one call capture: arrays and scalars, with names that follow from their order.
+
+Names are a0, a1 ... and s0, s1 ... in the order of first use, so the same structure gets the same text
+whoever wrote it. The same array used twice is captured once. Values are kept as they are bound: types that
+formulas have no loads for are cast here, outside of the custom derivative, where JAX differentiates them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._arrays import SymbolicArray
+from ._operations import NoFormula
+from ._terms import Term, Writer
+
+# dtype of JAX -> (type in a declaration, kind of what a load gives)
+TENSOR_TYPES = {
+    "float32": ("f32", "f32"),
+    "float16": ("f16", "f32"),
+    "bfloat16": ("bf16", "f32"),
+    "int32": ("i32", "i32"),
+    "int64": ("i64", "i32"),
+    "uint8": ("u8", "i32"),
+    "bool": ("bool", "bool"),
+}
+_CAST = {"float64": "float32", "int8": "int32", "int16": "int32", "uint16": "int32", "int4": "int32"}
+AXES = ("b", "h", "q", "k")
+
+
+@dataclasses.dataclass
+class TensorCapture:
+    name: str
+    value: Any
+    # for each dimension the coordinate that is its only index, or None
+    axes: list[str | None]
+    loaded: bool = False
+
+
+@dataclasses.dataclass
+class ScalarCapture:
+    name: str
+    value: Any  # a rank-0 array of float32 or int32
+    kind: str
+
+
+class Captures:
+    def __init__(self, reserved: set[str] = frozenset()):
+        self.tensors: list[TensorCapture] = []
+        self.scalars: list[ScalarCapture] = []
+        self._reserved = set(reserved)
+        self._writers = 0
+        self._seen: dict[int, tuple[Any, Any]] = {}  # id -> (what keeps the id alive, its capture)
+
+    def copy(self) -> "Captures":
+        other = Captures(self._reserved)
+        other.tensors = [dataclasses.replace(t, axes=list(t.axes)) for t in self.tensors]
+        other.scalars = list(self.scalars)
+        other._writers = self._writers
+        new = {id(t): u for t, u in zip(self.tensors, other.tensors)}
+        other._seen = {key: (kept, new.get(id(c), c)) for key, (kept, c) in self._seen.items()}
+        return other
+
+    def adopt(self, other: "Captures") -> None:
+        """Becomes what a copy has become."""
+        self.__dict__.update(other.__dict__)
+
+    def writer(self) -> Writer:
+        """A writer whose names no other formula of the call uses."""
+        self._writers += 1
+        return Writer(f"t{self._writers}_")
+
+    def reserve(self, name: str) -> None:
+        if name in self._reserved:
+            raise ValueError(f"{name!r} is captured twice; give the captured things different names")
+        self._reserved.add(name)
+
+    def _fresh(self, letter: str, count: int) -> str:
+        while f"{letter}{count}" in self._reserved:
+            count += 1
+        self._reserved.add(f"{letter}{count}")
+        return f"{letter}{count}"
+
+    def add_tensor(self, value, name: str | None = None) -> TensorCapture:
+        key = id(value)
+        if name is None and key in self._seen:
+            return self._seen[key][1]
+        array = _bindable(value)
+        name = name or self._fresh("a", len(self.tensors))
+        capture = TensorCapture(name, array, [None] * array.ndim)
+        self.tensors.append(capture)
+        self._seen.setdefault(key, (value, capture))
+        return capture
+
+    def add_scalar(self, value, name: str | None = None) -> ScalarCapture:
+        key = id(value)
+        if name is None and key in self._seen:
+            return self._seen[key][1]
+        array = jnp.asarray(value)
+        kind = "f32" if jnp.issubdtype(array.dtype, jnp.floating) else "i32"
+        array = array.astype(jnp.float32 if kind == "f32" else jnp.int32)
+        name = name or self._fresh("s", len(self.scalars))
+        capture = ScalarCapture(name, array, kind)
+        self.scalars.append(capture)
+        self._seen.setdefault(key, (value, capture))
+        return capture
+
+    def scalar_term(self, value, writer: Writer) -> Term:
+        capture = self.add_scalar(value)
+        term = Term(capture.name, capture.kind)
+        if np.dtype(getattr(value, "dtype", np.float32)) == np.bool_:
+            return writer.let(f"{term.text} != 0", "bool")
+        return term
+
+    def symbolic(self, value, writer: Writer) -> SymbolicArray:
+        """A captured array as something to index."""
+        capture = self.add_tensor(value)
+        _, kind = TENSOR_TYPES[np.dtype(capture.value.dtype).name]
+
+        def at(indices: tuple[Term, ...]) -> Term:
+            note_load(capture, [i.text for i in indices])
+            return writer.let(f"{capture.name}[{', '.join(i.text for i in indices)}]", kind)
+
+        return SymbolicArray(tuple(capture.value.shape), kind, at, holds_indices=True)
+
+
+def note_load(capture: TensorCapture, indices: list[str]) -> None:
+    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are called.
+
+    A dimension that q and k share (documents of one sequence) goes by the first of them.
+    """
+    for d, index in enumerate(indices):
+        axis, before = index if index in AXES else None, capture.axes[d]
+        both_positions = axis in ("q", "k") and before in ("q", "k")
+        if not capture.loaded or both_positions:
+            capture.axes[d] = before if both_positions else axis
+        elif before != axis:
+            capture.axes[d] = None
+    capture.loaded = True
+
+
+def _bindable(value) -> jax.Array:
+    array = jnp.asarray(value)
+    name = np.dtype(array.dtype).name
+    if name in _CAST:
+        array = array.astype(_CAST[name])
+    elif name not in TENSOR_TYPES:
+        raise NoFormula(
+            f"a captured array has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)"
+        )
+    return array

@@ -1,0 +1,92 @@
+"""Attention with its derivative: outputs, and gradients of whatever is asked for.
+
+Which gradients are wanted is known in the forward pass, from what the caller differentiates; the backward
+computes those and no others.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jax.custom_derivatives import SymbolicZero
+
+from . import _primitive
+from ._spec import Spec, gradient_roles, gradient_source
+
+_DIFFERENTIABLE = ("q", "k", "v", "qkv", "kv", "sink")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def attend(spec: Spec, name: str | None, *operands):
+    """The tuple of spec.outputs. `name` is for jax.checkpoint policies."""
+    return tuple(_primitive.bind("forward", spec, operands))
+
+
+@jax.tree_util.register_pytree_node_class
+class Residuals:
+    def __init__(self, arrays, wanted: tuple[str, ...]):
+        self.arrays = arrays
+        self.wanted = wanted
+
+    def tree_flatten(self):
+        return (self.arrays,), self.wanted
+
+    @classmethod
+    def tree_unflatten(cls, wanted, children):
+        return cls(children[0], wanted)
+
+
+def _forward(spec: Spec, name: str | None, *primals):
+    operands = [p.value for p in primals]
+    wanted = wanted_of(spec, [p.perturbed for p in primals])
+    outputs = spec.outputs if "lse" in spec.outputs else (*spec.outputs, "lse")
+    pair = spec.replace(outputs=outputs, training=bool(wanted), wanted=wanted)
+    results = dict(zip(outputs, _primitive.bind("forward", pair, operands)))
+    if name is not None:
+        results.update({key: checkpoint_name(results[key], name) for key in ("o", "lse")})
+    saved = (tuple(operands), results["o"], results["lse"])
+    return tuple(results[key] for key in spec.outputs), Residuals(saved, wanted)
+
+
+def wanted_of(spec: Spec, perturbed: list[bool]) -> tuple[str, ...]:
+    wanted: list[str] = []
+    for role, is_wanted in zip(spec.operands, perturbed):
+        if not is_wanted:
+            continue
+        if role in ("qkv", "kv"):
+            wanted += list(role)
+        elif role in _DIFFERENTIABLE or role.startswith(("tensor:", "scalar:")):
+            wanted.append(role)
+        elif role == "scale":
+            raise NotImplementedError("scale has no gradient; multiply q by what is to be learned instead")
+    return tuple(wanted)
+
+
+def _backward(spec: Spec, name: str | None, residuals: Residuals, cotangents):
+    operands, o, lse = residuals.arrays
+    given = {
+        key: None if isinstance(c, SymbolicZero) else c for key, c in zip(spec.outputs, cotangents)
+    }
+    if not residuals.wanted or (given.get("o") is None and given.get("lse") is None):
+        return tuple(None for _ in operands)
+    if given.get("o") is None:
+        given["o"] = jnp.zeros_like(o)
+    spec = spec.replace(training=True, wanted=residuals.wanted)
+    roles, extra = ["o", "lse", "grad_o"], [o, lse, given["o"].astype(o.dtype)]
+    if given.get("lse") is not None:
+        roles.append("grad_lse")
+        extra.append(given["lse"].astype(lse.dtype))
+    full = spec.replace(operands=(*spec.operands, *roles))
+    results = _primitive.bind("backward", full, [*operands, *extra])
+    gradients = {gradient_source(role): g for role, g in zip(gradient_roles(full), results)}
+    return tuple(_as_cotangent(gradients.get(role), x) for role, x in zip(spec.operands, operands))
+
+
+def _as_cotangent(gradient, operand):
+    return None if gradient is None else gradient.astype(operand.dtype)
+
+
+attend.defvjp(_forward, _backward, symbolic_zeros=True)

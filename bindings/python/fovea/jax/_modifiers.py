@@ -1,0 +1,203 @@
+"""Modifiers of every form, as formulas: functions, texts, Programs, callbacks that build a cuDNN graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _core
+from .._line import program_line
+from ..program import Program
+from ._captures import TENSOR_TYPES, Captures, note_load
+from ._rewrite import rewrite_loads, substitute, tokens
+from ._symbolic import TraceError
+from ._terms import LEAVES, Term
+from ._trace import trace
+
+Modifier = Callable | str | Program
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """The modifiers of a call, as the caller gave them."""
+
+    score_mod: Modifier | None = None
+    mask_mod: Modifier | None = None
+    score_mod_bprop: Modifier | None = None
+    score_mod_tensors: Mapping[str, Any] | None = None
+    score_mod_bprop_tensors: Mapping[str, Any] | None = None
+    mask_mod_tensors: Mapping[str, Any] | None = None
+
+    def check(self) -> None:
+        needs = ("score_mod_bprop", "score_mod_tensors", "score_mod_bprop_tensors")
+        alone = [name for name in needs if getattr(self, name) is not None]
+        if self.score_mod is None and alone:
+            raise ValueError(
+                f"{', '.join(alone)} given without score_mod: {', '.join(needs)} belong to a score_mod"
+            )
+        if self.mask_mod is None and self.mask_mod_tensors is not None:
+            raise ValueError("mask_mod_tensors given without mask_mod")
+        for name in ("score_mod", "mask_mod", "score_mod_bprop"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (str, Program)) and not callable(value):
+                raise TypeError(
+                    f"{name} must be a function, a formula (str) or a fovea.Program, got {type(value).__name__}"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Formulas:
+    mod: str | None = None
+    mask: str | None = None
+    bprop: str | None = None
+
+
+def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str]) -> Formulas:
+    """What `given` means. `leaves` says what score, q or k are where they are not themselves; `sizes` is (B, H, Sq, Skv)."""
+    given.check()
+    mod = masks = bprop = None
+    if _is_callback(given.score_mod):
+        mod, bprop = _recorded(given, captures, sizes)
+        mod, bprop = _placed(mod, leaves), _placed(bprop, leaves)
+    elif given.score_mod is not None:
+        mod, own_mask, bprop = _formula("score_mod", given.score_mod, given.score_mod_tensors, captures, leaves)
+        masks = [own_mask] if own_mask else []
+    if given.score_mod_bprop is not None and not _is_callback(given.score_mod):
+        if _is_callback(given.score_mod_bprop):
+            raise TypeError("score_mod_bprop takes (graph, score, tensors), so score_mod must do so too")
+        shared = given.score_mod_tensors or {}
+        extra = {k: v for k, v in (given.score_mod_bprop_tensors or {}).items() if k not in shared}
+        _, _, bprop = _formula("score_mod_bprop", given.score_mod_bprop, extra or None, captures, leaves)
+    if given.mask_mod is not None:
+        _, mask, _ = _formula("mask_mod", given.mask_mod, given.mask_mod_tensors, captures, leaves)
+        masks = [*(masks or []), mask]
+    if mod is None and "score" in leaves:
+        mod = leaves["score"]
+    return Formulas(mod, all_of(masks or []), bprop)
+
+
+def all_of(masks: list[str]) -> str | None:
+    if len(masks) < 2:
+        return masks[0] if masks else None
+    return " && ".join(f"({mask})" for mask in masks)
+
+
+def _is_callback(modifier) -> bool:
+    if modifier is None or isinstance(modifier, (str, Program)):
+        return False
+    from .. import recorder
+
+    return recorder.is_callback(modifier)
+
+
+# --- functions, texts and Programs: (mod, mask, bprop) ---
+
+
+def _formula(what: str, modifier: Modifier, tensors, captures: Captures, leaves):
+    if isinstance(modifier, (str, Program)):
+        return _text_formula(what, modifier, tensors or {}, captures, leaves)
+    terms = {
+        name: Term(text, LEAVES[name].kind, nonnegative=LEAVES[name].nonnegative) for name, text in leaves.items() if name in LEAVES
+    }
+    text = trace(what, modifier, captures, tensors, terms)
+    return {"score_mod": (text, None, None), "mask_mod": (None, text, None)}.get(what, (None, None, text))
+
+
+def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any], captures: Captures, leaves):
+    values = dict(tensors)
+    if isinstance(modifier, Program):
+        program = modifier
+        values = {**{name: d for name, _, d in program.scalars if d is not None}, **values}
+        names = [name for name, *_ in (*program.tensors, *program.scalars)]
+        missing = [name for name in names if name not in values]
+        if missing:
+            raise ValueError(f"{what} captures {', '.join(missing)}: give {what}_tensors with these names")
+    else:
+        key = {"score_mod": "mod", "mask_mod": "mask", "score_mod_bprop": "bprop"}[what]
+        texts = {key: modifier} if key != "bprop" else {"mod": "score", "bprop": modifier}
+        known = {name: v for name, v in values.items() if name in tokens(modifier)}
+        unused = [name for name in values if name not in known]
+        if unused:
+            raise ValueError(f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use")
+        arrays = [(n, TENSOR_TYPES[_type(n, v)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
+        scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in known.items() if not np.ndim(v)]
+        program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
+    bound = _bind(program, values, captures)
+    texts = [program.mod, program.mask, program.bprop]
+    if what == "score_mod_bprop":
+        texts = [None, None, program.bprop]
+    elif what == "mask_mod" and (program.mod or program.bprop):
+        raise ValueError(f"mask_mod is a Program with a mod; give it as score_mod: {program!r}")
+    for text in texts:
+        _note_loads(text, bound)
+    return tuple(_placed(text, leaves) for text in texts)
+
+
+def _bind(program: Program, values: Mapping[str, Any], captures: Captures) -> dict:
+    bound = {}
+    for name, *_ in program.tensors:
+        captures.reserve(name)
+        bound[name] = captures.add_tensor(values[name], name)
+    for name, kind, _ in program.scalars:
+        captures.reserve(name)
+        value = jnp.asarray(values[name], jnp.int32 if kind == "i32" else jnp.float32)
+        captures.add_scalar(value, name)
+    return bound
+
+
+def _note_loads(text: str | None, bound: dict) -> None:
+    def note(name: str, indices: list[str]) -> str:
+        if name in bound:
+            note_load(bound[name], indices)
+        return f"{name}[{', '.join(indices)}]"
+
+    if text is not None:
+        rewrite_loads(text, note)
+
+
+def _placed(text: str | None, leaves: Mapping[str, str]) -> str | None:
+    return substitute(text, leaves) if text is not None and leaves else text
+
+
+def _type(name: str, value) -> str:
+    dtype = jnp.asarray(value).dtype
+    if np.dtype(dtype).name not in TENSOR_TYPES:
+        raise TraceError(f"the captured {name!r} has the type {dtype}; formulas load {', '.join(TENSOR_TYPES)}")
+    return np.dtype(dtype).name
+
+
+def _is_integer(value) -> bool:
+    return not jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)
+
+
+# --- callbacks (graph, score, tensors) ---
+
+
+def _recorded(given: Given, captures: Captures, sizes):
+    """A callback that builds a graph node by node, recorded by the same recorder as for PyTorch."""
+    from .. import recorder
+
+    recorded = recorder.record(
+        given.score_mod,
+        given.score_mod_bprop,
+        tensors=dict(given.score_mod_tensors or {}),
+        bprop_tensors=dict(given.score_mod_bprop_tensors or {}),
+        sizes=sizes,
+    )
+    bound = {}
+    for capture in recorded.captures:
+        captures.reserve(capture.name)
+        if len(capture.extents) == 0:
+            captures.add_scalar(jnp.asarray(capture.tensor).reshape(()), capture.name)
+        else:
+            value = jnp.asarray(capture.tensor)
+            bound[capture.name] = captures.add_tensor(value, capture.name)
+    for text in (recorded.mod, recorded.bprop):
+        _note_loads(text, bound)
+    return recorded.mod, recorded.bprop

@@ -1,0 +1,50 @@
+"""The library with the XLA handlers: found, loaded, and its handlers given to XLA by name. Once per process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import pathlib
+
+import jax
+
+TARGETS = {"forward": "fovea_forward", "backward": "fovea_backward"}
+RECORDED = {"forward": "fovea_forward_recorded", "backward": "fovea_backward_recorded"}
+
+
+@functools.cache
+def register() -> None:
+    """Registers every handler for both platforms; cheap where it was done before."""
+    path = pathlib.Path(__file__).resolve().parent.parent / "_jax_ffi.so"
+    beside = pathlib.Path(__import__("fovea").__file__).parent / "_jax_ffi.so"
+    found = next((p for p in (beside, path) if p.exists()), None)
+    if found is None:
+        raise ImportError(
+            f"fovea.jax was built without jaxlib: {beside} is missing. Install jax, then build again "
+            "(./dev build, or pip install with jax in the build's environment)"
+        )
+    library = ctypes.CDLL(str(found))
+
+    def capsule(name: str):
+        return jax.ffi.pycapsule(getattr(library, name))
+
+    def address(name: str):
+        function = getattr(library, name)
+        function.restype = ctypes.c_void_p
+        return jax.ffi.pycapsule(ctypes.c_void_p(function()))
+
+    types = {"type_id": address("fovea_jax_type_id"), "type_info": address("fovea_jax_type_info")}
+    for platform in ("cpu", "CUDA"):
+        jax.ffi.register_ffi_type("fovea_jax_call", types, platform=platform)
+    for direction in TARGETS:
+        instantiate = capsule(f"fovea_jax_{direction}_instantiate")
+        host = {"instantiate": instantiate, "execute": capsule("fovea_jax_run_cpu")}
+        jax.ffi.register_ffi_target(TARGETS[direction], host, platform="cpu")
+        device = {"instantiate": instantiate, "initialize": capsule("fovea_jax_initialize_cuda")}
+        for name, run in ((TARGETS, "fovea_jax_run_cuda"), (RECORDED, "fovea_jax_run_cuda_recorded")):
+            jax.ffi.register_ffi_target(name[direction], {**device, "execute": capsule(run)}, platform="CUDA")
+
+
+def custom_call_targets() -> tuple[str, ...]:
+    """The names of Fovea's custom calls, as jax.export wants to be told them."""
+    return (*TARGETS.values(), *RECORDED.values())

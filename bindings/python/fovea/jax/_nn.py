@@ -1,0 +1,92 @@
+"""jax.nn.dot_product_attention's function, with modifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ._call import Call
+from ._modifiers import Given, Modifier
+
+
+def dot_product_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    bias: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    *,
+    scale: float | jax.Array | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: jax.Array | None = None,
+    key_value_seq_lengths: jax.Array | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None,
+    return_residual: bool = False,
+    score_mod: Modifier | None = None,
+    mask_mod: Modifier | None = None,
+    score_mod_bprop: Modifier | None = None,
+    score_mod_tensors: Mapping[str, Any] | None = None,
+    score_mod_bprop_tensors: Mapping[str, Any] | None = None,
+    mask_mod_tensors: Mapping[str, Any] | None = None,
+) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """jax.nn.dot_product_attention, argument for argument, and the modifiers of `fovea.jax.attention`.
+
+    query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None (Fovea's
+    choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no modifiers. A row with
+    nothing kept gives zeros. The residual is the natural logarithm of the sum, [B, T, N] in float32.
+    """
+    given = Given(score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors)
+    if implementation == "xla":
+        _refuse_modifiers(given)
+        return jax.nn.dot_product_attention(
+            query,
+            key,
+            value,
+            bias,
+            mask,
+            scale=scale,
+            is_causal=is_causal,
+            query_seq_lengths=query_seq_lengths,
+            key_value_seq_lengths=key_value_seq_lengths,
+            local_window_size=local_window_size,
+            implementation="xla",
+            return_residual=return_residual,
+        )
+    query, key, value = (jnp.asarray(x) for x in (query, key, value))
+    single = query.ndim == 3
+    if single:
+        query, key, value = query[None], key[None], value[None]
+    call = Call("bshd", query, key, value)
+    if mask is not None:
+        call.mask_array(_with_rank_four(mask))
+    masks = ["q >= k"] if is_causal else []
+    masks += [_window(local_window_size)] if local_window_size is not None else []
+    call.modify(given, bias=None if bias is None else _with_rank_four(bias), masks=masks)
+    call.lengths(query_seq_lengths, key_value_seq_lengths)
+    call.values(scale=scale)
+    call.options(engine=implementation, outputs=("o", "lse") if return_residual else ("o",))
+    results = call.run()
+    if single:
+        results = tuple(x[0] for x in results)
+    if not return_residual:
+        return results[0]
+    return results[0], jnp.swapaxes(results[1], -1, -2)
+
+
+def _refuse_modifiers(given: Given) -> None:
+    if given != Given():
+        raise ValueError('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
+
+
+def _with_rank_four(array):
+    array = jnp.asarray(array)
+    return array.reshape((1,) * (4 - array.ndim) + array.shape) if array.ndim < 4 else array
+
+
+def _window(size: int | tuple[int, int]) -> str:
+    left, right = (size, size) if isinstance(size, int) else size
+    return f"q <= k + {int(left)} && q >= k - {int(right)}"

@@ -1,0 +1,47 @@
+"""How the tokens of a sequence are dealt out to devices."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+ORDERS = ("contiguous", "striped", "zigzag")
+
+
+def place_formula(order: str, word: str, place: str, parts: int, length: int) -> str:
+    """The global position of local index `word` on device `place`, as a formula; `length` tokens lie on a device."""
+    if order == "striped":
+        return f"({word} * {parts} + {place})"
+    half = _half(length)
+    return f"({word} < {half} ? {word} + {place} * {half} : {word} + ({2 * parts - 2} - {place}) * {half})"
+
+
+def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False) -> jax.Array:
+    """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
+
+    "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts pieces.
+    """
+    if order not in ORDERS:
+        raise ValueError(f"order={order!r} must be one of {', '.join(ORDERS)}")
+    if order == "contiguous":
+        return x
+    length = x.shape[axis]
+    if length % parts:
+        raise ValueError(f"a sequence of {length} can't be dealt out to {parts} devices")
+    x = jnp.moveaxis(x, axis, 0)
+    rest = x.shape[1:]
+    if order == "striped":
+        first, second = (parts, length // parts) if inverse else (length // parts, parts)
+        x = jnp.swapaxes(x.reshape(first, second, *rest), 0, 1).reshape(length, *rest)
+        return jnp.moveaxis(x, 0, axis)
+    pieces = x.reshape(2 * parts, _half(length // parts), *rest)
+    dealt = [j for i in range(parts) for j in (i, 2 * parts - 1 - i)]
+    if inverse:
+        dealt = [dealt.index(j) for j in range(2 * parts)]
+    return jnp.moveaxis(pieces[jnp.array(dealt)].reshape(length, *rest), 0, axis)
+
+
+def _half(length: int) -> int:
+    if length % 2:
+        raise ValueError(f"order='zigzag' cuts each device's {length} tokens in two; that number must be even")
+    return length // 2

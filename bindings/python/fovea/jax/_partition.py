@@ -1,0 +1,187 @@
+"""How a call is cut over a mesh: batch and heads, without communication.
+
+Each device runs attention on its part of the batch and of the heads, and sees global coordinates. A
+captured tensor that a coordinate alone indexes is cut along with it; any other is whole on every device,
+and the device's offset is bound. Gradients of what is whole are summed over the mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.custom_partitioning import SdyShardingRule, custom_partitioning
+from jax.sharding import NamedSharding, PartitionSpec
+
+from ._rewrite import substitute, tokens, uses_apart_from_loads
+from ._spec import LAYOUTS, Sizes, Spec, gradient_roles, gradient_source, sizes_of
+
+# What a dimension is: "b", "h" (query heads), "g" (key/value heads), or None: never cut.
+Dimensions = tuple[str | None, ...]
+
+
+def partitioned(direction: str, spec: Spec, operands: Sequence[jax.Array], call: Callable):
+    """call(spec, *operands), as something that XLA can cut."""
+    sizes = sizes_of(spec, operands)
+    plan = _Plan(direction, spec, sizes)
+
+    def whole(*arrays):
+        return call(spec, *arrays)
+
+    def partition(mesh, arguments, results):
+        axes = plan.axes_on(mesh, arguments)
+        shardings = tuple(NamedSharding(mesh, plan.spec_of(d, axes)) for d in plan.operands)
+        outputs = tuple(NamedSharding(mesh, plan.spec_of(d, axes)) for d in plan.results)
+        return mesh, lambda *arrays: plan.run(call, mesh, axes, arrays), outputs, shardings
+
+    cut = custom_partitioning(whole)
+    cut.def_partition(partition, sharding_rule=plan.rule())
+    return cut(*operands)
+
+
+class _Plan:
+    def __init__(self, direction: str, spec: Spec, sizes: Sizes):
+        self._direction, self._spec, self._sizes = direction, spec, sizes
+        self._goes_along = {axis: self._can_go_along(axis) for axis in ("b", "h")}
+        self.operands = [self._dimensions(role) for role in spec.operands]
+        roles = spec.outputs if direction == "forward" else gradient_roles(spec)
+        self._result_roles = roles
+        self.results = [
+            self._dimensions(gradient_source(role) if role.startswith("grad_") else role) for role in roles
+        ]
+
+    # --- what each dimension is ---
+
+    def _texts(self) -> list[str]:
+        return [text for text in (self._spec.mod, self._spec.mask, self._spec.bprop) if text is not None]
+
+    def _can_go_along(self, axis: str) -> bool:
+        """Is this coordinate used only to index dimensions that are cut just as it is?"""
+        size = self._sizes.b if axis == "b" else self._sizes.h
+        tagged = {(t.name, d) for t in self._spec.tensors for d, a in enumerate(t.axes) if a == axis}
+        if self._spec.dropout or not size:
+            return False
+        return not any(
+            uses_apart_from_loads(text, axis, lambda name, d: (name, d) in tagged) for text in self._texts()
+        )
+
+    def _dimensions(self, role: str) -> Dimensions:
+        spec = self._spec
+        name = role.partition(":")[2]
+        if role.startswith("tensor:"):
+            captured = next(t for t in spec.tensors if t.name == name)
+            return tuple(a if a in ("b", "h") and self._goes_along[a] else None for a in captured.axes)
+        if role in ("q", "k", "v", "o", "grad_o", "qkv", "kv"):
+            batch, head, _ = LAYOUTS[spec.layout]
+            rank = (3 if spec.layout == "thd" else 4) + (role in ("qkv", "kv"))
+            head = rank - 2 if role in ("qkv", "kv") else head
+            heads = "g" if role in ("k", "v", "kv") else "h"
+            return tuple("b" if d == batch else heads if d == head else None for d in range(rank))
+        if role in ("lse", "grad_lse", "row_max"):
+            return ("h", None) if spec.layout == "thd" else ("b", "h", None)
+        if role in ("sink", "max_logit"):
+            return ("h",)
+        if role in ("q_lengths", "k_lengths", "q_offsets", "k_offsets"):
+            return ("b",) if spec.layout != "thd" else (None,)
+        if role in ("q_starts", "k_starts", "seed", "offset"):
+            return (None,)
+        return ()
+
+    # --- for Shardy ---
+
+    def rule(self) -> SdyShardingRule:
+        sizes, fixed = self._sizes, []
+
+        def factor(dimension: str | None) -> str:
+            if dimension == "g":
+                # Fewer heads than the queries have: cut as those are where that comes out even, in axes_on().
+                return "h" if sizes.hkv == sizes.h else "g"
+            if dimension is not None:
+                return dimension
+            fixed.append(f"x{len(fixed)}")
+            return fixed[-1]
+
+        operands = tuple(tuple(factor(d) for d in dims) for dims in self.operands)
+        results = tuple(tuple(factor(d) for d in dims) for dims in self.results)
+        return SdyShardingRule(operands, results, need_replication_factors=tuple(fixed))
+
+    # --- on a mesh ---
+
+    def axes_on(self, mesh, arguments) -> dict[str, tuple[str, ...]]:
+        """Mesh axes that cut the batch and the heads, from how the queries lie."""
+        first = arguments[0]
+        given = first.sharding.spec if isinstance(first.sharding, NamedSharding) else ()
+        axes: dict[str, tuple[str, ...]] = {"b": (), "h": (), "g": ()}
+        for dimension, entry in zip(self.operands[0], given):
+            if dimension in ("b", "h") and entry is not None:
+                axes[dimension] = entry if isinstance(entry, tuple) else (entry,)
+        parts = _count(mesh, axes["h"])
+        if self._sizes.hkv % parts == 0:
+            axes["g"] = axes["h"]
+        elif self._sizes.hkv != 1:
+            axes["h"] = ()  # groups that would be cut: heads stay whole
+        return axes
+
+    def spec_of(self, dimensions: Dimensions, axes) -> PartitionSpec:
+        return PartitionSpec(*(axes[d] if d and axes[d] else None for d in dimensions))
+
+    def run(self, call: Callable, mesh, axes, arrays):
+        """One device's part."""
+        spec, arrays = self._localized(mesh, axes, list(arrays))
+        results = call(spec, *arrays)
+        return tuple(
+            self._combined(role, dims, axes, result)
+            for role, dims, result in zip(self._result_roles, self.results, results)
+        )
+
+    def _localized(self, mesh, axes, arrays):
+        spec, sizes = self._spec, self._sizes
+        used = {word for text in self._texts() for word in tokens(text)}
+        words = {}
+        if "B" in used and axes["b"]:
+            words["B"] = str(sizes.b)
+        if "Hkv" in used and axes["g"]:
+            words["Hkv"] = str(sizes.hkv)
+        if words:
+            spec = spec.replace(
+                **{k: substitute(t, words) for k in ("mod", "mask", "bprop") if (t := getattr(spec, k)) is not None}
+            )
+        if axes["h"] and ("H" in used or spec.dropout) and not spec.h_global:
+            spec = spec.replace(h_global=sizes.h)
+        for axis, size in (("b", sizes.b), ("h", sizes.h)):
+            if not axes[axis] or self._goes_along[axis]:
+                continue
+            first = _position(mesh, axes[axis]) * (size // _count(mesh, axes[axis]))
+            role = f"{axis}_offset"
+            if role in spec.operands:
+                i = spec.operands.index(role)
+                arrays[i] = arrays[i] + first
+            else:
+                spec = spec.replace(operands=(*spec.operands, role))
+                arrays.append(first)
+        return spec, arrays
+
+    def _combined(self, role: str, dims: Dimensions, axes, result):
+        """A result that other devices have a part of."""
+        own = {name for d in dims if d for name in axes[d]}
+        others = tuple(name for name in (*axes["b"], *axes["h"]) if name not in own)
+        if not others or role in ("o", "lse", "row_max"):
+            return result
+        if role == "max_logit":
+            return jax.lax.pmax(result, others)
+        return jax.lax.psum(result.astype(jnp.float32), others).astype(result.dtype)
+
+
+def _count(mesh, names: tuple[str, ...]) -> int:
+    count = 1
+    for name in names:
+        count *= mesh.shape[name]
+    return count
+
+
+def _position(mesh, names: tuple[str, ...]):
+    position = jnp.int32(0)
+    for name in names:
+        position = position * mesh.shape[name] + jax.lax.axis_index(name)
+    return position.astype(jnp.int32)

@@ -1,0 +1,165 @@
+"""The primitives: attention forward and backward, and the custom call that both become.
+
+forward_p and backward_p are what transformations see: they batch (`_batching`), are partitioned
+(`_partition`) and refuse to be differentiated (the derivative is `_derivative`). call_p is one custom call
+on one device; its lowering asks Fovea whether an engine can run it, so that what can't fails when it is
+compiled, with every engine's reasons.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax._src import dispatch  # for the set of primitives that need to know their devices, like custom_partitioning
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir, xla
+from jax.sharding import NamedSharding, PartitionSpec
+
+from .. import _core
+from . import _batching, _native, _partition
+from ._spec import Spec, gradient_roles, gradient_shapes, output_shapes, problem_line
+
+forward_p = Primitive("fovea_forward")
+backward_p = Primitive("fovea_backward")
+call_p = Primitive("fovea_call")
+OUTER = {"forward": forward_p, "backward": backward_p}
+
+
+def bind(direction: str, spec: Spec, operands: Sequence[jax.Array]) -> list[jax.Array]:
+    """Attention on arrays in the order of spec.operands."""
+    _native.register()
+    return OUTER[direction].bind(*operands, spec=spec)
+
+
+def _results(spec: Spec, direction: str, avals: Sequence):
+    return output_shapes(spec, avals) if direction == "forward" else gradient_shapes(spec, avals)
+
+
+def _abstract(direction: str, *avals, spec: Spec):
+    results = _results(spec, direction, avals)
+    manual = getattr(avals[0], "manual_axis_type", None)
+    if manual is None or manual.empty:
+        return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
+    # Inside shard_map results vary over the mesh as the operands do, which were made alike before.
+    mesh = avals[0].sharding.mesh
+    return [
+        jax.core.ShapedArray(
+            shape, dtype, sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))), manual_axis_type=manual
+        )
+        for shape, dtype in results
+    ]
+
+
+# --- one custom call ---
+
+
+def _line(ctx, spec: Spec, direction: str, capture: bool = False) -> str:
+    return problem_line(spec, ctx.avals_in, direction, capture)
+
+
+def _problem(spec: Spec, direction: str, line: str):
+    """The problem and its partner."""
+    if not spec.training:
+        return _core.Problem(line), None
+    forward, backward = _core.problem_pair(line)
+    return (forward, backward) if direction == "forward" else (backward, forward)
+
+
+def _require(spec: Spec, direction: str, line: str, device: str) -> None:
+    problem, partner = _problem(spec, direction, line)
+    answer, reasons = _core.supported(problem, engine=spec.engine, device=device, partner=partner)
+    if not answer:
+        raise _core.Unsupported(f"no engine can run this attention on {device}: {reasons}")
+
+
+def _custom_call(ctx, operands, target: str, spec: Spec, results: Sequence[str], line: str):
+    attributes = {"problem": line, "engine": spec.engine or ""}
+    attributes.update(operands=",".join(spec.operands), results=",".join(results))
+    return jax.ffi.ffi_lowering(target)(ctx, *operands, **attributes)
+
+
+def _result_roles(spec: Spec, direction: str) -> tuple[str, ...]:
+    return spec.outputs if direction == "forward" else gradient_roles(spec)
+
+
+def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
+    line = _line(ctx, spec, direction)
+    _require(spec, direction, line, "cpu")
+    return _custom_call(ctx, operands, _native.TARGETS[direction], spec, _result_roles(spec, direction), line)
+
+
+def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
+    roles = _result_roles(spec, direction)
+    line = _line(ctx, spec, direction, capture=True)
+    workspace = _recorded_workspace(spec, direction, line)
+    if workspace is None:
+        line = _line(ctx, spec, direction)
+        if _has_cuda():
+            _require(spec, direction, line, "cuda:0")
+        return _custom_call(ctx, operands, _native.TARGETS[direction], spec, roles, line)
+    # XLA may record this call into a command buffer, so its workspace has to be a buffer of the program.
+    memory = jax.core.ShapedArray((max(workspace, 1),), jnp.uint8)
+    wider = ctx.replace(avals_out=[*ctx.avals_out, memory])
+    return _custom_call(wider, operands, _native.RECORDED[direction], spec, (*roles, "workspace"), line)[:-1]
+
+
+@functools.cache
+def _has_cuda() -> bool:
+    try:
+        return bool(jax.devices("cuda"))
+    except RuntimeError:
+        return False
+
+
+def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
+    """Bytes of workspace of a plan that can run under graph capture; None where there is none, or no GPU to ask."""
+    if not _has_cuda():
+        return None
+    problem, partner = _problem(spec, direction, line)
+    answer, _ = _core.supported(problem, engine=spec.engine, device="cuda:0", partner=partner)
+    if not answer:
+        return None
+    return _core.Plan(problem, engine=spec.engine, device="cuda:0", partner=partner).workspace()
+
+
+# --- registration ---
+
+
+def _refuse_derivative(primals, tangents, **_):
+    raise NotImplementedError(
+        "fovea.jax.attention has first derivatives in reverse mode only: jax.grad, jax.vjp and jax.jacrev work; "
+        "jax.jvp, jax.jacfwd and jax.hessian do not"
+    )
+
+
+def _lower_outer(direction: str, ctx, *operands, spec: Spec):
+    def whole(*arrays):
+        return _partition.partitioned(direction, spec, arrays, functools.partial(_call, direction))
+
+    return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
+
+
+def _call(direction: str, spec: Spec, *operands):
+    return tuple(call_p.bind(*operands, spec=spec, direction=direction))
+
+
+def _setup() -> None:
+    for direction, primitive in OUTER.items():
+        primitive.multiple_results = True
+        primitive.def_impl(functools.partial(xla.apply_primitive, primitive))
+        primitive.def_abstract_eval(functools.partial(_abstract, direction))
+        ad.primitive_jvps[primitive] = _refuse_derivative
+        batching.primitive_batchers[primitive] = functools.partial(_batching.batch, direction, bind)
+        mlir.register_lowering(primitive, functools.partial(_lower_outer, direction))
+        dispatch.prim_requires_devices_during_lowering.add(primitive)
+    call_p.multiple_results = True
+    call_p.def_impl(functools.partial(xla.apply_primitive, call_p))
+    call_p.def_abstract_eval(lambda *avals, spec, direction: _abstract(direction, *avals, spec=spec))
+    mlir.register_lowering(call_p, _lower_cpu, platform="cpu")
+    mlir.register_lowering(call_p, _lower_cuda, platform="cuda")
+
+
+_setup()

@@ -1,0 +1,77 @@
+"""Formulas rewritten as text: coordinates renamed, loads given another index.
+
+Sharding and batching change what `b` or `h` means. Formulas are short and their language has one kind of
+bracket for loads, so words are enough; the parser checks the result like any other text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+_TOKEN = re.compile(r"\s*(0x[0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|&&|\|\||[<>=!]=|<<|>>|//|.)")
+_WORD = re.compile(r"[A-Za-z_]\w*\Z")
+
+
+def tokens(text: str) -> list[str]:
+    return _TOKEN.findall(text.rstrip())
+
+
+def substitute(text: str, words: Mapping[str, str]) -> str:
+    """Each whole word that is a key, replaced by its value."""
+    return " ".join(words.get(token, token) for token in tokens(text))
+
+
+def rewrite_loads(text: str, rewrite: Callable[[str, list[str]], str]) -> str:
+    """Each load name[i, j], inner ones first, replaced by rewrite(name, [i, j])."""
+    parts = tokens(text)
+    result, _ = _rewrite(parts, 0, rewrite, closing=None)
+    return result
+
+
+def _rewrite(parts: list[str], at: int, rewrite, closing: str | None) -> tuple[str, int]:
+    done: list[str] = []
+    while at < len(parts) and parts[at] != closing:
+        if _WORD.match(parts[at]) and at + 1 < len(parts) and parts[at + 1] == "[":
+            indices, end = _indices(parts, at + 2, rewrite)
+            done.append(rewrite(parts[at], indices))
+            at = end
+        else:
+            done.append(parts[at])
+            at += 1
+    return " ".join(done), at
+
+
+def _indices(parts: list[str], at: int, rewrite) -> tuple[list[str], int]:
+    """The indices from `at` up to the closing bracket, and the place behind it."""
+    indices: list[str] = []
+    current: list[str] = []
+    depth = 0
+    while depth or parts[at] != "]":
+        token = parts[at]
+        if _WORD.match(token) and at + 1 < len(parts) and parts[at + 1] == "[":
+            inner, at = _indices(parts, at + 2, rewrite)
+            current.append(rewrite(token, inner))
+            continue
+        depth += (token == "(") - (token == ")")
+        if token == "," and depth == 0:
+            indices.append(" ".join(current))
+            current = []
+        else:
+            current.append(token)
+        at += 1
+    if current:
+        indices.append(" ".join(current))
+    return indices, at + 1
+
+
+def uses_apart_from_loads(text: str | None, word: str, own: Callable[[str, int], bool]) -> bool:
+    """Is `word` used anywhere but as the whole index d of a load of name with own(name, d)?"""
+    if text is None:
+        return False
+
+    def without(name: str, indices: list[str]) -> str:
+        kept = ["0" if index == word and own(name, d) else index for d, index in enumerate(indices)]
+        return f"{name}[{', '.join(kept)}]"
+
+    return word in tokens(rewrite_loads(text, without))

@@ -1,0 +1,232 @@
+"""Which attention a call is, without its sizes: the one static argument of the primitives.
+
+A Spec with the shapes of the operands gives the problem line. Everything that may differ from call to call
+is an operand with a role; nothing of Python but strings and numbers survives here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from ._captures import TENSOR_TYPES
+
+DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
+# layout of one tensor -> which dimension is batch, head, position (features are last)
+LAYOUTS = {"bshd": (0, 2, 1), "bhsd": (0, 1, 2), "sbhd": (1, 2, 0), "thd": (None, 1, 0)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """A captured tensor: its name, and for each dimension the coordinate that alone indexes it, or None."""
+
+    name: str
+    axes: tuple[str | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    b: int
+    h: int
+    hkv: int
+    sq: int
+    skv: int
+    d: int
+    dv: int
+    t_q: int = 0
+    t_k: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    layout: str = "bshd"
+    operands: tuple[str, ...] = ("q", "k", "v")  # roles, in order; see jax_ffi/roles.h
+    outputs: tuple[str, ...] = ("o",)  # o, lse, row_max, max_logit
+    mod: str | None = None
+    mask: str | None = None
+    bprop: str | None = None
+    tensors: tuple[Captured, ...] = ()
+    scalars: tuple[tuple[str, str], ...] = ()  # name, kind
+    dropout: float = 0.0
+    deterministic: bool = False
+    strict: bool = False
+    engine: str | None = None
+    o_dtype: str | None = None
+    grad_dtype: str | None = None
+    max_q: int = 0  # packed: the longest sequences
+    max_k: int = 0
+    h_global: int = 0
+    training: bool = False
+    wanted: tuple[str, ...] = ()  # of a backward: q, k, v, sink, tensor:NAME, scalar:NAME
+
+    def replace(self, **changes) -> "Spec":
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def packing(self) -> str:
+        """qkv: one array for all three; kv: one for keys and values; "": an array each."""
+        return next((role for role in ("qkv", "kv") if role in self.operands), "")
+
+
+def sizes_of(spec: Spec, avals: Sequence) -> Sizes:
+    """From the shapes of the operands, which were checked when the Spec was made."""
+    shape = {role: tuple(a.shape) for role, a in zip(spec.operands, avals)}
+    if spec.packing == "qkv":
+        whole = shape["qkv"]  # [..., 3, H, D]
+        q = k = v = whole[:-3] + whole[-2:]
+    elif spec.packing == "kv":
+        q, whole = shape["q"], shape["kv"]
+        k = v = whole[:-3] + whole[-2:]
+    else:
+        q, k, v = shape["q"], shape["k"], shape["v"]
+    batch, head, position = LAYOUTS[spec.layout]
+    if spec.layout == "thd":
+        b = shape["q_starts"][0] - 1
+        return Sizes(b, q[1], k[1], spec.max_q, spec.max_k, q[-1], v[-1], q[0], k[0])
+    return Sizes(q[batch], q[head], k[head], q[position], k[position], q[-1], v[-1])
+
+
+def tensor_shape(spec: Spec, sizes: Sizes, heads: int, length: int, features: int) -> tuple[int, ...]:
+    if spec.layout == "thd":
+        return (length, heads, features)
+    batch, head, position = LAYOUTS[spec.layout]
+    shape = [0, 0, 0, features]
+    shape[batch], shape[head], shape[position] = sizes.b, heads, length
+    return tuple(shape)
+
+
+def row_shape(spec: Spec, sizes: Sizes) -> tuple[int, ...]:
+    """Of lse and row_max."""
+    return (sizes.h, sizes.t_q) if spec.layout == "thd" else (sizes.b, sizes.h, sizes.sq)
+
+
+def output_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np.dtype]]:
+    """Shape and type of each of spec.outputs."""
+    sizes = sizes_of(spec, avals)
+    dtype = avals[0].dtype
+    rows = jnp.float64 if dtype == jnp.float64 else jnp.float32
+    length = sizes.t_q if spec.layout == "thd" else sizes.sq
+    shapes = {
+        "o": (tensor_shape(spec, sizes, sizes.h, length, sizes.dv), spec.o_dtype or dtype),
+        "lse": (row_shape(spec, sizes), rows),
+        "row_max": (row_shape(spec, sizes), rows),
+        "max_logit": ((sizes.h,), rows),
+    }
+    return [(shape, np.dtype(t)) for shape, t in (shapes[name] for name in spec.outputs)]
+
+
+def gradient_roles(spec: Spec) -> tuple[str, ...]:
+    """Results of the backward, in order. Packed q, k, v share one gradient."""
+    roles = []
+    for name in spec.wanted:
+        if name in ("q", "k", "v"):
+            role = "grad_qkv" if spec.packing == "qkv" else "grad_kv" if spec.packing and name != "q" else f"grad_{name}"
+            if role not in roles:
+                roles.append(role)
+        else:
+            roles.append(f"grad_{name}")
+    return tuple(roles)
+
+
+def gradient_source(role: str) -> str:
+    """The operand whose gradient a result is."""
+    return role.removeprefix("grad_")
+
+
+def gradient_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np.dtype]]:
+    by_role = dict(zip(spec.operands, avals))
+    result = []
+    for role in gradient_roles(spec):
+        source = gradient_source(role)
+        aval = by_role[source]
+        own = source in ("q", "k", "v", "qkv", "kv") and spec.grad_dtype
+        result.append((tuple(aval.shape), np.dtype(spec.grad_dtype if own else aval.dtype)))
+    return result
+
+
+def problem_line(spec: Spec, avals: Sequence, direction: str, capture: bool = False) -> str:
+    """The line of this call; `direction` is forward or backward, spec.training makes it the line of the pair."""
+    s = sizes_of(spec, avals)
+    words = [f"direction={'both' if spec.training else direction}", f"layout={spec.layout}"]
+    words += [f"b={s.b} h={s.h} hkv={s.hkv} sq={s.sq} skv={s.skv} d={s.d} dv={s.dv}"]
+    words += [f"dtype={DTYPES[np.dtype(avals[0].dtype).name]}"]
+    if spec.layout == "thd":
+        words += [f"tq={s.t_q} tk={s.t_k} cu_q=bound cu_k=bound"]
+    words += _bound(spec) + _strides(spec, s, direction) + _formulas(spec, s, avals) + _options(spec, direction)
+    if capture:
+        words.append("capture=1")
+    return " ".join(words)
+
+
+def _bound(spec: Spec) -> list[str]:
+    keys = {"q_lengths": "qlens", "k_lengths": "klens", "q_offsets": "q_offset", "k_offsets": "k_offset"}
+    return [f"{key}=bound" for role, key in keys.items() if role in spec.operands]
+
+
+def _strides(spec: Spec, s: Sizes, direction: str) -> list[str]:
+    """Where q, k, v lie side by side in [..., parts, H, D]."""
+    if not spec.packing:
+        return []
+    parts = len(spec.packing)
+    heads, length = (s.h, s.sq) if spec.packing == "qkv" else (s.hkv, s.skv)
+    row = parts * heads * s.d
+    by_batch = 0 if spec.layout == "thd" else length * row
+    if spec.layout == "sbhd":
+        by_batch, row = row, s.b * row
+    strides = f"{by_batch},{s.d},{row},1"
+    names = list(spec.packing)
+    if spec.training or direction == "backward":
+        names += [f"d{name}" for name in spec.packing]
+    return [f"{name}_strides={strides}" for name in names]
+
+
+def _formulas(spec: Spec, s: Sizes, avals: Sequence) -> list[str]:
+    words = [f'{key}="{text}"' for key in ("mod", "mask", "bprop") if (text := getattr(spec, key)) is not None]
+    by_role = dict(zip(spec.operands, avals))
+    sizes = {"b": ("B", s.b), "h": ("H", spec.h_global or s.h), "q": ("Sq", s.sq), "k": ("Skv", s.skv)}
+    for captured in spec.tensors:
+        aval = by_role[f"tensor:{captured.name}"]
+        # An extent that goes by its size's name keeps that size out of the program: other sizes share plans.
+        extents = [
+            sizes[axis][0] if axis and sizes[axis][1] == extent else str(extent)
+            for axis, extent in zip(captured.axes, aval.shape)
+        ]
+        kind, _ = TENSOR_TYPES[np.dtype(aval.dtype).name]
+        words.append(f'tensor="{captured.name}:{kind}[{",".join(extents)}]"')
+    return words + [f"scalar={name}:{kind}" for name, kind in spec.scalars]
+
+
+def _options(spec: Spec, direction: str) -> list[str]:
+    words = []
+    if "sink" in spec.operands:
+        words.append("sink=1")
+    if spec.dropout:
+        words.append(f"dropout={_number(spec.dropout)}")
+    if spec.h_global:
+        words.append(f"h_global={spec.h_global}")
+    if spec.deterministic:
+        words.append("deterministic=1")
+    if spec.strict:
+        words.append("precision=strict")
+    if spec.o_dtype:
+        words.append(f"o_dtype={DTYPES[spec.o_dtype]}")
+    if direction == "forward" or spec.training:
+        words += [f"{name}=1" for name in spec.outputs if name != "o" and not (name == "lse" and spec.training)]
+    if direction == "backward" or spec.training:
+        if spec.o_dtype:
+            words.append(f"do_dtype={DTYPES[spec.o_dtype]}")
+        grads = [name.split(":")[-1] for name in spec.wanted]
+        words += [f"grads={','.join(grads)}"] if grads else []
+        if "grad_lse" in spec.operands:
+            words.append("dlse=1")
+        if spec.grad_dtype:
+            words.append(f"grad_dtype={DTYPES[spec.grad_dtype]}")
+    return words
+
+
+def _number(value: float) -> str:
+    return str(value) if math.isfinite(value) else "nan"

@@ -1,0 +1,171 @@
+"""DotProductAttention as a Flax module, with Transformer Engine's arguments. Needs flax; nothing else here does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._attention import attention
+from ._context import context_attention
+from ._modifiers import Modifier, all_of
+from ._sequence import SequenceDescriptor
+
+_CAUSAL = {"causal", "padding_causal", "causal_padding"}
+_BOTTOM_RIGHT = {"causal_bottom_right", "padding_causal_bottom_right"}
+_MASKS = {"no_mask", "padding", *_CAUSAL, *_BOTTOM_RIGHT}
+_BIASES = (None, "no_bias", "pre_scale_bias", "post_scale_bias")
+_SOFTMAX = ("vanilla", "off_by_one", "learnable")
+# Transformer Engine's layouts, whose thd forms are [B, S, ...] with segments in the sequence descriptor.
+_LAYOUTS = {
+    "bshd_bshd_bshd": ("bshd", "sbhd"),
+    "bs3hd": ("bs3hd", "sb3hd"),
+    "bshd_bs2hd": ("bshd_bs2hd", "sbhd_sb2hd"),
+    "thd_thd_thd": ("bshd", "sbhd"),
+    "t3hd": ("bs3hd", "sb3hd"),
+    "thd_t2hd": ("bshd_bs2hd", "sbhd_sb2hd"),
+}
+
+
+class DotProductAttention(nn.Module):
+    """Attention with Transformer Engine's arguments and the modifiers of `fovea.jax.attention`.
+
+    Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; lengths and segments
+    come in `sequence_descriptor` for every layout; inside jax.shard_map, `context_parallel_axis` names the mesh axis
+    that the sequence is cut along.
+    """
+
+    head_dim: int
+    num_attention_heads: int
+    num_gqa_groups: int | None = None
+    attention_dropout: float = 0.0
+    attn_mask_type: str = "causal"
+    attn_bias_type: str | None = None
+    dtype: Any = jnp.float32
+    dropout_rng_name: str = "dropout"
+    float32_logits: bool = False
+    qkv_layout: str = "bshd_bshd_bshd"
+    scale_factor: float | None = None
+    transpose_batch_sequence: bool = True
+    window_size: tuple[int, int] | None = None
+    context_parallel_causal_load_balanced: bool = False
+    context_parallel_axis: str = ""
+    context_parallel_strategy: str = "ring"
+    context_checkpoint_name: str = "context"
+    softmax_type: str = "vanilla"
+    score_mod: Modifier | None = None
+    mask_mod: Modifier | None = None
+    score_mod_bprop: Modifier | None = None
+    engine: str | None = None
+
+    @nn.compact
+    def __call__(
+        self,
+        query: jax.Array,
+        key: jax.Array | None = None,
+        value: jax.Array | None = None,
+        sequence_descriptor: SequenceDescriptor | None = None,
+        bias: jax.Array | None = None,
+        *,
+        deterministic: bool = False,
+        mask: jax.Array | None = None,
+        score_mod_tensors: Mapping[str, Any] | None = None,
+        score_mod_bprop_tensors: Mapping[str, Any] | None = None,
+        mask_mod_tensors: Mapping[str, Any] | None = None,
+    ) -> jax.Array:
+        """`mask` is as Transformer Engine has it: true where a score is dropped, [B|1, H|1, Sq|1, Skv|1]."""
+        self._check(query, key, bias)
+        arguments = {
+            "score_mod": self.score_mod,
+            "mask_mod": self.mask_mod,
+            "score_mod_bprop": self.score_mod_bprop,
+            "score_mod_tensors": score_mod_tensors,
+            "score_mod_bprop_tensors": score_mod_bprop_tensors,
+            "mask_mod_tensors": mask_mod_tensors,
+            "scale": self.scale_factor,
+            "sink": self._sink(),
+            "engine": self.engine,
+            **self._dropout(deterministic),
+        }
+        tensors = [None if x is None else jnp.asarray(x, self.dtype) for x in (query, key, value)]
+        layout = _LAYOUTS[self.qkv_layout][self.transpose_batch_sequence]
+        arguments["builtin_masks"] = self._masks()
+        if self.context_parallel_axis:
+            return self._over_devices(tensors, layout, arguments, sequence_descriptor, (mask, bias))
+        return attention(
+            *tensors,
+            layout=layout,
+            bias=self._bias(bias),
+            dense_mask=None if mask is None else jnp.logical_not(mask.astype(bool)),
+            sequence_descriptor=sequence_descriptor,
+            checkpoint_name=self.context_checkpoint_name,
+            **arguments,
+        )
+
+    def _check(self, query, key, bias) -> None:
+        known = {"attn_mask_type": _MASKS, "attn_bias_type": _BIASES, "softmax_type": _SOFTMAX, "qkv_layout": _LAYOUTS}
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name}={getattr(self, name)!r} must be one of {', '.join(map(str, values))}")
+        heads = self.num_attention_heads
+        groups = self.num_gqa_groups or heads
+        if heads % groups:
+            raise ValueError(f"num_attention_heads={heads} must be a multiple of num_gqa_groups={groups}")
+        if query.shape[-2:] != (heads, self.head_dim):
+            raise ValueError(f"query has shape {query.shape}; it must end in (heads, head_dim) = {(heads, self.head_dim)}")
+        if key is not None and key.shape[-2:] != (groups, self.head_dim):
+            raise ValueError(f"key has shape {key.shape}; it must end in (groups, head_dim) = {(groups, self.head_dim)}")
+        if bias is not None and self.attn_bias_type in ("no_bias",):
+            raise ValueError('a bias is given, but attn_bias_type is "no_bias"')
+
+    def _masks(self) -> tuple[str, ...]:
+        q = "(q + (Skv - Sq))" if self.attn_mask_type in _BOTTOM_RIGHT else "q"
+        masks = [f"{q} >= k"] if self.attn_mask_type in _CAUSAL | _BOTTOM_RIGHT else []
+        left, right = self.window_size or (-1, -1)
+        masks += [f"{q} - k <= {left}"] if left >= 0 else []
+        masks += [f"k - {q} <= {right}"] if right >= 0 else []
+        both = all_of(masks)
+        return (both,) if both else ()
+
+    def _bias(self, bias):
+        if bias is None or self.attn_bias_type != "pre_scale_bias":
+            return bias
+        return bias * (self.scale_factor or 1 / np.sqrt(self.head_dim))
+
+    def _sink(self):
+        if self.softmax_type == "vanilla":
+            return None
+        shape = (self.num_attention_heads,)
+        if self.softmax_type == "off_by_one":
+            return jnp.zeros(shape, jnp.float32)
+        return self.param("softmax_offset", nn.initializers.zeros, shape, jnp.float32)
+
+    def _dropout(self, deterministic: bool) -> dict[str, Any]:
+        if deterministic or not self.attention_dropout:
+            return {}
+        seed = self.make_rng(self.dropout_rng_name)
+        return {"dropout_rate": self.attention_dropout, "dropout_seed": seed}
+
+    def _over_devices(self, tensors, layout: str, arguments, descriptor, dense) -> jax.Array:
+        if layout not in ("bshd", "sbhd"):
+            raise ValueError(f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}")
+        if any(x is not None for x in dense) or (descriptor is not None and descriptor.segment_ids is not None):
+            raise ValueError(
+                "with context_parallel_axis give masks, biases and segments as mask_mod and score_mod, which see "
+                "global positions"
+            )
+        q_lengths, kv_lengths = (None, None) if descriptor is None else descriptor.seqlens
+        return context_attention(
+            *tensors,
+            axis_name=self.context_parallel_axis,
+            strategy=self.context_parallel_strategy,
+            order="zigzag" if self.context_parallel_causal_load_balanced else "contiguous",
+            layout=layout,
+            q_lengths=q_lengths,
+            kv_lengths=kv_lengths,
+            **arguments,
+        )

@@ -1,0 +1,174 @@
+"""Formulas as Python values: parsed, printed, differentiated, drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._line import program_line
+from ._text import Text
+
+if TYPE_CHECKING:
+    from .picture import Picture
+
+_LINE = re.compile(r"\s*(mod|mask|bprop|tensor|scalar)\s*=(?!=)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class Program:
+    """Formulas with what they capture. Immutable; equal where the structure is equal, whatever names it uses.
+
+    `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they
+    capture: (name, dtype, extents) and (name, dtype, default or None).
+    """
+
+    __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_hash")
+
+    def __init__(self, line: str) -> None:
+        self.core = _core.Program(line)
+        text = self.core.text()
+        self.mod, self.mask, self.bprop = (
+            _core.line_value(text, key) or None for key in ("mod", "mask", "bprop")
+        )
+        self.tensors = tuple(
+            (name, dtype, tuple(extents.split(",")) if extents else ())
+            for name, dtype, extents, _ in self.core.tensors
+        )
+        self.scalars = self.core.scalars
+        self._hash: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The canonical line; `Program(p.text) == p`."""
+        return self.core.text()
+
+    def derivative(self, by: str | None = None) -> Text:
+        """The derivative of `mod` by "score" or by a captured name; None: by all of them, for people."""
+        return Text(self.core.derivative(by, indented=by is None))
+
+    def check_bprop(self, seed: int = 1, points: int = 1000) -> tuple[float, str]:
+        """(largest relative error of a hand-written `bprop` against the derived one at random points, where
+        it is)."""
+        return self.core.check_bprop(seed, points)
+
+    def show(
+        self,
+        *,
+        sq: int = 64,
+        skv: int | None = None,
+        score: float = 0.0,
+        b: int = 0,
+        h: int = 0,
+        batch: int = 1,
+        heads: int = 1,
+        tensors: Mapping[str, Any] | None = None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> Picture:
+        """A picture of one head: what becomes of `score` at each query (down) and key (across), grey where it
+        is masked."""
+        from .picture import draw
+
+        return draw(
+            self,
+            score=score,
+            at=(b, h),
+            sizes=(batch, heads, sq, skv or sq),
+            tensors=tensors or {},
+            scalars=scalars or {},
+        )
+
+    def _repr_png_(self) -> bytes | None:
+        # A notebook calls this for whatever is shown. Without data for what is captured there is nothing to
+        # draw.
+        if self.tensors or any(default is None for _, _, default in self.scalars):
+            return None
+        return self.show()._repr_png_()
+
+    def _repr_html_(self) -> str:
+        from .picture import with_caption
+
+        return with_caption(self._repr_png_(), self.core.text(indented=True))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.core == other.core
+
+    def __hash__(self) -> int:
+        # Names do not count for equality, so they may not count here: each becomes its place in canonical
+        # order.
+        if self._hash is None:
+            places = {name: f"t{i}" for i, (name, *_) in enumerate(self.tensors)}
+            places |= {name: f"s{i}" for i, (name, *_) in enumerate(self.scalars)}
+            formulas = " ".join(text or "-" for text in (self.mod, self.mask, self.bprop))
+            self._hash = hash(_WORD.sub(lambda found: places.get(found[0], found[0]), formulas))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"fovea.Program({self.text!r})"
+
+    def __str__(self) -> str:
+        return self.core.text(indented=True)
+
+    def __reduce__(self) -> tuple:
+        return Program, (self.text,)
+
+
+def formula(
+    text: str | None = None,
+    *,
+    mask: str | None = None,
+    bprop: str | None = None,
+    tensors: Mapping[str, str | tuple[str, Sequence]] | None = None,
+    scalars: Mapping[str, object] | None = None,
+) -> Program:
+    """A program from texts.
+
+    `text` is a formula of the score ("30 * tanh(score / 30)"), one of positions, which is a mask ("q >= k"),
+    or a whole line (`mod="..." mask=causal tensor=slopes:f32[H]`). `tensors` declares what formulas capture,
+    as "f32[H]" or ("f32", ("H",)); `scalars` by a default value (a float, or an int for i32) or by a type
+    ("f32", "i32").
+
+    >>> formula("cap * tanh(score / cap)", mask="causal", scalars={"cap": 30.0}).derivative("score")
+    let t0 = tanh(score / cap); cap * (1.0 - t0 * t0) / cap
+    """
+    if text is not None and _LINE.match(text):
+        if mask or bprop or tensors or scalars:
+            raise _core.InvalidArgument(
+                "text is a whole line; give mask, bprop, tensors and scalars in it, not beside it"
+            )
+        return Program(text)
+    declared = [_declared_tensor(name, given) for name, given in (tensors or {}).items()]
+    values = [_declared_scalar(name, given) for name, given in (scalars or {}).items()]
+    try:
+        return Program(program_line(text, mask, bprop, declared, values))
+    except _core.InvalidArgument:
+        if text is None or mask is not None or bprop is not None:
+            raise
+        try:
+            return Program(program_line(None, text, None, declared, values))
+        except _core.InvalidArgument:
+            pass
+        raise  # what was wrong with it as a formula of the score
+
+
+def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str, str, Sequence]:
+    if not isinstance(given, str):
+        dtype, extents = given
+        return name, dtype, extents
+    found = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", given)
+    if not found:
+        raise _core.InvalidArgument(
+            f"tensors[{name!r}] is {given!r}; it must be like 'f32[H]' or 'i32[B, Sq]'"
+        )
+    return name, found[1], [part.strip() for part in found[2].split(",") if part.strip()]
+
+
+def _declared_scalar(name: str, given: object) -> tuple:
+    if given in ("f32", "i32"):
+        return name, given
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise _core.InvalidArgument(
+            f"scalars[{name!r}] is {given!r}; it must be a number (its default), 'f32' or 'i32'"
+        )
+    return name, "i32" if isinstance(given, int) else "f32", given

@@ -1,0 +1,128 @@
+"""The tensors that a callback sees: cudnn's tensor attributes, as far as callbacks use them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._core import InvalidArgument
+from .expression import BOOL, F32, I32, Expression, as_bool, as_f32, as_i32
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+class data_type:
+    """The names of cudnn.data_type, for callbacks that are written without cudnn installed."""
+
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    HALF = "HALF"
+    BFLOAT16 = "BFLOAT16"
+    INT32 = "INT32"
+    INT64 = "INT64"
+    BOOLEAN = "BOOLEAN"
+    NOT_SET = "NOT_SET"
+
+
+_MEANINGS = {"FLOAT": F32, "DOUBLE": F32, "INT32": I32, "INT64": I32, "BOOLEAN": BOOL, "NOT_SET": None}
+
+
+def meaning_of(given: Any, argument: str) -> str | None:
+    """f32, i32, bool or None of a data type: of cudnn, of `data_type`, or its name."""
+    if given is None:
+        return None
+    name = getattr(given, "name", None) or str(given).rsplit(".", 1)[-1]
+    if name in _MEANINGS:
+        return _MEANINGS[name]
+    raise InvalidArgument(
+        f"{argument} is {name}; formulas compute in FLOAT, INT32 and BOOLEAN (rounding to {name} inside one is not there)"
+    )
+
+
+class Tensor:
+    """A value in the making. Its setters give it back, as cudnn's do."""
+
+    def __init__(
+        self, graph: Graph, expression: Expression, *, name: str = "", dim: list[int] | None = None
+    ) -> None:
+        self._graph = graph
+        self._expression = expression
+        self._name = name
+        self._dim = dim
+
+    def set_data_type(self, data_type: Any) -> Tensor:
+        """What type the value is stored in: converts it."""
+        wanted = meaning_of(data_type, "data_type")
+        if wanted is not None:
+            self._expression = {F32: as_f32, I32: as_i32, BOOL: as_bool}[wanted](self._expression)
+        return self
+
+    _set_data_type = set_data_type
+
+    def get_data_type(self) -> str:
+        return {F32: data_type.FLOAT, I32: data_type.INT32, BOOL: data_type.BOOLEAN}[self._expression.type]
+
+    def set_name(self, name: str) -> Tensor:
+        self._name = name
+        return self
+
+    def get_name(self) -> str:
+        return self._name
+
+    def get_dim(self) -> list[int]:
+        """Of the score (where the sizes are known) and of captured tensors."""
+        if self._dim is None:
+            raise InvalidArgument(
+                "get_dim: the extents of this tensor are not known while a callback is recorded"
+            )
+        return list(self._dim)
+
+    def get_stride(self) -> list[int]:
+        strides: list[int] = []
+        step = 1
+        for extent in reversed(self.get_dim()):
+            strides.insert(0, step)
+            step *= extent
+        return strides
+
+    def set_dim(self, dim: list[int]) -> Tensor:
+        """Accepted where it says what is known already; values have the extents that broadcasting gives
+        them."""
+        if self._dim is not None and list(dim) != list(self._dim):
+            raise InvalidArgument(f"set_dim({list(dim)}): this tensor has the extents {self._dim}")
+        return self
+
+    def set_stride(self, stride: list[int]) -> Tensor:
+        """Accepted: a value inside the graph has no place in memory."""
+        return self
+
+    def get_is_virtual(self) -> bool:
+        return True
+
+    def set_is_virtual(self, value: bool) -> Tensor:
+        return self._only("set_is_virtual", value, True)
+
+    def set_output(self, value: bool) -> Tensor:
+        return self._only("set_output", value, False)
+
+    def get_is_pass_by_value(self) -> bool:
+        return False
+
+    def _only(self, method: str, value: bool, allowed: bool) -> Tensor:
+        if bool(value) != allowed:
+            raise InvalidArgument(
+                f"{method}({value}): the values of a modifier stay inside it; nothing of it can be an output"
+            )
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _NoSuchMethod(
+            f"a tensor of the recorder has no '{name}'; it has: set_data_type, get_data_type, set_name, get_name, set_dim, "
+            "get_dim, set_stride, get_stride, set_is_virtual, get_is_virtual, set_output, get_is_pass_by_value"
+        )
+
+
+class _NoSuchMethod(InvalidArgument, AttributeError):
+    """So that hasattr() still answers."""

@@ -1,0 +1,150 @@
+"""What the library says of itself: which engine would run a problem and why, what is cached, what this
+machine has."""
+
+from __future__ import annotations
+
+import html
+import importlib.metadata
+import json
+import platform
+import sys
+from typing import Any
+
+from . import _core
+from ._text import Text
+
+
+class Explanation:
+    """Every engine's verdict on a problem. Prints as a table; `to_dict()` has all of it."""
+
+    def __init__(self, facts: dict[str, Any], table: str) -> None:
+        self._facts = facts
+        self._table = table
+
+    @property
+    def chosen(self) -> str | None:
+        """The engine that would run; None: none can."""
+        return self._facts.get("chosen") or None
+
+    def to_dict(self) -> dict[str, Any]:
+        """problem, device, chosen, why, and engines: each with verdict, reasons and note."""
+        return json.loads(json.dumps(self._facts))
+
+    def __str__(self) -> str:
+        return self._table
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cell = (
+            lambda text, tag="td": f"<{tag} style='text-align:left'>{html.escape(str(text))}</{tag}>"
+        )  # noqa: E731
+        rows = [f"<tr>{cell('engine', 'th')}{cell('verdict', 'th')}{cell('why', 'th')}</tr>"]
+        for engine in self._facts["engines"]:
+            name = engine["engine"]
+            why = "; ".join(_reason(reason) for reason in engine["reasons"]) or engine.get("note", "")
+            shown = f"{name} (chosen)" if name == self.chosen else name
+            rows.append(f"<tr>{cell(shown)}{cell(engine['verdict'])}{cell(why)}</tr>")
+        problem, why = html.escape(self._facts["problem"] or "(all defaults)"), html.escape(
+            self._facts.get("why") or ""
+        )
+        return f"<p><code>{problem}</code><br/>{why}</p><table>{''.join(rows)}</table>"
+
+
+def _reason(reason: Any) -> str:
+    return (
+        reason
+        if isinstance(reason, str)
+        else str(reason.get("text") or ", ".join(f"{k}: {v}" for k, v in reason.items()))
+    )
+
+
+def explain_line(
+    line: str, *, engine: str | None = None, device: str | None = None, prove: bool = False
+) -> Explanation:
+    """The explanation of a problem line; of direction=both, of its forward with the backward in mind."""
+    if _core.line_value(line, "direction") == "both":
+        problem, partner = _core.problem_pair(line)
+    else:
+        problem, partner = _core.Problem(line), None
+    return explain_problem(problem, engine=engine, device=device, partner=partner, prove=prove)
+
+
+def explain_problem(problem: _core.Problem, **where: Any) -> Explanation:
+    """The explanation of a problem; `where` as _core.explain takes it."""
+    table = _core.explain(problem, **where)
+    return Explanation(json.loads(_core.explain(problem, json=True, **where)), table)
+
+
+def explain(
+    q: Any,
+    k: Any = None,
+    v: Any = None,
+    *,
+    device: str | None = None,
+    prove: bool = False,
+    backward: bool = False,
+    **options: Any,
+) -> Explanation:
+    """Which engine would run a call, and why the others would not. Runs nothing; builds where `prove` is set.
+
+    Either the arguments of `fovea.attention` (backward=True: of its gradients), or one text: a problem line
+    ("b=2 h=8 sq=1024 d=64 mask=causal"). device: "cpu", "cuda:0", a described one ("h200") or a JSON file.
+    """
+    if isinstance(q, str):
+        if k is not None or v is not None or backward:
+            raise _core.InvalidArgument("explain takes a problem line alone, or q, k and v")
+        engine = options.pop("engine", None)
+        if options:
+            raise _core.InvalidArgument(
+                f"explain of a problem line has no option {next(iter(options))!r}: write it in the line"
+            )
+        return explain_line(q, engine=engine, device=device, prove=prove)
+    from ._attention import _lines, _wanted
+    from ._request import Options, Request
+
+    options = {name: value for name, value in options.items() if name not in _RETURNS}
+    request = Request(q, k, v, Options(**options))
+    forward = request.line("forward")
+    if not backward:
+        return explain_line(forward, engine=options.get("engine"), device=device, prove=prove)
+    forward, line = _lines(request, _wanted(request, None), False)
+    partner = _core.Problem(forward)
+    return explain_problem(
+        _core.Problem(line), engine=options.get("engine"), device=device, partner=partner, prove=prove
+    )
+
+
+_RETURNS = ("return_lse", "return_row_max", "return_max_logit")
+
+
+def cache_stats() -> dict[str, int | float]:
+    """Counters of the cache of plans: builds, hits, misses, evictions; plans and bytes held now;
+    build_seconds."""
+    return _core.cache_statistics()
+
+
+def doctor() -> None:
+    """Prints what was found on this machine and what was not, with what to do about it."""
+    print(doctor_text())
+
+
+def doctor_text() -> Text:
+    """What doctor() prints."""
+    others = [
+        f"{name} {_installed(name) or 'not installed'}" for name in ("numpy", "ml_dtypes", "torch", "jax")
+    ]
+    lines = [
+        f"{'python':<14}{platform.python_version()}, {sys.executable}",
+        f"{'package':<14}{_core.__file__}",
+    ]
+    lines.append(f"{'':<14}{', '.join(others)}")
+    return Text(_core.doctor().rstrip("\n") + "\n" + "\n".join(lines))
+
+
+def _installed(name: str) -> str | None:
+    # Without importing it: that would take seconds.
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,16 @@
+"""Fovea for PyTorch: change one import and train.
+
+    from fovea.torch import flex_attention, create_block_mask     # instead of torch.nn.attention.flex_attention
+    from fovea.torch import DotProductAttention                   # instead of transformer_engine.pytorch
+
+docs/pytorch.md has the way over from FlexAttention, xFormers and Transformer Engine."""
+from .attention import attention
+from .dot_product_attention import DotProductAttention
+from .errors import TraceError
+from .explain import explain
+from .flex import AuxOutput, AuxRequest, flex_attention
+from .masks import BlockMask, and_masks, create_block_mask, noop_mask, or_masks
+from .multihead_attention import MultiheadAttention
+
+__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "DotProductAttention", "MultiheadAttention", "TraceError", "and_masks",
+           "attention", "create_block_mask", "explain", "flex_attention", "noop_mask", "or_masks"]

@@ -1,0 +1,168 @@
+"""Operators of traced values with torch's meaning: its type promotion, its rounding of integer division, its bools.
+Installs them on Value; the table of functions uses the same definitions."""
+from .errors import refuse
+from .values import BOOL, FLOAT, INT, Rows, Value, cast, common, lift, number, real, truth
+
+
+def pair(trace, a, b):
+    return common(lift(trace, a), lift(trace, b))
+
+
+def add(trace, a, b, alpha=1):
+    a, b = pair(trace, a, b if isinstance(alpha, int) and alpha == 1 else mul(trace, b, alpha))
+    if a.kind == BOOL:
+        return trace.emit(f"{a.text} || {b.text}", BOOL)
+    return trace.emit(f"{a.text} + {b.text}", a.kind, a.sure and b.sure)
+
+
+def sub(trace, a, b, alpha=1):
+    a, b = pair(trace, a, b if isinstance(alpha, int) and alpha == 1 else mul(trace, b, alpha))
+    if a.kind == BOOL:
+        raise refuse("the difference of two bools", "a ^ b, or a.to(torch.int32) - b.to(torch.int32)")
+    return trace.emit(f"{a.text} - {b.text}", a.kind)
+
+
+def mul(trace, a, b):
+    a, b = pair(trace, a, b)
+    if a.kind == BOOL:
+        return trace.emit(f"{a.text} && {b.text}", BOOL)
+    return trace.emit(f"{a.text} * {b.text}", a.kind, a.sure and b.sure)
+
+
+def div(trace, a, b, rounding_mode=None):
+    if rounding_mode == "floor":
+        return floordiv(trace, a, b)
+    a, b = pair(trace, a, b)
+    if rounding_mode == "trunc":
+        a, b = number(a), number(b)
+        if a.kind == INT:
+            return trace.emit(f"div({a.text}, {b.text})", INT, a.sure and b.sure)
+        return truncate(trace.emit(f"{a.text} / {b.text}", FLOAT))
+    if rounding_mode is not None:
+        raise refuse(f"rounding_mode={rounding_mode!r}", "'floor', 'trunc' or None")
+    return trace.emit(f"{real(a).text} / {real(b).text}", FLOAT)
+
+
+def floordiv(trace, a, b):
+    a, b = pair(trace, a, b)
+    a, b = number(a), number(b)
+    if a.kind == INT:
+        return trace.emit(f"{a.text} // {b.text}", INT, a.sure and b.sure)
+    return trace.emit(f"floor({a.text} / {b.text})", FLOAT)
+
+
+def mod(trace, a, b):
+    """The remainder with the sign of b, as Python's % and torch.remainder."""
+    a, b = pair(trace, a, b)
+    a, b = number(a), number(b)
+    if a.kind == INT:
+        return trace.emit(f"{a.text} % {b.text}", INT, b.sure)
+    return trace.emit(f"{a.text} - {b.text} * floor({a.text} / {b.text})", FLOAT)
+
+
+def fmod(trace, a, b):
+    """The remainder with the sign of a."""
+    a, b = pair(trace, a, b)
+    a, b = number(a), number(b)
+    if a.kind == INT:
+        return trace.emit(f"rem({a.text}, {b.text})", INT, a.sure)
+    whole = truncate(trace.emit(f"{a.text} / {b.text}", FLOAT))
+    return trace.emit(f"{a.text} - {b.text} * {whole.text}", FLOAT)
+
+
+def truncate(v):
+    if v.kind != FLOAT:
+        return v
+    return v.trace.emit(f"{v.text} < 0.0 ? ceil({v.text}) : floor({v.text})", FLOAT)
+
+
+def power(trace, a, b):
+    exponent = b
+    base = a
+    a, b = lift(trace, a), lift(trace, b)
+    if FLOAT in (a.kind, b.kind):
+        return trace.emit(f"pow({real(a).text}, {real(b).text})", FLOAT)
+    a, b = number(a), number(b)
+    if isinstance(exponent, int) and 0 <= exponent <= 16:
+        text = " * ".join([a.text] * exponent) or "1"
+        return trace.emit(text, INT, a.sure or exponent % 2 == 0)
+    if isinstance(base, int) and base == 2 and b.sure:
+        return trace.emit(f"1 << {b.text}", INT)
+    raise refuse("an integer to an integer power", "a float base (2.0 ** x), or the product written out")
+
+
+def bitwise(symbol, on_bools):
+    def apply(trace, a, b):
+        a, b = pair(trace, a, b)
+        if a.kind == FLOAT:
+            raise refuse(f"{symbol} of floats", "comparisons first: (x > 0) " + symbol + " (y > 0)")
+        if a.kind == BOOL:
+            return trace.emit(f"{a.text} {on_bools} {b.text}", BOOL)
+        return trace.emit(f"{a.text} {symbol} {b.text}", INT, (a.sure or b.sure) if symbol == "&" else a.sure and b.sure)
+    return apply
+
+
+def shift(symbol):
+    def apply(trace, a, b):
+        a, b = number(lift(trace, a)), number(lift(trace, b))
+        if FLOAT in (a.kind, b.kind):
+            raise refuse(f"{symbol} of floats", "x * 2.0 ** n")
+        return trace.emit(f"{a.text} {symbol} {b.text}", INT, a.sure and symbol == ">>")
+    return apply
+
+
+def compare(symbol):
+    def apply(trace, a, b):
+        a, b = pair(trace, a, b)
+        if a.kind == BOOL and symbol not in ("==", "!="):
+            a, b = number(a), number(b)
+        return trace.emit(f"{a.text} {symbol} {b.text}", BOOL)
+    return apply
+
+
+def logical(symbol):
+    def apply(trace, a, b):
+        return trace.emit(f"{truth(lift(trace, a)).text} {symbol} {truth(lift(trace, b)).text}", BOOL)
+    return apply
+
+
+def where(trace, condition, a, b):
+    c = lift(trace, condition)
+    a, b = pair(trace, a, b)
+    return trace.emit(f"{cast(c, BOOL).text} ? {a.text} : {b.text}", a.kind, a.sure and b.sure)
+
+
+AND, OR, XOR = bitwise("&", "&&"), bitwise("|", "||"), bitwise("^", "!=")
+LSHIFT, RSHIFT = shift("<<"), shift(">>")
+LT, LE, GT, GE, EQ, NE = (compare(symbol) for symbol in ("<", "<=", ">", ">=", "==", "!="))
+
+_OPERATORS = {
+    "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": mod, "pow": power,
+    "and": AND, "or": OR, "xor": XOR, "lshift": LSHIFT, "rshift": RSHIFT,
+}
+
+
+def _forward(rule):
+    def operator(self, other):
+        return rule(self.trace, self, other)
+    return operator
+
+
+def _reverse(rule):
+    def operator(self, other):
+        return rule(self.trace, other, self)
+    return operator
+
+
+def _install():
+    for name, rule in _OPERATORS.items():
+        setattr(Value, f"__{name}__", _forward(rule))
+        setattr(Value, f"__r{name}__", _reverse(rule))
+        setattr(Rows, f"__{name}__", _forward(rule))
+        setattr(Rows, f"__r{name}__", _reverse(rule))
+    for name, rule in (("lt", LT), ("le", LE), ("gt", GT), ("ge", GE), ("eq", EQ), ("ne", NE)):
+        setattr(Value, f"__{name}__", _forward(rule))
+        setattr(Rows, f"__{name}__", _forward(rule))
+
+
+_install()

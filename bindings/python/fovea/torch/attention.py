@@ -1,0 +1,169 @@
+"""fovea.torch.attention: the whole semantics of Fovea on torch's tensors."""
+import math
+from typing import Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from .._core import InvalidArgument
+from .call import Call
+from .eager import attend, wanted
+from .modifiers import Formulas, formulas, is_callback
+from .precision import autocast
+from .random import seed_tensor
+from .recorded import record_callbacks
+from .shapes import AXES, check_ranks
+
+Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, score_mod=None, mask_mod=None, score_mod_bprop=None,
+              is_causal: Union[bool, str] = False, window_size: Optional[Tuple[int, int]] = None,
+              scale: Optional[float] = None, layout: str = "bhsd", seq_lens: Lengths = None, cu_seqlens: Lengths = None,
+              max_seqlen: Union[int, Tuple[int, int], None] = None, sinks: Optional[Tensor] = None,
+              dropout_p: float = 0.0, generator: Optional[torch.Generator] = None, seed: Union[int, Tensor, None] = None,
+              q_offset: Union[int, Tensor] = 0, k_offset: Union[int, Tensor] = 0, deterministic: Optional[bool] = None,
+              return_lse: bool = False, return_max_logit: bool = False, engine: Optional[str] = None,
+              tensors: Optional[dict] = None, scalars: Optional[dict] = None, bprop_tensors: Optional[dict] = None,
+              window_from_the_end: bool = False):
+    """Attention with modified scores: o, or a tuple (o, lse, max_logit) of what was asked for.
+
+    q, k, v      in `layout`: bhsd, bshd, sbhd, or thd (packed sequences [T, H, D] with cu_seqlens); any strides.
+                 k and v may have fewer heads than q.
+    score_mod    a function of (score, b, h, q_idx, kv_idx), a formula text, a fovea.Program, or a callback
+                 (graph, score, tensors) as Transformer Engine takes.
+    mask_mod     a function of (b, h, q_idx, kv_idx) or a formula text: True keeps a score.
+    score_mod_bprop  a hand-written derivative: a function of (grad, score, b, h, q_idx, kv_idx), a text, or a callback.
+                 Without it the derivative is derived.
+    tensors, scalars  what formula texts and callbacks name: {name: tensor}, {name: number}. A new number never builds
+                 a new plan. Functions capture by themselves. bprop_tensors: what a callback's derivative names.
+    is_causal    True: query i sees keys up to i; "bottom_right": the last query sees the last key.
+    window_size  (left, right): keys from i - left to i + right; -1 is no bound. With window_from_the_end, or causal
+                 from the bottom right, i counts so that the last query sees the last key.
+    seq_lens     [B] integers, or a pair for queries and keys: true lengths of padded sequences.
+    cu_seqlens   thd: [B + 1] starts, or a pair; max_seqlen: the longest, or a pair (otherwise looked up, which
+                 waits for the GPU).
+    sinks        [H]: one more logit per head that joins the sum and has no value.
+    dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`.
+    q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
+    engine       reference, cpu, cudnn ...; otherwise the fastest that can.
+    """
+    made = prepare(
+        (q, k, v), (score_mod, mask_mod, score_mod_bprop), {"tensors": tensors, "scalars": scalars,
+                                                            "bprop_tensors": bprop_tensors},
+        is_causal=is_causal, window=(window_size, window_from_the_end), scale=scale, layout=layout, seq_lens=seq_lens,
+        cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, sinks=sinks, dropout=(dropout_p, generator, seed),
+        offsets=(q_offset, k_offset), deterministic=deterministic, outputs=(return_lse, return_max_logit), engine=engine)
+    o, lse, _, max_logit = attend(*made)
+    asked = [x for x in (lse, max_logit) if x is not None]
+    return (o, *asked) if asked else o
+
+
+def prepare(qkv, modifiers, named, *, is_causal=False, window=(None, False), scale=None, layout="bhsd", seq_lens=None,
+            cu_seqlens=None, max_seqlen=None, sinks=None, dropout=(0.0, None, None), offsets=(0, 0), deterministic=None,
+            outputs=(False, False), engine=None):
+    """What attend() takes: the call, q, k, v, sinks and the captured tensors."""
+    q, k, v = autocast(*qkv)
+    check_ranks(layout, q, k, v)
+    if scale is not None and not (math.isfinite(scale) and scale != 0):
+        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
+    found = modifiers_of(*modifiers, named, (q, k), layout)
+    from_the_end = window[1] or is_causal == "bottom_right"
+    add_mask(found, causal_text(is_causal), window_text(window[0], bool(is_causal), from_the_end))
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
+    call = Call(
+        found.text(), tuple(found.values), layout=layout, engine=engine or "", lse=outputs[0], max_logit=outputs[1],
+        scale=0.0 if scale is None else float(scale), dropout=float(dropout[0]), seed=seed_tensor(*dropout, q),
+        deterministic=bool(deterministic))
+    bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
+    bind_offsets(call, q, *offsets)
+    if sinks is not None:
+        sinks = sinks.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
+    call.wants = wanted(q, k, v, sinks, found.names, found.tensors)
+    return call, q, k, v, sinks, found.tensors
+
+
+def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
+    q, k = q_and_k
+    if is_callback(score_mod) or is_callback(bprop, (3, 4)):
+        sizes = [None if axis is None else q.shape[axis] for axis in AXES[layout][:3]] + [k.shape[AXES[layout][2]]]
+        return record_callbacks(score_mod, bprop, mask_mod, named, None if layout == "thd" else tuple(sizes), q)
+    if named["bprop_tensors"]:
+        raise InvalidArgument("bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors")
+    return formulas(score_mod, mask_mod, bprop, tensors=named["tensors"], scalars=named["scalars"], like=q)
+
+
+def add_mask(found: Formulas, *more: str):
+    """Joins further masks to the one there is."""
+    texts = [text for text in (found.mask, *more) if text]
+    found.mask = texts[0] if len(texts) == 1 else " && ".join(f"({text})" for text in texts)
+
+
+def causal_text(is_causal) -> str:
+    if is_causal in (False, None):
+        return ""
+    if is_causal is True or is_causal == "top_left":
+        return "q >= k"
+    if is_causal == "bottom_right":
+        return "q + (Skv - Sq) >= k"
+    raise InvalidArgument(f"is_causal={is_causal!r}: must be True, False, 'top_left' or 'bottom_right'")
+
+
+def window_text(window, is_causal, from_the_end) -> str:
+    if window is None:
+        return ""
+    if len(window) != 2 or not all(isinstance(n, int) and n >= -1 for n in window):
+        raise InvalidArgument(f"window_size={window!r}: must be (left, right), each 0 or more, or -1 for no bound")
+    left, right = window
+    q = "(q + (Skv - Sq))" if from_the_end else "q"
+    texts = [] if left < 0 else [f"{q} - k <= {left}"]
+    if right >= 0 and not is_causal:
+        texts.append(f"k - {q} <= {right}")
+    return " && ".join(texts)
+
+
+def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
+    if call.layout == "thd":
+        if cu_seqlens is None:
+            raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
+        call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
+        if call.q_starts.shape != call.k_starts.shape:
+            raise InvalidArgument(f"cu_seqlens: {call.q_starts.shape[0]} starts of queries, {call.k_starts.shape[0]} of keys")
+        longest = (None, None) if max_seqlen is None else a_pair(max_seqlen)
+        call.max_q, call.max_k = (longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest))
+    elif cu_seqlens is not None or max_seqlen is not None:
+        name = "cu_seqlens" if cu_seqlens is not None else "max_seqlen"
+        raise InvalidArgument(f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens")
+    if seq_lens is not None:
+        call.q_lens, call.k_lens = (None if x is None else integers(x, q, "seq_lens") for x in a_pair(seq_lens))
+
+
+def a_pair(x):
+    return tuple(x) if isinstance(x, (tuple, list)) else (x, x)
+
+
+def longest_of(starts, given) -> int:
+    if given is not None:
+        return int(given)
+    return int((starts[1:] - starts[:-1]).max()) if starts.shape[0] > 1 else 0
+
+
+def integers(x, q, name):
+    if not isinstance(x, Tensor):
+        x = torch.tensor(x, dtype=torch.int32, device=q.device)
+    if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
+        raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
+    if x.device != q.device:
+        raise InvalidArgument(f"{name}: on {x.device}, but the query is on {q.device}; move one of them")
+    return x.to(torch.int32).contiguous()
+
+
+def bind_offsets(call, q, q_offset, k_offset):
+    for name, offset in (("q_offset", q_offset), ("k_offset", k_offset)):
+        if isinstance(offset, Tensor):
+            setattr(call, name + "s", integers(offset.reshape(-1), q, name))
+        elif not isinstance(offset, int):
+            raise InvalidArgument(f"{name}={offset!r}: must be an integer or a tensor with one per sequence")
+        else:
+            setattr(call, name, offset)

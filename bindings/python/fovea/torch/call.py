@@ -1,0 +1,45 @@
+"""One call of attention but for its big tensors: everything that says which attention it is and what is bound to it.
+Made by the public functions, or again from the arguments of an operator of torch.library."""
+import dataclasses
+from typing import Optional
+
+from torch import Tensor
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    formulas: str = "\n\n\n\n"            # modifiers.Formulas.text()
+    values: tuple = ()                    # of scalars
+    layout: str = "bhsd"                  # bhsd, bshd, sbhd, thd
+    engine: str = ""                      # "": the fastest
+    wants: str = ""                       # gradients that a backward will be asked for: "q,k,v,sink,_c0"
+    lse: bool = False                     # outputs that the caller asked for
+    row_max: bool = False
+    max_logit: bool = False
+    deterministic: bool = False
+    scale: float = 0.0                    # 0: 1 / sqrt(d)
+    dropout: float = 0.0
+    max_q: int = 0                        # thd: the longest sequences
+    max_k: int = 0
+    q_offset: int = 0
+    k_offset: int = 0
+    seed: Optional[Tensor] = None         # of dropout: one int64 on the query's device
+    q_lens: Optional[Tensor] = None       # i32 [B]
+    k_lens: Optional[Tensor] = None
+    q_starts: Optional[Tensor] = None     # i32 [B + 1]
+    k_starts: Optional[Tensor] = None
+    q_offsets: Optional[Tensor] = None    # i32 [B]
+    k_offsets: Optional[Tensor] = None
+
+    def key(self):
+        """What a plan may depend on; values and lengths are bound."""
+        return (self.formulas, self.layout, self.engine, self.wants, self.lse, self.row_max, self.max_logit,
+                self.deterministic, self.dropout, self.max_q, self.max_k, self.q_lens is None, self.k_lens is None,
+                self.q_starts is None, self.k_starts is None, self.q_offsets is None, self.k_offsets is None)
+
+    def tensors(self):
+        """Those that a backward must see as they were."""
+        return (self.seed, self.q_lens, self.k_lens, self.q_starts, self.k_starts, self.q_offsets, self.k_offsets)
+
+
+TENSOR_FIELDS = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")

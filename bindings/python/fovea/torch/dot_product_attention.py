@@ -1,0 +1,205 @@
+"""DotProductAttention with Transformer Engine's constructor and forward arguments."""
+import math
+from typing import Callable, Dict, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .._core import InvalidArgument
+from .attention import attention
+from .te_arguments import mask_type_of, one_of, refuse_others
+
+
+class DotProductAttention(torch.nn.Module):
+    """Scaled dot product attention over query, key and value layers in `qkv_format` sbhd, bshd or thd; the output has
+    its heads merged. Transformer Engine's documentation has the arguments. `score_mod` and its companions may be what
+    they are there (callbacks of a graph) or anything that fovea.torch.attention takes, and go with every mask, bias,
+    window, format, dropout and softmax type."""
+
+    def __init__(self, num_attention_heads: int, kv_channels: Union[int, Tuple[int, int]],
+                 num_gqa_groups: Optional[int] = None, attention_dropout: float = 0.0, qkv_format: str = "sbhd",
+                 attn_mask_type: str = "causal", window_size: Optional[Tuple[int, int]] = None,
+                 bottom_right_diagonal: Optional[bool] = None, sequence_parallel: bool = False, tp_size: int = 1,
+                 get_rng_state_tracker: Optional[Callable] = None, tp_group=None, layer_number: Optional[int] = None,
+                 attention_type: str = "self", cp_group=None, cp_global_ranks=None, cp_stream=None,
+                 cp_comm_type: str = "p2p", softmax_scale: Optional[float] = None, softmax_type: str = "vanilla",
+                 return_max_logit: Optional[bool] = False, name: Optional[str] = None, *, engine: Optional[str] = None):
+        super().__init__()
+        refuse_others("DotProductAttention", sequence_parallel=(sequence_parallel, False), tp_size=(tp_size, 1),
+                      get_rng_state_tracker=(get_rng_state_tracker, None), tp_group=(tp_group, None),
+                      cp_group=(cp_group, None), cp_global_ranks=(cp_global_ranks, None), cp_stream=(cp_stream, None))
+        one_of("attention_type", attention_type, ("self", "cross"))
+        self.qkv_format = one_of("qkv_format", qkv_format, ("sbhd", "bshd", "thd"))
+        self.num_attention_heads = num_attention_heads
+        self.num_gqa_groups = num_gqa_groups or num_attention_heads
+        if num_attention_heads % self.num_gqa_groups:
+            raise InvalidArgument(f"num_gqa_groups={num_gqa_groups}: must divide the {num_attention_heads} heads")
+        self.channels = (kv_channels, kv_channels) if isinstance(kv_channels, int) else tuple(kv_channels)
+        self.attention_dropout, self.attn_mask_type = attention_dropout, mask_type_of(attn_mask_type)
+        self.window_size, self.bottom_right_diagonal = window_size, bottom_right_diagonal
+        self.softmax_scale = 1 / math.sqrt(self.channels[0]) if softmax_scale is None else softmax_scale
+        self.softmax_type = one_of("softmax_type", softmax_type, ("vanilla", "off-by-one", "learnable"))
+        self.return_max_logit, self.layer_number, self.engine = bool(return_max_logit), layer_number, engine
+        self.softmax_offset = None
+        if softmax_type == "learnable":
+            self.softmax_offset = torch.nn.Parameter(torch.zeros(num_attention_heads))
+
+    def forward(self, query_layer: Optional[Tensor] = None, key_layer: Optional[Tensor] = None,
+                value_layer: Optional[Tensor] = None, attention_mask=None, qkv_format: Optional[str] = None,
+                cu_seqlens_q: Optional[Tensor] = None, cu_seqlens_kv: Optional[Tensor] = None,
+                cu_seqlens_q_padded: Optional[Tensor] = None, cu_seqlens_kv_padded: Optional[Tensor] = None,
+                max_seqlen_q: Optional[int] = None, max_seqlen_kv: Optional[int] = None,
+                attn_mask_type: Optional[str] = None, window_size: Optional[Tuple[int, int]] = None,
+                bottom_right_diagonal: Optional[bool] = None, checkpoint_core_attention: bool = False,
+                core_attention_bias_type: str = "no_bias", core_attention_bias: Optional[Tensor] = None,
+                alibi_slopes: Optional[Tensor] = None, fast_zero_fill: bool = True, inference_params=None,
+                pad_between_seqs: Optional[bool] = None, fp8_output: Optional[bool] = False,
+                bf16_backward: Optional[bool] = False, num_splits: Optional[int] = 1, score_mod=None,
+                score_mod_bprop=None, score_mod_tensors: Optional[Dict[str, Tensor]] = None,
+                score_mod_bprop_tensors: Optional[Dict[str, Tensor]] = None, qkv_layer: Optional[Tensor] = None,
+                kv_layer: Optional[Tensor] = None, qkv_interleave_dim: int = -3):
+        refuse_others("DotProductAttention", inference_params=(inference_params, None), fp8_output=(fp8_output, False),
+                      bf16_backward=(bf16_backward, False), num_splits=(num_splits, 1))
+        packed = (query_layer, key_layer, value_layer, qkv_layer, kv_layer)
+        q, k, v = unpacked(*packed, qkv_interleave_dim)
+        layout = one_of("qkv_format", qkv_format or self.qkv_format, ("sbhd", "bshd", "thd"))
+        check_heads(self, q, k, v)
+        mask_type = mask_type_of(attn_mask_type or self.attn_mask_type)
+        options = {"scale": self.softmax_scale, "layout": layout, "engine": self.engine,
+                   "dropout_p": self.attention_dropout if self.training else 0.0,
+                   "return_max_logit": self.return_max_logit, "sinks": self.sinks(q)}
+        given = bottom_right_diagonal if bottom_right_diagonal is not None else self.bottom_right_diagonal
+        options.update(diagonal(mask_type, self.window_size if window_size is None else window_size, given))
+        starts = (cu_seqlens_q, cu_seqlens_kv), (cu_seqlens_q_padded, cu_seqlens_kv_padded)
+        options.update(lengths(layout, mask_type, q, attention_mask, starts, (max_seqlen_q, max_seqlen_kv)))
+        if mask_type == "arbitrary":
+            options["mask_mod"] = outside(attention_mask)
+        options.update(modifiers(score_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors))
+        bias = bias_of(self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q)
+        if bias is not None:
+            if score_mod is not None:
+                raise InvalidArgument("core_attention_bias_type and score_mod: put the bias into score_mod")
+            options.update(bias)
+        run = lambda q, k, v: attention(q, k, v, **options)
+        out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
+        if self.return_max_logit:
+            return merged(out[0]), out[1]
+        return merged(out)
+
+    def sinks(self, q):
+        if self.softmax_type == "vanilla":
+            return None
+        if self.softmax_type == "off-by-one":
+            return torch.zeros(self.num_attention_heads, device=q.device)
+        return self.softmax_offset
+
+
+def merged(o):
+    return o.reshape(*o.shape[:-2], o.shape[-2] * o.shape[-1])
+
+
+def unpacked(q, k, v, qkv, kv, dim):
+    """Views of packed tensors: strides say it all, nothing is copied."""
+    one_of("qkv_interleave_dim", dim, (-3, -2))
+    if qkv is not None:
+        if any(x is not None for x in (q, k, v, kv)):
+            raise InvalidArgument("qkv_layer: goes with no other layer")
+        return qkv.unbind(dim)
+    if kv is not None:
+        if k is not None or v is not None or q is None:
+            raise InvalidArgument("kv_layer: goes with query_layer alone")
+        return (q, *kv.unbind(dim))
+    if q is None or k is None or v is None:
+        raise InvalidArgument("query_layer, key_layer, value_layer: all three, or a packed layer")
+    return q, k, v
+
+
+def check_heads(module, q, k, v):
+    for name, x, heads, channels in (("query_layer", q, module.num_attention_heads, module.channels[0]),
+                                     ("key_layer", k, module.num_gqa_groups, module.channels[0]),
+                                     ("value_layer", v, module.num_gqa_groups, module.channels[1])):
+        if tuple(x.shape[-2:]) != (heads, channels):
+            raise InvalidArgument(f"{name}: shape {list(x.shape)} must end in [{heads}, {channels}], heads and channels")
+
+
+def diagonal(mask_type, window, bottom_right):
+    """is_causal and window_size, and whether positions are counted from the last ones."""
+    aligned = bottom_right
+    if mask_type in ("causal", "padding_causal"):
+        aligned = False
+    if aligned is None or mask_type.endswith("bottom_right"):
+        aligned = True
+    causal = "causal" in mask_type
+    out = {"is_causal": ("bottom_right" if aligned else True) if causal else False, "aligned": aligned}
+    if window is not None and tuple(window) not in ((-1, -1), (-1, 0) if causal else (-1, -1)):
+        out["window_size"] = tuple(window)
+        out["window_from_the_end"] = aligned
+    return out
+
+
+def lengths(layout, mask_type, q, attention_mask, starts, longest):
+    (q_starts, k_starts), padded = starts
+    if layout == "thd":
+        if q_starts is None or k_starts is None:
+            raise InvalidArgument("cu_seqlens_q, cu_seqlens_kv: qkv_format thd needs both")
+        out = {"cu_seqlens": (q_starts, k_starts), "max_seqlen": None if None in longest else longest}
+        if padded[0] is not None or padded[1] is not None:
+            places = tuple(own if pad is None else pad for own, pad in zip((q_starts, k_starts), padded))
+            out.update(cu_seqlens=places, seq_lens=(q_starts.diff(), k_starts.diff()))
+        return out
+    if not mask_type.startswith("padding"):
+        return {}
+    if q_starts is not None and k_starts is not None:
+        return {"seq_lens": (q_starts.diff(), k_starts.diff())}
+    if attention_mask is None:
+        raise InvalidArgument(f"attn_mask_type={mask_type!r}: needs cu_seqlens_q and cu_seqlens_kv, or attention_mask")
+    masks = attention_mask if isinstance(attention_mask, tuple) else (attention_mask, attention_mask)
+    count = lambda mask: mask.logical_not().reshape(mask.shape[0], -1).sum(-1)  # True is what is masked
+    return {"seq_lens": (count(masks[0]), count(masks[1]))}
+
+
+def outside(attention_mask):
+    """A mask function of a tensor [B or 1, H or 1, Sq, Skv] that is True where nothing is seen."""
+    if not isinstance(attention_mask, Tensor) or attention_mask.dim() != 4:
+        raise InvalidArgument("attention_mask: attn_mask_type 'arbitrary' needs one bool tensor [B or 1, H or 1, Sq, Skv]")
+    batch, heads = attention_mask.shape[0] > 1, attention_mask.shape[1] > 1
+    return lambda b, h, q, k: ~attention_mask[b if batch else 0, h if heads else 0, q, k].to(torch.bool)
+
+
+def modifiers(score_mod, bprop, tensors, bprop_tensors):
+    if score_mod is None:
+        for name, given in (("score_mod_bprop", bprop), ("score_mod_tensors", tensors),
+                            ("score_mod_bprop_tensors", bprop_tensors)):
+            if given is not None:
+                raise InvalidArgument(f"{name}: given without score_mod")
+        return {}
+    if bprop is None and bprop_tensors is not None:
+        raise InvalidArgument("score_mod_bprop_tensors: given without score_mod_bprop")
+    return {"score_mod": score_mod, "score_mod_bprop": bprop, "tensors": tensors, "bprop_tensors": bprop_tensors}
+
+
+def bias_of(module, kind, bias, slopes, aligned, q):
+    """A bias as a modifier."""
+    one_of("core_attention_bias_type", kind, ("no_bias", "pre_scale_bias", "post_scale_bias", "alibi"))
+    if kind == "no_bias":
+        return None
+    if kind == "alibi":
+        if slopes is None:
+            slopes = default_slopes(module.num_attention_heads, q.device)
+        load = "slopes[b, h]" if slopes.dim() == 2 else "slopes[h]"
+        at = "q + (Skv - Sq)" if aligned else "q"
+        return {"score_mod": f"score - {load} * abs({at} - k)", "tensors": {"slopes": slopes.float()}}
+    if bias is None or bias.dim() != 4:
+        raise InvalidArgument(f"core_attention_bias: {kind} needs a tensor [B or 1, H or 1, Sq, Skv]")
+    batch, heads = bias.shape[0] > 1, bias.shape[1] > 1
+    factor = module.softmax_scale if kind == "pre_scale_bias" else 1.0
+    return {"score_mod": lambda s, b, h, q, k: s + bias[b if batch else 0, h if heads else 0, q, k] * factor}
+
+
+def default_slopes(heads: int, device) -> Tensor:
+    """ALiBi's own: powers of 2^(-8/n), and for other numbers of heads those of the next power of two in between."""
+    n = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
+    slopes += [2.0 ** (-4.0 * (2 * i + 1) / n) for i in range(heads - n)]
+    return torch.tensor(slopes, device=device)

@@ -1,0 +1,34 @@
+"""The error of a modifier that cannot be traced: which operation, on which line of whose file, and what would work."""
+import linecache
+import os
+import sys
+
+import torch
+
+from .._core import Error
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
+class TraceError(Error, TypeError):
+    """A modifier does what a formula cannot say."""
+
+
+def source_line() -> str:
+    """The innermost line of the caller's own code, with its text."""
+    if torch.compiler.is_compiling():  # the frame is Dynamo's; its report has the user's stack
+        return ""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_HERE, _TORCH)):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    name, number = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(name, number).strip()
+    return f" at {name}:{number}" + (f": {text}" if text else "")
+
+
+def refuse(operation: str, instead: str) -> TraceError:
+    """raise refuse("...", "...") keeps the reader's eye on the raise."""
+    return TraceError(f"a modifier can't use {operation}{source_line()}\n  instead: {instead}")

@@ -1,0 +1,20 @@
+"""fovea.torch.explain: which engine would run a call, and why the others cannot. Runs nothing, builds nothing."""
+from ..report import Explanation, explain_problem
+from .attention import prepare
+from .plans import device_name, forward_problem
+
+
+def explain(q, k, v, *, score_mod=None, mask_mod=None, score_mod_bprop=None, device=None, prove=False, tensors=None,
+            scalars=None, bprop_tensors=None, window_size=None, window_from_the_end=False, dropout_p=0.0, q_offset=0,
+            k_offset=0, return_lse=False, return_max_logit=False, **options) -> Explanation:
+    """Takes what fovea.torch.attention takes. Tensors that require gradients ask for an engine with a backward.
+
+    device  another one than the tensors': "h200", "cuda:0", a description's file. Works on a machine without it.
+    prove   builds plans to prove support."""
+    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
+    call, q, k, v, sinks, captured = prepare(
+        (q, k, v), (score_mod, mask_mod, score_mod_bprop), named, window=(window_size, window_from_the_end),
+        dropout=(dropout_p, None, 0), offsets=(q_offset, k_offset), outputs=(return_lse, return_max_logit), **options)
+    problem, partner, _ = forward_problem(call, q, k, v, sinks, captured, False)
+    return explain_problem(problem, engine=call.engine or None, device=device or device_name(q.device), partner=partner,
+                           prove=prove)

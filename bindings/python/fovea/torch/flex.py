@@ -1,0 +1,81 @@
+"""flex_attention with the signature and the meaning of torch.nn.attention.flex_attention.flex_attention."""
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .._core import InvalidArgument
+from .call import Call
+from .eager import attend, wanted
+from .masks import mask_of
+from .modifiers import formulas
+from .precision import autocast
+
+try:
+    from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
+except ImportError:  # torch before 2.9
+    from typing import NamedTuple
+
+    class AuxRequest(NamedTuple):
+        lse: bool = False
+        max_scores: bool = False
+
+    class AuxOutput(NamedTuple):
+        lse: Optional[Tensor] = None
+        max_scores: Optional[Tensor] = None
+
+# What torch's kernels are tuned by. Fovea's engines choose for themselves.
+_TUNING = {"num_warps", "num_stages", "BLOCK_M", "BLOCK_N", "BLOCK_M1", "BLOCK_N1", "BLOCK_M2", "BLOCK_N2", "PRESCALE_QK",
+           "ROWS_GUARANTEED_SAFE", "BLOCKS_ARE_CONTIGUOUS", "WRITE_DQ", "FORCE_USE_FLEX_ATTENTION", "USE_TMA", "SPLIT_KV",
+           "kpack", "matrix_instr_nonkdim", "waves_per_eu", "OUTPUT_LOGSUMEXP", "BACKEND"}
+
+
+def flex_attention(query: Tensor, key: Tensor, value: Tensor, score_mod=None, block_mask=None,
+                   scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False,
+                   kernel_options=None, *, return_aux: Optional[AuxRequest] = None):
+    """Attention over [B, H, S, D] with modified scores; see torch's function of this name for every argument.
+
+    `score_mod` may also be a formula text or a fovea.Program, `block_mask` one of torch's or of
+    fovea.torch.create_block_mask. `kernel_options` may name an engine: {"engine": "cpu"}; torch's tuning options are
+    accepted and have nothing to say. Captured tensors and parameters get gradients."""
+    if return_lse and return_aux is not None:
+        raise InvalidArgument("return_lse and return_aux: give one of them")
+    query, key, value = autocast(query, key, value)
+    check(query, key, value, scale, enable_gqa)
+    if key.shape[0] != query.shape[0]:
+        key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
+    found = formulas(score_mod, mask_of(block_mask, query, key), like=query)
+    captured = found.tensors
+    wants_lse = return_lse or (return_aux is not None and return_aux.lse)
+    call = Call(found.text(), tuple(found.values), engine=engine_of(kernel_options), lse=wants_lse,
+                row_max=return_aux is not None and return_aux.max_scores,
+                deterministic=torch.are_deterministic_algorithms_enabled(), scale=0.0 if scale is None else float(scale),
+                wants=wanted(query, key, value, None, found.names, captured))
+    o, lse, row_max, _ = attend(call, query, key, value, None, captured)
+    if return_aux is not None:
+        return o, AuxOutput(lse=lse, max_scores=row_max)
+    return (o, lse) if return_lse else o
+
+
+def check(query, key, value, scale, enable_gqa):
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() != 4:
+            raise InvalidArgument(f"{name}: {x.dim()} dimensions {list(x.shape)}; must be [B, H, S, D]")
+    if key.shape[1] != query.shape[1] and not enable_gqa:
+        raise InvalidArgument(f"key: {key.shape[1]} heads, the query has {query.shape[1]}; for grouped heads say "
+                              f"enable_gqa=True")
+    if key.shape[0] != query.shape[0] and key.shape[0] != 1:
+        raise InvalidArgument(f"key: {key.shape[0]} sequences, the query has {query.shape[0]}; must be as many, or 1")
+    if scale is not None and not (math.isfinite(scale) and scale != 0):
+        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
+
+
+def engine_of(options) -> str:
+    engine = ""
+    for name, value in (options or {}).items():
+        if name == "engine":
+            engine = value or ""
+        elif name.removeprefix("fwd_").removeprefix("bwd_") not in _TUNING:
+            raise InvalidArgument(f"kernel_options: there is no option {name!r}; {{'engine': ...}} names Fovea's engine")
+    return engine

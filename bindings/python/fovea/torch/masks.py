@@ -1,0 +1,98 @@
+"""Block masks that hold no blocks: a mask's formula says which tiles are empty, so nothing of the size of the scores is
+ever made. torch's own BlockMask objects are read here too."""
+from typing import Callable, Optional, Tuple, Union
+
+import torch
+
+from .._core import InvalidArgument
+from .block_tables import table_mask
+from .modifiers import formulas
+
+MaskMod = Callable
+
+
+def noop_mask(b, h, q_idx, kv_idx):
+    """Keeps every score."""
+    return b.new_ones((), dtype=torch.bool)
+
+
+def and_masks(*mask_mods: MaskMod) -> MaskMod:
+    """The mask that keeps what all of them keep."""
+    return _joined(mask_mods, lambda a, b: a & b, "and_masks")
+
+
+def or_masks(*mask_mods: MaskMod) -> MaskMod:
+    """The mask that keeps what one of them keeps."""
+    return _joined(mask_mods, lambda a, b: a | b, "or_masks")
+
+
+def _joined(mask_mods, join, name):
+    if not mask_mods:
+        raise InvalidArgument(f"{name}: takes one mask or more")
+    for i, mask in enumerate(mask_mods):
+        if not callable(mask):
+            raise InvalidArgument(f"{name}: argument {i} must be a function, got {type(mask).__name__}")
+
+    def mask_mod(b, h, q_idx, kv_idx):
+        kept = mask_mods[0](b, h, q_idx, kv_idx)
+        for mask in mask_mods[1:]:
+            kept = join(kept, mask(b, h, q_idx, kv_idx))
+        return kept
+    return mask_mod
+
+
+class BlockMask:
+    """A mask function with the lengths it is meant for. B and H of None: the same for every sequence, every head."""
+
+    def __init__(self, mask_mod: MaskMod, B: Optional[int], H: Optional[int], Q_LEN: int, KV_LEN: int,
+                 BLOCK_SIZE: Tuple[int, int] = (128, 128)):
+        self.mask_mod = mask_mod
+        self.B, self.H = B, H
+        self.seq_lengths = (Q_LEN, KV_LEN)
+        self.BLOCK_SIZE = BLOCK_SIZE
+
+    @property
+    def shape(self) -> Tuple[int, int, int, int]:
+        return (self.B or 1, self.H or 1, *self.seq_lengths)
+
+    def to(self, device) -> "BlockMask":
+        """Itself: what the mask captures is moved by whoever holds it."""
+        return self
+
+    def __repr__(self):
+        return f"fovea.torch.BlockMask(shape={self.shape}, mask_mod={getattr(self.mask_mod, '__name__', self.mask_mod)!r})"
+
+
+def create_block_mask(mask_mod: MaskMod, B: Optional[int], H: Optional[int], Q_LEN: int, KV_LEN: int, device=None,
+                      BLOCK_SIZE: Union[int, Tuple[int, int]] = 128, _compile: bool = False, **unused) -> BlockMask:
+    """torch's function of the same name. Costs microseconds and no memory at any length. `device`, `BLOCK_SIZE`,
+    `_compile` and the options of torch's block tables have nothing to say here."""
+    known = {"separate_full_blocks", "compute_dq_write_order", "dq_kv_order"}
+    for name in unused:
+        if name not in known:
+            raise TypeError(f"create_block_mask() has no argument {name!r}")
+    for name, length in (("Q_LEN", Q_LEN), ("KV_LEN", KV_LEN)):
+        if isinstance(length, int) and length < 0:
+            raise InvalidArgument(f"{name}={length}: must be 0 or more")
+    formulas(mask_mod=mask_mod)  # what can't be traced is an error here, not in the first call
+    blocks = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
+    return BlockMask(mask_mod, B, H, Q_LEN, KV_LEN, blocks)
+
+
+def mask_of(block_mask, query, key):
+    """The mask function of a block mask, ours or torch's, once it is seen to be made for these tensors."""
+    if block_mask is None:
+        return None
+    if not (isinstance(block_mask, BlockMask) or hasattr(block_mask, "kv_num_blocks")):
+        raise InvalidArgument(f"block_mask: must be a BlockMask, got {type(block_mask).__name__}; "
+                              f"create_block_mask makes one of a mask function")
+    lengths = tuple(block_mask.seq_lengths)
+    if lengths != (query.shape[2], key.shape[2]):
+        raise InvalidArgument(f"block_mask: made for Q_LEN={lengths[0]}, KV_LEN={lengths[1]}, but the query has "
+                              f"{query.shape[2]} and the key {key.shape[2]} positions; create one for these lengths")
+    ours = isinstance(block_mask, BlockMask)
+    batch, heads = (block_mask.B, block_mask.H) if ours else block_mask.kv_num_blocks.shape[:2]
+    for name, extent, size in (("B", batch, query.shape[0]), ("H", heads, query.shape[1])):
+        if extent not in (None, 1, size):
+            raise InvalidArgument(f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None")
+    return block_mask.mask_mod if ours else table_mask(block_mask)

@@ -1,0 +1,181 @@
+"""What a modifier may be, and the one thing it becomes: formula texts with what they capture.
+
+A modifier is a Python function of (score, b, h, q_idx, kv_idx), a mask one of (b, h, q_idx, kv_idx), a derivative one
+of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a callback (graph, score, tensors) as
+Transformer Engine takes. Called at every call, so it is written for speed."""
+import functools
+import inspect
+import types
+
+import torch
+
+from .._core import InvalidArgument
+from ..program import Program
+from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
+from .values import FLOAT, Value
+
+DIRECT = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64", torch.int32: "i32",
+          torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool"}
+
+
+class Formulas:
+    """Texts, and the captured tensors in the order of their names."""
+
+    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values")
+
+    def __init__(self):
+        self.mod = self.mask = self.bprop = ""
+        self.names, self.tensors, self.uses = [], [], []
+        self.scalars, self.values = [], []
+
+    def text(self) -> str:
+        """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
+        captured = ";".join([f"{name} {use}" for name, use in zip(self.names, self.uses)])
+        return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{';'.join(self.scalars)}"
+
+
+def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
+    """`like` is the query: captured tensors must lie where it does."""
+    out = Formulas()
+    if score_mod is None and mask_mod is None and bprop is None:
+        if tensors or scalars:
+            raise InvalidArgument(f"{'tensors' if tensors else 'scalars'}: given without a modifier that names them")
+        return out
+    if bprop is not None and score_mod is None:
+        raise InvalidArgument("score_mod_bprop: given without score_mod")
+    trace = Trace(None if like is None else like.device)
+    if isinstance(score_mod, Program):
+        take_program(out, score_mod, mask_mod, bprop)
+        mask_mod = bprop = None
+    elif score_mod is not None:
+        out.mod = one_line(score_mod) if isinstance(score_mod, str) else run_score_mod(trace, checked(score_mod, 5, "score_mod"))
+    if mask_mod is not None:
+        out.mask = mask_text(trace, mask_mod)
+    if bprop is not None:
+        out.bprop = one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, 6, "score_mod_bprop"))
+    take_captured(out, trace, like)
+    if isinstance(score_mod, Program):
+        scalars = defaults(score_mod, tensors or {}, scalars or {})
+    if tensors or scalars:
+        take_named(out, tensors or {}, scalars or {}, like)
+    return out
+
+
+def take_captured(out, trace, like):
+    for i, tensor in enumerate(trace.tensors):
+        out.names.append("_c" + str(i))
+        out.tensors.append(bindable(tensor, like))
+        out.uses.append("".join([leaf or "-" for leaf in trace.leaves[i]]))
+
+
+def defaults(program, tensors, scalars):
+    """A Program's scalars with its own values where none are given; what it captures must be there."""
+    for name, *_ in program.tensors:
+        if name not in tensors:
+            raise InvalidArgument(f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}")
+    out = {}
+    for name, dtype, default in program.scalars:
+        value = scalars.get(name, default)
+        if value is None:
+            raise InvalidArgument(f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}")
+        out[name] = int(value) if dtype == "i32" else float(value)
+    for name in scalars:
+        if name not in out:
+            raise InvalidArgument(f"scalars: the Program has no scalar {name!r}")
+    return out
+
+
+def take_program(out, program, mask_mod, bprop):
+    for name, given, own in (("mask_mod", mask_mod, program.mask), ("score_mod_bprop", bprop, program.bprop)):
+        if given is not None and own:
+            raise InvalidArgument(f"{name}: the Program given as score_mod has one of its own")
+    out.mod, out.mask, out.bprop = program.mod or "", program.mask or "", program.bprop or ""
+    if mask_mod is not None or bprop is not None:
+        raise InvalidArgument("score_mod: a Program holds all formulas; put the mask and the bprop into it")
+
+
+def mask_text(trace, mask_mod):
+    if isinstance(mask_mod, str):
+        return one_line(mask_mod)
+    if isinstance(mask_mod, Program):
+        if mask_mod.mod or not mask_mod.mask:
+            raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
+        return mask_mod.mask
+    return run_mask_mod(trace, checked(mask_mod, 4, "mask_mod"))
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+def run_bprop(trace, function):
+    with Tracing(trace):
+        out = function(Value(trace, "grad", FLOAT), Value(trace, "score", FLOAT), *positions(trace))
+    return trace.formula(out, FLOAT)
+
+
+def take_named(out, tensors, scalars, like):
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise InvalidArgument(f"tensors[{name!r}]: must be a torch.Tensor, got {type(tensor).__name__}")
+        check_name(name)
+        out.names.append(name)
+        out.tensors.append(bindable(tensor, like, name))
+        out.uses.append("?" * tensor.dim())
+    for name, value in scalars.items():
+        check_name(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InvalidArgument(f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; "
+                                  f"a tensor goes into tensors")
+        out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
+        out.values.append(float(value))
+
+
+def check_name(name):
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
+        raise InvalidArgument(f"the captured name {name!r}: must be letters, digits and _, and begin with a letter")
+
+
+def bindable(tensor, like, name=None):
+    """The tensor as the library takes it: on the query's device, of a type that formulas load."""
+    if like is not None and tensor.device != like.device:
+        if tensor.dim() != 0 or tensor.device.type != "cpu":
+            raise InvalidArgument(f"{'a captured tensor' if name is None else name} of shape {list(tensor.shape)} is on "
+                                  f"{tensor.device}, the query on {like.device}: move it there")
+        tensor = tensor.to(like.device)  # torch lets a number on the CPU meet any device
+    dtype = tensor.dtype
+    if dtype in DIRECT and dtype != torch.float64:
+        return tensor
+    if dtype == torch.float64:
+        return tensor if like is not None and like.dtype == torch.float64 else tensor.float()
+    if dtype.is_floating_point:
+        return tensor.float()
+    return tensor.to(torch.int64 if dtype in (torch.uint32, torch.uint64) else torch.int32)
+
+
+def checked(function, count, name):
+    if not callable(function):
+        raise InvalidArgument(f"{name}: must be a function, a formula text or a fovea.Program, "
+                              f"got {type(function).__name__}")
+    return function
+
+
+def parameters(function):
+    """How many positional parameters a call fills, or None where that is open. No inspect.signature for what people
+    pass every step: it costs more than tracing does."""
+    if isinstance(function, types.MethodType):
+        inner = parameters(function.__func__)
+        return None if inner is None else inner - 1
+    if isinstance(function, functools.partial):
+        inner = parameters(function.func)
+        return None if inner is None else inner - len(function.args) - len(function.keywords)
+    if isinstance(function, types.FunctionType):
+        code = function.__code__
+        return None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - len(function.__defaults__ or ())
+    return parameters(type(function).__call__) - 1 if isinstance(getattr(type(function), "__call__", None),
+                                                                 types.FunctionType) else None
+
+
+def is_callback(function, counts=(3,)) -> bool:
+    """Does it take (graph, score, tensors), as Transformer Engine's modifiers do?"""
+    return callable(function) and not isinstance(function, (str, Program)) and parameters(function) in counts

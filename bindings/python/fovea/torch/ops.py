@@ -1,0 +1,108 @@
+"""Attention as operators of torch.library, for whoever looks at a program instead of running it: torch.compile, export,
+fake tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from . import runtime
+from .call import Call
+from .shapes import dense_like, heads_of, rows_dtype, rows_shape
+
+
+def pack_options(call: Call) -> str:
+    flags = "".join("01"[flag] for flag in (call.lse, call.row_max, call.max_logit, call.deterministic))
+    return f"{call.layout} {flags} {call.engine or '-'} {call.wants or '-'}"
+
+
+def unpack(formulas, options, values, numbers, lengths, tensors) -> Call:
+    layout, flags, engine, wants = options.split(" ")
+    lse, row_max, max_logit, deterministic = (flag == "1" for flag in flags)
+    return Call(formulas, tuple(values), layout, "" if engine == "-" else engine, "" if wants == "-" else wants,
+                lse, row_max, max_logit, deterministic, *numbers, *lengths, *tensors)
+
+
+def nothing(x: Tensor) -> Tensor:
+    return torch.empty(0, dtype=rows_dtype(x), device=x.device)
+
+
+@torch.library.custom_op("fovea::attention", mutates_args=())
+def attention(q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], captured: List[Tensor], seed: Optional[Tensor],
+              q_lens: Optional[Tensor], k_lens: Optional[Tensor], q_starts: Optional[Tensor],
+              k_starts: Optional[Tensor], q_offsets: Optional[Tensor], k_offsets: Optional[Tensor], formulas: str,
+              options: str, values: List[float], numbers: List[float], lengths: List[int],
+              ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
+    call = unpack(formulas, options, values, numbers, lengths, bound)
+    return tuple(nothing(q) if x is None else x for x in runtime.forward(call, q, k, v, sink, captured))
+
+
+@attention.register_fake
+def _(q, k, v, sink, captured, *rest):
+    call = unpack(*rest[7:], rest[:7])
+    rows = lambda wanted: q.new_empty(rows_shape(call.layout, q), dtype=rows_dtype(q)) if wanted else nothing(q)
+    most = q.new_empty((heads_of(call.layout, q),), dtype=rows_dtype(q)) if call.max_logit else nothing(q)
+    return dense_like(q, v.shape[-1]), rows(call.lse or call.wants), rows(call.row_max), most
+
+
+@torch.library.custom_op("fovea::attention_backward", mutates_args=())
+def attention_backward(q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], captured: List[Tensor], o: Tensor,
+                       lse: Tensor, grad_o: Tensor, grad_lse: Optional[Tensor], seed: Optional[Tensor],
+                       q_lens: Optional[Tensor], k_lens: Optional[Tensor], q_starts: Optional[Tensor],
+                       k_starts: Optional[Tensor], q_offsets: Optional[Tensor], k_offsets: Optional[Tensor],
+                       formulas: str, options: str, values: List[float], numbers: List[float], lengths: List[int],
+                       ) -> List[Tensor]:
+    bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
+    call = unpack(formulas, options, values, numbers, lengths, bound)
+    grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+    return [grads[name] for name in call.wants.split(",")]
+
+
+@attention_backward.register_fake
+def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
+    call = unpack(*rest[7:], rest[:7])
+    sources = named(call, q, k, v, sink, captured)
+    fresh = lambda name, x: dense_like(x) if name in ("q", "k", "v") else x.new_empty(x.shape)
+    return [fresh(name, sources[name]) for name in call.wants.split(",")]
+
+
+def named(call, q, k, v, sink, captured):
+    names = [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
+    return {"q": q, "k": k, "v": v, "sink": sink, **dict(zip(names, captured))}
+
+
+def save(ctx, inputs, output):
+    q, k, v, sink, captured, *rest = inputs
+    o, lse, row_max, max_logit = output
+    ctx.mark_non_differentiable(row_max, max_logit)
+    ctx.texts, optional = rest[7:], (sink, *rest[:7])
+    ctx.count, ctx.present = len(captured), [x is not None for x in optional]
+    ctx.save_for_backward(q, k, v, o, lse, *captured, *(x for x in optional if x is not None))
+
+
+def differentiate(ctx, grad_o, grad_lse, *_):
+    q, k, v, o, lse, *rest = ctx.saved_tensors
+    captured, saved = rest[:ctx.count], iter(rest[ctx.count:])
+    sink, *bound = [next(saved) if there else None for there in ctx.present]
+    call = unpack(*ctx.texts, bound)
+    if grad_o is None:
+        grad_o = torch.zeros_like(o)
+    grads = attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse if call.lse else None, *bound, *ctx.texts)
+    found = dict(zip(call.wants.split(","), grads))
+    names = list(named(call, q, k, v, sink, captured))[4:]
+    # An empty list counts as one of tensors.
+    texts = [[] if isinstance(x, list) and not x else None for x in ctx.texts]
+    return (*(found.get(name) for name in ("q", "k", "v", "sink")), [found.get(name) for name in names], *[None] * 7, *texts)
+
+
+attention.register_autograd(differentiate, setup_context=save)
+
+
+def texts_of(call: Call):
+    """A call but for its tensors, as an operator's arguments."""
+    return (call.formulas, pack_options(call), list(call.values), [call.scale, call.dropout],
+            [call.max_q, call.max_k, call.q_offset, call.k_offset])
+
+
+def dispatch(call: Call, q, k, v, sink, captured):
+    return attention(q, k, v, sink, list(captured), *call.tensors(), *texts_of(call))

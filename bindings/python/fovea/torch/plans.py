@@ -1,0 +1,160 @@
+"""From a call and its tensors to plans of the library. A prepared plan is kept per formulas, shapes, strides, types and
+device, in a bounded table; the library's own cache of plans stands behind it."""
+import re
+
+import torch
+
+from .. import _core
+from .._core import InvalidArgument
+from .._line import problem_line
+from .._plans import Recent
+from .modifiers import DIRECT
+from .shapes import dense_like, heads_of, sizes_of, strides_word
+
+_CODES = {torch.float32: _core.F32, torch.float16: _core.F16, torch.bfloat16: _core.BF16, torch.float64: _core.F64,
+          torch.int32: _core.I32, torch.int64: _core.I64, torch.uint8: _core.U8, torch.bool: _core.BOOL}
+_LEAF_SIZES = {"b": (0, "B"), "h": (1, "H"), "q": (3, "Sq"), "k": (4, "Skv")}
+
+RECENT = Recent(1024)
+
+
+class Prepared:
+    """A plan of one direction and what every call of it binds alike."""
+
+    __slots__ = ("plan", "run", "workspace", "captured", "gradients", "scalars", "wanted")
+
+
+class Parts:
+    """Formulas.text() taken apart again."""
+
+    def __init__(self, text):
+        self.mod, self.mask, self.bprop, captured, scalars = text.split("\n")
+        pairs = [item.split(" ") for item in captured.split(";") if item]
+        self.names = [name for name, _ in pairs]
+        self.uses = [uses for _, uses in pairs]
+        self.scalars = [tuple(item.split(":")) for item in scalars.split(";") if item]
+
+    def with_extents(self, captured):
+        """Texts with the extents of captured tensors in place of `#slot.dimension`."""
+        extent = lambda found: str(captured[int(found[1])].shape[int(found[2])])
+        return [re.sub(r"#(\d+)\.(\d+)", extent, text) or None for text in (self.mod, self.mask, self.bprop)]
+
+    def declared(self, captured, sizes):
+        """[(name, dtype, extents)]. An extent that is indexed by a position and is as large as that size is declared by
+        the size's name, so that another batch or length shares the plan."""
+        out = []
+        for name, uses, tensor in zip(self.names, self.uses, captured):
+            if "?" in uses:
+                uses = self.uses_in_text(name, len(uses))
+            extents = []
+            for extent, leaf in zip(tensor.shape, uses):
+                size, word = _LEAF_SIZES.get(leaf, (None, None))
+                extents.append(word if word and sizes[size] == extent else int(extent))
+            out.append((name, DIRECT[tensor.dtype], tuple(extents)))
+        return out
+
+    def uses_in_text(self, name, rank):
+        found = ["-"] * rank
+        for text in (self.mod, self.mask, self.bprop):
+            for match in re.finditer(rf"\b{name}\s*\[([^\[\]]*)\]", text):
+                items = [item.strip() for item in match[1].split(",")]
+                if len(items) == rank:
+                    found = [item if item in _LEAF_SIZES else old for item, old in zip(items, found)]
+        return "".join(found)
+
+
+def device_name(device) -> str:
+    if device.type == "cpu":
+        return "cpu"
+    if device.type == "cuda":
+        return f"cuda:{device.index if device.index is not None else torch.cuda.current_device()}"
+    raise InvalidArgument(f"query: on {device}; Fovea runs on cpu and cuda")
+
+
+def fields_of(call, q, k, v, sink, captured, capturing):
+    """The words of the problem line that both directions share, and the sizes."""
+    sizes = sizes_of(call, q, k, v)
+    if q.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        raise InvalidArgument(f"query: {q.dtype} must be float32, float16, bfloat16 or float64")
+    parts = Parts(call.formulas)
+    mod, mask, bprop = parts.with_extents(captured)
+    packed = call.layout == "thd"
+    fields = dict(zip(("b", "h", "hkv", "sq", "skv", "d", "dv"), sizes))
+    fields.update(
+        dtype=DIRECT[q.dtype], layout="thd" if packed else "bhsd", mod=mod, mask=mask, bprop=bprop,
+        tensors=parts.declared(captured, sizes), scalars=parts.scalars, sink=sink is not None, dropout=call.dropout,
+        deterministic=call.deterministic, capture=capturing,
+        q_strides=strides_word(q, call.layout), k_strides=strides_word(k, call.layout), v_strides=strides_word(v, call.layout),
+        qlens=bound(call.q_lens), klens=bound(call.k_lens),
+        q_offset=bound(call.q_offsets), k_offset=bound(call.k_offsets))
+    if packed:
+        fields.update(cu_q="bound", cu_k="bound", tq=sizes[7], tk=sizes[8])
+    return fields, sizes, parts
+
+
+def bound(tensor):
+    return None if tensor is None else "bound"
+
+
+def forward_problem(call, q, k, v, sink, captured, capturing):
+    """(problem, its partner or None, parts): where a backward will follow, it is part of the choice of an engine."""
+    fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
+    check_sink(call, q, sink)
+    o = dense_like(meta(q), v.shape[-1])
+    fields.update(o_strides=strides_word(o, call.layout), row_max=call.row_max, max_logit=call.max_logit)
+    partner = None
+    if call.wants:
+        partner = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), o, call.lse, o.dtype)))
+    line = problem_line(direction="forward", lse=call.lse or bool(call.wants), **fields)
+    return _core.Problem(line), partner, parts
+
+
+def prepare_forward(call, q, k, v, sink, captured, capturing) -> Prepared:
+    problem, partner, parts = forward_problem(call, q, k, v, sink, captured, capturing)
+    return prepared(problem, call, q, captured, parts, partner, ())
+
+
+def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
+    fields = {name: x for name, x in fields.items() if name not in ("row_max", "max_logit")}
+    q, k, v = (dense_like(meta(x)) for x in inputs)
+    fields.update(
+        direction="backward", grads=call.wants.split(","), dlse=has_grad_lse, do_dtype=DIRECT[grad_dtype],
+        do_strides=strides_word(grad_o, call.layout), dq_strides=strides_word(q, call.layout),
+        dk_strides=strides_word(k, call.layout), dv_strides=strides_word(v, call.layout))
+    return fields
+
+
+def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, capturing) -> Prepared:
+    fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
+    fields["o_strides"] = strides_word(o, call.layout)
+    partner = _core.Problem(problem_line(direction="forward", lse=True, **fields))
+    problem = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)))
+    wanted = call.wants.split(",")
+    return prepared(problem, call, q, captured, parts, partner, wanted)
+
+
+def prepared(problem, call, q, captured, parts, partner, wanted) -> Prepared:
+    out = Prepared()
+    out.plan = _core.Plan(problem, call.engine or None, device_name(q.device), partner)
+    out.run = out.plan.run
+    out.workspace = out.plan.workspace() if q.device.type != "cpu" else 0
+    out.captured = [(name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)]
+    out.gradients = [name in wanted for name in parts.names]
+    out.scalars = [name for name, _ in parts.scalars]
+    out.wanted = frozenset(wanted)
+    return out
+
+
+def check_sink(call, q, sink):
+    if sink is None:
+        return
+    heads = heads_of(call.layout, q)
+    if tuple(sink.shape) != (heads,):
+        raise InvalidArgument(f"sinks: shape {list(sink.shape)} must be [{heads}], one for each query head")
+    if sink.device != q.device:
+        raise InvalidArgument(f"sinks: on {sink.device}, but the query is on {q.device}; move one of them")
+
+
+def meta(x):
+    """Its shape and strides, with no memory."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")

@@ -1,0 +1,45 @@
+"""The arguments of Transformer Engine's modules: what Fovea does not have is an error that says so, never ignored."""
+from .._core import InvalidArgument, Unsupported
+
+_ALIASES = {"padding,causal": "padding_causal", "causal,padding": "padding_causal",
+            "padding,causal_bottom_right": "padding_causal_bottom_right"}
+MASK_TYPES = ("no_mask", "padding", "causal", "padding_causal", "causal_bottom_right", "padding_causal_bottom_right",
+              "arbitrary")
+
+# Why an argument is refused where it is not at its default.
+_REASONS = {
+    "tp": "Fovea's modules hold all heads of their rank: give them the local number of heads, or shard with DTensor",
+    "cp": "context parallelism is the caller's: fovea.torch.attention takes q_offset, k_offset and returns lse to merge",
+    "rng": "dropout seeds come from torch's generators",
+    "fp8": "there is no fp8 in this version",
+    "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
+    "gemm": "projections are torch.nn.Linear",
+    "splits": "engines choose how they split keys",
+}
+_WHY = {
+    "sequence_parallel": "tp", "tp_size": "tp", "tp_group": "tp", "set_parallel_mode": "tp", "get_rng_state_tracker": "rng",
+    "cp_group": "cp", "cp_global_ranks": "cp", "cp_stream": "cp", "inference_params": "kv", "fp8_output": "fp8",
+    "bf16_backward": "fp8", "num_splits": "splits", "fuse_wgrad_accumulation": "gemm", "ub_overlap_ag": "gemm",
+    "ub_overlap_rs": "gemm", "ub_overlap_rs_dgrad": "gemm", "ub_bulk_dgrad": "gemm", "ub_bulk_wgrad": "gemm",
+    "is_first_microbatch": "fp8",
+}
+
+
+def refuse_others(owner: str, **given):
+    """given: name=(value, the default, which is all that Fovea has)."""
+    for name, (value, default) in given.items():
+        if value is not default and value != default:
+            raise Unsupported(f"{owner}: {name}={value!r} is not supported: {_REASONS[_WHY[name]]}")
+
+
+def mask_type_of(name: str) -> str:
+    name = _ALIASES.get(name, name)
+    if name not in MASK_TYPES:
+        raise InvalidArgument(f"attn_mask_type={name!r}: must be one of {', '.join(MASK_TYPES)}")
+    return name
+
+
+def one_of(name, value, allowed):
+    if value not in allowed:
+        raise InvalidArgument(f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}")
+    return value

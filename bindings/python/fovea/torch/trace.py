@@ -1,0 +1,200 @@
+"""Runs a modifier once on symbols and keeps what it did as formula text. Done at every call: it takes microseconds, so
+nothing is ever keyed by a Python object, and closures, globals and parameters are always the current ones."""
+import operator
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from . import arithmetic  # noqa: F401  installs the operators
+from .errors import refuse
+from .functions import call, constant
+from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
+
+_GETITEM = torch.Tensor.__getitem__
+_SETITEM = torch.Tensor.__setitem__
+_NUMBERS = (torch.tensor, torch.scalar_tensor, torch.as_tensor)
+_FILLED = (torch.full, torch.zeros, torch.ones)
+_INDEX_TYPES = (torch.int32, torch.int64, torch.uint8, torch.bool)
+
+
+class Trace:
+    """What one call captures: formula lines, tensors, and by which leaf each of their dimensions is indexed."""
+
+    def __init__(self, device=None):
+        self.device = device
+        self.lines = []
+        self.count = 0
+        self.tensors = []
+        self.leaves = []  # per tensor, per dimension: "b", "h", "q", "k", or "" for anything else
+
+    def emit(self, text, kind, sure=False):
+        name = "_t" + str(self.count)
+        self.count += 1
+        self.lines.append("let " + name + " = " + text + "; ")
+        return Value(self, name, kind, sure)
+
+    def capture(self, tensor) -> int:
+        for i, known in enumerate(self.tensors):
+            if known is tensor:
+                return i
+        self.tensors.append(tensor)
+        self.leaves.append([None] * tensor.dim())
+        return len(self.tensors) - 1
+
+    def load_single(self, tensor):
+        if tensor.dim() != 0:
+            if tensor.numel() != 1:
+                raise refuse(f"a captured tensor of shape {list(tensor.shape)} as a number",
+                             "an index for each of its dimensions: table[h, q_idx]")
+            tensor = tensor.reshape(())
+        return self.load(tensor, ())
+
+    def load(self, tensor, index, given=None):
+        """tensor[index], where `given` holds what was indexed before; a Value, or Rows where dimensions stay open."""
+        items = index if isinstance(index, tuple) else (index,)
+        if given is None and len(items) == tensor.dim() and all_ints(items):  # what most modifiers do
+            return self.loaded(tensor, items)
+        given = list(given or [None] * tensor.dim())
+        open_dims = [d for d, i in enumerate(given) if i is None]
+        for d, item in zip(open_dims, spread(items, len(open_dims))):
+            given[d] = self.checked_index(tensor, item)
+        rest = [d for d in open_dims if given[d] is None]
+        if rest:
+            return Rows(self, tensor, given, torch.Size([tensor.shape[d] for d in rest]))
+        return self.loaded(tensor, given)
+
+    def loaded(self, tensor, indices):
+        slot = self.capture(tensor)
+        texts = [self.index_text(slot, d, i) for d, i in enumerate(indices)]
+        dtype = tensor.dtype
+        kind = FLOAT if dtype is torch.float32 else element_kind(tensor)
+        return self.emit("_c" + str(slot) + "[" + ", ".join(texts) + "]", kind, dtype is torch.uint8)
+
+    def checked_index(self, tensor, item):
+        if isinstance(item, slice):
+            if item != slice(None):
+                raise refuse("a slice beside a traced index", "table[a:b] outside the modifier")
+            return None
+        if isinstance(item, torch.Tensor) and item.dim() == 0 and item.dtype in _INDEX_TYPES:
+            return self.load_single(item)
+        if isinstance(item, Value):
+            if item.kind != INT:
+                raise refuse(f"a {item.dtype} as an index", "x.to(torch.int32)" if item.kind == FLOAT else "torch.where")
+            return item
+        if isinstance(item, bool) or not isinstance(item, int):
+            raise refuse(f"a {type(item).__name__} as an index", "integers and traced values")
+        return literal(self, item)
+
+    def index_text(self, slot, d, index):
+        """The index as torch counts it: from the end where it is negative. `#slot.d` stands for the extent."""
+        leaf = index.text if index.text in LEAVES else ""
+        seen = self.leaves[slot]
+        seen[d] = leaf if seen[d] is None else seen[d]
+        if index.sure:
+            return index.text
+        extent = "#" + str(slot) + "." + str(d)
+        wrapped = index.text + " < 0 ? " + index.text + " + " + extent + " : " + index.text
+        return self.emit(wrapped, INT, True).text
+
+    def formula(self, out, wanted):
+        """The text of what a modifier returned, and a fresh start for the next one."""
+        value = lift(self, out)
+        text = value.text
+        if wanted == BOOL and value.kind != BOOL:
+            text = "bool(" + text + ")"
+        if wanted == FLOAT and value.kind == BOOL:
+            text = "f32(" + text + ")"
+        text = "".join(self.lines) + text
+        self.lines = []
+        return text
+
+
+def all_ints(items) -> bool:
+    for x in items:
+        if not (isinstance(x, Value) and x.kind == INT):
+            return False
+    return True
+
+
+def spread(items, rank):
+    """Indices with `...` written out, padded by open ones."""
+    for item in items:
+        if item is None:
+            raise refuse("None as an index (a new dimension)", "indices only")
+    given = len([i for i in items if i is not Ellipsis])
+    if given > rank:
+        raise refuse(f"{given} indices of a captured tensor with {rank} dimensions left", f"at most {rank}")
+    out = []
+    for item in items:
+        if item is Ellipsis:
+            out += [slice(None)] * (rank - given)
+        else:
+            out.append(item)
+    return out + [slice(None)] * (rank - len(out))
+
+
+def element_kind(tensor) -> str:
+    if tensor.dtype.is_floating_point:
+        return FLOAT
+    if tensor.dtype.is_complex:
+        raise refuse("a complex tensor", "its real and imaginary parts, captured apart")
+    return BOOL if tensor.dtype == torch.bool else INT
+
+
+class Tracing(TorchFunctionMode):
+    """Sees every torch function while a modifier runs: those of real tensors run, those with symbols are recorded."""
+
+    def __init__(self, trace):
+        super().__init__()
+        self.trace = trace
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is _GETITEM or func is operator.getitem:  # the latter by Dynamo, of parameters
+            index = args[1]
+            if any_traced(index if isinstance(index, tuple) else (index,)):
+                return self.trace.load(args[0], index)
+            return func(*args)
+        kwargs = kwargs or {}
+        if any_traced(args) or any_traced(kwargs.values()):
+            if func is _SETITEM:
+                raise refuse("a write into a tensor", "torch.where(condition, new, old)")
+            return call(func, args, kwargs)
+        return self.of_real_tensors(func, args, kwargs)
+
+    def of_real_tensors(self, func, args, kwargs):
+        if func in _NUMBERS:
+            if args and isinstance(args[0], (bool, int, float)):
+                return constant(self.trace, args[0], kwargs.get("dtype"))
+        elif func in _FILLED:
+            if args and isinstance(args[0], (tuple, list)) and len(args[0]) == 0:
+                value = args[1] if func is torch.full else 1.0 if func is torch.ones else 0.0
+                return constant(self.trace, value, kwargs.get("dtype"))
+        elif not torch.compiler.is_compiling():  # Dynamo sees writes by itself
+            name = func.__name__
+            if func is _SETITEM or (name.endswith("_") and not name.endswith("__") and name != "requires_grad_"):
+                raise refuse(f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)")
+        return func(*args, **kwargs)
+
+
+def any_traced(items) -> bool:
+    for x in items:
+        if isinstance(x, (Value, Rows)):
+            return True
+    return False
+
+
+def run_score_mod(trace, function):
+    with Tracing(trace):
+        out = function(Value(trace, "score", FLOAT), *positions(trace))
+    return trace.formula(out, FLOAT)
+
+
+def run_mask_mod(trace, function):
+    with Tracing(trace):
+        out = function(*positions(trace))
+    return trace.formula(out, BOOL)
+
+
+def positions(trace):
+    return (Value(trace, "b", INT, True), Value(trace, "h", INT, True), Value(trace, "q", INT, True),
+            Value(trace, "k", INT, True))

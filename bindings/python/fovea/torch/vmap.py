@@ -1,0 +1,131 @@
+"""torch.func over attention. Under vmap the mapped dimension joins the batch, and formulas see the batch index they mean;
+under grad an autograd.Function of the newer kind stands round the operators."""
+import re
+
+import torch
+
+from .._core import Unsupported
+from . import ops, runtime
+
+BATCH_AXIS = {"bhsd": 0, "bshd": 0, "sbhd": 1}
+
+
+def forward(info, in_dims, q, k, v, sink, captured, *rest):
+    (layout, flags, *_), shared = split_options(rest), (sink, captured, rest[:7])
+    refuse_mapped(in_dims[3:12], shared, layout, flags)
+    axis, n = BATCH_AXIS[layout], info.batch_size
+    q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
+    rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
+    o, lse, row_max, max_logit = ops.attention(q, k, v, sink, captured, *rest)
+    out = apart(o, axis, n), rows_apart(lse, n), rows_apart(row_max, n), max_logit.expand(n, *max_logit.shape)
+    return out, (0, 0, 0, 0)
+
+
+def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
+    layout, flags, _, wants = split_options(rest)
+    refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, flags)
+    if set(wants.split(",")) - {"q", "k", "v"}:
+        raise Unsupported(f"vmap over the gradient of what a modifier captures ({wants}) is not supported: "
+                          f"loop over the examples, or sum their losses and take one gradient")
+    axis, n = BATCH_AXIS[layout], info.batch_size
+    q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
+    o, grad_o = joined(o, in_dims[5], axis, n), joined(grad_o, in_dims[7], axis, n)
+    lse = joined(lse, in_dims[6], 0, n)
+    grad_lse = None if grad_lse is None else joined(grad_lse, in_dims[8], 0, n)
+    rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
+    grads = ops.attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest)
+    return [apart(x, axis, n) for x in grads], [0] * len(grads)
+
+
+def split_options(rest):
+    return rest[8].split(" ")
+
+
+def refuse_mapped(dims, shared, layout, flags):
+    sink, captured, bound = shared
+    flat = [d for dim in dims for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
+    if any(d is not None for d in flat) or any(x is not None for x in bound):
+        raise Unsupported("vmap over captured tensors, sinks, lengths or seeds is not supported: only q, k and v may be "
+                          "mapped; give the mapped values a batch dimension and index it by b")
+    if layout == "thd" or flags[2] == "1":
+        raise Unsupported("vmap over packed sequences or max_logit is not supported: use a batch dimension")
+
+
+def joined(x, dim, axis, n):
+    """The mapped dimension as the outer part of the batch."""
+    x = x.unsqueeze(0).expand(n, *x.shape) if dim is None else x.movedim(dim, 0)
+    return x.movedim(0, axis).flatten(axis, axis + 1)
+
+
+def apart(x, axis, n):
+    return x.unflatten(axis, (n, x.shape[axis] // n)).movedim(axis, 0)
+
+
+def rows_apart(x, n):
+    return apart(x, 0, n) if x.dim() > 1 else x.expand(n, *x.shape)
+
+
+def inner_batch(formulas, batch):
+    """Formulas whose b counts inside one example."""
+    mod, mask, bprop, captured, scalars = formulas.split("\n")
+    texts = [re.sub(r"\bB\b", str(batch), re.sub(r"\bb\b", f"(b % {batch})", text)) for text in (mod, mask, bprop)]
+    uses = ";".join(f"{name} {use.replace('b', '-').replace('?', '-')}"
+                    for name, use in (item.split(" ") for item in captured.split(";") if item))
+    return "\n".join([*texts, uses, scalars])
+
+
+class Transformed(torch.autograd.Function):
+    """What torch.func.grad and vjp differentiate; vmap maps over the operators inside."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(texts, bound, q, k, v, sink, *captured):
+        return ops.attention(q, k, v, sink, list(captured), *bound, *texts)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.texts, ctx.bound, q, k, v, sink, *captured = inputs
+        o, lse, row_max, max_logit = output
+        ctx.mark_non_differentiable(row_max, max_logit)
+        ctx.has_sink = sink is not None
+        ctx.save_for_backward(q, k, v, o, lse, *([sink] if ctx.has_sink else []), *captured)
+
+    @staticmethod
+    def backward(ctx, grad_o, grad_lse, *_):
+        q, k, v, o, lse, *rest = ctx.saved_tensors
+        sink, captured = (rest[0], rest[1:]) if ctx.has_sink else (None, rest)
+        call = ops.unpack(*ctx.texts, ctx.bound)
+        grads = Backward.apply(ctx.texts, ctx.bound, q, k, v, o, lse, grad_o, grad_lse if call.lse else None, sink, *captured)
+        found = dict(zip(call.wants.split(","), grads))
+        return None, None, *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
+
+
+class Backward(torch.autograd.Function):
+    """torch.func always asks for a graph of the backward; only a second derivative walks it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(texts, bound, q, k, v, o, lse, grad_o, grad_lse, sink, *captured):
+        return tuple(ops.attention_backward(q, k, v, sink, list(captured), o, lse, grad_o, grad_lse, *bound, *texts))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise runtime.second_derivative()
+
+
+def transformed(call, q, k, v, sink, captured):
+    """Attention inside torch.func's transforms."""
+    texts, bound = ops.texts_of(call), call.tensors()
+    if not call.wants:
+        return ops.attention(q, k, v, sink, list(captured), *bound, *texts)
+    return Transformed.apply(texts, bound, q, k, v, sink, *captured)
+
+
+ops.attention.register_vmap(forward)
+ops.attention_backward.register_vmap(backward)

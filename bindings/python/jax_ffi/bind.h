@@ -1,0 +1,37 @@
+// Buffers of a custom call into the bindings of a plan, by their roles.
+// Called by handlers.cpp for every call; looks at no data but host scalars.
+#pragma once
+
+#include <fovea/fovea.h>
+#include <vector>
+
+#include "roles.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace fovea_jax {
+
+// Where the buffers of a call live: per-call values are read now, or by the device later.
+enum class Memory { host, device };
+
+class Binder {
+ public:
+  explicit Binder(Memory memory);
+
+  void operand(const Slot& slot, xla::ffi::AnyBuffer buffer);
+  void result(const Slot& slot, xla::ffi::AnyBuffer buffer);
+
+  // The bindings; valid as long as this object, and until the next call of operand() or result().
+  fovea_bindings& bindings();
+
+ private:
+  fovea_tensor_binding& tensor(const Slot& slot);
+  fovea_scalar_binding& scalar(const Slot& slot);
+  void bind_scalar(const Slot& slot, xla::ffi::AnyBuffer buffer);
+
+  Memory memory_;
+  fovea_bindings bindings_{};
+  std::vector<fovea_tensor_binding> tensors_;
+  std::vector<fovea_scalar_binding> scalars_;
+};
+
+}  // namespace fovea_jax

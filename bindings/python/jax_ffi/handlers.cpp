@@ -1,0 +1,197 @@
+// The symbols that XLA calls: fovea_jax_{forward,backward}_{cpu,cuda} and their instantiation.
+// Nothing here knows Python: the library is loaded with ctypes and its addresses go to XLA.
+#include <cstdlib>
+#include <new>
+
+#include "bind.h"
+#include "call.h"
+#include "threads.h"
+#include "workspace.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace fovea_jax {
+namespace {
+
+// XLA keeps one of these per custom call of a compiled program.
+struct CallState {
+  static ffi::TypeId id;
+  Call call;
+  CallState(const Attributes& attributes, fovea_direction direction)
+      : call(attributes, direction) {}
+};
+ffi::TypeId CallState::id = {};
+
+ffi::ErrorCode code_of(fovea_status status) {
+  switch (status) {
+    case FOVEA_OK: return ffi::ErrorCode::kOk;
+    case FOVEA_INVALID_ARGUMENT: return ffi::ErrorCode::kInvalidArgument;
+    case FOVEA_UNSUPPORTED: return ffi::ErrorCode::kUnimplemented;
+    case FOVEA_DEVICE_ERROR: return ffi::ErrorCode::kUnavailable;
+    case FOVEA_OUT_OF_MEMORY: return ffi::ErrorCode::kResourceExhausted;
+    case FOVEA_INTERNAL_ERROR: break;
+  }
+  return ffi::ErrorCode::kInternal;
+}
+
+// No exception may cross into XLA.
+template <typename Body>
+ffi::Error guarded(Body body) {
+  try {
+    return body();
+  } catch (const Failure& failure) {
+    return {code_of(failure.status), "fovea: " + failure.text};
+  } catch (const std::bad_alloc&) {
+    return {ffi::ErrorCode::kResourceExhausted, "fovea: out of host memory"};
+  } catch (const std::exception& error) {
+    return ffi::Error::Internal(std::string("fovea: ") + error.what());
+  }
+}
+
+template <fovea_direction direction>
+ffi::ErrorOr<std::unique_ptr<CallState>> instantiate(std::string_view problem,
+                                                     std::string_view engine,
+                                                     std::string_view operands,
+                                                     std::string_view results) {
+  std::unique_ptr<CallState> state;
+  ffi::Error error = guarded([&] {
+    state = std::make_unique<CallState>(Attributes{problem, engine, operands, results}, direction);
+    return ffi::Error::Success();
+  });
+  if (error.failure()) return ffi::Unexpected<ffi::Error>(std::move(error));
+  return state;
+}
+
+Binder bind_all(const Call& call, Memory memory, ffi::RemainingArgs& arguments,
+                ffi::RemainingRets& results) {
+  if (arguments.size() != call.operands().size() || results.size() != call.results().size()) {
+    throw std::invalid_argument("a custom call has " + std::to_string(arguments.size()) +
+                                " operands and " + std::to_string(results.size()) +
+                                " results, other than its attributes say");
+  }
+  Binder binder(memory);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    binder.operand(call.operands()[i], arguments.get<ffi::AnyBuffer>(i).value());
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    binder.result(call.results()[i], *results.get<ffi::AnyBuffer>(i).value());
+  }
+  return binder;
+}
+
+ffi::Error run(const PreparedPlan& plan, const fovea_bindings& bindings) {
+  const fovea_status status = fovea_plan_run(plan.plan.get(), &bindings);
+  if (status == FOVEA_OK) return ffi::Error::Success();
+  return {code_of(status), std::string("fovea: ") + fovea_last_error()};
+}
+
+ffi::Error run_on_host(CallState* state, ffi::ThreadPool pool, ffi::RemainingArgs arguments,
+                       ffi::RemainingRets results) {
+  return guarded([&] {
+    const PreparedPlan& plan = state->call.plan_on("cpu");
+    Binder binder = bind_all(state->call, Memory::host, arguments, results);
+    fovea_bindings& bindings = binder.bindings();
+    const Threads threads(pool);
+    bindings.executor = threads.executor();
+    const HostWorkspace workspace(plan.workspace_bytes);
+    bindings.workspace = workspace.data();
+    bindings.workspace_bytes = workspace.bytes();
+    return run(plan, bindings);
+  });
+}
+
+// Before the first execution, and outside of any graph capture: the plan is built here.
+ffi::Error initialize_on_device(CallState* state, std::int32_t device) {
+  return guarded([&] {
+    state->call.plan_on("cuda:" + std::to_string(device));
+    return ffi::Error::Success();
+  });
+}
+
+ffi::Error run_on_device(CallState* state, std::int32_t device, void* stream,
+                         ffi::ScratchAllocator scratch, ffi::RemainingArgs arguments,
+                         ffi::RemainingRets results) {
+  return guarded([&] {
+    const PreparedPlan& plan = state->call.plan_on("cuda:" + std::to_string(device));
+    Binder binder = bind_all(state->call, Memory::device, arguments, results);
+    fovea_bindings& bindings = binder.bindings();
+    bindings.stream = stream;
+    // A program that XLA may record has its workspace among its results: scratch memory goes back
+    // to XLA when this function returns, and a recorded graph would write to it later.
+    if (bindings.workspace_bytes < plan.workspace_bytes) {
+      const std::optional<void*> memory = scratch.Allocate(plan.workspace_bytes, 256);
+      if (!memory) {
+        return ffi::Error(
+            ffi::ErrorCode::kResourceExhausted,
+            "fovea: no room for a workspace of " + std::to_string(plan.workspace_bytes) + " bytes");
+      }
+      bindings.workspace = *memory;
+      bindings.workspace_bytes = plan.workspace_bytes;
+    }
+    return run(plan, bindings);
+  });
+}
+
+auto instantiate_binding() {
+  return ffi::Ffi::BindInstantiate()
+      .Attr<std::string_view>("problem")
+      .Attr<std::string_view>("engine")
+      .Attr<std::string_view>("operands")
+      .Attr<std::string_view>("results");
+}
+
+auto host_binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::State<CallState>>()
+      .Ctx<ffi::ThreadPool>()
+      .RemainingArgs()
+      .RemainingRets();
+}
+
+auto initialize_binding() {
+  return ffi::Ffi::Bind<ffi::ExecutionStage::kInitialize>()
+      .Ctx<ffi::State<CallState>>()
+      .Ctx<ffi::DeviceOrdinal>();
+}
+
+auto device_binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::State<CallState>>()
+      .Ctx<ffi::DeviceOrdinal>()
+      .Ctx<ffi::PlatformStream<void*>>()
+      .Ctx<ffi::ScratchAllocator>()
+      .RemainingArgs()
+      .RemainingRets();
+}
+
+}  // namespace
+
+// XLA's macros define symbols; these declarations export them.
+#define FOVEA_JAX_EXPORT extern "C" __attribute__((visibility("default")))
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_forward_instantiate(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_backward_instantiate(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cpu(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_initialize_cuda(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cuda(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cuda_recorded(XLA_FFI_CallFrame* frame);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_forward_instantiate, instantiate<FOVEA_FORWARD>,
+                              instantiate_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_backward_instantiate, instantiate<FOVEA_BACKWARD>,
+                              instantiate_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cpu, run_on_host, host_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_initialize_cuda, initialize_on_device,
+                              initialize_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cuda, run_on_device, device_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cuda_recorded, run_on_device, device_binding(),
+                              {ffi::Traits::kCmdBufferCompatible});
+
+FOVEA_JAX_EXPORT ffi::TypeId* fovea_jax_type_id() { return &CallState::id; }
+
+FOVEA_JAX_EXPORT const ffi::TypeInfo* fovea_jax_type_info() {
+  static const ffi::TypeInfo info = ffi::MakeTypeInfo<CallState>();
+  return &info;
+}
+
+}  // namespace fovea_jax

@@ -1,0 +1,52 @@
+// Python arguments as the C interface takes them. Only exact kinds are taken: this is called for
+// every run, by code of ours; what users pass is made so in Python.
+#pragma once
+
+#include <fovea/fovea.h>
+
+#include <string>
+#include <vector>
+
+#include "module.h"
+
+namespace fovea_python {
+
+// A value with the name that errors give it.
+struct Given {
+  const char* name;
+  PyObject* value;
+};
+
+void* pointer_of(const Given& given);
+std::int64_t integer_of(const Given& given);
+double number_of(const Given& given);
+const char* text_of(const Given& given);  // lives as long as the string
+
+// A pointer, or (pointer, (stride, stride, stride, stride)).
+fovea_tensor tensor_of(const Given& given);
+// (b, h, hkv, sq, skv, d, dv, t_q, t_k); the last two may be left out.
+fovea_sizes sizes_of(const Given& given);
+
+// The captured things of one call. Holds references to the tuples it was read from: names live in
+// them.
+struct Captured {
+  std::vector<fovea_tensor_binding> tensors;
+  std::vector<fovea_scalar_binding> scalars;
+  nb::object tensor_tuple, scalar_tuple;
+
+  // (name, pointer, dtype, extents, strides[, gradient pointer, gradient dtype, gradient strides])
+  // each.
+  void set_tensors(const Given& given);
+  // (name, value[, device pointer[, gradient pointer]]) each.
+  void set_scalars(const Given& given);
+
+  template <class Struct>
+  void fill(Struct& into) const {
+    into.tensors = tensors.data();
+    into.tensor_count = tensors.size();
+    into.scalars = scalars.data();
+    into.scalar_count = scalars.size();
+  }
+};
+
+}  // namespace fovea_python

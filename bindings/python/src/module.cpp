@@ -1,0 +1,25 @@
+#include "module.h"
+
+#include <fovea/fovea.h>
+
+NB_MODULE(_core, module) {
+  using namespace fovea_python;
+  module.doc() =
+      "The library behind the package fovea. Use the package; this is what it is made of.";
+  define_errors(module);
+  define_host_view(module);
+  define_log(module);
+  define_program(module);
+  define_problem(module);
+  define_plan(module);
+  define_process(module);
+
+  module.attr("F32") = static_cast<int>(FOVEA_F32);
+  module.attr("F16") = static_cast<int>(FOVEA_F16);
+  module.attr("BF16") = static_cast<int>(FOVEA_BF16);
+  module.attr("F64") = static_cast<int>(FOVEA_F64);
+  module.attr("I32") = static_cast<int>(FOVEA_I32);
+  module.attr("I64") = static_cast<int>(FOVEA_I64);
+  module.attr("U8") = static_cast<int>(FOVEA_U8);
+  module.attr("BOOL") = static_cast<int>(FOVEA_BOOL);
+}

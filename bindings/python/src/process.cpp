@@ -1,0 +1,59 @@
+// The process: the cache of plans, the engines, what was found on this machine.
+#include <nanobind/stl/string.h>
+#include <fovea/handle.hpp>
+
+#include "module.h"
+#include "workspace.h"
+
+using namespace nanobind::literals;
+
+namespace fovea_python {
+namespace {
+
+nb::dict cache_statistics() {
+  fovea_cache_stats stats{};
+  stats.struct_size = sizeof stats;
+  fovea::check(fovea_cache_statistics(&stats));
+  nb::dict out;
+  out["builds"] = stats.builds;
+  out["hits"] = stats.hits;
+  out["misses"] = stats.misses;
+  out["evictions"] = stats.evictions;
+  out["plans"] = stats.plans;
+  out["bytes"] = stats.bytes;
+  out["build_seconds"] = stats.build_seconds;
+  return out;
+}
+
+std::string line_value(const std::string& line, const std::string& key) {
+  return fovea::report_of(fovea_line_value, line.c_str(), key.c_str());
+}
+
+nb::object engines() { return nb::str(fovea_engines()).attr("split")(); }
+
+}  // namespace
+
+void define_process(nb::module_& module) {
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  module.def("version", [] { return std::string(fovea_version()); });
+  module.def("engines", engines, "Names of all engines, best first.");
+  module.def(
+      "doctor", [] { return fovea::report_of(fovea_doctor); }, unlocked,
+      "What was found on this machine and what was not, with what to do about it.");
+  module.def("line_value", line_value, "line"_a, "key"_a,
+             "What stands after `key=` in a line, without quotes; '' if it has no such key.");
+  module.def("cache_statistics", cache_statistics, "The counters of the cache of plans.");
+  module.def("cache_clear", [] { fovea::check(fovea_cache_clear()); }, unlocked);
+  module.def(
+      "cache_limit",
+      [](std::uint64_t plans, std::uint64_t bytes) {
+        fovea::check(fovea_cache_limit(plans, bytes));
+      },
+      "plans"_a = 0, "bytes"_a = 0, unlocked,
+      "At most so many plans and bytes; 0: leave as it is.");
+  module.def(
+      "release_workspaces", release_workspaces, unlocked,
+      "Gives host memory that calls have left for the next ones back to the system; how many bytes.");
+}
+
+}  // namespace fovea_python

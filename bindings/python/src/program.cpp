@@ -1,0 +1,164 @@
+// Programs: parsed, printed, differentiated and evaluated.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <fovea/handle.hpp>
+
+#include <cstring>
+
+#include "arguments.h"
+
+using namespace nanobind::literals;
+
+namespace fovea_python {
+namespace {
+
+const char* dtype_name(fovea_dtype dtype) {
+  switch (dtype) {
+    case FOVEA_DTYPE_DEFAULT: return "";
+    case FOVEA_F32: return "f32";
+    case FOVEA_F16: return "f16";
+    case FOVEA_BF16: return "bf16";
+    case FOVEA_F64: return "f64";
+    case FOVEA_I32: return "i32";
+    case FOVEA_I64: return "i64";
+    case FOVEA_U8: return "u8";
+    case FOVEA_BOOL: return "bool";
+  }
+  return "";
+}
+
+fovea_capture_info capture(const fovea::Program& program, std::size_t i,
+                           decltype(&fovea_program_tensor) ask) {
+  fovea_capture_info info{};
+  info.struct_size = sizeof info;
+  fovea::check(ask(program.get(), i, &info));
+  return info;
+}
+
+nb::tuple tensors(const fovea::Program& program) {
+  nb::list out;
+  for (std::size_t i = 0; i < fovea_program_tensor_count(program.get()); ++i) {
+    const fovea_capture_info info = capture(program, i, fovea_program_tensor);
+    out.append(nb::make_tuple(info.name, dtype_name(info.dtype), info.extents, info.data));
+  }
+  return nb::tuple(out);
+}
+
+nb::tuple scalars(const fovea::Program& program) {
+  nb::list out;
+  for (std::size_t i = 0; i < fovea_program_scalar_count(program.get()); ++i) {
+    const fovea_capture_info info = capture(program, i, fovea_program_scalar);
+    const nb::object value = info.has_value != 0 ? nb::object(nb::float_(info.value)) : nb::none();
+    out.append(nb::make_tuple(info.name, dtype_name(info.dtype), value));
+  }
+  return nb::tuple(out);
+}
+
+std::string derivative(const fovea::Program& program, const std::optional<std::string>& by,
+                       bool indented) {
+  return fovea::report_of(fovea_program_differentiate, program.get(), by ? by->c_str() : nullptr,
+                          indented ? FOVEA_TEXT_INDENTED : FOVEA_TEXT_CANONICAL);
+}
+
+std::pair<double, std::string> check_bprop(const fovea::Program& program, std::uint64_t seed,
+                                           int points) {
+  double error = 0;
+  fovea_report report = nullptr;
+  fovea::check(fovea_program_check_bprop(program.get(), seed, points, &error, &report));
+  return {error, fovea::Report(report).text()};
+}
+
+// (b, h, q, k) and (B, H, Hkv, Sq, Skv) of one point.
+fovea_point point_at(const nb::tuple& at, const nb::tuple& sizes) {
+  if (at.size() != 4) throw BadArgument("at must be (b, h, q, k)");
+  if (sizes.size() != 5) throw BadArgument("sizes must be (B, H, Hkv, Sq, Skv)");
+  fovea_point point{};
+  point.struct_size = sizeof point;
+  std::int32_t* const positions[] = {&point.b, &point.h, &point.q, &point.k};
+  std::int32_t* const extents[] = {&point.B, &point.H, &point.Hkv, &point.Sq, &point.Skv};
+  for (std::size_t i = 0; i < 4; ++i) *positions[i] = nb::cast<std::int32_t>(at[i]);
+  for (std::size_t i = 0; i < 5; ++i) *extents[i] = nb::cast<std::int32_t>(sizes[i]);
+  return point;
+}
+
+fovea_value value_at(const fovea::Program& program, const fovea_point& point, bool in_double) {
+  fovea_value value{};
+  value.struct_size = sizeof value;
+  fovea::check(fovea_program_evaluate(program.get(), &point, in_double ? 1 : 0, &value));
+  return value;
+}
+
+nb::tuple evaluate(const fovea::Program& program, double score, const nb::tuple& at,
+                   const nb::tuple& sizes, double grad, const nb::object& tensors,
+                   const nb::object& scalars, bool in_double) {
+  Captured captured;
+  captured.set_tensors({"tensors", tensors.ptr()});
+  captured.set_scalars({"scalars", scalars.ptr()});
+  fovea_point point = point_at(at, sizes);
+  point.score = score;
+  point.grad = grad;
+  captured.fill(point);
+  const fovea_value value = value_at(program, point, in_double);
+  return nb::make_tuple(value.mod, value.keep != 0, value.bprop);
+}
+
+// Every (q, k) of a head at one score: what a picture is made of. Values as f64 and kept as bytes,
+// row by row.
+nb::tuple evaluate_grid(const fovea::Program& program, double score, const nb::tuple& at,
+                        const nb::tuple& sizes, const nb::object& tensors,
+                        const nb::object& scalars) {
+  Captured captured;
+  captured.set_tensors({"tensors", tensors.ptr()});
+  captured.set_scalars({"scalars", scalars.ptr()});
+  fovea_point point = point_at(at, sizes);
+  point.score = score;
+  captured.fill(point);
+  std::string values, kept;
+  {
+    const nb::gil_scoped_release unlocked;
+    for (point.q = 0; point.q < point.Sq; ++point.q) {
+      for (point.k = 0; point.k < point.Skv; ++point.k) {
+        const fovea_value value = value_at(program, point, false);
+        char bytes[sizeof value.mod];
+        std::memcpy(bytes, &value.mod, sizeof bytes);
+        values.append(bytes, sizeof bytes);
+        kept.push_back(static_cast<char>(value.keep));
+      }
+    }
+  }
+  return nb::make_tuple(nb::bytes(values.data(), values.size()),
+                        nb::bytes(kept.data(), kept.size()));
+}
+
+}  // namespace
+
+void define_program(nb::module_& module) {
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  nb::class_<fovea::Program>(module, "Program", "Formulas with what they capture; immutable.")
+      .def(nb::init<const std::string&>(), "line"_a)
+      .def(
+          "text",
+          [](const fovea::Program& self, bool indented) {
+            return fovea::report_of(fovea_program_print, self.get(),
+                                    indented ? FOVEA_TEXT_INDENTED : FOVEA_TEXT_CANONICAL);
+          },
+          "indented"_a = false, "Canonical (it parses back), or indented for people.")
+      .def("derivative", derivative, "by"_a = nb::none(), "indented"_a = false, unlocked,
+           "The derivative by 'score' or a captured name; None: all of them, for people.")
+      .def("check_bprop", check_bprop, "seed"_a = 1, "points"_a = 1000, unlocked,
+           "(largest relative error of a hand-written bprop against the derived one, where)")
+      .def("evaluate", evaluate, "score"_a, "at"_a, "sizes"_a, "grad"_a = 0.0,
+           "tensors"_a = nb::tuple(), "scalars"_a = nb::tuple(), "in_double"_a = false,
+           "(mod, keep, bprop) at one point.")
+      .def("evaluate_grid", evaluate_grid, "score"_a, "at"_a, "sizes"_a, "tensors"_a = nb::tuple(),
+           "scalars"_a = nb::tuple(), "(mod as f64 bytes, keep as bytes) of every q and k.")
+      .def_prop_ro("tensors", tensors, "(name, dtype, extents, data) of each, in canonical order.")
+      .def_prop_ro("scalars", scalars, "(name, dtype, default or None) of each.")
+      .def(
+          "__eq__", [](const fovea::Program& a, const fovea::Program& b) { return a == b; },
+          nb::is_operator())
+      .def("__repr__", [](const fovea::Program& self) { return "Program(" + self.line() + ")"; });
+}
+
+}  // namespace fovea_python

@@ -1,0 +1,191 @@
+#include "run.h"
+
+#include <optional>
+#include <type_traits>
+
+#include "arguments.h"
+#include "workspace.h"
+
+namespace fovea_python {
+namespace {
+
+struct Call {
+  fovea_bindings bindings{};
+  fovea_sizes sizes{};
+  fovea_executor executor{};
+  Captured captured;
+};
+
+// One keyword. The setters are templates over the field they fill, so that the table below is all
+// there is to read.
+struct Keyword {
+  const char* name;
+  void (*set)(Call& call, const Given& given);
+};
+
+template <auto field>
+void set_tensor(Call& call, const Given& given) {
+  call.bindings.*field = tensor_of(given);
+}
+template <auto field>
+void set_pointer(Call& call, const Given& given) {
+  auto& into = call.bindings.*field;
+  into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
+}
+template <auto field>
+void set_device(Call& call, const Given& given) {
+  auto& into = (call.bindings.*field).device;
+  into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
+}
+void set_scale(Call& call, const Given& given) {
+  call.bindings.scale.value = static_cast<float>(number_of(given));
+  call.bindings.scale.is_set = 1;
+}
+template <auto field>
+void set_i32(Call& call, const Given& given) {
+  const std::int64_t value = integer_of(given);
+  if (value != static_cast<std::int32_t>(value)) {
+    throw BadArgument(std::string(given.name) + " is " + std::to_string(value) +
+                      "; it must fit 32 bits");
+  }
+  (call.bindings.*field).value = static_cast<std::int32_t>(value);
+  (call.bindings.*field).is_set = 1;
+}
+template <auto field>
+void set_u64(Call& call, const Given& given) {
+  // Seeds of frameworks are signed or unsigned: the bits count.
+  const unsigned long long value = PyLong_AsUnsignedLongLongMask(given.value);
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw BadArgument(std::string(given.name) + " must be an integer");
+  }
+  (call.bindings.*field).value = value;
+}
+void set_sizes(Call& call, const Given& given) {
+  call.sizes = sizes_of(given);
+  call.bindings.sizes = &call.sizes;
+}
+void set_threads(Call& call, const Given& given) {
+  const std::int64_t count = integer_of(given);
+  if (count == 0) return;
+  if (count < 0 || count > 1 << 16) {
+    throw BadArgument("threads is " + std::to_string(count) +
+                      "; it must be 1 or more (0: Fovea's default)");
+  }
+  call.executor = {sizeof(fovea_executor), nullptr, static_cast<std::int32_t>(count), nullptr};
+  call.bindings.executor = &call.executor;
+}
+void set_workspace_bytes(Call& call, const Given& given) {
+  call.bindings.workspace_bytes = static_cast<std::size_t>(integer_of(given));
+}
+
+// Those that may be given by position stand first, in order.
+using B = fovea_bindings;
+constexpr Keyword keywords[] = {
+    {"q", set_tensor<&B::q>},
+    {"k", set_tensor<&B::k>},
+    {"v", set_tensor<&B::v>},
+    {"o", set_tensor<&B::o>},
+    {"grad_o", set_tensor<&B::grad_o>},
+    {"grad_q", set_tensor<&B::grad_q>},
+    {"grad_k", set_tensor<&B::grad_k>},
+    {"grad_v", set_tensor<&B::grad_v>},
+    {"lse", set_pointer<&B::lse>},
+    {"grad_lse", set_pointer<&B::grad_lse>},
+    {"row_max", set_pointer<&B::row_max>},
+    {"max_logit", set_pointer<&B::max_logit>},
+    {"sink", set_pointer<&B::sink>},
+    {"grad_sink", set_pointer<&B::grad_sink>},
+    {"q_lengths", set_pointer<&B::q_lengths>},
+    {"k_lengths", set_pointer<&B::k_lengths>},
+    {"q_starts", set_pointer<&B::q_starts>},
+    {"k_starts", set_pointer<&B::k_starts>},
+    {"q_offsets", set_pointer<&B::q_offsets>},
+    {"k_offsets", set_pointer<&B::k_offsets>},
+    {"tensors", [](Call& call, const Given& given) { call.captured.set_tensors(given); }},
+    {"scalars", [](Call& call, const Given& given) { call.captured.set_scalars(given); }},
+    {"scale", set_scale},
+    {"seed", set_u64<&B::seed>},
+    {"offset", set_u64<&B::offset>},
+    {"b_offset", set_i32<&B::b_offset>},
+    {"h_offset", set_i32<&B::h_offset>},
+    {"q_offset", set_i32<&B::q_offset>},
+    {"k_offset", set_i32<&B::k_offset>},
+    {"scale_at", set_device<&B::scale>},
+    {"seed_at", set_device<&B::seed>},
+    {"offset_at", set_device<&B::offset>},
+    {"b_offset_at", set_device<&B::b_offset>},
+    {"h_offset_at", set_device<&B::h_offset>},
+    {"q_offset_at", set_device<&B::q_offset>},
+    {"k_offset_at", set_device<&B::k_offset>},
+    {"sizes", set_sizes},
+    {"workspace", set_pointer<&B::workspace>},
+    {"workspace_bytes", set_workspace_bytes},
+    {"stream", set_pointer<&B::stream>},
+    {"threads", set_threads},
+};
+constexpr std::size_t positional = 8;
+
+// Interned once: a keyword in the caller's code is then found by its address.
+PyObject* interned(std::size_t i) {
+  static PyObject* names[std::size(keywords)];
+  if (names[i] == nullptr) names[i] = PyUnicode_InternFromString(keywords[i].name);
+  return names[i];
+}
+
+const Keyword& keyword_of(PyObject* name) {
+  for (std::size_t i = 0; i < std::size(keywords); ++i) {
+    if (interned(i) == name) return keywords[i];
+  }
+  for (const Keyword& keyword : keywords) {
+    if (PyUnicode_CompareWithASCIIString(name, keyword.name) == 0) return keyword;
+  }
+  throw BadArgument(std::string("run() has no '") + text_of({"a keyword", name}) +
+                    "'; there are: " + run_keywords());
+}
+
+void set(Call& call, const Keyword& keyword, PyObject* value) {
+  if (value != Py_None) keyword.set(call, {keyword.name, value});
+}
+
+void read_arguments(Call& call, const nb::args& tensors, const nb::kwargs& values) {
+  if (tensors.size() > positional) throw BadArgument("run() takes 8 tensors by position, no more");
+  for (std::size_t i = 0; i < tensors.size(); ++i) set(call, keywords[i], tensors[i].ptr());
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(values.ptr(), &at, &name, &value) != 0;) {
+    set(call, keyword_of(name), value);
+  }
+}
+
+std::size_t bytes_needed(const PlanObject& plan, const Call& call) {
+  if (call.bindings.sizes == nullptr) return plan.workspace_bytes;
+  std::size_t bytes = 0;
+  fovea::check(fovea_plan_workspace(plan.plan.get(), call.bindings.sizes, &bytes));
+  return bytes;
+}
+
+}  // namespace
+
+void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& values) {
+  Call call;
+  call.bindings.struct_size = sizeof call.bindings;
+  read_arguments(call, tensors, values);
+  call.captured.fill(call.bindings);
+  const nb::gil_scoped_release unlocked;
+  std::optional<Workspace> lent;
+  if (call.bindings.workspace == nullptr && plan.on_host()) {
+    lent.emplace(bytes_needed(plan, call));
+    call.bindings.workspace = lent->data();
+    call.bindings.workspace_bytes = lent->size();
+  }
+  plan.plan.run(call.bindings);
+}
+
+std::string run_keywords() {
+  std::string out;
+  for (const Keyword& keyword : keywords)
+    out += (out.empty() ? "" : ", ") + std::string(keyword.name);
+  return out;
+}
+
+}  // namespace fovea_python

@@ -1,0 +1,227 @@
+// The graphs that formulas are lowered to, interpreted here step by step, must give what ir/eval
+// gives; and what cuDNN cannot express must be refused with its reason.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "attention/problem_text.h"
+#include "engines/cudnn/bake.h"
+#include "engines/cudnn/judge.h"
+#include "engines/cudnn/lower.h"
+#include "ir/build.h"
+#include "ir/diff.h"
+#include "ir/eval.h"
+
+namespace fovea::cudnn {
+namespace {
+
+struct Position {
+  float score, grad;
+  std::array<std::int32_t, 4> at;  // b, h, q, k
+};
+
+// A Spec as cuDNN would run it, for formulas without captured tensors.
+class Interpreter {
+ public:
+  Interpreter(const Lowered& lowered, const std::vector<float>& literals, const Position& p)
+      : lowered_(lowered), literals_(literals), p_(p) {
+    for (const Step& step : lowered.spec.steps) values_.push_back(run(step));
+  }
+  double value(const Ref& ref) const {
+    switch (ref.kind) {
+      case Ref::Kind::Score: return p_.score;
+      case Ref::Kind::Grad: return p_.grad;
+      case Ref::Kind::Step: return values_[ref.index];
+      case Ref::Kind::Constant: {
+        const Constant& c = lowered_.spec.constants[ref.index];
+        return c.type == Type::I32 ? c.whole : c.real;
+      }
+      case Ref::Kind::Tensor: return tensor(lowered_.spec.tensors[ref.index]);
+    }
+    return 0;
+  }
+
+ private:
+  double tensor(const Tensor& t) const {
+    if (t.role == Role::Table) return lowered_.tables[t.slot].values[static_cast<std::size_t>(p_.at[1])];
+    if (t.role == Role::Scalar) return literals_[t.slot];
+    if (t.role == Role::OffsetB) return 0;
+    if (t.role == Role::Uniform) {
+      std::vector<ir::ScalarValue> scalars;
+      for (const float x : literals_) scalars.push_back({x, 0});
+      ir::Point<double> point;
+      point.scalars = scalars;
+      const auto result = ir::evaluate(lowered_.uniforms[t.slot], point);
+      return t.type == Type::I32 ? result.i : static_cast<float>(result.f);
+    }
+    ADD_FAILURE() << "a tensor that is not expected here";
+    return 0;
+  }
+
+  double run(const Step& s) const {
+    const auto x = [&](std::size_t i) { return value(s.operands[i]); };
+    // The first operand has the shape of the score.
+    const Ref::Kind first = s.operands[s.mode == Mode::Select ? 1 : 0].kind;
+    EXPECT_TRUE(first != Ref::Kind::Tensor && first != Ref::Kind::Constant);
+    switch (s.mode) {
+      case Mode::Index: return p_.at[static_cast<std::size_t>(s.axis)];
+      case Mode::Add: return x(0) + x(1);
+      case Mode::Sub: return x(0) - x(1);
+      case Mode::Mul: return x(0) * x(1);
+      case Mode::Div: return x(0) / x(1);
+      case Mode::Min: return std::fmin(x(0), x(1));
+      case Mode::Max: return std::fmax(x(0), x(1));
+      case Mode::Pow: return std::pow(x(0), x(1));
+      case Mode::Neg: return -x(0);
+      case Mode::Abs: return std::abs(x(0));
+      case Mode::Reciprocal: return 1 / x(0);
+      case Mode::Exp: return std::exp(x(0));
+      case Mode::Log: return std::log(x(0));
+      case Mode::Sqrt: return std::sqrt(x(0));
+      case Mode::Rsqrt: return 1 / std::sqrt(x(0));
+      case Mode::Tanh: return std::tanh(x(0));
+      case Mode::Sigmoid: return 1 / (1 + std::exp(-x(0)));
+      case Mode::Softplus: return std::log1p(std::exp(x(0)));
+      case Mode::Erf: return std::erf(x(0));
+      case Mode::Sin: return std::sin(x(0));
+      case Mode::Cos: return std::cos(x(0));
+      case Mode::Tan: return std::tan(x(0));
+      case Mode::Floor: return std::floor(x(0));
+      case Mode::Ceil: return std::ceil(x(0));
+      case Mode::Convert: return x(0);
+      case Mode::Less: return x(0) < x(1);
+      case Mode::LessEqual: return x(0) <= x(1);
+      case Mode::Greater: return x(0) > x(1);
+      case Mode::GreaterEqual: return x(0) >= x(1);
+      case Mode::Equal: return x(0) == x(1);
+      case Mode::NotEqual: return x(0) != x(1);
+      case Mode::Select: return x(0) != 0 ? x(1) : x(2);
+    }
+    return 0;
+  }
+
+  const Lowered& lowered_;
+  const std::vector<float>& literals_;
+  const Position& p_;
+  std::vector<double> values_;
+};
+
+constexpr std::array formulas{
+    "mod=\"20 * tanh(score / 20)\"",
+    "mod=alibi",
+    "mod=\"score + exp2(-8 * (h + 1) / H) * abs(q - k)\" mask=\"q // 5 == k // 5\"",
+    "mod=\"1 - score\"",
+    "mod=\"3 / (abs(score) + 1) - 0.5\"",
+    "mod=\"q > k ? score * 2 : -score\"",
+    "mod=\"(q % 3 == 1 || k % 4 == 2) && h != 1 ? score : 0.25 * score\"",
+    "mod=\"sigmoid(score) * softplus(score) + erf(score)\"",
+    "mod=\"score * f32(q >= k) + f32(min(q, k) - max(h, 2))\"",
+    "mod=\"clamp(score, -0.5, 0.5) + round(0.37 * q)\"",
+    "mod=\"sqrt(score * score + 1) + log2(2 + abs(score)) + expm1(0.1 * score)\"",
+    "mod=\"score + sign(score) + sin(0.1 * q) - cos(0.2 * k)\"",
+    "mod=\"score + f32(b)\"",
+    "mod=\"score\" mask=\"q > k + 2 && !(k == 3 || q == 7) != (q < 9)\"",
+    "mod=\"score + f32(select(q < k, q * 2, k - 5))\"",
+    "mod=\"score * (2.5 * 1.5 - 0.5)\"",
+};
+
+class Lower : public testing::TestWithParam<const char*> {};
+
+TEST_P(Lower, MeansWhatTheFormulaMeans) {
+  const std::string line =
+      "b=2 h=4 sq=48 d=64 dtype=bf16 direction=both " + std::string(GetParam());
+  const ProblemLine parsed = parse_problem_line(line);
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  for (const Problem* direction : {&*parsed.forward, &*parsed.backward}) {
+    const Baking baking = bake(*direction);
+    const Lowered lowered = lower(baking.baked.problem, 2);
+    ASSERT_TRUE(lowered.reasons.empty()) << describe(lowered.reasons.front());
+    const ir::Program& program = direction->program;
+    for (int i = 0; i < 200; ++i) {
+      const auto below = [&](int n) { return static_cast<std::int32_t>(random() % static_cast<unsigned>(n)); };
+      const Position p{normal(random), normal(random), {below(2), below(4), below(48), below(48)}};
+      ir::Point<double> point;
+      point.score = p.score, point.grad = p.grad;
+      point.b = p.at[0], point.h = p.at[1], point.q = p.at[2], point.k = p.at[3];
+      point.B = 2, point.H = 4, point.Hkv = 4, point.Sq = 48, point.Skv = 48;
+      double expected = program.mod() ? ir::evaluate(program.mod(), point).f : p.score;
+      const bool kept = !program.mask() || ir::evaluate(program.mask(), point).b;
+      const Interpreter got(lowered, baking.literals, p);
+      const bool band = lowered.spec.band.any();
+      if (!kept && !band) expected = -INFINITY;
+      if (kept || !band) {
+        const double value = got.value(lowered.spec.modified);
+        if (std::isinf(expected)) {
+          EXPECT_EQ(value, expected);
+        } else {
+          EXPECT_NEAR(value, expected, 2e-5 * (1 + std::abs(expected)));
+        }
+      }
+      if (lowered.spec.bprop && kept) {
+        const ir::Expr derived = ir::differentiate(program.mod(), ir::leaf(ir::Op::Grad)).score;
+        const double right = ir::evaluate(derived, point).f;
+        EXPECT_NEAR(got.value(*lowered.spec.bprop), right, 5e-5 * (1 + std::abs(right)));
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Formulas, Lower, testing::ValuesIn(formulas));
+
+struct Refusal {
+  const char* code;
+  const char* words;
+};
+class Refuse : public testing::TestWithParam<Refusal> {};
+TEST_P(Refuse, WithItsReason) {
+  const auto parsed = parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + std::string(GetParam().words));
+  const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
+  const Lowered lowered = lower(bake(problem).baked.problem, 2);
+  ASSERT_FALSE(lowered.reasons.empty());
+  EXPECT_EQ(lowered.reasons.front().code, GetParam().code);
+  EXPECT_FALSE(lowered.reasons.front().advice.empty());
+}
+INSTANTIATE_TEST_SUITE_P(
+    Formulas, Refuse,
+    testing::Values(
+        Refusal{"gather", "mod=\"score + t[h, q - k + 48]\" tensor=\"t:f32[H,96]\""},
+        Refusal{"gather", "mod=\"score + t[q, q]\" tensor=\"t:f32[Sq,Sq]\""},
+        Refusal{"gather", "mod=\"score + t[q]\" tensor=\"t:f32[7]\""},
+        Refusal{"captured_type", "mod=\"score + t[q]\" tensor=\"t:u8[Sq]\""},
+        Refusal{"bool_tensor", "mask=\"t[q,k]\" tensor=\"t:bool[Sq,Skv]\""},
+        Refusal{"operation_not_in_cudnn", "mask=\"(q & 4) == 0\""},
+        Refusal{"inexact_decision", "mask=\"log(f32(q) + 1) > 2\""},
+        Refusal{"inexact_decision", "mask=\"0.3 * q + 0.7 * k > 5\""},
+        Refusal{"power_of_negative", "mod=\"pow(score, 3.0)\""},
+        Refusal{"division_of_whole_numbers", "mask=\"q // (k - 3) == 0\""},
+        Refusal{"captured_gradient",
+                "mod=\"score * t[h]\" tensor=\"t:bf16[H]\" grads=q,k,v,t direction=backward"},
+        Refusal{"scalar_gradient", "mod=\"score * c\" scalar=\"c=2\" grads=q,c direction=backward"},
+        Refusal{"bias_gradient_type",
+                "mod=\"score + t[h,q,k]\" tensor=\"t:f32[H,Sq,Skv]\" grads=t direction=backward"}));
+
+TEST(Batches, ArePowersOfTwo) {
+  const auto of = [](const std::string& words) {
+    const auto parsed = parse_problem_line("h=2 sq=48 d=64 dtype=bf16 " + words);
+    return batches(bake(parsed.backward ? *parsed.backward : *parsed.forward).baked.problem);
+  };
+  EXPECT_EQ(of("b=8"), (std::vector<std::int64_t>{8}));
+  EXPECT_EQ(of("b=13"), (std::vector<std::int64_t>{8, 4, 1}));
+  // Sums over the batch are made in one go.
+  EXPECT_EQ(of("b=13 sink=1 grads=q,sink direction=backward"), (std::vector<std::int64_t>{13}));
+  EXPECT_EQ(of("b=5 dropout=0.1 rng=engine"), (std::vector<std::int64_t>{5}));
+}
+
+TEST(Bake, ValuesAreNotBaked) {
+  const auto baked = [](const std::string& words) {
+    return bake(*parse_problem_line("b=2 h=2 sq=48 d=64 dtype=bf16 " + words).forward).baked;
+  };
+  EXPECT_EQ(baked("mod=softcap(20) scale=0.1"), baked("mod=softcap(50) scale=0.7"));
+  EXPECT_EQ(baked("mask=causal q_offset=5"), baked("mask=causal q_offset=900"));
+  EXPECT_NE(baked("mask=causal q_offset=5"), baked("mask=causal"));
+  EXPECT_EQ(baked("b_offset=3 mod=\"score + f32(b)\""), baked("mod=\"score + f32(b)\""));
+}
+
+}  // namespace
+}  // namespace fovea::cudnn

@@ -1,0 +1,176 @@
+"""Every mistake a caller of fovea.attention can make is an error that names the argument, its value and the
+rule."""
+
+import numpy as np
+import pytest
+
+import fovea
+
+B, H, S, D = 2, 4, 8, 16
+X = np.ones((B, H, S, D), np.float32)
+ONE = {"x": np.ones((1, 1, 1, 1), np.float32)}
+CAP = fovea.formula("score * c", scalars={"c": "f32"})
+TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"layout": "hdbs"}, "layout is 'hdbs'; there are: bhsd, bshd, sbhd, thd"),
+        ({"k": X.astype(np.float16)}, "k has elements of type f16, q of f32; they must be the same"),
+        ({"v": X.astype(np.float64)}, "v has elements of type f64, q of f32"),
+        ({"k": X[:1]}, "k has batch 1; it must be 2, as that of q"),
+        ({"v": X[:1]}, "v has batch 1; it must be 2, as that of q"),
+        ({"k": X[..., :8]}, "k has features 8; it must be 16, as that of q"),
+        ({"v": X[:, :2]}, "v has heads 2; it must be 4, as that of k"),
+        ({"v": X[:, :, :4]}, "v has positions 4; it must be 8, as that of k"),
+        ({"k": X[:, :3], "v": X[:, :3]}, "hkv"),
+        ({"scale": float("nan")}, "scale is nan; it must be finite"),
+        ({"scale": float("inf")}, "scale is inf; it must be finite"),
+        ({"dropout_p": 1.0}, "dropout_p is 1.0; it must be at least 0 and below 1"),
+        ({"dropout_p": -0.1}, "dropout_p is -0.1"),
+        ({"window_size": (1, 2, 3)}, "window_size is (1, 2, 3); it must be (left, right)"),
+        ({"window_size": (-2, 0)}, "window_size is (-2, 0)"),
+        ({"window_size": (1.5, 0)}, "window_size is (1.5, 0)"),
+        ({"sinks": np.zeros(3, np.float32)}, "sinks is f32[3]"),
+        ({"sinks": np.zeros(H)}, "sinks is f64[4] with strides [1]; it must be f32[4], dense"),
+        ({"sinks": np.zeros(2 * H, np.float32)[::2]}, "sinks is f32[4] with strides [2]"),
+        ({"seq_lens": np.array([1, 2, 3])}, "seq_lens has the shape [3]; it must be [2] for 2 sequences"),
+        (
+            {"seq_lens": np.array([1.0, 2.0])},
+            "seq_lens must be whole numbers in one dimension, got float64[2]",
+        ),
+        ({"seq_lens": np.array([1, 99])}, "99"),
+        ({"seq_lens": np.array([1, 2**40])}, "seq_lens has values that do not fit 32 bits"),
+        ({"cu_seqlens": np.array([0, 1, 2])}, "cu_seqlens is for layout thd; this is bhsd: use seq_lens"),
+        ({"q_offset": np.array([1])}, "q_offset has the shape [1]; it must be a number, or [2]"),
+        ({"score_mod": "scor + 1"}, "unknown name 'scor'; did you mean 'score'?"),
+        ({"score_mod": "score +"}, "mod"),
+        ({"score_mod": 3}, "score_mod is 3; it must be a formula text, a fovea.Program or a callback"),
+        (
+            {"score_mod": lambda score, b, h, q, k: score},
+            "it must be a formula text, a fovea.Program or a callback",
+        ),
+        ({"mask_mod": "score > 0"}, "'score' can't be used in a mask"),
+        ({"mask_mod": 7}, "mask_mod is 7; it must be a formula text of positions"),
+        ({"mask_mod": CAP}, "it must be a formula text of positions, or a fovea.Program with a mask alone"),
+        ({"score_mod_bprop": "grad"}, "score_mod_bprop is given without score_mod"),
+        (
+            {"score_mod": "score", "score_mod_bprop": 3},
+            "score_mod_bprop must be what score_mod is: a formula text",
+        ),
+        (
+            {"score_mod": lambda g, s, t: s, "score_mod_bprop": "grad"},
+            "score_mod_bprop must be what score_mod is: a callback",
+        ),
+        (
+            {"score_mod": fovea.formula("2 * score", bprop="2 * grad"), "score_mod_bprop": "grad"},
+            "score_mod_bprop is given, and score_mod has a bprop of its own",
+        ),
+        ({"tensors": ONE}, "tensors or scalars are given without score_mod or mask_mod"),
+        ({"scalars": {"x": 1.0}}, "tensors or scalars are given without score_mod or mask_mod"),
+        ({"score_mod": CAP}, "scalars has no 'c', which a formula captures and has no default for"),
+        ({"score_mod": CAP, "scalars": {"c": 1.0, "d": 2.0}}, "scalars has 'd', which no formula captures"),
+        ({"score_mod": CAP, "scalars": {"c": "x"}}, "scalars['c'] is 'x'; it must be a number"),
+        ({"score_mod": CAP, "scalars": {"c": True}}, "scalars['c'] is True; it must be a number"),
+        ({"score_mod": TABLE}, "tensors has no 't', which the program captures"),
+        (
+            {"score_mod": TABLE, "tensors": {"t": np.ones(H)}},
+            "tensors['t'] has elements of type f64; the program declares f32",
+        ),
+        (
+            {"score_mod": TABLE, "tensors": {"t": np.ones(3, np.float32)}},
+            "must have the declared extents [4]",
+        ),
+        ({"score_mod": TABLE, "tensors": {"t": [1.0] * H}}, "tensors['t'] is a list"),
+        (
+            {
+                "score_mod": TABLE,
+                "mask_mod": fovea.formula("t[0] > 0", tensors={"t": "f32[4]"}),
+                "tensors": {"t": np.ones(4, np.float32)},
+            },
+            "two formulas declare the tensor 't'",
+        ),
+        (
+            {"score_mod": "score + t[q]", "tensors": {"t": np.ones(5, np.float32)}},
+            "must cover offset + length = 8",
+        ),
+        ({"score_mod": "score + t[h]", "tensors": {"t": np.ones(H)}}, "f64"),
+        ({"engine": "cudann"}, "cudann"),
+        ({"threads": -3}, "threads is -3"),
+        ({"h_global": 2}, "h_global"),
+    ],
+)
+def test_a_mistake_is_named(options, text):
+    arguments = {"q": X, "k": X, "v": X, **options}
+    with pytest.raises(fovea.Error) as error:
+        fovea.attention(**arguments)
+    assert text in str(error.value)
+
+
+def test_packed_needs_starts():
+    x = np.ones((5, 2, 4), np.float32)
+    with pytest.raises(ValueError, match="layout thd needs cu_seqlens"):
+        fovea.attention(x, x, x, layout="thd")
+    with pytest.raises(ValueError, match="cu_seqlens|start"):
+        fovea.attention(x, x, x, layout="thd", cu_seqlens=np.array([0, 9]))
+
+
+def test_double_needs_the_reference_by_name():
+    x = X.astype(np.float64)
+    with pytest.raises(fovea.Unsupported, match="use engine reference for f64") as error:
+        fovea.attention(x, x, x)
+    assert isinstance(error.value, NotImplementedError)
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        ({"grad_o": X[:1]}, "grad_o is f32[1, 4, 8, 16]; it must be f32[2, 4, 8, 16]"),
+        ({"grad_o": X.astype(np.float16)}, "grad_o is f16"),
+        ({"o": X[..., :3]}, "o is f32[2, 4, 8, 3]"),
+        ({"lse": np.zeros((B, H, S))}, "lse is f64[2, 4, 8]; it must be f32[2, 4, 8]"),
+        (
+            {"lse": np.zeros((B, S, H), np.float32).transpose(0, 2, 1)},
+            "lse has strides [32, 1, 4]; it must be dense",
+        ),
+        ({"grad_lse": np.zeros(3, np.float32)}, "grad_lse is f32[3]"),
+        ({"grads": ["q", "w"]}, "grads has 'w', which has no gradient here; there are: q, k, v"),
+        ({"grads": ["sinks"]}, "grads has 'sinks'"),
+    ],
+)
+def test_a_mistake_of_the_backward_is_named(change, text):
+    arguments = {
+        "grad_o": X,
+        "q": X,
+        "k": X,
+        "v": X,
+        "o": X,
+        "lse": np.zeros((B, H, S), np.float32),
+        **change,
+    }
+    with pytest.raises(fovea.InvalidArgument) as error:
+        fovea.attention_backward(**arguments)
+    assert text in str(error.value)
+
+
+def test_whole_numbers_have_no_gradient():
+    ids = np.arange(S, dtype=np.int32)
+    with pytest.raises(fovea.InvalidArgument, match="'ids', which has no gradient here"):
+        fovea.vjp(X, X, X, score_mod="score + ids[k]", tensors={"ids": ids}, grads=["ids"])
+
+
+def test_an_unknown_option_is_an_error():
+    with pytest.raises(TypeError, match="is_casual"):
+        fovea.attention(X, X, X, is_casual=True)
+    with pytest.raises(TypeError, match="is_casual"):
+        fovea.vjp(X, X, X, is_casual=True)
+
+
+def test_the_families_of_errors():
+    assert issubclass(fovea.InvalidArgument, (fovea.Error, ValueError)) and issubclass(
+        fovea.InvalidArgument, ValueError
+    )
+    assert issubclass(fovea.Unsupported, NotImplementedError) and issubclass(fovea.DeviceError, RuntimeError)
+    assert issubclass(fovea.OutOfMemory, MemoryError) and issubclass(fovea.InternalError, RuntimeError)
+    assert fovea.InvalidArgument.__module__ == "fovea" and fovea.Error.__doc__

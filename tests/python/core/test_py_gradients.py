@@ -1,0 +1,160 @@
+"""The gradients of fovea.attention: against differences of the definition in double, of q, k, v and
+everything captured."""
+
+import dense_numpy as dense
+import numpy as np
+import pytest
+
+import fovea
+from fovea.recorder import data_type
+
+B, H, S, D = 2, 2, 7, 4
+
+
+@pytest.fixture
+def arrays(rng):
+    """In double: differences of f32 would be noise. The values are exact in f32."""
+    made = [rng.standard_normal((B, H, S, D)) for _ in range(4)]
+    return [x.astype(np.float32).astype(np.float64) for x in made]
+
+
+SLOPES = np.array([0.5, 0.25], np.float64)
+TABLE = np.arange(13, dtype=np.float64) / 8 - 0.75
+CASES = {
+    "none": ({}, {}),
+    "causal": ({"is_causal": True}, {"mask": lambda b, h, q, k: q >= k}),
+    "softcap": (
+        {"score_mod": "cap * tanh(score / cap)", "scalars": {"cap": 1.5}},
+        {"mod": lambda s, b, h, q, k, cap: cap * np.tanh(s / cap)},
+    ),
+    "alibi, causal": (
+        {"score_mod": "score + slopes[h] * (k - q)", "tensors": {"slopes": SLOPES}, "is_causal": True},
+        {"mod": lambda s, b, h, q, k, slopes: s + slopes[h] * (k - q), "mask": lambda b, h, q, k: q >= k},
+    ),
+    "relative table and temperature": (
+        {"score_mod": "score / t + table[k - q + 6]", "tensors": {"table": TABLE}, "scalars": {"t": 0.7}},
+        {"mod": lambda s, b, h, q, k, table, t: s / t + table[k - q + 6]},
+    ),
+}
+
+
+def loss_of(arrays, definition, captured, sinks):
+    q, k, v, weight = arrays
+    mod = definition.get("mod")
+    bound = None if mod is None else lambda s, b, h, i, j: mod(s, b, h, i, j, **captured)
+    o, lse = dense.attention(q, k, v, mod=bound, mask=definition.get("mask"), sinks=sinks)
+    return (o * weight).sum() + 0.3 * np.where(np.isfinite(lse), lse, 0).sum()
+
+
+@pytest.mark.parametrize("with_sinks", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_differences_of_the_definition(arrays, name, with_sinks):
+    options, definition = CASES[name]
+    q, k, v, weight = arrays
+    sinks = np.array([0.4, -0.6]) if with_sinks else None
+    o, pull = fovea.vjp(q, k, v, engine="reference", sinks=sinks, **options)
+    got = pull(weight, grad_lse=np.full(pull.lse.shape, 0.3))
+    captured = {n: x.copy() for n, x in options.get("tensors", {}).items()}
+    captured |= {n: np.array(x) for n, x in options.get("scalars", {}).items()}
+    assert set(got) == {"q", "k", "v", *captured, *(["sinks"] if with_sinks else [])}
+    changed = {"q": q, "k": k, "v": v, **captured, **({"sinks": sinks} if with_sinks else {})}
+    for gradient, array in changed.items():
+        indices = np.linspace(0, array.size - 1, min(array.size, 9)).astype(int)
+        wanted = dense.central_differences(
+            lambda: loss_of(arrays, definition, captured, sinks), array, indices
+        )
+        scale = max(1e-3, np.abs(wanted).max())
+        assert np.abs(got[gradient].reshape(-1)[indices] - wanted).max() / scale < 2e-5, gradient
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cpu_engine_agrees_with_the_reference(arrays, name):
+    options, _ = CASES[name]
+    f32 = [x.astype(np.float32) for x in arrays]
+    options = {**options, "tensors": {n: x.astype(np.float32) for n, x in options.get("tensors", {}).items()}}
+    _, exact = fovea.vjp(
+        *arrays[:3], engine="reference", **{**options, "tensors": CASES[name][0].get("tensors")}
+    )
+    _, fast = fovea.vjp(*f32[:3], **options)
+    wanted, got = exact(arrays[3]), fast(f32[3])
+    for gradient in wanted:
+        assert dense.relative_error(got[gradient], wanted[gradient]) < 6e-6, gradient
+
+
+def test_only_what_is_asked_for_is_given(arrays):
+    q, k, v, weight = (x.astype(np.float32) for x in arrays)
+    table = TABLE.astype(np.float32)
+    options = {"score_mod": "score + table[k - q + 6]", "tensors": {"table": table}}
+    _, pull = fovea.vjp(q, k, v, grads=["table", "v"], **options)
+    assert set(pull(weight)) == {"table", "v"}
+    _, nothing = fovea.vjp(q, k, v, grads=[], **options)
+    assert nothing(weight) == {}
+
+
+def test_backward_from_saved_outputs(arrays):
+    q, k, v, weight = (x.astype(np.float32) for x in arrays)
+    o, lse = fovea.attention(q, k, v, is_causal=True, return_lse=True)
+    got = fovea.attention_backward(weight, q, k, v, o, lse, is_causal=True)
+    _, pull = fovea.vjp(q, k, v, is_causal=True)
+    assert all(np.array_equal(got[name], gradient) for name, gradient in pull(weight).items())
+
+
+def test_a_gradient_of_zero_strides(arrays):
+    q, k, v, _ = (x.astype(np.float32) for x in arrays)
+    o, pull = fovea.vjp(q, k, v)
+    one = np.broadcast_to(np.float32(1), o.shape)  # what .sum() sends back
+    dense_one = pull(np.ones_like(o))
+    assert all(np.array_equal(gradient, dense_one[name]) for name, gradient in pull(one).items())
+
+
+def test_an_unused_tensor_and_an_ignored_score_have_zero_gradients(arrays):
+    q, k, v, weight = (x.astype(np.float32) for x in arrays)
+    _, pull = fovea.vjp(q, k, v, score_mod="f32(k)", tensors={"unused": np.ones(3, np.float32)})
+    got = pull(weight)
+    assert not got["unused"].any() and not got["q"].any() and got["v"].any()
+
+
+def test_a_tensor_of_no_dimensions(arrays):
+    q, k, v, weight = (x.astype(np.float32) for x in arrays)
+    _, pull = fovea.vjp(q, k, v, score_mod="score * t[]", tensors={"t": np.array(0.5, np.float32)})
+    _, scalar = fovea.vjp(q, k, v, score_mod="score * t", scalars={"t": 0.5})
+    assert np.allclose(pull(weight)["t"], scalar(weight)["t"], rtol=1e-5) and pull(weight)["t"].shape == ()
+
+
+def test_a_hand_written_derivative_is_used(arrays):
+    q, k, v, weight = (x.astype(np.float32) for x in arrays)
+    _, derived = fovea.vjp(q, k, v, score_mod="2 * score")
+    _, by_hand = fovea.vjp(q, k, v, score_mod="2 * score", score_mod_bprop="grad * 2")
+    _, other = fovea.vjp(q, k, v, score_mod="2 * score", score_mod_bprop="grad * 4")
+    assert np.allclose(derived(weight)["q"], by_hand(weight)["q"], rtol=1e-5)
+    assert np.allclose(2 * derived(weight)["q"], other(weight)["q"], rtol=1e-5)
+
+
+def test_a_callback_with_a_backward_that_needs_its_forward(arrays):
+    class Softcap:
+        def forward(self, graph, score, tensors):
+            self.inner = graph.div(a=score, b=tensors["cap"], compute_data_type=data_type.FLOAT)
+            return graph.mul(a=graph.tanh(input=self.inner), b=tensors["cap"])
+
+        def backward(self, graph, grad, tensors):
+            return graph.tanh_backward(loss=grad, input=self.inner)
+
+    q, k, v, weight = (x.astype(np.float32) for x in arrays)
+    softcap, cap = Softcap(), np.full((1, 1, 1, 1), 1.5, np.float32)
+    _, pull = fovea.vjp(
+        q, k, v, score_mod=softcap.forward, score_mod_bprop=softcap.backward, tensors={"cap": cap}
+    )
+    _, text = fovea.vjp(q, k, v, score_mod="cap * tanh(score / cap)", scalars={"cap": 1.5})
+    got, wanted = pull(weight), text(weight)
+    assert dense.relative_error(got["q"], wanted["q"]) < 2e-6
+    assert dense.relative_error(got["cap"].reshape(()), wanted["cap"]) < 1e-5
+
+
+def test_dropout_of_the_backward_is_that_of_the_forward(arrays):
+    q, k, v, weight = arrays
+    options = {"dropout_p": 0.4, "seed": 11, "engine": "reference"}
+    o, pull = fovea.vjp(q, k, v, **options)
+    got = pull(weight)["v"]
+    indices = range(0, v.size, 13)
+    run = lambda: (fovea.attention(q, k, v, **options) * weight).sum()  # noqa: E731
+    assert np.allclose(got.reshape(-1)[list(indices)], dense.central_differences(run, v, indices), atol=1e-6)

@@ -1,0 +1,329 @@
+"""Arguments beyond modifiers: layouts, packing, jax.nn's function, descriptors, the Flax module, mistakes."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import HKV, B, D, H, S, causal, softcap
+from conftest import DEVICE
+from test_values import IDS, expected
+
+import fovea
+import fovea.jax
+from fovea.jax import SequenceDescriptor, attention
+
+TOLERANCE = {"rtol": 1e-5, "atol": 2e-6} if DEVICE == "cpu" else {"rtol": 2e-2, "atol": 2e-2}
+same = functools.partial(np.testing.assert_allclose, **TOLERANCE)
+
+
+@pytest.fixture
+def qkv():
+    return expected(IDS.index("causal"))[0][:3]
+
+
+def random(shape, i=0):
+    return jax.random.normal(jax.random.key(i), shape)
+
+
+# --- layouts ---
+
+
+@pytest.mark.parametrize("layout, order", [("bhsd", (0, 2, 1, 3)), ("sbhd", (1, 0, 2, 3))])
+def test_layouts(layout, order, qkv):
+    back = [order.index(d) for d in range(4)]
+    moved = [jnp.transpose(x, order) for x in qkv]
+    got = attention(*moved, layout=layout, mask_mod=causal)
+    same(jnp.transpose(got, back), attention(*qkv, mask_mod=causal))
+
+
+@pytest.mark.parametrize("layout", ("bs3hd", "sb3hd", "bshd_bs2hd", "sbhd_sb2hd", "t3hd", "thd_t2hd"))
+def test_packed_arrays_are_views(layout):
+    """Packed q, k, v give the same values, and one gradient in the same packing."""
+    q, k, v = (random((B, S, H, D), i) for i in range(3))
+    first = layout.startswith("sb")
+    if first:
+        q, k, v = (jnp.swapaxes(x, 0, 1) for x in (q, k, v))
+    plain = {"layout": "sbhd" if first else "bshd"}
+    if layout.startswith("t"):
+        q, k, v = (x.reshape(B * S, H, D) for x in (q, k, v))
+        starts = jnp.arange(B + 1, dtype=jnp.int32) * S
+        plain = {"layout": "thd", "cu_seqlens_q": starts, "max_seqlen_q": S}
+
+    def separate(q, k, v):
+        return jnp.sum(jnp.sin(attention(q, k, v, mask_mod=causal, **plain)))
+
+    more = {**plain, "layout": layout}
+    if "3" in layout:
+        packed = (jnp.stack([q, k, v], axis=-3),)
+    else:
+        packed = (q, jnp.stack([k, v], axis=-3))
+
+    def together(*packed):
+        return jnp.sum(jnp.sin(attention(*packed, mask_mod=causal, **more)))
+
+    same(together(*packed), separate(q, k, v))
+    wanted = jax.grad(separate, argnums=(0, 1, 2))(q, k, v)
+    got = jax.grad(together, argnums=tuple(range(len(packed))))(*packed)
+    if "3" in layout:
+        same(got[0], jnp.stack(wanted, axis=-3))
+    else:
+        same(got[0], wanted[0])
+        same(got[1], jnp.stack(wanted[1:], axis=-3))
+
+
+def test_packed_sequences(qkv):
+    """thd: each sequence alone; rows of no sequence are zeros; lse is [H, T]."""
+    lengths = (5, 0, 17)
+    starts = jnp.asarray(np.cumsum([0, *lengths]), jnp.int32)
+    total = sum(lengths) + 3
+    q, k, v = random((total, H, D)), random((total, HKV, D), 1), random((total, HKV, D), 2)
+    o, lse = attention(
+        q, k, v, layout="thd", cu_seqlens_q=starts, max_seqlen_q=20, mask_mod=causal, return_lse=True
+    )
+    assert lse.shape == (H, total)
+    for first, length in zip(np.cumsum([0, *lengths]), lengths):
+        part = slice(first, first + length)
+        same(o[part], attention(q[part][None], k[part][None], v[part][None], mask_mod=causal)[0])
+    assert not np.asarray(o[sum(lengths) :]).any()
+
+
+# --- jax.nn's function ---
+
+NN_CASES = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "scale": {"scale": 0.3},
+    "window": {"local_window_size": (5, 2)},
+    "window, causal": {"local_window_size": 4, "is_causal": True},
+    "bias": {"bias": (1, H, S, S)},
+    "bias of keys": {"bias": (B, 1, 1, S)},
+    "mask": {"mask": True},
+    "lengths": {"query_seq_lengths": (32, 20, 7, 1), "key_value_seq_lengths": (32, 9, 30, 2)},
+}
+
+
+@pytest.mark.parametrize("name", NN_CASES)
+def test_like_jax_nn(name, qkv):
+    arguments = dict(NN_CASES[name])
+    if "bias" in arguments:
+        arguments["bias"] = random(arguments["bias"], 5)
+    if "mask" in arguments:
+        arguments["mask"] = (random((B, 1, S, S), 6) > -0.5) | jnp.eye(S, dtype=bool)
+    for key in ("query_seq_lengths", "key_value_seq_lengths"):
+        if key in arguments:
+            arguments[key] = jnp.asarray(arguments[key], jnp.int32)
+    weights = random((B, S, H, D), 8)
+
+    def loss(function, q, k, v, bias):
+        more = {**arguments, "bias": bias} if bias is not None else arguments
+        o = function(q, k, v, **more)
+        return jnp.sum(o.astype(jnp.float32) * weights), o
+
+    wanted = [jax.grad(functools.partial(loss, f), argnums=(0, 1, 2), has_aux=True) for f in
+              (jax.nn.dot_product_attention, fovea.jax.dot_product_attention)]
+    theirs, ours = (f(*qkv, arguments.get("bias")) for f in wanted)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=2e-4 if DEVICE == "cpu" else 5e-2, atol=2e-5
+                                   if DEVICE == "cpu" else 5e-2), ours, theirs)
+    if "bias" in arguments:
+        slopes = [jax.grad(lambda b, f=f: loss(f, *qkv, b)[0])(arguments["bias"]) for f in
+                  (jax.nn.dot_product_attention, fovea.jax.dot_product_attention)]
+        np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-3, atol=2e-5 if DEVICE == "cpu" else 5e-2)
+
+
+def test_jax_nn_without_batch_and_with_residual(qkv):
+    q, k, v = (x[0] for x in qkv)
+    got, lse = fovea.jax.dot_product_attention(q, k, v, return_residual=True)
+    wanted, residual = jax.nn.dot_product_attention(q, k, v, return_residual=True)
+    same(got, wanted)
+    same(lse, residual)
+    same(fovea.jax.dot_product_attention(q, k, v, implementation="xla"), wanted)
+    with pytest.raises(ValueError, match="takes no modifiers"):
+        fovea.jax.dot_product_attention(q, k, v, implementation="xla", mask_mod=causal)
+
+
+def test_order_is_bias_then_modifier(qkv):
+    bias = random((B, H, S, S), 4)
+    got = attention(*qkv, bias=bias, score_mod=softcap(2.0))
+    want = attention(*qkv, score_mod=lambda s, b, h, q, k: 2.0 * jnp.tanh((s + bias[b, h, q, k]) / 2.0))
+    same(got, want)
+
+
+# --- sequences ---
+
+
+def test_segments_and_positions(qkv):
+    lengths = np.array([[10, 15], [32, 0], [1, 1], [20, 12]])
+    starts = np.array([[0, 12], [0, 32], [3, 9], [0, 20]])
+    ids, places = np.zeros((B, S), np.int32), np.zeros((B, S), np.int32)
+    for b in range(B):
+        for number, (first, length) in enumerate(zip(starts[b], lengths[b]), 1):
+            ids[b, first : first + length] = number
+            places[b, first : first + length] = np.arange(length)
+    described = SequenceDescriptor.from_segment_ids_and_pos(jnp.asarray(ids), jnp.asarray(places))
+    slopes = jnp.arange(H) * 0.1
+    got = attention(
+        *qkv,
+        sequence_descriptor=described,
+        score_mod=lambda s, b, h, q, k: s + slopes[h] * (k - q) * 0.5 + 0.01 * q,
+        mask_mod=causal,
+    )
+    kept = (ids[:, :, None] == ids[:, None, :]) & (ids != 0)[:, :, None]
+    kept &= places[:, :, None] >= places[:, None, :]
+    distance = jnp.asarray(places[:, None, :] - places[:, :, None], jnp.float32)
+    bias = slopes[None, :, None, None] * distance[:, None] * 0.5 + 0.01 * jnp.asarray(places)[:, None, :, None]
+    want = attention(*qkv, bias=bias, dense_mask=jnp.asarray(kept)[:, None])
+    same(got, want)
+    text = attention(*qkv, sequence_descriptor=described, mask_mod="causal")
+    same(text, attention(*qkv, dense_mask=jnp.asarray(kept)[:, None]))
+    offsets = SequenceDescriptor.from_seqlens_and_offsets(jnp.asarray(lengths), jnp.asarray(starts), S)
+    same(attention(*qkv, sequence_descriptor=offsets, mask_mod="causal"), text)
+    derived = SequenceDescriptor.from_segment_ids_and_pos(jnp.asarray(ids))
+    np.testing.assert_array_equal(np.where(ids, derived.segment_pos[0], 0), places)
+
+
+def test_lengths(qkv):
+    lengths = jnp.asarray([32, 5, 1, 0], jnp.int32)
+    got = attention(*qkv, sequence_descriptor=SequenceDescriptor.from_seqlens(lengths))
+    same(got, attention(*qkv, q_lengths=lengths, kv_lengths=lengths))
+    assert not np.asarray(got[3]).any() and not np.asarray(got[1, 5:]).any()
+
+
+def test_seeds_of_every_kind(qkv):
+    key = jax.random.key(3)
+    drop = functools.partial(attention, *qkv, dropout_rate=0.4)
+    same(drop(dropout_seed=key), drop(dropout_seed=jax.random.key_data(key)))
+    assert np.abs(np.asarray(drop(dropout_seed=1) - drop(dropout_seed=2))).max() > 1e-3
+    same(drop(dropout_seed=5), drop(dropout_seed=jnp.asarray([5, 0], jnp.uint32)))
+
+
+# --- the Flax module ---
+
+
+def test_flax_module(qkv):
+    pytest.importorskip("flax", reason="the module needs flax, which is not installed")
+    module = fovea.jax.DotProductAttention(
+        head_dim=D,
+        num_attention_heads=H,
+        num_gqa_groups=HKV,
+        transpose_batch_sequence=False,
+        softmax_type="learnable",
+        window_size=(6, -1),
+        attention_dropout=0.5,
+        score_mod=softcap(2.0),
+    )
+    params = module.init(jax.random.key(0), *qkv, deterministic=True)
+    assert params["params"]["softmax_offset"].shape == (H,)
+    got = module.apply(params, *qkv, deterministic=True)
+    want = attention(
+        *qkv, score_mod=softcap(2.0), mask_mod=lambda b, h, q, k: (q >= k) & (q - k <= 6), sink=jnp.zeros(H)
+    )
+    same(got, want)
+    dropped = module.apply(params, *qkv, rngs={"dropout": jax.random.key(1)})
+    assert np.abs(np.asarray(dropped - got)).max() > 1e-3
+    grads = jax.grad(lambda p: jnp.sum(module.apply(p, *qkv, deterministic=True) ** 2))(params)
+    assert np.asarray(grads["params"]["softmax_offset"]).any()
+
+
+def test_flax_module_masks_like_transformer_engine(qkv):
+    pytest.importorskip("flax", reason="the module needs flax, which is not installed")
+    dropped = random((B, 1, S, S), 3) > 1.0
+    bias = random((1, H, S, S), 4)
+    module = fovea.jax.DotProductAttention(
+        head_dim=D, num_attention_heads=H, num_gqa_groups=HKV, attn_mask_type="no_mask", attn_bias_type="pre_scale_bias"
+    )
+    turned = [jnp.swapaxes(x, 0, 1) for x in qkv]
+    got = module.apply({}, *turned, bias=bias, mask=dropped, deterministic=True)
+    want = attention(*qkv, bias=bias / np.sqrt(D), dense_mask=~dropped)
+    same(jnp.swapaxes(got, 0, 1), want)
+
+
+# --- mistakes: said while JAX traces ---
+
+
+def test_modifier_arguments_without_a_modifier(qkv):
+    """Trap 9: one message for all of them."""
+    for name, value in (
+        ("score_mod_bprop", lambda g, s, b, h, q, k: g),
+        ("score_mod_tensors", {"x": 1.0}),
+        ("score_mod_bprop_tensors", {"x": 1.0}),
+    ):
+        with pytest.raises(ValueError, match=f"{name} given without score_mod: score_mod_bprop, .* belong to a score_mod"):
+            jax.eval_shape(functools.partial(attention, **{name: value}), *qkv)
+
+
+MISTAKES = {
+    "heads": (lambda q, k, v: attention(q[:, :, :3], k, v), ValueError, "q has 3 heads, k has 2"),
+    "types": (lambda q, k, v: attention(q, k.astype(jnp.float16), v), TypeError, "q, k and v must have one type"),
+    "integers": (lambda q, k, v: attention(*(x.astype(int) for x in (q, k, v))), TypeError, "must be one of float32"),
+    "rank": (lambda q, k, v: attention(q[0], k, v), ValueError, "layout bshd has 4 dimensions"),
+    "batch": (lambda q, k, v: attention(q[:2], k, v), ValueError, "must have the same batch"),
+    "features": (lambda q, k, v: attention(q[..., :8], k, v), ValueError, "must have the same last dimension"),
+    "layout": (lambda q, k, v: attention(q, k, v, layout="bdhs"), ValueError, "layout='bdhs' must be one of bshd"),
+    "missing v": (lambda q, k, v: attention(q, k), ValueError, "v is missing: layout bshd takes q, k, v"),
+    "packed": (lambda q, k, v: attention(q, layout="bs3hd"), ValueError, "qkv has shape .*5 dimensions"),
+    "sink": (lambda q, k, v: attention(q, k, v, sink=jnp.ones(3)), ValueError, r"must be \[H\] = \(4,\)"),
+    "seed": (lambda q, k, v: attention(q, k, v, dropout_rate=0.1), ValueError, "needs dropout_seed"),
+    "rate": (lambda q, k, v: attention(q, k, v, dropout_rate=1.5, dropout_seed=1), ValueError, "below 1"),
+    "bias": (lambda q, k, v: attention(q, k, v, bias=jnp.ones((1, H, 3, S))), ValueError, "must broadcast to"),
+    "mask type": (lambda q, k, v: attention(q, k, v, dense_mask=jnp.ones((1, 1, S, S))), TypeError, "must be bool"),
+    "starts": (lambda q, k, v: attention(q[0], k[0], v[0], layout="thd"), ValueError, "needs cu_seqlens_q"),
+    "starts elsewhere": (
+        lambda q, k, v: attention(q, k, v, cu_seqlens_q=jnp.zeros(2, int)),
+        ValueError,
+        "only layout thd has packed",
+    ),
+    "formula": (lambda q, k, v: attention(q, k, v, score_mod="scor * 2"), ValueError, "did you mean 'score'"),
+    "unused name": (
+        lambda q, k, v: attention(q, k, v, score_mod="score", score_mod_tensors={"x": 1.0}),
+        ValueError,
+        "does not use",
+    ),
+    "kind": (lambda q, k, v: attention(q, k, v, score_mod=3.0), TypeError, "must be a function, a formula"),
+    "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), ValueError, "engine='fast' must be one of"),
+    "scale": (
+        lambda q, k, v: jax.grad(lambda x: jnp.sum(attention(q, k, v, scale=x)))(0.5),
+        NotImplementedError,
+        "scale has no gradient",
+    ),
+    "context": (
+        lambda q, k, v: fovea.jax.context_attention(q, k, v, axis_name="s", order="random"),
+        ValueError,
+        "order='random' must be one of contiguous, striped, zigzag",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name, qkv):
+    function, kind, text = MISTAKES[name]
+    with pytest.raises(kind, match=text):
+        jax.eval_shape(function, *qkv)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="there is a GPU here")
+def test_gpu_where_there_is_none(qkv):
+    """Refused while JAX traces: by reasons where this build has the engine, by name where it does not."""
+    with pytest.raises((fovea.Unsupported, ValueError), match="cudnn|cpu"):
+        jax.eval_shape(lambda *a: attention(*a, engine="cudnn"), *qkv)
+
+
+def test_float64_runs_on_the_reference_engine():
+    with jax.enable_x64(True):
+        q, k, v = (jnp.asarray(np.random.default_rng(i).standard_normal((1, 5, 2, 4))) for i in range(3))
+        if DEVICE == "cpu":
+            got = attention(q, k, v, engine="reference")
+            scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
+            want = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+        with pytest.raises(fovea.Unsupported, match="float64|f64|engine"):
+            attention(q, k, v)
+
+
+@pytest.mark.parametrize("shape", [(0, 8, 2, 4), (2, 0, 2, 4)])
+def test_nothing_to_do(shape):
+    q = jnp.ones((2 if shape[0] else 0, 3, 2, 4))
+    k = jnp.ones(shape)
+    o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, k)))(q)
+    assert o == 0 and not np.asarray(grads).any()

@@ -1,0 +1,36 @@
+"""docs/jax.md, block by block; the example; the set that a GPU runs."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import DEVICE, PACKAGE, ROOT
+
+
+def test_every_snippet_of_the_guide(eight_devices):
+    pytest.importorskip("flax", reason="the guide ends with the Flax module, which needs flax")
+    text = (ROOT / "docs" / "jax.md").read_text()
+    scope: dict = {}
+    blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    assert len(blocks) >= 10
+    for block in blocks:
+        line = text[: block.start()].count("\n") + 1
+        code = compile("\n" * line + block.group(1), str(ROOT / "docs" / "jax.md"), "exec")
+        exec(code, scope)
+
+
+@pytest.mark.parametrize("flags", ((), ("--flax",)), ids=("plain", "flax"))
+def test_the_example_learns(flags):
+    if flags:
+        pytest.importorskip("flax", reason="--flax needs flax, which is not installed")
+    command = [sys.executable, str(ROOT / "examples" / "python" / "train_jax.py"), "--steps", "40", *flags]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    if DEVICE == "cpu":
+        environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    losses = [float(x) for x in re.findall(r"loss (\S+)", done.stdout)]
+    assert losses[-1] < 0.5 * losses[0], done.stdout
+    assert "the largest bias is that of distance 5" in done.stdout

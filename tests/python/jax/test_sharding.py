@@ -1,0 +1,129 @@
+"""Every case on eight devices: batch and heads under jit, then along the sequence."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import CASES, H, S
+from definition import call
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from test_values import IDS, check_all, expected, loss
+
+import fovea.jax
+
+SHARDINGS = (P("x", None, "y"), P("x"), P(None, None, "y"))
+ORDERS = ("contiguous", "striped", "zigzag")
+STRATEGIES = ("ring", "ring", "all_gather")
+
+
+@pytest.mark.parametrize("i", range(len(CASES)), ids=IDS)
+def test_batch_and_heads(i, eight_devices):
+    case = CASES[i]
+    tensors, learned, fixed, wanted = expected(i)
+    mesh = Mesh(np.array(eight_devices).reshape(4, 2), ("x", "y"))
+    spec = SHARDINGS[i % len(SHARDINGS)]
+    cut = [jax.device_put(x, NamedSharding(mesh, spec)) for x in tensors]
+    run = jax.jit(jax.grad(functools.partial(loss, case, fixed, cut[3]), argnums=(0, 1), has_aux=True))
+    (grads, learned_grads), o = run(cut[:3], learned)
+    check_all((o, grads, learned_grads), wanted)
+    assert o.sharding.is_equivalent_to(NamedSharding(mesh, spec), 4), o.sharding
+
+
+@pytest.mark.parametrize("spec", SHARDINGS, ids=str)
+def test_partitions_do_not_talk(spec, eight_devices):
+    """Nothing is gathered for batch and heads; only gradients of what all devices share are summed."""
+    tensors, learned, fixed, _ = expected(IDS.index("alibi learned"))
+    mesh = Mesh(np.array(eight_devices).reshape(4, 2), ("x", "y"))
+    cut = [jax.device_put(x, NamedSharding(mesh, spec)) for x in tensors]
+    case = CASES[IDS.index("alibi learned")]
+    forward = jax.jit(lambda q, k, v: call(fovea.jax.attention, case, (q, k, v), learned, fixed))
+    text = forward.lower(*cut[:3]).compile().as_text()
+    assert not re.findall(r" (all-gather|all-to-all|collective-permute|all-reduce)\(", text)
+    backward = jax.jit(jax.grad(functools.partial(loss, case, fixed, cut[3]), argnums=(0, 1), has_aux=True))
+    text = backward.lower(cut[:3], learned).compile().as_text()
+    assert not re.findall(r" (all-gather|all-to-all|collective-permute)\(", text)
+    assert len(re.findall(r" all-reduce\(", text)) <= 2  # slopes, and k or v of heads that were not cut
+
+
+@pytest.mark.parametrize("check_vma", (True, False))
+def test_shard_map(check_vma, eight_devices):
+    """Inside shard_map a device sees its own batch and heads: offsets say which."""
+    i = IDS.index("gate")
+    case = CASES[i]
+    tensors, learned, fixed, wanted = expected(i)
+    mesh = Mesh(np.array(eight_devices).reshape(4, 2), ("x", "y"))
+    cut = P("x", None, "y")
+
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(cut, cut, cut, P()), out_specs=cut, check_vma=check_vma)
+    def attend(q, k, v, learned):
+        b, h = jax.lax.axis_index("x"), jax.lax.axis_index("y") * (H // 2)
+        return call(fovea.jax.attention, case, (q, k, v), learned, fixed, b_offset=b, h_offset=h)
+
+    def total(qkv, learned):
+        o = attend(*qkv, learned)
+        return jnp.sum(o * tensors[3]), o
+
+    (grads, learned_grads), o = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))(tensors[:3], learned)
+    check_all((o, grads, learned_grads), wanted)
+
+
+def over_the_sequence(case, fixed, mesh, strategy, order):
+    """q, k, v, learned -> o, with the sequence dealt out to the devices of the mesh."""
+
+    @functools.partial(
+        jax.shard_map, mesh=mesh, in_specs=(P(None, "s"),) * 3 + (P(),), out_specs=P(None, "s")
+    )
+    def part(q, k, v, learned):
+        context = functools.partial(fovea.jax.context_attention, axis_name="s", strategy=strategy, order=order)
+        return call(context, case, (q, k, v), learned, fixed)
+
+    def whole(qkv, learned):
+        dealt = [fovea.jax.reorder_sequence(x, mesh.size, order) for x in qkv]
+        return fovea.jax.reorder_sequence(part(*dealt, learned), mesh.size, order, inverse=True)
+
+    return whole
+
+
+@pytest.mark.parametrize("i", range(len(CASES)), ids=IDS)
+def test_context(i, eight_devices):
+    case = CASES[i]
+    tensors, learned, fixed, wanted = expected(i)
+    mesh = Mesh(np.array(eight_devices), ("s",))
+    attend = over_the_sequence(case, fixed, mesh, STRATEGIES[i % 4 % 3], ORDERS[i % 3])
+
+    def total(qkv, learned):
+        o = attend(qkv, learned)
+        return jnp.sum(o * tensors[3]), o
+
+    (grads, learned_grads), o = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))(tensors[:3], learned)
+    check_all((o, grads, learned_grads), wanted)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_deal_out_every_token(order):
+    x = jnp.arange(S)[None]
+    dealt = fovea.jax.reorder_sequence(x, 4, order)
+    assert sorted(dealt[0].tolist()) == list(range(S))
+    np.testing.assert_array_equal(fovea.jax.reorder_sequence(dealt, 4, order, inverse=True), x)
+
+
+def test_dropout_is_the_same_on_any_number_of_devices(eight_devices):
+    tensors, learned, fixed, _ = expected(IDS.index("causal"))
+    q, k, v, _ = tensors
+    more = {"mask_mod": "causal", "dropout_rate": 0.3, "dropout_seed": 7}
+    alone = fovea.jax.attention(q, k, v, **more)
+    mesh = Mesh(np.array(eight_devices).reshape(4, 2), ("x", "y"))
+    cut = [jax.device_put(x, NamedSharding(mesh, P("x", None, "y"))) for x in (q, k, v)]
+    np.testing.assert_allclose(jax.jit(lambda *a: fovea.jax.attention(*a, **more))(*cut), alone, rtol=1e-5, atol=1e-6)
+    line = Mesh(np.array(eight_devices), ("s",))
+    ring = jax.shard_map(
+        lambda *a: fovea.jax.context_attention(*a, axis_name="s", **more),
+        mesh=line,
+        in_specs=(P(None, "s"),) * 3,
+        out_specs=P(None, "s"),
+    )
+    np.testing.assert_allclose(jax.jit(ring)(q, k, v), alone, rtol=1e-5, atol=2e-6)

@@ -1,0 +1,232 @@
+"""jit, grad, checkpoint, donation, export; what is traced and built, and how often."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import B, H, S, causal, softcap
+from test_values import IDS, expected
+
+import fovea.jax
+from fovea import _core
+
+
+@pytest.fixture
+def qkv():
+    return expected(IDS.index("causal"))[0][:3]
+
+
+def builds() -> int:
+    return _core.cache_statistics()["builds"]
+
+
+def count_lowerings(monkeypatch):
+    """How often a custom call is lowered: once per program that JAX compiles."""
+    from fovea.jax import _primitive
+
+    lines = []
+    original = _primitive._custom_call
+
+    def counted(*args):
+        lines.append(args[-1])
+        return original(*args)
+
+    monkeypatch.setattr(_primitive, "_custom_call", counted)
+    return lines
+
+
+def test_a_new_number_compiles_and_builds_nothing(qkv, monkeypatch):
+    lines = count_lowerings(monkeypatch)
+    results, built = [], []
+    for cap in (3.0, 4.0, 0.5):
+        results.append(fovea.jax.attention(*qkv, score_mod=softcap(cap), mask_mod=causal))
+        built.append(builds())
+    assert len(lines) == 1 and built[0] == built[-1]
+    assert all(np.abs(np.asarray(results[0] - other)).max() > 1e-3 for other in results[1:])
+
+
+def test_new_captured_values_compile_and_build_nothing(qkv, monkeypatch):
+    lines = count_lowerings(monkeypatch)
+    results, built = [], []
+    for slopes in (jnp.ones(H), jnp.zeros(H), jnp.arange(H) * 0.25):
+        results.append(fovea.jax.attention(*qkv, score_mod=lambda s, b, h, q, k: s + slopes[h] * (k - q)))
+        built.append(builds())
+    assert len(lines) == 1 and built[0] == built[-1]
+    assert all(np.abs(np.asarray(results[0] - other)).max() > 1e-3 for other in results[1:])
+
+
+def test_scale_offsets_and_window_are_bound_per_call(qkv, monkeypatch):
+    lines = count_lowerings(monkeypatch)
+    for scale, offset, size in ((0.1, 1, 4), (0.2, 2, 8)):
+        window = jnp.int32(size)  # an array is bound per call on every device, a Python int on the CPU
+        got = fovea.jax.attention(
+            *qkv, scale=scale, q_offset=offset, mask_mod=lambda b, h, q, k: (q >= k) & (q - k < window)
+        )
+        q, k, v = (x.astype(jnp.float32) for x in qkv)
+        k, v = (jnp.repeat(x, 2, axis=2) for x in (k, v))
+        i, j = jnp.arange(S)[:, None] + offset, jnp.arange(S)[None]
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * scale
+        scores = jnp.where((i >= j) & (i - j < size), scores, -jnp.inf)
+        wanted = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5 if got.dtype == jnp.float32 else 2e-2)
+    assert len(lines) == 1
+
+
+def test_traced_once_under_jit(qkv):
+    traces = []
+
+    def modifier(score, b, h, q, k, cap):
+        traces.append(1)
+        return cap * jnp.tanh(score / cap)
+
+    @jax.jit
+    def attend(q, k, v, cap):
+        return fovea.jax.attention(q, k, v, score_mod=lambda s, b, h, i, j: modifier(s, b, h, i, j, cap))
+
+    first = [attend(*qkv, cap) for cap in (1.0, 2.0, 3.0)]
+    assert len(traces) == 1, "one trace of the modifier for all values"
+    assert np.abs(np.asarray(first[0] - first[2])).max() > 1e-3
+
+
+def test_a_smaller_batch_builds_no_other_plan(qkv):
+    """Trap 16: batch is not part of the plan."""
+
+    def attend(n):
+        doc, slopes = jnp.zeros((n, S), jnp.int32), jnp.ones((n, H))
+        return fovea.jax.attention(
+            *(x[:n] for x in qkv),
+            score_mod=lambda s, b, h, q, k: s * slopes[b, h],
+            mask_mod=lambda b, h, q, k: doc[b, q] == doc[b, k],
+        )
+
+    attend(B)
+    before = builds()
+    attend(B - 1), attend(1)
+    assert builds() == before
+
+
+def test_structure_is_identity(qkv):
+    """Traps 1 to 3: functions at one address, redefined functions, lambdas, closures and partials."""
+    results = []
+    for factor in (0.5, 2.0):
+        scope = {}
+        exec(f"def modify(score, b, h, q, k): return score * {factor}", scope)
+        results.append(fovea.jax.attention(*qkv, score_mod=scope["modify"]))
+        del scope
+    assert np.abs(np.asarray(results[0] - results[1])).max() > 1e-3
+    before = builds()
+    for same in (
+        lambda score, b, h, q, k: score * 0.5,
+        functools.partial(lambda x, score, b, h, q, k: score * x, 0.5),
+    ):
+        np.testing.assert_array_equal(fovea.jax.attention(*qkv, score_mod=same), results[0])
+    # The partial's number is a scalar, the lambda's a literal that the plan lifts: at most one more plan.
+    assert builds() <= before + 1
+
+
+def test_checkpoint_saves_what_is_named(qkv):
+    policy = jax.checkpoint_policies.save_only_these_names("context")
+
+    def loss(q, k, v, name):
+        return jnp.sum(jnp.sin(fovea.jax.attention(q, k, v, mask_mod=causal, checkpoint_name=name)))
+
+    def saved(name):
+        function = jax.checkpoint(functools.partial(loss, name=name), policy=policy)
+        text = str(jax.make_jaxpr(jax.grad(function))(*qkv))
+        return text.count("fovea_forward[")
+
+    assert saved("context") == 1, "the output is saved: no second forward"
+    assert saved(None) == 2, "without the name it is computed again"
+    got = jax.grad(jax.checkpoint(functools.partial(loss, name="context"), policy=policy))(*qkv)
+    np.testing.assert_allclose(got, jax.grad(functools.partial(loss, name=None))(*qkv), rtol=1e-5, atol=1e-6)
+
+
+def test_donated_buffers(qkv):
+    attend = jax.jit(lambda q, k, v: fovea.jax.attention(q, k, v, mask_mod=causal), donate_argnums=(0,))
+    wanted = fovea.jax.attention(*qkv, mask_mod=causal)
+    q = qkv[0] + 0
+    got = attend(q, *qkv[1:])
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    assert q.is_deleted()
+
+
+def test_export(qkv):
+    slopes = jnp.arange(H) * 0.1
+
+    def attend(q, k, v, slopes):
+        return fovea.jax.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slopes[h] * (j - i))
+
+    pytest.importorskip("flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed")
+    checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in fovea.jax.custom_call_targets()]
+    exported = jax.export.export(jax.jit(attend), disabled_checks=checks)(*qkv, slopes)
+    again = jax.export.deserialize(exported.serialize())
+    np.testing.assert_array_equal(again.call(*qkv, slopes), attend(*qkv, slopes))
+
+
+def test_only_wanted_gradients_are_computed(qkv, monkeypatch):
+    lines = count_lowerings(monkeypatch)
+    bias = jnp.ones((H, S))
+
+    def loss(q, bias):
+        return jnp.sum(fovea.jax.attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s + bias[h, j] + 0.125 * i))
+
+    jax.grad(loss)(qkv[0], bias)
+    assert any("grads=q " in line + " " for line in lines)
+    jax.grad(loss, argnums=1)(qkv[0], bias)
+    assert any("grads=a0 " in line + " " for line in lines)
+
+
+@pytest.mark.parametrize("transform", ("jvp", "hessian"))
+def test_forward_mode_is_refused(transform, qkv):
+    def loss(q):
+        return jnp.sum(fovea.jax.attention(q, *qkv[1:]))
+
+    if transform == "jvp":
+        with pytest.raises(TypeError, match="forward-mode"):
+            jax.jvp(loss, (qkv[0],), (qkv[0],))
+    else:
+        with pytest.raises(NotImplementedError, match="first derivatives in reverse mode only"):
+            jax.hessian(loss)(qkv[0])
+
+
+def test_jacrev_works(qkv):
+    q, k, v = (x[:1, :3, :2] for x in qkv)
+    jacobian = jax.jacrev(lambda q: fovea.jax.attention(q, k, v))(q)
+    plain = jax.jacrev(lambda q: jax.nn.dot_product_attention(q, k, v))(q)
+    np.testing.assert_allclose(jacobian, plain, rtol=1e-4, atol=1e-6 if q.dtype == jnp.float32 else 2e-2)
+
+
+def test_sequences_run_one_by_one_where_they_must(qkv):
+    """A mapped sink is one per example, which no single call can have."""
+    sinks = jnp.stack([jnp.zeros(H), jnp.ones(H)])
+
+    def loss(sink, q):
+        return jnp.sum(fovea.jax.attention(q, *qkv[1:], sink=sink) ** 2)
+
+    got = jax.vmap(jax.grad(loss), (0, None))(sinks, qkv[0])
+    wanted = jnp.stack([jax.grad(loss)(sink, qkv[0]) for sink in sinks])
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_lse_has_a_gradient(qkv):
+    q, k, v = qkv
+
+    def ours(q, k):
+        _, lse = fovea.jax.attention(q, k, v, return_lse=True)
+        return jnp.sum(jnp.cos(lse))
+
+    def plain(q, k):
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, jnp.repeat(k, 2, axis=2)) / np.sqrt(q.shape[-1])
+        return jnp.sum(jnp.cos(jax.nn.logsumexp(scores, axis=-1)))
+
+    for x, y in zip(jax.grad(ours, (0, 1))(q, k), jax.grad(plain, (0, 1))(q, k)):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6 if q.dtype == jnp.float32 else 5e-2)
+
+
+def test_explain_names_engines(qkv):
+    text = fovea.jax.explain(*qkv, mask_mod=causal, device="cpu")
+    assert "cpu" in text and "reference" in text
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in qkv]
+    assert fovea.jax.explain(*shapes, mask_mod=causal, device="cpu") == text

@@ -1,0 +1,140 @@
+"""Traps by number (those that other tests do not name): what went wrong elsewhere."""
+
+import gc
+import inspect
+import subprocess
+import threading
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import H, SoftcapGraph, causal, softcap
+from conftest import DEVICE, PACKAGE
+from test_values import IDS, expected
+
+import fovea.jax
+from fovea import _core
+from fovea.jax import attention
+
+
+@pytest.fixture
+def qkv():
+    return expected(IDS.index("causal"))[0][:3]
+
+
+def test_trap_4_nothing_of_the_modifier_survives(qkv):
+    class Modifier:
+        def __init__(self):
+            self.slopes = jnp.arange(H) * 0.1
+
+        def __call__(self, score, b, h, q, k):
+            return score + self.slopes[h] * (k - q)
+
+    modifier = Modifier()
+    seen = weakref.ref(modifier)
+    attention(*qkv, score_mod=modifier)
+    jax.grad(lambda q: jnp.sum(attention(q, *qkv[1:], score_mod=modifier)))(qkv[0])
+    del modifier
+    gc.collect()
+    assert seen() is None
+
+
+def test_trap_5_same_shapes_other_data(qkv):
+    """One plan, two arrays: the pointer is bound per call, in the backward too."""
+
+    def gradient(table):
+        return jax.grad(lambda q: jnp.sum(attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s * table[h]) ** 2))(
+            qkv[0]
+        )
+
+    first, second = gradient(jnp.ones(H)), gradient(2 * jnp.ones(H))
+    assert np.abs(np.asarray(first - second)).max() > 1e-3
+    np.testing.assert_array_equal(gradient(jnp.ones(H)), first)
+
+
+@pytest.mark.parametrize("by_hand", (True, False))
+def test_traps_7_and_8_stateful_callbacks_and_absent_derivatives(by_hand, qkv):
+    """A callback's backward uses what its forward stored; without it the derivative is derived, not 1."""
+    callbacks = SoftcapGraph()
+    tensors = {"softcap": jnp.full((1, 1, 1, 1), 1.5)}
+    more = {"score_mod": callbacks.forward, "score_mod_tensors": tensors}
+    if by_hand:
+        more.update(score_mod_bprop=callbacks.backward, score_mod_bprop_tensors=tensors)
+    got = jax.grad(lambda q: jnp.sum(attention(q, *qkv[1:], **more) ** 2))(qkv[0])
+    want = jax.grad(lambda q: jnp.sum(attention(q, *qkv[1:], score_mod=softcap(1.5)) ** 2))(qkv[0])
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6 if DEVICE == "cpu" else 2e-2)
+
+
+def test_trap_11_every_function_takes_modifiers():
+    names = {"score_mod", "mask_mod", "score_mod_bprop", "score_mod_tensors", "score_mod_bprop_tensors"}
+    for function in (attention, fovea.jax.dot_product_attention):
+        assert names <= set(inspect.signature(function).parameters)
+    pytest.importorskip("flax", reason="the module needs flax, which is not installed")
+    module = fovea.jax.DotProductAttention
+    taken = {*inspect.signature(module).parameters, *inspect.signature(module.__call__).parameters}
+    assert names <= taken
+
+
+def test_trap_12_plans_are_bounded(qkv):
+    before = _core.cache_statistics()
+    try:
+        _core.cache_limit(plans=3)
+        for n in range(6):
+            score_mod = "score" + " + tanh(score)" * n
+            attention(*qkv, score_mod=score_mod)
+        after = _core.cache_statistics()
+        assert after["plans"] <= 3 and after["evictions"] > before["evictions"]
+    finally:
+        _core.cache_limit(plans=1000)
+
+
+def test_trap_13_the_handlers_know_no_python():
+    """Nothing that runs in a compiled program could call Python: the library has no symbol of it."""
+    symbols = subprocess.run(["nm", "-D", PACKAGE / "fovea" / "_jax_ffi.so"], capture_output=True, text=True, check=True)
+    assert "fovea_jax_run_cpu" in symbols.stdout
+    assert not [line for line in symbols.stdout.splitlines() if line.split()[-1].startswith(("Py", "_Py"))]
+
+
+def test_trap_22_threads_compile_run_and_clear(qkv):
+    """Plans are dropped while other threads build and run them."""
+    wanted = {n: attention(*qkv, score_mod=f"score * {n}.5", mask_mod=causal) for n in range(3)}
+    failures = []
+
+    def work(n):
+        for _ in range(3):
+            got = jax.jit(lambda *a: attention(*a, score_mod=f"score * {n}.5", mask_mod=causal))(*qkv)
+            if not np.array_equal(got, wanted[n]):
+                failures.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        _core.cache_clear()
+        gc.collect()
+        threads[0].join(0.01)
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_trap_24_views_and_host_arrays(qkv):
+    """Strides and places are JAX's business before a custom call: every form gives the same result."""
+    wanted = attention(*qkv, mask_mod=causal)
+    host = [np.asarray(x) for x in qkv]
+    np.testing.assert_array_equal(attention(*host, mask_mod=causal), wanted)
+    turned = [np.swapaxes(np.ascontiguousarray(np.swapaxes(x, 1, 2)), 1, 2) for x in host]
+    assert not turned[0].flags["C_CONTIGUOUS"]
+    np.testing.assert_array_equal(attention(*turned, mask_mod=causal), wanted)
+    every_second = [np.repeat(x, 2, axis=1)[:, ::2] for x in host]
+    np.testing.assert_array_equal(attention(*every_second, mask_mod=causal), wanted)
+
+
+def test_masked_nan_does_not_leak(qkv):
+    """Trap 30 through XLA: NaN in keys and values that no query keeps."""
+    q, k, v = qkv
+    k, v = (x.at[:, 20:].set(jnp.nan) for x in (k, v))
+    o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, v, mask_mod=lambda b, h, i, j: j < 20)))(q)
+    assert np.isfinite(o) and np.isfinite(np.asarray(grads)).all()

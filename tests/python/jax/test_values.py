@@ -1,0 +1,93 @@
+"""Every case against the definition: outputs, lse and all gradients, compiled, and under vmap."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+from cases import CASES, H
+from conftest import DEVICE
+from definition import DTYPE, LIMITS, call, check, data, defined_gradients
+
+import fovea
+import fovea.jax
+
+IDS = [case.name for case in CASES]
+
+
+@functools.cache
+def expected(i: int):
+    tensors, learned, fixed = data(CASES[i])
+    return tensors, learned, fixed, defined_gradients(CASES[i], tensors[:3], learned, fixed, tensors[3])
+
+
+def check_all(got, wanted):
+    limit, grad_limit = LIMITS[DTYPE]
+    o, grads, learned_grads = got
+    check("o", o, wanted[0], limit)
+    for name, x, y in zip("qkv", grads, wanted[2]):
+        check(f"d{name}", x, y, grad_limit)
+    for name, y in wanted[3].items():
+        # Sums over the whole batch whose terms cancel: the limit is of their terms, which norms of sums hide.
+        check(f"d_{name}", learned_grads[name], y, 10 * grad_limit)
+
+
+def loss(case, fixed, grad_o, qkv, learned):
+    o = call(fovea.jax.attention, case, qkv, learned, fixed)
+    return jnp.sum(o.astype(jnp.float32) * grad_o.astype(jnp.float32)), o
+
+
+def refuses_or(test):
+    """On a GPU a case passes or is refused with reasons; which, is pinned by test_gpu_set.py."""
+
+    @functools.wraps(test)
+    def run(i):
+        try:
+            test(i)
+        except fovea.Unsupported as reasons:
+            if DEVICE == "cpu":
+                raise
+            assert "no engine can run" in str(reasons) and ":" in str(reasons)
+
+    return run
+
+
+@pytest.mark.parametrize("i", range(len(CASES)), ids=IDS)
+@refuses_or
+def test_jit(i):
+    tensors, learned, fixed, wanted = expected(i)
+    run = jax.jit(jax.grad(functools.partial(loss, CASES[i], fixed, tensors[3]), argnums=(0, 1), has_aux=True))
+    (grads, learned_grads), o = run(tensors[:3], learned)
+    check_all((o, grads, learned_grads), wanted)
+
+
+@pytest.mark.parametrize("i", range(0, len(CASES), 7), ids=IDS[::7])
+@refuses_or
+def test_not_compiled(i):
+    tensors, learned, fixed, wanted = expected(i)
+    o, lse = call(fovea.jax.attention, CASES[i], tensors[:3], learned, fixed, return_lse=True)
+    check("o", o, wanted[0], LIMITS[DTYPE][0])
+    check("lse", lse, wanted[1], LIMITS[DTYPE][0])
+    assert o.shape[2] == H
+
+
+@pytest.mark.parametrize("i", range(len(CASES)), ids=IDS)
+@refuses_or
+def test_vmap(i):
+    """Two examples: the case, and one with other values in everything that is learned."""
+    case = CASES[i]
+    tensors, learned, fixed, wanted = expected(i)
+    other = jax.tree.map(lambda x: 1.25 * x, learned)
+    wanted_other = defined_gradients(case, [tensors[0], tensors[2], tensors[1]], other, fixed, tensors[3])
+
+    def one(q, k, v, learned):
+        grads, o = jax.grad(functools.partial(loss, case, fixed, tensors[3]), argnums=(0, 1), has_aux=True)(
+            (q, k, v), learned
+        )
+        return (o, *grads)
+
+    k2, v2 = jnp.stack([tensors[1], tensors[2]]), jnp.stack([tensors[2], tensors[1]])
+    both = jax.tree.map(lambda x, y: jnp.stack([x, y]), learned, other)
+    got = jax.jit(jax.vmap(one, (None, 0, 0, 0)))(tensors[0], k2, v2, both)
+    for e, result in enumerate((wanted, wanted_other)):
+        check_all(jax.tree.map(lambda x: x[e], got), result)

@@ -1,0 +1,42 @@
+"""On a GPU a case passes, or is refused with every engine's reasons. Which pass is pinned in cuda_cases.txt:
+FOVEA_TEST_PIN=write writes what passed into it."""
+import os
+from pathlib import Path
+
+import fovea
+
+FILE = Path(__file__).with_name("cuda_cases.txt")
+PASSED, REFUSED = [], []
+
+
+def expect(name, device, check):
+    """Runs check(). On the CPU it must pass; elsewhere it may be refused where the list does not have it."""
+    if device.type == "cpu":
+        check()
+        return
+    try:
+        check()
+    except fovea.Unsupported as refusal:
+        text = str(refusal)
+        for engine in fovea.engines():
+            assert engine in text, f"{name}: the refusal does not say why {engine} can't:\n{text}"
+        REFUSED.append((name, text))
+        assert writing() or name not in pinned(), f"{name} is pinned as passing, but was refused:\n{text}"
+        return
+    PASSED.append(name)
+    assert writing() or name in pinned(), f"{name} passes now: add it to {FILE.name} (FOVEA_TEST_PIN=write)"
+
+
+def writing() -> bool:
+    return os.environ.get("FOVEA_TEST_PIN") == "write"
+
+
+def pinned():
+    lines = FILE.read_text().splitlines() if FILE.exists() else []
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def write():
+    text = "# Cases of tests/python/torch that run on a GPU; all others are refused with reasons.\n"
+    text += "# Written by FOVEA_TEST_PIN=write FOVEA_TEST_DEVICE=cuda; every change of it is looked at.\n"
+    FILE.write_text(text + "\n".join(sorted(PASSED)) + "\n")

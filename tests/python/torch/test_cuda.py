@@ -1,0 +1,147 @@
+"""What only a GPU has: streams, graphs, memory of torch's allocator, several devices. FOVEA_TEST_DEVICE=cuda."""
+import dense
+import pytest
+import torch
+from pinned import expect
+
+import fovea
+from fovea.torch import attention, create_block_mask, flex_attention
+
+
+@pytest.fixture(autouse=True)
+def only_on_a_gpu(device):
+    if device.type != "cuda":
+        pytest.skip("needs FOVEA_TEST_DEVICE=cuda")
+
+
+def draw(device, requires_grad=False, length=256):
+    return [torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=requires_grad) for _ in range(3)]
+
+
+def softcap(s, b, h, q, k):
+    return 20.0 * torch.tanh(s / 20.0)
+
+
+def right(o, tensors, mod=None, mask=None):
+    ref, _ = dense.attention(*(x.detach().double() for x in tensors), mod, mask)
+    dense.assert_close("o", o, ref, torch.bfloat16)
+
+
+def test_the_current_stream_is_used(device):
+    """Work that another stream prepares slowly is waited for, since it is enqueued behind it."""
+    def check():
+        tensors = draw(device)
+        flex_attention(*tensors, softcap)  # built before
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)
+            late = [x * 2 for x in tensors]
+            o = flex_attention(*late, softcap)
+        torch.cuda.current_stream().wait_stream(stream)
+        right(o, late, softcap)
+    expect("stream", device, check)
+
+
+def test_graph_capture_of_a_forward(device):
+    def check():
+        tensors = draw(device)
+        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device=device)
+        run = lambda: flex_attention(*tensors, softcap, mask)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            run()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            o = run()
+        for _ in range(2):
+            for x in tensors:
+                x.copy_(torch.randn_like(x))
+            graph.replay()
+            right(o, tensors, softcap, lambda b, h, q, k: q >= k)
+    expect("graph forward", device, check)
+
+
+def test_graph_capture_of_a_training_step(device):
+    def check():
+        tensors = draw(device, True)
+        grad = torch.randn_like(tensors[0])
+        run = lambda: torch.autograd.grad(flex_attention(*tensors, softcap), tensors, grad)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = run()
+        with torch.no_grad():
+            for x in tensors:
+                x.copy_(torch.randn_like(x))
+        graph.replay()
+        for x, y in zip(captured, run()):
+            torch.testing.assert_close(x, y)
+    expect("graph training", device, check)
+
+
+def test_workspace_comes_from_torchs_allocator(device):
+    def check():
+        tensors = draw(device, True, 2048)
+        o = flex_attention(*tensors, softcap)
+        torch.cuda.synchronize()
+        free = torch.cuda.mem_get_info()[0]
+        torch.autograd.grad(o.sum(), tensors)
+        torch.cuda.synchronize()
+        reserved = torch.cuda.memory_reserved()
+        torch.cuda.empty_cache()
+        released = torch.cuda.mem_get_info()[0] - free
+        assert released >= 0 or torch.cuda.memory_reserved() < reserved
+    expect("workspace", device, check)
+
+
+def test_captured_tensors_must_be_there(device):
+    tensors, table = draw(device), torch.randn(4)
+    with pytest.raises(fovea.InvalidArgument, match="is on cpu, the query on cuda"):
+        flex_attention(*tensors, lambda s, b, h, q, k: s + table[h])
+    with pytest.raises(fovea.InvalidArgument, match="key: on cpu, but the query is on cuda"):
+        flex_attention(tensors[0], tensors[1].cpu(), tensors[2])
+
+
+def test_a_number_on_the_cpu_may_meet_a_gpu(device):
+    """As torch lets it: a tensor of rank 0 goes along."""
+    def check():
+        tensors, cap = draw(device), torch.tensor(20.0)
+        o = flex_attention(*tensors, lambda s, b, h, q, k: cap * torch.tanh(s / cap))
+        right(o, tensors, softcap)
+    expect("number on the cpu", device, check)
+
+
+def test_dropout_on_the_device(device):
+    def check():
+        tensors = draw(device)
+        torch.manual_seed(4)
+        first = attention(*tensors, dropout_p=0.3)
+        torch.manual_seed(4)
+        assert torch.equal(first, attention(*tensors, dropout_p=0.3))
+    expect("dropout", device, check)
+
+
+def test_fp32_and_fp64_are_refused_or_right(device):
+    for dtype in (torch.float32, torch.float64):
+        def check():
+            tensors = [x.to(dtype) for x in draw(device)]
+            o = attention(*tensors)
+            right(o, tensors)
+        expect(f"type {dtype}", device, check)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_plans_belong_to_their_device():
+    for index in (0, 1, 0):
+        tensors = draw(torch.device("cuda", index))
+        o = flex_attention(*tensors, softcap)
+        assert o.device.index == index
+        right(o, tensors, softcap)

@@ -1,0 +1,115 @@
+"""Gradients: against finite differences in double, only those that are wanted, and no second ones."""
+import warnings
+
+import pytest
+import torch
+
+import fovea
+from fovea.torch import attention, flex_attention
+from fovea.torch import runtime
+
+
+def double(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def test_gradcheck_of_everything():
+    """q, k, v, captured tensors of rank 0 to 3, sinks, through o and lse."""
+    q, k, v = double(2, 4, 5, 3), double(2, 2, 6, 3), double(2, 2, 6, 4)
+    slopes, cap, table, sinks = double(4), double(), double(2, 4, 11), double(4)
+
+    def run(q, k, v, slopes, cap, table, sinks):
+        def mod(s, b, h, i, j):
+            x = torch.where(i > j, s * torch.sigmoid(slopes[h]), torch.tanh(s) * cap)
+            return x + table[b, h, i - j + 5] * cap + torch.exp(-(s * s)) * 0.5
+        return attention(q, k, v, score_mod=mod, mask_mod=lambda b, h, i, j: (i + j) % 5 != 0, sinks=sinks, return_lse=True,
+                         engine="reference")
+    assert torch.autograd.gradcheck(run, (q, k, v, slopes, cap, table, sinks))
+
+
+@pytest.mark.parametrize("layout", ["bshd", "sbhd", "thd"])
+def test_gradcheck_of_layouts(layout):
+    shape = {"bshd": (2, 5, 2, 3), "sbhd": (5, 2, 2, 3), "thd": (7, 2, 3)}[layout]
+    options = {"cu_seqlens": torch.tensor([0, 4, 7])} if layout == "thd" else {"seq_lens": torch.tensor([5, 3])}
+    run = lambda q, k, v: attention(q, k, v, layout=layout, is_causal=True, engine="reference", **options)
+    assert torch.autograd.gradcheck(run, (double(*shape), double(*shape), double(*shape)))
+
+
+def test_gradcheck_of_dropout_and_handwritten_derivatives():
+    q, k, v = double(1, 2, 5, 3), double(1, 2, 5, 3), double(1, 2, 5, 3)
+    run = lambda q, k, v: attention(q, k, v, dropout_p=0.3, seed=5, engine="reference", score_mod="tanh(score)",
+                                    score_mod_bprop="grad * (1 - tanh(score) * tanh(score))")
+    assert torch.autograd.gradcheck(run, (q, k, v))
+
+
+def test_float64_agrees_with_torchs_flex_attention():
+    from torch.nn.attention import flex_attention as torch_flex
+    q, k, v = (torch.randn(2, 4, 17, 8, dtype=torch.float64) for _ in range(3))
+    table = torch.randn(4, 17, dtype=torch.float64)
+    mod = lambda s, b, h, i, j: torch.tanh(s) + table[h, (i - j).abs()]
+    ours = flex_attention(q, k, v, mod, kernel_options={"engine": "reference"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it was not compiled
+        theirs = torch_flex.flex_attention(q, k, v, mod)
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)  # the scale is a float
+
+
+def test_what_is_not_needed_is_not_computed(monkeypatch):
+    """requires_grad decides what the backward is asked for."""
+    seen = []
+    original = runtime.backward
+    monkeypatch.setattr(runtime, "backward", lambda call, *rest: seen.append(call.wants) or original(call, *rest))
+    x = [torch.randn(1, 2, 9, 8) for _ in range(3)]
+    table = torch.randn(2)
+    mod = lambda s, b, h, i, j: s + table[h] * (i - j)
+    for wanted in ((0,), (1, 2), (0, 2), (3,), (0, 1, 2, 3)):
+        every = [*x, table]
+        for i, tensor in enumerate(every):
+            tensor.requires_grad_(i in wanted)
+        o = flex_attention(*x, mod)
+        torch.autograd.grad(o.square().sum(), [every[i] for i in wanted])
+        assert seen[-1] == ",".join(("q", "k", "v", "_c0")[i] for i in wanted)
+    for tensor in (*x, table):
+        tensor.requires_grad_(False)
+    assert flex_attention(*x, mod).grad_fn is None
+    with torch.no_grad():
+        assert flex_attention(x[0].requires_grad_(), *x[1:]).grad_fn is None
+    with torch.inference_mode():
+        assert flex_attention(*x).shape == x[0].shape
+
+
+def test_lse_counts_where_it_is_used():
+    q, k, v = (torch.randn(1, 2, 9, 8, requires_grad=True) for _ in range(3))
+    o, lse = flex_attention(q, k, v, return_lse=True)
+    exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    scores = exact[0] @ exact[1].transpose(-1, -2) / 8 ** 0.5
+    for x, y in zip(torch.autograd.grad(lse.sum(), (q, k)), torch.autograd.grad(scores.logsumexp(-1).sum(), exact[:2])):
+        torch.testing.assert_close(x.double(), y, rtol=1e-5, atol=1e-6)
+
+
+def test_auxiliary_outputs():
+    q, k, v = (torch.randn(2, 3, 9, 8) for _ in range(3))
+    request = fovea.torch.AuxRequest(lse=True, max_scores=True)
+    o, aux = flex_attention(q, k, v, lambda s, b, h, i, j: s * 2, return_aux=request)
+    scores = q.double() @ k.double().transpose(-1, -2) / 8 ** 0.5 * 2
+    torch.testing.assert_close(aux.lse.double(), scores.logsumexp(-1), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(aux.max_scores.double(), scores.amax(-1), rtol=1e-5, atol=1e-6)
+    o, aux = flex_attention(q, k, v, return_aux=fovea.torch.AuxRequest(max_scores=True))
+    assert aux.lse is None and aux.max_scores.shape == (2, 3, 9)
+
+
+def test_a_second_derivative_is_refused_with_a_way_out():
+    q = torch.randn(1, 2, 9, 8, requires_grad=True)
+    (first,) = torch.autograd.grad(flex_attention(q, q, q).sum(), q, create_graph=True)
+    assert torch.isfinite(first).all()  # the first one is there
+    with pytest.raises(fovea.Unsupported, match="no second derivative.*torch.nn.attention.flex_attention"):
+        first.square().sum().backward()
+
+
+def test_forward_mode_is_refused():
+    import torch.autograd.forward_ad as forward_ad
+    q = torch.randn(1, 2, 9, 8)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(q, torch.ones_like(q))
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            flex_attention(dual, q, q)

@@ -1,0 +1,220 @@
+"""DotProductAttention and MultiheadAttention: Transformer Engine's arguments against SDPA and the dense reference."""
+import math
+
+import dense
+import pytest
+import torch
+import torch.nn.functional as F
+
+import fovea
+from fovea.torch import DotProductAttention, MultiheadAttention
+
+S, B, H, D = 26, 2, 4, 16
+FROM = {"sbhd": (1, 2, 0, 3), "bshd": (0, 2, 1, 3)}  # to [B, H, S, D]
+
+
+def draw(qkv_format="sbhd", heads=H, length=S, channels=D):
+    shape = {"sbhd": (length, B, heads, channels), "bshd": (B, length, heads, channels)}[qkv_format]
+    return torch.randn(shape, requires_grad=True)
+
+
+def compare(module, inputs, mask=None, mod=None, scale=None, sink=None, captured=(), **options):
+    """Outputs and gradients against the dense reference, in the module's format."""
+    out = module(*inputs, **options)
+    order = FROM[module.qkv_format]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    exact_sink = None if sink is None else sink.detach().double().requires_grad_()
+    ref, _ = dense.attention(*(x.permute(order) for x in exact), mod, mask, scale, exact_sink)
+    ref = ref.permute([order.index(i) for i in range(4)])
+    ref = ref.reshape(*ref.shape[:2], -1)
+    dense.assert_close("context", out, ref, torch.float32)
+    grad = torch.randn_like(out)
+    ours = torch.autograd.grad(out, [*inputs, *([] if sink is None else [sink])], grad)
+    theirs = torch.autograd.grad(ref, [*exact, *([] if sink is None else [exact_sink])], grad.double())
+    for x, y in zip(ours, theirs):
+        dense.assert_close("gradient", x, y, torch.float32, gradient=True)
+
+
+causal = lambda b, h, q, k: q >= k
+
+
+@pytest.mark.parametrize("qkv_format", ["sbhd", "bshd"])
+def test_formats_and_defaults(qkv_format):
+    compare(DotProductAttention(H, D, qkv_format=qkv_format), [draw(qkv_format) for _ in range(3)], causal)
+
+
+@pytest.mark.parametrize("name,mask", [
+    ("no_mask", None), ("causal", causal), ("causal_bottom_right", lambda b, h, q, k: q + 6 >= k)])
+def test_mask_types(name, mask):
+    inputs = [draw(length=20), draw(), draw()]
+    compare(DotProductAttention(H, D, attn_mask_type=name), inputs, mask)
+    compare(DotProductAttention(H, D), inputs, mask, attn_mask_type=name)
+
+
+def test_padding_masks():
+    """By starts or by a mask that is True where nothing is; rows of padding are zeros."""
+    inputs = [draw() for _ in range(3)]
+    lengths = torch.tensor([S, 11])
+    starts = F.pad(lengths.cumsum(0), (1, 0)).int()
+    masked = torch.arange(S)[None] >= lengths[:, None]
+    kept = lambda b, h, q, k: (k < 26 - 15 * b) & (q < 26 - 15 * b)
+    for mask_type, mask in (("padding", kept), ("padding_causal", lambda b, h, q, k: kept(b, h, q, k) & (q >= k)),
+                            ("padding,causal", lambda b, h, q, k: kept(b, h, q, k) & (q >= k))):
+        module = DotProductAttention(H, D, attn_mask_type=mask_type)
+        compare(module, inputs, mask, cu_seqlens_q=starts, cu_seqlens_kv=starts)
+        compare(module, inputs, mask, attention_mask=masked[:, None, None, :])
+
+
+def test_arbitrary_masks():
+    inputs = [draw() for _ in range(3)]
+    for shape in ((1, 1, S, S), (B, 1, S, S), (B, H, S, S)):
+        hidden = torch.rand(shape) < 0.5
+        mask = lambda b, h, q, k: ~hidden[b if shape[0] > 1 else 0, h if shape[1] > 1 else 0, q, k]
+        compare(DotProductAttention(H, D, attn_mask_type="arbitrary"), inputs, mask, attention_mask=hidden)
+
+
+def test_windows():
+    inputs = [draw() for _ in range(3)]
+    compare(DotProductAttention(H, D, window_size=(5, 0)), inputs, lambda b, h, q, k: (q >= k) & (q - k <= 5))
+    compare(DotProductAttention(H, D), inputs, causal, window_size=(-1, 0))
+    compare(DotProductAttention(H, D, attn_mask_type="no_mask"), inputs,
+            lambda b, h, q, k: (q - k <= 5) & (k - q <= 2), window_size=(5, 2))
+    short = [draw(length=20), draw(), draw()]  # without a causal mask windows count from the last positions
+    compare(DotProductAttention(H, D, attn_mask_type="no_mask"), short,
+            lambda b, h, q, k: (q + 6 - k <= 5) & (k - q - 6 <= 2), window_size=(5, 2))
+    compare(DotProductAttention(H, D, attn_mask_type="no_mask"), short,
+            lambda b, h, q, k: (q - k <= 5) & (k - q <= 2), window_size=(5, 2), bottom_right_diagonal=False)
+
+
+def test_biases():
+    inputs = [draw() for _ in range(3)]
+    bias = torch.randn(1, H, S, S)
+    module = DotProductAttention(H, D, attn_mask_type="no_mask", softmax_scale=0.4)
+    exact = bias.double()
+    compare(module, inputs, None, lambda s, b, h, q, k: s + exact[0, h, q, k], 0.4,
+            core_attention_bias_type="post_scale_bias", core_attention_bias=bias)
+    compare(module, inputs, None, lambda s, b, h, q, k: s + exact[0, h, q, k] * 0.4, 0.4,
+            core_attention_bias_type="pre_scale_bias", core_attention_bias=bias)
+    slopes = torch.rand(H)
+    compare(module, inputs, None, lambda s, b, h, q, k: s - slopes.double()[h] * (q - k).abs(), 0.4,
+            core_attention_bias_type="alibi", alibi_slopes=slopes)
+    default = torch.tensor([2.0 ** (-2 * (i + 1)) for i in range(H)]).double()
+    compare(DotProductAttention(H, D), inputs, causal, lambda s, b, h, q, k: s - default[h] * (q - k).abs(),
+            core_attention_bias_type="alibi")
+
+
+def test_softmax_types():
+    inputs = [draw() for _ in range(3)]
+    learnable = DotProductAttention(H, D, softmax_type="learnable")
+    torch.nn.init.normal_(learnable.softmax_offset)
+    compare(learnable, inputs, causal, sink=learnable.softmax_offset)
+    zero = DotProductAttention(H, D, softmax_type="off-by-one")
+    ones = [torch.ones(1, 1, H, D) for _ in range(3)]  # one score of sqrt(D) beside the sink of 0
+    share = math.exp(D ** 0.5) / (1 + math.exp(D ** 0.5))
+    assert math.isclose(float(zero(*ones, attn_mask_type="no_mask")[0, 0, 0]), share, rel_tol=1e-5)
+    assert list(dict(learnable.named_parameters())) == ["softmax_offset"]
+
+
+def test_grouped_heads_and_two_widths():
+    compare(DotProductAttention(H, D, num_gqa_groups=2), [draw(), draw(heads=2), draw(heads=2)], causal)
+    compare(DotProductAttention(H, (D, 24)), [draw(), draw(), draw(channels=24)], causal)
+
+
+def test_packed_layers():
+    module = DotProductAttention(H, D, qkv_format="bshd")
+    qkv = torch.randn(B, S, 3, H, D, requires_grad=True)
+    plain = module(*qkv.unbind(2))
+    assert torch.equal(module(qkv_layer=qkv), plain)
+    assert torch.equal(module(qkv_layer=qkv.transpose(2, 3), qkv_interleave_dim=-2), plain)
+    assert torch.equal(module(qkv[:, :, 0], kv_layer=qkv[:, :, 1:]), plain)
+    with pytest.raises(fovea.InvalidArgument, match="qkv_layer: goes with no other layer"):
+        module(plain, qkv_layer=qkv)
+
+
+def test_thd_with_padding_between():
+    """Sequences in a buffer with gaps: starts of the places, lengths of what is there."""
+    lengths, places = torch.tensor([0, 5, 14], dtype=torch.int32), torch.tensor([0, 8, 20], dtype=torch.int32)
+    module = DotProductAttention(H, D, qkv_format="thd", attn_mask_type="padding_causal")
+    q, k, v = (torch.randn(20, H, D) for _ in range(3))
+    out = module(q, k, v, cu_seqlens_q=lengths, cu_seqlens_kv=lengths, cu_seqlens_q_padded=places,
+                 cu_seqlens_kv_padded=places, max_seqlen_q=12, max_seqlen_kv=12, pad_between_seqs=True)
+    for first, count in ((0, 5), (8, 9)):
+        one = [x[first:first + count].double().transpose(0, 1)[None] for x in (q, k, v)]
+        ref = dense.attention(*one, None, causal)[0][0].transpose(0, 1).reshape(count, -1)
+        dense.assert_close("sequence", out[first:first + count], ref, torch.float32)
+    assert out[5:8].abs().sum() == 0 and out[17:].abs().sum() == 0
+
+
+def test_dropout_only_in_training():
+    module, x = DotProductAttention(H, D, attention_dropout=0.5), draw()
+    module.eval()
+    assert torch.equal(module(x, x, x), module(x, x, x))
+    module.train()
+    assert not torch.equal(module(x, x, x), module(x, x, x))
+
+
+def test_max_logit_and_checkpointing():
+    x = draw()
+    out, most = DotProductAttention(H, D, return_max_logit=True)(x, x, x)
+    assert most.shape == (H,)
+    plain = DotProductAttention(H, D)
+    a = torch.autograd.grad(plain(x, x, x).sum(), x)[0]
+    b = torch.autograd.grad(plain(x, x, x, checkpoint_core_attention=True).sum(), x)[0]
+    assert torch.equal(a, b) and torch.equal(out, plain(x, x, x))
+
+
+MODIFIERS = {
+    "function": (lambda s, b, h, q, k: 2 * torch.tanh(s / 2), {}),
+    "text": ("2 * tanh(score / 2)", {}),
+    "program": (fovea.formula("c * tanh(score / c)", scalars={"c": 2.0}), {}),
+    "callback": (lambda graph, score, tensors: graph.mul(graph.tanh(graph.div(score, tensors["c"])), tensors["c"]),
+                 {"score_mod_tensors": {"c": torch.full((1, 1, 1, 1), 2.0)}}),
+}
+
+
+@pytest.mark.parametrize("name", MODIFIERS)
+def test_trap_11_modules_take_every_modifier(name):
+    score_mod, options = MODIFIERS[name]
+    inputs = [draw() for _ in range(3)]
+    compare(DotProductAttention(H, D), inputs, causal, lambda s, b, h, q, k: 2 * torch.tanh(s / 2), score_mod=score_mod,
+            **options)
+    module = MultiheadAttention(H * D, H, attention_dropout=0.0, device="cpu")
+    x = torch.randn(S, B, H * D)
+    reference = MODIFIERS["text"][0]
+    torch.testing.assert_close(module(x, score_mod=score_mod, **options), module(x, score_mod=reference))
+
+
+def test_multihead_attention_is_its_parts():
+    x = torch.randn(B, S, H * D, requires_grad=True)
+    module = MultiheadAttention(H * D, H, attention_dropout=0.0, qkv_format="bshd", device="cpu")
+    q, k, v = module.qkv(x).view(B, S, 3 * H, D).transpose(1, 2).chunk(3, 1)
+    ref = module.proj(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(module(x), ref, rtol=1e-5, atol=1e-6)
+    module(x).square().sum().backward()
+    assert x.grad is not None and all(p.grad is not None for p in module.parameters())
+
+
+def test_multihead_attention_options():
+    x = torch.randn(S, B, 64)
+    y = torch.randn(9, B, 64)
+    make = lambda **options: MultiheadAttention(64, 4, attention_dropout=0.0, device="cpu", **options)
+    out, bias, normed = make(return_bias=True, return_layernorm_output=True, input_layernorm=True)(x)
+    assert out.shape == x.shape and bias.shape == (64,) and torch.allclose(normed.mean(-1), torch.zeros(S, B), atol=1e-5)
+    cross = make(attention_type="cross", attn_mask_type="no_mask", num_gqa_groups=2)
+    assert cross(x, encoder_output=y).shape == x.shape
+    with pytest.raises(fovea.InvalidArgument, match="encoder_output"):
+        cross(x)
+    fused = make(fuse_qkv_params=True, num_gqa_groups=2)
+    assert {name for name, _ in fused.named_parameters()} == {"qkv.weight", "qkv.bias", "proj.weight", "proj.bias"}
+    for options in ({"normalization": "RMSNorm", "input_layernorm": True, "zero_centered_gamma": True}, {"bias": False},
+                    {"qk_norm_type": "RMSNorm"}, {"qk_norm_type": "L2Normalization", "qk_norm_before_rope": True},
+                    {"softmax_type": "learnable"}, {"window_size": (4, 0)}, {"params_dtype": torch.bfloat16}):
+        module = make(**options)
+        hidden = x.to(options.get("params_dtype", torch.float32))
+        assert torch.isfinite(module(hidden)).all()
+    angles = torch.outer(torch.arange(S).float(), 10000 ** (-torch.arange(8) / 8)).repeat(1, 2).view(S, 1, 1, 16)
+    torch.manual_seed(0)
+    module = make(attn_mask_type="no_mask")
+    turned, shifted = module(x, rotary_pos_emb=angles), module(x, rotary_pos_emb=angles + angles[3:4])
+    torch.testing.assert_close(turned, shifted, rtol=1e-4, atol=1e-5)  # only differences of angles count
+    assert not torch.allclose(turned, module(x), atol=1e-5)
