@@ -176,8 +176,8 @@ class Plan {
   Owned<fovea_plan, fovea_plan_destroy> handle_;
 };
 
-}  // namespace api
 // Uses the plans of a file that `fovea compile` wrote, from now on (docs/caching.md).
 inline void load_bundle(const std::string& path) { check(fovea_bundle_load(path.c_str())); }
 
+}  // namespace api
 }  // namespace fovea

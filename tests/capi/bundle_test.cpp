@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "fovea/handle.hpp"
 #include "tests/capi/c_call.h"
 #include "tests/store/storing_engine.h"
 
@@ -141,16 +140,6 @@ TEST_F(BundleApi, SaysWhatIsWrong) {
   EXPECT_EQ(fovea_disk_cache_list(4, nullptr, &report), FOVEA_INVALID_ARGUMENT);
   EXPECT_STREQ(fovea_last_error(),
                "flags is 4; it may have FOVEA_DISK_CACHE_JSON (1) and FOVEA_DISK_CACHE_VERIFY (2)");
-}
-
-TEST_F(BundleApi, LoadsFromCpp) {
-  fovea::load_bundle(write("plans.fovea", "h=2 sq=31 d=4"));
-  try {
-    fovea::load_bundle("/nowhere/x");
-    FAIL();
-  } catch (const fovea::Error& error) {
-    EXPECT_EQ(error.status(), FOVEA_INVALID_ARGUMENT);
-  }
 }
 
 TEST_F(BundleApi, TheFolderIsListedVerifiedAndCleared) {

@@ -158,6 +158,16 @@ TEST(Cpp, ErrorsHaveTheStatusAndTheTextOfTheCInterface) {
   }
 }
 
+TEST(Cpp, ABundleThatIsNotThereIsAnError) {
+  try {
+    fovea::load_bundle("/nowhere/plans.fovea");
+    FAIL();
+  } catch (const fovea::Error& error) {
+    EXPECT_EQ(error.status(), FOVEA_INVALID_ARGUMENT);
+    EXPECT_STREQ(error.what(), "/nowhere/plans.fovea: cannot be opened: No such file or directory");
+  }
+}
+
 TEST(Cpp, ConstMemoryIsNotWritten) {
   Data data;
   const std::vector<float> o(data.q.size());
