@@ -46,5 +46,6 @@ include("backward.jl")
 include("explain.jl")
 include("names.jl")
 include("hooks.jl")
+include("precompile.jl")
 
 end

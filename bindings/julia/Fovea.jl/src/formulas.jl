@@ -103,7 +103,10 @@ end
 function with_captured(trace::Trace, texts, o::Options)
     tensors = CapturedTensor[]
     for (name, array) in zip(trace.names, trace.arrays)
-        push!(tensors, CapturedTensor(julia_name(trace, name, array), name, array))
+        key = julia_name(trace, name, array)
+        # Two arrays that their functions call the same.
+        any(t -> t.key === key, tensors) && (key = Symbol(name))
+        push!(tensors, CapturedTensor(key, name, array))
     end
     scalars = CapturedScalar[]
     for (name, value) in o.captured
@@ -116,6 +119,7 @@ function with_captured(trace::Trace, texts, o::Options)
             is_name(text) && !(text in WORDS) || continue
         end
         value isa Bool && refuse("'$name' is a Bool, which a text can't capture; give 0 or 1 and write $name != 0")
+        is_name(text) || refuse("'$name' is no name of the formula language: letters of ASCII, digits and _, at most 60")
         text in WORDS && refuse("'$name' is a word of the formula language; give what is captured another name")
         value isa AbstractArray ? push!(tensors, CapturedTensor(name, text, value)) :
         push!(scalars, CapturedScalar(name, text, Float64(value), !(value isa Integer)))
@@ -144,7 +148,6 @@ function mentions(formula::String, name::String)
         from = nextind(formula, first(found))
     end
 end
-is_word(c::Char) = c == '_' || isletter(c) || isdigit(c)
 
 # ---- the line that libfovea reads ----
 

@@ -84,6 +84,12 @@ end
         g = attention_backward(o, o, lse, q, q, q; score_mod = (s, b, head, q, k) -> s + h[head] + α[head])
         @test Set(keys(g)) == Set((:q, :k, :v, :h, :α))
     end
+    # Two closures that capture different arrays under one name.
+    named(w) = (s, b, h, q, k) -> s + w[h]
+    masked(w) = (b, h, q, k) -> w[h] < 100
+    g = attention_backward(o, o, lse, q, q, q; score_mod = named(draw(2)), mask_mod = masked(draw(2)))
+    @test keys(g) == (:q, :k, :v, :w, :w_2) && g.w_2 == zeros(2)
+    @test_throws_text "no name of the formula language" attention(q, q, q; score_mod = (s, b, h, q, k, c) -> c.α * s, α = 2.0f0)
     # Unused, but asked for: zeros.
     o, lse = attention(q, q, q, (w = draw(3), c = 1.0f0); return_lse = true)
     g = attention_backward(o, o, lse, q, q, q, (w = draw(3), c = 1.0f0))

@@ -74,12 +74,15 @@ function captured_name(trace::Trace, x::AbstractArray)
     return trace.names[end]
 end
 
-is_name(text) = length(text) <= 60 && occursin(r"^[A-Za-z_][A-Za-z0-9_]*$"a, text)
+is_name(text) = 0 < length(text) <= 60 && !isdigit(first(text)) && all(c -> isascii(c) && is_word(c), text)
+is_word(c::Char) = c == '_' || isletter(c) || isdigit(c)
+# What `let` of a traced formula is called.
+is_let_name(text) = length(text) > 1 && text[1] == 't' && all(isdigit, SubString(text, 2))
 
 function free_name(trace::Trace, wanted)
     is_name(wanted) || (wanted = "captured")
     name, n = wanted, 1
-    while name in trace.names || name in WORDS || occursin(r"^t[0-9]+$", name)
+    while name in trace.names || name in WORDS || is_let_name(name)
         name = string(wanted, "_", n += 1)
     end
     return name

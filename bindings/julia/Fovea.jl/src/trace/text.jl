@@ -3,40 +3,53 @@
 
 const DEEPEST_INLINE = 40  # deeper than this a text is cut by a `let`, well below what the parser nests
 
-mutable struct Piece
-    uses::Int
+struct Piece
     depth::Int
     level::Int
     text::String
 end
+const NO_PIECE = Piece(0, ATOM_LEVEL, "")
 
 # Nodes are numbered operands first, so one pass backwards counts uses and one forwards prints.
 function formula_text(root::Sym)
     root.trace === nothing && return literal_text(root)
     nodes = root.trace.nodes
-    pieces = Dict{Int32,Piece}()
-    for id in root.id:Int32(-1):Int32(1)
-        id == root.id || haskey(pieces, id) || continue
-        id == root.id && (pieces[id] = Piece(1, 0, ATOM_LEVEL, ""))
-        for arg in nodes[id].args
-            piece = get!(() -> Piece(0, 0, ATOM_LEVEL, ""), pieces, arg)
-            piece.uses += 1
-        end
-    end
+    uses = use_counts(nodes, root.id)
+    pieces = fill(NO_PIECE, root.id)
     io = IOBuffer()
     lets = 0
-    for id in sort!(collect(keys(pieces)))
-        node, piece = nodes[id], pieces[id]
-        piece.depth = isempty(node.args) ? 0 : 1 + maximum(pieces[arg].depth for arg in node.args)
-        piece.level = node.level
-        piece.text = piece_text(node, pieces)
-        id != root.id && (piece.uses > 1 && !isempty(node.args) || piece.depth > DEEPEST_INLINE) || continue
-        print(io, "let t", lets, " = ", piece.text, "; ")
-        piece.text, piece.depth, piece.level = "t$lets", 0, ATOM_LEVEL
-        lets += 1
+    for id in 1:(root.id - 1)
+        uses[id] == 0 && continue
+        piece = piece_of(nodes[id], pieces)
+        if uses[id] > 1 && !isempty(nodes[id].args) || piece.depth > DEEPEST_INLINE
+            print(io, "let t", lets, " = ", piece.text, "; ")
+            piece = Piece(0, ATOM_LEVEL, string("t", lets))
+            lets += 1
+        end
+        pieces[id] = piece
     end
-    print(io, pieces[root.id].text)
+    print(io, piece_of(nodes[root.id], pieces).text)
     return String(take!(io))
+end
+
+function use_counts(nodes, root)
+    uses = zeros(Int, root)
+    uses[root] = 1
+    for id in root:-1:1
+        uses[id] == 0 && continue
+        for arg in nodes[id].args
+            uses[arg] += 1
+        end
+    end
+    return uses
+end
+
+function piece_of(node::Node, pieces)
+    depth = 0
+    for arg in node.args
+        depth = max(depth, pieces[arg].depth + 1)
+    end
+    return Piece(depth, node.level, piece_text(node, pieces))
 end
 
 function piece_text(node::Node, pieces)
@@ -44,7 +57,7 @@ function piece_text(node::Node, pieces)
     node.form === Prefix && return string(node.text, operand(node, 1, PREFIX_LEVEL, pieces))
     node.form === Infix &&
         return string(operand(node, 1, node.level, pieces), " ", node.text, " ", operand(node, 2, node.level + 1, pieces))
-    inside = join((operand(node, i, 0, pieces) for i in eachindex(node.args)), ", ")
+    inside = join(String[operand(node, i, 0, pieces) for i in eachindex(node.args)], ", ")
     return node.form === Load ? string(node.text, "[", inside, "]") : string(node.text, "(", inside, ")")
 end
 
