@@ -118,8 +118,8 @@ def main() -> None:
         "",
         f"{processor()}, {cores} cores; JAX {jax.__version__}, Fovea {fovea.__version__}; float32, B={batch} "
         f"H={heads} S={length} D={features}; median of {options.rounds} rounds, both sides in turns. XLA is "
-        'jax.nn.dot_product_attention(implementation="xla") for none and causal, the same in jax.numpy for the '
-        f"rest. The load was {load:.1f} when it began. "
+        'jax.nn.dot_product_attention(implementation="xla") for none and causal, the same in jax.numpy for '
+        f"the rest. The load was {load:.1f} when it began. "
         "Made by bench/jax_cpu.py.",
         "",
         *lines,

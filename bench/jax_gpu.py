@@ -141,9 +141,9 @@ def main() -> None:
     text = [
         "# fovea.jax beside jax.nn on a GPU",
         "",
-        f"{device.device_kind}; JAX {jax.__version__}, Fovea {fovea.__version__}; bfloat16, B={batch} H={heads} "
-        f"S={length} D={features}; milliseconds a call, the best of three runs of up to {options.rounds} calls. "
-        "Documents have 512 tokens. "
+        f"{device.device_kind}; JAX {jax.__version__}, Fovea {fovea.__version__}; bfloat16, B={batch} "
+        f"H={heads} S={length} D={features}; milliseconds a call, the best of three runs of up to "
+        f"{options.rounds} calls. Documents have 512 tokens. "
         f"Made by bench/jax_gpu.py in {time.perf_counter() - start:.0f} s.",
         "",
         *lines,

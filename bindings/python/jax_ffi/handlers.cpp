@@ -104,7 +104,7 @@ ffi::Error run_on_host(CallState* state, ffi::ThreadPool pool, ffi::RemainingArg
 // Before the first execution, and outside of any graph capture: the plan is built here.
 ffi::Error initialize_on_device(CallState* state, std::int32_t device) {
   return guarded([&] {
-    state->call.plan_on("cuda:" + std::to_string(device));
+    if (device >= 0) state->call.plan_on("cuda:" + std::to_string(device));
     return ffi::Error::Success();
   });
 }

@@ -78,7 +78,7 @@ def pytest_sessionfinish(session):
             for name, verdict in verdicts.items()
         ]
         PINNED.write_text(
-            "# What fovea.jax's tests do on a GPU. Made by: FOVEA_TEST_DEVICE=cuda FOVEA_TEST_WRITE=1 pytest\n"
+            "# fovea.jax's tests on a GPU. Made by: FOVEA_TEST_DEVICE=cuda FOVEA_TEST_WRITE=1 pytest\n"
             + "\n".join(lines)
             + "\n"
         )

@@ -181,6 +181,14 @@ def test_segments_and_positions(qkv):
     np.testing.assert_array_equal(np.where(ids, derived.segment_pos[0], 0), places)
 
 
+def test_a_bias_goes_by_rows_also_where_there_are_positions(qkv):
+    ids = jnp.asarray(np.repeat([[1, 2]], B, axis=0).repeat(S // 2, axis=1), jnp.int32)
+    bias = random((B, H, S, S), 4)
+    described = SequenceDescriptor.from_segment_ids_and_pos(ids)
+    got = attention(*qkv, bias=bias, sequence_descriptor=described)
+    close(got, attention(*qkv, bias=bias, dense_mask=(ids[:, :, None] == ids[:, None, :])[:, None]))
+
+
 def test_lengths(qkv):
     lengths = jnp.asarray([32, 5, 1, 0], jnp.int32)
     got = attention(*qkv, sequence_descriptor=SequenceDescriptor.from_seqlens(lengths))

@@ -183,6 +183,36 @@ def test_only_wanted_gradients_are_computed(qkv, monkeypatch):
     assert any("grads=a0 " in line + " " for line in lines)
 
 
+def test_layers_in_a_scan(qkv):
+    """What the layers capture is learned, what they mask by is not; both go through scan's own derivative."""
+    q, k, v = qkv
+    tables = jnp.linspace(0.1, 1.0, 2 * H).reshape(2, H)
+    doc = jnp.zeros((B, S), jnp.int32).at[:, S // 2 :].set(1)
+
+    def layer(x, table):
+        o = attend(x, k, v, table)
+        return x + o, None
+
+    def attend(x, k, v, table):
+        return fovea.jax.attention(
+            x,
+            k,
+            v,
+            score_mod=lambda s, b, h, i, j: s * table[h],
+            mask_mod=lambda b, h, i, j: doc[b, i] == doc[b, j],
+        )
+
+    def scanned(tables, q):
+        return jnp.sum(jax.lax.scan(layer, q, tables)[0] ** 2)
+
+    def unrolled(tables, q):
+        for table in tables:
+            q = layer(q, table)[0]
+        return jnp.sum(q**2)
+
+    close(jax.jit(jax.grad(scanned, (0, 1)))(tables, q), jax.grad(unrolled, (0, 1))(tables, q), 1e-4)
+
+
 @pytest.mark.parametrize("transform", ("jvp", "hessian"))
 def test_forward_mode_is_refused(transform, qkv):
     def loss(q):

@@ -38,6 +38,8 @@ def pinned():
 
 
 def write():
+    """What this run saw replaces what was pinned of it; the rest stays."""
+    seen = {*PASSED, *(name for name, _ in REFUSED)}
     text = "# Cases of tests/python/torch that run on a GPU; all others are refused with reasons.\n"
     text += "# Written by FOVEA_TEST_PIN=write FOVEA_TEST_DEVICE=cuda; every change of it is looked at.\n"
-    FILE.write_text(text + "\n".join(sorted(PASSED)) + "\n")
+    FILE.write_text(text + "\n".join(sorted((pinned() - seen) | set(PASSED))) + "\n")

@@ -112,6 +112,22 @@ def test_compiled_with_other_sizes():
     assert counter.frame_count == 1
 
 
+def test_compiled_with_block_masks_as_arguments(tensors):
+    """Ours, torch's by its function, and torch's by bare tables."""
+    from torch.nn.attention import flex_attention as torch_flex
+
+    near = lambda b, h, i, j: (i - j).abs() < 5
+    theirs = torch_flex.create_block_mask(near, None, None, S, S, device="cpu", BLOCK_SIZE=4)
+    tables = theirs.kv_num_blocks, theirs.kv_indices
+    bare = torch_flex.BlockMask.from_kv_blocks(*tables, BLOCK_SIZE=4, seq_lengths=(S, S))
+    run = torch.compile(
+        lambda q, k, v, mask: flex_attention(q, k, v, block_mask=mask), fullgraph=True, backend="aot_eager"
+    )
+    for mask in (create_block_mask(near, None, None, S, S), theirs, bare):
+        torch._dynamo.reset()
+        assert torch.equal(run(*tensors, mask), flex_attention(*tensors, block_mask=mask))
+
+
 def test_compiled_dropout_draws_from_torchs_generator(tensors):
     compiled = torch.compile(
         lambda q, k, v: attention(q, k, v, dropout_p=0.5), fullgraph=True, backend="aot_eager"

@@ -49,7 +49,7 @@ def test_the_current_stream_is_used(device):
     expect("stream", device, check)
 
 
-def test_graph_capture_of_a_forward(device):
+def test_trap_40_graph_capture_of_a_forward(device):
     def check():
         tensors = draw(device)
         mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device=device)
@@ -71,7 +71,7 @@ def test_graph_capture_of_a_forward(device):
     expect("graph forward", device, check)
 
 
-def test_graph_capture_of_a_training_step(device):
+def test_trap_40_graph_capture_of_a_training_step(device):
     def check():
         tensors = draw(device, True)
         grad = torch.randn_like(tensors[0])

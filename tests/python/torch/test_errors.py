@@ -81,8 +81,8 @@ def test_values(q):
     refused(fovea.Error, r"engine", attention, q, q, q, engine="turbo")
 
 
-def test_modifiers_and_their_companions(q):
-    """Trap 9: what belongs to a modifier that is not there."""
+def test_trap_9_companions_without_their_modifier(q):
+    """What belongs to a modifier that is not there is one clear error."""
     refused(
         ValueError, r"score_mod_bprop: given without score_mod", attention, q, q, q, score_mod_bprop="grad"
     )

@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import subprocess
+import sys
 import threading
 import types
 import weakref
@@ -264,6 +266,12 @@ def test_trap_16_a_smaller_last_batch(tensors):
 def test_trap_19_nothing_but_the_tensors(tensors):
     right(attention(*tensors), tensors)
     right(flex_attention(*tensors), tensors)
+
+
+def test_trap_25_optional_packages_are_optional():
+    """fovea alone imports neither torch nor jax."""
+    code = "import sys, fovea; assert not {'torch', 'jax'} & set(sys.modules), sorted(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_trap_33_the_head_is_the_query_head():

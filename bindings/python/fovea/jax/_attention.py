@@ -77,7 +77,7 @@ def attention(
       b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also
         [B].
       return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind
-        o.
+        o. lse has a gradient, the maxima have none.
       engine: forces one engine by name; the reference engine runs only so.
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
       builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.

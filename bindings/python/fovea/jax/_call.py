@@ -126,8 +126,7 @@ class Call:
         if descriptor is not None and descriptor.segment_ids is not None:
             leaves.update(self._segments(descriptor))
         if bias is not None:
-            load = self._dense("bias", bias, (leaves.get("q", "q"), leaves.get("k", "k")))
-            leaves["score"] = f"(score + {load})"
+            leaves["score"] = f"(score + {self._dense('bias', bias)})"
         self._extra_masks += [substitute(text, leaves) for text in masks]
         s = self.sizes
         found = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
@@ -157,10 +156,10 @@ class Call:
         """A dense mask, [B|1, H|1, Sq|1, Skv|1] of bool; before modify()."""
         if jnp.asarray(mask).dtype != jnp.bool_:
             raise TypeError(f"mask has the type {jnp.asarray(mask).dtype}; it must be bool (true: kept)")
-        self._extra_masks.append(self._dense("mask", mask, ("q", "k")))
+        self._extra_masks.append(self._dense("mask", mask))
 
-    def _dense(self, name: str, array, positions: tuple[str, str]) -> str:
-        """The load of an array that broadcasts to [B, H, Sq, Skv]."""
+    def _dense(self, name: str, array) -> str:
+        """The load of an array that broadcasts to [B, H, Sq, Skv]: by rows, whatever positions these have."""
         array = jnp.asarray(array)
         s = self.sizes
         full = (s.b, s.h, s.sq, s.skv)
@@ -169,8 +168,7 @@ class Call:
         if array.ndim != 4 or any(n not in (1, m) for n, m in zip(array.shape, full)):
             raise ValueError(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
         capture = self._captures.add_tensor(array)
-        words = ("b", "h", *positions)
-        indices = ["0" if n == 1 and m != 1 else w for n, m, w in zip(array.shape, full, words)]
+        indices = ["0" if n == 1 and m != 1 else w for n, m, w in zip(array.shape, full, "bhqk")]
         note_load(capture, indices)
         return f"{capture.name}[{', '.join(indices)}]"
 

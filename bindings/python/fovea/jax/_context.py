@@ -150,9 +150,8 @@ def _ring_forward(spec: Spec, ring, arrays):
 
 def _ring_fwd(spec: Spec, ring, *primals):
     arrays = [p.value for p in primals]
-    perturbed = [p.perturbed for p in primals]
-    wanted = _derivative.wanted_of(spec, perturbed[: len(spec.operands)])
-    if len(arrays) > len(spec.operands) and perturbed[-1]:
+    wanted = _derivative.wanted_of(spec, primals[: len(spec.operands)])
+    if len(arrays) > len(spec.operands) and primals[-1].perturbed:
         wanted = (*wanted, "sink")
     out, o, lse = _ring_forward(spec, ring, arrays)
     return out, _derivative.Residuals((tuple(arrays), o, lse), wanted)

@@ -41,7 +41,7 @@ class Residuals:
 
 def _forward(spec: Spec, name: str | None, *primals):
     operands = [p.value for p in primals]
-    wanted = wanted_of(spec, [p.perturbed for p in primals])
+    wanted = wanted_of(spec, primals)
     outputs = spec.outputs if "lse" in spec.outputs else (*spec.outputs, "lse")
     pair = spec.replace(outputs=outputs, training=bool(wanted), wanted=wanted)
     results = dict(zip(outputs, _primitive.bind("forward", pair, operands)))
@@ -51,10 +51,11 @@ def _forward(spec: Spec, name: str | None, *primals):
     return tuple(results[key] for key in spec.outputs), Residuals(saved, wanted)
 
 
-def wanted_of(spec: Spec, perturbed: list[bool]) -> tuple[str, ...]:
+def wanted_of(spec: Spec, primals) -> tuple[str, ...]:
+    """The operands whose gradients the caller's differentiation needs, by role."""
     wanted: list[str] = []
-    for role, is_wanted in zip(spec.operands, perturbed):
-        if not is_wanted:
+    for role, primal in zip(spec.operands, primals):
+        if not primal.perturbed or not jnp.issubdtype(primal.value.dtype, jnp.floating):
             continue
         if role in ("qkv", "kv"):
             wanted += list(role)

@@ -13,9 +13,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax._src import (
-    dispatch,
-)  # for the set of primitives that need to know their devices, like custom_partitioning
+from jax._src import dispatch  # its set of primitives that, like custom_partitioning, must know their devices
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir, xla
 from jax.sharding import NamedSharding, PartitionSpec
@@ -120,9 +118,7 @@ def _has_cuda() -> bool:
 
 
 def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
-    """Bytes of workspace of a plan that can run under graph capture; None where there is none, or no GPU to
-    ask.
-    """
+    """Bytes of workspace of a plan that runs under graph capture; None: there is none, or no GPU to ask."""
     if not _has_cuda():
         return None
     problem, partner = _problem(spec, direction, line)

@@ -76,8 +76,8 @@ def _read(
         closed = jax.make_jaxpr(whole)(*avals, *lifted, *tensors)
     except (jax.errors.TracerBoolConversionError, jax.errors.ConcretizationTypeError) as error:
         raise TraceError(
-            f"{what}: Python needs a value that is not known when the formula is made (use jnp.where in place "
-            f"of if, & and | in place of and, or): {str(error).splitlines()[0]}"
+            f"{what}: Python needs a value that is not known when the formula is made (use jnp.where in "
+            f"place of if, & and | in place of and, or): {str(error).splitlines()[0]}"
         ) from error
     _check_result(what, closed.jaxpr.outvars)
     # A copy, so that a reading that fails leaves nothing behind.

@@ -2,11 +2,17 @@
 Installs them on what is traced; the table of functions uses the same definitions."""
 
 from .errors import refuse
-from .values import BOOL, FLOAT, INT, Value, cast, common, lift, number, real, truth
+from .values import BOOL, FLOAT, INT, Value, cast, common, lift, literal, number, real, truth
 from .vectors import TRACED, Vector, apply
 
 
 def pair(trace, a, b):
+    """Both as symbols of the type that torch promotes them to. A Python int beside a float is a float literal."""
+    if isinstance(a, Value):
+        if a.kind == FLOAT and type(b) is int:
+            return a, literal(trace, float(b))
+    elif type(a) is int and isinstance(b, Value) and b.kind == FLOAT:
+        return literal(trace, float(a)), b
     return common(lift(trace, a), lift(trace, b))
 
 

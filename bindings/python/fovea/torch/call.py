@@ -66,5 +66,10 @@ class Call:
             self.k_offsets,
         )
 
-
-TENSOR_FIELDS = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
+    def lengths(self):
+        """(name in the library, tensor) of what says how long sequences are and where they begin."""
+        if self.q_lens is None and self.k_lens is None and self.q_starts is None:
+            if self.q_offsets is None and self.k_offsets is None:
+                return ()
+        names = ("q_lengths", "k_lengths", "q_starts", "k_starts", "q_offsets", "k_offsets")
+        return [(name, x) for name, x in zip(names, self.tensors()[1:]) if x is not None]

@@ -10,7 +10,7 @@ from .values import BOOL, FLOAT, INT, Value, lift, real, truth
 from .vectors import REDUCTIONS, TRACED, apply, is_vector
 
 # fmt: off
-_UNARY = {
+UNARY = {
     **{name: pw.plain(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt")},
     **{name: pw.plain(name) for name in ("tanh", "sigmoid", "erf", "sin", "cos", "tan")},
     **{name: pw.rounding(name) for name in ("floor", "ceil", "round")},
@@ -62,7 +62,7 @@ _SHAPES = {
     "new_tensor": pw.new_tensor,
 }
 
-TABLE = {**_UNARY, **_BINARY, **_SHAPES}
+TABLE = {**UNARY, **_BINARY, **_SHAPES}
 ALIASES = {
     "absolute": "abs", "negative": "neg", "divide": "div", "multiply": "mul", "subtract": "sub", "greater": "gt",
     "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "fix": "trunc", "truediv": "div",

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import arithmetic  # noqa: F401  installs the operators
 from .errors import refuse
-from .functions import call
+from .functions import UNARY, call
 from .pointwise import constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
 from .vectors import TRACED, Vector
@@ -194,6 +194,10 @@ class Tracing(TorchFunctionMode):
             if any_traced(index if isinstance(index, tuple) else (index,)):
                 return self.trace.load(args[0], index)
             return func(*args)
+        if len(args) == 1 and not kwargs and isinstance(args[0], Value):  # torch.tanh(score) and its like
+            rule = UNARY.get(func.__name__)
+            if rule is not None:
+                return rule(self.trace, args[0])
         kwargs = kwargs or {}
         if any_traced(args) or any_traced(kwargs.values()):
             if func is _SETITEM:
