@@ -28,7 +28,7 @@ class BlockForward {
   // `place`: of the head's keys in WaveKeys.
   void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, std::int64_t index,
            std::int64_t split);
-  // All blocks of a head, which none of its keys is packed for yet.
+  // All blocks of a head whose keys nobody has packed: they go to the place of this worker.
   void run_head(const Wave& wave, std::int64_t head_in_wave, int worker);
 
  private:
