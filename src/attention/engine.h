@@ -75,7 +75,8 @@ class Engine {
   // Whether compile() keeps what it makes in src/store, for other processes.
   virtual bool keeps_plans() const { return false; }
   // Why plans that were stored with this environment in their keys are of no use to this process
-  // ("here is cudnn 9.19.0"); empty: they are. Asked before a bundle is loaded.
+  // ("its plans are for cudnn 9.18.0, here is cudnn 9.19.0"); empty: they are. Asked before a
+  // bundle is loaded.
   virtual std::string refuse_stored(const std::string& environment) const;
 };
 

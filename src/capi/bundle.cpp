@@ -29,8 +29,7 @@ void check_fits(const store::Bundle& bundle) {
   for (const store::Bundle::Section& section : bundle.sections()) {
     const std::string refusal = planner().refuse_stored(section.engine, section.environment);
     if (refusal.empty()) return;
-    refusals +=
-        (refusals.empty() ? "" : "; ") + ("made for " + section.environment) + ": " + refusal;
+    refusals += (refusals.empty() ? "" : "; ") + refusal;
   }
   if (!refusals.empty()) throw Unsupported(bundle.path() + ": " + refusals);
 }

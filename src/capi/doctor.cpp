@@ -141,8 +141,9 @@ void add_bundles(Sheet& sheet) {
     }
     for (const store::Bundle::Section& section : named.bundle->sections()) {
       const std::string refusal = planner().refuse_stored(section.engine, section.environment);
-      add(named.path + ": " + std::to_string(section.entries) + " plans of " + section.engine +
-          " for " + section.environment + (refusal.empty() ? "" : ", not used: " + refusal));
+      const std::string plans = std::to_string(section.entries) + " plans of " + section.engine;
+      add(named.path + ": " + plans +
+          (refusal.empty() ? " for " + section.environment : ", not used: " + refusal));
     }
     if (named.bundle->sections().empty()) add(named.path + ": no plans");
   }

@@ -100,7 +100,7 @@ TEST_F(BundleApi, OneForAnotherEnvironmentIsRefused) {
   storing_engine().environment = "fake 1.1 sm_90";
   EXPECT_EQ(fovea_bundle_load(path.c_str()), FOVEA_UNSUPPORTED);
   EXPECT_EQ(std::string(fovea_last_error()),
-            path + ": made for fake 1.0 sm_90: here is fake 1.1 sm_90");
+            path + ": its plans are for fake 1.0 sm_90, here is fake 1.1 sm_90");
 }
 
 TEST_F(BundleApi, DamagedOnesAreRefused) {

@@ -78,7 +78,8 @@ TEST_F(Ahead, AnEngineThatRefusesToCompileIsQuoted) {
 
 TEST_F(Ahead, StoredPlansAreJudgedByTheirEngine) {
   EXPECT_EQ(planner.refuse_stored("fake", "fake 1.0 sm_90"), "");
-  EXPECT_EQ(planner.refuse_stored("fake", "fake 2.0 sm_90"), "here is fake 1.0 sm_90");
+  EXPECT_EQ(planner.refuse_stored("fake", "fake 2.0 sm_90"),
+            "its plans are for fake 2.0 sm_90, here is fake 1.0 sm_90");
   EXPECT_EQ(planner.refuse_stored("plain", "x"), "engine plain keeps no plans in files");
   EXPECT_EQ(planner.refuse_stored("none", "x"), "this Fovea has no engine none");
 }

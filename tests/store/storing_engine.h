@@ -40,7 +40,7 @@ class StoringEngine : public FakeEngine {
   }
   bool keeps_plans() const override { return true; }
   std::string refuse_stored(const std::string& of) const override {
-    return of == environment ? "" : "here is " + environment;
+    return of == environment ? "" : "its plans are for " + of + ", here is " + environment;
   }
 
   mutable std::atomic<int> built{0};
