@@ -14,14 +14,22 @@ namespace ffi = xla::ffi;
 namespace fovea_jax {
 namespace {
 
-// XLA keeps one of these per custom call of a compiled program.
+// XLA keeps one of these per custom call of a compiled program. Each platform has a type of its
+// own: the plugin for CUDA numbers types for itself, and a number from the other registry would be
+// another type's there.
+template <class Platform>
 struct CallState {
   static ffi::TypeId id;
   Call call;
   CallState(const Attributes& attributes, fovea_direction direction)
       : call(attributes, direction) {}
 };
-ffi::TypeId CallState::id = {};
+template <class Platform>
+ffi::TypeId CallState<Platform>::id = {};
+struct Host;
+struct Cuda;
+using HostState = CallState<Host>;
+using CudaState = CallState<Cuda>;
 
 ffi::ErrorCode code_of(fovea_status status) {
   switch (status) {
@@ -49,14 +57,14 @@ ffi::Error guarded(Body body) {
   }
 }
 
-template <fovea_direction direction>
-ffi::ErrorOr<std::unique_ptr<CallState>> instantiate(std::string_view problem,
+template <class State, fovea_direction direction>
+ffi::ErrorOr<std::unique_ptr<State>> instantiate(std::string_view problem,
                                                      std::string_view engine,
                                                      std::string_view operands,
                                                      std::string_view results) {
-  std::unique_ptr<CallState> state;
+  std::unique_ptr<State> state;
   ffi::Error error = guarded([&] {
-    state = std::make_unique<CallState>(Attributes{problem, engine, operands, results}, direction);
+    state = std::make_unique<State>(Attributes{problem, engine, operands, results}, direction);
     return ffi::Error::Success();
   });
   if (error.failure()) return ffi::Unexpected<ffi::Error>(std::move(error));
@@ -86,7 +94,7 @@ ffi::Error run(const PreparedPlan& plan, const fovea_bindings& bindings) {
   return {code_of(status), std::string("fovea: ") + fovea_last_error()};
 }
 
-ffi::Error run_on_host(CallState* state, ffi::ThreadPool pool, ffi::RemainingArgs arguments,
+ffi::Error run_on_host(HostState* state, ffi::ThreadPool pool, ffi::RemainingArgs arguments,
                        ffi::RemainingRets results) {
   return guarded([&] {
     const PreparedPlan& plan = state->call.plan_on("cpu");
@@ -102,14 +110,14 @@ ffi::Error run_on_host(CallState* state, ffi::ThreadPool pool, ffi::RemainingArg
 }
 
 // Before the first execution, and outside of any graph capture: the plan is built here.
-ffi::Error initialize_on_device(CallState* state, std::int32_t device) {
+ffi::Error initialize_on_device(CudaState* state, std::int32_t device) {
   return guarded([&] {
     if (device >= 0) state->call.plan_on("cuda:" + std::to_string(device));
     return ffi::Error::Success();
   });
 }
 
-ffi::Error run_on_device(CallState* state, std::int32_t device, void* stream,
+ffi::Error run_on_device(CudaState* state, std::int32_t device, void* stream,
                          ffi::ScratchAllocator scratch, ffi::RemainingArgs arguments,
                          ffi::RemainingRets results) {
   return guarded([&] {
@@ -143,7 +151,7 @@ auto instantiate_binding() {
 
 auto host_binding() {
   return ffi::Ffi::Bind()
-      .Ctx<ffi::State<CallState>>()
+      .Ctx<ffi::State<HostState>>()
       .Ctx<ffi::ThreadPool>()
       .RemainingArgs()
       .RemainingRets();
@@ -151,13 +159,13 @@ auto host_binding() {
 
 auto initialize_binding() {
   return ffi::Ffi::Bind<ffi::ExecutionStage::kInitialize>()
-      .Ctx<ffi::State<CallState>>()
+      .Ctx<ffi::State<CudaState>>()
       .Ctx<ffi::DeviceOrdinal>();
 }
 
 auto device_binding() {
   return ffi::Ffi::Bind()
-      .Ctx<ffi::State<CallState>>()
+      .Ctx<ffi::State<CudaState>>()
       .Ctx<ffi::DeviceOrdinal>()
       .Ctx<ffi::PlatformStream<void*>>()
       .Ctx<ffi::ScratchAllocator>()
@@ -169,17 +177,23 @@ auto device_binding() {
 
 // XLA's macros define symbols; these declarations export them.
 #define FOVEA_JAX_EXPORT extern "C" __attribute__((visibility("default")))
-FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_forward_instantiate(XLA_FFI_CallFrame* frame);
-FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_backward_instantiate(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_forward_instantiate_cpu(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_forward_instantiate_cuda(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_backward_instantiate_cpu(XLA_FFI_CallFrame* frame);
+FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_backward_instantiate_cuda(XLA_FFI_CallFrame* frame);
 FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cpu(XLA_FFI_CallFrame* frame);
 FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_initialize_cuda(XLA_FFI_CallFrame* frame);
 FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cuda(XLA_FFI_CallFrame* frame);
 FOVEA_JAX_EXPORT XLA_FFI_Error* fovea_jax_run_cuda_recorded(XLA_FFI_CallFrame* frame);
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_forward_instantiate, instantiate<FOVEA_FORWARD>,
-                              instantiate_binding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_backward_instantiate, instantiate<FOVEA_BACKWARD>,
-                              instantiate_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_forward_instantiate_cpu,
+                              (instantiate<HostState, FOVEA_FORWARD>), instantiate_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_forward_instantiate_cuda,
+                              (instantiate<CudaState, FOVEA_FORWARD>), instantiate_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_backward_instantiate_cpu,
+                              (instantiate<HostState, FOVEA_BACKWARD>), instantiate_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_backward_instantiate_cuda,
+                              (instantiate<CudaState, FOVEA_BACKWARD>), instantiate_binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cpu, run_on_host, host_binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_initialize_cuda, initialize_on_device,
                               initialize_binding());
@@ -187,10 +201,15 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cuda, run_on_device, device_binding(
 XLA_FFI_DEFINE_HANDLER_SYMBOL(fovea_jax_run_cuda_recorded, run_on_device, device_binding(),
                               {ffi::Traits::kCmdBufferCompatible});
 
-FOVEA_JAX_EXPORT ffi::TypeId* fovea_jax_type_id() { return &CallState::id; }
+FOVEA_JAX_EXPORT ffi::TypeId* fovea_jax_type_id_cpu() { return &HostState::id; }
+FOVEA_JAX_EXPORT ffi::TypeId* fovea_jax_type_id_cuda() { return &CudaState::id; }
 
-FOVEA_JAX_EXPORT const ffi::TypeInfo* fovea_jax_type_info() {
-  static const ffi::TypeInfo info = ffi::MakeTypeInfo<CallState>();
+FOVEA_JAX_EXPORT const ffi::TypeInfo* fovea_jax_type_info_cpu() {
+  static const ffi::TypeInfo info = ffi::MakeTypeInfo<HostState>();
+  return &info;
+}
+FOVEA_JAX_EXPORT const ffi::TypeInfo* fovea_jax_type_info_cuda() {
+  static const ffi::TypeInfo info = ffi::MakeTypeInfo<CudaState>();
   return &info;
 }
 

@@ -33,14 +33,20 @@ def register() -> None:
         function.restype = ctypes.c_void_p
         return jax.ffi.pycapsule(ctypes.c_void_p(function()))
 
-    types = {"type_id": address("fovea_jax_type_id"), "type_info": address("fovea_jax_type_info")}
     for platform in ("cpu", "CUDA"):
-        jax.ffi.register_ffi_type("fovea_jax_call", types, platform=platform)
+        kinds = ("type_id", "type_info")
+        types = {kind: address(f"fovea_jax_{kind}_{platform.lower()}") for kind in kinds}
+        jax.ffi.register_ffi_type(f"fovea_jax_call_{platform.lower()}", types, platform=platform)
     for direction in TARGETS:
-        instantiate = capsule(f"fovea_jax_{direction}_instantiate")
-        host = {"instantiate": instantiate, "execute": capsule("fovea_jax_run_cpu")}
+        host = {
+            "instantiate": capsule(f"fovea_jax_{direction}_instantiate_cpu"),
+            "execute": capsule("fovea_jax_run_cpu"),
+        }
         jax.ffi.register_ffi_target(TARGETS[direction], host, platform="cpu")
-        device = {"instantiate": instantiate, "initialize": capsule("fovea_jax_initialize_cuda")}
+        device = {
+            "instantiate": capsule(f"fovea_jax_{direction}_instantiate_cuda"),
+            "initialize": capsule("fovea_jax_initialize_cuda"),
+        }
         for name, run in ((TARGETS, "fovea_jax_run_cuda"), (RECORDED, "fovea_jax_run_cuda_recorded")):
             jax.ffi.register_ffi_target(name[direction], {**device, "execute": capsule(run)}, platform="CUDA")
 

@@ -52,6 +52,8 @@ class Call:
             self.k_starts is None,
             self.q_offsets is None,
             self.k_offsets is None,
+            self.q_offset != 0,
+            self.k_offset != 0,
         )
 
     def tensors(self):

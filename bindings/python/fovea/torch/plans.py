@@ -106,8 +106,8 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         v_strides=strides_word(v, call.layout),
         qlens=bound(call.q_lens),
         klens=bound(call.k_lens),
-        q_offset=bound(call.q_offsets),
-        k_offset=bound(call.k_offsets),
+        q_offset=offset_word(call.q_offset, call.q_offsets),
+        k_offset=offset_word(call.k_offset, call.k_offsets),
     )
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes[7], tk=sizes[8])
@@ -116,6 +116,11 @@ def fields_of(call, q, k, v, sink, captured, capturing):
 
 def bound(tensor):
     return None if tensor is None else "bound"
+
+
+def offset_word(number, tensor):
+    """A problem says whether there is an offset, a call which: some engines add none where there is none."""
+    return "1" if tensor is None and number else bound(tensor)
 
 
 def forward_problem(call, q, k, v, sink, captured, capturing):
