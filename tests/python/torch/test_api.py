@@ -1,6 +1,7 @@
 """fovea.torch.attention: every argument that changes the meaning, values and gradients against float64."""
 
 import dataclasses
+import functools
 from typing import Callable
 
 import dense
@@ -320,6 +321,31 @@ def test_dropout_obeys_torchs_generators(device):
     assert abs(float((dv * v).sum() - o.sum())) < 1e-3
     many = attention(q.detach(), k.detach(), torch.ones_like(v), dropout_p=0.4, seed=1)
     assert 0.9 < float(many.mean()) < 1.1
+
+
+def test_a_callback_and_a_traced_mask_together(device):
+    """Both capture; each of them finds its own tensors."""
+    cpu_only(device)
+    q, k, v = (torch.randn(2, 3, 20, 16) for _ in range(3))
+    bias, table = torch.randn(1, 3, 20, 20), torch.rand(5) < 0.7
+    table[0] = True
+    add = lambda graph, score, tensors: graph.add(score, tensors["bias"])
+    kept = lambda b, h, i, j: table[(i - j) % 7 - 2]  # from -2: counted from the end
+    o = attention(q, k, v, score_mod=add, mask_mod=kept, tensors={"bias": bias})
+    exact = bias.double()
+    ref, _ = dense.attention(
+        q.double(), k.double(), v.double(), lambda s, b, h, i, j: s + exact[0, h, i, j], kept
+    )
+    dense.assert_close("o", o, ref, torch.float32)
+
+
+def test_partials_are_not_callbacks(device):
+    """(score, b, h, q, k) with two keywords given is a function of five, not of three."""
+    cpu_only(device)
+    q = torch.randn(1, 2, 9, 8)
+    f = lambda s, b, h, i, j, *, scale, shift: s * scale + shift
+    o = attention(q, q, q, score_mod=functools.partial(f, scale=2.0, shift=1.0))
+    assert torch.equal(o, attention(q, q, q, score_mod="score * 2 + 1"))
 
 
 def test_threads_are_torchs(device):
