@@ -274,6 +274,31 @@ def test_packed_qkv_views(device):
     )
 
 
+VIEWS = {
+    "every_other": lambda n: torch.randn([2 * x for x in n])[tuple(slice(None, None, 2) for _ in n)],
+    "reversed_order": lambda n: torch.randn(list(reversed(n))).permute(list(reversed(range(len(n))))),
+    "part": lambda n: torch.randn([x + 3 for x in n])[tuple(slice(1, x + 1) for x in n)],
+    "one_for_all": lambda n: torch.randn([1, *n[1:]]).expand(n),
+    "rotated": lambda n: torch.randn([*n[2:], *n[:2]]).permute([len(n) - 2, len(n) - 1, *range(len(n) - 2)]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "thd"])
+def test_views_are_read_in_place(name, layout, device):
+    """Whatever the strides: the same bits as of dense tensors, forward and backward."""
+    cpu_only(device)
+    shape = {"bhsd": [2, 3, 10, 8], "bshd": [2, 10, 3, 8], "sbhd": [10, 2, 3, 8], "thd": [10, 3, 8]}[layout]
+    options = {"cu_seqlens": torch.tensor([0, 4, 10])} if layout == "thd" else {}
+    views = [VIEWS[name](shape).requires_grad_() for _ in range(3)]
+    plain = [x.detach().contiguous().requires_grad_() for x in views]
+    o, ref = (attention(*x, layout=layout, is_causal=True, **options) for x in (views, plain))
+    assert torch.equal(o, ref)
+    grad = VIEWS[name](shape)
+    for x, y in zip(torch.autograd.grad(o, views, grad), torch.autograd.grad(ref, plain, grad)):
+        assert torch.equal(x, y)
+
+
 def cpu_only(device):
     if device.type != "cpu":
         pytest.skip("the same on every device: run on the CPU")
