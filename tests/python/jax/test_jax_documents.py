@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import DEVICE, PACKAGE, ROOT
+from jax_setup import DEVICE, PACKAGE, ROOT
 
 import fovea
 

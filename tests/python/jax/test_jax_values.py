@@ -5,8 +5,8 @@ import functools
 import jax
 import jax.numpy as jnp
 import pytest
-from cases import CASES, H
-from definition import DTYPE, LIMITS, call, check, data, defined_gradients
+from jax_cases import CASES, H
+from jax_definition import DTYPE, LIMITS, call, check, data, defined_gradients
 
 import fovea.jax
 
