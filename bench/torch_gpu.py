@@ -97,41 +97,38 @@ def first_call(function):
 
 
 def side(attend, tensors, grad, calls):
-    """first call forward and backward, ms forward, ms forward + backward, peak bytes of a step, output."""
+    """first call, ms forward, output; and of a step forward + backward: first, ms, peak bytes, or why it is refused."""
     plain = [x.detach() for x in tensors]
     with torch.no_grad():
         first, out = first_call(lambda: attend(*plain))
+        forward = milliseconds(lambda: attend(*plain), calls)
+    found = {"first": first, "forward": forward, "out": out, "first_step": None, "step": None, "peak": None}
 
     def step():
         return torch.autograd.grad(attend(*tensors), tensors, grad)
 
-    first_step, _ = first_call(step)
+    try:
+        found["first_step"], _ = first_call(step)
+    except fovea.Error as error:
+        return {**found, "refusal": "backward: " + " ".join(str(error).split())}
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     step()
     torch.cuda.synchronize()
-    peak = torch.cuda.max_memory_allocated() - before
-    with torch.no_grad():
-        forward = milliseconds(lambda: attend(*plain), calls)
-    return {
-        "first": first,
-        "first_step": first_step,
-        "forward": forward,
-        "step": milliseconds(step, calls),
-        "peak": peak,
-        "out": out,
-    }
+    found["peak"] = torch.cuda.max_memory_allocated() - before
+    found["step"] = milliseconds(step, calls)
+    return found
 
 
-def host_microseconds(score_mod, mask_mod, n, device):
+def host_microseconds(score_mod, mask_mod, n, device, modes):
     """Of a cached eager forward call, without and with gradients: a small problem, so that the GPU never holds it up."""
     q, k, v = (
         torch.randn(1, n.heads, 128, n.width, device=device, dtype=getattr(torch, n.dtype)) for _ in range(3)
     )
     block = mask_mod and create_block_mask(mask_mod, None, None, 128, 128)
     found = []
-    for needs in (False, True):
+    for needs in modes:
         tensors = [x.requires_grad_(needs) for x in (q, k, v)]
         times = []
         for _ in range(30):
@@ -157,8 +154,11 @@ def measure(name, make, n, device, late):
         row["fovea"] = side(
             lambda q, k, v: flex_attention(q, k, v, score_mod, ours_mask), tensors, grad, n.calls
         )
-        row["engine"] = engine_of(score_mod, mask_mod, tensors)
-        row["host"] = host_microseconds(score_mod, mask_mod, n, device)
+        trains = "refusal" not in row["fovea"]
+        row["engine"] = engine_of(score_mod, mask_mod, tensors if trains else [x.detach() for x in tensors])
+        row["host"] = host_microseconds(score_mod, mask_mod, n, device, (False, True) if trains else (False,))
+        if not trains:
+            row["refusal"] = row["fovea"]["refusal"]
     except fovea.Error as error:
         row["refusal"] = " ".join(str(error).split())
     if late():
@@ -188,17 +188,17 @@ def engine_of(score_mod, mask_mod, tensors):
 
 def table(found):
     yield (
-        "| | engine | forward ms: Fovea, torch | ratio | forward + backward ms | ratio | first call s, first step s | "
+        "| | engine | forward ms: Fovea, torch | ratio | forward + backward ms | ratio | first call s; first step s: Fovea, torch | "
         "peak MiB of a step | host us: forward, with gradients | apart |"
     )
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for row in found:
         ours, theirs = row.get("fovea"), row.get("torch")
-        both = lambda key, form, scale=1.0: ", ".join(
-            form.format(x[key] * scale) if x else "-" for x in (ours, theirs)
-        )
-        ratio = lambda key: f"{theirs[key] / ours[key]:.2f}" if ours and theirs else "-"
-        firsts = "; ".join(f"{x['first']:.2f}, {x['first_step']:.2f}" if x else "-" for x in (ours, theirs))
+        shown = lambda x, key, form, scale: form.format(x[key] * scale) if x and x[key] is not None else "-"
+        both = lambda key, form, scale=1.0: ", ".join(shown(x, key, form, scale) for x in (ours, theirs))
+        known = lambda key: ours and theirs and ours[key] is not None and theirs[key] is not None
+        ratio = lambda key: f"{theirs[key] / ours[key]:.2f}" if known(key) else "-"
+        firsts = both("first", "{:.2f}") + "; " + both("first_step", "{:.2f}")
         host = ", ".join(f"{x:.0f}" for x in row["host"]) if "host" in row else "-"
         apart = f"{row['apart']:.1e}" if "apart" in row else "-"
         yield (

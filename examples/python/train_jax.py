@@ -26,11 +26,14 @@ def attention(q, k, v, table, use_flax: bool):
     def score_mod(score, b, h, i, j):
         return score + table[h, i - j + LENGTH - 1]
 
+    if jax.default_backend() != "cpu":  # engines for GPUs multiply half precision
+        q, k, v = (x.astype(jnp.bfloat16) for x in (q, k, v))
     if use_flax:
         module = fovea.jax.DotProductAttention(
             head_dim=q.shape[-1],
             num_attention_heads=HEADS,
             attn_mask_type="causal",
+            dtype=q.dtype,
             transpose_batch_sequence=False,
             score_mod=score_mod,
         )
@@ -42,7 +45,7 @@ def layer(params, x, use_flax: bool):
     batch, length, width = x.shape
     heads = (normalized(x) @ params["qkv"]).reshape(batch, length, 3, HEADS, width // HEADS)
     mixed = attention(*jnp.moveaxis(heads, 2, 0), params["table"], use_flax)
-    x = x + mixed.reshape(batch, length, width) @ params["out"]
+    x = x + mixed.reshape(batch, length, width).astype(x.dtype) @ params["out"]
     return x + jax.nn.gelu(normalized(x) @ params["up"]) @ params["down"]
 
 

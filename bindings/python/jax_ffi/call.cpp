@@ -23,21 +23,32 @@ Call::Call(const Attributes& attributes, fovea_direction direction)
 }
 
 const PreparedPlan& Call::plan_on(const std::string& device) {
+  PreparedPlan& prepared = entry_of(device);
+  // A build that throws leaves the flag as it was: the next call tries again.
+  std::call_once(prepared.built, [&] { build(prepared); });
+  return prepared;
+}
+
+PreparedPlan& Call::entry_of(const std::string& device) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [name, plan] : plans_) {
-    if (name == device) return *plan;
+  for (const auto& entry : plans_) {
+    if (entry->device == device) return *entry;
   }
+  plans_.push_back(std::make_unique<PreparedPlan>());
+  plans_.back()->device = device;
+  return *plans_.back();
+}
+
+void Call::build(PreparedPlan& prepared) const {
   fovea_plan_options options{};
   options.struct_size = sizeof options;
   options.engine = engine_.empty() ? nullptr : engine_.c_str();
-  options.device = device.c_str();
+  options.device = prepared.device.c_str();
   options.partner = partner_.get();
-  auto prepared = std::make_unique<PreparedPlan>();
   fovea_plan plan = nullptr;
   check(fovea_plan_create(problem_.get(), &options, &plan));
-  prepared->plan.reset(plan);
-  check(fovea_plan_workspace(plan, nullptr, &prepared->workspace_bytes));
-  return *plans_.emplace_back(device, std::move(prepared)).second;
+  prepared.plan.reset(plan);
+  check(fovea_plan_workspace(plan, nullptr, &prepared.workspace_bytes));
 }
 
 }  // namespace fovea_jax

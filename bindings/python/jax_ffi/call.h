@@ -38,6 +38,8 @@ struct Attributes {
 };
 
 struct PreparedPlan {
+  std::string device;
+  std::once_flag built;  // outside of any lock: devices do not wait for each other's builds
   Plan plan;
   std::size_t workspace_bytes = 0;
 };
@@ -54,11 +56,14 @@ class Call {
   const std::vector<Slot>& results() const { return results_; }
 
  private:
+  PreparedPlan& entry_of(const std::string& device);
+  void build(PreparedPlan& prepared) const;
+
   Problem problem_, partner_;
   std::string engine_;
   std::vector<Slot> operands_, results_;
-  std::mutex mutex_;  // guards plans_; an entry never moves or changes
-  std::vector<std::pair<std::string, std::unique_ptr<PreparedPlan>>> plans_;
+  std::mutex mutex_;  // guards plans_; an entry never moves
+  std::vector<std::unique_ptr<PreparedPlan>> plans_;
 };
 
 }  // namespace fovea_jax

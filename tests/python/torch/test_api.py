@@ -1,6 +1,7 @@
 """fovea.torch.attention: every argument that changes the meaning, values and gradients against float64."""
 
 import dataclasses
+import functools
 from typing import Callable
 
 import dense
@@ -273,6 +274,31 @@ def test_packed_qkv_views(device):
     )
 
 
+VIEWS = {
+    "every_other": lambda n: torch.randn([2 * x for x in n])[tuple(slice(None, None, 2) for _ in n)],
+    "reversed_order": lambda n: torch.randn(list(reversed(n))).permute(list(reversed(range(len(n))))),
+    "part": lambda n: torch.randn([x + 3 for x in n])[tuple(slice(1, x + 1) for x in n)],
+    "one_for_all": lambda n: torch.randn([1, *n[1:]]).expand(n),
+    "rotated": lambda n: torch.randn([*n[2:], *n[:2]]).permute([len(n) - 2, len(n) - 1, *range(len(n) - 2)]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "thd"])
+def test_views_are_read_in_place(name, layout, device):
+    """Whatever the strides: the same bits as of dense tensors, forward and backward."""
+    cpu_only(device)
+    shape = {"bhsd": [2, 3, 10, 8], "bshd": [2, 10, 3, 8], "sbhd": [10, 2, 3, 8], "thd": [10, 3, 8]}[layout]
+    options = {"cu_seqlens": torch.tensor([0, 4, 10])} if layout == "thd" else {}
+    views = [VIEWS[name](shape).requires_grad_() for _ in range(3)]
+    plain = [x.detach().contiguous().requires_grad_() for x in views]
+    o, ref = (attention(*x, layout=layout, is_causal=True, **options) for x in (views, plain))
+    assert torch.equal(o, ref)
+    grad = VIEWS[name](shape)
+    for x, y in zip(torch.autograd.grad(o, views, grad), torch.autograd.grad(ref, plain, grad)):
+        assert torch.equal(x, y)
+
+
 def cpu_only(device):
     if device.type != "cpu":
         pytest.skip("the same on every device: run on the CPU")
@@ -320,6 +346,31 @@ def test_dropout_obeys_torchs_generators(device):
     assert abs(float((dv * v).sum() - o.sum())) < 1e-3
     many = attention(q.detach(), k.detach(), torch.ones_like(v), dropout_p=0.4, seed=1)
     assert 0.9 < float(many.mean()) < 1.1
+
+
+def test_a_callback_and_a_traced_mask_together(device):
+    """Both capture; each of them finds its own tensors."""
+    cpu_only(device)
+    q, k, v = (torch.randn(2, 3, 20, 16) for _ in range(3))
+    bias, table = torch.randn(1, 3, 20, 20), torch.rand(5) < 0.7
+    table[0] = True
+    add = lambda graph, score, tensors: graph.add(score, tensors["bias"])
+    kept = lambda b, h, i, j: table[(i - j) % 7 - 2]  # from -2: counted from the end
+    o = attention(q, k, v, score_mod=add, mask_mod=kept, tensors={"bias": bias})
+    exact = bias.double()
+    ref, _ = dense.attention(
+        q.double(), k.double(), v.double(), lambda s, b, h, i, j: s + exact[0, h, i, j], kept
+    )
+    dense.assert_close("o", o, ref, torch.float32)
+
+
+def test_partials_are_not_callbacks(device):
+    """(score, b, h, q, k) with two keywords given is a function of five, not of three."""
+    cpu_only(device)
+    q = torch.randn(1, 2, 9, 8)
+    f = lambda s, b, h, i, j, *, scale, shift: s * scale + shift
+    o = attention(q, q, q, score_mod=functools.partial(f, scale=2.0, shift=1.0))
+    assert torch.equal(o, attention(q, q, q, score_mod="score * 2 + 1"))
 
 
 def test_threads_are_torchs(device):

@@ -117,6 +117,11 @@ def test_trap_9_companions_without_their_modifier(q):
     refused(ValueError, r"the captured name '_a'", attention, q, q, q, score_mod="score", tensors={"_a": q})
 
 
+def test_names_of_captured_tensors(q):
+    with pytest.raises(ValueError, match="the captured name 'v': stands for something else"):
+        attention(q, q, q, score_mod="score * v[h]", tensors={"v": torch.ones(4)})
+
+
 def test_devices_of_captured_tensors(q):
     table = torch.randn(4, device="meta")
     refused(

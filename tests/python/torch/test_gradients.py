@@ -113,6 +113,17 @@ def test_lse_counts_where_it_is_used():
         torch.testing.assert_close(x.double(), y, rtol=1e-5, atol=1e-6)
 
 
+def test_keys_of_one_sequence_for_all():
+    """flex_attention lets a batch of one key broadcast; its gradient is the sum."""
+    q, k, v = (torch.randn(n, 2, 9, 8, requires_grad=True) for n in (3, 1, 1))
+    o = flex_attention(q, k, v)
+    other = flex_attention(q, k.repeat(3, 1, 1, 1), v.repeat(3, 1, 1, 1))
+    assert torch.equal(o, other)
+    ours, theirs = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (o, other))
+    for x, y in zip(ours, theirs):
+        torch.testing.assert_close(x, y)
+
+
 def test_auxiliary_outputs():
     q, k, v = (torch.randn(2, 3, 9, 8) for _ in range(3))
     request = fovea.torch.AuxRequest(lse=True, max_scores=True)

@@ -27,6 +27,9 @@ DIRECT = {
 }
 
 
+_TAKEN = ("q", "k", "v", "sink")  # what gradients are asked for by
+
+
 class Formulas:
     """Texts, and the captured tensors in the order of their names."""
 
@@ -161,6 +164,10 @@ def check_name(name):
         raise InvalidArgument(
             f"the captured name {name!r}: must be letters, digits and _, and begin with a letter"
         )
+    if name in _TAKEN:
+        raise InvalidArgument(
+            f"the captured name {name!r}: stands for something else; {', '.join(_TAKEN)} do"
+        )
 
 
 def bindable(tensor, like, name=None):
@@ -198,7 +205,10 @@ def parameters(function):
         return None if inner is None else inner - 1
     if isinstance(function, functools.partial):
         inner = parameters(function.func)
-        return None if inner is None else inner - len(function.args) - len(function.keywords)
+        code = getattr(function.func, "__code__", None)
+        named = () if code is None else code.co_varnames[: code.co_argcount]
+        given = len([name for name in function.keywords if name in named])
+        return None if inner is None else inner - len(function.args) - given
     if isinstance(function, types.FunctionType):
         code = function.__code__
         return (

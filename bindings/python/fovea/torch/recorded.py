@@ -27,15 +27,15 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         found = record(score_mod, bprop, tensors=tensors, bprop_tensors=bprop_tensors or None, sizes=sizes)
         out.mod, out.bprop = found.mod, found.bprop or ""
         captures = [(capture.name, capture.tensor) for capture in found.captures]
+    if mask_mod is not None:  # first: what a trace captures is numbered from 0
+        trace = Trace(like.device)
+        out.mask = mask_text(trace, mask_mod)
+        take_captured(out, trace, like)
     for name, tensor in captures:
         tensor = bindable(tensor, like, name)
         out.names.append(name)
         out.tensors.append(tensor)
         out.uses.append("?" * tensor.dim())
-    if mask_mod is not None:
-        trace = Trace(like.device)
-        out.mask = mask_text(trace, mask_mod)
-        take_captured(out, trace, like)
     return out
 
 

@@ -96,7 +96,16 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
     grad_o = readable(grad_o, q)
     chosen = _ENVIRONMENT.get(b"FOVEA_ENGINE")
     given = signature((q, k, v, o, grad_o))
-    key = ("backward", call.key(), given, sink is None, grad_lse is None, signature(captured), capturing, chosen)
+    key = (
+        "backward",
+        call.key(),
+        given,
+        sink is None,
+        grad_lse is None,
+        signature(captured),
+        capturing,
+        chosen,
+    )
     prepared = RECENT.get(key)
     if prepared is None:
         prepared = prepare_backward(call, q, k, v, sink, captured, o, grad_o, grad_lse is not None, capturing)

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import CASES, H, S
-from definition import call
+from jax_cases import CASES, H, S
+from jax_definition import call
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from test_values import IDS, check_all, expected, loss
+from test_jax_values import IDS, check_all, expected, loss
 
 import fovea.jax
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import HKV, B, D, H, S, causal, softcap
-from conftest import DEVICE
-from definition import DTYPE, close, differs
-from test_values import IDS, expected
+from jax_cases import HKV, B, D, H, S, causal, softcap
+from jax_setup import DEVICE
+from jax_definition import DTYPE, close, differs
+from test_jax_values import IDS, expected
 
 import fovea
 import fovea.jax

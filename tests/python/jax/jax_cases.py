@@ -1,7 +1,8 @@
 """The modifiers and masks that every test runs, with what they capture.
 
 A modifier here is an ordinary function of scalars. Given arrays of positions in place of scalars, JAX itself
-evaluates the very same function elementwise: that is the definition the tests compare with (`definition.py`).
+evaluates the very same function elementwise: that is the definition that tests compare with
+(`jax_definition.py`).
 `given` says what Fovea gets where that is another form of the same thing: a text, a Program, a callback.
 """
 

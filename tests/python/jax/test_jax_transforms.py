@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import B, H, S, causal, softcap
-from definition import close, differs
-from test_values import IDS, expected
+from jax_cases import B, H, S, causal, softcap
+from jax_definition import close, differs
+from test_jax_values import IDS, expected
 
 import fovea.jax
 from fovea import _core

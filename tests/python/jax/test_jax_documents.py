@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import DEVICE, PACKAGE, ROOT
+from jax_setup import DEVICE, PACKAGE, ROOT
+
+import fovea
 
 
 def test_every_snippet_of_the_guide(eight_devices):
@@ -30,6 +32,8 @@ def test_the_example_learns(flags):
     if DEVICE == "cpu":
         environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if DEVICE == "cuda" and "no engine can run" in done.stderr:
+        raise fovea.Unsupported(done.stderr[done.stderr.index("no engine can run") :])
     assert done.returncode == 0, done.stderr
     losses = [float(x) for x in re.findall(r"loss (\S+)", done.stdout)]
     assert losses[-1] < 0.5 * losses[0], done.stdout

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import H, SoftcapGraph, causal, softcap
-from conftest import PACKAGE
-from definition import close, differs
-from test_values import IDS, expected
+from jax_cases import H, SoftcapGraph, causal, softcap
+from jax_setup import PACKAGE
+from jax_definition import close, differs
+from test_jax_values import IDS, expected
 
 import fovea.jax
 from fovea import _core
