@@ -114,7 +114,7 @@ function backward!(gradients::Gradients, dO, o, lse, arrays, opts::Options, prog
     check_engine(opts.engine, device)
     check_devices(device, program, (("k", k), ("v", v), ("o", o), ("dO", dO), ("lse", lse), ("grad_lse", grad_lse)))
     check_devices(device, PLAIN, gradients)
-    words = grad_words(program, opts, gradients)
+    words = grad_words(program, opts, gradients, rows_type(eltype(q)))
     slots = Slots(o, dO, given(gradients, :q), given(gradients, :k), given(gradients, :v))
     config = config_of(BACKWARD, sizes, code, opts, arrays, slots, (lse = false, grad_lse = grad_lse !== nothing))
     key = PlanKey(config, program_line(program), words, opts.engine, device)
@@ -136,17 +136,25 @@ function check_backward(gradients, dO, o, lse, (q, k, v), sizes::CSizes, grad_ls
     end
 end
 
-# The names in libfovea's words, each checked.
-function grad_words(program::Program, o::Options, gradients)
+# libfovea writes one number there.
+check_number(name, gradient, rows) = length(gradient) == 1 && eltype(gradient) === rows ||
+    refuse("the gradient of the number '$name' must be an array of one $rows, not $(summary(gradient))")
+
+# The names in libfovea's words, each checked. `rows` is the type in which it gives numbers.
+function grad_words(program::Program, o::Options, gradients, rows)
     possible = differentiable(program, o)
     words = map(gradients) do (name, gradient)
         name in possible || refuse("there is no gradient of '$name'; there are gradients of ", join(possible, ", "))
         name in (:q, :k, :v) && return String(name)
-        name === :sinks && o.sinks !== nothing && return "sink"
+        if name === :sinks
+            size(gradient) == size(o.sinks) && eltype(gradient) === rows && layout(gradient).strides == (1,) ||
+                refuse("the gradient of sinks must be a dense vector of $(length(o.sinks)) numbers of type $rows")
+            return "sink"
+        end
         for t in program.tensors
             t.key === name && (check_size("the gradient of $name", gradient, size(t.array)); return t.name)
         end
-        length(gradient) == 1 || throw(DimensionMismatch("the gradient of the number '$name' is an array of one element"))
+        check_number(name, gradient, rows)
         return first(s.name for s in program.scalars if s.key === name)
     end
     return join(words, ",")

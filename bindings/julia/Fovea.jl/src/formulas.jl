@@ -46,9 +46,10 @@ function formula_of(trace::Trace, o::Options, which::Symbol)
     f = getfield(o, which)
     (f === nothing || f isa AbstractArray) && return ""
     f isa AbstractString && return checked_text(which, String(f))
-    score, grad = leaf(trace, "score", KindF32), leaf(trace, "grad", KindF32)
-    first = which === :score_mod ? (score,) : which === :mask_mod ? () : (grad, score)
-    return formula_text(trace_modifier(trace, f, which, first, o.captured))
+    which === :mask_mod && return formula_text(trace_modifier(trace, f, which, (), o.captured))
+    score = leaf(trace, "score", KindF32)
+    which === :score_mod && return formula_text(trace_modifier(trace, f, which, (score,), o.captured))
+    return formula_text(trace_modifier(trace, f, which, (leaf(trace, "grad", KindF32), score), o.captured))
 end
 
 function checked_text(which, text)
@@ -60,6 +61,7 @@ end
 function check_captured(name, @nospecialize(value))
     name in (:q, :k, :v) && refuse("the name '$name' can't be captured: the gradient of $name has it")
     value isa AbstractArray && return load_kind(name, eltype(value))
+    value isa Integer && !(typemin(Int32) <= value <= typemax(Int32)) && refuse("$name = $value does not fit Int32; give a Float32")
     value isa Real || refuse("'$name' is no keyword of attention, and a $(typeof(value)) can't be captured: arrays and numbers can",
                              suggestion(name))
     return nothing

@@ -66,7 +66,8 @@ slot_strides(name, ::Nothing) = NO_STRIDES
 slot_dtype(x) = dtype(eltype(x))
 slot_dtype(::Nothing) = DTYPE_DEFAULT
 
-# `grads` and the program are texts, which the key of the cache has beside this.
+# `grads` and the program are texts, which the key of the cache has beside this. Offsets come with each call, so that a
+# decoder's next step finds its plan.
 function config_of(direction::Direction, sizes::CSizes, code::DType, o::Options, arrays, slots::Slots, flags)
     q, k, v = arrays
     return CConfig(
@@ -76,7 +77,7 @@ function config_of(direction::Direction, sizes::CSizes, code::DType, o::Options,
         slot_strides("dO", slots.grad_o), slot_strides("the gradient of q", slots.grad_q),
         slot_strides("the gradient of k", slots.grad_k), slot_strides("the gradient of v", slots.grad_v),
         C_NULL, o.scale, o.dropout, 0, o.q_lengths !== nothing, o.kv_lengths !== nothing, o.sinks !== nothing,
-        flags.lse, 0, 0, flags.grad_lse, C_NULL, 0, 0, o.q_offset, o.k_offset, 0, 0, 0, o.deterministic, 0, 0,
+        flags.lse, 0, 0, flags.grad_lse, C_NULL, 0, 0, 0, 0, 0, 0, 0, o.deterministic, 0, 0,
         ntuple(_ -> C_NULL, 8))
 end
 

@@ -89,6 +89,10 @@ end
 @testset "offsets, deterministic, engines" begin
     shifted = attention(Q, K, V; mask_mod = (b, h, q, k) -> q >= k, q_offset = 3)
     @test shifted == attention(Q, K, V; causal = :bottom_right)
+    builds, kept = Fovea.cache_statistics().builds, length(Fovea.PLANS)
+    attention(Q, K, V; mask_mod = (b, h, q, k) -> q >= k, q_offset = 4)
+    @test (builds, kept) == (Fovea.cache_statistics().builds, length(Fovea.PLANS))
+    @test attention(Q, K, V; kv_lengths = 11:13) == attention(Q, K, V; kv_lengths = [11, 12, 13])
     @test attention(Q, K, V; deterministic = true) == attention(Q, K, V; deterministic = true)
     @test relative(attention(Q, K, V; engine = "reference"), double(attention(Q, K, V; engine = "cpu"))) < 3e-6
     o64, lse64 = attention(IN64...; engine = "reference", return_lse = true)

@@ -72,6 +72,11 @@ end
     @test_throws_text "there are gradients of q, k, v" attention_backward(X, O, LSE, X, X, X; grads = (:slopes,))
     @test_throws_text "no gradient is asked for" attention_backward!(NamedTuple(), X, O, LSE, X, X, X)
     @test_throws_text "the gradient of q has size" attention_backward!((q = draw(8, 2, 4, 1),), X, O, LSE, X, X, X)
+    scaled = (score_mod = "c * score", c = 2.0f0)
+    @test_throws_text "an array of one Float32" attention_backward!((c = zeros(Float16, 1),), X, O, LSE, X, X, X; scaled...)
+    @test_throws_text "an array of one Float32" attention_backward!((c = zeros(Float32, 2),), X, O, LSE, X, X, X; scaled...)
+    @test_throws_text "dense vector of 2 numbers" attention_backward!((sinks = zeros(Float32, 1),), X, O, LSE, X, X, X; sinks = [0.0f0, 1.0f0])
+    @test_throws_text "does not fit Int32" attention(X, X, X; score_mod = "score + n", n = 2^40)
     @test_throws_text "dO has size" attention_backward(draw(8, 2, 4, 1), O, LSE, X, X, X)
 end
 

@@ -37,7 +37,7 @@ is_float(code::DType) = code in (F32, F16, BF16)
 # A copy of host numbers where `like` lives, as Int32 or Float32. Host arrays of that type are taken as they are.
 function beside(like::AbstractArray, x::AbstractVector, ::Type{T}) where {T}
     x isa Vector{T} && on_host(like) && return x
-    eltype(x) === T && device_of(x) == device_of(like) && layout(x).strides == (1,) && return x
+    eltype(x) === T && owner(x) isa DenseArray && device_of(x) == device_of(like) && layout(x).strides == (1,) && return x
     return copyto!(similar(owner(like), T, length(x)), T.(collect(x)))
 end
 

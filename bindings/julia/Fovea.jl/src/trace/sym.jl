@@ -102,18 +102,19 @@ function node_of(trace::Trace, x::Sym)
     return push_node(trace, Leaf, level, literal_text(x), Int32[])
 end
 
-function trace_of(args::Sym...)
-    for x in args
-        x.trace === nothing || return x.trace
-    end
-    refuse("an operation on symbolic constants alone; write it with numbers")
-end
+trace_of(x::Sym) = x.trace === nothing ? refuse("an operation on symbolic constants alone; write it with numbers") : x.trace
+trace_of(x::Sym, y::Sym) = x.trace === nothing ? trace_of(y) : x.trace
+trace_of(x::Sym, y::Sym, z::Sym) = x.trace === nothing ? trace_of(y, z) : x.trace
 
-function operation(form::Form, level::Int, text::String, kind::Kind, args::Sym...)
-    trace = trace_of(args...)
-    ids = Int32[node_of(trace, x) for x in args]
-    return Sym(trace, push_node(trace, form, level, text, ids), kind)
-end
+operation(form::Form, level::Int, text::String, kind::Kind, args::Sym...) = added(trace_of(args...), form, level, text, kind, args...)
+
+# One method per number of operands: tracing is part of every call.
+added(trace::Trace, form, level, text, kind, x) =
+    Sym(trace, push_node(trace, form, level, text, Int32[node_of(trace, x)]), kind)
+added(trace::Trace, form, level, text, kind, x, y) =
+    Sym(trace, push_node(trace, form, level, text, Int32[node_of(trace, x), node_of(trace, y)]), kind)
+added(trace::Trace, form, level, text, kind, x, y, z) =
+    Sym(trace, push_node(trace, form, level, text, Int32[node_of(trace, x), node_of(trace, y), node_of(trace, z)]), kind)
 
 Base.show(io::IO, x::Sym) =
     x.trace === nothing ? print(io, literal_text(x)) : print(io, "Fovea.Sym(", formula_text(x), ")")
