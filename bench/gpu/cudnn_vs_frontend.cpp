@@ -74,7 +74,8 @@ double median(std::vector<double> x) {
 }
 
 // Alternately, so that clocks and neighbours are the same for both.
-std::pair<double, double> device_ms(const std::function<void()>& a, const std::function<void()>& b) {
+std::pair<double, double> device_ms(const std::function<void()>& a,
+                                    const std::function<void()>& b) {
   for (int i = 0; i < 3; ++i) a(), b();
   std::vector<double> of_a, of_b;
   for (int i = 0; i < 25; ++i) {
@@ -132,7 +133,8 @@ int host_times() {
   const Shape shape{1, 1, 128, 64};
   const std::size_t count = static_cast<std::size_t>(shape.s * shape.d);
   Device16 q(count, 1), k(count, 2), v(count, 3), o(count, 0), grad_o(count, 4);
-  Device16 dq(count, 0), dk(count, 0), dv(count, 0), bias(static_cast<std::size_t>(shape.s * shape.s), 5);
+  Device16 dq(count, 0), dk(count, 0), dv(count, 0),
+      bias(static_cast<std::size_t>(shape.s * shape.s), 5);
   DeviceF32 lse(static_cast<std::size_t>(shape.s)), slopes(1);
   slopes.send({0.5f});
   const Tensors tensors{q.data(),  k.data(),  v.data(),   o.data(),    grad_o.data(), dq.data(),
@@ -149,8 +151,8 @@ int host_times() {
       const auto theirs = [&] { peer->run(handle, workspace.data()); };
       host_us(mine), host_us(theirs);
       const double a = host_us(mine), b = host_us(theirs);
-      std::printf("%-15s %-9s %9.2f %9.2f %9.2f\n", row.name, backward ? "backward" : "forward", a, b,
-                  a - b);
+      std::printf("%-15s %-9s %9.2f %9.2f %9.2f\n", row.name, backward ? "backward" : "forward", a,
+                  b, a - b);
     }
   }
   return 0;
@@ -194,15 +196,16 @@ int main(int argc, char** argv) {
   Device16 q(count, 1), k(count, 2), v(count, 3), grad_o(count, 4), o(count, 0), o2(count, 0);
   Device16 dq(count, 0), dk(count, 0), dv(count, 0), dq2(count, 0);
   Device16 bias(static_cast<std::size_t>(shape.h * shape.s * shape.s), 5);
-  DeviceF32 lse(static_cast<std::size_t>(shape.b * shape.h * shape.s)), slopes(
-      static_cast<std::size_t>(shape.h));
+  DeviceF32 lse(static_cast<std::size_t>(shape.b * shape.h * shape.s)),
+      slopes(static_cast<std::size_t>(shape.h));
   std::vector<float> slope_values;
   for (int h = 0; h < shape.h; ++h) {
-    slope_values.push_back(std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(shape.h)));
+    slope_values.push_back(
+        std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(shape.h)));
   }
   slopes.send(slope_values);
-  Tensors mine{q.data(), k.data(), v.data(), o.data(), grad_o.data(), dq.data(), dk.data(), dv.data(),
-               lse.data(), bias.data(), slopes.data()};
+  Tensors mine{q.data(),  k.data(),  v.data(),   o.data(),    grad_o.data(), dq.data(),
+               dk.data(), dv.data(), lse.data(), bias.data(), slopes.data()};
   Tensors theirs = mine;
   theirs.o = o2.data(), theirs.grad_q = dq2.data();
   Block workspace(std::size_t{1} << 30);

@@ -58,9 +58,7 @@ double time_ms(const std::function<void()>& enqueue) {
   return ms / calls;
 }
 
-Block::Block(std::size_t bytes) {
-  check(cuda::driver()->allocate(&address_, bytes), "cuMemAlloc");
-}
+Block::Block(std::size_t bytes) { check(cuda::driver()->allocate(&address_, bytes), "cuMemAlloc"); }
 
 Block::~Block() { cuda::driver()->release(address_); }
 
@@ -69,7 +67,8 @@ Device16::Device16(std::size_t count, unsigned seed) : Block(count * 2), count_(
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   for (std::uint16_t& x : values) {
-    x = seed == 0 ? 0 : static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16);
+    x = seed == 0 ? 0
+                  : static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16);
   }
   for (std::size_t at = 0; at < count; at += million) {
     const std::size_t n = std::min(million, count - at);

@@ -71,7 +71,9 @@ class FrontendPeer : public Peer {
                   fe::DataType_t::BFLOAT16);
   }
   void output(const Attributes& made, Uid uid) const {
-    made->set_output(true).set_uid(uid).set_dim({s_.b, s_.h, s_.s, s_.d})
+    made->set_output(true)
+        .set_uid(uid)
+        .set_dim({s_.b, s_.h, s_.s, s_.d})
         .set_stride({s_.h * s_.s * s_.d, s_.s * s_.d, s_.d, 1});
   }
 
@@ -81,7 +83,8 @@ class FrontendPeer : public Peer {
     options.set_attn_scale(0.08838834764f);
     if (has("bias")) {
       options.set_bias(tensor(Bias, {1, s_.h, s_.s, s_.s},
-                              {s_.h * s_.s * s_.s, s_.s * s_.s, s_.s, 1}, fe::DataType_t::BFLOAT16));
+                              {s_.h * s_.s * s_.s, s_.s * s_.s, s_.s, 1},
+                              fe::DataType_t::BFLOAT16));
     }
     const bool modifier = has("softcap") || has("alibi") || has("relative");
     if (modifier) {
@@ -100,13 +103,16 @@ class FrontendPeer : public Peer {
   Attributes modify(const Graph& graph, const Attributes& score) {
     if (has("softcap")) return softcap_.forward(graph, score, cap_);
     const auto index = [&](int axis) {
-      auto made = graph->pointwise(score, Pointwise_attributes().set_mode(M::GEN_INDEX).set_axis(axis)
+      auto made = graph->pointwise(score, Pointwise_attributes()
+                                              .set_mode(M::GEN_INDEX)
+                                              .set_axis(axis)
                                               .set_compute_data_type(fe::DataType_t::INT32));
       made->set_data_type(fe::DataType_t::INT32);
       return made;
     };
     const Attributes q = index(2), k = index(3);
-    const auto sub = Pointwise_attributes().set_mode(M::SUB).set_compute_data_type(fe::DataType_t::INT32);
+    const auto sub =
+        Pointwise_attributes().set_mode(M::SUB).set_compute_data_type(fe::DataType_t::INT32);
     Attributes distance = has("alibi") ? graph->pointwise(k, q, sub) : graph->pointwise(q, k, sub);
     distance->set_data_type(fe::DataType_t::INT32);
     if (has("alibi")) {
@@ -128,12 +134,11 @@ class FrontendPeer : public Peer {
     fe::graph::SDPA_backward_attributes options;
     set_options(options);
     if (has("softcap")) {
-      options.set_score_mod_bprop([this](Graph graph, Attributes grad) {
-        return softcap_.backward(graph, grad, cap_);
-      });
+      options.set_score_mod_bprop(
+          [this](Graph graph, Attributes grad) { return softcap_.backward(graph, grad, cap_); });
     }
-    const auto lse = tensor(Lse, {s_.b, s_.h, s_.s, 1}, {s_.h * s_.s, s_.s, 1, 1},
-                            fe::DataType_t::FLOAT);
+    const auto lse =
+        tensor(Lse, {s_.b, s_.h, s_.s, 1}, {s_.h * s_.s, s_.s, 1, 1}, fe::DataType_t::FLOAT);
     const auto [dq, dk, dv] =
         graph_->sdpa_backward(main_tensor(Q), main_tensor(K), main_tensor(V), main_tensor(O),
                               main_tensor(GradO), lse, options);

@@ -81,7 +81,8 @@ void add_cuda(Sheet& sheet) {
 
 void add_cudnn(Sheet& sheet) {
   if (!cudnn::graphs_are_built_in()) {
-    sheet.row("cudnn", "not part of this Fovea: it was built without the headers of cudnn-frontend");
+    sheet.row("cudnn",
+              "not part of this Fovea: it was built without the headers of cudnn-frontend");
     return;
   }
   const cuda::CudnnLibrary& library = cuda::cudnn_library();

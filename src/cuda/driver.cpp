@@ -21,8 +21,7 @@ bool find(void* library, const char* name, F& function) {
 }
 
 bool find_all(void* library, Driver& d) {
-  return find(library, "cuInit", d.init) &&
-         find(library, "cuDriverGetVersion", d.driver_version) &&
+  return find(library, "cuInit", d.init) && find(library, "cuDriverGetVersion", d.driver_version) &&
          find(library, "cuGetErrorName", d.error_name) &&
          find(library, "cuDeviceGetCount", d.device_count) &&
          find(library, "cuDeviceGet", d.device_get) &&

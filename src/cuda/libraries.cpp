@@ -47,9 +47,8 @@ std::vector<fs::path> python_packages() {
     }
   }
   // libfovea.so in site-packages/fovea, where the wheel puts it.
-  add_packages(fs::path(file_of(reinterpret_cast<const void*>(&cudnn_library)))
-                   .parent_path()
-                   .parent_path());
+  add_packages(
+      fs::path(file_of(reinterpret_cast<const void*>(&cudnn_library))).parent_path().parent_path());
   return found;
 }
 
@@ -167,8 +166,8 @@ void ensure_driver_or_stand_in() {
     if (driver() != nullptr) return;
     const fs::path here =
         fs::path(file_of(reinterpret_cast<const void*>(&ensure_driver_or_stand_in))).parent_path();
-    for (const fs::path& folder : {here / "fovea-standin", here / ".." / "fovea-standin",
-                                   here / "fovea" / "standin"}) {
+    for (const fs::path& folder :
+         {here / "fovea-standin", here / ".." / "fovea-standin", here / "fovea" / "standin"}) {
       if (dlopen((folder / "libcuda.so.1").c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
     }
     problem = driver_problem() + ", and the stand-in for it that belongs to Fovea is not beside " +

@@ -18,7 +18,7 @@ namespace fovea::conformance {
 namespace {
 
 // Without NVIDIA's packages nothing can be asked. CI has them: ./dev setup installs them.
-#define NEED_CUDNN()                                                              \
+#define NEED_CUDNN()                                                               \
   if (!cudnn::graphs_are_built_in()) GTEST_SKIP() << "built without engine cudnn"; \
   if (!cuda::cudnn_library().usable()) GTEST_SKIP() << cuda::cudnn_library().problem
 

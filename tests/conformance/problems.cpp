@@ -26,8 +26,8 @@ void add_directive(Case& problem, const std::string& text) {
   } else if (name == "spread_captured") {
     problem.twists.spread_captured = true;
   } else {
-    throw std::runtime_error(list_path() + ":" + std::to_string(problem.number) + ": unknown directive '" +
-                             name + "'");
+    throw std::runtime_error(list_path() + ":" + std::to_string(problem.number) +
+                             ": unknown directive '" + name + "'");
   }
   problem.directives += text + " ";
 }

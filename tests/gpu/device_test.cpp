@@ -102,8 +102,8 @@ TEST(Values, NeverBuildAgain) {
         if (std::strstr(text, "cudnn: built a graph") != nullptr) ++*static_cast<int*>(count);
       },
       &graphs);
-  for (const char* words : {"mod=\"score * 0.3\" scale=0.1", "mod=\"score * 0.7\" scale=0.2",
-                            "mod=\"score * 12.5\""}) {
+  for (const char* words :
+       {"mod=\"score * 0.3\" scale=0.1", "mod=\"score * 0.7\" scale=0.2", "mod=\"score * 12.5\""}) {
     GpuCall("b=2 h=2 sq=224 d=64 dtype=bf16 lse=1 " + std::string(words), 1).run_once();
   }
   fovea_set_log(nullptr, nullptr);

@@ -44,7 +44,8 @@ CapturedGraph Stream::capture(const std::function<void()>& enqueue) const {
   void *graph = nullptr, *executable = nullptr;
   cuda::check(find<int(void*, int)>("cuStreamBeginCapture_v2")(stream_, 0), "cuStreamBeginCapture");
   enqueue();
-  cuda::check(find<int(void*, void**)>("cuStreamEndCapture")(stream_, &graph), "cuStreamEndCapture");
+  cuda::check(find<int(void*, void**)>("cuStreamEndCapture")(stream_, &graph),
+              "cuStreamEndCapture");
   cuda::check(find<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(
                   &executable, graph, 0),
               "cuGraphInstantiateWithFlags");

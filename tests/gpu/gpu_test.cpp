@@ -87,8 +87,8 @@ TEST_P(RandomOnGpu, EqualsTheReference) {
     const cli::Workload workload = cli::make_workload(problem.line, 0, {});
     cli::CallOptions reference;
     reference.engine = "reference";
-    const auto comparisons = cli::compare_all(workload, run_on_gpu(workload),
-                                              cli::run_workload(workload, reference));
+    const auto comparisons =
+        cli::compare_all(workload, run_on_gpu(workload), cli::run_workload(workload, reference));
     for (const cli::Comparison& one : comparisons) {
       EXPECT_TRUE(one.within) << problem.line << "\n" << one.name << ": " << one.complaint;
     }

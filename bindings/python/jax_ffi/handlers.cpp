@@ -58,10 +58,9 @@ ffi::Error guarded(Body body) {
 }
 
 template <class State, fovea_direction direction>
-ffi::ErrorOr<std::unique_ptr<State>> instantiate(std::string_view problem,
-                                                     std::string_view engine,
-                                                     std::string_view operands,
-                                                     std::string_view results) {
+ffi::ErrorOr<std::unique_ptr<State>> instantiate(std::string_view problem, std::string_view engine,
+                                                 std::string_view operands,
+                                                 std::string_view results) {
   std::unique_ptr<State> state;
   ffi::Error error = guarded([&] {
     state = std::make_unique<State>(Attributes{problem, engine, operands, results}, direction);

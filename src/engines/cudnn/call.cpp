@@ -46,9 +46,10 @@ const BoundTensor* bound_tensor(const Bindings& b, Role role) {
 template <class T>
 void refuse_device_value(const char* name, const PerCall<T>& value) {
   if (value.device == nullptr) return;
-  refuse(name, "a device pointer",
-         "engine cudnn takes it from the host, when the call is enqueued; a captured tensor of rank "
-         "0 stays on its device");
+  refuse(
+      name, "a device pointer",
+      "engine cudnn takes it from the host, when the call is enqueued; a captured tensor of rank "
+      "0 stays on its device");
 }
 
 void check_strides(const Tensor& tensor, const BoundTensor& bound) {
@@ -108,9 +109,10 @@ void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
   const bool formulas = baked.program.mod() || baked.program.mask();
   const auto fixed = [&](const char* name, std::int32_t value, std::int32_t allowed) {
     if (!formulas || value == 0 || allowed != 0) return;
-    refuse(name, value,
-           "this plan was made for 0: engine cudnn adds offsets only where the problem has one that "
-           "is not 0 (any value will do; other values are then bound without a new plan)");
+    refuse(
+        name, value,
+        "this plan was made for 0: engine cudnn adds offsets only where the problem has one that "
+        "is not 0 (any value will do; other values are then bound without a new plan)");
   };
   fixed("h_offset", b.h_offset.value, baked.h_offset);
   fixed("q_offset", b.q_offset.value, baked.q_offset);
@@ -154,7 +156,8 @@ void Call::clear(const BoundTensor& tensor, const Tensor& shape) {
   }
   for (std::int64_t b = 0; b < s.b; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
-      const auto start = static_cast<cuda::Address>(2 * (b * shape.stride[0] + h * shape.stride[1]));
+      const auto start =
+          static_cast<cuda::Address>(2 * (b * shape.stride[0] + h * shape.stride[1]));
       cuda::check(d.set_rows_async(at + start, static_cast<std::size_t>(2 * shape.stride[2]), 0,
                                    static_cast<std::size_t>(2 * features),
                                    static_cast<std::size_t>(rows), b_.stream),
@@ -174,9 +177,10 @@ void Call::clear_outputs(const Spec& spec) {
   if (!spec.stats) return;
   const Sizes& s = baked_.sizes;
   constexpr std::uint32_t minus_infinity = 0xff800000;
-  cuda::check(cuda::driver()->set_words_async(reinterpret_cast<cuda::Address>(b_.lse), minus_infinity,
-                                              static_cast<std::size_t>(s.b * s.h * s.sq), b_.stream),
-              "cuMemsetD32Async");
+  cuda::check(
+      cuda::driver()->set_words_async(reinterpret_cast<cuda::Address>(b_.lse), minus_infinity,
+                                      static_cast<std::size_t>(s.b * s.h * s.sq), b_.stream),
+      "cuMemsetD32Async");
 }
 
 void Call::start_slice(std::int64_t first) {
@@ -259,7 +263,8 @@ void* Call::pointer(const Tensor& tensor) {
     case Role::Seed: return wide(b_.seed, memory_.seed);
     case Role::Offset: return wide(b_.offset, memory_.offset);
     case Role::OffsetB:
-      return value(static_cast<std::uint32_t>(b_.b_offset.value + static_cast<std::int32_t>(first_)));
+      return value(
+          static_cast<std::uint32_t>(b_.b_offset.value + static_cast<std::int32_t>(first_)));
     case Role::OffsetH: return value(static_cast<std::uint32_t>(b_.h_offset.value));
     case Role::OffsetQ: return value(static_cast<std::uint32_t>(b_.q_offset.value));
     case Role::OffsetK: return value(static_cast<std::uint32_t>(b_.k_offset.value));
@@ -289,8 +294,9 @@ void* Call::captured(const Tensor& tensor, const View& view) {
     }
     const auto a = static_cast<std::size_t>(axis);
     if (tensor.dim[a] != 1 && strides[i] != tensor.stride[a]) {
-      refuse("tensor", baked_.program.tensors()[view.slot].name,
-             "is not dense: engine cudnn bakes the strides of captured tensors; make it contiguous");
+      refuse(
+          "tensor", baked_.program.tensors()[view.slot].name,
+          "is not dense: engine cudnn bakes the strides of captured tensors; make it contiguous");
     }
     at += start[a] * strides[i];
   }

@@ -22,9 +22,7 @@ class CudnnEngine : public Engine {
  public:
   std::string name() const override { return "cudnn"; }
 
-  Baking bake(const Problem& problem, const Device&) const override {
-    return cudnn::bake(problem);
-  }
+  Baking bake(const Problem& problem, const Device&) const override { return cudnn::bake(problem); }
 
   Verdict judge(const Baked& baked, const Device& device) const override {
     Verdict verdict = cudnn::judge(baked.problem, device);

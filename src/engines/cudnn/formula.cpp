@@ -103,8 +103,9 @@ Ref FormulaLowering::step(Mode mode, std::initializer_list<Ref> given, Type type
     }
   }
   if (spec_.steps.size() >= most_steps) {
-    refuse("formula_too_long", "engine cudnn lowers at most " + std::to_string(most_steps) +
-                                   " operations", "a longer formula", "run on the CPU");
+    refuse("formula_too_long",
+           "engine cudnn lowers at most " + std::to_string(most_steps) + " operations",
+           "a longer formula", "run on the CPU");
     return {Ref::Kind::Score, 0};
   }
   Step made;
@@ -145,8 +146,7 @@ Ref FormulaLowering::uniform(const Expr& e) {
   if (const auto known = uniforms_.find(e.get()); known != uniforms_.end()) return known->second;
   const auto slot = static_cast<std::uint32_t>(lowered_.uniforms.size());
   lowered_.uniforms.push_back(e);
-  const Ref ref =
-      by_value(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
+  const Ref ref = by_value(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
   uniforms_.emplace(e.get(), ref);
   return ref;
 }
@@ -243,8 +243,10 @@ Ref FormulaLowering::compare(Mode mode, const Expr& e) {
   // cuDNN takes some comparisons of rows with columns for the diagonal (k + 2 < q, in 9.19): those
   // are made of the difference.
   if (e->arg(0)->type() == ir::Type::I32 && is_full(a) && is_full(b) &&
-      std::abs(range(e->arg(0)).lo) < exact_in_f32 && std::abs(range(e->arg(0)).hi) < exact_in_f32 &&
-      std::abs(range(e->arg(1)).lo) < exact_in_f32 && std::abs(range(e->arg(1)).hi) < exact_in_f32) {
+      std::abs(range(e->arg(0)).lo) < exact_in_f32 &&
+      std::abs(range(e->arg(0)).hi) < exact_in_f32 &&
+      std::abs(range(e->arg(1)).lo) < exact_in_f32 &&
+      std::abs(range(e->arg(1)).hi) < exact_in_f32) {
     const Type type = type_of(a);
     return step(mode, {step(Mode::Sub, {a, b}, type), type == Type::I32 ? whole(0) : number(0)},
                 Type::Bool);
@@ -265,21 +267,19 @@ Ref FormulaLowering::select(const Expr& c, Ref then, Ref otherwise) {
   switch (c->op()) {
     case Op::ConstB: result = c->bool_value() ? then : otherwise; break;
     case Op::Not: result = select(c->arg(0), otherwise, then); break;
-    case Op::And:
-      result = select(c->arg(0), select(c->arg(1), then, otherwise), otherwise);
-      break;
+    case Op::And: result = select(c->arg(0), select(c->arg(1), then, otherwise), otherwise); break;
     case Op::Or: result = select(c->arg(0), then, select(c->arg(1), then, otherwise)); break;
     case Op::EqB:
-      result = select(c->arg(0), select(c->arg(1), then, otherwise),
-                      select(c->arg(1), otherwise, then));
+      result =
+          select(c->arg(0), select(c->arg(1), then, otherwise), select(c->arg(1), otherwise, then));
       break;
     case Op::NeB:
-      result = select(c->arg(0), select(c->arg(1), otherwise, then),
-                      select(c->arg(1), then, otherwise));
+      result =
+          select(c->arg(0), select(c->arg(1), otherwise, then), select(c->arg(1), then, otherwise));
       break;
     case Op::SelectB:
-      result = select(c->arg(0), select(c->arg(1), then, otherwise),
-                      select(c->arg(2), then, otherwise));
+      result =
+          select(c->arg(0), select(c->arg(1), then, otherwise), select(c->arg(2), then, otherwise));
       break;
     case Op::LtF:
     case Op::LtI: result = choose(compare(Mode::Less, c)); break;
@@ -339,8 +339,7 @@ Ref FormulaLowering::band(Ref score, const Band& band) {
     q = step(Mode::Sub, {q, size(Op::SizeSq)}, Type::I32);
   }
   if (band.left) {
-    const Ref end =
-        step(Mode::Add, {k, whole(static_cast<std::int32_t>(*band.left))}, Type::I32);
+    const Ref end = step(Mode::Add, {k, whole(static_cast<std::int32_t>(*band.left))}, Type::I32);
     score = step(Mode::Select, {step(Mode::Greater, {end, q}, Type::Bool), score, nothing});
   }
   if (band.right) {
@@ -415,7 +414,8 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
       continue;
     }
     if (leaf == leaves.end() || tensor.dim[axis] != 1 || extents[i] < length[axis]) return false;
-    if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets)) return false;
+    if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets))
+      return false;
     tensor.dim[axis] = length[axis];
     tensor.stride[axis] = stride[i];
     view.axis.push_back(static_cast<int>(axis));
@@ -463,7 +463,8 @@ Ref FormulaLowering::load(const Expr& e) {
   tensor.slot = e->slot();
   if (decl.dtype == DType::U8 || decl.dtype == DType::Bool || decl.dtype == DType::I64 ||
       decl.dtype == DType::F64) {
-    refuse("captured_type", "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
+    refuse("captured_type",
+           "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
            "captured tensor " + decl.name + " of type " + std::string(dtype_name(decl.dtype)),
            "convert it");
   } else if (!view_of(e, view, tensor)) {

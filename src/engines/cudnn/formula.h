@@ -20,9 +20,9 @@ class FormulaLowering {
 
   Ref real(const ir::Expr& e) { return as_float(value(e)); }
   Ref select(const ir::Expr& condition, Ref then, Ref otherwise);
-  Ref mask(Ref score, std::span<const ir::Expr> conditions);    // -inf where one does not hold
+  Ref mask(Ref score, std::span<const ir::Expr> conditions);  // -inf where one does not hold
 
-  Ref band(Ref score, const Band& band);                        // the same for diagonals
+  Ref band(Ref score, const Band& band);  // the same for diagonals
 
   Ref within_sequences(Ref inner, float outer);
 
@@ -73,7 +73,7 @@ class FormulaLowering {
   std::map<std::tuple<const ir::Node*, int, std::uint32_t, int, std::uint32_t>, Ref> selects_;
   std::map<const ir::Node*, Ref> loads_, tables_, uniforms_;
   std::optional<Ref> zero_, whole_zero_;  // full
-  std::vector<ir::Expr> kept_;  // keeps the nodes of the maps alive
+  std::vector<ir::Expr> kept_;            // keeps the nodes of the maps alive
   std::array<std::optional<Ref>, 4> indices_, plain_indices_;
 };
 

@@ -156,11 +156,19 @@ Ref FormulaLowering::real_number(const Expr& e) {
                   {positive, number(1), step(Mode::Select, {negative, number(-1), number(0)})});
     }
     case Op::Exp: return unary(Mode::Exp, 1);
-    case Op::Exp2: lowered_.costly_steps += 1; return step(Mode::Exp, {step(Mode::Mul, {arg(0), number(ln2)})});
-    case Op::Expm1: lowered_.costly_steps += 1; return step(Mode::Sub, {step(Mode::Exp, {arg(0)}), number(1)});
+    case Op::Exp2:
+      lowered_.costly_steps += 1;
+      return step(Mode::Exp, {step(Mode::Mul, {arg(0), number(ln2)})});
+    case Op::Expm1:
+      lowered_.costly_steps += 1;
+      return step(Mode::Sub, {step(Mode::Exp, {arg(0)}), number(1)});
     case Op::Log: return unary(Mode::Log, 1);
-    case Op::Log2: lowered_.costly_steps += 1; return step(Mode::Mul, {step(Mode::Log, {arg(0)}), number(1 / ln2)});
-    case Op::Log1p: lowered_.costly_steps += 1; return step(Mode::Log, {step(Mode::Add, {arg(0), number(1)})});
+    case Op::Log2:
+      lowered_.costly_steps += 1;
+      return step(Mode::Mul, {step(Mode::Log, {arg(0)}), number(1 / ln2)});
+    case Op::Log1p:
+      lowered_.costly_steps += 1;
+      return step(Mode::Log, {step(Mode::Add, {arg(0), number(1)})});
     case Op::Sqrt: return unary(Mode::Sqrt, 1);
     case Op::Rsqrt: return unary(Mode::Rsqrt, 1);
     case Op::Pow: return power(e);

@@ -176,7 +176,8 @@ class Builder {
           .set_compute_data_type(compute_type(step));
       std::array<Attributes, 3> x;
       for (int j = 0; j < step.operand_count; ++j) {
-        x[static_cast<std::size_t>(j)] = operand(step.operands[static_cast<std::size_t>(j)], score, grad);
+        x[static_cast<std::size_t>(j)] =
+            operand(step.operands[static_cast<std::size_t>(j)], score, grad);
       }
       Attributes result;
       if (step.mode == Mode::Index) {
@@ -266,9 +267,9 @@ class Builder {
         return operand(*spec_.bprop, score_, grad);
       });
     }
-    const auto [dq, dk, dv] = graph_->sdpa_backward(
-        find(Role::Q), find(Role::K), find(Role::V), find(Role::O), find(Role::GradO),
-        find(Role::Stats), std::move(options));
+    const auto [dq, dk, dv] =
+        graph_->sdpa_backward(find(Role::Q), find(Role::K), find(Role::V), find(Role::O),
+                              find(Role::GradO), find(Role::Stats), std::move(options));
     bind_output(dq, Role::GradQ);
     bind_output(dk, Role::GradK);
     bind_output(dv, Role::GradV);

@@ -15,14 +15,34 @@ enum class Type : std::uint8_t { F32, F16, BF16, I32, I64, Bool };
 // What a tensor of the graph is bound to. Its number is its uid in cuDNN: the same in every
 // process, so that a plan that was read back finds its tensors.
 enum class Role : std::uint8_t {
-  Q = 1, K, V, O, Stats, GradO, GradQ, GradK, GradV,
-  Bias, GradBias, Sink, GradSink, LengthsQ, LengthsK, Scale, Seed, Offset,
-  OffsetsQ, OffsetsK,                              // one per sequence
-  OffsetB, OffsetH, OffsetQ, OffsetK,              // by value
-  Captured,                                        // a tensor of the program, by slot
-  Scalar,                                          // a scalar of the program, by value, by slot
-  Uniform,                                         // a formula of scalars alone, by value, by slot
-  Table,                                           // a function of h, tabulated when it is lowered
+  Q = 1,
+  K,
+  V,
+  O,
+  Stats,
+  GradO,
+  GradQ,
+  GradK,
+  GradV,
+  Bias,
+  GradBias,
+  Sink,
+  GradSink,
+  LengthsQ,
+  LengthsK,
+  Scale,
+  Seed,
+  Offset,
+  OffsetsQ,
+  OffsetsK,  // one per sequence
+  OffsetB,
+  OffsetH,
+  OffsetQ,
+  OffsetK,   // by value
+  Captured,  // a tensor of the program, by slot
+  Scalar,    // a scalar of the program, by value, by slot
+  Uniform,   // a formula of scalars alone, by value, by slot
+  Table,     // a function of h, tabulated when it is lowered
 };
 
 using Four = std::array<std::int64_t, 4>;  // batch, head, query, key (or feature)
@@ -41,10 +61,36 @@ struct Tensor {
 
 enum class Mode : std::uint8_t {
   Index,  // of axis `axis`, as i32
-  Add, Sub, Mul, Div, Min, Max, Pow,
-  Neg, Abs, Reciprocal, Exp, Log, Sqrt, Rsqrt, Tanh, Sigmoid, Softplus, Erf, Sin, Cos, Tan, Floor, Ceil,
+  Add,
+  Sub,
+  Mul,
+  Div,
+  Min,
+  Max,
+  Pow,
+  Neg,
+  Abs,
+  Reciprocal,
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Tanh,
+  Sigmoid,
+  Softplus,
+  Erf,
+  Sin,
+  Cos,
+  Tan,
+  Floor,
+  Ceil,
   Convert,  // to the step's type
-  Less, LessEqual, Greater, GreaterEqual, Equal, NotEqual,
+  Less,
+  LessEqual,
+  Greater,
+  GreaterEqual,
+  Equal,
+  NotEqual,
   Select,  // a ? b : c
 };
 

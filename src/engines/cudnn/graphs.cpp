@@ -119,9 +119,8 @@ void compile_graphs(const Problem& baked, const Device& device) {
   void* const handle = handle_of(device);
   for (const std::int64_t batch : batches(baked)) {
     const Spec spec = lower(baked, batch).spec;
-    store::get_or_build(key_of(baked, batch, spec, device.sm), [&] {
-      return build_and_log(spec, device, handle, line_of(baked, batch));
-    });
+    store::get_or_build(key_of(baked, batch, spec, device.sm),
+                        [&] { return build_and_log(spec, device, handle, line_of(baked, batch)); });
   }
 }
 

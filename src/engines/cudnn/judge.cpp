@@ -39,8 +39,8 @@ class Rules {
 
   void check_library() {
     if (!graphs_are_built_in()) {
-      refuse("no_cudnn_part", "this Fovea was built without the headers of cuDNN",
-             "engine cudnn", "build it with -DFOVEA_CUDNN=ON");
+      refuse("no_cudnn_part", "this Fovea was built without the headers of cuDNN", "engine cudnn",
+             "build it with -DFOVEA_CUDNN=ON");
       return;
     }
     const cuda::CudnnLibrary& library = cuda::cudnn_library();
@@ -121,15 +121,17 @@ class Rules {
       refuse("grad_lse", "cuDNN's backward takes no gradient of lse", "grad_lse", "use engine cpu");
     }
     if (p_.dropout > 0 && p_.rng == Rng::Portable) {
-      refuse("portable_rng", "cuDNN draws its dropout from a generator of its own",
-             "rng=portable", "ask for rng=engine, which pins forward and backward to one engine");
+      refuse("portable_rng", "cuDNN draws its dropout from a generator of its own", "rng=portable",
+             "ask for rng=engine, which pins forward and backward to one engine");
     }
     if (p_.sink && p_.sizes.sq == 1) {
       refuse("sink_at_one_query", "cuDNN takes no sink with one query", "sq 1", "use engine cpu");
     }
     if (p_.sink && (p_.has_q_lengths || p_.has_k_lengths)) {
-      refuse("sink_and_lengths", "cuDNN leaves the lse of empty sequences unwritten, where it is the "
-             "sink", "sink=1 with lengths", "use engine cpu");
+      refuse("sink_and_lengths",
+             "cuDNN leaves the lse of empty sequences unwritten, where it is the "
+             "sink",
+             "sink=1 with lengths", "use engine cpu");
     }
     if (p_.precision == Precision::Strict) {
       refuse("strict", "engine cudnn computes in cuDNN's own precision", "strict=1",

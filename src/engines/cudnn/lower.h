@@ -20,19 +20,19 @@ struct Table {
 // move through it. Strides come with the call; `axis[i]` is the position that index i is.
 struct View {
   std::uint32_t slot = 0;
-  std::vector<int> axis;                 // 0 to 3: b, h, q, k; -1: a constant
-  std::vector<std::int64_t> constant;    // the index where axis is -1
+  std::vector<int> axis;               // 0 to 3: b, h, q, k; -1: a constant
+  std::vector<std::int64_t> constant;  // the index where axis is -1
 };
 
 struct Lowered {
   Spec spec;
-  std::vector<Table> tables;  // by slot of Role::Table
+  std::vector<Table> tables;       // by slot of Role::Table
   std::vector<ir::Expr> uniforms;  // by slot of Role::Uniform: evaluated at each call
-  std::vector<View> views;    // of each Captured, Bias and GradBias, in the order of spec.tensors
+  std::vector<View> views;  // of each Captured, Bias and GradBias, in the order of spec.tensors
   std::vector<Reason> reasons;
-  int costly_steps = 0;      // transcendental functions, divisions
-  bool dense_mask = false;   // a mask that cuDNN computes everywhere
-  bool uses_b = false;       // formulas see the batch index: slices of a batch need an offset
+  int costly_steps = 0;     // transcendental functions, divisions
+  bool dense_mask = false;  // a mask that cuDNN computes everywhere
+  bool uses_b = false;      // formulas see the batch index: slices of a batch need an offset
 };
 
 // `baked` as engines/cudnn/bake makes it; the graph is for `batch` of its sequences, whose tensors

@@ -108,7 +108,8 @@ void check_match(const Expr& mask, const MaskSizes& sizes, const MatchedMask& ma
   if (any(mask->depends(), ir::Depends::Load | ir::Depends::Scalar)) return;  // not known here
   std::minstd_rand random(1);
   const auto below = [&](std::int64_t n) {
-    return static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
+    return static_cast<std::int32_t>(random() %
+                                     static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
   };
   for (int i = 0; i < 64; ++i) {
     ir::Point<float> at;
@@ -146,8 +147,7 @@ MatchedMask match_mask(const Expr& mask, const MaskSizes& sizes) {
 
 Expr formula_of(const Band& band) {
   const Expr q = ir::leaf(Op::IndexQ), k = ir::leaf(Op::IndexK);
-  const Expr shifted =
-      band.bottom_right ? q + (ir::leaf(Op::SizeSkv) - ir::leaf(Op::SizeSq)) : q;
+  const Expr shifted = band.bottom_right ? q + (ir::leaf(Op::SizeSkv) - ir::leaf(Op::SizeSq)) : q;
   Expr keep = ir::constant(true);
   if (band.right) {
     keep = ir::and_(keep, k <= shifted + ir::constant(static_cast<std::int32_t>(*band.right)));

@@ -25,8 +25,8 @@ std::string digit(E value) {
 std::string to_text(const Spec& spec) {
   std::string out = "graph backward=" + digit(spec.backward) +
                     " deterministic=" + digit(spec.deterministic) + " stats=" + digit(spec.stats) +
-                    " io=" + digit(spec.io) + " padding=" + digit(spec.padding) + " dropout=" +
-                    std::to_string(std::bit_cast<std::uint32_t>(spec.dropout)) + "\n";
+                    " io=" + digit(spec.io) + " padding=" + digit(spec.padding) +
+                    " dropout=" + std::to_string(std::bit_cast<std::uint32_t>(spec.dropout)) + "\n";
   for (const Tensor& t : spec.tensors) {
     out += "tensor " + std::to_string(t.uid()) + " type=" + digit(t.type) + " dim=" + text(t.dim) +
            " stride=" + text(t.stride) + (t.by_value ? " by value" : "") + "\n";
@@ -43,8 +43,8 @@ std::string to_text(const Spec& spec) {
     }
     out += "\n";
   }
-  out += "modified " + text(spec.modified) + " forward_steps=" +
-         std::to_string(spec.forward_steps) + "\n";
+  out += "modified " + text(spec.modified) +
+         " forward_steps=" + std::to_string(spec.forward_steps) + "\n";
   if (spec.bprop) out += "bprop " + text(*spec.bprop) + "\n";
   if (spec.band.left) out += "left " + std::to_string(*spec.band.left) + "\n";
   if (spec.band.right) out += "right " + std::to_string(*spec.band.right) + "\n";

@@ -35,11 +35,11 @@ cudaError_t runtime(fovea::cuda::Result result) { return static_cast<cudaError_t
 
 }  // namespace
 
-#define FORWARD(name, ...)                                          \
+#define FORWARD(name, ...)                                             \
   static auto* const function = cudnn_function<decltype(name)>(#name); \
   return function(__VA_ARGS__)
 
-#define TO_DRIVER(symbol, runtime_name, ...)                                       \
+#define TO_DRIVER(symbol, runtime_name, ...)                                      \
   static auto* const function = driver_function<decltype(runtime_name)>(#symbol); \
   return function(__VA_ARGS__)
 
@@ -92,8 +92,8 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (kind != cudaMemcpyHostToDevice) return cudaErrorNotSupported;
-  return runtime(driver()->to_device_async(reinterpret_cast<fovea::cuda::Address>(to), from, bytes,
-                                           stream));
+  return runtime(
+      driver()->to_device_async(reinterpret_cast<fovea::cuda::Address>(to), from, bytes, stream));
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
                                              unsigned long long,
@@ -175,8 +175,8 @@ UNUSED_RUNTIME(cudaStreamSynchronize, (cudaStream_t))
 #define UNUSED_NVRTC(name, parameters) \
   nvrtcResult name parameters { return NVRTC_ERROR_INTERNAL_ERROR; }
 UNUSED_NVRTC(nvrtcCompileProgram, (nvrtcProgram, int, const char* const*))
-UNUSED_NVRTC(nvrtcCreateProgram, (nvrtcProgram*, const char*, const char*, int, const char* const*,
-                                  const char* const*))
+UNUSED_NVRTC(nvrtcCreateProgram,
+             (nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*))
 UNUSED_NVRTC(nvrtcDestroyProgram, (nvrtcProgram*))
 UNUSED_NVRTC(nvrtcGetCUBIN, (nvrtcProgram, char*))
 UNUSED_NVRTC(nvrtcGetCUBINSize, (nvrtcProgram, std::size_t*))

@@ -44,7 +44,8 @@ class Interpreter {
 
  private:
   double tensor(const Tensor& t) const {
-    if (t.role == Role::Table) return lowered_.tables[t.slot].values[static_cast<std::size_t>(p_.at[1])];
+    if (t.role == Role::Table)
+      return lowered_.tables[t.slot].values[static_cast<std::size_t>(p_.at[1])];
     if (t.role == Role::Scalar) return literals_[t.slot];
     if (t.role == Role::OffsetB) return 0;
     if (t.role == Role::Uniform) {
@@ -140,7 +141,9 @@ TEST_P(Lower, MeansWhatTheFormulaMeans) {
     ASSERT_TRUE(lowered.reasons.empty()) << describe(lowered.reasons.front());
     const ir::Program& program = direction->program;
     for (int i = 0; i < 200; ++i) {
-      const auto below = [&](int n) { return static_cast<std::int32_t>(random() % static_cast<unsigned>(n)); };
+      const auto below = [&](int n) {
+        return static_cast<std::int32_t>(random() % static_cast<unsigned>(n));
+      };
       const Position p{normal(random), normal(random), {below(2), below(4), below(48), below(48)}};
       ir::Point<double> point;
       point.score = p.score, point.grad = p.grad;
@@ -175,7 +178,8 @@ struct Refusal {
 };
 class Refuse : public testing::TestWithParam<Refusal> {};
 TEST_P(Refuse, WithItsReason) {
-  const auto parsed = parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + std::string(GetParam().words));
+  const auto parsed =
+      parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + std::string(GetParam().words));
   const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
   const Lowered lowered = lower(bake(problem).baked.problem, 2);
   ASSERT_FALSE(lowered.reasons.empty());

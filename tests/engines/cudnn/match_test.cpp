@@ -14,9 +14,7 @@ namespace {
 
 using ir::Expr;
 
-Expr mask_of(const std::string& text) {
-  return ir::parse_program("mask=\"" + text + "\"").mask();
-}
+Expr mask_of(const std::string& text) { return ir::parse_program("mask=\"" + text + "\"").mask(); }
 
 bool holds(const Expr& e, const ir::Point<float>& at) { return ir::evaluate(e, at).b; }
 
@@ -92,9 +90,9 @@ TEST(Match, RandomMasksKeepTheirMeaning) {
     const int terms = 1 + static_cast<int>(random() % 3);
     for (int t = 0; t < terms; ++t) {
       const std::string c = std::to_string(static_cast<int>(random() % 41) - 20);
-      const std::array<std::string, 6> forms{"q + " + c + " >= k",       "q - k < " + c,
-                                             "k - q <= " + c,            "k < q + (Skv - Sq) - " + c,
-                                             "q % 3 == k % 3",           "!(q - k > " + c + ")"};
+      const std::array<std::string, 6> forms{"q + " + c + " >= k", "q - k < " + c,
+                                             "k - q <= " + c,      "k < q + (Skv - Sq) - " + c,
+                                             "q % 3 == k % 3",     "!(q - k > " + c + ")"};
       text += (t == 0 ? "" : random() % 4 == 0 ? " || " : " && ") + forms[random() % forms.size()];
     }
     const MaskSizes sizes{1 + static_cast<std::int64_t>(random() % 90),
