@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/gpu/events.h"
+#include "bench/gpu/peer.h"
 #include "cuda/driver.h"
 #include "engines/cudnn/handles.h"
 #include "fovea/fovea.h"
-#include "gpu/events.h"
-#include "gpu/peer.h"
 
 using namespace fovea;
 using namespace fovea::bench;

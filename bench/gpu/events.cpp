@@ -1,4 +1,4 @@
-#include "gpu/events.h"
+#include "bench/gpu/events.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "gpu/peer.h"
+#include "bench/gpu/peer.h"
 
 #include <cudnn_frontend.h>
 

@@ -14,6 +14,14 @@
 
 namespace fovea::cudnn {
 
+// Whole numbers below this are exact in f32.
+inline constexpr std::int64_t exact_in_f32 = std::int64_t{1} << 24;
+
+// In the shape of the score.
+inline bool is_full(const Ref& ref) {
+  return ref.kind != Ref::Kind::Tensor && ref.kind != Ref::Kind::Constant;
+}
+
 class FormulaLowering {
  public:
   FormulaLowering(const Problem& problem, std::int64_t batch, Lowered& lowered);

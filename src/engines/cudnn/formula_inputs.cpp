@@ -1,0 +1,176 @@
+// What formulas read beside the score: captured tensors, tables over heads, one number per
+// sequence.
+#include <algorithm>
+
+#include "attention/extents.h"
+#include "engines/cudnn/formula.h"
+#include "ir/eval.h"
+#include "ir/topology.h"
+
+namespace fovea::cudnn {
+
+using ir::Expr;
+using ir::Op;
+
+int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot) {
+  std::vector<Expr> roots;
+  for (const Expr& root : {program.mod(), program.mask(), program.bprop()}) {
+    if (root) roots.push_back(root);
+  }
+  int count = 0;
+  for (const ir::Node* node : ir::operands_first(roots).nodes) {
+    count += info(node->op()).form == ir::Form::Load && node->slot() == slot ? 1 : 0;
+  }
+  return count;
+}
+
+// cuDNN 9.19 on sm_90 reads tensors of one element per sequence, and in a backward of one per key,
+// from wrong places. Repeated along the rows (stride 0) they are read right.
+void FormulaLowering::spread_over_rows(Tensor& tensor) const {
+  const bool per_sequence = tensor.dim[0] > 1 && tensor.dim[3] == 1;
+  const bool per_key = spec_.backward && tensor.dim[3] > 1;
+  if (tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
+  tensor.dim[2] = problem_.sizes.sq;
+  tensor.stride[2] = 0;
+}
+
+// A tensor of one i32 per sequence.
+Ref FormulaLowering::per_sequence(Role role) {
+  for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
+    if (spec_.tensors[i].role == role && spec_.tensors[i].view == 1) {
+      return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
+    }
+  }
+  Tensor tensor;
+  tensor.role = role;
+  tensor.view = 1;  // view 0 is an option's
+  tensor.type = Type::I32;
+  tensor.dim = {batch_, 1, 1, 1};
+  spread_over_rows(tensor);
+  spec_.tensors.push_back(tensor);
+  return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+}
+
+bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
+  const ir::TensorDecl& decl = problem_.program.tensors()[load->slot()];
+  const std::vector<std::int64_t> extents =
+      captured_extents(decl, problem_.sizes, problem_.h_global);
+  std::vector<std::int64_t> stride(extents.size(), 1);
+  for (std::size_t i = extents.size(); i-- > 1;) stride[i - 1] = stride[i] * extents[i];
+  const Sizes& s = problem_.sizes;
+  const Four length{batch_, s.h, s.sq, s.skv};
+  const std::array<Op, 4> leaves{Op::IndexB, Op::IndexH, Op::IndexQ, Op::IndexK};
+  view.slot = load->slot();
+  tensor.dim = {1, 1, 1, 1};
+  tensor.stride = {1, 1, 1, 1};
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const Expr& at = load->arg(i);
+    const auto leaf = std::ranges::find(leaves, at->op());
+    const auto axis = static_cast<std::size_t>(leaf - leaves.begin());
+    if (at->op() == Op::ConstI && at->int_value() >= 0 && at->int_value() < extents[i]) {
+      view.axis.push_back(-1);
+      view.constant.push_back(at->int_value());
+      continue;
+    }
+    if (leaf == leaves.end() || tensor.dim[axis] != 1 || extents[i] < length[axis]) return false;
+    if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets))
+      return false;
+    tensor.dim[axis] = length[axis];
+    tensor.stride[axis] = stride[i];
+    view.axis.push_back(static_cast<int>(axis));
+    view.constant.push_back(0);
+  }
+  spread_over_rows(tensor);
+  // cuDNN wants strides of axes of one element to be sensible, too.
+  std::int64_t span = 1;
+  for (std::size_t axis = 4; axis-- > 0;) {
+    if (tensor.dim[axis] == 1) tensor.stride[axis] = span;
+    span = std::max(span, tensor.dim[axis] * tensor.stride[axis]);
+  }
+  return true;
+}
+
+bool FormulaLowering::add_bias(const Expr& load) {
+  View view;
+  Tensor tensor;
+  // Gradients of narrower ones are sums that cuDNN was not seen to get right.
+  if (!view_of(load, view, tensor) || tensor.stride[2] == 0) return false;
+  if (tensor.dim[2] != problem_.sizes.sq || tensor.dim[3] != problem_.sizes.skv) return false;
+  const DType dtype = problem_.program.tensors()[load->slot()].dtype;
+  if (dtype != problem_.q.dtype) {
+    refuse("bias_gradient_type", "cuDNN gives the gradient of a bias in the type of q",
+           "a gradient of type " + std::string(dtype_name(dtype)),
+           "make the captured tensor " + std::string(dtype_name(problem_.q.dtype)));
+  }
+  tensor.slot = load->slot();
+  tensor.type = spec_.io;
+  tensor.role = Role::Bias;
+  spec_.tensors.push_back(tensor);
+  lowered_.views.push_back(view);
+  tensor.role = Role::GradBias;
+  spec_.tensors.push_back(tensor);
+  lowered_.views.push_back(view);
+  return true;
+}
+
+Ref FormulaLowering::load(const Expr& e) {
+  if (const auto known = loads_.find(e.get()); known != loads_.end()) return known->second;
+  const ir::TensorDecl& decl = problem_.program.tensors()[e->slot()];
+  View view;
+  Tensor tensor;
+  tensor.role = Role::Captured;
+  tensor.slot = e->slot();
+  if (decl.dtype == DType::U8 || decl.dtype == DType::Bool || decl.dtype == DType::I64 ||
+      decl.dtype == DType::F64) {
+    refuse("captured_type",
+           "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
+           "captured tensor " + decl.name + " of type " + std::string(dtype_name(decl.dtype)),
+           "convert it");
+  } else if (!view_of(e, view, tensor)) {
+    refuse("gather",
+           "engine cudnn loads captured tensors at b, h, q and k themselves, each at most once",
+           "an index computed otherwise, in a load of " + decl.name,
+           "expand the tensor, or run on the CPU");
+  }
+  for (const Tensor& other : spec_.tensors) {
+    if (other.role == Role::Captured && other.slot == e->slot()) tensor.view = other.view + 1;
+  }
+  tensor.type = decl.dtype == DType::F16    ? Type::F16
+                : decl.dtype == DType::BF16 ? Type::BF16
+                : decl.dtype == DType::I32  ? Type::I32
+                                            : Type::F32;
+  spec_.tensors.push_back(tensor);
+  lowered_.views.push_back(view);
+  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  loads_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+Ref FormulaLowering::table(const Expr& e) {
+  if (const auto known = tables_.find(e.get()); known != tables_.end()) return known->second;
+  Table table;
+  ir::Evaluator<double> evaluate(e);
+  ir::Point<double> point;
+  point.B = static_cast<std::int32_t>(problem_.sizes.b);
+  point.H = static_cast<std::int32_t>(heads_seen(problem_.sizes, problem_.h_global));
+  point.Hkv = static_cast<std::int32_t>(problem_.sizes.hkv);
+  for (std::int32_t h = 0; h < problem_.sizes.h; ++h) {
+    point.h = h;
+    evaluate(point);
+    table.values.push_back(static_cast<float>(evaluate.value().f));
+  }
+  Tensor tensor;
+  tensor.role = Role::Table;
+  tensor.slot = static_cast<std::uint32_t>(lowered_.tables.size());
+  tensor.dim = {1, problem_.sizes.h, 1, 1};
+  tensor.stride = {problem_.sizes.h, 1, 1, 1};
+  spec_.tensors.push_back(tensor);
+  lowered_.tables.push_back(std::move(table));
+  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  tables_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+}  // namespace fovea::cudnn
