@@ -5,8 +5,7 @@
 # product; its backward has the attention weights from the forward. Beside it a better one, which NNlib does not have: a
 # head per thread of Julia's from beginning to end, with a single-threaded BLAS, so that softmax is threaded as well.
 #
-# Meant for an idle machine. On one that is not, FOVEA_BENCH_REALTIME=1 takes the processors from everybody else for the
-# few seconds that are measured (chrt; as root).
+# Meant for an idle machine.
 using Fovea
 using LinearAlgebra
 using Printf
@@ -65,19 +64,8 @@ end
 # the others so that all see the same machine.
 function times(calls; rounds = 15)
     foreach(call -> call(), calls)
-    return undisturbed(() -> rounds_of(calls, rounds))
+    return rounds_of(calls, rounds)
 end
-
-function undisturbed(f)
-    REALTIME || return f()
-    run(`chrt -a -f -p 10 $(getpid())`)
-    try
-        return f()
-    finally
-        run(`chrt -a -o -p 0 $(getpid())`)
-    end
-end
-const REALTIME = get(ENV, "FOVEA_BENCH_REALTIME", "") == "1"
 
 function rounds_of(calls, rounds)
     seconds, busy = [Float64[] for _ in calls], [Float64[] for _ in calls]
@@ -119,7 +107,7 @@ function loop_time(call, count = 300)
         call()
     end
     repeated()
-    return undisturbed(() -> 1e6 / count * minimum(@elapsed(repeated()) for _ in 1:40))
+    return 1e6 / count * minimum(@elapsed(repeated()) for _ in 1:40)
 end
 
 function small()
@@ -152,8 +140,7 @@ function report(io, rows, calls)
     println(io, "# Fovea.jl on the CPU\n")
     println(io, "- machine: $model, $(Sys.CPU_THREADS) processors; load when it began: ", @sprintf("%.1f", LOAD))
     println(io, "- Julia $VERSION with $(Threads.nthreads()) threads; $config")
-    println(io, "- date: $stamp; command: `", REALTIME ? "FOVEA_BENCH_REALTIME=1 " : "", "./dev bench julia`", REALTIME ?
-            ", so that the builds which ran meanwhile did not count" : "", "\n")
+    println(io, "- date: $stamp; command: `./dev bench julia FILE`\n")
     println(io, "Float32, head_dim $D, $H heads, $S queries and keys, batch $B. Milliseconds, best (and median) of 15 rounds in turns. ")
     println(io, "Dense is attention with BLAS as NNlib does it ([bench/julia_cpu.jl](../../bench/julia_cpu.jl)): threads in the ",
             "products, none in the softmax. The other dense one takes a head per thread from beginning to end. Ratios are of the best ",
