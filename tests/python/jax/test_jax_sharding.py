@@ -133,3 +133,45 @@ def test_dropout_is_the_same_on_any_number_of_devices(eight_devices):
         out_specs=P(None, "s"),
     )
     np.testing.assert_allclose(jax.jit(ring)(q, k, v), alone, rtol=1e-5, atol=2e-6)
+
+
+FORMS = {
+    "one head of keys": (
+        ((2, 16, 8, 8), (2, 16, 1, 8), (2, 16, 1, 8)),
+        (P("x", None, "y"), P("x"), P("x")),
+        {"score_mod": "score * t[h] + 0.1 * H", "captures": True, "return_max_logit": True},
+    ),
+    "packed": (
+        ((2, 16, 3, 8, 8),),
+        (P("x", None, None, "y"),),
+        {"layout": "bs3hd", "score_mod": "alibi", "dropout_rate": 0.2, "dropout_seed": 3},
+    ),
+    "packed sequences": (
+        ((16, 8, 8),) * 3,
+        (P(None, "y"),) * 3,
+        {"layout": "thd", "cu_seqlens_q": np.array([0, 5, 16], np.int32), "max_seqlen_q": 16},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_other_forms_are_cut_too(name, eight_devices):
+    shapes, specs, more = FORMS[name]
+    more = dict(more)
+    learned = jnp.linspace(0.5, 1.5, 8)
+    if more.pop("captures", False):
+        captured = {"score_mod_tensors": lambda t: {"t": t}, "sink": lambda t: t}
+    else:
+        captured = {"sink": lambda t: t}
+    arrays = [jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate(shapes)]
+
+    def total(learned, *arrays):
+        results = fovea.jax.attention(*arrays, **more, **{key: f(learned) for key, f in captured.items()})
+        o, *rest = results if isinstance(results, tuple) else (results,)
+        return jnp.sum(o**2), rest
+
+    run = jax.jit(jax.value_and_grad(total, argnums=tuple(range(1 + len(arrays))), has_aux=True))
+    mesh = Mesh(np.array(eight_devices).reshape(2, 4), ("x", "y"))
+    cut = [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(arrays, specs)]
+    for x, y in zip(jax.tree.leaves(run(learned, *cut)), jax.tree.leaves(run(learned, *arrays))):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
