@@ -8,14 +8,17 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/plan_request.h"
+#include "cuda/driver.h"
 
 using namespace fovea;
 using namespace fovea::capi;
 
 namespace {
 
-fovea_plan_s make(const fovea_problem_s& problem, const fovea_plan_options* options) {
+fovea_plan_s make(const fovea_problem_s& problem, const fovea_plan_options* options,
+                  bool may_build = true) {
   PlanRequest request = to_request(problem, options);
+  request.may_build = may_build || request.device.kind == DeviceKind::Cpu;
   fovea_plan_s plan{problem.problem, make_plan(*problem.problem, request), request.device.kind, {}};
   if (request.device.described) plan.described_as = std::move(request.device.name);
   return plan;
@@ -64,7 +67,8 @@ fovea_status plan_and_run(Direction direction, const WholeCall& whole) {
     if (whole.bindings != nullptr || whole.workspace_bytes == nullptr) {
       given = read_struct(whole.bindings, {"bindings", "fovea_bindings"});
     }
-    const fovea_plan_s plan = make(problem, whole.options);
+    const bool captured = given.stream != nullptr && cuda::is_capturing(given.stream);
+    const fovea_plan_s plan = make(problem, whole.options, !captured);
     if (whole.workspace_bytes != nullptr && given.workspace == nullptr) {
       *whole.workspace_bytes = workspace_bytes(plan, given.sizes);
     } else {

@@ -81,6 +81,11 @@ void check(Result result, const char* call) {
                     " (" + name + ")");
 }
 
+bool is_capturing(Handle stream) {
+  int status = 0;
+  return driver() != nullptr && driver()->is_capturing(stream, &status) == 0 && status != 0;
+}
+
 OnDevice::OnDevice(int ordinal) {
   const Driver& d = *driver();
   Handle current = nullptr;

@@ -46,6 +46,9 @@ const std::string& driver_problem();
 // Throws DeviceError that names the call, its code and its name.
 void check(Result result, const char* call);
 
+// Whether work on this stream goes into a CUDA graph that is being captured.
+bool is_capturing(Handle stream);
+
 // Makes a device's primary context current on this thread for a scope. Calls may come from threads
 // that never touched the GPU.
 class OnDevice {

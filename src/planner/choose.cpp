@@ -125,9 +125,9 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
     if (explanation->chosen.empty()) throw Unsupported(refusal_text(*explanation));
     try {
       const Engine& chosen = engine(explanation->chosen);
-      PlannedCall call = build(problem, request.device, chosen);
+      PlannedCall call = build(problem, request, chosen);
       // Where the partner must follow, it is built before this one can have run.
-      if (request.partner && is_pinned(problem)) build(*request.partner, request.device, chosen);
+      if (request.partner && is_pinned(problem)) build(*request.partner, request, chosen);
       memo_.remember(key, {explanation, call.plan, call.literals});
       return call;
     } catch (const Unsupported&) {  // noted by build(); every round has one engine fewer
@@ -137,10 +137,17 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
   }
 }
 
-PlannedCall Planner::build(const Problem& problem, const Device& device, const Engine& engine) {
+PlannedCall Planner::build(const Problem& problem, const PlanRequest& request,
+                           const Engine& engine) {
+  const Device& device = request.device;
   Baking baking = engine.bake(problem, device);
   const PlanKey key{engine.name(), device, std::move(baking.baked)};
   const auto compile = [&] {
+    if (!request.may_build) {
+      throw DeviceError(
+          "stream: it is being captured into a CUDA graph, and the plan is not built yet: make it, or "
+          "run the call once, before the capture. Nothing was enqueued");
+    }
     const auto start = std::chrono::steady_clock::now();
     std::unique_ptr<Plan> plan = engine.compile(key.baked, device);
     if (log_enabled()) {

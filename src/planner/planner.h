@@ -22,6 +22,8 @@ struct PlanRequest {
   Device device;
   std::string engine;  // empty: FOVEA_ENGINE, else the best that can; the reference only by name
   std::shared_ptr<const Problem> partner{};  // the other direction of a training pair; null: none
+  bool may_build =
+      true;  // false: a plan that is not cached is a DeviceError (a stream is captured)
 };
 
 // What one engine says.
@@ -97,7 +99,7 @@ class Planner {
                                            const Wish& wish, bool prove);
   Verdict verdict_of(const Engine& engine, const Problem& problem, const Device& device,
                      bool prove);
-  PlannedCall build(const Problem& problem, const Device& device, const Engine& engine);
+  PlannedCall build(const Problem& problem, const PlanRequest& request, const Engine& engine);
   const Engine* find_engine(const std::string& name) const;  // null: there is none of that name
   const Engine& engine(const std::string& name) const;
   void note_refusal(PlanKey key, const std::string& text);

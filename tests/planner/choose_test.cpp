@@ -38,6 +38,17 @@ TEST_F(Choose, TheFirstThatCan) {
   EXPECT_EQ(planner.explain(problem, here, false)->why, "fast is the fastest of those that can");
 }
 
+// Trap 40: under CUDA graph capture nothing can be built.
+TEST_F(Choose, NothingIsBuiltWhereItMayNot) {
+  PlanRequest captured = here;
+  captured.may_build = false;
+  EXPECT_THROW(planner.make_plan(problem, captured), DeviceError);
+  EXPECT_EQ(fast.compiled, 0);
+  planner.make_plan(problem, here);
+  EXPECT_EQ(planner.make_plan(problem, captured).engine, "fast");
+  EXPECT_EQ(fast.compiled, 1);
+}
+
 TEST_F(Choose, TheNextWhereTheFirstRefuses) {
   fast.verdict = [](const Baked&) { return refusal("too_large"); };
   EXPECT_EQ(planner.make_plan(problem, here).engine, "slow");

@@ -43,18 +43,13 @@ std::size_t place(int ordinal) {
   return device;
 }
 
-bool capturing(void* stream) {
-  int status = 0;
-  return cuda::driver()->is_capturing(stream, &status) == 0 && status != 0;
-}
-
 }  // namespace
 
 void* handle_for(int ordinal, void* stream) {
   OwnHandle& own = own_handles[place(ordinal)];
   if (own.handle == nullptr) {
     own.handle = take_spare(place(ordinal));
-    if (own.handle == nullptr && capturing(stream)) {
+    if (own.handle == nullptr && cuda::is_capturing(stream)) {
       throw DeviceError(
           "cuDNN: this thread has no handle yet, and none can be made while a CUDA graph is "
           "captured: run the plan once on this thread before");
