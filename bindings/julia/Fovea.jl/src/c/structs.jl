@@ -168,4 +168,7 @@ struct CCacheStats
     plans::UInt64
     bytes::UInt64
     build_seconds::Cdouble
+    disk_hits::UInt64
+    bundle_hits::UInt64
+    disk_writes::UInt64
 end
