@@ -82,9 +82,14 @@ class Rules {
     if (s.b == 0 || s.h == 0 || s.sq == 0 || s.skv == 0) {
       refuse("empty", "cuDNN takes no tensors without elements", "a size of 0", "use engine cpu");
     }
+    // 256 was seen on sm_90; cudnn-frontend has 128 for a backward elsewhere.
+    const bool backward = p_.direction == Direction::Backward;
+    const std::int64_t widest = device_.sm / 10 == 9 || !backward ? 256 : 128;
     for (const auto& [name, features] : {std::pair("d", s.d), std::pair("dv", s.dv)}) {
-      if (features % 8 == 0 && features >= 8 && features <= 256) continue;
-      refuse("head_dim", "cuDNN takes head dims that are multiples of 8, up to 256, on sm_90",
+      if (features % 8 == 0 && features >= 8 && features <= widest) continue;
+      refuse("head_dim",
+             "cuDNN takes head dims that are multiples of 8, up to " + std::to_string(widest) +
+                 ", on sm_" + std::to_string(device_.sm),
              std::string(name) + " " + std::to_string(features), "pad the head with zeros");
     }
     constexpr std::int64_t longest = std::int64_t{1} << 22;

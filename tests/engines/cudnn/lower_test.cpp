@@ -8,6 +8,7 @@
 #include "attention/problem_text.h"
 #include "engines/cudnn/bake.h"
 #include "engines/cudnn/judge.h"
+#include "engines/cudnn/known_bad.h"
 #include "engines/cudnn/lower.h"
 #include "ir/build.h"
 #include "ir/diff.h"
@@ -215,6 +216,16 @@ TEST(Batches, ArePowersOfTwo) {
   // Sums over the batch are made in one go.
   EXPECT_EQ(of("b=13 sink=1 grads=q,sink direction=backward"), (std::vector<std::int64_t>{13}));
   EXPECT_EQ(of("b=5 dropout=0.1 rng=engine"), (std::vector<std::int64_t>{5}));
+}
+
+// Trap 20: scoped by version and architecture.
+TEST(KnownBad, IsScoped) {
+  const Problem problem = *parse_problem_line("h=2 sq=48 d=64 dtype=bf16").forward;
+  EXPECT_EQ(known_bad(91000, 90, problem).size(), 1u);
+  EXPECT_EQ(known_bad(91001, 80, problem).front().code, "known_bad");
+  EXPECT_TRUE(known_bad(91002, 90, problem).empty());
+  EXPECT_TRUE(known_bad(90900, 90, problem).empty());
+  EXPECT_TRUE(known_bad(91900, 90, problem).empty());
 }
 
 TEST(Bake, ValuesAreNotBaked) {
