@@ -22,23 +22,13 @@ nb::dict cache_statistics() {
   out["plans"] = stats.plans;
   out["bytes"] = stats.bytes;
   out["build_seconds"] = stats.build_seconds;
-#ifdef FOVEA_CACHING_H
   out["disk_hits"] = stats.disk_hits;
   out["bundle_hits"] = stats.bundle_hits;
   out["disk_writes"] = stats.disk_writes;
-#endif
   return out;
 }
 
-// A library that keeps no plans in files has no caching.h.
-void bundle_load([[maybe_unused]] const std::string& path) {
-#ifdef FOVEA_CACHING_H
-  fovea::check(fovea_bundle_load(path.c_str()));
-#else
-  throw fovea::Error(FOVEA_UNSUPPORTED,
-                     "this Fovea keeps no plans in files: there are no bundles to load");
-#endif
-}
+void bundle_load(const std::string& path) { fovea::check(fovea_bundle_load(path.c_str())); }
 
 std::string line_value(const std::string& line, const std::string& key) {
   return fovea::report_of(fovea_line_value, line.c_str(), key.c_str());
