@@ -32,6 +32,11 @@ def test_every_public_header_is_installed(prefix, root):
     }
 
 
+def test_the_stand_in_for_a_driver_lies_where_only_fovea_looks(prefix):
+    found = [path.relative_to(prefix) for path in prefix.rglob("libcuda.so*")]
+    assert [path.parts[-3:] for path in found] == [("fovea", "standin", "libcuda.so.1")]
+
+
 def test_program_is_installed_and_runs(prefix, run):
     run(prefix / "bin/fovea", "--help")
 
