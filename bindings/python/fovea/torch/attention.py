@@ -160,7 +160,10 @@ def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas
 
 def add_mask(found: Formulas, *more: str):
     """Joins further masks to the one there is."""
+    if not any(more):
+        return
     texts = [text for text in (found.mask, *more) if text]
+    found.known = None
     found.mask = texts[0] if len(texts) == 1 else " && ".join(f"({text})" for text in texts)
 
 

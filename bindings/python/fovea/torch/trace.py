@@ -1,5 +1,6 @@
-"""Runs a modifier once on symbols and keeps what it did as formula text. Done at every call: it takes microseconds, so
-nothing is ever keyed by a Python object, and closures, globals and parameters are always the current ones."""
+"""Runs a modifier once on symbols and keeps what it did as formula text. Done at every call for which memory.py cannot
+tell that it would give the same text again: nothing is ever keyed by the identity of a caller's object, and closures,
+globals and parameters are always the current ones."""
 
 import operator
 
@@ -32,6 +33,7 @@ class Trace:
         self.count = 0
         self.tensors = []
         self.leaves = []  # per tensor, per dimension: "b", "h", "q", "k", or "" for anything else
+        self.computed = False  # did it look at the contents of a tensor, or make one?
 
     def emit(self, text, kind, sure=False):
         name = "_t" + str(self.count)
@@ -66,6 +68,7 @@ class Trace:
             and self.device.type != "cpu"
             and is_number(tensor)
         ):
+            self.computed = True
             return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
@@ -193,6 +196,7 @@ class Tracing(TorchFunctionMode):
             index = args[1]
             if any_traced(index if isinstance(index, tuple) else (index,)):
                 return self.trace.load(args[0], index)
+            self.trace.computed = True
             return func(*args)
         if len(args) == 1 and not kwargs and isinstance(args[0], Value):  # torch.tanh(score) and its like
             rule = UNARY.get(func.__name__)
@@ -221,6 +225,7 @@ class Tracing(TorchFunctionMode):
                 raise refuse(
                     f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)"
                 )
+        self.trace.computed = True
         return func(*args, **kwargs)
 
 
