@@ -6,7 +6,7 @@ import difflib
 from . import arithmetic as ar
 from . import pointwise as pw
 from .errors import refuse
-from .values import BOOL, FLOAT, INT, Value, lift, real, truth
+from .values import BOOL, FLOAT, INT, Rows, Value, lift, real, truth
 from .vectors import REDUCTIONS, TRACED, apply, is_vector
 
 # fmt: off
@@ -93,6 +93,8 @@ def run_rule(func, rule, joins, trace, args, kwargs):
     """Joins a vector where the function does that (torch.max of one argument, too); else one value at a time."""
     if joins is not None and is_vector(args[0]) and (rule is None or len(args) == 1):
         return joins(trace, *args, **kwargs)
+    if joins is not None and isinstance(args[0], Rows) and len(args[0].shape) == 1:
+        return joins(trace, *args, **kwargs)  # of a row with one element
     if rule is None:
         name = func if isinstance(func, str) else func.__name__
         raise refuse(f"torch.{name} of a single value", instead_of(name))

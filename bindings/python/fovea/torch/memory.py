@@ -20,9 +20,8 @@ from .reads import BOUND, CELL, parts_of, reads_of, record_of
 from .vectors import REDUCTIONS
 
 REMEMBERED = Recent(1024)
-NEVER = object()  # traced before, and not to be remembered
 
-_NUMBERS = frozenset((int, float, bool, str, type(None), torch.dtype))
+_NUMBERS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.Size))
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _FUNCTIONS = frozenset((types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial, type))
 _OF_VALUES = frozenset(("shape", "ndim", "dtype", "device", "dim", "numel", "size", "is_floating_point"))
@@ -58,9 +57,10 @@ def undisturbed() -> bool:
     )
 
 
-def look(functions, device):
-    """(key or None, the tensors that these functions read from outside): functions are modifiers, texts or None."""
-    key, tensors = [device], []
+def look(functions, key):
+    """Adds to the list `key` what these modifiers (functions, texts or None) read from outside, and gives the tensors
+    among it; or None where that can't be compared."""
+    tensors = []
     try:
         for function in functions:
             if function is None or type(function) is str:
@@ -68,10 +68,10 @@ def look(functions, device):
             else:
                 look_into(function, key, tensors, _DEEPEST)
     except Forgettable:
-        return None, tensors
+        return None
     if len(tensors) > 1:
         key += [first_of(tensors, x) for x in tensors]
-    return tuple(key), tensors
+    return tensors
 
 
 def first_of(tensors, x) -> int:
@@ -114,9 +114,9 @@ def look_into(function, key, tensors, depth):
 
 
 def attribute(x, name):
-    """As the modifier itself would get it; a tensor's or a number's own are none of these."""
+    """As the modifier itself would get it. Of a tensor only what is compared of it anyway."""
     kind = type(x)
-    if kind in _TENSORS or kind in _NUMBERS:
+    if kind in _NUMBERS or (kind in _TENSORS and name not in ("shape", "ndim", "dtype")):
         raise Forgettable
     try:
         return getattr(x, name)

@@ -31,16 +31,20 @@ DIRECT = {
 _TAKEN = ("q", "k", "v", "sink")  # what gradients are asked for by
 
 
+NOTHING = "\n\n\n\n"  # text() of no formulas
+
+
 class Formulas:
     """Texts, and the captured tensors in the order of their names."""
 
-    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "known")
+    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "known", "slots")
 
     def __init__(self):
         self.mod = self.mask = self.bprop = ""
         self.names, self.tensors, self.uses = [], [], []
         self.scalars, self.values = [], []
         self.known = None  # the text, where it was made before
+        self.slots = None  # which of the tensors that the modifiers read were captured, where all were (memory.py)
 
     def text(self) -> str:
         """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
@@ -60,6 +64,7 @@ class Formulas:
         out = Formulas.__new__(Formulas)
         out.mod, out.mask, out.bprop, out.known = self.mod, self.mask, self.bprop, self.known
         out.names, out.uses, out.scalars, out.values = self.names, self.uses, self.scalars, self.values
+        out.slots = self.slots
         out.tensors = tensors
         return out
 
@@ -71,7 +76,9 @@ def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars
             raise InvalidArgument(
                 f"{'tensors' if tensors else 'scalars'}: given without a modifier that names them"
             )
-        return Formulas()
+        out = Formulas()
+        out.known, out.slots = NOTHING, []
+        return out
     if bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop: given without score_mod")
     if tensors or scalars or torch.compiler.is_compiling() or not memory.undisturbed():
@@ -81,16 +88,21 @@ def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars
 
 def remembered(score_mod, mask_mod, bprop, like) -> Formulas:
     """What these modifiers gave before, with the tensors that they read now; or traced."""
-    key, read = memory.look((score_mod, mask_mod, bprop), None if like is None else like.device)
-    known = None if key is None else memory.REMEMBERED.get(key)
-    if known is None or known is memory.NEVER:
-        out, trace = traced(score_mod, mask_mod, bprop, None, None, like)
-        if key is not None and known is None:
-            slots = memory.slots_of(trace, read)
-            memory.REMEMBERED.put(key, memory.NEVER if slots is None else (out.emptied(), slots))
-        return out
-    template, slots = known
-    return template.with_tensors([bindable(read[i], like) for i in slots])
+    key = [None if like is None else like.device]
+    read = memory.look((score_mod, mask_mod, bprop), key)
+    if read is None:
+        return traced(score_mod, mask_mod, bprop, None, None, like)[0]
+    key = tuple(key)
+    known = memory.REMEMBERED.get(key)
+    if known is not None:
+        return known.with_tensors([bindable(read[i], like) for i in known.slots])
+    out, trace = traced(score_mod, mask_mod, bprop, None, None, like)
+    slots = memory.slots_of(trace, read)
+    again = [None if like is None else like.device]
+    if slots is not None and memory.look((score_mod, mask_mod, bprop), again) is not None and tuple(again) == key:
+        out.slots = slots
+        memory.REMEMBERED.put(key, out.emptied())
+    return out
 
 
 def traced(score_mod, mask_mod, bprop, tensors, scalars, like):

@@ -18,6 +18,20 @@ _GETITEM = torch.Tensor.__getitem__
 _SETITEM = torch.Tensor.__setitem__
 _NUMBERS = (torch.tensor, torch.scalar_tensor, torch.as_tensor)
 _FILLED = (torch.full, torch.zeros, torch.ones)
+# What memory.py compares of every tensor: asking for it makes no other text.
+_OF_SIGNATURES = frozenset(
+    (
+        torch.Tensor.shape.__get__,
+        torch.Tensor.ndim.__get__,
+        torch.Tensor.dtype.__get__,
+        torch.Tensor.device.__get__,
+        torch.Tensor.dim,
+        torch.Tensor.size,
+        torch.Tensor.numel,
+        torch.Tensor.__len__,
+        torch.Tensor.is_floating_point,
+    )
+)
 _INDEX_TYPES = (torch.int32, torch.int64, torch.uint8, torch.bool)
 
 
@@ -225,7 +239,8 @@ class Tracing(TorchFunctionMode):
                 raise refuse(
                     f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)"
                 )
-        self.trace.computed = True
+        if not torch.compiler.is_compiling() and func not in _OF_SIGNATURES:
+            self.trace.computed = True
         return func(*args, **kwargs)
 
 
