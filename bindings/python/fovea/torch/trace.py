@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import arithmetic  # noqa: F401  installs the operators
 from .errors import refuse
-from .functions import UNARY, call
+from .functions import UNARY, call, name_of
 from .pointwise import constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
 from .vectors import TRACED, Vector
@@ -213,7 +213,7 @@ class Tracing(TorchFunctionMode):
             self.trace.computed = True
             return func(*args)
         if len(args) == 1 and not kwargs and isinstance(args[0], Value):  # torch.tanh(score) and its like
-            rule = UNARY.get(func.__name__)
+            rule = UNARY.get(name_of(func))
             if rule is not None:
                 return rule(self.trace, args[0])
         kwargs = kwargs or {}
