@@ -190,6 +190,17 @@ def changing_tensors():
     ]
 
 
+def changing_items():
+    numbers, nested = {"a": 1.0, "table": A}, [Thing(d={"x": (2.0, 3.0)})]
+    mod = lambda s, b, h, q, k: s * numbers["a"] + numbers["table"][h] * nested[0].d["x"][1]
+    return mod, [
+        lambda: numbers.update(a=2.0),
+        lambda: numbers.update(table=torch.arange(4)),
+        lambda: nested[0].d.update(x=(2.0, 4)),
+        lambda: nested.insert(0, Thing(d={"x": [0, -1.0]})),
+    ]
+
+
 def changing_shapes():
     tables = Thing(part=torch.randn(4, 3))
     mod, _ = in_space(MOD + "s + t.part[h].sum()", t=tables)
@@ -225,6 +236,7 @@ CHANGES = [
     changing_partial,
     changing_code,
     changing_tensors,
+    changing_items,
     changing_shapes,
     changing_lengths,
     shadowing_a_builtin,
@@ -270,16 +282,31 @@ def a_computed_tensor():
     return mod, lambda: None
 
 
-def a_list():
+def a_loop_over_a_list():
     numbers = [1.0, 2.0]
-    mod = lambda s, b, h, q, k: s * numbers[0]
+
+    def mod(s, b, h, q, k):
+        for number in numbers:
+            s = s * number
+        return s
+
+    return mod, lambda: numbers.append(3.0)
+
+
+def an_index_into_a_list():
+    numbers, i = [1.0, 2.0], 0
+    mod = lambda s, b, h, q, k: s * numbers[i]
     return mod, lambda: numbers.reverse()
 
 
-def a_dictionary():
-    numbers = {"a": 1.0}
-    mod = lambda s, b, h, q, k: s * numbers["a"]
-    return mod, lambda: numbers.update(a=2.0)
+def a_dictionary_of_its_own():
+    class Counting(dict):
+        def __missing__(self, key):
+            self[key] = 0.0
+            return 1.0
+
+    numbers = Counting()
+    return (lambda s, b, h, q, k: s * numbers["a"]), numbers.clear
 
 
 def a_random_number():
@@ -337,8 +364,9 @@ NEVER = [
     a_number_of_a_tensor,
     a_branch_on_a_tensor,
     a_computed_tensor,
-    a_list,
-    a_dictionary,
+    a_loop_over_a_list,
+    an_index_into_a_list,
+    a_dictionary_of_its_own,
     a_random_number,
     a_generator,
     a_property,

@@ -4,7 +4,7 @@ again at every call and compared by value, so a changed closure, global, attribu
 seen. Nothing of the caller's is kept alive: keys hold numbers, shapes, torch's own functions and records of code.
 
 Where that cannot be made exact, there is no memory and the modifier is traced: code that reads objects of other kinds
-(lists, dictionaries, subclasses of tensors), that calls functions other than torch's pointwise ones and math's, that
+(sets, subclasses of tensors, lists by anything but a constant index), that calls functions other than torch's pointwise ones and math's, that
 computes with real tensors, or that runs under modes and transforms."""
 
 import functools
@@ -24,6 +24,7 @@ REMEMBERED = Recent(1024)
 _NUMBERS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.Size))
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _FUNCTIONS = frozenset((types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial, type))
+_CONTAINERS = frozenset((dict, list, tuple, torch.Size))
 _OF_VALUES = frozenset(("shape", "ndim", "dtype", "device", "dim", "numel", "size", "is_floating_point"))
 METHODS = frozenset((*TABLE, *REDUCTIONS)) | _OF_VALUES
 _ABSENT = object()
@@ -82,19 +83,21 @@ def first_of(tensors, x) -> int:
 
 
 def look_into(function, key, tensors, depth):
-    parts = parts_of(function)
-    if parts is None or depth == 0:
-        raise Forgettable
-    function, bound, named = parts
+    bound = named = ()
+    if type(function) is not types.FunctionType:
+        parts = parts_of(function)
+        if parts is None:
+            raise Forgettable
+        function, bound, named = parts
     code = function.__code__
     record = record_of(code)
     reads = reads_of(record, code, len(bound), tuple(named), METHODS)
-    if reads is None:
+    if reads is None or depth == 0:
         raise Forgettable
     key += (record, len(bound))
     if named:
         key.append(tuple(named))
-    for kind, place, attributes in reads:
+    for kind, place, steps in reads:
         if kind == CELL:
             try:
                 x = function.__closure__[place].cell_contents
@@ -106,8 +109,8 @@ def look_into(function, key, tensors, depth):
             x = function.__globals__.get(place, _ABSENT)
             if x is _ABSENT:
                 x = function.__builtins__.get(place, _ABSENT)
-        for name in attributes:
-            x = attribute(x, name)
+        for step in steps:
+            x = attribute(x, step) if type(step) is str else item(x, step[0])
         take(x, key, tensors, depth)
     if function.__defaults__ or function.__kwdefaults__:
         take_defaults(function, key, tensors, depth)
@@ -121,6 +124,15 @@ def attribute(x, name):
     try:
         return getattr(x, name)
     except AttributeError:
+        raise Forgettable from None
+
+
+def item(x, key):
+    if type(x) not in _CONTAINERS:
+        raise Forgettable
+    try:
+        return x[key]
+    except (LookupError, TypeError):
         raise Forgettable from None
 
 

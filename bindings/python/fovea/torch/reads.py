@@ -1,5 +1,5 @@
 """What a modifier's code reads from outside, told from its bytecode: globals, closure cells and bound arguments, with the
-attributes taken of them. memory.py compares these to know that a modifier would do again what it did before.
+attributes and items taken of them. memory.py compares these to know that a modifier would do again what it did before.
 
 The list is complete or there is none: code with an instruction that is not listed here (one that stores anywhere but in
 local variables, makes functions, imports, catches ...) has None, and is traced at every call."""
@@ -34,14 +34,18 @@ _PURE_FAMILIES = ("POP_JUMP_", "UNARY_", "BINARY_", "INPLACE_")
 _OPEN_ENDED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
 
 
+_UNKNOWN = object()
+
+
 class Record:
     """One live code object, by which functions of the same body know each other. Does not keep it alive."""
 
-    __slots__ = ("code", "reads", "__weakref__")
+    __slots__ = ("code", "reads", "plain", "__weakref__")
 
     def __init__(self, code, forget):
         self.code = weakref.ref(code, forget)
         self.reads = {}  # (bound arguments by position, bound names) -> reads, or None
+        self.plain = _UNKNOWN  # those without bound arguments
 
 
 _records = {}
@@ -62,8 +66,13 @@ def forget(number, dead):
 
 
 def reads_of(record, code, bound, names, methods):
-    """[(kind, place, attributes)] or None. `bound` arguments come first and `names` by keyword; `methods` are the
-    attributes that what a modifier computes may be asked for."""
+    """[(kind, place, steps)] or None. A step is the name of an attribute or a tuple with the key of an item. `bound`
+    arguments come first and `names` by keyword; `methods` are the attributes that what a modifier computes may be asked
+    for."""
+    if not bound and not names:
+        if record.plain is _UNKNOWN:
+            record.plain = find_reads(code, 0, (), methods)
+        return record.plain
     shape = (bound, names)
     if shape not in record.reads:
         record.reads[shape] = find_reads(code, bound, names, methods)
@@ -77,8 +86,10 @@ def find_reads(code, bound, names, methods):
     places = {name: i for i, name in enumerate(code.co_varnames[: min(bound, code.co_argcount)])}
     places.update((name, name) for name in names)
     found = Reads(code, places, methods)
-    for instruction in dis.get_instructions(code):
-        if not found.take(instruction):
+    instructions = [x for x in dis.get_instructions(code) if x.opname not in ("CACHE", "EXTENDED_ARG")]
+    behind = [*instructions[1:], None]
+    for instruction, following in zip(instructions, behind):
+        if not found.take(instruction, following):
             return None
     found.end_chain()
     return found.reads
@@ -90,11 +101,16 @@ class Reads:
     def __init__(self, code, places, methods):
         self.cells = {name: i for i, name in enumerate(code.co_freevars)}
         self.places, self.methods = places, methods
-        self.reads, self.chain = [], None
+        self.reads, self.chain, self.key = [], None, None
 
-    def take(self, instruction) -> bool:
+    def take(self, instruction, following) -> bool:
         op, value = instruction.opname, instruction.argval
-        if op in ("CACHE", "EXTENDED_ARG"):
+        if self.key is not None:  # the second half of an item
+            self.chain[2].append(self.key)
+            self.key = None
+            return True
+        if self.chain is not None and self.is_item(instruction, following):
+            self.key = (value,)
             return True
         if op in _ATTRIBUTES:
             if self.chain is None:
@@ -114,6 +130,17 @@ class Reads:
             return op in _PURE or op.startswith(_PURE_FAMILIES)
         return True
 
+    @staticmethod
+    def is_item(instruction, following) -> bool:
+        """The constant of x["name"] or x[0], right behind x."""
+        return (
+            instruction.opname in ("LOAD_CONST", "LOAD_SMALL_INT")
+            and type(instruction.argval) in (str, int)
+            and following is not None
+            and following.opname == "BINARY_SUBSCR"
+            and not (instruction.is_jump_target or following.is_jump_target)
+        )
+
     def take_local(self, op, names) -> bool:
         stored = names if op in ("STORE_FAST", "STORE_FAST_STORE_FAST") else ()
         if op == "STORE_FAST_LOAD_FAST":
@@ -129,8 +156,8 @@ class Reads:
 
     def end_chain(self):
         if self.chain is not None:
-            kind, place, attributes = self.chain
-            read = (kind, place, tuple(attributes))
+            kind, place, steps = self.chain
+            read = (kind, place, tuple(steps))
             if read not in self.reads:
                 self.reads.append(read)
             self.chain = None
