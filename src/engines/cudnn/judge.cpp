@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "cuda/libraries.h"
 #include "engines/cudnn/graph.h"
@@ -79,6 +80,10 @@ class Rules {
     const bool packed = p_.layout == Layout::Thd;
     if (s.b == 0 || s.h == 0 || s.sq == 0 || s.skv == 0 || (packed && (s.t_q == 0 || s.t_k == 0))) {
       refuse("empty", "cuDNN takes no tensors without elements", "a size of 0", "use engine cpu");
+    }
+    if (p_.direction == Direction::Backward && s.sq == 1 && s.skv == 1) {
+      refuse("one_by_one", "cuDNN's backward takes no single query with a single key",
+             "sq 1 and skv 1", "use engine cpu");
     }
     // 256 was seen on sm_90; cudnn-frontend has 128 for a backward elsewhere.
     const bool backward = p_.direction == Direction::Backward;
@@ -181,12 +186,34 @@ class Rules {
       refuse("too_many_tensors", "engine cudnn binds at most 60 tensors and scalars",
              std::to_string(bound), "use engine cpu");
     }
+    check_inputs_per_row(lowered.spec);
     for (const ir::Expr& formula : lowered.uniforms) {
       if (ir::node_count(formula) <= 256) continue;
       refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
              "a longer one", "use engine cpu");
     }
     note_cost(lowered);
+  }
+
+  // Seen in cuDNN 9.19: it has no plan for a backward that reads more tensors of one number per
+  // row, those of the modifier and those of its derivative. Lengths are such.
+  void check_inputs_per_row(const Spec& spec) {
+    if (!spec.backward) return;
+    std::set<std::pair<bool, std::uint32_t>> read;
+    for (std::size_t i = 0; i < spec.steps.size(); ++i) {
+      for (int j = 0; j < spec.steps[i].operand_count; ++j) {
+        const Ref& ref = spec.steps[i].operands[static_cast<std::size_t>(j)];
+        if (ref.kind != Ref::Kind::Tensor) continue;
+        const Tensor& tensor = spec.tensors[ref.index];
+        const bool per_row = tensor.dim[2] > 1 && tensor.dim[3] == 1;
+        if (per_row) read.emplace(i < spec.forward_steps, ref.index);
+      }
+    }
+    if (read.size() <= 2) return;
+    refuse("inputs_per_row",
+           "cuDNN's backward reads two tensors of one number per row, in a modifier and its "
+           "derivative (the lengths of sequences are such, where the derivative is not 1)",
+           std::to_string(read.size()), "use engine cpu");
   }
 
   // From measurements on an H200 with cuDNN 9.19 (docs/results): a dense mask costs 1.7 times no
