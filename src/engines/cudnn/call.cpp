@@ -60,6 +60,7 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
   const Four given{s.b, s.h, s.s, s.d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
+    if (i == 0 && tensor.starts) continue;  // packed: there is no batch to step through
     refuse("strides", given[i],
            "differ from those that this plan was made for (" + std::to_string(tensor.stride[i]) +
                "): engine cudnn bakes strides; make a problem with these");
@@ -73,6 +74,7 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
 }  // namespace
 
 CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
+  if (spec.packed()) return;  // PackedCall has its own
   const auto lengths = static_cast<std::size_t>(baked.sizes.b) * 4;
   if (spec.padding && !baked.has_q_lengths) q_lengths = take(lengths);
   if (spec.padding && !baked.has_k_lengths) k_lengths = take(lengths);
@@ -95,7 +97,10 @@ std::size_t CallMemory::take(std::size_t bytes) {
 }
 
 void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
-  if (!(b.sizes == baked.sizes)) {
+  Sizes sizes = b.sizes;
+  sizes.t_q = baked.sizes.t_q;  // rows of packed tensors are not baked
+  sizes.t_k = baked.sizes.t_k;
+  if (!(sizes == baked.sizes)) {
     refuse("sizes", b.sizes.b,
            "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
            "problem with these (graphs are shared where only the batch differs)");
@@ -317,7 +322,8 @@ void* Call::pointer(const Tensor& tensor) {
     case Role::Bias:
     case Role::GradBias:
     case Role::Uniform:
-    case Role::Table: break;
+    case Role::Table:
+    case Role::Starts: break;
   }
   throw InternalError("a tensor that is bound elsewhere");
 }
