@@ -21,7 +21,7 @@ def note(spec: Spec, operands) -> None:
         calls.append((spec, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands]))
 
 
-def problem_lines(function, *args: Any, **kwargs: Any) -> list[str]:
+def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> list[str]:
     """The problem lines of the calls in function(*args, **kwargs), which is traced and not run."""
     calls: list[tuple[Spec, list]] = []
     token = seen.set(calls)
@@ -30,7 +30,7 @@ def problem_lines(function, *args: Any, **kwargs: Any) -> list[str]:
     finally:
         seen.reset(token)
     return [
-        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward")
+        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu)
         for spec, avals in calls
     ]
 
@@ -46,8 +46,8 @@ def explain(
     from ._attention import attention
 
     tensors = [x for x in (q, k, v) if x is not None]
-    (line,) = problem_lines(attention, *tensors, **kwargs)
     device = device or {"cpu": "cpu"}.get(jax.default_backend(), "cuda:0")
+    (line,) = problem_lines(attention, *tensors, gpu=device != "cpu", **kwargs)
     forward, backward = _core.problem_pair(line)
     engine = kwargs.get("engine")
     texts = [

@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import _core
 from . import _batching, _native, _partition
+from ._rewrite import substitute, tokens
 from ._spec import Spec, gradient_roles, gradient_shapes, output_shapes, problem_line
 
 forward_p = Primitive("fovea_forward")
@@ -59,10 +60,6 @@ def _abstract(direction: str, *avals, spec: Spec):
 # --- one custom call ---
 
 
-def _line(ctx, spec: Spec, direction: str, capture: bool = False) -> str:
-    return problem_line(spec, ctx.avals_in, direction, capture)
-
-
 def _problem(spec: Spec, direction: str, line: str):
     """The problem and its partner."""
     if not spec.training:
@@ -89,17 +86,33 @@ def _result_roles(spec: Spec, direction: str) -> tuple[str, ...]:
 
 
 def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
-    line = _line(ctx, spec, direction)
+    line = problem_line(spec, ctx.avals_in, direction)
     _require(spec, direction, line, "cpu")
     return _custom_call(ctx, operands, _native.TARGETS[direction], spec, _result_roles(spec, direction), line)
 
 
+def without_b_offset(spec: Spec) -> Spec:
+    """The first sequence of this part as a scalar of the formulas: engines for GPUs read no b_offset from there."""
+    if "b_offset" not in spec.operands or spec.dropout:
+        return spec
+    texts = {key: text for key in ("mod", "mask", "bprop") if (text := getattr(spec, key)) is not None}
+    name = "first_b"
+    while any(name in tokens(text) for text in texts.values()):
+        name += "_"
+    return spec.replace(
+        operands=tuple(f"scalar:{name}" if role == "b_offset" else role for role in spec.operands),
+        scalars=(*spec.scalars, (name, "i32")),
+        **{key: substitute(text, {"b": f"(b + {name})"}) for key, text in texts.items()},
+    )
+
+
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
+    spec = without_b_offset(spec)
     roles = _result_roles(spec, direction)
-    line = _line(ctx, spec, direction, capture=True)
+    line = problem_line(spec, ctx.avals_in, direction, gpu=True, capture=True)
     workspace = _recorded_workspace(spec, direction, line)
     if workspace is None:
-        line = _line(ctx, spec, direction)
+        line = problem_line(spec, ctx.avals_in, direction, gpu=True)
         if _has_cuda():
             _require(spec, direction, line, "cuda:0")
         return _custom_call(ctx, operands, _native.TARGETS[direction], spec, roles, line)
