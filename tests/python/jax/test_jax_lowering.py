@@ -6,14 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax_cases import H, causal, softcap
+from jax_cases import B, H, S, causal, softcap
+from jax_setup import seed
 from test_jax_values import IDS, expected
 
 from fovea import _core
 from fovea.jax import attention
 from fovea.jax._call import Call
+from fovea.jax._gpu import for_gpu, without_b_offset
 from fovea.jax._modifiers import Given
-from fovea.jax._primitive import call_p, without_b_offset
+from fovea.jax._primitive import call_p
 
 
 @pytest.fixture
@@ -69,3 +71,27 @@ def test_the_first_sequence_is_a_scalar_of_the_formulas(qkv):
     np.testing.assert_array_equal(got, want)
     line, operands = lowered(lambda q, k, v: attention(q, k, v, score_mod="score + b", b_offset=3), *qkv)
     assert "scalar:first_b" in operands and "(b + first_b)" in line and "b_offset" not in operands
+
+
+def test_masks_and_integers_in_types_that_cudnn_reads(qkv):
+    """bool and uint8 captures are converted in the program; the formulas that are lowered mean the same."""
+    rng = np.random.default_rng(seed())
+    kept, table = jnp.asarray(rng.random((S, S)) < 0.6), jnp.asarray(rng.integers(0, 3, S), jnp.uint8)
+    call = Call("bshd", *qkv)
+    call.mask_array(jnp.asarray(rng.random((B, 1, S, S)) < 0.8))
+    call.modify(
+        Given(
+            score_mod=lambda s, b, h, q, k: s + table[k].astype(jnp.float32),
+            mask_mod=lambda b, h, q, k: kept[q, k] | (table[q] == 1),
+        )
+    )
+    spec, arrays = call.finished()
+    moved, avals = for_gpu(spec, [jax.typeof(x) for x in arrays])
+    types = {np.dtype(a.dtype).name for role, a in zip(moved.operands, avals) if role.startswith("tensor:")}
+    assert types <= {"int32", "float16", "bfloat16"}
+    converted = [x.astype(a.dtype) for x, a in zip(arrays, avals)]
+    (got,) = call_p.bind(*converted, spec=moved, direction="forward")
+    (want,) = call_p.bind(*arrays, spec=spec, direction="forward")
+    np.testing.assert_array_equal(got, want)
+    line, _ = lowered(lambda *a: attention(*a, dense_mask=kept[None, None]), *qkv)
+    assert re.search(r'mask="\(a0\[0, 0, q, k\] != 0.0\)".*tensor="a0:b?f16\[1,1,Sq,Skv\]"', line), line

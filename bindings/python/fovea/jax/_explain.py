@@ -9,6 +9,7 @@ import jax
 
 from .. import _core
 from .._text import Text
+from ._gpu import for_gpu
 from ._spec import Spec, problem_line
 
 # Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.
@@ -18,7 +19,7 @@ seen: contextvars.ContextVar[list[tuple[Spec, list]] | None] = contextvars.Conte
 def note(spec: Spec, operands) -> None:
     calls = seen.get()
     if calls is not None:
-        calls.append((spec, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands]))
+        calls.append((spec, [jax.core.ShapedArray(x.shape, x.dtype) for x in operands]))
 
 
 def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> list[str]:
@@ -29,6 +30,7 @@ def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> lis
         jax.eval_shape(lambda *a: function(*a, **kwargs), *args)
     finally:
         seen.reset(token)
+    calls = [for_gpu(*call) for call in calls] if gpu else calls
     return [
         problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu)
         for spec, avals in calls

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import _core
 from . import _batching, _native, _partition
-from ._rewrite import substitute, tokens
+from ._gpu import for_gpu
 from ._spec import Spec, gradient_roles, gradient_shapes, output_shapes, problem_line
 
 forward_p = Primitive("fovea_forward")
@@ -91,28 +91,23 @@ def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
     return _custom_call(ctx, operands, _native.TARGETS[direction], spec, _result_roles(spec, direction), line)
 
 
-def without_b_offset(spec: Spec) -> Spec:
-    """The first sequence of this part as a scalar of the formulas: engines for GPUs read no b_offset from there."""
-    if "b_offset" not in spec.operands or spec.dropout:
-        return spec
-    texts = {key: text for key in ("mod", "mask", "bprop") if (text := getattr(spec, key)) is not None}
-    name = "first_b"
-    while any(name in tokens(text) for text in texts.values()):
-        name += "_"
-    return spec.replace(
-        operands=tuple(f"scalar:{name}" if role == "b_offset" else role for role in spec.operands),
-        scalars=(*spec.scalars, (name, "i32")),
-        **{key: substitute(text, {"b": f"(b + {name})"}) for key, text in texts.items()},
-    )
+def _converted(ctx, operand):
+    (new,) = ctx.avals_out
+    return mlir.lower_fun(lambda x: x.astype(new.dtype), multiple_results=False)(ctx, operand)[0]
 
 
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
-    spec = without_b_offset(spec)
+    spec, avals = for_gpu(spec, ctx.avals_in)
+    operands = [
+        x if new is old else _converted(ctx.replace(avals_in=[old], avals_out=[new]), x)
+        for x, old, new in zip(operands, ctx.avals_in, avals)
+    ]
+    ctx = ctx.replace(avals_in=avals)
     roles = _result_roles(spec, direction)
-    line = problem_line(spec, ctx.avals_in, direction, gpu=True, capture=True)
+    line = problem_line(spec, avals, direction, gpu=True, capture=True)
     workspace = _recorded_workspace(spec, direction, line)
     if workspace is None:
-        line = problem_line(spec, ctx.avals_in, direction, gpu=True)
+        line = problem_line(spec, avals, direction, gpu=True)
         if _has_cuda():
             _require(spec, direction, line, "cuda:0")
         return _custom_call(ctx, operands, _native.TARGETS[direction], spec, roles, line)
