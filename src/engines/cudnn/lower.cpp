@@ -70,7 +70,7 @@ class ProblemLowering {
     if (lowered_.spec.stats || lowered_.spec.backward) {
       add(Role::Stats, Type::F32, {batch_, s.h, s.sq, 1}, {s.h * s.sq, s.sq, 1, 1});
     }
-    add(Role::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, true);
+    add(Role::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, !problem_.device_values);
   }
 
   void add_options() {
