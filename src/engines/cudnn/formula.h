@@ -53,6 +53,7 @@ class FormulaLowering {
   Ref make(const ir::Expr& e);
   Ref whole_number(const ir::Expr& e);
   Ref real_number(const ir::Expr& e);
+  Ref binary(Mode mode, const ir::Expr& e);
   Ref index(int axis);
   Ref plain_index(int axis);
   Ref per_sequence(Role role);
