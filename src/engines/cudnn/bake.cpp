@@ -2,16 +2,20 @@
 
 #include <algorithm>
 
+#include "attention/tensor_strides.h"
 #include "ir/lift.h"
 
 namespace fovea::cudnn {
 
 Baking bake(const Problem& problem) {
   Problem baked = problem;
-  // What depends on the head alone is tabulated when the plan is made; its numbers stay.
-  ir::Lifted lifted = ir::lift_literals(problem.program, ir::Depends::H);
+  // What depends on the head alone is tabulated when the plan is made; its numbers stay. Where
+  // values lie on the device all numbers stay: a call would have to send each of them there.
+  ir::Lifted lifted{problem.program, {}};
+  if (!problem.device_values) lifted = ir::lift_literals(problem.program, ir::Depends::H);
   baked.program = std::move(lifted.program);
   baked.scale.reset();
+  drop_dense_tensor_strides(baked);
   baked.capture = false;
   baked.b_offset = 0;  // always bound: slices of a batch need it
   // Offsets are bound, too, but a graph that adds them is another graph: cuDNN no longer sees the

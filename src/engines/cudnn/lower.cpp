@@ -91,7 +91,7 @@ class ProblemLowering {
           starts ? Four{s.h * s.sq, 1, s.h, 1} : Four{s.h * s.sq, s.sq, 1, 1});
       lowered_.spec.tensors.back().starts = starts;
     }
-    add(Role::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, true);
+    add(Role::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, !problem_.device_values);
   }
 
   void add_options() {
