@@ -348,8 +348,18 @@ void* Call::captured(const Tensor& tensor, const View& view) {
     const int axis = view.axis[i];
     at += (axis < 0 ? view.constant[i] : start[static_cast<std::size_t>(axis)]) * strides[i];
   }
+  const std::int64_t bytes = at * static_cast<std::int64_t>(element_bytes(tensor.type));
   void* const data = gradient ? b_.tensor_gradients[view.slot].data : const_cast<void*>(bound.data);
-  return static_cast<std::byte*>(data) + at * static_cast<std::int64_t>(element_bytes(tensor.type));
+  std::byte* const start_address = static_cast<std::byte*>(data) + bytes;
+  if (reinterpret_cast<std::uintptr_t>(start_address) %
+          static_cast<std::uintptr_t>(view.alignment) !=
+      0) {
+    refuse("tensor", baked_.program.tensors()[view.slot].name,
+           "the first element that this call loads does not lie at a multiple of " +
+               std::to_string(view.alignment) +
+               " bytes, but cuDNN loads so many at once, by its strides; make it contiguous");
+  }
+  return start_address;
 }
 
 }  // namespace fovea::cudnn

@@ -22,6 +22,7 @@ struct View {
   std::uint32_t slot = 0;
   std::vector<int> axis;               // 0 to 3: b, h, q, k; -1: a constant
   std::vector<std::int64_t> stride;    // that the graph bakes, by index
+  std::int64_t alignment = 1;          // of the address, in bytes, that follows from the strides
   std::vector<std::int64_t> constant;  // the index where axis is -1
 };
 
