@@ -26,8 +26,7 @@ std::int64_t alignment_of(const Tensor& tensor, std::size_t first_axis, std::int
   return all & -all;
 }
 
-// cuDNN 9.19 faulted or read elsewhere where the elements of a row did not lie next to each other,
-// and loads whole words of rows: heads and sequences must not start amidst them.
+// Row by row, where cuDNN loads whole words: heads and sequences must not start amidst them.
 bool lies_well(const Tensor& tensor, std::int64_t bytes) {
   const bool rows = tensor.dim[2] != 1 && tensor.stride[2] != 0, keys = tensor.dim[3] != 1;
   if (keys) {
@@ -60,12 +59,11 @@ int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot)
   return count;
 }
 
-// cuDNN 9.19 on sm_90 reads tensors of one element per sequence, and in a backward of one per key,
-// from wrong places. Repeated along the rows (stride 0) they are read right.
+// Tensors of one element per sequence, and in a backward of one per key, along the rows (stride 0).
 void FormulaLowering::spread_over_rows(Tensor& tensor) const {
   const bool per_sequence = tensor.dim[0] > 1 && tensor.dim[3] == 1;
   const bool per_key = spec_.backward && tensor.dim[3] > 1;
-  if (tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
+  if (!avoid_.narrow_inputs || tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
   tensor.dim[2] = problem_.sizes.sq;
   tensor.stride[2] = 0;
 }
@@ -121,7 +119,7 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   view.alignment = alignment_of(tensor, 0, dtype_size(decl.dtype));
   const bool dense =
       problem_.tensor_strides.empty() || problem_.tensor_strides[load->slot()].empty();
-  if (!dense && !lies_well(tensor, dtype_size(decl.dtype))) {
+  if (avoid_.scattered_rows && !dense && !lies_well(tensor, dtype_size(decl.dtype))) {
     refuse(
         "captured_strides",
         "cuDNN reads captured tensors whose last loaded index moves by one element, in rows that "

@@ -194,9 +194,7 @@ Ref FormulaLowering::real_number(const Expr& e) {
     case Op::Erf: return unary(Mode::Erf, 2);
     case Op::Sin: return unary(Mode::Sin, 1);
     case Op::Cos: return unary(Mode::Cos, 1);
-    case Op::Tan:  // cuDNN's own was seen to be wrong in a derivative (9.19)
-      lowered_.costly_steps += 3;
-      return step(Mode::Div, {step(Mode::Sin, {arg(0)}), step(Mode::Cos, {arg(0)})});
+    case Op::Tan: return unary(Mode::Tan, 2);
     case Op::Floor: return unary(Mode::Floor, 0);
     case Op::Ceil: return unary(Mode::Ceil, 0);
     case Op::Round: return rounded(e);

@@ -8,6 +8,7 @@
 
 #include "attention/engine.h"
 #include "engines/cudnn/graph_spec.h"
+#include "engines/cudnn/known_bad.h"
 
 namespace fovea::cudnn {
 
@@ -39,6 +40,6 @@ struct Lowered {
 
 // `baked` as engines/cudnn/bake makes it; the graph is for `batch` of its sequences, whose tensors
 // lie as in the whole.
-Lowered lower(const Problem& baked, std::int64_t batch);
+Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid = {});
 
 }  // namespace fovea::cudnn
