@@ -65,6 +65,7 @@ end
     @test "reference" in Fovea.engines()
     @test occursin("cpu", Fovea.doctor())
     @test Fovea.differentiate("mod=\"c * score\" scalar=c", "c") == "score"
+    attention(zeros(Float32, 4, 1, 2, 1), zeros(Float32, 4, 1, 2, 1), zeros(Float32, 4, 1, 2, 1))
     @test Fovea.cache_statistics().plans > 0
     Fovea.clear_cache()
     @test Fovea.cache_statistics().plans == 0 && isempty(Fovea.PLANS)
