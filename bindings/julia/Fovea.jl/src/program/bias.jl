@@ -10,10 +10,11 @@ end
 check_bias(bias) = is_float(dtype(eltype(bias))) ||
     refuse("bias has elements of type $(eltype(bias)); it takes Float32, Float16 or BFloat16")
 
-# cuDNN reads no tensors of Bool: on a GPU a mask is a copy.
+# Read where it lies, with two exceptions. Julia packs what `a .<= b` gives into bits, and cuDNN reads no Bools.
 function mask_array(mask, device)
     eltype(mask) === Bool || refuse("mask_mod is an array of $(eltype(mask)); it takes Bool, true where a score is kept")
-    return device == "cpu" ? mask : Int32.(mask)
+    device == "cpu" || return Int32.(mask)
+    return owner(mask) isa BitArray ? Array(mask) : mask
 end
 
 function broadcast_load(r, slot, name, words::Words)

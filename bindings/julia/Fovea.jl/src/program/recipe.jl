@@ -98,14 +98,21 @@ const RECIPES_LOCK = ReentrantLock()
 const RECIPES_KEPT = 512
 
 function recipe_of(request::Request)
-    lock(RECIPES_LOCK)
-    known = get(RECIPES, request, nothing)
-    unlock(RECIPES_LOCK)
+    known = known_recipe(request)
     known === nothing || return known
-    recipe = new_recipe(request)
-    lock(RECIPES_LOCK)
-    length(RECIPES) < RECIPES_KEPT || empty!(RECIPES)
-    RECIPES[request] = recipe
-    unlock(RECIPES_LOCK)
+    recipe = new_recipe(request)  # without the lock; refusals are not kept
+    lock(RECIPES_LOCK) do
+        length(RECIPES) < RECIPES_KEPT || empty!(RECIPES)
+        RECIPES[request] = recipe
+    end
     return recipe
+end
+
+function known_recipe(request::Request)
+    lock(RECIPES_LOCK)
+    try
+        return get(RECIPES, request, nothing)
+    finally
+        unlock(RECIPES_LOCK)
+    end
 end
