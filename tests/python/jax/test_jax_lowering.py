@@ -58,10 +58,12 @@ def test_a_line_without_values_stays_as_it_is(qkv):
 
 
 def test_the_first_sequence_is_a_scalar_of_the_formulas(qkv):
-    """Engines for GPUs take no b_offset from the device; the formulas that are lowered instead mean the same."""
+    """Engines for GPUs take no b_offset from there; the formulas that are lowered instead mean the same."""
     table = jnp.linspace(0.5, 1.5, 8)
     call = Call("bshd", *qkv)
-    call.modify(Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b))
+    call.modify(
+        Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b)
+    )
     call.values(b_offset=jnp.int32(3))
     spec, arrays = call.finished()
     moved = without_b_offset(spec)

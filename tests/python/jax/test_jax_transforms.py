@@ -96,7 +96,7 @@ def test_traced_once_under_jit(qkv):
 
 
 def test_a_smaller_batch_builds_no_other_plan(qkv):
-    """Trap 16: batch is not part of the plan; on a GPU it runs in powers of two that share graphs (docs/gpu.md)."""
+    """Trap 16: batch is not part of the plan; on a GPU powers of two share graphs (docs/gpu.md)."""
 
     def attend(n):
         doc, slopes = jnp.zeros((n, S), jnp.int32), jnp.ones((n, H))
@@ -199,7 +199,8 @@ def test_export(qkv, checks):
     def loss(function, q):
         return jnp.sum(function(q, *qkv[1:], slopes) ** 2)
 
-    close(jax.grad(functools.partial(loss, again.call))(qkv[0]), jax.grad(functools.partial(loss, sloped))(qkv[0]))
+    got, wanted = (jax.grad(functools.partial(loss, f))(qkv[0]) for f in (again.call, sloped))
+    close(got, wanted)
 
 
 def test_export_to_other_platforms(qkv, checks):
