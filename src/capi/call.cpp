@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "attention/rules.h"
+#include "capi/arguments.h"
 #include "capi/strides.h"
 
 namespace fovea::capi {
@@ -57,7 +58,7 @@ float default_scale(const Problem& problem, const Sizes& sizes) {
   return sizes.d > 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.d))) : 1.0f;
 }
 
-Call::Call(const fovea_plan_s& plan, const fovea_bindings& given)
+Call::Call(const PlanFacts& plan, const fovea_bindings& given)
     : problem_(*plan.problem),
       executor_(given.executor),
       sizes_(call_sizes(problem_, given)),
@@ -65,20 +66,21 @@ Call::Call(const fovea_plan_s& plan, const fovea_bindings& given)
                 {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count},
                 {sizes_, problem_.h_global}) {
   bindings_.sizes = sizes_;
-  bind_tensors(given);
+  bind_tensors(plan.rules, given);
   bind_values(given);
-  bindings_.literals = plan.call.literals;
+  bindings_.literals = plan.literals;
   if (plan.device == DeviceKind::Cpu) read_pointers();
 }
 
-void Call::bind_tensors(const fovea_bindings& given) {
+void Call::bind_tensors(const CallRules& rules, const fovea_bindings& given) {
   for (std::size_t i = 0; i < std::size(fields); ++i) {
     const fovea_tensor& tensor = given.*fields[i].given;
     BoundTensor& bound = bindings_.*fields[i].bound;
     std::array<std::int64_t, 4> s{};
     bound.data = tensor.data;
-    bound.strides = read_strides(tensor.stride, s)
-                        ? Strides{s[0], s[1], s[2], s[3]}
+    bound.strides = read_strides(tensor.stride, s) ? Strides{s[0], s[1], s[2], s[3]}
+                    : given.sizes == nullptr
+                        ? rules.tensor(i).strides
                         : default_strides(problem_, named_tensors()[i], sizes_);
   }
   bindings_.lse = given.lse;
