@@ -126,6 +126,7 @@ class Attention {
   std::vector<Expected> expected_;
   fovea_sizes expected_for_{-1, 0, 0, 0, 0, 0, 0, 0, 0};  // none yet
   detail::BindingLists lists_;                            // of the last call
+  std::string wanted_;                                    // the gradients of the last backward
   std::unique_ptr<std::byte[], FreeAligned> workspace_;
   std::size_t workspace_bytes_ = 0;
 };

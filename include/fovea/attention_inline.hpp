@@ -297,9 +297,9 @@ inline void Attention::forward(const Outputs& out) {
 }
 
 inline void Attention::backward(const Incoming& in, const Gradients& gradients) {
-  std::string wanted;
+  wanted_.clear();
   const auto want = [&](bool is_wanted, std::string_view name) {
-    if (is_wanted) wanted.append(wanted.empty() ? "" : ",").append(name);
+    if (is_wanted) wanted_.append(wanted_.empty() ? "" : ",").append(name);
   };
   want(gradients.q.data != nullptr, "q");
   want(gradients.k.data != nullptr, "k");
@@ -309,7 +309,7 @@ inline void Attention::backward(const Incoming& in, const Gradients& gradients) 
 
   const fovea_sizes n = sizes();
   fovea_problem_config made = config(FOVEA_BACKWARD, n);
-  made.grads = wanted.c_str();
+  made.grads = wanted_.c_str();
   made.o_dtype = in.o.dtype;
   made.do_dtype = in.grad_o.dtype;
   made.dq_dtype = gradients.q.dtype;
