@@ -147,6 +147,7 @@ inline fovea_bindings Attention::bindings(const fovea_sizes& sizes) const {
   bindings.k_starts = per_sequence(options_.k_starts, b + 1, "k_starts");
   bindings.seed.value = options_.seed;
   bindings.offset.value = options_.offset;
+  bindings.stream = options_.stream;
   return bindings;
 }
 
@@ -237,6 +238,17 @@ inline std::optional<Problem> Attention::partner_of(const fovea_problem_config& 
   }
 }
 
+inline std::shared_ptr<void> Attention::allocate(std::size_t bytes) const {
+  if (options_.allocate) return options_.allocate(bytes);
+  detail::expect(!options_.device.starts_with("cuda"), "allocate is empty: device ",
+                 options_.device,
+                 " needs a workspace in its own memory, for example from cudaMalloc");
+  constexpr std::align_val_t alignment{64};
+  return std::shared_ptr<void>(::operator new(bytes, alignment), [](void* memory) {
+    ::operator delete(memory, std::align_val_t{64});
+  });
+}
+
 // Byte by byte: padding that differs costs a comparison of problems, and nothing else.
 inline bool Attention::Prepared::is_for(const fovea_problem_config& other) const {
   if (!plan || grads != (other.grads == nullptr ? "" : other.grads)) return false;
@@ -266,7 +278,7 @@ inline void Attention::run(Prepared& prepared, const fovea_problem_config& confi
   prepare(prepared, config);
   const std::size_t bytes = prepared.plan->workspace();
   if (bytes > workspace_bytes_) {
-    workspace_.reset(new (alignment) std::byte[bytes]);
+    workspace_ = allocate(bytes);
     workspace_bytes_ = bytes;
   }
   bindings.workspace = workspace_.get();

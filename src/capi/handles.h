@@ -29,6 +29,7 @@ struct fovea_problem_s {
 
   std::shared_ptr<const fovea::Problem> problem;  // its plans share it
   fovea_program_s program;                        // for those who ask for a description
+  std::string tensor_strides;                     // "bias:1,64,4096"
   std::string grads;                              // "q,k,v,slopes"
   std::shared_ptr<const fovea::Problem> partner;  // of a line with direction=both; null: none
   mutable fovea::capi::RecentPlans recent;        // so that the next call finds its plan at once

@@ -40,7 +40,10 @@ bool find_all(void* library, Driver& d) {
          find(library, "cuMemcpyHtoDAsync_v2", d.to_device_async) &&
          find(library, "cuMemsetD8Async", d.set_bytes_async) &&
          find(library, "cuMemsetD32Async", d.set_words_async) &&
-         find(library, "cuMemsetD2D8Async", d.set_rows_async);
+         find(library, "cuMemsetD2D8Async", d.set_rows_async) &&
+         find(library, "cuModuleLoadData", d.load_module) &&
+         find(library, "cuModuleGetFunction", d.find_kernel) &&
+         find(library, "cuLaunchKernel", d.launch);
 }
 
 // The library stays loaded for ever: other libraries of the process hold pointers into it.

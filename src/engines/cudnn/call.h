@@ -25,6 +25,7 @@ class CallMemory {
   static constexpr std::size_t none = ~std::size_t{0};
   std::size_t q_lengths = none, k_lengths = none;  // all sequences full
   std::size_t seed = none, offset = none;
+  std::size_t values = none;  // of a problem with device_values: those that come from the host
   std::size_t grad_q = none, grad_k = none, grad_v = none;  // not wanted, but written
 
  private:
@@ -54,6 +55,13 @@ class Call {
   void* of_batch(const BoundTensor& tensor, std::size_t scratch) const;
   void* value(std::uint32_t bits);
   std::uint32_t scalar_bits(std::uint32_t slot) const;
+  struct OneValue {
+    std::uint32_t bits = 0;
+    const void* device = nullptr;
+    std::size_t place = 0;  // among the values of the workspace
+  };
+  OneValue value_of(const Tensor& tensor) const;
+  static bool is_value(Role role);
 
   const Problem& baked_;
   const Bindings& b_;

@@ -57,7 +57,7 @@ class FormulaLowering {
   Ref plain_index(int axis);
   Ref per_sequence(Role role);
   void spread_over_rows(Tensor& tensor) const;
-  Ref by_value(Role role, std::uint32_t slot, Type type);
+  Ref per_call(Role role, std::uint32_t slot, Type type);
   Ref load(const ir::Expr& e);
   Ref table(const ir::Expr& e);
   Ref power(const ir::Expr& e);

@@ -66,7 +66,7 @@ Ref FormulaLowering::whole_number(const Expr& e) {
     case Op::SizeSq:
     case Op::SizeSkv: return size(e->op());
     case Op::ConstI: return whole(e->int_value());
-    case Op::ScalarI: return by_value(Role::Scalar, e->slot(), Type::I32);
+    case Op::ScalarI: return per_call(Role::Scalar, e->slot(), Type::I32);
     case Op::LoadI: return load(e);
     case Op::AddI: return both(Mode::Add);
     case Op::SubI: return both(Mode::Sub);
@@ -132,7 +132,7 @@ Ref FormulaLowering::real_number(const Expr& e) {
     case Op::Score: return {Ref::Kind::Score, 0};
     case Op::Grad: return {Ref::Kind::Grad, 0};
     case Op::ConstF: return number(e->float_value());
-    case Op::ScalarF: return by_value(Role::Scalar, e->slot(), Type::F32);
+    case Op::ScalarF: return per_call(Role::Scalar, e->slot(), Type::F32);
     case Op::LoadF: return load(e);
     case Op::AddF: return step(Mode::Add, {value(e->arg(0)), value(e->arg(1))});
     case Op::SubF: return step(Mode::Sub, {value(e->arg(0)), value(e->arg(1))});

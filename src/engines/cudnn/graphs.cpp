@@ -29,6 +29,10 @@ std::string environment(int sm) {
 std::string line_of(const Problem& baked, std::int64_t batch) {
   Problem slice = baked;
   slice.sizes.b = batch;
+  if (slice.layout == Layout::Thd) {  // as bake() has them
+    slice.sizes.t_q = batch * slice.sizes.sq;
+    slice.sizes.t_k = batch * slice.sizes.skv;
+  }
   return print(slice);
 }
 

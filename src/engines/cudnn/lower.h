@@ -17,10 +17,11 @@ struct Table {
 };
 
 // Where a captured tensor's element (0, 0, 0, 0) of this call lies: by which strides b, h, q and k
-// move through it. Strides come with the call; `axis[i]` is the position that index i is.
+// move through it. `axis[i]` is the position that index i is.
 struct View {
   std::uint32_t slot = 0;
   std::vector<int> axis;               // 0 to 3: b, h, q, k; -1: a constant
+  std::vector<std::int64_t> stride;    // that the graph bakes, by index
   std::vector<std::int64_t> constant;  // the index where axis is -1
 };
 

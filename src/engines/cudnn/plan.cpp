@@ -8,6 +8,7 @@
 #include "cuda/driver.h"
 #include "engines/cudnn/call.h"
 #include "engines/cudnn/handles.h"
+#include "engines/cudnn/packed.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -62,10 +63,16 @@ class CudnnPlan : public Plan {
       orders_.push_back(order_by_uid(slice.lowered.spec));
       graph_bytes_ = std::max(graph_bytes_, slice.graph->workspace_bytes());
     }
+    if (slices_.front().lowered.spec.packed()) {
+      const Slice& last = slices_.back();
+      packed_.emplace(baked_, slices_.front().lowered.spec, last.first + last.batch);
+      const cuda::OnDevice here(ordinal_);
+      packed_->load_kernels();
+    }
   }
 
-  std::size_t workspace_bytes(const Sizes&) const override {
-    return memory_.bytes() + graph_bytes_;
+  std::size_t workspace_bytes(const Sizes& sizes) const override {
+    return memory_.bytes() + (packed_ ? packed_->bytes(sizes) : 0) + graph_bytes_;
   }
   std::size_t memory_bytes() const override {
     return sizeof *this + slices_.size() * 200'000;  // a serialised plan has 70 to 250 KB
@@ -76,8 +83,14 @@ class CudnnPlan : public Plan {
     const cuda::OnDevice here(ordinal_);
     void* const handle = handle_for(ordinal_, bindings.stream);
     Call call(baked_, bindings, memory_);
-    call.fill_workspace(slices_.front().lowered.spec);
-    call.clear_outputs(slices_.front().lowered.spec);
+    auto* const own = static_cast<std::byte*>(bindings.workspace) + memory_.bytes();
+    auto* const graph_workspace = own + (packed_ ? packed_->bytes(bindings.sizes) : 0);
+    if (packed_) {
+      packed_->begin(bindings, own);
+    } else {
+      call.fill_workspace(slices_.front().lowered.spec);
+      call.clear_outputs(slices_.front().lowered.spec);
+    }
     std::array<void*, most_bound> pointers{};
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       const Slice& slice = slices_[i];
@@ -87,6 +100,10 @@ class CudnnPlan : public Plan {
       std::array<void*, most_bound> by_place{};
       for (std::size_t t = 0; t < spec.tensors.size(); ++t) {
         const Tensor& tensor = spec.tensors[t];
+        if (packed_ && packed_->has(tensor)) {
+          by_place[t] = packed_->pointer(tensor, bindings.sizes, own, slice.first);
+          continue;
+        }
         const bool viewed = tensor.role == Role::Captured || tensor.role == Role::Bias ||
                             tensor.role == Role::GradBias;
         by_place[t] = tensor.role == Role::Table ? tables_.at(tensor.slot)
@@ -96,9 +113,9 @@ class CudnnPlan : public Plan {
                                : call.pointer(tensor);
       }
       for (const std::uint32_t place : orders_[i]) pointers[count++] = by_place[place];
-      slice.graph->execute(handle, std::span(pointers.data(), count),
-                           static_cast<std::byte*>(bindings.workspace) + memory_.bytes());
+      slice.graph->execute(handle, std::span(pointers.data(), count), graph_workspace);
     }
+    if (packed_) packed_->end(bindings, own);
   }
 
  private:
@@ -116,6 +133,7 @@ class CudnnPlan : public Plan {
   std::vector<ir::Evaluator<double>> uniforms_;
   Tables tables_;
   CallMemory memory_;
+  std::optional<PackedCall> packed_;
   std::size_t graph_bytes_ = 0;
 };
 

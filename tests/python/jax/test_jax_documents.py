@@ -1,12 +1,11 @@
 """docs/jax.md, block by block; the example; the set that a GPU runs."""
 
-import os
 import re
 import subprocess
 import sys
 
 import pytest
-from jax_setup import DEVICE, PACKAGE, ROOT
+from jax_setup import DEVICE, ROOT, environment
 
 import fovea
 
@@ -28,10 +27,10 @@ def test_the_example_learns(flags):
     if flags:
         pytest.importorskip("flax", reason="--flax needs flax, which is not installed")
     command = [sys.executable, str(ROOT / "examples" / "python" / "train_jax.py"), "--steps", "40", *flags]
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    variables = environment()
     if DEVICE == "cpu":
-        environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        variables["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
     if DEVICE == "cuda" and "no engine can run" in done.stderr:
         raise fovea.Unsupported(done.stderr[done.stderr.index("no engine can run") :])
     assert done.returncode == 0, done.stderr

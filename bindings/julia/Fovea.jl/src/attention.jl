@@ -91,7 +91,7 @@ function forward!(out, lse, q, k, v, o::Options)
     slots = Slots(out, nothing, nothing, nothing, nothing)
     flags = (lse = lse !== nothing, grad_lse = false)
     config = config_of(FORWARD, sizes, code, o, (q, k, v), slots, flags)
-    key = PlanKey(config, program_line(program), "", o.engine, device)
+    key = PlanKey(config, program.recipe.line, "", o.engine, device)
     run(key, program, o, (q, k, v), slots, extras_of(o, q, sizes, lse, nothing, nothing))
     return nothing
 end

@@ -117,7 +117,7 @@ function backward!(gradients::Gradients, dO, o, lse, arrays, opts::Options, prog
     words = grad_words(program, opts, gradients, rows_type(eltype(q)))
     slots = Slots(o, dO, given(gradients, :q), given(gradients, :k), given(gradients, :v))
     config = config_of(BACKWARD, sizes, code, opts, arrays, slots, (lse = false, grad_lse = grad_lse !== nothing))
-    key = PlanKey(config, program_line(program), words, opts.engine, device)
+    key = PlanKey(config, program.recipe.line, words, opts.engine, device)
     extras = extras_of(opts, q, sizes, lse, grad_lse, given(gradients, :sinks))
     GC.@preserve gradients run(key, program, opts, arrays, slots, extras, captured -> given(gradients, captured.key))
     return nothing

@@ -83,7 +83,7 @@ function question(q, k, v, o::Options, direction, device)
     flags = (lse = !back, grad_lse = false)
     config = config_of(back ? BACKWARD : FORWARD, sizes, code, o, (q, k, v), Slots(nothing, nothing, nothing, nothing, nothing), flags)
     grads = back ? join(map(name -> word_of(program, name), differentiable(program, o)), ",") : ""
-    return PlanKey(config, program_line(program), grads, o.engine, where), program
+    return PlanKey(config, program.recipe.line, grads, o.engine, where), program
 end
 
 function word_of(program::Program, name)

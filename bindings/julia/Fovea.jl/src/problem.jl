@@ -111,7 +111,7 @@ const GRADS_FIELD = findfirst(==(:grads), collect(fieldnames(CConfig)))
 function with_problem(f, key::PlanKey, program::Program)
     functions = library().functions
     handle, problem = Ref{Handle}(C_NULL), Ref{Handle}(C_NULL)
-    line = symbolic_line(program, key.config.sizes)
+    line = symbolic_line(program.recipe, key.config.sizes)
     isempty(line) || check(ccall(functions.program_parse, Cint, (Cstring, Ptr{Handle}), line, handle))
     grads = key.grads
     status = GC.@preserve grads begin

@@ -75,3 +75,26 @@ function unreadable(x)
     return "$(summary(x)) can't be read where it lies. Fovea reads Array, views of it, and CuArray once CUDA.jl is " *
            "loaded; convert it with Array(x) ($kind is not known)"
 end
+
+# ---- the order in which a formula indexes a captured array ----
+
+# Dimensions from the slowest to the fastest, so that every engine sees a dense array whose last index is the fastest: an
+# Array of three is indexed [3, 2, 1]. What has gaps keeps Julia's order, and strides say where its elements are.
+const Order = NTuple{8,Int8}
+const JULIA_ORDER = Order(1:8)
+
+reversed_order(rank) = ntuple(i -> (i <= rank ? rank + 1 - i : i) % Int8, Val(8))
+
+dense_order(::DenseArray{T,N}) where {T,N} = reversed_order(N)
+function dense_order(x::AbstractArray{T,N}) where {T,N}
+    n, s = size(x), layout(x).strides
+    counts = filter(i -> n[i] > 1, 1:N)  # the strides of the others say nothing
+    slowest_first = sort(counts; by = i -> s[i], rev = true)
+    stride = 1
+    for i in reverse(slowest_first)
+        s[i] == stride || return JULIA_ORDER
+        stride *= n[i]
+    end
+    order = [filter(i -> n[i] <= 1, 1:N); slowest_first]
+    return ntuple(i -> (i <= N ? order[i] : i) % Int8, Val(8))
+end
