@@ -23,7 +23,7 @@ Strides default_strides(const Problem& problem, const NamedTensor& tensor, const
 Sizes call_sizes(const Problem& problem, const fovea_bindings& given) {
   if (given.sizes == nullptr) return problem.sizes;
   const Sizes sizes = to_sizes(*given.sizes);
-  check_sizes(sizes, problem.layout);
+  if (!(sizes == problem.sizes)) check_sizes(sizes, problem.layout);
   return sizes;
 }
 
@@ -73,15 +73,15 @@ Call::Call(const PlanFacts& plan, const fovea_bindings& given)
 }
 
 void Call::bind_tensors(const CallRules& rules, const fovea_bindings& given) {
+  const bool own_sizes = sizes_ == problem_.sizes;
   for (std::size_t i = 0; i < std::size(fields); ++i) {
     const fovea_tensor& tensor = given.*fields[i].given;
     BoundTensor& bound = bindings_.*fields[i].bound;
     std::array<std::int64_t, 4> s{};
     bound.data = tensor.data;
     bound.strides = read_strides(tensor.stride, s) ? Strides{s[0], s[1], s[2], s[3]}
-                    : given.sizes == nullptr
-                        ? rules.tensor(i).strides
-                        : default_strides(problem_, named_tensors()[i], sizes_);
+                    : own_sizes                    ? rules.tensor(i).strides
+                                : default_strides(problem_, named_tensors()[i], sizes_);
   }
   bindings_.lse = given.lse;
   bindings_.grad_lse = given.grad_lse;
