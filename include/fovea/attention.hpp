@@ -94,17 +94,29 @@ class Attention {
   struct Prepared {
     std::optional<Problem> problem;
     std::optional<Plan> plan;
+    fovea_problem_config config{};  // what the problem was made of, without its texts
+    std::string grads{};
+
+    bool is_for(const fovea_problem_config& other) const;
+    void remember(const fovea_problem_config& made);
+  };
+  // How large the memory of a captured tensor must be.
+  struct Expected {
+    const char* name;  // lives with the program
+    std::size_t elements, element_bytes;
   };
   std::string program_line() const;
   fovea_sizes sizes() const;
-  fovea_problem_config config(fovea_direction direction) const;
-  fovea_bindings bindings() const;
+  fovea_problem_config config(fovea_direction direction, const fovea_sizes& sizes) const;
+  fovea_bindings bindings(const fovea_sizes& sizes) const;
   void set_strides(const View& view, std::int64_t (&strides)[4]) const;
   static fovea_tensor bound(const View& view, const char* name, bool written);
   void* rows(const Rows& rows, const char* name, std::int64_t count) const;
   std::int64_t row_count() const;
+  void expect_memory(const fovea_sizes& sizes);
   void check_memory(const std::vector<Binding>& bindings) const;
   std::optional<Problem> partner_of(const fovea_problem_config& one) const;
+  void prepare(Prepared& prepared, const fovea_problem_config& config) const;
   std::shared_ptr<void> allocate(std::size_t bytes) const;
   void run(Prepared& prepared, const fovea_problem_config& config, fovea_bindings bindings);
 
@@ -113,6 +125,10 @@ class Attention {
   Program program_;
   std::string engine_;
   Prepared forward_, backward_;
+  std::vector<Expected> expected_;
+  fovea_sizes expected_for_{-1, 0, 0, 0, 0, 0, 0, 0, 0};  // none yet
+  detail::BindingLists lists_;                            // of the last call
+  std::string wanted_;                                    // the gradients of the last backward
   std::shared_ptr<void> workspace_;
   std::size_t workspace_bytes_ = 0;
 };

@@ -255,13 +255,18 @@ std::uint32_t Call::scalar_bits(std::uint32_t slot) const {
              : std::bit_cast<std::uint32_t>(bound.f);
 }
 
-void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
-  std::array<ir::ScalarValue, most_bound> scalars{};
-  const std::size_t count = std::min(most_bound, b_.scalars.size() + b_.literals.size());
-  for (std::size_t slot = 0; slot < count; ++slot) {
-    const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
-    scalars[slot] = {std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)};
+std::span<const ir::ScalarValue> Call::all_scalars() {
+  if (scalars_.size() == 0) {
+    const std::size_t count = b_.scalars.size() + b_.literals.size();
+    for (std::size_t slot = 0; slot < count; ++slot) {
+      const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
+      scalars_.push_back({std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)});
+    }
   }
+  return scalars_.span();
+}
+
+void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
   ir::Point<double> point;
   const Sizes& s = baked_.sizes;
   point.B = static_cast<std::int32_t>(s.b);
@@ -269,10 +274,10 @@ void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
   point.Hkv = static_cast<std::int32_t>(s.hkv);
   point.Sq = static_cast<std::int32_t>(s.sq);
   point.Skv = static_cast<std::int32_t>(s.skv);
-  point.scalars = std::span(scalars.data(), count);
-  std::array<ir::Cell<double>, most_uniform_steps> cells{};
-  formula.run(point, std::span(cells.data(), formula.value_count()));
-  const ir::Cell<double>& result = formula.value(std::span<const ir::Cell<double>>(cells), 0);
+  point.scalars = all_scalars();
+  InlineVector<ir::Cell<double>, most_uniform_steps> cells(formula.value_count());
+  formula.run(point, {&cells[0], cells.size()});
+  const ir::Cell<double>& result = formula.value(cells.span(), 0);
   return value(type == Type::I32 ? static_cast<std::uint32_t>(result.i)
                                  : std::bit_cast<std::uint32_t>(static_cast<float>(result.f)));
 }
