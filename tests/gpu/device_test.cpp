@@ -131,6 +131,46 @@ TEST(CudaGraph, OutlivesThePlanAndTheCache) {
   EXPECT_EQ(call->output(), right);
 }
 
+// Where sequences begin is read on the GPU, at each replay.
+TEST(CudaGraph, PackedSequencesMoveBetweenReplays) {
+  NEED_GPU();
+  const OnGpu here;
+  Stream stream;
+  GpuCall call(
+      "h=4 d=64 dtype=bf16 layout=thd cu_q=0,200,456 cu_k=0,200,456 sq=256 skv=256 "
+      "mod=softcap(20) mask=causal lse=1",
+      1);
+  const CapturedGraph graph = stream.capture([&] { call.enqueue(stream.get()); });
+  std::vector<std::vector<std::uint16_t>> seen;
+  for (const std::int32_t middle : {200, 256, 230}) {
+    call.move_starts({0, middle, 456});
+    call.clear_output();
+    graph.launch(stream.get());
+    stream.wait();
+    seen.push_back(call.output());
+    EXPECT_EQ(seen.back(), call.run_once()) << "sequences of " << middle << " and the rest";
+  }
+  EXPECT_NE(seen[0], seen[1]);
+}
+
+TEST(Packed, NeitherRowsNorSequencesBuildAgain) {
+  NEED_GPU();
+  const OnGpu here;
+  int graphs = 0;
+  fovea_set_log(
+      [](void* count, const char* text) {
+        if (std::strstr(text, "cudnn: built a graph") != nullptr) ++*static_cast<int*>(count);
+      },
+      &graphs);
+  for (const std::string words :
+       {"cu_q=0,9,80,180,230 cu_k=0,9,80,180,230", "cu_q=0,100,200,300 cu_k=0,100,200,300",
+        "cu_q=0,80,80,85 cu_k=0,80,80,85 tq=120 tk=120"}) {
+    GpuCall("h=2 d=64 dtype=bf16 layout=thd sq=100 skv=100 lse=1 " + words, 1).run_once();
+  }
+  fovea_set_log(nullptr, nullptr);
+  EXPECT_EQ(graphs, 1);  // for four sequences
+}
+
 TEST(Batches, ShareGraphs) {
   NEED_GPU();
   const OnGpu here;

@@ -74,16 +74,16 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
 }  // namespace
 
 CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
-  if (spec.packed()) return;  // PackedCall has its own
   const auto lengths = static_cast<std::size_t>(baked.sizes.b) * 4;
-  if (spec.padding && !baked.has_q_lengths) q_lengths = take(lengths);
-  if (spec.padding && !baked.has_k_lengths) k_lengths = take(lengths);
+  const bool padded = spec.padding && !spec.packed();  // PackedCall has its own
+  if (padded && !baked.has_q_lengths) q_lengths = take(lengths);
+  if (padded && !baked.has_k_lengths) k_lengths = take(lengths);
   if (spec.dropout > 0) {
     seed = take(8);
     offset = take(8);
   }
   if (baked.device_values) values = take(value_bytes * (4 + baked.program.scalars().size()));
-  if (!spec.backward) return;
+  if (!spec.backward || spec.packed()) return;
   // The scratch is as large as one slice's: slices run one after the other.
   if (!baked.want_q) grad_q = take(span_bytes(*spec.find(Role::GradQ)));
   if (!baked.want_k) grad_k = take(span_bytes(*spec.find(Role::GradK)));
@@ -353,8 +353,18 @@ void* Call::captured(const Tensor& tensor, const View& view) {
     const int axis = view.axis[i];
     at += (axis < 0 ? view.constant[i] : start[static_cast<std::size_t>(axis)]) * strides[i];
   }
+  const std::int64_t bytes = at * static_cast<std::int64_t>(element_bytes(tensor.type));
   void* const data = gradient ? b_.tensor_gradients[view.slot].data : const_cast<void*>(bound.data);
-  return static_cast<std::byte*>(data) + at * static_cast<std::int64_t>(element_bytes(tensor.type));
+  std::byte* const start_address = static_cast<std::byte*>(data) + bytes;
+  if (reinterpret_cast<std::uintptr_t>(start_address) %
+          static_cast<std::uintptr_t>(view.alignment) !=
+      0) {
+    refuse("tensor", baked_.program.tensors()[view.slot].name,
+           "the first element that this call loads does not lie at a multiple of " +
+               std::to_string(view.alignment) +
+               " bytes, but cuDNN loads so many at once, by its strides; make it contiguous");
+  }
+  return start_address;
 }
 
 }  // namespace fovea::cudnn

@@ -179,7 +179,8 @@ class Rules {
 
   void check_formulas() {
     const std::vector<std::int64_t> sizes = batches(p_);
-    Lowered lowered = lower(p_, sizes.front());
+    const Avoid avoid = what_to_avoid(cuda::cudnn_library().version, device_.sm);
+    Lowered lowered = lower(p_, sizes.front(), avoid);
     for (Reason& reason : lowered.reasons) verdict_.reasons.push_back(std::move(reason));
     const std::size_t bound = std::max(lowered.spec.tensors.size(), p_.program.scalars().size());
     if (bound > most_tensors) {

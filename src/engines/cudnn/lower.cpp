@@ -33,7 +33,8 @@ Type type_of(DType dtype) {
 
 class ProblemLowering {
  public:
-  ProblemLowering(const Problem& problem, std::int64_t batch) : problem_(problem), batch_(batch) {}
+  ProblemLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid)
+      : problem_(problem), batch_(batch), avoid_(avoid) {}
 
   Lowered run() {
     Spec& spec = lowered_.spec;
@@ -131,8 +132,7 @@ class ProblemLowering {
       for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
         const Expr& bias = mod->arg(side);
         if (bias->op() != Op::LoadF || !only_gradient(bias->slot())) continue;
-        // Beside a modifier cuDNN's gradient of a bias is wrong (9.19, sm_90).
-        if (mod->arg(1 - side)->op() != Op::Score) continue;
+        if (avoid_.bias_beside_modifier && mod->arg(1 - side)->op() != Op::Score) continue;
         if (formulas.count_loads(problem_.program, bias->slot()) != 1) continue;
         if (formulas.add_bias(bias)) return mod->arg(1 - side);
       }
@@ -158,7 +158,7 @@ class ProblemLowering {
   }
 
   void add_formulas() {
-    FormulaLowering formulas(problem_, batch_, lowered_);
+    FormulaLowering formulas(problem_, batch_, avoid_, lowered_);
     const Expr score = ir::leaf(Op::Score);
     const ir::Program& program = problem_.program;
     const Expr mod = take_bias(program.mod() ? program.mod() : score, formulas);
@@ -181,9 +181,9 @@ class ProblemLowering {
     }
     lowered_.dense_mask = !rest.empty();
     const Expr derivative = lowered_.spec.backward ? derivative_of(mod) : Expr();
-    if (!any(mod->depends(), ir::Depends::Score) ||
-        (derivative && !any(derivative->depends(), ir::Depends::Grad))) {
-      // cuDNN 9.19 crashes on such graphs.
+    const bool unused = !any(mod->depends(), ir::Depends::Score) ||
+                        (derivative && !any(derivative->depends(), ir::Depends::Grad));
+    if (unused && avoid_.unused_score) {
       refuse({"score_ignored", "cuDNN takes no modifier that does not use the score",
               "a modifier, or a derivative, without it", "use engine cpu"});
       return;
@@ -212,13 +212,14 @@ class ProblemLowering {
 
   const Problem& problem_;
   std::int64_t batch_;
+  Avoid avoid_;
   Lowered lowered_;
 };
 
 }  // namespace
 
-Lowered lower(const Problem& baked, std::int64_t batch) {
-  return ProblemLowering(baked, batch).run();
+Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid) {
+  return ProblemLowering(baked, batch, avoid).run();
 }
 
 }  // namespace fovea::cudnn

@@ -51,6 +51,13 @@ PackedCall::PackedCall(const Problem& baked, const Spec& spec, std::int64_t grap
       want_q_(baked.want_q),
       want_k_(baked.want_k),
       want_v_(baked.want_v) {
+  const auto row_bytes = [&](Role role, bool wanted) -> std::int64_t {
+    const Tensor* const tensor = spec.find(role);
+    if (tensor == nullptr || wanted) return 0;
+    return 2 * std::max(tensor->stride[2], tensor->dim[1] * tensor->stride[1]);
+  };
+  row_bytes_ = {row_bytes(Role::GradQ, want_q_), row_bytes(Role::GradK, want_k_),
+                row_bytes(Role::GradV, want_v_)};
   if (starts_.size() > most_start_tables) throw InternalError("too many strides of packed tensors");
 }
 
@@ -63,17 +70,17 @@ std::size_t PackedCall::start_bytes() const {
 PackedCall::Places PackedCall::places(const Sizes& s) const {
   std::size_t next = 0;
   const auto take = [&](std::size_t bytes) { return std::exchange(next, next + aligned(bytes)); };
-  const auto rows = [&](bool needed, std::int64_t count, std::int64_t row_bytes) {
-    return take(needed ? static_cast<std::size_t>(count * row_bytes) : 0);
+  const auto rows = [&](std::int64_t count, std::int64_t row_bytes) {
+    return take(static_cast<std::size_t>(count * row_bytes));
   };
   Places p{};
   p.q_lengths = take(static_cast<std::size_t>(graph_batch_) * sizeof(std::int32_t));
   p.k_lengths = take(static_cast<std::size_t>(graph_batch_) * sizeof(std::int32_t));
   p.starts = take(starts_.size() * start_bytes());
-  p.stats = rows(has_stats(), s.t_q, s.h * 4);
-  p.grad_q = rows(backward_ && !want_q_, s.t_q, s.h * s.d * 2);
-  p.grad_k = rows(backward_ && !want_k_, s.t_k, s.hkv * s.d * 2);
-  p.grad_v = rows(backward_ && !want_v_, s.t_k, s.hkv * s.dv * 2);
+  p.stats = rows(s.t_q, has_stats() ? s.h * 4 : 0);
+  p.grad_q = rows(s.t_q, row_bytes_.q);
+  p.grad_k = rows(s.t_k, row_bytes_.k);
+  p.grad_v = rows(s.t_k, row_bytes_.v);
   p.end = next;
   return p;
 }

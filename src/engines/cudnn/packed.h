@@ -50,7 +50,13 @@ class PackedCall {
   bool has_stats() const { return backward_ || writes_lse_; }
   Transposed transposed(const Bindings& bindings, std::byte* workspace) const;
 
+  // Of a gradient that is not wanted, but written: 0 where it is wanted.
+  struct Unwanted {
+    std::int64_t q = 0, k = 0, v = 0;
+  };
+
   std::vector<PackedStarts> starts_;
+  Unwanted row_bytes_;
   std::int64_t graph_batch_, longest_q_, longest_k_;
   bool backward_, writes_lse_, want_q_, want_k_, want_v_;
 };

@@ -85,10 +85,10 @@ class CudnnPlan : public Plan {
     Call call(baked_, bindings, memory_);
     auto* const own = static_cast<std::byte*>(bindings.workspace) + memory_.bytes();
     auto* const graph_workspace = own + (packed_ ? packed_->bytes(bindings.sizes) : 0);
+    call.fill_workspace(slices_.front().lowered.spec);
     if (packed_) {
       packed_->begin(bindings, own);
     } else {
-      call.fill_workspace(slices_.front().lowered.spec);
       call.clear_outputs(slices_.front().lowered.spec);
     }
     std::array<void*, most_bound> pointers;  // as many as a slice has tensors

@@ -11,7 +11,7 @@ import os
 import pathlib
 
 PINNED = pathlib.Path(__file__).parent / "cuda_set.txt"
-HEAD = "# fovea.jax's tests on a GPU. Made by: FOVEA_TEST_DEVICE=cuda FOVEA_TEST_WRITE=1 pytest tests/python/jax\n"
+HEAD = "# fovea.jax's tests on a GPU. Made by: FOVEA_TEST_DEVICE=cuda FOVEA_TEST_WRITE=1 pytest\n"
 _lines: dict[str, str] = {}  # name -> verdict, with the refusal's first line after a '#'
 
 

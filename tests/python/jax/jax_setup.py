@@ -12,7 +12,7 @@ if DEVICE == "cpu":
     flags += " --xla_llvm_disable_expensive_passes=true"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     os.environ["JAX_PLATFORMS"] = "cpu"
-# The package of this tree: ./dev build makes it, and an installed one stands back. FOVEA_TEST_PACKAGE names another.
+# The package of this tree (./dev build makes it) or FOVEA_TEST_PACKAGE; an installed one stands back.
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, os.environ.get("FOVEA_TEST_PACKAGE", str(ROOT / "build" / "python")))
 

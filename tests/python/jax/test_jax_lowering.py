@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_cases import B, H, S, causal, softcap
+from jax_definition import close
 from jax_setup import seed
 from test_jax_values import IDS, expected
 
@@ -58,10 +59,12 @@ def test_a_line_without_values_stays_as_it_is(qkv):
 
 
 def test_the_first_sequence_is_a_scalar_of_the_formulas(qkv):
-    """Engines for GPUs take no b_offset from the device; the formulas that are lowered instead mean the same."""
+    """Engines for GPUs take no b_offset from there; the formulas that are lowered instead mean the same."""
     table = jnp.linspace(0.5, 1.5, 8)
     call = Call("bshd", *qkv)
-    call.modify(Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b))
+    call.modify(
+        Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b)
+    )
     call.values(b_offset=jnp.int32(3))
     spec, arrays = call.finished()
     moved = without_b_offset(spec)
@@ -95,3 +98,36 @@ def test_masks_and_integers_in_types_that_cudnn_reads(qkv):
     np.testing.assert_array_equal(got, want)
     line, _ = lowered(lambda *a: attention(*a, dense_mask=kept[None, None]), *qkv)
     assert re.search(r'mask="\(a0\[0, 0, q, k\] != 0.0\)".*tensor="a0:b?f16\[1,1,Sq,Skv\]"', line), line
+
+
+def test_a_mapped_axis_joins_the_batch(qkv):
+    """vmap is one call of a larger batch; what is captured and mapped is indexed by example, or by sequence."""
+    tables, gates = jnp.ones((3, H)), jnp.ones((3, B, H))
+
+    def one(table, gate, q, k, v):
+        return attention(q, k, v, score_mod=lambda s, b, h, i, j: s * table[h] * gate[b, h])
+
+    queries = jnp.stack([qkv[0]] * 3)
+    line, operands = lowered(jax.vmap(one, (0, 0, 0, None, None)), tables, gates, queries, *qkv[1:])
+    assert f" b={3 * B} " in line and operands == "q,k,v,tensor:a0,tensor:a1"
+    words = line.replace(" ", "")
+    assert f"a0[(b//{B}),h]" in words and "a1[b,h]" in words and 'tensor="a1:f32[B,H]"' in words, line
+    # Examples of one sequence, as most are: b says which, and engines for GPUs load by b.
+    first = [x[:, :1] for x in (gates, queries)]
+    line, _ = lowered(jax.vmap(one, (0, 0, 0, None, None)), tables, *first, *(x[:1] for x in qkv[1:]))
+    words = line.replace(" ", "")
+    assert "a0[b,h]" in words and "a1[b,h]" in words and 'tensor="a0:f32[B,H]"' in words, line
+
+
+def test_examples_of_one_sequence(qkv):
+    """Values and gradients of the form above, against one call after the other."""
+    q, k, v = (x[:, None] for x in qkv)
+    arrays = (q, k, v, jnp.linspace(0.5, 1.5, B * H).reshape(B, H), jnp.linspace(0.1, 1.0, B))
+
+    def loss(q, k, v, table, cap):
+        o = attention(q, k, v, score_mod=lambda s, b, h, i, j: cap * jnp.tanh(s * table[h] / cap) + 0.1 * b)
+        return jnp.sum(o.astype(jnp.float32) ** 2)
+
+    run = jax.value_and_grad(loss, argnums=tuple(range(5)))
+    alone = [run(*(x[i] for x in arrays)) for i in range(B)]
+    close(jax.vmap(run)(*arrays), jax.tree.map(lambda *x: jnp.stack(x), *alone), 1e-4)

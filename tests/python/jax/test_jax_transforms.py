@@ -41,6 +41,7 @@ def count_lowerings(monkeypatch):
 
 
 def test_a_new_number_compiles_and_builds_nothing(qkv, monkeypatch):
+    """Trap 10: numbers are bound per call."""
     lines = count_lowerings(monkeypatch)
     results, built = [], []
     for cap in (3.0, 4.0, 0.5):
@@ -95,7 +96,7 @@ def test_traced_once_under_jit(qkv):
 
 
 def test_a_smaller_batch_builds_no_other_plan(qkv):
-    """Trap 16: batch is not part of the plan; on a GPU it runs in powers of two that share graphs (docs/gpu.md)."""
+    """Trap 16: batch is not part of the plan; on a GPU powers of two share graphs (docs/gpu.md)."""
 
     def attend(n):
         doc, slopes = jnp.zeros((n, S), jnp.int32), jnp.ones((n, H))
@@ -176,19 +177,42 @@ def test_donated_buffers(qkv):
     assert q.is_deleted()
 
 
-def test_export(qkv):
-    slopes = jnp.arange(H) * 0.1
-
-    def attend(q, k, v, slopes):
-        return fovea.jax.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slopes[h] * (j - i))
-
+@pytest.fixture
+def checks():
     pytest.importorskip(
         "flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed"
     )
-    checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in fovea.jax.custom_call_targets()]
-    exported = jax.export.export(jax.jit(attend), disabled_checks=checks)(*qkv, slopes)
-    again = jax.export.deserialize(exported.serialize())
-    close(again.call(*qkv, slopes), attend(*qkv, slopes))
+    return [jax.export.DisabledSafetyCheck.custom_call(name) for name in fovea.jax.custom_call_targets()]
+
+
+def sloped(q, k, v, slopes):
+    return fovea.jax.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slopes[h] * (j - i))
+
+
+def test_export(qkv, checks):
+    """The exported function, and its derivative."""
+    slopes = jnp.arange(H) * 0.1
+    exported = jax.export.export(jax.jit(sloped), disabled_checks=checks)(*qkv, slopes)
+    again = jax.export.deserialize(exported.serialize(vjp_order=1))
+    close(again.call(*qkv, slopes), sloped(*qkv, slopes))
+
+    def loss(function, q):
+        return jnp.sum(function(q, *qkv[1:], slopes) ** 2)
+
+    got, wanted = (jax.grad(functools.partial(loss, f))(qkv[0]) for f in (again.call, sloped))
+    close(got, wanted)
+
+
+def test_export_to_other_platforms(qkv, checks):
+    """A program for a GPU is made without one; sizes must be known."""
+    slopes = jnp.arange(H) * 0.1
+    exported = jax.export.export(jax.jit(sloped), disabled_checks=checks, platforms=("cpu", "cuda"))
+    half = [jax.ShapeDtypeStruct(x.shape, jnp.bfloat16) for x in qkv]
+    assert exported(*half, slopes).platforms == ("cpu", "cuda")
+    (batch,) = jax.export.symbolic_shape("batch")
+    shapes = [jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype) for x in qkv]
+    with pytest.raises(TypeError, match=r"q has shape \(batch, .*none may be symbolic"):
+        exported(*shapes, slopes)
 
 
 def test_only_wanted_gradients_are_computed(qkv, monkeypatch):

@@ -8,7 +8,7 @@ for T in (Float32, Float16, BFloat16)
     precompile(forward!, (A, Array{Float32,3}, A, A, A, Options))
     precompile(backward, (A, A, Array{Float32,3}, Tuple{A,A,A}, Options, Nothing, Nothing))
 end
-precompile(program_of, (Options, CSizes))
+precompile(program_of, (Options, CSizes, String))
 precompile(build, (PlanKey, Program))
 precompile(formula_text, (Vector{Node}, Int32, Words))
 precompile(recipe_of, (Request,))

@@ -30,7 +30,7 @@ def for_gpu(spec: Spec, avals: Sequence) -> tuple[Spec, list]:
 
 
 def without_b_offset(spec: Spec) -> Spec:
-    """The first sequence of this part as a scalar of the formulas: no engine for GPUs follows a pointer to it."""
+    """The first sequence of this part as a scalar of the formulas: GPU engines follow no pointer to it."""
     if "b_offset" not in spec.operands or spec.dropout:
         return spec
     texts = _texts(spec)

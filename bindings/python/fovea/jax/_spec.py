@@ -182,7 +182,7 @@ def _bound(spec: Spec) -> list[str]:
 
 
 def _values_on_device(spec: Spec, s: Sizes) -> list[str]:
-    """Operands lie on the GPU, scalars too. An offset must not be 0 in the line; the one that is bound counts."""
+    """Operands lie on the GPU, scalars too. Offsets must not be 0 in the line; those that are bound count."""
     values = [role for role in spec.operands if role in _GPU_VALUES or role.startswith("scalar:")]
     offsets = [role for role in values if role.endswith("_offset")]
     if 0 < spec.h_global <= s.h and "h_offset" in offsets:

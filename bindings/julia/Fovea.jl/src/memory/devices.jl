@@ -43,10 +43,8 @@ end
 
 # An array of captured bindings: extents and strides in the order of the formula's indices.
 function c_array(x::AbstractArray{T,N}, order::Order) where {T,N}
-    strides = layout(x).strides
+    strides = in_order(layout(x).strides, order)
     # All zero would mean "not given".
     N > 0 && all(iszero, strides) && (strides = (ZERO_STRIDE, Base.tail(strides)...))
-    return CArray(address(x), dtype(T), N, in_order(size(x), order), in_order(strides, order))
+    return CArray(address(x), dtype(T), N, in_order(size(x), order), strides)
 end
-in_order(x::NTuple{N,Int}, order::Order) where {N} = ntuple(i -> i <= N ? x[order[i]] : 0, Val(8))
-filled8(x::NTuple{N,Int}) where {N} = ntuple(i -> i <= N ? x[i] : 0, Val(8))

@@ -78,23 +78,25 @@ end
 
 # ---- the order in which a formula indexes a captured array ----
 
-# Dimensions from the slowest to the fastest, so that every engine sees a dense array whose last index is the fastest: an
-# Array of three is indexed [3, 2, 1]. What has gaps keeps Julia's order, and strides say where its elements are.
+# Languages with row-major arrays, libfovea's among them, want the fastest index last. An Array is one of those with its
+# dimensions reversed, and so is its gradient: A[i, j, k] is read as A[k, j, i].
 const Order = NTuple{8,Int8}
 const JULIA_ORDER = Order(1:8)
-
 reversed_order(rank) = ntuple(i -> (i <= rank ? rank + 1 - i : i) % Int8, Val(8))
 
-dense_order(::DenseArray{T,N}) where {T,N} = reversed_order(N)
-function dense_order(x::AbstractArray{T,N}) where {T,N}
-    n, s = size(x), layout(x).strides
-    counts = filter(i -> n[i] > 1, 1:N)  # the strides of the others say nothing
-    slowest_first = sort(counts; by = i -> s[i], rev = true)
-    stride = 1
-    for i in reverse(slowest_first)
-        s[i] == stride || return JULIA_ORDER
-        stride *= n[i]
+# By dimension of the formula; "" where the fastest comes last without gaps. The strides of dimensions of one say nothing.
+strides_text(x::DenseArray, order::Order) = ndims(x) <= 1 || order[1] != 1 ? "" : given_strides(x, order)
+strides_text(x::AbstractArray, order::Order) = given_strides(x, order)
+
+function given_strides(x::AbstractArray{T,N}, order::Order) where {T,N}
+    sizes, strides = in_order(size(x), order), in_order(layout(x).strides, order)
+    dense = 1
+    for i in N:-1:1
+        sizes[i] <= 1 || strides[i] == dense || return join(strides[1:N], ",")
+        dense *= sizes[i]
     end
-    order = [filter(i -> n[i] <= 1, 1:N); slowest_first]
-    return ntuple(i -> (i <= N ? order[i] : i) % Int8, Val(8))
+    return ""
 end
+
+in_order(x::NTuple{N,Int}, order::Order) where {N} = ntuple(i -> i <= N ? x[order[i]] : 0, Val(8))
+filled8(x::NTuple{N,Int}) where {N} = ntuple(i -> i <= N ? x[i] : 0, Val(8))

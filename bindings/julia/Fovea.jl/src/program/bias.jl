@@ -9,8 +9,13 @@ end
 
 check_bias(bias) = is_float(dtype(eltype(bias))) ||
     refuse("bias has elements of type $(eltype(bias)); it takes Float32, Float16 or BFloat16")
-check_mask(mask) = eltype(mask) === Bool ||
-    refuse("mask_mod is an array of $(eltype(mask)); it takes Bool, true where a score is kept")
+
+# Read where it lies, with two exceptions. Julia packs what `a .<= b` gives into bits, and cuDNN reads no Bools.
+function mask_array(mask, device)
+    eltype(mask) === Bool || refuse("mask_mod is an array of $(eltype(mask)); it takes Bool, true where a score is kept")
+    device == "cpu" || return Int32.(mask)
+    return owner(mask) isa BitArray ? Array(mask) : mask
+end
 
 function broadcast_load(r, slot, name, words::Words)
     facts, full = r.arrays[slot], (r.sizes.skv, r.sizes.sq, r.sizes.h, r.sizes.b)
@@ -29,7 +34,7 @@ end
 
 function join_masks(mask, r::Request, words::Words)
     parts = String[]
-    r.mask == 0 || push!(parts, broadcast_load(r, r.mask, "mask", words))
+    r.mask == 0 || push!(parts, broadcast_load(r, r.mask, "mask", words) * (r.arrays[r.mask].code === BOOL ? "" : " != 0"))
     # A bottom-right diagonal ends at the last query and the last key.
     row = r.causal === :bottom_right ? "q + (Skv - Sq)" : "q"
     r.causal === :no || push!(parts, "$row >= k")

@@ -6,9 +6,11 @@ struct ArrayFacts
     code::DType
     rank::Int8
     extent::NTuple{8,Int}  # in Julia's order
-    order::Order
 end
-ArrayFacts(wanted::Symbol, x::AbstractArray{T,N}) where {T,N} = ArrayFacts(wanted, dtype(T), N, filled8(size(x)), dense_order(x))
+function ArrayFacts(wanted::Symbol, x::AbstractArray{T,N}) where {T,N}
+    layout(x)  # refuses here what can't be read
+    return ArrayFacts(wanted, dtype(T), N, filled8(size(x)))
+end
 
 # Captured by keyword: an array, which has the next slot, or a number.
 @enum GivenSort::UInt8 GivenArray GivenFloat GivenInteger GivenBool
@@ -16,6 +18,7 @@ struct GivenFacts
     name::Symbol
     sort::GivenSort
 end
+const NOTHING_GIVEN = GivenFacts[]
 
 given_sort(::AbstractArray) = GivenArray
 given_sort(::Bool) = GivenBool
@@ -70,15 +73,17 @@ const WORDS = Set(["score", "grad", "b", "h", "q", "k", "B", "H", "Hkv", "Sq", "
 is_name(text) = 0 < length(text) <= 60 && !isdigit(first(text)) && all(c -> isascii(c) && is_word(c), text)
 is_word(c::Char) = c == '_' || isletter(c) || isdigit(c)
 
-# What formulas call the arrays of all slots. A keyword keeps its name, since a text may use it; the others are called as
-# in the program where that is a name of the language and not taken.
-function array_names(arrays::Vector{ArrayFacts}, given::Vector{GivenFacts})
+# What formulas call the arrays of all slots. A keyword (`bias` is one) keeps its name, since a text may use it; the others
+# are called as in the program where that is a name of the language and not taken.
+function array_names(arrays::Vector{ArrayFacts}, given::Vector{GivenFacts} = NOTHING_GIVEN, bias = 0)
     taken = Set{String}(String(g.name) for g in given)
-    keywords = [g.name for g in given if g.sort === GivenArray]
+    bias == 0 || push!(taken, "bias")
+    keywords = count(g -> g.sort === GivenArray, given)
     names = String[]
     for (slot, facts) in enumerate(arrays)
-        own = slot <= length(keywords) && is_name(String(facts.wanted)) && !(String(facts.wanted) in WORDS)
-        push!(names, own ? String(facts.wanted) : free_name(taken, String(facts.wanted)))
+        wanted = String(facts.wanted)
+        keeps = slot == bias || slot <= keywords && is_name(wanted) && !(wanted in WORDS)
+        push!(names, keeps ? wanted : free_name(taken, wanted))
         push!(taken, names[end])
     end
     return names

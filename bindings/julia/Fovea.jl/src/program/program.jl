@@ -13,7 +13,7 @@ is_plain(o::Options) = o.score_mod === nothing && o.mask_mod === nothing && o.bp
 
 # A modifier is traced in every call: what its code reads beside its arguments (numbers that it captures, globals,
 # elements of arrays) may have changed since the last one. All after the trace depends on the Request alone.
-function program_of(o::Options, sizes::CSizes)
+function program_of(o::Options, sizes::CSizes, device::String)
     is_plain(o) && return PLAIN
     o.bprop === nothing || o.score_mod !== nothing || refuse("bprop is given without score_mod")
     o.bprop === nothing || o.bias === nothing || refuse("bprop and bias exclude one another; add the bias in score_mod")
@@ -22,7 +22,7 @@ function program_of(o::Options, sizes::CSizes)
     roots = (root_of(trace, o.score_mod, :score_mod), root_of(trace, o.mask_mod, :mask_mod), root_of(trace, o.bprop, :bprop))
     texts = (text_of(o.score_mod, :score_mod), text_of(o.mask_mod, :mask_mod), text_of(o.bprop, :bprop))
     bias = o.bias === nothing ? 0 : (check_bias(o.bias); add_array!(trace, :bias, o.bias))
-    mask = o.mask_mod isa AbstractArray ? (check_mask(o.mask_mod); add_array!(trace, :mask, o.mask_mod)) : 0
+    mask = o.mask_mod isa AbstractArray ? add_array!(trace, :mask, mask_array(o.mask_mod, device)) : 0
     request = Request(trace.nodes, roots, texts, array_facts(trace), given, bias, mask, o.causal, o.window, sizes, o.unused_allowed)
     return program_of(recipe_of(request), trace.arrays, o.captured)
 end
@@ -36,7 +36,6 @@ function given_facts!(trace::Trace, name::Symbol, @nospecialize(value))
     value isa AbstractArray && add_array!(trace, name, value)
     return GivenFacts(name, given_sort(value))
 end
-const NOTHING_GIVEN = GivenFacts[]
 
 array_facts(trace::Trace) = ArrayFacts[ArrayFacts(trace.wanted[i], trace.arrays[i]) for i in eachindex(trace.arrays)]
 

@@ -27,7 +27,7 @@ struct Recipe
 end
 
 function new_recipe(r::Request)
-    names = array_names(r.arrays, r.given)
+    names = array_names(r.arrays, r.given, r.bias)
     lets = let_prefix([names; [String(g.name) for g in r.given]])
     words = Words(names, [order_of(r, slot, names[slot]) for slot in eachindex(names)], lets)
     text(i) = r.roots[i] == 0 ? r.texts[i] : formula_text(r.nodes, r.roots[i], words)
@@ -46,8 +46,8 @@ end
 tensor_recipe(facts::ArrayFacts, key, name, slot, order) =
     TensorRecipe(key, name, slot, order, facts.code, in_order(facts.extent, order), facts.rank)
 
-# A text has the indices of an array in Julia's order, and then all formulas have.
-order_of(r::Request, slot, name) = in_texts(r, name) ? JULIA_ORDER : r.arrays[slot].order
+# Who writes a text chooses the order of indices, Julia's; then all formulas have it.
+order_of(r::Request, slot, name) = in_texts(r, name) ? JULIA_ORDER : reversed_order(r.arrays[slot].rank)
 is_keyword(r::Request, slot) = slot <= count(g -> g.sort === GivenArray, r.given)
 in_texts(r::Request, name) = any(text -> mentions(text, name), r.texts)
 
@@ -98,14 +98,21 @@ const RECIPES_LOCK = ReentrantLock()
 const RECIPES_KEPT = 512
 
 function recipe_of(request::Request)
-    lock(RECIPES_LOCK)
-    known = get(RECIPES, request, nothing)
-    unlock(RECIPES_LOCK)
+    known = known_recipe(request)
     known === nothing || return known
-    recipe = new_recipe(request)
-    lock(RECIPES_LOCK)
-    length(RECIPES) < RECIPES_KEPT || empty!(RECIPES)
-    RECIPES[request] = recipe
-    unlock(RECIPES_LOCK)
+    recipe = new_recipe(request)  # without the lock; refusals are not kept
+    lock(RECIPES_LOCK) do
+        length(RECIPES) < RECIPES_KEPT || empty!(RECIPES)
+        RECIPES[request] = recipe
+    end
     return recipe
+end
+
+function known_recipe(request::Request)
+    lock(RECIPES_LOCK)
+    try
+        return get(RECIPES, request, nothing)
+    finally
+        unlock(RECIPES_LOCK)
+    end
 end

@@ -36,45 +36,6 @@ symbolic(trace::Trace, name, slot, x::Bool) = x
 symbolic(trace::Trace, name, slot, x::Integer) = leaf(trace, name, KindI32)
 symbolic(trace::Trace, name, slot, x::Real) = leaf(trace, name, KindF32)
 
-# What the code of a function says, as long as no method of anything has been defined since. Values that it reads are
-# not part of it: those are looked up in every call.
-struct CodeFacts
-    world::UInt
-    globals::Vector{GlobalRef}  # which may be arrays
-    uses_ifelse::Bool
-end
-
-const FACTS = Dict{Tuple{DataType,DataType},CodeFacts}()
-const FACTS_LOCK = ReentrantLock()
-
-function facts_of(@nospecialize(f), args::Tuple)
-    key, world = (typeof(f), typeof(args)), Base.get_world_counter()
-    lock(FACTS_LOCK)
-    try
-        known = get(FACTS, key, nothing)
-        known === nothing || known.world != world || return known
-        length(FACTS) < 1000 || empty!(FACTS)
-        return FACTS[key] = new_facts(f, args, world)
-    finally
-        unlock(FACTS_LOCK)
-    end
-end
-
-function new_facts(@nospecialize(f), args::Tuple, world)
-    found = GlobalRef[]
-    for code in code_lowered(f, Tuple{map(Core.Typeof, args)...})
-        foreach(statement -> collect_globals!(found, statement), code.code)
-    end
-    unique!(found)
-    # Functions are no arrays, and stay none.
-    arrays = filter(ref -> !isconst(ref.mod, ref.name) || getfield(ref.mod, ref.name) isa AbstractArray, found)
-    return CodeFacts(world, arrays, any(is_ifelse, found))
-end
-is_ifelse(x::GlobalRef) = x.name === :ifelse && isdefined(x.mod, x.name) && getfield(x.mod, x.name) === ifelse
-collect_globals!(found, x::Expr) = foreach(arg -> collect_globals!(found, arg), x.args)
-collect_globals!(found, x::GlobalRef) = push!(found, x)
-collect_globals!(found, x) = nothing
-
 const SIGNATURES = (score_mod = "score_mod(score, b, h, q, k[, c])", mask_mod = "mask_mod(b, h, q, k[, c])",
                     bprop = "bprop(grad, score, b, h, q, k[, c])")
 

@@ -21,8 +21,8 @@ const NO_PIECE = Piece(0, ATOM_LEVEL, "")
 function formula_text(root::Sym)
     root.trace === nothing && return literal_text(root)
     arrays = array_facts(root.trace)
-    names = array_names(arrays, GivenFacts[])
-    return formula_text(root.trace.nodes, root.id, Words(names, [x.order for x in arrays], let_prefix(names)))
+    names = array_names(arrays)
+    return formula_text(root.trace.nodes, root.id, Words(names, [reversed_order(x.rank) for x in arrays], let_prefix(names)))
 end
 
 # Nodes are numbered operands first, so one pass backwards counts uses and one forwards prints.
