@@ -57,8 +57,9 @@ void check_all_strides(const Problem& p) {
   for (const NamedTensor& tensor : named_tensors()) {
     const TensorSpec& spec = p.*tensor.spec;
     if (!spec.strides) continue;
-    check_strides({std::string(tensor.name) + "_strides", extents_of(p.sizes, p.layout, tensor),
-                   *spec.strides, dtype_size(spec.dtype), is_written(p, tensor)},
+    const std::string name = std::string(tensor.name) + "_strides";
+    check_strides({name, extents_of(p.sizes, p.layout, tensor), *spec.strides,
+                   dtype_size(spec.dtype), is_written(p, tensor)},
                   p.layout);
   }
 }

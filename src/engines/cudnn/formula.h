@@ -24,7 +24,7 @@ inline bool is_full(const Ref& ref) {
 
 class FormulaLowering {
  public:
-  FormulaLowering(const Problem& problem, std::int64_t batch, Lowered& lowered);
+  FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid, Lowered& lowered);
 
   Ref real(const ir::Expr& e) { return as_float(value(e)); }
   Ref select(const ir::Expr& condition, Ref then, Ref otherwise);
@@ -53,6 +53,7 @@ class FormulaLowering {
   Ref make(const ir::Expr& e);
   Ref whole_number(const ir::Expr& e);
   Ref real_number(const ir::Expr& e);
+  Ref binary(Mode mode, const ir::Expr& e);
   Ref index(int axis);
   Ref plain_index(int axis);
   Ref per_sequence(Role role);
@@ -74,6 +75,7 @@ class FormulaLowering {
 
   const Problem& problem_;
   std::int64_t batch_;
+  Avoid avoid_;
   Lowered& lowered_;
   Spec& spec_;
   ir::Box box_;

@@ -15,9 +15,7 @@ Ref FormulaLowering::compare(Mode mode, const Expr& e) {
     a = as_float(a);
     b = as_float(b);
   }
-  // cuDNN takes some comparisons of rows with columns for the diagonal (k + 2 < q, in 9.19): those
-  // are made of the difference.
-  if (e->arg(0)->type() == ir::Type::I32 && is_full(a) && is_full(b) &&
+  if (avoid_.row_comparisons && e->arg(0)->type() == ir::Type::I32 && is_full(a) && is_full(b) &&
       std::abs(range(e->arg(0)).lo) < exact_in_f32 &&
       std::abs(range(e->arg(0)).hi) < exact_in_f32 &&
       std::abs(range(e->arg(1)).lo) < exact_in_f32 &&

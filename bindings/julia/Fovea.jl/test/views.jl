@@ -55,5 +55,10 @@ end
     end
     # Such a view works after a copy.
     @test size(attention(BASE[:, [1, 3], :, :], BASE[:, [1, 3], :, :], BASE[:, [1, 3], :, :])) == (16, 2, 20, 4)
-    @test_throws_text "Array{Bool}" attention(DENSE, DENSE, DENSE; mask_mod = trues(10, 10))
+    kept = (1:10) .<= (1:10)'  # packed into bits, as Julia does it
+    @test kept isa BitArray
+    for mask in (kept, view(kept, :, :), reshape(kept, 10, 10, 1))
+        @test attention(DENSE, DENSE, DENSE; mask_mod = mask) == attention(DENSE, DENSE, DENSE; mask_mod = Array(mask))
+    end
+    @test_throws_text "Array{Bool}" attention(DENSE, DENSE, DENSE; mask_mod = (b, h, q, k) -> kept[k, q])
 end
