@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_cases import B, H, S, causal, softcap
-from jax_definition import close, differs
-from jax_setup import DEVICE
+from jax_definition import DTYPE, close, differs
+from jax_setup import DEVICE, seed
 from test_jax_values import IDS, expected
 
 import fovea.jax
@@ -278,6 +278,31 @@ def test_jacrev_works(qkv):
     jacobian = jax.jacrev(lambda q: fovea.jax.attention(q, k, v))(q)
     plain = jax.jacrev(lambda q: jax.nn.dot_product_attention(q, k, v))(q)
     close(jacobian, plain, 1e-4)
+
+
+def test_vmap_of_vmap():
+    """Captured arrays and numbers that either axis maps, or neither; gradients of all."""
+    rng = np.random.default_rng(seed())
+    q, k, v, gate, cap = (
+        jnp.asarray(rng.uniform(0.5, 1.5, shape), DTYPE)
+        for shape in ((2, 3, 2, 8, 2, 16),) * 3 + ((2, 3, 2, 2), (3,))
+    )
+    kept = jnp.asarray(rng.random((2, 2, 8)) < 0.7)
+
+    def loss(q, k, v, gate, cap, kept):
+        o = fovea.jax.attention(
+            *(q, k, v),
+            score_mod=lambda s, b, h, i, j: cap * s * gate[b, h] + b,
+            mask_mod=lambda b, h, i, j: kept[b, j] | (i == j),
+        )
+        return jnp.sum(o.astype(jnp.float32) ** 2)
+
+    run = jax.value_and_grad(loss, argnums=(0, 1, 2, 3, 4))
+    mapped = jax.vmap(jax.vmap(run, (0, 0, 0, 0, 0, None)), (0, 0, 0, 0, None, 0))
+    got = mapped(q, k, v, gate, cap, kept)
+    for x in range(2):
+        wanted = [run(q[x, y], k[x, y], v[x, y], gate[x, y], cap[y], kept[x]) for y in range(3)]
+        close(jax.tree.map(lambda a: a[x], got), jax.tree.map(lambda *a: jnp.stack(a), *wanted), 1e-4)
 
 
 def test_sequences_run_one_by_one_where_they_must(qkv):
