@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -42,6 +43,7 @@ class Memory {
     tensors_ = bind_tensors(workload.captured);
     scalars_ = bind_scalars(workload.captured);
     for (std::size_t i = 0; i < tensors_.size(); ++i) bind_captured(i);
+    if (workload.config.device_values != 0) bind_values();
     backward ? bind_backward(before) : bind_forward();
     bindings_.tensors = tensors_.data(), bindings_.tensor_count = tensors_.size();
     bindings_.scalars = scalars_.data(), bindings_.scalar_count = scalars_.size();
@@ -127,10 +129,36 @@ class Memory {
 
   void bind_captured(std::size_t i) {
     const CapturedTensor& tensor = workload_.captured.tensors[i];
-    Placement placement = dense_like(tensor.values);
+    Placement placement = captured_placement(workload_, tensor);
     if (workload_.spread_captured) placement = spread(placement);
     tensors_[i].array.data = input("captured " + tensor.name, placement, tensor.values);
-    std::copy(placement.strides.begin(), placement.strides.end(), tensors_[i].array.stride);
+    std::ranges::copy(placement.strides, tensors_[i].array.stride);
+    const bool one_element = std::ranges::all_of(placement.strides, [](auto x) { return x == 0; });
+    if (one_element) tensors_[i].array.stride[0] = FOVEA_ZERO_STRIDE;
+  }
+
+  // Numbers by pointers, as traced programs have them.
+  void bind_values() {
+    const auto place = [this](const std::string& name, const char* dtype, double value) {
+      Array one = zeros(dtype, {1});
+      one.set(0, value);
+      return input(name, dense_like(one), one);
+    };
+    const auto offset = [&](const char* name, std::int32_t value, fovea_i32_value& bound) {
+      if (value != 0) bound.device = static_cast<const std::int32_t*>(place(name, "i32", value));
+    };
+    const fovea_problem_config& config = workload_.config;
+    const double scale = config.scale != 0 ? static_cast<double>(config.scale)
+                                           : 1 / std::sqrt(static_cast<double>(config.sizes.d));
+    bindings_.scale.device = static_cast<const float*>(place("scale", "f32", scale));
+    offset("h_offset", config.h_offset, bindings_.h_offset);
+    offset("q_offset", config.q_offset, bindings_.q_offset);
+    offset("k_offset", config.k_offset, bindings_.k_offset);
+    for (std::size_t i = 0; i < scalars_.size(); ++i) {
+      const CapturedScalar& scalar = workload_.captured.scalars[i];
+      scalars_[i].device =
+          place("scalar " + scalar.name, scalar.is_float ? "f32" : "i32", scalar.value);
+    }
   }
 
   void bind_forward() {
@@ -164,6 +192,7 @@ class Memory {
       if (workload_.spread_captured) placement = spread(placement);
       fovea_array& gradient = tensors_[i].gradient;
       gradient = tensors_[i].array;
+      std::ranges::copy(placement.strides, gradient.stride);
       gradient.data = output("d_" + tensor.name, placement);
     }
     for (fovea_scalar_binding& scalar : scalars_) {

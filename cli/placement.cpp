@@ -1,5 +1,6 @@
 // Where the tensors of a workload lie: extents by layout, strides as the problem has them.
 #include <algorithm>
+#include <sstream>
 #include <stdexcept>
 
 #include "workload.h"
@@ -64,6 +65,21 @@ Placement placement_of(const Workload& workload, const std::string& name) {
   if (all_zero(strides)) return out;
   out.strides = in_order(config.layout, strides);
   std::ranges::replace(out.strides, std::int64_t{FOVEA_ZERO_STRIDE}, std::int64_t{0});
+  return out;
+}
+
+Placement captured_placement(const Workload& workload, const CapturedTensor& tensor) {
+  Placement out = Placement::dense(tensor.values.dtype, tensor.values.extents);
+  const char* const text = workload.config.tensor_strides;
+  std::istringstream words(text == nullptr ? "" : text);
+  for (std::string word; words >> word;) {
+    if (!word.starts_with(tensor.name + ":")) continue;
+    std::istringstream numbers(word.substr(tensor.name.size() + 1));
+    for (std::int64_t& stride : out.strides) {
+      numbers >> stride;
+      numbers.ignore();
+    }
+  }
   return out;
 }
 

@@ -43,6 +43,8 @@ run_device() {
   FOVEA_CACHE_DIR=off "$folder/fovea_test_gpu" --gtest_brief=1 --gtest_filter='-*OnGpu*' 2>&1 | tee "$out/device.log" |
     grep -vE '^(Running|\[=)' || true
   grep -q 'FAILED' "$out/device.log" && failed+=(device)
+  say "dropout beside the mask that cuDNN writes out itself"
+  "$folder/fovea_bench_cudnn" --dropout 2>&1 | tee "$out/dropout.txt" || failed+=(dropout)
   say "the calls that Fovea.jl makes, on device memory"
   "$folder/fovea_julia_calls" cudnn 2>&1 | tee "$out/julia_calls.txt" || failed+=(julia_calls)
 }

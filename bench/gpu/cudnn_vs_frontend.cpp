@@ -10,10 +10,13 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "bench/gpu/dropout_mask.h"
 #include "bench/gpu/events.h"
+#include "bench/gpu/fovea_call.h"
 #include "bench/gpu/peer.h"
 #include "cuda/driver.h"
 #include "engines/cudnn/handles.h"
@@ -23,50 +26,6 @@ using namespace fovea;
 using namespace fovea::bench;
 
 namespace {
-
-void need(fovea_status status) {
-  if (status == FOVEA_OK) return;
-  std::fprintf(stderr, "fovea: %s\n", fovea_last_error());
-  std::exit(1);
-}
-
-struct FoveaCall {
-  fovea_problem problem = nullptr;
-  fovea_plan plan = nullptr;
-  std::size_t workspace = 0;
-  fovea_bindings bindings{};
-  fovea_tensor_binding bias{};
-
-  FoveaCall(const std::string& line, bool backward, const Tensors& t) {
-    fovea_problem forward = nullptr, other = nullptr;
-    need(fovea_problem_parse((line + " direction=both").c_str(), &forward, &other));
-    problem = backward ? other : forward;
-    fovea_plan_options options{};
-    options.struct_size = sizeof options;
-    options.engine = "cudnn";
-    options.device = "cuda:0";
-    need(fovea_plan_create(problem, &options, &plan));
-    need(fovea_plan_workspace(plan, nullptr, &workspace));
-    bindings.struct_size = sizeof bindings;
-    bindings.q.data = t.q, bindings.k.data = t.k, bindings.v.data = t.v, bindings.o.data = t.o;
-    bindings.lse = t.lse;
-    if (backward) {
-      bindings.grad_o.data = t.grad_o, bindings.grad_q.data = t.grad_q;
-      bindings.grad_k.data = t.grad_k, bindings.grad_v.data = t.grad_v;
-    }
-    if (line.find("t[h,q,k]") != std::string::npos) {
-      bias.name = "t";
-      bias.array.data = t.bias;
-      bindings.tensors = &bias;
-      bindings.tensor_count = 1;
-    }
-  }
-  void run(void* space) {
-    bindings.workspace = space;
-    bindings.workspace_bytes = workspace;
-    need(fovea_plan_run(plan, &bindings));
-  }
-};
 
 double median(std::vector<double> x) {
   std::ranges::sort(x);
@@ -85,18 +44,24 @@ std::pair<double, double> device_ms(const std::function<void()>& a,
   return {median(of_a), median(of_b)};
 }
 
-// Microseconds of the host per call: a thousand in a row of a problem that the GPU finishes sooner.
-double host_us(const std::function<void()>& call) {
+// Microseconds of the host per call, of both, in turns. Few calls at a time, so that the queue
+// never fills up and the host never waits for the GPU.
+std::pair<double, double> host_us(const std::function<void()>& a, const std::function<void()>& b) {
   using Clock = std::chrono::steady_clock;
-  constexpr int calls = 1000;
-  std::vector<double> all;
-  for (int i = 0; i < 9; ++i) {
+  constexpr int calls = 100, rounds = 60;
+  const auto one = [](const std::function<void()>& call) {
     const auto start = Clock::now();
     for (int j = 0; j < calls; ++j) call();
-    all.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / calls);
+    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
     wait();
+    return took.count() / calls;
+  };
+  std::vector<double> of_a, of_b;
+  for (int i = 0; i < rounds; ++i) {
+    of_a.push_back(one(a));
+    of_b.push_back(one(b));
   }
-  return median(all);
+  return {median(of_a), median(of_b)};
 }
 
 // The largest difference between Fovea's and the peer's outputs, relative to the largest value.
@@ -142,15 +107,15 @@ int host_times() {
   Block workspace(std::size_t{1} << 26);
   void* const handle = cudnn::handle_for(0, nullptr);
   std::printf("%-15s %-9s %9s %9s %9s\n", "case", "direction", "fovea us", "cudnn us", "more");
-  for (const Row& row : {rows[0], rows[1], rows[2], rows[4]}) {
+  for (const Row& row : std::span(rows).first(7)) {
     for (const bool backward : {false, true}) {
       FoveaCall fovea("b=1 h=1 sq=128 d=64 dtype=bf16 " + std::string(row.line), backward, tensors);
       const auto peer = make_peer(row.name, backward, shape, handle);
       peer->bind(tensors);
       const auto mine = [&] { fovea.run(workspace.data()); };
       const auto theirs = [&] { peer->run(handle, workspace.data()); };
-      host_us(mine), host_us(theirs);
-      const double a = host_us(mine), b = host_us(theirs);
+      host_us(mine, theirs);
+      const auto [a, b] = host_us(mine, theirs);
       std::printf("%-15s %-9s %9.2f %9.2f %9.2f\n", row.name, backward ? "backward" : "forward", a,
                   b, a - b);
     }
@@ -190,6 +155,7 @@ int plan_times() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "--plan-times") return plan_times();
   if (argc > 1 && std::string(argv[1]) == "--host-times") return host_times();
+  if (argc > 1 && std::string(argv[1]) == "--dropout") return compare_dropout_masks();
   const Shape shape;
   start_device();
   const std::size_t count = static_cast<std::size_t>(shape.b * shape.h * shape.s * shape.d);

@@ -78,11 +78,27 @@ Device16::Device16(std::size_t count, unsigned seed) : Block(count * 2), count_(
   }
 }
 
-std::vector<float> Device16::fetch() const {
+namespace {
+
+void send_to(const Block& block, const void* from, std::size_t bytes) {
+  check(cuda::driver()->to_device(reinterpret_cast<cuda::Address>(block.data()), from, bytes),
+        "cuMemcpyHtoD");
+}
+
+void fetch_from(const Block& block, void* to, std::size_t bytes) {
   static auto* const copy = find<int(void*, std::uint64_t, std::size_t)>("cuMemcpyDtoH_v2");
+  check(copy(to, reinterpret_cast<std::uint64_t>(block.data()), bytes), "cuMemcpyDtoH");
+}
+
+}  // namespace
+
+void Device16::send(const std::vector<std::uint16_t>& bits) {
+  send_to(*this, bits.data(), bits.size() * 2);
+}
+
+std::vector<float> Device16::fetch() const {
   std::vector<std::uint16_t> values(std::min(million, count_));
-  check(copy(values.data(), reinterpret_cast<std::uint64_t>(data()), values.size() * 2),
-        "cuMemcpyDtoH");
+  fetch_from(*this, values.data(), values.size() * 2);
   std::vector<float> out;
   for (const std::uint16_t x : values) {
     out.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16));
@@ -91,9 +107,17 @@ std::vector<float> Device16::fetch() const {
 }
 
 void DeviceF32::send(const std::vector<float>& values) {
-  check(cuda::driver()->to_device(reinterpret_cast<cuda::Address>(data()), values.data(),
-                                  values.size() * 4),
-        "cuMemcpyHtoD");
+  send_to(*this, values.data(), values.size() * 4);
+}
+
+std::vector<float> DeviceF32::fetch() const {
+  std::vector<float> values(count_);
+  fetch_from(*this, values.data(), values.size() * 4);
+  return values;
+}
+
+DeviceWord::DeviceWord(std::uint64_t value) : Block(sizeof value) {
+  send_to(*this, &value, sizeof value);
 }
 
 }  // namespace fovea::bench

@@ -27,6 +27,7 @@ class Block {
 class Device16 : public Block {
  public:
   Device16(std::size_t count, unsigned seed);
+  void send(const std::vector<std::uint16_t>& bits);
   std::vector<float> fetch() const;  // the first million
 
  private:
@@ -35,8 +36,18 @@ class Device16 : public Block {
 
 class DeviceF32 : public Block {
  public:
-  explicit DeviceF32(std::size_t count) : Block(count * 4) {}
+  explicit DeviceF32(std::size_t count) : Block(count * 4), count_(count) {}
   void send(const std::vector<float>& values);
+  std::vector<float> fetch() const;
+
+ private:
+  std::size_t count_;
+};
+
+// One number of 64 bits.
+class DeviceWord : public Block {
+ public:
+  explicit DeviceWord(std::uint64_t value);
 };
 
 }  // namespace fovea::bench

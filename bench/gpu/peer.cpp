@@ -14,7 +14,22 @@ using fe::graph::Tensor_attributes;
 using M = fe::PointwiseMode_t;
 using Graph = std::shared_ptr<fe::graph::Graph>;
 
-enum Uid : std::int64_t { Q = 1, K, V, O, Lse, GradO, GradQ, GradK, GradV, Bias, Slopes };
+enum Uid : std::int64_t {
+  Q = 1,
+  K,
+  V,
+  O,
+  Lse,
+  GradO,
+  GradQ,
+  GradK,
+  GradV,
+  Bias,
+  Slopes,
+  Seed,
+  Offset,
+  Dump
+};
 
 void check(fe::error_t error, const char* step) {
   if (error.is_bad()) throw std::runtime_error(std::string(step) + ": " + error.get_message());
@@ -52,6 +67,7 @@ class FrontendPeer : public Peer {
     }
     if (has("bias")) pack_.insert({Bias, t.bias});
     if (has("alibi")) pack_.insert({Slopes, t.slopes});
+    if (has("dropout")) pack_.insert({{Seed, t.seed}, {Offset, t.offset}, {Dump, t.dump}});
   }
 
   void run(void* handle, void* workspace) override {
@@ -125,6 +141,13 @@ class FrontendPeer : public Peer {
     fe::graph::SDPA_attributes options;
     options.set_generate_stats(true);
     set_options(options);
+    if (has("dropout")) {
+      options
+          .set_dropout(0.25f, tensor(Seed, {1, 1, 1, 1}, {1, 1, 1, 1}, fe::DataType_t::INT64),
+                       tensor(Offset, {1, 1, 1, 1}, {1, 1, 1, 1}, fe::DataType_t::INT64))
+          .set_rng_dump(tensor(Dump, {s_.b, s_.h, s_.s, s_.s},
+                               {s_.h * s_.s * s_.s, s_.s * s_.s, s_.s, 1}, fe::DataType_t::FLOAT));
+    }
     const auto [o, lse] = graph_->sdpa(main_tensor(Q), main_tensor(K), main_tensor(V), options);
     output(o, O);
     lse->set_output(true).set_uid(Lse).set_data_type(fe::DataType_t::FLOAT);

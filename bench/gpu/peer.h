@@ -16,6 +16,8 @@ struct Shape {
 // and slopes [h] in f32.
 struct Tensors {
   void *q, *k, *v, *o, *grad_o, *grad_q, *grad_k, *grad_v, *lse, *bias, *slopes;
+  void *seed = nullptr, *offset = nullptr,
+       *dump = nullptr;  // of dropout: i64, i64, [b, h, s, s] f32
 };
 
 class Peer {
@@ -27,7 +29,7 @@ class Peer {
 };
 
 // In the best form that cuDNN offers: none, causal, sliding (options), bias (an option), softcap,
-// alibi, relative (graphs), softcap+causal, alibi+causal.
+// alibi, relative (graphs), softcap+causal, alibi+causal; dropout, which writes its mask out.
 std::unique_ptr<Peer> make_peer(const std::string& name, bool backward, const Shape& shape,
                                 void* handle);
 

@@ -234,6 +234,11 @@ typedef struct fovea_problem_config {
   int32_t h_global;                     /* what the leaf H is; 0: h */
   int32_t deterministic, capture, strict;
   const void* reserved[8]; /* for fp8 scales: must be NULL */
+  /* How captured tensors will lie: "bias:1,64,4096 slopes:2", a stride by dimension; NULL, and
+   * those not named: dense. Engines that bake strides (cudnn) need it; others take what is bound.
+   */
+  const char* tensor_strides;
+  int32_t device_values; /* scale, scalars and offsets may be bound by device pointers */
 } fovea_problem_config;
 
 FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,

@@ -52,13 +52,17 @@ std::uint64_t Problem::hash() const {
   h.add(scale.value_or(0));
   for (const bool flag :
        {has_q_lengths, has_k_lengths, sink, lse, row_max, max_logit, grad_lse, want_q, want_k,
-        want_v, want_sink, has_q_offsets, has_k_offsets, deterministic, capture}) {
+        want_v, want_sink, has_q_offsets, has_k_offsets, device_values, deterministic, capture}) {
     h.add(flag);
   }
   h.add(dropout);
   h.add(rng);
   h.add(want_tensors);
   h.add(want_scalars);
+  for (const auto& strides : tensor_strides) {
+    h.add(strides.size());
+    for (const std::int64_t stride : strides) h.add(stride);
+  }
   for (const std::int32_t x : {b_offset, h_offset, q_offset, k_offset, h_global}) h.add(x);
   h.add(precision);
   return h.value();

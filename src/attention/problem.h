@@ -59,6 +59,8 @@ struct Problem {
   TensorSpec grad_o, grad_q, grad_k, grad_v;  // of a Backward
 
   ir::Program program;
+  // How captured tensors lie, by slot; empty, one or all: dense, last index fastest.
+  std::vector<std::vector<std::int64_t>> tensor_strides;
   std::optional<float> scale;  // absent: 1 / sqrt(d)
 
   bool has_q_lengths = false, has_k_lengths = false;  // one length per sequence, bound per call
@@ -78,6 +80,10 @@ struct Problem {
   std::int32_t b_offset = 0, h_offset = 0, q_offset = 0, k_offset = 0;
   bool has_q_offsets = false, has_k_offsets = false;  // one per sequence, bound per call
   std::int32_t h_global = 0;                          // what the leaf H is; 0: sizes.h
+
+  // Calls bind scale, scalars and offsets where the device finds them when it runs. Host engines
+  // read them anyway; others need to know it beforehand.
+  bool device_values = false;
 
   bool deterministic = false;
   bool capture = false;  // the call will run under CUDA graph capture

@@ -7,6 +7,7 @@
 #include "attention/problem_text.h"
 #include "attention/refuse.h"
 #include "attention/sequences.h"
+#include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "ir/parse.h"
 
@@ -133,6 +134,8 @@ Problem read_shared(const LineWords& words) {
   Problem p;
   p.layout = static_cast<Layout>(words.choice("layout", {"bhsd", "bshd", "sbhd", "thd"}));
   p.program = ir::parse_program(words.program());
+  set_tensor_strides(p, words.text("tensor_strides", ""));
+  p.device_values = words.choice("values", {"host", "device"}) == 1;
   const DType dtype = words.dtype("dtype", DType::F32);
   p.q = {dtype, words.strides("q_strides")};
   p.k = {dtype, words.strides("k_strides")};

@@ -2,6 +2,7 @@
 #include "attention/gradients.h"
 #include "attention/problem_text.h"
 #include "attention/refuse.h"
+#include "attention/tensor_strides.h"
 #include "base/words.h"
 #include "ir/print.h"
 
@@ -108,18 +109,34 @@ void print_offsets(LinePrinter& out, const Problem& p) {
 }  // namespace
 
 const std::vector<std::string>& problem_keys() {
-  static const std::vector<std::string> keys{
-      "direction",  "b",          "h",          "hkv",        "sq",
-      "skv",        "d",          "dv",         "tq",         "tk",
-      "cu_q",       "cu_k",       "qlens",      "klens",      "dtype",
-      "layout",     "mod",        "mask",       "bprop",      "tensor",
-      "scalar",     "scale",      "sink",       "dropout",    "rng",
-      "grads",      "lse",        "row_max",    "max_logit",  "dlse",
-      "b_offset",   "h_offset",   "q_offset",   "k_offset",   "h_global",
-      "o_dtype",    "do_dtype",   "grad_dtype", "dq_dtype",   "dk_dtype",
-      "dv_dtype",   "q_strides",  "k_strides",  "v_strides",  "o_strides",
-      "do_strides", "dq_strides", "dk_strides", "dv_strides", "deterministic",
-      "capture",    "precision",  "seed",       "offset"};
+  static const std::vector<std::string> keys{"direction",  "b",
+                                             "h",          "hkv",
+                                             "sq",         "skv",
+                                             "d",          "dv",
+                                             "tq",         "tk",
+                                             "cu_q",       "cu_k",
+                                             "qlens",      "klens",
+                                             "dtype",      "layout",
+                                             "mod",        "mask",
+                                             "bprop",      "tensor",
+                                             "scalar",     "scale",
+                                             "sink",       "dropout",
+                                             "rng",        "grads",
+                                             "lse",        "row_max",
+                                             "max_logit",  "dlse",
+                                             "b_offset",   "h_offset",
+                                             "q_offset",   "k_offset",
+                                             "h_global",   "o_dtype",
+                                             "do_dtype",   "grad_dtype",
+                                             "dq_dtype",   "dk_dtype",
+                                             "dv_dtype",   "q_strides",
+                                             "k_strides",  "v_strides",
+                                             "o_strides",  "do_strides",
+                                             "dq_strides", "dk_strides",
+                                             "dv_strides", "tensor_strides",
+                                             "values",     "deterministic",
+                                             "capture",    "precision",
+                                             "seed",       "offset"};
   return keys;
 }
 
@@ -138,6 +155,10 @@ std::string print(const Problem& p) {
   print_offsets(out, p);
   print_dtypes(out, p);
   print_strides(out, p);
+  if (const std::string text = tensor_strides_text(p); !text.empty()) {
+    out.text("tensor_strides", text);
+  }
+  if (p.device_values) out.text("values", "device");
   out.flag("deterministic", p.deterministic);
   out.flag("capture", p.capture);
   if (p.precision == Precision::Strict) out.text("precision", "strict");

@@ -1,8 +1,11 @@
 // Problems: made from a struct or a line, printed, compared, described.
 #include "attention/problem.h"
 
+#include <cstddef>
+
 #include "attention/gradients.h"
 #include "attention/problem_text.h"
+#include "attention/tensor_strides.h"
 #include "base/words.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -12,15 +15,22 @@ using namespace fovea;
 using namespace fovea::capi;
 
 fovea_problem_s::fovea_problem_s(Problem made)
-    : problem(std::make_shared<const Problem>(std::move(made))), program(problem->program) {
+    : problem(std::make_shared<const Problem>(std::move(made))),
+      program(problem->program),
+      tensor_strides(tensor_strides_text(*problem)) {
   if (problem->direction == Direction::Backward) grads = wanted_gradients(*problem);
 }
+
+namespace {
+// The struct has grown since its first version.
+constexpr std::size_t first_size = offsetof(fovea_problem_config, tensor_strides);
+}  // namespace
 
 fovea_status fovea_problem_create(const fovea_problem_config* config, fovea_problem* problem) {
   return guarded([&] {
     need(problem, "problem");
     *problem = nullptr;
-    const auto known = read_struct(config, {"config", "fovea_problem_config"});
+    const auto known = read_struct(config, {"config", "fovea_problem_config"}, first_size);
     *problem = new fovea_problem_s(to_problem(known));
   });
 }
@@ -87,11 +97,15 @@ int fovea_problem_equal(fovea_problem a, fovea_problem b) {
 fovea_status fovea_problem_describe(fovea_problem problem, fovea_problem_config* config) {
   return guarded([&] {
     fovea_problem_s& described = content(problem, "problem");
-    clear_struct(config, {"config", "fovea_problem_config"});
-    describe(*described.problem, *config);
-    config->program = &described.program;
+    fovea_problem_config filled{};
+    describe(*described.problem, filled);
+    filled.program = &described.program;
     if (described.problem->direction == Direction::Backward) {
-      config->grads = described.grads.c_str();
+      filled.grads = described.grads.c_str();
     }
+    if (!described.tensor_strides.empty()) {
+      filled.tensor_strides = described.tensor_strides.c_str();
+    }
+    write_struct(config, filled, {"config", "fovea_problem_config"}, first_size);
   });
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "attention/gradients.h"
+#include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "base/error.h"
 #include "capi/arguments.h"
@@ -70,6 +71,8 @@ Problem to_problem(const Config& config) {
   p.sizes = to_sizes(config.sizes);
   set_tensors(p, config);
   if (config.program != nullptr) p.program = config.program->program;
+  if (config.tensor_strides != nullptr) set_tensor_strides(p, config.tensor_strides);
+  p.device_values = config.device_values != 0;
   if (config.scale != 0) p.scale = config.scale;
   p.dropout = config.dropout;
   p.rng = to_enum<Rng>(config.rng, 2, "config.rng", "fovea_rng");
@@ -132,6 +135,7 @@ void describe(const Problem& p, Config& config) {
   config.deterministic = p.deterministic;
   config.capture = p.capture;
   config.strict = p.precision == Precision::Strict;
+  config.device_values = p.device_values;
 }
 
 }  // namespace fovea::capi

@@ -65,6 +65,7 @@ std::vector<Change> flag_changes() {
       {"want_sink", &Problem::want_sink},
       {"has_q_offsets", &Problem::has_q_offsets},
       {"has_k_offsets", &Problem::has_k_offsets},
+      {"device_values", &Problem::device_values},
       {"deterministic", &Problem::deterministic},
       {"capture", &Problem::capture}};
   std::vector<Change> changes;
@@ -86,6 +87,8 @@ std::vector<Change> other_changes() {
           {"want_tensors value", [](Problem& p) { p.want_tensors[1] = true; }},
           {"want_scalars size", [](Problem& p) { p.want_scalars.push_back(false); }},
           {"want_scalars value", [](Problem& p) { p.want_scalars[0] = false; }},
+          {"tensor_strides size", [](Problem& p) { p.tensor_strides.pop_back(); }},
+          {"tensor_strides value", [](Problem& p) { p.tensor_strides[0][1] = 9; }},
           {"b_offset", [](Problem& p) { p.b_offset = 1; }},
           {"h_offset", [](Problem& p) { p.h_offset = 1; }},
           {"q_offset", [](Problem& p) { p.q_offset = 1; }},
@@ -99,6 +102,7 @@ Problem start() {
   for (const NamedTensor& tensor : named_tensors()) (p.*tensor.spec).strides = Strides{5, 6, 7, 8};
   p.want_tensors = {true, false};
   p.want_scalars = {true};
+  p.tensor_strides = {{1, 64}, {2}};
   return p;
 }
 
@@ -115,7 +119,7 @@ TEST(Problem, EveryFieldCountsInEqualityAndHash) {
       ++changes;
     }
   }
-  EXPECT_EQ(changes, 9u + 8 * 6 + 15 + 17);
+  EXPECT_EQ(changes, 9u + 8 * 6 + 16 + 19);
   EXPECT_TRUE(start() == start());
 }
 

@@ -105,6 +105,18 @@ void draw_gradients(Draw& draw, Problem& p) {
   p.grad_lse = draw.once_in(3);
 }
 
+// Of any one of the captured tensors.
+void draw_tensor_strides(Draw& draw, Problem& p) {
+  const auto& tensors = p.program.tensors();
+  if (tensors.empty() || !draw.once_in(2)) return;
+  p.tensor_strides.resize(tensors.size());
+  const auto slot = static_cast<std::size_t>(draw.below(static_cast<int>(tensors.size())));
+  for (std::size_t i = 0; i < tensors[slot].extents.size(); ++i) {
+    p.tensor_strides[slot].push_back(draw.below(5000) - 100);
+  }
+  if (p.tensor_strides[slot].empty()) p.tensor_strides.clear();  // of rank 0
+}
+
 void draw_offsets(Draw& draw, Problem& p) {
   p.has_q_offsets = draw.once_in(5);
   p.has_k_offsets = draw.once_in(5);
@@ -142,6 +154,8 @@ Problem random_problem(std::mt19937_64& random) {
     draw_gradients(draw, p);
   }
   draw_offsets(draw, p);
+  draw_tensor_strides(draw, p);
+  p.device_values = draw.once_in(4);
   p.deterministic = draw.once_in(3);
   p.capture = draw.once_in(3);
   if (draw.once_in(3)) p.precision = Precision::Strict;

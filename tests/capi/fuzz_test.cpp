@@ -40,6 +40,8 @@ const std::vector<std::string> seeds{
     "mod=\"let t = score / x; let u = tanh(t); x * u\" scalar=\"x=7\" scalar=\"n:i32=3\" "
     "mask=\"prefix(n) || sliding(16) && (k ^ q) % 3 != 1\"",
     "mod=alibi mask=causal_bottom_right tensor=\"bias:bf16[B,H,Sq,Skv]=uniform(0,1)\"",
+    "mod=\"score + t[h, q] + u[k]\" tensor=t:f32[H,Sq] tensor=u:f32[Skv] "
+    "tensor_strides=\"t:1,8 u:2\" values=device",
 };
 
 const std::vector<std::string> pieces{"=",

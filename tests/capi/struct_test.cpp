@@ -39,7 +39,7 @@ TEST(Trap18, SizesOfStructsAreChecked) {
             "config.struct_size is 8; too small: set it to "
             "sizeof(fovea_problem_config), " +
                 right + " here");
-  config.struct_size = sizeof config - 1;
+  config.struct_size = offsetof(fovea_problem_config, tensor_strides) - 1;
   EXPECT_NE(create(&config).find("too small"), std::string::npos);
   config.struct_size = std::size_t{1} << 40;
   EXPECT_NE(create(&config).find("too large"), std::string::npos);
@@ -56,6 +56,24 @@ TEST(Trap18, ALaterVersionIsFineAsLongAsItsNewFieldsAreZero) {
                       std::string(fovea_version()) + " does not know"),
             std::string::npos)
       << text;
+}
+
+// The first version of fovea_problem_config had no tensor_strides.
+TEST(Trap18, AnEarlierVersionsConfigIsReadAndWrittenAsFarAsItGoes) {
+  constexpr std::size_t first = offsetof(fovea_problem_config, tensor_strides);
+  fovea_problem_config config{};
+  std::memset(reinterpret_cast<char*>(&config) + first, 0x5a, sizeof config - first);
+  config.struct_size = first;
+  EXPECT_EQ(create(&config), "accepted");
+  fovea_problem problem = nullptr;
+  ASSERT_EQ(fovea_problem_parse("h=2 sq=8 d=4 values=device", &problem, nullptr), FOVEA_OK);
+  const Owned<fovea_problem> owned(problem);
+  ASSERT_EQ(fovea_problem_describe(problem, &config), FOVEA_OK);
+  EXPECT_EQ(config.sizes.h, 2);
+  EXPECT_EQ(config.device_values, 0x5a5a5a5a);  // not ours to write
+  config.struct_size = sizeof config;
+  ASSERT_EQ(fovea_problem_describe(problem, &config), FOVEA_OK);
+  EXPECT_EQ(config.device_values, 1);
 }
 
 // The first version of fovea_plan_options had no partner.

@@ -1,7 +1,8 @@
 /* The calls that Fovea.jl makes for arrays of CUDA.jl, replayed from C: arrays (head_dim, heads,
- * seq, batch), column-major, some of them strided; a stream; a workspace; captured arrays whose
- * indices stand in Julia's order. Every output and gradient is compared with the reference engine
- * on the host.
+ * seq, batch), column-major, some of them strided; a stream; a workspace; captured arrays as
+ * programs of the package have them (last index first) and as a text of the user's has them (in
+ * Julia's order, with strides). The calls are julia_cases.h's, which the package's tests compare
+ * with what it makes. Every output and gradient is compared with the reference engine on the host.
  *
  *   fovea_julia_calls [ENGINE]     cudnn unless told; "cpu" runs the same calls on host memory
  *
@@ -12,39 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "julia_cases.h"
 #include "julia_memory.h"
-
-enum { B = 2, H = 4, HKV = 2, SQ = 96, SKV = 128, D = 64 };
-
-typedef struct {
-  const char* name;
-  const char* line;  /* the program, as bindings/julia prints it */
-  const char* grads; /* of the backward */
-  int strided;       /* q is every second head of an array with eight */
-  int lengths;       /* kv_lengths are bound */
-  int must_run;      /* a refusal is a failure */
-} Case;
-
-static const Case cases[] = {
-    {"plain", "", "q,k,v", 0, 0, 1},
-    {"causal", "mask=\"q >= k\" ", "q,k,v", 0, 0, 1},
-    {"strided view", "mask=\"q >= k\" ", "q,k,v", 1, 0, 1},
-    {"kv_lengths", "", "q,k,v", 0, 1, 1},
-    {"softcap", "mod=\"cap * tanh(score / cap)\" scalar=\"cap\" ", "q,k,v", 0, 0, 0},
-    {"softcap with its gradient", "mod=\"cap * tanh(score / cap)\" scalar=\"cap\" ", "q,k,v,cap", 0,
-     0, 0},
-    {"alibi", "mod=\"score + slopes[h] * (k - q)\" mask=\"q >= k\" tensor=\"slopes:f32[H]\" ",
-     "q,k,v", 0, 0, 0},
-    {"bias", "mod=\"score + bias[k, q, h, b]\" tensor=\"bias:f32[Skv,Sq,H,B]\" ", "q,k,v", 0, 0, 0},
-    {"bias with its gradient", "mod=\"score + bias[k, q, h, b]\" tensor=\"bias:f32[Skv,Sq,H,B]\" ",
-     "q,k,v,bias", 0, 0, 0},
-};
 
 /* Everything a call touches, on the host; the device has a copy of each. */
 typedef struct {
   Buffer q, k, v, o, lse, d_o, dq, dk, dv; /* bf16, but lse */
-  Buffer slopes, bias, d_bias, d_cap;      /* f32 */
-  Buffer lengths;                          /* i32 */
+  Buffer learned, d_bias;                  /* bf16 */
+  Buffer slopes, bias, d_cap;              /* f32 */
+  Buffer lengths, mask;                    /* i32 */
 } Arrays;
 
 static Arrays make_arrays(int strided) {
@@ -62,11 +39,17 @@ static Arrays make_arrays(int strided) {
   a.lse = zero_buffer((size_t)B * H * SQ, 4);
   a.slopes = random_f32(H, 5, 0.1f);
   a.bias = random_f32((size_t)SKV * SQ * H * B, 6, 1.0f);
-  a.d_bias = zero_buffer(a.bias.count, 4);
+  a.learned = random_bf16((size_t)(SKV + GAP) * SQ * H * B, 7);
+  a.d_bias = zero_buffer((size_t)SKV * SQ * H * B, 2);
   a.d_cap = zero_buffer(1, 4);
   a.lengths = zero_buffer(B, 4);
   ((int32_t*)a.lengths.host)[0] = SKV;
   ((int32_t*)a.lengths.host)[1] = 37;
+  a.mask = zero_buffer((size_t)SKV * SQ, 4);
+  for (int q = 0; q < SQ; ++q) {
+    for (int k = 0; k < SKV; ++k)
+      ((int32_t*)a.mask.host)[q * SKV + k] = k == 0 || (q + 3 * k) % 5 < 3;
+  }
   return a;
 }
 
@@ -102,26 +85,38 @@ static fovea_problem_config config_of(const Case* c, fovea_direction direction,
     config.q_strides[3] = 1;
   }
   config.program = program;
+  if (c->captured->strides[0] != 0) config.tensor_strides = c->captured->strides;
   config.has_k_lengths = c->lengths;
+  config.q_offset = c->q_offset != 0; /* its value comes with the call */
   config.lse = direction == FOVEA_FORWARD;
   return config;
 }
 
 static int mentions(const char* list, const char* word) { return strstr(list, word) != NULL; }
 
-/* A Julia array as a captured tensor: extents and strides in Julia's order. */
-static fovea_array julia_array(void* data, int rank, const int64_t* extents) {
-  fovea_array array;
-  int64_t stride = 1;
-  memset(&array, 0, sizeof array);
-  array.data = data;
-  array.dtype = FOVEA_F32;
-  array.rank = rank;
-  for (int i = 0; i < rank; ++i) {
-    array.extent[i] = extents[i];
-    array.stride[i] = stride;
-    stride *= extents[i];
+static void set_strides(fovea_array* array, const char* text) {
+  const char* at = strchr(text, ':');
+  int64_t dense = 1;
+  for (int i = array->rank; i-- > 0;) {
+    array->stride[i] = dense;
+    dense *= array->extent[i];
   }
+  for (int i = 0; at != NULL && i < array->rank; ++i) {
+    array->stride[i] = strtoll(at + 1, (char**)&at, 10);
+  }
+}
+
+/* As Fovea.jl's c_array. A gradient is an Array of its own: dense, and of the same order. */
+static fovea_array captured_array(const Captured* c, void* data, int is_gradient) {
+  fovea_array array;
+  memset(&array, 0, sizeof array);
+  array.data = (char*)data + (is_gradient ? 0 : 2 * c->first); /* only bf16 begins later */
+  array.dtype = c->type;
+  while (array.rank < 4 && c->extent[array.rank] != 0) {
+    array.extent[array.rank] = c->extent[array.rank];
+    ++array.rank;
+  }
+  set_strides(&array, is_gradient ? "" : c->strides);
   return array;
 }
 
@@ -133,7 +128,6 @@ typedef struct {
 
 static void fill_call(Call* call, const Case* c, Arrays* a, fovea_direction direction,
                       int on_device) {
-  static const int64_t bias_extents[4] = {SKV, SQ, H, B}, slope_extents[1] = {H};
   const int back = direction == FOVEA_BACKWARD;
   fovea_bindings* b = &call->bindings;
   memset(call, 0, sizeof *call);
@@ -144,16 +138,15 @@ static void fill_call(Call* call, const Case* c, Arrays* a, fovea_direction dire
     b->grad_o.data = AT(d_o), b->grad_q.data = AT(dq), b->grad_k.data = AT(dk),
     b->grad_v.data = AT(dv);
   if (c->lengths) b->k_lengths = AT(lengths);
-  if (mentions(c->line, "slopes")) {
-    call->tensors[0].name = "slopes";
-    call->tensors[0].array = julia_array(AT(slopes), 1, slope_extents);
-    b->tensor_count = 1;
-  }
-  if (mentions(c->line, "bias")) {
-    call->tensors[0].name = "bias";
-    call->tensors[0].array = julia_array(AT(bias), 4, bias_extents);
-    if (back && mentions(c->grads, "bias")) {
-      call->tensors[0].gradient = julia_array(AT(d_bias), 4, bias_extents);
+  if (c->captured != &none) {
+    void* data = c->captured == &slopes           ? AT(slopes)
+                 : c->captured == &mask           ? AT(mask)
+                 : c->captured->type == FOVEA_F32 ? AT(bias)
+                                                  : AT(learned);
+    call->tensors[0].name = c->captured->name;
+    call->tensors[0].array = captured_array(c->captured, data, 0);
+    if (back && mentions(c->grads, c->captured->name)) {
+      call->tensors[0].gradient = captured_array(c->captured, AT(d_bias), 1);
     }
     b->tensor_count = 1;
   }
@@ -167,6 +160,7 @@ static void fill_call(Call* call, const Case* c, Arrays* a, fovea_direction dire
   b->tensors = call->tensors;
   b->scalars = call->scalars;
   b->q_offset.is_set = b->k_offset.is_set = 1;
+  b->q_offset.value = c->q_offset;
 }
 
 /* Program, problem, plan, workspace, run: in the order of Fovea.jl. */
@@ -237,7 +231,8 @@ static int run_case(const Case* c, const char* engine, const char* device) {
   }
   fovea_status status = run(c, &got, FOVEA_FORWARD, engine, device);
   if (status == FOVEA_OK) status = run(c, &got, FOVEA_BACKWARD, engine, device);
-  if (status == FOVEA_UNSUPPORTED && !c->must_run) {
+  const int may_refuse = c->refusal != NULL && strcmp(engine, "cudnn") == 0;
+  if (status == FOVEA_UNSUPPORTED && may_refuse && mentions(fovea_last_error(), c->refusal)) {
     printf("  refused: %s\n", fovea_last_error());
   } else if (failed("run", status)) {
     bad = 1;

@@ -1,15 +1,21 @@
 #include "engines/cudnn/bake.h"
 
+#include <algorithm>
+
+#include "attention/tensor_strides.h"
 #include "ir/lift.h"
 
 namespace fovea::cudnn {
 
 Baking bake(const Problem& problem) {
   Problem baked = problem;
-  // What depends on the head alone is tabulated when the plan is made; its numbers stay.
-  ir::Lifted lifted = ir::lift_literals(problem.program, ir::Depends::H);
+  // What depends on the head alone is tabulated when the plan is made; its numbers stay. Where
+  // values lie on the device all numbers stay: a call would have to send each of them there.
+  ir::Lifted lifted{problem.program, {}};
+  if (!problem.device_values) lifted = ir::lift_literals(problem.program, ir::Depends::H);
   baked.program = std::move(lifted.program);
   baked.scale.reset();
+  drop_dense_tensor_strides(baked);
   baked.capture = false;
   baked.b_offset = 0;  // always bound: slices of a batch need it
   // Offsets are bound, too, but a graph that adds them is another graph: cuDNN no longer sees the
@@ -20,6 +26,12 @@ Baking bake(const Problem& problem) {
     baked.*offset = has_formulas && problem.*offset != 0 ? 1 : 0;
   }
   if (!has_formulas) baked.has_q_offsets = baked.has_k_offsets = false;
+  // How many rows packed tensors have comes with the call; whether they have any is known before.
+  const auto forget = [&](std::int64_t& rows, std::int64_t longest) {
+    if (rows != 0) rows = std::max<std::int64_t>(baked.sizes.b * longest, 1);
+  };
+  forget(baked.sizes.t_q, baked.sizes.sq);
+  forget(baked.sizes.t_k, baked.sizes.skv);
   if (baked.dropout == 0) baked.rng = Rng::Portable;
   if (baked.direction == Direction::Forward) baked.deterministic = false;
   baked.want_tensors.resize(baked.program.tensors().size());

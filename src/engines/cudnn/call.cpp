@@ -43,13 +43,15 @@ const BoundTensor* bound_tensor(const Bindings& b, Role role) {
   }
 }
 
+// One of these for each number in the workspace: cuDNN may want it aligned.
+constexpr std::size_t value_bytes = 16;
+
 template <class T>
 void refuse_device_value(const char* name, const PerCall<T>& value) {
   if (value.device == nullptr) return;
-  refuse(
-      name, "a device pointer",
-      "engine cudnn takes it from the host, when the call is enqueued; a captured tensor of rank "
-      "0 stays on its device");
+  refuse(name, "a device pointer",
+         "this plan takes it from the host, when the call is enqueued; a problem with "
+         "values=device takes it from either");
 }
 
 void check_strides(const Tensor& tensor, const BoundTensor& bound) {
@@ -58,6 +60,7 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
   const Four given{s.b, s.h, s.s, s.d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
+    if (i == 0 && tensor.starts) continue;  // packed: there is no batch to step through
     refuse("strides", given[i],
            "differ from those that this plan was made for (" + std::to_string(tensor.stride[i]) +
                "): engine cudnn bakes strides; make a problem with these");
@@ -72,13 +75,15 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
 
 CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
   const auto lengths = static_cast<std::size_t>(baked.sizes.b) * 4;
-  if (spec.padding && !baked.has_q_lengths) q_lengths = take(lengths);
-  if (spec.padding && !baked.has_k_lengths) k_lengths = take(lengths);
+  const bool padded = spec.padding && !spec.packed();  // PackedCall has its own
+  if (padded && !baked.has_q_lengths) q_lengths = take(lengths);
+  if (padded && !baked.has_k_lengths) k_lengths = take(lengths);
   if (spec.dropout > 0) {
     seed = take(8);
     offset = take(8);
   }
-  if (!spec.backward) return;
+  if (baked.device_values) values = take(value_bytes * (4 + baked.program.scalars().size()));
+  if (!spec.backward || spec.packed()) return;
   // The scratch is as large as one slice's: slices run one after the other.
   if (!baked.want_q) grad_q = take(span_bytes(*spec.find(Role::GradQ)));
   if (!baked.want_k) grad_k = take(span_bytes(*spec.find(Role::GradK)));
@@ -92,7 +97,10 @@ std::size_t CallMemory::take(std::size_t bytes) {
 }
 
 void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
-  if (!(b.sizes == baked.sizes)) {
+  Sizes sizes = b.sizes;
+  sizes.t_q = baked.sizes.t_q;  // rows of packed tensors are not baked
+  sizes.t_k = baked.sizes.t_k;
+  if (!(sizes == baked.sizes)) {
     refuse("sizes", b.sizes.b,
            "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
            "problem with these (graphs are shared where only the batch differs)");
@@ -100,23 +108,29 @@ void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
   for (const Tensor& tensor : spec.tensors) {
     if (const BoundTensor* bound = bound_tensor(b, tensor.role)) check_strides(tensor, *bound);
   }
-  refuse_device_value("scale", b.scale);
-  refuse_device_value("b_offset", b.b_offset);
-  refuse_device_value("h_offset", b.h_offset);
-  refuse_device_value("q_offset", b.q_offset);
-  refuse_device_value("k_offset", b.k_offset);
-  for (const PerCall<ir::ScalarValue>& scalar : b.scalars) refuse_device_value("scalar", scalar);
+  if (b.b_offset.device != nullptr) {
+    refuse("b_offset", "a device pointer", "engine cudnn takes it from the host");
+  }
+  if (!baked.device_values) {
+    refuse_device_value("scale", b.scale);
+    refuse_device_value("h_offset", b.h_offset);
+    refuse_device_value("q_offset", b.q_offset);
+    refuse_device_value("k_offset", b.k_offset);
+    for (const PerCall<ir::ScalarValue>& scalar : b.scalars) refuse_device_value("scalar", scalar);
+  }
   const bool formulas = baked.program.mod() || baked.program.mask();
-  const auto fixed = [&](const char* name, std::int32_t value, std::int32_t allowed) {
-    if (!formulas || value == 0 || allowed != 0) return;
+  const auto fixed = [&](const char* name, const PerCall<std::int32_t>& bound,
+                         std::int32_t allowed) {
+    const bool moves = bound.device != nullptr || bound.value != 0;
+    if (!formulas || !moves || allowed != 0) return;
     refuse(
-        name, value,
+        name, bound.device != nullptr ? "a device pointer" : std::to_string(bound.value),
         "this plan was made for 0: engine cudnn adds offsets only where the problem has one that "
         "is not 0 (any value will do; other values are then bound without a new plan)");
   };
-  fixed("h_offset", b.h_offset.value, baked.h_offset);
-  fixed("q_offset", b.q_offset.value, baked.q_offset);
-  fixed("k_offset", b.k_offset.value, baked.k_offset);
+  fixed("h_offset", b.h_offset, baked.h_offset);
+  fixed("q_offset", b.q_offset, baked.q_offset);
+  fixed("k_offset", b.k_offset, baked.k_offset);
 }
 
 void Call::fill_workspace(const Spec& spec) {
@@ -138,6 +152,35 @@ void Call::fill_workspace(const Spec& spec) {
   if (spec.dropout > 0) {
     fill_wide(memory_.seed, b_.seed);
     fill_wide(memory_.offset, b_.offset);
+  }
+  if (!baked_.device_values) return;
+  for (const Tensor& tensor : spec.tensors) {
+    if (tensor.by_value || !is_value(tensor.role)) continue;
+    const OneValue value = value_of(tensor);
+    if (value.device == nullptr) fill(memory_.values + value.place * value_bytes, value.bits, 1);
+  }
+}
+
+bool Call::is_value(Role role) {
+  return role == Role::Scale || role == Role::OffsetH || role == Role::OffsetQ ||
+         role == Role::OffsetK || role == Role::Scalar;
+}
+
+Call::OneValue Call::value_of(const Tensor& tensor) const {
+  const auto whole = [](const PerCall<std::int32_t>& bound, std::size_t place) {
+    return OneValue{static_cast<std::uint32_t>(bound.value), bound.device, place};
+  };
+  switch (tensor.role) {
+    case Role::Scale: return {std::bit_cast<std::uint32_t>(b_.scale.value), b_.scale.device, 0};
+    case Role::OffsetH: return whole(b_.h_offset, 1);
+    case Role::OffsetQ: return whole(b_.q_offset, 2);
+    case Role::OffsetK: return whole(b_.k_offset, 3);
+    case Role::Scalar: {
+      const bool declared = tensor.slot < b_.scalars.size();
+      return {scalar_bits(tensor.slot), declared ? b_.scalars[tensor.slot].device : nullptr,
+              std::size_t{4} + tensor.slot};
+    }
+    default: throw InternalError("a tensor that is no value");
   }
 }
 
@@ -212,13 +255,18 @@ std::uint32_t Call::scalar_bits(std::uint32_t slot) const {
              : std::bit_cast<std::uint32_t>(bound.f);
 }
 
-void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
-  std::array<ir::ScalarValue, most_bound> scalars{};
-  const std::size_t count = std::min(most_bound, b_.scalars.size() + b_.literals.size());
-  for (std::size_t slot = 0; slot < count; ++slot) {
-    const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
-    scalars[slot] = {std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)};
+std::span<const ir::ScalarValue> Call::all_scalars() {
+  if (scalars_.size() == 0) {
+    const std::size_t count = b_.scalars.size() + b_.literals.size();
+    for (std::size_t slot = 0; slot < count; ++slot) {
+      const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
+      scalars_.push_back({std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)});
+    }
   }
+  return scalars_.span();
+}
+
+void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
   ir::Point<double> point;
   const Sizes& s = baked_.sizes;
   point.B = static_cast<std::int32_t>(s.b);
@@ -226,15 +274,21 @@ void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
   point.Hkv = static_cast<std::int32_t>(s.hkv);
   point.Sq = static_cast<std::int32_t>(s.sq);
   point.Skv = static_cast<std::int32_t>(s.skv);
-  point.scalars = std::span(scalars.data(), count);
-  std::array<ir::Cell<double>, most_uniform_steps> cells{};
-  formula.run(point, std::span(cells.data(), formula.value_count()));
-  const ir::Cell<double>& result = formula.value(std::span<const ir::Cell<double>>(cells), 0);
+  point.scalars = all_scalars();
+  InlineVector<ir::Cell<double>, most_uniform_steps> cells(formula.value_count());
+  formula.run(point, {&cells[0], cells.size()});
+  const ir::Cell<double>& result = formula.value(cells.span(), 0);
   return value(type == Type::I32 ? static_cast<std::uint32_t>(result.i)
                                  : std::bit_cast<std::uint32_t>(static_cast<float>(result.f)));
 }
 
 void* Call::pointer(const Tensor& tensor) {
+  if (is_value(tensor.role)) {
+    const OneValue one = value_of(tensor);
+    if (tensor.by_value) return value(one.bits);
+    return one.device != nullptr ? const_cast<void*>(one.device)
+                                 : in_workspace(memory_.values + one.place * value_bytes);
+  }
   const auto rows = static_cast<std::size_t>(first_ * baked_.sizes.h * baked_.sizes.sq);
   const auto per_sequence = [&](const std::int32_t* given, std::size_t own) -> void* {
     const void* const start = given != nullptr ? given : in_workspace(own);
@@ -259,21 +313,22 @@ void* Call::pointer(const Tensor& tensor) {
     case Role::LengthsK: return per_sequence(b_.k_lengths, memory_.k_lengths);
     case Role::OffsetsQ: return per_sequence(b_.q_offsets, CallMemory::none);
     case Role::OffsetsK: return per_sequence(b_.k_offsets, CallMemory::none);
-    case Role::Scale: return value(std::bit_cast<std::uint32_t>(b_.scale.value));
     case Role::Seed: return wide(b_.seed, memory_.seed);
     case Role::Offset: return wide(b_.offset, memory_.offset);
     case Role::OffsetB:
       return value(
           static_cast<std::uint32_t>(b_.b_offset.value + static_cast<std::int32_t>(first_)));
-    case Role::OffsetH: return value(static_cast<std::uint32_t>(b_.h_offset.value));
-    case Role::OffsetQ: return value(static_cast<std::uint32_t>(b_.q_offset.value));
-    case Role::OffsetK: return value(static_cast<std::uint32_t>(b_.k_offset.value));
-    case Role::Scalar: return value(scalar_bits(tensor.slot));
+    case Role::Scale:
+    case Role::OffsetH:
+    case Role::OffsetQ:
+    case Role::OffsetK:
+    case Role::Scalar:
     case Role::Captured:
     case Role::Bias:
     case Role::GradBias:
     case Role::Uniform:
-    case Role::Table: break;
+    case Role::Table:
+    case Role::Starts: break;
   }
   throw InternalError("a tensor that is bound elsewhere");
 }
@@ -287,21 +342,29 @@ void* Call::captured(const Tensor& tensor, const View& view) {
   const auto& strides = gradient ? b_.tensor_gradients[view.slot].stride : bound.stride;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < view.axis.size(); ++i) {
+    if (strides[i] != view.stride[i] && bound.extent[i] > 1) {
+      refuse("tensor", baked_.program.tensors()[view.slot].name,
+             "its stride " + std::to_string(i) + " is " + std::to_string(strides[i]) +
+                 ", but this plan was made for " + std::to_string(view.stride[i]) +
+                 (gradient ? ": engine cudnn writes gradients of captured tensors densely"
+                           : ": engine cudnn bakes strides; say them in tensor_strides of the "
+                             "problem, or make it contiguous"));
+    }
     const int axis = view.axis[i];
-    if (axis < 0) {
-      at += view.constant[i] * strides[i];
-      continue;
-    }
-    const auto a = static_cast<std::size_t>(axis);
-    if (tensor.dim[a] != 1 && strides[i] != tensor.stride[a]) {
-      refuse(
-          "tensor", baked_.program.tensors()[view.slot].name,
-          "is not dense: engine cudnn bakes the strides of captured tensors; make it contiguous");
-    }
-    at += start[a] * strides[i];
+    at += (axis < 0 ? view.constant[i] : start[static_cast<std::size_t>(axis)]) * strides[i];
   }
+  const std::int64_t bytes = at * static_cast<std::int64_t>(element_bytes(tensor.type));
   void* const data = gradient ? b_.tensor_gradients[view.slot].data : const_cast<void*>(bound.data);
-  return static_cast<std::byte*>(data) + at * static_cast<std::int64_t>(element_bytes(tensor.type));
+  std::byte* const start_address = static_cast<std::byte*>(data) + bytes;
+  if (reinterpret_cast<std::uintptr_t>(start_address) %
+          static_cast<std::uintptr_t>(view.alignment) !=
+      0) {
+    refuse("tensor", baked_.program.tensors()[view.slot].name,
+           "the first element that this call loads does not lie at a multiple of " +
+               std::to_string(view.alignment) +
+               " bytes, but cuDNN loads so many at once, by its strides; make it contiguous");
+  }
+  return start_address;
 }
 
 }  // namespace fovea::cudnn

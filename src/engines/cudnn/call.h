@@ -6,13 +6,14 @@
 #include <cstdint>
 
 #include "attention/bindings.h"
+#include "base/inline_vector.h"
 #include "engines/cudnn/lower.h"
 #include "ir/eval.h"
 
 namespace fovea::cudnn {
 
 inline constexpr std::size_t most_bound = 64;
-inline constexpr std::size_t most_uniform_steps = 256;  // of one formula of scalars
+inline constexpr std::size_t most_uniform_steps = 256;  // of one formula of scalars (see judge)
 
 // The front part of a call's workspace: what cuDNN wants to read from the device or to write, and
 // the caller did not give.
@@ -25,6 +26,7 @@ class CallMemory {
   static constexpr std::size_t none = ~std::size_t{0};
   std::size_t q_lengths = none, k_lengths = none;  // all sequences full
   std::size_t seed = none, offset = none;
+  std::size_t values = none;  // of a problem with device_values: those that come from the host
   std::size_t grad_q = none, grad_k = none, grad_v = none;  // not wanted, but written
 
  private:
@@ -54,13 +56,22 @@ class Call {
   void* of_batch(const BoundTensor& tensor, std::size_t scratch) const;
   void* value(std::uint32_t bits);
   std::uint32_t scalar_bits(std::uint32_t slot) const;
+  std::span<const ir::ScalarValue> all_scalars();
+  struct OneValue {
+    std::uint32_t bits = 0;
+    const void* device = nullptr;
+    std::size_t place = 0;  // among the values of the workspace
+  };
+  OneValue value_of(const Tensor& tensor) const;
+  static bool is_value(Role role);
 
   const Problem& baked_;
   const Bindings& b_;
   const CallMemory& memory_;
   std::int64_t first_ = 0;
-  std::array<std::uint32_t, most_bound> values_{};
+  std::array<std::uint32_t, most_bound> values_;  // the first value_count_ of them
   std::size_t value_count_ = 0;
+  InlineVector<ir::ScalarValue, most_bound> scalars_;  // with literals, once a formula needs them
 };
 
 }  // namespace fovea::cudnn

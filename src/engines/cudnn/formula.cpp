@@ -27,8 +27,9 @@ ir::IntInterval positions(std::int64_t count, bool moved) {
 
 }  // namespace
 
-FormulaLowering::FormulaLowering(const Problem& problem, std::int64_t batch, Lowered& lowered)
-    : problem_(problem), batch_(batch), lowered_(lowered), spec_(lowered.spec) {
+FormulaLowering::FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid,
+                                 Lowered& lowered)
+    : problem_(problem), batch_(batch), avoid_(avoid), lowered_(lowered), spec_(lowered.spec) {
   const Sizes& s = problem.sizes;
   box_.b = positions(s.b, problem.b_offset != 0);
   box_.h = positions(s.h, problem.h_offset != 0);
@@ -130,6 +131,7 @@ bool FormulaLowering::is_uniform(const Expr& e) const {
   constexpr Depends changing = Depends::B | Depends::H | Depends::Q | Depends::K | Depends::Score |
                                Depends::Grad | Depends::Load;
   if (any(e->depends(), changing)) return false;
+  if (problem_.device_values && any(e->depends(), Depends::Scalar)) return false;
   if (!spec_.padding) return true;
   for (const ir::Node* node : ir::operands_first({&e, 1}).nodes) {
     if (node->op() == Op::SizeSq || node->op() == Op::SizeSkv) return false;
@@ -141,7 +143,7 @@ Ref FormulaLowering::uniform(const Expr& e) {
   if (const auto known = uniforms_.find(e.get()); known != uniforms_.end()) return known->second;
   const auto slot = static_cast<std::uint32_t>(lowered_.uniforms.size());
   lowered_.uniforms.push_back(e);
-  const Ref ref = by_value(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
+  const Ref ref = per_call(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
   uniforms_.emplace(e.get(), ref);
   return ref;
 }
@@ -176,7 +178,7 @@ Ref FormulaLowering::as_float(Ref ref) {
   return is_full(ref) ? step(Mode::Convert, {ref}) : full(ref, true);
 }
 
-Ref FormulaLowering::by_value(Role role, std::uint32_t slot, Type type) {
+Ref FormulaLowering::per_call(Role role, std::uint32_t slot, Type type) {
   for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
     if (spec_.tensors[i].role == role && spec_.tensors[i].slot == slot) {
       return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
@@ -186,7 +188,7 @@ Ref FormulaLowering::by_value(Role role, std::uint32_t slot, Type type) {
   tensor.role = role;
   tensor.slot = slot;
   tensor.type = type;
-  tensor.by_value = true;
+  tensor.by_value = !problem_.device_values || role == Role::OffsetB || role == Role::Uniform;
   spec_.tensors.push_back(tensor);
   return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
 }
@@ -210,7 +212,7 @@ Ref FormulaLowering::index(int axis) {
                                   problem_.k_offset != 0};  // b: by the slices of a batch
   if (axis == 0) lowered_.uses_b = true;
   if (moved[static_cast<std::size_t>(axis)]) {
-    ref = step(Mode::Add, {ref, by_value(offsets[static_cast<std::size_t>(axis)], 0, Type::I32)},
+    ref = step(Mode::Add, {ref, per_call(offsets[static_cast<std::size_t>(axis)], 0, Type::I32)},
                Type::I32);
   }
   if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets)) {

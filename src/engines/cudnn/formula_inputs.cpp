@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/extents.h"
+#include "attention/tensor_strides.h"
 #include "engines/cudnn/formula.h"
 #include "ir/eval.h"
 #include "ir/topology.h"
@@ -11,6 +12,40 @@ namespace fovea::cudnn {
 
 using ir::Expr;
 using ir::Op;
+
+namespace {
+
+// The largest power of two, up to 16, that divides what it takes from one row, head or sequence to
+// the next: where there are rows of keys, cuDNN loads as many bytes at once.
+std::int64_t alignment_of(const Tensor& tensor, std::size_t first_axis, std::int64_t bytes) {
+  if (tensor.dim[3] == 1 || tensor.dim[2] == 1 || tensor.stride[2] == 0) return bytes;
+  std::int64_t all = 16;
+  for (std::size_t axis = first_axis; axis < 4; ++axis) {
+    if (tensor.dim[axis] != 1 && tensor.stride[axis] > 1) all |= tensor.stride[axis] * bytes;
+  }
+  return all & -all;
+}
+
+// Row by row, where cuDNN loads whole words: heads and sequences must not start amidst them.
+bool lies_well(const Tensor& tensor, std::int64_t bytes) {
+  const bool rows = tensor.dim[2] != 1 && tensor.stride[2] != 0, keys = tensor.dim[3] != 1;
+  if (keys) {
+    return tensor.stride[3] == 1 &&
+           (!rows || alignment_of(tensor, 0, bytes) == alignment_of(tensor, 2, bytes));
+  }
+  return rows && tensor.stride[2] == 1;
+}
+
+// cuDNN wants strides of axes of one element to be sensible, too.
+void set_idle_strides(Tensor& tensor) {
+  std::int64_t span = 1;
+  for (std::size_t axis = 4; axis-- > 0;) {
+    if (tensor.dim[axis] == 1) tensor.stride[axis] = span;
+    span = std::max(span, tensor.dim[axis] * tensor.stride[axis]);
+  }
+}
+
+}  // namespace
 
 int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot) {
   std::vector<Expr> roots;
@@ -24,12 +59,11 @@ int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot)
   return count;
 }
 
-// cuDNN 9.19 on sm_90 reads tensors of one element per sequence, and in a backward of one per key,
-// from wrong places. Repeated along the rows (stride 0) they are read right.
+// Tensors of one element per sequence, and in a backward of one per key, along the rows (stride 0).
 void FormulaLowering::spread_over_rows(Tensor& tensor) const {
   const bool per_sequence = tensor.dim[0] > 1 && tensor.dim[3] == 1;
   const bool per_key = spec_.backward && tensor.dim[3] > 1;
-  if (tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
+  if (!avoid_.narrow_inputs || tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
   tensor.dim[2] = problem_.sizes.sq;
   tensor.stride[2] = 0;
 }
@@ -55,12 +89,12 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   const ir::TensorDecl& decl = problem_.program.tensors()[load->slot()];
   const std::vector<std::int64_t> extents =
       captured_extents(decl, problem_.sizes, problem_.h_global);
-  std::vector<std::int64_t> stride(extents.size(), 1);
-  for (std::size_t i = extents.size(); i-- > 1;) stride[i - 1] = stride[i] * extents[i];
+  const std::vector<std::int64_t> stride = tensor_strides(problem_, load->slot());
   const Sizes& s = problem_.sizes;
   const Four length{batch_, s.h, s.sq, s.skv};
   const std::array<Op, 4> leaves{Op::IndexB, Op::IndexH, Op::IndexQ, Op::IndexK};
   view.slot = load->slot();
+  view.stride = stride;
   tensor.dim = {1, 1, 1, 1};
   tensor.stride = {1, 1, 1, 1};
   for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -75,17 +109,22 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
     if (leaf == leaves.end() || tensor.dim[axis] != 1 || extents[i] < length[axis]) return false;
     if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets))
       return false;
-    tensor.dim[axis] = length[axis];
+    tensor.dim[axis] = stride[i] == 0 ? 1 : length[axis];  // repeated: it broadcasts
     tensor.stride[axis] = stride[i];
     view.axis.push_back(static_cast<int>(axis));
     view.constant.push_back(0);
   }
   spread_over_rows(tensor);
-  // cuDNN wants strides of axes of one element to be sensible, too.
-  std::int64_t span = 1;
-  for (std::size_t axis = 4; axis-- > 0;) {
-    if (tensor.dim[axis] == 1) tensor.stride[axis] = span;
-    span = std::max(span, tensor.dim[axis] * tensor.stride[axis]);
+  set_idle_strides(tensor);
+  view.alignment = alignment_of(tensor, 0, dtype_size(decl.dtype));
+  const bool dense =
+      problem_.tensor_strides.empty() || problem_.tensor_strides[load->slot()].empty();
+  if (avoid_.scattered_rows && !dense && !lies_well(tensor, dtype_size(decl.dtype))) {
+    refuse(
+        "captured_strides",
+        "cuDNN reads captured tensors whose last loaded index moves by one element, in rows that "
+        "keep their alignment",
+        "captured tensor " + decl.name + " with other strides", "make it contiguous");
   }
   return true;
 }
@@ -95,6 +134,7 @@ bool FormulaLowering::add_bias(const Expr& load) {
   Tensor tensor;
   // Gradients of narrower ones are sums that cuDNN was not seen to get right.
   if (!view_of(load, view, tensor) || tensor.stride[2] == 0) return false;
+  if (std::ranges::find(view.stride, 0) != view.stride.end()) return false;  // elements overlap
   if (tensor.dim[2] != problem_.sizes.sq || tensor.dim[3] != problem_.sizes.skv) return false;
   const DType dtype = problem_.program.tensors()[load->slot()].dtype;
   if (dtype != problem_.q.dtype) {
@@ -107,7 +147,17 @@ bool FormulaLowering::add_bias(const Expr& load) {
   tensor.role = Role::Bias;
   spec_.tensors.push_back(tensor);
   lowered_.views.push_back(view);
+  // Its gradient is dense, however the tensor lies.
   tensor.role = Role::GradBias;
+  view.stride = dense_tensor_strides(
+      captured_extents(problem_.program.tensors()[view.slot], problem_.sizes, problem_.h_global));
+  for (std::size_t i = 0; i < view.axis.size(); ++i) {
+    if (view.axis[i] < 0) continue;
+    const auto axis = static_cast<std::size_t>(view.axis[i]);
+    if (tensor.dim[axis] != 1) tensor.stride[axis] = view.stride[i];
+  }
+  set_idle_strides(tensor);
+  view.alignment = alignment_of(tensor, 0, dtype_size(dtype));
   spec_.tensors.push_back(tensor);
   lowered_.views.push_back(view);
   return true;
@@ -126,6 +176,10 @@ Ref FormulaLowering::load(const Expr& e) {
            "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
            "captured tensor " + decl.name + " of type " + std::string(dtype_name(decl.dtype)),
            "convert it");
+  } else if (std::ranges::any_of(tensor_strides(problem_, e->slot()),
+                                 [](std::int64_t stride) { return stride < 0; })) {
+    refuse("captured_strides", "cuDNN takes no negative strides",
+           "captured tensor " + decl.name + " with one", "make it contiguous");
   } else if (!view_of(e, view, tensor)) {
     refuse("gather",
            "engine cudnn loads captured tensors at b, h, q and k themselves, each at most once",

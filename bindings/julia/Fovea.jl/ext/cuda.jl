@@ -5,8 +5,13 @@ Fovea.device_name(x::CUDA.CuArray) = string("cuda:", CUDA.deviceid(CUDA.device(x
 
 Fovea.base_address(x::CUDA.CuArray) = Ptr{Cvoid}(reinterpret(UInt, pointer(x)))
 
-# A context must be current on this thread before a plan is made or run.
-Fovea.enter_device(::CUDA.CuArray) = (CUDA.context(); nothing)
+# libfovea makes the context of its device current itself. The stream and new arrays are the task's, though.
+function Fovea.enter_device(x::CUDA.CuArray)
+    CUDA.context()
+    CUDA.device() == CUDA.device(x) && return
+    Fovea.refuse("q is on $(Fovea.device_name(x)), but this task works on device $(CUDA.deviceid(CUDA.device())): ",
+                 "call CUDA.device!($(CUDA.deviceid(CUDA.device(x)))) first")
+end
 
 Fovea.current_stream(::CUDA.CuArray) = Ptr{Cvoid}(CUDA.stream().handle)
 

@@ -47,7 +47,7 @@ true
 """
 function attention_backward!(gradients::NamedTuple, dO, o, lse, q, k, v; grad_lse = nothing, options...)
     opts = read_options(values(options))
-    program = program_of(opts, sizes_of(q, k, v))
+    program = program_of(opts, sizes_of(q, k, v), device_of(q))
     backward!(Gradients(gradients), dO, o, lse, (q, k, v), opts, program, grad_lse)
     return gradients
 end
@@ -66,7 +66,7 @@ end
 function backward(dO, o, lse, arrays, opts::Options, grads, grad_lse)
     sizes = sizes_of(arrays...)
     check_types(arrays..., opts.engine)
-    program = program_of(opts, sizes)
+    program = program_of(opts, sizes, device_of(arrays[1]))
     gradients = Pair{Symbol,Any}[name => new_gradient(name, arrays, program, opts) for name in wanted(program, opts, grads)]
     backward!(gradients, dO, o, lse, arrays, opts, program, grad_lse)
     # Gradients of numbers come back as numbers.
@@ -117,7 +117,7 @@ function backward!(gradients::Gradients, dO, o, lse, arrays, opts::Options, prog
     words = grad_words(program, opts, gradients, rows_type(eltype(q)))
     slots = Slots(o, dO, given(gradients, :q), given(gradients, :k), given(gradients, :v))
     config = config_of(BACKWARD, sizes, code, opts, arrays, slots, (lse = false, grad_lse = grad_lse !== nothing))
-    key = PlanKey(config, program_line(program), words, opts.engine, device)
+    key = PlanKey(config, program, words, opts.engine, device)
     extras = extras_of(opts, q, sizes, lse, grad_lse, given(gradients, :sinks))
     GC.@preserve gradients run(key, program, opts, arrays, slots, extras, captured -> given(gradients, captured.key))
     return nothing

@@ -28,7 +28,7 @@ function bindings_of(o::Options, arrays, slots::Slots, extras::Extras, tensors, 
 end
 
 tensor_binding(t::CapturedTensor, gradient) =
-    CTensorBinding(pointer(t.name), c_array(t.array), gradient === nothing ? NO_ARRAY : c_array(gradient))
+    CTensorBinding(pointer(t.name), c_array(t.array, t.order), gradient === nothing ? NO_ARRAY : c_array(gradient, t.order))
 scalar_binding(s::CapturedScalar, gradient) = CScalarBinding(pointer(s.name), s.value, C_NULL, address_or_null(gradient))
 
 no_gradient(captured) = nothing

@@ -77,13 +77,13 @@ function question(q, k, v, o::Options, direction, device)
     code = dtype(eltype(q))
     eltype(q) === eltype(k) === eltype(v) || refuse("q, k and v have elements of different types")
     code in (F32, F16, BF16, F64) || throw(UnreadableArray("q has elements of type $(eltype(q))"))
-    program = program_of(o, sizes)
     where = device === nothing ? device_of(q) : String(device)
+    program = program_of(o, sizes, where)
     back = direction === :backward
     flags = (lse = !back, grad_lse = false)
     config = config_of(back ? BACKWARD : FORWARD, sizes, code, o, (q, k, v), Slots(nothing, nothing, nothing, nothing, nothing), flags)
     grads = back ? join(map(name -> word_of(program, name), differentiable(program, o)), ",") : ""
-    return PlanKey(config, program_line(program), grads, o.engine, where), program
+    return PlanKey(config, program, grads, o.engine, where), program
 end
 
 function word_of(program::Program, name)

@@ -117,6 +117,7 @@ function clear_cache()
     end
     destroy(dropped)
     lock(() -> empty!(KEPT_BUFFERS), KEPT_LOCK)
+    lock(() -> empty!(RECIPES), RECIPES_LOCK)
     check(ccall(library().functions.cache_clear, Cint, ()))
     return nothing
 end

@@ -37,7 +37,7 @@ function strides4(name, x::AbstractArray{<:Any,4})
     dense = dense_strides(n)
     s = ntuple(i -> n[i] <= 1 ? dense[i] : s[i], Val(4))
     s == dense && return NO_STRIDES
-    all(>=(0), s) || throw(UnreadableArray("$name has strides $s: a view that runs backwards can't be read; copy it first"))
+    check_strides(name, s)
     all(iszero, s) && return (ZERO_STRIDE, 0, 0, 0)
     return (s[4], s[2], s[3], s[1])
 end
@@ -66,8 +66,8 @@ slot_strides(name, ::Nothing) = NO_STRIDES
 slot_dtype(x) = dtype(eltype(x))
 slot_dtype(::Nothing) = DTYPE_DEFAULT
 
-# `grads` and the program are texts, which the key of the cache has beside this. Offsets come with each call, so that a
-# decoder's next step finds its plan.
+# The program, `grads` and the strides of captured arrays are texts, which the key of the cache has beside this. Offsets
+# come with each call, so that a decoder's next step finds its plan; the problem says only that there are some.
 function config_of(direction::Direction, sizes::CSizes, code::DType, o::Options, arrays, slots::Slots, flags)
     q, k, v = arrays
     return CConfig(
@@ -77,45 +77,60 @@ function config_of(direction::Direction, sizes::CSizes, code::DType, o::Options,
         slot_strides("dO", slots.grad_o), slot_strides("the gradient of q", slots.grad_q),
         slot_strides("the gradient of k", slots.grad_k), slot_strides("the gradient of v", slots.grad_v),
         C_NULL, o.scale, o.dropout, 0, o.q_lengths !== nothing, o.kv_lengths !== nothing, o.sinks !== nothing,
-        flags.lse, 0, 0, flags.grad_lse, C_NULL, 0, 0, 0, 0, 0, 0, 0, o.deterministic, 0, 0,
-        ntuple(_ -> C_NULL, 8))
+        flags.lse, 0, 0, flags.grad_lse, C_NULL, 0, 0, o.q_offset != 0, o.k_offset != 0, 0, 0, 0, o.deterministic, 0, 0,
+        ntuple(_ -> C_NULL, 8), C_NULL, 0)
 end
 
 # What a plan is made for, compared in full.
 struct PlanKey
     config::CConfig
     line::String
+    strides::String  # of captured arrays
     grads::String
     engine::String
     device::String
 end
-Base.:(==)(a::PlanKey, b::PlanKey) =
-    a.config === b.config && a.line == b.line && a.grads == b.grads && a.engine == b.engine && a.device == b.device
-Base.hash(a::PlanKey, seed::UInt) =
-    hash(objectid(a.config), hash(a.line, hash(a.grads, hash(a.engine, hash(a.device, seed)))))
+PlanKey(config::CConfig, program::Program, grads, engine, device) =
+    PlanKey(config, program.recipe.line, tensor_strides(program, device), grads, engine, device)
 
-# The config with the two addresses that a key can't hold.
-function with_pointers(config::CConfig, program::Handle, grads::Ptr{UInt8})
+Base.:(==)(a::PlanKey, b::PlanKey) = a.config === b.config && a.line == b.line && a.strides == b.strides &&
+                                     a.grads == b.grads && a.engine == b.engine && a.device == b.device
+Base.hash(a::PlanKey, seed::UInt) =
+    hash(objectid(a.config), hash(a.line, hash(a.strides, hash(a.grads, hash(a.engine, hash(a.device, seed))))))
+
+# How captured arrays lie, for engines of GPUs, which bake it. Those of the CPU take what a call binds, and so share a plan.
+function tensor_strides(program::Program, device)
+    device == "cpu" && return ""
+    words = String[]
+    for t in program.tensors
+        text = strides_text(t.array, t.order)
+        isempty(text) || push!(words, string(t.name, ":", text))
+    end
+    return join(words, " ")
+end
+
+# The config with the addresses that a key can't hold; nothing where a text is empty.
+function with_pointers(config::CConfig, program::Handle, grads::String, strides::String)
     ref = Ref(config)
     GC.@preserve ref begin
-        start = address_of(ref)
-        unsafe_store!(Ptr{Handle}(start + fieldoffset(CConfig, PROGRAM_FIELD)), program)
-        unsafe_store!(Ptr{Ptr{UInt8}}(start + fieldoffset(CConfig, GRADS_FIELD)), grads)
+        store!(name, value) = unsafe_store!(Ptr{Ptr{Cvoid}}(address_of(ref) + fieldoffset(CConfig, config_field(name))), value)
+        store!(:program, program)
+        isempty(grads) || store!(:grads, Ptr{Cvoid}(pointer(grads)))
+        isempty(strides) || store!(:tensor_strides, Ptr{Cvoid}(pointer(strides)))
     end
     return ref
 end
-const PROGRAM_FIELD = findfirst(==(:program), collect(fieldnames(CConfig)))
-const GRADS_FIELD = findfirst(==(:grads), collect(fieldnames(CConfig)))
+config_field(name) = findfirst(==(name), collect(fieldnames(CConfig)))
 
 # Calls f(problem) with the problem that a key describes.
 function with_problem(f, key::PlanKey, program::Program)
     functions = library().functions
     handle, problem = Ref{Handle}(C_NULL), Ref{Handle}(C_NULL)
-    line = symbolic_line(program, key.config.sizes)
+    line = symbolic_line(program.recipe, key.config.sizes)
     isempty(line) || check(ccall(functions.program_parse, Cint, (Cstring, Ptr{Handle}), line, handle))
-    grads = key.grads
-    status = GC.@preserve grads begin
-        config = with_pointers(key.config, handle[], isempty(grads) ? Ptr{UInt8}(0) : pointer(grads))
+    grads, strides = key.grads, key.strides
+    status = GC.@preserve grads strides begin
+        config = with_pointers(key.config, handle[], grads, strides)
         ccall(functions.problem_create, Cint, (Ptr{CConfig}, Ptr{Handle}), config, problem)
     end
     handle[] == C_NULL || ccall(functions.program_destroy, Cvoid, (Handle,), handle[])

@@ -38,6 +38,11 @@ both_ours(pair) = pair[1].module === Fovea && pair[2].module === Fovea
     text = in_process("using Fovea; attention(zeros(Float32, 8, 1, 2, 1), zeros(Float32, 8, 1, 2, 1), zeros(Float32, 8, 1, 2, 1))";
                       FOVEA_LIBRARY = "/nowhere/libfovea.so")
     @test occursin("/nowhere/libfovea.so: no such file", text) && occursin("FOVEA_LIBRARY", text)
+    withenv("FOVEA_LIBRARY" => nothing) do  # beside the package, in a checkout, then the system's
+        package = dirname(dirname(pathof(Fovea)))
+        @test Fovea.places()[1:2] == [joinpath(package, "lib", "libfovea.so"), joinpath(CHECKOUT, "build", "libfovea.so")]
+        @test Fovea.places()[end] == "libfovea.so"
+    end
     # Some other library is no libfovea.
     other = first(filter(path -> occursin("libm.so", path), Libdl.dllist()))
     text = in_process("using Fovea; Fovea.engines()"; FOVEA_LIBRARY = other)
@@ -65,6 +70,7 @@ end
     @test "reference" in Fovea.engines()
     @test occursin("cpu", Fovea.doctor())
     @test Fovea.differentiate("mod=\"c * score\" scalar=c", "c") == "score"
+    attention(zeros(Float32, 4, 1, 2, 1), zeros(Float32, 4, 1, 2, 1), zeros(Float32, 4, 1, 2, 1))
     @test Fovea.cache_statistics().plans > 0
     Fovea.clear_cache()
     @test Fovea.cache_statistics().plans == 0 && isempty(Fovea.PLANS)

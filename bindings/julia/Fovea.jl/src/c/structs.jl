@@ -66,6 +66,8 @@ struct CConfig
     capture::Int32
     strict::Int32
     reserved::NTuple{8,Ptr{Cvoid}}
+    tensor_strides::Ptr{UInt8}
+    device_values::Int32
 end
 
 struct CPlanOptions

@@ -41,11 +41,10 @@ function beside(like::AbstractArray, x::AbstractVector, ::Type{T}) where {T}
     return copyto!(similar(owner(like), T, length(x)), T.(collect(x)))
 end
 
-# An array of captured bindings: rank, extents and strides as Julia has them.
-function c_array(x::AbstractArray{T,N}) where {T,N}
-    strides = layout(x).strides
+# An array of captured bindings: extents and strides in the order of the formula's indices.
+function c_array(x::AbstractArray{T,N}, order::Order) where {T,N}
+    strides = in_order(layout(x).strides, order)
     # All zero would mean "not given".
     N > 0 && all(iszero, strides) && (strides = (ZERO_STRIDE, Base.tail(strides)...))
-    return CArray(address(x), dtype(T), N, filled8(size(x)), filled8(strides))
+    return CArray(address(x), dtype(T), N, in_order(size(x), order), strides)
 end
-filled8(x::NTuple{N,Int}) where {N} = ntuple(i -> i <= N ? x[i] : 0, 8)

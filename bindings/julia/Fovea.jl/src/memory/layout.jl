@@ -66,6 +66,9 @@ kept(::Integer, stride) = ()
 kept(index, stride) = (step(index) * stride,)
 kept(::Base.Slice, stride) = (stride,)
 
+check_strides(name, strides) = all(>=(0), strides) ||
+    throw(UnreadableArray("$name has strides $strides: a view that runs backwards can't be read; copy it first"))
+
 layout(x::AbstractArray) = throw(UnreadableArray(unreadable(x)))
 layout(x::SubArray) = throw(UnreadableArray("$(summary(x)) takes elements from a list of indices, so it has no strides; copy it first"))
 
@@ -75,3 +78,28 @@ function unreadable(x)
     return "$(summary(x)) can't be read where it lies. Fovea reads Array, views of it, and CuArray once CUDA.jl is " *
            "loaded; convert it with Array(x) ($kind is not known)"
 end
+
+# ---- the order in which a formula indexes a captured array ----
+
+# Languages with row-major arrays, libfovea's among them, want the fastest index last. An Array is one of those with its
+# dimensions reversed, and so is its gradient: A[i, j, k] is read as A[k, j, i].
+const Order = NTuple{8,Int8}
+const JULIA_ORDER = Order(1:8)
+reversed_order(rank) = ntuple(i -> (i <= rank ? rank + 1 - i : i) % Int8, Val(8))
+
+# By dimension of the formula; "" where the fastest comes last without gaps. The strides of dimensions of one say nothing.
+strides_text(x::DenseArray, order::Order) = ndims(x) <= 1 || order[1] != 1 ? "" : given_strides(x, order)
+strides_text(x::AbstractArray, order::Order) = given_strides(x, order)
+
+function given_strides(x::AbstractArray{T,N}, order::Order) where {T,N}
+    sizes, strides = in_order(size(x), order), in_order(layout(x).strides, order)
+    dense = 1
+    for i in N:-1:1
+        sizes[i] <= 1 || strides[i] == dense || return join(strides[1:N], ",")
+        dense *= sizes[i]
+    end
+    return ""
+end
+
+in_order(x::NTuple{N,Int}, order::Order) where {N} = ntuple(i -> i <= N ? x[order[i]] : 0, Val(8))
+filled8(x::NTuple{N,Int}) where {N} = ntuple(i -> i <= N ? x[i] : 0, Val(8))

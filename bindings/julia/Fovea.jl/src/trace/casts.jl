@@ -1,8 +1,7 @@
 # Functions of one value, powers and casts.
 
-for (name, text) in ((:exp, "exp"), (:exp2, "exp2"), (:expm1, "expm1"), (:log, "log"), (:log2, "log2"),
-                     (:log1p, "log1p"), (:sqrt, "sqrt"), (:tanh, "tanh"), (:sin, "sin"), (:cos, "cos"), (:tan, "tan"))
-    @eval Base.$name(x::Sym) = real_call($text, x)
+for name in (:exp, :exp2, :expm1, :log, :log2, :log1p, :sqrt, :tanh, :sin, :cos, :tan)
+    @eval Base.$name(x::Sym) = real_call($(QuoteNode(name)), x)
 end
 Base.exp10(x::Sym) = literal(10.0)^x
 Base.log10(x::Sym) = log(x) * literal(inv(log(10.0)))
@@ -10,24 +9,24 @@ Base.log(base::Union{Integer,AbstractFloat}, x::Sym) = log(x) / log(base)
 Base.sincos(x::Sym) = (sin(x), cos(x))
 
 """    Fovea.sigmoid(x): 1 / (1 + exp(-x))"""
-sigmoid(x::Sym) = real_call("sigmoid", x)
+sigmoid(x::Sym) = real_call(:sigmoid, x)
 sigmoid(x::Real) = inv(1 + exp(-x))
 """    Fovea.softplus(x): log(1 + exp(x))"""
-softplus(x::Sym) = real_call("softplus", x)
+softplus(x::Sym) = real_call(:softplus, x)
 softplus(x::Real) = x > 20 ? x : log1p(exp(x))
 """    Fovea.rsqrt(x): 1 / sqrt(x)"""
-rsqrt(x::Sym) = real_call("rsqrt", x)
+rsqrt(x::Sym) = real_call(:rsqrt, x)
 rsqrt(x::Real) = inv(sqrt(x))
 """    Fovea.erf(x), of a symbolic value"""
-erf(x::Sym) = real_call("erf", x)
+erf(x::Sym) = real_call(:erf, x)
 
-Base.abs(x::Sym) = (n = number(x); operation(Call, ATOM_LEVEL, "abs", n.kind, n))
+Base.abs(x::Sym) = (n = number(x); operation(Call, ATOM_LEVEL, :abs, n.kind, n))
 # Julia's sign of an integer is one; the language's is f32.
-Base.sign(x::Sym) = (n = number(x); is_int(n) ? cast("i32", KindI32, real_call("sign", n)) : real_call("sign", n))
+Base.sign(x::Sym) = (n = number(x); is_int(n) ? cast(:i32, KindI32, real_call(:sign, n)) : real_call(:sign, n))
 
 function Base.:^(x::Sym, y::Sym)
     x, y = number(x), number(y)
-    return operation(Call, ATOM_LEVEL, "pow", KindF32, x, y)
+    return operation(Call, ATOM_LEVEL, :pow, KindF32, x, y)
 end
 function Base.:^(x::Sym, n::Integer)
     base = number(x)
@@ -42,7 +41,7 @@ Base.literal_pow(::typeof(^), x::Sym, ::Val{n}) where {n} = x^n
 # ---- rounding: integers stay what they are ----
 
 for name in (:floor, :ceil, :round)
-    @eval Base.$name(x::Sym) = is_int(x) ? x : real_call($(string(name)), x)
+    @eval Base.$name(x::Sym) = is_int(x) ? x : real_call($(QuoteNode(name)), x)
     @eval Base.$name(::Type{<:Integer}, x::Sym) = to_int($name(x))
 end
 Base.round(x::Sym, ::RoundingMode{:Nearest}) = round(x)
@@ -55,8 +54,8 @@ Base.unsafe_trunc(::Type{<:Integer}, x::Sym) = to_int(x)
 
 # ---- casts: a formula has one float and one integer type ----
 
-to_int(x::Sym) = is_int(x) ? x : cast("i32", KindI32, x)
-to_float(x::Sym) = x.kind === KindF32 ? x : cast("f32", KindF32, x)
+to_int(x::Sym) = is_int(x) ? x : cast(:i32, KindI32, x)
+to_float(x::Sym) = x.kind === KindF32 ? x : cast(:f32, KindF32, x)
 for T in (:Int, :Int32)
     @eval Base.$T(x::Sym) = to_int(x)
 end

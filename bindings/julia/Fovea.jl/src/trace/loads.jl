@@ -12,24 +12,29 @@ Base.getindex(x::AbstractArray, i::Integer, j::Integer, k::Integer, l::Sym, rest
 # A captured array of the argument `c`: the same, also where it has no dimensions.
 struct Captured{A<:AbstractArray}
     trace::Trace
+    slot::Int
     array::A
 end
-Base.getindex(x::Captured, indices::Index...) = load_in(x.trace, x.array, indices...)
+Base.getindex(x::Captured, indices::Index...) = load_slot(x.trace, x.slot, x.array, indices)
 Base.size(x::Captured, dims...) = size(x.array, dims...)
 Base.length(x::Captured) = length(x.array)
 
 function load(x::AbstractArray, indices::Index...)
     for i in indices
-        i isa Sym && i.trace !== nothing && return load_in(i.trace, x, indices...)
+        i isa Sym && i.trace !== nothing && return load_slot(i.trace, slot_of(i.trace, x), x, indices)
     end
     refuse("an array is indexed by symbolic constants alone; write numbers")
 end
 
-function load_in(trace::Trace, x::AbstractArray{T,N}, indices::Index...) where {T,N}
-    name = captured_name(trace, x)
+# Indices stay in Julia's order here; a formula has them in the order of the memory (captured.jl).
+function load_slot(trace::Trace, slot::Int, x::AbstractArray{T,N}, indices::Tuple) where {T,N}
+    name = trace.wanted[slot]
     length(indices) == N || refuse("the captured array '$name' has $N dimensions, but is indexed by $(length(indices))")
-    ids = Int32[node_of(trace, index_of(trace, name, i)) for i in indices]
-    return Sym(trace, push_node(trace, Load, ATOM_LEVEL, name, ids), load_kind(name, T))
+    N <= MOST_INDICES || refuse("the captured array '$name' has $N dimensions, but a formula reads $MOST_INDICES at most")
+    kind = load_kind(name, T)
+    ids = map(i -> node_of(trace, index_of(trace, name, i)), indices)
+    args = ntuple(i -> i <= N ? ids[i] : Int32(0), Val(MOST_INDICES))
+    return Sym(trace, push_node(trace, Node(Load, kind, ATOM_LEVEL, N, :load, slot, args)), kind)
 end
 
 function index_of(trace::Trace, name, index)
@@ -43,9 +48,10 @@ end
 function less_one(trace::Trace, i::Sym)
     i.trace === nothing && return literal(Int(i.value) - 1)
     node = trace.nodes[i.id]
-    node.form === Infix && node.text == "+" && trace.nodes[node.args[2]].text == "1" && return Sym(trace, node.args[1], KindI32)
+    node.form === Infix && node.text === :+ && is_one(trace.nodes[node.args[2]]) && return Sym(trace, node.args[1], KindI32)
     return i - literal(1)
 end
+is_one(node::Node) = node.form === Literal && node.kind === KindI32 && node.number == 1
 
 function load_kind(name, ::Type{T}) where {T}
     code = dtype(T)
@@ -56,34 +62,33 @@ function load_kind(name, ::Type{T}) where {T}
            "Int64, UInt8 and Bool", T === Float64 ? "; give Float32.($name)" : "")
 end
 
-# ---- names ----
+# ---- which array, and what the program calls it ----
 
-const WORDS = Set(["score", "grad", "b", "h", "q", "k", "B", "H", "Hkv", "Sq", "Skv", "let", "true", "false", "inf", "nan"])
-
-# What the formula calls an array: as the program does where that is a name of the language and not taken.
-function captured_name(trace::Trace, x::AbstractArray)
-    for i in eachindex(trace.arrays)
-        trace.arrays[i] === x && return trace.names[i]
-    end
-    wanted = "captured"
-    for hint in trace.hints
-        hint.second === x && (wanted = String(hint.first); break)
-    end
+function add_array!(trace::Trace, wanted::Symbol, x::AbstractArray)
     push!(trace.arrays, x)
-    push!(trace.names, free_name(trace, wanted))
-    return trace.names[end]
+    push!(trace.wanted, wanted)
+    return length(trace.arrays)
 end
 
-is_name(text) = 0 < length(text) <= 60 && !isdigit(first(text)) && all(c -> isascii(c) && is_word(c), text)
-is_word(c::Char) = c == '_' || isletter(c) || isdigit(c)
-# What `let` of a traced formula is called.
-is_let_name(text) = length(text) > 1 && text[1] == 't' && all(isdigit, SubString(text, 2))
-
-function free_name(trace::Trace, wanted)
-    is_name(wanted) || (wanted = "captured")
-    name, n = wanted, 1
-    while name in trace.names || name in WORDS || is_let_name(name)
-        name = string(wanted, "_", n += 1)
+function slot_of(trace::Trace, x::AbstractArray)
+    for i in eachindex(trace.arrays)
+        trace.arrays[i] === x && return i
     end
-    return name
+    return add_array!(trace, wanted_name(trace, x), x)
+end
+
+# The field of the closure that is traced, or the global of its code, that holds this array.
+function wanted_name(trace::Trace, x::AbstractArray)
+    f = trace.modifier
+    for i in 1:nfields(f)
+        isdefined(f, i) || continue
+        value = getfield(f, i)
+        value isa Core.Box && isdefined(value, :contents) && (value = value.contents)
+        value === x && return fieldname(typeof(f), i)
+    end
+    f === nothing && return :captured
+    for ref in facts_of(f, trace.arguments).globals
+        isdefined(ref.mod, ref.name) && getfield(ref.mod, ref.name) === x && return ref.name
+    end
+    return :captured
 end

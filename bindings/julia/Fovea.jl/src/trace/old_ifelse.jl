@@ -6,16 +6,16 @@ struct Frame
     code::Core.CodeInfo
     slots::Vector{Any}
     values::Vector{Any}
-    method::Method
-    parameters::Core.SimpleVector
+    source::Source
 end
 
-call_modifier(@nospecialize(f), args::Tuple) = facts_of(f, args).uses_ifelse ? interpret(f, args) : f(args...)
+function call_modifier(@nospecialize(f), args::Tuple)
+    source = facts_of(f, args).source
+    return source === nothing ? f(args...) : interpret(f, args, source)
+end
 
-function interpret(@nospecialize(f), args::Tuple)
-    method = which(f, Tuple{map(Core.Typeof, args)...})
-    code = Base.uncompressed_ast(method)
-    parameters = static_parameters(method, f, args)
+function interpret(@nospecialize(f), args::Tuple, source::Source)
+    code, method = source.code, source.method
     slots = Vector{Any}(undef, length(code.slotnames))
     slots[1] = f
     fixed = method.isva ? method.nargs - 2 : length(args)
@@ -23,12 +23,7 @@ function interpret(@nospecialize(f), args::Tuple)
         slots[i + 1] = args[i]
     end
     method.isva && (slots[method.nargs] = args[(fixed + 1):end])
-    return run_frame(Frame(code, slots, Vector{Any}(undef, length(code.code)), method, parameters))
-end
-
-function static_parameters(method, @nospecialize(f), args)
-    signature = Tuple{Core.Typeof(f),map(Core.Typeof, args)...}
-    return ccall(:jl_type_intersection_with_env, Any, (Any, Any), signature, method.sig)[2]::Core.SimpleVector
+    return run_frame(Frame(code, slots, Vector{Any}(undef, length(code.code)), source))
 end
 
 function run_frame(frame::Frame)
@@ -68,7 +63,7 @@ value_of(frame, x::QuoteNode) = x.value
 value_of(frame, x) = x
 function value_of(frame, x::Expr)
     x.head === :call && return call_in(frame, x.args)
-    x.head === :static_parameter && return frame.parameters[x.args[1]]
+    x.head === :static_parameter && return frame.source.parameters[x.args[1]]
     x.head === :new && return new_in(frame, x.args)
     x.head === :isdefined && return true
     x.head in (:meta, :inbounds, :loopinfo, :boundscheck, :line, :code_coverage_effect, :inline, :noinline) && return nothing
@@ -79,7 +74,7 @@ function call_in(frame, parts)
     values = Any[value_of(frame, part) for part in parts]
     # A closure inside the modifier may use ifelse as well.
     f, args = values[1], Tuple(values[2:end])
-    f isa Function && !(f isa Core.Builtin) && parentmodule(f) === frame.method.module && any(a -> a isa Sym, args) &&
+    f isa Function && !(f isa Core.Builtin) && parentmodule(f) === frame.source.method.module && any(a -> a isa Sym, args) &&
         return call_modifier(f, args)
     return f(args...)
 end

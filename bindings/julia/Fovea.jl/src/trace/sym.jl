@@ -5,26 +5,37 @@
 
 kind_name(kind::Kind) = kind === KindF32 ? "f32" : kind === KindI32 ? "i32" : "bool"
 
-@enum Form::UInt8 Leaf Call Load Prefix Infix
+@enum Form::UInt8 Leaf Literal Call Load Prefix Infix
 
 # How tightly a text holds together, as in C: 2 for || up to 11 for *, then these two.
 const PREFIX_LEVEL, ATOM_LEVEL = 12, 13
 
+const MOST_INDICES = 8
+const Args = NTuple{MOST_INDICES,Int32}
+
+# Plain data without memory of its own, so that a trace costs little and two are compared quickly: a modifier is traced
+# in every call, and texts are only made of a trace that is new (recipes.jl).
 struct Node
     form::Form
-    level::Int
-    text::String  # the leaf, operator, function or tensor
-    args::Vector{Int32}
+    kind::Kind
+    level::Int8
+    count::Int8      # of args
+    text::Symbol     # the leaf, operator or function
+    number::Float64  # a literal's value; which array a load reads
+    args::Args
 end
 
 mutable struct Trace
     nodes::Vector{Node}
-    arrays::Vector{AbstractArray}  # captured, in the order in which they were met
-    names::Vector{String}          # theirs in the formula
-    hints::Vector{Pair{Symbol,AbstractArray}}  # what the program calls them
+    arrays::Vector{AbstractArray}  # those given by keyword, then the others in the order in which they were met
+    wanted::Vector{Symbol}         # what the program calls them
+    given::Vector{Pair{Symbol,Any}}  # by keyword
     one_based::Bool
+    modifier::Any                  # the function that is traced now, and its arguments
+    arguments::Tuple
 end
-Trace(one_based) = Trace(Node[], AbstractArray[], String[], Pair{Symbol,AbstractArray}[], one_based)
+Trace(one_based::Bool, given = Pair{Symbol,Any}[]) =
+    Trace(sizehint!(Node[], 24), AbstractArray[], Symbol[], given, one_based, nothing, ())
 
 """
     Fovea.Sym
@@ -77,44 +88,57 @@ Base.promote_rule(::Type{Sym}, ::Type{<:Real}) = Sym
 Sym(x::Real) = literal(x)
 Sym(x::Sym) = x
 
-function literal_text(x::Sym)
-    x.kind === KindBool && return x.value != 0 ? "true" : "false"
-    x.kind === KindI32 && return string(Int32(x.value))
-    isnan(x.value) && return "nan"
-    isinf(x.value) && return x.value > 0 ? "inf" : "-inf"
-    return string(Float32(x.value))
+literal_text(x::Sym) = literal_text(x.kind, x.value)
+function literal_text(kind::Kind, value::Float64)
+    kind === KindBool && return value != 0 ? "true" : "false"
+    kind === KindI32 && return string(Int32(value))
+    isnan(value) && return "nan"
+    isinf(value) && return value > 0 ? "inf" : "-inf"
+    return string(Float32(value))
 end
 
 # ---- nodes ----
 
-function push_node(trace::Trace, form, level, text, args)
-    push!(trace.nodes, Node(form, level, text, args))
+args_of() = (Int32(0), Int32(0), Int32(0), Int32(0), Int32(0), Int32(0), Int32(0), Int32(0))
+args_of(a) = (a, Int32(0), Int32(0), Int32(0), Int32(0), Int32(0), Int32(0), Int32(0))
+args_of(a, b) = (a, b, Int32(0), Int32(0), Int32(0), Int32(0), Int32(0), Int32(0))
+args_of(a, b, c) = (a, b, c, Int32(0), Int32(0), Int32(0), Int32(0), Int32(0))
+
+function push_node(trace::Trace, node::Node)
+    push!(trace.nodes, node)
     return length(trace.nodes) % Int32
 end
 
-leaf(trace::Trace, text::AbstractString, kind::Kind) =
-    Sym(trace, push_node(trace, Leaf, ATOM_LEVEL, text, Int32[]), kind)
+leaf(trace::Trace, text::Symbol, kind::Kind) =
+    Sym(trace, push_node(trace, Node(Leaf, kind, ATOM_LEVEL, 0, text, 0.0, args_of())), kind)
 
 function node_of(trace::Trace, x::Sym)
     x.trace === trace && return x.id
     x.trace === nothing || refuse("a symbolic value of one modifier is used in another")
     level = x.kind !== KindBool && signbit(x.value) ? PREFIX_LEVEL : ATOM_LEVEL
-    return push_node(trace, Leaf, level, literal_text(x), Int32[])
+    return push_node(trace, Node(Literal, x.kind, level, 0, :literal, x.value, args_of()))
 end
 
 trace_of(x::Sym) = x.trace === nothing ? refuse("an operation on symbolic constants alone; write it with numbers") : x.trace
 trace_of(x::Sym, y::Sym) = x.trace === nothing ? trace_of(y) : x.trace
 trace_of(x::Sym, y::Sym, z::Sym) = x.trace === nothing ? trace_of(y, z) : x.trace
 
-operation(form::Form, level::Int, text::String, kind::Kind, args::Sym...) = added(trace_of(args...), form, level, text, kind, args...)
+# One method per number of operands, without varargs, which would allocate: tracing is part of every call.
+function operation(form::Form, level::Int, text::Symbol, kind::Kind, x::Sym)
+    trace = trace_of(x)
+    return with_node(trace, form, level, text, kind, 1, args_of(node_of(trace, x)))
+end
+function operation(form::Form, level::Int, text::Symbol, kind::Kind, x::Sym, y::Sym)
+    trace = trace_of(x, y)
+    return with_node(trace, form, level, text, kind, 2, args_of(node_of(trace, x), node_of(trace, y)))
+end
+function operation(form::Form, level::Int, text::Symbol, kind::Kind, x::Sym, y::Sym, z::Sym)
+    trace = trace_of(x, y, z)
+    return with_node(trace, form, level, text, kind, 3, args_of(node_of(trace, x), node_of(trace, y), node_of(trace, z)))
+end
 
-# One method per number of operands: tracing is part of every call.
-added(trace::Trace, form, level, text, kind, x) =
-    Sym(trace, push_node(trace, form, level, text, Int32[node_of(trace, x)]), kind)
-added(trace::Trace, form, level, text, kind, x, y) =
-    Sym(trace, push_node(trace, form, level, text, Int32[node_of(trace, x), node_of(trace, y)]), kind)
-added(trace::Trace, form, level, text, kind, x, y, z) =
-    Sym(trace, push_node(trace, form, level, text, Int32[node_of(trace, x), node_of(trace, y), node_of(trace, z)]), kind)
+with_node(trace::Trace, form, level, text, kind, count, args) =
+    Sym(trace, push_node(trace, Node(form, kind, level, count, text, 0.0, args)), kind)
 
 Base.show(io::IO, x::Sym) =
     x.trace === nothing ? print(io, literal_text(x)) : print(io, "Fovea.Sym(", formula_text(x), ")")

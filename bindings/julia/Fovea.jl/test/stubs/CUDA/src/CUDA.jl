@@ -13,12 +13,15 @@ Base.getindex(x::CuArray, i::Int...) = error("scalar indexing of a CuArray")
 Base.similar(x::CuArray, ::Type{T}, dims::Dims) where {T} = CuArray(Array{T}(undef, dims))
 Base.copyto!(to::CuArray, from::Array) = (copyto!(to.data, from); to)
 Base.Array(x::CuArray) = copy(x.data)
+Base.broadcasted(::Type{Int32}, x::CuArray) = CuArray(Int32.(x.data))
 Base.pointer(x::CuArray{T}) where {T} = reinterpret(CuPtr{T}, UInt(pointer(x.data)))
 
 struct CuDevice
     handle::Cint
 end
+const CURRENT = Ref{Cint}(0)
 device(::CuArray) = CuDevice(0)
+device() = CuDevice(CURRENT[])
 deviceid(x::CuDevice) = x.handle
 
 struct CuStream

@@ -1,0 +1,9 @@
+// Engine cudnn's dropout under rng=engine beside the mask that cuDNN itself writes out for the same
+// seed and offset.
+#pragma once
+
+namespace fovea::bench {
+
+int compare_dropout_masks();  // prints a line; 0 where all is the same
+
+}  // namespace fovea::bench
