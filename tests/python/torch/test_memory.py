@@ -480,6 +480,33 @@ def test_what_a_modifier_does_not_ask_for_is_not_computed():
     assert lazy.asked == 0
 
 
+class Negated(torch.overrides.TorchFunctionMode):
+    """A mode of the caller's that sees what a modifier does."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        return -out if func is torch.ones else out
+
+
+def test_modes_around_a_call(traces):
+    """A default device changes nothing of a formula; other modes may, and are let do so at every call."""
+    mod = lambda s, b, h, q, k: s * torch.ones((4,))[h]
+    plain = lambda s, b, h, q, k: s * 3.0
+    formulas(plain, like=LIKE)
+    with torch.device("cpu"):
+        before = len(traces)
+        formulas(plain, like=LIKE)
+        assert len(traces) == before
+    tensors = [torch.randn(1, 4, 8, 8) for _ in range(3)]
+    expected = [flex_attention(*tensors, mod), flex_attention(*tensors, lambda s, b, h, q, k: -s)]
+    with Negated():
+        assert torch.equal(flex_attention(*tensors, mod), expected[1])
+        before = len(traces)
+        formulas(plain, like=LIKE)
+        assert len(traces) == before + 1
+    assert torch.equal(flex_attention(*tensors, mod), expected[0])
+
+
 def test_a_scale_in_a_tensor_may_change():
     scale, tensors = torch.tensor(0.5), [torch.randn(1, 2, 8, 8) for _ in range(3)]
     for _ in range(2):

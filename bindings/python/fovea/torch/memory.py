@@ -4,8 +4,8 @@ again at every call and compared by value, so a changed closure, global, attribu
 seen. Nothing of the caller's is kept alive: keys hold numbers, shapes, torch's own functions and records of code.
 
 Where that cannot be made exact, there is no memory and the modifier is traced: code that reads objects of other kinds
-(sets, subclasses of tensors, lists by anything but a constant index), that calls functions other than torch's pointwise ones and math's, that
-computes with real tensors, or that runs under modes and transforms."""
+(sets, subclasses of tensors, lists by anything but a constant index), that calls functions other than torch's pointwise
+ones and math's, that computes with real tensors, or that runs under modes and transforms."""
 
 import functools
 import math
@@ -13,6 +13,7 @@ import types
 
 import torch
 import torch.nn.functional as F
+from torch.utils._device import DeviceContext
 
 from .._plans import Recent
 from .functions import TABLE
@@ -49,13 +50,18 @@ class Forgettable(Exception):
 
 
 def undisturbed() -> bool:
-    """Does nothing but the modifier decide what tracing it gives?"""
+    """Does nothing but the modifier decide what tracing it gives? Asked where nothing is being compiled."""
+    modes = torch._C._len_torch_function_stack()
     return not (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
+        torch._C._len_torch_dispatch_stack()
+        or (modes and not (modes == 1 and is_default_device(torch._C._get_function_stack_at(0))))
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
+
+
+def is_default_device(mode) -> bool:
+    """torch.set_default_device and `with torch.device(...)` concern tensors that are made, which none is here."""
+    return type(mode) is DeviceContext
 
 
 def look(functions, key):
@@ -92,7 +98,7 @@ def look_into(function, key, tensors, depth):
     code = function.__code__
     record = record_of(code)
     reads = reads_of(record, code, len(bound), tuple(named), METHODS)
-    if reads is None or depth == 0:
+    if reads is None or depth == 0 or type(function.__globals__) is not dict:
         raise Forgettable
     key += (record, len(bound))
     if named:

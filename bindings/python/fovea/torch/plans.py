@@ -39,7 +39,7 @@ class Prepared:
         "gradients",  # for each of them the strides of its gradient, or None
         "scalars",
         "wanted",
-        "like_q",  # is the output shaped as the query?
+        "o",  # shape and strides of the output
         "plain",  # nothing is bound but big and captured tensors
         "by_value",  # numbers are, too: not in a template
         "seed_at",  # is the seed of dropout read on the device?
@@ -168,7 +168,8 @@ def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
     roles = ["q", "k", "v", "o"] + ["lse"] * bool(call.lse or call.wants)
     roles += ["row_max"] * bool(call.row_max) + ["max_logit"] * bool(call.max_logit)
     out = prepared(problem, partner, call, q, sink, captured, parts, (), roles, where)
-    out.like_q = v.shape[-1] == q.shape[-1]
+    o = dense_like(meta(q), v.shape[-1])
+    out.o = tuple(o.shape), o.stride()
     return out
 
 
