@@ -82,7 +82,7 @@ def attention(
             options += (scale, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
             known = front.look_up(functions, q, k, v, options)
     if known and known[2] is not None:
-        o, lse, _, max_logit = front.attend(known[2], q, k, v, known[1])
+        o, lse, _, max_logit = front.attend(known, q, k, v)
     else:
         made, found = prepare(
             (q, k, v),

@@ -15,10 +15,12 @@ class Attention(torch.autograd.Function):
     """Saved tensors carry torch's version check: one that was changed in place before the backward is an error."""
 
     @staticmethod
-    def forward(ctx, call, prepared, q, k, v, sink, *captured):
-        where = runtime.place(q)
-        if prepared is None:
+    def forward(ctx, call, known, q, k, v, sink, *captured):
+        if known is None:
+            where = runtime.place(q)
             prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
+        else:
+            prepared, where = known
         o, lse, row_max, max_logit = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
         ctx.call, ctx.count, ctx.has_sink = call, len(captured), sink is not None
         ctx.names = [name for name, *_ in prepared.captured]

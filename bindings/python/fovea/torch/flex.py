@@ -81,7 +81,7 @@ def flex_attention(
         functions, options = plain_call(score_mod, block_mask, options)
         known = functions and front.look_up(functions, query, key, value, options)
     if known and known[2] is not None:
-        o, lse, row_max, _ = front.attend(known[2], query, key, value, known[1])
+        o, lse, row_max, _ = front.attend(known, query, key, value)
     else:
         made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options)
         call, found, query, key, value = made

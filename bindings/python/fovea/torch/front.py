@@ -26,7 +26,7 @@ class Ready:
 
 
 def look_up(functions, q, k, v, options):
-    """(key, tensors that the modifiers read, Ready or None), or None where a call is not plain."""
+    """(key, tensors that the modifiers read, Ready or None, runtime.place()), or None where a call is not plain."""
     if (
         not memory.undisturbed()
         or autocast_anywhere()
@@ -51,17 +51,19 @@ def look_up(functions, q, k, v, options):
         key += (q.requires_grad, k.requires_grad, v.requires_grad)
     for x in tensors:
         key += (x.stride(), grad and x.requires_grad)
-    if q.is_cuda:
-        key.append(torch.cuda.is_current_stream_capturing())
+    where = runtime.place(q)
+    key.append(where[2])
     key = tuple(key)
-    return key, tensors, READY.get(key)
+    return key, tensors, READY.get(key), where
 
 
-def attend(ready, q, k, v, tensors):
+def attend(known, q, k, v):
+    """The outputs of a call that look_up has found."""
+    _, tensors, ready, where = known
     call, captured = ready.call, [tensors[i] for i in ready.slots]
     if call.wants:
-        return asked_for(call, Attention.apply(call, ready.prepared, q, k, v, None, *captured))
-    return runtime.run_forward(ready.prepared, call, q, k, v, None, captured, runtime.place(q))
+        return asked_for(call, Attention.apply(call, (ready.prepared, where), q, k, v, None, *captured))
+    return runtime.run_forward(ready.prepared, call, q, k, v, None, captured, where)
 
 
 def keep(known, functions, q, k, v, options, made):
@@ -75,5 +77,5 @@ def keep(known, functions, q, k, v, options, made):
         return
     if not all(x is again[1][i] for x, i in zip(captured, slots)):
         return
-    prepared = runtime.forward_plan(call, q, k, v, None, captured, runtime.place(q))
+    prepared = runtime.forward_plan(call, q, k, v, None, captured, again[3])
     READY.put(known[0], Ready(call, prepared, slots))

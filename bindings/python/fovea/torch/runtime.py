@@ -25,7 +25,7 @@ def place(q):
     is built already: the library refuses the rest before anything is enqueued."""
     if q.is_cuda:
         stream = torch._C._cuda_getCurrentRawStream(q.device.index)
-        return stream, 0, torch.cuda.is_current_stream_capturing()
+        return stream, 0, torch._C._cuda_isCurrentStreamCapturing()
     return 0, torch.get_num_threads(), False
 
 
