@@ -1,6 +1,6 @@
 """fovea.jax beside jax.nn's cuDNN attention and XLA on a GPU, in one process and one run.
 
-    ./dev python bench/jax_gpu.py [--write docs/results/jax_gpu_NAME.md]
+    ./dev python bench/jax_gpu.py     writes docs/results/jax_gpu_<gpu>.md
 
 bfloat16; forward, and forward with backward; milliseconds of one call, from many that were enqueued one after
 the other. A case that an engine refuses is shown with its first reason, never left out.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 import pathlib
+import re
 import time
 
 import jax
@@ -20,6 +21,7 @@ import numpy as np
 import fovea
 import fovea.jax
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 CASES = ("none", "causal", "softcap", "alibi", "bias", "documents")
 
 
@@ -128,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--write", type=pathlib.Path, help="a markdown file for the table")
+    parser.add_argument("--no-record", action="store_true", help="print, write nothing")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument(
         "--shape", type=int, nargs=4, default=(4, 16, 4096, 128), metavar=("B", "H", "S", "D")
@@ -150,8 +152,9 @@ def main() -> None:
         "",
     ]
     print("\n".join(text[:3]))
-    if options.write:
-        options.write.write_text("\n".join(text))
+    if not options.no_record:
+        name = "_".join(re.findall(r"[a-z0-9]+", device.device_kind.lower().removeprefix("nvidia")))
+        (ROOT / "docs" / "results" / f"jax_gpu_{name}.md").write_text("\n".join(text))
 
 
 if __name__ == "__main__":

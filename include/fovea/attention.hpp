@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -46,7 +47,12 @@ struct AttentionOptions {
   std::int32_t b_offset = 0, h_offset = 0, q_offset = 0, k_offset = 0;
   std::int32_t h_global = 0;
   bool deterministic = false;
-  std::string engine{}, device{};  // empty: Fovea's choice
+  std::string engine{}, device{};  // empty: Fovea's choice; the CPU
+  // On a GPU (device "cuda:0") all memory is the device's: lengths, starts and rows, too; packed
+  // sequences need longest_q and longest_k.
+  void* stream = nullptr;  // a CUstream or cudaStream_t
+  // Memory for the workspace, where the device finds it; asked for when a larger one is needed.
+  std::function<std::shared_ptr<void>(std::size_t bytes)> allocate{};
 };
 
 struct Outputs {
@@ -88,22 +94,30 @@ class Attention {
   struct Prepared {
     std::optional<Problem> problem;
     std::optional<Plan> plan;
-  };
-  struct FreeAligned {
-    void operator()(std::byte* memory) const { ::operator delete[](memory, alignment); }
-  };
-  static constexpr std::align_val_t alignment{64};
+    fovea_problem_config config{};  // what the problem was made of, without its texts
+    std::string grads{};
 
+    bool is_for(const fovea_problem_config& other) const;
+    void remember(const fovea_problem_config& made);
+  };
+  // How large the memory of a captured tensor must be.
+  struct Expected {
+    const char* name;  // lives with the program
+    std::size_t elements, element_bytes;
+  };
   std::string program_line() const;
   fovea_sizes sizes() const;
-  fovea_problem_config config(fovea_direction direction) const;
-  fovea_bindings bindings() const;
+  fovea_problem_config config(fovea_direction direction, const fovea_sizes& sizes) const;
+  fovea_bindings bindings(const fovea_sizes& sizes) const;
   void set_strides(const View& view, std::int64_t (&strides)[4]) const;
   static fovea_tensor bound(const View& view, const char* name, bool written);
   void* rows(const Rows& rows, const char* name, std::int64_t count) const;
   std::int64_t row_count() const;
+  void expect_memory(const fovea_sizes& sizes);
   void check_memory(const std::vector<Binding>& bindings) const;
   std::optional<Problem> partner_of(const fovea_problem_config& one) const;
+  void prepare(Prepared& prepared, const fovea_problem_config& config) const;
+  std::shared_ptr<void> allocate(std::size_t bytes) const;
   void run(Prepared& prepared, const fovea_problem_config& config, fovea_bindings bindings);
 
   View q_, k_, v_;
@@ -111,7 +125,11 @@ class Attention {
   Program program_;
   std::string engine_;
   Prepared forward_, backward_;
-  std::unique_ptr<std::byte[], FreeAligned> workspace_;
+  std::vector<Expected> expected_;
+  fovea_sizes expected_for_{-1, 0, 0, 0, 0, 0, 0, 0, 0};  // none yet
+  detail::BindingLists lists_;                            // of the last call
+  std::string wanted_;                                    // the gradients of the last backward
+  std::shared_ptr<void> workspace_;
   std::size_t workspace_bytes_ = 0;
 };
 

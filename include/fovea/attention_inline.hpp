@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -37,8 +38,16 @@ inline std::int64_t longest(std::span<const std::int32_t> starts) {
   return most;
 }
 
-inline void expect(bool right, const std::string& rule) {
-  if (!right) throw Error(FOVEA_INVALID_ARGUMENT, rule);
+inline void append(std::string& text, std::string_view word) { text += word; }
+inline void append(std::string& text, std::integral auto number) { text += std::to_string(number); }
+
+// The rule is put together only where it is broken.
+template <class... Words>
+void expect(bool right, const Words&... words) {
+  if (right) return;
+  std::string rule;
+  (append(rule, words), ...);
+  throw Error(FOVEA_INVALID_ARGUMENT, rule);
 }
 
 }  // namespace detail
@@ -73,12 +82,13 @@ inline void Attention::set_strides(const View& view, std::int64_t (&strides)[4])
   }
 }
 
-inline fovea_problem_config Attention::config(fovea_direction direction) const {
+inline fovea_problem_config Attention::config(fovea_direction direction,
+                                              const fovea_sizes& sizes) const {
   fovea_problem_config config{};
   config.struct_size = sizeof config;
   config.direction = direction;
   config.layout = q_.layout;
-  config.sizes = sizes();
+  config.sizes = sizes;
   detail::expect(k_.dtype == q_.dtype && v_.dtype == q_.dtype, "q, k, v: their types differ");
   config.dtype = q_.dtype;
   set_strides(q_, config.q_strides);
@@ -100,8 +110,7 @@ inline fovea_problem_config Attention::config(fovea_direction direction) const {
 }
 
 inline fovea_tensor Attention::bound(const View& view, const char* name, bool written) {
-  detail::expect(!written || !view.is_const,
-                 std::string(name) + " is const, but it would be written");
+  detail::expect(!written || !view.is_const, name, " is const, but it would be written");
   return {view.data, {0, 0, 0, 0}};  // strides are the problem's
 }
 
@@ -111,21 +120,19 @@ inline std::int64_t Attention::row_count() const {
 
 inline void* Attention::rows(const Rows& rows, const char* name, std::int64_t count) const {
   if (rows.data == nullptr) return nullptr;
-  detail::expect(rows.count == static_cast<std::size_t>(count),
-                 std::string(name) + " has " + std::to_string(rows.count) + " numbers, not " +
-                     std::to_string(count));
-  detail::expect(rows.is_double == (q_.dtype == FOVEA_F64),
-                 std::string(name) + " is to be float, or double where q is f64");
+  detail::expect(rows.count == static_cast<std::size_t>(count), name, " has ", rows.count,
+                 " numbers, not ", count);
+  detail::expect(rows.is_double == (q_.dtype == FOVEA_F64), name,
+                 " is to be float, or double where q is f64");
   return rows.data;
 }
 
-inline fovea_bindings Attention::bindings() const {
-  const auto b = static_cast<std::size_t>(sizes().b);
+inline fovea_bindings Attention::bindings(const fovea_sizes& sizes) const {
+  const auto b = static_cast<std::size_t>(sizes.b);
   const auto per_sequence = [](std::span<const std::int32_t> list, std::size_t count,
                                const char* name) {
-    detail::expect(list.empty() || list.size() == count,
-                   std::string(name) + " has " + std::to_string(list.size()) + " entries, not " +
-                       std::to_string(count));
+    detail::expect(list.empty() || list.size() == count, name, " has ", list.size(),
+                   " entries, not ", count);
     return list.empty() ? nullptr : list.data();
   };
   fovea_bindings bindings{};
@@ -140,6 +147,7 @@ inline fovea_bindings Attention::bindings() const {
   bindings.k_starts = per_sequence(options_.k_starts, b + 1, "k_starts");
   bindings.seed.value = options_.seed;
   bindings.offset.value = options_.offset;
+  bindings.stream = options_.stream;
   return bindings;
 }
 
@@ -177,24 +185,34 @@ inline std::size_t dtype_bytes(fovea_dtype dtype) {
 
 }  // namespace detail
 
-// Captured memory is as large as its declaration says. (Only C++ knows how large it is.)
-inline void Attention::check_memory(const std::vector<Binding>& bindings) const {
+// Looked up once for all calls of the same sizes.
+inline void Attention::expect_memory(const fovea_sizes& sizes) {
+  if (std::memcmp(&sizes, &expected_for_, sizeof sizes) == 0) return;
+  expected_.clear();
   fovea_capture_info info{};
   info.struct_size = sizeof info;
+  const std::int64_t heads = options_.h_global != 0 ? options_.h_global : sizes.h;
   for (std::size_t i = 0; i < fovea_program_tensor_count(program_.get()); ++i) {
     check(fovea_program_tensor(program_.get(), i, &info));
-    const fovea_sizes n = sizes();
-    const std::int64_t heads = options_.h_global != 0 ? options_.h_global : n.h;
-    const auto expected = static_cast<std::size_t>(detail::element_count(info.extents, n, heads));
+    expected_.push_back(
+        {info.name, static_cast<std::size_t>(detail::element_count(info.extents, sizes, heads)),
+         detail::dtype_bytes(info.dtype)});
+  }
+  expected_for_ = sizes;
+}
+
+// Captured memory is as large as its declaration says. (Only C++ knows how large it is.)
+inline void Attention::check_memory(const std::vector<Binding>& bindings) const {
+  for (const Expected& expected : expected_) {
     for (const Binding& binding : bindings) {
-      if (!binding.is_tensor || binding.element_bytes == 0 || binding.name != info.name) continue;
-      detail::expect(binding.element_bytes == detail::dtype_bytes(info.dtype),
-                     "'" + binding.name + "' has elements of " +
-                         std::to_string(binding.element_bytes) + " bytes, not " +
-                         std::to_string(detail::dtype_bytes(info.dtype)));
-      detail::expect(binding.elements >= expected,
-                     "'" + binding.name + "' has " + std::to_string(binding.elements) +
-                         " elements, not " + std::to_string(expected));
+      if (!binding.is_tensor || binding.element_bytes == 0 || binding.name != expected.name) {
+        continue;
+      }
+      detail::expect(binding.element_bytes == expected.element_bytes, "'", binding.name,
+                     "' has elements of ", binding.element_bytes, " bytes, not ",
+                     expected.element_bytes);
+      detail::expect(binding.elements >= expected.elements, "'", binding.name, "' has ",
+                     binding.elements, " elements, not ", expected.elements);
     }
   }
 }
@@ -205,7 +223,7 @@ inline std::optional<Problem> Attention::partner_of(const fovea_problem_config& 
   const bool is_forward = one.direction == FOVEA_FORWARD;
   if (is_forward && one.lse == 0) return std::nullopt;
   if (const auto& seen = (is_forward ? backward_ : forward_).problem) return seen;
-  fovea_problem_config other = config(is_forward ? FOVEA_BACKWARD : FOVEA_FORWARD);
+  fovea_problem_config other = config(is_forward ? FOVEA_BACKWARD : FOVEA_FORWARD, one.sizes);
   other.o_dtype = one.o_dtype;
   std::ranges::copy(one.o_strides, other.o_strides);
   if (is_forward) {
@@ -220,16 +238,47 @@ inline std::optional<Problem> Attention::partner_of(const fovea_problem_config& 
   }
 }
 
-inline void Attention::run(Prepared& prepared, const fovea_problem_config& config,
-                           fovea_bindings bindings) {
+inline std::shared_ptr<void> Attention::allocate(std::size_t bytes) const {
+  if (options_.allocate) return options_.allocate(bytes);
+  detail::expect(!options_.device.starts_with("cuda"), "allocate is empty: device ",
+                 options_.device,
+                 " needs a workspace in its own memory, for example from cudaMalloc");
+  constexpr std::align_val_t alignment{64};
+  return std::shared_ptr<void>(::operator new(bytes, alignment), [](void* memory) {
+    ::operator delete(memory, std::align_val_t{64});
+  });
+}
+
+// Byte by byte: padding that differs costs a comparison of problems, and nothing else.
+inline bool Attention::Prepared::is_for(const fovea_problem_config& other) const {
+  if (!plan || grads != (other.grads == nullptr ? "" : other.grads)) return false;
+  fovea_problem_config bare = other;
+  bare.grads = nullptr;
+  return std::memcmp(&bare, &config, sizeof config) == 0;
+}
+
+inline void Attention::Prepared::remember(const fovea_problem_config& made) {
+  std::memcpy(&config, &made, sizeof config);
+  config.grads = nullptr;
+  grads = made.grads == nullptr ? "" : made.grads;
+}
+
+inline void Attention::prepare(Prepared& prepared, const fovea_problem_config& config) const {
+  if (prepared.is_for(config)) return;
   Problem problem(config);
-  if (!prepared.problem || !(*prepared.problem == problem)) {
+  if (!prepared.plan || !(*prepared.problem == problem)) {
     prepared.plan.emplace(problem, Where{options_.engine, options_.device, partner_of(config)});
     prepared.problem = std::move(problem);
   }
+  prepared.remember(config);
+}
+
+inline void Attention::run(Prepared& prepared, const fovea_problem_config& config,
+                           fovea_bindings bindings) {
+  prepare(prepared, config);
   const std::size_t bytes = prepared.plan->workspace();
   if (bytes > workspace_bytes_) {
-    workspace_.reset(new (alignment) std::byte[bytes]);
+    workspace_ = allocate(bytes);
     workspace_bytes_ = bytes;
   }
   bindings.workspace = workspace_.get();
@@ -239,28 +288,30 @@ inline void Attention::run(Prepared& prepared, const fovea_problem_config& confi
 }
 
 inline void Attention::forward(const Outputs& out) {
-  fovea_problem_config made = config(FOVEA_FORWARD);
+  const fovea_sizes n = sizes();
+  fovea_problem_config made = config(FOVEA_FORWARD, n);
   made.o_dtype = out.o.dtype;
   set_strides(out.o, made.o_strides);
   made.lse = out.lse.data != nullptr;
   made.row_max = out.row_max.data != nullptr;
   made.max_logit = out.max_logit.data != nullptr;
 
-  fovea_bindings call = bindings();
+  fovea_bindings call = bindings(n);
   call.o = bound(out.o, "o", true);
   call.lse = rows(out.lse, "lse", row_count());
   call.row_max = rows(out.row_max, "row_max", row_count());
   call.max_logit = rows(out.max_logit, "max_logit", q_.h());
+  expect_memory(n);
   check_memory(options_.captured);
-  const detail::BindingLists lists(options_.captured, {});
-  lists.set(call);
+  lists_.fill(options_.captured, {});
+  lists_.set(call);
   run(forward_, made, call);
 }
 
 inline void Attention::backward(const Incoming& in, const Gradients& gradients) {
-  std::string wanted;
-  const auto want = [&](bool is_wanted, const std::string& name) {
-    if (is_wanted) wanted += (wanted.empty() ? "" : ",") + name;
+  wanted_.clear();
+  const auto want = [&](bool is_wanted, std::string_view name) {
+    if (is_wanted) wanted_.append(wanted_.empty() ? "" : ",").append(name);
   };
   want(gradients.q.data != nullptr, "q");
   want(gradients.k.data != nullptr, "k");
@@ -268,8 +319,9 @@ inline void Attention::backward(const Incoming& in, const Gradients& gradients) 
   want(gradients.sink.data != nullptr, "sink");
   for (const Binding& one : gradients.captured) want(true, one.name);
 
-  fovea_problem_config made = config(FOVEA_BACKWARD);
-  made.grads = wanted.c_str();
+  const fovea_sizes n = sizes();
+  fovea_problem_config made = config(FOVEA_BACKWARD, n);
+  made.grads = wanted_.c_str();
   made.o_dtype = in.o.dtype;
   made.do_dtype = in.grad_o.dtype;
   made.dq_dtype = gradients.q.dtype;
@@ -282,7 +334,7 @@ inline void Attention::backward(const Incoming& in, const Gradients& gradients) 
   if (gradients.k.data != nullptr) set_strides(gradients.k, made.dk_strides);
   if (gradients.v.data != nullptr) set_strides(gradients.v, made.dv_strides);
 
-  fovea_bindings call = bindings();
+  fovea_bindings call = bindings(n);
   call.o = bound(in.o, "o", false);
   call.grad_o = bound(in.grad_o, "grad_o", false);
   call.grad_q = bound(gradients.q, "gradients.q", true);
@@ -291,10 +343,11 @@ inline void Attention::backward(const Incoming& in, const Gradients& gradients) 
   call.lse = rows(in.lse, "lse", row_count());
   call.grad_lse = rows(in.grad_lse, "grad_lse", row_count());
   call.grad_sink = rows(gradients.sink, "gradients.sink", q_.h());
+  expect_memory(n);
   check_memory(options_.captured);
   check_memory(gradients.captured);
-  const detail::BindingLists lists(options_.captured, gradients.captured);
-  lists.set(call);
+  lists_.fill(options_.captured, gradients.captured);
+  lists_.set(call);
   run(backward_, made, call);
 }
 

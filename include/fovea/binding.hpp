@@ -106,10 +106,13 @@ class FormulaText {
 
 namespace detail {
 
-// Bindings as the C interface takes them: values and the memory of gradients, by name.
+// Bindings as the C interface takes them: values and the memory of gradients, by name. Filled again
+// for each call, so that its memory is kept.
 class BindingLists {
  public:
-  BindingLists(const std::vector<Binding>& values, const std::vector<Binding>& gradients) {
+  void fill(const std::vector<Binding>& values, const std::vector<Binding>& gradients) {
+    tensors_.clear();
+    scalars_.clear();
     for (const Binding& value : values) add(value);
     for (const Binding& one : gradients) add_gradient(one);
   }

@@ -1,24 +1,20 @@
 // The rules of one call's Bindings against its Problem, one step after the other. Split over
 // validate_bindings (tensors, rows, sequences, values) and validate_captured (what formulas
-// capture). Used by those two only.
+// capture). Used by those two only. Allocates nothing unless a rule is broken.
 #pragma once
-
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "attention/bindings.h"
 #include "attention/memory.h"
+#include "attention/refuse.h"
 #include "attention/sequences.h"
+#include "attention/validate.h"
+#include "base/inline_vector.h"
 
 namespace fovea {
 
-class Plan;
-
 class BindingRules {
  public:
-  BindingRules(const Problem& problem, const Bindings& bindings, bool device_memory);
+  BindingRules(const CallRules& rules, const Bindings& bindings, bool device_memory);
 
   // Throws InvalidArgument for the first rule that is broken.
   void check(const Plan& plan);
@@ -39,22 +35,38 @@ class BindingRules {
   // A dense block of so many elements. Where it is not needed it must not be bound: whoever binds
   // it expects something of it.
   struct Block {
-    std::string_view name;
+    ArgumentName name;
     const void* data = nullptr;
     std::int64_t elements = 0, element_bytes = 4;
     bool needed = true, written = false;
   };
   void check_block(const Block& block);
-  void check_pointer(std::string_view name, const void* data, std::int64_t alignment) const;
+  void check_pointer(const ArgumentName& name, const void* data, std::int64_t alignment) const;
   Sequences query_sequences() const;  // what is known on the host
   Sequences key_sequences() const;
 
+  // What the call reads and writes. Most of it never meets anything else, so that only its bytes
+  // are kept, and where the rest is found: by index of a tensor, or slot of a captured one.
+  struct Held {
+    enum class Kind : std::uint8_t { Block, Tensor, Captured, Gradient };
+    Kind kind = Kind::Block;
+    std::size_t index = 0;
+    ArgumentName name;
+  };
+  void hold(const Held& held, const ByteRange& range);
+  Region region_of(std::size_t i) const;
+  Region tensor_region(std::size_t i) const;
+  Region captured_region(std::size_t slot, bool gradient) const;
+
   const Problem& problem_;
+  const CallRules& rules_;
   const Bindings& bindings_;
   bool device_memory_;
+  bool own_sizes_;          // those of the Problem: checked with it, as are its own strides
   std::int64_t row_bytes_;  // of one element of lse and its like
-  std::vector<Region> regions_;
-  std::vector<std::string> names_;  // of captured things, which regions_ points into
+  static constexpr std::size_t usual = 32;
+  InlineVector<ByteRange, usual> ranges_;
+  InlineVector<Held, usual> held_;
 };
 
 }  // namespace fovea

@@ -31,14 +31,20 @@ std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::
   throw InternalError("an extent of no kind");
 }
 
+ResolvedExtents resolved_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
+                                 std::int32_t h_global) {
+  ResolvedExtents out;
+  for (const ir::Extent& extent : tensor.extents) {
+    out.extent[out.rank++] = captured_extent(extent, sizes, h_global);
+  }
+  return out;
+}
+
 std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
                                            std::int32_t h_global) {
-  std::vector<std::int64_t> extents;
-  extents.reserve(tensor.extents.size());
-  for (const ir::Extent& extent : tensor.extents) {
-    extents.push_back(captured_extent(extent, sizes, h_global));
-  }
-  return extents;
+  const ResolvedExtents resolved = resolved_extents(tensor, sizes, h_global);
+  return {resolved.extent.begin(),
+          resolved.extent.begin() + static_cast<std::ptrdiff_t>(resolved.rank)};
 }
 
 std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::size_t slot) {

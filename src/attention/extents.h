@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "attention/problem.h"
+#include "ir/limits.h"
 
 namespace fovea {
 
@@ -24,8 +26,17 @@ std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global);
 // One declared extent of a captured tensor, in elements.
 std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global);
 
+// Extents of a captured tensor, in place: a call allocates nothing for them.
+struct ResolvedExtents {
+  std::array<std::int64_t, ir::limits::rank> extent{};
+  std::size_t rank = 0;
+  operator std::span<const std::int64_t>() const { return {extent.data(), rank}; }
+};
+
 // The allocated extents of a captured tensor. H is what the leaf H is, so that a shard of heads
 // binds the whole table; the other names are the problem's own sizes.
+ResolvedExtents resolved_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
+                                 std::int32_t h_global);
 std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
                                            std::int32_t h_global);
 

@@ -1,9 +1,6 @@
 #include "attention/memory.h"
 
 #include <algorithm>
-#include <string>
-
-#include "attention/refuse.h"
 
 namespace fovea {
 namespace {
@@ -55,23 +52,9 @@ std::int64_t Region::bytes() const {
 }
 
 bool overlap(const Region& a, const Region& b) {
-  const auto a_bytes = static_cast<std::uintptr_t>(a.bytes());
-  const auto b_bytes = static_cast<std::uintptr_t>(b.bytes());
-  if (a_bytes == 0 || b_bytes == 0) return false;
-  // By differences: an end may lie behind the last address.
-  const bool ranges_meet =
-      a.address <= b.address ? b.address - a.address < a_bytes : a.address - b.address < b_bytes;
-  return ranges_meet && !separated_by_stride_of(a, a, b) && !separated_by_stride_of(b, a, b);
-}
-
-void check_overlaps(const std::vector<Region>& regions) {
-  for (std::size_t i = 0; i < regions.size(); ++i) {
-    if (!regions[i].written) continue;
-    for (std::size_t j = 0; j < regions.size(); ++j) {
-      if (i == j || (regions[j].written && j < i) || !overlap(regions[i], regions[j])) continue;
-      refuse(regions[i].name, "is written, but shares memory with " + std::string(regions[j].name));
-    }
-  }
+  const ByteRange of_a{a.address, static_cast<std::uintptr_t>(a.bytes()), false};
+  const ByteRange of_b{b.address, static_cast<std::uintptr_t>(b.bytes()), false};
+  return meet(of_a, of_b) && !separated_by_stride_of(a, a, b) && !separated_by_stride_of(b, a, b);
 }
 
 }  // namespace fovea

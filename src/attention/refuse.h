@@ -21,6 +21,16 @@ std::string number_text(T value) {
   return std::string(text.data(), end);
 }
 
+// What errors call an argument: "lse", "gradient of tensor slopes". Put together for them only.
+struct ArgumentName {
+  std::string_view kind, own;
+  ArgumentName(std::string_view word, std::string_view of = {}) : kind(word), own(of) {}
+  ArgumentName(const char* word) : ArgumentName(std::string_view(word)) {}
+  std::string text() const {
+    return own.empty() ? std::string(kind) : std::string(kind).append(" ").append(own);
+  }
+};
+
 // "sq=-1: must be 0 or more"
 [[noreturn]] inline void refuse(std::string_view argument, std::string_view value,
                                 std::string_view rule) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <vector>
+#include <string>
 
 #include "attention/extents.h"
 #include "attention/refuse.h"
@@ -88,26 +88,29 @@ void check_sizes(const Sizes& s, Layout layout) {
 
 bool is_free_of_overlap(std::span<const std::int64_t> extents,
                         std::span<const std::int64_t> strides) {
-  std::vector<std::size_t> order;
+  std::array<std::size_t, ir::limits::rank> order{};  // by stride, the smallest first
+  std::size_t count = 0;
   for (std::size_t i = 0; i < extents.size(); ++i) {
-    if (extents[i] > 1) order.push_back(i);
+    if (extents[i] <= 1) continue;
+    std::size_t at = count++;
+    for (; at > 0 && strides[order[at - 1]] > strides[i]; --at) order[at] = order[at - 1];
+    order[at] = i;
   }
-  std::ranges::sort(order, {}, [&](std::size_t i) { return strides[i]; });
   std::int64_t reached = 0;
-  for (const std::size_t i : order) {
+  for (const std::size_t i : std::span(order.data(), count)) {
     if (strides[i] <= reached) return false;
     reached += (extents[i] - 1) * strides[i];
   }
   return true;
 }
 
-void check_reach(std::string_view name, std::span<const std::int64_t> extents,
+void check_reach(const ArgumentName& name, std::span<const std::int64_t> extents,
                  std::span<const std::int64_t> strides, std::int64_t element_bytes) {
   if (std::ranges::any_of(strides, [](std::int64_t stride) { return stride < 0; })) {
-    refuse(name, text_of(strides), "strides must be 0 or more");
+    refuse(name.text(), text_of(strides), "strides must be 0 or more");
   }
   if (!product(sum(reach(extents, strides), 1), element_bytes)) {
-    refuse(name, text_of(strides), "reaches further than 64 bits can count");
+    refuse(name.text(), text_of(strides), "reaches further than 64 bits can count");
   }
 }
 
@@ -123,6 +126,15 @@ void check_strides(const StridedTensor& tensor, Layout layout) {
     refuse(tensor.name, text_of(strides),
            "elements of an output must not overlap (extents " + text_of(tensor.extents) + ")");
   }
+}
+
+std::uintptr_t bytes_of(const StridedTensor& tensor) {
+  const auto& n = tensor.extents;
+  const Strides& s = tensor.strides;
+  if (std::ranges::find(n, 0) != n.end()) return 0;
+  const std::int64_t last =
+      (n[0] - 1) * s.b + (n[1] - 1) * s.h + (n[2] - 1) * s.s + (n[3] - 1) * s.d;
+  return static_cast<std::uintptr_t>((last + 1) * tensor.element_bytes);
 }
 
 void check_coordinates(const Coordinates& c, const Sizes& sizes) {
@@ -168,9 +180,9 @@ void check_scale(float scale) {
 
 void check_captured_extents(const ir::Program& program, const Sizes& sizes, std::int32_t h_global) {
   for (const ir::TensorDecl& tensor : program.tensors()) {
-    const std::vector<std::int64_t> extents = captured_extents(tensor, sizes, h_global);
-    const auto negative = std::ranges::find_if(extents, [](std::int64_t x) { return x < 0; });
-    if (negative != extents.end()) {
+    const ResolvedExtents resolved = resolved_extents(tensor, sizes, h_global);
+    const std::span<const std::int64_t> extents = resolved;
+    if (std::ranges::any_of(extents, [](std::int64_t x) { return x < 0; })) {
       refuse("tensor " + tensor.name, "[" + text_of(extents) + "]", "extents must be 0 or more");
     }
     if (!fits(extents, largest_element)) {

@@ -5,10 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "attention/problem.h"
+#include "attention/refuse.h"
 
 namespace fovea {
 
@@ -17,16 +17,18 @@ void check_sizes(const Sizes& sizes, Layout layout);
 
 // One of the eight tensors; `name` is what errors call its strides.
 struct StridedTensor {
-  std::string name;
+  std::string_view name;
   std::array<std::int64_t, 4> extents;
   Strides strides;
   std::int64_t element_bytes = 0;
   bool output = false;
 };
 void check_strides(const StridedTensor& tensor, Layout layout);
+// From its first byte to behind its last, for strides that were checked; 0 where it is empty.
+std::uintptr_t bytes_of(const StridedTensor& tensor);
 
 // Strides are at least 0, and the last byte is one that 64 bits can count.
-void check_reach(std::string_view name, std::span<const std::int64_t> extents,
+void check_reach(const ArgumentName& name, std::span<const std::int64_t> extents,
                  std::span<const std::int64_t> strides, std::int64_t element_bytes);
 
 // True if no two elements share an address: sorted by stride, each dimension of more than one

@@ -3,6 +3,11 @@
 // again.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "attention/bindings.h"
 #include "attention/problem.h"
 
@@ -12,9 +17,45 @@ class Plan;
 
 // Throws InvalidArgument.
 void validate(const Problem& problem);
+// The same for a valid Problem with other sizes, and dense tensors.
+void validate(const Problem& problem, const Sizes& sizes);
 
-// Pointers, sizes, strides, lengths and starts (host values only), overlap of outputs, workspace.
-// `problem` is the caller's; `device_memory`: pointers are the device's and not looked behind.
+// The rules of a valid Problem's calls, with all that follows from it alone derived once.
+class CallRules {
+ public:
+  explicit CallRules(const Problem& problem);  // which must outlive it
+
+  // Pointers, sizes, strides, lengths and starts (host values only), overlap of outputs, workspace.
+  // `device_memory`: pointers are the device's and not looked behind. Throws InvalidArgument.
+  void check(const Bindings& bindings, const Plan& plan, bool device_memory) const;
+
+  const Problem& problem() const { return problem_; }
+
+  // One of the eight tensors in calls of the Problem's own sizes, in the order of named_tensors().
+  struct OwnTensor {
+    bool takes_part = false, written = false;
+    std::int64_t element_bytes = 0;
+    Strides strides;           // given with the Problem, or dense
+    std::uintptr_t bytes = 0;  // by those strides, from the first to behind the last; 0: empty
+  };
+  const OwnTensor& tensor(std::size_t i) const { return tensors_[i]; }
+
+  // An index of a captured tensor that is a position itself: its extent must cover all of them.
+  struct ExactIndex {
+    std::uint32_t slot = 0, index = 0;
+    bool is_k = false;
+  };
+  const std::vector<ExactIndex>& exact_indices() const { return exact_indices_; }
+
+ private:
+  void find_exact_indices();
+
+  const Problem& problem_;
+  std::array<OwnTensor, 8> tensors_;
+  std::vector<ExactIndex> exact_indices_;
+};
+
+// The same for a Problem that is called once.
 void validate(const Problem& problem, const Bindings& bindings, const Plan& plan,
               bool device_memory);
 

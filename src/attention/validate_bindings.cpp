@@ -14,17 +14,17 @@ namespace {
 
 // In the order of named_tensors().
 struct TensorField {
-  const char* name;
+  std::string_view name, strides;
   BoundTensor Bindings::* bound;
 };
-constexpr std::array<TensorField, 8> fields{{{"q", &Bindings::q},
-                                             {"k", &Bindings::k},
-                                             {"v", &Bindings::v},
-                                             {"o", &Bindings::o},
-                                             {"grad_o", &Bindings::grad_o},
-                                             {"grad_q", &Bindings::grad_q},
-                                             {"grad_k", &Bindings::grad_k},
-                                             {"grad_v", &Bindings::grad_v}}};
+constexpr std::array<TensorField, 8> fields{{{"q", "q.strides", &Bindings::q},
+                                             {"k", "k.strides", &Bindings::k},
+                                             {"v", "v.strides", &Bindings::v},
+                                             {"o", "o.strides", &Bindings::o},
+                                             {"grad_o", "grad_o.strides", &Bindings::grad_o},
+                                             {"grad_q", "grad_q.strides", &Bindings::grad_q},
+                                             {"grad_k", "grad_k.strides", &Bindings::grad_k},
+                                             {"grad_v", "grad_v.strides", &Bindings::grad_v}}};
 
 std::string address_text(const void* data) {
   std::array<char, 24> text{};
@@ -38,29 +38,20 @@ T host_value(const PerCall<T>& value) {
   return value.device == nullptr ? value.value : T{};
 }
 
-Region region_of(const TensorField& field, const StridedTensor& tensor, const void* data) {
-  Region region{
-      field.name,   reinterpret_cast<std::uintptr_t>(data), tensor.element_bytes, 4, {}, {},
-      tensor.output};
-  std::ranges::copy(tensor.extents, region.extent.begin());
-  const Strides& s = tensor.strides;
-  region.stride = {s.b * tensor.element_bytes, s.h * tensor.element_bytes,
-                   s.s * tensor.element_bytes, s.d * tensor.element_bytes};
-  return region;
-}
+std::uintptr_t number(const void* data) { return reinterpret_cast<std::uintptr_t>(data); }
 
 }  // namespace
 
-BindingRules::BindingRules(const Problem& problem, const Bindings& bindings, bool device_memory)
-    : problem_(problem),
+BindingRules::BindingRules(const CallRules& rules, const Bindings& bindings, bool device_memory)
+    : problem_(rules.problem()),
+      rules_(rules),
       bindings_(bindings),
       device_memory_(device_memory),
-      row_bytes_(problem.q.dtype == DType::F64 ? 8 : 4) {
-  names_.reserve(3 * (problem.program.tensors().size() + problem.program.scalars().size()));
-}
+      own_sizes_(bindings.sizes == problem_.sizes),
+      row_bytes_(problem_.q.dtype == DType::F64 ? 8 : 4) {}
 
 void BindingRules::check(const Plan& plan) {
-  check_sizes(bindings_.sizes, problem_.layout);
+  if (!own_sizes_) check_sizes(bindings_.sizes, problem_.layout);
   check_values();
   check_tensors();
   check_rows();
@@ -68,52 +59,82 @@ void BindingRules::check(const Plan& plan) {
   check_captured();
   check_exact_indices();
   check_workspace(plan);
-  check_overlaps(regions_);
+  check_overlaps(ranges_.span(), [&](std::size_t i) { return region_of(i); });
 }
 
-void BindingRules::check_pointer(std::string_view name, const void* data,
+void BindingRules::hold(const Held& held, const ByteRange& range) {
+  ranges_.push_back(range);
+  held_.push_back(held);
+}
+
+Region BindingRules::region_of(std::size_t i) const {
+  Region region;
+  switch (held_[i].kind) {
+    case Held::Kind::Block:
+      region.element_bytes = static_cast<std::int64_t>(ranges_[i].bytes);
+      break;
+    case Held::Kind::Tensor: region = tensor_region(held_[i].index); break;
+    case Held::Kind::Captured: region = captured_region(held_[i].index, /*gradient=*/false); break;
+    case Held::Kind::Gradient: region = captured_region(held_[i].index, /*gradient=*/true); break;
+  }
+  region.name = held_[i].name.text();
+  region.address = ranges_[i].address;
+  return region;
+}
+
+Region BindingRules::tensor_region(std::size_t i) const {
+  const NamedTensor& tensor = named_tensors()[i];
+  Region region;
+  region.element_bytes = dtype_size((problem_.*tensor.spec).dtype);
+  region.rank = 4;
+  std::ranges::copy(extents_of(bindings_.sizes, problem_.layout, tensor), region.extent.begin());
+  const Strides& s = (bindings_.*fields[i].bound).strides;
+  region.stride = {s.b * region.element_bytes, s.h * region.element_bytes,
+                   s.s * region.element_bytes, s.d * region.element_bytes};
+  return region;
+}
+
+void BindingRules::check_pointer(const ArgumentName& name, const void* data,
                                  std::int64_t alignment) const {
-  if (data == nullptr) refuse(name, "must not be null");
-  if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(alignment) != 0) {
-    refuse(name, address_text(data), "must be aligned to " + std::to_string(alignment) + " bytes");
+  if (data == nullptr) refuse(name.text(), "must not be null");
+  if ((number(data) & static_cast<std::uintptr_t>(alignment - 1)) != 0) {  // a power of two
+    refuse(name.text(), address_text(data),
+           "must be aligned to " + std::to_string(alignment) + " bytes");
   }
 }
 
 void BindingRules::check_block(const Block& block) {
   if (!block.needed) {
     if (block.data != nullptr) {
-      refuse(block.name, address_text(block.data), "is bound, but this problem has none");
+      refuse(block.name.text(), address_text(block.data), "is bound, but this problem has none");
     }
     return;
   }
   if (block.elements == 0) return;
   check_pointer(block.name, block.data, block.element_bytes);
-  regions_.push_back({block.name,
-                      reinterpret_cast<std::uintptr_t>(block.data),
-                      block.element_bytes,
-                      1,
-                      {block.elements},
-                      {block.element_bytes},
-                      block.written});
+  const auto bytes = static_cast<std::uintptr_t>(block.elements * block.element_bytes);
+  hold({Held::Kind::Block, 0, block.name}, {number(block.data), bytes, block.written});
 }
 
 void BindingRules::check_tensors() {
-  const bool backward = problem_.direction == Direction::Backward;
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    const NamedTensor& tensor = named_tensors()[i];
+    const CallRules::OwnTensor& own = rules_.tensor(i);
     const BoundTensor& bound = bindings_.*fields[i].bound;
-    if (!takes_part(problem_, tensor)) {
+    if (!own.takes_part) {
       if (bound.data == nullptr) continue;
       refuse(fields[i].name, address_text(bound.data), "is bound, but this problem has none");
     }
-    const bool written = tensor.output && (backward ? i > 4 : i == 3);
-    const StridedTensor strided{std::string(fields[i].name) + ".strides",
-                                extents_of(bindings_.sizes, problem_.layout, tensor), bound.strides,
-                                dtype_size((problem_.*tensor.spec).dtype), written};
-    check_strides(strided, problem_.layout);
-    if (std::ranges::find(strided.extents, 0) != strided.extents.end()) continue;
-    check_pointer(fields[i].name, bound.data, strided.element_bytes);
-    regions_.push_back(region_of(fields[i], strided, bound.data));
+    std::uintptr_t bytes = own.bytes;
+    if (!own_sizes_ || !(bound.strides == own.strides)) {
+      const auto extents = extents_of(bindings_.sizes, problem_.layout, named_tensors()[i]);
+      const StridedTensor strided{fields[i].strides, extents, bound.strides, own.element_bytes,
+                                  own.written};
+      check_strides(strided, problem_.layout);
+      bytes = bytes_of(strided);
+    }
+    if (bytes == 0) continue;
+    check_pointer(fields[i].name, bound.data, own.element_bytes);
+    hold({Held::Kind::Tensor, i, fields[i].name}, {number(bound.data), bytes, own.written});
   }
 }
 
@@ -187,6 +208,7 @@ void BindingRules::check_values() {
   check_coordinates({host_value(b.b_offset), host_value(b.h_offset), host_value(b.q_offset),
                      host_value(b.k_offset), b.h_global, problem_.dropout > 0},
                     b.sizes);
+  if (own_sizes_ && b.h_global == problem_.h_global) return;
   check_captured_extents(problem_.program, b.sizes, b.h_global);
 }
 
@@ -200,11 +222,6 @@ void BindingRules::check_workspace(const Plan& plan) {
            "these sizes need " + std::to_string(needed));
   }
   check_block({"workspace", bindings_.workspace, static_cast<std::int64_t>(needed), 1, true, true});
-}
-
-void validate(const Problem& problem, const Bindings& bindings, const Plan& plan,
-              bool device_memory) {
-  BindingRules(problem, bindings, device_memory).check(plan);
 }
 
 }  // namespace fovea

@@ -1,12 +1,12 @@
 // The rules of what formulas capture: tensors, their gradients, scalars, and indices that are a
 // position.
 #include <algorithm>
+#include <optional>
 
 #include "attention/binding_rules.h"
 #include "attention/extents.h"
 #include "attention/refuse.h"
 #include "attention/rules.h"
-#include "ir/topology.h"
 
 namespace fovea {
 namespace {
@@ -23,12 +23,12 @@ void check_count(const char* name, std::size_t count, std::size_t expected, cons
                    std::to_string(expected) + " " + of);
 }
 
-Region strided_region(std::string_view name, const void* data, std::int64_t element_bytes,
-                      std::span<const std::int64_t> extents) {
-  Region region{name, reinterpret_cast<std::uintptr_t>(data), element_bytes, extents.size(), {}, {},
-                false};
-  std::ranges::copy(extents, region.extent.begin());
-  return region;
+ByteRange range_of(const void* data, std::span<const std::int64_t> extents,
+                   std::span<const std::int64_t> strides, std::int64_t element_bytes) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < extents.size(); ++i) last += (extents[i] - 1) * strides[i];
+  return {reinterpret_cast<std::uintptr_t>(data),
+          static_cast<std::uintptr_t>((last + 1) * element_bytes), false};
 }
 
 bool has_elements(std::span<const std::int64_t> extents) {
@@ -50,20 +50,6 @@ std::optional<std::int64_t> positions_end(const Sequences& s, std::int64_t batch
     if (s.lengths.empty() && s.starts.empty() && s.offsets.empty()) break;  // all are alike
   }
   return end;
-}
-
-void check_load(const ir::Node& load, const ir::TensorDecl& declared, const ir::TensorView& bound,
-                const std::array<std::optional<std::int64_t>, 2>& ends) {
-  for (std::size_t i = 0; i < load.args().size(); ++i) {
-    const ir::Op op = load.arg(i)->op();
-    if (op != ir::Op::IndexQ && op != ir::Op::IndexK) continue;
-    const std::optional<std::int64_t>& end = ends[op == ir::Op::IndexQ ? 0 : 1];
-    if (!end || bound.extent[i] >= *end) continue;
-    refuse("tensor " + declared.name, "extent " + std::to_string(bound.extent[i]) + " of index " +
-                                          std::to_string(i) + ", which is " +
-                                          (op == ir::Op::IndexQ ? "q" : "k") +
-                                          ", must cover offset + length = " + std::to_string(*end));
-  }
 }
 
 }  // namespace
@@ -91,42 +77,41 @@ void BindingRules::check_captured() {
 void BindingRules::check_captured_tensor(std::size_t slot) {
   const ir::TensorDecl& declared = problem_.program.tensors()[slot];
   const ir::TensorView& bound = bindings_.tensors[slot];
-  names_.push_back("tensor " + declared.name);
-  const std::string& name = names_.back();
+  const ArgumentName name{"tensor", declared.name};
   if (bound.dtype != declared.dtype) {
-    refuse(name, dtype_name(bound.dtype),
+    refuse(name.text(), dtype_name(bound.dtype),
            "is declared as " + std::string(dtype_name(declared.dtype)));
   }
-  const std::vector<std::int64_t> extents =
-      captured_extents(declared, bindings_.sizes, bindings_.h_global);
+  const ResolvedExtents resolved = resolved_extents(declared, bindings_.sizes, bindings_.h_global);
+  const std::span<const std::int64_t> extents = resolved;
   const auto rank = static_cast<std::size_t>(std::clamp(bound.rank, 0, 8));
   const std::span<const std::int64_t> got(bound.extent.data(), rank);
   if (bound.rank != static_cast<int>(extents.size()) || !std::ranges::equal(got, extents)) {
-    refuse(name, list(got), "must have the declared extents " + list(extents));
+    refuse(name.text(), list(got), "must have the declared extents " + list(extents));
   }
   const std::int64_t bytes = dtype_size(bound.dtype);
-  check_reach(name, extents, {bound.stride.data(), rank}, bytes);
+  const std::span<const std::int64_t> strides(bound.stride.data(), rank);
+  check_reach(name, extents, strides, bytes);
   if (!has_elements(extents)) return;
   check_pointer(name, bound.data, bytes);
-  regions_.push_back(strided_region(name, bound.data, bytes, extents));
-  for (std::size_t i = 0; i < rank; ++i) regions_.back().stride[i] = bound.stride[i] * bytes;
+  hold({Held::Kind::Captured, slot, name}, range_of(bound.data, extents, strides, bytes));
 }
 
 void BindingRules::check_tensor_gradient(std::size_t slot, bool wanted) {
   const ir::TensorDecl& declared = problem_.program.tensors()[slot];
-  names_.push_back("gradient of tensor " + declared.name);
-  const std::string& name = names_.back();
-  const BoundGradient none;
-  const BoundGradient& bound =
-      bindings_.tensor_gradients.empty() ? none : bindings_.tensor_gradients[slot];
+  const ArgumentName name{"gradient of tensor", declared.name};
+  const bool given = !bindings_.tensor_gradients.empty();
   if (!wanted) {
-    if (bound.data != nullptr) refuse(name, "is bound, but grads does not name it");
+    if (given && bindings_.tensor_gradients[slot].data != nullptr) {
+      refuse(name.text(), "is bound, but grads does not name it");
+    }
     return;
   }
-  const std::vector<std::int64_t> extents =
-      captured_extents(declared, bindings_.sizes, bindings_.h_global);
+  const BoundGradient bound = given ? bindings_.tensor_gradients[slot] : BoundGradient{};
+  const ResolvedExtents resolved = resolved_extents(declared, bindings_.sizes, bindings_.h_global);
+  const std::span<const std::int64_t> extents = resolved;
   if (ir::loaded_type(bound.dtype) != ir::Type::F32) {
-    refuse(name, dtype_name(bound.dtype), "must be f32, f16, bf16 or f64");
+    refuse(name.text(), dtype_name(bound.dtype), "must be f32, f16, bf16 or f64");
   }
   const std::int64_t bytes = dtype_size(bound.dtype);
   const std::span<const std::int64_t> strides(bound.stride.data(), extents.size());
@@ -134,28 +119,40 @@ void BindingRules::check_tensor_gradient(std::size_t slot, bool wanted) {
   if (!has_elements(extents)) return;
   check_pointer(name, bound.data, bytes);
   if (!is_free_of_overlap(extents, strides)) {
-    refuse(name, list(strides),
+    refuse(name.text(), list(strides),
            "elements of an output must not overlap (extents " + list(extents) + ")");
   }
-  regions_.push_back(strided_region(name, bound.data, bytes, extents));
-  regions_.back().written = true;
-  for (std::size_t i = 0; i < extents.size(); ++i) regions_.back().stride[i] = strides[i] * bytes;
+  ByteRange range = range_of(bound.data, extents, strides, bytes);
+  range.written = true;
+  hold({Held::Kind::Gradient, slot, name}, range);
+}
+
+Region BindingRules::captured_region(std::size_t slot, bool gradient) const {
+  const ResolvedExtents extents =
+      resolved_extents(problem_.program.tensors()[slot], bindings_.sizes, bindings_.h_global);
+  Region region;
+  region.rank = extents.rank;
+  region.extent = extents.extent;
+  region.stride =
+      gradient ? bindings_.tensor_gradients[slot].stride : bindings_.tensors[slot].stride;
+  region.element_bytes =
+      dtype_size(gradient ? bindings_.tensor_gradients[slot].dtype : bindings_.tensors[slot].dtype);
+  for (std::size_t i = 0; i < region.rank; ++i) region.stride[i] *= region.element_bytes;
+  return region;
 }
 
 void BindingRules::check_scalar_gradients() {
   const auto& scalars = problem_.program.scalars();
   for (std::size_t slot = 0; slot < scalars.size(); ++slot) {
-    names_.push_back("gradient of scalar " + scalars[slot].name);
     void* const data =
         bindings_.scalar_gradients.empty() ? nullptr : bindings_.scalar_gradients[slot];
     const bool wanted = slot < problem_.want_scalars.size() && problem_.want_scalars[slot];
-    check_block({names_.back(), data, 1, row_bytes_, wanted, true});
+    check_block({{"gradient of scalar", scalars[slot].name}, data, 1, row_bytes_, wanted, true});
   }
 }
 
 void BindingRules::check_exact_indices() {
-  const ir::Program& program = problem_.program;
-  if (program.tensors().empty()) return;
+  if (rules_.exact_indices().empty()) return;
   const bool q_known = !device_memory_ || !(problem_.has_q_lengths || problem_.has_q_offsets ||
                                             problem_.layout == Layout::Thd);
   const bool k_known = !device_memory_ || !(problem_.has_k_lengths || problem_.has_k_offsets ||
@@ -164,14 +161,14 @@ void BindingRules::check_exact_indices() {
   const std::int64_t batch = bindings_.sizes.b;
   if (q_known) ends[0] = positions_end(query_sequences(), batch, bindings_.q_offset);
   if (k_known) ends[1] = positions_end(key_sequences(), batch, bindings_.k_offset);
-
-  std::vector<ir::Expr> roots;
-  for (const ir::Expr* formula : {&program.mod(), &program.mask(), &program.bprop()}) {
-    if (*formula) roots.push_back(*formula);
-  }
-  for (const ir::Node* node : ir::operands_first(roots).nodes) {
-    if (ir::info(node->op()).form != ir::Form::Load) continue;
-    check_load(*node, program.tensors()[node->slot()], bindings_.tensors[node->slot()], ends);
+  for (const CallRules::ExactIndex& exact : rules_.exact_indices()) {
+    const std::optional<std::int64_t>& end = ends[exact.is_k ? 1 : 0];
+    const std::int64_t extent = bindings_.tensors[exact.slot].extent[exact.index];
+    if (!end || extent >= *end) continue;
+    refuse("tensor " + problem_.program.tensors()[exact.slot].name,
+           "extent " + std::to_string(extent) + " of index " + std::to_string(exact.index) +
+               ", which is " + (exact.is_k ? "k" : "q") +
+               ", must cover offset + length = " + std::to_string(*end));
   }
 }
 

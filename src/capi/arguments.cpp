@@ -26,12 +26,15 @@ void check_struct(const void* given, const StructSize& sizes, const StructName& 
   std::size_t size = 0;
   std::memcpy(&size, given, sizeof size);
   const std::size_t known_size = sizes.known;
-  const std::string right =
-      "set it to sizeof(" + std::string(name.type) + "), " + std::to_string(known_size) + " here";
-  if (size == 0) refuse_size(size, name, right);
-  if (size < (sizes.first == 0 ? known_size : sizes.first))
-    refuse_size(size, name, "too small: " + right);
-  if (size > largest_struct) refuse_size(size, name, "too large: " + right);
+  if (size == known_size) return;
+  const auto refuse = [&](const std::string& what) {
+    refuse_size(size, name,
+                what + "set it to sizeof(" + std::string(name.type) + "), " +
+                    std::to_string(known_size) + " here");
+  };
+  if (size == 0) refuse("");
+  if (size < (sizes.first == 0 ? known_size : sizes.first)) refuse("too small: ");
+  if (size > largest_struct) refuse("too large: ");
   if (is_output || size <= known_size) return;
   const auto* bytes = static_cast<const unsigned char*>(given);
   if (std::any_of(bytes + known_size, bytes + size, [](unsigned char x) { return x != 0; })) {

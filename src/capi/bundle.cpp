@@ -71,7 +71,8 @@ fovea_status fovea_bundle_add(fovea_bundle bundle, fovea_problem problem,
     fovea_bundle_s& into = content(bundle, "bundle");
     const fovea_problem_s& asked = content(problem, "problem");
     std::string text;
-    const auto compiled = planner().compile_ahead(*asked.problem, to_request(asked, options));
+    const auto compiled =
+        planner().compile_ahead(*asked.problem, to_request(to_words(asked, options)));
     const std::lock_guard lock(into.mutex);
     for (const CompiledAhead& one : compiled) {
       for (const store::Recorded& blob : one.blobs) into.writer.add(blob.key, blob.blob);

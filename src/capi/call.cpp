@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "attention/rules.h"
+#include "capi/arguments.h"
 #include "capi/strides.h"
 
 namespace fovea::capi {
@@ -22,7 +23,7 @@ Strides default_strides(const Problem& problem, const NamedTensor& tensor, const
 Sizes call_sizes(const Problem& problem, const fovea_bindings& given) {
   if (given.sizes == nullptr) return problem.sizes;
   const Sizes sizes = to_sizes(*given.sizes);
-  check_sizes(sizes, problem.layout);
+  if (!(sizes == problem.sizes)) check_sizes(sizes, problem.layout);
   return sizes;
 }
 
@@ -57,7 +58,7 @@ float default_scale(const Problem& problem, const Sizes& sizes) {
   return sizes.d > 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.d))) : 1.0f;
 }
 
-Call::Call(const fovea_plan_s& plan, const fovea_bindings& given)
+Call::Call(const PlanFacts& plan, const fovea_bindings& given)
     : problem_(*plan.problem),
       executor_(given.executor),
       sizes_(call_sizes(problem_, given)),
@@ -65,21 +66,22 @@ Call::Call(const fovea_plan_s& plan, const fovea_bindings& given)
                 {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count},
                 {sizes_, problem_.h_global}) {
   bindings_.sizes = sizes_;
-  bind_tensors(given);
+  bind_tensors(plan.rules, given);
   bind_values(given);
-  bindings_.literals = plan.call.literals;
+  bindings_.literals = plan.literals;
   if (plan.device == DeviceKind::Cpu) read_pointers();
 }
 
-void Call::bind_tensors(const fovea_bindings& given) {
+void Call::bind_tensors(const CallRules& rules, const fovea_bindings& given) {
+  const bool own_sizes = sizes_ == problem_.sizes;
   for (std::size_t i = 0; i < std::size(fields); ++i) {
     const fovea_tensor& tensor = given.*fields[i].given;
     BoundTensor& bound = bindings_.*fields[i].bound;
     std::array<std::int64_t, 4> s{};
     bound.data = tensor.data;
-    bound.strides = read_strides(tensor.stride, s)
-                        ? Strides{s[0], s[1], s[2], s[3]}
-                        : default_strides(problem_, named_tensors()[i], sizes_);
+    bound.strides = read_strides(tensor.stride, s) ? Strides{s[0], s[1], s[2], s[3]}
+                    : own_sizes                    ? rules.tensor(i).strides
+                                : default_strides(problem_, named_tensors()[i], sizes_);
   }
   bindings_.lse = given.lse;
   bindings_.grad_lse = given.grad_lse;

@@ -5,20 +5,20 @@
 #include "attention/bindings.h"
 #include "capi/captured.h"
 #include "capi/executor.h"
-#include "capi/handles.h"
+#include "capi/recent_plans.h"
 
 namespace fovea::capi {
 
 class Call {
  public:
-  Call(const fovea_plan_s& plan, const fovea_bindings& given);
+  Call(const PlanFacts& plan, const fovea_bindings& given);
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
   const Bindings& bindings() const { return bindings_; }
 
  private:
-  void bind_tensors(const fovea_bindings& given);
+  void bind_tensors(const CallRules& rules, const fovea_bindings& given);
   void bind_values(const fovea_bindings& given);
   void read_pointers();
 
@@ -33,6 +33,6 @@ class Call {
 float default_scale(const Problem& problem, const Sizes& sizes);
 
 // The call as a command line: the problem with this call's values.
-std::string call_command(const fovea_plan_s& plan, const Bindings& bindings);
+std::string call_command(const PlanFacts& plan, const Bindings& bindings);
 
 }  // namespace fovea::capi

@@ -68,7 +68,7 @@ class Line {
 
 }  // namespace
 
-std::string call_command(const fovea_plan_s& plan, const Bindings& b) {
+std::string call_command(const PlanFacts& plan, const Bindings& b) {
   const Problem problem = with_values(*plan.problem, b);
   Line line(problem);
   if (plan.device == DeviceKind::Cpu) {  // else they are in the device's memory
@@ -85,7 +85,7 @@ std::string call_command(const fovea_plan_s& plan, const Bindings& b) {
     line.add("seed", b.seed.value);
     line.add("offset", b.offset.value);
   }
-  return run_command(line.text(), plan.call.engine);
+  return run_command(line.text(), plan.engine);
 }
 
 }  // namespace fovea::capi

@@ -29,7 +29,7 @@ struct Matching {
   const char* argument;  // "bindings"
   const char* list;      // "tensors"
   const char* kind;      // "tensor"
-  InlineArray<char, 32> bound{declared.size()};
+  InlineVector<char, 32> bound{declared.size()};
 
   Place at(std::size_t i, const char* field = "") const { return {argument, list, i, field}; }
   [[noreturn]] void refuse(std::size_t i, const char* field, const std::string& rule) const {
@@ -83,8 +83,7 @@ Shape tensor_shape(const fovea_array& array, const ir::TensorDecl& declared,
   Shape shape;
   shape.rank = static_cast<int>(declared.extents.size());
   if (array.rank == 0 && shape.rank != 0) {  // nothing said: as declared
-    const auto extents = captured_extents(declared, sizes.sizes, sizes.h_global);
-    std::ranges::copy(extents, shape.extent.begin());
+    shape.extent = resolved_extents(declared, sizes.sizes, sizes.h_global).extent;
   } else if (array.rank != shape.rank) {
     throw InvalidArgument(std::string(place) + ".array.rank is " + std::to_string(array.rank) +
                           ", but '" + declared.name + "' is declared with " +

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "attention/bindings.h"
-#include "capi/inline_array.h"
+#include "base/inline_vector.h"
 #include "fovea/fovea.h"
 #include "ir/program.h"
 
@@ -47,10 +47,10 @@ class Captured {
                     const CapturedSizes& sizes);
   void bind_scalars(const ir::Program& program, const CapturedArguments& given);
 
-  InlineArray<ir::TensorView, in_place> tensors_;
-  InlineArray<BoundGradient, in_place> tensor_gradients_;
-  InlineArray<PerCall<ir::ScalarValue>, in_place> scalars_;
-  InlineArray<void*, in_place> scalar_gradients_;
+  InlineVector<ir::TensorView, in_place> tensors_;
+  InlineVector<BoundGradient, in_place> tensor_gradients_;
+  InlineVector<PerCall<ir::ScalarValue>, in_place> scalars_;
+  InlineVector<void*, in_place> scalar_gradients_;
 };
 
 }  // namespace fovea::capi

@@ -8,6 +8,7 @@
 #include "cuda/find_device.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/graph.h"
+#include "planner/planner.h"
 #include "store/listing.h"
 #include "store/shelf.h"
 

@@ -1,4 +1,5 @@
-// What stands behind the opaque handles of the C interface. Immutable once made.
+// What stands behind the opaque handles of the C interface. Immutable once made, for all that
+// callers see.
 #pragma once
 
 #include <memory>
@@ -6,10 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "attention/engine.h"
 #include "attention/problem.h"
 #include "capi/arguments.h"
+#include "capi/recent_plans.h"
 #include "fovea/fovea.h"
-#include "planner/planner.h"
 
 struct fovea_report_s {
   std::string text;
@@ -30,14 +32,10 @@ struct fovea_problem_s {
   std::string tensor_strides;                     // "bias:1,64,4096"
   std::string grads;                              // "q,k,v,slopes"
   std::shared_ptr<const fovea::Problem> partner;  // of a line with direction=both; null: none
+  mutable fovea::capi::RecentPlans recent;        // so that the next call finds its plan at once
 };
 
-struct fovea_plan_s {
-  std::shared_ptr<const fovea::Problem> problem;
-  fovea::PlannedCall call;
-  fovea::DeviceKind device = fovea::DeviceKind::Cpu;
-  std::string described_as;  // the name of a device that is only described, where nothing can run
-};
+struct fovea_plan_s : fovea::capi::FoundPlan {};
 
 namespace fovea::capi {
 

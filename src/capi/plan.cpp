@@ -2,6 +2,7 @@
 #include "attention/engine.h"
 
 #include "attention/validate.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "capi/call.h"
@@ -15,34 +16,56 @@ using namespace fovea::capi;
 
 namespace {
 
-fovea_plan_s make(const fovea_problem_s& problem, const fovea_plan_options* options,
-                  bool may_build = true) {
-  PlanRequest request = to_request(problem, options);
-  request.may_build = may_build || request.device.kind == DeviceKind::Cpu;
-  fovea_plan_s plan{problem.problem, make_plan(*problem.problem, request), request.device.kind, {}};
-  if (request.device.described) plan.described_as = std::move(request.device.name);
-  return plan;
+// FOVEA_ENGINE counts where no engine is named, also if it has changed since.
+PlanWords with_environment(PlanWords words, const std::optional<std::string>& engine) {
+  if (words.engine.empty() && engine) words.engine = *engine;
+  return words;
 }
 
-std::size_t workspace_bytes(const fovea_plan_s& plan, const fovea_sizes* sizes) {
-  if (sizes == nullptr) return plan.call.plan->workspace_bytes(plan.problem->sizes);
-  Problem resized = *plan.problem;
-  resized.sizes = to_sizes(*sizes);
-  for (const NamedTensor& tensor : named_tensors()) (resized.*tensor.spec).strides.reset();
-  validate(resized);
-  return plan.call.plan->workspace_bytes(resized.sizes);
+FoundPlan build(const fovea_problem_s& problem, const PlanWords& words, void* stream) {
+  PlanRequest request = to_request(words);
+  // Nothing can be built while a stream is captured.
+  request.may_build =
+      stream == nullptr || request.device.kind == DeviceKind::Cpu || !cuda::is_capturing(stream);
+  PlannedCall call = make_plan(*problem.problem, request);
+  PlanFacts facts{problem.problem,          CallRules(*problem.problem), std::move(call.engine),
+                  std::move(call.literals), request.device.kind,         {}};
+  if (request.device.described) facts.described_as = std::move(request.device.name);
+  return {std::make_shared<const PlanFacts>(std::move(facts)), std::move(call.plan)};
 }
 
-void run(const fovea_plan_s& plan, const fovea_bindings* bindings) {
-  if (!plan.described_as.empty()) {
-    throw InvalidArgument("the plan is for " + plan.described_as +
-                          ", which is only described; it can be explained, not run");
-  }
-  const auto given = read_struct(bindings, {"bindings", "fovea_bindings"});
-  const Call call(plan, given);
-  validate(*plan.problem, call.bindings(), *plan.call.plan, plan.device != DeviceKind::Cpu);
-  if (log_enabled()) log_line(call_command(plan, call.bindings()) + "  # call");
-  plan.call.plan->run(call.bindings());
+FoundPlan find_or_build(const fovea_problem_s& problem, const fovea_plan_options* options,
+                        void* stream) {
+  const PlanWords asked = to_words(problem, options);
+  const auto environment = asked.engine.empty() ? env_value(Env::Engine) : std::nullopt;
+  const PlanWords words = with_environment(asked, environment);
+  if (auto known = problem.recent.find(words)) return *std::move(known);
+  FoundPlan made = build(problem, asked, stream);
+  // The file of a description may change.
+  if (made.facts->described_as.empty()) problem.recent.remember(words, made);
+  return made;
+}
+
+std::size_t workspace_bytes(const FoundPlan& plan, const fovea_sizes* sizes) {
+  const Problem& problem = *plan.facts->problem;
+  if (sizes == nullptr) return plan.plan->workspace_bytes(problem.sizes);
+  const Sizes asked = to_sizes(*sizes);
+  validate(problem, asked);
+  return plan.plan->workspace_bytes(asked);
+}
+
+void refuse_described(const PlanFacts& facts) {
+  if (facts.described_as.empty()) return;
+  throw InvalidArgument("the plan is for " + facts.described_as +
+                        ", which is only described; it can be explained, not run");
+}
+
+void run(const FoundPlan& plan, const fovea_bindings& given) {
+  const PlanFacts& facts = *plan.facts;
+  const Call call(facts, given);
+  facts.rules.check(call.bindings(), *plan.plan, facts.device != DeviceKind::Cpu);
+  if (log_enabled()) log_line(call_command(facts, call.bindings()) + "  # call");
+  plan.plan->run(call.bindings());
 }
 
 void check_direction(const fovea_problem_s& problem, Direction direction) {
@@ -67,12 +90,12 @@ fovea_status plan_and_run(Direction direction, const WholeCall& whole) {
     if (whole.bindings != nullptr || whole.workspace_bytes == nullptr) {
       given = read_struct(whole.bindings, {"bindings", "fovea_bindings"});
     }
-    const bool captured = given.stream != nullptr && cuda::is_capturing(given.stream);
-    const fovea_plan_s plan = make(problem, whole.options, !captured);
+    const FoundPlan plan = find_or_build(problem, whole.options, given.stream);
     if (whole.workspace_bytes != nullptr && given.workspace == nullptr) {
       *whole.workspace_bytes = workspace_bytes(plan, given.sizes);
     } else {
-      run(plan, whole.bindings);
+      refuse_described(*plan.facts);
+      run(plan, given);
     }
   });
 }
@@ -84,14 +107,14 @@ fovea_status fovea_plan_create(fovea_problem problem, const fovea_plan_options* 
   return guarded([&] {
     need(plan, "plan");
     *plan = nullptr;
-    *plan = new fovea_plan_s(make(content(problem, "problem"), options));
+    *plan = new fovea_plan_s{find_or_build(content(problem, "problem"), options, nullptr)};
   });
 }
 
 void fovea_plan_destroy(fovea_plan plan) { delete plan; }
 
 const char* fovea_plan_engine(fovea_plan plan) {
-  return plan == nullptr ? "" : plan->call.engine.c_str();
+  return plan == nullptr ? "" : plan->facts->engine.c_str();
 }
 
 fovea_status fovea_plan_workspace(fovea_plan plan, const fovea_sizes* sizes, size_t* bytes) {
@@ -103,7 +126,11 @@ fovea_status fovea_plan_workspace(fovea_plan plan, const fovea_sizes* sizes, siz
 }
 
 fovea_status fovea_plan_run(fovea_plan plan, const fovea_bindings* bindings) {
-  return guarded([&] { run(content(plan, "plan"), bindings); });
+  return guarded([&] {
+    const fovea_plan_s& asked = content(plan, "plan");
+    refuse_described(*asked.facts);
+    run(asked, read_struct(bindings, {"bindings", "fovea_bindings"}));
+  });
 }
 
 fovea_status fovea_forward(fovea_problem problem, const fovea_plan_options* options,

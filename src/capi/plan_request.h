@@ -8,7 +8,8 @@
 namespace fovea::capi {
 
 // `options` null: every default. The partner is that of the options, else the one that the problem
-// was parsed with.
-PlanRequest to_request(const fovea_problem_s& problem, const fovea_plan_options* options);
+// was parsed with. Throws InvalidArgument.
+PlanWords to_words(const fovea_problem_s& problem, const fovea_plan_options* options);
+PlanRequest to_request(const PlanWords& words);
 
 }  // namespace fovea::capi

@@ -12,19 +12,23 @@ using namespace fovea::capi;
 
 namespace fovea::capi {
 
-PlanRequest to_request(const fovea_problem_s& problem, const fovea_plan_options* options) {
-  if (options == nullptr) return {cpu_device(), "", problem.partner};
+PlanWords to_words(const fovea_problem_s& problem, const fovea_plan_options* options) {
+  if (options == nullptr) return {"", "cpu", problem.partner};
   constexpr std::size_t first_size = offsetof(fovea_plan_options, partner);
   const auto known = read_struct(options, {"options", "fovea_plan_options"}, first_size);
-  const bool cpu = known.device == nullptr || std::string_view(known.device) == "cpu";
   const auto& partner = known.partner == nullptr ? problem.partner : known.partner->problem;
   if (partner && partner->direction == problem.problem->direction) {
     const char* const both = partner->direction == Direction::Forward ? "forward" : "backward";
     throw InvalidArgument("options.partner is a " + std::string(both) +
                           ", as is the problem; a pair is a forward and a backward");
   }
-  return {cpu ? cpu_device() : cuda::find_device(known.device),
-          known.engine == nullptr ? "" : known.engine, partner};
+  return {known.engine == nullptr ? "" : known.engine,
+          known.device == nullptr ? "cpu" : known.device, partner};
+}
+
+PlanRequest to_request(const PlanWords& words) {
+  return {words.device == "cpu" ? cpu_device() : cuda::find_device(std::string(words.device)),
+          std::string(words.engine), words.partner};
 }
 
 }  // namespace fovea::capi
@@ -49,7 +53,8 @@ fovea_status fovea_supported(fovea_problem problem, const fovea_plan_options* op
     if (report != nullptr) *report = nullptr;
     const fovea_problem_s& asked = content(problem, "problem");
     need(answer, "answer");
-    const auto explanation = explain(*asked.problem, to_request(asked, options), /*prove=*/false);
+    const auto explanation =
+        explain(*asked.problem, to_request(to_words(asked, options)), /*prove=*/false);
     if (report != nullptr) {
       *report = new_report(explanation->chosen.empty() ? refusal_text(*explanation)
                                                        : explanation->chosen);
@@ -69,7 +74,7 @@ fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* opti
       throw InvalidArgument("flags is " + std::to_string(flags) +
                             "; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)");
     }
-    const PlanRequest request = to_request(asked, options);
+    const PlanRequest request = to_request(to_words(asked, options));
     const auto explanation = explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
     *report = new_report((flags & FOVEA_EXPLAIN_JSON) != 0
                              ? to_json(*asked.problem, request, *explanation)

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
 
 #include "base/error.h"
 
@@ -39,7 +40,10 @@ bool find_all(void* library, Driver& d) {
          find(library, "cuMemcpyHtoDAsync_v2", d.to_device_async) &&
          find(library, "cuMemsetD8Async", d.set_bytes_async) &&
          find(library, "cuMemsetD32Async", d.set_words_async) &&
-         find(library, "cuMemsetD2D8Async", d.set_rows_async);
+         find(library, "cuMemsetD2D8Async", d.set_rows_async) &&
+         find(library, "cuModuleLoadData", d.load_module) &&
+         find(library, "cuModuleGetFunction", d.find_kernel) &&
+         find(library, "cuLaunchKernel", d.launch);
 }
 
 // The library stays loaded for ever: other libraries of the process hold pointers into it.
@@ -67,6 +71,28 @@ const Loaded& loaded() {
   return once;
 }
 
+Handle retain_primary(int ordinal) {
+  int device = -1;
+  check(driver()->device_get(&device, ordinal), "cuDeviceGet");
+  Handle context = nullptr;
+  check(driver()->primary_context(&context, device), "cuDevicePrimaryCtxRetain");
+  return context;
+}
+
+// Kept for the life of the process: to retain and release one at each call costs more than a small
+// call's launch. Of two threads that come first both retain it, which is harmless.
+Handle primary_of(int ordinal) {
+  static std::array<std::atomic<Handle>, 64> kept{};
+  const auto at = static_cast<std::size_t>(ordinal);
+  if (at >= kept.size()) return retain_primary(ordinal);
+  Handle context = kept[at].load(std::memory_order_acquire);
+  if (context == nullptr) {
+    context = retain_primary(ordinal);
+    kept[at].store(context, std::memory_order_release);
+  }
+  return context;
+}
+
 }  // namespace
 
 const Driver* driver() { return loaded().problem.empty() ? &loaded().driver : nullptr; }
@@ -92,10 +118,7 @@ OnDevice::OnDevice(int ordinal) {
   check(d.current_context(&current), "cuCtxGetCurrent");
   int device = -1;
   if (current != nullptr && d.context_device(&device) == 0 && device == ordinal) return;
-  check(d.device_get(&device, ordinal), "cuDeviceGet");
-  Handle context = nullptr;
-  check(d.primary_context(&context, device), "cuDevicePrimaryCtxRetain");
-  check(d.push_context(context), "cuCtxPushCurrent");
+  check(d.push_context(primary_of(ordinal)), "cuCtxPushCurrent");
   pushed_ = true;
 }
 

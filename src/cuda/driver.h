@@ -10,7 +10,7 @@ namespace fovea::cuda {
 
 using Result = int;             // CUresult
 using Address = std::uint64_t;  // CUdeviceptr
-using Handle = void*;           // CUcontext, CUstream
+using Handle = void*;           // CUcontext, CUstream, CUmodule, CUfunction
 
 struct Driver {
   Result (*init)(unsigned flags);
@@ -35,6 +35,11 @@ struct Driver {
   Result (*set_words_async)(Address to, unsigned value, std::size_t count, Handle stream);
   Result (*set_rows_async)(Address to, std::size_t pitch, unsigned char value, std::size_t width,
                            std::size_t height, Handle stream);
+  Result (*load_module)(Handle* module, const void* image);
+  Result (*find_kernel)(Handle* kernel, Handle module, const char* name);
+  Result (*launch)(Handle kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x,
+                   unsigned y, unsigned z, unsigned shared_bytes, Handle stream, void** parameters,
+                   void** extra);
   void* library = nullptr;  // of dlopen, for calls by name
 };
 

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <charconv>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "cuda/driver.h"
@@ -58,6 +60,16 @@ Device describe(int ordinal) {
   return device;
 }
 
+// What a GPU is does not change: the driver is asked once, which takes it longer than a small call.
+Device known(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, Device>& devices = *new std::map<int, Device>;
+  const std::lock_guard lock(mutex);
+  const auto at = devices.find(ordinal);
+  return at != devices.end() ? at->second
+                             : devices.emplace(ordinal, describe(ordinal)).first->second;
+}
+
 }  // namespace
 
 int device_count() {
@@ -70,7 +82,7 @@ Device find_device(const std::string& name) {
   const int ordinal = ordinal_of(name);
   if (ordinal < 0) return fovea::find_device(name);
   if (ordinal >= device_count()) refuse_absent(ordinal);
-  return describe(ordinal);
+  return known(ordinal);
 }
 
 }  // namespace fovea::cuda

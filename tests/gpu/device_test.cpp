@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "cuda/driver.h"
+#include "fovea/fovea.hpp"
 #include "gpu_call.h"
 
 namespace fovea::gpu_tests {
@@ -38,6 +40,64 @@ TEST(Threads, EachOnItsOwnStreamGetsItsOwnResult) {
   }
   for (std::thread& one : all) one.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// fovea::Attention on device memory, beside the same on the host.
+TEST(Cpp, AttentionRunsForwardAndBackward) {
+  NEED_GPU();
+  constexpr std::int64_t b = 2, h = 4, s = 128, d = 64, count = b * h * s * d;
+  const OnGpu here;
+  Stream stream;
+  const auto view = [](auto* data) { return Tensor::bhsd<FOVEA_BF16>(data, b, h, s, d); };
+  std::vector<std::vector<std::uint16_t>> host(8, std::vector<std::uint16_t>(count));
+  std::vector<std::unique_ptr<GpuMemory>> device;
+  for (std::size_t i = 0; i < host.size(); ++i) {  // q, k, v, dO; o, dQ, dK, dV
+    for (std::size_t j = 0; j < count && i < 4; ++j) {
+      const float x = std::sin(static_cast<float>(j * (i + 1) % 997));
+      host[i][j] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+    }
+    device.push_back(std::make_unique<GpuMemory>(count * 2));
+    device.back()->send(host[i].data());
+  }
+  std::vector<float> lse(b * h * s);
+  const GpuMemory device_lse(lse.size() * 4);
+  const auto at = [&](std::size_t i) { return static_cast<std::uint16_t*>(device[i]->data()); };
+
+  AttentionOptions options{.mod = "softcap(20)", .mask = "causal"};
+  Attention on_host(view(host[0].data()), view(host[1].data()), view(host[2].data()), options);
+  options.device = "cuda:0";
+  options.stream = stream.get();
+  Attention refused(view(at(0)), view(at(1)), view(at(2)), options);
+  EXPECT_THROW(refused.forward({.o = view(at(4))}), Error);  // no memory for the workspace
+  options.allocate = [](std::size_t bytes) {
+    const auto memory = std::make_shared<GpuMemory>(bytes);
+    return std::shared_ptr<void>(memory, memory->data());
+  };
+  Attention on_device(view(at(0)), view(at(1)), view(at(2)), options);
+  const std::span<float> rows(static_cast<float*>(device_lse.data()), lse.size());
+  on_host.forward({.o = view(host[4].data()), .lse = lse});
+  on_device.forward({.o = view(at(4)), .lse = rows});
+  on_host.backward(
+      {.o = view(host[4].data()), .lse = lse, .grad_o = view(host[3].data())},
+      {.q = view(host[5].data()), .k = view(host[6].data()), .v = view(host[7].data())});
+  on_device.backward({.o = view(at(4)), .lse = rows, .grad_o = view(at(3))},
+                     {.q = view(at(5)), .k = view(at(6)), .v = view(at(7))});
+  stream.wait();
+  EXPECT_EQ(on_device.engine(), "cudnn");
+  const auto number = [](std::uint16_t bits) {
+    return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
+  };
+  for (std::size_t i = 4; i < 8; ++i) {
+    std::vector<std::uint16_t> got(count);
+    device[i]->fetch(got.data());
+    double square = 0, error = 0;
+    for (std::size_t j = 0; j < count; ++j) {
+      square += number(host[i][j]) * number(host[i][j]);
+      error += std::pow(number(got[j]) - number(host[i][j]), 2);
+    }
+    EXPECT_GT(square, 0);
+    EXPECT_LT(std::sqrt(error / square), 0.018) << "tensor " << i;
+  }
 }
 
 TEST(CudaGraph, CapturesAndReplaysWithNewData) {
@@ -69,6 +129,46 @@ TEST(CudaGraph, OutlivesThePlanAndTheCache) {
   graph.launch(stream.get());
   stream.wait();
   EXPECT_EQ(call->output(), right);
+}
+
+// Where sequences begin is read on the GPU, at each replay.
+TEST(CudaGraph, PackedSequencesMoveBetweenReplays) {
+  NEED_GPU();
+  const OnGpu here;
+  Stream stream;
+  GpuCall call(
+      "h=4 d=64 dtype=bf16 layout=thd cu_q=0,200,456 cu_k=0,200,456 sq=256 skv=256 "
+      "mod=softcap(20) mask=causal lse=1",
+      1);
+  const CapturedGraph graph = stream.capture([&] { call.enqueue(stream.get()); });
+  std::vector<std::vector<std::uint16_t>> seen;
+  for (const std::int32_t middle : {200, 256, 230}) {
+    call.move_starts({0, middle, 456});
+    call.clear_output();
+    graph.launch(stream.get());
+    stream.wait();
+    seen.push_back(call.output());
+    EXPECT_EQ(seen.back(), call.run_once()) << "sequences of " << middle << " and the rest";
+  }
+  EXPECT_NE(seen[0], seen[1]);
+}
+
+TEST(Packed, NeitherRowsNorSequencesBuildAgain) {
+  NEED_GPU();
+  const OnGpu here;
+  int graphs = 0;
+  fovea_set_log(
+      [](void* count, const char* text) {
+        if (std::strstr(text, "cudnn: built a graph") != nullptr) ++*static_cast<int*>(count);
+      },
+      &graphs);
+  for (const std::string words :
+       {"cu_q=0,9,80,180,230 cu_k=0,9,80,180,230", "cu_q=0,100,200,300 cu_k=0,100,200,300",
+        "cu_q=0,80,80,85 cu_k=0,80,80,85 tq=120 tk=120"}) {
+    GpuCall("h=2 d=64 dtype=bf16 layout=thd sq=100 skv=100 lse=1 " + words, 1).run_once();
+  }
+  fovea_set_log(nullptr, nullptr);
+  EXPECT_EQ(graphs, 1);  // for four sequences
 }
 
 TEST(Batches, ShareGraphs) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 
 namespace fovea::gpu_tests {
@@ -76,12 +77,15 @@ GpuCall::GpuCall(const std::string& line, unsigned seed) {
   config.struct_size = sizeof config;
   need(fovea_problem_describe(problem_, &config));
   const fovea_sizes& s = config.sizes;
-  const auto elements = static_cast<std::size_t>(s.b * s.h * s.sq * s.d);
+  const bool packed = config.layout == FOVEA_THD;
+  const auto rows = static_cast<std::size_t>(packed ? s.t_q : s.b * s.sq);
+  const auto elements = rows * static_cast<std::size_t>(s.h * s.d);
   q_ = std::make_unique<GpuMemory>(elements * 2);
   k_ = std::make_unique<GpuMemory>(elements * 2);
   v_ = std::make_unique<GpuMemory>(elements * 2);
   o_ = std::make_unique<GpuMemory>(elements * 2);
-  lse_ = std::make_unique<GpuMemory>(static_cast<std::size_t>(s.b * s.h * s.sq) * 4);
+  lse_ = std::make_unique<GpuMemory>(rows * static_cast<std::size_t>(s.h) * 4);
+  if (packed) bind_starts(line);
   std::size_t bytes = 0;
   need(fovea_plan_workspace(plan_, nullptr, &bytes));
   workspace_ = std::make_unique<GpuMemory>(bytes);
@@ -91,6 +95,22 @@ GpuCall::GpuCall(const std::string& line, unsigned seed) {
   bindings_.workspace = workspace_->data(), bindings_.workspace_bytes = bytes;
   fill_inputs(seed);
 }
+
+// Queries and keys alike: those of cu_q.
+void GpuCall::bind_starts(const std::string& line) {
+  std::vector<std::int32_t> starts;
+  const std::string key = "cu_q=";
+  std::istringstream numbers(line.substr(line.find(key) + key.size()));
+  for (std::int32_t x = 0; numbers >> x;) {
+    starts.push_back(x);
+    if (numbers.peek() == ',') numbers.ignore();
+  }
+  starts_ = std::make_unique<GpuMemory>(starts.size() * sizeof starts[0]);
+  move_starts(starts);
+  bindings_.q_starts = bindings_.k_starts = static_cast<const std::int32_t*>(starts_->data());
+}
+
+void GpuCall::move_starts(const std::vector<std::int32_t>& starts) { starts_->send(starts.data()); }
 
 GpuCall::~GpuCall() {
   fovea_plan_destroy(plan_);

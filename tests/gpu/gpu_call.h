@@ -72,11 +72,14 @@ class GpuCall {
   std::vector<std::uint16_t> output() const;  // bits of o
   std::vector<std::uint16_t> run_once() const;
   void drop_plan();
+  void move_starts(const std::vector<std::int32_t>& starts);  // as many, of a packed call
 
  private:
+  void bind_starts(const std::string& line);
+
   fovea_problem problem_ = nullptr;
   fovea_plan plan_ = nullptr;
-  std::unique_ptr<GpuMemory> q_, k_, v_, o_, lse_, workspace_;
+  std::unique_ptr<GpuMemory> q_, k_, v_, o_, lse_, starts_, workspace_;
   fovea_bindings bindings_{};
 };
 

@@ -75,6 +75,7 @@ class Plan:
         engine: str | None = None,
         device: str | None = None,
         partner: Problem | None = None,
+        stream: int = 0,
     ) -> None: ...
     @property
     def engine(self) -> str: ...
@@ -127,6 +128,14 @@ class Plan:
         workspace_bytes: int | None = None,
         stream: int | None = None,
         threads: int | None = None,
+    ) -> None: ...
+
+class Caller:
+    """A plan with a template of its call."""
+
+    def __init__(self, plan: Plan, roles: Sequence[str], captured: Sequence[tuple]) -> None: ...
+    def run(
+        self, pointers: tuple[int, ...], stream: int, threads: int, workspace: tuple[int, ...], scale: float
     ) -> None: ...
 
 class HostView:

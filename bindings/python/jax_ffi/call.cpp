@@ -1,25 +1,18 @@
 #include "call.h"
 
+#include <utility>
+
 namespace fovea_jax {
-namespace {
-
-void check(fovea_status status) {
-  if (status != FOVEA_OK) throw Failure{status, fovea_last_error()};
-}
-
-}  // namespace
 
 Call::Call(const Attributes& attributes, fovea_direction direction)
-    : engine_(attributes.engine),
+    : problems_(fovea::Problem::parse(std::string(attributes.problem))),
+      engine_(attributes.engine),
       operands_(parse_slots(attributes.operands)),
       results_(parse_slots(attributes.results)) {
-  fovea_problem first = nullptr;
-  fovea_problem second = nullptr;
-  check(fovea_problem_parse(std::string(attributes.problem).c_str(), &first, &second));
-  problem_.reset(first);
-  partner_.reset(second);
   // A line of a training pair gives the forward first.
-  if (direction == FOVEA_BACKWARD && partner_) problem_.swap(partner_);
+  if (direction == FOVEA_BACKWARD && problems_.second) {
+    std::swap(problems_.first, *problems_.second);
+  }
 }
 
 const PreparedPlan& Call::plan_on(const std::string& device) {
@@ -40,15 +33,9 @@ PreparedPlan& Call::entry_of(const std::string& device) {
 }
 
 void Call::build(PreparedPlan& prepared) const {
-  fovea_plan_options options{};
-  options.struct_size = sizeof options;
-  options.engine = engine_.empty() ? nullptr : engine_.c_str();
-  options.device = prepared.device.c_str();
-  options.partner = partner_.get();
-  fovea_plan plan = nullptr;
-  check(fovea_plan_create(problem_.get(), &options, &plan));
-  prepared.plan.reset(plan);
-  check(fovea_plan_workspace(plan, nullptr, &prepared.workspace_bytes));
+  const fovea::Where where{engine_, prepared.device, problems_.second};
+  prepared.plan.emplace(problems_.first, where);
+  prepared.workspace_bytes = prepared.plan->workspace();
 }
 
 }  // namespace fovea_jax

@@ -48,8 +48,8 @@ template <typename Body>
 ffi::Error guarded(Body body) {
   try {
     return body();
-  } catch (const Failure& failure) {
-    return {code_of(failure.status), "fovea: " + failure.text};
+  } catch (const fovea::Error& error) {
+    return {code_of(error.status()), std::string("fovea: ") + error.what()};
   } catch (const std::bad_alloc&) {
     return {ffi::ErrorCode::kResourceExhausted, "fovea: out of host memory"};
   } catch (const std::exception& error) {
@@ -87,12 +87,6 @@ Binder bind_all(const Call& call, Memory memory, ffi::RemainingArgs& arguments,
   return binder;
 }
 
-ffi::Error run(const PreparedPlan& plan, const fovea_bindings& bindings) {
-  const fovea_status status = fovea_plan_run(plan.plan.get(), &bindings);
-  if (status == FOVEA_OK) return ffi::Error::Success();
-  return {code_of(status), std::string("fovea: ") + fovea_last_error()};
-}
-
 ffi::Error run_on_host(HostState* state, ffi::ThreadPool pool, ffi::RemainingArgs arguments,
                        ffi::RemainingRets results) {
   return guarded([&] {
@@ -104,7 +98,8 @@ ffi::Error run_on_host(HostState* state, ffi::ThreadPool pool, ffi::RemainingArg
     const HostWorkspace workspace(plan.workspace_bytes);
     bindings.workspace = workspace.data();
     bindings.workspace_bytes = workspace.bytes();
-    return run(plan, bindings);
+    plan.plan->run(bindings);
+    return ffi::Error::Success();
   });
 }
 
@@ -136,7 +131,8 @@ ffi::Error run_on_device(CudaState* state, std::int32_t device, void* stream,
       bindings.workspace = *memory;
       bindings.workspace_bytes = plan.workspace_bytes;
     }
-    return run(plan, bindings);
+    plan.plan->run(bindings);
+    return ffi::Error::Success();
   });
 }
 

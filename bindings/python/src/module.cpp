@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   define_program(module);
   define_problem(module);
   define_plan(module);
+  define_caller(module);
   define_process(module);
 
   module.attr("F32") = static_cast<int>(FOVEA_F32);

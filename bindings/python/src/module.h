@@ -10,6 +10,7 @@ namespace fovea_python {
 
 namespace nb = nanobind;
 
+void define_caller(nb::module_& module);
 void define_errors(nb::module_& module);
 void define_host_view(nb::module_& module);
 void define_log(nb::module_& module);

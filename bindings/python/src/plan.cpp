@@ -10,8 +10,26 @@ using namespace nanobind::literals;
 namespace fovea_python {
 namespace {
 
-PlanObject make_plan(const fovea::Problem& problem, const fovea::Where& where) {
+// Asks for the workspace of a call on that stream, which makes the plan as the call would: where
+// the stream is captured, one that is not built yet is refused before anything is enqueued.
+void refuse_building_while_captured(const fovea::Problem& problem, const fovea::Where& where,
+                                    std::uintptr_t stream) {
+  const fovea_plan_options options = where.options();
+  fovea_problem_config config{};
+  config.struct_size = sizeof config;
+  fovea::check(fovea_problem_describe(problem.get(), &config));
+  fovea_bindings bindings{};
+  bindings.struct_size = sizeof bindings;
+  bindings.stream = reinterpret_cast<void*>(stream);
+  std::size_t bytes = 0;
+  const auto ask = config.direction == FOVEA_BACKWARD ? fovea_backward : fovea_forward;
+  fovea::check(ask(problem.get(), &options, &bindings, &bytes));
+}
+
+PlanObject make_plan(const fovea::Problem& problem, const fovea::Where& where,
+                     std::uintptr_t stream) {
   const nb::gil_scoped_release unlocked;
+  if (stream != 0) refuse_building_while_captured(problem, where, stream);
   fovea::Plan plan(problem, where);
   const std::size_t bytes = plan.workspace();
   return {problem, std::move(plan), where.device.empty() ? "cpu" : where.device, bytes};
@@ -44,11 +62,14 @@ void define_plan(nb::module_& module) {
           "__init__",
           [](PlanObject* self, const fovea::Problem& problem,
              const std::optional<std::string>& engine, const std::optional<std::string>& device,
-             const std::optional<fovea::Problem>& partner) {
-            new (self)
-                PlanObject(make_plan(problem, {engine.value_or(""), device.value_or(""), partner}));
+             const std::optional<fovea::Problem>& partner, std::uintptr_t stream) {
+            const fovea::Where where{engine.value_or(""), device.value_or(""), partner};
+            new (self) PlanObject(make_plan(problem, where, stream));
           },
-          "problem"_a, "engine"_a = nb::none(), "device"_a = nb::none(), "partner"_a = nb::none())
+          "problem"_a, "engine"_a = nb::none(), "device"_a = nb::none(), "partner"_a = nb::none(),
+          "stream"_a = 0,
+          "stream: where it will run, as an address. While that is captured into a CUDA graph, a plan that is not "
+          "built yet is refused.")
       .def_prop_ro("engine", [](const PlanObject& self) { return self.plan.engine(); })
       .def_ro("problem", &PlanObject::problem)
       .def_ro("device", &PlanObject::device)

@@ -1,5 +1,7 @@
 #include "engines/cudnn/bake.h"
 
+#include <algorithm>
+
 #include "attention/tensor_strides.h"
 #include "ir/lift.h"
 
@@ -24,6 +26,12 @@ Baking bake(const Problem& problem) {
     baked.*offset = has_formulas && problem.*offset != 0 ? 1 : 0;
   }
   if (!has_formulas) baked.has_q_offsets = baked.has_k_offsets = false;
+  // How many rows packed tensors have comes with the call; whether they have any is known before.
+  const auto forget = [&](std::int64_t& rows, std::int64_t longest) {
+    if (rows != 0) rows = std::max<std::int64_t>(baked.sizes.b * longest, 1);
+  };
+  forget(baked.sizes.t_q, baked.sizes.sq);
+  forget(baked.sizes.t_k, baked.sizes.skv);
   if (baked.dropout == 0) baked.rng = Rng::Portable;
   if (baked.direction == Direction::Forward) baked.deterministic = false;
   baked.want_tensors.resize(baked.program.tensors().size());

@@ -60,6 +60,7 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
   const Four given{s.b, s.h, s.s, s.d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
+    if (i == 0 && tensor.starts) continue;  // packed: there is no batch to step through
     refuse("strides", given[i],
            "differ from those that this plan was made for (" + std::to_string(tensor.stride[i]) +
                "): engine cudnn bakes strides; make a problem with these");
@@ -74,14 +75,15 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
 
 CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
   const auto lengths = static_cast<std::size_t>(baked.sizes.b) * 4;
-  if (spec.padding && !baked.has_q_lengths) q_lengths = take(lengths);
-  if (spec.padding && !baked.has_k_lengths) k_lengths = take(lengths);
+  const bool padded = spec.padding && !spec.packed();  // PackedCall has its own
+  if (padded && !baked.has_q_lengths) q_lengths = take(lengths);
+  if (padded && !baked.has_k_lengths) k_lengths = take(lengths);
   if (spec.dropout > 0) {
     seed = take(8);
     offset = take(8);
   }
   if (baked.device_values) values = take(value_bytes * (4 + baked.program.scalars().size()));
-  if (!spec.backward) return;
+  if (!spec.backward || spec.packed()) return;
   // The scratch is as large as one slice's: slices run one after the other.
   if (!baked.want_q) grad_q = take(span_bytes(*spec.find(Role::GradQ)));
   if (!baked.want_k) grad_k = take(span_bytes(*spec.find(Role::GradK)));
@@ -95,7 +97,10 @@ std::size_t CallMemory::take(std::size_t bytes) {
 }
 
 void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
-  if (!(b.sizes == baked.sizes)) {
+  Sizes sizes = b.sizes;
+  sizes.t_q = baked.sizes.t_q;  // rows of packed tensors are not baked
+  sizes.t_k = baked.sizes.t_k;
+  if (!(sizes == baked.sizes)) {
     refuse("sizes", b.sizes.b,
            "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
            "problem with these (graphs are shared where only the batch differs)");
@@ -250,13 +255,18 @@ std::uint32_t Call::scalar_bits(std::uint32_t slot) const {
              : std::bit_cast<std::uint32_t>(bound.f);
 }
 
-void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
-  std::array<ir::ScalarValue, most_bound> scalars{};
-  const std::size_t count = std::min(most_bound, b_.scalars.size() + b_.literals.size());
-  for (std::size_t slot = 0; slot < count; ++slot) {
-    const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
-    scalars[slot] = {std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)};
+std::span<const ir::ScalarValue> Call::all_scalars() {
+  if (scalars_.size() == 0) {
+    const std::size_t count = b_.scalars.size() + b_.literals.size();
+    for (std::size_t slot = 0; slot < count; ++slot) {
+      const std::uint32_t bits = scalar_bits(static_cast<std::uint32_t>(slot));
+      scalars_.push_back({std::bit_cast<float>(bits), static_cast<std::int32_t>(bits)});
+    }
   }
+  return scalars_.span();
+}
+
+void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
   ir::Point<double> point;
   const Sizes& s = baked_.sizes;
   point.B = static_cast<std::int32_t>(s.b);
@@ -264,10 +274,10 @@ void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
   point.Hkv = static_cast<std::int32_t>(s.hkv);
   point.Sq = static_cast<std::int32_t>(s.sq);
   point.Skv = static_cast<std::int32_t>(s.skv);
-  point.scalars = std::span(scalars.data(), count);
-  std::array<ir::Cell<double>, most_uniform_steps> cells{};
-  formula.run(point, std::span(cells.data(), formula.value_count()));
-  const ir::Cell<double>& result = formula.value(std::span<const ir::Cell<double>>(cells), 0);
+  point.scalars = all_scalars();
+  InlineVector<ir::Cell<double>, most_uniform_steps> cells(formula.value_count());
+  formula.run(point, {&cells[0], cells.size()});
+  const ir::Cell<double>& result = formula.value(cells.span(), 0);
   return value(type == Type::I32 ? static_cast<std::uint32_t>(result.i)
                                  : std::bit_cast<std::uint32_t>(static_cast<float>(result.f)));
 }
@@ -317,7 +327,8 @@ void* Call::pointer(const Tensor& tensor) {
     case Role::Bias:
     case Role::GradBias:
     case Role::Uniform:
-    case Role::Table: break;
+    case Role::Table:
+    case Role::Starts: break;
   }
   throw InternalError("a tensor that is bound elsewhere");
 }
@@ -342,8 +353,18 @@ void* Call::captured(const Tensor& tensor, const View& view) {
     const int axis = view.axis[i];
     at += (axis < 0 ? view.constant[i] : start[static_cast<std::size_t>(axis)]) * strides[i];
   }
+  const std::int64_t bytes = at * static_cast<std::int64_t>(element_bytes(tensor.type));
   void* const data = gradient ? b_.tensor_gradients[view.slot].data : const_cast<void*>(bound.data);
-  return static_cast<std::byte*>(data) + at * static_cast<std::int64_t>(element_bytes(tensor.type));
+  std::byte* const start_address = static_cast<std::byte*>(data) + bytes;
+  if (reinterpret_cast<std::uintptr_t>(start_address) %
+          static_cast<std::uintptr_t>(view.alignment) !=
+      0) {
+    refuse("tensor", baked_.program.tensors()[view.slot].name,
+           "the first element that this call loads does not lie at a multiple of " +
+               std::to_string(view.alignment) +
+               " bytes, but cuDNN loads so many at once, by its strides; make it contiguous");
+  }
+  return start_address;
 }
 
 }  // namespace fovea::cudnn

@@ -6,13 +6,14 @@
 #include <cstdint>
 
 #include "attention/bindings.h"
+#include "base/inline_vector.h"
 #include "engines/cudnn/lower.h"
 #include "ir/eval.h"
 
 namespace fovea::cudnn {
 
 inline constexpr std::size_t most_bound = 64;
-inline constexpr std::size_t most_uniform_steps = 256;  // of one formula of scalars
+inline constexpr std::size_t most_uniform_steps = 256;  // of one formula of scalars (see judge)
 
 // The front part of a call's workspace: what cuDNN wants to read from the device or to write, and
 // the caller did not give.
@@ -55,6 +56,7 @@ class Call {
   void* of_batch(const BoundTensor& tensor, std::size_t scratch) const;
   void* value(std::uint32_t bits);
   std::uint32_t scalar_bits(std::uint32_t slot) const;
+  std::span<const ir::ScalarValue> all_scalars();
   struct OneValue {
     std::uint32_t bits = 0;
     const void* device = nullptr;
@@ -67,8 +69,9 @@ class Call {
   const Bindings& b_;
   const CallMemory& memory_;
   std::int64_t first_ = 0;
-  std::array<std::uint32_t, most_bound> values_{};
+  std::array<std::uint32_t, most_bound> values_;  // the first value_count_ of them
   std::size_t value_count_ = 0;
+  InlineVector<ir::ScalarValue, most_bound> scalars_;  // with literals, once a formula needs them
 };
 
 }  // namespace fovea::cudnn

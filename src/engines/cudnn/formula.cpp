@@ -27,8 +27,9 @@ ir::IntInterval positions(std::int64_t count, bool moved) {
 
 }  // namespace
 
-FormulaLowering::FormulaLowering(const Problem& problem, std::int64_t batch, Lowered& lowered)
-    : problem_(problem), batch_(batch), lowered_(lowered), spec_(lowered.spec) {
+FormulaLowering::FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid,
+                                 Lowered& lowered)
+    : problem_(problem), batch_(batch), avoid_(avoid), lowered_(lowered), spec_(lowered.spec) {
   const Sizes& s = problem.sizes;
   box_.b = positions(s.b, problem.b_offset != 0);
   box_.h = positions(s.h, problem.h_offset != 0);

@@ -15,6 +15,27 @@ using ir::Op;
 
 namespace {
 
+// The largest power of two, up to 16, that divides what it takes from one row, head or sequence to
+// the next: where there are rows of keys, cuDNN loads as many bytes at once.
+std::int64_t alignment_of(const Tensor& tensor, std::size_t first_axis, std::int64_t bytes) {
+  if (tensor.dim[3] == 1 || tensor.dim[2] == 1 || tensor.stride[2] == 0) return bytes;
+  std::int64_t all = 16;
+  for (std::size_t axis = first_axis; axis < 4; ++axis) {
+    if (tensor.dim[axis] != 1 && tensor.stride[axis] > 1) all |= tensor.stride[axis] * bytes;
+  }
+  return all & -all;
+}
+
+// Row by row, where cuDNN loads whole words: heads and sequences must not start amidst them.
+bool lies_well(const Tensor& tensor, std::int64_t bytes) {
+  const bool rows = tensor.dim[2] != 1 && tensor.stride[2] != 0, keys = tensor.dim[3] != 1;
+  if (keys) {
+    return tensor.stride[3] == 1 &&
+           (!rows || alignment_of(tensor, 0, bytes) == alignment_of(tensor, 2, bytes));
+  }
+  return rows && tensor.stride[2] == 1;
+}
+
 // cuDNN wants strides of axes of one element to be sensible, too.
 void set_idle_strides(Tensor& tensor) {
   std::int64_t span = 1;
@@ -38,12 +59,11 @@ int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot)
   return count;
 }
 
-// cuDNN 9.19 on sm_90 reads tensors of one element per sequence, and in a backward of one per key,
-// from wrong places. Repeated along the rows (stride 0) they are read right.
+// Tensors of one element per sequence, and in a backward of one per key, along the rows (stride 0).
 void FormulaLowering::spread_over_rows(Tensor& tensor) const {
   const bool per_sequence = tensor.dim[0] > 1 && tensor.dim[3] == 1;
   const bool per_key = spec_.backward && tensor.dim[3] > 1;
-  if (tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
+  if (!avoid_.narrow_inputs || tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
   tensor.dim[2] = problem_.sizes.sq;
   tensor.stride[2] = 0;
 }
@@ -96,6 +116,16 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   }
   spread_over_rows(tensor);
   set_idle_strides(tensor);
+  view.alignment = alignment_of(tensor, 0, dtype_size(decl.dtype));
+  const bool dense =
+      problem_.tensor_strides.empty() || problem_.tensor_strides[load->slot()].empty();
+  if (avoid_.scattered_rows && !dense && !lies_well(tensor, dtype_size(decl.dtype))) {
+    refuse(
+        "captured_strides",
+        "cuDNN reads captured tensors whose last loaded index moves by one element, in rows that "
+        "keep their alignment",
+        "captured tensor " + decl.name + " with other strides", "make it contiguous");
+  }
   return true;
 }
 
@@ -112,11 +142,6 @@ bool FormulaLowering::add_bias(const Expr& load) {
            "a gradient of type " + std::string(dtype_name(dtype)),
            "make the captured tensor " + std::string(dtype_name(problem_.q.dtype)));
   }
-  if (tensor.stride[3] != 1) {
-    refuse("bias_strides", "cuDNN gives the gradient of a bias whose keys lie next to each other",
-           "a stride of " + std::to_string(tensor.stride[3]) + " between them",
-           "make the captured tensor contiguous");
-  }
   tensor.slot = load->slot();
   tensor.type = spec_.io;
   tensor.role = Role::Bias;
@@ -132,6 +157,7 @@ bool FormulaLowering::add_bias(const Expr& load) {
     if (tensor.dim[axis] != 1) tensor.stride[axis] = view.stride[i];
   }
   set_idle_strides(tensor);
+  view.alignment = alignment_of(tensor, 0, dtype_size(dtype));
   spec_.tensors.push_back(tensor);
   lowered_.views.push_back(view);
   return true;

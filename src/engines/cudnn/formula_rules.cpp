@@ -120,13 +120,35 @@ Ref FormulaLowering::rounded(const Expr& e) {
   return step(Mode::Select, {is_tie, tie, step(Mode::Select, {up, above, below})});
 }
 
+namespace {
+
+// How close to what cuDNN hands in: the incoming gradient, the score, neither.
+int rank(const Expr& e) {
+  return any(e->depends(), Depends::Grad) ? 2 : any(e->depends(), Depends::Score) ? 1 : 0;
+}
+
+}  // namespace
+
+// Of two operands, and of two branches, the one that comes from the score, or from the incoming
+// gradient, is made and stands first: where cuDNN's backward (9.19, sm_90) met a sum of positions
+// before it, gradients were wrong by ten orders of magnitude, as in s * (q - k) + tanh(score).
+Ref FormulaLowering::binary(Mode mode, const Expr& e) {
+  const Expr &a = e->arg(0), &b = e->arg(1);
+  if (rank(b) <= rank(a)) return step(mode, {value(a), value(b)});
+  const Ref first = value(b);
+  if (mode == Mode::Sub) return step(Mode::Add, {step(Mode::Neg, {as_float(first)}), value(a)});
+  if (mode == Mode::Div) {
+    return step(Mode::Mul, {step(Mode::Reciprocal, {as_float(first)}), value(a)});
+  }
+  return step(mode, {first, value(a)});  // add, mul, min, max
+}
+
 Ref FormulaLowering::real_number(const Expr& e) {
   const auto arg = [&](std::size_t i) { return as_float(value(e->arg(i))); };
   const auto unary = [&](Mode mode, int cost) {
     lowered_.costly_steps += cost;
     return step(mode, {arg(0)});
   };
-  const auto binary = [&](Mode mode) { return step(mode, {arg(0), arg(1)}); };
   constexpr float ln2 = 0.69314718056f;
   switch (e->op()) {
     case Op::Score: return {Ref::Kind::Score, 0};
@@ -134,19 +156,19 @@ Ref FormulaLowering::real_number(const Expr& e) {
     case Op::ConstF: return number(e->float_value());
     case Op::ScalarF: return per_call(Role::Scalar, e->slot(), Type::F32);
     case Op::LoadF: return load(e);
-    case Op::AddF: return step(Mode::Add, {value(e->arg(0)), value(e->arg(1))});
-    case Op::SubF: return step(Mode::Sub, {value(e->arg(0)), value(e->arg(1))});
-    case Op::MulF: return step(Mode::Mul, {value(e->arg(0)), value(e->arg(1))});
+    case Op::AddF: return binary(Mode::Add, e);
+    case Op::SubF: return binary(Mode::Sub, e);
+    case Op::MulF: return binary(Mode::Mul, e);
     case Op::DivF:
       if (is_uniform(e->arg(1))) {
         return step(Mode::Mul, {value(e->arg(0)), uniform(ir::constant(1.0f) / e->arg(1))});
       }
       lowered_.costly_steps += 1;
-      return binary(Mode::Div);
+      return binary(Mode::Div, e);
     case Op::NegF: return unary(Mode::Neg, 0);
     case Op::AbsF: return unary(Mode::Abs, 0);
-    case Op::MinF: return binary(Mode::Min);
-    case Op::MaxF: return binary(Mode::Max);
+    case Op::MinF: return binary(Mode::Min, e);
+    case Op::MaxF: return binary(Mode::Max, e);
     case Op::ClampF: return step(Mode::Min, {step(Mode::Max, {arg(0), arg(1)}), arg(2)});
     case Op::SignF: {
       const Ref x = arg(0);
@@ -178,13 +200,15 @@ Ref FormulaLowering::real_number(const Expr& e) {
     case Op::Erf: return unary(Mode::Erf, 2);
     case Op::Sin: return unary(Mode::Sin, 1);
     case Op::Cos: return unary(Mode::Cos, 1);
-    case Op::Tan:  // cuDNN's own was seen to be wrong in a derivative (9.19)
-      lowered_.costly_steps += 3;
-      return step(Mode::Div, {step(Mode::Sin, {arg(0)}), step(Mode::Cos, {arg(0)})});
+    case Op::Tan: return unary(Mode::Tan, 2);
     case Op::Floor: return unary(Mode::Floor, 0);
     case Op::Ceil: return unary(Mode::Ceil, 0);
     case Op::Round: return rounded(e);
-    case Op::SelectF: return select(e->arg(0), arg(1), arg(2));
+    case Op::SelectF: {
+      const bool holds = rank(e->arg(1)) >= rank(e->arg(2));
+      const Ref first = arg(holds ? 1 : 2);
+      return select(e->arg(0), first, arg(holds ? 2 : 1), holds);
+    }
     case Op::FloatOfInt: return value(e->arg(0));  // sums and products take either
     case Op::FloatOfBool: return select(e->arg(0), number(1), number(0));
     default: return unsupported(e);

@@ -103,12 +103,22 @@ class Builder {
     return role == Role::GradQ || role == Role::GradK || role == Role::GradV;
   }
 
-  static void describe(Tensor_attributes& attributes, const Tensor& tensor) {
+  void describe(Tensor_attributes& attributes, const Tensor& tensor) const {
     attributes.set_uid(tensor.uid())
         .set_dim({tensor.dim.begin(), tensor.dim.end()})
         .set_stride({tensor.stride.begin(), tensor.stride.end()})
         .set_data_type(data_type(tensor.type))
         .set_is_pass_by_value(tensor.by_value);
+    if (tensor.starts) attributes.set_ragged_offset(starts(*tensor.starts));
+  }
+
+  // Comes before the tensors that it is for.
+  Attributes starts(std::uint32_t slot) const {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const Tensor& tensor = spec_.tensors[i];
+      if (tensor.role == Role::Starts && tensor.slot == slot) return tensors_[i];
+    }
+    throw InternalError("a packed tensor without its starts");
   }
 
   Attributes declare(const Tensor& tensor) {

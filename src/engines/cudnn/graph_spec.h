@@ -43,6 +43,7 @@ enum class Role : std::uint8_t {
   Scalar,    // a scalar of the program, by value, by slot
   Uniform,   // a formula of scalars alone, by value, by slot
   Table,     // a function of h, tabulated when it is lowered
+  Starts,    // of the sequences in a packed tensor, by slot
 };
 
 using Four = std::array<std::int64_t, 4>;  // batch, head, query, key (or feature)
@@ -53,7 +54,8 @@ struct Tensor {
   std::uint32_t view = 0;
   Type type = Type::F32;
   Four dim{1, 1, 1, 1}, stride{1, 1, 1, 1};
-  bool by_value = false;  // read from the host when the call is enqueued
+  bool by_value = false;                // read from the host when the call is enqueued
+  std::optional<std::uint32_t> starts;  // packed: the slot of where its sequences begin
   std::int64_t uid() const {
     return static_cast<std::int64_t>(role) + 64 * (1 + std::int64_t{slot} * 16 + view);
   }
@@ -125,6 +127,14 @@ struct Band {
   bool any() const { return left || right; }
 };
 
+// Where the sequences of packed tensors begin: `cu_seqlens` of the queries or of the keys, in
+// elements of tensors whose rows lie `row_stride` apart.
+struct PackedStarts {
+  bool of_keys = false;
+  std::int64_t row_stride = 1;
+  bool operator==(const PackedStarts&) const = default;
+};
+
 struct Spec {
   bool backward = false;
   bool deterministic = false;
@@ -139,7 +149,9 @@ struct Spec {
   bool padding = false;
   Band band;
   float dropout = 0;
+  std::vector<PackedStarts> starts;  // by slot of Role::Starts
 
+  bool packed() const { return !starts.empty(); }
   bool has_modifier() const { return modified.kind != Ref::Kind::Score; }
   const Tensor* find(Role role) const {
     for (const Tensor& tensor : tensors) {

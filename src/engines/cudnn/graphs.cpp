@@ -29,6 +29,10 @@ std::string environment(int sm) {
 std::string line_of(const Problem& baked, std::int64_t batch) {
   Problem slice = baked;
   slice.sizes.b = batch;
+  if (slice.layout == Layout::Thd) {  // as bake() has them
+    slice.sizes.t_q = batch * slice.sizes.sq;
+    slice.sizes.t_k = batch * slice.sizes.skv;
+  }
   return print(slice);
 }
 
@@ -98,6 +102,10 @@ void* handle_of(const Device& device) {
   return handle_for(device.ordinal, nullptr);
 }
 
+Avoid avoid_on(const Device& device) {
+  return what_to_avoid(cuda::cudnn_library().version, device.sm);
+}
+
 // A real device is current while its graphs are made.
 struct Current {
   explicit Current(const Device& device) {
@@ -111,14 +119,14 @@ struct Current {
 void check_graphs(const Problem& baked, const Device& device) {
   const Current current(device);
   for (const std::int64_t batch : batches(baked)) {
-    check_support(lower(baked, batch).spec, device, handle_of(device));
+    check_support(lower(baked, batch, avoid_on(device)).spec, device, handle_of(device));
   }
 }
 
 void compile_graphs(const Problem& baked, const Device& device) {
   void* const handle = handle_of(device);
   for (const std::int64_t batch : batches(baked)) {
-    const Spec spec = lower(baked, batch).spec;
+    const Spec spec = lower(baked, batch, avoid_on(device)).spec;
     store::get_or_build(key_of(baked, batch, spec, device.sm),
                         [&] { return build_and_log(spec, device, handle, line_of(baked, batch)); });
   }
@@ -130,7 +138,7 @@ std::vector<Slice> load_graphs(const Problem& baked, const Device& device) {
   std::vector<Slice> slices;
   std::int64_t first = 0;
   for (const std::int64_t batch : batches(baked)) {
-    Lowered lowered = lower(baked, batch);
+    Lowered lowered = lower(baked, batch, avoid_on(device));
     auto graph = find_or_load(baked, batch, lowered.spec, device);
     slices.push_back({first, batch, std::move(graph), std::move(lowered)});
     first += batch;

@@ -1,6 +1,8 @@
 #include "engines/cudnn/judge.h"
 
 #include <algorithm>
+#include <bit>
+#include <set>
 
 #include "cuda/libraries.h"
 #include "engines/cudnn/graph.h"
@@ -75,12 +77,13 @@ class Rules {
 
   void check_sizes() {
     const Sizes& s = p_.sizes;
-    if (p_.layout == Layout::Thd) {
-      refuse("packed", "engine cudnn takes no packed sequences yet", "layout thd",
-             "pad the sequences and give their lengths");
-    }
-    if (s.b == 0 || s.h == 0 || s.sq == 0 || s.skv == 0) {
+    const bool packed = p_.layout == Layout::Thd;
+    if (s.b == 0 || s.h == 0 || s.sq == 0 || s.skv == 0 || (packed && (s.t_q == 0 || s.t_k == 0))) {
       refuse("empty", "cuDNN takes no tensors without elements", "a size of 0", "use engine cpu");
+    }
+    if (p_.direction == Direction::Backward && s.sq == 1 && s.skv == 1) {
+      refuse("one_by_one", "cuDNN's backward takes no single query with a single key",
+             "sq 1 and skv 1", "use engine cpu");
     }
     // 256 was seen on sm_90; cudnn-frontend has 128 for a backward elsewhere.
     const bool backward = p_.direction == Direction::Backward;
@@ -103,12 +106,17 @@ class Rules {
     for (const NamedTensor& tensor : named_tensors()) {
       if (!takes_part(p_, tensor)) continue;
       const Strides strides = strides_of(p_, tensor);
+      const bool packed = p_.layout == Layout::Thd;
       const bool aligned = strides.b % 8 == 0 && strides.h % 8 == 0 && strides.s % 8 == 0;
-      const bool positive = strides.b > 0 && strides.h > 0 && strides.s > 0;
-      if (strides.d == 1 && aligned && positive) continue;
+      const bool positive = (strides.b > 0 || packed) && strides.h > 0 && strides.s > 0;
+      // Packed tensors were only seen with the heads of a row next to each other.
+      const bool in_rows = !packed || strides.h < strides.s || heads_of(p_.sizes, tensor) == 1;
+      if (strides.d == 1 && aligned && positive && in_rows) continue;
       refuse("strides",
-             "cuDNN wants features next to each other and other strides that are multiples of 16 "
-             "bytes, none of them 0",
+             packed ? "cuDNN wants features next to each other, heads within the rows of packed "
+                      "tensors, and strides that are multiples of 16 bytes"
+                    : "cuDNN wants features next to each other and other strides that are "
+                      "multiples of 16 bytes, none of them 0",
              std::string(tensor.name) + " with strides " + std::to_string(strides.b) + "," +
                  std::to_string(strides.h) + "," + std::to_string(strides.s) + "," +
                  std::to_string(strides.d),
@@ -118,6 +126,7 @@ class Rules {
   }
 
   void check_features() {
+    if (p_.layout == Layout::Thd) check_packed();
     if (p_.row_max || p_.max_logit) {
       refuse("maxima", "cuDNN writes either lse or the maxima of rows",
              p_.max_logit ? "max_logit" : "row_max", "use engine cpu");
@@ -144,21 +153,68 @@ class Rules {
     }
   }
 
+  // What goes with lengths in padded tensors, but not, or not surely, in packed ones.
+  void check_packed() {
+    const bool backward = p_.direction == Direction::Backward;
+    if (p_.sink) {
+      refuse("packed_sink",
+             "cuDNN leaves the lse of empty sequences unwritten, where it is the sink",
+             "sink=1 with layout thd", "use engine cpu");
+    }
+    if (p_.dropout > 0) {
+      refuse("packed_dropout", "engine cudnn drops nothing in packed sequences",
+             "dropout with layout thd", "pad the sequences and give their lengths");
+    }
+    if (backward && std::ranges::count(p_.want_tensors, true) != 0) {
+      refuse("packed_captured_gradient",
+             "engine cudnn gives no gradients of captured tensors in packed sequences",
+             "a gradient of a captured tensor with layout thd",
+             "give up that gradient, or pad the sequences");
+    }
+    if (backward && (device_.sm / 10 == 8 || device_.sm / 10 == 12)) {
+      refuse("packed_backward", "cuDNN's backward takes no packed lse on sm_8x and sm_12x",
+             "sm_" + std::to_string(device_.sm), "pad the sequences and give their lengths");
+    }
+  }
+
   void check_formulas() {
     const std::vector<std::int64_t> sizes = batches(p_);
-    Lowered lowered = lower(p_, sizes.front());
+    const Avoid avoid = what_to_avoid(cuda::cudnn_library().version, device_.sm);
+    Lowered lowered = lower(p_, sizes.front(), avoid);
     for (Reason& reason : lowered.reasons) verdict_.reasons.push_back(std::move(reason));
     const std::size_t bound = std::max(lowered.spec.tensors.size(), p_.program.scalars().size());
     if (bound > most_tensors) {
       refuse("too_many_tensors", "engine cudnn binds at most 60 tensors and scalars",
              std::to_string(bound), "use engine cpu");
     }
+    check_inputs_per_row(lowered.spec);
     for (const ir::Expr& formula : lowered.uniforms) {
       if (ir::node_count(formula) <= 256) continue;
       refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
              "a longer one", "use engine cpu");
     }
     note_cost(lowered);
+  }
+
+  // Seen in cuDNN 9.19: it has no plan for a backward that reads more tensors of one number per
+  // row, those of the modifier and those of its derivative. Lengths are such.
+  void check_inputs_per_row(const Spec& spec) {
+    if (!spec.backward) return;
+    std::set<std::pair<bool, std::uint32_t>> read;
+    for (std::size_t i = 0; i < spec.steps.size(); ++i) {
+      for (int j = 0; j < spec.steps[i].operand_count; ++j) {
+        const Ref& ref = spec.steps[i].operands[static_cast<std::size_t>(j)];
+        if (ref.kind != Ref::Kind::Tensor) continue;
+        const Tensor& tensor = spec.tensors[ref.index];
+        const bool per_row = tensor.dim[2] > 1 && tensor.dim[3] == 1;
+        if (per_row) read.emplace(i < spec.forward_steps, ref.index);
+      }
+    }
+    if (read.size() <= 2) return;
+    refuse("inputs_per_row",
+           "cuDNN's backward reads two tensors of one number per row, in a modifier and its "
+           "derivative (the lengths of sequences are such, where the derivative is not 1)",
+           std::to_string(read.size()), "use engine cpu");
   }
 
   // From measurements on an H200 with cuDNN 9.19 (docs/results): a dense mask costs 1.7 times no
@@ -201,6 +257,13 @@ std::vector<std::int64_t> batches(const Problem& baked) {
       (baked.want_sink || std::ranges::count(baked.want_tensors, true) != 0);
   // cuDNN draws dropout by the place in the batch.
   if (sums_over_batch || baked.dropout > 0) return {baked.sizes.b};
+  // Packed, further sequences may be empty and cost next to nothing: one graph of the next power of
+  // two does it. Not where something is read for each sequence, which would be read beyond its end.
+  const bool bound_per_sequence =
+      !baked.program.tensors().empty() || baked.has_q_offsets || baked.has_k_offsets;
+  if (baked.layout == Layout::Thd && !bound_per_sequence) {
+    return {static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(baked.sizes.b)))};
+  }
   std::vector<std::int64_t> out;
   for (std::int64_t size = std::int64_t{1} << 40; size > 0; size /= 2) {
     if ((baked.sizes.b & size) != 0) out.push_back(size);

@@ -33,7 +33,8 @@ Type type_of(DType dtype) {
 
 class ProblemLowering {
  public:
-  ProblemLowering(const Problem& problem, std::int64_t batch) : problem_(problem), batch_(batch) {}
+  ProblemLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid)
+      : problem_(problem), batch_(batch), avoid_(avoid) {}
 
   Lowered run() {
     Spec& spec = lowered_.spec;
@@ -50,7 +51,21 @@ class ProblemLowering {
 
  private:
   void add(Role role, Type type, Four dim, Four stride, bool by_value = false) {
-    lowered_.spec.tensors.push_back({role, 0, 0, type, dim, stride, by_value});
+    lowered_.spec.tensors.push_back({role, 0, 0, type, dim, stride, by_value, {}});
+  }
+
+  // The slot of where sequences begin in tensors of such rows; none where they are not packed.
+  std::optional<std::uint32_t> add_starts(bool of_keys, std::int64_t row_stride) {
+    if (problem_.layout != Layout::Thd) return std::nullopt;
+    std::vector<PackedStarts>& all = lowered_.spec.starts;
+    const PackedStarts wanted{of_keys, row_stride};
+    const auto known = std::ranges::find(all, wanted);
+    const auto slot = static_cast<std::uint32_t>(known - all.begin());
+    if (known != all.end()) return slot;
+    all.push_back(wanted);
+    add(Role::Starts, Type::I64, {batch_ + 1, 1, 1, 1}, {1, 1, 1, 1});
+    lowered_.spec.tensors.back().slot = slot;
+    return slot;
   }
 
   // q, k, v, o and their gradients. K has its own heads and length.
@@ -62,20 +77,27 @@ class ProblemLowering {
       if (problem_.direction == Direction::Forward && i > 3) continue;
       const Sizes& s = problem_.sizes;
       const Strides strides = strides_of(problem_, tensor);
+      const auto starts = add_starts(tensor.of_keys, strides.s);
+      const std::int64_t length = length_of(s, tensor);
       add(roles[i], type_of((problem_.*tensor.spec).dtype),
-          {batch_, heads_of(s, tensor), length_of(s, tensor), features_of(s, tensor)},
-          {strides.b, strides.h, strides.s, strides.d});
+          {batch_, heads_of(s, tensor), length, features_of(s, tensor)},
+          {starts ? length * strides.s : strides.b, strides.h, strides.s, strides.d});
+      lowered_.spec.tensors.back().starts = starts;
     }
     const Sizes& s = problem_.sizes;
     if (lowered_.spec.stats || lowered_.spec.backward) {
-      add(Role::Stats, Type::F32, {batch_, s.h, s.sq, 1}, {s.h * s.sq, s.sq, 1, 1});
+      // Packed: [T, H], and not [H, T] as lse itself, so that no graph depends on T.
+      const auto starts = add_starts(false, s.h);
+      add(Role::Stats, Type::F32, {batch_, s.h, s.sq, 1},
+          starts ? Four{s.h * s.sq, 1, s.h, 1} : Four{s.h * s.sq, s.sq, 1, 1});
+      lowered_.spec.tensors.back().starts = starts;
     }
     add(Role::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, !problem_.device_values);
   }
 
   void add_options() {
     const Sizes& s = problem_.sizes;
-    if (problem_.has_q_lengths || problem_.has_k_lengths) {
+    if (problem_.has_q_lengths || problem_.has_k_lengths || lowered_.spec.packed()) {
       lowered_.spec.padding = true;
       add(Role::LengthsQ, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
       add(Role::LengthsK, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
@@ -110,8 +132,7 @@ class ProblemLowering {
       for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
         const Expr& bias = mod->arg(side);
         if (bias->op() != Op::LoadF || !only_gradient(bias->slot())) continue;
-        // Beside a modifier cuDNN's gradient of a bias is wrong (9.19, sm_90).
-        if (mod->arg(1 - side)->op() != Op::Score) continue;
+        if (avoid_.bias_beside_modifier && mod->arg(1 - side)->op() != Op::Score) continue;
         if (formulas.count_loads(problem_.program, bias->slot()) != 1) continue;
         if (formulas.add_bias(bias)) return mod->arg(1 - side);
       }
@@ -137,7 +158,7 @@ class ProblemLowering {
   }
 
   void add_formulas() {
-    FormulaLowering formulas(problem_, batch_, lowered_);
+    FormulaLowering formulas(problem_, batch_, avoid_, lowered_);
     const Expr score = ir::leaf(Op::Score);
     const ir::Program& program = problem_.program;
     const Expr mod = take_bias(program.mod() ? program.mod() : score, formulas);
@@ -160,9 +181,9 @@ class ProblemLowering {
     }
     lowered_.dense_mask = !rest.empty();
     const Expr derivative = lowered_.spec.backward ? derivative_of(mod) : Expr();
-    if (!any(mod->depends(), ir::Depends::Score) ||
-        (derivative && !any(derivative->depends(), ir::Depends::Grad))) {
-      // cuDNN 9.19 crashes on such graphs.
+    const bool unused = !any(mod->depends(), ir::Depends::Score) ||
+                        (derivative && !any(derivative->depends(), ir::Depends::Grad));
+    if (unused && avoid_.unused_score) {
       refuse({"score_ignored", "cuDNN takes no modifier that does not use the score",
               "a modifier, or a derivative, without it", "use engine cpu"});
       return;
@@ -191,13 +212,14 @@ class ProblemLowering {
 
   const Problem& problem_;
   std::int64_t batch_;
+  Avoid avoid_;
   Lowered lowered_;
 };
 
 }  // namespace
 
-Lowered lower(const Problem& baked, std::int64_t batch) {
-  return ProblemLowering(baked, batch).run();
+Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid) {
+  return ProblemLowering(baked, batch, avoid).run();
 }
 
 }  // namespace fovea::cudnn

@@ -8,6 +8,7 @@
 
 #include "attention/engine.h"
 #include "engines/cudnn/graph_spec.h"
+#include "engines/cudnn/known_bad.h"
 
 namespace fovea::cudnn {
 
@@ -22,6 +23,7 @@ struct View {
   std::uint32_t slot = 0;
   std::vector<int> axis;               // 0 to 3: b, h, q, k; -1: a constant
   std::vector<std::int64_t> stride;    // that the graph bakes, by index
+  std::int64_t alignment = 1;          // of the address, in bytes, that follows from the strides
   std::vector<std::int64_t> constant;  // the index where axis is -1
 };
 
@@ -38,6 +40,6 @@ struct Lowered {
 
 // `baked` as engines/cudnn/bake makes it; the graph is for `batch` of its sequences, whose tensors
 // lie as in the whole.
-Lowered lower(const Problem& baked, std::int64_t batch);
+Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid = {});
 
 }  // namespace fovea::cudnn

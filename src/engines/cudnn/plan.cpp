@@ -8,6 +8,7 @@
 #include "cuda/driver.h"
 #include "engines/cudnn/call.h"
 #include "engines/cudnn/handles.h"
+#include "engines/cudnn/packed.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -59,13 +60,19 @@ class CudnnPlan : public Plan {
       uniforms_.emplace_back(formula);
     }
     for (const Slice& slice : slices_) {
-      orders_.push_back(order_by_uid(slice.lowered.spec));
+      places_.push_back(places_of(slice.lowered.spec));
       graph_bytes_ = std::max(graph_bytes_, slice.graph->workspace_bytes());
+    }
+    if (slices_.front().lowered.spec.packed()) {
+      const Slice& last = slices_.back();
+      packed_.emplace(baked_, slices_.front().lowered.spec, last.first + last.batch);
+      const cuda::OnDevice here(ordinal_);
+      packed_->load_kernels();
     }
   }
 
-  std::size_t workspace_bytes(const Sizes&) const override {
-    return memory_.bytes() + graph_bytes_;
+  std::size_t workspace_bytes(const Sizes& sizes) const override {
+    return memory_.bytes() + (packed_ ? packed_->bytes(sizes) : 0) + graph_bytes_;
   }
   std::size_t memory_bytes() const override {
     return sizeof *this + slices_.size() * 200'000;  // a serialised plan has 70 to 250 KB
@@ -76,46 +83,67 @@ class CudnnPlan : public Plan {
     const cuda::OnDevice here(ordinal_);
     void* const handle = handle_for(ordinal_, bindings.stream);
     Call call(baked_, bindings, memory_);
+    auto* const own = static_cast<std::byte*>(bindings.workspace) + memory_.bytes();
+    auto* const graph_workspace = own + (packed_ ? packed_->bytes(bindings.sizes) : 0);
     call.fill_workspace(slices_.front().lowered.spec);
-    call.clear_outputs(slices_.front().lowered.spec);
-    std::array<void*, most_bound> pointers{};
+    if (packed_) {
+      packed_->begin(bindings, own);
+    } else {
+      call.clear_outputs(slices_.front().lowered.spec);
+    }
+    std::array<void*, most_bound> pointers;  // as many as a slice has tensors
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       const Slice& slice = slices_[i];
-      const Spec& spec = slice.lowered.spec;
-      std::size_t count = 0, view = 0;
+      std::size_t count = 0;
       call.start_slice(slice.first);
-      std::array<void*, most_bound> by_place{};
-      for (std::size_t t = 0; t < spec.tensors.size(); ++t) {
-        const Tensor& tensor = spec.tensors[t];
-        const bool viewed = tensor.role == Role::Captured || tensor.role == Role::Bias ||
-                            tensor.role == Role::GradBias;
-        by_place[t] = tensor.role == Role::Table ? tables_.at(tensor.slot)
-                      : tensor.role == Role::Uniform
-                          ? call.uniform(uniforms_[tensor.slot], tensor.type)
-                      : viewed ? call.captured(tensor, slice.lowered.views[view++])
-                               : call.pointer(tensor);
+      for (const Place& place : places_[i]) {
+        const Tensor& tensor = slice.lowered.spec.tensors[place.tensor];
+        pointers[count++] = packed_ && packed_->has(tensor)
+                                ? packed_->pointer(tensor, bindings.sizes, own, slice.first)
+                                : pointer(call, slice, place);
       }
-      for (const std::uint32_t place : orders_[i]) pointers[count++] = by_place[place];
-      slice.graph->execute(handle, std::span(pointers.data(), count),
-                           static_cast<std::byte*>(bindings.workspace) + memory_.bytes());
+      slice.graph->execute(handle, std::span(pointers.data(), count), graph_workspace);
     }
+    if (packed_) packed_->end(bindings, own);
   }
 
  private:
-  static std::vector<std::uint32_t> order_by_uid(const Spec& spec) {
-    std::vector<std::uint32_t> order;
-    for (std::uint32_t i = 0; i < spec.tensors.size(); ++i) order.push_back(i);
-    std::ranges::sort(order, {}, [&](std::uint32_t i) { return spec.tensors[i].uid(); });
-    return order;
+  // A tensor of a graph, and where the formulas' view of it is, if it is a captured one.
+  struct Place {
+    std::uint32_t tensor = 0, view = 0;
+  };
+
+  static bool is_viewed(Role role) {
+    return role == Role::Captured || role == Role::Bias || role == Role::GradBias;
+  }
+
+  // In the order of uids, as execute() wants them.
+  static std::vector<Place> places_of(const Spec& spec) {
+    std::vector<Place> places;
+    std::uint32_t views = 0;
+    for (std::uint32_t i = 0; i < spec.tensors.size(); ++i) {
+      places.push_back({i, is_viewed(spec.tensors[i].role) ? views++ : 0});
+    }
+    std::ranges::sort(places, {}, [&](const Place& at) { return spec.tensors[at.tensor].uid(); });
+    return places;
+  }
+
+  void* pointer(Call& call, const Slice& slice, const Place& place) const {
+    const Tensor& tensor = slice.lowered.spec.tensors[place.tensor];
+    if (is_viewed(tensor.role)) return call.captured(tensor, slice.lowered.views[place.view]);
+    if (tensor.role == Role::Table) return tables_.at(tensor.slot);
+    if (tensor.role == Role::Uniform) return call.uniform(uniforms_[tensor.slot], tensor.type);
+    return call.pointer(tensor);
   }
 
   Problem baked_;
   int ordinal_;
   std::vector<Slice> slices_;
-  std::vector<std::vector<std::uint32_t>> orders_;  // places of spec.tensors by uid
+  std::vector<std::vector<Place>> places_;  // by slice
   std::vector<ir::Evaluator<double>> uniforms_;
   Tables tables_;
   CallMemory memory_;
+  std::optional<PackedCall> packed_;
   std::size_t graph_bytes_ = 0;
 };
 

@@ -29,7 +29,12 @@ std::string to_text(const Spec& spec) {
                     " dropout=" + std::to_string(std::bit_cast<std::uint32_t>(spec.dropout)) + "\n";
   for (const Tensor& t : spec.tensors) {
     out += "tensor " + std::to_string(t.uid()) + " type=" + digit(t.type) + " dim=" + text(t.dim) +
-           " stride=" + text(t.stride) + (t.by_value ? " by value" : "") + "\n";
+           " stride=" + text(t.stride) + (t.by_value ? " by value" : "") +
+           (t.starts ? " starts=" + std::to_string(*t.starts) : "") + "\n";
+  }
+  for (const PackedStarts& s : spec.starts) {
+    out += "starts of " + std::string(s.of_keys ? "keys" : "queries") + " times " +
+           std::to_string(s.row_stride) + "\n";
   }
   for (const Constant& c : spec.constants) {
     out += "constant type=" + digit(c.type) + " " +

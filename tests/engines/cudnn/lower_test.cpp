@@ -126,6 +126,14 @@ constexpr std::array formulas{
     "mod=\"score\" mask=\"q > k + 2 && !(k == 3 || q == 7) != (q < 9)\"",
     "mod=\"score + f32(select(q < k, q * 2, k - 5))\"",
     "mod=\"score * (2.5 * 1.5 - 0.5)\"",
+    "mod=\"q > k + 3 ? 0.01 * (q - k) : tanh(score)\"",
+    "mod=\"!(q > k || h == 1) && k % 3 != 0 ? 1.5 : 2 * score\"",
+    "mod=\"(q > k) == (h < 2 || k == 3) ? 0.5 : sin(score)\"",
+    "mod=\"score < 0.3 ? 2.5 : score * score\"",
+    "mod=\"(score <= 0.1 || q == k) != (k > 5) ? f32(q) : 0.5 * score\"",
+    "mod=\"(q > 9 ? k > 4 : h == 2) ? 7.5 : tanh(score)\"",
+    "mod=\"0.1 * (q - k) - tanh(score)\"",
+    "mod=\"0.1 * (q - k) / (2 + tanh(score))\"",
 };
 
 class Lower : public testing::TestWithParam<const char*> {};
@@ -200,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"inexact_decision", "mask=\"0.3 * q + 0.7 * k > 5\""},
         Refusal{"power_of_negative", "mod=\"pow(score, 3.0)\""},
         Refusal{"division_of_whole_numbers", "mask=\"q // (k - 3) == 0\""},
-        Refusal{"bias_strides",
+        Refusal{"captured_strides",
                 "mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\" grads=t direction=backward "
                 "tensor_strides=t:1,4,192"},
         Refusal{"captured_strides",
@@ -231,6 +239,28 @@ TEST(KnownBad, IsScoped) {
   EXPECT_TRUE(known_bad(91002, 90, problem).empty());
   EXPECT_TRUE(known_bad(90900, 90, problem).empty());
   EXPECT_TRUE(known_bad(91900, 90, problem).empty());
+  EXPECT_TRUE(what_to_avoid(91900, 90).narrow_inputs);
+  EXPECT_FALSE(what_to_avoid(80900, 90).narrow_inputs);
+}
+
+TEST(KnownBad, WhatIsAvoidedFollowsTheTable) {
+  const auto graph = [](const std::string& words, const Avoid& avoid) {
+    const auto parsed = parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + words);
+    const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
+    return lower(bake(problem).baked.problem, 2, avoid);
+  };
+  const Avoid nothing{false, false, false, false, false};
+  const std::string narrow = "mod=\"score + t[b]\" tensor=t:f32[B]";
+  EXPECT_EQ(graph(narrow, {}).spec.find(Role::Captured)->dim, (Four{2, 1, 48, 1}));
+  EXPECT_EQ(graph(narrow, nothing).spec.find(Role::Captured)->dim, (Four{2, 1, 1, 1}));
+  const std::string compared = "mask=\"k + 2 < q || k == 9\"";
+  EXPECT_GT(graph(compared, {}).spec.steps.size(), graph(compared, nothing).spec.steps.size());
+  const std::string bias =
+      "mod=\"tanh(score) + t[h,q,k]\" tensor=t:bf16[H,Sq,Skv] grads=q,t direction=backward";
+  EXPECT_EQ(graph(bias, {}).reasons.front().code, "captured_gradient");
+  EXPECT_TRUE(graph(bias, nothing).reasons.empty());
+  EXPECT_EQ(graph("mod=\"f32(q)\"", {}).reasons.front().code, "score_ignored");
+  EXPECT_TRUE(graph("mod=\"f32(q)\"", nothing).reasons.empty());
 }
 
 TEST(Bake, ValuesAreNotBaked) {
@@ -274,7 +304,7 @@ TEST(TensorStrides, AreThoseOfTheGraph) {
     return *made.spec.find(more.empty() ? Role::Captured : Role::GradBias);
   };
   EXPECT_EQ(captured("2304,48,1").stride, (Four{9216, 2304, 48, 1}));
-  EXPECT_EQ(captured("1,4,192").stride[3], 192);
+  EXPECT_EQ(captured("48,192,1").stride, (Four{9216, 48, 192, 1}));
   EXPECT_EQ(captured("0,48,1").dim, (Four{1, 1, 48, 48}));  // it broadcasts
   // A gradient is dense, however the tensor lies.
   EXPECT_EQ(captured("5000,64,1", "direction=backward grads=t").stride, (Four{9216, 2304, 48, 1}));

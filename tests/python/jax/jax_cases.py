@@ -275,5 +275,15 @@ CASES = [
     Case(
         "rows with nothing kept", lambda a: {"mask_mod": lambda b, h, q, k: (q > 9) & (k < 20)}, context=True
     ),
-    Case("cond", lambda a: {"mask_mod": lambda b, h, q, k: jax.lax.select(q > k, q - k < 9, q == k)}),
+    Case("select", lambda a: {"mask_mod": lambda b, h, q, k: jax.lax.select(q > k, q - k < 9, q == k)}),
+    Case(
+        "cond",
+        lambda a: {"score_mod": lambda s, b, h, q, k: jnp.where(q > k, s * a["gain"][h], jnp.tanh(s))},
+        {"gain": (H,)},
+        given=lambda a: {
+            "score_mod": lambda s, b, h, q, k: jax.lax.cond(
+                q > k, lambda x: x * a["gain"][h], lambda x: jnp.tanh(x), s
+            )
+        },
+    ),
 ]

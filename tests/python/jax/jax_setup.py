@@ -1,5 +1,6 @@
 """Which device the tests of fovea.jax run on, with what package and seed. Imported before JAX is."""
 
+import importlib.util
 import os
 import pathlib
 import sys
@@ -11,10 +12,22 @@ if DEVICE == "cpu":
     flags += " --xla_llvm_disable_expensive_passes=true"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     os.environ["JAX_PLATFORMS"] = "cpu"
-# The package of this tree: ./dev build makes it, and an installed one stands back.
+# The package of this tree (./dev build makes it) or FOVEA_TEST_PACKAGE; an installed one stands back.
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PACKAGE = pathlib.Path(os.environ.get("FOVEA_TEST_PACKAGE", ROOT / "build" / "python"))
-sys.path.insert(0, str(PACKAGE))
+sys.path.insert(0, os.environ.get("FOVEA_TEST_PACKAGE", str(ROOT / "build" / "python")))
+
+
+def package() -> pathlib.Path:
+    """The folder of the package that is imported, whichever it is."""
+    found = importlib.util.find_spec("fovea")
+    assert found and found.origin, "there is no package: run ./dev build"
+    return pathlib.Path(found.origin).absolute().parent
+
+
+def environment() -> dict[str, str]:
+    """Of a process that is to import the same package."""
+    folders = [str(package().parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folder for folder in folders if folder)}
 
 
 def seed() -> int:

@@ -341,8 +341,13 @@ def test_mistakes(name, qkv):
 @pytest.mark.skipif(DEVICE != "cpu", reason="there is a GPU here")
 def test_gpu_where_there_is_none(qkv):
     """Refused while JAX traces: by reasons where this build has the engine, by name where it does not."""
-    with pytest.raises((fovea.Unsupported, ValueError), match="cudnn|cpu"):
-        jax.eval_shape(lambda *a: attention(*a, engine="cudnn"), *qkv)
+    asked = (
+        lambda *a: attention(*a, engine="cudnn"),
+        lambda *a: fovea.jax.dot_product_attention(*a, implementation="cudnn"),
+    )
+    for function in asked:
+        with pytest.raises((fovea.Unsupported, ValueError), match="cudnn|cpu"):
+            jax.eval_shape(function, *qkv)
 
 
 def test_float64_runs_on_the_reference_engine():

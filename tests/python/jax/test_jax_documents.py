@@ -1,12 +1,11 @@
 """docs/jax.md, block by block; the example; the set that a GPU runs."""
 
-import os
 import re
 import subprocess
 import sys
 
 import pytest
-from jax_setup import DEVICE, PACKAGE, ROOT
+from jax_setup import DEVICE, ROOT, environment
 
 import fovea
 
@@ -27,14 +26,15 @@ def test_every_snippet_of_the_guide(eight_devices):
 def test_the_example_learns(flags):
     if flags:
         pytest.importorskip("flax", reason="--flax needs flax, which is not installed")
-    command = [sys.executable, str(ROOT / "examples" / "python" / "train_jax.py"), "--steps", "40", *flags]
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    command = [sys.executable, str(ROOT / "examples" / "python" / "train_jax.py"), "--steps", "80", *flags]
+    variables = environment()
     if DEVICE == "cpu":
-        environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        variables["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
     if DEVICE == "cuda" and "no engine can run" in done.stderr:
         raise fovea.Unsupported(done.stderr[done.stderr.index("no engine can run") :])
     assert done.returncode == 0, done.stderr
     losses = [float(x) for x in re.findall(r"loss (\S+)", done.stdout)]
-    assert losses[-1] < 0.5 * losses[0], done.stdout
+    # A guess costs log(16) = 2.77: only attention that looks at the right distance gets below.
+    assert losses[-1] < 0.2, done.stdout
     assert "the largest bias is that of distance 5" in done.stdout

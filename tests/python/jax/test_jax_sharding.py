@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax_cases import CASES, H, S
-from jax_definition import call
+from jax_cases import CASES, HKV, D, H, S, causal
+from jax_definition import LIMITS, call, check
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from test_jax_values import IDS, check_all, expected, loss
@@ -105,6 +105,64 @@ def test_context(i, eight_devices):
 
     (grads, learned_grads), o = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))(tensors[:3], learned)
     check_all((o, grads, learned_grads), wanted)
+
+
+@pytest.mark.parametrize("layout, order", [("bhsd", (0, 2, 1, 3)), ("sbhd", (1, 0, 2, 3))])
+def test_context_in_other_layouts(layout, order, eight_devices):
+    """The ring, zig-zag, with a sink and lengths, where positions are another dimension."""
+    tensors, _, _, _ = expected(IDS.index("lengths"))
+    more = {"mask_mod": causal, "sink": jnp.linspace(-1.0, 1.0, H), "kv_lengths": jnp.asarray([32, 20, 1, 0])}
+    place = order.index(1)
+    cut = P(*("s" if d == place else None for d in range(4)))
+    ring = jax.shard_map(
+        lambda *a: fovea.jax.context_attention(*a, axis_name="s", order="zigzag", layout=layout, **more),
+        mesh=Mesh(np.array(eight_devices), ("s",)),
+        in_specs=(cut,) * 3,
+        out_specs=cut,
+    )
+
+    def over_devices(*qkv):
+        dealt = [fovea.jax.reorder_sequence(jnp.transpose(x, order), 8, "zigzag", axis=place) for x in qkv]
+        o = fovea.jax.reorder_sequence(ring(*dealt), 8, "zigzag", axis=place, inverse=True)
+        return jnp.transpose(o, np.argsort(order))
+
+    def alone(*qkv):
+        return fovea.jax.attention(*qkv, **more)
+
+    def both(attend):
+        return jax.jit(
+            jax.value_and_grad(lambda *qkv: jnp.sum(attend(*qkv) * tensors[3]), argnums=(0, 1, 2))
+        )(*tensors[:3])
+
+    for x, y in zip(jax.tree.leaves(both(over_devices)), jax.tree.leaves(both(alone))):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("strategy", ("DEFAULT", "ALL_GATHER"))
+def test_the_flax_module_over_the_sequence(strategy, eight_devices):
+    """Transformer Engine's arguments; the module is called inside shard_map."""
+    pytest.importorskip("flax", reason="the module needs flax, which is not installed")
+    tensors, _, _, wanted = expected(IDS.index("causal"))
+    module = fovea.jax.DotProductAttention(
+        head_dim=D,
+        num_attention_heads=H,
+        num_gqa_groups=HKV,
+        attn_mask_type="causal",
+        transpose_batch_sequence=False,
+        context_parallel_axis="s",
+        context_parallel_causal_load_balanced=True,
+        context_parallel_strategy=strategy,
+    )
+    cut = P(None, "s")
+    part = jax.shard_map(
+        lambda *a: module.apply({}, *a, deterministic=True),
+        mesh=Mesh(np.array(eight_devices), ("s",)),
+        in_specs=(cut,) * 3,
+        out_specs=cut,
+    )
+    dealt = [fovea.jax.reorder_sequence(x, 8, "zigzag") for x in tensors[:3]]
+    o = fovea.jax.reorder_sequence(jax.jit(part)(*dealt), 8, "zigzag", inverse=True)
+    check("o", o, wanted[0], LIMITS["float32"][0])
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -7,6 +7,7 @@ from jax_definition import close
 from test_jax_values import IDS, expected
 
 from fovea.jax import TraceError, attention
+from fovea.jax._explain import problem_lines
 
 
 @pytest.fixture
@@ -98,3 +99,11 @@ def test_numbers_that_python_needs(qkv):
 
     plain = attention(*qkv, score_mod=lambda s, b, h, q, k: s + 0.1 * (1.0 + 2.0 + 3.0))
     close(attention(*qkv, score_mod=score_mod), plain, 1e-4, 1e-4)
+
+
+def test_a_traced_number_is_captured_once(qkv):
+    def capped(q, cap):
+        return attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: cap * jnp.tanh(s / cap))
+
+    (line,) = problem_lines(capped, qkv[0], 2.0)
+    assert line.count("scalar=") == 1, line

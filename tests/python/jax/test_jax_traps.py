@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax_cases import H, SoftcapGraph, causal, softcap
-from jax_setup import PACKAGE
+from jax_cases import H, S, SoftcapGraph, causal, softcap
+from jax_setup import DEVICE, package
 from jax_definition import close, differs
 from test_jax_values import IDS, expected
 
@@ -56,6 +56,24 @@ def test_trap_5_same_shapes_other_data(qkv):
     close(gradient(jnp.ones(H)), first)
 
 
+def test_trap_6_an_array_of_numpy_that_changes_before_the_backward(qkv):
+    """JAX's own arrays cannot change; one of NumPy is taken as it was in the forward."""
+    memory = np.zeros(S * S * 4 + 64, np.uint8)
+    first = -memory.ctypes.data % 64  # aligned as JAX likes it: nothing but a rule makes it copy
+    table = memory[first : first + S * S * 4].view(np.float32).reshape(S, S)
+    table[:] = 0.5
+
+    def attend(q):
+        return attention(
+            q, *qkv[1:], bias=table[None, None], score_mod="score * t[q, k]", score_mod_tensors={"t": table}
+        )
+
+    o, backward = jax.vjp(attend, qkv[0])
+    wanted = backward(o)[0]
+    table[:] = 5.0
+    np.testing.assert_array_equal(backward(o)[0], wanted)
+
+
 @pytest.mark.parametrize("by_hand", (True, False))
 def test_traps_7_and_8_stateful_callbacks_and_absent_derivatives(by_hand, qkv):
     """A callback's backward uses what its forward stored; without it the derivative is derived, not 1."""
@@ -94,7 +112,7 @@ def test_trap_12_plans_are_bounded(qkv):
 
 def test_trap_13_the_handlers_know_no_python():
     """Nothing that runs in a compiled program could call Python: the library has no symbol of it."""
-    library = (PACKAGE / "fovea" / "_jax_ffi.so").read_bytes()
+    library = (package() / "_jax_ffi.so").read_bytes()
     assert b"fovea_jax_run_cpu" in library
     for symbol in (b"PyObject", b"PyGILState", b"PyEval", b"Py_"):
         assert symbol not in library
@@ -136,10 +154,13 @@ def test_trap_24_views_and_host_arrays(qkv):
 
 
 def test_masked_nan_does_not_leak(qkv):
-    """Trap 30 through XLA: NaN in keys and values that no query keeps."""
+    """Trap 30 through XLA: NaN in keys and values that no query keeps; cudnn lets it out (docs/gpu.md)."""
     q, k, v = qkv
     k, v = (x.at[:, 20:].set(jnp.nan) for x in (k, v))
     o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, v, mask_mod=lambda b, h, i, j: j < 20)))(
         q
     )
+    if DEVICE == "cuda":
+        assert np.isnan(o), "engine cudnn hides NaN behind masks now: docs/gpu.md says that it does not"
+        return
     assert np.isfinite(o) and np.isfinite(np.asarray(grads)).all()

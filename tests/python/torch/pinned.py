@@ -1,6 +1,7 @@
 """On a GPU a case passes, or is refused with every engine's reasons. Which pass is pinned in cuda_cases.txt:
 FOVEA_TEST_PIN=write writes what passed into it."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -42,4 +43,8 @@ def write():
     seen = {*PASSED, *(name for name, _ in REFUSED)}
     text = "# Cases of tests/python/torch that run on a GPU; all others are refused with reasons.\n"
     text += "# Written by FOVEA_TEST_PIN=write FOVEA_TEST_DEVICE=cuda; every change of it is looked at.\n"
-    FILE.write_text(text + "\n".join(sorted((pinned() - seen) | set(PASSED))) + "\n")
+    with FILE.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # other files of tests may be run by processes beside this one
+        kept = sorted((pinned() - seen) | set(PASSED))
+        file.truncate(0)
+        file.write(text + "\n".join(kept) + "\n")

@@ -167,6 +167,33 @@ def test_export(tensors, strict):
     assert any(node.target == torch.ops.fovea.attention.default for node in program.graph.nodes)
 
 
+class Operators(torch.nn.Module):
+    """Every operator between a traced value and a tensor of rank 0, which Dynamo hands over as functions of `operator`."""
+
+    def __init__(self):
+        super().__init__()
+        self.x = torch.nn.Parameter(torch.tensor(1.5))
+        self.register_buffer("n", torch.tensor(3))
+        self.register_buffer("flag", torch.tensor(True))
+
+    def mod(self, s, b, h, i, j):
+        x, n = self.x, self.n
+        y = s + x - s * x + x / (1 + s * s) + (i // n) * 0.1 + (i % n) * 0.1 + (x + 1) ** h + (n << h) * 0.01
+        kept = ((i > n) & self.flag) | ((j <= n) ^ self.flag)
+        y += x
+        return torch.where(kept | (n != h), y, -y) + (x - s) * 0.1 + ((i & n) | (j >> n)) * 0.01
+
+    def forward(self, q, k, v):
+        return flex_attention(q, k, v, self.mod)
+
+
+def test_operators_beside_tensors(tensors):
+    module, plain = Operators(), [x.detach() for x in tensors]
+    assert torch.equal(torch.compile(module, fullgraph=True, backend="aot_eager")(*plain), module(*plain))
+    program = torch.export.export(module, tuple(plain), strict=True)
+    assert torch.equal(program.module()(*plain), module(*plain))
+
+
 def test_operators_are_sound(tensors):
     """torch's own check of schema, fake kernels, autograd registration and ahead-of-time dispatch."""
     slopes = torch.rand(4, requires_grad=True)

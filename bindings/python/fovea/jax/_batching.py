@@ -1,8 +1,9 @@
 """vmap: the mapped axis joins the batch.
 
 Formulas see `b` of one example as `b % B`, and a captured tensor that is mapped too has one more index,
-`b // B`. Where a mapped thing can't become one per sequence (a seed, a sink, packed sequences) the examples
-run one after the other.
+`b // B`; if it has a dimension for the batch, the mapped axis joins that and `b` stays its index, which every
+engine can load. Where a mapped thing can't become one per sequence (a seed, a sink, packed sequences) the
+examples run one after the other.
 """
 
 from __future__ import annotations
@@ -66,6 +67,15 @@ class _Fold:
             for role, m in zip(self._roles, mapped)
             if role.startswith(("tensor:", "scalar:")) and (m or role in spec.wanted)
         }
+        # Of those the ones with a dimension for the batch, by name.
+        shape_of = dict(zip(self._roles, shapes))
+        self._joined = {
+            t.name: t.axes.index("b")
+            for t in spec.tensors
+            if t.name in self._indexed
+            and t.axes.count("b") == 1
+            and shape_of[f"tensor:{t.name}"].shape[t.axes.index("b")] == self._b
+        }
 
     def run(self, bind: Callable) -> list:
         spec = self._folded_spec()
@@ -82,6 +92,8 @@ class _Fold:
     def _batch_axis(self, role: str) -> int | None:
         if role in _TENSORS:
             return LAYOUTS[self._spec.layout][0]
+        if role.startswith("tensor:"):
+            return self._joined.get(role.partition(":")[2])
         return 0 if role in _ROWS or role in _PER_SEQUENCE else None
 
     def _folded(self, role: str, array, mapped: bool):
@@ -113,10 +125,9 @@ class _Fold:
                 role = f"{role}s"
             roles.append(role)
         became = [name for name, _ in spec.scalars if name in self._indexed]
-        tensors = tuple(
-            Captured(t.name, (None, *self._axes(t.axes)) if t.name in self._indexed else self._axes(t.axes))
-            for t in spec.tensors
-        ) + tuple(Captured(name, (None,)) for name in became)
+        tensors = tuple(Captured(t.name, self._axes(t)) for t in spec.tensors) + tuple(
+            Captured(name, (self._example_axis,)) for name in became
+        )
         return spec.replace(
             operands=tuple(roles),
             tensors=tensors,
@@ -127,21 +138,32 @@ class _Fold:
             **{key: self._rewritten(getattr(spec, key)) for key in ("mod", "mask", "bprop")},
         )
 
-    @staticmethod
-    def _axes(axes):
-        return tuple(None if a == "b" else a for a in axes)
+    @property
+    def _example_axis(self) -> str | None:
+        """What indexes the examples of a captured tensor: b itself, where an example has one sequence."""
+        return "b" if self._b == 1 else None
+
+    def _axes(self, captured: Captured) -> tuple[str | None, ...]:
+        if captured.name in self._joined:
+            return captured.axes
+        own = tuple(None if a == "b" else a for a in captured.axes)
+        return (self._example_axis, *own) if captured.name in self._indexed else own
 
     def _rewritten(self, text: str | None) -> str | None:
         if text is None:
             return None
-        example, own = f"(b // {self._b})" if self._b else "0", f"(b % {self._b})" if self._b else "0"
-        mark = "EXAMPLE"  # no word of the language
+        example, own = f"(b // {self._b})", f"(b % {self._b})"
+        if self._b <= 1:
+            example, own = ("b", "0") if self._b else ("0", "0")
+        marks = {"EXAMPLE": example, "SEQUENCE": "b"}  # no words of the language
 
         def load(name: str, indices: list[str]) -> str:
-            if name in self._indexed:
-                indices = [mark, *indices]
+            if name in self._joined:
+                indices[self._joined[name]] = "SEQUENCE"
+            elif name in self._indexed:
+                indices = ["EXAMPLE", *indices]
             return f"{name}[{', '.join(indices)}]"
 
         text = substitute(rewrite_loads(text, load), {"b": own, "B": str(self._b)})
-        scalars = {name: f"{name}[{mark}]" for name, _ in self._spec.scalars if name in self._indexed}
-        return substitute(substitute(text, scalars), {mark: example})
+        scalars = {name: f"{name}[EXAMPLE]" for name, _ in self._spec.scalars if name in self._indexed}
+        return substitute(substitute(text, scalars), marks)

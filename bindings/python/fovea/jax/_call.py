@@ -70,6 +70,8 @@ class Call:
         if dtypes.isdisjoint(DTYPES):
             raise TypeError(f"q, k and v have the type {dtypes.pop()}; it must be one of {', '.join(DTYPES)}")
         for role, x in self._operands.items():
+            if not all(isinstance(n, int) for n in x.shape):
+                raise TypeError(f"{role} has shape {x.shape}: sizes must be numbers, none may be symbolic")
             rank = (3 if self._spec.layout == "thd" else 4) + (role in ("qkv", "kv"))
             if x.ndim != rank:
                 raise ValueError(

@@ -9,6 +9,7 @@ import jax
 
 from .. import _core
 from .._text import Text
+from ._gpu import for_gpu
 from ._spec import Spec, problem_line
 
 # Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.
@@ -18,10 +19,10 @@ seen: contextvars.ContextVar[list[tuple[Spec, list]] | None] = contextvars.Conte
 def note(spec: Spec, operands) -> None:
     calls = seen.get()
     if calls is not None:
-        calls.append((spec, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands]))
+        calls.append((spec, [jax.core.ShapedArray(x.shape, x.dtype) for x in operands]))
 
 
-def problem_lines(function, *args: Any, **kwargs: Any) -> list[str]:
+def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> list[str]:
     """The problem lines of the calls in function(*args, **kwargs), which is traced and not run."""
     calls: list[tuple[Spec, list]] = []
     token = seen.set(calls)
@@ -29,8 +30,9 @@ def problem_lines(function, *args: Any, **kwargs: Any) -> list[str]:
         jax.eval_shape(lambda *a: function(*a, **kwargs), *args)
     finally:
         seen.reset(token)
+    calls = [for_gpu(*call) for call in calls] if gpu else calls
     return [
-        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward")
+        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu)
         for spec, avals in calls
     ]
 
@@ -46,8 +48,8 @@ def explain(
     from ._attention import attention
 
     tensors = [x for x in (q, k, v) if x is not None]
-    (line,) = problem_lines(attention, *tensors, **kwargs)
     device = device or {"cpu": "cpu"}.get(jax.default_backend(), "cuda:0")
+    (line,) = problem_lines(attention, *tensors, gpu=device != "cpu", **kwargs)
     forward, backward = _core.problem_pair(line)
     engine = kwargs.get("engine")
     texts = [

@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import _core
 from . import _batching, _native, _partition
+from ._gpu import for_gpu
 from ._spec import Spec, gradient_roles, gradient_shapes, output_shapes, problem_line
 
 forward_p = Primitive("fovea_forward")
@@ -59,10 +60,6 @@ def _abstract(direction: str, *avals, spec: Spec):
 # --- one custom call ---
 
 
-def _line(ctx, spec: Spec, direction: str, capture: bool = False) -> str:
-    return problem_line(spec, ctx.avals_in, direction, capture)
-
-
 def _problem(spec: Spec, direction: str, line: str):
     """The problem and its partner."""
     if not spec.training:
@@ -89,17 +86,28 @@ def _result_roles(spec: Spec, direction: str) -> tuple[str, ...]:
 
 
 def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
-    line = _line(ctx, spec, direction)
+    line = problem_line(spec, ctx.avals_in, direction)
     _require(spec, direction, line, "cpu")
     return _custom_call(ctx, operands, _native.TARGETS[direction], spec, _result_roles(spec, direction), line)
 
 
+def _converted(ctx, operand):
+    (new,) = ctx.avals_out
+    return mlir.lower_fun(lambda x: x.astype(new.dtype), multiple_results=False)(ctx, operand)[0]
+
+
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
+    spec, avals = for_gpu(spec, ctx.avals_in)
+    operands = [
+        x if new is old else _converted(ctx.replace(avals_in=[old], avals_out=[new]), x)
+        for x, old, new in zip(operands, ctx.avals_in, avals)
+    ]
+    ctx = ctx.replace(avals_in=avals)
     roles = _result_roles(spec, direction)
-    line = _line(ctx, spec, direction, capture=True)
+    line = problem_line(spec, avals, direction, gpu=True, capture=True)
     workspace = _recorded_workspace(spec, direction, line)
     if workspace is None:
-        line = _line(ctx, spec, direction)
+        line = problem_line(spec, avals, direction, gpu=True)
         if _has_cuda():
             _require(spec, direction, line, "cuda:0")
         return _custom_call(ctx, operands, _native.TARGETS[direction], spec, roles, line)

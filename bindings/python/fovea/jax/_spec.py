@@ -19,6 +19,8 @@ DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f6
 # layout of one tensor -> which dimension is batch, head, position (features are last)
 LAYOUTS = {"bshd": (0, 2, 1), "bhsd": (0, 1, 2), "sbhd": (1, 2, 0), "thd": (None, 1, 0)}
 
+_GPU_VALUES = ("scale", "h_offset", "q_offset", "k_offset")
+
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
@@ -154,7 +156,9 @@ def gradient_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], 
     return result
 
 
-def problem_line(spec: Spec, avals: Sequence, direction: str, capture: bool = False) -> str:
+def problem_line(
+    spec: Spec, avals: Sequence, direction: str, gpu: bool = False, capture: bool = False
+) -> str:
     """The line of this call; `direction` is forward or backward, spec.training makes it that of the pair."""
     s = sizes_of(spec, avals)
     words = [f"direction={'both' if spec.training else direction}", f"layout={spec.layout}"]
@@ -165,6 +169,8 @@ def problem_line(spec: Spec, avals: Sequence, direction: str, capture: bool = Fa
     words += (
         _bound(spec) + _strides(spec, s, direction) + _formulas(spec, s, avals) + _options(spec, direction)
     )
+    if gpu:
+        words += _values_on_device(spec, s)
     if capture:
         words.append("capture=1")
     return " ".join(words)
@@ -173,6 +179,15 @@ def problem_line(spec: Spec, avals: Sequence, direction: str, capture: bool = Fa
 def _bound(spec: Spec) -> list[str]:
     keys = {"q_lengths": "qlens", "k_lengths": "klens", "q_offsets": "q_offset", "k_offsets": "k_offset"}
     return [f"{key}=bound" for role, key in keys.items() if role in spec.operands]
+
+
+def _values_on_device(spec: Spec, s: Sizes) -> list[str]:
+    """Operands lie on the GPU, scalars too. Offsets must not be 0 in the line; those that are bound count."""
+    values = [role for role in spec.operands if role in _GPU_VALUES or role.startswith("scalar:")]
+    offsets = [role for role in values if role.endswith("_offset")]
+    if 0 < spec.h_global <= s.h and "h_offset" in offsets:
+        offsets.remove("h_offset")  # there is no room for another than 0
+    return [*(f"{role}=1" for role in offsets), *(["values=device"] if values else [])]
 
 
 def _strides(spec: Spec, s: Sizes, direction: str) -> list[str]:

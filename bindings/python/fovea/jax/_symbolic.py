@@ -43,6 +43,7 @@ class Reader:
         self._writer = writer
         self._captures = captures
         self._caller = None  # the equation whose function is being read
+        self._casts: dict[tuple[int, str], tuple[Any, list[Known]]] = {}  # with what keeps the id alive
 
     def read(self, jaxpr, consts, inputs) -> list[Known | SymbolicArray]:
         env: dict[Any, Known | SymbolicArray] = {}
@@ -85,7 +86,7 @@ class Reader:
 
     def _equation(self, eqn, inputs) -> list[Known | SymbolicArray]:
         if all(isinstance(x, Known) for x in inputs):
-            return _hoist(eqn, inputs)
+            return self._hoisted(eqn, inputs)
         name = eqn.primitive.name
         if name in _INLINED:
             return self._call(eqn, inputs)
@@ -103,6 +104,16 @@ class Reader:
         if name == "stop_gradient":
             raise NoFormula("gradients of a score can't be stopped; give score_mod_bprop")
         raise NoFormula(_REASONS.get(name, "formulas have no such operation"))
+
+    def _hoisted(self, eqn, inputs: list[Known]) -> list[Known]:
+        """JAX casts a traced number wherever it meets an array: one cast, so that it is captured once."""
+        if eqn.primitive.name != "convert_element_type" or inputs[0].is_literal:
+            return _hoist(eqn, inputs)
+        value = inputs[0].value
+        key = (id(value), str(eqn.outvars[0].aval))
+        if key not in self._casts:
+            self._casts[key] = (value, _hoist(eqn, inputs))
+        return self._casts[key][1]
 
     def _elementwise(self, name: str, eqn, xs: list[SymbolicArray]) -> SymbolicArray:
         out = eqn.outvars[0].aval

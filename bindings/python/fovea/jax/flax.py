@@ -36,9 +36,10 @@ _LAYOUTS = {
 class DotProductAttention(nn.Module):
     """Attention with Transformer Engine's arguments and the modifiers of `fovea.jax.attention`.
 
-    Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; lengths and
-    segments come in `sequence_descriptor` for every layout; inside jax.shard_map, `context_parallel_axis`
-    names the mesh axis that the sequence is cut along.
+    Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; any number of
+    segments is taken, so `max_segments_per_seq` changes nothing; lengths and segments come in
+    `sequence_descriptor` for every layout; inside jax.shard_map, `context_parallel_axis` names the mesh axis
+    that the sequence is cut along, with the strategy "default" (a ring), "ring" or "all_gather".
     """
 
     head_dim: int
@@ -54,9 +55,10 @@ class DotProductAttention(nn.Module):
     scale_factor: float | None = None
     transpose_batch_sequence: bool = True
     window_size: tuple[int, int] | None = None
+    max_segments_per_seq: int | None = 1
     context_parallel_causal_load_balanced: bool = False
     context_parallel_axis: str = ""
-    context_parallel_strategy: str = "ring"
+    context_parallel_strategy: str = "default"
     context_checkpoint_name: str = "context"
     softmax_type: str = "vanilla"
     score_mod: Modifier | None = None
@@ -179,7 +181,7 @@ class DotProductAttention(nn.Module):
         return context_attention(
             *tensors,
             axis_name=self.context_parallel_axis,
-            strategy=self.context_parallel_strategy,
+            strategy=self.context_parallel_strategy.lower().replace("default", "ring"),
             order="zigzag" if self.context_parallel_causal_load_balanced else "contiguous",
             layout=layout,
             q_lengths=q_lengths,

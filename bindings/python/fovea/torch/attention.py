@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .._core import InvalidArgument
+from . import front
 from .call import Call
 from .eager import attend, wanted
 from .modifiers import Formulas, formulas, is_callback
@@ -70,27 +71,58 @@ def attention(
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
     engine       reference, cpu, cudnn ...; otherwise the fastest that can.
     """
-    made = prepare(
-        (q, k, v),
-        (score_mod, mask_mod, score_mod_bprop),
-        {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors},
-        is_causal=is_causal,
-        window=(window_size, window_from_the_end),
-        scale=scale,
-        layout=layout,
-        seq_lens=seq_lens,
-        cu_seqlens=cu_seqlens,
-        max_seqlen=max_seqlen,
-        sinks=sinks,
-        dropout=(dropout_p, generator, seed),
-        offsets=(q_offset, k_offset),
-        deterministic=deterministic,
-        outputs=(return_lse, return_max_logit),
-        engine=engine,
-    )
-    o, lse, _, max_logit = attend(*made)
+    known = functions = options = None
+    if not (
+        torch.compiler.is_compiling()
+        or something(seq_lens, cu_seqlens, max_seqlen, sinks, tensors, scalars, bprop_tensors)
+    ):
+        functions = (score_mod, mask_mod, score_mod_bprop)
+        options = plain_options(is_causal, window_size, dropout_p, q_offset, k_offset)
+        if options is not None and type(scale) in front.SCALES:
+            options += (scale, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
+            known = front.look_up(functions, q, k, v, options)
+    if known and known[2] is not None:
+        o, lse, _, max_logit = front.attend(known[2], q, k, v, known[1])
+    else:
+        made, found = prepare(
+            (q, k, v),
+            (score_mod, mask_mod, score_mod_bprop),
+            {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors},
+            is_causal=is_causal,
+            window=(window_size, window_from_the_end),
+            scale=scale,
+            layout=layout,
+            seq_lens=seq_lens,
+            cu_seqlens=cu_seqlens,
+            max_seqlen=max_seqlen,
+            sinks=sinks,
+            dropout=(dropout_p, generator, seed),
+            offsets=(q_offset, k_offset),
+            deterministic=deterministic,
+            outputs=(return_lse, return_max_logit),
+            engine=engine,
+        )
+        o, lse, _, max_logit = attend(*made)
+        if known:
+            front.keep(known, functions, q, k, v, options, (made[0], found.tensors, found.slots))
     asked = [x for x in (lse, max_logit) if x is not None]
     return (o, *asked) if asked else o
+
+
+def something(*values) -> bool:
+    for value in values:
+        if value is not None:
+            return True
+    return False
+
+
+def plain_options(is_causal, window_size, dropout_p, q_offset, k_offset):
+    """Those of a call that front.py can compare, as a tuple; None where it has others."""
+    if dropout_p or type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset:
+        return None
+    if type(is_causal) not in (bool, str) or type(window_size) not in (type(None), tuple):
+        return None
+    return ("attention", is_causal, window_size)
 
 
 def prepare(
@@ -112,7 +144,7 @@ def prepare(
     outputs=(False, False),
     engine=None,
 ):
-    """What attend() takes: the call, q, k, v, sinks and the captured tensors."""
+    """What attend() takes (the call, q, k, v, sinks and the captured tensors), and the formulas."""
     q, k, v = autocast(*qkv)
     check_ranks(layout, q, k, v)
     if scale is not None and not (math.isfinite(scale) and scale != 0):
@@ -139,7 +171,7 @@ def prepare(
     if sinks is not None:
         sinks = sinks.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
     call.wants = wanted(q, k, v, sinks, found.names, found.tensors)
-    return call, q, k, v, sinks, found.tensors
+    return (call, q, k, v, sinks, found.tensors), found
 
 
 def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
@@ -160,7 +192,10 @@ def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas
 
 def add_mask(found: Formulas, *more: str):
     """Joins further masks to the one there is."""
+    if not any(more):
+        return
     texts = [text for text in (found.mask, *more) if text]
+    found.known = None
     found.mask = texts[0] if len(texts) == 1 else " && ".join(f"({text})" for text in texts)
 
 

@@ -13,8 +13,11 @@ class Attention(torch.autograd.Function):
     """Saved tensors carry torch's version check: one that was changed in place before the backward is an error."""
 
     @staticmethod
-    def forward(ctx, call, q, k, v, sink, *captured):
-        o, lse, row_max, max_logit = runtime.forward(call, q, k, v, sink, captured)
+    def forward(ctx, call, prepared, q, k, v, sink, *captured):
+        where = runtime.place(q)
+        if prepared is None:
+            prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
+        o, lse, row_max, max_logit = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
         ctx.call, ctx.count, ctx.has_sink = call, len(captured), sink is not None
         extra = [x for x in (sink, *call.tensors()) if x is not None]
         ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
@@ -31,11 +34,11 @@ class Attention(torch.autograd.Function):
         sink = rest[ctx.count] if ctx.has_sink else None
         names = list(ops.named(call, q, k, v, sink, captured))[4:]
         if grad_o is None and grad_lse is None:
-            return (None,) * (5 + ctx.count)
+            return (None,) * (6 + ctx.count)
         with torch.no_grad():
             grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
         out = [grads.get(name) for name in ("q", "k", "v", "sink", *names)]
-        return (None, *(out if not torch.is_grad_enabled() else once(out)))
+        return (None, None, *(out if not torch.is_grad_enabled() else once(out)))
 
 
 class Once(torch.autograd.Function):
@@ -70,6 +73,8 @@ def wanted(q, k, v, sink, names, captured) -> str:
     """The gradients that a backward will be asked for, by name."""
     if not torch.is_grad_enabled():
         return ""
+    if not (captured or sink is not None or q.requires_grad or k.requires_grad or v.requires_grad):
+        return ""
     out = [name for name, x in (("q", q), ("k", k), ("v", v)) if x.requires_grad]
     if sink is not None and sink.requires_grad:
         out.append("sink")
@@ -86,7 +91,7 @@ def attend(call, q, k, v, sink, captured):
     if not is_plain((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     if call.wants or forward_ad._current_level >= 0:
-        return asked_for(call, Attention.apply(call, q, k, v, sink, *captured))
+        return asked_for(call, Attention.apply(call, None, q, k, v, sink, *captured))
     return runtime.forward(call, q, k, v, sink, captured)
 
 

@@ -32,7 +32,7 @@ def explain(
     device  another one than the tensors': "h200", "cuda:0", a description's file. Works on a machine without it.
     prove   builds plans to prove support."""
     named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
-    call, q, k, v, sinks, captured = prepare(
+    (call, q, k, v, sinks, captured), _ = prepare(
         (q, k, v),
         (score_mod, mask_mod, score_mod_bprop),
         named,

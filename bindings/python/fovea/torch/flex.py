@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from .._core import InvalidArgument
+from . import front
 from .call import Call
 from .eager import attend, wanted
-from .masks import mask_of
+from .masks import BlockMask, mask_of
 from .modifiers import formulas
 from .precision import autocast
 
@@ -72,30 +73,59 @@ def flex_attention(
     accepted and have nothing to say. Captured tensors and parameters get gradients."""
     if return_lse and return_aux is not None:
         raise InvalidArgument("return_lse and return_aux: give one of them")
-    query, key, value = autocast(query, key, value)
-    check(query, key, value, scale, enable_gqa)
-    if key.shape[0] != query.shape[0]:
-        key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
-    found = formulas(score_mod, mask_of(block_mask, query, key), like=query)
-    captured = found.tensors
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
-    call = Call(
-        found.text(),
-        tuple(found.values),
-        engine=engine_of(kernel_options),
-        lse=wants_lse,
-        row_max=return_aux is not None and return_aux.max_scores,
-        deterministic=torch.are_deterministic_algorithms_enabled(),
-        scale=0.0 if scale is None else float(scale),
-        wants=wanted(query, key, value, None, found.names, captured),
-    )
-    o, lse, row_max, _ = attend(call, query, key, value, None, captured)
+    wants_max = return_aux is not None and return_aux.max_scores
+    known = functions = options = None
+    if not (torch.compiler.is_compiling() or kernel_options) and type(scale) in front.SCALES:
+        options = (scale, bool(enable_gqa), wants_lse, wants_max)
+        functions, options = plain_call(score_mod, block_mask, options)
+        known = functions and front.look_up(functions, query, key, value, options)
+    if known and known[2] is not None:
+        o, lse, row_max, _ = front.attend(known[2], query, key, value, known[1])
+    else:
+        made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options)
+        call, found, query, key, value = made
+        call.lse, call.row_max = wants_lse, wants_max
+        o, lse, row_max, _ = attend(call, query, key, value, None, found.tensors)
+        if known:
+            front.keep(known, functions, query, key, value, options, (call, found.tensors, found.slots))
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
     return (o, lse) if return_lse else o
 
 
+def plain_call(score_mod, block_mask, options):
+    """The functions of a call and everything else that is not a tensor, as front.py compares them; None where there is
+    more to a block mask than its function."""
+    if block_mask is None:
+        return (score_mod, None), options
+    if type(block_mask) is BlockMask:
+        return (score_mod, block_mask.mask_mod), (*options, block_mask.B, block_mask.H, *block_mask.seq_lengths)
+    return None, options
+
+
+def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options):
+    """The call, its formulas, and the tensors as they are bound."""
+    query, key, value = autocast(query, key, value)
+    check(query, key, value, scale, enable_gqa)
+    if key.shape[0] != query.shape[0]:
+        key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
+    found = formulas(score_mod, mask_of(block_mask, query, key), like=query)
+    call = Call(
+        found.text(),
+        tuple(found.values),
+        engine=engine_of(kernel_options),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        scale=0.0 if scale is None else float(scale),
+        wants=wanted(query, key, value, None, found.names, found.tensors),
+    )
+    return call, found, query, key, value
+
+
 def check(query, key, value, scale, enable_gqa):
+    shape, other = query.shape, key.shape
+    if len(shape) == len(other) == value.dim() == 4 and shape[:2] == other[:2] and scale is None:
+        return  # what most calls are
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.dim() != 4:
             raise InvalidArgument(f"{name}: {x.dim()} dimensions {list(x.shape)}; must be [B, H, S, D]")

@@ -2,11 +2,14 @@
 not here is an error that names it."""
 
 import difflib
+import operator
+
+import torch
 
 from . import arithmetic as ar
 from . import pointwise as pw
 from .errors import refuse
-from .values import BOOL, FLOAT, INT, Value, lift, real, truth
+from .values import BOOL, FLOAT, INT, Rows, Value, lift, real, truth
 from .vectors import REDUCTIONS, TRACED, apply, is_vector
 
 # fmt: off
@@ -77,24 +80,53 @@ TABLE.update({alias: TABLE[name] for alias, name in ALIASES.items()})
 TABLE.update({f"__{name}__": rule for name, rule in list(TABLE.items())})
 
 
+def swapped(rule):
+    return lambda trace, a, b: rule(trace, b, a)
+
+
+# tensor.__rmod__(value) and its like, as Dynamo calls them. (Without underscores one of them is torch.rand.)
+for _name in ("add", "mul", "floordiv", "mod", "and", "or", "xor", "lshift", "rshift"):
+    TABLE[f"__r{_name}__"] = swapped(TABLE[_name])
+
+
+# Operators between a traced value and a tensor, as Dynamo hands them over.
+_OPERATORS = tuple(
+    (getattr(operator, prefix + name + suffix), name)
+    for name in (*"add sub mul truediv floordiv mod pow lshift rshift and or xor".split(), *"lt le gt ge eq ne neg abs".split())
+    for prefix in ("", "i")
+    for suffix in ("", "_")
+    if hasattr(operator, prefix + name + suffix)
+)
+
+
+def name_of(func) -> str:
+    """Some versions of Dynamo (torch 2.11) know no name of operator's functions, or none that can be looked up."""
+    if torch.compiler.is_compiling():
+        for known, name in _OPERATORS:
+            if func is known:
+                return name
+    return func.__name__
+
+
 def call(func, args, kwargs):
     """A torch function of which one argument is traced."""
-    rule = TABLE.get(func.__name__)
-    joins = REDUCTIONS.get(func.__name__)
+    name = name_of(func)
+    rule, joins = TABLE.get(name), REDUCTIONS.get(name)
     trace = find_trace(args, kwargs)
     if (rule is None and joins is None) or trace is None:
-        raise refuse(f"torch.{func.__name__}", instead_of(func.__name__))
+        raise refuse(f"torch.{name}", instead_of(name))
     if kwargs:
         args, kwargs = positional(args, kwargs)
-    return run_rule(func, rule, joins, trace, args, kwargs)
+    return run_rule(name, rule, joins, trace, args, kwargs)
 
 
-def run_rule(func, rule, joins, trace, args, kwargs):
+def run_rule(name, rule, joins, trace, args, kwargs):
     """Joins a vector where the function does that (torch.max of one argument, too); else one value at a time."""
     if joins is not None and is_vector(args[0]) and (rule is None or len(args) == 1):
         return joins(trace, *args, **kwargs)
+    if joins is not None and isinstance(args[0], Rows) and len(args[0].shape) == 1:
+        return joins(trace, *args, **kwargs)  # of a row with one element
     if rule is None:
-        name = func if isinstance(func, str) else func.__name__
         raise refuse(f"torch.{name} of a single value", instead_of(name))
     return apply(rule, trace, args, kwargs)
 
@@ -163,6 +195,8 @@ def instead_of(name: str) -> str:
         return _HINTS[name]
     if name.endswith("_") and not name.startswith("_") and name[:-1] in TABLE:
         return f"the function that gives a new value: {name[:-1]}"
-    near = [x for x in difflib.get_close_matches(name, TABLE, n=4) if not x.startswith("__")]
     known = "one of torch's pointwise functions: arithmetic, comparisons, torch.where, exp, log, tanh, sigmoid, clamp ..."
+    if torch.compiler.is_compiling():  # Dynamo can't trace the search below
+        return known
+    near = [x for x in difflib.get_close_matches(name, TABLE, n=4) if not x.startswith("__")]
     return known if not near else f"{' or '.join(near)}, or another pointwise function"

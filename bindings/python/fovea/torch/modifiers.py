@@ -12,6 +12,7 @@ import torch
 
 from .._core import InvalidArgument
 from ..program import Program
+from . import memory
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import FLOAT, Value
 
@@ -30,33 +31,83 @@ DIRECT = {
 _TAKEN = ("q", "k", "v", "sink")  # what gradients are asked for by
 
 
+NOTHING = "\n\n\n\n"  # text() of no formulas
+
+
 class Formulas:
     """Texts, and the captured tensors in the order of their names."""
 
-    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values")
+    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "known", "slots")
 
     def __init__(self):
         self.mod = self.mask = self.bprop = ""
         self.names, self.tensors, self.uses = [], [], []
         self.scalars, self.values = [], []
+        self.known = None  # the text, where it was made before
+        self.slots = None  # which of the tensors that the modifiers read were captured, where all were (memory.py)
 
     def text(self) -> str:
         """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
+        if self.known is not None:
+            return self.known
         captured = ";".join([f"{name} {use}" for name, use in zip(self.names, self.uses)])
         return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{';'.join(self.scalars)}"
+
+    def emptied(self) -> "Formulas":
+        """Itself without the tensors, to be kept."""
+        out = self.with_tensors([])
+        out.known = self.text()
+        return out
+
+    def with_tensors(self, tensors) -> "Formulas":
+        """The same with other tensors. Shares the lists of names, which nobody changes from here on."""
+        out = Formulas.__new__(Formulas)
+        out.mod, out.mask, out.bprop, out.known = self.mod, self.mask, self.bprop, self.known
+        out.names, out.uses, out.scalars, out.values = self.names, self.uses, self.scalars, self.values
+        out.slots = self.slots
+        out.tensors = tensors
+        return out
 
 
 def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
     """`like` is the query: captured tensors must lie where it does."""
-    out = Formulas()
     if score_mod is None and mask_mod is None and bprop is None:
         if tensors or scalars:
             raise InvalidArgument(
                 f"{'tensors' if tensors else 'scalars'}: given without a modifier that names them"
             )
+        out = Formulas()
+        out.known, out.slots = NOTHING, []
         return out
     if bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop: given without score_mod")
+    if tensors or scalars or torch.compiler.is_compiling() or not memory.undisturbed():
+        return traced(score_mod, mask_mod, bprop, tensors, scalars, like)[0]
+    return remembered(score_mod, mask_mod, bprop, like)
+
+
+def remembered(score_mod, mask_mod, bprop, like) -> Formulas:
+    """What these modifiers gave before, with the tensors that they read now; or traced."""
+    key = [None if like is None else like.device]
+    read = memory.look((score_mod, mask_mod, bprop), key)
+    if read is None:
+        return traced(score_mod, mask_mod, bprop, None, None, like)[0]
+    key = tuple(key)
+    known = memory.REMEMBERED.get(key)
+    if known is not None:
+        return known.with_tensors([bindable(read[i], like) for i in known.slots])
+    out, trace = traced(score_mod, mask_mod, bprop, None, None, like)
+    slots = memory.slots_of(trace, read)
+    again = [None if like is None else like.device]
+    if slots is not None and memory.look((score_mod, mask_mod, bprop), again) is not None and tuple(again) == key:
+        out.slots = slots
+        memory.REMEMBERED.put(key, out.emptied())
+    return out
+
+
+def traced(score_mod, mask_mod, bprop, tensors, scalars, like):
+    """(formulas, the trace that gave them)"""
+    out = Formulas()
     trace = Trace(None if like is None else like.device)
     if isinstance(score_mod, Program):
         take_program(out, score_mod, mask_mod, bprop)
@@ -80,7 +131,7 @@ def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars
         scalars = defaults(score_mod, tensors or {}, scalars or {})
     if tensors or scalars:
         take_named(out, tensors or {}, scalars or {}, like)
-    return out
+    return out, trace
 
 
 def take_captured(out, trace, like):

@@ -30,7 +30,20 @@ RECENT = Recent(1024)
 class Prepared:
     """A plan of one direction and what every call of it binds alike."""
 
-    __slots__ = ("plan", "run", "workspace", "captured", "gradients", "scalars", "wanted")
+    __slots__ = (
+        "plan",
+        "run",  # of the plan with the template of its call
+        "roles",  # the pointers of a call by name, in the order in which runtime.py brings them
+        "workspace",
+        "captured",  # (name, type, extents, strides) each
+        "gradients",  # for each of them the strides of its gradient, or None
+        "scalars",
+        "wanted",
+        "like_q",  # is the output shaped as the query?
+        "plain",  # nothing is bound but big and captured tensors
+        "by_value",  # numbers are, too: not in a template
+        "seed_at",  # is the seed of dropout read on the device?
+    )
 
 
 class Parts:
@@ -138,9 +151,14 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
     return _core.Problem(line), partner, parts
 
 
-def prepare_forward(call, q, k, v, sink, captured, capturing) -> Prepared:
-    problem, partner, parts = forward_problem(call, q, k, v, sink, captured, capturing)
-    return prepared(problem, call, q, captured, parts, partner, ())
+def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
+    """`where` is runtime.place() of the call."""
+    problem, partner, parts = forward_problem(call, q, k, v, sink, captured, where[2])
+    roles = ["q", "k", "v", "o"] + ["lse"] * bool(call.lse or call.wants)
+    roles += ["row_max"] * bool(call.row_max) + ["max_logit"] * bool(call.max_logit)
+    out = prepared(problem, partner, call, q, sink, captured, parts, (), roles, where)
+    out.like_q = v.shape[-1] == q.shape[-1]
+    return out
 
 
 def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
@@ -159,29 +177,59 @@ def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
     return fields
 
 
-def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, capturing) -> Prepared:
-    fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
+def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where) -> Prepared:
+    fields, sizes, parts = fields_of(call, q, k, v, sink, captured, where[2])
     fields["o_strides"] = strides_word(o, call.layout)
     partner = _core.Problem(problem_line(direction="forward", lse=True, **fields))
     problem = _core.Problem(
         problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype))
     )
     wanted = call.wants.split(",")
-    return prepared(problem, call, q, captured, parts, partner, wanted)
+    roles = ["q", "k", "v", "o", "grad_o", "lse", *(f"grad_{name}" for name in ("q", "k", "v") if name in wanted)]
+    roles += ["grad_lse"] * has_grad_lse + ["grad_sink"] * ("sink" in wanted)
+    return prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where)
 
 
-def prepared(problem, call, q, captured, parts, partner, wanted) -> Prepared:
+def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where) -> Prepared:
     out = Prepared()
-    out.plan = _core.Plan(problem, call.engine or None, device_name(q.device), partner)
-    out.run = out.plan.run
+    stream, _, capturing = where
+    out.plan = _core.Plan(
+        problem, call.engine or None, device_name(q.device), partner, stream if capturing else 0
+    )
     out.workspace = out.plan.workspace() if q.device.type != "cpu" else 0
     out.captured = [
         (name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)
     ]
-    out.gradients = [name in wanted for name in parts.names]
+    out.gradients = [
+        dense_strides(x.shape) if name in wanted else None for name, x in zip(parts.names, captured)
+    ]
     out.scalars = [name for name, _ in parts.scalars]
     out.wanted = frozenset(wanted)
+    out.seed_at = bool(call.dropout) and q.device.type != "cpu"
+    beside = ["sink"] * (sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
+    out.plain = not beside
+    out.roles = roles + beside
+    out.by_value = bool(
+        out.scalars or call.q_offset or call.k_offset or (call.dropout and not out.seed_at)
+    )
+    out.run = _core.Caller(out.plan, out.roles, template(out)).run
     return out
+
+
+def template(prepared):
+    """What is captured as Plan.run takes it, with 1 for the pointers that a call brings."""
+    return [
+        (name, 1, code, extents, strides, *(() if gradient is None else (1, code, gradient)))
+        for (name, code, extents, strides), gradient in zip(prepared.captured, prepared.gradients)
+    ]
+
+
+def dense_strides(shape):
+    out, step = [], 1
+    for extent in reversed(shape):
+        out.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(out))
 
 
 def check_sink(call, q, sink):

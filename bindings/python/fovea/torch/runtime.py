@@ -1,5 +1,5 @@
 """Runs plans on real tensors: looks up the prepared plan, allocates what is written, binds pointers. Every path into
-the library (eager, the operators that torch.compile sees, backward) ends here."""
+the library (eager, the operators that torch.compile sees, backward) ends here. Its own time is part of every call."""
 
 from os import environ
 
@@ -9,17 +9,20 @@ from .._core import Unsupported
 from .plans import RECENT, prepare_backward, prepare_forward
 from .shapes import dense_like, heads_of, rows_dtype, rows_shape
 
-
 # What os.environ looks into; its own get() takes longer than the rest of a lookup.
-_ENVIRONMENT = getattr(environ, "_data", {})
+ENVIRONMENT = getattr(environ, "_data", {})
 
 
 def signature(tensors):
-    return tuple([(x.shape, x.stride(), x.dtype, x.device) for x in tensors])
+    out = []
+    for x in tensors:
+        out += (x.shape, x.stride(), x.dtype, x.device)
+    return out
 
 
 def place(q):
-    """(stream, threads, capturing) of a call on q's device."""
+    """(stream, threads, capturing) of a call on q's device. While a CUDA graph is captured, plans are made only from what
+    is built already: the library refuses the rest before anything is enqueued."""
     if q.is_cuda:
         stream = torch._C._cuda_getCurrentRawStream(q.device.index)
         return stream, 0, torch.cuda.is_current_stream_capturing()
@@ -28,40 +31,77 @@ def place(q):
 
 def forward(call, q, k, v, sink, captured):
     """(o, lse, row_max, max_logit); what was not asked for is None. lse is there for a backward too."""
-    stream, threads, capturing = place(q)
-    chosen = _ENVIRONMENT.get(b"FOVEA_ENGINE")
-    key = ("forward", call.key(), signature((q, k, v)), sink is None, signature(captured), capturing, chosen)
+    where = place(q)
+    prepared = forward_plan(call, q, k, v, sink, captured, where)
+    return run_forward(prepared, call, q, k, v, sink, captured, where)
+
+
+def forward_plan(call, q, k, v, sink, captured, where):
+    key = (
+        call.key(),
+        sink is None,
+        where[2],
+        ENVIRONMENT.get(b"FOVEA_ENGINE"),
+        *signature((q, k, v)),
+        *signature(captured),
+    )
     prepared = RECENT.get(key)
     if prepared is None:
-        prepared = prepare_forward(call, q, k, v, sink, captured, capturing)
-        RECENT.put(key, prepared)
-    o = dense_like(q, v.shape[-1])
+        prepared = RECENT.put(key, prepare_forward(call, q, k, v, sink, captured, where))
+    return prepared
+
+
+def run_forward(prepared, call, q, k, v, sink, captured, where):
+    o = torch.empty_like(q) if prepared.like_q else dense_like(q, v.shape[-1])
     lse = row_max = max_logit = None
-    bound = {"stream": stream, "threads": threads}
+    pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
     if call.lse or call.wants:
         lse = torch.empty(rows_shape(call.layout, q), dtype=rows_dtype(q), device=q.device)
-        bound["lse"] = lse.data_ptr()
+        pointers.append(lse.data_ptr())
     if call.row_max:
         row_max = torch.empty(rows_shape(call.layout, q), dtype=rows_dtype(q), device=q.device)
-        bound["row_max"] = row_max.data_ptr()
+        pointers.append(row_max.data_ptr())
     if call.max_logit:
         max_logit = torch.empty(heads_of(call.layout, q), dtype=rows_dtype(q), device=q.device)
-        bound["max_logit"] = max_logit.data_ptr()
-    if captured:
-        bound["tensors"] = [
-            (name, x.data_ptr(), code, extents, strides)
-            for (name, code, extents, strides), x in zip(prepared.captured, captured)
-        ]
-    space = bind_call(bound, call, q, sink, prepared)
-    prepared.run(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), **bound)
-    del space  # its memory may be used again by what is enqueued behind
+        pointers.append(max_logit.data_ptr())
+    launch(prepared, call, pointers, sink, captured, (), where, q.device)
     return o, lse, row_max, max_logit
 
 
-def bind_call(bound, call, q, sink, prepared):
-    """Values of this call as keywords of run(), only those that are not the problem's own; and its workspace."""
-    if sink is not None:
-        bound["sink"] = sink.data_ptr()
+def launch(prepared, call, pointers, sink, captured, grads, where, device):
+    """Runs the plan. `pointers` are those of prepared.roles but for what a call may bring beside its big tensors."""
+    if not prepared.plain:
+        if sink is not None:
+            pointers.append(sink.data_ptr())
+        for _, tensor in call.lengths():
+            pointers.append(tensor.data_ptr())
+        if prepared.seed_at:
+            pointers.append(call.seed.data_ptr())
+    for x in captured:
+        pointers.append(x.data_ptr())
+    for x in grads:
+        pointers.append(x.data_ptr())
+    space, workspace = None, ()
+    if prepared.workspace:  # its memory may be used again by what is enqueued behind
+        space = torch.empty(prepared.workspace, dtype=torch.uint8, device=device)
+        workspace = (space.data_ptr(), prepared.workspace)
+    if prepared.by_value:
+        run_with_numbers(prepared, call, pointers, where, workspace)
+    else:
+        prepared.run(tuple(pointers), where[0], where[1], workspace, call.scale)
+
+
+def run_with_numbers(prepared, call, pointers, where, workspace):
+    """For a call with numbers of its own: by their names."""
+    bound = dict(zip(prepared.roles, pointers))
+    given = iter(pointers[len(prepared.roles) :])
+    entries = [(name, next(given), code, extents, strides) for name, code, extents, strides in prepared.captured]
+    bound["tensors"] = [
+        entry if gradient is None else (*entry, next(given), entry[2], gradient)
+        for entry, gradient in zip(entries, prepared.gradients)
+    ]
+    if workspace:
+        bound["workspace"], bound["workspace_bytes"] = workspace
     if call.scale:
         bound["scale"] = call.scale
     if prepared.scalars:
@@ -70,62 +110,49 @@ def bind_call(bound, call, q, sink, prepared):
         bound["q_offset"] = call.q_offset
     if call.k_offset:
         bound["k_offset"] = call.k_offset
-    if call.dropout:
-        if call.seed.is_cuda:
-            bound["seed_at"] = call.seed.data_ptr()
-        else:
-            bound["seed"] = int(call.seed) & 0xFFFFFFFFFFFFFFFF
-    for name, tensor in call.lengths():
-        bound[name] = tensor.data_ptr()
-    if not prepared.workspace:
-        return None
-    space = torch.empty(prepared.workspace, dtype=torch.uint8, device=q.device)
-    bound["workspace"], bound["workspace_bytes"] = space.data_ptr(), prepared.workspace
-    return space
-
-
-def pointer(x):
-    return 0 if x is None else x.data_ptr()
+    if call.dropout and not prepared.seed_at:
+        bound["seed"] = int(call.seed) & 0xFFFFFFFFFFFFFFFF
+    prepared.plan.run(**bound, stream=where[0], threads=where[1])
 
 
 def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
     """Gradients by name of call.wants: {"q": dq, ..., "_c0": ...}. What is not wanted is not computed."""
-    stream, threads, capturing = place(q)
+    where = place(q)
     if grad_o is None:
         grad_o = torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape)
     grad_o = readable(grad_o, q)
-    chosen = _ENVIRONMENT.get(b"FOVEA_ENGINE")
-    given = signature((q, k, v, o, grad_o))
     key = (
-        "backward",
         call.key(),
-        given,
         sink is None,
         grad_lse is None,
-        signature(captured),
-        capturing,
-        chosen,
+        where[2],
+        ENVIRONMENT.get(b"FOVEA_ENGINE"),
+        *signature((q, k, v, o, grad_o)),
+        *signature(captured),
     )
     prepared = RECENT.get(key)
     if prepared is None:
-        prepared = prepare_backward(call, q, k, v, sink, captured, o, grad_o, grad_lse is not None, capturing)
+        has_grad_lse = grad_lse is not None
+        prepared = prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where)
         RECENT.put(key, prepared)
-    grads = empty_gradients(prepared, {"q": q, "k": k, "v": v}, sink, captured)
-    bound = {"stream": stream, "threads": threads, "lse": lse.data_ptr(), "tensors": []}
-    for (name, code, extents, strides), x in zip(prepared.captured, captured):
-        entry = (name, x.data_ptr(), code, extents, strides)
-        if name in grads:
-            entry += (grads[name].data_ptr(), code, tuple(grads[name].stride()))
-        bound["tensors"].append(entry)
+    pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), grad_o.data_ptr(), lse.data_ptr()]
+    grads = {}
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if name in prepared.wanted:
+            grads[name] = dense_like(x)
+            pointers.append(grads[name].data_ptr())
     if grad_lse is not None:
         grad_lse = grad_lse.to(lse.dtype).contiguous()
-        bound["grad_lse"] = grad_lse.data_ptr()
-    if "sink" in grads:
-        bound["grad_sink"] = grads["sink"].data_ptr()
-    space = bind_call(bound, call, q, sink, prepared)
-    pointers = [x.data_ptr() for x in (q, k, v, o, grad_o)]
-    prepared.run(*pointers, *(pointer(grads.get(name)) for name in ("q", "k", "v")), **bound)
-    del space
+        pointers.append(grad_lse.data_ptr())
+    if "sink" in prepared.wanted:
+        grads["sink"] = torch.empty_like(sink)
+        pointers.append(grads["sink"].data_ptr())
+    of_captured = []
+    for (name, *_), gradient, x in zip(prepared.captured, prepared.gradients, captured):
+        if gradient is not None:
+            grads[name] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+            of_captured.append(grads[name])
+    launch(prepared, call, pointers, sink, captured, of_captured, where, q.device)
     return grads
 
 
@@ -135,16 +162,6 @@ def readable(grad_o, q):
         return grad_o
     strides = [s for s, n in zip(grad_o.stride(), grad_o.shape) if n > 1]
     return grad_o if grad_o.stride(-1) == 1 and 0 not in strides else grad_o.contiguous()
-
-
-def empty_gradients(prepared, inputs, sink, captured):
-    grads = {name: dense_like(x) for name, x in inputs.items() if name in prepared.wanted}
-    if "sink" in prepared.wanted:
-        grads["sink"] = torch.empty_like(sink)
-    for (name, *_), wanted, x in zip(prepared.captured, prepared.gradients, captured):
-        if wanted:
-            grads[name] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    return grads
 
 
 def second_derivative():

@@ -1,5 +1,6 @@
-"""Runs a modifier once on symbols and keeps what it did as formula text. Done at every call: it takes microseconds, so
-nothing is ever keyed by a Python object, and closures, globals and parameters are always the current ones."""
+"""Runs a modifier once on symbols and keeps what it did as formula text. Done at every call for which memory.py cannot
+tell that it would give the same text again: nothing is ever keyed by the identity of a caller's object, and closures,
+globals and parameters are always the current ones."""
 
 import operator
 
@@ -8,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import arithmetic  # noqa: F401  installs the operators
 from .errors import refuse
-from .functions import UNARY, call
+from .functions import UNARY, call, name_of
 from .pointwise import constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
 from .vectors import TRACED, Vector
@@ -17,6 +18,20 @@ _GETITEM = torch.Tensor.__getitem__
 _SETITEM = torch.Tensor.__setitem__
 _NUMBERS = (torch.tensor, torch.scalar_tensor, torch.as_tensor)
 _FILLED = (torch.full, torch.zeros, torch.ones)
+# What memory.py compares of every tensor: asking for it makes no other text.
+_OF_SIGNATURES = frozenset(
+    (
+        torch.Tensor.shape.__get__,
+        torch.Tensor.ndim.__get__,
+        torch.Tensor.dtype.__get__,
+        torch.Tensor.device.__get__,
+        torch.Tensor.dim,
+        torch.Tensor.size,
+        torch.Tensor.numel,
+        torch.Tensor.__len__,
+        torch.Tensor.is_floating_point,
+    )
+)
 _INDEX_TYPES = (torch.int32, torch.int64, torch.uint8, torch.bool)
 
 
@@ -32,6 +47,7 @@ class Trace:
         self.count = 0
         self.tensors = []
         self.leaves = []  # per tensor, per dimension: "b", "h", "q", "k", or "" for anything else
+        self.computed = False  # did it look at the contents of a tensor, or make one?
 
     def emit(self, text, kind, sure=False):
         name = "_t" + str(self.count)
@@ -66,6 +82,7 @@ class Trace:
             and self.device.type != "cpu"
             and is_number(tensor)
         ):
+            self.computed = True
             return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
@@ -193,9 +210,10 @@ class Tracing(TorchFunctionMode):
             index = args[1]
             if any_traced(index if isinstance(index, tuple) else (index,)):
                 return self.trace.load(args[0], index)
+            self.trace.computed = True
             return func(*args)
         if len(args) == 1 and not kwargs and isinstance(args[0], Value):  # torch.tanh(score) and its like
-            rule = UNARY.get(func.__name__)
+            rule = UNARY.get(name_of(func))
             if rule is not None:
                 return rule(self.trace, args[0])
         kwargs = kwargs or {}
@@ -221,6 +239,8 @@ class Tracing(TorchFunctionMode):
                 raise refuse(
                     f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)"
                 )
+        if not torch.compiler.is_compiling() and func not in _OF_SIGNATURES:
+            self.trace.computed = True
         return func(*args, **kwargs)
 
 

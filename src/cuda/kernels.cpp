@@ -1,0 +1,62 @@
+#include "cuda/kernels.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fovea::cuda {
+namespace {
+
+using Place = std::pair<Handle, const char*>;  // context, text
+
+struct Loaded {
+  std::mutex mutex;
+  std::map<Place, Kernels> kernels;  // addresses of its values stay
+};
+Loaded& loaded() {
+  static Loaded& process = *new Loaded;
+  return process;
+}
+
+struct Last {
+  Place place{};
+  const Kernels* kernels = nullptr;
+};
+thread_local Last last;
+
+Kernels load(const KernelSource& source) {
+  const Driver& d = *driver();
+  if (source.names.size() > most_kernels) throw InternalError("a source of too many kernels");
+  Handle module = nullptr;
+  check(d.load_module(&module, source.ptx), "cuModuleLoadData");
+  Kernels kernels{};
+  for (std::size_t i = 0; i < source.names.size(); ++i) {
+    check(d.find_kernel(&kernels[i], module, source.names[i]), "cuModuleGetFunction");
+  }
+  return kernels;
+}
+
+}  // namespace
+
+const Kernels& kernels_of(const KernelSource& source) {
+  Place place{nullptr, source.ptx};
+  check(driver()->current_context(&place.first), "cuCtxGetCurrent");
+  if (last.kernels != nullptr && last.place == place) return *last.kernels;
+  Loaded& all = loaded();
+  const std::lock_guard lock(all.mutex);
+  auto known = all.kernels.find(place);
+  if (known == all.kernels.end()) known = all.kernels.emplace(place, load(source)).first;
+  last = {place, &known->second};
+  return known->second;
+}
+
+void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream) {
+  void* all[] = {const_cast<void*>(parameters)};
+  check(
+      driver()->launch(kernel, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0, stream, all, nullptr),
+      "cuLaunchKernel");
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,18 @@
+// How often the test program has asked for memory, on this thread.
+#pragma once
+
+namespace fovea::testing {
+
+bool allocations_are_counted();  // not under sanitizers, which have operators of their own
+long allocation_count();
+
+// How many allocations the second of two calls makes: the first may make plans.
+template <class Call>
+long allocations_of(const Call& call) {
+  call();
+  const long before = allocation_count();
+  call();
+  return allocation_count() - before;
+}
+
+}  // namespace fovea::testing

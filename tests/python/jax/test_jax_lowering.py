@@ -1,0 +1,133 @@
+"""What is lowered for a GPU, read without one: the problem line of the custom call and its operands."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax_cases import B, H, S, causal, softcap
+from jax_definition import close
+from jax_setup import seed
+from test_jax_values import IDS, expected
+
+from fovea import _core
+from fovea.jax import attention
+from fovea.jax._call import Call
+from fovea.jax._gpu import for_gpu, without_b_offset
+from fovea.jax._modifiers import Given
+from fovea.jax._primitive import call_p
+
+
+@pytest.fixture
+def qkv():
+    return expected(IDS.index("causal"))[0][:3]
+
+
+def lowered(function, *args) -> tuple[str, str]:
+    """The problem line and the operands of the one call in function(*args), for CUDA."""
+    text = jax.jit(function).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+    (line,) = re.findall(r'problem = "(.*?)", results', text)
+    (operands,) = re.findall(r'operands = "(.*?)"', text)
+    line = line.replace(r"\22", '"')
+    _core.Problem(line)
+    return line, operands
+
+
+VALUES = {
+    "scale": ({"scale": 0.3}, ()),
+    "a number": ({"score_mod": softcap(2.5)}, ()),
+    "offsets": ({"mask_mod": causal, "q_offset": 4, "kv_offset": 2}, ("q_offset=1", "k_offset=1")),
+    "heads": ({"score_mod": "alibi", "h_offset": 2, "global_heads": 2 * H}, ("h_offset=1",)),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_lie_on_the_gpu(name, qkv):
+    """XLA has every operand there: the plan must read scalars there, too."""
+    arguments, words = VALUES[name]
+    line, _ = lowered(lambda *a: attention(*a, **arguments), *qkv)
+    assert {"values=device", *words} <= set(line.split())
+
+
+def test_a_line_without_values_stays_as_it_is(qkv):
+    """Engine cudnn bakes literals into graphs whose values lie on the device: only where there are such."""
+    slopes = jnp.arange(H) * 0.1
+    for more in ({"mask_mod": causal}, {"score_mod": lambda s, b, h, q, k: 0.5 * s + slopes[h]}):
+        line, _ = lowered(lambda *a: attention(*a, **more), *qkv)
+        assert "values=device" not in line and "offset=" not in line
+
+
+def test_the_first_sequence_is_a_scalar_of_the_formulas(qkv):
+    """Engines for GPUs take no b_offset from there; the formulas that are lowered instead mean the same."""
+    table = jnp.linspace(0.5, 1.5, 8)
+    call = Call("bshd", *qkv)
+    call.modify(
+        Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b)
+    )
+    call.values(b_offset=jnp.int32(3))
+    spec, arrays = call.finished()
+    moved = without_b_offset(spec)
+    assert "b_offset" in spec.operands and "b_offset" not in moved.operands
+    (got,) = call_p.bind(*arrays, spec=moved, direction="forward")
+    (want,) = call_p.bind(*arrays, spec=spec, direction="forward")
+    np.testing.assert_array_equal(got, want)
+    line, operands = lowered(lambda q, k, v: attention(q, k, v, score_mod="score + b", b_offset=3), *qkv)
+    assert "scalar:first_b" in operands and "(b + first_b)" in line and "b_offset" not in operands
+
+
+def test_masks_and_integers_in_types_that_cudnn_reads(qkv):
+    """bool and uint8 captures are converted in the program; the formulas that are lowered mean the same."""
+    rng = np.random.default_rng(seed())
+    kept, table = jnp.asarray(rng.random((S, S)) < 0.6), jnp.asarray(rng.integers(0, 3, S), jnp.uint8)
+    call = Call("bshd", *qkv)
+    call.mask_array(jnp.asarray(rng.random((B, 1, S, S)) < 0.8))
+    call.modify(
+        Given(
+            score_mod=lambda s, b, h, q, k: s + table[k].astype(jnp.float32),
+            mask_mod=lambda b, h, q, k: kept[q, k] | (table[q] == 1),
+        )
+    )
+    spec, arrays = call.finished()
+    moved, avals = for_gpu(spec, [jax.typeof(x) for x in arrays])
+    types = {np.dtype(a.dtype).name for role, a in zip(moved.operands, avals) if role.startswith("tensor:")}
+    assert types <= {"int32", "float16", "bfloat16"}
+    converted = [x.astype(a.dtype) for x, a in zip(arrays, avals)]
+    (got,) = call_p.bind(*converted, spec=moved, direction="forward")
+    (want,) = call_p.bind(*arrays, spec=spec, direction="forward")
+    np.testing.assert_array_equal(got, want)
+    line, _ = lowered(lambda *a: attention(*a, dense_mask=kept[None, None]), *qkv)
+    assert re.search(r'mask="\(a0\[0, 0, q, k\] != 0.0\)".*tensor="a0:b?f16\[1,1,Sq,Skv\]"', line), line
+
+
+def test_a_mapped_axis_joins_the_batch(qkv):
+    """vmap is one call of a larger batch; what is captured and mapped is indexed by example, or by sequence."""
+    tables, gates = jnp.ones((3, H)), jnp.ones((3, B, H))
+
+    def one(table, gate, q, k, v):
+        return attention(q, k, v, score_mod=lambda s, b, h, i, j: s * table[h] * gate[b, h])
+
+    queries = jnp.stack([qkv[0]] * 3)
+    line, operands = lowered(jax.vmap(one, (0, 0, 0, None, None)), tables, gates, queries, *qkv[1:])
+    assert f" b={3 * B} " in line and operands == "q,k,v,tensor:a0,tensor:a1"
+    words = line.replace(" ", "")
+    assert f"a0[(b//{B}),h]" in words and "a1[b,h]" in words and 'tensor="a1:f32[B,H]"' in words, line
+    # Examples of one sequence, as most are: b says which, and engines for GPUs load by b.
+    first = [x[:, :1] for x in (gates, queries)]
+    line, _ = lowered(jax.vmap(one, (0, 0, 0, None, None)), tables, *first, *(x[:1] for x in qkv[1:]))
+    words = line.replace(" ", "")
+    assert "a0[b,h]" in words and "a1[b,h]" in words and 'tensor="a0:f32[B,H]"' in words, line
+
+
+def test_examples_of_one_sequence(qkv):
+    """Values and gradients of the form above, against one call after the other."""
+    q, k, v = (x[:, None] for x in qkv)
+    arrays = (q, k, v, jnp.linspace(0.5, 1.5, B * H).reshape(B, H), jnp.linspace(0.1, 1.0, B))
+
+    def loss(q, k, v, table, cap):
+        o = attention(q, k, v, score_mod=lambda s, b, h, i, j: cap * jnp.tanh(s * table[h] / cap) + 0.1 * b)
+        return jnp.sum(o.astype(jnp.float32) ** 2)
+
+    run = jax.value_and_grad(loss, argnums=tuple(range(5)))
+    alone = [run(*(x[i] for x in arrays)) for i in range(B)]
+    close(jax.vmap(run)(*arrays), jax.tree.map(lambda *x: jnp.stack(x), *alone), 1e-4)
