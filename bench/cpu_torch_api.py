@@ -5,7 +5,7 @@ Every row is timed three ways on the same tensors, in turn: torch's own (SDPA, o
 its C interface with a plan in hand, and Fovea through fovea.torch, where each call traces its modifier, finds its plan and
 allocates its outputs. The bar is the last column: within 5 % of the C interface at S = 1024.
 
-  ./dev bench torch                     the table, about five minutes; writes docs/results/torch_cpu_<machine>.md
+  ./dev bench torch                     the table, about five minutes; writes docs/results/torch_api_<machine>.md
   ./dev bench torch --only 'f32 .*SDPA' --no-record
 """
 
@@ -140,7 +140,7 @@ def main():
     text = "\n".join([*head, *lines, ""])
     print("\n" + text)
     if not (arguments.no_record or arguments.only):
-        path = ROOT / "docs/results" / f"torch_cpu_{bench_report.slug(machine)}_{os.cpu_count()}core.md"
+        path = ROOT / "docs/results" / f"torch_api_{bench_report.slug(machine)}_{os.cpu_count()}core.md"
         path.write_text(text)
         print(f"wrote {path.relative_to(ROOT)}")
     sys.exit(1 if over else 0)

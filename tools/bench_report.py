@@ -49,12 +49,34 @@ def rate(run):
     return f"{run['items_per_second']:.3g} /s" if "items_per_second" in run else ""
 
 
+def allocations(run):
+    return f"{run['allocations']:.3g}" if "allocations" in run else ""
+
+
+def name(run):
+    return f"`{run['name']}`" + (f" ({run['label']})" if run.get("label") else "")
+
+
 def table(runs):
-    yield "| benchmark | time | items | runs |"
-    yield "|---|---:|---:|---:|"
+    """One row each; columns that no benchmark of these has are left out."""
+    runs = list(runs)
+    extra = [
+        (title, cell)
+        for title, cell in (("items", rate), ("allocations", allocations))
+        if any(cell(run) for run in runs)
+    ]
+    titles = ["benchmark", "time", *(title for title, _ in extra), "runs"]
+    yield "| " + " | ".join(titles) + " |"
+    yield "|---|" + "---:|" * (len(titles) - 1)
     for run in runs:
         time = duration(run["cpu_time"], run["time_unit"])
-        yield f"| `{run['name']}` | {time} | {rate(run)} | {run['iterations']} |"
+        cells = [name(run), time, *(cell(run) for _, cell in extra), str(run["iterations"])]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def load(report):
+    """Of the machine when the benchmarks began, over 1, 5 and 15 minutes."""
+    return ", ".join(f"{x:.2f}" for x in report["context"].get("load_avg", [])) or "unknown"
 
 
 def main():
@@ -71,6 +93,7 @@ def main():
         f"- Machine: {machine}, {os.cpu_count()} cores visible; each benchmark uses one",
         f"- Compiler: {compiler()}, preset release",
         f"- Date: {datetime.date.today()}, commit {commit()}",
+        f"- Load when they began (1, 5, 15 minutes): {load(report)}",
         f"- Command: `{arguments.command}`",
         "",
         *table(run for run in report["benchmarks"] if "error_occurred" not in run),

@@ -44,18 +44,24 @@ std::pair<double, double> device_ms(const std::function<void()>& a,
   return {median(of_a), median(of_b)};
 }
 
-// Microseconds of the host per call: a thousand in a row of a problem that the GPU finishes sooner.
-double host_us(const std::function<void()>& call) {
+// Microseconds of the host per call, of both, in turns. Few calls at a time, so that the queue
+// never fills up and the host never waits for the GPU.
+std::pair<double, double> host_us(const std::function<void()>& a, const std::function<void()>& b) {
   using Clock = std::chrono::steady_clock;
-  constexpr int calls = 1000;
-  std::vector<double> all;
-  for (int i = 0; i < 9; ++i) {
+  constexpr int calls = 100, rounds = 60;
+  const auto one = [](const std::function<void()>& call) {
     const auto start = Clock::now();
     for (int j = 0; j < calls; ++j) call();
-    all.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / calls);
+    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
     wait();
+    return took.count() / calls;
+  };
+  std::vector<double> of_a, of_b;
+  for (int i = 0; i < rounds; ++i) {
+    of_a.push_back(one(a));
+    of_b.push_back(one(b));
   }
-  return median(all);
+  return {median(of_a), median(of_b)};
 }
 
 // The largest difference between Fovea's and the peer's outputs, relative to the largest value.
@@ -108,8 +114,8 @@ int host_times() {
       peer->bind(tensors);
       const auto mine = [&] { fovea.run(workspace.data()); };
       const auto theirs = [&] { peer->run(handle, workspace.data()); };
-      host_us(mine), host_us(theirs);
-      const double a = host_us(mine), b = host_us(theirs);
+      host_us(mine, theirs);
+      const auto [a, b] = host_us(mine, theirs);
       std::printf("%-15s %-9s %9.2f %9.2f %9.2f\n", row.name, backward ? "backward" : "forward", a,
                   b, a - b);
     }

@@ -17,6 +17,8 @@ class Plan;
 
 // Throws InvalidArgument.
 void validate(const Problem& problem);
+// The same for a valid Problem with other sizes, and dense tensors.
+void validate(const Problem& problem, const Sizes& sizes);
 
 // The rules of a valid Problem's calls, with all that follows from it alone derived once.
 class CallRules {

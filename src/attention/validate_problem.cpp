@@ -79,11 +79,15 @@ void check_program(const Problem& p) {
   check_captured_extents(program, p.sizes, p.h_global);
 }
 
+void check_all_coordinates(const Problem& p, const Sizes& sizes) {
+  check_coordinates({p.b_offset, p.h_offset, p.q_offset, p.k_offset, p.h_global, p.dropout > 0},
+                    sizes);
+}
+
 void check_numbers(const Problem& p) {
   if (p.scale) check_scale(*p.scale);
   check_dropout(p.dropout);
-  check_coordinates({p.b_offset, p.h_offset, p.q_offset, p.k_offset, p.h_global, p.dropout > 0},
-                    p.sizes);
+  check_all_coordinates(p, p.sizes);
   if (p.has_q_offsets && p.q_offset != 0) {
     refuse("q_offset", p.q_offset, "offsets are bound per sequence (has_q_offsets); must be 0");
   }
@@ -151,6 +155,12 @@ void validate(const Problem& problem) {
     case Direction::Forward: return check_forward(problem);
     case Direction::Backward: return check_backward(problem);
   }
+}
+
+void validate(const Problem& problem, const Sizes& sizes) {
+  check_sizes(sizes, problem.layout);
+  check_all_coordinates(problem, sizes);
+  check_captured_extents(problem.program, sizes, problem.h_global);
 }
 
 }  // namespace fovea

@@ -49,11 +49,9 @@ FoundPlan find_or_build(const fovea_problem_s& problem, const fovea_plan_options
 std::size_t workspace_bytes(const FoundPlan& plan, const fovea_sizes* sizes) {
   const Problem& problem = *plan.facts->problem;
   if (sizes == nullptr) return plan.plan->workspace_bytes(problem.sizes);
-  Problem resized = problem;
-  resized.sizes = to_sizes(*sizes);
-  for (const NamedTensor& tensor : named_tensors()) (resized.*tensor.spec).strides.reset();
-  validate(resized);
-  return plan.plan->workspace_bytes(resized.sizes);
+  const Sizes asked = to_sizes(*sizes);
+  validate(problem, asked);
+  return plan.plan->workspace_bytes(asked);
 }
 
 void refuse_described(const PlanFacts& facts) {

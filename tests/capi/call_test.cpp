@@ -194,6 +194,34 @@ TEST(Call, ForwardAsksForItsWorkspaceWithoutRunning) {
   EXPECT_GT(more, bytes);
 }
 
+// Only what sizes can break is checked again, with the same words as for a problem.
+TEST(Call, AWorkspaceIsNotAskedForWithSizesThatNoProblemHas) {
+  struct Row {
+    const char* line;
+    fovea_sizes sizes;
+    const char* error;
+  };
+  const Row rows[] = {
+      {"h=2 sq=8 d=4", {1, 3, 2, 8, 8, 4, 4, 0, 0}, "h=3: must be a multiple of hkv=2"},
+      {"h=2 sq=8 d=4", {1, 2, 2, 8, 8, 4, 4, 5, 0}, "tq=5: only layout=thd has packed rows"},
+      {"h=2 sq=8 d=4 q_offset=7",
+       {1, 2, 2, 2147483645, 8, 1, 1, 0, 0},
+       "q_offset=7: positions must stay below 2^31 (sq=2147483645)"},
+      {"h=2 sq=8 d=4 mod=\"score + t[h,q,k]\" tensor=t:f32[Sq,Sq,Skv]",
+       {1, 1, 1, 2000000000, 2000000000, 1, 1, 0, 0},
+       "tensor t=[2000000000,2000000000,2000000000]: has more bytes than 64 bits can count"},
+  };
+  for (const Row& row : rows) {
+    CCall call(row.line);
+    std::size_t bytes = 0;
+    EXPECT_EQ(fovea_plan_workspace(call.plan.get(), &row.sizes, &bytes), FOVEA_INVALID_ARGUMENT);
+    EXPECT_STREQ(fovea_last_error(), row.error);
+    fovea_sizes fine = call.config.sizes;
+    fine.sq = 16;
+    EXPECT_EQ(fovea_plan_workspace(call.plan.get(), &fine, &bytes), FOVEA_OK) << row.line;
+  }
+}
+
 TEST(Call, AClassifiedTileIsWhatTheMaskSays) {
   const auto program = parse_program("mask=\"doc[q] == doc[k]\" tensor=doc:i32[Sq]");
   std::vector<std::int32_t> doc(64);

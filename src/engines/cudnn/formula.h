@@ -27,7 +27,8 @@ class FormulaLowering {
   FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid, Lowered& lowered);
 
   Ref real(const ir::Expr& e) { return as_float(value(e)); }
-  Ref select(const ir::Expr& condition, Ref then, Ref otherwise);
+  // `first` where the condition is as it should be: true, or false.
+  Ref select(const ir::Expr& condition, Ref first, Ref second, bool holds = true);
   Ref mask(Ref score, std::span<const ir::Expr> conditions);  // -inf where one does not hold
 
   Ref band(Ref score, const Band& band);  // the same for diagonals
@@ -65,6 +66,7 @@ class FormulaLowering {
   Ref floor_divide(const ir::Expr& e);
   Ref rounded(const ir::Expr& e);
   Ref compare(Mode mode, const ir::Expr& e);
+  Ref compare_not(Mode mode, const ir::Expr& e);
   Ref size(ir::Op op);
   Ref unsupported(const ir::Expr& e);
   bool view_of(const ir::Expr& load, View& view, Tensor& tensor);
@@ -80,7 +82,7 @@ class FormulaLowering {
   Spec& spec_;
   ir::Box box_;
   std::map<const ir::Node*, Ref> values_;
-  std::map<std::tuple<const ir::Node*, int, std::uint32_t, int, std::uint32_t>, Ref> selects_;
+  std::map<std::tuple<const ir::Node*, int, std::uint32_t, int, std::uint32_t, bool>, Ref> selects_;
   std::map<const ir::Node*, Ref> loads_, tables_, uniforms_;
   std::optional<Ref> zero_, whole_zero_;  // full
   std::vector<ir::Expr> kept_;            // keeps the nodes of the maps alive

@@ -1,6 +1,7 @@
 // Conditions and masks as chains of selects, diagonals in the form that cuDNN's backward knows.
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 #include "engines/cudnn/formula.h"
 
@@ -27,49 +28,83 @@ Ref FormulaLowering::compare(Mode mode, const Expr& e) {
   return step(mode, {a, b}, Type::Bool);
 }
 
-Ref FormulaLowering::select(const Expr& c, Ref then, Ref otherwise) {
-  if (then == otherwise) return then;
-  const auto key = std::tuple(c.get(), static_cast<int>(then.kind), then.index,
-                              static_cast<int>(otherwise.kind), otherwise.index);
+namespace {
+
+// What holds where `mode` does not, whatever the numbers.
+std::optional<Mode> complement(Mode mode, bool whole_numbers) {
+  switch (mode) {
+    case Mode::Equal: return Mode::NotEqual;
+    case Mode::NotEqual: return Mode::Equal;
+    case Mode::Less: return whole_numbers ? std::optional(Mode::GreaterEqual) : std::nullopt;
+    case Mode::LessEqual: return whole_numbers ? std::optional(Mode::Greater) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+// The complement of a comparison; a NaN makes neither a < b nor b <= a.
+Ref FormulaLowering::compare_not(Mode mode, const Expr& e) {
+  const bool whole_numbers = e->arg(0)->type() == ir::Type::I32;
+  if (const auto other = complement(mode, whole_numbers)) return compare(*other, e);
+  const Ref held = step(Mode::Select, {compare(mode, e), number(1), number(0)});
+  return step(Mode::Equal, {held, number(0)}, Type::Bool);
+}
+
+Ref FormulaLowering::select(const Expr& c, Ref first, Ref second, bool holds) {
+  if (first == second) return first;
+  const auto key = std::tuple(c.get(), static_cast<int>(first.kind), first.index,
+                              static_cast<int>(second.kind), second.index, holds);
   if (const auto known = selects_.find(key); known != selects_.end()) return known->second;
   kept_.push_back(c);
-  const auto choose = [&](Ref condition) {
-    return step(Mode::Select, {condition, as_float(then), as_float(otherwise)});
+  const auto choose = [&](Mode mode) {
+    const Ref condition = holds ? compare(mode, c) : compare_not(mode, c);
+    return step(Mode::Select, {condition, as_float(first), as_float(second)});
+  };
+  // The same for an operand of this condition.
+  const auto by = [&](std::size_t i, Ref x, Ref y, bool value) {
+    return select(c->arg(i), x, y, value);
   };
   Ref result;
   switch (c->op()) {
-    case Op::ConstB: result = c->bool_value() ? then : otherwise; break;
-    case Op::Not: result = select(c->arg(0), otherwise, then); break;
-    case Op::And: result = select(c->arg(0), select(c->arg(1), then, otherwise), otherwise); break;
-    case Op::Or: result = select(c->arg(0), then, select(c->arg(1), then, otherwise)); break;
+    case Op::ConstB: result = c->bool_value() == holds ? first : second; break;
+    case Op::Not: result = by(0, first, second, !holds); break;
+    case Op::And:
+    case Op::Or: {
+      // All operands must be as wanted (a && b holds, a || b does not), or one of them.
+      const bool all = (c->op() == Op::And) == holds;
+      const Ref rest = by(1, first, second, holds);
+      result = all ? by(0, rest, second, holds) : by(0, first, rest, holds);
+      break;
+    }
     case Op::EqB:
-      result =
-          select(c->arg(0), select(c->arg(1), then, otherwise), select(c->arg(1), otherwise, then));
+    case Op::NeB: {
+      const bool alike = (c->op() == Op::EqB) == holds;
+      result = by(0, by(1, first, second, alike), by(1, first, second, !alike), true);
       break;
-    case Op::NeB:
-      result =
-          select(c->arg(0), select(c->arg(1), otherwise, then), select(c->arg(1), then, otherwise));
-      break;
+    }
     case Op::SelectB:
-      result =
-          select(c->arg(0), select(c->arg(1), then, otherwise), select(c->arg(2), then, otherwise));
+      result = by(0, by(1, first, second, holds), by(2, first, second, holds), true);
       break;
     case Op::LtF:
-    case Op::LtI: result = choose(compare(Mode::Less, c)); break;
+    case Op::LtI: result = choose(Mode::Less); break;
     case Op::LeF:
-    case Op::LeI: result = choose(compare(Mode::LessEqual, c)); break;
+    case Op::LeI: result = choose(Mode::LessEqual); break;
     case Op::EqF:
-    case Op::EqI: result = choose(compare(Mode::Equal, c)); break;
+    case Op::EqI: result = choose(Mode::Equal); break;
     case Op::NeF:
-    case Op::NeI: result = choose(compare(Mode::NotEqual, c)); break;
+    case Op::NeI: result = choose(Mode::NotEqual); break;
     case Op::BoolOfFloat:
-    case Op::BoolOfInt:
-      result = choose(step(Mode::NotEqual, {as_float(value(c->arg(0))), number(0)}, Type::Bool));
+    case Op::BoolOfInt: {
+      const Mode mode = holds ? Mode::NotEqual : Mode::Equal;
+      const Ref condition = step(mode, {as_float(value(c->arg(0))), number(0)}, Type::Bool);
+      result = step(Mode::Select, {condition, as_float(first), as_float(second)});
       break;
+    }
     default:
       refuse("bool_tensor", "cuDNN's fused attention reads no tensors of bool or u8",
              "a captured tensor of such elements", "make it i32, f16 or bf16");
-      result = then;
+      result = first;
   }
   selects_.emplace(key, result);
   return result;

@@ -120,13 +120,19 @@ Ref FormulaLowering::rounded(const Expr& e) {
   return step(Mode::Select, {is_tie, tie, step(Mode::Select, {up, above, below})});
 }
 
-// Of two operands the one that comes from the score, or from the incoming gradient, is made and
-// stands first: where cuDNN's backward (9.19, sm_90) met a sum of positions before it, gradients
-// were wrong by ten orders of magnitude, as in s * (q - k) + tanh(score).
+namespace {
+
+// How close to what cuDNN hands in: the incoming gradient, the score, neither.
+int rank(const Expr& e) {
+  return any(e->depends(), Depends::Grad) ? 2 : any(e->depends(), Depends::Score) ? 1 : 0;
+}
+
+}  // namespace
+
+// Of two operands, and of two branches, the one that comes from the score, or from the incoming
+// gradient, is made and stands first: where cuDNN's backward (9.19, sm_90) met a sum of positions
+// before it, gradients were wrong by ten orders of magnitude, as in s * (q - k) + tanh(score).
 Ref FormulaLowering::binary(Mode mode, const Expr& e) {
-  const auto rank = [](const Expr& x) {
-    return any(x->depends(), Depends::Grad) ? 2 : any(x->depends(), Depends::Score) ? 1 : 0;
-  };
   const Expr &a = e->arg(0), &b = e->arg(1);
   if (rank(b) <= rank(a)) return step(mode, {value(a), value(b)});
   const Ref first = value(b);
@@ -198,7 +204,11 @@ Ref FormulaLowering::real_number(const Expr& e) {
     case Op::Floor: return unary(Mode::Floor, 0);
     case Op::Ceil: return unary(Mode::Ceil, 0);
     case Op::Round: return rounded(e);
-    case Op::SelectF: return select(e->arg(0), arg(1), arg(2));
+    case Op::SelectF: {
+      const bool holds = rank(e->arg(1)) >= rank(e->arg(2));
+      const Ref first = arg(holds ? 1 : 2);
+      return select(e->arg(0), first, arg(holds ? 2 : 1), holds);
+    }
     case Op::FloatOfInt: return value(e->arg(0));  // sums and products take either
     case Op::FloatOfBool: return select(e->arg(0), number(1), number(0));
     default: return unsupported(e);

@@ -126,6 +126,14 @@ constexpr std::array formulas{
     "mod=\"score\" mask=\"q > k + 2 && !(k == 3 || q == 7) != (q < 9)\"",
     "mod=\"score + f32(select(q < k, q * 2, k - 5))\"",
     "mod=\"score * (2.5 * 1.5 - 0.5)\"",
+    "mod=\"q > k + 3 ? 0.01 * (q - k) : tanh(score)\"",
+    "mod=\"!(q > k || h == 1) && k % 3 != 0 ? 1.5 : 2 * score\"",
+    "mod=\"(q > k) == (h < 2 || k == 3) ? 0.5 : sin(score)\"",
+    "mod=\"score < 0.3 ? 2.5 : score * score\"",
+    "mod=\"(score <= 0.1 || q == k) != (k > 5) ? f32(q) : 0.5 * score\"",
+    "mod=\"(q > 9 ? k > 4 : h == 2) ? 7.5 : tanh(score)\"",
+    "mod=\"0.1 * (q - k) - tanh(score)\"",
+    "mod=\"0.1 * (q - k) / (2 + tanh(score))\"",
 };
 
 class Lower : public testing::TestWithParam<const char*> {};

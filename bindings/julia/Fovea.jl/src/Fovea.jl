@@ -39,7 +39,7 @@ include("options.jl")
 include("program/captured.jl")
 include("program/request.jl")
 include("program/recipe.jl")
-include("program/bias.jl")
+include("program/shorthands.jl")
 include("program/line.jl")
 include("program/program.jl")
 # From a call to a plan.

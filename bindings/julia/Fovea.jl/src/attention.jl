@@ -23,7 +23,8 @@ head_dim. Float32, Float16, `Fovea.BFloat16` or BFloat16s.jl's. Views and permut
 - `q_lengths`, `kv_lengths`: lengths of the sequences. `sinks`: one more logit per head that only joins the sum.
 - `dropout`, `seed`, `offset`: the same numbers drop the same scores, on every engine.
 - `return_lse`: return `(o, lse)`, what a backward needs. `engine`: "cpu", "cudnn", ... instead of the fastest.
-- `deterministic`, `q_offset`, `k_offset` (added to positions), `one_based` (positions and indices of modifiers from 1).
+- `deterministic`, `q_offset`, `k_offset` (added to positions), `one_based` (positions and indices of functions count from
+  1; those of texts count from 0 always).
 - every other keyword, or field of `captured`: an array or a number that formulas use by its name.
 
 ```jldoctest

@@ -37,7 +37,7 @@ function strides4(name, x::AbstractArray{<:Any,4})
     dense = dense_strides(n)
     s = ntuple(i -> n[i] <= 1 ? dense[i] : s[i], Val(4))
     s == dense && return NO_STRIDES
-    all(>=(0), s) || throw(UnreadableArray("$name has strides $s: a view that runs backwards can't be read; copy it first"))
+    check_strides(name, s)
     all(iszero, s) && return (ZERO_STRIDE, 0, 0, 0)
     return (s[4], s[2], s[3], s[1])
 end

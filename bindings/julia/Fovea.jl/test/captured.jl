@@ -67,6 +67,15 @@ end
     @test places.part == attention_backward(o, o, lse, P, P, P; score_mod = mod, part = part).part
 end
 
+@testset "shorthands beside formulas with lets" begin
+    bias = draw(5, 5)
+    shared = (s, b, h, q, k) -> (y = s * s; y + y)
+    o = attention(P, P, P; score_mod = shared, bias = bias)
+    @test relative(o, double(attention(P, P, P; score_mod = (s, b, h, q, k) -> 2 * s * s + bias[k, q]))) < 1e-5
+    near = (b, h, q, k) -> (y = q - k; (y < 3) & (y > -3))
+    @test attention(P, P, P; mask_mod = near, causal = true) == attention(P, P, P; causal = true, window = 3)
+end
+
 @testset "masks on a GPU are integers" begin
     mask = [key <= query for key in 1:5, query in 1:5]
     @test program("h200"; mask_mod = mask).recipe.line == "mask=\"mask[q, k] != 0\" tensor=\"mask:i32[5,5]\" "

@@ -21,6 +21,13 @@ same(x) = attention(x, x, x; causal = true) == attention(copy(x), copy(x), copy(
     @test (@allocated attention!(o, half, half, half)) < sizeof(half) ÷ 10
 end
 
+@testset "an output that is an input" begin
+    x = copy(DENSE)
+    @test_throws_text "shares memory with q" attention!(x, x, DENSE, DENSE)
+    @test_throws_text "shares memory with v" attention!(x, DENSE, DENSE, view(x, :, :, :, :))
+    @test x == DENSE
+end
+
 @testset "written views" begin
     out = fill(NaN32, 16, 6, 20, 4)
     place = view(out, 1:8, 2:5, 3:12, 1:2)
@@ -53,6 +60,10 @@ end
         @test_throws Fovea.UnreadableArray attention(x, x, x)
         @test !attention_supported(x, x, x)
     end
+    backwards = view(draw(4), 4:-1:1)
+    reads(x) = (score_mod = (s, b, h, q, k) -> s * x[h],)
+    @test_throws_text "captured array 'x' has strides (-1,): a view that runs backwards" attention(DENSE, DENSE, DENSE; reads(backwards)...)
+    @test !attention_supported(DENSE, DENSE, DENSE; reads(backwards)...) && attention_supported(DENSE, DENSE, DENSE; reads(copy(backwards))...)
     # Such a view works after a copy.
     @test size(attention(BASE[:, [1, 3], :, :], BASE[:, [1, 3], :, :], BASE[:, [1, 3], :, :])) == (16, 2, 20, 4)
     kept = (1:10) .<= (1:10)'  # packed into bits, as Julia does it

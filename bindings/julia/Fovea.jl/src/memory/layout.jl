@@ -66,6 +66,9 @@ kept(::Integer, stride) = ()
 kept(index, stride) = (step(index) * stride,)
 kept(::Base.Slice, stride) = (stride,)
 
+check_strides(name, strides) = all(>=(0), strides) ||
+    throw(UnreadableArray("$name has strides $strides: a view that runs backwards can't be read; copy it first"))
+
 layout(x::AbstractArray) = throw(UnreadableArray(unreadable(x)))
 layout(x::SubArray) = throw(UnreadableArray("$(summary(x)) takes elements from a list of indices, so it has no strides; copy it first"))
 

@@ -8,7 +8,7 @@ struct ArrayFacts
     extent::NTuple{8,Int}  # in Julia's order
 end
 function ArrayFacts(wanted::Symbol, x::AbstractArray{T,N}) where {T,N}
-    layout(x)  # refuses here what can't be read
+    x isa DenseArray || check_strides("the captured array '$wanted'", layout(x).strides)  # refuses what can't be read
     return ArrayFacts(wanted, dtype(T), N, filled8(size(x)))
 end
 
