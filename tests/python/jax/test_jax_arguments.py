@@ -1,6 +1,7 @@
 """Arguments beyond modifiers: layouts, packing, jax.nn's function, descriptors, the Flax module, mistakes."""
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -137,6 +138,18 @@ def test_jax_nn_without_batch_and_with_residual(qkv):
     close(fovea.jax.dot_product_attention(q, k, v, implementation="xla"), wanted)
     with pytest.raises(ValueError, match="takes no modifiers"):
         fovea.jax.dot_product_attention(q, k, v, implementation="xla", mask_mod=causal)
+
+
+def test_the_signature_of_jax_nn():
+    """Its arguments as of JAX 0.10, each with its place and default; then the modifiers."""
+    theirs, ours = (
+        inspect.signature(f).parameters
+        for f in (jax.nn.dot_product_attention, fovea.jax.dot_product_attention)
+    )
+    same = [(p.name, p.kind, p.default) for p in theirs.values() if p.name in ours]
+    assert len(same) == 12
+    assert [(p.name, p.kind, p.default) for p in ours.values()][:12] == same
+    assert all(p.kind == p.KEYWORD_ONLY and p.default is None for p in list(ours.values())[12:])
 
 
 def test_order_is_bias_then_modifier(qkv):
