@@ -12,7 +12,7 @@ import pathlib
 
 PINNED = pathlib.Path(__file__).parent / "cuda_set.txt"
 HEAD = "# fovea.jax's tests on a GPU. Made by: FOVEA_TEST_DEVICE=cuda FOVEA_TEST_WRITE=1 pytest\n"
-_lines: dict[str, str] = {}  # name -> verdict, with the refusal's first line after a '#'
+_lines: dict[str, str] = {}  # name -> verdict, with the reason after a '#'
 
 
 def writing() -> bool:
@@ -22,7 +22,7 @@ def writing() -> bool:
 def seen(item, refusal: str | None = None) -> None:
     """A test has passed, or was refused."""
     name = _name(item)
-    _lines[name] = f"passes  {name}" if refusal is None else f"refused  {name}  # {_first_line(refusal)}"
+    _lines[name] = f"passes  {name}" if refusal is None else f"refused  {name}  # {_reason(refusal)}"
 
 
 def compare(session) -> list[str]:
@@ -75,5 +75,7 @@ def _name(item) -> str:
     return f"{item.path.name}::{item.name}"
 
 
-def _first_line(text: str) -> str:
-    return text.splitlines()[0][:200]
+def _reason(text: str) -> str:
+    """That of engine cudnn in the table of all, or the first line."""
+    lines = [line.partition(" no ")[2] for line in text.splitlines() if line.startswith("cudnn ")]
+    return next((line.strip() for line in lines if line), text.splitlines()[0])[:200]

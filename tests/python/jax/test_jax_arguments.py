@@ -1,6 +1,7 @@
 """Arguments beyond modifiers: layouts, packing, jax.nn's function, descriptors, the Flax module, mistakes."""
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -139,6 +140,18 @@ def test_jax_nn_without_batch_and_with_residual(qkv):
         fovea.jax.dot_product_attention(q, k, v, implementation="xla", mask_mod=causal)
 
 
+def test_the_signature_of_jax_nn():
+    """Its arguments as of JAX 0.10, each with its place and default; then the modifiers."""
+    theirs, ours = (
+        inspect.signature(f).parameters
+        for f in (jax.nn.dot_product_attention, fovea.jax.dot_product_attention)
+    )
+    same = [(p.name, p.kind, p.default) for p in theirs.values() if p.name in ours]
+    assert len(same) == 12
+    assert [(p.name, p.kind, p.default) for p in ours.values()][:12] == same
+    assert all(p.kind == p.KEYWORD_ONLY and p.default is None for p in list(ours.values())[12:])
+
+
 def test_order_is_bias_then_modifier(qkv):
     bias = random((B, H, S, S), 4)
     got = attention(*qkv, bias=bias, score_mod=softcap(2.0))
@@ -196,9 +209,10 @@ def test_lengths(qkv):
     assert not np.asarray(got[3]).any() and not np.asarray(got[1, 5:]).any()
 
 
-def test_seeds_of_every_kind(qkv):
+@pytest.mark.parametrize("rng", ("portable", "engine"))
+def test_seeds_of_every_kind(rng, qkv):
     key = jax.random.key(3)
-    drop = functools.partial(attention, *qkv, dropout_rate=0.4)
+    drop = functools.partial(attention, *qkv, dropout_rate=0.4, dropout_rng=rng)
     close(drop(dropout_seed=key), drop(dropout_seed=jax.random.key_data(key)))
     assert differs(drop(dropout_seed=1), drop(dropout_seed=2))
     close(drop(dropout_seed=5), drop(dropout_seed=jnp.asarray([5, 0], jnp.uint32)))
@@ -217,6 +231,7 @@ def test_flax_module(qkv):
         softmax_type="learnable",
         window_size=(6, -1),
         attention_dropout=0.5,
+        dtype=DTYPE,
         score_mod=softcap(2.0),
     )
     params = module.init(jax.random.key(0), *qkv, deterministic=True)
@@ -242,6 +257,7 @@ def test_flax_module_masks_like_transformer_engine(qkv):
         num_gqa_groups=HKV,
         attn_mask_type="no_mask",
         attn_bias_type="pre_scale_bias",
+        dtype=DTYPE,
     )
     turned = [jnp.swapaxes(x, 0, 1) for x in qkv]
     got = module.apply({}, *turned, bias=bias, mask=dropped, deterministic=True)
@@ -364,7 +380,7 @@ def test_float64_runs_on_the_reference_engine():
 
 @pytest.mark.parametrize("shape", [(0, 8, 2, 4), (2, 0, 2, 4)])
 def test_nothing_to_do(shape):
-    q = jnp.ones((2 if shape[0] else 0, 3, 2, 4))
-    k = jnp.ones(shape)
+    q = jnp.ones((2 if shape[0] else 0, 3, 2, 4), DTYPE)
+    k = jnp.ones(shape, DTYPE)
     o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, k)))(q)
     assert o == 0 and not np.asarray(grads).any()

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_cases import B, H, S, causal, softcap
-from jax_definition import close
+from jax_definition import DTYPE, close
 from jax_setup import seed
 from test_jax_values import IDS, expected
 
@@ -16,6 +16,7 @@ from fovea.jax import attention
 from fovea.jax._call import Call
 from fovea.jax._gpu import for_gpu, without_b_offset
 from fovea.jax._modifiers import Given
+from fovea.jax._nothing import is_nothing, results_of_nothing
 from fovea.jax._primitive import call_p
 
 
@@ -101,7 +102,7 @@ def test_masks_and_integers_in_types_that_cudnn_reads(qkv):
 
 
 def test_a_mapped_axis_joins_the_batch(qkv):
-    """vmap is one call of a larger batch; what is captured and mapped is indexed by example, or by sequence."""
+    """vmap is one call of a larger batch; what is captured and mapped is indexed by example or sequence."""
     tables, gates = jnp.ones((3, H)), jnp.ones((3, B, H))
 
     def one(table, gate, q, k, v):
@@ -131,3 +132,29 @@ def test_examples_of_one_sequence(qkv):
     run = jax.value_and_grad(loss, argnums=tuple(range(5)))
     alone = [run(*(x[i] for x in arrays)) for i in range(B)]
     close(jax.vmap(run)(*arrays), jax.tree.map(lambda *x: jnp.stack(x), *alone), 1e-4)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 8), (2, 0, 8), (2, 3, 0)], ids=str)
+@pytest.mark.parametrize("with_sink", (True, False))
+def test_nothing_to_compute(shape, with_sink):
+    """Without a score a GPU gets constants, which are what the engine of the CPU computes."""
+    b, sq, skv = shape
+    call = Call("bshd", jnp.ones((b, sq, 4, 8), DTYPE), *(jnp.ones((b, skv, 2, 8), DTYPE),) * 2)
+    call.modify(Given())
+    call.values(sink=jnp.arange(4.0) if with_sink else None)
+    call.options(outputs=("o", "lse"))
+    spec, arrays = call.finished()
+    outputs = results_of_nothing("forward", spec, arrays)
+    o, lse = outputs
+    rest = {"o": o, "lse": lse, "grad_o": o + 1, "grad_lse": jnp.ones_like(lse)}
+    wanted = ("q", "k", "v", "sink") if with_sink else ("q", "k", "v")
+    back = spec.replace(operands=(*spec.operands, *rest), training=True, wanted=wanted)
+    gradients = results_of_nothing("backward", back, [*arrays, *rest.values()])
+    for direction, one, given, got in (
+        ("forward", spec, arrays, outputs),
+        ("backward", back, [*arrays, *rest.values()], gradients),
+    ):
+        assert is_nothing(one, given)
+        for x, y in zip(got, call_p.bind(*given, spec=one, direction=direction), strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_array_equal(x, y)

@@ -193,6 +193,26 @@ def test_dropout_is_the_same_on_any_number_of_devices(eight_devices):
     np.testing.assert_allclose(jax.jit(ring)(q, k, v), alone, rtol=1e-5, atol=2e-6)
 
 
+def test_an_engines_generator_is_not_cut(eight_devices):
+    """Forward and backward may be cut in different ways; inside shard_map the caller says which seed."""
+    q, k, v, _ = expected(IDS.index("causal"))[0]
+    mesh = Mesh(np.array(eight_devices[:4]), ("x",))
+    drop = functools.partial(fovea.jax.attention, dropout_rate=0.3, dropout_rng="engine")
+    cut = [jax.device_put(x, NamedSharding(mesh, P("x"))) for x in (q, k, v)]
+    with pytest.raises(Exception, match="dropout_rng='engine' under jit over several devices"):
+        jax.jit(functools.partial(drop, dropout_seed=7))(*cut)
+
+    def part(q, k, v):
+        own = jax.lax.axis_index("x").astype(jnp.uint32)
+        return drop(q, k, v, dropout_seed=jnp.stack([jnp.uint32(7), own]))
+
+    o = jax.jit(jax.shard_map(part, mesh=mesh, in_specs=(P("x"),) * 3, out_specs=P("x")))(q, k, v)
+    for i in range(4):
+        seed = jnp.asarray([7, i], jnp.uint32)
+        one = drop(*(x[i : i + 1] for x in (q, k, v)), dropout_seed=seed)
+        np.testing.assert_allclose(o[i : i + 1], one, rtol=1e-5, atol=1e-6)
+
+
 FORMS = {
     "one head of keys": (
         ((2, 16, 8, 8), (2, 16, 1, 8), (2, 16, 1, 8)),

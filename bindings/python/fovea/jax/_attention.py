@@ -37,6 +37,7 @@ def attention(
     max_seqlen_kv: int | None = None,
     dropout_rate: float = 0.0,
     dropout_seed: int | jax.Array | None = None,
+    dropout_rng: str = "portable",
     b_offset: int | jax.Array = 0,
     h_offset: int | jax.Array = 0,
     q_offset: int | jax.Array = 0,
@@ -72,8 +73,9 @@ def attention(
         positions.
       cu_seqlens_q, cu_seqlens_kv: [B + 1] starts, with the longest lengths max_seqlen_q, max_seqlen_kv
         (layout thd).
-      dropout_rate, dropout_seed: a number, a PRNG key or uint32[2]; the same scores are dropped on every
-        device.
+      dropout_rate, dropout_seed: a number, a PRNG key or uint32[2]. dropout_rng: with "portable" the same
+        scores are dropped on every device and by every engine; "engine" is the engine's own generator, which
+        engines for GPUs need.
       b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also
         [B].
       return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind
@@ -102,7 +104,7 @@ def attention(
     call.lengths(q_lengths, kv_lengths, sequence_descriptor)
     call.values(scale=scale, sink=sink, b_offset=b_offset, h_offset=h_offset)
     call.offsets(q_offset, kv_offset)
-    call.dropout(dropout_rate, dropout_seed)
+    call.dropout(dropout_rate, dropout_seed, dropout_rng)
     call.options(
         outputs=tuple(outputs),
         deterministic=deterministic,

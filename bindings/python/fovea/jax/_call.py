@@ -245,7 +245,9 @@ class Call:
             else:
                 self._operands[role] = _scalar(role, value, jnp.int32)
 
-    def dropout(self, rate: float, seed) -> None:
+    def dropout(self, rate: float, seed, rng: str = "portable") -> None:
+        if rng not in ("portable", "engine"):
+            raise ValueError(f"dropout_rng={rng!r} must be portable or engine")
         if not rate:
             return
         if not 0 < rate < 1 or not math.isfinite(rate):
@@ -253,7 +255,7 @@ class Call:
         if seed is None:
             raise ValueError(f"dropout_rate={rate} needs dropout_seed: a number, a PRNG key or uint32[2]")
         self._operands["seed"] = _seed(seed)
-        self._spec = self._spec.replace(dropout=float(rate))
+        self._spec = self._spec.replace(dropout=float(rate), rng=rng)
 
     def options(self, **fields) -> None:
         self._spec = self._spec.replace(**fields)

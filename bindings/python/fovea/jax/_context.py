@@ -37,6 +37,7 @@ def context_attention(
     kv_lengths: jax.Array | None = None,
     dropout_rate: float = 0.0,
     dropout_seed: int | jax.Array | None = None,
+    dropout_rng: str = "portable",
     engine: str | None = None,
     builtin_masks: tuple[str, ...] = (),
     **modifiers: Any,
@@ -56,6 +57,8 @@ def context_attention(
     ):
         if value not in known or value == "thd":
             raise ValueError(f"{name}={value!r} must be one of {', '.join(x for x in known if x != 'thd')}")
+    if dropout_rate and dropout_rng != "portable":
+        raise ValueError(f"dropout_rng={dropout_rng!r}: parts of one sequence need the portable generator")
     if dropout_rate and order != "contiguous":
         raise ValueError(
             f"dropout needs order='contiguous': what is dropped follows the position, and order is {order!r}"

@@ -51,6 +51,11 @@ class _Plan:
             self._dimensions(gradient_source(role) if role.startswith("grad_") else role) for role in roles
         ]
 
+    @property
+    def _by_place(self) -> bool:
+        """Does dropout go by global coordinates?"""
+        return bool(self._spec.dropout) and self._spec.rng == "portable"
+
     # --- what each dimension is ---
 
     def _texts(self) -> list[str]:
@@ -60,7 +65,7 @@ class _Plan:
         """Is this coordinate used only to index dimensions that are cut just as it is?"""
         size = self._sizes.b if axis == "b" else self._sizes.h
         tagged = {(t.name, d) for t in self._spec.tensors for d, a in enumerate(t.axes) if a == axis}
-        if self._spec.dropout or not size:
+        if self._by_place or not size:
             return False
         return not any(
             uses_apart_from_loads(text, axis, lambda name, d: (name, d) in tagged) for text in self._texts()
@@ -116,6 +121,12 @@ class _Plan:
         for dimension, entry in zip(self.operands[0], given):
             if dimension in ("b", "h") and entry is not None:
                 axes[dimension] = entry if isinstance(entry, tuple) else (entry,)
+        if self._spec.dropout and not self._by_place and _count(mesh, (*axes["b"], *axes["h"])) > 1:
+            raise NotImplementedError(
+                "dropout_rng='engine' under jit over several devices: forward and backward might be cut "
+                "differently, and an engine's generator would then drop other scores. Call attention inside "
+                "jax.shard_map, with jax.lax.axis_index in the seed, or use dropout_rng='portable'"
+            )
         parts = _count(mesh, axes["h"])
         if self._sizes.hkv % parts == 0:
             axes["g"] = axes["h"]
@@ -151,7 +162,7 @@ class _Plan:
                     if (t := getattr(spec, k)) is not None
                 }
             )
-        if axes["h"] and ("H" in used or spec.dropout) and not spec.h_global:
+        if axes["h"] and ("H" in used or self._by_place) and not spec.h_global:
             spec = spec.replace(h_global=sizes.h)
         for axis, size in (("b", sizes.b), ("h", sizes.h)):
             if not axes[axis] or self._goes_along[axis]:

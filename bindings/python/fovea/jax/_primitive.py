@@ -21,6 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from .. import _core
 from . import _batching, _native, _partition
 from ._gpu import for_gpu
+from ._nothing import is_nothing, results_of_nothing
 from ._spec import Spec, gradient_roles, gradient_shapes, output_shapes, problem_line
 
 forward_p = Primitive("fovea_forward")
@@ -72,7 +73,7 @@ def _require(spec: Spec, direction: str, line: str, device: str) -> None:
     problem, partner = _problem(spec, direction, line)
     answer, reasons = _core.supported(problem, engine=spec.engine, device=device, partner=partner)
     if not answer:
-        raise _core.Unsupported(f"no engine can run this attention on {device}: {reasons}")
+        raise _core.Unsupported(f"attention on {device}: {reasons}")
 
 
 def _custom_call(ctx, operands, target: str, spec: Spec, results: Sequence[str], line: str):
@@ -97,6 +98,9 @@ def _converted(ctx, operand):
 
 
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
+    if is_nothing(spec, ctx.avals_in):
+        empty = functools.partial(results_of_nothing, direction, spec)
+        return mlir.lower_fun(lambda *arrays: empty(arrays), multiple_results=True)(ctx, *operands)
     spec, avals = for_gpu(spec, ctx.avals_in)
     operands = [
         x if new is old else _converted(ctx.replace(avals_in=[old], avals_out=[new]), x)

@@ -54,6 +54,7 @@ class Spec:
     tensors: tuple[Captured, ...] = ()
     scalars: tuple[tuple[str, str], ...] = ()  # name, kind
     dropout: float = 0.0
+    rng: str = "portable"  # of dropout; engine: its own
     deterministic: bool = False
     strict: bool = False
     engine: str | None = None
@@ -230,7 +231,7 @@ def _options(spec: Spec, direction: str) -> list[str]:
     if "sink" in spec.operands:
         words.append("sink=1")
     if spec.dropout:
-        words.append(f"dropout={_number(spec.dropout)}")
+        words.append(f"dropout={_number(spec.dropout)} rng={spec.rng}")
     if spec.h_global:
         words.append(f"h_global={spec.h_global}")
     if spec.deterministic:
