@@ -11,11 +11,12 @@ FILE = Path(__file__).with_name("cuda_cases.txt")
 PASSED, REFUSED = [], []
 
 
-def expect(name, device, check):
-    """Runs check(). On the CPU it must pass; elsewhere it may be refused where the list does not have it."""
+def expect(name, device, check) -> bool:
+    """Runs check(), and says whether it passed. On the CPU it must; elsewhere it may be refused where the list does not
+    have it."""
     if device.type == "cpu":
         check()
-        return
+        return True
     try:
         check()
     except fovea.Unsupported as refusal:
@@ -24,9 +25,10 @@ def expect(name, device, check):
             assert engine in text, f"{name}: the refusal does not say why {engine} can't:\n{text}"
         REFUSED.append((name, text))
         assert writing() or name not in pinned(), f"{name} is pinned as passing, but was refused:\n{text}"
-        return
+        return False
     PASSED.append(name)
     assert writing() or name in pinned(), f"{name} passes now: add it to {FILE.name} (FOVEA_TEST_PIN=write)"
+    return True
 
 
 def writing() -> bool:

@@ -13,7 +13,7 @@ import torch
 from .._core import InvalidArgument
 from ..program import Program
 from . import memory
-from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
+from .trace import Trace, Tracing, converted, positions, run_mask_mod, run_score_mod
 from .values import FLOAT, Value
 
 DIRECT = {
@@ -88,7 +88,7 @@ def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars
 
 def remembered(score_mod, mask_mod, bprop, like) -> Formulas:
     """What these modifiers gave before, with the tensors that they read now; or traced."""
-    key = [None if like is None else like.device]
+    key = start_of_key(like)
     read = memory.look((score_mod, mask_mod, bprop), key)
     if read is None:
         return traced(score_mod, mask_mod, bprop, None, None, like)[0]
@@ -98,17 +98,22 @@ def remembered(score_mod, mask_mod, bprop, like) -> Formulas:
         return known.with_tensors([bindable(read[i], like) for i in known.slots])
     out, trace = traced(score_mod, mask_mod, bprop, None, None, like)
     slots = memory.slots_of(trace, read)
-    again = [None if like is None else like.device]
+    again = start_of_key(like)
     if slots is not None and memory.look((score_mod, mask_mod, bprop), again) is not None and tuple(again) == key:
         out.slots = slots
         memory.REMEMBERED.put(key, out.emptied())
     return out
 
 
+def start_of_key(like):
+    """What tracing depends on beside the modifiers."""
+    return [None if like is None else like.device, converted(like)]
+
+
 def traced(score_mod, mask_mod, bprop, tensors, scalars, like):
     """(formulas, the trace that gave them)"""
     out = Formulas()
-    trace = Trace(None if like is None else like.device)
+    trace = Trace(like)
     if isinstance(score_mod, Program):
         take_program(out, score_mod, mask_mod, bprop)
         mask_mod = bprop = None
@@ -232,7 +237,12 @@ def bindable(tensor, like, name=None):
         tensor = tensor.to(like.device)  # torch lets a number on the CPU meet any device
     dtype = tensor.dtype
     if dtype in DIRECT and dtype != torch.float64:
-        return tensor
+        narrow = dtype in (torch.int64, torch.uint8) or (dtype == torch.bool and name is None)
+        if not narrow or tensor.numel() > converted(like):
+            return tensor
+        if dtype == torch.int64:  # as everywhere in Fovea, what an int32 cannot hold becomes its nearest
+            tensor = tensor.clamp(-(2**31), 2**31 - 1)
+        return tensor.to(torch.int32)
     if dtype == torch.float64:
         return tensor if like is not None and like.dtype == torch.float64 else tensor.float()
     if dtype.is_floating_point:

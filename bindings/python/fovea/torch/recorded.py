@@ -28,7 +28,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         out.mod, out.bprop = found.mod, found.bprop or ""
         captures = [(capture.name, capture.tensor) for capture in found.captures]
     if mask_mod is not None:  # first: what a trace captures is numbered from 0
-        trace = Trace(like.device)
+        trace = Trace(like)
         out.mask = mask_text(trace, mask_mod)
         take_captured(out, trace, like)
     for name, tensor in captures:
