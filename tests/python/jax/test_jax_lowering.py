@@ -104,7 +104,7 @@ def test_masks_and_integers_in_types_that_cudnn_reads(qkv):
 
 
 def test_one_type_for_all_tensors(qkv):
-    """A ring merges in float32; engines for GPUs write o and gradients in the type of q, which is converted."""
+    """A ring merges in float32; engines for GPUs write all in the type of q, which is converted."""
     half = [x.astype(jnp.bfloat16) for x in qkv]
     part = jax.shard_map(
         lambda *a: context_attention(*a, axis_name="s", mask_mod=causal),

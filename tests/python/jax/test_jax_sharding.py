@@ -110,7 +110,7 @@ def test_context(i, eight_devices):
 @pytest.mark.parametrize("strategy", ("ring", "all_gather"))
 @pytest.mark.parametrize("order", ORDERS)
 def test_context_on_one_device(order, strategy):
-    """A mesh of one: what a GPU gets of context parallelism, offsets and places that lie on the device included."""
+    """A mesh of one: what a GPU gets of context parallelism, with offsets and places that lie on it."""
     tensors = expected(IDS.index("causal"))[0]
     mesh = Mesh(np.array(jax.devices()[:1]), ("s",))
     more = {"score_mod": lambda s, b, h, q, k: 2.0 * jnp.tanh(s / 2.0), "mask_mod": causal}
