@@ -241,7 +241,7 @@ def main():
         f"cuDNN {torch.backends.cudnn.version()}, {datetime.date.today()}",
         "- Times on the device, medians. Ratios are torch's time by Fovea's: above 1 Fovea is faster. First calls include all "
         "building and compiling; a second process finds torch's in its caches.",
-        "- Host: a cached eager call of flex_attention at S = 128, modifier traced each time.",
+        "- Host: a cached eager call of flex_attention at S = 128.",
         f"- Command: `python bench/torch_gpu.py`, {time.perf_counter() - began:.0f} s in all",
         "",
     ]

@@ -102,7 +102,9 @@ static void set_strides(fovea_array* array, const char* text) {
     dense *= array->extent[i];
   }
   for (int i = 0; at != NULL && i < array->rank; ++i) {
-    array->stride[i] = strtoll(at + 1, (char**)&at, 10);
+    char* end = NULL;
+    array->stride[i] = strtoll(at + 1, &end, 10);
+    at = end;
   }
 }
 

@@ -3,6 +3,7 @@ is what keeps plans."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import OrderedDict
@@ -59,6 +60,14 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Lets go of plans while the interpreter can still let go of them."""
+    for recent in _all:
+        recent.clear()
+
 
 _plans = Recent(256)
 

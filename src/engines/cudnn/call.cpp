@@ -6,10 +6,8 @@
 #include "attention/extents.h"
 #include "attention/refuse.h"
 #include "base/error.h"
-#include "cuda/driver.h"
 
 namespace fovea::cudnn {
-namespace {
 
 std::size_t element_bytes(Type type) {
   switch (type) {
@@ -23,12 +21,6 @@ std::size_t element_bytes(Type type) {
   throw InternalError("a type without a size");
 }
 
-std::size_t span_bytes(const Tensor& tensor) {
-  std::int64_t last = 0;
-  for (std::size_t i = 0; i < 4; ++i) last += (tensor.dim[i] - 1) * tensor.stride[i];
-  return static_cast<std::size_t>(last + 1) * element_bytes(tensor.type);
-}
-
 const BoundTensor* bound_tensor(const Bindings& b, Role role) {
   switch (role) {
     case Role::Q: return &b.q;
@@ -40,124 +32,6 @@ const BoundTensor* bound_tensor(const Bindings& b, Role role) {
     case Role::GradK: return &b.grad_k;
     case Role::GradV: return &b.grad_v;
     default: return nullptr;
-  }
-}
-
-// One of these for each number in the workspace: cuDNN may want it aligned.
-constexpr std::size_t value_bytes = 16;
-
-template <class T>
-void refuse_device_value(const char* name, const PerCall<T>& value) {
-  if (value.device == nullptr) return;
-  refuse(name, "a device pointer",
-         "this plan takes it from the host, when the call is enqueued; a problem with "
-         "values=device takes it from either");
-}
-
-void check_strides(const Tensor& tensor, const BoundTensor& bound) {
-  if (bound.data == nullptr) return;
-  const Strides& s = bound.strides;
-  const Four given{s.b, s.h, s.s, s.d};
-  for (std::size_t i = 0; i < 4; ++i) {
-    if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
-    if (i == 0 && tensor.starts) continue;  // packed: there is no batch to step through
-    refuse("strides", given[i],
-           "differ from those that this plan was made for (" + std::to_string(tensor.stride[i]) +
-               "): engine cudnn bakes strides; make a problem with these");
-  }
-  if (reinterpret_cast<std::uintptr_t>(bound.data) % 16 != 0) {
-    refuse("data", reinterpret_cast<std::uintptr_t>(bound.data),
-           "cuDNN wants q, k, v, o and their gradients at multiples of 16 bytes");
-  }
-}
-
-}  // namespace
-
-CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
-  const auto lengths = static_cast<std::size_t>(baked.sizes.b) * 4;
-  const bool padded = spec.padding && !spec.packed();  // PackedCall has its own
-  if (padded && !baked.has_q_lengths) q_lengths = take(lengths);
-  if (padded && !baked.has_k_lengths) k_lengths = take(lengths);
-  if (spec.dropout > 0) {
-    seed = take(8);
-    offset = take(8);
-  }
-  if (baked.device_values) values = take(value_bytes * (4 + baked.program.scalars().size()));
-  if (!spec.backward || spec.packed()) return;
-  // The scratch is as large as one slice's: slices run one after the other.
-  if (!baked.want_q) grad_q = take(span_bytes(*spec.find(Role::GradQ)));
-  if (!baked.want_k) grad_k = take(span_bytes(*spec.find(Role::GradK)));
-  if (!baked.want_v) grad_v = take(span_bytes(*spec.find(Role::GradV)));
-}
-
-std::size_t CallMemory::take(std::size_t bytes) {
-  const std::size_t at = bytes_;
-  bytes_ += (bytes + 255) / 256 * 256;
-  return at;
-}
-
-void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
-  Sizes sizes = b.sizes;
-  sizes.t_q = baked.sizes.t_q;  // rows of packed tensors are not baked
-  sizes.t_k = baked.sizes.t_k;
-  if (!(sizes == baked.sizes)) {
-    refuse("sizes", b.sizes.b,
-           "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
-           "problem with these (graphs are shared where only the batch differs)");
-  }
-  for (const Tensor& tensor : spec.tensors) {
-    if (const BoundTensor* bound = bound_tensor(b, tensor.role)) check_strides(tensor, *bound);
-  }
-  if (b.b_offset.device != nullptr) {
-    refuse("b_offset", "a device pointer", "engine cudnn takes it from the host");
-  }
-  if (!baked.device_values) {
-    refuse_device_value("scale", b.scale);
-    refuse_device_value("h_offset", b.h_offset);
-    refuse_device_value("q_offset", b.q_offset);
-    refuse_device_value("k_offset", b.k_offset);
-    for (const PerCall<ir::ScalarValue>& scalar : b.scalars) refuse_device_value("scalar", scalar);
-  }
-  const bool formulas = baked.program.mod() || baked.program.mask();
-  const auto fixed = [&](const char* name, const PerCall<std::int32_t>& bound,
-                         std::int32_t allowed) {
-    const bool moves = bound.device != nullptr || bound.value != 0;
-    if (!formulas || !moves || allowed != 0) return;
-    refuse(
-        name, bound.device != nullptr ? "a device pointer" : std::to_string(bound.value),
-        "this plan was made for 0: engine cudnn adds offsets only where the problem has one that "
-        "is not 0 (any value will do; other values are then bound without a new plan)");
-  };
-  fixed("h_offset", b.h_offset, baked.h_offset);
-  fixed("q_offset", b.q_offset, baked.q_offset);
-  fixed("k_offset", b.k_offset, baked.k_offset);
-}
-
-void Call::fill_workspace(const Spec& spec) {
-  const cuda::Driver& d = *cuda::driver();
-  const auto fill = [&](std::size_t at, std::uint32_t word, std::size_t count) {
-    if (at == CallMemory::none) return;
-    cuda::check(d.set_words_async(reinterpret_cast<cuda::Address>(in_workspace(at)), word, count,
-                                  b_.stream),
-                "cuMemsetD32Async");
-  };
-  const auto fill_wide = [&](std::size_t at, const PerCall<std::uint64_t>& value) {
-    if (at == CallMemory::none || value.device != nullptr) return;
-    fill(at, static_cast<std::uint32_t>(value.value), 1);
-    fill(at + 4, static_cast<std::uint32_t>(value.value >> 32), 1);
-  };
-  const auto count = static_cast<std::size_t>(baked_.sizes.b);
-  fill(memory_.q_lengths, static_cast<std::uint32_t>(baked_.sizes.sq), count);
-  fill(memory_.k_lengths, static_cast<std::uint32_t>(baked_.sizes.skv), count);
-  if (spec.dropout > 0) {
-    fill_wide(memory_.seed, b_.seed);
-    fill_wide(memory_.offset, b_.offset);
-  }
-  if (!baked_.device_values) return;
-  for (const Tensor& tensor : spec.tensors) {
-    if (tensor.by_value || !is_value(tensor.role)) continue;
-    const OneValue value = value_of(tensor);
-    if (value.device == nullptr) fill(memory_.values + value.place * value_bytes, value.bits, 1);
   }
 }
 
@@ -182,48 +56,6 @@ Call::OneValue Call::value_of(const Tensor& tensor) const {
     }
     default: throw InternalError("a tensor that is no value");
   }
-}
-
-void Call::clear(const BoundTensor& tensor, const Tensor& shape) {
-  if (tensor.data == nullptr) return;
-  const cuda::Driver& d = *cuda::driver();
-  const Sizes& s = baked_.sizes;
-  const auto at = reinterpret_cast<cuda::Address>(tensor.data);
-  const auto heads = shape.dim[1], rows = shape.dim[2], features = shape.dim[3];
-  const auto all = static_cast<std::size_t>(s.b * heads * rows * features) * 2;
-  Tensor whole = shape;
-  whole.dim[0] = s.b;
-  if (span_bytes(whole) == all) {
-    cuda::check(d.set_bytes_async(at, 0, all, b_.stream), "cuMemsetD8Async");
-    return;
-  }
-  for (std::int64_t b = 0; b < s.b; ++b) {
-    for (std::int64_t h = 0; h < heads; ++h) {
-      const auto start =
-          static_cast<cuda::Address>(2 * (b * shape.stride[0] + h * shape.stride[1]));
-      cuda::check(d.set_rows_async(at + start, static_cast<std::size_t>(2 * shape.stride[2]), 0,
-                                   static_cast<std::size_t>(2 * features),
-                                   static_cast<std::size_t>(rows), b_.stream),
-                  "cuMemsetD2D8Async");
-    }
-  }
-}
-
-void Call::clear_outputs(const Spec& spec) {
-  if (!spec.padding) return;
-  for (const Tensor& tensor : spec.tensors) {
-    const bool output = spec.backward ? tensor.role == Role::GradQ || tensor.role == Role::GradK ||
-                                            tensor.role == Role::GradV
-                                      : tensor.role == Role::O;
-    if (output) clear(*bound_tensor(b_, tensor.role), tensor);
-  }
-  if (!spec.stats) return;
-  const Sizes& s = baked_.sizes;
-  constexpr std::uint32_t minus_infinity = 0xff800000;
-  cuda::check(
-      cuda::driver()->set_words_async(reinterpret_cast<cuda::Address>(b_.lse), minus_infinity,
-                                      static_cast<std::size_t>(s.b * s.h * s.sq), b_.stream),
-      "cuMemsetD32Async");
 }
 
 void Call::start_slice(std::int64_t first) {
@@ -286,8 +118,9 @@ void* Call::pointer(const Tensor& tensor) {
   if (is_value(tensor.role)) {
     const OneValue one = value_of(tensor);
     if (tensor.by_value) return value(one.bits);
-    return one.device != nullptr ? const_cast<void*>(one.device)
-                                 : in_workspace(memory_.values + one.place * value_bytes);
+    return one.device != nullptr
+               ? const_cast<void*>(one.device)
+               : in_workspace(memory_.values + one.place * CallMemory::value_bytes);
   }
   const auto rows = static_cast<std::size_t>(first_ * baked_.sizes.h * baked_.sizes.sq);
   const auto per_sequence = [&](const std::int32_t* given, std::size_t own) -> void* {

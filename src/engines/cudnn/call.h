@@ -12,6 +12,10 @@
 
 namespace fovea::cudnn {
 
+std::size_t element_bytes(Type type);
+// Which of the eight tensors over positions and features it is; null for others.
+const BoundTensor* bound_tensor(const Bindings& bindings, Role role);
+
 inline constexpr std::size_t most_bound = 64;
 inline constexpr std::size_t most_uniform_steps = 256;  // of one formula of scalars (see judge)
 
@@ -24,6 +28,7 @@ class CallMemory {
 
   // Offsets; none where it is not needed.
   static constexpr std::size_t none = ~std::size_t{0};
+  static constexpr std::size_t value_bytes = 16;   // of a number there: cuDNN may want it aligned
   std::size_t q_lengths = none, k_lengths = none;  // all sequences full
   std::size_t seed = none, offset = none;
   std::size_t values = none;  // of a problem with device_values: those that come from the host

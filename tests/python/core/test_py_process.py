@@ -121,3 +121,21 @@ def test_workspaces_are_lent_and_given_back():
     fovea.attention(x, x, x)
     assert fovea.release_workspaces() > 0 and fovea.release_workspaces() == 0
     fovea.attention(x, x, x)
+
+
+def test_nothing_leaks_at_exit(in_new_process):
+    """nanobind's own check, which is off for users: plans in every cache, a program, a picture and an error."""
+    code = """
+import contextlib, os, sys
+os.environ["FOVEA_LEAK_WARNINGS"] = "1"
+os.dup2(1, 2)  # the warnings go to standard error
+import numpy as np, fovea
+x = np.ones((1, 2, 8, 8), np.float32)
+for cap in (1.0, 2.0):
+    fovea.attention(x, x, x, score_mod="cap * tanh(score / cap)", is_causal=True, scalars={"cap": cap}, return_lse=True)
+fovea.formula("causal").show(sq=4), fovea.explain("sq=8")
+with contextlib.suppress(fovea.Error):
+    fovea.attention(x, x, x, score_mod="nonsense(")
+print("done", flush=True)
+"""
+    assert in_new_process(code).splitlines() == ["done"]

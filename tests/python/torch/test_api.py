@@ -12,6 +12,7 @@ from pinned import expect
 
 import fovea
 from fovea.torch import attention
+from fovea.torch.plans import RECENT
 
 CASES = {}
 
@@ -297,6 +298,47 @@ def test_views_are_read_in_place(name, layout, device):
     grad = VIEWS[name](shape)
     for x, y in zip(torch.autograd.grad(o, views, grad), torch.autograd.grad(ref, plain, grad)):
         assert torch.equal(x, y)
+
+
+# Captured tables as models have them, none of them dense: [H, S, S] of what is made in another order or size.
+TABLES = {
+    "permuted": lambda h, s: torch.randn(s, s, h).permute(2, 0, 1),  # T5: an embedding by (query, key)
+    "transposed": lambda h, s: torch.randn(h, s, s).transpose(1, 2),
+    "one_for_all_heads": lambda h, s: torch.randn(1, s, s).expand(h, s, s),
+    "one_row_for_all": lambda h, s: torch.randn(h, 1, s).expand(h, s, s),
+    "part_of_a_longer_one": lambda h, s: torch.randn(h, 2 * s, 2 * s)[:, :s, :s],
+    "every_other_row": lambda h, s: torch.randn(h, 2 * s, s)[:, ::2],
+    "heads_inside": lambda h, s: torch.randn(s, h, s).transpose(0, 1),
+}
+
+
+def captured_view(name, device, dtype, learns):
+    """The same as with a dense copy, forward and backward, and the table is read where it lies."""
+    q, k, v = (torch.randn(2, 4, 64, 64).to(device, dtype).requires_grad_() for _ in range(3))
+    view = TABLES[name](4, 64).to(device)
+    assert not view.is_contiguous()
+    grad = torch.randn(2, 4, 64, 64).to(device, dtype)
+
+    def run(table):
+        inputs = [q, k, v, *([table] if learns else [])]
+        o = attention(q, k, v, score_mod=lambda s, b, h, i, j: s + table[h, i, j], is_causal=True)
+        return [o, *torch.autograd.grad(o, inputs, grad)]
+
+    found = run(view.detach().requires_grad_(learns))
+    dense_one = view.detach().clone(memory_format=torch.contiguous_format).requires_grad_(learns)
+    for x, y in zip(found, run(dense_one)):
+        close = 0 if device.type == "cpu" else 2e-2  # cuDNN adds up gradients in any order
+        torch.testing.assert_close(x, y, rtol=close, atol=close)
+    kept = [known for known in RECENT._values.values() if known.captured]
+    assert any(known.captured[0][3] == view.stride() for known in kept), "a copy was bound"
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["fixed", "learned"])
+@pytest.mark.parametrize("name", TABLES)
+def test_captured_views_are_read_in_place(name, learns, device):
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    case_name = f"captured {name}{' learned' if learns else ''}"
+    expect(case_name, device, lambda: captured_view(name, device, dtype, learns))
 
 
 def cpu_only(device):

@@ -95,6 +95,26 @@ def test_trap_40_graph_capture_of_a_training_step(device):
     expect("graph training", device, check)
 
 
+def test_trap_40_nothing_is_built_while_a_graph_is_captured(device):
+    """Refused before anything is enqueued: what else is captured stays whole."""
+
+    def check():
+        tensors = draw(device, True, 384)
+        other = torch.zeros(8, device=device)
+        rare = lambda s, b, h, q, k: 7.0 * torch.sigmoid(s / 7.0) - 1.0
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            other += 1
+            with pytest.raises(fovea.DeviceError, match="captured into a CUDA graph, and the plan is not built"):
+                flex_attention(*tensors, rare)
+            other += 1
+        graph.replay()
+        assert torch.equal(other, torch.full_like(other, 2.0))
+        right(flex_attention(*tensors, rare), tensors, rare)
+
+    expect("graph without a plan", device, check)
+
+
 def test_workspace_comes_from_torchs_allocator(device):
     def check():
         tensors = draw(device, True, 2048)

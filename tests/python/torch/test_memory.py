@@ -456,6 +456,30 @@ def test_other_things_that_say_which_call_it_is(monkeypatch):
         monkeypatch.delenv("FOVEA_ENGINE")
 
 
+def test_what_a_modifier_does_not_ask_for_is_not_computed():
+    """An attribute of a branch that is not taken: a property is not run, one that is not there is no error."""
+
+    class Lazy:
+        off, asked = True, 0
+
+        @property
+        def table(self):
+            self.asked += 1
+            return A
+
+        def __getattr__(self, name):
+            raise RuntimeError(f"{name} is not ready")
+
+    lazy = Lazy()
+    for mod in (
+        lambda s, b, h, q, k: s if lazy.off else s + lazy.table[h],
+        lambda s, b, h, q, k: s if lazy.off else s + lazy.missing[h],
+    ):
+        for _ in range(2):
+            same(mod)
+    assert lazy.asked == 0
+
+
 def test_a_scale_in_a_tensor_may_change():
     scale, tensors = torch.tensor(0.5), [torch.randn(1, 2, 8, 8) for _ in range(3)]
     for _ in range(2):

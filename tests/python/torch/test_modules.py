@@ -198,6 +198,8 @@ def test_thd_with_padding_between():
         ref = dense.attention(*one, None, causal)[0][0].transpose(0, 1).reshape(count, -1)
         dense.assert_close("sequence", out[first : first + count], ref, torch.float32)
     assert out[5:8].abs().sum() == 0 and out[17:].abs().sum() == 0
+    with pytest.raises(ValueError, match="pad_between_seqs=True: needs cu_seqlens_q_padded"):
+        module(q, k, v, cu_seqlens_q=lengths, cu_seqlens_kv=lengths, pad_between_seqs=True)
 
 
 def test_dropout_only_in_training():

@@ -67,6 +67,17 @@ end
     @test places.part == attention_backward(o, o, lse, P, P, P; score_mod = mod, part = part).part
 end
 
+@testset "eight dimensions" begin
+    eight = draw(5, 1, 1, 1, 1, 1, 1, 2)
+    read(s, b, h, q, k, c) = s + k * c.x[k, 0, 0, 0, 0, 0, 0, h]
+    @test attention(P, P, P; score_mod = read, x = eight) ==
+          attention(P, P, P; score_mod = "score + k * x[k, h]", x = reshape(eight, 5, 2))
+    nine = reshape(eight, 5, 1, 1, 1, 1, 1, 1, 1, 2)
+    longer(s, b, h, q, k, c) = s + k * c.x[k, 0, 0, 0, 0, 0, 0, 0, h]
+    @test_throws_text "'x' has 9 dimensions, but a formula reads 8" attention(P, P, P; score_mod = longer, x = nine)
+    @test_throws_text "'x' has 9 dimensions, but a formula reads 8" attention(P, P, P; score_mod = "score + x[k]", x = nine)
+end
+
 @testset "shorthands beside formulas with lets" begin
     bias = draw(5, 5)
     shared = (s, b, h, q, k) -> (y = s * s; y + y)

@@ -94,7 +94,7 @@ class DotProductAttention(torch.nn.Module):
         core_attention_bias_type: str = "no_bias",
         core_attention_bias: Optional[Tensor] = None,
         alibi_slopes: Optional[Tensor] = None,
-        fast_zero_fill: bool = True,
+        fast_zero_fill: bool = True,  # how Transformer Engine fills its output; Fovea's engines write all of it
         inference_params=None,
         pad_between_seqs: Optional[bool] = None,
         fp8_output: Optional[bool] = False,
@@ -131,6 +131,10 @@ class DotProductAttention(torch.nn.Module):
         given = bottom_right_diagonal if bottom_right_diagonal is not None else self.bottom_right_diagonal
         options.update(diagonal(mask_type, self.window_size if window_size is None else window_size, given))
         starts = (cu_seqlens_q, cu_seqlens_kv), (cu_seqlens_q_padded, cu_seqlens_kv_padded)
+        if pad_between_seqs and layout == "thd" and cu_seqlens_q_padded is None and cu_seqlens_kv_padded is None:
+            raise InvalidArgument(
+                "pad_between_seqs=True: needs cu_seqlens_q_padded or cu_seqlens_kv_padded, which say where sequences begin"
+            )
         options.update(lengths(layout, mask_type, q, attention_mask, starts, (max_seqlen_q, max_seqlen_kv)))
         if mask_type == "arbitrary":
             options["mask_mod"] = outside(attention_mask)

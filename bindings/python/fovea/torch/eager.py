@@ -1,6 +1,8 @@
 """The eager way of one call: straight into the library, with torch.autograd.Function where a gradient is wanted. The
 host's time counts here. Whatever is not plain eager goes through the operators of ops.py."""
 
+from contextlib import nullcontext
+
 import torch
 import torch.autograd.forward_ad as forward_ad
 
@@ -19,6 +21,7 @@ class Attention(torch.autograd.Function):
             prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
         o, lse, row_max, max_logit = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
         ctx.call, ctx.count, ctx.has_sink = call, len(captured), sink is not None
+        ctx.names = [name for name, *_ in prepared.captured]
         extra = [x for x in (sink, *call.tensors()) if x is not None]
         ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
         if row_max is not None or max_logit is not None:
@@ -32,13 +35,13 @@ class Attention(torch.autograd.Function):
         q, k, v, o, lse, *rest = ctx.saved_tensors
         captured = rest[: ctx.count]
         sink = rest[ctx.count] if ctx.has_sink else None
-        names = list(ops.named(call, q, k, v, sink, captured))[4:]
         if grad_o is None and grad_lse is None:
             return (None,) * (6 + ctx.count)
-        with torch.no_grad():
+        again = torch.is_grad_enabled()  # create_graph=True
+        with torch.no_grad() if again else nullcontext():
             grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-        out = [grads.get(name) for name in ("q", "k", "v", "sink", *names)]
-        return (None, None, *(out if not torch.is_grad_enabled() else once(out)))
+        out = [grads.get(name) for name in ("q", "k", "v", "sink", *ctx.names)]
+        return (None, None, *(once(out) if again else out))
 
 
 class Once(torch.autograd.Function):

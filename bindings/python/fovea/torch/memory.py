@@ -117,13 +117,17 @@ def look_into(function, key, tensors, depth):
 
 
 def attribute(x, name):
-    """As the modifier itself would get it. Of a tensor only what is compared of it anyway."""
+    """As the modifier itself would get it. Of a tensor only what is compared of it anyway; nothing that is computed when
+    it is asked for, since the modifier may not come to ask."""
     kind = type(x)
-    if kind in _NUMBERS or (kind in _TENSORS and name not in ("shape", "ndim", "dtype")):
+    if kind in _TENSORS:
+        if name not in ("shape", "ndim", "dtype"):
+            raise Forgettable
+    elif kind in _NUMBERS or isinstance(getattr(kind, name, None), (property, functools.cached_property)):
         raise Forgettable
     try:
         return getattr(x, name)
-    except AttributeError:
+    except Exception:  # whatever it is, it is the modifier's to raise
         raise Forgettable from None
 
 

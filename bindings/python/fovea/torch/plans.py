@@ -109,6 +109,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         mask=mask,
         bprop=bprop,
         tensors=parts.declared(captured, sizes),
+        tensor_strides=captured_strides(parts.names, captured),
         scalars=parts.scalars,
         sink=sink is not None,
         dropout=call.dropout,
@@ -125,6 +126,16 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes[7], tk=sizes[8])
     return fields, sizes, parts
+
+
+def captured_strides(names, captured):
+    """How captured tensors lie that are not dense: they are read in place, whatever view they are."""
+    words = []
+    for name, x in zip(names, captured):
+        pairs = zip(x.shape, x.stride(), dense_strides(x.shape))
+        if any(extent > 1 and stride != dense for extent, stride, dense in pairs):
+            words.append(f"{name}:{','.join(map(str, x.stride()))}")
+    return " ".join(words) or None
 
 
 def bound(tensor):

@@ -8,6 +8,7 @@ struct ArrayFacts
     extent::NTuple{8,Int}  # in Julia's order
 end
 function ArrayFacts(wanted::Symbol, x::AbstractArray{T,N}) where {T,N}
+    N <= MOST_INDICES || refuse("the captured array '$wanted' has $N dimensions, but a formula reads $MOST_INDICES at most")
     x isa DenseArray || check_strides("the captured array '$wanted'", layout(x).strides)  # refuses what can't be read
     return ArrayFacts(wanted, dtype(T), N, filled8(size(x)))
 end

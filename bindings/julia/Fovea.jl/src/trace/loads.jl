@@ -30,7 +30,6 @@ end
 function load_slot(trace::Trace, slot::Int, x::AbstractArray{T,N}, indices::Tuple) where {T,N}
     name = trace.wanted[slot]
     length(indices) == N || refuse("the captured array '$name' has $N dimensions, but is indexed by $(length(indices))")
-    N <= MOST_INDICES || refuse("the captured array '$name' has $N dimensions, but a formula reads $MOST_INDICES at most")
     kind = load_kind(name, T)
     ids = map(i -> node_of(trace, index_of(trace, name, i)), indices)
     args = ntuple(i -> i <= N ? ids[i] : Int32(0), Val(MOST_INDICES))
