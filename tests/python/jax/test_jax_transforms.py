@@ -236,6 +236,26 @@ def test_only_wanted_gradients_are_computed(qkv, monkeypatch):
     assert any("grads=a0 " in line + " " for line in lines)
 
 
+def test_a_program_of_many_calls_runs_again(qkv):
+    """Enough calls for a command buffer on a GPU, recorded once and run with other arrays and numbers."""
+    q, k, v = qkv
+
+    def layers(q, cap):
+        for _ in range(6):
+            capped = {"score_mod": lambda s, b, h, i, j: cap * jnp.tanh(s / cap), "scale": 0.1 * cap}
+            o = fovea.jax.attention(q, k, v, mask_mod=causal, **capped)
+            q = (0.5 * q + 0.5 * o).astype(q.dtype)
+        return q
+
+    def loss(q, cap):
+        return jnp.sum(layers(q, cap).astype(jnp.float32) ** 2)
+
+    compiled = jax.jit(jax.value_and_grad(loss))
+    for turn in range(4):
+        arguments = (q * (1 + 0.1 * turn), jnp.float32(1.0 + 0.5 * turn))
+        close(compiled(*arguments), jax.value_and_grad(loss)(*arguments), 1e-4, 1e-4)
+
+
 def test_layers_in_a_scan(qkv):
     """What the layers capture is learned, what they mask by is not; both go through scan's own derivative."""
     q, k, v = qkv

@@ -38,7 +38,8 @@ def for_gpu(spec: Spec, avals: Sequence) -> tuple[Spec, list]:
 
 def without_b_offset(spec: Spec) -> Spec:
     """The first sequence of this part as a scalar of the formulas: GPU engines follow no pointer to it."""
-    if "b_offset" not in spec.operands or spec.dropout:
+    by_place = spec.dropout and spec.rng == "portable"
+    if "b_offset" not in spec.operands or by_place:
         return spec
     texts = _texts(spec)
     name = "first_b"
