@@ -52,7 +52,7 @@ tell_tests() {  # torch or jax: the failures, and one line for each file
   for log in "$results/pytest_$1"_*.log; do
     name=$(basename "${log%.log}")
     grep -E '^(FAILED|ERROR|E  )|pinned' "$log" | cut -c1-250 | head -20
-    printf '%-40s %s\n' "${name#pytest_}" "$(tail -n 1 "$log" | cut -c1-150)"
+    printf '%-40s %s\n' "${name#pytest_}" "$(grep -E '(passed|failed|error|skipped).* in [0-9.]+s' "$log" | tail -n 1)"
     [[ $(<"${log%.log}.status") == 0 ]] || failed+=("${name#pytest_}")
   done
 }

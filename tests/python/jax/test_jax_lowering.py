@@ -6,13 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from jax_cases import B, H, S, causal, softcap
 from jax_definition import DTYPE, close
 from jax_setup import seed
 from test_jax_values import IDS, expected
 
 from fovea import _core
-from fovea.jax import attention
+from fovea.jax import attention, context_attention
 from fovea.jax._call import Call
 from fovea.jax._gpu import for_gpu, without_b_offset
 from fovea.jax._modifiers import Given
@@ -101,27 +103,50 @@ def test_masks_and_integers_in_types_that_cudnn_reads(qkv):
     assert re.search(r'mask="\(a0\[0, 0, q, k\] != 0.0\)".*tensor="a0:b?f16\[1,1,Sq,Skv\]"', line), line
 
 
+def test_one_type_for_all_tensors(qkv):
+    """A ring merges in float32; engines for GPUs write all in the type of q, which is converted."""
+    half = [x.astype(jnp.bfloat16) for x in qkv]
+    part = jax.shard_map(
+        lambda *a: context_attention(*a, axis_name="s", mask_mod=causal),
+        mesh=Mesh(np.array(jax.devices()[:1]), ("s",)),
+        in_specs=(P(),) * 3,
+        out_specs=P(),
+        check_vma=False,
+    )
+    for function in (part, jax.grad(lambda *a: jnp.sum(part(*a).astype(jnp.float32)))):
+        text = jax.jit(function).trace(*half).lower(lowering_platforms=("cuda",)).as_text()
+        lines = re.findall(r'problem = "(.*?)", results', text)
+        assert lines and all("dtype=bf16" in line and "_dtype" not in line for line in lines)
+
+
+def modified_by_tables(table, gate, q, k, v):
+    return attention(q, k, v, score_mod=lambda s, b, h, i, j: s * table[h] * gate[b, h])
+
+
+def mapped_line(sequences: int, qkv) -> str:
+    """Of three examples of so many sequences, in which all but k and v is mapped."""
+    arrays = jnp.ones((3, H)), jnp.ones((3, sequences, H)), jnp.stack([qkv[0][:sequences]] * 3)
+    keys = [x[:sequences] for x in qkv[1:]]
+    line, operands = lowered(jax.vmap(modified_by_tables, (0, 0, 0, None, None)), *arrays, *keys)
+    assert f" b={3 * sequences} " in line and operands == "q,k,v,tensor:a0,tensor:a1"
+    return line.replace(" ", "")
+
+
 def test_a_mapped_axis_joins_the_batch(qkv):
     """vmap is one call of a larger batch; what is captured and mapped is indexed by example or sequence."""
-    tables, gates = jnp.ones((3, H)), jnp.ones((3, B, H))
-
-    def one(table, gate, q, k, v):
-        return attention(q, k, v, score_mod=lambda s, b, h, i, j: s * table[h] * gate[b, h])
-
-    queries = jnp.stack([qkv[0]] * 3)
-    line, operands = lowered(jax.vmap(one, (0, 0, 0, None, None)), tables, gates, queries, *qkv[1:])
-    assert f" b={3 * B} " in line and operands == "q,k,v,tensor:a0,tensor:a1"
-    words = line.replace(" ", "")
-    assert f"a0[(b//{B}),h]" in words and "a1[b,h]" in words and 'tensor="a1:f32[B,H]"' in words, line
-    # Examples of one sequence, as most are: b says which, and engines for GPUs load by b.
-    first = [x[:, :1] for x in (gates, queries)]
-    line, _ = lowered(jax.vmap(one, (0, 0, 0, None, None)), tables, *first, *(x[:1] for x in qkv[1:]))
-    words = line.replace(" ", "")
-    assert "a0[b,h]" in words and "a1[b,h]" in words and 'tensor="a0:f32[B,H]"' in words, line
+    line = mapped_line(B, qkv)
+    assert f"a0[(b//{B}),h]" in line and "a1[b,h]" in line and 'tensor="a1:f32[B,H]"' in line, line
 
 
-def test_examples_of_one_sequence(qkv):
-    """Values and gradients of the form above, against one call after the other."""
+def test_examples_of_one_sequence_are_indexed_by_b(qkv):
+    """As most examples are: engines for GPUs load by b."""
+    line = mapped_line(1, qkv)
+    assert "a0[b,h]" in line and "a1[b,h]" in line and 'tensor="a0:f32[B,H]"' in line, line
+
+
+@pytest.mark.parametrize("wanted", [(0, 1, 2), (0, 1, 2, 3, 4)], ids=("of q, k, v", "of all"))
+def test_examples_of_one_sequence(wanted, qkv):
+    """Values and gradients of that form, against one call after the other."""
     q, k, v = (x[:, None] for x in qkv)
     arrays = (q, k, v, jnp.linspace(0.5, 1.5, B * H).reshape(B, H), jnp.linspace(0.1, 1.0, B))
 
@@ -129,7 +154,7 @@ def test_examples_of_one_sequence(qkv):
         o = attention(q, k, v, score_mod=lambda s, b, h, i, j: cap * jnp.tanh(s * table[h] / cap) + 0.1 * b)
         return jnp.sum(o.astype(jnp.float32) ** 2)
 
-    run = jax.value_and_grad(loss, argnums=tuple(range(5)))
+    run = jax.value_and_grad(loss, argnums=wanted)
     alone = [run(*(x[i] for x in arrays)) for i in range(B)]
     close(jax.vmap(run)(*arrays), jax.tree.map(lambda *x: jnp.stack(x), *alone), 1e-4)
 

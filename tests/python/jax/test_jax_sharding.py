@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_cases import CASES, HKV, D, H, S, causal
-from jax_definition import LIMITS, call, check
+from jax_definition import LIMITS, call, check, close
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from test_jax_values import IDS, check_all, expected, loss
@@ -105,6 +105,32 @@ def test_context(i, eight_devices):
 
     (grads, learned_grads), o = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))(tensors[:3], learned)
     check_all((o, grads, learned_grads), wanted)
+
+
+@pytest.mark.parametrize("strategy", ("ring", "all_gather"))
+@pytest.mark.parametrize("order", ORDERS)
+def test_context_on_one_device(order, strategy):
+    """A mesh of one: what a GPU gets of context parallelism, with offsets and places that lie on it."""
+    tensors = expected(IDS.index("causal"))[0]
+    mesh = Mesh(np.array(jax.devices()[:1]), ("s",))
+    more = {"score_mod": lambda s, b, h, q, k: 2.0 * jnp.tanh(s / 2.0), "mask_mod": causal}
+    ring = jax.shard_map(
+        lambda *a: fovea.jax.context_attention(*a, axis_name="s", strategy=strategy, order=order, **more),
+        mesh=mesh,
+        in_specs=(P(None, "s"),) * 3,
+        out_specs=P(None, "s"),
+    )
+
+    def whole(attend, order):
+        def total(*qkv):
+            dealt = [fovea.jax.reorder_sequence(x, 1, order) for x in qkv]
+            o = fovea.jax.reorder_sequence(attend(*dealt), 1, order, inverse=True)
+            return jnp.sum(o.astype(jnp.float32) * tensors[3].astype(jnp.float32))
+
+        return jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))(*tensors[:3])
+
+    alone = whole(functools.partial(fovea.jax.attention, **more), "contiguous")
+    close(whole(ring, order), alone, 1e-4, 2e-5)
 
 
 @pytest.mark.parametrize("layout, order", [("bhsd", (0, 2, 1, 3)), ("sbhd", (1, 0, 2, 3))])

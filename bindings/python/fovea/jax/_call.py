@@ -150,6 +150,13 @@ class Call:
         note_load(capture, ["b"])
         return f"{name}[b]"
 
+    def positions(self, name: str, value, word: str) -> str:
+        """The load of one position per row ("q") or column ("k"); before modify()."""
+        self._captures.reserve(name)
+        capture = self._captures.add_tensor(value, name)
+        note_load(capture, [word])
+        return f"{name}[{word}]"
+
     def mask_text(self, text: str) -> None:
         """One more condition; before modify()."""
         self._extra_masks.append(text)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from . import _derivative, _primitive
 from ._call import Call, made_alike
 from ._modifiers import Given
-from ._order import ORDERS, place_formula, reorder_sequence
+from ._order import ORDERS, Place, reorder_sequence
 from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source
 
 _STRATEGIES = ("ring", "all_gather")
@@ -71,7 +71,10 @@ def context_attention(
     call = Call(layout, q, k, v)
     lengths = (q.shape[position], k.shape[position])
     total = (parts * lengths[0], parts * lengths[1] if strategy == "ring" else lengths[1])
-    leaves = _place(call, order, parts, own, lengths, strategy)
+    # Gathered keys lie where they are.
+    words = "qk" if strategy == "ring" else "q"
+    places = [Place(word, order, parts, length) for word, length in zip(words, lengths)]
+    leaves = _leaves(call, places, own)
     for word, name, value in (("q", "ql", q_lengths), ("k", "kl", kv_lengths)):
         if value is not None:
             call.mask_text(f"{leaves.get(word, word)} < {call.vector(name, value)}")
@@ -82,20 +85,19 @@ def context_attention(
     call.options(engine=engine)
     if strategy == "all_gather":
         return call.run()[0]
-    return _ring_of(call, axis_name, parts, sink)
+    return _ring_of(call, (axis_name, places[1]), sink)
 
 
-def _place(call: Call, order: str, parts: int, own, lengths, strategy: str) -> dict[str, str]:
-    """Binds this device's place, and says what q and k are."""
-    if order == "contiguous":
-        call.offsets(own * lengths[0], own * lengths[1] if strategy == "ring" else 0)
+def _leaves(call: Call, places: list[Place], own) -> dict[str, str]:
+    """Binds where this device's part lies, and says what q and k are there."""
+    if places[0].order == "contiguous":
+        call.offsets(*(next((p.of(own) for p in places if p.word == word), 0) for word in "qk"))
         return {}
-    leaves = {"q": place_formula(order, "q", "place_q", parts, lengths[0])}
-    call.scalar("place_q", own)
-    if strategy == "ring":
-        leaves["k"] = place_formula(order, "k", "place_k", parts, lengths[1])
-        call.scalar("place_k", own + 0)  # another array than place_q: it changes from step to step
-    return leaves
+    if places[0].order == "zigzag":
+        return {p.word: f"({call.positions(p.name, p.of(own), p.word)})" for p in places}
+    for p in places:
+        call.scalar(p.name, p.of(own))
+    return {p.word: f"({p.word} * {p.parts} + {p.name})" for p in places}
 
 
 def _gathered(x, axis_name: str, position: int, parts: int, order: str):
@@ -106,13 +108,11 @@ def _gathered(x, axis_name: str, position: int, parts: int, order: str):
 # --- the ring ---
 
 
-def _ring_of(call: Call, axis_name: str, parts: int, sink):
+def _ring_of(call: Call, ring: tuple[str, Place], sink):
     spec, arrays = call.finished()
-    moving = next(role for role in ("scalar:place_k", "k_offset") if role in spec.operands)
-    step = call.sizes.skv if moving == "k_offset" else 1
     extra = () if sink is None else (jnp.asarray(sink, jnp.float32),)
     arrays = made_alike([*arrays, *extra])
-    return _ring(spec, (axis_name, parts, moving, step), *arrays)
+    return _ring(spec, ring, *arrays)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -127,13 +127,14 @@ def _split(spec: Spec, arrays):
 
 
 def _ring_forward(spec: Spec, ring, arrays):
-    axis_name, parts, moving, step = ring
+    axis_name, place = ring
+    parts = place.parts
     operands, sink = _split(spec, arrays)
     part = spec.replace(outputs=("o", "lse"), o_dtype="float32")
 
     def visit(carry, i):
         k, v, o, lse = carry
-        here = {**operands, "k": k, "v": v, moving: _source(axis_name, parts, i) * step}
+        here = {**operands, "k": k, "v": v, place.role: place.of(_source(axis_name, parts, i))}
         o_part, lse_part = _primitive.bind("forward", part, made_alike(list(here.values())))
         o, lse = _merged(spec, (o, lse), (o_part, lse_part))
         return (*_passed_on((k, v), axis_name, parts), o, lse), None
@@ -179,7 +180,8 @@ _ring.defvjp(_ring_fwd, _ring_bwd, symbolic_zeros=True)
 
 
 def _ring_gradients(spec: Spec, ring, operands, rest, wanted) -> dict[str, jax.Array]:
-    axis_name, parts, moving, step = ring
+    axis_name, place = ring
+    parts = place.parts
     part = spec.replace(
         operands=(*spec.operands, "o", "lse", "grad_o"),
         wanted=tuple(w for w in wanted if w != "sink"),
@@ -195,7 +197,7 @@ def _ring_gradients(spec: Spec, ring, operands, rest, wanted) -> dict[str, jax.A
 
     def visit(carry, i):
         k, v, sums = carry
-        here = {**operands, "k": k, "v": v, moving: _source(axis_name, parts, i) * step}
+        here = {**operands, "k": k, "v": v, place.role: place.of(_source(axis_name, parts, i))}
         results = _primitive.bind("backward", part, made_alike([*here.values(), *rest]))
         sums = {role: sums[role] + g.astype(jnp.float32) for role, g in zip(roles, results)}
         sums.update(zip(travelling, _passed_on([sums[role] for role in travelling], axis_name, parts)))

@@ -14,24 +14,32 @@ from ._rewrite import rewrite_loads, substitute, tokens
 from ._spec import Spec
 
 _INTEGERS = ("uint8", "int64")  # loads give int32 whichever of the integers it was
+_TENSORS = ("o", "grad_o")  # engines for GPUs have one type for these and q, k, v
 
 
 def for_gpu(spec: Spec, avals: Sequence) -> tuple[Spec, list]:
-    """The Spec, and operands (anything with a shape, a dtype and update()) of the types that it now has."""
+    """The Spec, and operands (anything with a shape, a dtype and update()) of the types that it now has.
+
+    What it computes has other types, too, where it was to give o or gradients in another type than that of q.
+    """
     spec = without_b_offset(spec)
     dtypes = {role: np.dtype(a.dtype) for role, a in zip(spec.operands, avals) if role.startswith("tensor:")}
     masks = {role.partition(":")[2] for role, dtype in dtypes.items() if dtype == np.bool_}
     new = {role: np.dtype(np.int32) for role, dtype in dtypes.items() if dtype.name in _INTEGERS}
     new.update({f"tensor:{name}": _mask_type(avals[0].dtype) for name in masks})
+    new.update({role: np.dtype(avals[0].dtype) for role in _TENSORS})
+    spec = spec.replace(o_dtype=None, grad_dtype=None)
     spec = spec.replace(**{key: _compared(text, masks) for key, text in _texts(spec).items()})
     return spec, [
-        a if role not in new else a.update(dtype=new[role]) for role, a in zip(spec.operands, avals)
+        a if new.get(role, a.dtype) == a.dtype else a.update(dtype=new[role])
+        for role, a in zip(spec.operands, avals)
     ]
 
 
 def without_b_offset(spec: Spec) -> Spec:
     """The first sequence of this part as a scalar of the formulas: GPU engines follow no pointer to it."""
-    if "b_offset" not in spec.operands or spec.dropout:
+    by_place = spec.dropout and spec.rng == "portable"
+    if "b_offset" not in spec.operands or by_place:
         return spec
     texts = _texts(spec)
     name = "first_b"

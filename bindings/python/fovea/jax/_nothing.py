@@ -17,7 +17,7 @@ def is_nothing(spec: Spec, avals: Sequence) -> bool:
 
 
 def results_of_nothing(direction: str, spec: Spec, operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """Rows are empty: o is 0 and lse the sink's or -inf. Only the sink can have a gradient, by that of lse."""
+    """Rows are empty: o is 0, lse the sink's or -inf. Only the sink can have a gradient, by that of lse."""
     given = dict(zip(spec.operands, operands))
     if direction == "backward":
         zeros = [jnp.zeros(shape, dtype) for shape, dtype in gradient_shapes(spec, operands)]

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
 ORDERS = ("contiguous", "striped", "zigzag")
 
 
-def place_formula(order: str, word: str, place: str, parts: int, length: int) -> str:
-    """The global position of local index `word` on device `place`, as a formula; `length` tokens lie on a
-    device.
-    """
-    if order == "striped":
-        return f"({word} * {parts} + {place})"
-    half = _half(length)
-    return f"({word} < {half} ? {word} + {place} * {half} : {word} + ({2 * parts - 2} - {place}) * {half})"
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a device's part of the queries ("q") or keys ("k") lies, of `length` tokens on each device."""
+
+    word: str
+    order: str
+    parts: int
+    length: int
+
+    @property
+    def role(self) -> str:
+        """The operand that says it: an offset, a scalar, or the position of each token."""
+        kinds = {"contiguous": "{}_offset", "striped": "scalar:{}_first", "zigzag": "tensor:{}_places"}
+        return kinds[self.order].format(self.word)
+
+    @property
+    def name(self) -> str:
+        return self.role.partition(":")[2]
+
+    def of(self, device) -> jax.Array:
+        """That operand, for this device."""
+        if self.order != "zigzag":
+            return device * (self.length if self.order == "contiguous" else 1)
+        local, half = jnp.arange(self.length, dtype=jnp.int32), _half(self.length)
+        return local + half * jnp.where(local < half, device, 2 * self.parts - 2 - device)
 
 
 def reorder_sequence(

@@ -92,26 +92,36 @@ def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
     return _custom_call(ctx, operands, _native.TARGETS[direction], spec, _result_roles(spec, direction), line)
 
 
-def _converted(ctx, operand):
-    (new,) = ctx.avals_out
-    return mlir.lower_fun(lambda x: x.astype(new.dtype), multiple_results=False)(ctx, operand)[0]
-
-
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
     if is_nothing(spec, ctx.avals_in):
         empty = functools.partial(results_of_nothing, direction, spec)
         return mlir.lower_fun(lambda *arrays: empty(arrays), multiple_results=True)(ctx, *operands)
-    spec, avals = for_gpu(spec, ctx.avals_in)
-    operands = [
-        x if new is old else _converted(ctx.replace(avals_in=[old], avals_out=[new]), x)
-        for x, old, new in zip(operands, ctx.avals_in, avals)
-    ]
-    ctx = ctx.replace(avals_in=avals)
+    spec, avals_in = for_gpu(spec, ctx.avals_in)
+    types = [dtype for _, dtype in _results(spec, direction, avals_in)]
+    avals_out = [old.update(dtype=dtype) for old, dtype in zip(ctx.avals_out, types)]
+    inner = ctx.replace(avals_in=avals_in, avals_out=avals_out)
+    results = _call_cuda(inner, _converted(ctx, operands, ctx.avals_in, avals_in), spec, direction)
+    return _converted(ctx, results, avals_out, ctx.avals_out)
+
+
+def _converted(ctx, values, old: Sequence, new: Sequence) -> list:
+    """Each value in its new type."""
+
+    def convert(value, before, after):
+        if before.dtype == after.dtype:
+            return value
+        cast = mlir.lower_fun(lambda x: x.astype(after.dtype), multiple_results=False)
+        return cast(ctx.replace(avals_in=[before], avals_out=[after]), value)[0]
+
+    return [convert(*one) for one in zip(values, old, new)]
+
+
+def _call_cuda(ctx, operands, spec: Spec, direction: str):
     roles = _result_roles(spec, direction)
-    line = problem_line(spec, avals, direction, gpu=True, capture=True)
+    line = problem_line(spec, ctx.avals_in, direction, gpu=True, capture=True)
     workspace = _recorded_workspace(spec, direction, line)
     if workspace is None:
-        line = problem_line(spec, avals, direction, gpu=True)
+        line = problem_line(spec, ctx.avals_in, direction, gpu=True)
         if _has_cuda():
             _require(spec, direction, line, "cuda:0")
         return _custom_call(ctx, operands, _native.TARGETS[direction], spec, roles, line)
