@@ -13,6 +13,8 @@ from .precision import autocast_anywhere
 READY = Recent(1024)
 SCALES = (type(None), float, int)  # what can be compared; others could change in place
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_is_grad_enabled = torch.is_grad_enabled
+_is_deterministic = torch._C._get_deterministic_algorithms
 
 
 class Ready:
@@ -34,10 +36,10 @@ def look_up(functions, q, k, v, options):
         or not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN)
     ):
         return None
-    grad = torch.is_grad_enabled()
+    grad = _is_grad_enabled()
     # fmt: off
     key = [
-        options, torch.are_deterministic_algorithms_enabled(), runtime.ENVIRONMENT.get(b"FOVEA_ENGINE"),
+        options, _is_deterministic(), runtime.ENVIRONMENT.get(b"FOVEA_ENGINE"),
         q.shape, q.stride(), q.dtype, q.device,
         k.shape, k.stride(), k.dtype, k.device,
         v.shape, v.stride(), v.dtype, v.device,

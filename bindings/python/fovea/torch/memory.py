@@ -17,10 +17,16 @@ from torch.utils._device import DeviceContext
 
 from .._plans import Recent
 from .functions import TABLE
-from .reads import BOUND, CELL, parts_of, reads_of, record_of
+from .reads import BOUND, CELL, RECORDS, UNKNOWN, parts_of, reads_of, record_of
 from .vectors import REDUCTIONS
 
 REMEMBERED = Recent(1024)
+
+# At hand: after an attention torch's modules are out of the caches, and every lookup in them costs.
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_transforms = torch._C._functorch.peek_interpreter_stack
+_Function = types.FunctionType
 
 _NUMBERS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.Size))
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -51,11 +57,11 @@ class Forgettable(Exception):
 
 def undisturbed() -> bool:
     """Does nothing but the modifier decide what tracing it gives? Asked where nothing is being compiled."""
-    modes = torch._C._len_torch_function_stack()
+    modes = _function_modes()
     return not (
-        torch._C._len_torch_dispatch_stack()
+        _dispatch_modes()
         or (modes and not (modes == 1 and is_default_device(torch._C._get_function_stack_at(0))))
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or _transforms() is not None
     )
 
 
@@ -90,14 +96,18 @@ def first_of(tensors, x) -> int:
 
 def look_into(function, key, tensors, depth):
     bound = named = ()
-    if type(function) is not types.FunctionType:
+    if type(function) is not _Function:
         parts = parts_of(function)
         if parts is None:
             raise Forgettable
         function, bound, named = parts
     code = function.__code__
-    record = record_of(code)
-    reads = reads_of(record, code, len(bound), tuple(named), METHODS)
+    record = RECORDS.get(id(code))
+    if record is None or record.code() is not code:  # as record_of() would look
+        record = record_of(code)
+    reads = record.plain
+    if bound or named or reads is UNKNOWN:
+        reads = reads_of(record, code, len(bound), tuple(named), METHODS)
     if reads is None or depth == 0 or type(function.__globals__) is not dict:
         raise Forgettable
     key += (record, len(bound))
@@ -117,7 +127,11 @@ def look_into(function, key, tensors, depth):
                 x = function.__builtins__.get(place, _ABSENT)
         for step in steps:
             x = attribute(x, step) if type(step) is str else item(x, step[0])
-        take(x, key, tensors, depth)
+        if type(x) in _TENSORS:
+            key += (x.dtype, x.shape, x.device)
+            tensors.append(x)
+        else:
+            take(x, key, tensors, depth)
     if function.__defaults__ or function.__kwdefaults__:
         take_defaults(function, key, tensors, depth)
 

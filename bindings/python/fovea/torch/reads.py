@@ -34,7 +34,7 @@ _PURE_FAMILIES = ("POP_JUMP_", "UNARY_", "BINARY_", "INPLACE_")
 _OPEN_ENDED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
 
 
-_UNKNOWN = object()
+UNKNOWN = object()
 
 
 class Record:
@@ -45,24 +45,24 @@ class Record:
     def __init__(self, code, forget):
         self.code = weakref.ref(code, forget)
         self.reads = {}  # (bound arguments by position, bound names) -> reads, or None
-        self.plain = _UNKNOWN  # those without bound arguments
+        self.plain = UNKNOWN  # those without bound arguments
 
 
-_records = {}
+RECORDS = {}
 
 
 def record_of(code) -> Record:
     number = id(code)
-    found = _records.get(number)
+    found = RECORDS.get(number)
     if found is None or found.code() is not code:  # an address may be used again
-        found = _records[number] = Record(code, lambda dead: forget(number, dead))
+        found = RECORDS[number] = Record(code, lambda dead: forget(number, dead))
     return found
 
 
 def forget(number, dead):
-    known = _records.get(number)
+    known = RECORDS.get(number)
     if known is not None and known.code is dead:
-        del _records[number]
+        del RECORDS[number]
 
 
 def reads_of(record, code, bound, names, methods):
@@ -70,7 +70,7 @@ def reads_of(record, code, bound, names, methods):
     arguments come first and `names` by keyword; `methods` are the attributes that what a modifier computes may be asked
     for."""
     if not bound and not names:
-        if record.plain is _UNKNOWN:
+        if record.plain is UNKNOWN:
             record.plain = find_reads(code, 0, (), methods)
         return record.plain
     shape = (bound, names)

@@ -11,6 +11,7 @@ from .shapes import dense_like, heads_of, rows_dtype, rows_shape
 
 # What os.environ looks into; its own get() takes longer than the rest of a lookup.
 ENVIRONMENT = getattr(environ, "_data", {})
+_empty, _threads = torch.empty_strided, torch.get_num_threads  # at hand: a lookup in torch is long after an attention
 
 
 def signature(tensors):
@@ -26,7 +27,7 @@ def place(q):
     if q.is_cuda:
         stream = torch._C._cuda_getCurrentRawStream(q.device.index)
         return stream, 0, torch._C._cuda_isCurrentStreamCapturing()
-    return 0, torch.get_num_threads(), False
+    return 0, _threads(), False
 
 
 def forward(call, q, k, v, sink, captured):
@@ -52,7 +53,7 @@ def forward_plan(call, q, k, v, sink, captured, where):
 
 
 def run_forward(prepared, call, q, k, v, sink, captured, where):
-    o = torch.empty_strided(*prepared.o, dtype=q.dtype, device=q.device)  # the shortest way to memory that torch has
+    o = _empty(*prepared.o, dtype=q.dtype, device=q.device)  # the shortest way to memory that torch has
     lse = row_max = max_logit = None
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
     if call.lse or call.wants:
