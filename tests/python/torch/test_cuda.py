@@ -157,6 +157,14 @@ def test_dropout_on_the_device(device):
         first = attention(*tensors, dropout_p=0.3)
         torch.manual_seed(4)
         assert torch.equal(first, attention(*tensors, dropout_p=0.3))
+        assert not torch.equal(first, attention(*tensors, dropout_p=0.3))
+        # The output is linear in v: its gradient shows what the backward dropped.
+        q, k, v = (*tensors[:2], tensors[2].detach().abs().requires_grad_())
+        o = attention(q, k, v, dropout_p=0.3, seed=5)
+        (grad,) = torch.autograd.grad(o, v, torch.ones_like(o))
+        total = o.double().sum()
+        assert abs(((grad.double() * v.double()).sum() - total) / total) < 0.003
+        assert abs(total / attention(q, k, v).double().sum() - 1) < 0.1
 
     expect("dropout", device, check)
 
