@@ -26,14 +26,19 @@ std::int64_t alignment_of(const Tensor& tensor, std::size_t first_axis, std::int
   return all & -all;
 }
 
-// Row by row, where cuDNN loads whole words: heads and sequences must not start amidst them.
-bool lies_well(const Tensor& tensor, std::int64_t bytes) {
+// In the forms that were seen to be read right. Whole words of rows of keys are loaded at once:
+// heads and sequences must not start amidst them.
+bool lies_well(const Tensor& tensor, std::int64_t bytes, bool dense, bool backward) {
   const bool rows = tensor.dim[2] != 1 && tensor.stride[2] != 0, keys = tensor.dim[3] != 1;
-  if (keys) {
-    return tensor.stride[3] == 1 &&
-           (!rows || alignment_of(tensor, 0, bytes) == alignment_of(tensor, 2, bytes));
+  if (rows && keys) {
+    const bool columns = dense && bytes == 4 && tensor.stride[2] == 1;
+    return (tensor.stride[3] == 1 || columns) &&
+           alignment_of(tensor, 0, bytes) == alignment_of(tensor, 2, bytes);
   }
-  return rows && tensor.stride[2] == 1;
+  if (keys) return true;
+  if (rows) return tensor.stride[2] == 1 || !backward;
+  if (tensor.dim[1] != 1) return tensor.stride[1] == 1;  // read as if it were, in 9.19
+  return tensor.dim[0] == 1 || tensor.stride[0] == 1 || !backward;
 }
 
 // cuDNN wants strides of axes of one element to be sensible, too.
@@ -119,12 +124,13 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   view.alignment = alignment_of(tensor, 0, dtype_size(decl.dtype));
   const bool dense =
       problem_.tensor_strides.empty() || problem_.tensor_strides[load->slot()].empty();
-  if (avoid_.scattered_rows && !dense && !lies_well(tensor, dtype_size(decl.dtype))) {
-    refuse(
-        "captured_strides",
-        "cuDNN reads captured tensors whose last loaded index moves by one element, in rows that "
-        "keep their alignment",
-        "captured tensor " + decl.name + " with other strides", "make it contiguous");
+  if (avoid_.scattered_rows && !lies_well(tensor, dtype_size(decl.dtype), dense, spec_.backward)) {
+    refuse("captured_strides",
+           "cuDNN reads captured tensors right where what one load walks over lies next to each "
+           "other",
+           "captured tensor " + decl.name + ", in which it does not",
+           "make a contiguous tensor of what the formula loads, its indices in the order b, h, q, "
+           "k");
   }
   return true;
 }

@@ -107,6 +107,8 @@ def test_against_float64(case, device):
     if device.type == "cpu":
         compare(case, device, torch.float32)
         return
+    if case.name == "stick_breaking_gate" and torch.__version__.startswith("2.11."):
+        pytest.skip("torch 2.11 cannot vmap logsigmoid on CUDA: the definition itself fails")
     bf16, f16 = torch.bfloat16, torch.float16
     attempt = lambda dtype, backward: lambda: compare_without_captured(case, device, dtype, backward)
     if not expect(f"{case.name} bfloat16 training", device, attempt(bf16, True)):
