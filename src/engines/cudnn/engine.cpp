@@ -22,7 +22,10 @@ class CudnnEngine : public Engine {
  public:
   std::string name() const override { return "cudnn"; }
 
-  Baking bake(const Problem& problem, const Device&) const override { return cudnn::bake(problem); }
+  // For another device nothing is compiled: what cannot run there is judged by the device alone.
+  Baking bake(const Problem& problem, const Device& device) const override {
+    return device.kind == DeviceKind::Cuda ? cudnn::bake(problem) : Baking{{problem}, {}};
+  }
 
   Verdict judge(const Baked& baked, const Device& device) const override {
     Verdict verdict = cudnn::judge(baked.problem, device);
