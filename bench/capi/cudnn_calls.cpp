@@ -5,12 +5,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/capi/allocations.h"
+#include "bench/cases.h"
 #include "cuda/find_device.h"
 #include "engines/cudnn/bake.h"
 #include "engines/cudnn/plan.h"
@@ -37,20 +37,6 @@ class IdleGraph : public cudnn::Graph {
     benchmark::DoNotOptimize(pointers.data());
     benchmark::DoNotOptimize(workspace);
   }
-};
-
-struct Case {
-  const char* name;
-  const char* words;
-};
-constexpr Case cases[] = {
-    {"none", ""},
-    {"causal", "mask=causal"},
-    {"softcap", "mod=softcap(20)"},
-    {"alibi", "mod=alibi"},
-    {"bias", "mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\""},
-    {"relative", "mod=\"score + (q - k)\""},
-    {"sliding", "mask=sliding(64)"},
 };
 
 void measure(benchmark::State& state, const std::string& direction) {
@@ -80,8 +66,8 @@ void measure(benchmark::State& state, const std::string& direction) {
 
 void cudnn_forward(benchmark::State& state) { measure(state, "lse=1"); }
 void cudnn_backward(benchmark::State& state) { measure(state, "direction=backward"); }
-BENCHMARK(cudnn_forward)->DenseRange(0, std::size(cases) - 1);
-BENCHMARK(cudnn_backward)->DenseRange(0, std::size(cases) - 1);
+BENCHMARK(cudnn_forward)->DenseRange(0, plain_cases - 1);
+BENCHMARK(cudnn_backward)->DenseRange(0, plain_cases - 1);
 
 }  // namespace
 }  // namespace fovea::bench

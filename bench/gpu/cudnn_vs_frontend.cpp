@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cases.h"
 #include "bench/gpu/dropout_mask.h"
 #include "bench/gpu/events.h"
 #include "bench/gpu/fovea_call.h"
@@ -76,22 +77,6 @@ double difference(const Device16& mine, const Device16& theirs) {
   return worst / largest;
 }
 
-struct Row {
-  const char* name;
-  const char* line;
-};
-constexpr Row rows[] = {
-    {"none", ""},
-    {"causal", "mask=causal"},
-    {"softcap", "mod=softcap(20)"},
-    {"alibi", "mod=alibi"},
-    {"bias", "mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\""},
-    {"relative", "mod=\"score + (q - k)\""},
-    {"sliding", "mask=sliding(1024)"},
-    {"softcap+causal", "mod=softcap(20) mask=causal"},
-    {"alibi+causal", "mod=alibi mask=causal"},
-};
-
 // What a cached call costs the host, beside the frontend's own execute.
 int host_times() {
   start_device();
@@ -107,9 +92,10 @@ int host_times() {
   Block workspace(std::size_t{1} << 26);
   void* const handle = cudnn::handle_for(0, nullptr);
   std::printf("%-15s %-9s %9s %9s %9s\n", "case", "direction", "fovea us", "cudnn us", "more");
-  for (const Row& row : std::span(rows).first(7)) {
+  for (const Case& row : std::span(cases).first(plain_cases)) {
     for (const bool backward : {false, true}) {
-      FoveaCall fovea("b=1 h=1 sq=128 d=64 dtype=bf16 " + std::string(row.line), backward, tensors);
+      FoveaCall fovea("b=1 h=1 sq=128 d=64 dtype=bf16 " + std::string(row.words), backward,
+                      tensors);
       const auto peer = make_peer(row.name, backward, shape, handle);
       peer->bind(tensors);
       const auto mine = [&] { fovea.run(workspace.data()); };
@@ -180,9 +166,9 @@ int main(int argc, char** argv) {
 
   std::printf("%-15s %-9s %9s %9s %6s %9s\n", "case", "direction", "fovea ms", "cudnn ms", "ratio",
               "error");
-  for (const Row& row : rows) {
+  for (const Case& row : cases) {
     for (const bool backward : {false, true}) {
-      FoveaCall fovea(sizes + row.line, backward, mine);
+      FoveaCall fovea(sizes + row.words, backward, mine);
       std::unique_ptr<Peer> peer;
       std::string form = row.name;
       try {
