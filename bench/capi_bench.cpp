@@ -2,30 +2,22 @@
 // question whether a problem is supported, and the binding of a call.
 #include <benchmark/benchmark.h>
 
-#include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "bench/capi/check.h"
+#include "bench/cases.h"
 #include "fovea/fovea.h"
 
 namespace {
 
-// The formula of bench/ir_bench.cpp: 40 nodes, three captured tensors and three scalars.
-constexpr const char* line =
-    "b=2 h=8 sq=64 d=8 "
-    "mod=\"let d = q - k; let t = score / temperature[h]; "
-    "let capped = softcap * tanh(t / softcap); let near = clamp(d, -64, 64) + 64; "
-    "let gate = sigmoid(gain * tanh(f32(d) * 0.01) + shift); "
-    "d < 512 ? capped + slopes[h] * (k - q) + gate * table[h, near] : capped - softplus(t) * 0.5\" "
-    "mask=\"q >= k\" tensor=temperature:f32[H] tensor=slopes:f32[H] tensor=table:f32[H,129] "
-    "scalar=softcap=30 scalar=gain=2 scalar=shift=0.1";
+using fovea::bench::check;
 
-void check(fovea_status status) {
-  if (status != FOVEA_OK) throw std::runtime_error(fovea_last_error());
-}
+const std::string line = std::string("b=2 h=8 sq=64 d=8 ") + fovea::bench::long_formula;
 
-fovea_problem parsed(const char* text) {
+fovea_problem parsed(const std::string& text) {
   fovea_problem problem = nullptr;
-  check(fovea_problem_parse(text, &problem, nullptr));
+  check(fovea_problem_parse(text.c_str(), &problem, nullptr));
   return problem;
 }
 

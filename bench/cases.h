@@ -21,4 +21,14 @@ inline constexpr Case cases[] = {
 };
 inline constexpr int plain_cases = 7;  // the first of them: one modifier or one mask
 
+// Of about forty operations, with three captured tensors and three scalars; that of ir_bench under
+// a mask.
+inline constexpr const char* long_formula =
+    "mod=\"let d = q - k; let t = score / temperature[h]; "
+    "let capped = softcap * tanh(t / softcap); let near = clamp(d, -64, 64) + 64; "
+    "let gate = sigmoid(gain * tanh(f32(d) * 0.01) + shift); "
+    "d < 512 ? capped + slopes[h] * (k - q) + gate * table[h, near] : capped - softplus(t) * 0.5\" "
+    "mask=\"q >= k\" tensor=temperature:f32[H] tensor=slopes:f32[H] tensor=table:f32[H,129] "
+    "scalar=softcap=30 scalar=gain=2 scalar=shift=0.1";
+
 }  // namespace fovea::bench

@@ -4,10 +4,10 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 
 #include "bench/capi/allocations.h"
+#include "bench/capi/check.h"
 #include "bench/capi/idle_engine.h"
 #include "bench/cases.h"
 #include "fovea/fovea.h"
@@ -15,20 +15,10 @@
 namespace {
 
 using fovea::bench::Case;
+using fovea::bench::check;
 using fovea::bench::CountedAllocations;
+using fovea::bench::long_formula;
 using fovea::bench::plain_cases;
-
-void check(fovea_status status) {
-  if (status != FOVEA_OK) throw std::runtime_error(fovea_last_error());
-}
-
-constexpr const char* long_formula =
-    "mod=\"let d = q - k; let t = score / temperature[h]; "
-    "let capped = softcap * tanh(t / softcap); let near = clamp(d, -64, 64) + 64; "
-    "let gate = sigmoid(gain * tanh(f32(d) * 0.01) + shift); "
-    "d < 512 ? capped + slopes[h] * (k - q) + gate * table[h, near] : capped - softplus(t) * 0.5\" "
-    "mask=\"q >= k\" tensor=temperature:f32[H] tensor=slopes:f32[H] tensor=table:f32[H,129] "
-    "scalar=softcap=30 scalar=gain=2 scalar=shift=0.1";
 
 // Those that all benchmarks of calls have, and a long one.
 constexpr Case case_of(std::int64_t i) {

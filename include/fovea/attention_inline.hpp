@@ -62,6 +62,9 @@ inline fovea_sizes Attention::sizes() const {
   const auto& o = options_;
   detail::expect(!o.q_starts.empty() && o.q_starts.size() == o.k_starts.size(),
                  "q_starts, k_starts: packed tensors need both, one more than there are sequences");
+  detail::expect(!o.device.starts_with("cuda") || (o.longest_q != 0 && o.longest_k != 0),
+                 "longest_q, longest_k: starts in the memory of " + o.device +
+                     " cannot be read here, so both must be given");
   return {static_cast<std::int64_t>(o.q_starts.size()) - 1,
           q_.h(),
           k_.h(),

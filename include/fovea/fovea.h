@@ -238,7 +238,7 @@ typedef struct fovea_problem_config {
    * those not named: dense. Engines that bake strides (cudnn) need it; others take what is bound.
    */
   const char* tensor_strides;
-  int32_t device_values; /* scale, scalars and offsets may be bound by device pointers */
+  int32_t device_values; /* scale, scalars and offsets of h, q, k may be bound on the device */
 } fovea_problem_config;
 
 FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,

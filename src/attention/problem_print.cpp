@@ -109,34 +109,22 @@ void print_offsets(LinePrinter& out, const Problem& p) {
 }  // namespace
 
 const std::vector<std::string>& problem_keys() {
-  static const std::vector<std::string> keys{"direction",  "b",
-                                             "h",          "hkv",
-                                             "sq",         "skv",
-                                             "d",          "dv",
-                                             "tq",         "tk",
-                                             "cu_q",       "cu_k",
-                                             "qlens",      "klens",
-                                             "dtype",      "layout",
-                                             "mod",        "mask",
-                                             "bprop",      "tensor",
-                                             "scalar",     "scale",
-                                             "sink",       "dropout",
-                                             "rng",        "grads",
-                                             "lse",        "row_max",
-                                             "max_logit",  "dlse",
-                                             "b_offset",   "h_offset",
-                                             "q_offset",   "k_offset",
-                                             "h_global",   "o_dtype",
-                                             "do_dtype",   "grad_dtype",
-                                             "dq_dtype",   "dk_dtype",
-                                             "dv_dtype",   "q_strides",
-                                             "k_strides",  "v_strides",
-                                             "o_strides",  "do_strides",
-                                             "dq_strides", "dk_strides",
-                                             "dv_strides", "tensor_strides",
-                                             "values",     "deterministic",
-                                             "capture",    "precision",
-                                             "seed",       "offset"};
+  static const std::vector<std::string> keys{
+      // sizes and sequences
+      "direction", "b", "h", "hkv", "sq", "skv", "d", "dv", "tq", "tk", "cu_q", "cu_k", "qlens",
+      "klens", "dtype", "layout",
+      // formulas and the rest of the definition
+      "mod", "mask", "bprop", "tensor", "scalar", "scale", "sink", "dropout", "rng",
+      // what is asked for
+      "grads", "lse", "row_max", "max_logit", "dlse",
+      // positions
+      "b_offset", "h_offset", "q_offset", "k_offset", "h_global",
+      // types and memory
+      "o_dtype", "do_dtype", "grad_dtype", "dq_dtype", "dk_dtype", "dv_dtype", "q_strides",
+      "k_strides", "v_strides", "o_strides", "do_strides", "dq_strides", "dk_strides", "dv_strides",
+      "tensor_strides", "values",
+      // how it is run
+      "deterministic", "capture", "precision", "seed", "offset"};
   return keys;
 }
 

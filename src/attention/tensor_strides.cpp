@@ -11,6 +11,7 @@ namespace fovea {
 namespace {
 
 constexpr const char* argument = "tensor_strides";
+constexpr std::int64_t largest_stride = std::int64_t{1} << 40;
 
 std::vector<std::int64_t> numbers(std::string_view text, const std::string& name) {
   std::vector<std::int64_t> out;
@@ -23,6 +24,9 @@ std::vector<std::int64_t> numbers(std::string_view text, const std::string& name
     if (error != std::errc() || !separated) {
       refuse(argument, std::string(text.substr(0, 64)),
              "the strides of '" + name + "' must be whole numbers separated by commas");
+    }
+    if (value > largest_stride || value < -largest_stride) {
+      refuse(argument, value, "a stride of '" + name + "' must lie within 2^40");
     }
     out.push_back(value);
     at = next == end ? end : next + 1;

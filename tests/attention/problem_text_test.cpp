@@ -219,6 +219,8 @@ const Refusal refusals[] = {
      "tensor_strides=t:1,2: 't' has 1 dimensions, one stride each"},
     {R"~(mod="score + t[h]" tensor=t:f32[H] tensor_strides=t:x)~",
      "tensor_strides=x: the strides of 't' must be whole numbers separated by commas"},
+    {R"~(mod="score + t[h]" tensor=t:f32[H] tensor_strides=t:-1099511627777)~",
+     "tensor_strides=-1099511627777: a stride of 't' must lie within 2^40"},
     {R"~(mod="score + t[h]" tensor=t:f32[H] tensor_strides="t:1 t:2")~",
      "tensor_strides=t: is named twice"},
     {"qlens=1,,2", "qlens=: must be whole numbers of 32 bits separated by commas, or 'bound'"},

@@ -38,13 +38,6 @@ std::string add(fovea_bundle bundle, const char* line, const char* engine = null
   return text;
 }
 
-fovea_cache_stats statistics() {
-  fovea_cache_stats stats{};
-  stats.struct_size = sizeof stats;
-  EXPECT_EQ(fovea_cache_statistics(&stats), FOVEA_OK);
-  return stats;
-}
-
 std::string list(std::uint32_t flags, fovea_disk_cache_info* info) {
   fovea_report report = nullptr;
   EXPECT_EQ(fovea_disk_cache_list(flags, info, &report), FOVEA_OK) << fovea_last_error();

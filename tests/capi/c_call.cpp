@@ -38,6 +38,13 @@ std::string text_of(fovea_report report) {
   return fovea_report_text(report);
 }
 
+fovea_cache_stats statistics() {
+  fovea_cache_stats stats{};
+  stats.struct_size = sizeof stats;
+  expect_ok(fovea_cache_statistics(&stats));
+  return stats;
+}
+
 CCall::CCall(const std::string& line) : problem(parse_problem(line)) {
   config.struct_size = sizeof config;
   expect_ok(fovea_problem_describe(problem.get(), &config));

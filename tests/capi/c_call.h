@@ -24,6 +24,7 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, DestroyHandle>;
 Owned<fovea_problem> parse_problem(const std::string& line);  // the backward of direction=backward
 Owned<fovea_program> parse_program(const std::string& line);
 std::string text_of(fovea_report report);  // and destroys it
+fovea_cache_stats statistics();            // of the cache of plans
 
 // Everything that the problem of the line has is bound, dense; random but always the same data.
 class CCall {

@@ -12,13 +12,6 @@ namespace {
 
 using namespace fovea::testing;
 
-fovea_cache_stats statistics() {
-  fovea_cache_stats stats{};
-  stats.struct_size = sizeof stats;
-  EXPECT_EQ(fovea_cache_statistics(&stats), FOVEA_OK);
-  return stats;
-}
-
 std::vector<float> output(CCall& call) {
   EXPECT_EQ(call.outcome(), "accepted");
   const fovea_sizes& s = call.config.sizes;

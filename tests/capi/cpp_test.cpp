@@ -236,4 +236,20 @@ TEST(Cpp, HalfPrecisionByName) {
   EXPECT_EQ(o, one);
 }
 
+// Starts in the memory of a GPU are not looked at, and these pointers lead nowhere.
+TEST(Cpp, PackedSequencesOfAGpuNeedTheirLongest) {
+  auto* const somewhere = reinterpret_cast<std::uint16_t*>(64);
+  const std::span<const std::int32_t> starts(reinterpret_cast<const std::int32_t*>(64), 3);
+  const fovea::View view = fovea::Tensor::thd<FOVEA_BF16>(somewhere, 16, 2, 64);
+  fovea::Attention attend(view, view, view,
+                          {.q_starts = starts, .k_starts = starts, .device = "cuda:0"});
+  try {
+    attend.forward({.o = view});
+    FAIL() << "accepted";
+  } catch (const fovea::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("longest_q, longest_k"), std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace

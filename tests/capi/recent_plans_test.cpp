@@ -14,13 +14,6 @@ namespace {
 
 using namespace fovea::testing;
 
-fovea_cache_stats statistics() {
-  fovea_cache_stats stats{};
-  stats.struct_size = sizeof stats;
-  EXPECT_EQ(fovea_cache_statistics(&stats), FOVEA_OK);
-  return stats;
-}
-
 fovea_plan_options by(const char* engine, const char* device = nullptr) {
   return {sizeof(fovea_plan_options), engine, device, nullptr};
 }

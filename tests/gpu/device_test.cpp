@@ -17,6 +17,25 @@
 namespace fovea::gpu_tests {
 namespace {
 
+// How many graphs were built while it lives, by what the engine logs.
+class BuiltGraphs {
+ public:
+  BuiltGraphs() {
+    fovea_set_log(
+        [](void* count, const char* text) {
+          if (std::strstr(text, "cudnn: built a graph") != nullptr) ++*static_cast<int*>(count);
+        },
+        &count_);
+  }
+  ~BuiltGraphs() { fovea_set_log(nullptr, nullptr); }
+  BuiltGraphs(const BuiltGraphs&) = delete;
+  BuiltGraphs& operator=(const BuiltGraphs&) = delete;
+  int count() const { return count_; }
+
+ private:
+  int count_ = 0;
+};
+
 TEST(Threads, EachOnItsOwnStreamGetsItsOwnResult) {
   NEED_GPU();
   constexpr int threads = 4, calls = 200;
@@ -156,39 +175,27 @@ TEST(CudaGraph, PackedSequencesMoveBetweenReplays) {
 TEST(Packed, NeitherRowsNorSequencesBuildAgain) {
   NEED_GPU();
   const OnGpu here;
-  int graphs = 0;
-  fovea_set_log(
-      [](void* count, const char* text) {
-        if (std::strstr(text, "cudnn: built a graph") != nullptr) ++*static_cast<int*>(count);
-      },
-      &graphs);
+  const BuiltGraphs graphs;
   for (const std::string words :
        {"cu_q=0,9,80,180,230 cu_k=0,9,80,180,230", "cu_q=0,100,200,300 cu_k=0,100,200,300",
         "cu_q=0,80,80,85 cu_k=0,80,80,85 tq=120 tk=120"}) {
     GpuCall("h=2 d=64 dtype=bf16 layout=thd sq=100 skv=100 lse=1 " + words, 1).run_once();
   }
-  fovea_set_log(nullptr, nullptr);
-  EXPECT_EQ(graphs, 1);  // for four sequences
+  EXPECT_EQ(graphs.count(), 1);  // for four sequences
 }
 
 TEST(Batches, ShareGraphs) {
   NEED_GPU();
   const OnGpu here;
   std::vector<int> built;
-  int graphs = 0;
-  fovea_set_log(
-      [](void* count, const char* text) {
-        if (std::strstr(text, "cudnn: built a graph") != nullptr) ++*static_cast<int*>(count);
-      },
-      &graphs);
+  const BuiltGraphs graphs;
   for (const int batch : {8, 8, 5, 1, 8}) {
     GpuCall call("b=" + std::to_string(batch) +
                      " h=2 sq=160 d=64 dtype=bf16 mod=\"score * 0.9 + 0.01 * (q - k)\" lse=1",
                  1);
     call.run_once();
-    built.push_back(graphs);
+    built.push_back(graphs.count());
   }
-  fovea_set_log(nullptr, nullptr);
   // 8: one graph; 5 = 4 + 1: two; 1 and 8: none.
   EXPECT_EQ(built, (std::vector<int>{1, 1, 3, 3, 3}));
 }
@@ -196,18 +203,12 @@ TEST(Batches, ShareGraphs) {
 TEST(Values, NeverBuildAgain) {
   NEED_GPU();
   const OnGpu here;
-  int graphs = 0;
-  fovea_set_log(
-      [](void* count, const char* text) {
-        if (std::strstr(text, "cudnn: built a graph") != nullptr) ++*static_cast<int*>(count);
-      },
-      &graphs);
+  const BuiltGraphs graphs;
   for (const char* words :
        {"mod=\"score * 0.3\" scale=0.1", "mod=\"score * 0.7\" scale=0.2", "mod=\"score * 12.5\""}) {
     GpuCall("b=2 h=2 sq=224 d=64 dtype=bf16 lse=1 " + std::string(words), 1).run_once();
   }
-  fovea_set_log(nullptr, nullptr);
-  EXPECT_LE(graphs, 1);
+  EXPECT_LE(graphs.count(), 1);
 }
 
 }  // namespace
