@@ -1,6 +1,7 @@
 // The engine's own threads: the Executor that runs where a call brings none. Started at the first
 // call that has work for them, as many as the machine, its control group and FOVEA_NUM_THREADS
-// allow; the caller takes part. A forked child starts its own.
+// allow; the caller takes part. A forked child starts its own, also where it was forked while
+// others called; only the first call of all must have ended before.
 #pragma once
 
 #include <array>
