@@ -7,6 +7,7 @@
 #include "call.h"
 #include "gradient_check.h"
 #include "table.h"
+#include "verb.h"
 #include "verbs.h"
 
 namespace fovea::cli {
@@ -67,20 +68,20 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("bench", "Time a problem line, or each line of a file");
+  Verb verb(program, "bench", "Time a problem line, or each line of a file");
   const auto options = std::make_shared<Options>();
   options->call.seconds = 1;
-  verb->add_option("LINE", options->line, "A problem line, or a file of them")->required();
-  verb->add_option("--engine", options->call.engine, "The engine; without, the fastest that can");
-  verb->add_option("--device", options->call.device, "Where: cpu")->capture_default_str();
-  verb->add_option("--seconds", options->call.seconds, "How long each direction is repeated")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  verb->footer(
+  verb.option("LINE", options->line, "A problem line, or a file of them").required();
+  verb.option("--engine", options->call.engine, "The engine; without, the fastest that can");
+  verb.option("--device", options->call.device, "Where: cpu").tell_default();
+  verb.option("--seconds", options->call.seconds, "How long each direction is repeated")
+      .between(0.0, 3600.0)
+      .tell_default();
+  verb.footer(
       "Examples:\n"
       "  fovea bench 'b=1 h=8 sq=256 d=64 mask=causal direction=both' --engine reference\n"
       "  fovea bench lines.txt --seconds 5");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace fovea::cli

@@ -5,6 +5,7 @@
 #include "handles.h"
 #include "spelling.h"
 #include "table.h"
+#include "verb.h"
 #include "verbs.h"
 
 namespace fovea::cli {
@@ -75,11 +76,11 @@ void run(const Options& options) {
 }  // namespace
 
 void add_cache(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("cache", "List, verify or clear the plans kept on disk");
+  Verb verb(program, "cache", "List, verify or clear the plans kept on disk");
   const auto options = std::make_shared<Options>();
-  verb->add_option("WHAT", options->what, "list, verify, clear or path")->capture_default_str();
-  verb->add_flag("--json", options->json, "For programs: of list and verify");
-  verb->footer(
+  verb.option("WHAT", options->what, "list, verify, clear or path").tell_default();
+  verb.flag("--json", options->json, "For programs: of list and verify");
+  verb.footer(
       "Engines that can write their plans down keep them in a folder of this user, so that the next\n"
       "process starts in milliseconds. FOVEA_CACHE_DIR names another folder, or off;\n"
       "FOVEA_CACHE_LIMIT bounds it (500M, 2G): what was not used for longest goes first.\n"
@@ -88,7 +89,7 @@ void add_cache(CLI::App& program) {
       "  fovea cache verify         read all of it; exit 1 if a file is damaged\n"
       "  fovea cache clear          remove all of it: plans are built again when they are needed\n"
       "  du -sh $(fovea cache path)");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace fovea::cli

@@ -14,6 +14,7 @@
 #include "compile_workers.h"
 #include "handles.h"
 #include "table.h"
+#include "verb.h"
 #include "verbs.h"
 
 namespace fovea::cli {
@@ -192,21 +193,19 @@ void run(Options options) {
 }  // namespace
 
 void add_compile(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand(
-      "compile", "Compile problem lines ahead, for a GPU that need not be here, into one file");
+  Verb verb(program, "compile",
+            "Compile problem lines ahead, for a GPU that need not be here, into one file");
   const auto options = std::make_shared<Options>();
-  verb->add_option("LINES", options->lines, "A file of problem lines; - is standard input")
-      ->required();
-  verb->add_option("--device", options->device,
-                   "cuda:0, a known GPU that need not be here (h200), or a JSON description")
-      ->capture_default_str();
-  verb->add_option("-o,--output", options->output, "The bundle to write: plans.fovea")->required();
-  verb->add_option("--engine", options->engine, "This engine alone");
-  verb->add_option("--jobs", options->jobs, "Processes side by side; 0: one per core")
-      ->capture_default_str();
-  verb->add_flag("--skip-unsupported", options->skip_unsupported,
-                 "Exit 0 although no engine can compile some of the lines");
-  verb->footer(
+  verb.option("LINES", options->lines, "A file of problem lines; - is standard input").required();
+  verb.option("--device", options->device,
+              "cuda:0, a known GPU that need not be here (h200), or a JSON description")
+      .tell_default();
+  verb.option("-o,--output", options->output, "The bundle to write: plans.fovea").required();
+  verb.option("--engine", options->engine, "This engine alone");
+  verb.option("--jobs", options->jobs, "Processes side by side; 0: one per core").tell_default();
+  verb.flag("--skip-unsupported", options->skip_unsupported,
+            "Exit 0 although no engine can compile some of the lines");
+  verb.footer(
       "A line is what 'fovea run' takes; empty lines and those that begin with # are passed over.\n"
       "Lines that cannot be compiled are named with the reasons; the others are written, and the\n"
       "exit status is 1. Programs use the file through FOVEA_BUNDLE or fovea_bundle_load.\n"
@@ -215,7 +214,7 @@ void add_compile(CLI::App& program) {
       "  echo 'b=4 h=16 sq=4096 d=128 dtype=bf16 mask=causal' |\n"
       "    fovea compile - --device h200 -o plans.fovea\n"
       "  FOVEA_BUNDLE=plans.fovea ./program");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace fovea::cli

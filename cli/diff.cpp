@@ -4,6 +4,7 @@
 
 #include "handles.h"
 #include "line.h"
+#include "verb.h"
 #include "verbs.h"
 
 namespace fovea::cli {
@@ -30,18 +31,18 @@ void run(const std::string& text) {
 }  // namespace
 
 void add_diff(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand(
-      "diff", "Print the derivative of a score modifier by the score and by all it captures");
+  Verb verb(program, "diff",
+            "Print the derivative of a score modifier by the score and by all it captures");
   const auto line = std::make_shared<std::string>();
-  verb->add_option("LINE", *line, "A formula, or a line: mod=\"...\" scalar=\"...\" tensor=\"...\"")
-      ->required();
-  verb->footer(
+  verb.option("LINE", *line, "A formula, or a line: mod=\"...\" scalar=\"...\" tensor=\"...\"")
+      .required();
+  verb.footer(
       "Examples:\n"
       "  fovea diff 'tanh(score / 20) * 20'\n"
       "  fovea diff 'mod=\"softcap*tanh(score/softcap)\" scalar=\"softcap=30\"'\n"
       "  fovea diff 'mod=\"score + bias[h, q - k + 511]\" tensor=\"bias:f32[H,1023]\"'\n"
       "With bprop=\"...\" (in score and grad) the hand-written derivative is checked against it.");
-  verb->callback([line] { run(*line); });
+  verb.callback([line] { run(*line); });
 }
 
 }  // namespace fovea::cli

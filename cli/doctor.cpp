@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "handles.h"
+#include "verb.h"
 #include "verbs.h"
 
 namespace fovea::cli {
@@ -15,10 +16,9 @@ void print_doctor() {
 }  // namespace
 
 void add_doctor(CLI::App& program) {
-  CLI::App* verb =
-      program.add_subcommand("doctor", "Say what was found on this machine and what was not");
-  verb->footer("Example:\n  fovea doctor");
-  verb->callback(print_doctor);
+  Verb verb(program, "doctor", "Say what was found on this machine and what was not");
+  verb.footer("Example:\n  fovea doctor");
+  verb.callback(print_doctor);
 }
 
 }  // namespace fovea::cli

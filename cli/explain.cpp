@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "handles.h"
+#include "verb.h"
 #include "verbs.h"
 
 namespace fovea::cli {
@@ -45,22 +46,21 @@ void run(const Options& options) {
 }  // namespace
 
 void add_explain(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand(
-      "explain", "Say which engine would run a problem line, and why the others cannot");
+  Verb verb(program, "explain",
+            "Say which engine would run a problem line, and why the others cannot");
   const auto options = std::make_shared<Options>();
-  verb->add_option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...")
-      ->required();
-  verb->add_option("--device", options->device,
-                   "cpu, cuda:0, a known GPU that need not be here (h200), or a JSON description")
-      ->capture_default_str();
-  verb->add_option("--engine", options->engine, "As if this engine had been asked for");
-  verb->add_flag("--json", options->json, "For programs");
-  verb->add_flag("--prove", options->prove, "Build plans to prove support");
-  verb->footer(
+  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
+  verb.option("--device", options->device,
+              "cpu, cuda:0, a known GPU that need not be here (h200), or a JSON description")
+      .tell_default();
+  verb.option("--engine", options->engine, "As if this engine had been asked for");
+  verb.flag("--json", options->json, "For programs");
+  verb.flag("--prove", options->prove, "Build plans to prove support");
+  verb.footer(
       "Examples:\n"
       "  fovea explain 'b=2 h=8 sq=1024 dtype=bf16 mask=causal direction=both'\n"
       "  fovea explain 'sq=4096 d=320 dtype=bf16' --device h200 --json");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace fovea::cli

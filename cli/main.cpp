@@ -1,6 +1,7 @@
 // The command-line program. Exit 0: done. 1: done, and the result is bad, or a device failed. 2: a
 // mistake of the user, with a line that says what is wrong and, where a word was misspelt, the
 // nearest right one.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
 #include <iostream>

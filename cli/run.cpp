@@ -5,6 +5,7 @@
 
 #include "run_report.h"
 #include "table.h"
+#include "verb.h"
 #include "verbs.h"
 
 namespace fovea::cli {
@@ -98,27 +99,25 @@ void run(const Options& options) {
 }  // namespace
 
 void add_run(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand(
-      "run", "Run a problem line, check it against the reference, write its tensors");
+  Verb verb(program, "run",
+            "Run a problem line, check it against the reference, write its tensors");
   const auto options = std::make_shared<Options>();
-  verb->add_option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...")
-      ->required();
-  verb->add_option("--engine", options->call.engine, "The engine; without, the fastest that can");
-  verb->add_option("--device", options->call.device, "Where: cpu")->capture_default_str();
-  verb->add_flag(
-      "--check", options->check,
-      "Compare all outputs and gradients with the reference engine; exit 1 unless right");
-  verb->add_flag("--brief", options->brief, "Check, and print only a line for each question");
-  verb->add_option("--dump", options->dump, "Write every input, output and gradient as .npy here");
-  verb->add_option("--seed", options->seed, "Of the data; without, the line's seed or 1");
-  verb->add_option("--repeat", options->call.repeat, "Run so many times, tell the median")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  verb->add_flag("--poison-masked", options->twists.poison_masked_kv,
-                 "NaN and Inf in keys and values that the mask hides from every query");
-  verb->add_flag("--spread-captured", options->twists.spread_captured,
-                 "Captured tensors with gaps between their elements");
-  verb->footer(
+  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
+  verb.option("--engine", options->call.engine, "The engine; without, the fastest that can");
+  verb.option("--device", options->call.device, "Where: cpu").tell_default();
+  verb.flag("--check", options->check,
+            "Compare all outputs and gradients with the reference engine; exit 1 unless right");
+  verb.flag("--brief", options->brief, "Check, and print only a line for each question");
+  verb.option("--dump", options->dump, "Write every input, output and gradient as .npy here");
+  verb.option("--seed", options->seed, "Of the data; without, the line's seed or 1");
+  verb.option("--repeat", options->call.repeat, "Run so many times, tell the median")
+      .between(1, 1000000)
+      .tell_default();
+  verb.flag("--poison-masked", options->twists.poison_masked_kv,
+            "NaN and Inf in keys and values that the mask hides from every query");
+  verb.flag("--spread-captured", options->twists.spread_captured,
+            "Captured tensors with gaps between their elements");
+  verb.footer(
       "Examples:\n"
       "  fovea run 'b=2 h=8 hkv=2 sq=64 d=32 mask=causal direction=both' --engine reference "
       "--check\n"
@@ -126,7 +125,7 @@ void add_run(CLI::App& program) {
       "direction=both grads=q,k,v,slopes' --engine reference --dump out\n"
       "The reference engine runs only when it is named. With it, --check also compares the backward\n"
       "with finite differences of the forward, in double precision.");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace fovea::cli

@@ -17,6 +17,7 @@
 #include "picture.h"
 #include "png.h"
 #include "terminal.h"
+#include "verb.h"
 #include "verbs.h"
 #include "workload.h"
 
@@ -257,28 +258,26 @@ void run(const Options& options) {
 }  // namespace
 
 void add_show(CLI::App& program) {
-  CLI::App* verb =
-      program.add_subcommand("show", "Draw a mask, or the modified scores as a heat map");
+  Verb verb(program, "show", "Draw a mask, or the modified scores as a heat map");
   const auto options = std::make_shared<Options>();
-  verb->add_option("LINE", options->line, "A line: mask=\"...\" mod=\"...\" sq=256 skv=256 ...")
-      ->required();
-  verb->add_option("-o,--output", options->output, "Write this PNG file instead of the terminal");
-  verb->add_option("--tile", options->tile, "Tile to classify: 64, 128x64, auto or none")
-      ->capture_default_str();
-  verb->add_option("--score", options->score, "Scores to modify: a number, waves or auto")
-      ->capture_default_str();
-  verb->add_option("--batch", options->batch, "Which batch entry b")->check(CLI::NonNegativeNumber);
-  verb->add_option("--head", options->head, "Which query head h")->check(CLI::NonNegativeNumber);
-  verb->add_option("--scale", options->scale, "Pixels per point of the picture")
-      ->check(CLI::Range(0.5, 4.0))
-      ->capture_default_str();
-  verb->add_flag("--plain", options->plain, "No colours in the terminal");
-  verb->footer(
+  verb.option("LINE", options->line, "A line: mask=\"...\" mod=\"...\" sq=256 skv=256 ...")
+      .required();
+  verb.option("-o,--output", options->output, "Write this PNG file instead of the terminal");
+  verb.option("--tile", options->tile, "Tile to classify: 64, 128x64, auto or none").tell_default();
+  verb.option("--score", options->score, "Scores to modify: a number, waves or auto")
+      .tell_default();
+  verb.option("--batch", options->batch, "Which batch entry b").not_negative();
+  verb.option("--head", options->head, "Which query head h").not_negative();
+  verb.option("--scale", options->scale, "Pixels per point of the picture")
+      .between(0.5, 4.0)
+      .tell_default();
+  verb.flag("--plain", options->plain, "No colours in the terminal");
+  verb.footer(
       "Examples:\n"
       "  fovea show 'mask=causal sq=64 skv=64'\n"
       "  fovea show 'mask=\"q >= k && q - k < 64\" mod=alibi' -o window.png\n"
       "  fovea show 'mask=\"doc[b,q] == doc[b,k]\" tensor=\"doc:i32[B,Sq]=docs(5)\"' -o docs.png");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace fovea::cli

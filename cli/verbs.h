@@ -1,7 +1,9 @@
 // The verbs of the program. Each adds itself to the command line and runs when it is given.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace fovea::cli {
 
