@@ -10,6 +10,8 @@ if DEVICE == "cpu":
     # Eight devices, and programs compiled in a hurry: they are run once.
     flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
     flags += " --xla_llvm_disable_expensive_passes=true"
+    # By default XLA ends the process where a device waits 40 seconds for the others: eight share a busy machine's cores.
+    flags += " --xla_cpu_collective_timeout_seconds=600 --xla_cpu_collective_call_terminate_timeout_seconds=600"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     os.environ["JAX_PLATFORMS"] = "cpu"
 # The package of this tree (./dev build makes it) or FOVEA_TEST_PACKAGE; an installed one stands back.
