@@ -6,6 +6,7 @@ options show is raised here, while JAX still traces.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _core
-from . import _derivative
+from . import _derivative, _explicit
 from ._captures import Captures, note_load
 from ._explain import note
 from ._modifiers import Given, all_of, formulas
@@ -292,7 +293,8 @@ class Call:
     def run(self, checkpoint_name: str | None = None) -> tuple[jax.Array, ...]:
         spec, arrays = self.finished()
         note(spec, arrays)
-        return _derivative.attend(spec, checkpoint_name, *arrays)
+        attend = functools.partial(_derivative.attend, spec, checkpoint_name)
+        return _explicit.with_types(spec, attend, arrays)(*arrays)
 
 
 def _check_problem(spec: Spec, arrays) -> None:
