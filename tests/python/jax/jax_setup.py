@@ -5,8 +5,8 @@ import os
 import pathlib
 import sys
 
-# Programs of the tests are run once: XLA compiles them in a hurry. Without its emitters of fusions that takes half the
-# time (9 tests of context parallelism on two busy cores: 12.1 s of CPU time with them, 6.8 s without).
+# Programs of the tests are run once: XLA compiles them in a hurry. Without its emitters of fusions that takes
+# half the time (9 tests of context parallelism on two busy cores: 12.1 s of CPU time, and 6.8 s without).
 HURRY = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"

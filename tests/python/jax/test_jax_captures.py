@@ -48,7 +48,10 @@ NUMPY = {
 @pytest.mark.parametrize("name", NUMPY)
 def test_arrays_of_numpy_are_captured(name, qkv):
     table = jnp.asarray(SLOPES)
-    close(attention(*qkv, score_mod=NUMPY[name]), attention(*qkv, score_mod=lambda s, b, h, i, j: s + table[h] * (j - i)))
+    close(
+        attention(*qkv, score_mod=NUMPY[name]),
+        attention(*qkv, score_mod=lambda s, b, h, i, j: s + table[h] * (j - i)),
+    )
 
 
 def test_arrays_that_python_reads_stay_as_they_are(qkv):
@@ -59,7 +62,9 @@ def test_arrays_that_python_reads_stay_as_they_are(qkv):
 
 
 def test_numbers_of_functions_inside_are_bound_per_call(qkv):
-    (line,) = problem_lines(lambda q: attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: (lambda x: x * GAIN)(s)), qkv[0])
+    (line,) = problem_lines(
+        lambda q: attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: (lambda x: x * GAIN)(s)), qkv[0]
+    )
     assert "scalar=" in line, line
 
 
@@ -101,9 +106,15 @@ def test_formulas_share_what_they_capture(qkv):
 def test_any_name_is_free(qkv):
     """a0 and s0 are names that Fovea itself gives."""
     bias, slopes = random((1, H, S, S)), jnp.asarray(SLOPES, jnp.float32)
-    more = {"score_mod_tensors": {"a0": slopes, "s0": 0.5}, "bias": bias, "mask_mod": lambda b, h, i, j: slopes[h] * i >= GAIN * j}
+    more = {
+        "score_mod_tensors": {"a0": slopes, "s0": 0.5},
+        "bias": bias,
+        "mask_mod": lambda b, h, i, j: slopes[h] * i >= GAIN * j,
+    }
     got = attention(*qkv, score_mod="s0 * score + a0[h]", **more)
-    want = attention(*qkv, score_mod="x * score + t[h]", **{**more, "score_mod_tensors": {"t": slopes, "x": 0.5}})
+    want = attention(
+        *qkv, score_mod="x * score + t[h]", **{**more, "score_mod_tensors": {"t": slopes, "x": 0.5}}
+    )
     np.testing.assert_array_equal(got, want)
 
 
@@ -127,7 +138,9 @@ def test_derivatives_by_hand_use_what_is_captured(form, qkv):
     }
     by_hand = texts if form == "text" else functions
     derived = {key: texts[key] for key in ("score_mod", "score_mod_tensors")}
-    got, want = (jax.grad(lambda q, m=m: jnp.sum(attention(q, *qkv[1:], **m) ** 2))(qkv[0]) for m in (by_hand, derived))
+    got, want = (
+        jax.grad(lambda q, m=m: jnp.sum(attention(q, *qkv[1:], **m) ** 2))(qkv[0]) for m in (by_hand, derived)
+    )
     close(got, want, 1e-4)
 
 
@@ -150,9 +163,12 @@ def test_biases_masks_and_segments_go_by_rows(name, qkv):
         "dense_mask": (random((B, 1, S, S), 5) > -1.0) | jnp.eye(S, dtype=bool),
         "sequence_descriptor": SequenceDescriptor.from_segment_ids_and_pos(ids),
     }
-    want = jax.grad(lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}) ** 2), argnums=(0, 1))
+    want = jax.grad(
+        lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}) ** 2), argnums=(0, 1)
+    )
     got = jax.grad(
-        lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}, **OFFSETS[name]) ** 2), argnums=(0, 1)
+        lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}, **OFFSETS[name]) ** 2),
+        argnums=(0, 1),
     )
     close(got(qkv[0], arrays["bias"]), want(qkv[0], arrays["bias"]), 1e-4)
 
@@ -191,15 +207,42 @@ def test_no_heads():
     assert attention(nothing, nothing, nothing).shape == (2, 4, 0, 8)
 
 
+def test_lengths_as_lists(qkv):
+    lengths = [3, 30, 0, 7]
+    got = attention(*qkv, sequence_descriptor=SequenceDescriptor.from_seqlens(lengths))
+    close(got, attention(*qkv, q_lengths=lengths, kv_lengths=jnp.asarray(lengths)))
+    pair = SequenceDescriptor.from_seqlens(([32] * B, lengths))
+    close(attention(*qkv, sequence_descriptor=pair), attention(*qkv, kv_lengths=lengths))
+
+
 MISTAKES = {
-    "seed": (lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=1.5), TypeError, "dropout_seed has type float"),
-    "seeds": (lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=[1, 2]), TypeError, r"shape \(2,\); give a number"),
+    "segments": (
+        lambda *a: attention(
+            *a, sequence_descriptor=SequenceDescriptor.from_segment_ids_and_pos(jnp.ones((B, S)))
+        ),
+        TypeError,
+        "segment_ids has the type float32",
+    ),
+    "seed": (
+        lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=1.5),
+        TypeError,
+        "dropout_seed has type float",
+    ),
+    "seeds": (
+        lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=[1, 2]),
+        TypeError,
+        r"shape \(2,\); give a number",
+    ),
     "rate": (
         lambda *a: attention(*a, dropout_rate=jnp.mean(a[0]), dropout_seed=1),
         TypeError,
         "dropout_rate .* number that is not traced",
     ),
-    "lengths": (lambda *a: attention(*a, kv_lengths=jnp.ones(B)), TypeError, "kv_lengths has the type float32"),
+    "lengths": (
+        lambda *a: attention(*a, kv_lengths=jnp.ones(B)),
+        TypeError,
+        "kv_lengths has the type float32",
+    ),
     "lengths of jax.nn": (
         lambda *a: dot_product_attention(*a, query_seq_lengths=jnp.array([1])),
         ValueError,
@@ -232,4 +275,7 @@ def test_mistakes(name, qkv):
 
 
 def test_windows_of_numpy(qkv):
-    close(dot_product_attention(*qkv, local_window_size=np.int64(3)), dot_product_attention(*qkv, local_window_size=3))
+    close(
+        dot_product_attention(*qkv, local_window_size=np.int64(3)),
+        dot_product_attention(*qkv, local_window_size=3),
+    )

@@ -1,4 +1,4 @@
-"""Meshes as users make them: cuts that do not come out even, both partitioners, explicit axes, several axes at once."""
+"""Meshes as users make them: uneven cuts, both partitioners, explicit axes, several axes at once."""
 
 import functools
 
@@ -48,13 +48,20 @@ def test_parts_that_do_not_come_out_even_are_gathered(name, eight_devices):
     sharding = NamedSharding(Mesh(np.array(eight_devices[:4]), ("x",)), cut)
 
     def loss(place, slopes, q, k, v):
-        o = attention(place(q), k, v, score_mod=lambda s, b, h, i, j: s * slopes[h] * (1 + b) + 0.1 * h * (i - j))
+        o = attention(
+            place(q), k, v, score_mod=lambda s, b, h, i, j: s * slopes[h] * (1 + b) + 0.1 * h * (i - j)
+        )
         return jnp.sum(o**2)
 
     slopes = jnp.linspace(0.5, 1.5, q_shape[2])
     cut_up = functools.partial(loss, lambda q: jax.lax.with_sharding_constraint(q, sharding))
     got = jax.jit(jax.value_and_grad(cut_up, argnums=(0, 1)))(slopes, *arrays)
-    close(got, jax.value_and_grad(functools.partial(loss, lambda q: q), argnums=(0, 1))(slopes, *arrays), 1e-4, 1e-4)
+    close(
+        got,
+        jax.value_and_grad(functools.partial(loss, lambda q: q), argnums=(0, 1))(slopes, *arrays),
+        1e-4,
+        1e-4,
+    )
 
 
 def test_gspmd(qkv, eight_devices):
@@ -120,7 +127,9 @@ def test_shard_map_that_is_not_compiled(check_vma, qkv, eight_devices):
     close(run(rows, in_specs=(one, P(), P()), out_specs=one)(q, k, v), whole)
 
 
-@pytest.mark.parametrize("strategy, order", [("ring", "zigzag"), ("all_gather", "striped"), ("ring", "contiguous")])
+@pytest.mark.parametrize(
+    "strategy, order", [("ring", "zigzag"), ("all_gather", "striped"), ("ring", "contiguous")]
+)
 def test_batch_heads_and_sequence_at_once(strategy, order, qkv, eight_devices):
     """Modifiers see global batches and heads where the mesh cuts these beside the sequence."""
     from fovea.jax import reorder_sequence
@@ -178,7 +187,9 @@ def test_parts_of_a_sequence_have_names_for_checkpoint(strategy, qkv, eight_devi
 
     def forwards(name):
         attend = functools.partial(context_attention, axis_name="s", strategy=strategy, checkpoint_name=name)
-        part = jax.shard_map(jax.checkpoint(attend, policy=policy), mesh=mesh, in_specs=(one,) * 3, out_specs=one)
+        part = jax.shard_map(
+            jax.checkpoint(attend, policy=policy), mesh=mesh, in_specs=(one,) * 3, out_specs=one
+        )
         text = str(jax.make_jaxpr(jax.grad(lambda *a: jnp.sum(jnp.sin(part(*a)))))(*qkv))
         return text.count("fovea_forward[")
 

@@ -1,4 +1,4 @@
-"""What another process sees: programs that were exported or compiled elsewhere, and what comes first in one."""
+"""Other processes: programs that were exported elsewhere, and what comes first in one."""
 
 import subprocess
 import sys
@@ -38,7 +38,9 @@ np.save(folder / "dq.npy", jax.grad(lambda *a: exported.call(*a).sum())(*qkv))
 
 
 def test_an_exported_program_runs_in_another_process(tmp_path):
-    pytest.importorskip("flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed")
+    pytest.importorskip(
+        "flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed"
+    )
     qkv = expected(IDS.index("causal"))[0][:3]
     checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in fovea.jax.custom_call_targets()]
 
@@ -77,5 +79,5 @@ print(len(results), all(np.allclose(r, 1.0) for r in results))
 
 
 def test_shapes_first_then_threads():
-    """Tracing without an array must leave JAX able to start its backend; first calls may come from many threads."""
+    """Tracing without an array lets JAX start its backend later; first calls may come from many threads."""
     assert run_elsewhere(FIRST).splitlines() == ["(2, 8, 2, 16)", "4 True"]

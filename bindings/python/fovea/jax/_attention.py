@@ -97,7 +97,7 @@ def attention(
     call.keep_names(given)
     call.offsets(b=b_offset, h=h_offset, q=q_offset, k=kv_offset)
     if dense_mask is not None:
-        call.mask_array(dense_mask)
+        call.mask_array("dense_mask", dense_mask)
     call.modify(given, bias=bias, descriptor=sequence_descriptor, masks=builtin_masks)
     call.lengths(q_lengths, kv_lengths, sequence_descriptor)
     call.values(scale=scale, sink=sink)

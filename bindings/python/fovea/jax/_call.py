@@ -166,11 +166,12 @@ class Call:
         """One more condition; before modify()."""
         self._extra_masks.append(text)
 
-    def mask_array(self, mask) -> None:
+    def mask_array(self, name: str, mask) -> None:
         """A dense mask, [B|1, H|1, Sq|1, Skv|1] of bool; before modify()."""
-        if jnp.asarray(mask).dtype != jnp.bool_:
-            raise TypeError(f"mask has the type {jnp.asarray(mask).dtype}; it must be bool (true: kept)")
-        self._extra_masks.append(self._dense("mask", mask))
+        mask = jnp.asarray(mask)
+        if mask.dtype != jnp.bool_:
+            raise TypeError(f"{name} has the type {mask.dtype}; it must be bool (true: kept)")
+        self._extra_masks.append(self._dense(name, mask))
 
     def _dense(self, name: str, array) -> str:
         """The load of an array that broadcasts to [B, H, Sq, Skv]: by rows, whatever positions these have."""
@@ -182,9 +183,7 @@ class Call:
         if array.ndim != 4 or any(n not in (1, m) for n, m in zip(array.shape, full)):
             raise ValueError(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
         capture = self._captures.add_tensor(array)
-        indices = [
-            "0" if n == 1 and m != 1 else self._row(w) for n, m, w in zip(array.shape, full, "bhqk")
-        ]
+        indices = ["0" if n == 1 and m != 1 else self._row(w) for n, m, w in zip(array.shape, full, "bhqk")]
         note_load(capture, indices)
         return f"{capture.name}[{', '.join(indices)}]"
 
@@ -206,7 +205,10 @@ class Call:
         return leaves
 
     def _rows(self, name: str, array, length: int, word: str) -> str:
-        array = jnp.asarray(array).astype(jnp.int32)
+        array = jnp.asarray(array)
+        if not jnp.issubdtype(array.dtype, jnp.integer):
+            raise TypeError(f"{name} has the type {array.dtype}; it must be int32")
+        array = array.astype(jnp.int32)
         if array.shape != (self.sizes.b, length):
             raise ValueError(f"{name} has shape {array.shape}; it must be [B, S] = {(self.sizes.b, length)}")
         capture, indices = self._captures.add_tensor(array), [self._row("b"), self._row(word)]
@@ -216,8 +218,10 @@ class Call:
     # --- what is bound ---
 
     def offsets(self, **values) -> None:
-        """What is added to the coordinates that modifiers see: b, h, q, k; the last two also per sequence. Before
-        anything is captured."""
+        """What is added to the coordinates that modifiers see: b, h, q, k; the last two also per sequence.
+
+        Before anything is captured.
+        """
         for word, value in values.items():
             name = f"{'kv' if word == 'k' else word}_offset"
             if is_zero(value):
@@ -268,7 +272,9 @@ class Call:
         if rng not in ("portable", "engine"):
             raise ValueError(f"dropout_rng={rng!r} must be portable or engine")
         if not isinstance(rate, (int, float, np.number)):
-            raise TypeError(f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced")
+            raise TypeError(
+                f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced"
+            )
         if not rate:
             return
         if not 0 < rate < 1 or not math.isfinite(rate):
@@ -292,8 +298,8 @@ class Call:
         operands = dict(self._operands)
         for t in self._captures.tensors:
             operands[f"tensor:{t.name}"] = t.value
-        for scalar in self._captures.scalars:
-            operands[f"scalar:{scalar.name}"] = scalar.value
+        for x in self._captures.scalars:
+            operands[f"scalar:{x.name}"] = x.value
         spec = self._spec.replace(
             operands=tuple(operands),
             tensors=tuple(Captured(t.name, tuple(t.axes)) for t in self._captures.tensors),

@@ -88,7 +88,9 @@ class Captures:
         self._reserved.add(name)
 
     def claim(self, name: str, value) -> bool:
-        """Is `name` new? Formulas of one call may share what they capture; another thing by that name is refused."""
+        """Is `name` new? Formulas of one call may share what they capture; other things by one name are
+        refused.
+        """
         if name in self._named and (self._named[name] is value or _same_number(self._named[name], value)):
             return False
         self.reserve(name)
@@ -168,7 +170,9 @@ def bound_type(dtype, what: str = "a captured array") -> str:
     """The type in which an array of this type is bound."""
     name = np.dtype(dtype).name
     if name not in TENSOR_TYPES and name not in _CAST:
-        raise NoFormula(f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)")
+        raise NoFormula(
+            f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)"
+        )
     return _CAST.get(name, name)
 
 

@@ -179,7 +179,13 @@ def _ring_forward(spec: Spec, ring, arrays):
     shape = (*q.shape[:-1], operands["v"].shape[-1])
     rows = _rows(spec, q.shape)
     start = made_alike(
-        [operands["k"], operands["v"], jnp.zeros(shape, jnp.float32), jnp.full(rows, -jnp.inf, jnp.float32), q]
+        [
+            operands["k"],
+            operands["v"],
+            jnp.zeros(shape, jnp.float32),
+            jnp.full(rows, -jnp.inf, jnp.float32),
+            q,
+        ]
     )[:4]
     (_, _, o, lse), _ = jax.lax.scan(visit, tuple(start), jnp.arange(parts))
     if sink is not None:

@@ -17,7 +17,9 @@ from ._spec import LAYOUTS, Spec
 def with_types(spec: Spec, attend: Callable, arrays: Sequence[jax.Array]) -> Callable:
     """`attend`, whose results have types where the queries have one."""
     own = jax.typeof(arrays[0]).sharding
-    explicit = [axis for axis, kind in zip(own.mesh.axis_names, own.mesh.axis_types) if kind == AxisType.Explicit]
+    explicit = [
+        axis for axis, kind in zip(own.mesh.axis_names, own.mesh.axis_types) if kind == AxisType.Explicit
+    ]
     if not explicit:
         return attend
     outputs = tuple(NamedSharding(own.mesh, cut) for cut in _cuts(spec, own.spec))

@@ -58,7 +58,9 @@ class Given:
 
     def names(self) -> set[str]:
         """What formulas may call what they capture."""
-        programs = [x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)]
+        programs = [
+            x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)
+        ]
         found = {name for p in programs for name, *_ in (*p.tensors, *p.scalars)}
         return found.union(*(getattr(self, name) or () for name in _TENSORS))
 
@@ -101,8 +103,11 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
 
 def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """What a derivative by hand shares with its score_mod."""
-    text = modifier if isinstance(modifier, str) else " ".join(name for name, *_ in (*modifier.tensors, *modifier.scalars))
-    return {name: value for name, value in tensors.items() if name in tokens(text)}
+    if isinstance(modifier, Program):
+        used = {name for name, *_ in (*modifier.tensors, *modifier.scalars)}
+    else:
+        used = set(tokens(modifier))
+    return {name: value for name, value in tensors.items() if name in used}
 
 
 def all_of(masks: list[str]) -> str | None:

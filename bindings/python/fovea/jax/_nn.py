@@ -68,7 +68,7 @@ def dot_product_attention(
     call = Call("bshd", query, key, value)
     call.keep_names(given)
     if mask is not None:
-        call.mask_array(_with_rank_four(mask))
+        call.mask_array("mask", _with_rank_four(mask))
     masks = ["q >= k"] if is_causal else []
     masks += [_window(local_window_size)] if local_window_size is not None else []
     call.modify(given, bias=None if bias is None else _with_rank_four(bias), masks=masks)

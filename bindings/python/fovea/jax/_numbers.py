@@ -1,10 +1,10 @@
 """The numbers and the NumPy arrays that a Python function has closed over.
 
-In a jaxpr a closed-over number is a literal like any other, and a new value would be a new program; an array of
-NumPy can't be indexed by what is traced. Here such numbers and arrays (in closure cells, defaults, partials,
-globals that the function names, and the functions it closes over) are found first, and the function is rebuilt
-with arrays of JAX in their place; literals inside the function stay what they are. Nothing is remembered about
-the function: it is looked at again at each call.
+In a jaxpr a closed-over number is a literal like any other, and a new value would be a new program; an array
+of NumPy can't be indexed by what is traced. Here such numbers and arrays (in closure cells, defaults,
+partials, globals that the function names, and the functions it closes over) are found first, and the function
+is rebuilt with arrays of JAX in their place; literals inside the function stay what they are. Nothing is
+remembered about the function: it is looked at again at each call.
 """
 
 from __future__ import annotations

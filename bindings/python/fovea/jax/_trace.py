@@ -83,8 +83,8 @@ def _read(
     except _NEEDS_A_VALUE as error:
         raise TraceError(
             f"{what}: Python needs a value that is not known when the formula is made (use jnp.where in "
-            "place of if, & and | in place of and, or, jnp in place of numpy, jnp.asarray(table) before a table "
-            f"of numpy or a list is indexed): {str(error).splitlines()[0]}"
+            "place of if, & and | in place of and, or, jnp in place of numpy, jnp.asarray(table) before a "
+            f"table of numpy or a list is indexed): {str(error).splitlines()[0]}"
         ) from error
     _check_result(what, closed.jaxpr.outvars)
     # A copy, so that a reading that fails leaves nothing behind.
