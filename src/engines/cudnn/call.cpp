@@ -221,8 +221,8 @@ void* Call::captured(const Tensor& tensor, const View& view) const {
   if (reinterpret_cast<std::uintptr_t>(start) % static_cast<std::uintptr_t>(view.alignment) != 0) {
     refuse_captured(view, "the first element that this call loads does not lie at a multiple of " +
                               std::to_string(view.alignment) +
-                              " bytes, but cuDNN loads so many at once, by its strides; make it "
-                              "contiguous");
+                              " bytes, but cuDNN loads so many at once, by its strides; make "
+                              "a contiguous tensor of what the formula loads");
   }
   return start;
 }
