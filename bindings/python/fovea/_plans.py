@@ -25,7 +25,7 @@ class Recent:
     def get(self, key: Hashable) -> Any:
         """The value, or None."""
         value = self._values.get(key)
-        if value is not None:
+        if value is not None and 2 * len(self._values) > self._limit:  # before, nothing is near its end
             try:
                 self._values.move_to_end(key)
             except KeyError:  # another thread has just put it out

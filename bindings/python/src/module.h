@@ -18,6 +18,8 @@ void define_plan(nb::module_& module);
 void define_problem(nb::module_& module);
 void define_process(nb::module_& module);
 void define_program(nb::module_& module);
+void define_reader(nb::module_& module);
+void define_viewer(nb::module_& module);
 
 // A mistake of the caller that the library has not seen yet: becomes fovea.InvalidArgument.
 struct BadArgument : std::invalid_argument {
