@@ -21,6 +21,7 @@ NB_MODULE(_core, module) {
   define_plan(module);
   define_reader(module);
   define_viewer(module);
+  define_front(module);
   define_caller(module);
   define_process(module);
 

@@ -12,6 +12,7 @@ namespace nb = nanobind;
 
 void define_caller(nb::module_& module);
 void define_errors(nb::module_& module);
+void define_front(nb::module_& module);
 void define_host_view(nb::module_& module);
 void define_log(nb::module_& module);
 void define_plan(nb::module_& module);

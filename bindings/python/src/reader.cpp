@@ -2,7 +2,7 @@
 // arguments, defaults, and what they are made of. fovea/torch/reads.py says which these are,
 // fovea/torch/memory.py what each kind of value is to the key; this walks. In C++ since the
 // interpreter's own code is out of the caches after an attention, and the walk is in every call.
-#include "module.h"
+#include "reader.h"
 
 using namespace nanobind::literals;
 
@@ -29,34 +29,6 @@ nb::object readable(PyObject* made) {
   PyErr_Clear();
   throw Forgettable{};
 }
-
-// What there is to know of kinds of values and of code; fovea/torch/memory.py makes it.
-struct Rules {
-  nb::object tensors, numbers, functions, containers;  // types: frozensets
-  nb::object always_walked;                  // of `functions`: those that are never known as such
-  nb::object known;                          // functions that are what they are: a frozenset
-  nb::object of_tensors;                     // attributes of tensors that signatures hold
-  nb::object computed;                       // types of descriptors that compute: a tuple
-  nb::object records;                        // id of code -> Record
-  nb::object record_of, reads_of, parts_of;  // functions
-  nb::object unknown;                        // Record.plain before reads_of was asked
-  nb::str code{"code"}, plain{"plain"}, builtins{"__builtins__"};
-
-  explicit Rules(const nb::object& from)
-      : tensors(from.attr("tensors")),
-        numbers(from.attr("numbers")),
-        functions(from.attr("functions")),
-        containers(from.attr("containers")),
-        always_walked(from.attr("always_walked")),
-        known(from.attr("known")),
-        of_tensors(from.attr("of_tensors")),
-        computed(from.attr("computed")),
-        records(from.attr("records")),
-        record_of(from.attr("record_of")),
-        reads_of(from.attr("reads_of")),
-        parts_of(from.attr("parts_of")),
-        unknown(from.attr("unknown")) {}
-};
 
 // One walk: what is compared goes to `key`, tensors go to `tensors` and leave a mark in the key.
 class Walk {
@@ -202,31 +174,38 @@ class Walk {
   nb::list key_, tensors_;
 };
 
-class Reader {
- public:
-  explicit Reader(const nb::object& rules) : rules_(rules) {}
-
-  bool look(const nb::tuple& modifiers, const nb::list& key, const nb::list& tensors) const {
-    Walk walk(rules_, key, tensors);
-    try {
-      for (const nb::handle modifier : modifiers) {
-        if (modifier.is_none() || PyUnicode_CheckExact(modifier.ptr())) {
-          nb::list(key).append(modifier);
-        } else {
-          walk.look_into(nb::borrow(modifier), deepest);
-        }
-      }
-    } catch (const Forgettable&) {
-      return false;
-    }
-    return true;
-  }
-
- private:
-  Rules rules_;
-};
-
 }  // namespace
+
+Rules::Rules(const nb::object& from)
+    : tensors(from.attr("tensors")),
+      numbers(from.attr("numbers")),
+      functions(from.attr("functions")),
+      containers(from.attr("containers")),
+      always_walked(from.attr("always_walked")),
+      known(from.attr("known")),
+      of_tensors(from.attr("of_tensors")),
+      computed(from.attr("computed")),
+      records(from.attr("records")),
+      record_of(from.attr("record_of")),
+      reads_of(from.attr("reads_of")),
+      parts_of(from.attr("parts_of")),
+      unknown(from.attr("unknown")) {}
+
+bool Reader::look(const nb::tuple& modifiers, const nb::list& key, const nb::list& tensors) const {
+  Walk walk(rules_, key, tensors);
+  try {
+    for (const nb::handle modifier : modifiers) {
+      if (modifier.is_none() || PyUnicode_CheckExact(modifier.ptr())) {
+        nb::borrow<nb::list>(key).append(modifier);
+      } else {
+        walk.look_into(nb::borrow(modifier), deepest);
+      }
+    }
+  } catch (const Forgettable&) {
+    return false;
+  }
+  return true;
+}
 
 void define_reader(nb::module_& module) {
   nb::class_<Reader>(module, "Reader", "Reads what modifiers read from outside.")

@@ -100,6 +100,11 @@ nb::object Viewer::signature(const nb::list& tensors, bool with_gradients) const
   return words.bytes();
 }
 
+bool Viewer::on_host(PyObject* tensor) const {
+  View view;
+  return look(tensor, view) && view.device.device_type == nb::device::cpu::value;
+}
+
 void define_viewer(nb::module_& module) {
   nb::class_<Viewer>(module, "Viewer", "Looks at the tensors of a framework as they lie in memory.")
       .def(

@@ -23,6 +23,9 @@ class Viewer {
   // can't be looked at.
   nb::object signature(const nb::list& tensors, bool with_gradients) const;
 
+  // Is it seen to lie on the host?
+  bool on_host(PyObject* tensor) const;
+
  private:
   bool is_of_types(PyObject* tensor) const;
   bool look(PyObject* tensor, nb::dlpack::dltensor& view) const;

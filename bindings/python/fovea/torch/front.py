@@ -5,6 +5,7 @@ chosen for it holds. Every other call goes the long way, which says what is wron
 import torch
 import torch.autograd.forward_ad as forward_ad
 
+from .. import _core
 from .._plans import Recent
 from . import memory, runtime
 from .eager import Attention, asked_for
@@ -16,12 +17,27 @@ SCALES = (type(None), float, int)  # what can be compared; others could change i
 # Dynamo runs this module's callers. torch.compiler.is_compiling() is asked on the long way: whatever else sets it (export)
 # brings modes and tensors that look_up refuses.
 is_traced = torch.compiler.is_dynamo_compiling
-# At hand: after an attention torch's modules are out of the caches, and every lookup in them costs.
-_is_grad_enabled = torch.is_grad_enabled
-_is_deterministic = torch._C._get_deterministic_algorithms
-_dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
-_read, _signature = memory.READER.look, VIEWER.signature
+
+
+class Known:
+    """What fovea._core.Front asks and looks into at every call."""
+
+    viewer, reader = VIEWER, memory.READER
+    # Each gives something true where a call may not be plain.
+    disturbances = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack, autocast_anywhere)
+    is_grad_enabled, is_deterministic = torch.is_grad_enabled, torch._C._get_deterministic_algorithms
+    environment, variable = runtime.ENVIRONMENT, b"FOVEA_ENGINE"
+    place, threads = staticmethod(runtime.place), torch.get_num_threads
+    ready = READY.values
+
+    @staticmethod
+    def is_plain():
+        return memory.undisturbed() and not autocast_anywhere()
+
+
+# Where torch has no table to look at tensors by (before 2.10), every call goes the long way.
+_look_up = _core.Front(Known).look_up if isinstance(VIEWER, _core.Viewer) else None
 
 
 class Ready:
@@ -37,21 +53,9 @@ class Ready:
 def look_up(functions, q, k, v, options):
     """(key, [q, k, v, tensors that the modifiers read], Ready or None, runtime.place()), or None where a call is not
     plain."""
-    if _dispatch_modes() or autocast_anywhere() or forward_ad._current_level >= 0:
+    if _look_up is None or forward_ad._current_level >= 0:
         return None
-    if _function_modes() and not memory.undisturbed():
-        return None
-    grad = _is_grad_enabled()
-    key, tensors = [options, _is_deterministic(), runtime.ENVIRONMENT.get(b"FOVEA_ENGINE"), grad], [q, k, v]
-    if not _read(functions, key, tensors):
-        return None
-    seen = _signature(tensors, grad)
-    if seen is None:
-        return None
-    where = runtime.place(q)
-    key += (seen, where[2])
-    key = tuple(key)
-    return key, tensors, READY.get(key), where
+    return _look_up(functions, q, k, v, options)
 
 
 def attend(known):

@@ -8,7 +8,7 @@ import torch
 from .._core import Unsupported
 from .plans import RECENT, prepare_backward, prepare_forward
 from .shapes import heads_of, rows_dtype
-from .views import VIEWER
+from .views import VIEWER, resolved
 
 # What os.environ looks into; its own get() takes longer than the rest of a lookup.
 ENVIRONMENT = getattr(environ, "_data", {})
@@ -129,7 +129,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
     where = place(q)
     if grad_o is None:
         grad_o = torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape)
-    grad_o = readable(grad_o, q)
+    grad_o = readable(resolved(grad_o), q)
     key = (
         call.key(),
         sink is None,
@@ -149,7 +149,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
         grads[name] = made = fresh(shape, strides, q.dtype, prepared, q.device)
         pointers.append(made.data_ptr())
     if grad_lse is not None:
-        grad_lse = grad_lse.to(lse.dtype).contiguous()
+        grad_lse = resolved(grad_lse).to(lse.dtype).contiguous()
         pointers.append(grad_lse.data_ptr())
     if "sink" in prepared.wanted:
         grads["sink"] = torch.empty_like(sink)

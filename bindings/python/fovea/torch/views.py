@@ -33,3 +33,8 @@ def best_viewer():
 
 
 VIEWER = best_viewer()
+
+
+def resolved(x):
+    """The tensor with its own values in memory: x.conj().imag is the memory of x with another sign."""
+    return x.resolve_neg() if x is not None and x.is_neg() else x
