@@ -1,6 +1,7 @@
 // `fovea compile` with an engine that keeps texts: what is written, said and returned.
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <sstream>
 
 #include "cli/handles.h"
