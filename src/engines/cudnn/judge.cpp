@@ -208,7 +208,8 @@ class Rules {
         const Ref& ref = spec.steps[i].operands[static_cast<std::size_t>(j)];
         if (ref.kind != Ref::Kind::Tensor) continue;
         const Tensor& tensor = spec.tensors[ref.index];
-        const bool per_row = tensor.dim[2] > 1 && tensor.dim[3] == 1;
+        const bool one_row = p_.sizes.sq == 1 && tensor.dim[0] > 1;
+        const bool per_row = tensor.dim[3] == 1 && (tensor.dim[2] > 1 || one_row);
         if (per_row) read.emplace(i < spec.forward_steps, ref.index);
       }
     }
