@@ -190,8 +190,8 @@ class Rules {
              std::to_string(bound), "use engine cpu");
     }
     check_inputs_per_row(lowered.spec);
-    for (const ir::Expr& formula : lowered.uniforms) {
-      if (ir::node_count(formula) <= 256) continue;
+    for (const Uniform& uniform : lowered.uniforms) {
+      if (ir::node_count(uniform.formula) <= 256) continue;
       refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
              "a longer one", "use engine cpu");
     }

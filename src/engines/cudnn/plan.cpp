@@ -48,8 +48,8 @@ class CudnnPlan : public Plan {
         ordinal_(device.ordinal),
         slices_(std::move(slices)),
         memory_(baked_, slices_.front().lowered.spec) {
-    for (const ir::Expr& formula : slices_.front().lowered.uniforms) {
-      uniforms_.emplace_back(formula);
+    for (const Uniform& uniform : slices_.front().lowered.uniforms) {
+      uniforms_.push_back({ir::Evaluator<double>(uniform.formula), uniform.decides});
     }
     for (const Table& table : slices_.front().lowered.tables) {
       tables_.push_back(table_on(ordinal_, table));
@@ -150,7 +150,7 @@ class CudnnPlan : public Plan {
   int ordinal_;
   std::vector<Slice> slices_;
   std::vector<std::vector<Place>> places_;  // by slice
-  std::vector<ir::Evaluator<double>> uniforms_;
+  std::vector<CompiledUniform> uniforms_;
   std::vector<void*> tables_;  // by slot
   CallMemory memory_;
   std::optional<PackedCall> packed_;

@@ -54,8 +54,10 @@ class Interpreter {
       for (const float x : literals_) scalars.push_back({x, 0});
       ir::Point<double> point;
       point.scalars = scalars;
-      const auto result = ir::evaluate(lowered_.uniforms[t.slot], point);
-      return t.type == Type::I32 ? result.i : static_cast<float>(result.f);
+      const Uniform& uniform = lowered_.uniforms[t.slot];
+      const auto result = ir::evaluate(uniform.formula, point);
+      if (t.type == Type::I32) return result.i;
+      return uniform.decides ? result.exact : static_cast<float>(result.f);
     }
     ADD_FAILURE() << "a tensor that is not expected here";
     return 0;
