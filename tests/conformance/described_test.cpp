@@ -8,6 +8,7 @@
 #include <set>
 
 #include "attention/problem_text.h"
+#include "base/error.h"
 #include "cuda/find_device.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/engine.h"
@@ -125,6 +126,19 @@ TEST(Described, RandomFormulasAreJudgedRight) {
 TEST(Described, RandomLinesAreJudgedRight) {
   NEED_CUDNN();
   judge_random_lines(random_gpu_line, 300);
+}
+
+// What a stored file holds may be anything: an error that read_back() knows to build again after.
+TEST(Described, BytesThatAreNoPlanAreRefused) {
+  NEED_CUDNN();
+  cuda::ensure_driver_or_stand_in();
+  test::Random random(test::test_seed());
+  for (int i = 0; i < 300; ++i) {
+    std::vector<std::uint8_t> bytes(random.below(400));
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.bits());
+    if (i % 2 == 0) bytes.insert(bytes.begin(), {'{', 'U', 4, 't', 'a', 'g', 's'});
+    EXPECT_THROW(cudnn::load(bytes, nullptr), DeviceError) << i;
+  }
 }
 
 // In a few processes (see tests/CMakeLists.txt): a plan takes a second.
