@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from jax_setup import DEVICE, ROOT, environment
+from jax_setup import DEVICE, HURRY, ROOT, environment
 
 import fovea
 
@@ -29,7 +29,7 @@ def test_the_example_learns(flags):
     command = [sys.executable, str(ROOT / "examples" / "python" / "train_jax.py"), "--steps", "80", *flags]
     variables = environment()
     if DEVICE == "cpu":
-        variables["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+        variables["XLA_FLAGS"] = HURRY
     done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
     if DEVICE == "cuda" and "no engine can run" in done.stderr:
         raise fovea.Unsupported(done.stderr[done.stderr.index("no engine can run") :])

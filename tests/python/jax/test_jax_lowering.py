@@ -68,7 +68,7 @@ def test_the_first_sequence_is_a_scalar_of_the_formulas(qkv):
     call.modify(
         Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b)
     )
-    call.values(b_offset=jnp.int32(3))
+    call.offsets(b=jnp.int32(3))
     spec, arrays = call.finished()
     moved = without_b_offset(spec)
     assert "b_offset" in spec.operands and "b_offset" not in moved.operands
@@ -84,7 +84,7 @@ def test_masks_and_integers_in_types_that_cudnn_reads(qkv):
     rng = np.random.default_rng(seed())
     kept, table = jnp.asarray(rng.random((S, S)) < 0.6), jnp.asarray(rng.integers(0, 3, S), jnp.uint8)
     call = Call("bshd", *qkv)
-    call.mask_array(jnp.asarray(rng.random((B, 1, S, S)) < 0.8))
+    call.mask_array("mask", jnp.asarray(rng.random((B, 1, S, S)) < 0.8))
     call.modify(
         Given(
             score_mod=lambda s, b, h, q, k: s + table[k].astype(jnp.float32),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ._attention import attention
 from ._context import context_attention
 from ._explain import explain
-from ._native import custom_call_targets
+from ._native import custom_call_targets, register
 from ._nn import dot_product_attention
 from ._order import reorder_sequence
 from ._sequence import SequenceDescriptor
@@ -23,6 +23,7 @@ __all__ = [
     "custom_call_targets",
     "dot_product_attention",
     "explain",
+    "register",
     "reorder_sequence",
 ]
 

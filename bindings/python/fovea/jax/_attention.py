@@ -66,7 +66,7 @@ def attention(
         is absent.
       score_mod_tensors, mask_mod_tensors: what a formula captures, by name; for a function one more argument.
       bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true where a
-        score is kept.
+        score is kept. They go by row and column of this call, whatever its offsets and positions.
       scale: of the scores, 1 / sqrt(D) unless given. sink: [H], one more logit per head that joins the sum
         only.
       q_lengths, kv_lengths: [B], lengths of padded sequences; sequence_descriptor: lengths, segments or
@@ -90,20 +90,17 @@ def attention(
     outputs += ["lse"] if return_lse else []
     outputs += ["row_max"] if return_row_max else []
     outputs += ["max_logit"] if return_max_logit else []
-    call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
-    if dense_mask is not None:
-        call.mask_array(dense_mask)
-    call.modify(
-        Given(
-            score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
-        ),
-        bias=bias,
-        descriptor=sequence_descriptor,
-        masks=builtin_masks,
+    given = Given(
+        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
     )
+    call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
+    call.keep_names(given)
+    call.offsets(b=b_offset, h=h_offset, q=q_offset, k=kv_offset)
+    if dense_mask is not None:
+        call.mask_array("dense_mask", dense_mask)
+    call.modify(given, bias=bias, descriptor=sequence_descriptor, masks=builtin_masks)
     call.lengths(q_lengths, kv_lengths, sequence_descriptor)
-    call.values(scale=scale, sink=sink, b_offset=b_offset, h_offset=h_offset)
-    call.offsets(q_offset, kv_offset)
+    call.values(scale=scale, sink=sink)
     call.dropout(dropout_rate, dropout_seed, dropout_rng)
     call.options(
         outputs=tuple(outputs),

@@ -6,6 +6,7 @@ options show is raised here, while JAX still traces.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 
@@ -14,13 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _core
-from . import _derivative
+from . import _derivative, _explicit
 from ._captures import Captures, note_load
 from ._explain import note
 from ._modifiers import Given, all_of, formulas
 from ._rewrite import substitute
 from ._sequence import SequenceDescriptor
 from ._spec import DTYPES, LAYOUTS, Captured, Sizes, Spec, problem_line, sizes_of
+from ._values import in_shard_map, is_zero, made_alike, scalar, seed_words, vector, with_own_type
 
 # layout argument -> (layout of a tensor, roles of q, k, v)
 _LAYOUTS = {
@@ -95,8 +97,8 @@ class Call:
         if cu_q is None or max_q is None:
             raise ValueError("layout thd needs cu_seqlens_q and max_seqlen_q")
         cu_k = cu_q if cu_k is None else cu_k
-        self._add_vector("q_starts", cu_q, None)
-        self._add_vector("k_starts", cu_k, self._operands["q_starts"].shape[0])
+        self._operands["q_starts"] = starts = vector("cu_seqlens_q", cu_q, None)
+        self._operands["k_starts"] = vector("cu_seqlens_kv", cu_k, starts.shape[0])
         longest = operator.index(max_q)
         self._spec = self._spec.replace(
             max_q=longest, max_k=longest if max_k is None else operator.index(max_k)
@@ -104,7 +106,7 @@ class Call:
 
     def _check_sizes(self) -> None:
         s = self.sizes
-        if s.hkv == 0 or s.h % s.hkv:
+        if s.h != s.hkv and (s.hkv == 0 or s.h % s.hkv):
             raise ValueError(f"q has {s.h} heads, k has {s.hkv}: the first must be a multiple of the second")
         shapes = {role: tuple(x.shape) for role, x in self._operands.items() if role in ("q", "k", "v")}
         if len(shapes) < 3:
@@ -119,6 +121,11 @@ class Call:
             raise ValueError(f"q {q} and k {k} must have the same batch, dimension {batch}")
 
     # --- what is captured ---
+
+    def keep_names(self, given: Given) -> None:
+        """What formulas call their own is no name for anything else; before anything is captured."""
+        given.check()
+        self._captures.avoid(given.names())
 
     def modify(
         self, given: Given, *, bias=None, descriptor: SequenceDescriptor | None = None, masks=(), leaves=None
@@ -135,20 +142,18 @@ class Call:
         mask = all_of([*self._extra_masks, *([found.mask] if found.mask is not None else [])])
         self._spec = self._spec.replace(mod=found.mod, mask=mask, bprop=found.bprop)
 
-    def scalar(self, name: str, value) -> None:
+    def number(self, name: str, value) -> None:
         """A scalar for formulas that are not the caller's; before modify()."""
         self._captures.reserve(name)
         self._captures.add_scalar(value, name)
 
-    def vector(self, name: str, value) -> str:
+    def per_sequence(self, name: str, value, argument: str) -> str:
         """The load of one number per sequence, for formulas that are not the caller's; before modify()."""
-        array = jnp.asarray(value).astype(jnp.int32)
-        if array.shape != (self.sizes.b,):
-            raise ValueError(f"lengths have shape {array.shape}; they must be [B] = ({self.sizes.b},)")
         self._captures.reserve(name)
-        capture = self._captures.add_tensor(array, name)
-        note_load(capture, ["b"])
-        return f"{name}[b]"
+        capture = self._captures.add_tensor(vector(argument, value, self.sizes.b), name)
+        sequence = self._row("b")
+        note_load(capture, [sequence])
+        return f"{name}[{sequence}]"
 
     def positions(self, name: str, value, word: str) -> str:
         """The load of one position per row ("q") or column ("k"); before modify()."""
@@ -161,11 +166,12 @@ class Call:
         """One more condition; before modify()."""
         self._extra_masks.append(text)
 
-    def mask_array(self, mask) -> None:
+    def mask_array(self, name: str, mask) -> None:
         """A dense mask, [B|1, H|1, Sq|1, Skv|1] of bool; before modify()."""
-        if jnp.asarray(mask).dtype != jnp.bool_:
-            raise TypeError(f"mask has the type {jnp.asarray(mask).dtype}; it must be bool (true: kept)")
-        self._extra_masks.append(self._dense("mask", mask))
+        mask = jnp.asarray(mask)
+        if mask.dtype != jnp.bool_:
+            raise TypeError(f"{name} has the type {mask.dtype}; it must be bool (true: kept)")
+        self._extra_masks.append(self._dense(name, mask))
 
     def _dense(self, name: str, array) -> str:
         """The load of an array that broadcasts to [B, H, Sq, Skv]: by rows, whatever positions these have."""
@@ -177,7 +183,7 @@ class Call:
         if array.ndim != 4 or any(n not in (1, m) for n, m in zip(array.shape, full)):
             raise ValueError(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
         capture = self._captures.add_tensor(array)
-        indices = ["0" if n == 1 and m != 1 else w for n, m, w in zip(array.shape, full, "bhqk")]
+        indices = ["0" if n == 1 and m != 1 else self._row(w) for n, m, w in zip(array.shape, full, "bhqk")]
         note_load(capture, indices)
         return f"{capture.name}[{', '.join(indices)}]"
 
@@ -199,69 +205,83 @@ class Call:
         return leaves
 
     def _rows(self, name: str, array, length: int, word: str) -> str:
-        array = jnp.asarray(array).astype(jnp.int32)
+        array = jnp.asarray(array)
+        if not jnp.issubdtype(array.dtype, jnp.integer):
+            raise TypeError(f"{name} has the type {array.dtype}; it must be int32")
+        array = array.astype(jnp.int32)
         if array.shape != (self.sizes.b, length):
             raise ValueError(f"{name} has shape {array.shape}; it must be [B, S] = {(self.sizes.b, length)}")
-        capture = self._captures.add_tensor(array)
-        note_load(capture, ["b", word])
-        return f"{capture.name}[b, {word}]"
+        capture, indices = self._captures.add_tensor(array), [self._row("b"), self._row(word)]
+        note_load(capture, indices)
+        return f"{capture.name}[{', '.join(indices)}]"
 
     # --- what is bound ---
 
-    def _add_vector(self, role: str, value, count: int | None) -> None:
-        array = jnp.asarray(value)
-        if not jnp.issubdtype(array.dtype, jnp.integer):
-            raise TypeError(f"{role} has the type {array.dtype}; it must be int32")
-        if array.ndim != 1 or (count is not None and array.shape[0] != count) or array.shape[0] == 0:
-            raise ValueError(
-                f"{role} has shape {array.shape}; it must be [{'B + 1' if count is None else count}]"
-            )
-        self._operands[role] = array.astype(jnp.int32)
+    def offsets(self, **values) -> None:
+        """What is added to the coordinates that modifiers see: b, h, q, k; the last two also per sequence.
 
-    def lengths(self, q_lengths, kv_lengths, descriptor: SequenceDescriptor | None = None) -> None:
+        Before anything is captured.
+        """
+        for word, value in values.items():
+            name = f"{'kv' if word == 'k' else word}_offset"
+            if is_zero(value):
+                continue
+            if word in ("q", "k") and jnp.ndim(value):
+                self._operands[f"{word}_offsets"] = vector(name, value, self.sizes.b)
+            else:
+                self._operands[f"{word}_offset"] = scalar(name, value, jnp.int32)
+
+    def _row(self, word: str) -> str:
+        """A coordinate inside this call: what modifiers see, less its offset."""
+        if (offset := self._operands.get(f"{word}_offset")) is not None:
+            return f"({word} - {self._captures.add_scalar(offset).name})"
+        if (offsets := self._operands.get(f"{word}_offsets")) is not None:
+            capture, sequence = self._captures.add_tensor(offsets), self._row("b")
+            note_load(capture, [sequence])
+            return f"({word} - {capture.name}[{sequence}])"
+        return word
+
+    def lengths(
+        self,
+        q_lengths,
+        kv_lengths,
+        descriptor: SequenceDescriptor | None = None,
+        names: tuple[str, str] = ("q_lengths", "kv_lengths"),
+    ) -> None:
         if descriptor is not None and descriptor.seqlens is not None:
             if q_lengths is not None or kv_lengths is not None:
                 raise ValueError(
                     "lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths"
                 )
             q_lengths, kv_lengths = descriptor.seqlens
-        if q_lengths is not None:
-            self._add_vector("q_lengths", q_lengths, self.sizes.b)
-        if kv_lengths is not None:
-            self._add_vector("k_lengths", kv_lengths, self.sizes.b)
+        for role, name, value in zip(("q_lengths", "k_lengths"), names, (q_lengths, kv_lengths)):
+            if value is not None:
+                self._operands[role] = vector(name, value, self.sizes.b)
 
-    def values(self, *, scale=None, sink=None, b_offset=0, h_offset=0) -> None:
+    def values(self, *, scale=None, sink=None) -> None:
         if scale is not None:
-            self._operands["scale"] = _scalar("scale", scale, jnp.float32)
+            self._operands["scale"] = scalar("scale", scale, jnp.float32)
         if sink is not None:
             sink = jnp.asarray(sink)
             if sink.shape != (self.sizes.h,):
                 raise ValueError(f"sink has shape {sink.shape}; it must be [H] = ({self.sizes.h},)")
             rows = jnp.float64 if self._dtype == jnp.float64 else jnp.float32
             self._operands["sink"] = sink.astype(rows)
-        for role, value in (("b_offset", b_offset), ("h_offset", h_offset)):
-            if not _is_zero(value):
-                self._operands[role] = _scalar(role, value, jnp.int32)
-
-    def offsets(self, q_offset, kv_offset) -> None:
-        for role, value in (("q_offset", q_offset), ("k_offset", kv_offset)):
-            if _is_zero(value):
-                continue
-            if jnp.ndim(value):
-                self._add_vector(f"{role}s", value, self.sizes.b)
-            else:
-                self._operands[role] = _scalar(role, value, jnp.int32)
 
     def dropout(self, rate: float, seed, rng: str = "portable") -> None:
         if rng not in ("portable", "engine"):
             raise ValueError(f"dropout_rng={rng!r} must be portable or engine")
+        if not isinstance(rate, (int, float, np.number)):
+            raise TypeError(
+                f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced"
+            )
         if not rate:
             return
         if not 0 < rate < 1 or not math.isfinite(rate):
             raise ValueError(f"dropout_rate={rate} must be at least 0 and below 1")
         if seed is None:
             raise ValueError(f"dropout_rate={rate} needs dropout_seed: a number, a PRNG key or uint32[2]")
-        self._operands["seed"] = _seed(seed)
+        self._operands["seed"] = seed_words(seed)
         self._spec = self._spec.replace(dropout=float(rate), rng=rng)
 
     def options(self, **fields) -> None:
@@ -278,21 +298,23 @@ class Call:
         operands = dict(self._operands)
         for t in self._captures.tensors:
             operands[f"tensor:{t.name}"] = t.value
-        for scalar in self._captures.scalars:
-            operands[f"scalar:{scalar.name}"] = scalar.value
+        for x in self._captures.scalars:
+            operands[f"scalar:{x.name}"] = x.value
         spec = self._spec.replace(
             operands=tuple(operands),
             tensors=tuple(Captured(t.name, tuple(t.axes)) for t in self._captures.tensors),
             scalars=tuple((x.name, x.kind) for x in self._captures.scalars),
         )
-        arrays = made_alike([_with_own_type(x) for x in operands.values()])
+        arrays = made_alike([with_own_type(x) for x in operands.values()])
         _check_problem(spec, arrays)
         return spec, arrays
 
     def run(self, checkpoint_name: str | None = None) -> tuple[jax.Array, ...]:
         spec, arrays = self.finished()
         note(spec, arrays)
-        return _derivative.attend(spec, checkpoint_name, *arrays)
+        function = _derivative.attend_compiled if in_shard_map(arrays[0]) else _derivative.attend
+        attend = functools.partial(function, spec, checkpoint_name)
+        return _explicit.with_types(spec, attend, arrays)(*arrays)
 
 
 def _check_problem(spec: Spec, arrays) -> None:
@@ -308,49 +330,3 @@ def _check_problem(spec: Spec, arrays) -> None:
             raise _core.Unsupported(
                 f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}"
             )
-
-
-def made_alike(arrays: list[jax.Array]) -> list[jax.Array]:
-    """Inside shard_map all operands must vary over the same axes of the mesh."""
-    varying = [jax.typeof(x).manual_axis_type.varying for x in arrays]
-    every = frozenset().union(*varying)
-    if not every:
-        return arrays
-    return [
-        x if own == every else jax.lax.pcast(x, tuple(sorted(every - own)), to="varying")
-        for x, own in zip(arrays, varying)
-    ]
-
-
-def _with_own_type(x: jax.Array) -> jax.Array:
-    """An array whose type gives way to others is another operand to JAX, which would compile anew for it."""
-    return jax.lax.convert_element_type(x, x.dtype) if jax.typeof(x).weak_type else x
-
-
-def _is_zero(value) -> bool:
-    return isinstance(value, (int, np.integer)) and value == 0
-
-
-def _scalar(name: str, value, dtype) -> jax.Array:
-    array = jnp.asarray(value)
-    if array.ndim:
-        raise ValueError(f"{name} has shape {array.shape}; it must be a scalar")
-    if dtype == jnp.int32 and not jnp.issubdtype(array.dtype, jnp.integer):
-        raise TypeError(f"{name} has the type {array.dtype}; it must be an integer")
-    return array.astype(dtype)
-
-
-def _seed(seed) -> jax.Array:
-    if isinstance(seed, (int, np.integer)):
-        number = int(seed) % 2**64
-        return jnp.asarray(np.array([number % 2**32, number >> 32], np.uint32))
-    if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
-        seed = jax.random.key_data(seed)
-    seed = seed.reshape(-1)
-    if seed.dtype == jnp.uint32 and seed.shape[0] >= 2:
-        return seed[-2:]
-    if seed.shape == (1,) and jnp.issubdtype(seed.dtype, jnp.integer):
-        return jnp.concatenate([seed.astype(jnp.uint32), jnp.zeros(1, jnp.uint32)])
-    raise TypeError(
-        f"dropout_seed has type {seed.dtype} and shape {seed.shape}; give a number, a PRNG key or uint32[2]"
-    )

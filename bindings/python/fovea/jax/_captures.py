@@ -53,6 +53,8 @@ class Captures:
         self.tensors: list[TensorCapture] = []
         self.scalars: list[ScalarCapture] = []
         self._reserved = set(reserved)
+        self._avoided: frozenset[str] = frozenset()
+        self._named: dict[str, Any] = {}  # by claim()
         self._writers = 0
         self._seen: dict[int, tuple[Any, Any]] = {}  # id -> (what keeps the id alive, its capture)
 
@@ -61,6 +63,8 @@ class Captures:
         other.tensors = [dataclasses.replace(t, axes=list(t.axes)) for t in self.tensors]
         other.scalars = list(self.scalars)
         other._writers = self._writers
+        other._avoided = self._avoided
+        other._named = dict(self._named)
         new = {id(t): u for t, u in zip(self.tensors, other.tensors)}
         other._seen = {key: (kept, new.get(id(c), c)) for key, (kept, c) in self._seen.items()}
         return other
@@ -74,13 +78,27 @@ class Captures:
         self._writers += 1
         return Writer(f"t{self._writers}_")
 
+    def avoid(self, names: set[str]) -> None:
+        """Names that formulas of the caller use."""
+        self._avoided = frozenset(names)
+
     def reserve(self, name: str) -> None:
         if name in self._reserved:
             raise ValueError(f"{name!r} is captured twice; give the captured things different names")
         self._reserved.add(name)
 
+    def claim(self, name: str, value) -> bool:
+        """Is `name` new? Formulas of one call may share what they capture; other things by one name are
+        refused.
+        """
+        if name in self._named and (self._named[name] is value or _same_number(self._named[name], value)):
+            return False
+        self.reserve(name)
+        self._named[name] = value
+        return True
+
     def _fresh(self, letter: str, count: int) -> str:
-        while f"{letter}{count}" in self._reserved:
+        while f"{letter}{count}" in self._reserved | self._avoided:
             count += 1
         self._reserved.add(f"{letter}{count}")
         return f"{letter}{count}"
@@ -144,13 +162,20 @@ def note_load(capture: TensorCapture, indices: list[str]) -> None:
     capture.loaded = True
 
 
+def _same_number(x, y) -> bool:
+    return isinstance(x, (int, float)) and isinstance(y, (int, float)) and x == y
+
+
+def bound_type(dtype, what: str = "a captured array") -> str:
+    """The type in which an array of this type is bound."""
+    name = np.dtype(dtype).name
+    if name not in TENSOR_TYPES and name not in _CAST:
+        raise NoFormula(
+            f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)"
+        )
+    return _CAST.get(name, name)
+
+
 def _bindable(value) -> jax.Array:
     array = jnp.asarray(value)
-    name = np.dtype(array.dtype).name
-    if name in _CAST:
-        array = array.astype(_CAST[name])
-    elif name not in TENSOR_TYPES:
-        raise NoFormula(
-            f"a captured array has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)"
-        )
-    return array
+    return array.astype(bound_type(array.dtype))

@@ -7,17 +7,21 @@ masks see global positions, whichever order the sequence is dealt out in.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name as name_for_checkpoint
 
 from . import _derivative, _primitive
-from ._call import Call, made_alike
-from ._modifiers import Given
+from ._call import Call
+from ._modifiers import Given, Modifier
 from ._order import ORDERS, Place, reorder_sequence
 from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source
+from ._values import made_alike
 
 _STRATEGIES = ("ring", "all_gather")
 
@@ -31,6 +35,12 @@ def context_attention(
     strategy: str = "ring",
     order: str = "contiguous",
     layout: str = "bshd",
+    score_mod: Modifier | None = None,
+    mask_mod: Modifier | None = None,
+    score_mod_bprop: Modifier | None = None,
+    score_mod_tensors: Mapping[str, Any] | None = None,
+    score_mod_bprop_tensors: Mapping[str, Any] | None = None,
+    mask_mod_tensors: Mapping[str, Any] | None = None,
     scale: float | jax.Array | None = None,
     sink: jax.Array | None = None,
     q_lengths: jax.Array | None = None,
@@ -38,9 +48,14 @@ def context_attention(
     dropout_rate: float = 0.0,
     dropout_seed: int | jax.Array | None = None,
     dropout_rng: str = "portable",
+    b_offset: int | jax.Array = 0,
+    h_offset: int | jax.Array = 0,
+    global_heads: int | None = None,
+    deterministic: bool = False,
+    strict: bool = False,
     engine: str | None = None,
+    checkpoint_name: str | None = None,
     builtin_masks: tuple[str, ...] = (),
-    **modifiers: Any,
 ) -> jax.Array:
     """Attention over a sequence that is cut along the mesh axis `axis_name`; call it inside jax.shard_map.
 
@@ -48,8 +63,42 @@ def context_attention(
     "contiguous", "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n),
     the last two so that causal masks give every device the same work; `reorder_sequence` brings an array into
     such an order. score_mod, mask_mod and the rest are as in `attention` and see global positions: capture
-    whole arrays, not shards. Lengths are global too.
+    whole arrays, not shards. Lengths are global too. Where the mesh cuts batch or heads as well, b_offset,
+    h_offset and global_heads say which part this is.
     """
+    _check_choices(strategy, order, layout)
+    _check_dropout(dropout_rate, dropout_rng, order)
+    given = Given(
+        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
+    )
+    parts = jax.lax.axis_size(axis_name)
+    own = jax.lax.axis_index(axis_name).astype(jnp.int32)
+    position = LAYOUTS[layout][2]
+    if strategy == "all_gather":
+        k, v = (_gathered(x, axis_name, position, parts, order) for x in (k, v))
+    call = Call(layout, q, k, v)
+    call.keep_names(given)
+    call.offsets(b=b_offset, h=h_offset)
+    lengths = (q.shape[position], k.shape[position])
+    total = (parts * lengths[0], parts * lengths[1] if strategy == "ring" else lengths[1])
+    # Gathered keys lie where they are.
+    words = "qk" if strategy == "ring" else "q"
+    places = [Place(word, order, parts, length) for word, length in zip(words, lengths)]
+    leaves = _leaves(call, places, own)
+    for word, name, value in (("q", "q_lengths", q_lengths), ("k", "kv_lengths", kv_lengths)):
+        if value is not None:
+            call.mask_text(f"{leaves.get(word, word)} < {call.per_sequence(f'{word}_ends', value, name)}")
+    leaves.update({"Sq": str(total[0]), "Skv": str(total[1])})
+    call.modify(given, masks=builtin_masks, leaves=leaves)
+    call.values(scale=scale, sink=None if strategy == "ring" else sink)
+    call.dropout(dropout_rate, dropout_seed)
+    call.options(engine=engine, deterministic=deterministic, strict=strict, h_global=global_heads or 0)
+    if strategy == "all_gather":
+        return call.run(checkpoint_name)[0]
+    return _ring_of(call, Ring(axis_name, places[1], checkpoint_name), sink)
+
+
+def _check_choices(strategy: str, order: str, layout: str) -> None:
     for name, value, known in (
         ("strategy", strategy, _STRATEGIES),
         ("order", order, ORDERS),
@@ -57,46 +106,26 @@ def context_attention(
     ):
         if value not in known or value == "thd":
             raise ValueError(f"{name}={value!r} must be one of {', '.join(x for x in known if x != 'thd')}")
-    if dropout_rate and dropout_rng != "portable":
-        raise ValueError(f"dropout_rng={dropout_rng!r}: parts of one sequence need the portable generator")
-    if dropout_rate and order != "contiguous":
+
+
+def _check_dropout(rate: float, rng: str, order: str) -> None:
+    if rate and rng != "portable":
+        raise ValueError(f"dropout_rng={rng!r}: parts of one sequence need the portable generator")
+    if rate and order != "contiguous":
         raise ValueError(
             f"dropout needs order='contiguous': what is dropped follows the position, and order is {order!r}"
         )
-    parts = jax.lax.axis_size(axis_name)
-    own = jax.lax.axis_index(axis_name).astype(jnp.int32)
-    position = LAYOUTS[layout][2]
-    if strategy == "all_gather":
-        k, v = (_gathered(x, axis_name, position, parts, order) for x in (k, v))
-    call = Call(layout, q, k, v)
-    lengths = (q.shape[position], k.shape[position])
-    total = (parts * lengths[0], parts * lengths[1] if strategy == "ring" else lengths[1])
-    # Gathered keys lie where they are.
-    words = "qk" if strategy == "ring" else "q"
-    places = [Place(word, order, parts, length) for word, length in zip(words, lengths)]
-    leaves = _leaves(call, places, own)
-    for word, name, value in (("q", "ql", q_lengths), ("k", "kl", kv_lengths)):
-        if value is not None:
-            call.mask_text(f"{leaves.get(word, word)} < {call.vector(name, value)}")
-    leaves.update({"Sq": str(total[0]), "Skv": str(total[1])})
-    call.modify(Given(**modifiers), masks=builtin_masks, leaves=leaves)
-    call.values(scale=scale, sink=None if strategy == "ring" else sink)
-    call.dropout(dropout_rate, dropout_seed)
-    call.options(engine=engine)
-    if strategy == "all_gather":
-        return call.run()[0]
-    return _ring_of(call, (axis_name, places[1]), sink)
 
 
 def _leaves(call: Call, places: list[Place], own) -> dict[str, str]:
     """Binds where this device's part lies, and says what q and k are there."""
     if places[0].order == "contiguous":
-        call.offsets(*(next((p.of(own) for p in places if p.word == word), 0) for word in "qk"))
+        call.offsets(**{p.word: p.of(own) for p in places})
         return {}
     if places[0].order == "zigzag":
         return {p.word: f"({call.positions(p.name, p.of(own), p.word)})" for p in places}
     for p in places:
-        call.scalar(p.name, p.of(own))
+        call.number(p.name, p.of(own))
     return {p.word: f"({p.word} * {p.parts} + {p.name})" for p in places}
 
 
@@ -108,15 +137,22 @@ def _gathered(x, axis_name: str, position: int, parts: int, order: str):
 # --- the ring ---
 
 
-def _ring_of(call: Call, ring: tuple[str, Place], sink):
+@dataclasses.dataclass(frozen=True)
+class Ring:
+    axis_name: str
+    keys: Place  # of the part that a device has at first
+    name: str | None  # for jax.checkpoint policies
+
+
+def _ring_of(call: Call, ring: Ring, sink):
     spec, arrays = call.finished()
     extra = () if sink is None else (jnp.asarray(sink, jnp.float32),)
     arrays = made_alike([*arrays, *extra])
-    return _ring(spec, ring, *arrays)
+    return _ring_compiled(spec, ring, *arrays)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _ring(spec: Spec, ring, *arrays):
+def _ring(spec: Spec, ring: Ring, *arrays):
     return _ring_forward(spec, ring, arrays)[0]
 
 
@@ -127,7 +163,7 @@ def _split(spec: Spec, arrays):
 
 
 def _ring_forward(spec: Spec, ring, arrays):
-    axis_name, place = ring
+    axis_name, place = ring.axis_name, ring.keys
     parts = place.parts
     operands, sink = _split(spec, arrays)
     part = spec.replace(outputs=("o", "lse"), o_dtype="float32")
@@ -143,12 +179,18 @@ def _ring_forward(spec: Spec, ring, arrays):
     shape = (*q.shape[:-1], operands["v"].shape[-1])
     rows = _rows(spec, q.shape)
     start = made_alike(
-        [operands["k"], operands["v"], jnp.zeros(shape, jnp.float32), jnp.full(rows, -jnp.inf), q]
+        [
+            operands["k"],
+            operands["v"],
+            jnp.zeros(shape, jnp.float32),
+            jnp.full(rows, -jnp.inf, jnp.float32),
+            q,
+        ]
     )[:4]
     (_, _, o, lse), _ = jax.lax.scan(visit, tuple(start), jnp.arange(parts))
     if sink is not None:
         with_sink = jnp.logaddexp(lse, sink[None, :, None])
-        o, lse = o * _by_row(spec, jnp.exp(lse - with_sink)), with_sink
+        o, lse = o * _by_row(spec, jnp.exp(lse - _finite(with_sink))), with_sink
     return o.astype(q.dtype), o, lse
 
 
@@ -158,6 +200,8 @@ def _ring_fwd(spec: Spec, ring, *primals):
     if len(arrays) > len(spec.operands) and primals[-1].perturbed:
         wanted = (*wanted, "sink")
     out, o, lse = _ring_forward(spec, ring, arrays)
+    if ring.name is not None:
+        out, o, lse = (name_for_checkpoint(x, ring.name) for x in (out, o, lse))
     return out, _derivative.Residuals((tuple(arrays), o, lse), wanted)
 
 
@@ -177,10 +221,12 @@ def _ring_bwd(spec: Spec, ring, residuals, grad_o):
 
 
 _ring.defvjp(_ring_fwd, _ring_bwd, symbolic_zeros=True)
+# shard_map that is not compiled refuses functions with such derivatives, but not inside of others.
+_ring_compiled = jax.jit(_ring, static_argnums=(0, 1))
 
 
 def _ring_gradients(spec: Spec, ring, operands, rest, wanted) -> dict[str, jax.Array]:
-    axis_name, place = ring
+    axis_name, place = ring.axis_name, ring.keys
     parts = place.parts
     part = spec.replace(
         operands=(*spec.operands, "o", "lse", "grad_o"),
@@ -236,12 +282,16 @@ def _merged(spec: Spec, first, second):
     empty.
     """
     lse = jnp.logaddexp(first[1], second[1])
-    safe = jnp.where(lse == -jnp.inf, 0.0, lse)
-    weights = [_by_row(spec, jnp.exp(x[1] - safe)) for x in (first, second)]
+    weights = [_by_row(spec, jnp.exp(x[1] - _finite(lse))) for x in (first, second)]
     return first[0] * weights[0] + second[0] * weights[1], lse
+
+
+def _finite(lse):
+    """What may be subtracted: a row with nothing in it has -inf."""
+    return jnp.where(lse == -jnp.inf, 0.0, lse)
 
 
 def _sink_gradient(spec: Spec, sink, o, lse, grad_o):
     batch, head, position = LAYOUTS[spec.layout]
     delta = jnp.transpose(jnp.sum(o * grad_o, axis=-1), (batch, head, position))
-    return -jnp.sum(jnp.exp(sink[None, :, None] - lse) * delta, axis=(0, 2))
+    return -jnp.sum(jnp.exp(sink[None, :, None] - _finite(lse)) * delta, axis=(0, 2))

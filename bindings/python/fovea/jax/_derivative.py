@@ -89,3 +89,5 @@ def _as_cotangent(gradient, operand):
 
 
 attend.defvjp(_forward, _backward, symbolic_zeros=True)
+# shard_map that is not compiled refuses functions with such derivatives, but not inside of others.
+attend_compiled = jax.jit(attend, static_argnums=(0, 1))

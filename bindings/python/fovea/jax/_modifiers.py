@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from .. import _core
 from .._line import program_line
 from ..program import Program
-from ._captures import TENSOR_TYPES, Captures, note_load
+from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
+from ._operations import NoFormula
 from ._rewrite import rewrite_loads, substitute, tokens
 from ._symbolic import TraceError
 from ._terms import LEAVES, Term
 from ._trace import trace
 
 Modifier = Callable | str | Program
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_TENSORS = ("score_mod_tensors", "score_mod_bprop_tensors", "mask_mod_tensors")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Given:
     mask_mod_tensors: Mapping[str, Any] | None = None
 
     def check(self) -> None:
+        """Raises at what does not belong together."""
         needs = ("score_mod_bprop", "score_mod_tensors", "score_mod_bprop_tensors")
         alone = [name for name in needs if getattr(self, name) is not None]
         if self.score_mod is None and alone:
@@ -49,6 +51,18 @@ class Given:
                     f"{name} must be a function, a formula (str) or a fovea.Program, "
                     f"got {type(value).__name__}"
                 )
+        for name in _TENSORS:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Mapping):
+                raise TypeError(f"{name} must be a dict of names, got {type(value).__name__}")
+
+    def names(self) -> set[str]:
+        """What formulas may call what they capture."""
+        programs = [
+            x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)
+        ]
+        found = {name for p in programs for name, *_ in (*p.tensors, *p.scalars)}
+        return found.union(*(getattr(self, name) or () for name in _TENSORS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,15 +89,25 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
     if given.score_mod_bprop is not None and not _is_callback(given.score_mod):
         if _is_callback(given.score_mod_bprop):
             raise TypeError("score_mod_bprop takes (graph, score, tensors), so score_mod must do so too")
-        shared = given.score_mod_tensors or {}
-        extra = {k: v for k, v in (given.score_mod_bprop_tensors or {}).items() if k not in shared}
-        _, _, bprop = _formula("score_mod_bprop", given.score_mod_bprop, extra or None, captures, leaves)
+        tensors = given.score_mod_bprop_tensors
+        if isinstance(given.score_mod_bprop, (str, Program)):
+            tensors = {**_used_by(given.score_mod_bprop, given.score_mod_tensors or {}), **(tensors or {})}
+        _, _, bprop = _formula("score_mod_bprop", given.score_mod_bprop, tensors, captures, leaves)
     if given.mask_mod is not None:
         _, mask, _ = _formula("mask_mod", given.mask_mod, given.mask_mod_tensors, captures, leaves)
         masks = [*(masks or []), mask]
     if mod is None and "score" in leaves:
         mod = leaves["score"]
     return Formulas(mod, all_of(masks or []), bprop)
+
+
+def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """What a derivative by hand shares with its score_mod."""
+    if isinstance(modifier, Program):
+        used = {name for name, *_ in (*modifier.tensors, *modifier.scalars)}
+    else:
+        used = set(tokens(modifier))
+    return {name: value for name, value in tensors.items() if name in used}
 
 
 def all_of(masks: list[str]) -> str | None:
@@ -135,7 +159,14 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
             )
         arrays = [(n, TENSOR_TYPES[_type(n, v)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
         scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in known.items() if not np.ndim(v)]
-        program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
+        try:
+            program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
+        except _core.InvalidArgument as error:
+            if "unknown" not in str(error):
+                raise
+            raise _core.InvalidArgument(
+                f"{error}\nWhat {what} captures is given by name, in {what}_tensors"
+            ) from None
     bound = _bind(program, values, captures)
     texts = [program.mod, program.mask, program.bprop]
     if what == "score_mod_bprop":
@@ -148,15 +179,15 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
 
 
 def _bind(program: Program, values: Mapping[str, Any], captures: Captures) -> dict:
-    bound = {}
     for name, *_ in program.tensors:
-        captures.reserve(name)
-        bound[name] = captures.add_tensor(values[name], name)
+        if captures.claim(name, values[name]):
+            captures.add_tensor(values[name], name)
     for name, kind, _ in program.scalars:
-        captures.reserve(name)
-        value = jnp.asarray(values[name], jnp.int32 if kind == "i32" else jnp.float32)
-        captures.add_scalar(value, name)
-    return bound
+        if captures.claim(name, values[name]):
+            value = jnp.asarray(values[name], jnp.int32 if kind == "i32" else jnp.float32)
+            captures.add_scalar(value, name)
+    names = {name for name, *_ in program.tensors}
+    return {t.name: t for t in captures.tensors if t.name in names}
 
 
 def _note_loads(text: str | None, bound: dict) -> None:
@@ -174,12 +205,10 @@ def _placed(text: str | None, leaves: Mapping[str, str]) -> str | None:
 
 
 def _type(name: str, value) -> str:
-    dtype = jnp.asarray(value).dtype
-    if np.dtype(dtype).name not in TENSOR_TYPES:
-        raise TraceError(
-            f"the captured {name!r} has the type {dtype}; formulas load {', '.join(TENSOR_TYPES)}"
-        )
-    return np.dtype(dtype).name
+    try:
+        return bound_type(jnp.asarray(value).dtype, f"the captured {name!r}")
+    except NoFormula as error:
+        raise TraceError(str(error)) from None
 
 
 def _is_integer(value) -> bool:

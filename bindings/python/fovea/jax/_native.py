@@ -6,6 +6,7 @@ import ctypes
 import functools
 import pathlib
 
+import fovea
 import jax
 
 TARGETS = {"forward": "fovea_forward", "backward": "fovea_backward"}
@@ -14,16 +15,15 @@ RECORDED = {"forward": "fovea_forward_recorded", "backward": "fovea_backward_rec
 
 @functools.cache
 def register() -> None:
-    """Registers every handler for both platforms; cheap where it was done before."""
-    path = pathlib.Path(__file__).resolve().parent.parent / "_jax_ffi.so"
-    beside = pathlib.Path(__import__("fovea").__file__).parent / "_jax_ffi.so"
-    found = next((p for p in (beside, path) if p.exists()), None)
-    if found is None:
-        raise ImportError(
-            f"fovea.jax was built without jaxlib: {beside} is missing. Install jax, then build again "
-            "(./dev build, or pip install with jax in the build's environment)"
-        )
-    library = ctypes.CDLL(str(found))
+    """Gives XLA the handlers of Fovea's custom calls; cheap where it was done before.
+
+    Every call of attention does so. A process that only runs programs which were exported or compiled
+    elsewhere calls it first.
+    """
+    # XLA wants types before the handlers that use them. JAX keeps that order only where a backend is there
+    # already: what is registered before makes the start of the backend fail.
+    jax.default_backend()
+    library = _library()
 
     def capsule(name: str):
         return jax.ffi.pycapsule(getattr(library, name))
@@ -49,6 +49,17 @@ def register() -> None:
         }
         for name, run in ((TARGETS, "fovea_jax_run_cuda"), (RECORDED, "fovea_jax_run_cuda_recorded")):
             jax.ffi.register_ffi_target(name[direction], {**device, "execute": capsule(run)}, platform="CUDA")
+
+
+def _library() -> ctypes.CDLL:
+    folders = (pathlib.Path(fovea.__file__).parent, pathlib.Path(__file__).resolve().parent.parent)
+    found = next((path for folder in folders if (path := folder / "_jax_ffi.so").exists()), None)
+    if found is None:
+        raise ImportError(
+            f"fovea.jax was built without jaxlib: {folders[0] / '_jax_ffi.so'} is missing. Install jax, then "
+            "build again (./dev build, or pip install with jax in the build's environment)"
+        )
+    return ctypes.CDLL(str(found))
 
 
 def custom_call_targets() -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ._call import Call
 from ._modifiers import Given, Modifier
@@ -64,12 +66,14 @@ def dot_product_attention(
     if single:
         query, key, value = query[None], key[None], value[None]
     call = Call("bshd", query, key, value)
+    call.keep_names(given)
     if mask is not None:
-        call.mask_array(_with_rank_four(mask))
+        call.mask_array("mask", _with_rank_four(mask))
     masks = ["q >= k"] if is_causal else []
     masks += [_window(local_window_size)] if local_window_size is not None else []
     call.modify(given, bias=None if bias is None else _with_rank_four(bias), masks=masks)
-    call.lengths(query_seq_lengths, key_value_seq_lengths)
+    names = ("query_seq_lengths", "key_value_seq_lengths")
+    call.lengths(query_seq_lengths, key_value_seq_lengths, names=names)
     call.values(scale=scale)
     call.options(engine=implementation, outputs=("o", "lse") if return_residual else ("o",))
     results = call.run()
@@ -91,5 +95,5 @@ def _with_rank_four(array):
 
 
 def _window(size: int | tuple[int, int]) -> str:
-    left, right = (size, size) if isinstance(size, int) else size
-    return f"q <= k + {int(left)} && q >= k - {int(right)}"
+    left, right = (size, size) if np.ndim(size) == 0 else size
+    return f"q <= k + {operator.index(left)} && q >= k - {operator.index(right)}"

@@ -1,9 +1,10 @@
-"""The numbers that a Python function has closed over.
+"""The numbers and the NumPy arrays that a Python function has closed over.
 
-In a jaxpr a closed-over number is a literal like any other, and a new value would be a new program. Here
-such numbers (in closure cells, defaults, partials, globals that the function names, and the functions it
-closes over) are found first, and the function is rebuilt with arrays in their place; literals inside the
-function stay what they are. Nothing is remembered about the function: it is looked at again at each call.
+In a jaxpr a closed-over number is a literal like any other, and a new value would be a new program; an array
+of NumPy can't be indexed by what is traced. Here such numbers and arrays (in closure cells, defaults,
+partials, globals that the function names, and the functions it closes over) are found first, and the function
+is rebuilt with arrays of JAX in their place; literals inside the function stay what they are. Nothing is
+remembered about the function: it is looked at again at each call.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Numbers:
         keywords = {k: new(d) for k, d in (function.__kwdefaults__ or {}).items()} or None
         named = {
             name: function.__globals__[name]
-            for name in function.__code__.co_names
+            for name in dict.fromkeys(_names_in(function.__code__))
             if _is_number(function.__globals__.get(name), self._liftable)
         }
         scope = function.__globals__
@@ -83,6 +84,14 @@ class _Recorder:
         return value
 
 
+def _names_in(code: types.CodeType):
+    """Also of the functions that are made inside."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)
+
+
 def _is_number(value, liftable) -> bool:
     return isinstance(value, liftable) and not isinstance(value, bool)
 
@@ -99,5 +108,5 @@ def _is_library(function: types.FunctionType) -> bool:
     return (function.__module__ or "").split(".")[0] in ("jax", "numpy", "fovea")
 
 
-def liftable_numbers(integers: bool) -> tuple[type, ...]:
-    return (float, np.floating, int, np.integer) if integers else (float, np.floating)
+def liftable_types(integers: bool) -> tuple[type, ...]:
+    return (np.ndarray, float, np.floating, *((int, np.integer) if integers else ()))

@@ -29,14 +29,20 @@ def partitioned(direction: str, spec: Spec, operands: Sequence[jax.Array], call:
     def whole(*arrays):
         return call(spec, *arrays)
 
+    def shardings(mesh, axes, dimensions):
+        return tuple(NamedSharding(mesh, plan.spec_of(d, axes)) for d in dimensions)
+
     def partition(mesh, arguments, results):
         axes = plan.axes_on(mesh, arguments)
-        shardings = tuple(NamedSharding(mesh, plan.spec_of(d, axes)) for d in plan.operands)
-        outputs = tuple(NamedSharding(mesh, plan.spec_of(d, axes)) for d in plan.results)
-        return mesh, lambda *arrays: plan.run(call, mesh, axes, arrays), outputs, shardings
+        outputs, inputs = (shardings(mesh, axes, d) for d in (plan.results, plan.operands))
+        return mesh, lambda *arrays: plan.run(call, mesh, axes, arrays), outputs, inputs
+
+    def infer(mesh, arguments, results):
+        return shardings(mesh, plan.axes_on(mesh, arguments), plan.results)
 
     cut = custom_partitioning(whole)
-    cut.def_partition(partition, sharding_rule=plan.rule())
+    # `infer` is for GSPMD (jax_use_shardy_partitioner=False), which knows no rules.
+    cut.def_partition(partition, infer_sharding_from_operands=infer, sharding_rule=plan.rule())
     return cut(*operands)
 
 
@@ -120,7 +126,10 @@ class _Plan:
         axes: dict[str, tuple[str, ...]] = {"b": (), "h": (), "g": ()}
         for dimension, entry in zip(self.operands[0], given):
             if dimension in ("b", "h") and entry is not None:
-                axes[dimension] = entry if isinstance(entry, tuple) else (entry,)
+                names = entry if isinstance(entry, tuple) else (entry,)
+                # XLA would fill up parts that do not come out even; what fills them would be summed, too.
+                size = self._sizes.b if dimension == "b" else self._sizes.h
+                axes[dimension] = names if size % _count(mesh, names) == 0 else ()
         if self._spec.dropout and not self._by_place and _count(mesh, (*axes["b"], *axes["h"])) > 1:
             raise NotImplementedError(
                 "dropout_rng='engine' under jit over several devices: forward and backward might be cut "
@@ -185,7 +194,8 @@ class _Plan:
             return result
         if role == "max_logit":
             return jax.lax.pmax(result, others)
-        return jax.lax.psum(result.astype(jnp.float32), others).astype(result.dtype)
+        wide = jnp.promote_types(result.dtype, jnp.float32)
+        return jax.lax.psum(result.astype(wide), others).astype(result.dtype)
 
 
 def _count(mesh, names: tuple[str, ...]) -> int:

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 @jax.tree_util.register_pytree_node_class
@@ -31,13 +32,13 @@ class SequenceDescriptor:
     @classmethod
     def from_seqlens(cls, seqlens) -> "SequenceDescriptor":
         """Lengths of padded sequences: [B], or a pair for queries and keys."""
-        return cls(seqlens=_pair(seqlens))
+        return cls(seqlens=_arrays(seqlens))
 
     @classmethod
     def from_segment_ids_and_pos(cls, segment_ids, segment_pos=None) -> "SequenceDescriptor":
         """Ids of packed segments, [B, S] or a pair; positions count from a segment's start unless given."""
-        ids = _pair(segment_ids)
-        positions = _pair(segment_pos) if segment_pos is not None else tuple(_positions(x) for x in ids)
+        ids = _arrays(segment_ids)
+        positions = _arrays(segment_pos) if segment_pos is not None else tuple(_positions(x) for x in ids)
         return cls(segment_ids=ids, segment_pos=positions)
 
     @classmethod
@@ -45,7 +46,7 @@ class SequenceDescriptor:
         """Lengths [B, segments] and starts [B, segments (+ 1)] of packed segments, or pairs; max_seqlens is
         S, or a pair.
         """
-        parts = zip(_pair(seqlens), _pair(seq_offsets), _pair(max_seqlens), strict=True)
+        parts = zip(_arrays(seqlens), _arrays(seq_offsets), _pair(max_seqlens), strict=True)
         ids, positions = zip(*(_segments(lengths, starts, size) for lengths, starts, size in parts))
         return cls(segment_ids=tuple(ids), segment_pos=tuple(positions))
 
@@ -55,6 +56,13 @@ def _pair(value) -> tuple:
         first, second = value
         return first, second
     return value, value
+
+
+def _arrays(value) -> tuple:
+    """An array for both, or a pair of them; a list of numbers is one array."""
+    if isinstance(value, (tuple, list)) and not (len(value) == 2 and all(np.ndim(x) for x in value)):
+        value = jnp.asarray(value)
+    return _pair(value)
 
 
 def _positions(ids):

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _arrays as arrays
 from ._captures import Captures
-from ._numbers import Numbers, liftable_numbers
+from ._numbers import Numbers, liftable_types
 from ._operations import NoFormula, kind_of
 from ._symbolic import Known, Reader, TraceError
 from ._terms import LEAVES, Term
@@ -22,6 +22,12 @@ ARGUMENTS = {
     "mask_mod": ("b", "h", "q", "k"),
     "score_mod_bprop": ("grad", "score", "b", "h", "q", "k"),
 }
+
+_NEEDS_A_VALUE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
 def trace(
@@ -43,7 +49,7 @@ def trace(
         )
     inputs = [{**LEAVES, **(leaves or {})}[name] for name in names]
     # Integers steer masks. An engine for GPUs knows a window by its literal; a CPU one by its value.
-    numbers = Numbers(function, liftable_numbers(integers=jax.default_backend() == "cpu"))
+    numbers = Numbers(function, liftable_types(integers=jax.default_backend() == "cpu"))
     if numbers.values:
         try:
             return _read(
@@ -74,10 +80,11 @@ def _read(
 
     try:
         closed = jax.make_jaxpr(whole)(*avals, *lifted, *tensors)
-    except (jax.errors.TracerBoolConversionError, jax.errors.ConcretizationTypeError) as error:
+    except _NEEDS_A_VALUE as error:
         raise TraceError(
             f"{what}: Python needs a value that is not known when the formula is made (use jnp.where in "
-            f"place of if, & and | in place of and, or): {str(error).splitlines()[0]}"
+            "place of if, & and | in place of and, or, jnp in place of numpy, jnp.asarray(table) before a "
+            f"table of numpy or a list is indexed): {str(error).splitlines()[0]}"
         ) from error
     _check_result(what, closed.jaxpr.outvars)
     # A copy, so that a reading that fails leaves nothing behind.
@@ -95,6 +102,8 @@ def _read(
 
 def _weak(value):
     """A number's type gives way to an array's, as that of a Python number does."""
+    if value.ndim:
+        return value
     return jax.lax.convert_element_type(value, float if jnp.issubdtype(value.dtype, jnp.floating) else int)
 
 

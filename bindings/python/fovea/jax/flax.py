@@ -95,6 +95,7 @@ class DotProductAttention(nn.Module):
             "scale": self.scale_factor,
             "sink": self._sink(),
             "engine": self.engine,
+            "checkpoint_name": self.context_checkpoint_name,
             **self._dropout(deterministic),
         }
         tensors = [None if x is None else jnp.asarray(x, self.dtype) for x in (query, key, value)]
@@ -108,7 +109,6 @@ class DotProductAttention(nn.Module):
             bias=self._bias(bias),
             dense_mask=None if mask is None else jnp.logical_not(mask.astype(bool)),
             sequence_descriptor=sequence_descriptor,
-            checkpoint_name=self.context_checkpoint_name,
             **arguments,
         )
 

@@ -1,0 +1,281 @@
+"""What formulas capture and how: names, types, arrays of NumPy, and biases beside offsets."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax_cases import B, H, S, causal
+from jax_definition import close, differs
+from jax_setup import DEVICE
+from test_jax_values import IDS, expected
+
+import fovea
+from fovea.jax import SequenceDescriptor, TraceError, attention, dot_product_attention
+from fovea.jax._explain import problem_lines
+
+pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="what a GPU says to these is not pinned yet")
+SLOPES = np.linspace(0.1, 1.0, H)
+GAIN = 0.5
+
+
+@pytest.fixture
+def qkv():
+    return expected(IDS.index("causal"))[0][:3]
+
+
+def random(shape, i=0):
+    return jax.random.normal(jax.random.key(i), shape)
+
+
+# --- arrays of NumPy ---
+
+
+def by_a_loop(score, weights=np.array([1.0, 2.0])):
+    for weight in weights:
+        score = score + float(weight) * 0.1
+    return score
+
+
+NUMPY = {
+    "global": lambda s, b, h, i, j: s + SLOPES[h] * (j - i),
+    "closure": (lambda slopes: lambda s, b, h, i, j: s + slopes[h] * (j - i))(SLOPES.astype(np.float32)),
+    "partial": functools.partial(lambda slopes, s, b, h, i, j: s + slopes[h] * (j - i), SLOPES),
+}
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_arrays_of_numpy_are_captured(name, qkv):
+    table = jnp.asarray(SLOPES)
+    close(
+        attention(*qkv, score_mod=NUMPY[name]),
+        attention(*qkv, score_mod=lambda s, b, h, i, j: s + table[h] * (j - i)),
+    )
+
+
+def test_arrays_that_python_reads_stay_as_they_are(qkv):
+    close(
+        attention(*qkv, score_mod=lambda s, b, h, i, j: by_a_loop(s) * 0.5),
+        attention(*qkv, score_mod=lambda s, b, h, i, j: (s + 0.3) * 0.5),
+    )
+
+
+def test_numbers_of_functions_inside_are_bound_per_call(qkv):
+    (line,) = problem_lines(
+        lambda q: attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: (lambda x: x * GAIN)(s)), qkv[0]
+    )
+    assert "scalar=" in line, line
+
+
+@pytest.mark.parametrize("table", ([1.0, 2.0, 3.0, 4.0], {"t": SLOPES}), ids=("a list", "inside of a dict"))
+def test_tables_that_can_not_be_indexed(table, qkv):
+    rows = table if isinstance(table, list) else type("Holder", (), table)
+    with pytest.raises(TraceError, match=r"score_mod: Python needs a value .* jnp.asarray\(table\)"):
+        attention(*qkv, score_mod=lambda s, b, h, i, j: s + (rows if isinstance(rows, list) else rows.t)[h])
+
+
+# --- names and types of what a text captures ---
+
+
+def test_formulas_share_what_they_capture(qkv):
+    doc, cap = jnp.asarray(np.arange(B * S).reshape(B, S) // 9, jnp.int32), 2.0
+    got = attention(
+        *qkv,
+        score_mod="cap * tanh(score / cap) + 0.1 * (doc[b, q] - doc[b, k])",
+        score_mod_tensors={"cap": cap, "doc": doc},
+        mask_mod="doc[b, q] == doc[b, k] && cap > 1.0",
+        mask_mod_tensors={"doc": doc, "cap": cap},
+    )
+    want = attention(
+        *qkv,
+        score_mod=lambda s, b, h, i, j: cap * jnp.tanh(s / cap) + 0.1 * (doc[b, i] - doc[b, j]),
+        mask_mod=lambda b, h, i, j: doc[b, i] == doc[b, j],
+    )
+    close(got, want)
+    with pytest.raises(ValueError, match="'doc' is captured twice"):
+        attention(
+            *qkv,
+            score_mod="score + doc[b, q]",
+            score_mod_tensors={"doc": doc},
+            mask_mod="doc[b, q] == doc[b, k]",
+            mask_mod_tensors={"doc": doc + 1},
+        )
+
+
+def test_any_name_is_free(qkv):
+    """a0 and s0 are names that Fovea itself gives."""
+    bias, slopes = random((1, H, S, S)), jnp.asarray(SLOPES, jnp.float32)
+    more = {
+        "score_mod_tensors": {"a0": slopes, "s0": 0.5},
+        "bias": bias,
+        "mask_mod": lambda b, h, i, j: slopes[h] * i >= GAIN * j,
+    }
+    got = attention(*qkv, score_mod="s0 * score + a0[h]", **more)
+    want = attention(
+        *qkv, score_mod="x * score + t[h]", **{**more, "score_mod_tensors": {"t": slopes, "x": 0.5}}
+    )
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ("int8", "int16", "uint8", "float16", "float64"))
+def test_texts_and_functions_capture_the_same_types(dtype, qkv):
+    with jax.enable_x64(True):
+        table = jnp.arange(S).astype(dtype)
+        text = attention(*qkv, score_mod="score + 0.1 * t[k]", score_mod_tensors={"t": table})
+        close(text, attention(*qkv, score_mod=lambda s, b, h, i, j: s + 0.1 * table[j].astype(jnp.float32)))
+
+
+@pytest.mark.parametrize("form", ("text", "function"))
+def test_derivatives_by_hand_use_what_is_captured(form, qkv):
+    tensors = {"t": jnp.asarray(SLOPES, jnp.float32)}
+    texts = {"score_mod": "score * t[h]", "score_mod_bprop": "grad * t[h]", "score_mod_tensors": tensors}
+    functions = {
+        "score_mod": lambda s, b, h, i, j, c: s * c["t"][h],
+        "score_mod_bprop": lambda g, s, b, h, i, j, c: g * c["t"][h],
+        "score_mod_tensors": tensors,
+        "score_mod_bprop_tensors": tensors,
+    }
+    by_hand = texts if form == "text" else functions
+    derived = {key: texts[key] for key in ("score_mod", "score_mod_tensors")}
+    got, want = (
+        jax.grad(lambda q, m=m: jnp.sum(attention(q, *qkv[1:], **m) ** 2))(qkv[0]) for m in (by_hand, derived)
+    )
+    close(got, want, 1e-4)
+
+
+# --- what goes by rows, beside offsets ---
+
+OFFSETS = {
+    "heads": {"h_offset": 4, "global_heads": 2 * H},
+    "batch": {"b_offset": 2},
+    "positions": {"q_offset": 5, "kv_offset": 3},
+    "positions of each": {"q_offset": np.array([0, 5, 1, 2]), "b_offset": 1},
+}
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_biases_masks_and_segments_go_by_rows(name, qkv):
+    """Offsets are what modifiers see; an array of this call's shape is indexed by its own rows."""
+    ids = jnp.asarray(np.sort(np.random.default_rng(0).integers(1, 4, (B, S)), axis=1))
+    arrays = {
+        "bias": random((B, H, S, S), 4),
+        "dense_mask": (random((B, 1, S, S), 5) > -1.0) | jnp.eye(S, dtype=bool),
+        "sequence_descriptor": SequenceDescriptor.from_segment_ids_and_pos(ids),
+    }
+    want = jax.grad(
+        lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}) ** 2), argnums=(0, 1)
+    )
+    got = jax.grad(
+        lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}, **OFFSETS[name]) ** 2),
+        argnums=(0, 1),
+    )
+    close(got(qkv[0], arrays["bias"]), want(qkv[0], arrays["bias"]), 1e-4)
+
+
+def test_a_decoder_with_a_bias(qkv):
+    q, k, v = qkv
+    bias = random((1, H, 1, S))
+    steps = [attention(q[:, i : i + 1], k, v, bias=bias, mask_mod=causal, q_offset=i) for i in (0, 7, 31)]
+    whole = attention(q, k, v, bias=bias, mask_mod=causal)
+    close(jnp.concatenate(steps, axis=1), whole[:, jnp.array([0, 7, 31])])
+
+
+def test_offsets_are_mapped_beside_a_bias(qkv):
+    """vmap over a scalar offset: one per sequence, for the positions and for the rows of the bias."""
+    bias, starts = random((B, H, S, S)), jnp.arange(3)
+
+    def attend(start):
+        return attention(*qkv, bias=bias, mask_mod=causal, q_offset=start)
+
+    close(jax.vmap(attend)(starts), jnp.stack([attend(i) for i in (0, 1, 2)]))
+
+
+# --- other values ---
+
+
+def test_seeds_of_every_width(qkv):
+    drop = functools.partial(attention, *qkv, dropout_rate=0.4)
+    close(drop(dropout_seed=jnp.asarray(-3)), drop(dropout_seed=-3))
+    with jax.enable_x64(True):
+        close(drop(dropout_seed=jnp.asarray(2**40 + 7)), drop(dropout_seed=2**40 + 7))
+    assert differs(drop(dropout_seed=2**40 + 7), drop(dropout_seed=7))
+
+
+def test_no_heads():
+    nothing = jnp.ones((2, 4, 0, 8))
+    assert attention(nothing, nothing, nothing).shape == (2, 4, 0, 8)
+
+
+def test_lengths_as_lists(qkv):
+    lengths = [3, 30, 0, 7]
+    got = attention(*qkv, sequence_descriptor=SequenceDescriptor.from_seqlens(lengths))
+    close(got, attention(*qkv, q_lengths=lengths, kv_lengths=jnp.asarray(lengths)))
+    pair = SequenceDescriptor.from_seqlens(([32] * B, lengths))
+    close(attention(*qkv, sequence_descriptor=pair), attention(*qkv, kv_lengths=lengths))
+
+
+MISTAKES = {
+    "segments": (
+        lambda *a: attention(
+            *a, sequence_descriptor=SequenceDescriptor.from_segment_ids_and_pos(jnp.ones((B, S)))
+        ),
+        TypeError,
+        "segment_ids has the type float32",
+    ),
+    "seed": (
+        lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=1.5),
+        TypeError,
+        "dropout_seed has type float",
+    ),
+    "seeds": (
+        lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=[1, 2]),
+        TypeError,
+        r"shape \(2,\); give a number",
+    ),
+    "rate": (
+        lambda *a: attention(*a, dropout_rate=jnp.mean(a[0]), dropout_seed=1),
+        TypeError,
+        "dropout_rate .* number that is not traced",
+    ),
+    "lengths": (
+        lambda *a: attention(*a, kv_lengths=jnp.ones(B)),
+        TypeError,
+        "kv_lengths has the type float32",
+    ),
+    "lengths of jax.nn": (
+        lambda *a: dot_product_attention(*a, query_seq_lengths=jnp.array([1])),
+        ValueError,
+        r"query_seq_lengths has shape \(1,\); it must be \[4\]",
+    ),
+    "offset": (lambda *a: attention(*a, kv_offset=jnp.array([1])), ValueError, r"kv_offset has shape \(1,\)"),
+    "a list of tensors": (
+        lambda *a: attention(*a, score_mod="score * t[h]", score_mod_tensors=[SLOPES]),
+        TypeError,
+        "score_mod_tensors must be a dict of names, got list",
+    ),
+    "what is not captured": (
+        lambda *a: attention(*a, mask_mod="doc[b, q] == 1"),
+        fovea.InvalidArgument,
+        "(?s)unknown tensor 'doc'.*given by name, in mask_mod_tensors",
+    ),
+    "type": (
+        lambda *a: attention(*a, score_mod="score * t[h]", score_mod_tensors={"t": jnp.ones(H, jnp.uint32)}),
+        TraceError,
+        "the captured 't' has the type uint32; formulas load float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name, qkv):
+    function, kind, text = MISTAKES[name]
+    with pytest.raises(kind, match=text):
+        jax.eval_shape(function, *qkv)
+
+
+def test_windows_of_numpy(qkv):
+    close(
+        dot_product_attention(*qkv, local_window_size=np.int64(3)),
+        dot_product_attention(*qkv, local_window_size=3),
+    )
