@@ -3,16 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 
 #include "attention/problem_text.h"
+#include "base/error.h"
 #include "cuda/find_device.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/engine.h"
 #include "engines/cudnn/graph.h"
 #include "problems.h"
 #include "random_formula.h"
+#include "random_gpu_line.h"
 
 namespace fovea::conformance {
 namespace {
@@ -75,32 +78,67 @@ TEST(Described, WhatIsExpectedCudnnSupports) {
   EXPECT_GE(claimed().size(), 60u);
 }
 
-// Formulas that nobody chose: what is expected is supported, and cuDNN survives being asked.
-TEST(Described, RandomFormulasAreJudgedRight) {
-  NEED_CUDNN();
+// What is wrong with the verdict on a line that is claimed; "" where cuDNN agrees.
+std::string disagreement(const Case& problem, const Device& h200) try {
   const Engine& engine = cudnn_engine();
-  const Device h200 = cuda::find_device("h200");
-  const std::uint64_t seed = test::test_seed();
-  std::printf("FOVEA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  test::Random random(seed);
-  int claimed_ones = 0;
-  for (int i = 0; i < 300; ++i) {
-    const RandomFormula formula = random_formula(random, {2, 4, 96, 96});
-    Case problem;
-    problem.line = "b=2 h=4 sq=96 d=64 dtype=bf16 direction=both " + formula.words;
-    if (verdict("cudnn", problem, "h200") != "pass") continue;
-    ++claimed_ones;
-    for (const Problem& direction : directions(problem)) {
-      try {
-        const Verdict proven = engine.prove(engine.bake(direction, h200).baked, h200);
-        EXPECT_EQ(proven.answer, Answer::Proven)
-            << problem.line << ": " << (proven.reasons.empty() ? "" : describe(proven.reasons[0]));
-      } catch (const std::exception& failure) {
-        ADD_FAILURE() << problem.line << ": " << failure.what();
-      }
+  for (const Problem& direction : directions(problem)) {
+    const Verdict proven = engine.prove(engine.bake(direction, h200).baked, h200);
+    if (proven.answer != Answer::Proven) {
+      return proven.reasons.empty() ? "no reason" : describe(proven.reasons[0]);
     }
   }
-  std::printf("%d of 300 are claimed\n", claimed_ones);
+  return "";
+} catch (const std::exception& failure) {
+  return failure.what();
+}
+
+// Lines that nobody chose: what is expected is supported, and cuDNN survives being asked.
+template <class Draw>
+void judge_random_lines(Draw draw, std::uint64_t usual) {
+  const Device h200 = cuda::find_device("h200");
+  const std::uint64_t seed = test::test_seed();
+  const char* const given = std::getenv("FOVEA_TEST_COUNT");
+  const std::uint64_t all = given != nullptr ? std::strtoull(given, nullptr, 10) : usual;
+  std::uint64_t claimed_ones = 0;
+  for (std::uint64_t i = 0; i < all; ++i) {
+    test::Random random(seed, i);
+    Case problem;
+    problem.line = draw(random);
+    if (verdict("cudnn", problem, "h200") != "pass") continue;
+    ++claimed_ones;
+    EXPECT_EQ(disagreement(problem, h200), "") << test::seed_text(seed, i) << "\n" << problem.line;
+  }
+  std::printf("FOVEA_TEST_SEED=%llu: %llu of %llu lines are claimed\n",
+              static_cast<unsigned long long>(seed), static_cast<unsigned long long>(claimed_ones),
+              static_cast<unsigned long long>(all));
+}
+
+TEST(Described, RandomFormulasAreJudgedRight) {
+  NEED_CUDNN();
+  judge_random_lines(
+      [](test::Random& random) {
+        return "b=2 h=4 sq=96 d=64 dtype=bf16 direction=both " +
+               random_formula(random, {2, 4, 96, 96}).words;
+      },
+      300);
+}
+
+TEST(Described, RandomLinesAreJudgedRight) {
+  NEED_CUDNN();
+  judge_random_lines(random_gpu_line, 300);
+}
+
+// What a stored file holds may be anything: an error that read_back() knows to build again after.
+TEST(Described, BytesThatAreNoPlanAreRefused) {
+  NEED_CUDNN();
+  cuda::ensure_driver_or_stand_in();
+  test::Random random(test::test_seed());
+  for (int i = 0; i < 300; ++i) {
+    std::vector<std::uint8_t> bytes(random.below(400));
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.bits());
+    if (i % 2 == 0) bytes.insert(bytes.begin(), {'{', 'U', 4, 't', 'a', 'g', 's'});
+    EXPECT_THROW(cudnn::load(bytes, nullptr), DeviceError) << i;
+  }
 }
 
 // In a few processes (see tests/CMakeLists.txt): a plan takes a second.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 
@@ -45,6 +46,7 @@ class HostEngine : public Engine {
 }  // namespace
 
 void load_host_gpu() {
+  ::unsetenv("FOVEA_CUDNN_DIR");  // else it would be a second cuDNN in this process
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "host-gpu";
   for (const char* name :
        {"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libcudnn.so.9"}) {

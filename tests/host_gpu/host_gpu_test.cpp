@@ -14,7 +14,7 @@
 #include "planner/planner.h"
 #include "tests/conformance/problems.h"
 #include "tests/host_gpu/host_engine.h"
-#include "tests/host_gpu/random_gpu_line.h"
+#include "tests/conformance/random_gpu_line.h"
 
 namespace fovea::conformance {
 namespace {

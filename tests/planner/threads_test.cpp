@@ -43,6 +43,33 @@ TEST(Threads, OneBuildPerProblemHoweverManyAsk) {
   EXPECT_EQ(engine.compiled, 4);
 }
 
+// Who may not build neither waits for those who do, nor is what they get.
+TEST(Threads, ACaptureFailsAlone) {
+  FakeEngine engine("fast");
+  engine.record = false;
+  Planner planner({{&engine, false}});
+  const Problem problem = problem_of("h=2 sq=8 d=4");
+  PlanRequest captured{device_named("here"), ""};
+  captured.may_build = false;
+  // Asked while the other is building: it would wait for ever if it waited.
+  engine.while_compiling = [&] { EXPECT_THROW(planner.make_plan(problem, captured), DeviceError); };
+  EXPECT_EQ(planner.make_plan(problem, {device_named("here"), ""}).engine, "fast");
+  EXPECT_EQ(planner.make_plan(problem, captured).engine, "fast");
+  engine.while_compiling = [] {};
+  in_threads([&](int i) {
+    Problem other = problem;
+    other.sizes.sq = 20;
+    PlanRequest request{device_named("here"), ""};
+    request.may_build = i % 2 == 0;
+    try {
+      EXPECT_EQ(planner.make_plan(other, request).engine, "fast");
+    } catch (const DeviceError&) {
+      EXPECT_FALSE(request.may_build);
+    }
+  });
+  EXPECT_EQ(engine.compiled, 2);
+}
+
 TEST(Threads, ARefusalAtCompileMovesEveryoneOn) {
   FakeEngine first("first"), second("second");
   first.record = second.record = false;

@@ -98,7 +98,7 @@ std::span<const ir::ScalarValue> Call::all_scalars() {
   return scalars_.span();
 }
 
-void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
+void* Call::uniform(const CompiledUniform& uniform, Type type) {
   ir::Point<double> point;
   const Sizes& s = baked_.sizes;
   point.B = static_cast<std::int32_t>(s.b);
@@ -107,11 +107,12 @@ void* Call::uniform(const ir::Evaluator<double>& formula, Type type) {
   point.Sq = static_cast<std::int32_t>(s.sq);
   point.Skv = static_cast<std::int32_t>(s.skv);
   point.scalars = all_scalars();
-  InlineVector<ir::Cell<double>, most_uniform_steps> cells(formula.value_count());
-  formula.run(point, {&cells[0], cells.size()});
-  const ir::Cell<double>& result = formula.value(cells.span(), 0);
-  return value(type == Type::I32 ? static_cast<std::uint32_t>(result.i)
-                                 : std::bit_cast<std::uint32_t>(static_cast<float>(result.f)));
+  InlineVector<ir::Cell<double>, most_uniform_steps> cells(uniform.formula.value_count());
+  uniform.formula.run(point, {&cells[0], cells.size()});
+  const ir::Cell<double>& result = uniform.formula.value(cells.span(), 0);
+  if (type == Type::I32) return value(static_cast<std::uint32_t>(result.i));
+  return value(
+      std::bit_cast<std::uint32_t>(uniform.decides ? result.exact : static_cast<float>(result.f)));
 }
 
 void* Call::pointer(const Tensor& tensor) {

@@ -42,6 +42,11 @@ class CallMemory {
 // What a plan baked and a call must not change, and what it cannot take. Throws InvalidArgument.
 void check_call(const Problem& baked, const Lowered& lowered, const Bindings& bindings);
 
+struct CompiledUniform {
+  ir::Evaluator<double> formula;
+  bool decides = false;  // see Uniform
+};
+
 class Call {
  public:
   Call(const Problem& baked, const Bindings& bindings, const CallMemory& memory)
@@ -53,7 +58,7 @@ class Call {
   void clear_outputs(const Lowered& lowered);
   void start_slice(std::int64_t first);
   void* pointer(const Tensor& tensor);
-  void* uniform(const ir::Evaluator<double>& formula, Type type);
+  void* uniform(const CompiledUniform& uniform, Type type);
   void* captured(const Tensor& tensor, const View& view) const;
 
  private:

@@ -45,12 +45,12 @@ std::string what_is_inexact(const Node& node, bool in_a_sum) {
 
 }  // namespace
 
-std::string inexact_decision(const ir::Program& program) {
+Decisions::Decisions(const ir::Program& program) {
   std::vector<ir::Expr> roots;
   for (const ir::Expr& root : {program.mod(), program.mask(), program.bprop()}) {
     if (root) roots.push_back(root);
   }
-  if (roots.empty()) return "";
+  if (roots.empty()) return;
   const ir::Order order = ir::operands_first(roots);
   std::vector<bool> exact(order.nodes.size()), summed(order.nodes.size());
   for (std::size_t i = order.nodes.size(); i-- > 0;) {  // users before operands
@@ -66,9 +66,9 @@ std::string inexact_decision(const ir::Program& program) {
   }
   for (std::size_t i = 0; i < order.nodes.size(); ++i) {
     if (!exact[i]) continue;
-    if (std::string what = what_is_inexact(*order.nodes[i], summed[i]); !what.empty()) return what;
+    nodes_.insert(order.nodes[i]);
+    if (inexact_.empty()) inexact_ = what_is_inexact(*order.nodes[i], summed[i]);
   }
-  return "";
 }
 
 }  // namespace fovea::cudnn

@@ -3,12 +3,24 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 
 #include "ir/program.h"
 
 namespace fovea::cudnn {
 
-// What makes a decision inexact, in words ("logarithm"); "" where nothing does.
-std::string inexact_decision(const ir::Program& program);
+class Decisions {
+ public:
+  explicit Decisions(const ir::Program& program);
+
+  // What makes a decision inexact, in words ("logarithm"); "" where nothing does.
+  const std::string& inexact() const { return inexact_; }
+  // Its value must be what f32 gives, operation by operation.
+  bool depend_on(const ir::Node& node) const { return nodes_.contains(&node); }
+
+ private:
+  std::string inexact_;
+  std::unordered_set<const ir::Node*> nodes_;
+};
 
 }  // namespace fovea::cudnn

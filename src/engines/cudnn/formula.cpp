@@ -6,7 +6,6 @@
 
 #include "attention/extents.h"
 #include "base/error.h"
-#include "engines/cudnn/exactness.h"
 #include "ir/eval.h"
 #include "ir/print.h"
 #include "ir/topology.h"
@@ -29,7 +28,12 @@ ir::IntInterval positions(std::int64_t count, bool moved) {
 
 FormulaLowering::FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid,
                                  Lowered& lowered)
-    : problem_(problem), batch_(batch), avoid_(avoid), lowered_(lowered), spec_(lowered.spec) {
+    : problem_(problem),
+      batch_(batch),
+      avoid_(avoid),
+      lowered_(lowered),
+      spec_(lowered.spec),
+      decisions_(problem.program) {
   const Sizes& s = problem.sizes;
   box_.b = positions(s.b, problem.b_offset != 0);
   box_.h = positions(s.h, problem.h_offset != 0);
@@ -142,7 +146,7 @@ bool FormulaLowering::is_uniform(const Expr& e) const {
 Ref FormulaLowering::uniform(const Expr& e) {
   if (const auto known = uniforms_.find(e.get()); known != uniforms_.end()) return known->second;
   const auto slot = static_cast<std::uint32_t>(lowered_.uniforms.size());
-  lowered_.uniforms.push_back(e);
+  lowered_.uniforms.push_back({e, decisions_.depend_on(*e)});
   const Ref ref = per_call(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
   uniforms_.emplace(e.get(), ref);
   return ref;
@@ -242,7 +246,7 @@ void FormulaLowering::need_exact(const Expr& e) {
 }
 
 void FormulaLowering::finish() {
-  if (const std::string what = inexact_decision(problem_.program); !what.empty()) {
+  if (const std::string& what = decisions_.inexact(); !what.empty()) {
     refuse("inexact_decision",
            "what decides a mask, a select or a whole number must be exact, and cuDNN's " + what +
                " is not",

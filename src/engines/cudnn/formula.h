@@ -9,6 +9,7 @@
 #include <span>
 #include <tuple>
 
+#include "engines/cudnn/exactness.h"
 #include "engines/cudnn/lower.h"
 #include "ir/range.h"
 
@@ -82,6 +83,7 @@ class FormulaLowering {
   Avoid avoid_;
   Lowered& lowered_;
   Spec& spec_;
+  Decisions decisions_;
   ir::Box box_;
   std::map<const ir::Node*, Ref> values_;
   std::map<std::tuple<const ir::Node*, int, std::uint32_t, int, std::uint32_t, bool>, Ref> selects_;

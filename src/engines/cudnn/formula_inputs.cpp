@@ -240,7 +240,8 @@ Ref FormulaLowering::table(const Expr& e) {
   for (std::int32_t h = 0; h < problem_.sizes.h; ++h) {
     point.h = h;
     evaluate(point);
-    table.values.push_back(static_cast<float>(evaluate.value().f));
+    const ir::Cell<double>& at_h = evaluate.value();
+    table.values.push_back(decisions_.depend_on(*e) ? at_h.exact : static_cast<float>(at_h.f));
   }
   Tensor tensor;
   tensor.role = Role::Table;

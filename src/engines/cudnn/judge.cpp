@@ -190,8 +190,8 @@ class Rules {
              std::to_string(bound), "use engine cpu");
     }
     check_inputs_per_row(lowered.spec);
-    for (const ir::Expr& formula : lowered.uniforms) {
-      if (ir::node_count(formula) <= 256) continue;
+    for (const Uniform& uniform : lowered.uniforms) {
+      if (ir::node_count(uniform.formula) <= 256) continue;
       refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
              "a longer one", "use engine cpu");
     }
@@ -208,7 +208,8 @@ class Rules {
         const Ref& ref = spec.steps[i].operands[static_cast<std::size_t>(j)];
         if (ref.kind != Ref::Kind::Tensor) continue;
         const Tensor& tensor = spec.tensors[ref.index];
-        const bool per_row = tensor.dim[2] > 1 && tensor.dim[3] == 1;
+        const bool one_row = p_.sizes.sq == 1 && tensor.dim[0] > 1;
+        const bool per_row = tensor.dim[3] == 1 && (tensor.dim[2] > 1 || one_row);
         if (per_row) read.emplace(i < spec.forward_steps, ref.index);
       }
     }

@@ -11,6 +11,7 @@
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
+#include "ir/topology.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -142,6 +143,13 @@ class ProblemLowering {
               "leave bprop out, or give up that gradient"});
       return mod;
     }
+    if (problem_.device_values) {
+      refuse({"bias_gradient_and_device_values",
+              "cuDNN gives the gradient of a bias where scale comes from the host",
+              "a gradient of a captured tensor with values=device",
+              "leave values=device out, or give up that gradient"});
+      return mod;
+    }
     for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
       if (mod->op() != Op::AddF) break;
       const Expr& bias = mod->arg(side);
@@ -199,6 +207,14 @@ class ProblemLowering {
     return true;
   }
 
+  // cuDNN takes a derivative beside a modifier only (mod=score with a hand-written one has none),
+  // and beside lengths none that reads what they mask, as that of exp(score) does.
+  bool needs_a_step(const Expr& mod, const Expr& derivative) const {
+    if (mod->op() == Op::Score) return true;
+    return lowered_.spec.padding &&
+           std::ranges::count(ir::operands_first({&derivative, 1}).nodes, mod.get()) != 0;
+  }
+
   void add_formulas() {
     FormulaLowering formulas(problem_, batch_, avoid_, lowered_);
     const Expr whole = problem_.program.mod() ? problem_.program.mod() : ir::leaf(Op::Score);
@@ -212,8 +228,8 @@ class ProblemLowering {
     if (has_bprop && !lowered_.spec.padding) {
       modified = formulas.within_sequences(modified, -std::numeric_limits<float>::infinity());
     }
-    // cuDNN takes a derivative beside a modifier only: of mod=score with a hand-written one.
-    if (has_bprop && modified.kind == Ref::Kind::Score) modified = formulas.same(modified);
+    const bool is_plain = modified == formulas.real(mod);  // nothing was put behind it
+    if (has_bprop && is_plain && needs_a_step(mod, derivative)) modified = formulas.same(modified);
     // cuDNN's backward knows diagonals beside a modifier only as selects at its end.
     if (lowered_.spec.backward && modified.kind != Ref::Kind::Score) {
       modified = formulas.band(modified, lowered_.spec.band);

@@ -17,6 +17,12 @@ struct Table {
   std::vector<float> values;
 };
 
+// A formula of scalars alone, evaluated on the host at each call.
+struct Uniform {
+  ir::Expr formula;
+  bool decides = false;  // something, and is then what f32 gives, operation by operation
+};
+
 // Where a captured tensor's element (0, 0, 0, 0) of this call lies: by which strides b, h, q and k
 // move through it. `axis[i]` is the position that index i is.
 struct View {
@@ -31,8 +37,8 @@ struct View {
 
 struct Lowered {
   Spec spec;
-  std::vector<Table> tables;       // by slot of Role::Table
-  std::vector<ir::Expr> uniforms;  // by slot of Role::Uniform: evaluated at each call
+  std::vector<Table> tables;      // by slot of Role::Table
+  std::vector<Uniform> uniforms;  // by slot of Role::Uniform
   std::vector<View> views;  // of each Captured, Bias and GradBias, in the order of spec.tensors
   std::vector<Reason> reasons;
   int costly_steps = 0;          // transcendental functions, divisions

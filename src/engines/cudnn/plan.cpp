@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
 
 #include "attention/host_bake.h"
 #include "base/error.h"
@@ -13,45 +17,29 @@
 namespace fovea::cudnn {
 namespace {
 
-// Device memory that a plan owns: the tables of its formulas, one after the other.
-class Tables {
- public:
-  Tables(const std::vector<Table>& tables, int ordinal) : ordinal_(ordinal) {
-    std::vector<float> all;
-    for (const Table& table : tables) {
-      starts_.push_back(all.size() * sizeof(float));
-      all.insert(all.end(), table.values.begin(), table.values.end());
-      all.resize((all.size() + 63) / 64 * 64);
-    }
-    if (all.empty()) return;
-    const cuda::OnDevice here(ordinal);
-    const std::size_t bytes = all.size() * sizeof(float);
-    cuda::check(cuda::driver()->allocate(&address_, bytes), "cuMemAlloc");
-    const cuda::Result copied = cuda::driver()->to_device(address_, all.data(), bytes);
-    if (copied != 0) release();
-    cuda::check(copied, "cuMemcpyHtoD");
-  }
-  ~Tables() { release(); }
-  Tables(const Tables&) = delete;
-  Tables& operator=(const Tables&) = delete;
-
-  void* at(std::uint32_t slot) const { return reinterpret_cast<void*>(address_ + starts_[slot]); }
-
- private:
-  void release() noexcept {
-    if (address_ == 0) return;
-    try {
-      const cuda::OnDevice here(ordinal_);
-      cuda::driver()->release(address_);
-    } catch (const DeviceError&) {  // the driver is going down: so is the memory
-    }
-    address_ = 0;
-  }
-
-  int ordinal_;
-  cuda::Address address_ = 0;
-  std::vector<std::size_t> starts_;
-};
+// A table of a formula in device memory, by what is in it: most plans have the same few. Never
+// freed, since a CUDA graph that was captured may read it when the plan is long gone.
+void* table_on(int ordinal, const Table& table) {
+  struct Kept {
+    std::mutex mutex;
+    std::map<std::pair<int, std::string>, cuda::Address> tables;
+  };
+  static Kept& process = *new Kept;
+  const std::string bytes(reinterpret_cast<const char*>(table.values.data()),
+                          table.values.size() * sizeof(float));
+  const std::lock_guard lock(process.mutex);
+  cuda::Address& address = process.tables[{ordinal, bytes}];
+  if (address != 0) return reinterpret_cast<void*>(address);
+  const cuda::OnDevice here(ordinal);
+  const cuda::Driver& d = *cuda::driver();
+  cuda::Address made = 0;
+  cuda::check(d.allocate(&made, bytes.size()), "cuMemAlloc");
+  const cuda::Result copied = d.to_device(made, bytes.data(), bytes.size());
+  if (copied != 0) d.release(made);
+  cuda::check(copied, "cuMemcpyHtoD");
+  address = made;
+  return reinterpret_cast<void*>(made);
+}
 
 class CudnnPlan : public Plan {
  public:
@@ -59,10 +47,12 @@ class CudnnPlan : public Plan {
       : baked_(baked),
         ordinal_(device.ordinal),
         slices_(std::move(slices)),
-        tables_(slices_.front().lowered.tables, device.ordinal),
         memory_(baked_, slices_.front().lowered.spec) {
-    for (const ir::Expr& formula : slices_.front().lowered.uniforms) {
-      uniforms_.emplace_back(formula);
+    for (const Uniform& uniform : slices_.front().lowered.uniforms) {
+      uniforms_.push_back({ir::Evaluator<double>(uniform.formula), uniform.decides});
+    }
+    for (const Table& table : slices_.front().lowered.tables) {
+      tables_.push_back(table_on(ordinal_, table));
     }
     for (const Slice& slice : slices_) {
       places_.push_back(places_of(slice.lowered.spec));
@@ -151,7 +141,7 @@ class CudnnPlan : public Plan {
   void* pointer(Call& call, const Slice& slice, const Place& place) const {
     const Tensor& tensor = slice.lowered.spec.tensors[place.tensor];
     if (is_viewed(tensor.role)) return call.captured(tensor, slice.lowered.views[place.view]);
-    if (tensor.role == Role::Table) return tables_.at(tensor.slot);
+    if (tensor.role == Role::Table) return tables_[tensor.slot];
     if (tensor.role == Role::Uniform) return call.uniform(uniforms_[tensor.slot], tensor.type);
     return call.pointer(tensor);
   }
@@ -160,8 +150,8 @@ class CudnnPlan : public Plan {
   int ordinal_;
   std::vector<Slice> slices_;
   std::vector<std::vector<Place>> places_;  // by slice
-  std::vector<ir::Evaluator<double>> uniforms_;
-  Tables tables_;
+  std::vector<CompiledUniform> uniforms_;
+  std::vector<void*> tables_;  // by slot
   CallMemory memory_;
   std::optional<PackedCall> packed_;
   std::size_t graph_bytes_ = 0;

@@ -16,7 +16,7 @@ struct Slice {
   Lowered lowered;
 };
 
-// For a GPU that is here. Copies the tables of the formulas there.
+// For a GPU that is here. The tables of its formulas are copied there, once for the process.
 std::unique_ptr<Plan> make_plan(const Problem& baked, const Device& device,
                                 std::vector<Slice> slices);
 

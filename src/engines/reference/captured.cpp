@@ -35,7 +35,7 @@ std::int64_t captured_elements(const Problem& baked, const Sizes& sizes) {
 }
 
 CapturedSums::CapturedSums(const Problem& baked, const Bindings& bindings, std::span<double> sums)
-    : baked_(baked), bindings_(bindings) {
+    : bindings_(bindings) {
   std::size_t first = 0;
   for (std::size_t slot = 0; slot < bindings.tensors.size(); ++slot) {
     if (!wanted(baked.want_tensors, slot)) continue;

@@ -23,7 +23,6 @@ class CapturedSums {
   void write() const;
 
  private:
-  const Problem& baked_;
   const Bindings& bindings_;
   std::array<std::span<double>, ir::limits::captured> sums_;  // by slot; empty: not wanted
 };

@@ -54,8 +54,10 @@ class Interpreter {
       for (const float x : literals_) scalars.push_back({x, 0});
       ir::Point<double> point;
       point.scalars = scalars;
-      const auto result = ir::evaluate(lowered_.uniforms[t.slot], point);
-      return t.type == Type::I32 ? result.i : static_cast<float>(result.f);
+      const Uniform& uniform = lowered_.uniforms[t.slot];
+      const auto result = ir::evaluate(uniform.formula, point);
+      if (t.type == Type::I32) return result.i;
+      return uniform.decides ? result.exact : static_cast<float>(result.f);
     }
     ADD_FAILURE() << "a tensor that is not expected here";
     return 0;
@@ -218,6 +220,24 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"captured_strides", "mod=\"score + t[q,k,h]\" tensor=\"t:bf16[Sq,Skv,H]\""},
         Refusal{"captured_gradient",
                 "mod=\"score * t[h]\" tensor=\"t:bf16[H]\" grads=q,k,v,t direction=backward"},
+        // The gradient of a bias: beside a mask that is no diagonal, of a part of its rows, beside
+        // a derivative of the caller's, with values on the device.
+        Refusal{"captured_gradient",
+                "mod=\"score + t[q,k]\" tensor=\"t:bf16[Sq,Skv]\" mask=\"(q + k) % 3 != 0\" "
+                "grads=t direction=backward"},
+        Refusal{"captured_gradient",
+                "mod=\"score + t[q,k]\" tensor=\"t:bf16[64,64]\" grads=t direction=backward"},
+        Refusal{"bprop_and_captured_gradient",
+                "mod=\"score + t[q,k]\" tensor=\"t:bf16[Sq,Skv]\" bprop=\"2*grad\" grads=t "
+                "direction=backward"},
+        Refusal{"bias_gradient_and_device_values",
+                "mod=\"score + t[q,k]\" tensor=\"t:bf16[Sq,Skv]\" values=device grads=t "
+                "direction=backward"},
+        Refusal{"captured_at_device_offset",
+                "mod=\"score + t[q]\" tensor=\"t:f32[64]\" values=device q_offset=3"},
+        Refusal{"captured_at_device_offset",
+                "mod=\"score + t[h]\" tensor=\"t:f32[H]\" values=device h_offset=1 h_global=8"},
+        Refusal{"whole_numbers_too_large", "mask=\"b * 100 + q >= k\" b_offset=1"},
         Refusal{"scalar_gradient", "mod=\"score * c\" scalar=\"c=2\" grads=q,c direction=backward"},
         Refusal{"bias_gradient_type",
                 "mod=\"score + t[h,q,k]\" tensor=\"t:f32[H,Sq,Skv]\" grads=t direction=backward"}));
@@ -274,10 +294,13 @@ TEST(Bake, ValuesAreNotBaked) {
   EXPECT_EQ(baked("mask=causal q_offset=5"), baked("mask=causal q_offset=900"));
   EXPECT_NE(baked("mask=causal q_offset=5"), baked("mask=causal"));
   EXPECT_EQ(baked("b_offset=3 mod=\"score + f32(b)\""), baked("mod=\"score + f32(b)\""));
+  // Where f32 must hold a number made of b, it matters how large that can be.
+  EXPECT_NE(baked("b_offset=3 mask=\"b * 9 + q >= k\""), baked("mask=\"b * 9 + q >= k\""));
 }
 
-Lowered lowered(const std::string& words) {
-  const auto parsed = parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + words);
+Lowered lowered(const std::string& words, int sq = 48) {
+  const auto parsed =
+      parse_problem_line("b=2 h=4 d=64 dtype=bf16 sq=" + std::to_string(sq) + " " + words);
   const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
   return lower(bake(problem).baked.problem, 2);
 }
@@ -297,6 +320,28 @@ TEST(DeviceValues, AreInputsOfTheGraph) {
   EXPECT_FALSE(by_value(device, Role::OffsetQ));
   EXPECT_FALSE(by_value(device, Role::Scalar));
   EXPECT_TRUE(device.uniforms.empty());  // nobody knows their values before it runs
+}
+
+// cuDNN has no graph of a derivative without a modifier, nor of one that reads what lengths mask.
+TEST(Derivatives, StandBesideAStepOfTheirOwn) {
+  const auto plain = lowered("mod=score bprop=\"2*grad\" direction=backward", 128);
+  ASSERT_TRUE(plain.spec.has_modifier());
+  EXPECT_EQ(plain.spec.forward_steps, 1u);
+  const auto forward_steps = [](const std::string& words) {
+    return lowered("mod=\"exp(0.5*score)\" direction=backward " + words, 128).spec.forward_steps;
+  };
+  EXPECT_EQ(forward_steps("klens=5,9"), forward_steps("") + 1);
+  EXPECT_EQ(lowered("mod=score direction=backward", 128).spec.forward_steps, 0u);
+}
+
+TEST(Views, KnowWhatTheyLeaveOut) {
+  const auto view = [](const std::string& words) {
+    return lowered("direction=backward grads=t " + words).views.at(1);
+  };
+  EXPECT_FALSE(view("mod=\"score + t[h,q,k]\" tensor=t:bf16[H,Sq,Skv]").partial);
+  EXPECT_FALSE(view("mod=\"score + t[q,k]\" tensor=t:bf16[Sq,Skv]").partial);
+  EXPECT_TRUE(view("mod=\"score + t[1,q,k]\" tensor=t:bf16[2,Sq,Skv]").partial);
+  EXPECT_TRUE(view("mod=\"score + t[h,q,k]\" tensor=t:bf16[H,Sq,Skv] h_global=6").partial);
 }
 
 TEST(TensorStrides, AreThoseOfTheGraph) {

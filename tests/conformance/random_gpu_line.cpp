@@ -1,10 +1,10 @@
-#include "tests/host_gpu/random_gpu_line.h"
+#include "random_gpu_line.h"
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
-#include "tests/conformance/random_formula.h"
+#include "random_formula.h"
 
 namespace fovea::conformance {
 namespace {
