@@ -72,13 +72,15 @@ void add_bench(CLI::App& program) {
   options->call.seconds = 1;
   verb->add_option("LINE", options->line, "A problem line, or a file of them")->required();
   verb->add_option("--engine", options->call.engine, "The engine; without, the fastest that can");
-  verb->add_option("--device", options->call.device, "Where: cpu")->capture_default_str();
+  verb->add_option("--device", options->call.device, "Where: cpu, or a GPU: cuda:0")
+      ->capture_default_str();
   verb->add_option("--seconds", options->call.seconds, "How long each direction is repeated")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   verb->footer(
       "Examples:\n"
-      "  fovea bench 'b=1 h=8 sq=256 d=64 mask=causal direction=both' --engine reference\n"
+      "  fovea bench 'b=1 h=8 sq=256 d=64 mask=causal direction=both'\n"
+      "  fovea bench 'b=4 h=16 sq=4096 d=128 dtype=bf16 mask=causal' --device cuda:0\n"
       "  fovea bench lines.txt --seconds 5");
   verb->callback([options] { run(*options); });
 }

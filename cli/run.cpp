@@ -104,7 +104,8 @@ void add_run(CLI::App& program) {
   verb->add_option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...")
       ->required();
   verb->add_option("--engine", options->call.engine, "The engine; without, the fastest that can");
-  verb->add_option("--device", options->call.device, "Where: cpu")->capture_default_str();
+  verb->add_option("--device", options->call.device, "Where: cpu, or a GPU: cuda:0")
+      ->capture_default_str();
   verb->add_flag(
       "--check", options->check,
       "Compare all outputs and gradients with the reference engine; exit 1 unless right");
@@ -120,12 +121,12 @@ void add_run(CLI::App& program) {
                  "Captured tensors with gaps between their elements");
   verb->footer(
       "Examples:\n"
-      "  fovea run 'b=2 h=8 hkv=2 sq=64 d=32 mask=causal direction=both' --engine reference "
-      "--check\n"
+      "  fovea run 'b=2 h=8 hkv=2 sq=64 d=32 mask=causal direction=both' --check\n"
       "  fovea run 'sq=64 mod=\"score + slopes[h]*(k-q)\" tensor=\"slopes:f32[H]\" h=4 "
-      "direction=both grads=q,k,v,slopes' --engine reference --dump out\n"
-      "The reference engine runs only when it is named. With it, --check also compares the backward\n"
-      "with finite differences of the forward, in double precision.");
+      "direction=both grads=q,k,v,slopes' --dump out\n"
+      "  fovea run 'b=1 h=4 sq=512 d=128 dtype=bf16 mod=softcap(20)' --device cuda:0 --check\n"
+      "The reference engine runs only when it is named: with --engine reference, --check also compares\n"
+      "the backward with finite differences of the forward, in double precision.");
   verb->callback([options] { run(*options); });
 }
 

@@ -50,14 +50,17 @@ std::shared_ptr<const Plan> PlanCache::wait(std::unique_lock<std::mutex>& lock,
   return flight.plan;
 }
 
+std::shared_ptr<const Plan> PlanCache::use(Entries::iterator entry) {
+  if (entry == entries_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, entry);
+  ++statistics_.hits;
+  return entry->plan;
+}
+
 std::shared_ptr<const Plan> PlanCache::get(const PlanKey& key, const Build& build) {
   const std::uint64_t hash = key.hash();
   std::unique_lock lock(mutex_);
-  if (const auto entry = find(key, hash); entry != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, entry);
-    ++statistics_.hits;
-    return entry->plan;
-  }
+  if (auto ready = use(find(key, hash))) return ready;
   if (const auto flight = find_flight(key, hash)) return wait(lock, *flight);
 
   ++statistics_.misses;
@@ -79,6 +82,12 @@ std::shared_ptr<const Plan> PlanCache::get(const PlanKey& key, const Build& buil
          seconds_since(start));
   if (failure) std::rethrow_exception(failure);
   return plan;
+}
+
+std::shared_ptr<const Plan> PlanCache::find_ready(const PlanKey& key) {
+  const std::uint64_t hash = key.hash();
+  const std::lock_guard lock(mutex_);
+  return use(find(key, hash));
 }
 
 // The plan is listed before the flight ends, so that no thread finds neither and builds again.

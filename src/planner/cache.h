@@ -40,6 +40,9 @@ class PlanCache {
   // again.
   std::shared_ptr<const Plan> get(const PlanKey& key, const Build& build);
 
+  // The same without building and without waiting: null where it is not there yet.
+  std::shared_ptr<const Plan> find_ready(const PlanKey& key);
+
   // Someone who kept a plan uses it again: a hit, if the cache still holds it. False: ask get().
   bool touch(const Plan& plan);
 
@@ -65,6 +68,7 @@ class PlanCache {
   };
 
   Entries::iterator find(const PlanKey& key, std::uint64_t hash);
+  std::shared_ptr<const Plan> use(Entries::iterator entry);  // a hit; null: there is none
   std::shared_ptr<Flight> find_flight(const PlanKey& key, std::uint64_t hash);
   std::shared_ptr<const Plan> wait(std::unique_lock<std::mutex>& lock, const Flight& flight);
   void finish(Flight& flight, Entry entry, const std::exception_ptr& failure, double seconds);

@@ -142,12 +142,14 @@ PlannedCall Planner::build(const Problem& problem, const PlanRequest& request,
   const Device& device = request.device;
   Baking baking = engine.bake(problem, device);
   const PlanKey key{engine.name(), device, std::move(baking.baked)};
+  if (!request.may_build) {  // not as a build that fails: others may be waiting for that one
+    auto ready = cache_.find_ready(key);
+    if (ready) return {std::move(ready), key.engine, std::move(baking.literals)};
+    throw DeviceError(
+        "stream: it is being captured into a CUDA graph, and the plan is not built yet: make it, "
+        "or run the call once, before the capture. Nothing was enqueued");
+  }
   const auto compile = [&] {
-    if (!request.may_build) {
-      throw DeviceError(
-          "stream: it is being captured into a CUDA graph, and the plan is not built yet: make it, or "
-          "run the call once, before the capture. Nothing was enqueued");
-    }
     const auto start = std::chrono::steady_clock::now();
     std::unique_ptr<Plan> plan = engine.compile(key.baked, device);
     if (log_enabled()) {

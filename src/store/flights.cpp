@@ -29,7 +29,11 @@ Found Flights::once(const Key& key, const std::function<Found()>& get) {
     const std::lock_guard lock(mutex_);
     flight->failure = failure;
     // Only where someone else holds the flight is anyone waiting for a copy.
-    if (!failure && flight.use_count() > 2) flight->found = found;
+    try {
+      if (!failure && flight.use_count() > 2) flight->found = found;
+    } catch (...) {  // no memory for a copy: those who wait are told, and do not wait for ever
+      flight->failure = std::current_exception();
+    }
     flight->done = true;
     flights_.erase(key);
   }

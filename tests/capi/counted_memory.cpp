@@ -1,10 +1,11 @@
 #include "tests/capi/counted_memory.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
 namespace {
-thread_local long allocations = 0;
+std::atomic<long> allocations{0};
 }  // namespace
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,4 +1,4 @@
-// How often the test program has asked for memory, on this thread.
+// How often the test program has asked for memory, on any thread.
 #pragma once
 
 namespace fovea::testing {
@@ -6,7 +6,7 @@ namespace fovea::testing {
 bool allocations_are_counted();  // not under sanitizers, which have operators of their own
 long allocation_count();
 
-// How many allocations the second of two calls makes: the first may make plans.
+// How many allocations the second of two calls makes: the first may make plans, or start threads.
 template <class Call>
 long allocations_of(const Call& call) {
   call();

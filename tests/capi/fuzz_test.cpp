@@ -2,7 +2,6 @@
 // crash or leak, and every refusal has a text. A tenth of it where sanitizers make it slow.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "ir/expr.h"
 #include "tests/capi/c_call.h"
+#include "tests/store/shelf_case.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FOVEA_SLOW_BUILD 1
@@ -237,7 +237,8 @@ TEST(Fuzz, MutatedDescriptionsThroughAFile) {
   Mutator mutator(17);
   const auto problem = parse_problem("h=2 sq=8 d=4");
   const std::string seed = fovea::find_device("h200").description;
-  const std::string path = ::testing::TempDir() + "fovea_device_fuzz.json";
+  const fovea::store::testing::TemporaryFolder folder;
+  const std::string path = folder.path("device.json");
   for (int i = 0; i < 200; ++i) {
     std::ofstream(path, std::ios::binary) << mutator.mutated(seed);
     const fovea_plan_options options{sizeof options, nullptr, path.c_str(), nullptr};
@@ -246,7 +247,6 @@ TEST(Fuzz, MutatedDescriptionsThroughAFile) {
     fovea_report_destroy(report);
     ASSERT_TRUE(status == FOVEA_OK || status == FOVEA_INVALID_ARGUMENT) << fovea_last_error();
   }
-  std::remove(path.c_str());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/topology.h"
+#include "tests/ir/random.h"
 
 namespace fovea::ir {
 namespace {
@@ -67,7 +68,7 @@ class Numbers {
 };
 
 std::uint64_t printed_seed() {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = test::test_seed();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   return seed;
 }

@@ -138,6 +138,26 @@ class Caller:
         self, pointers: tuple[int, ...], stream: int, threads: int, workspace: tuple[int, ...], scale: float
     ) -> None: ...
 
+class Viewer:
+    """Looks at the tensors of a framework as they lie in memory."""
+
+    def __init__(self, table: Any, types: tuple[type, ...], is_altered: Callable[[Any], bool]) -> None: ...
+    def signature(self, tensors: list, with_gradients: bool) -> bytes | None: ...
+
+class Reader:
+    """Reads what modifiers read from outside."""
+
+    def __init__(self, rules: Any) -> None: ...
+    def look(self, modifiers: tuple, key: list, tensors: list) -> bool: ...
+
+class Front:
+    """Knows plain calls again."""
+
+    def __init__(self, known: Any) -> None: ...
+    def look_up(
+        self, functions: tuple, q: Any, k: Any, v: Any, options: Any
+    ) -> tuple[tuple, list, Any, tuple[int, int, bool]] | None: ...
+
 class HostView:
     """An array of another library, in place; by DLPack or the buffer protocol."""
 

@@ -18,16 +18,16 @@ class Recent:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self.values: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
         _all.append(self)
 
     def get(self, key: Hashable) -> Any:
         """The value, or None."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if value is not None:
             try:
-                self._values.move_to_end(key)
+                self.values.move_to_end(key)
             except KeyError:  # another thread has just put it out
                 pass
         return value
@@ -35,17 +35,17 @@ class Recent:
     def put(self, key: Hashable, value: Any) -> Any:
         """Keeps the value, puts out the oldest where there are too many, and gives the value back."""
         with self._lock:
-            self._values[key] = value
-            while len(self._values) > self._limit:
-                self._values.popitem(last=False)
+            self.values[key] = value
+            while len(self.values) > self._limit:
+                self.values.popitem(last=False)
         return value
 
     def clear(self) -> None:
         with self._lock:
-            self._values.clear()
+            self.values.clear()
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
     def _unlock(self) -> None:
         self._lock = threading.Lock()

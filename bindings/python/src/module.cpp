@@ -19,6 +19,9 @@ NB_MODULE(_core, module) {
   define_program(module);
   define_problem(module);
   define_plan(module);
+  define_reader(module);
+  define_viewer(module);
+  define_front(module);
   define_caller(module);
   define_process(module);
 

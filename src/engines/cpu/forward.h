@@ -54,7 +54,7 @@ struct ForwardMemory {
 
 void forward(const Call& call, const ForwardMemory& memory);
 
-// Shared by forward.cpp and merge.cpp. --------------------------------------------------------
+// Shared by block_forward.cpp and rows_out.cpp. ------------------------------------------------
 
 // A row's sums when all its keys are done: as SoftmaxTile has them, with Prepared::shift.
 struct RowSums {

@@ -4,8 +4,23 @@
 
 #include "attention/tensor_strides.h"
 #include "ir/lift.h"
+#include "ir/topology.h"
 
 namespace fovea::cudnn {
+
+bool computes_with_b(const ir::Program& program) {
+  std::vector<ir::Expr> roots;
+  for (const ir::Expr& root : {program.mod(), program.mask(), program.bprop()}) {
+    if (root) roots.push_back(root);
+  }
+  const ir::Order order = ir::operands_first(roots);
+  return std::ranges::any_of(order.nodes, [](const ir::Node* node) {
+    const bool stays_whole = node->op() == ir::Op::AddI || node->op() == ir::Op::SubI ||
+                             info(node->op()).form == ir::Form::Load;
+    return node->type() == ir::Type::I32 && !node->args().empty() && !stays_whole &&
+           any(node->depends(), ir::Depends::B);
+  });
+}
 
 Baking bake(const Problem& problem) {
   Problem baked = problem;
@@ -17,7 +32,8 @@ Baking bake(const Problem& problem) {
   baked.scale.reset();
   drop_dense_tensor_strides(baked);
   baked.capture = false;
-  baked.b_offset = 0;  // always bound: slices of a batch need it
+  // Always bound: slices of a batch need it.
+  baked.b_offset = problem.b_offset != 0 && computes_with_b(problem.program) ? 1 : 0;
   // Offsets are bound, too, but a graph that adds them is another graph: cuDNN no longer sees the
   // diagonal. 0 and 1 say whether it does; a call may bind any value where it does.
   const bool has_formulas = problem.program.mod() || problem.program.mask();

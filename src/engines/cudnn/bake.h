@@ -8,4 +8,8 @@ namespace fovea::cudnn {
 
 Baking bake(const Problem& problem);
 
+// Formulas compute with b where f32 must hold it exactly: how large it may get is then part of a
+// graph. Everywhere else any b_offset can be bound.
+bool computes_with_b(const ir::Program& program);
+
 }  // namespace fovea::cudnn

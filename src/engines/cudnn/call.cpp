@@ -166,38 +166,65 @@ void* Call::pointer(const Tensor& tensor) {
   throw InternalError("a tensor that is bound elsewhere");
 }
 
-// The element that position (first_, 0, 0, 0) of this call loads.
-void* Call::captured(const Tensor& tensor, const View& view) {
-  const ir::TensorView& bound = b_.tensors[view.slot];
+// What index `i` of a load by `view` is at position (first_, 0, 0, 0).
+std::int64_t Call::first_index(const View& view, std::size_t i) const {
+  if (view.axis[i] < 0) return view.constant[i];
   const std::array<std::int64_t, 4> start{b_.b_offset.value + first_, b_.h_offset.value,
                                           b_.q_offset.value, b_.k_offset.value};
+  return start[static_cast<std::size_t>(view.axis[i])];
+}
+
+void Call::refuse_captured(const View& view, const std::string& rule) const {
+  refuse("tensor", baked_.program.tensors()[view.slot].name, rule);
+}
+
+// The graph walks through memory by strides that it bakes, and knows no extents.
+void Call::check_view(const View& view, std::size_t i, std::int64_t stride, bool gradient) const {
+  const std::int64_t extent = b_.tensors[view.slot].extent[i];
+  const std::string index = std::to_string(i);
+  if (stride != view.stride[i] && extent > 1) {
+    refuse_captured(view,
+                    "its stride " + index + " is " + std::to_string(stride) +
+                        ", but this plan was made for " + std::to_string(view.stride[i]) +
+                        (gradient ? ": engine cudnn writes gradients of captured tensors densely"
+                                  : ": engine cudnn bakes strides; say them in tensor_strides of "
+                                    "the problem, or make it contiguous"));
+  }
+  const std::int64_t end = first_index(view, i) + view.length[i];
+  if (end > extent) {
+    refuse_captured(view, "its extent " + index + " is " + std::to_string(extent) +
+                              ", but with its offset this call loads up to " + std::to_string(end) +
+                              ": engine cudnn does not clamp; make the tensor as large");
+  }
+}
+
+// The element that position (first_, 0, 0, 0) of this call loads.
+void* Call::captured(const Tensor& tensor, const View& view) const {
   const bool gradient = tensor.role == Role::GradBias;
-  const auto& strides = gradient ? b_.tensor_gradients[view.slot].stride : bound.stride;
+  if (gradient && b_.tensor_gradients[view.slot].dtype != baked_.q.dtype) {
+    refuse_captured(view, "its gradient is bound as " +
+                              std::string(dtype_name(b_.tensor_gradients[view.slot].dtype)) +
+                              ": cuDNN writes the gradient of a bias in the type of q, " +
+                              std::string(dtype_name(baked_.q.dtype)));
+  }
+  const auto& strides =
+      gradient ? b_.tensor_gradients[view.slot].stride : b_.tensors[view.slot].stride;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < view.axis.size(); ++i) {
-    if (strides[i] != view.stride[i] && bound.extent[i] > 1) {
-      refuse("tensor", baked_.program.tensors()[view.slot].name,
-             "its stride " + std::to_string(i) + " is " + std::to_string(strides[i]) +
-                 ", but this plan was made for " + std::to_string(view.stride[i]) +
-                 (gradient ? ": engine cudnn writes gradients of captured tensors densely"
-                           : ": engine cudnn bakes strides; say them in tensor_strides of the "
-                             "problem, or make it contiguous"));
-    }
-    const int axis = view.axis[i];
-    at += (axis < 0 ? view.constant[i] : start[static_cast<std::size_t>(axis)]) * strides[i];
+    check_view(view, i, strides[i], gradient);
+    at += first_index(view, i) * strides[i];
   }
   const std::int64_t bytes = at * static_cast<std::int64_t>(element_bytes(tensor.type));
-  void* const data = gradient ? b_.tensor_gradients[view.slot].data : const_cast<void*>(bound.data);
-  std::byte* const start_address = static_cast<std::byte*>(data) + bytes;
-  if (reinterpret_cast<std::uintptr_t>(start_address) %
-          static_cast<std::uintptr_t>(view.alignment) !=
-      0) {
-    refuse("tensor", baked_.program.tensors()[view.slot].name,
-           "the first element that this call loads does not lie at a multiple of " +
-               std::to_string(view.alignment) +
-               " bytes, but cuDNN loads so many at once, by its strides; make it contiguous");
+  void* const data = gradient ? b_.tensor_gradients[view.slot].data
+                              : const_cast<void*>(b_.tensors[view.slot].data);
+  std::byte* const start = static_cast<std::byte*>(data) + bytes;
+  if (reinterpret_cast<std::uintptr_t>(start) % static_cast<std::uintptr_t>(view.alignment) != 0) {
+    refuse_captured(view, "the first element that this call loads does not lie at a multiple of " +
+                              std::to_string(view.alignment) +
+                              " bytes, but cuDNN loads so many at once, by its strides; make "
+                              "a contiguous tensor of what the formula loads");
   }
-  return start_address;
+  return start;
 }
 
 }  // namespace fovea::cudnn

@@ -40,7 +40,7 @@ class CallMemory {
 };
 
 // What a plan baked and a call must not change, and what it cannot take. Throws InvalidArgument.
-void check_call(const Problem& baked, const Spec& spec, const Bindings& bindings);
+void check_call(const Problem& baked, const Lowered& lowered, const Bindings& bindings);
 
 class Call {
  public:
@@ -48,15 +48,20 @@ class Call {
       : baked_(baked), b_(bindings), memory_(memory) {}
 
   void fill_workspace(const Spec& spec);  // enqueues what CallMemory needs
-  // What cuDNN leaves alone: the rows and keys of sequences that have no keys or no queries.
-  void clear_outputs(const Spec& spec);
+  // What cuDNN leaves alone: the rows and keys of sequences that have no keys or no queries, and
+  // the gradient of what no formula of this call loads.
+  void clear_outputs(const Lowered& lowered);
   void start_slice(std::int64_t first);
   void* pointer(const Tensor& tensor);
   void* uniform(const ir::Evaluator<double>& formula, Type type);
-  void* captured(const Tensor& tensor, const View& view);
+  void* captured(const Tensor& tensor, const View& view) const;
 
  private:
+  std::int64_t first_index(const View& view, std::size_t i) const;
+  void check_view(const View& view, std::size_t i, std::int64_t stride, bool gradient) const;
+  [[noreturn]] void refuse_captured(const View& view, const std::string& rule) const;
   void clear(const BoundTensor& tensor, const Tensor& shape);
+  void clear_bias_gradient(const Lowered& lowered);
   void* in_workspace(std::size_t at) const;
   void* of_batch(const BoundTensor& tensor, std::size_t scratch) const;
   void* value(std::uint32_t bits);

@@ -32,7 +32,7 @@ void check_strides(const Tensor& tensor, const BoundTensor& bound) {
 
 }  // namespace
 
-void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
+void check_call(const Problem& baked, const Lowered& lowered, const Bindings& b) {
   Sizes sizes = b.sizes;
   sizes.t_q = baked.sizes.t_q;  // rows of packed tensors are not baked
   sizes.t_k = baked.sizes.t_k;
@@ -41,7 +41,7 @@ void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
            "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
            "problem with these (graphs are shared where only the batch differs)");
   }
-  for (const Tensor& tensor : spec.tensors) {
+  for (const Tensor& tensor : lowered.spec.tensors) {
     if (const BoundTensor* bound = bound_tensor(b, tensor.role)) check_strides(tensor, *bound);
   }
   if (b.b_offset.device != nullptr) {
@@ -64,6 +64,7 @@ void check_call(const Problem& baked, const Spec& spec, const Bindings& b) {
         "this plan was made for 0: engine cudnn adds offsets only where the problem has one that "
         "is not 0 (any value will do; other values are then bound without a new plan)");
   };
+  if (lowered.computes_with_b) fixed("b_offset", b.b_offset, baked.b_offset);
   fixed("h_offset", b.h_offset, baked.h_offset);
   fixed("q_offset", b.q_offset, baked.q_offset);
   fixed("k_offset", b.k_offset, baked.k_offset);

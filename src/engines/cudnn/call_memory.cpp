@@ -92,7 +92,23 @@ void Call::clear(const BoundTensor& tensor, const Tensor& shape) {
   }
 }
 
-void Call::clear_outputs(const Spec& spec) {
+void Call::clear_bias_gradient(const Lowered& lowered) {
+  const Tensor* const gradient = lowered.spec.find(Role::GradBias);
+  if (gradient == nullptr) return;
+  const View& view = lowered.views[1];  // after that of the bias itself
+  if (!view.partial && !lowered.spec.padding) return;
+  captured(*gradient, view);  // which says whether it is dense
+  std::size_t bytes = element_bytes(gradient->type);
+  for (std::size_t i = 0; i < view.axis.size(); ++i) {
+    bytes *= static_cast<std::size_t>(b_.tensors[view.slot].extent[i]);
+  }
+  const auto at = reinterpret_cast<cuda::Address>(b_.tensor_gradients[view.slot].data);
+  cuda::check(cuda::driver()->set_bytes_async(at, 0, bytes, b_.stream), "cuMemsetD8Async");
+}
+
+void Call::clear_outputs(const Lowered& lowered) {
+  clear_bias_gradient(lowered);
+  const Spec& spec = lowered.spec;
   if (!spec.padding) return;
   for (const Tensor& tensor : spec.tensors) {
     const bool output = spec.backward ? tensor.role == Role::GradQ || tensor.role == Role::GradK ||

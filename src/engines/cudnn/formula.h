@@ -34,6 +34,7 @@ class FormulaLowering {
   Ref band(Ref score, const Band& band);  // the same for diagonals
 
   Ref within_sequences(Ref inner, float outer);
+  Ref same(Ref score);  // as a modifier
 
   bool add_bias(const ir::Expr& load);  // false where its indices are not positions themselves
   static int count_loads(const ir::Program& program, std::uint32_t slot);
@@ -70,6 +71,7 @@ class FormulaLowering {
   Ref size(ir::Op op);
   Ref unsupported(const ir::Expr& e);
   bool view_of(const ir::Expr& load, View& view, Tensor& tensor);
+  void refuse_moved_on_device(const std::string& tensor, char position);
   ir::IntInterval range(const ir::Expr& e) const;
   void need_exact(const ir::Expr& e);
   void refuse(const char* code, const std::string& limit, const std::string& got,

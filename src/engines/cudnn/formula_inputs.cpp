@@ -90,6 +90,17 @@ Ref FormulaLowering::per_sequence(Role role) {
   return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
 }
 
+// A graph gets the address of the first element, which the host must know.
+void FormulaLowering::refuse_moved_on_device(const std::string& tensor, char position) {
+  const std::string offset = std::string(1, position) + "_offset";
+  refuse("captured_at_device_offset",
+         "engine cudnn adds " + offset + " to the address of what a formula loads by " + position +
+             ", on the host",
+         "captured tensor " + tensor + " of a problem with values=device and " + offset,
+         "bind values from the host (no values=device), or bind the part of the tensor that " +
+             offset + " leads to and make " + offset + " part of the formula as a scalar");
+}
+
 bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   const ir::TensorDecl& decl = problem_.program.tensors()[load->slot()];
   const std::vector<std::int64_t> extents =
@@ -102,6 +113,8 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   view.stride = stride;
   tensor.dim = {1, 1, 1, 1};
   tensor.stride = {1, 1, 1, 1};
+  const std::array<bool, 4> moved{false, problem_.h_offset != 0, problem_.q_offset != 0,
+                                  problem_.k_offset != 0};
   for (std::size_t i = 0; i < extents.size(); ++i) {
     const Expr& at = load->arg(i);
     const auto leaf = std::ranges::find(leaves, at->op());
@@ -109,15 +122,20 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
     if (at->op() == Op::ConstI && at->int_value() >= 0 && at->int_value() < extents[i]) {
       view.axis.push_back(-1);
       view.constant.push_back(at->int_value());
+      view.length.push_back(1);
+      view.partial |= extents[i] != 1;
       continue;
     }
     if (leaf == leaves.end() || tensor.dim[axis] != 1 || extents[i] < length[axis]) return false;
     if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets))
       return false;
+    if (problem_.device_values && moved[axis]) refuse_moved_on_device(decl.name, "bhqk"[axis]);
     tensor.dim[axis] = stride[i] == 0 ? 1 : length[axis];  // repeated: it broadcasts
     tensor.stride[axis] = stride[i];
     view.axis.push_back(static_cast<int>(axis));
     view.constant.push_back(0);
+    view.length.push_back(length[axis]);
+    view.partial |= extents[i] != length[axis];
   }
   spread_over_rows(tensor);
   set_idle_strides(tensor);
@@ -142,6 +160,11 @@ bool FormulaLowering::add_bias(const Expr& load) {
   if (!view_of(load, view, tensor) || tensor.stride[2] == 0) return false;
   if (std::ranges::find(view.stride, 0) != view.stride.end()) return false;  // elements overlap
   if (tensor.dim[2] != problem_.sizes.sq || tensor.dim[3] != problem_.sizes.skv) return false;
+  const std::vector<std::int64_t> extents =
+      captured_extents(problem_.program.tensors()[load->slot()], problem_.sizes, problem_.h_global);
+  for (std::size_t i = 0; i < extents.size(); ++i) {  // cuDNN has no plan for rows of a larger one
+    if (view.axis[i] >= 2 && extents[i] != view.length[i]) return false;
+  }
   const DType dtype = problem_.program.tensors()[load->slot()].dtype;
   if (dtype != problem_.q.dtype) {
     refuse("bias_gradient_type", "cuDNN gives the gradient of a bias in the type of q",
@@ -155,8 +178,7 @@ bool FormulaLowering::add_bias(const Expr& load) {
   lowered_.views.push_back(view);
   // Its gradient is dense, however the tensor lies.
   tensor.role = Role::GradBias;
-  view.stride = dense_tensor_strides(
-      captured_extents(problem_.program.tensors()[view.slot], problem_.sizes, problem_.h_global));
+  view.stride = dense_tensor_strides(extents);
   for (std::size_t i = 0; i < view.axis.size(); ++i) {
     if (view.axis[i] < 0) continue;
     const auto axis = static_cast<std::size_t>(view.axis[i]);

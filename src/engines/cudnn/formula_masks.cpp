@@ -130,6 +130,8 @@ Ref FormulaLowering::within_sequences(Ref inner, float outer) {
   return inner;
 }
 
+Ref FormulaLowering::same(Ref score) { return step(Mode::Mul, {score, number(1)}); }
+
 // In the form that cuDNN's backward recognises: positions generated from the very tensor that is
 // masked, rows compared with columns, the main diagonal last.
 Ref FormulaLowering::band(Ref score, const Band& band) {

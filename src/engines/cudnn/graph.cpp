@@ -20,7 +20,6 @@ void check(fe::error_t error, const char* step) {
   if (error.is_good()) return;
   const std::string message = error.get_message();
   const bool cannot = error.get_code() == fe::error_code_t::GRAPH_NOT_SUPPORTED ||
-                      error.get_code() == fe::error_code_t::HEURISTIC_QUERY_FAILED ||
                       message.find("CUDNN_STATUS_NOT_SUPPORTED") != std::string::npos ||
                       message.find("No valid engine configs") != std::string::npos ||
                       message.find("No execution plans support the graph") != std::string::npos;
@@ -357,8 +356,17 @@ std::vector<std::uint8_t> build(const Spec& spec, const Device& device, void* ha
   return bytes;
 }
 
-std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* handle) {
+// The bytes come from a file: cudnn-frontend's parsers throw what they like at those that are none.
+std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* handle) try {
   return std::make_unique<LoadedGraph>(serialized, handle);
+} catch (const std::bad_alloc&) {
+  throw;
+} catch (const DeviceError&) {
+  throw;
+} catch (const Unsupported&) {
+  throw;
+} catch (const std::exception& error) {
+  throw DeviceError(std::string("cuDNN, reading a plan back: ") + error.what());
 }
 
 }  // namespace fovea::cudnn

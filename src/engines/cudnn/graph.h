@@ -33,6 +33,7 @@ class Graph {
   // Pointers in the order of uids; those of tensors by value point to the host.
   virtual void execute(void* handle, std::span<void*> pointers, void* workspace) const = 0;
 };
+// Throws DeviceError, or Unsupported, for whatever is wrong with these bytes.
 std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* handle);
 
 // A cudnnHandle_t on the current device, never destroyed: cuDNN may be gone when a process ends.

@@ -66,15 +66,20 @@ std::shared_ptr<const Graph> read_back(const store::Key& key, const Spec& spec,
                                        const Device& device, const std::string& line) {
   void* const handle = handle_for(device.ordinal, nullptr);
   const auto make = [&] { return build_and_log(spec, device, handle, line); };
+  store::Origin origin = store::Origin::Built;
+  const store::Blob blob = store::get_or_build(key, make, &origin);
   try {
-    return load(store::get_or_build(key, make), handle);
-  } catch (const Unsupported&) {
-    throw;
-  } catch (const DeviceError& error) {  // a stored plan that this cuDNN does not take after all
-    log_line(std::string("cudnn: a stored plan is of no use, it is built again: ") + error.what());
-    store::discard(key);
-    return load(store::get_or_build(key, make), handle);
+    return load(blob, handle);
+  } catch (
+      const std::runtime_error& error) {  // a stored plan that this cuDNN does not take after all
+    if (origin == store::Origin::Built) throw;
+    if (log_enabled()) {
+      log_line(std::string("cudnn: a stored plan is of no use, it is built again: ") +
+               error.what());
+    }
   }
+  store::discard(key);
+  return load(store::get_or_build(key, make), handle);
 }
 
 std::shared_ptr<const Graph> find_or_load(const Problem& baked, std::int64_t batch,
@@ -84,7 +89,8 @@ std::shared_ptr<const Graph> find_or_load(const Problem& baked, std::int64_t bat
   Shared& all = shared();
   {
     const std::lock_guard lock(all.mutex);
-    if (auto known = all.graphs[name].lock()) return known;
+    const auto at = all.graphs.find(name);
+    if (auto known = at != all.graphs.end() ? at->second.lock() : nullptr) return known;
   }
   std::shared_ptr<const Graph> loaded = read_back(key, spec, device, line_of(baked, batch));
   const std::lock_guard lock(all.mutex);

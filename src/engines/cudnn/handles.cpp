@@ -2,6 +2,7 @@
 
 #include <array>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "base/error.h"
@@ -12,12 +13,6 @@ namespace fovea::cudnn {
 namespace {
 
 constexpr std::size_t most_devices = 64;
-
-struct OwnHandle {
-  void* handle = nullptr;
-  void* stream = nullptr;
-};
-thread_local std::array<OwnHandle, most_devices> own_handles{};
 
 struct Spares {
   std::mutex mutex;
@@ -37,6 +32,30 @@ void* take_spare(std::size_t device) {
   return handle;
 }
 
+struct OwnHandle {
+  void* handle = nullptr;
+  void* stream = nullptr;
+  bool stream_is_set = false;  // else the handle has any: that of a thread before, say
+};
+
+// The handles of a thread. When it ends others may have them: a program that starts a thread for
+// each request must not make a handle for each. Nothing is asked of cuDNN then, which may be gone.
+struct OwnHandles {
+  std::array<OwnHandle, most_devices> by_device{};
+  ~OwnHandles() {
+    Spares& all = spares();
+    const std::lock_guard lock(all.mutex);
+    for (std::size_t device = 0; device < most_devices; ++device) {
+      if (by_device[device].handle == nullptr) continue;
+      try {
+        all.handles[device].push_back(by_device[device].handle);
+      } catch (const std::bad_alloc&) {  // one more that is never destroyed
+      }
+    }
+  }
+};
+thread_local OwnHandles own_handles;
+
 std::size_t place(int ordinal) {
   const auto device = static_cast<std::size_t>(ordinal);
   if (device >= most_devices) throw DeviceError("engine cudnn knows the first 64 GPUs");
@@ -46,7 +65,7 @@ std::size_t place(int ordinal) {
 }  // namespace
 
 void* handle_for(int ordinal, void* stream) {
-  OwnHandle& own = own_handles[place(ordinal)];
+  OwnHandle& own = own_handles.by_device[place(ordinal)];
   if (own.handle == nullptr) {
     own.handle = take_spare(place(ordinal));
     if (own.handle == nullptr && cuda::is_capturing(stream)) {
@@ -55,22 +74,27 @@ void* handle_for(int ordinal, void* stream) {
           "captured: run the plan once on this thread before");
     }
     if (own.handle == nullptr) own.handle = create_handle();
-    set_stream(own.handle, stream);
-    own.stream = stream;
   }
-  if (own.stream != stream) {
+  if (!own.stream_is_set || own.stream != stream) {
+    own.stream_is_set = false;
     set_stream(own.handle, stream);
     own.stream = stream;
+    own.stream_is_set = true;
   }
   return own.handle;
 }
 
 void prepare_handles(int ordinal) {
   const std::size_t device = place(ordinal);
-  if (own_handles[device].handle == nullptr) handle_for(ordinal, nullptr);
+  if (own_handles.by_device[device].handle == nullptr) handle_for(ordinal, nullptr);
   Spares& all = spares();
+  {
+    const std::lock_guard lock(all.mutex);
+    if (!all.handles[device].empty()) return;
+  }
+  void* const spare = create_handle();  // takes milliseconds: others go on
   const std::lock_guard lock(all.mutex);
-  if (all.handles[device].empty()) all.handles[device].push_back(create_handle());
+  all.handles[device].push_back(spare);
 }
 
 }  // namespace fovea::cudnn

@@ -1,5 +1,6 @@
 // cuDNN handles: one per thread and device, so that one thread's stream never redirects another's
-// work. Never destroyed: cuDNN may be gone before the last thread is.
+// work. Never destroyed, since cuDNN may be gone before the last thread is, but handed on: those of
+// a thread that has ended go to the next that needs one.
 #pragma once
 
 namespace fovea::cudnn {

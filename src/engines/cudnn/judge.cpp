@@ -28,8 +28,10 @@ class Rules {
     check_strides();
     check_features();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
-    check_formulas();
-    if (verdict_.reasons.empty()) verdict_.answer = Answer::Expected;
+    const Lowered lowered = check_formulas();
+    if (!verdict_.reasons.empty()) return std::move(verdict_);
+    verdict_.answer = Answer::Expected;
+    note_cost(lowered);
     return std::move(verdict_);
   }
 
@@ -177,7 +179,7 @@ class Rules {
     }
   }
 
-  void check_formulas() {
+  Lowered check_formulas() {
     const std::vector<std::int64_t> sizes = batches(p_);
     const Avoid avoid = what_to_avoid(cuda::cudnn_library().version, device_.sm);
     Lowered lowered = lower(p_, sizes.front(), avoid);
@@ -193,7 +195,7 @@ class Rules {
       refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
              "a longer one", "use engine cpu");
     }
-    note_cost(lowered);
+    return lowered;
   }
 
   // Seen in cuDNN 9.19: it has no plan for a backward that reads more tensors of one number per

@@ -5,6 +5,7 @@
 
 #include "attention/extents.h"
 #include "attention/host_bake.h"
+#include "engines/cudnn/bake.h"
 #include "engines/cudnn/formula.h"
 #include "engines/cudnn/match.h"
 #include "ir/build.h"
@@ -43,6 +44,7 @@ class ProblemLowering {
     spec.stats = !spec.backward && problem_.lse;
     spec.io = type_of(problem_.q.dtype);
     spec.dropout = problem_.dropout;
+    lowered_.computes_with_b = computes_with_b(problem_.program);
     add_tensors();
     add_options();
     add_formulas();
@@ -119,27 +121,40 @@ class ProblemLowering {
 
   void refuse(Reason reason) { lowered_.reasons.push_back(std::move(reason)); }
 
-  // score_mod = rest + t[...]: cuDNN gives the gradient of a bias that is added last.
-  Expr take_bias(const Expr& mod, FormulaLowering& formulas) {
+  void refuse_scalar_gradients() {
     for (std::size_t slot = 0; slot < problem_.want_scalars.size(); ++slot) {
       if (!problem_.want_scalars[slot]) continue;
       refuse({"scalar_gradient", "engine cudnn gives no gradients of scalars",
               "a gradient of scalar " + problem_.program.scalars()[slot].name,
               "give up that gradient, or run on the CPU"});
     }
+  }
+
+  // score_mod = score + t[...]: cuDNN gives the gradient of a bias that is added last. A mask that
+  // is no diagonal is a modifier, too.
+  Expr take_bias(const Expr& mod, bool masked, FormulaLowering& formulas) {
+    refuse_scalar_gradients();
     if (!wants_captured_gradients()) return mod;
-    if (mod && mod->op() == Op::AddF) {
-      for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
-        const Expr& bias = mod->arg(side);
-        if (bias->op() != Op::LoadF || !only_gradient(bias->slot())) continue;
-        if (avoid_.bias_beside_modifier && mod->arg(1 - side)->op() != Op::Score) continue;
-        if (formulas.count_loads(problem_.program, bias->slot()) != 1) continue;
-        if (formulas.add_bias(bias)) return mod->arg(1 - side);
-      }
+    if (problem_.program.bprop()) {
+      refuse({"bprop_and_captured_gradient",
+              "engine cudnn gives the gradient of a captured tensor beside derivatives of its own",
+              "a gradient of a captured tensor beside a hand-written bprop",
+              "leave bprop out, or give up that gradient"});
+      return mod;
+    }
+    for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
+      if (mod->op() != Op::AddF) break;
+      const Expr& bias = mod->arg(side);
+      if (bias->op() != Op::LoadF || !only_gradient(bias->slot())) continue;
+      const bool beside = masked || mod->arg(1 - side)->op() != Op::Score;
+      if (avoid_.bias_beside_modifier && beside) continue;
+      if (formulas.count_loads(problem_.program, bias->slot()) != 1) continue;
+      if (formulas.add_bias(bias)) return mod->arg(1 - side);
     }
     refuse({"captured_gradient",
             "engine cudnn gives the gradient of a captured tensor only where it is added to the "
-            "score itself and indexed by q and k, and b or h",
+            "score itself, indexed by all of q and k, and b or h, under a mask of diagonals or "
+            "none",
             "a gradient of a captured tensor in another place",
             "give up that gradient, or run on the CPU"});
     return mod;
@@ -157,41 +172,48 @@ class ProblemLowering {
            !problem_.has_k_offsets;
   }
 
-  void add_formulas() {
-    FormulaLowering formulas(problem_, batch_, avoid_, lowered_);
-    const Expr score = ir::leaf(Op::Score);
-    const ir::Program& program = problem_.program;
-    const Expr mod = take_bias(program.mod() ? program.mod() : score, formulas);
-    std::vector<Expr> rest;
-    if (program.mask() && program.mask()->op() == Op::ConstB && !program.mask()->bool_value()) {
+  // The diagonals of the mask become the band; what is left of it.
+  std::vector<Expr> take_diagonals() {
+    const Expr& mask = problem_.program.mask();
+    if (!mask) return {};
+    if (!positions_start_at_zero()) return {mask};
+    const Sizes& s = problem_.sizes;
+    MatchedMask matched = match_mask(mask, {s.sq, s.skv, lowered_.spec.padding});
+    lowered_.spec.band = matched.band;
+    return std::move(matched.rest);
+  }
+
+  // What cuDNN has no graph for, or crashes on.
+  bool refuse_degenerate(const Expr& mod, const Expr& derivative) {
+    const Expr& mask = problem_.program.mask();
+    if (mask && mask->op() == Op::ConstB && !mask->bool_value()) {
       refuse({"nothing_kept", "cuDNN has no mask that hides everything", "mask=false",
               "use engine cpu, or write zeros"});
-      return;
+      return true;
     }
-    if (program.mask()) {
-      const Sizes& s = problem_.sizes;
-      const MaskSizes sizes{s.sq, s.skv, lowered_.spec.padding};
-      if (positions_start_at_zero()) {
-        MatchedMask matched = match_mask(program.mask(), sizes);
-        lowered_.spec.band = matched.band;
-        rest = std::move(matched.rest);
-      } else {
-        rest.push_back(program.mask());
-      }
-    }
-    lowered_.dense_mask = !rest.empty();
-    const Expr derivative = lowered_.spec.backward ? derivative_of(mod) : Expr();
     const bool unused = !any(mod->depends(), ir::Depends::Score) ||
                         (derivative && !any(derivative->depends(), ir::Depends::Grad));
-    if (unused && avoid_.unused_score) {
-      refuse({"score_ignored", "cuDNN takes no modifier that does not use the score",
-              "a modifier, or a derivative, without it", "use engine cpu"});
-      return;
-    }
+    if (!unused || !avoid_.unused_score) return false;
+    refuse({"score_ignored", "cuDNN takes no modifier that does not use the score",
+            "a modifier, or a derivative, without it", "use engine cpu"});
+    return true;
+  }
+
+  void add_formulas() {
+    FormulaLowering formulas(problem_, batch_, avoid_, lowered_);
+    const Expr whole = problem_.program.mod() ? problem_.program.mod() : ir::leaf(Op::Score);
+    const std::vector<Expr> rest = take_diagonals();
+    const Expr mod = take_bias(whole, !rest.empty(), formulas);
+    const Expr derivative = lowered_.spec.backward ? derivative_of(mod) : Expr();
+    const bool has_bprop = derivative && derivative->op() != Op::Grad;
+    if (refuse_degenerate(mod, derivative)) return;
+    lowered_.dense_mask = !rest.empty();
     Ref modified = formulas.mask(formulas.real(mod), rest);
-    if (derivative && derivative->op() != Op::Grad && !lowered_.spec.padding) {
+    if (has_bprop && !lowered_.spec.padding) {
       modified = formulas.within_sequences(modified, -std::numeric_limits<float>::infinity());
     }
+    // cuDNN takes a derivative beside a modifier only: of mod=score with a hand-written one.
+    if (has_bprop && modified.kind == Ref::Kind::Score) modified = formulas.same(modified);
     // cuDNN's backward knows diagonals beside a modifier only as selects at its end.
     if (lowered_.spec.backward && modified.kind != Ref::Kind::Score) {
       modified = formulas.band(modified, lowered_.spec.band);
@@ -199,9 +221,7 @@ class ProblemLowering {
     }
     lowered_.spec.modified = modified;
     lowered_.spec.forward_steps = static_cast<std::uint32_t>(lowered_.spec.steps.size());
-    if (derivative && derivative->op() != Op::Grad) {
-      lowered_.spec.bprop = formulas.within_sequences(formulas.real(derivative), 0);
-    }
+    if (has_bprop) lowered_.spec.bprop = formulas.within_sequences(formulas.real(derivative), 0);
     formulas.finish();
   }
 

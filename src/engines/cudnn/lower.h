@@ -23,8 +23,10 @@ struct View {
   std::uint32_t slot = 0;
   std::vector<int> axis;               // 0 to 3: b, h, q, k; -1: a constant
   std::vector<std::int64_t> stride;    // that the graph bakes, by index
+  std::vector<std::int64_t> length;    // how many elements a graph walks over, by index
   std::int64_t alignment = 1;          // of the address, in bytes, that follows from the strides
   std::vector<std::int64_t> constant;  // the index where axis is -1
+  bool partial = false;                // there are elements that a graph does not touch
 };
 
 struct Lowered {
@@ -33,9 +35,10 @@ struct Lowered {
   std::vector<ir::Expr> uniforms;  // by slot of Role::Uniform: evaluated at each call
   std::vector<View> views;  // of each Captured, Bias and GradBias, in the order of spec.tensors
   std::vector<Reason> reasons;
-  int costly_steps = 0;     // transcendental functions, divisions
-  bool dense_mask = false;  // a mask that cuDNN computes everywhere
-  bool uses_b = false;      // formulas see the batch index: slices of a batch need an offset
+  int costly_steps = 0;          // transcendental functions, divisions
+  bool dense_mask = false;       // a mask that cuDNN computes everywhere
+  bool uses_b = false;           // formulas see the batch index: slices of a batch need an offset
+  bool computes_with_b = false;  // see bake.h
 };
 
 // `baked` as engines/cudnn/bake makes it; the graph is for `batch` of its sequences, whose tensors

@@ -25,24 +25,29 @@ class Tables {
     }
     if (all.empty()) return;
     const cuda::OnDevice here(ordinal);
-    cuda::check(cuda::driver()->allocate(&address_, all.size() * sizeof(float)), "cuMemAlloc");
-    cuda::check(cuda::driver()->to_device(address_, all.data(), all.size() * sizeof(float)),
-                "cuMemcpyHtoD");
+    const std::size_t bytes = all.size() * sizeof(float);
+    cuda::check(cuda::driver()->allocate(&address_, bytes), "cuMemAlloc");
+    const cuda::Result copied = cuda::driver()->to_device(address_, all.data(), bytes);
+    if (copied != 0) release();
+    cuda::check(copied, "cuMemcpyHtoD");
   }
-  ~Tables() {
-    if (address_ == 0) return;
-    try {
-      const cuda::OnDevice here(ordinal_);
-      cuda::driver()->release(address_);
-    } catch (const DeviceError&) {  // the driver is going down: so is the memory
-    }
-  }
+  ~Tables() { release(); }
   Tables(const Tables&) = delete;
   Tables& operator=(const Tables&) = delete;
 
   void* at(std::uint32_t slot) const { return reinterpret_cast<void*>(address_ + starts_[slot]); }
 
  private:
+  void release() noexcept {
+    if (address_ == 0) return;
+    try {
+      const cuda::OnDevice here(ordinal_);
+      cuda::driver()->release(address_);
+    } catch (const DeviceError&) {  // the driver is going down: so is the memory
+    }
+    address_ = 0;
+  }
+
   int ordinal_;
   cuda::Address address_ = 0;
   std::vector<std::size_t> starts_;
@@ -79,17 +84,19 @@ class CudnnPlan : public Plan {
   }
 
   void run(const Bindings& bindings) const override {
-    check_call(baked_, slices_.front().lowered.spec, bindings);
+    const Lowered& lowered = slices_.front().lowered;
+    Call call(baked_, bindings, memory_);
+    check_call(baked_, lowered, bindings);
+    check_captured(call);
     const cuda::OnDevice here(ordinal_);
     void* const handle = handle_for(ordinal_, bindings.stream);
-    Call call(baked_, bindings, memory_);
     auto* const own = static_cast<std::byte*>(bindings.workspace) + memory_.bytes();
     auto* const graph_workspace = own + (packed_ ? packed_->bytes(bindings.sizes) : 0);
-    call.fill_workspace(slices_.front().lowered.spec);
+    call.fill_workspace(lowered.spec);
     if (packed_) {
       packed_->begin(bindings, own);
     } else {
-      call.clear_outputs(slices_.front().lowered.spec);
+      call.clear_outputs(lowered);
     }
     std::array<void*, most_bound> pointers;  // as many as a slice has tensors
     for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -126,6 +133,19 @@ class CudnnPlan : public Plan {
     }
     std::ranges::sort(places, {}, [&](const Place& at) { return spec.tensors[at.tensor].uid(); });
     return places;
+  }
+
+  // Before anything is enqueued.
+  void check_captured(Call& call) const {
+    if (slices_.front().lowered.views.empty()) return;
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      call.start_slice(slices_[i].first);
+      for (const Place& place : places_[i]) {
+        const Tensor& tensor = slices_[i].lowered.spec.tensors[place.tensor];
+        if (is_viewed(tensor.role)) call.captured(tensor, slices_[i].lowered.views[place.view]);
+      }
+    }
+    call.start_slice(0);
   }
 
   void* pointer(Call& call, const Slice& slice, const Place& place) const {

@@ -3,33 +3,12 @@
 // threads.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
-#include <new>
 
 #include "engines/cpu/engine.h"
 #include "engines/cpu/pool.h"
 #include "tests/attention/bound_call.h"
-
-namespace {
-std::atomic<long> allocations{0};
-}  // namespace
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool counting = false;  // sanitizers have operators of their own
-#else
-constexpr bool counting = true;
-// Not inlined: GCC would see a free() of what it takes for the standard new.
-__attribute__((noinline)) void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
-__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-#endif
+#include "tests/capi/counted_memory.h"
 
 namespace fovea::test {
 namespace {
@@ -49,14 +28,11 @@ long allocations_of_a_run(const std::string& line, Executor& executor) {
   call.bindings.tensor_gradients = call.tensor_gradients;
   call.bindings.scalar_gradients = call.scalar_gradients;
   call.bindings.executor = &executor;
-  plan->run(call.bindings);  // the pool may start its threads now
-  const long before = allocations;
-  plan->run(call.bindings);
-  return allocations - before;
+  return testing::allocations_of([&] { plan->run(call.bindings); });
 }
 
 TEST(Allocation, APlanAllocatesNothingWhenItRuns) {
-  if (!counting) GTEST_SKIP() << "sanitizers count for themselves";
+  if (!testing::allocations_are_counted()) GTEST_SKIP() << "sanitizers count for themselves";
   const std::string formulas =
       "mod=\"cap * tanh(score / cap) + slope[h] * (k - q) + bias[h,q,k]\""
       " mask=\"q >= k && doc[b,q] == doc[b,k]\" scalar=\"cap=30\" tensor=\"slope:f32[H]\""

@@ -52,10 +52,11 @@ function disturb()
     end
 end
 
-# A collection must not wait for a call: it ends while the call still runs. Several attempts, since the call might end first.
+# A collection must not wait for a call: it ends while the call still runs. Several attempts, each with a call four times as
+# long, since on a busy machine the call might end first.
 function collects_meanwhile()
-    q = randn(rng, Float32, 64, 8, 192, 1)
     for attempt in 1:5
+        q = randn(rng, Float32, 64, 8, 96 * 2^attempt, 1)
         ended = Threads.Atomic{Bool}(false)
         started = Threads.Atomic{Bool}(false)
         task = Threads.@spawn begin

@@ -74,7 +74,7 @@ def attention(
     """
     known = functions = options = None
     if not (
-        torch.compiler.is_compiling()
+        front.is_traced()
         or something(seq_lens, cu_seqlens, max_seqlen, sinks, tensors, scalars, bprop_tensors)
     ):
         functions = (score_mod, mask_mod, score_mod_bprop)
@@ -82,9 +82,8 @@ def attention(
         if options is not None and type(scale) in front.SCALES:
             options += (scale, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
             known = front.look_up(functions, q, k, v, options)
-    if known and known[2] is not None:
-        o, lse, _, max_logit = front.attend(known, q, k, v)
-    else:
+    out = front.attend(known) if known and known[2] is not None else None
+    if out is None:
         made, found = prepare(
             (q, k, v),
             (score_mod, mask_mod, score_mod_bprop),
@@ -103,9 +102,10 @@ def attention(
             outputs=(return_lse, return_max_logit),
             engine=engine,
         )
-        o, lse, _, max_logit = attend(*made)
+        out = attend(*made)
         if known:
             front.keep(known, functions, q, k, v, options, (made[0], found.tensors, found.slots))
+    o, lse, _, max_logit = out
     asked = [x for x in (lse, max_logit) if x is not None]
     return (o, *asked) if asked else o
 

@@ -1,12 +1,11 @@
 """The eager way of one call: straight into the library, with torch.autograd.Function where a gradient is wanted. The
 host's time counts here. Whatever is not plain eager goes through the operators of ops.py."""
 
-from contextlib import nullcontext
-
 import torch
 import torch.autograd.forward_ad as forward_ad
 
 from . import ops, runtime, vmap
+from .views import resolved
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -39,11 +38,12 @@ class Attention(torch.autograd.Function):
         sink = rest[ctx.count] if ctx.has_sink else None
         if grad_o is None and grad_lse is None:
             return (None,) * (6 + ctx.count)
-        again = torch.is_grad_enabled()  # create_graph=True
-        with torch.no_grad() if again else nullcontext():
-            grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-        out = [grads.get(name) for name in ("q", "k", "v", "sink", *ctx.names)]
-        return (None, None, *(once(out) if again else out))
+        if torch.is_grad_enabled():  # create_graph=True
+            with torch.no_grad():
+                grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+            return (None, None, *once([grads.get(name) for name in ("q", "k", "v", "sink", *ctx.names)]))
+        grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse).get
+        return (None, None, grads("q"), grads("k"), grads("v"), grads("sink"), *[grads(name) for name in ctx.names])
 
 
 class Once(torch.autograd.Function):
@@ -95,6 +95,7 @@ def attend(call, q, k, v, sink, captured):
         return asked_for(call, vmap.transformed(call, q, k, v, sink, captured))
     if not is_plain((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
+    q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
     if call.wants or forward_ad._current_level >= 0:
         return asked_for(call, Attention.apply(call, None, q, k, v, sink, *captured))
     return runtime.forward(call, q, k, v, sink, captured)

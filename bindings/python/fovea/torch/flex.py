@@ -76,19 +76,19 @@ def flex_attention(
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
     wants_max = return_aux is not None and return_aux.max_scores
     known = functions = options = None
-    if not (torch.compiler.is_compiling() or kernel_options) and type(scale) in front.SCALES:
+    if not (front.is_traced() or kernel_options) and type(scale) in front.SCALES:
         options = (scale, bool(enable_gqa), wants_lse, wants_max)
         functions, options = plain_call(score_mod, block_mask, options)
         known = functions and front.look_up(functions, query, key, value, options)
-    if known and known[2] is not None:
-        o, lse, row_max, _ = front.attend(known, query, key, value)
-    else:
+    out = front.attend(known) if known and known[2] is not None else None
+    if out is None:
         made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options)
         call, found, query, key, value = made
         call.lse, call.row_max = wants_lse, wants_max
-        o, lse, row_max, _ = attend(call, query, key, value, None, found.tensors)
+        out = attend(call, query, key, value, None, found.tensors)
         if known:
             front.keep(known, functions, query, key, value, options, (call, found.tensors, found.slots))
+    o, lse, row_max, _ = out
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
     return (o, lse) if return_lse else o

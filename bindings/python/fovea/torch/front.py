@@ -5,16 +5,39 @@ chosen for it holds. Every other call goes the long way, which says what is wron
 import torch
 import torch.autograd.forward_ad as forward_ad
 
+from .. import _core
 from .._plans import Recent
 from . import memory, runtime
 from .eager import Attention, asked_for
 from .precision import autocast_anywhere
+from .views import VIEWER
 
 READY = Recent(1024)
 SCALES = (type(None), float, int)  # what can be compared; others could change in place
-_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
-_is_grad_enabled = torch.is_grad_enabled
-_is_deterministic = torch._C._get_deterministic_algorithms
+# Dynamo runs this module's callers. torch.compiler.is_compiling() is asked on the long way: whatever else sets it (export)
+# brings modes and tensors that look_up refuses.
+is_traced = torch.compiler.is_dynamo_compiling
+_transforms = torch._C._functorch.peek_interpreter_stack
+
+
+class Known:
+    """What fovea._core.Front asks and looks into at every call."""
+
+    viewer, reader = VIEWER, memory.READER
+    # Each gives something true where a call may not be plain.
+    disturbances = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack, autocast_anywhere)
+    is_grad_enabled, is_deterministic = torch.is_grad_enabled, torch._C._get_deterministic_algorithms
+    environment, variable = runtime.ENVIRONMENT, b"FOVEA_ENGINE"
+    place, threads = staticmethod(runtime.place), torch.get_num_threads
+    ready = READY.values
+
+    @staticmethod
+    def is_plain():
+        return memory.undisturbed() and not autocast_anywhere()
+
+
+# Where torch has no table to look at tensors by (before 2.10), every call goes the long way.
+_look_up = _core.Front(Known).look_up if isinstance(VIEWER, _core.Viewer) else None
 
 
 class Ready:
@@ -24,46 +47,25 @@ class Ready:
 
     def __init__(self, call, prepared, slots):
         self.call, self.prepared = call, prepared
-        self.slots = slots  # which of the tensors that the modifiers read are captured, in order
+        self.slots = slots  # which of the tensors that look_up gives are captured, in order
 
 
 def look_up(functions, q, k, v, options):
-    """(key, tensors that the modifiers read, Ready or None, runtime.place()), or None where a call is not plain."""
-    if (
-        not memory.undisturbed()
-        or autocast_anywhere()
-        or forward_ad._current_level >= 0
-        or not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN)
-    ):
+    """(key, [q, k, v, tensors that the modifiers read], Ready or None, runtime.place()), or None where a call is not
+    plain."""
+    if _look_up is None or forward_ad._current_level >= 0:
         return None
-    grad = _is_grad_enabled()
-    # fmt: off
-    key = [
-        options, _is_deterministic(), runtime.ENVIRONMENT.get(b"FOVEA_ENGINE"),
-        q.shape, q.stride(), q.dtype, q.device,
-        k.shape, k.stride(), k.dtype, k.device,
-        v.shape, v.stride(), v.dtype, v.device,
-        grad,
-    ]
-    # fmt: on
-    tensors = memory.look(functions, key)
-    if tensors is None:
-        return None
-    if grad:
-        key += (q.requires_grad, k.requires_grad, v.requires_grad)
-    for x in tensors:
-        key += (x.stride(), grad and x.requires_grad)
-    where = runtime.place(q)
-    key.append(where[2])
-    key = tuple(key)
-    return key, tensors, READY.get(key), where
+    return _look_up(functions, q, k, v, options)
 
 
-def attend(known, q, k, v):
-    """The outputs of a call that look_up has found."""
+def attend(known):
+    """The outputs of a call that look_up has found; None where it has to go the long way."""
     _, tensors, ready, where = known
+    q, k, v = tensors[:3]
     call, captured = ready.call, [tensors[i] for i in ready.slots]
     if call.wants:
+        if _transforms() is not None:  # what torch.func wraps has no memory to look at; this call is beside it
+            return None
         return asked_for(call, Attention.apply(call, (ready.prepared, where), q, k, v, None, *captured))
     return runtime.run_forward(ready.prepared, call, q, k, v, None, captured, where)
 
@@ -77,6 +79,7 @@ def keep(known, functions, q, k, v, options, made):
     again = look_up(functions, q, k, v, options)
     if again is None or again[0] != known[0]:
         return
+    slots = [i + 3 for i in slots]
     if not all(x is again[1][i] for x, i in zip(captured, slots)):
         return
     prepared = runtime.forward_plan(call, q, k, v, None, captured, again[3])

@@ -10,7 +10,7 @@ from .._core import InvalidArgument
 from .._line import problem_line
 from .._plans import Recent
 from .modifiers import DIRECT
-from .shapes import dense_like, heads_of, sizes_of, strides_word
+from .shapes import dense_like, heads_of, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,
@@ -40,6 +40,9 @@ class Prepared:
         "scalars",
         "wanted",
         "o",  # shape and strides of the output
+        "rows",  # of lse and row maxima
+        "inputs",  # of the gradients of q, k and v
+        "on_cpu",
         "plain",  # nothing is bound but big and captured tensors
         "by_value",  # numbers are, too: not in a template
         "seed_at",  # is the seed of dropout read on the device?
@@ -170,8 +173,8 @@ def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
     roles = ["q", "k", "v", "o"] + ["lse"] * bool(call.lse or call.wants)
     roles += ["row_max"] * bool(call.row_max) + ["max_logit"] * bool(call.max_logit)
     out = prepared(problem, partner, call, q, sink, captured, parts, (), roles, where)
-    o = dense_like(meta(q), v.shape[-1])
-    out.o = tuple(o.shape), o.stride()
+    o, rows = dense_like(meta(q), v.shape[-1]), tuple(rows_shape(call.layout, q))
+    out.o, out.rows = (tuple(o.shape), o.stride()), (rows, dense_strides(rows))
     return out
 
 
@@ -201,7 +204,9 @@ def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, whe
     wanted = call.wants.split(",")
     roles = ["q", "k", "v", "o", "grad_o", "lse", *(f"grad_{name}" for name in ("q", "k", "v") if name in wanted)]
     roles += ["grad_lse"] * has_grad_lse + ["grad_sink"] * ("sink" in wanted)
-    return prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where)
+    out = prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where)
+    out.inputs = [(name, tuple(x.shape), dense_like(meta(x)).stride()) for name, x in zip("qkv", (q, k, v)) if name in wanted]
+    return out
 
 
 def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where) -> Prepared:
@@ -210,7 +215,8 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     out.plan = _core.Plan(
         problem, call.engine or None, device_name(q.device), partner, stream if capturing else 0
     )
-    out.workspace = out.plan.workspace() if q.device.type != "cpu" else 0
+    out.on_cpu = q.device.type == "cpu"
+    out.workspace = 0 if out.on_cpu else out.plan.workspace()
     out.captured = [
         (name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)
     ]
@@ -219,7 +225,7 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     ]
     out.scalars = [name for name, _ in parts.scalars]
     out.wanted = frozenset(wanted)
-    out.seed_at = bool(call.dropout) and q.device.type != "cpu"
+    out.seed_at = bool(call.dropout) and not out.on_cpu
     beside = ["sink"] * (sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
     out.plain = not beside
     out.roles = roles + beside

@@ -7,18 +7,27 @@ import torch
 
 from .._core import Unsupported
 from .plans import RECENT, prepare_backward, prepare_forward
-from .shapes import dense_like, heads_of, rows_dtype, rows_shape
+from .shapes import heads_of, rows_dtype
+from .views import VIEWER, resolved
 
 # What os.environ looks into; its own get() takes longer than the rest of a lookup.
 ENVIRONMENT = getattr(environ, "_data", {})
 _empty, _threads = torch.empty_strided, torch.get_num_threads  # at hand: a lookup in torch is long after an attention
+# What code of torch.compile allocates by: past the dispatcher, in a third of the time.
+_empty_cpu = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cpu", None)
+if _empty_cpu is None:
+    _empty_cpu = lambda shape, strides, dtype: _empty(shape, strides, dtype=dtype, device="cpu")
+
+
+def fresh(shape, strides, dtype, prepared, device):
+    if prepared.on_cpu:
+        return _empty_cpu(shape, strides, dtype)
+    return _empty(shape, strides, dtype=dtype, device=device)
 
 
 def signature(tensors):
-    out = []
-    for x in tensors:
-        out += (x.shape, x.stride(), x.dtype, x.device)
-    return out
+    seen = VIEWER.signature(tensors, False)
+    return seen if seen is not None else tuple((x.shape, x.stride(), x.dtype, x.device) for x in tensors)
 
 
 def place(q):
@@ -43,8 +52,7 @@ def forward_plan(call, q, k, v, sink, captured, where):
         sink is None,
         where[2],
         ENVIRONMENT.get(b"FOVEA_ENGINE"),
-        *signature((q, k, v)),
-        *signature(captured),
+        signature([q, k, v, *captured]),
     )
     prepared = RECENT.get(key)
     if prepared is None:
@@ -53,14 +61,14 @@ def forward_plan(call, q, k, v, sink, captured, where):
 
 
 def run_forward(prepared, call, q, k, v, sink, captured, where):
-    o = _empty(*prepared.o, dtype=q.dtype, device=q.device)  # the shortest way to memory that torch has
+    o = fresh(*prepared.o, q.dtype, prepared, q.device)
     lse = row_max = max_logit = None
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
     if call.lse or call.wants:
-        lse = torch.empty(rows_shape(call.layout, q), dtype=rows_dtype(q), device=q.device)
+        lse = fresh(*prepared.rows, rows_dtype(q), prepared, q.device)
         pointers.append(lse.data_ptr())
     if call.row_max:
-        row_max = torch.empty(rows_shape(call.layout, q), dtype=rows_dtype(q), device=q.device)
+        row_max = fresh(*prepared.rows, rows_dtype(q), prepared, q.device)
         pointers.append(row_max.data_ptr())
     if call.max_logit:
         max_logit = torch.empty(heads_of(call.layout, q), dtype=rows_dtype(q), device=q.device)
@@ -121,15 +129,14 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
     where = place(q)
     if grad_o is None:
         grad_o = torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape)
-    grad_o = readable(grad_o, q)
+    grad_o = readable(resolved(grad_o), q)
     key = (
         call.key(),
         sink is None,
         grad_lse is None,
         where[2],
         ENVIRONMENT.get(b"FOVEA_ENGINE"),
-        *signature((q, k, v, o, grad_o)),
-        *signature(captured),
+        signature([q, k, v, o, grad_o, *captured]),
     )
     prepared = RECENT.get(key)
     if prepared is None:
@@ -138,12 +145,11 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
         RECENT.put(key, prepared)
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), grad_o.data_ptr(), lse.data_ptr()]
     grads = {}
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if name in prepared.wanted:
-            grads[name] = dense_like(x)
-            pointers.append(grads[name].data_ptr())
+    for name, shape, strides in prepared.inputs:
+        grads[name] = made = fresh(shape, strides, q.dtype, prepared, q.device)
+        pointers.append(made.data_ptr())
     if grad_lse is not None:
-        grad_lse = grad_lse.to(lse.dtype).contiguous()
+        grad_lse = resolved(grad_lse).to(lse.dtype).contiguous()
         pointers.append(grad_lse.data_ptr())
     if "sink" in prepared.wanted:
         grads["sink"] = torch.empty_like(sink)

@@ -1,0 +1,122 @@
+#include "viewer.h"
+
+#include <cstring>
+
+using namespace nanobind::literals;
+
+namespace fovea_python {
+namespace {
+
+// As DLPack defines it. The order of the functions is part of major version 1.
+struct ExchangeTable {
+  struct {
+    std::uint32_t major, minor;
+  } version;
+  ExchangeTable* previous;
+  void *allocate, *from_object, *to_object;
+  int (*look)(void* tensor, nb::dlpack::dltensor* out);
+  void* current_stream;
+};
+
+const ExchangeTable& table_of(const nb::object& capsule) {
+  const auto* table =
+      static_cast<const ExchangeTable*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (table == nullptr) nb::raise_python_error();
+  while (table != nullptr && table->version.major != 1) table = table->previous;
+  if (table == nullptr || table->look == nullptr) {
+    throw BadArgument("table has no way to look at a tensor, or is of another version than 1");
+  }
+  return *table;
+}
+
+// Words behind one another: each tensor begins with its rank, so nothing reads in two ways.
+class Words {
+ public:
+  void add(std::int64_t word) { text_.append(reinterpret_cast<const char*>(&word), sizeof word); }
+  void add(const nb::dlpack::dltensor& view) {
+    add(view.ndim);
+    add(std::int64_t{view.device.device_type} << 32 | view.device.device_id);
+    add(std::int64_t{view.dtype.code} << 32 | view.dtype.bits << 16 | view.dtype.lanes);
+    const std::size_t bytes = static_cast<std::size_t>(view.ndim) * sizeof(std::int64_t);
+    text_.append(reinterpret_cast<const char*>(view.shape), bytes);
+    text_.append(reinterpret_cast<const char*>(view.strides), bytes);
+  }
+  nb::object bytes() const { return nb::bytes(text_.data(), text_.size()); }
+
+ private:
+  std::string text_;
+};
+
+// Takes the reference; an error counts as true.
+bool is_true(PyObject* made) {
+  if (made == nullptr) {
+    PyErr_Clear();
+    return true;
+  }
+  const bool answer = made != Py_False && made != Py_None && PyObject_IsTrue(made) != 0;
+  Py_DECREF(made);
+  return answer;
+}
+
+}  // namespace
+
+Viewer::Viewer(const nb::object& table, nb::tuple types, nb::object is_altered)
+    : look_(table_of(table).look),
+      table_(table),
+      is_altered_(std::move(is_altered)),
+      types_(std::move(types)),
+      requires_grad_(PyUnicode_InternFromString("requires_grad")) {}
+
+bool Viewer::is_of_types(PyObject* tensor) const {
+  for (const nb::handle type : types_) {
+    if (type.ptr() == reinterpret_cast<PyObject*>(Py_TYPE(tensor))) return true;
+  }
+  return false;
+}
+
+bool Viewer::look(PyObject* tensor, View& view) const {
+  if (!is_of_types(tensor)) return false;
+  if (look_(tensor, &view) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  // Wrappers of torch.func's transforms have no memory. An empty tensor goes the long way, too.
+  return view.data != nullptr && !is_true(PyObject_CallOneArg(is_altered_.ptr(), tensor));
+}
+
+nb::object Viewer::signature(const nb::list& tensors, bool with_gradients) const {
+  Words words;
+  const auto count = static_cast<Py_ssize_t>(tensors.size());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const tensor = PyList_GET_ITEM(tensors.ptr(), i);
+    View view;
+    if (!look(tensor, view)) return nb::none();
+    words.add(view);
+    Py_ssize_t first = 0;
+    while (PyList_GET_ITEM(tensors.ptr(), first) != tensor) ++first;
+    words.add(first);
+    if (with_gradients) words.add(is_true(PyObject_GetAttr(tensor, requires_grad_)) ? 1 : 0);
+  }
+  return words.bytes();
+}
+
+bool Viewer::on_host(PyObject* tensor) const {
+  View view;
+  return look(tensor, view) && view.device.device_type == nb::device::cpu::value;
+}
+
+void define_viewer(nb::module_& module) {
+  nb::class_<Viewer>(module, "Viewer", "Looks at the tensors of a framework as they lie in memory.")
+      .def(
+          nb::init<const nb::object&, nb::tuple, nb::object>(), "table"_a, "types"_a,
+          "is_altered"_a,
+          "table: DLPack's __dlpack_c_exchange_api__ of the tensors' type. types: those it is used for, "
+          "without subclasses. is_altered: a function; a tensor for which it is true holds something else "
+          "than its memory.")
+      .def(
+          "signature", &Viewer::signature, "tensors"_a, "with_gradients"_a,
+          "Device, type, extents and strides of each, which are the same object, and whether each requires "
+          "a gradient; as bytes. None where one can't be looked at.");
+}
+
+}  // namespace fovea_python

@@ -1,0 +1,40 @@
+// Tensors of a framework as they lie in memory, seen through the table of C functions that DLPack
+// 1.3 has types of tensors carry (__dlpack_c_exchange_api__): no object is made on the way. Who
+// uses it: fovea.torch, to know a call again.
+#pragma once
+
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <string>
+
+#include "module.h"
+
+namespace fovea_python {
+
+class Viewer {
+ public:
+  // types: those whose objects are looked at, no subclass of them. is_altered: a function of one
+  // tensor; one for which it says true does not hold what lies in its memory.
+  Viewer(const nb::object& table, nb::tuple types, nb::object is_altered);
+
+  // Device, type, extents and strides of each tensor of a list, which of them are the same object,
+  // and whether each requires a gradient where that is asked for; as bytes. None where one of them
+  // can't be looked at.
+  nb::object signature(const nb::list& tensors, bool with_gradients) const;
+
+  // Is it seen to lie on the host?
+  bool on_host(PyObject* tensor) const;
+
+ private:
+  bool is_of_types(PyObject* tensor) const;
+  bool look(PyObject* tensor, nb::dlpack::dltensor& view) const;
+
+  using View = nb::dlpack::dltensor;
+  int (*look_)(void* tensor, View* out) = nullptr;
+  nb::object table_, is_altered_;
+  nb::tuple types_;
+  PyObject* requires_grad_;  // its name, interned
+};
+
+}  // namespace fovea_python

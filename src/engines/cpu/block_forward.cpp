@@ -1,0 +1,160 @@
+#include "engines/cpu/block_forward.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace fovea::cpu {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+constexpr double nothing = -std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+void BlockForward::run_head(const Wave& wave, std::int64_t head_in_wave, int worker) {
+  const std::int64_t b = (wave.first + head_in_wave) / call_.sizes.hkv;
+  const Sequence sequence = call_.geometry.sequence(b);
+  const std::int64_t blocks = block_count(sequence.q_length, call_.heads_per_group());
+  if (blocks > 1) {
+    const std::int64_t tiles = tiles_of(sequence.k_length);
+    pack_tiles_of_head(call_, memory_.keys, wave, {head_in_wave, worker, 0, tiles}, worker);
+  }
+  for (std::int64_t index = 0; index < blocks; ++index) run(wave, head_in_wave, worker, index, 0);
+}
+
+void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place,
+                       std::int64_t index, std::int64_t split) {
+  const std::int64_t head = wave.first + head_in_wave;
+  sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
+  group_ = head % call_.sizes.hkv;
+  head_in_wave_ = head_in_wave;
+  place_ = place;
+  const std::int64_t heads = call_.heads_per_group();
+  const std::int64_t splits = split_count(sequence_.q_length, sequence_.k_length);
+  const std::int64_t blocks = block_count(sequence_.q_length, heads);
+  if (index >= blocks || split >= splits) return;
+  read_once_ = blocks == 1;
+  block_ = find_block(sequence_.q_length, heads, index);
+  first_head_ = group_ * heads + block_.head;
+  start();
+
+  RowBlock rows = rows_seen(call_, sequence_, first_head_, block_);
+  if (splits > 1) {
+    constexpr int tiles_of_part = split_keys / tile_columns;
+    rows.first_tile = static_cast<int>(split) * tiles_of_part;
+    rows.last_tile = std::min(rows.last_tile, rows.first_tile + tiles_of_part);
+  }
+  walk_.start(call_.keys(sequence_, group_), memory_.keys.table(head_in_wave), rows);
+  Tile ahead;
+  bool more = walk_.next(ahead);
+  while (more) {
+    const Tile tile = ahead;
+    more = walk_.next(ahead);
+    next_ =
+        more && !read_once_ ? memory_.keys.find(call_, sequence_, place_, ahead.number) : KeyTile{};
+    attend(tile);
+  }
+  if (!has_o_) into_o({});
+  if (splits == 1) {
+    finish();
+  } else {
+    keep_part(split);
+  }
+}
+
+void BlockForward::start() {
+  const auto d = static_cast<int>(call_.sizes.d);
+  for (int i = 0; i < block_.heads; ++i) {
+    const Strided from = call_.rows(call_.bound.q, call_.baked.q, call_.batch(sequence_),
+                                    first_head_ + i, sequence_.q_first + block_.position);
+    const Panels to = from_row(mine_.q, i * block_.rows, kernels_.panel_width);
+    if (call_.plan.pairs) {
+      kernels_.pairs->pack(from, block_.rows, d, to, block_.rows);
+    } else {
+      kernels_.pack(from, block_.rows, d, call_.scale, to, block_.rows);
+    }
+  }
+  for (const auto& rows : {mine_.row_max, mine_.reference}) std::ranges::fill(rows, minus_infinity);
+  for (const auto& rows : {mine_.shifted_max, mine_.shifted_reference}) {
+    std::ranges::fill(rows, nothing);
+  }
+  std::ranges::fill(mine_.row_sum, 0.0f);
+  has_o_ = false;
+  if (mask_) mask_->start(call_, sequence_, first_head_, block_);
+  mod_.start(call_, sequence_, first_head_, block_);
+}
+
+KeyTile BlockForward::keys_of(std::int64_t tile) {
+  if (!read_once_) return memory_.keys.find(call_, sequence_, place_, tile);
+  mine_.own_tile.pack(call_, sequence_, group_, tile, 0);
+  return mine_.own_tile.find(call_, sequence_, tile, 0);
+}
+
+void BlockForward::attend(const Tile& tile) {
+  tile_ = tile.number;
+  const KeyTile keys = keys_of(tile.number);
+  const int rows = block_.all_rows();
+  const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
+  mod_.tile(k_first, keys.columns);
+  if (tile.full && keys.columns % kernels_.lanes == 0) {
+    attend({0, rows, 0, keys.columns}, keys, /*masked=*/false);
+    return;
+  }
+  if (tile.full) {
+    mine_.keep.keep_first(rows, keys.columns);
+  } else {
+    mask_->tile(k_first, keys.columns);
+    find_kept(*mask_, call_, rows, keys.columns, mine_.keep);
+  }
+  for (int first = 0; first < rows; first += trim_rows) {
+    const Part part = mine_.keep.trim(first, std::min(rows, first + trim_rows));
+    if (part.column_first < part.column_last) attend(part, keys, /*masked=*/true);
+  }
+}
+
+RowSums BlockForward::sums_of(std::size_t row) const {
+  const float sum = mine_.row_sum[row], shift = mine_.shifts.shift[row];
+  if (mod_.relative()) return {mine_.shifted_max[row], mine_.shifted_reference[row], sum, shift};
+  return {static_cast<double>(mine_.row_max[row]), static_cast<double>(mine_.reference[row]), sum,
+          shift};
+}
+
+void BlockForward::finish() {
+  const std::int64_t b = call_.batch(sequence_);
+  const std::int64_t row = sequence_.q_first + block_.position;
+  for (int i = 0; i < block_.heads; ++i) {
+    const std::int64_t head = first_head_ + i;
+    const float sink = sink_of(call_, head);
+    const std::int64_t at = call_.geometry.row_number(sequence_.b, head, row);
+    for (int r = 0; r < block_.rows; ++r) {
+      const auto mine = static_cast<std::size_t>(i * block_.rows + r);
+      const RowResult result = finish_row(sums_of(mine), sink);
+      mine_.rescale[mine] = result.factor;
+      write_row(call_, memory_, at + r, result);
+    }
+    kernels_.unpack(from_row(mine_.o, i * block_.rows, kernels_.panel_width), block_.rows,
+                    static_cast<int>(call_.sizes.dv), mine_.rescale.data() + i * block_.rows,
+                    call_.rows(call_.bound.o, call_.baked.o, b, head, row));
+  }
+}
+
+void BlockForward::keep_part(std::int64_t split) {
+  const int width = kernels_.panel_width;
+  for (int r = 0; r < block_.all_rows(); ++r) {
+    const std::int64_t row_in_group =
+        block_.head * block_.rows + r;  // split heads are one block long
+    const std::int64_t at = memory_.parts.row(head_in_wave_, split, row_in_group);
+    const auto from = static_cast<std::size_t>(r), to = static_cast<std::size_t>(at);
+    const RowSums sums = sums_of(from);
+    memory_.parts.row_max[to] = sums.row_max;
+    memory_.parts.reference[to] = sums.reference;
+    memory_.parts.row_sum[to] = sums.sum;
+    memory_.parts.shift[to] = sums.shift;
+    for (std::int64_t c = 0; c < call_.sizes.dv; c += width) {
+      std::copy_n(from_row(from_column(mine_.o, c), r, width).data, width,
+                  from_row(from_column(memory_.parts.o, c), at, width).data);
+    }
+  }
+}
+
+}  // namespace fovea::cpu

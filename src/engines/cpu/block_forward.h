@@ -1,0 +1,67 @@
+// One block of query rows on one worker: its tiles of keys one after the other, then its rows out.
+#pragma once
+
+#include <optional>
+
+#include "engines/cpu/forward.h"
+
+namespace fovea::cpu {
+
+class BlockForward {
+ public:
+  BlockForward(const Call& call, const ForwardMemory& memory, int worker)
+      : call_(call),
+        kernels_(call.kernels),
+        memory_(memory),
+        arena_("cpu",
+               memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes),
+        mine_(arena_, call.plan, call.sizes),
+        dropout_(call.bound),
+        walk_(call.plan.tiles, memory.keys.walk(worker)),
+        mod_(mine_.shifts, mine_.mod_state) {
+    if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
+  }
+
+  // `place`: of the head's keys in WaveKeys.
+  void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, std::int64_t index,
+           std::int64_t split);
+  // All blocks of a head whose keys nobody has packed: they go to the place of this worker.
+  void run_head(const Wave& wave, std::int64_t head_in_wave, int worker);
+
+ private:
+  void start();
+  void attend(const Tile& tile);
+  void attend(const Part& part, const KeyTile& keys, bool masked);
+  bool is_whole(const Part& part) const { return part.last - part.first == block_.all_rows(); }
+  Product score_product(const Part& part, const KeyTile& keys) const;
+  void modify(const Part& part);
+  void soften(const Part& part, bool masked);
+  Product value_product(const Part& part, const KeyTile& keys, bool masked);
+  void fetch(Product& product, const Part& part, const Panels& panels, std::int64_t wide) const;
+  Into into_o(const Part& part);
+  void drop(const Part& part);
+  KeyTile keys_of(std::int64_t tile);
+  RowSums sums_of(std::size_t row) const;
+  void finish();
+  void keep_part(std::int64_t split);
+
+  const Call& call_;
+  const KernelTable& kernels_;
+  const ForwardMemory& memory_;
+  Arena arena_;
+  ForwardWorker mine_;
+  Dropout dropout_;
+  TileWalk walk_;
+  std::optional<BlockProgram> mask_;
+  BlockMod mod_;
+
+  Sequence sequence_;
+  Block block_;
+  std::int64_t head_in_wave_ = 0, place_ = 0, group_ = 0, first_head_ = 0;
+  bool read_once_ = false;
+  bool has_o_ = false;  // false: mine_.o holds nothing yet
+  std::int64_t tile_ = 0;
+  KeyTile next_;  // the tile that comes next
+};
+
+}  // namespace fovea::cpu
