@@ -215,7 +215,31 @@ def test_lengths_as_lists(qkv):
     close(attention(*qkv, sequence_descriptor=pair), attention(*qkv, kv_lengths=lengths))
 
 
+def beside(q, kv):
+    return attention(q, kv, layout="bshd_bs2hd")
+
+
 MISTAKES = {
+    "features of packed keys": (
+        lambda q, k, v: beside(q, jnp.ones((B, S, 2, 2, 32))),
+        ValueError,
+        "must have the same last dimension",
+    ),
+    "batch of packed keys": (
+        lambda q, k, v: beside(q, jnp.ones((2, S, 2, 2, 16))),
+        ValueError,
+        "must have the same batch",
+    ),
+    "a traced bound": (
+        lambda q, k, v: attention(
+            *(x[0] for x in (q, k, v)),
+            layout="thd",
+            cu_seqlens_q=jnp.array([0, S]),
+            max_seqlen_q=jnp.sum(q.astype(int)),
+        ),
+        TypeError,
+        "max_seqlen_q is traced",
+    ),
     "segments": (
         lambda *a: attention(
             *a, sequence_descriptor=SequenceDescriptor.from_segment_ids_and_pos(jnp.ones((B, S)))

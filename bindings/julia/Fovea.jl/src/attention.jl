@@ -21,7 +21,7 @@ head_dim. Float32, Float16, `Fovea.BFloat16` or BFloat16s.jl's. Views and permut
 - `scale`: of the scores; `1 / sqrt(head_dim)`. `bias`: an array that broadcasts to `(keys, queries, heads, batch)`, added
   to what `score_mod` returns.
 - `q_lengths`, `kv_lengths`: lengths of the sequences. `sinks`: one more logit per head that only joins the sum.
-- `dropout`, `seed`, `offset`: the same numbers drop the same scores, on every engine.
+- `dropout`, which needs a `seed`, and `offset`: the same numbers drop the same scores, on every engine.
 - `return_lse`: return `(o, lse)`, what a backward needs. `engine`: "cpu", "cudnn", ... instead of the fastest.
 - `deterministic`, `q_offset`, `k_offset` (added to positions), `one_based` (positions and indices of functions count from
   1; those of texts count from 0 always).
@@ -87,6 +87,7 @@ function forward!(out, lse, q, k, v, o::Options)
     check_rows("lse", lse, sizes, eltype(q))
     device = device_of(q)
     check_engine(o.engine, device)
+    check_seed(o)
     program = program_of(o, sizes, device)
     check_devices(device, program, (("k", k), ("v", v), ("o", out), ("lse", lse)))
     slots = Slots(out, nothing, nothing, nothing, nothing)

@@ -86,6 +86,7 @@ function differentiable(program::Program, o::Options)
 end
 
 wanted(program, o, ::Nothing) = differentiable(program, o)
+wanted(program, o, grad::Symbol) = wanted(program, o, (grad,))
 function wanted(program, o, grads)
     possible = differentiable(program, o)
     for name in grads
@@ -112,6 +113,7 @@ function backward!(gradients::Gradients, dO, o, lse, arrays, opts::Options, prog
     check_backward(gradients, dO, o, lse, arrays, sizes, grad_lse)
     device = device_of(q)
     check_engine(opts.engine, device)
+    check_seed(opts)
     check_devices(device, program, (("k", k), ("v", v), ("o", o), ("dO", dO), ("lse", lse), ("grad_lse", grad_lse)))
     check_devices(device, PLAIN, gradients)
     words = grad_words(program, opts, gradients, rows_type(eltype(q)))

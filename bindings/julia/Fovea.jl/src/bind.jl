@@ -61,8 +61,8 @@ end
 function lengths_of(name, lengths, like, batch, longest)
     lengths === nothing && return nothing
     length(lengths) == batch || throw(DimensionMismatch("$name has $(length(lengths)) entries for a batch of $batch"))
-    on_host(lengths) && all(n -> 0 <= n <= longest, lengths) || !on_host(lengths) ||
-        refuse("$name = $lengths: each must be between 0 and $longest")
+    on_host(lengths) && all(n -> isinteger(n) && 0 <= n <= longest, lengths) || !on_host(lengths) ||
+        refuse("$name = $lengths: each must be an integer between 0 and $longest")
     return beside(like, lengths, Int32)
 end
 

@@ -5,7 +5,8 @@
 
 NNlib's function of this name, fused: `query` is `(features, seq, batch...)`, `bias` and `mask` broadcast to
 `(keys, queries, heads, batch)`. It returns the output alone: the attention scores, which NNlib returns beside it, never
-exist. Instead of a dropout layer `fdrop` there are `dropout` and `seed`; all options of [`attention`](@ref) are taken.
+exist. Instead of a dropout layer `fdrop` there are `dropout` and `seed`; all options of [`attention`](@ref) are taken, and
+with `return_lse = true` it returns `(o, lse)`, `lse` of size `(queries, heads, batch...)`.
 
 ```jldoctest
 julia> q, k, v = rand(Float32, 8, 5, 3), rand(Float32, 8, 7, 3), rand(Float32, 12, 7, 3);
@@ -15,6 +16,7 @@ julia> size(Fovea.dot_product_attention(q, k, v; nheads = 2))
 ```
 """
 function dot_product_attention(query, key, value, bias = nothing; nheads::Integer = 1, mask = nothing, fdrop = nothing, options...)
+    nheads > 0 || refuse("nheads = $nheads: 1 or more")
     fdrop === nothing || fdrop === identity ||
         refuse("fdrop = $fdrop: a dropout layer needs the scores, which a fused attention never has; use dropout and seed")
     for (name, x) in (("query", query), ("key", key), ("value", value))
@@ -25,7 +27,9 @@ function dot_product_attention(query, key, value, bias = nothing; nheads::Intege
     captured = bias === nothing ? NamedTuple() : (bias = bias,)
     o = mask === nothing ? attention(q, k, v, captured; options...) :
         attention(q, k, v, captured; mask_mod = mask, options...)
-    return reshape(o, size(value, 1), size(query, 2), size(query)[3:end]...)
+    joined(o) = reshape(o, size(value, 1), size(query, 2), size(query)[3:end]...)
+    o isa Tuple || return joined(o)
+    return joined(o[1]), reshape(o[2], size(query, 2), Int(nheads), size(query)[3:end]...)
 end
 
 split_heads(x, nheads) = reshape(x, size(x, 1) ÷ nheads, Int(nheads), size(x, 2), prod(size(x)[3:end]))

@@ -22,10 +22,11 @@ mutable struct Options
     one_based::Bool
     captured::Vector{Pair{Symbol,Any}}
     unused_allowed::Bool  # of what is captured: it then has a gradient of zeros
+    is_seeded::Bool
 end
 
 default_options() = Options(nothing, nothing, nothing, :no, (-1, -1), 0, nothing, nothing, nothing, nothing, 0, 0, 0, 0, 0,
-                            "", false, false, Pair{Symbol,Any}[], false)
+                            "", false, false, Pair{Symbol,Any}[], false, false)
 
 const OPTION_NAMES = (:score_mod, :mask_mod, :bprop, :causal, :window, :scale, :bias, :kv_lengths, :q_lengths, :sinks,
                       :dropout, :seed, :offset, :q_offset, :k_offset, :engine, :deterministic, :one_based)
@@ -56,15 +57,19 @@ function set_option!(o::Options, name::Symbol, @nospecialize(value))
     elseif name in (:bias, :kv_lengths, :q_lengths, :sinks)
         set_array!(o, name, value)
     elseif name === :engine
+        value isa Union{Nothing,AbstractString,Symbol} || refuse("engine = $(repr(value)): a name, or nothing for Fovea's choice")
         o.engine = value === nothing ? "" : String(value)
     elseif name in (:seed, :offset)
+        value isa Integer || refuse("$name = $(repr(value)): an integer")
         setfield!(o, name, value % UInt64)
+        name === :seed && (o.is_seeded = true)
     elseif name in (:q_offset, :k_offset)
+        value isa Integer && 0 <= value <= typemax(Int32) || refuse("$name = $(repr(value)): an integer, 0 or more")
         setfield!(o, name, Int32(value))
     elseif name === :scale
         value === nothing || (o.scale = scale_option(value))
     elseif name === :dropout
-        0 <= value < 1 || refuse("dropout = $value: a probability, 0 <= dropout < 1")
+        value isa Real && 0 <= value < 1 || refuse("dropout = $(repr(value)): a probability, 0 <= dropout < 1")
         o.dropout = value
     elseif name in (:deterministic, :one_based)
         value isa Bool || refuse("$name = $(repr(value)): true or false")
@@ -95,6 +100,11 @@ function window_option(pair::Tuple{Any,Any})
     return (before, after)
 end
 window_option(value) = refuse("window = $(repr(value)): a number of keys, or (before, after)")
+
+# Asked where a call runs; a question about it needs no seed.
+check_seed(o::Options) = o.dropout == 0 || o.is_seeded ||
+    refuse("dropout = $(o.dropout) needs a seed, an integer: one seed drops the same scores in every call, so a step of a ",
+           "training takes a new one, and its backward that of its forward")
 
 function scale_option(value)
     value isa Real && isfinite(value) && Float32(value) != 0 || refuse("scale = $(repr(value)): a finite number other than 0")

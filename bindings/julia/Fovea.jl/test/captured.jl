@@ -87,6 +87,40 @@ end
     @test attention(P, P, P; mask_mod = near, causal = true) == attention(P, P, P; causal = true, window = 3)
 end
 
+@testset "a bias and a mask go by rows, whatever the offset" begin
+    bias, kept = draw(5, 5), [key <= query + 2 for key in 1:5, query in 1:5]
+    for offsets in ((q_offset = 3,), (k_offset = 2,), (q_offset = 4, k_offset = 2))
+        @test attention(P, P, P; bias = bias, mask_mod = kept, offsets...) == attention(P, P, P; bias = bias, mask_mod = kept)
+        o, lse = attention(P, P, P; bias = bias, offsets..., return_lse = true)
+        g = attention_backward(o, o, lse, P, P, P; bias = bias, offsets...)
+        @test keys(g) == (:q, :k, :v, :bias) && g == attention_backward(o, o, lse, P, P, P; bias = bias)
+        # Modifiers see the offsets beside it, and may use the name of the number that takes them away.
+        q0, k0 = get(offsets, :q_offset, 0), get(offsets, :k_offset, 0)
+        @test attention(P, P, P; bias = bias, score_mod = "score + q_first * (q - k)", q_first = 0.5f0, offsets...) ≈
+              attention(P, P, P; bias = bias .+ 0.5f0 * [(query + q0) - (key + k0) for key in 1:5, query in 1:5])
+    end
+    builds = Fovea.cache_statistics().builds
+    for step in 5:8
+        attention(P, P, P; bias = bias, mask_mod = kept, q_offset = step)
+    end
+    @test Fovea.cache_statistics().builds <= builds + 1  # another offset is no other plan
+    one = draw(5, 1)  # a decoder's
+    @test attention(P, P, P; bias = one, q_offset = 7) == attention(P, P, P; bias = one)
+end
+
+@testset "numbers beside positions" begin
+    table = draw(3, 2)
+    last(s, b, h, q, k, c) = s * c.table[end, h] + c.table[begin + 1, h]
+    @test attention(P, P, P; score_mod = last, table = table) == attention(P, P, P; score_mod = "score * table[2, h] + table[1, h]", table = table)
+    @test attention(P, P, P; score_mod = last, table = table, one_based = true) == attention(P, P, P; score_mod = last, table = table)
+    @test_throws_text "an index of 'table' is 3, but beside a position indices count from 0, here to 2; `end` of an array counts from 1" attention(
+        P, P, P; score_mod = (s, b, h, q, k) -> s * table[end, h])
+    @test_throws_text "is 0, but beside a position indices count from 1, here to 3" attention(
+        P, P, P; score_mod = (s, b, h, q, k) -> s * table[0, h], one_based = true)
+    @test attention(P, P, P; score_mod = (s, b, h, q, k) -> s * table[end, h], one_based = true) ==
+          attention(P, P, P; score_mod = (s, b, h, q, k) -> s * table[2, h])
+end
+
 @testset "masks on a GPU are integers" begin
     mask = [key <= query for key in 1:5, query in 1:5]
     @test program("h200"; mask_mod = mask).recipe.line == "mask=\"mask[q, k] != 0\" tensor=\"mask:i32[5,5]\" "
@@ -122,5 +156,5 @@ end
 @testset "offsets are said where there are some" begin
     config(; options...) = Fovea.config_of(Fovea.FORWARD, Fovea.sizes_of(P, P, P), Fovea.F32, Fovea.read_options(values(options)),
                                            (P, P, P), Fovea.Slots(P, nothing, nothing, nothing, nothing), (lse = false, grad_lse = false))
-    @test (config().q_offset, config(q_offset = 7).q_offset, config(k_offset = -3).k_offset) == (0, 1, 1)
+    @test (config().q_offset, config(q_offset = 7).q_offset, config(k_offset = 3).k_offset) == (0, 1, 1)
 end

@@ -47,11 +47,26 @@ end
     @test_throws_text "did you mean 'score_mod'" attention(X, X, X; scoremod = (s, b, h, q, k) -> s)
     @test_throws_text "no formula uses it" attention(X, X, X; slopes = draw(2))
     @test_throws_text "0 <= dropout < 1" attention(X, X, X; dropout = 1)
+    @test_throws_text "dropout = \"half\"" attention(X, X, X; dropout = "half")
+    @test_throws_text "needs a seed" attention(X, X, X; dropout = 0.1)
+    @test_throws_text "needs a seed" attention_backward(X, O, LSE, X, X, X; dropout = 0.1)
+    @test attention_supported(X, X, X; dropout = 0.1)
+    @test_throws_text "seed = 1.5: an integer" attention(X, X, X; dropout = 0.1, seed = 1.5)
+    @test_throws_text "q_offset = [1]: an integer, 0 or more" attention(X, X, X; q_offset = [1])
+    @test_throws_text "k_offset = -1: an integer, 0 or more" attention(X, X, X; k_offset = -1)
+    @test_throws_text "engine = 3: a name" attention(X, X, X; engine = 3)
+    @test_throws_text "an integer between 0 and 5" attention(X, X, X; q_lengths = [2.5])
+    # A Bool is read by functions while they are traced: whether one was is known all the same.
+    @test_throws_text "'casual' is no keyword of attention, and no formula uses it; did you mean 'causal'?" attention(X, X, X; casual = true)
+    flagged(s, b, h, q, k, c) = c.flag ? 2 * s : s
+    @test attention(X, X, X; score_mod = flagged, flag = true) == attention(X, X, X; score_mod = "2 * score")
+    @test_throws_text "did you mean 'causal'?" attention(X, X, X; score_mod = flagged, flag = true, casual = true)
+    @test_throws_text "a Bool, which a text can't capture" attention(X, X, X; score_mod = "score * flag", flag = true)
     @test_throws_text "finite number other than 0" attention(X, X, X; scale = 0)
     @test_throws_text ":bottom_right" attention(X, X, X; causal = :upper)
     @test_throws_text "window = 0" attention(X, X, X; window = 0)
     @test_throws_text "kv_lengths has 2 entries for a batch of 1" attention(X, X, X; kv_lengths = [1, 2])
-    @test_throws_text "between 0 and 5" attention(X, X, X; kv_lengths = [6])
+    @test_throws_text "kv_lengths = [6]: each must be an integer between 0 and 5" attention(X, X, X; kv_lengths = [6])
     @test_throws_text "sinks has 3 entries for 2 heads" attention(X, X, X; sinks = draw(3))
     @test_throws_text "bprop is given without score_mod" attention(X, X, X; bprop = "grad")
     @test_throws_text "does not broadcast" attention(X, X, X; bias = draw(4, 5))
@@ -63,10 +78,20 @@ end
     @test_throws_text "unknown name 'scor'; did you mean 'score'?" attention(X, X, X; score_mod = "scor + 1")
     @test_throws_text "must cover" attention(X, X, X; score_mod = "score + t[k]", t = draw(3))
     @test_throws_text "captured and given as a keyword" attention(X, X, X, (bias = draw(5),); bias = draw(5))
+    @test_throws_text "nheads = 0" Fovea.dot_product_attention(draw(4, 3), draw(4, 3), draw(4, 3); nheads = 0)
     @test_throws_text "use dropout and seed" Fovea.dot_product_attention(draw(4, 3), draw(4, 3), draw(4, 3); fdrop = x -> x)
 end
 
+@testset "functions that formulas do not have" begin
+    refused(text, f) = @test_throws_text text attention(X, X, X; score_mod = (s, b, h, q, k) -> f(s, h))
+    refused("formulas have no atan", (s, h) -> atan(s))
+    refused("score_mod uses exponent of a symbolic value, which formulas do not have", (s, h) -> exponent(s))
+    refused("score_mod uses a symbolic value where Julia needs a", (s, h) -> s * (1.0f0, 2.0f0)[h])
+    refused("of a symbolic value, which formulas do not have; ?Fovea.Sym", (s, h) -> s * Dict(0 => 1.0f0)[h])
+end
+
 @testset "backward" begin
+    @test keys(attention_backward(X, O, LSE, X, X, X; grads = :k)) == (:k,)
     @test_throws_text "return_lse = true" attention_backward(X, O, nothing, X, X, X)
     @test_throws_text "lse has size" attention_backward(X, O, draw(5, 1, 2), X, X, X)
     @test_throws_text "there are gradients of q, k, v" attention_backward(X, O, LSE, X, X, X; grads = (:slopes,))

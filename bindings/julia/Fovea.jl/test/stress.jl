@@ -89,6 +89,6 @@ println("rounds of work ", rounds, " during ", ROUNDS[], " garbage collections")
 all(>=(2), rounds) || error("a result differs from that of one task")
 held = mapreduce(x -> x.users, +, values(Fovea.PLANS); init = 0)
 held == 0 || error("$held plans are still held")
-Fovea.SAFE_ENTER[] != C_NULL || VERSION >= v"1.12" ? (collects_meanwhile() || error("a collection waited for a call")) :
+VERSION >= v"1.12" || Fovea.SAFE_ENTER[] != C_NULL ? (collects_meanwhile() || error("a collection waited for a call")) :
     println("this version of Julia has no calls that a collection does not wait for")
 println("all right")

@@ -7,6 +7,18 @@ function helper(x)
     return y + y
 end
 
+@testset "more of Base" begin
+    near(x, y) = isapprox(Float32(x), y; rtol = 1e-5)
+    q = reshape(Float32[-2.0, 0.5, 3.0], 1, 1, 3, 1)
+    one_key = ones(Float32, 1, 1, 1, 1)
+    for (f, g) in ((sinh, sinh), (cosh, cosh), (x -> cbrt(x + 4), x -> cbrt(x + 4)), (x -> hypot(x, 2), x -> hypot(x, 2)),
+                   (x -> copysign(1.5, x), x -> copysign(1.5, x)))
+        # With one key the logarithm of the sum is the score itself.
+        _, lse = attention(q, one_key, one_key; scale = 1, score_mod = (s, b, h, q, k) -> f(s), return_lse = true)
+        @test all(near.(vec(lse), g.(vec(q))))
+    end
+end
+
 @testset "formulas" begin
     @test f((s, b, h, q, k) -> -s + 2s / 3 - 1) == "-score + 2 * score / 3 - 1"
     @test f((s, b, h, q, k) -> s - (1 - s)) == "score - (1 - score)"

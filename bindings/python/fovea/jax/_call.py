@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 
 import jax
 import jax.numpy as jnp
@@ -18,107 +17,33 @@ from .. import _core
 from . import _derivative, _explicit
 from ._captures import Captures, note_load
 from ._explain import note
+from ._inputs import check_sizes, packed_sequences, tensors_of
 from ._modifiers import Given, all_of, formulas
 from ._rewrite import substitute
 from ._sequence import SequenceDescriptor
-from ._spec import DTYPES, LAYOUTS, Captured, Sizes, Spec, problem_line, sizes_of
-from ._values import in_shard_map, is_zero, made_alike, scalar, seed_words, vector, with_own_type
-
-# layout argument -> (layout of a tensor, roles of q, k, v)
-_LAYOUTS = {
-    **{name: (name, ("q", "k", "v")) for name in LAYOUTS},
-    **{name: (inner, ("qkv",)) for name, inner in (("bs3hd", "bshd"), ("sb3hd", "sbhd"), ("t3hd", "thd"))},
-    **{
-        name: (inner, ("q", "kv"))
-        for name, inner in (("bshd_bs2hd", "bshd"), ("sbhd_sb2hd", "sbhd"), ("thd_t2hd", "thd"))
-    },
-}
+from ._spec import Captured, Sizes, Spec, problem_line, sizes_of
+from ._values import (
+    in_shard_map,
+    is_zero,
+    made_alike,
+    scalar,
+    seed_words,
+    vector,
+    with_own_type,
+)
 
 
 class Call:
     def __init__(self, layout: str, q, k, v, packed: tuple = (None, None, None, None)):
-        if layout not in _LAYOUTS:
-            raise ValueError(f"layout={layout!r} must be one of {', '.join(_LAYOUTS)}")
-        tensor_layout, roles = _LAYOUTS[layout]
-        self._operands: dict[str, jax.Array] = {}
         self._captures = Captures()
         self._extra_masks: list[str] = []
-        self._spec = Spec(layout=tensor_layout)
-        given = {"q": q, "k": k, "v": v}
-        wanted = [name for name, _ in zip(given, roles)]
-        self._check_count(layout, given, wanted)
-        for role, name in zip(roles, wanted):
-            self._operands[role] = jnp.asarray(given[name])
-        self._check_tensors()
-        self._set_packed(*packed)
-        self.sizes: Sizes = sizes_of(
-            self._spec.replace(operands=tuple(self._operands)), list(self._operands.values())
-        )
-        self._check_sizes()
-
-    # --- q, k, v ---
-
-    @staticmethod
-    def _check_count(layout: str, given, wanted) -> None:
-        for name, value in given.items():
-            if (value is not None) != (name in wanted):
-                rule = f"layout {layout} takes {', '.join(wanted)}"
-                raise ValueError(f"{name} is {'missing' if value is None else 'given'}: {rule}")
-
-    def _check_tensors(self) -> None:
-        dtypes = {np.dtype(x.dtype).name for x in self._operands.values()}
-        if len(dtypes) > 1:
-            raise TypeError(f"q, k and v must have one type, got {', '.join(sorted(dtypes))}")
-        if dtypes.isdisjoint(DTYPES):
-            raise TypeError(f"q, k and v have the type {dtypes.pop()}; it must be one of {', '.join(DTYPES)}")
-        for role, x in self._operands.items():
-            if not all(isinstance(n, int) for n in x.shape):
-                raise TypeError(f"{role} has shape {x.shape}: sizes must be numbers, none may be symbolic")
-            rank = (3 if self._spec.layout == "thd" else 4) + (role in ("qkv", "kv"))
-            if x.ndim != rank:
-                raise ValueError(
-                    f"{role} has shape {x.shape}: layout {self._spec.layout} has {rank} dimensions there"
-                )
-            if role in ("qkv", "kv") and x.shape[-3] != len(role):
-                raise ValueError(f"{role} has shape {x.shape}: dimension {rank - 3} must be {len(role)}")
-
-    def _set_packed(self, cu_q, cu_k, max_q, max_k) -> None:
-        arguments = {
-            "cu_seqlens_q": cu_q,
-            "cu_seqlens_kv": cu_k,
-            "max_seqlen_q": max_q,
-            "max_seqlen_kv": max_k,
-        }
-        given = [name for name, value in arguments.items() if value is not None]
-        if self._spec.layout != "thd":
-            if given:
-                raise ValueError(f"{', '.join(given)} given: only layout thd has packed sequences")
-            return
-        if cu_q is None or max_q is None:
-            raise ValueError("layout thd needs cu_seqlens_q and max_seqlen_q")
-        cu_k = cu_q if cu_k is None else cu_k
-        self._operands["q_starts"] = starts = vector("cu_seqlens_q", cu_q, None)
-        self._operands["k_starts"] = vector("cu_seqlens_kv", cu_k, starts.shape[0])
-        longest = operator.index(max_q)
-        self._spec = self._spec.replace(
-            max_q=longest, max_k=longest if max_k is None else operator.index(max_k)
-        )
-
-    def _check_sizes(self) -> None:
-        s = self.sizes
-        if s.h != s.hkv and (s.hkv == 0 or s.h % s.hkv):
-            raise ValueError(f"q has {s.h} heads, k has {s.hkv}: the first must be a multiple of the second")
-        shapes = {role: tuple(x.shape) for role, x in self._operands.items() if role in ("q", "k", "v")}
-        if len(shapes) < 3:
-            return
-        batch, head, position = LAYOUTS[self._spec.layout]
-        q, k, v = shapes["q"], shapes["k"], shapes["v"]
-        if k[:-1] != v[:-1]:
-            raise ValueError(f"k {k} and v {v} must have the same shape but for the last dimension")
-        if q[-1] != k[-1]:
-            raise ValueError(f"q {q} and k {k} must have the same last dimension")
-        if batch is not None and q[batch] != k[batch]:
-            raise ValueError(f"q {q} and k {k} must have the same batch, dimension {batch}")
+        tensor_layout, self._operands = tensors_of(layout, q, k, v)
+        starts, longest = packed_sequences(tensor_layout, *packed)
+        self._operands.update(starts)
+        self._spec = Spec(layout=tensor_layout, max_q=longest[0], max_k=longest[1])
+        roles = tuple(self._operands)
+        self.sizes: Sizes = sizes_of(self._spec.replace(operands=roles), list(self._operands.values()))
+        check_sizes(tensor_layout, self.sizes, self._operands)
 
     # --- what is captured ---
 

@@ -6,8 +6,9 @@ import ctypes
 import functools
 import pathlib
 
-import fovea
 import jax
+
+import fovea
 
 TARGETS = {"forward": "fovea_forward", "backward": "fovea_backward"}
 RECORDED = {"forward": "fovea_forward_recorded", "backward": "fovea_backward_recorded"}

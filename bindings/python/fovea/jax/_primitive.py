@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax._src import dispatch  # its set of primitives that, like custom_partitioning, must know their devices
+from jax._src import (
+    dispatch,  # its set of primitives that, like custom_partitioning, must know their devices
+)
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir, xla
 from jax.sharding import NamedSharding, PartitionSpec
@@ -22,7 +24,14 @@ from .. import _core
 from . import _batching, _native, _partition
 from ._gpu import for_gpu
 from ._nothing import is_nothing, results_of_nothing
-from ._spec import Spec, gradient_roles, gradient_shapes, output_shapes, problem_line
+from ._spec import (
+    Spec,
+    check_types,
+    gradient_roles,
+    gradient_shapes,
+    output_shapes,
+    problem_line,
+)
 
 forward_p = Primitive("fovea_forward")
 backward_p = Primitive("fovea_backward")
@@ -41,6 +50,7 @@ def _results(spec: Spec, direction: str, avals: Sequence):
 
 
 def _abstract(direction: str, *avals, spec: Spec):
+    check_types(spec, avals)
     results = _results(spec, direction, avals)
     manual = getattr(avals[0], "manual_axis_type", None)
     if manual is None or manual.empty:

@@ -19,53 +19,13 @@ Base.showerror(io::IO, e::FoveaError) = print(io, "FoveaError (", e.status, "): 
 end
 check(status::Cint) = status == 0 ? nothing : fail(status)
 
-# ---- calls that take long: other threads may collect garbage meanwhile ----
-#
-# Nothing of Julia's is touched between entering and leaving: arguments are plain addresses, and who calls preserves
-# what they point to.
-
-# Julia 1.12 has a word for it; before, these functions of the runtime do the same. Where a version has neither, a
-# collection waits until the call returns.
-const SAFE_ENTER = Ref(C_NULL)
-const SAFE_LEAVE = Ref(C_NULL)
-
-function find_gc_safe()
-    try
-        SAFE_ENTER[], SAFE_LEAVE[] = cglobal(:jl_gc_safe_enter), cglobal(:jl_gc_safe_leave)
-    catch
-        SAFE_ENTER[] = SAFE_LEAVE[] = C_NULL
-    end
-end
-
-@noinline function safe_call(f::Ptr{Cvoid}, a::Ptr{Cvoid}, b::Ptr{Cvoid})::Cint
-    enter, leave = SAFE_ENTER[], SAFE_LEAVE[]
-    enter == C_NULL && return ccall(f, Cint, (Ptr{Cvoid}, Ptr{Cvoid}), a, b)
-    state = ccall(enter, Int8, ())
-    status = ccall(f, Cint, (Ptr{Cvoid}, Ptr{Cvoid}), a, b)
-    ccall(leave, Cvoid, (Int8,), state)
-    return status
-end
-
-@noinline function safe_call(f::Ptr{Cvoid}, a::Ptr{Cvoid}, b::Ptr{Cvoid}, c::Ptr{Cvoid})::Cint
-    enter, leave = SAFE_ENTER[], SAFE_LEAVE[]
-    enter == C_NULL && return ccall(f, Cint, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), a, b, c)
-    state = ccall(enter, Int8, ())
-    status = ccall(f, Cint, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), a, b, c)
-    ccall(leave, Cvoid, (Int8,), state)
-    return status
-end
+# ---- calls that take long: other threads may collect garbage meanwhile (safe_call) ----
 
 if VERSION >= v"1.12"
-    try
-        @eval begin
-            @noinline safe_call(f::Ptr{Cvoid}, a::Ptr{Cvoid}, b::Ptr{Cvoid}) =
-                @ccall gc_safe = true $(Expr(:$, :f))(a::Ptr{Cvoid}, b::Ptr{Cvoid})::Cint
-            @noinline safe_call(f::Ptr{Cvoid}, a::Ptr{Cvoid}, b::Ptr{Cvoid}, c::Ptr{Cvoid}) =
-                @ccall gc_safe = true $(Expr(:$, :f))(a::Ptr{Cvoid}, b::Ptr{Cvoid}, c::Ptr{Cvoid})::Cint
-        end
-    catch
-        # Left as above.
-    end
+    include("gc_safe_word.jl")
+    find_gc_safe() = nothing
+else
+    include("gc_safe_functions.jl")
 end
 
 # ---- texts ----

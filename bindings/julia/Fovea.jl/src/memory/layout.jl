@@ -39,12 +39,41 @@ function layout(x::Union{LinearAlgebra.Transpose{T,<:AbstractMatrix},LinearAlgeb
     return Layout(inner.first, (inner.strides[2], inner.strides[1]))
 end
 
-function layout(x::Base.ReshapedArray)
+function layout(x::Base.ReshapedArray{T,N}) where {T,N}
     inner = layout(parent(x))
-    size_ = size(parent(x))
-    all(i -> size_[i] == 1 || inner.strides[i] == dense_strides(size_)[i], 1:ndims(parent(x))) ||
-        throw(UnreadableArray("$(summary(x)) reshapes a view with gaps, which has no strides; copy it first"))
-    return Layout(inner.first, dense_strides(size(x)))
+    strides = reshaped_strides(size(parent(x)), inner.strides, size(x))
+    strides === nothing &&
+        throw(UnreadableArray("$(summary(x)) reshapes a view across its gaps, which has no strides; copy it first"))
+    return Layout(inner.first, NTuple{N,Int}(strides))
+end
+
+# Strides of the same memory under another size, or nothing: both sizes are walked together, in groups of dimensions with
+# as many elements, and the old ones of a group must lie behind one another.
+function reshaped_strides(old, strides, new)
+    prod(new) == 0 && return collect(Int, dense_strides(new))
+    kept = [i for i in eachindex(old) if old[i] != 1]
+    result = zeros(Int, length(new))
+    at, next = 1, 1  # of `kept` and of `new`
+    while next <= length(new)
+        if at > length(kept)  # only ones are left
+            result[next], next = 1, next + 1
+            continue
+        end
+        first, count, filled, step = at, old[kept[at]], 1, strides[kept[at]]
+        while next <= length(new) && filled < count
+            result[next] = step * filled
+            filled *= new[next]
+            next += 1
+            while filled > count && at < length(kept)
+                at += 1
+                strides[kept[at]] == strides[kept[at - 1]] * old[kept[at - 1]] || return nothing
+                count *= old[kept[at]]
+            end
+        end
+        filled == count || return nothing
+        at += 1
+    end
+    return result
 end
 
 const StridedIndex = Union{Integer,AbstractRange{<:Integer},Base.Slice}

@@ -17,14 +17,46 @@ function program_of(o::Options, sizes::CSizes, device::String)
     is_plain(o) && return PLAIN
     o.bprop === nothing || o.score_mod !== nothing || refuse("bprop is given without score_mod")
     o.bprop === nothing || o.bias === nothing || refuse("bprop and bias exclude one another; add the bias in score_mod")
-    trace = Trace(o.one_based, o.captured)
-    given = given_facts!(trace, o.captured)
+    captured, firsts = with_firsts(o)
+    trace = Trace(o.one_based, captured)
+    given = given_facts!(trace, captured)
     roots = (root_of(trace, o.score_mod, :score_mod), root_of(trace, o.mask_mod, :mask_mod), root_of(trace, o.bprop, :bprop))
     texts = (text_of(o.score_mod, :score_mod), text_of(o.mask_mod, :mask_mod), text_of(o.bprop, :bprop))
+    check_flags(o, trace, texts)
     bias = o.bias === nothing ? 0 : (check_bias(o.bias); add_array!(trace, :bias, o.bias))
     mask = o.mask_mod isa AbstractArray ? add_array!(trace, :mask, mask_array(o.mask_mod, device)) : 0
-    request = Request(trace.nodes, roots, texts, array_facts(trace), given, bias, mask, o.causal, o.window, sizes, o.unused_allowed)
-    return program_of(recipe_of(request), trace.arrays, o.captured)
+    request = Request(trace.nodes, roots, texts, array_facts(trace), given, bias, mask, firsts, o.causal, o.window, sizes, o.unused_allowed)
+    return program_of(recipe_of(request), trace.arrays, captured)
+end
+
+# Functions read a Bool while they are traced, so no formula shows whether it was used.
+function check_flags(o::Options, trace::Trace, texts)
+    o.unused_allowed && return
+    for (name, value) in o.captured
+        value isa Bool && !(name in trace.flags) && !any(text -> mentions(text, String(name)), texts) && unused(name)
+    end
+end
+
+# A bias and a mask of Bools go by row and column of the call. Where positions have an offset, the formula takes it away
+# again: it is one more number that is captured, so that another offset needs no other plan.
+function with_firsts(o::Options)
+    q = o.q_offset != 0 && any(x -> is_array_of(x, 2), (o.bias, o.mask_mod))
+    k = o.k_offset != 0 && any(x -> is_array_of(x, 1), (o.bias, o.mask_mod))
+    q || k || return o.captured, NO_FIRSTS
+    names = (q ? hidden_name(o, "q_first") : :none, k ? hidden_name(o, "k_first") : :none)
+    hidden = Pair{Symbol,Any}[name => first for (name, first) in zip(names, (o.q_offset, o.k_offset)) if name !== :none]
+    return Pair{Symbol,Any}[o.captured; hidden], names
+end
+const NO_FIRSTS = (:none, :none)
+
+is_array_of(x, dimension) = x isa AbstractArray && size(x, dimension) != 1
+
+function hidden_name(o::Options, wanted)
+    taken = Set{String}(String(name) for (name, _) in o.captured)
+    for text in (o.score_mod, o.mask_mod, o.bprop)
+        text isa AbstractString && mentions(String(text), wanted) && push!(taken, wanted)
+    end
+    return Symbol(free_name(taken, wanted))
 end
 
 function given_facts!(trace::Trace, captured)

@@ -10,6 +10,7 @@ struct Request
     given::Vector{GivenFacts}
     bias::Int                   # its slot, or 0
     mask::Int
+    firsts::Tuple{Symbol,Symbol}  # what takes the offset of q and of k from them, for bias and mask; :none
     causal::Symbol
     window::Tuple{Int,Int}
     sizes::CSizes
@@ -18,7 +19,7 @@ end
 
 Base.:(==)(a::Request, b::Request) =
     a.roots === b.roots && a.sizes === b.sizes && a.causal === b.causal && a.window === b.window && a.bias == b.bias &&
-    a.mask == b.mask && a.unused_allowed == b.unused_allowed && same(a.nodes, b.nodes) && same(a.arrays, b.arrays) &&
+    a.mask == b.mask && a.firsts === b.firsts && a.unused_allowed == b.unused_allowed && same(a.nodes, b.nodes) && same(a.arrays, b.arrays) &&
     same(a.given, b.given) && a.texts == b.texts
 
 # Bit by bit: -0.0 is not 0.0 in a formula, and NaN is NaN.

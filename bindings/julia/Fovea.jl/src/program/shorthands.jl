@@ -24,11 +24,13 @@ function broadcast_load(r, slot, name, words::Words)
     indices = map(1:facts.rank) do i
         size_[i] in (1, full[i]) ||
             throw(DimensionMismatch("$name has size $size_, which does not broadcast to (keys, queries, heads, batch) = $full"))
-        return size_[i] == 1 ? "0" : ("k", "q", "h", "b")[i]
+        return size_[i] == 1 ? "0" : (row("k", r.firsts[2]), row("q", r.firsts[1]), "h", "b")[i]
     end
     order = words.orders[slot]
     return string(words.names[slot], "[", join((indices[order[i]] for i in 1:facts.rank), ", "), "]")
 end
+
+row(position, first) = first === :none ? position : "$position - $first"
 
 # ---- masks ----
 

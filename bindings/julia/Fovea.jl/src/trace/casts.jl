@@ -7,6 +7,21 @@ Base.exp10(x::Sym) = literal(10.0)^x
 Base.log10(x::Sym) = log(x) * literal(inv(log(10.0)))
 Base.log(base::Union{Integer,AbstractFloat}, x::Sym) = log(x) / log(base)
 Base.sincos(x::Sym) = (sin(x), cos(x))
+Base.sinh(x::Sym) = (exp(x) - exp(-x)) / literal(2.0)
+Base.cosh(x::Sym) = (exp(x) + exp(-x)) / literal(2.0)
+Base.cbrt(x::Sym) = sign(to_float(x)) * abs(to_float(x))^literal(1 / 3)
+Base.hypot(x::Sym, y::Sym) = sqrt(x * x + y * y)
+Base.hypot(x::Sym, y::Real) = sqrt(x * x + abs2(y))
+Base.hypot(x::Real, y::Sym) = hypot(y, x)
+Base.copysign(x::Sym, y::Sym) = select(y < zero(y), -abs(x), abs(x))
+Base.copysign(x::Sym, y::Real) = signbit(y) ? -abs(x) : abs(x)
+for T in (:Float64, :Float32, :Float16, :Signed)  # Base has these with any Real
+    @eval Base.copysign(x::$T, y::Sym) = select(y < zero(y), -abs(x), abs(x))
+end
+# Base would look for them until its stack is full.
+for name in (:asin, :acos, :atan, :asinh, :acosh, :atanh, :sec, :csc, :cot, :sinpi, :cospi, :sinc)
+    @eval Base.$name(x::Sym) = refuse("formulas have no ", $(string(name)), "; ?Fovea.Sym lists what they have")
+end
 
 """    Fovea.sigmoid(x): 1 / (1 + exp(-x))"""
 sigmoid(x::Sym) = real_call(:sigmoid, x)

@@ -18,6 +18,11 @@ end
 Base.getindex(x::Captured, indices::Index...) = load_slot(x.trace, x.slot, x.array, indices)
 Base.size(x::Captured, dims...) = size(x.array, dims...)
 Base.length(x::Captured) = length(x.array)
+# `begin` and `end` count as the other indices do.
+Base.firstindex(x::Captured, d = 1) = x.trace.one_based ? 1 : 0
+Base.lastindex(x::Captured) = length(x.array) - !x.trace.one_based
+Base.lastindex(x::Captured, d) = size(x.array, d) - !x.trace.one_based
+Base.axes(x::Captured, d) = firstindex(x, d):lastindex(x, d)
 
 function load(x::AbstractArray, indices::Index...)
     for i in indices
@@ -31,9 +36,19 @@ function load_slot(trace::Trace, slot::Int, x::AbstractArray{T,N}, indices::Tupl
     name = trace.wanted[slot]
     length(indices) == N || refuse("the captured array '$name' has $N dimensions, but is indexed by $(length(indices))")
     kind = load_kind(name, T)
+    map((i, n) -> check_number_index(trace, name, i, n), indices, size(x))
     ids = map(i -> node_of(trace, index_of(trace, name, i)), indices)
     args = ntuple(i -> i <= N ? ids[i] : Int32(0), Val(MOST_INDICES))
     return Sym(trace, push_node(trace, Node(Load, kind, ATOM_LEVEL, N, :load, slot, args)), kind)
+end
+
+# A number beside a position. Julia's own `end` of an array counts from 1, so it shows here.
+check_number_index(trace::Trace, name, ::Sym, n) = nothing
+function check_number_index(trace::Trace, name, index::Integer, n)
+    first = trace.one_based ? 1 : 0
+    first <= index < n + first || n == 0 ||
+        refuse("an index of '$name' is $index, but beside a position indices count from $first, here to $(n + first - 1)",
+               trace.one_based ? "" : "; `end` of an array counts from 1")
 end
 
 function index_of(trace::Trace, name, index)

@@ -32,7 +32,10 @@ function Base.getproperty(c::Given, name::Symbol)
 end
 
 symbolic(trace::Trace, name, slot, x::AbstractArray) = Captured(trace, slot, x)
-symbolic(trace::Trace, name, slot, x::Bool) = x
+function symbolic(trace::Trace, name, slot, x::Bool)
+    trace.flags = [trace.flags; name]
+    return x
+end
 symbolic(trace::Trace, name, slot, x::Integer) = leaf(trace, name, KindI32)
 symbolic(trace::Trace, name, slot, x::Real) = leaf(trace, name, KindF32)
 
@@ -67,12 +70,22 @@ function explained(@nospecialize(f), args::Tuple, which)
     try
         return call_modifier(f, args)
     catch e
+        reason = what_lacks(e)
+        reason === nothing || refuse("$which ", reason, "; ?Fovea.Sym lists what symbolic values have")
         e isa TypeError && e.expected === Bool && e.got isa Sym || rethrow()
         refuse("$which asks for true or false where there is no value yet: write ifelse(c, x, y) (or, inside functions ",
                "it calls, Fovea.select) instead of `if` and `?:`, `&` and `|` instead of `&&` and `||`, and ",
                "(a < b) & (b < c) instead of a < b < c")
     end
 end
+
+# Why Base could not go on with a symbolic value, or nothing where it was something else.
+what_lacks(e) = nothing
+what_lacks(::StackOverflowError) = "uses a function that formulas do not have"
+what_lacks(e::MethodError) =
+    any(x -> x isa Sym, e.args) ? "uses $(e.f) of a symbolic value, which formulas do not have" : nothing
+what_lacks(e::TypeError) = e.expected !== Bool && e.got isa Sym ?
+    "uses a symbolic value where Julia needs a $(e.expected) (a tuple can't be indexed by a position: give a vector)" : nothing
 
 function checked_result(which, result)
     result isa Real || refuse("$which returned a $(typeof(result)), not a number")

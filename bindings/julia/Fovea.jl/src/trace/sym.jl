@@ -33,16 +33,18 @@ mutable struct Trace
     one_based::Bool
     modifier::Any                  # the function that is traced now, and its arguments
     arguments::Tuple
+    flags::Vector{Symbol}          # the Bools among what is given that a modifier has asked for
 end
+const NO_FLAGS = Symbol[]
 Trace(one_based::Bool, given = Pair{Symbol,Any}[]) =
-    Trace(sizehint!(Node[], 24), AbstractArray[], Symbol[], given, one_based, nothing, ())
+    Trace(sizehint!(Node[], 24), AbstractArray[], Symbol[], given, one_based, nothing, (), NO_FLAGS)
 
 """
     Fovea.Sym
 
 A symbolic number: what a modifier gets instead of numbers. It goes through `+ - * / ^ ÷ % ! & | ⊻ ~ << >>`, comparisons,
 `ifelse`, `min`, `max`, `clamp`, `abs`, `sign`, `exp`, `exp2`, `expm1`, `log`, `log2`, `log1p`, `sqrt`, `tanh`, `sin`,
-`cos`, `tan`, `floor`, `ceil`, `round`, `trunc`, `div`, `rem`, `fld`, `mod`, `muladd`, casts like `Float32(x)` and
+`cos`, `tan`, `sinh`, `cosh`, `cbrt`, `hypot`, `copysign`, `floor`, `ceil`, `round`, `trunc`, `div`, `rem`, `fld`, `mod`, `muladd`, casts like `Float32(x)` and
 `floor(Int, x)`, and it indexes captured arrays. `Fovea.select` (an `ifelse` for every version of Julia),
 `Fovea.sigmoid`, `Fovea.softplus`, `Fovea.rsqrt` and `Fovea.erf` are there as well.
 
