@@ -85,7 +85,8 @@ void define_front(nb::module_& module) {
   nb::class_<Front>(module, "Front", "Knows plain calls again.")
       .def(nb::init<const nb::object&>(), "known"_a, "An object as fovea.torch.front.Known.")
       .def(
-          "look_up", &Front::look_up, "functions"_a, "q"_a, "k"_a, "v"_a, "options"_a,
+          "look_up", &Front::look_up, "functions"_a, "q"_a.none(), "k"_a.none(),
+           "v"_a.none(), "options"_a,
           "(key, [q, k, v, tensors that the functions read], what is kept under the key or None, (stream, "
           "threads, capturing)), or None where a call is not plain.");
 }

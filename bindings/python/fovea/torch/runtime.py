@@ -177,3 +177,11 @@ def second_derivative():
         "through torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable "
         "operations, for the part of the model whose second derivative is needed"
     )
+
+
+def forward_mode():
+    return Unsupported(
+        "fovea.torch has no forward-mode derivative of attention (jvp, jacfwd, hessian, forward_ad). What works: reverse mode "
+        "(backward, torch.func.grad, vjp, jacrev), or torch.nn.attention.flex_attention.flex_attention in eager mode for the "
+        "part of the model that is differentiated forward"
+    )
