@@ -70,8 +70,9 @@ def once(grads):
 
 
 def is_plain(tensors) -> bool:
-    """Tensors of the meta device go through the operators, too, which know shapes and strides without running."""
-    if torch._C._len_torch_dispatch_stack() or tensors[0].is_meta:
+    """Tensors of the meta device go through the operators, too, which know shapes and strides without running; so does what
+    torch.jit.trace is to see."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() or tensors[0].is_meta:
         return False
     for x in tensors:
         if type(x) not in _PLAIN:

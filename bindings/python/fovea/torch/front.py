@@ -25,7 +25,12 @@ class Known:
 
     viewer, reader = VIEWER, memory.READER
     # Each gives something true where a call may not be plain.
-    disturbances = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack, autocast_anywhere)
+    disturbances = (
+        torch._C._len_torch_dispatch_stack,
+        torch._C._len_torch_function_stack,
+        torch._C._get_tracing_state,
+        autocast_anywhere,
+    )
     is_grad_enabled, is_deterministic = torch.is_grad_enabled, torch._C._get_deterministic_algorithms
     environment, variable = runtime.ENVIRONMENT, b"FOVEA_ENGINE"
     place, threads = staticmethod(runtime.place), torch.get_num_threads
@@ -33,7 +38,7 @@ class Known:
 
     @staticmethod
     def is_plain():
-        return memory.undisturbed() and not autocast_anywhere()
+        return memory.undisturbed() and not (torch._C._get_tracing_state() or autocast_anywhere())
 
 
 # Where torch has no table to look at tensors by (before 2.10), every call goes the long way.
