@@ -81,7 +81,7 @@ def attention(
         if options is not None and type(scale) in front.SCALES:
             options += (scale, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
             known = front.look_up(functions, q, k, v, options)
-    out = front.attend(known) if known and known[2] is not None else None
+    out = front.attend(known)
     if out is None:
         made, found = prepare(
             (q, k, v),

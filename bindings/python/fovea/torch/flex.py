@@ -80,7 +80,7 @@ def flex_attention(
         options = (scale, bool(enable_gqa), wants_lse, wants_max)
         functions, options = plain_call(score_mod, block_mask, options)
         known = functions and front.look_up(functions, query, key, value, options)
-    out = front.attend(known) if known and known[2] is not None else None
+    out = front.attend(known)
     if out is None:
         made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options)
         call, found, query, key, value = made

@@ -32,7 +32,8 @@ class Prepared:
 
     __slots__ = (
         "plan",
-        "run",  # of the plan with the template of its call
+        "caller",  # of the plan with the template of its call
+        "run",
         "roles",  # the pointers of a call by name, in the order in which runtime.py brings them
         "workspace",
         "captured",  # (name, type, extents, strides) each
@@ -231,7 +232,8 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     out.by_value = bool(
         out.scalars or call.q_offset or call.k_offset or (call.dropout and not out.seed_at)
     )
-    out.run = _core.Caller(out.plan, out.roles, template(out)).run
+    out.caller = _core.Caller(out.plan, out.roles, template(out))
+    out.run = out.caller.run
     return out
 
 

@@ -14,14 +14,14 @@ from .views import VIEWER, resolved
 ENVIRONMENT = getattr(environ, "_data", {})
 _empty, _threads = torch.empty_strided, torch.get_num_threads  # at hand: a lookup in torch is long after an attention
 # What code of torch.compile allocates by: past the dispatcher, in a third of the time.
-_empty_cpu = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cpu", None)
-if _empty_cpu is None:
-    _empty_cpu = lambda shape, strides, dtype: _empty(shape, strides, dtype=dtype, device="cpu")
+empty_cpu = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cpu", None)
+if empty_cpu is None:
+    empty_cpu = lambda shape, strides, dtype: _empty(shape, strides, dtype=dtype, device="cpu")
 
 
 def fresh(shape, strides, dtype, prepared, device):
     if prepared.on_cpu:
-        return _empty_cpu(shape, strides, dtype)
+        return empty_cpu(shape, strides, dtype)
     return _empty(shape, strides, dtype=dtype, device=device)
 
 
