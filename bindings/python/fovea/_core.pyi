@@ -150,13 +150,20 @@ class Reader:
     def __init__(self, rules: Any) -> None: ...
     def look(self, modifiers: tuple, key: list, tensors: list) -> bool: ...
 
+class Quick:
+    """A call that Front makes by itself."""
+
+    def __init__(
+        self, caller: Caller, empty: Callable[..., Any], output: tuple, slots: Sequence[int], scale: float
+    ) -> None: ...
+
 class Front:
     """Knows plain calls again."""
 
     def __init__(self, known: Any) -> None: ...
     def look_up(
         self, functions: tuple, q: Any, k: Any, v: Any, options: Any
-    ) -> tuple[tuple, list, Any, tuple[int, int, bool]] | None: ...
+    ) -> tuple[tuple, list, Any, tuple[int, int, bool]] | tuple[None, Any] | None: ...
 
 class HostView:
     """An array of another library, in place; by DLPack or the buffer protocol."""

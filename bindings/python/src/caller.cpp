@@ -1,6 +1,5 @@
-// A plan with a template of its call: which pointers come in which order, and what is captured,
-// said once. A call then brings pointers and little else, which is what the host's time of a small
-// call is made of. Plan.run is the way of everything that is not in the template.
+#include "caller.h"
+
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,8 +8,6 @@
 #include <iterator>
 #include <optional>
 
-#include "arguments.h"
-#include "run.h"
 #include "workspace.h"
 
 using namespace nanobind::literals;
@@ -54,74 +51,70 @@ std::size_t offset_of(const std::string& name) {
   throw BadArgument("roles has '" + name + "', which is no pointer of a call");
 }
 
-class Caller {
- public:
-  // captured: as Plan.run takes them; the pointers in them say only whether there is a gradient.
-  Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured)
-      : plan_(std::move(plan)), on_plan_(nb::cast<const PlanObject&>(plan_)) {
-    for (const std::string& name : names) offsets_.push_back(offset_of(name));
-    captured_.set_tensors({"captured", captured.ptr()});
-    for (const fovea_tensor_binding& tensor : captured_.tensors) {
-      if (tensor.gradient.data != nullptr) ++gradients_;
-    }
+void run_by_python(const Caller& caller, const nb::tuple& given, std::uintptr_t stream,
+                   std::int32_t threads, const nb::tuple& workspace, double scale) {
+  std::vector<void*> pointers(given.size());
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    pointers[i] =
+        pointer_of({"pointers", PyTuple_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(i))});
   }
-
-  void run(const nb::tuple& pointers, std::uintptr_t stream, std::int32_t threads,
-           const nb::tuple& workspace, double scale) const {
-    if (pointers.size() != offsets_.size() + captured_.tensors.size() + gradients_) {
-      throw BadArgument("pointers has " + std::to_string(pointers.size()) + ", the template " +
-                        std::to_string(offsets_.size() + captured_.tensors.size() + gradients_));
-    }
-    fovea_bindings bindings{};
-    bindings.struct_size = sizeof bindings;
-    std::vector<fovea_tensor_binding> tensors = captured_.tensors;
-    fill(bindings, tensors, pointers);
-    if (scale != 0) bindings.scale = {static_cast<float>(scale), 1, nullptr};
-    bindings.stream = reinterpret_cast<void*>(stream);
-    const fovea_executor executor{sizeof(fovea_executor), nullptr, threads, nullptr};
-    if (threads > 0) bindings.executor = &executor;
-    if (workspace.size() == 2) {
-      bindings.workspace = pointer_of({"workspace", workspace[0].ptr()});
-      bindings.workspace_bytes =
-          static_cast<std::size_t>(integer_of({"workspace", workspace[1].ptr()}));
-    }
-    const nb::gil_scoped_release unlocked;
-    std::optional<Workspace> lent;
-    if (bindings.workspace == nullptr && on_plan_.on_host()) {
-      lent.emplace(on_plan_.workspace_bytes);
-      bindings.workspace = lent->data();
-      bindings.workspace_bytes = lent->size();
-    }
-    on_plan_.plan.run(bindings);
+  fovea_bindings bindings = bindings_of(scale);
+  bindings.stream = reinterpret_cast<void*>(stream);
+  if (workspace.size() == 2) {
+    bindings.workspace = pointer_of({"workspace", workspace[0].ptr()});
+    bindings.workspace_bytes =
+        static_cast<std::size_t>(integer_of({"workspace", workspace[1].ptr()}));
   }
-
- private:
-  void fill(fovea_bindings& bindings, std::vector<fovea_tensor_binding>& tensors,
-            const nb::tuple& pointers) const {
-    Py_ssize_t at = 0;
-    const auto next = [&] {
-      return pointer_of({"pointers", PyTuple_GET_ITEM(pointers.ptr(), at++)});
-    };
-    for (const std::size_t offset : offsets_) {
-      void* const pointer = next();
-      std::memcpy(reinterpret_cast<std::byte*>(&bindings) + offset, &pointer, sizeof pointer);
-    }
-    for (fovea_tensor_binding& tensor : tensors) tensor.array.data = next();
-    for (fovea_tensor_binding& tensor : tensors) {
-      if (tensor.gradient.data != nullptr) tensor.gradient.data = next();
-    }
-    bindings.tensors = tensors.data();
-    bindings.tensor_count = tensors.size();
-  }
-
-  nb::object plan_;
-  const PlanObject& on_plan_;
-  std::vector<std::size_t> offsets_;
-  Captured captured_;
-  std::size_t gradients_ = 0;
-};
+  caller.run(pointers, bindings, threads);
+}
 
 }  // namespace
+
+fovea_bindings bindings_of(double scale) {
+  fovea_bindings bindings{};
+  bindings.struct_size = sizeof bindings;
+  if (scale != 0) bindings.scale = {static_cast<float>(scale), 1, nullptr};
+  return bindings;
+}
+
+Caller::Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured)
+    : plan_(std::move(plan)), on_plan_(nb::cast<const PlanObject&>(plan_)) {
+  for (const std::string& name : names) offsets_.push_back(offset_of(name));
+  captured_.set_tensors({"captured", captured.ptr()});
+  for (const fovea_tensor_binding& tensor : captured_.tensors) {
+    if (tensor.gradient.data != nullptr) ++gradients_;
+  }
+}
+
+void Caller::run(std::span<void* const> pointers, fovea_bindings bindings,
+                 std::int32_t threads) const {
+  const std::size_t count = offsets_.size() + captured_.tensors.size() + gradients_;
+  if (pointers.size() != count) {
+    throw BadArgument("pointers has " + std::to_string(pointers.size()) + ", the template " +
+                      std::to_string(count));
+  }
+  auto next = pointers.begin();
+  for (const std::size_t offset : offsets_) {
+    std::memcpy(reinterpret_cast<std::byte*>(&bindings) + offset, &*next++, sizeof(void*));
+  }
+  std::vector<fovea_tensor_binding> tensors = captured_.tensors;
+  for (fovea_tensor_binding& tensor : tensors) tensor.array.data = *next++;
+  for (fovea_tensor_binding& tensor : tensors) {
+    if (tensor.gradient.data != nullptr) tensor.gradient.data = *next++;
+  }
+  bindings.tensors = tensors.data();
+  bindings.tensor_count = tensors.size();
+  const fovea_executor executor{sizeof(fovea_executor), nullptr, threads, nullptr};
+  if (threads > 0) bindings.executor = &executor;
+  const nb::gil_scoped_release unlocked;
+  std::optional<Workspace> lent;
+  if (bindings.workspace == nullptr && on_plan_.on_host()) {
+    lent.emplace(on_plan_.workspace_bytes);
+    bindings.workspace = lent->data();
+    bindings.workspace_bytes = lent->size();
+  }
+  on_plan_.plan.run(bindings);
+}
 
 void define_caller(nb::module_& module) {
   nb::class_<Caller>(module, "Caller", "A plan with a template of its call.")
@@ -131,7 +124,7 @@ void define_caller(nb::module_& module) {
           "roles: the pointers that each call brings, by their names in Plan.run, in order. captured: as "
           "Plan.run's tensors; a gradient pointer other than 0 says that there is one.")
       .def(
-          "run", &Caller::run, "pointers"_a, "stream"_a, "threads"_a, "workspace"_a, "scale"_a,
+          "run", run_by_python, "pointers"_a, "stream"_a, "threads"_a, "workspace"_a, "scale"_a,
           "Runs the plan. pointers: those of roles, then of what is captured, then of gradients of that. "
           "workspace: (pointer, bytes), or () where a plan on the host is lent one. scale 0: the problem's.");
 }

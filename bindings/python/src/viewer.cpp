@@ -84,7 +84,7 @@ bool Viewer::look(PyObject* tensor, View& view) const {
   return view.data != nullptr && !is_true(PyObject_CallOneArg(is_altered_.ptr(), tensor));
 }
 
-nb::object Viewer::signature(const nb::list& tensors, bool with_gradients) const {
+nb::object Viewer::signature(const nb::list& tensors, bool with_gradients, Seen* seen) const {
   Words words;
   const auto count = static_cast<Py_ssize_t>(tensors.size());
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -92,6 +92,10 @@ nb::object Viewer::signature(const nb::list& tensors, bool with_gradients) const
     View view;
     if (!look(tensor, view)) return nb::none();
     words.add(view);
+    if (seen != nullptr) {
+      if (i == 0) seen->on_host = view.device.device_type == nb::device::cpu::value;
+      seen->pointers.push_back(static_cast<std::byte*>(view.data) + view.byte_offset);
+    }
     Py_ssize_t first = 0;
     while (PyList_GET_ITEM(tensors.ptr(), first) != tensor) ++first;
     words.add(first);
@@ -100,9 +104,10 @@ nb::object Viewer::signature(const nb::list& tensors, bool with_gradients) const
   return words.bytes();
 }
 
-bool Viewer::on_host(PyObject* tensor) const {
+void* Viewer::pointer(const nb::object& tensor) const {
   View view;
-  return look(tensor, view) && view.device.device_type == nb::device::cpu::value;
+  if (look_(tensor.ptr(), &view) != 0) nb::raise_python_error();
+  return static_cast<std::byte*>(view.data) + view.byte_offset;
 }
 
 void define_viewer(nb::module_& module) {
@@ -114,7 +119,11 @@ void define_viewer(nb::module_& module) {
           "without subclasses. is_altered: a function; a tensor for which it is true holds something else "
           "than its memory.")
       .def(
-          "signature", &Viewer::signature, "tensors"_a, "with_gradients"_a,
+          "signature",
+          [](const Viewer& self, const nb::list& tensors, bool with_gradients) {
+            return self.signature(tensors, with_gradients);
+          },
+          "tensors"_a, "with_gradients"_a,
           "Device, type, extents and strides of each, which are the same object, and whether each requires "
           "a gradient; as bytes. None where one can't be looked at.");
 }

@@ -7,10 +7,17 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "module.h"
 
 namespace fovea_python {
+
+// Where the memory of tensors begins, in their order, and whether the first lies on the host.
+struct Seen {
+  std::vector<void*> pointers;
+  bool on_host = false;
+};
 
 class Viewer {
  public:
@@ -21,10 +28,10 @@ class Viewer {
   // Device, type, extents and strides of each tensor of a list, which of them are the same object,
   // and whether each requires a gradient where that is asked for; as bytes. None where one of them
   // can't be looked at.
-  nb::object signature(const nb::list& tensors, bool with_gradients) const;
+  nb::object signature(const nb::list& tensors, bool with_gradients, Seen* seen = nullptr) const;
 
-  // Is it seen to lie on the host?
-  bool on_host(PyObject* tensor) const;
+  // The memory of a tensor that was just made; throws what the framework raises.
+  void* pointer(const nb::object& tensor) const;
 
  private:
   bool is_of_types(PyObject* tensor) const;

@@ -1,6 +1,5 @@
 """fovea.torch.attention: the whole semantics of Fovea on torch's tensors."""
 
-import math
 from typing import Optional, Tuple, Union
 
 import torch
@@ -14,7 +13,7 @@ from .modifiers import Formulas, formulas, is_callback
 from .precision import autocast
 from .random import seed_tensor
 from .recorded import record_callbacks
-from .shapes import AXES, check_ranks
+from .shapes import AXES, check_ranks, check_tensors, heads_of, scale_of
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 
@@ -82,7 +81,7 @@ def attention(
         if options is not None and type(scale) in front.SCALES:
             options += (scale, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
             known = front.look_up(functions, q, k, v, options)
-    out = front.attend(known) if known and known[2] is not None else None
+    out = front.attend(known)
     if out is None:
         made, found = prepare(
             (q, k, v),
@@ -146,10 +145,9 @@ def prepare(
     engine=None,
 ):
     """What attend() takes (the call, q, k, v, sinks and the captured tensors), and the formulas."""
+    check_tensors(*qkv)
     q, k, v = autocast(*qkv)
     check_ranks(layout, q, k, v)
-    if scale is not None and not (math.isfinite(scale) and scale != 0):
-        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
     found = modifiers_of(*modifiers, named, (q, k), layout)
     from_the_end = window[1] or is_causal == "bottom_right"
     add_mask(found, causal_text(is_causal), window_text(window[0], bool(is_causal), from_the_end))
@@ -159,20 +157,27 @@ def prepare(
         found.text(),
         tuple(found.values),
         layout=layout,
-        engine=engine or "",
+        engine=engine_name(engine),
         lse=outputs[0],
         max_logit=outputs[1],
-        scale=0.0 if scale is None else float(scale),
-        dropout=float(dropout[0]),
+        scale=scale_of(scale),
         seed=seed_tensor(*dropout, q),
+        dropout=float(dropout[0]),
         deterministic=bool(deterministic),
     )
     bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
     bind_offsets(call, q, *offsets)
     if sinks is not None:
+        check_sinks(call, q, sinks)
         sinks = sinks.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
     call.wants = wanted(q, k, v, sinks, found.names, found.tensors)
     return (call, q, k, v, sinks, found.tensors), found
+
+
+def engine_name(engine) -> str:
+    if engine is not None and not isinstance(engine, str):
+        raise InvalidArgument(f"engine={engine!r}: must be the name of an engine")
+    return engine or ""
 
 
 def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
@@ -213,7 +218,7 @@ def causal_text(is_causal) -> str:
 def window_text(window, is_causal, from_the_end) -> str:
     if window is None:
         return ""
-    if len(window) != 2 or not all(isinstance(n, int) and n >= -1 for n in window):
+    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(isinstance(n, int) and n >= -1 for n in window):
         raise InvalidArgument(
             f"window_size={window!r}: must be (left, right), each 0 or more, or -1 for no bound"
         )
@@ -230,11 +235,13 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
         if cu_seqlens is None:
             raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
         call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
+        if call.q_starts.shape[0] == 0:
+            raise InvalidArgument("cu_seqlens: must have one start more than there are sequences, got none")
         if call.q_starts.shape != call.k_starts.shape:
             raise InvalidArgument(
                 f"cu_seqlens: {call.q_starts.shape[0]} starts of queries, {call.k_starts.shape[0]} of keys"
             )
-        longest = (None, None) if max_seqlen is None else a_pair(max_seqlen)
+        longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
         call.max_q, call.max_k = (
             longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest)
         )
@@ -245,12 +252,23 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
         )
     if seq_lens is not None:
         call.q_lens, call.k_lens = (
-            None if x is None else integers(x, q, "seq_lens") for x in a_pair(seq_lens)
+            None if x is None else per_sequence(call, integers(x, q, "seq_lens"), q, "seq_lens") for x in a_pair(seq_lens)
         )
 
 
 def a_pair(x):
-    return tuple(x) if isinstance(x, (tuple, list)) else (x, x)
+    """One for queries and one for keys. A list of numbers is one thing, as a tensor is."""
+    if isinstance(x, (tuple, list)) and len(x) == 2 and not any(isinstance(item, int) for item in x):
+        return tuple(x)
+    return x, x
+
+
+def per_sequence(call, numbers, q, name):
+    """The library reads as many as there are sequences."""
+    count = q.shape[AXES[call.layout][0]] if call.q_starts is None else call.q_starts.shape[0] - 1
+    if numbers.shape[0] != count:
+        raise InvalidArgument(f"{name}: {numbers.shape[0]} numbers for {count} sequences")
+    return numbers
 
 
 def longest_of(starts, given) -> int:
@@ -261,7 +279,10 @@ def longest_of(starts, given) -> int:
 
 def integers(x, q, name):
     if not isinstance(x, Tensor):
-        x = torch.tensor(x, dtype=torch.int32, device=q.device)
+        try:
+            x = torch.tensor(x, device=q.device)
+        except (TypeError, ValueError):
+            raise InvalidArgument(f"{name}={x!r}: must be one integer per sequence") from None
     if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
         raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
     if x.device != q.device:
@@ -269,10 +290,20 @@ def integers(x, q, name):
     return x.to(torch.int32).contiguous()
 
 
+def check_sinks(call, q, sinks):
+    if not isinstance(sinks, Tensor):
+        raise InvalidArgument(f"sinks: must be a torch.Tensor, got {type(sinks).__name__}")
+    heads = heads_of(call.layout, q)
+    if tuple(sinks.shape) != (heads,):
+        raise InvalidArgument(f"sinks: shape {list(sinks.shape)} must be [{heads}], one for each query head")
+    if sinks.device != q.device:
+        raise InvalidArgument(f"sinks: on {sinks.device}, but the query is on {q.device}; move one of them")
+
+
 def bind_offsets(call, q, q_offset, k_offset):
     for name, offset in (("q_offset", q_offset), ("k_offset", k_offset)):
         if isinstance(offset, Tensor):
-            setattr(call, name + "s", integers(offset.reshape(-1), q, name))
+            setattr(call, name + "s", per_sequence(call, integers(offset.reshape(-1), q, name), q, name))
         elif not isinstance(offset, int):
             raise InvalidArgument(f"{name}={offset!r}: must be an integer or a tensor with one per sequence")
         else:

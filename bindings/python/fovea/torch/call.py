@@ -54,7 +54,7 @@ class Call:
             self.max_k,
             self.q_lens is None,
             self.k_lens is None,
-            self.q_starts is None,
+            None if self.q_starts is None else self.q_starts.shape[0],
             self.k_starts is None,
             self.q_offsets is None,
             self.k_offsets is None,

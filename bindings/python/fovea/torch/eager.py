@@ -45,6 +45,10 @@ class Attention(torch.autograd.Function):
         grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse).get
         return (None, None, grads("q"), grads("k"), grads("v"), grads("sink"), *[grads(name) for name in ctx.names])
 
+    @staticmethod
+    def jvp(ctx, *tangents):
+        raise runtime.forward_mode()
+
 
 class Once(torch.autograd.Function):
     """Passes gradients on, and says why where someone differentiates them again."""
@@ -66,7 +70,9 @@ def once(grads):
 
 
 def is_plain(tensors) -> bool:
-    if torch._C._len_torch_dispatch_stack():
+    """Tensors of the meta device go through the operators, too, which know shapes and strides without running; so does what
+    torch.jit.trace is to see."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() or tensors[0].is_meta:
         return False
     for x in tensors:
         if type(x) not in _PLAIN:

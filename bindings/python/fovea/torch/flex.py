@@ -1,6 +1,5 @@
 """flex_attention with the signature and the meaning of torch.nn.attention.flex_attention.flex_attention."""
 
-import math
 from typing import Optional
 
 import torch
@@ -13,6 +12,7 @@ from .eager import attend, wanted
 from .masks import BlockMask, mask_of
 from .modifiers import formulas
 from .precision import autocast
+from .shapes import check_tensors, scale_of
 
 try:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
@@ -80,7 +80,7 @@ def flex_attention(
         options = (scale, bool(enable_gqa), wants_lse, wants_max)
         functions, options = plain_call(score_mod, block_mask, options)
         known = functions and front.look_up(functions, query, key, value, options)
-    out = front.attend(known) if known and known[2] is not None else None
+    out = front.attend(known)
     if out is None:
         made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options)
         call, found, query, key, value = made
@@ -106,8 +106,9 @@ def plain_call(score_mod, block_mask, options):
 
 def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options):
     """The call, its formulas, and the tensors as they are bound."""
+    check_tensors(query, key, value)
     query, key, value = autocast(query, key, value)
-    check(query, key, value, scale, enable_gqa)
+    check(query, key, value, enable_gqa)
     if key.shape[0] != query.shape[0]:
         key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
     found = formulas(score_mod, mask_of(block_mask, query, key), like=query)
@@ -116,15 +117,15 @@ def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_
         tuple(found.values),
         engine=engine_of(kernel_options),
         deterministic=torch.are_deterministic_algorithms_enabled(),
-        scale=0.0 if scale is None else float(scale),
+        scale=scale_of(scale),
         wants=wanted(query, key, value, None, found.names, found.tensors),
     )
     return call, found, query, key, value
 
 
-def check(query, key, value, scale, enable_gqa):
+def check(query, key, value, enable_gqa):
     shape, other = query.shape, key.shape
-    if len(shape) == len(other) == value.dim() == 4 and shape[:2] == other[:2] and scale is None:
+    if len(shape) == len(other) == value.dim() == 4 and shape[:2] == other[:2]:
         return  # what most calls are
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.dim() != 4:
@@ -138,8 +139,6 @@ def check(query, key, value, scale, enable_gqa):
         raise InvalidArgument(
             f"key: {key.shape[0]} sequences, the query has {query.shape[0]}; must be as many, or 1"
         )
-    if scale is not None and not (math.isfinite(scale) and scale != 0):
-        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
 
 
 def engine_of(options) -> str:

@@ -250,11 +250,24 @@ def bindable(tensor, like, name=None):
     return tensor.to(torch.int64 if dtype in (torch.uint32, torch.uint64) else torch.int32)
 
 
+_TAKES = {
+    "score_mod": "(score, b, h, q_idx, kv_idx)",
+    "mask_mod": "(b, h, q_idx, kv_idx)",
+    "score_mod_bprop": "(grad, score, b, h, q_idx, kv_idx)",
+}
+
+
 def checked(function, count, name):
     if not callable(function):
         raise InvalidArgument(
             f"{name}: must be a function, a formula text or a fovea.Program, got {type(function).__name__}"
         )
+    if isinstance(function, types.FunctionType) and not torch.compiler.is_compiling():
+        code = function.__code__
+        least = code.co_argcount - len(function.__defaults__ or ())
+        if least > count or (code.co_argcount < count and not code.co_flags & inspect.CO_VARARGS):
+            names = ", ".join(code.co_varnames[: code.co_argcount])
+            raise InvalidArgument(f"{name}: takes ({names}); must take {_TAKES[name]}")
     return function
 
 

@@ -10,7 +10,7 @@ from .._core import InvalidArgument
 from .._line import problem_line
 from .._plans import Recent
 from .modifiers import DIRECT
-from .shapes import dense_like, heads_of, rows_shape, sizes_of, strides_word
+from .shapes import dense_like, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,
@@ -32,7 +32,8 @@ class Prepared:
 
     __slots__ = (
         "plan",
-        "run",  # of the plan with the template of its call
+        "caller",  # of the plan with the template of its call
+        "run",
         "roles",  # the pointers of a call by name, in the order in which runtime.py brings them
         "workspace",
         "captured",  # (name, type, extents, strides) each
@@ -155,7 +156,6 @@ def offset_word(number, tensor):
 def forward_problem(call, q, k, v, sink, captured, capturing):
     """(problem, its partner or None, parts): where a backward will follow, it is part of the choice of an engine."""
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
-    check_sink(call, q, sink)
     o = dense_like(meta(q), v.shape[-1])
     fields.update(o_strides=strides_word(o, call.layout), row_max=call.row_max, max_logit=call.max_logit)
     partner = None
@@ -232,7 +232,8 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     out.by_value = bool(
         out.scalars or call.q_offset or call.k_offset or (call.dropout and not out.seed_at)
     )
-    out.run = _core.Caller(out.plan, out.roles, template(out)).run
+    out.caller = _core.Caller(out.plan, out.roles, template(out))
+    out.run = out.caller.run
     return out
 
 
@@ -250,16 +251,6 @@ def dense_strides(shape):
         out.append(step)
         step *= max(extent, 1)
     return tuple(reversed(out))
-
-
-def check_sink(call, q, sink):
-    if sink is None:
-        return
-    heads = heads_of(call.layout, q)
-    if tuple(sink.shape) != (heads,):
-        raise InvalidArgument(f"sinks: shape {list(sink.shape)} must be [{heads}], one for each query head")
-    if sink.device != q.device:
-        raise InvalidArgument(f"sinks: on {sink.device}, but the query is on {q.device}; move one of them")
 
 
 def meta(x):

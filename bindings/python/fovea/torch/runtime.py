@@ -14,14 +14,14 @@ from .views import VIEWER, resolved
 ENVIRONMENT = getattr(environ, "_data", {})
 _empty, _threads = torch.empty_strided, torch.get_num_threads  # at hand: a lookup in torch is long after an attention
 # What code of torch.compile allocates by: past the dispatcher, in a third of the time.
-_empty_cpu = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cpu", None)
-if _empty_cpu is None:
-    _empty_cpu = lambda shape, strides, dtype: _empty(shape, strides, dtype=dtype, device="cpu")
+empty_cpu = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cpu", None)
+if empty_cpu is None:
+    empty_cpu = lambda shape, strides, dtype: _empty(shape, strides, dtype=dtype, device="cpu")
 
 
 def fresh(shape, strides, dtype, prepared, device):
     if prepared.on_cpu:
-        return _empty_cpu(shape, strides, dtype)
+        return empty_cpu(shape, strides, dtype)
     return _empty(shape, strides, dtype=dtype, device=device)
 
 
@@ -176,4 +176,12 @@ def second_derivative():
         "fovea.torch has no second derivative of attention (create_graph=True reached its backward). What works: take it "
         "through torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable "
         "operations, for the part of the model whose second derivative is needed"
+    )
+
+
+def forward_mode():
+    return Unsupported(
+        "fovea.torch has no forward-mode derivative of attention (jvp, jacfwd, hessian, forward_ad). What works: reverse mode "
+        "(backward, torch.func.grad, vjp, jacrev), or torch.nn.attention.flex_attention.flex_attention in eager mode for the "
+        "part of the model that is differentiated forward"
     )

@@ -1,5 +1,7 @@
 """Sizes and strides: from the tensors of a layout to what the library counts by, and from the query to its output."""
 
+import math
+
 import torch
 
 from .._core import InvalidArgument
@@ -25,11 +27,19 @@ def sizes_of(call, q, k, v):
         raise InvalidArgument(f"value: shape {list(v.shape)} does not go with the key's, {list(k.shape)}")
     if call.layout != "thd" and bk != b:
         raise InvalidArgument(f"key: {bk} sequences, the query has {b}")
-    if hkv == 0 or h % max(hkv, 1) != 0:
+    if h % max(hkv, 1) != 0 or (hkv == 0 and h > 0):
         raise InvalidArgument(f"key: {hkv} heads do not divide the query's {h}")
     if call.layout != "thd":
         return (b, h, hkv, sq, skv, d, dv, 0, 0)
     return (call.q_starts.shape[0] - 1, h, hkv, call.max_q, call.max_k, d, dv, sq, skv)
+
+
+def check_tensors(q, k, v):
+    for name, x in (("query", q), ("key", k), ("value", v)):
+        if not isinstance(x, torch.Tensor):
+            raise InvalidArgument(f"{name}: must be a torch.Tensor, got {type(x).__name__}")
+        if x.layout != torch.strided:
+            raise InvalidArgument(f"{name}: {x.layout} must be torch.strided; to_dense() makes it so")
 
 
 def check_ranks(layout, q, k, v):
@@ -84,3 +94,18 @@ def heads_of(layout, q):
 
 def rows_dtype(q):
     return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
+def scale_of(scale) -> float:
+    """The scale as a call has it: 0 for 1 / sqrt(d)."""
+    if scale is None:
+        return 0.0
+    if isinstance(scale, torch.Tensor) and scale.requires_grad:
+        raise InvalidArgument("scale: gets no gradient; a learned one is a modifier: score * temperature")
+    try:
+        number = float(scale)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"scale={scale!r}: must be a number") from None
+    if not (math.isfinite(number) and number != 0):
+        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
+    return number

@@ -32,8 +32,9 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
         )
     axis, n = BATCH_AXIS[layout], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
-    o, grad_o = joined(o, in_dims[5], axis, n), joined(grad_o, in_dims[7], axis, n)
-    lse = joined(lse, in_dims[6], 0, n)
+    # What is shared by all examples (jacrev) has one memory for them; the library takes no such output.
+    o, grad_o = joined(o, in_dims[5], axis, n).contiguous(), joined(grad_o, in_dims[7], axis, n)
+    lse = joined(lse, in_dims[6], 0, n).contiguous()
     grad_lse = None if grad_lse is None else joined(grad_lse, in_dims[8], 0, n)
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
     grads = ops.attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest)
@@ -111,6 +112,10 @@ class Transformed(torch.autograd.Function):
         found = dict(zip(call.wants.split(","), grads))
         return None, None, *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
 
+    @staticmethod
+    def jvp(ctx, *tangents):
+        raise runtime.forward_mode()
+
 
 class Backward(torch.autograd.Function):
     """torch.func always asks for a graph of the backward; only a second derivative walks it."""
@@ -131,12 +136,14 @@ class Backward(torch.autograd.Function):
     def backward(ctx, *grads):
         raise runtime.second_derivative()
 
+    @staticmethod
+    def jvp(ctx, *tangents):
+        raise runtime.second_derivative()
+
 
 def transformed(call, q, k, v, sink, captured):
     """Attention inside torch.func's transforms."""
     texts, bound = ops.texts_of(call), call.tensors()
-    if not call.wants:
-        return ops.attention(q, k, v, sink, list(captured), *bound, *texts)
     return Transformed.apply(texts, bound, q, k, v, sink, *captured)
 
 

@@ -1,0 +1,37 @@
+// A plan with a template of its call: which pointers come in which order, and what is captured,
+// said once. A call then brings pointers and little else, which is what the host's time of a small
+// call is made of. Who uses it: Python, and front.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "run.h"
+
+namespace fovea_python {
+
+class Caller {
+ public:
+  // captured: as Plan.run takes them; the pointers in them say only whether there is a gradient.
+  Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured);
+
+  // pointers: those of the names, then of what is captured, then of gradients of that. The
+  // interpreter's lock is held, and released meanwhile.
+  void run(std::span<void* const> pointers, fovea_bindings bindings, std::int32_t threads) const;
+
+ private:
+  nb::object plan_;
+  const PlanObject& on_plan_;
+  std::vector<std::size_t> offsets_;
+  Captured captured_;
+  std::size_t gradients_ = 0;
+};
+
+// Bindings of a call with a scale of its own (0: the problem's).
+fovea_bindings bindings_of(double scale);
+
+}  // namespace fovea_python

@@ -1,0 +1,190 @@
+"""Uses that are rare and were once wrong, or could be: tensors whose memory is not their values, packed batches that differ
+in nothing but the number of sequences, transforms of torch.func, devices without memory."""
+
+import dense
+import pytest
+import torch
+
+import fovea
+from fovea.torch import attention, flex_attention, front, memory
+from fovea.torch.views import PLAIN, VIEWER, AskingViewer
+
+
+def negated(*shape):
+    """Its memory is that of a complex tensor, its values the imaginary parts with the other sign."""
+    x = torch.randn(*shape, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    return x
+
+
+def test_tensors_whose_memory_has_another_sign():
+    q, k, v, table = negated(2, 4, 5, 8), torch.randn(2, 4, 7, 8), negated(2, 4, 7, 8), negated(4)
+    k.requires_grad_()
+    mod = lambda s, b, h, i, j: s * table[h]
+    for _ in range(3):  # the plain tensors of the same strides in between must not be taken for them
+        for one in (q, q.resolve_neg()):
+            o = flex_attention(one, k, v, mod)
+            ref, _ = dense.attention(q.double(), k.double(), v.double(), mod)
+            dense.assert_close("o", o, ref, torch.float32)
+            grad_o = negated(2, 4, 5, 8)
+            found, wanted = (torch.autograd.grad(x, k, grad_o.to(x.dtype))[0] for x in (o, ref))
+            dense.assert_close("dk", found, wanted, torch.float32, gradient=True)
+    sinks = negated(4)
+    o = attention(q, k, v, sinks=sinks)
+    assert torch.equal(o, attention(q, k, v, sinks=sinks.resolve_neg()))
+
+
+def test_packed_batches_of_other_numbers_of_sequences():
+    """The same tensors and the same longest sequence: the number of sequences is part of what a plan is made for."""
+    q, k, v = (torch.randn(6, 2, 8, requires_grad=True) for _ in range(3))
+    for starts in ([0, 3, 6], [0, 3, 3, 6], [0, 3], [0, 3, 4, 5, 6], [0, 3, 6]):
+        o = attention(q, k, v, layout="thd", cu_seqlens=torch.tensor(starts), max_seqlen=3)
+        ref = torch.zeros(6, 2, 8, dtype=torch.float64)
+        for a, b in zip(starts, starts[1:]):
+            if a < b:
+                one = [x[None, a:b].transpose(1, 2).double() for x in (q, k, v)]
+                ref[a:b] = dense.attention(*one)[0][0].transpose(0, 1)
+        dense.assert_close(f"o of {starts}", o, ref, torch.float32)
+        found, wanted = (torch.autograd.grad(x.sum(), (q, k, v)) for x in (o, ref))
+        for x, y in zip(found, wanted):
+            dense.assert_close(f"a gradient of {starts}", x, y, torch.float32, gradient=True)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_as_many_numbers_as_sequences(count):
+    """The library reads one per sequence: one fewer would be another's memory."""
+    q, numbers = torch.randn(2, 2, 4, 8), torch.ones(count, dtype=torch.int64)
+    attention(q, q, q, seq_lens=torch.tensor([3, 4]), q_offset=torch.tensor([0, 1]))
+    for name in ("seq_lens", "q_offset", "k_offset"):
+        with pytest.raises(fovea.InvalidArgument, match=f"{name}: {count} numbers for 2 sequences"):
+            attention(q, q, q, **{name: numbers})
+    packed = torch.randn(6, 2, 8)
+    with pytest.raises(fovea.InvalidArgument, match=f"seq_lens: {count} numbers for 2 sequences"):
+        attention(packed, packed, packed, layout="thd", cu_seqlens=[0, 3, 6], seq_lens=numbers)
+
+
+def test_sinks_are_looked_at_in_every_call():
+    q = torch.randn(1, 4, 5, 8)
+    attention(q, q, q, sinks=torch.zeros(4))
+    with pytest.raises(fovea.InvalidArgument, match=r"sinks: shape \[2\] must be \[4\]"):
+        attention(q, q, q, sinks=torch.zeros(2))
+
+
+def test_lengths_as_lists():
+    q = torch.randn(2, 2, 4, 8)
+    by_tensor = attention(q, q, q, seq_lens=torch.tensor([3, 4]))
+    assert torch.equal(attention(q, q, q, seq_lens=[3, 4]), by_tensor)
+    assert torch.equal(attention(q, q, q, seq_lens=([3, 4], [3, 4])), by_tensor)
+    assert torch.equal(attention(q[:1], q[:1], q[:1], seq_lens=[3]), by_tensor[:1])
+
+
+def test_no_heads():
+    q = torch.randn(2, 0, 4, 8, requires_grad=True)
+    o = flex_attention(q, q, q)
+    o.sum().backward()
+    assert o.shape == q.grad.shape == (2, 0, 4, 8)
+
+
+def test_forward_mode_is_refused():
+    """Never a tangent of zeros."""
+    q = torch.randn(1, 2, 4, 8)
+    plain = lambda q: flex_attention(q, q, q)
+    with pytest.raises(fovea.Unsupported, match="forward-mode"):
+        torch.func.jvp(plain, (q,), (torch.ones_like(q),))
+    with pytest.raises(fovea.Unsupported, match="forward-mode"):
+        torch.func.hessian(lambda q: plain(q).sum())(q)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
+        with pytest.raises(fovea.Unsupported, match="forward-mode"):
+            plain(dual)
+
+
+def test_jacobian_by_reverse_mode():
+    """vmap over the backward alone: the output and lse are the same for all of it."""
+    q, k = torch.randn(1, 1, 3, 4), torch.randn(2, 2, 3, 4)
+    for x in (q, k):
+        found = torch.func.jacrev(lambda x: flex_attention(x, x, x))(x)
+        wanted = torch.func.jacrev(lambda x: dense.attention(x, x, x)[0])(x.double())
+        dense.assert_close("the jacobian", found, wanted, torch.float32, gradient=True)
+
+
+def test_beside_a_transform():
+    """Inside torch.func.grad, on tensors that it does not wrap."""
+    w, x = torch.randn(2, 4, 5, 8, requires_grad=True), torch.randn(2, 4, 5, 8)
+    o = flex_attention(w, w, w)
+    grad = torch.func.grad(lambda x: (x * flex_attention(w, w, w)).sum())(x)
+    assert torch.equal(grad, o)
+
+
+def test_meta_tensors_have_shapes():
+    q = torch.randn(2, 3, 4, 8, device="meta").transpose(1, 2).requires_grad_()
+    o, lse = flex_attention(q, q, q, lambda s, b, h, i, j: s + h, return_lse=True)
+    assert o.is_meta and o.shape == q.shape and o.stride() == torch.empty_like(q).stride()
+    assert lse.shape == (2, 4, 3)
+    o.sum().backward()
+    assert q.grad.is_meta and q.grad.shape == q.shape
+
+
+def test_a_learned_scale_is_not_taken_in_silence():
+    q, scale = torch.randn(1, 2, 4, 8), torch.tensor(0.5, requires_grad=True)
+    for call in (flex_attention, attention):
+        with pytest.raises(fovea.InvalidArgument, match="scale: gets no gradient"):
+            call(q, q, q, scale=scale)
+        assert torch.equal(call(q, q, q, scale=scale.detach()), call(q, q, q, scale=0.5))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"scale": "large"}, "scale='large': must be a number"),
+        ({"dropout_p": "a"}, "dropout_p='a'"),
+        ({"window_size": 3}, "window_size=3: must be"),
+        ({"sinks": [0.0, 1.0]}, "sinks: must be a torch.Tensor, got list"),
+        ({"seed": 1.5, "dropout_p": 0.1}, "seed=1.5: must be an integer"),
+        ({"engine": 3}, "engine=3"),
+        ({"seq_lens": 4}, "seq_lens: must be one integer per sequence"),
+        ({"seq_lens": ["a"]}, "seq_lens=.*must be one integer per sequence"),
+        ({"score_mod": lambda s, b: s}, r"score_mod: takes \(s, b\); must take \(score, b, h, q_idx, kv_idx\)"),
+        ({"mask_mod": lambda s, b, h, q, k: s}, r"mask_mod: takes .* must take \(b, h, q_idx, kv_idx\)"),
+    ],
+)
+def test_wrong_arguments_are_named(options, words):
+    q = torch.randn(1, 2, 4, 8)
+    with pytest.raises(fovea.InvalidArgument, match=words):
+        attention(q, q, q, **options)
+
+
+@pytest.mark.parametrize("call", [flex_attention, attention])
+@pytest.mark.parametrize("wrong", [None, 1, torch.eye(3).to_sparse()], ids=["None", "int", "sparse"])
+def test_what_is_no_tensor(call, wrong):
+    q = torch.randn(1, 2, 4, 8)
+    with pytest.raises(fovea.InvalidArgument, match="key: .*must be"):
+        call(q, wrong, q)
+
+
+def test_both_viewers_tell_the_same_tensors_apart():
+    x = torch.randn(4, 6)
+    pairs = [x, x.clone(), x.t(), x[::2], x[:, 1:], x.half(), x.int(), x.expand(2, 4, 6), torch.tensor(1.0)]
+    pairs += [torch.nn.Parameter(x), x.clone().requires_grad_()]
+    assert VIEWER is not AskingViewer, "torch 2.10 and later have DLPack's table"
+    for with_gradients in (False, True):
+        ours, asking = ([view([y], with_gradients) for y in pairs] for view in (VIEWER.signature, AskingViewer.signature))
+        for i in range(len(pairs)):
+            for j in range(len(pairs)):
+                assert (ours[i] == ours[j]) == (asking[i] == asking[j]), (i, j)
+    for view in (VIEWER.signature, AskingViewer.signature):
+        assert view([x, x], False) != view([x, x.clone()], False)
+        for refused in (negated(3), x.to_sparse(), x.as_subclass(type("T", (torch.Tensor,), {}))):
+            assert view([x, refused], False) is None
+    assert type(x) in PLAIN
+
+
+def test_without_the_table_calls_go_the_long_way(monkeypatch):
+    q, table = torch.randn(2, 4, 5, 8), torch.randn(4)
+    mod = lambda s, b, h, i, j: s + table[h]
+    fast = [flex_attention(q, q, q, mod) for _ in range(2)]
+    monkeypatch.setattr(front, "_look_up", None)
+    monkeypatch.setattr(memory, "VIEWER", AskingViewer)
+    for _ in range(2):
+        assert torch.equal(flex_attention(q, q, q, mod), fast[1])
+        assert torch.equal(attention(q, q, q, score_mod=mod), fast[0])
