@@ -1,10 +1,10 @@
 #include "engines/cudnn/judge.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 
 #include "cuda/libraries.h"
+#include "engines/cudnn/cost.h"
 #include "engines/cudnn/graph.h"
 #include "engines/cudnn/known_bad.h"
 #include "ir/simplify.h"
@@ -31,7 +31,7 @@ class Rules {
     const Lowered lowered = check_formulas();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
-    note_cost(lowered);
+    note_cost(p_, lowered, verdict_);
     return std::move(verdict_);
   }
 
@@ -220,30 +220,6 @@ class Rules {
            std::to_string(read.size()), "use engine cpu");
   }
 
-  // From measurements on an H200 with cuDNN 9.19 (docs/results): a dense mask costs 1.7 times no
-  // mask; a soft cap 1.3; six sigmoids in a row, which no longer fit the registers, 15.
-  void note_cost(const Lowered& lowered) {
-    const Sizes& s = p_.sizes;
-    const double flops = 4.0 * static_cast<double>(s.b * s.h) * static_cast<double>(s.sq) *
-                         static_cast<double>(s.skv) * static_cast<double>(s.d + s.dv) / 2 *
-                         (p_.direction == Direction::Backward ? 2.5 : 1.0);
-    double factor = 1 + 0.17 * lowered.costly_steps;
-    if (lowered.costly_steps > 8) {
-      factor = 1.25 * lowered.costly_steps;
-      verdict_.note = "supported, but slow: a chain of " + std::to_string(lowered.costly_steps) +
-                      " costly operations, about " + std::to_string(static_cast<int>(factor)) +
-                      " times the time of no modifier";
-    } else if (lowered.dense_mask) {
-      factor *= 1.7;
-      verdict_.note =
-          "supported, but slow: cuDNN skips tiles for diagonals only, this mask is computed "
-          "everywhere, about 1.7 times the time of no mask";
-    }
-    if (lowered.spec.band.right && s.sq == s.skv) factor *= 0.58;
-    constexpr double flops_per_second = 650e12;
-    verdict_.cost = flops * factor / flops_per_second + 10e-6;
-  }
-
   static constexpr std::size_t most_tensors = 60;
   const Problem& p_;
   const Device& device_;
@@ -253,25 +229,5 @@ class Rules {
 }  // namespace
 
 Verdict judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
-
-std::vector<std::int64_t> batches(const Problem& baked) {
-  const bool sums_over_batch =
-      baked.direction == Direction::Backward &&
-      (baked.want_sink || std::ranges::count(baked.want_tensors, true) != 0);
-  // cuDNN draws dropout by the place in the batch.
-  if (sums_over_batch || baked.dropout > 0) return {baked.sizes.b};
-  // Packed, further sequences may be empty and cost next to nothing: one graph of the next power of
-  // two does it. Not where something is read for each sequence, which would be read beyond its end.
-  const bool bound_per_sequence =
-      !baked.program.tensors().empty() || baked.has_q_offsets || baked.has_k_offsets;
-  if (baked.layout == Layout::Thd && !bound_per_sequence) {
-    return {static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(baked.sizes.b)))};
-  }
-  std::vector<std::int64_t> out;
-  for (std::int64_t size = std::int64_t{1} << 40; size > 0; size /= 2) {
-    if ((baked.sizes.b & size) != 0) out.push_back(size);
-  }
-  return out.empty() ? std::vector<std::int64_t>{baked.sizes.b} : out;
-}
 
 }  // namespace fovea::cudnn

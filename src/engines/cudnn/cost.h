@@ -1,0 +1,10 @@
+// What a plan of engine cudnn will take, and a warning where that is more than its score is worth.
+#pragma once
+
+#include "engines/cudnn/lower.h"
+
+namespace fovea::cudnn {
+
+void note_cost(const Problem& baked, const Lowered& lowered, Verdict& verdict);
+
+}  // namespace fovea::cudnn
