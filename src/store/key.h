@@ -11,7 +11,7 @@ namespace fovea::store {
 
 struct Key {
   std::string engine;       // "cudnn"
-  std::string environment;  // "cudnn 9.19.0 frontend 1.32.0 sm_90": what bundles stand or fall by
+  std::string environment;  // "cudnn 9.19.0 ... sm_90": what bundles stand or fall by
   // All else: best the lowered form itself, so that a change of the lowering is a change of the
   // key. Listings show its first line: the problem.
   std::string content;

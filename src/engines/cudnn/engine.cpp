@@ -36,16 +36,16 @@ class CudnnEngine : public Engine {
     return verdict;
   }
 
-  // By cuDNN's own validation, heuristics and support check.
+  // Whoever asks for a proof will want the plan: it is built, and stored.
   Verdict prove(const Baked& baked, const Device& device) const override {
     Verdict verdict = judge(baked, device);
     if (verdict.answer != Answer::Expected) return verdict;
     try {
-      check_graphs(baked.problem, device);
+      compile_graphs(baked.problem, device);
       verdict.answer = Answer::Proven;
     } catch (const Unsupported& refusal) {
       verdict.answer = Answer::No;
-      verdict.reasons.push_back({"cudnn_refuses", "cuDNN's own support check says no",
+      verdict.reasons.push_back({"cudnn_refuses", "cuDNN itself builds no plan for it",
                                  refusal.what(), "use another engine, and please report this"});
     }
     keep_proof(baked, device, verdict);

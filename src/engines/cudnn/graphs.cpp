@@ -21,9 +21,11 @@ namespace {
 // Changes when graph.cpp builds another graph from the same Spec.
 constexpr const char* format = "1";
 
-std::string environment(int sm) {
+// Kernels are compiled for an architecture, and their grids laid out for a number of processors.
+std::string environment(const Device& device) {
   return "cudnn " + cuda::version_text(cuda::cudnn_library().version) + " frontend " +
-         frontend_version() + " sm_" + std::to_string(sm) + " format " + format;
+         frontend_version() + " sm_" + std::to_string(device.sm) + " with " +
+         std::to_string(device.multiprocessors) + " multiprocessors, format " + format;
 }
 
 std::string line_of(const Problem& baked, std::int64_t batch) {
@@ -36,8 +38,9 @@ std::string line_of(const Problem& baked, std::int64_t batch) {
   return print(slice);
 }
 
-store::Key key_of(const Problem& baked, std::int64_t batch, const Spec& spec, int sm) {
-  return {"cudnn", environment(sm), line_of(baked, batch) + "\n" + to_text(spec)};
+store::Key key_of(const Problem& baked, std::int64_t batch, const Spec& spec,
+                  const Device& device) {
+  return {"cudnn", environment(device), line_of(baked, batch) + "\n" + to_text(spec)};
 }
 
 std::vector<std::uint8_t> build_and_log(const Spec& spec, const Device& device, void* handle,
@@ -84,7 +87,7 @@ std::shared_ptr<const Graph> read_back(const store::Key& key, const Spec& spec,
 
 std::shared_ptr<const Graph> find_or_load(const Problem& baked, std::int64_t batch,
                                           const Spec& spec, const Device& device) {
-  const store::Key key = key_of(baked, batch, spec, device.sm);
+  const store::Key key = key_of(baked, batch, spec, device);
   const std::string name = std::to_string(device.ordinal) + "\n" + key.environment + key.content;
   Shared& all = shared();
   {
@@ -130,10 +133,11 @@ void check_graphs(const Problem& baked, const Device& device) {
 }
 
 void compile_graphs(const Problem& baked, const Device& device) {
+  const Current current(device);
   void* const handle = handle_of(device);
   for (const std::int64_t batch : batches(baked)) {
     const Spec spec = lower(baked, batch, avoid_on(device)).spec;
-    store::get_or_build(key_of(baked, batch, spec, device.sm),
+    store::get_or_build(key_of(baked, batch, spec, device),
                         [&] { return build_and_log(spec, device, handle, line_of(baked, batch)); });
   }
 }
@@ -155,22 +159,19 @@ std::vector<Slice> load_graphs(const Problem& baked, const Device& device) {
 std::string refuse_environment(const std::string& text) {
   const cuda::CudnnLibrary& library = cuda::cudnn_library();
   if (!library.usable()) return library.problem;
-  std::set<int> here;
+  std::set<std::string> here;
   for (int i = 0; i < cuda::device_count(); ++i) {
-    here.insert(cuda::find_device("cuda:" + std::to_string(i)).sm);
+    here.insert(environment(cuda::find_device("cuda:" + std::to_string(i))));
   }
+  if (here.contains(text)) return "";
   if (here.empty()) {  // no GPU: of use for looking at, if the libraries are the same
-    const std::size_t sm = text.find(" sm_");
-    const std::string mine = environment(0);
-    return text.substr(0, sm) == mine.substr(0, mine.find(" sm_"))
-               ? ""
-               : "its plans are for " + text + ", here is " + mine.substr(0, mine.find(" sm_"));
+    const std::string mine = environment({});
+    const std::string libraries = mine.substr(0, mine.find(" sm_"));
+    if (text.substr(0, text.find(" sm_")) == libraries) return "";
+    here.insert(libraries);
   }
   std::string mine;
-  for (const int sm : here) {
-    if (environment(sm) == text) return "";
-    mine += (mine.empty() ? "" : ", ") + environment(sm);
-  }
+  for (const std::string& one : here) mine += (mine.empty() ? "" : "; ") + one;
   return "its plans are for " + text + ", here is " + mine;
 }
 

@@ -9,10 +9,10 @@
 
 namespace fovea::cudnn {
 
-// cuDNN's own support check of each. Throws Unsupported.
+// cuDNN's own support check of each, which compiles nothing: for tests of many. Throws Unsupported.
 void check_graphs(const Problem& baked, const Device& device);
 
-// Compiles and stores them: for a described device.
+// Compiles and stores them, on a machine with the device or without. Throws Unsupported.
 void compile_graphs(const Problem& baked, const Device& device);
 
 // Ready to run on a GPU that is here. Graphs are shared by plans that have them in common.
