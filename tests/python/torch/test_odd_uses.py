@@ -125,6 +125,41 @@ def test_meta_tensors_have_shapes():
     assert q.grad.is_meta and q.grad.shape == q.shape
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_jit_trace_sees_the_operator():
+    """What was computed while it looked is no constant."""
+    function = lambda q: q + flex_attention(q, q, q, lambda s, b, h, i, j: s * 2)
+    q, other = torch.randn(1, 2, 4, 8), torch.randn(1, 2, 4, 8)
+    function(q)
+    traced = torch.jit.trace(function, (q,))
+    assert "fovea::attention" in str(traced.graph)
+    assert torch.equal(traced(other), function(other))
+
+
+def test_quick_calls_and_others_of_the_same_tensors():
+    """Calls that run without Python beside those that want more: each gives what the long way gives."""
+    q, table = torch.randn(2, 4, 5, 8), torch.randn(4)
+    mod = lambda s, b, h, i, j: s * table[h]
+    call = lambda **options: flex_attention(q, q, q, mod, **options)
+    fovea.cache_clear()
+    first = call(scale=0.3)
+    for _ in range(3):
+        o = call(scale=0.3)
+        assert torch.equal(o, first) and not o.requires_grad
+        assert torch.equal(call(scale=0.3, return_lse=True)[0], first)
+        table.requires_grad_()
+        assert call(scale=0.3).requires_grad
+        with torch.no_grad():
+            assert torch.equal(call(scale=0.3), first)
+        table.requires_grad_(False)
+        with torch.inference_mode():
+            assert call(scale=0.3).is_inference()
+    table.mul_(2)
+    assert not torch.equal(call(scale=0.3), first)
+    quick = [ready.quick for ready in front.READY.values.values()]
+    assert any(x is not None for x in quick) and any(x is None for x in quick)
+
+
 def test_a_learned_scale_is_not_taken_in_silence():
     q, scale = torch.randn(1, 2, 4, 8), torch.tensor(0.5, requires_grad=True)
     for call in (flex_attention, attention):
@@ -166,7 +201,7 @@ def test_both_viewers_tell_the_same_tensors_apart():
     x = torch.randn(4, 6)
     pairs = [x, x.clone(), x.t(), x[::2], x[:, 1:], x.half(), x.int(), x.expand(2, 4, 6), torch.tensor(1.0)]
     pairs += [torch.nn.Parameter(x), x.clone().requires_grad_()]
-    assert VIEWER is not AskingViewer, "torch 2.10 and later have DLPack's table"
+    assert VIEWER is not AskingViewer, "this version of torch has DLPack's table"
     for with_gradients in (False, True):
         ours, asking = ([view([y], with_gradients) for y in pairs] for view in (VIEWER.signature, AskingViewer.signature))
         for i in range(len(pairs)):

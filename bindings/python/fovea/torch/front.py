@@ -41,7 +41,7 @@ class Known:
         return memory.undisturbed() and not (torch._C._get_tracing_state() or autocast_anywhere())
 
 
-# Where torch has no table to look at tensors by (before 2.10), every call goes the long way.
+# Where torch has no table to look at tensors by, every call goes the long way.
 _look_up = _core.Front(Known).look_up if isinstance(VIEWER, _core.Viewer) else None
 
 

@@ -1,5 +1,5 @@
 """Signatures of tensors: how they lie, by which a call is known again. Made at every call, by C++ where torch has DLPack's
-table of C functions (torch 2.10 and later), else by asking each tensor."""
+table of C functions (2.13 has), else by asking each tensor."""
 
 import torch
 
