@@ -13,8 +13,8 @@
 #include "engines/cudnn/handles.h"
 #include "planner/planner.h"
 #include "tests/conformance/problems.h"
-#include "tests/host_gpu/host_engine.h"
 #include "tests/conformance/random_gpu_line.h"
+#include "tests/host_gpu/host_engine.h"
 
 namespace fovea::conformance {
 namespace {

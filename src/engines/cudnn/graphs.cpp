@@ -73,9 +73,9 @@ std::shared_ptr<const Graph> read_back(const store::Key& key, const Spec& spec,
   const store::Blob blob = store::get_or_build(key, make, &origin);
   try {
     return load(blob, handle);
-  } catch (
-      const std::runtime_error& error) {  // a stored plan that this cuDNN does not take after all
+  } catch (const std::runtime_error& error) {
     if (origin == store::Origin::Built) throw;
+    // A stored plan that this cuDNN does not take after all.
     if (log_enabled()) {
       log_line(std::string("cudnn: a stored plan is of no use, it is built again: ") +
                error.what());
