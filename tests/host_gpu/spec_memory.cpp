@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/dtype.h"
+#include "tests/engines/cudnn/step_meaning.h"
 
 namespace fovea::cudnn::on_host {
 namespace {
@@ -120,41 +121,10 @@ double SpecSteps::value(const Ref& ref) const {
 double SpecSteps::apply(const Step& s) const {
   const auto x = [&](std::size_t i) { return value(s.operands[i]); };
   const std::array<std::int64_t, 4> position{at_.b, at_.h, at_.i, at_.j};
-  switch (s.mode) {
-    case Mode::Index: return static_cast<double>(position[static_cast<std::size_t>(s.axis)]);
-    case Mode::Add: return x(0) + x(1);
-    case Mode::Sub: return x(0) - x(1);
-    case Mode::Mul: return x(0) * x(1);
-    case Mode::Div: return x(0) / x(1);
-    case Mode::Min: return std::fmin(x(0), x(1));
-    case Mode::Max: return std::fmax(x(0), x(1));
-    case Mode::Pow: return std::pow(x(0), x(1));
-    case Mode::Neg: return -x(0);
-    case Mode::Abs: return std::abs(x(0));
-    case Mode::Reciprocal: return 1 / x(0);
-    case Mode::Exp: return std::exp(x(0));
-    case Mode::Log: return std::log(x(0));
-    case Mode::Sqrt: return std::sqrt(x(0));
-    case Mode::Rsqrt: return 1 / std::sqrt(x(0));
-    case Mode::Tanh: return std::tanh(x(0));
-    case Mode::Sigmoid: return 1 / (1 + std::exp(-x(0)));
-    case Mode::Softplus: return std::max(x(0), 0.0) + std::log1p(std::exp(-std::abs(x(0))));
-    case Mode::Erf: return std::erf(x(0));
-    case Mode::Sin: return std::sin(x(0));
-    case Mode::Cos: return std::cos(x(0));
-    case Mode::Tan: return std::tan(x(0));
-    case Mode::Floor: return std::floor(x(0));
-    case Mode::Ceil: return std::ceil(x(0));
-    case Mode::Convert: return x(0);
-    case Mode::Less: return x(0) < x(1);
-    case Mode::LessEqual: return x(0) <= x(1);
-    case Mode::Greater: return x(0) > x(1);
-    case Mode::GreaterEqual: return x(0) >= x(1);
-    case Mode::Equal: return x(0) == x(1);
-    case Mode::NotEqual: return x(0) != x(1);
-    case Mode::Select: return x(0) != 0 ? x(1) : x(2);
+  if (s.mode == Mode::Index) {
+    return static_cast<double>(position[static_cast<std::size_t>(s.axis)]);
   }
-  throw std::logic_error("a step of no mode");
+  return meaning(s.mode, x);
 }
 
 }  // namespace fovea::cudnn::on_host

@@ -13,6 +13,7 @@
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/eval.h"
+#include "tests/engines/cudnn/step_meaning.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -68,41 +69,8 @@ class Interpreter {
     // The first operand has the shape of the score.
     const Ref::Kind first = s.operands[s.mode == Mode::Select ? 1 : 0].kind;
     EXPECT_TRUE(first != Ref::Kind::Tensor && first != Ref::Kind::Constant);
-    switch (s.mode) {
-      case Mode::Index: return p_.at[static_cast<std::size_t>(s.axis)];
-      case Mode::Add: return x(0) + x(1);
-      case Mode::Sub: return x(0) - x(1);
-      case Mode::Mul: return x(0) * x(1);
-      case Mode::Div: return x(0) / x(1);
-      case Mode::Min: return std::fmin(x(0), x(1));
-      case Mode::Max: return std::fmax(x(0), x(1));
-      case Mode::Pow: return std::pow(x(0), x(1));
-      case Mode::Neg: return -x(0);
-      case Mode::Abs: return std::abs(x(0));
-      case Mode::Reciprocal: return 1 / x(0);
-      case Mode::Exp: return std::exp(x(0));
-      case Mode::Log: return std::log(x(0));
-      case Mode::Sqrt: return std::sqrt(x(0));
-      case Mode::Rsqrt: return 1 / std::sqrt(x(0));
-      case Mode::Tanh: return std::tanh(x(0));
-      case Mode::Sigmoid: return 1 / (1 + std::exp(-x(0)));
-      case Mode::Softplus: return std::log1p(std::exp(x(0)));
-      case Mode::Erf: return std::erf(x(0));
-      case Mode::Sin: return std::sin(x(0));
-      case Mode::Cos: return std::cos(x(0));
-      case Mode::Tan: return std::tan(x(0));
-      case Mode::Floor: return std::floor(x(0));
-      case Mode::Ceil: return std::ceil(x(0));
-      case Mode::Convert: return x(0);
-      case Mode::Less: return x(0) < x(1);
-      case Mode::LessEqual: return x(0) <= x(1);
-      case Mode::Greater: return x(0) > x(1);
-      case Mode::GreaterEqual: return x(0) >= x(1);
-      case Mode::Equal: return x(0) == x(1);
-      case Mode::NotEqual: return x(0) != x(1);
-      case Mode::Select: return x(0) != 0 ? x(1) : x(2);
-    }
-    return 0;
+    if (s.mode == Mode::Index) return p_.at[static_cast<std::size_t>(s.axis)];
+    return meaning(s.mode, x);
   }
 
   const Lowered& lowered_;
