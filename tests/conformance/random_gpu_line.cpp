@@ -4,20 +4,15 @@
 #include <array>
 #include <vector>
 
+#include "drawn_words.h"
 #include "random_formula.h"
 
 namespace fovea::conformance {
 namespace {
 
-std::string list(const std::vector<std::int64_t>& numbers) {
-  std::string out;
-  for (const std::int64_t n : numbers) out += (out.empty() ? "" : ",") + std::to_string(n);
-  return out;
-}
-
-class Line {
+class Line : DrawnWords {
  public:
-  explicit Line(test::Random& random) : random_(random) {}
+  using DrawnWords::DrawnWords;
 
   std::string make() {
     draw_sizes();
@@ -40,14 +35,6 @@ class Line {
   }
 
  private:
-  std::string pick(std::initializer_list<const char*> from) {
-    return from.begin()[random_.below(static_cast<std::uint32_t>(from.size()))];
-  }
-  void word(const std::string& key, const std::string& value) { line_ += " " + key + "=" + value; }
-  void word(const std::string& key, std::int64_t value) { word(key, std::to_string(value)); }
-  std::int64_t upto(std::int64_t most) {
-    return random_.below(static_cast<std::uint32_t>(most) + 1);
-  }
   std::vector<std::int64_t> upto_each(std::int64_t most) {
     std::vector<std::int64_t> out;
     for (std::int64_t i = 0; i < b_; ++i) out.push_back(random_.chance(12) ? 0 : upto(most));
@@ -194,8 +181,7 @@ class Line {
     line_ += declarations_;
   }
 
-  test::Random& random_;
-  std::string line_, layout_, declarations_, bias_, more_grads_;
+  std::string layout_, declarations_, bias_, more_grads_;
   bool packed_ = false, backward_ = false;
   int count_ = 0;
   std::int64_t b_ = 1, h_ = 1, hkv_ = 1, sq_ = 1, skv_ = 1, d_ = 8, spare_ = 0;

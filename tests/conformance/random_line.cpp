@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drawn_words.h"
 #include "random_formula.h"
 
 namespace fovea::conformance {
@@ -15,15 +16,9 @@ constexpr double most_work = 1.5e6;
 // The twist asks the library about each score one by one.
 constexpr double most_poisoned_scores = 1e4;
 
-std::string list(const std::vector<std::int64_t>& numbers) {
-  std::string out;
-  for (const std::int64_t n : numbers) out += (out.empty() ? "" : ",") + std::to_string(n);
-  return out;
-}
-
-class Line {
+class Line : DrawnWords {
  public:
-  explicit Line(Random& random) : random_(random) {}
+  using DrawnWords::DrawnWords;
 
   RandomLine make() {
     draw_sizes();
@@ -50,15 +45,6 @@ class Line {
   }
 
  private:
-  std::string pick(std::initializer_list<const char*> from) {
-    return from.begin()[random_.below(static_cast<std::uint32_t>(from.size()))];
-  }
-  void word(const std::string& key, const std::string& value) { line_ += " " + key + "=" + value; }
-  void word(const std::string& key, std::int64_t value) { word(key, std::to_string(value)); }
-  std::int64_t upto(std::int64_t most) {
-    return random_.below(static_cast<std::uint32_t>(most) + 1);
-  }
-
   std::int64_t length() {
     constexpr std::array<std::int64_t, 20> usual{1,  2,  5,  7,   15,  16,  17,  31,  33,  63,
                                                  64, 65, 96, 127, 128, 129, 200, 257, 300, 513};
@@ -222,9 +208,8 @@ class Line {
     }
   }
 
-  Random& random_;
   RandomLine out_;
-  std::string line_, layout_;
+  std::string layout_;
   bool packed_ = false, sink_ = false;
   std::int64_t b_ = 1, h_ = 1, hkv_ = 1, sq_ = 1, skv_ = 1, d_ = 1, dv_ = 1;
   Reach reach_;
