@@ -1,11 +1,11 @@
 // From the arguments of a plain eager call to what was made ready for it: fovea/torch/front.py has
 // the reasons. One function, in C++, since it is most of what a call does beside the attention, and
 // what the interpreter would do for it is out of the caches by then.
+#include <nanobind/stl/vector.h>
+
 #include "caller.h"
 #include "reader.h"
 #include "viewer.h"
-
-#include <nanobind/stl/vector.h>
 
 using namespace nanobind::literals;
 
