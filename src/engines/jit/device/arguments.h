@@ -1,0 +1,70 @@
+// What the host hands to every kernel of one call, as one block of kernel parameters. Shared with
+// the host's side, so it includes nothing and uses plain types only. Strides and offsets count
+// elements.
+#pragma once
+
+namespace fovea::device {
+
+// A value of this call: here, or where the device finds it when the call runs.
+template <class T>
+struct PerCall {
+  const T* device;  // null: the value
+  T value;
+};
+
+// One of the eight tensors over positions and features. Under packed sequences there is one batch.
+struct Tensor {
+  void* data;
+  long long batch, head, position, feature;  // strides
+  // The widest copy that the address, all strides and the rows allow: 16, 8 or 4 bytes; 0: element
+  // by element (a feature stride other than 1, or an odd address).
+  int copy_bytes;
+};
+
+struct Call {
+  Tensor q, k, v, o, grad_o, grad_q, grad_k, grad_v;
+
+  // Rows of (b, h, q): [B, H, Sq], or [H, T] if packed; null: not there.
+  float* lse;
+  const float* grad_lse;
+  float* row_max;
+  float* max_logit;   // [H]
+  const float* sink;  // [H]
+  float* grad_sink;   // [H]
+
+  const int* q_lengths;  // [B] or null
+  const int* k_lengths;
+  const int* q_starts;  // [B + 1] if packed, else null
+  const int* k_starts;
+  const int* q_offsets;  // [B] or null: then q_offset
+  const int* k_offsets;
+
+  int b, h, hkv, sq, skv, d, dv;
+  int group;             // h / hkv
+  int heads_seen;        // what the leaf H is
+  long long rows_q;      // rows of q in one batch of the tensors: sq, packed t_q
+  long long rows_k;
+
+  PerCall<float> scale, dropout;
+  PerCall<unsigned long long> seed, offset;
+  PerCall<int> b_offset, h_offset, q_offset, k_offset;
+
+  // Workspace; null where the plan has no use for it.
+  float* delta;             // backward: rows of dot(dO, O) - dlse, as lse lies
+  float* grad_q_sum;        // backward with atomics: dQ in f32, in the order of backward.h
+  float* partial_o;         // split keys: [split, b, h, q, dv]
+  float* partial_lse;       // [split, b, h, q], in natural logarithms
+  unsigned* counters;       // zero before and after every call
+  int splits;
+};
+
+// `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors
+// (address, then extent and stride of each index), their gradients, scalars (device address, then
+// the value's bits), minima and maxima per tile.
+template <int words_>
+struct ArgumentsOf {
+  Call call;
+  long long words[words_ > 0 ? words_ : 1];
+};
+
+}  // namespace fovea::device
