@@ -167,7 +167,7 @@ FOVEA_DEVICE void multiply_32_bit(float (&sum)[m][n][4], const Left& left, Corne
                                   const Right& right, Corner b) {
   static_assert(depth % 4 == 0);
   const int row = lane_index() / 4, t = lane_index() % 4;
-#pragma unroll 1
+  FOVEA_NO_UNROLL
   for (int k = 0; k < depth; k += 4) {
     float l[m][2][4];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
