@@ -40,9 +40,9 @@ struct Call {
   const int* k_offsets;
 
   int b, h, hkv, sq, skv, d, dv;
-  int group;             // h / hkv
-  int heads_seen;        // what the leaf H is
-  long long rows_q;      // rows of q in one batch of the tensors: sq, packed t_q
+  int group;         // h / hkv
+  int heads_seen;    // what the leaf H is
+  long long rows_q;  // rows of q in one batch of the tensors: sq, packed t_q
   long long rows_k;
 
   PerCall<float> scale, dropout;
@@ -50,12 +50,14 @@ struct Call {
   PerCall<int> b_offset, h_offset, q_offset, k_offset;
 
   // Workspace; null where the plan has no use for it.
-  float* delta;             // backward: rows of dot(dO, O) - dlse, as lse lies
-  float* grad_q_sum;        // backward with atomics: dQ in f32, in the order of backward.h
-  float* partial_o;         // split keys: [split, b, h, q, dv]
-  float* partial_lse;       // [split, b, h, q], in natural logarithms
-  unsigned* counters;       // zero before and after every call
+  float* delta;        // backward: rows of dot(dO, O) - dlse, as lse lies
+  float* grad_q_sum;   // backward with atomics: dQ in f32, in the order of backward.h
+  float* partial_o;    // split keys: [split, b, h, q, dv]
+  float* partial_lse;  // [split, b, h, q], in natural logarithms
+  unsigned* counters;  // zero before and after every call
   int splits;
+
+  int b_first;  // of this launch: batches beyond what a grid holds come in further launches
 };
 
 // `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors

@@ -12,9 +12,9 @@ constexpr int round_to_16(int bytes) { return (bytes + 15) / 16 * 16; }
 
 // What a kernel's shared memory depends on.
 struct TileSizes {
-  int element_bytes;  // of q, k and v
-  int d, dv;          // head dims, rounded up to their class
-  int rows, columns;  // queries and keys of a tile
+  int element_bytes;            // of q, k and v
+  int d, dv;                    // head dims, rounded up to their class
+  int rows, columns;            // queries and keys of a tile
   int row_words, column_words;  // of Formula
 };
 
@@ -29,6 +29,39 @@ struct ForwardShared {
         row_words(p + (t.element_bytes == 4 ? t.rows * row_bytes(t.columns, 4) : 0)),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
         bytes(column_words + round_to_16(2 * 4 * t.columns * t.column_words)) {}  // two tiles'
+};
+
+// How many warps stand along the rows of a rows x columns result; the others stand along its
+// columns. Each then has 32 rows where that leaves it `step` columns (the least that a product
+// takes), else fewer.
+constexpr int warps_along_rows(int warps, int rows, int columns, int step) {
+  int along = rows >= 32 ? rows / 32 : 1;
+  if (along > warps) along = warps;
+  while (along < warps && columns % (warps / along * step) != 0) along *= 2;
+  return along;
+}
+
+// Query tiles that a backward's block looks at before it classifies again.
+inline constexpr int classified_tiles = 1024;
+
+// The backward's: keys and values stay, queries and output gradients come and go.
+struct BackwardShared {
+  int k, v, q, grad_o, p, ds, lse, delta, row_words, column_words, classes, captured, bytes;
+  constexpr BackwardShared(const TileSizes& t, int q_stages, int grad_o_stages,
+                           int captured_bytes = 0)
+      : k(0),
+        v(k + t.columns * row_bytes(t.d, t.element_bytes)),
+        q(v + t.columns * row_bytes(t.dv, t.element_bytes)),
+        grad_o(q + q_stages * t.rows * row_bytes(t.d, t.element_bytes)),
+        p(grad_o + grad_o_stages * t.rows * row_bytes(t.dv, t.element_bytes)),
+        ds(p + t.rows * row_bytes(t.columns, t.element_bytes)),
+        lse(ds + t.rows * row_bytes(t.columns, t.element_bytes)),
+        delta(lse + 2 * 4 * t.rows),  // two tiles' each
+        row_words(delta + 2 * 4 * t.rows),
+        column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
+        classes(column_words + round_to_16(4 * t.columns * t.column_words)),
+        captured(classes + 2 * classified_tiles / 8),
+        bytes(captured + round_to_16(captured_bytes)) {}
 };
 
 }  // namespace fovea::device
