@@ -12,11 +12,17 @@ constexpr int round_to_16(int bytes) { return (bytes + 15) / 16 * 16; }
 
 // What a kernel's shared memory depends on.
 struct TileSizes {
+  int warps;
   int element_bytes;  // of q, k and v
   int d, dv;          // head dims, rounded up to their class
   int rows, columns;  // queries and keys of a tile
   int row_words, column_words;  // of Formula
 };
+
+// Results leave a warp through 16 rows of f32, in memory that is free by then.
+constexpr int writing_bytes(int warps, int columns) { return warps * 16 * row_bytes(columns, 4); }
+
+constexpr int larger(int a, int b) { return a < b ? b : a; }
 
 struct ForwardShared {
   int q, k, v, p, row_words, column_words, bytes;
@@ -28,7 +34,8 @@ struct ForwardShared {
         // The matrix units take probabilities from registers, f32 products from shared memory.
         row_words(p + (t.element_bytes == 4 ? t.rows * row_bytes(t.columns, 4) : 0)),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
-        bytes(column_words + round_to_16(2 * 4 * t.columns * t.column_words)) {}  // two tiles'
+        bytes(larger(column_words + round_to_16(2 * 4 * t.columns * t.column_words),  // two tiles'
+                     writing_bytes(t.warps, t.dv))) {}
 };
 
 }  // namespace fovea::device
