@@ -209,13 +209,22 @@ struct Forward {
     }
   }
 
+  // Other kernels write what belongs to no packed sequence, and, after this one, the rows of
+  // sequences that are decoded.
+  FOVEA_DEVICE bool works() const {
+    return q0 < row_end() && (!is_decoded() || q0 + rows > s.q_length);
+  }
+  FOVEA_DEVICE bool is_decoded() const {
+    return call.split_keys > 0 && decodes(s.q_length, s.k_length, call.group);
+  }
+
   FOVEA_DEVICE void run() {
     clear(o);
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       reference[i / 2][i % 2] = top[i / 2][i % 2] = -infinity();
       sum[i / 2][i % 2] = 0;
     }
-    LiveTiles tiles((s.k_length + columns - 1) / columns);
+    LiveTiles tiles(is_decoded() ? 0 : (s.k_length + columns - 1) / columns);
     LiveTile tile = next(tiles);
     if (tile.index >= 0) {
       copy_queries();
@@ -323,7 +332,8 @@ struct Forward {
 
 template <class Config>
 FOVEA_DEVICE void forward(const Arguments& a) {
-  Forward<Config>(a).run();
+  Forward<Config> block(a);
+  if (block.works()) block.run();
 }
 
 }  // namespace fovea::device
