@@ -3,7 +3,7 @@
 // dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
-// Grid: (key tiles, hkv, sequences). Needs delta (backward_delta.h).
+// Grid: key tiles x hkv x sequences, in one row, key tiles fastest. Needs delta (backward_delta.h).
 #pragma once
 
 #include "backward_place.h"
@@ -30,8 +30,8 @@ struct BackwardShape {
   static constexpr int rows = Config::rows, columns = Config::columns;
   static constexpr int warps = Config::threads / 32;
   static constexpr int step = bytes_of<Element> == 4 ? 8 : 16;
-  static constexpr BackwardShared shared{{bytes_of<Element>, Config::d, Config::dv, rows, columns,
-                                          Formula::row_words, Formula::column_words},
+  static constexpr BackwardShared shared{{warps, bytes_of<Element>, Config::d, Config::dv, rows,
+                                          columns, Formula::row_words, Formula::column_words},
                                          Config::q_stages,
                                          Config::grad_o_stages,
                                          Config::captured_bytes};
@@ -56,23 +56,22 @@ class Backward {
 
  public:
   FOVEA_DEVICE explicit Backward(const Arguments& a)
-      : a_(a),
-        call_(a.call),
-        b_(block_z() + a.call.b_first),
-        g_(block_y()),
-        k_first_(block_x() * columns),
-        s_(sequence_of(a.call, b_)),
-        tiles_((s_.q_length + rows - 1) / rows) {}
+      : a_(a), call_(a.call), k_first_(block_x() % key_tiles(a.call) * columns) {}
 
   FOVEA_DEVICE void run();
 
  private:
-  FOVEA_DEVICE QueryTile tile_of(int number, bool full) const {
-    const int head = number / tiles_;
-    return {g_ * call_.group + head, (number - head * tiles_) * rows, full};
+  FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
+  FOVEA_DEVICE static Sequence sequence() { return BlockPlace::sequence(at_.place); }
+  FOVEA_DEVICE static int b() { return BlockPlace::b(at_.place); }
+  FOVEA_DEVICE int g() const { return BlockPlace::first_head(at_.place) / call_.group; }
+  FOVEA_DEVICE static QueryTile tile_of(const LiveTile& tile) {
+    const int tiles = BlockPlace::tiles(at_.place), head = tile.index / tiles;
+    return {BlockPlace::first_head(at_.place) + head, (tile.index - head * tiles) * rows,
+            tile.full};
   }
-  FOVEA_DEVICE Formula::Uniform uniform_of(const QueryTile& tile) const {
-    return Formula::uniform(a_, head_of(call_, s_, b_, tile.h));
+  FOVEA_DEVICE Head head_of_tile(const QueryTile& tile) const {
+    return head_of(call_, sequence(), b(), tile.h);
   }
   FOVEA_DEVICE static typename Shape::OfD q_tile(int stage) {
     return {static_cast<Shared>(at_.q + (Config::q_stages > 1 ? stage * Shape::q_bytes : 0))};
@@ -92,7 +91,7 @@ class Backward {
   FOVEA_DEVICE void stage_words(const QueryTile& tile, bool new_head) const;
   FOVEA_DEVICE void scores(const QueryTile& tile, int stage);
   FOVEA_DEVICE void add_query_sums(const QueryTile& tile) const;
-  FOVEA_DEVICE void visit(const QueryTile& tile, const QueryTile* next, int stage);
+  FOVEA_DEVICE void visit(QueryTile tile, QueryTile next, bool more, int stage);
   FOVEA_DEVICE void visit_segment(int first, int count);
 
   template <class Part, class Gradient>
@@ -102,9 +101,7 @@ class Backward {
 
   const Arguments& a_;
   const Call& call_;
-  int b_, g_, k_first_;
-  Sequence s_;
-  int tiles_;  // of queries, in a head
+  int k_first_;  // position of the block's first key
   ScoreScale scaled_;
   Captured captured_;
   typename Shape::KeySums::Sums grad_k_;
@@ -113,22 +110,24 @@ class Backward {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_keys() const {
-  const long long first = s_.k_first + k_first_;
-  const int count = s_.k_length - k_first_;
-  copy_tile<Element, columns, threads>(k_tile(),
-                                       rows_of<Element>(call_.k, s_.b, g_, first, count, call_.d));
-  copy_tile<Element, columns, threads>(v_tile(),
-                                       rows_of<Element>(call_.v, s_.b, g_, first, count, call_.dv));
+  const Sequence s = sequence();
+  const long long first = s.k_first + k_first_;
+  const int count = s.k_length - k_first_;
+  copy_tile<Element, columns, threads>(
+      k_tile(), rows_of<Element>(call_.k, s.b, g(), first, count, call_.d), thread_index());
+  copy_tile<Element, columns, threads>(
+      v_tile(), rows_of<Element>(call_.v, s.b, g(), first, count, call_.dv), thread_index());
 }
 
 // A tile's queries, with lse and delta of its rows.
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_q(const QueryTile& tile, int stage) const {
-  const long long first = s_.q_first + tile.first;
-  const int count = s_.q_length - tile.first;
-  copy_tile<Element, rows, threads>(q_tile(stage),
-                                    rows_of<Element>(call_.q, s_.b, tile.h, first, count, call_.d));
-  const long long at = row_number(call_, s_, tile.h, first);
+  const Sequence s = sequence();
+  const long long first = s.q_first + tile.first;
+  const int count = s.q_length - tile.first;
+  copy_tile<Element, rows, threads>(
+      q_tile(stage), rows_of<Element>(call_.q, s.b, tile.h, first, count, call_.d), thread_index());
+  const long long at = row_number(call_, s, tile.h, first);
   for (int i = thread_index(); i < 2 * rows; i += threads) {
     const int row = i < rows ? i : i - rows;
     const float* const from = i < rows ? call_.lse : call_.delta;
@@ -140,19 +139,22 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_q(const QueryTile& tile, int 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile, int stage) const {
   using GradO = typename Config::GradO;
-  copy_tile<GradO, rows, threads>(
-      grad_o_tile(stage), rows_of<GradO>(call_.grad_o, s_.b, tile.h, s_.q_first + tile.first,
-                                         s_.q_length - tile.first, call_.dv));
+  const Sequence s = sequence();
+  copy_tile<GradO, rows, threads>(grad_o_tile(stage),
+                                  rows_of<GradO>(call_.grad_o, s.b, tile.h, s.q_first + tile.first,
+                                                 s.q_length - tile.first, call_.dv),
+                                  thread_index());
 }
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
                                                           bool new_head) const {
   if constexpr (Formula::row_words > 0 || Formula::column_words > 0) {
-    const Formula::Uniform uniform = uniform_of(tile);
-    stage_rows<threads, rows>(a_, uniform, tile.first + s_.q_offset, at_.row_words);
+    const Sequence s = sequence();
+    const auto uniform = Formula::uniform(a_, head_of_tile(tile));
+    stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, s.q_offset), rows);
     if (new_head) {
-      stage_columns<threads, columns>(a_, uniform, k_first_ + s_.k_offset, at_.column_words);
+      stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first_, s.k_offset), columns);
     }
   }
 }
@@ -161,19 +163,20 @@ FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int stage) {
   using Part = typename Shape::Scores;
-  typename Part::Sums s, dp;
-  clear(s);
-  clear(dp);
+  typename Part::Sums p, ds;
+  clear(p);
+  clear(ds);
   const int row = Part::row(), column = Part::column();
-  multiply<false, false, Config::d>(s, q_tile(stage), {row, 0}, k_tile(), {column, 0});
-  multiply<false, false, Config::dv>(dp, grad_o_tile(stage), {row, 0}, v_tile(), {column, 0});
+  multiply<false, false, Config::d>(p, q_tile(stage), {row, 0}, k_tile(), {column, 0});
+  multiply<false, false, Config::dv>(ds, grad_o_tile(stage), {row, 0}, v_tile(), {column, 0});
+  const Sequence s = sequence();
   const Shared at_row = stage * rows * 4;
   const ScorePlace place{row + lane_index() / 4,
                          column + lane_index() % 4 * 2,
-                         tile.first + s_.q_offset,
-                         k_first_ + s_.k_offset,
-                         s_.q_length - tile.first,
-                         s_.k_length - k_first_,
+                         seen(tile.first, s.q_offset),
+                         seen(k_first_, s.k_offset),
+                         s.q_length - tile.first,
+                         s.k_length - k_first_,
                          at_.lse + at_row,
                          at_.delta + at_row,
                          static_cast<Shared>(at_.row_words),
@@ -182,18 +185,19 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   FOVEA_UNROLL for (int i = 0; i < 2 * Part::m; ++i) {
     empty_row |= load_shared<float>(place.lse + 4 * (place.row + 8 * i)) == -infinity();
   }
-  const Head head = head_of(call_, s_, b_, tile.h);
-  const Formula::Uniform uniform = Formula::uniform(a_, head);
+  const Head head = head_of_tile(tile);
+  const auto uniform = Formula::uniform(a_, head);
+  if constexpr (Config::dropout) scaled_.dropout = dropout_of(call_, head);
   captured_.begin_tile(a_, tile, k_first_);
   if (tile.full && !any_in_warp(empty_row)) {
-    score_gradients<Config, false>(a_, head, uniform, scaled_, place, s, dp, captured_);
+    score_gradients<Config, false>(a_, uniform, scaled_, place, p, ds, captured_);
   } else {
-    score_gradients<Config, true>(a_, head, uniform, scaled_, place, s, dp, captured_);
+    score_gradients<Config, true>(a_, uniform, scaled_, place, p, ds, captured_);
   }
   captured_.end_tile(a_, uniform);
-  if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, s);
+  if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
   if constexpr (Config::want_k || adds_q) {
-    store_sums(ds_tile(), {row, column}, dp);
+    store_sums(ds_tile(), {row, column}, ds);
   }
 }
 
@@ -204,9 +208,10 @@ FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& ti
   typename Part::Sums sums;
   clear(sums);
   multiply<false, true, columns>(sums, ds_tile(), {Part::row(), 0}, k_tile(), {0, Part::column()});
-  float* const to = call_.grad_q_sum +
-                    sum_tile(call_, s_, b_, tile.h, tile.first, rows) * (rows * Config::d) +
-                    (thread_index() / 32 * Part::m * Part::n * 32 + lane_index()) * 4;
+  float* const to =
+      call_.grad_q_sum +
+      sum_tile(call_, sequence(), b(), tile.h, tile.first, rows) * (rows * Config::d) +
+      (thread_index() / 32 * Part::m * Part::n * 32 + lane_index()) * 4;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
       const float(&x)[4] = sums[i][j];
@@ -217,24 +222,24 @@ FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& ti
 
 // One tile, whose copies are under way; begins those of the next one as soon as there is room.
 template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::visit(const QueryTile& tile, const QueryTile* next,
+FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile next, bool more,
                                                     int stage) {
   wait_copies<0>();
   sync_block();
-  if (Config::q_stages > 1 && next != nullptr) copy_q(*next, 1 - stage);
-  if (Config::grad_o_stages > 1 && next != nullptr) copy_grad_o(*next, 1 - stage);
+  if (Config::q_stages > 1 && more) copy_q(next, 1 - stage);
+  if (Config::grad_o_stages > 1 && more) copy_grad_o(next, 1 - stage);
   commit_copies();
   scores(tile, stage);
   sync_block();
-  if (next != nullptr) stage_words(*next, next->h != tile.h);
+  if (more) stage_words(next, next.h != tile.h);
   if constexpr (Config::want_v) {
     using Part = typename Shape::ValueSums;
     multiply<true, true, rows>(grad_v_, p_tile(), {0, Part::row()}, grad_o_tile(stage),
                                {0, Part::column()});
   }
-  if (Config::grad_o_stages == 1 && next != nullptr) {
+  if (Config::grad_o_stages == 1 && more) {
     sync_block();
-    copy_grad_o(*next, 1 - stage);
+    copy_grad_o(next, 1 - stage);
     commit_copies();
   }
   if constexpr (adds_q) add_query_sums(tile);
@@ -243,9 +248,9 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(const QueryTile& tile, const
     multiply<true, true, rows>(grad_k_, ds_tile(), {0, Part::row()}, q_tile(stage),
                                {0, Part::column()});
   }
-  if (Config::q_stages == 1 && next != nullptr) {
+  if (Config::q_stages == 1 && more) {
     sync_block();
-    copy_q(*next, 1 - stage);
+    copy_q(next, 1 - stage);
     commit_copies();
   }
 }
@@ -253,29 +258,26 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(const QueryTile& tile, const
 // `count` tiles from number `first` on, counted through all heads of the group.
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count) {
+  ClassifiedTiles tiles(at_.classes, count);
   sync_block();
-  write_live_tiles<threads>(at_.classes, count, [&](int i) {
-    const QueryTile tile = tile_of(first + i, false);
-    return classify_tile<rows, columns>(a_, s_, head_of(call_, s_, b_, tile.h), tile.first,
-                                        k_first_);
+  tiles.template write<threads>([&](int i) {
+    const QueryTile tile = tile_of({first + i, false});
+    return classify_tile<Formula>(a_, head_of_tile(tile), sequence(), {tile.first, rows},
+                                  {k_first_, columns});
   });
   sync_block();
-  LiveTiles live(at_.classes, count);
-  int number = 0;
-  bool full = false;
-  if (!live.next(number, full)) return;
-  QueryTile tile = tile_of(first + number, full);
-  int stage = 0;
-  copy_q(tile, stage);
-  copy_grad_o(tile, stage);
+  LiveTile live = tiles.next();
+  if (live.index < 0) return;
+  QueryTile tile = tile_of({first + live.index, live.full});
+  copy_q(tile, 0);
+  copy_grad_o(tile, 0);
   commit_copies();
   stage_words(tile, true);
-  for (bool more = true; more;) {
-    more = live.next(number, full);
-    const QueryTile next = more ? tile_of(first + number, full) : tile;
-    visit(tile, more ? &next : nullptr, stage);
+  for (int stage = 0; live.index >= 0; stage ^= 1) {
+    live = tiles.next();
+    const QueryTile next = live.index >= 0 ? tile_of({first + live.index, live.full}) : tile;
+    visit(tile, next, live.index >= 0, stage);
     tile = next;
-    stage = 1 - stage;
   }
 }
 
@@ -285,17 +287,18 @@ template <class Part, class Gradient>
 FOVEA_DEVICE bool Backward<Config, Captured>::write_sums(const Tensor& to, int features,
                                                          float factor,
                                                          const typename Part::Sums& sums) const {
-  const int exist = call_.q_starts != nullptr ? s_.k_length : call_.skv;
+  const Sequence s = sequence();
+  const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
   const bool pairs = to.copy_bytes >= 4 && to.copy_bytes >= 2 * bytes_of<Gradient>;
   bool nan = false;
   FOVEA_UNROLL for (int i = 0; i < 2 * Part::m; ++i) {
     const int position = k_first_ + Part::row() + 8 * i + lane_index() / 4;
     if (position >= exist) continue;
-    const long long row = s_.b * to.batch + g_ * to.head + (s_.k_first + position) * to.position;
+    const long long row = s.b * to.batch + g() * to.head + (s.k_first + position) * to.position;
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
       const int feature = Part::column() + 8 * j + lane_index() % 4 * 2;
       float x = sums[i / 2][j][i % 2 * 2] * factor, y = sums[i / 2][j][i % 2 * 2 + 1] * factor;
-      if (position >= s_.k_length) x = y = 0;
+      if (position >= s.k_length) x = y = 0;
       nan |= x != x || y != y;
       if (pairs && feature + 1 < features) {
         write_pair<Gradient>(to.data, row + feature, x, y);
@@ -324,14 +327,17 @@ FOVEA_DEVICE void Backward<Config, Captured>::write() {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
-  const int exist = call_.q_starts != nullptr ? s_.k_length : call_.skv;
-  if (k_first_ >= exist) return;
+  const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
+  const Sequence s = sequence_of(call_, b);
+  if (k_first_ >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
+  const int tiles = (s.q_length + rows - 1) / rows;
+  if (thread_index() == 0) BlockPlace::write(at_.place, s, b, g * call_.group, tiles);
+  sync_block();
   scaled_.scale = value_of(call_.scale);
-  if constexpr (Config::dropout) scaled_.dropout = Dropout::of(call_);
   if constexpr (Config::want_k) clear(grad_k_);
   if constexpr (Config::want_v) clear(grad_v_);
   captured_.begin(a_);
-  const int total = k_first_ < s_.k_length ? tiles_ * call_.group : 0;
+  const int total = k_first_ < s.k_length ? tiles * call_.group : 0;
   if (total > 0) copy_keys();
   FOVEA_NO_UNROLL
   for (int first = 0; first < total; first += classified_tiles) {

@@ -1,5 +1,5 @@
 // Before a backward: delta = dot(dO, O) - dlse of every row, and zeros where backward.h will add up
-// dQ. Grid: (query tiles of 16 rows, h, sequences).
+// dQ. Grid: tiles of 16 queries x h x sequences, in one row, tiles fastest.
 #pragma once
 
 #include "backward_place.h"
@@ -46,7 +46,9 @@ FOVEA_DEVICE float row_dot(const Call& call, long long o, long long grad_o) {
 template <class Config>
 FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const Call& call = a.call;
-  const int b = block_z() + call.b_first, h = block_y(), first = block_x() * delta_rows;
+  const int tiles = (call.sq + delta_rows - 1) / delta_rows;
+  const int first = block_x() % tiles * delta_rows;
+  const int h = block_x() / tiles % call.h, b = block_x() / tiles / call.h;
   const Sequence s = sequence_of(call, b);
   if (first >= s.q_length) return;
   for (int i = thread_index() / 8; i < delta_rows; i += Config::threads / 8) {

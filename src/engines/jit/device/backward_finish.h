@@ -1,5 +1,6 @@
 // After backward.h: dQ from its f32 sums, in its type and strides. The block has the threads of
-// backward.h and reads the sums as that wrote them. Grid: (query tiles, h, sequences).
+// backward.h and reads the sums as that wrote them. Grid: query tiles x h x sequences, in one row,
+// query tiles fastest.
 #pragma once
 
 #include "backward.h"
@@ -36,7 +37,9 @@ template <class Config>
 FOVEA_DEVICE void backward_finish(const Arguments& a) {
   using Part = typename BackwardShape<Config>::QuerySums;
   const Call& call = a.call;
-  const int b = block_z() + call.b_first, h = block_y(), first = block_x() * Config::rows;
+  const int tiles = (call.sq + Config::rows - 1) / Config::rows;
+  const int first = block_x() % tiles * Config::rows;
+  const int h = block_x() / tiles % call.h, b = block_x() / tiles / call.h;
   const Sequence s = sequence_of(call, b);
   const int exist = call.q_starts != nullptr ? s.q_length : call.sq;
   if (first >= exist) return;

@@ -4,52 +4,12 @@
 
 #include "backward_place.h"
 #include "dropout.h"
+#include "staged.h"
 #include "tile.h"
 
 namespace fovea::device {
 
-// Words that a tile's rows or columns have in shared memory, one row or column after the other.
-template <int words>
-struct StagedWords {
-  unsigned word[words > 0 ? words : 1];
-  FOVEA_DEVICE static StagedWords load(Shared base, int i) {
-    StagedWords out;
-    FOVEA_UNROLL for (int w = 0; w < words; ++w) {
-      out.word[w] = load_shared<unsigned>(base + 4 * (i * words + w));
-    }
-    return out;
-  }
-  FOVEA_DEVICE void store(Shared base, int i) const {
-    FOVEA_UNROLL for (int w = 0; w < words; ++w) {
-      store_shared(base + 4 * (i * words + w), word[w]);
-    }
-  }
-};
-using RowWords = StagedWords<Formula::row_words>;
-using ColumnWords = StagedWords<Formula::column_words>;
-
-template <int threads, int rows>
-FOVEA_DEVICE void stage_rows(const Arguments& a, const Formula::Uniform& uniform, int q_first,
-                             Shared base) {
-  if constexpr (Formula::row_words > 0) {
-    for (int i = thread_index(); i < rows; i += threads) {
-      RowWords words;
-      Formula::make_row(a, uniform, q_first + i, words.word);
-      words.store(base, i);
-    }
-  }
-}
-template <int threads, int columns>
-FOVEA_DEVICE void stage_columns(const Arguments& a, const Formula::Uniform& uniform, int k_first,
-                                Shared base) {
-  if constexpr (Formula::column_words > 0) {
-    for (int i = thread_index(); i < columns; i += threads) {
-      ColumnWords words;
-      Formula::make_column(a, uniform, k_first + i, words.word);
-      words.store(base, i);
-    }
-  }
-}
+inline constexpr float log2_of_e = 1.4426950408889634f;
 
 // Where a warp's part of a tile lies, and what its rows and columns are.
 struct ScorePlace {
@@ -92,33 +52,31 @@ FOVEA_DEVICE ScoreRow load_score_row(const ScorePlace& at, int row) {
 // s becomes P (after dropout: what multiplies dO), dp becomes dS before scale. `masked`: some may
 // not be kept. `captured` is told every kept element's score and gradient.
 template <class Config, bool masked, int m, int n, class Captured>
-FOVEA_DEVICE void score_gradients(const Arguments& a, const Head& head,
-                                  const Formula::Uniform& uniform, const ScoreScale& scaled,
-                                  const ScorePlace& at, float (&s)[m][n][4], float (&dp)[m][n][4],
-                                  Captured& captured) {
+FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Uniform& uniform,
+                                  const ScoreScale& scaled, const ScorePlace& at,
+                                  float (&s)[m][n][4], float (&dp)[m][n][4], Captured& captured) {
   using Element = typename Config::Element;
   ScoreRow rows[2 * m];
-  Formula::Row formula_rows[2 * m];
+  typename Formula::Row formula_rows[2 * m];
   FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
     const int row = at.row + 8 * i;
     rows[i] = load_score_row<Element>(at, row);
-    const RowWords words = RowWords::load(at.row_words, row);
-    formula_rows[i] = Formula::row(a, uniform, at.q_first + row, words.word);
+    formula_rows[i] =
+        staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
   }
   FOVEA_UNROLL for (int j = 0; j < n; ++j) {
-    const int first_column = at.column + 8 * j;
-    unsigned kept_by_dropout[2 * m];
+    unsigned stays[2 * m];  // bits of two columns
     if constexpr (Config::dropout) {
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
-        kept_by_dropout[i] = scaled.dropout.keeps_pair(
-            Dropout::row_of(head), at.q_first + at.row + 8 * i, at.k_first + first_column);
+        const KeptPair pair = dropout_keeps_pair(scaled.dropout, seen(at.row + 8 * i, at.q_first),
+                                                 seen(at.column + 8 * j, at.k_first));
+        stays[i] = (pair.first ? 1u : 0u) | (pair.second ? 2u : 0u);
       }
     }
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
-      const int column = first_column + c;
-      const ColumnWords words = ColumnWords::load(at.column_words, column);
-      const Formula::Column formula_column =
-          Formula::column(a, uniform, at.k_first + column, words.word);
+      const int column = at.column + 8 * j + c;
+      const auto formula_column = staged_column<Formula>(
+          a, uniform, at.column_words, Config::columns, column, seen(column, at.k_first));
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
         const ScoreRow& row = rows[i];
         float& score = s[i / 2][j][i % 2 * 2 + c];
@@ -140,9 +98,9 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const Head& head,
         float to_p = gradient;
         score = p;
         if constexpr (Config::dropout) {
-          const bool stays = (kept_by_dropout[i] >> c & 1u) != 0;
-          to_p = stays ? gradient * scaled.dropout.factor : 0.0f;
-          score = stays ? p * scaled.dropout.factor : 0.0f;
+          const bool drawn = (stays[i] >> c & 1u) != 0;
+          to_p = drawn ? gradient * scaled.dropout.factor : 0.0f;
+          score = drawn ? p * scaled.dropout.factor : 0.0f;
         }
         float grad = p * (to_p - row.delta);
         if constexpr (masked) grad = kept ? grad : 0.0f;
@@ -167,7 +125,7 @@ struct NoCaptured {
   static constexpr bool any = false;
   FOVEA_DEVICE void begin(const Arguments&) {}
   FOVEA_DEVICE void begin_tile(const Arguments&, const QueryTile&, int) {}
-  FOVEA_DEVICE void end_tile(const Arguments&, const Formula::Uniform&) {}
+  FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&) {}
   FOVEA_DEVICE void end(const Arguments&) {}
 };
 

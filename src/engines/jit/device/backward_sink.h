@@ -1,8 +1,8 @@
 // The gradient of the sinks, after backward_delta.h: of head h the sum over all rows of
-// exp(sink - lse) (dlse - dot(dO, O)), in one order. Grid: (h, 1, 1).
+// exp(sink - lse) (dlse - dot(dO, O)), in one order. Grid: h.
 #pragma once
 
-#include "backward_place.h"
+#include "backward_scores.h"
 
 namespace fovea::device {
 
