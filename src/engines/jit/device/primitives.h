@@ -14,6 +14,7 @@
 #define FOVEA_DEVICE __device__ __forceinline__
 #define FOVEA_DEVICE_CALL __device__ __noinline__  // rarely called: kept out of the hot code
 #define FOVEA_UNROLL _Pragma("unroll")
+#define FOVEA_NO_UNROLL _Pragma("unroll 1")
 
 namespace fovea::device {
 
@@ -134,6 +135,13 @@ FOVEA_DEVICE void multiply_add(BF16, float (&c)[4], const unsigned (&a)[4], unsi
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// --- global memory ---
+// An element that nothing writes while the kernel runs.
+template <class T>
+FOVEA_DEVICE T load_global(const T* at) {
+  return __ldg(at);
+}
+
 // --- atomics in global memory ---
 FOVEA_DEVICE void add_global(float* at, float value) { atomicAdd(at, value); }
 FOVEA_DEVICE void add_global(double* at, double value) { atomicAdd(at, value); }
@@ -160,6 +168,7 @@ FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) { return atomic
 FOVEA_DEVICE void fence_global() { __threadfence(); }
 
 // --- numbers ---
+FOVEA_DEVICE int first_bit(unsigned x) { return __ffs(x) - 1; }  // the lowest one that is set
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __uint_as_float(x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 FOVEA_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }
