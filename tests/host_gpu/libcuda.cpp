@@ -123,4 +123,5 @@ EXPORT int cuLaunchKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsi
   return 0;
 }
 NOTHING(cuInit)
+NOTHING(cuFuncSetAttribute)
 NOTHING(cuCtxPushCurrent_v2)
