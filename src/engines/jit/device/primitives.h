@@ -13,6 +13,8 @@
 
 #define FOVEA_DEVICE __device__ __forceinline__
 #define FOVEA_DEVICE_CALL __device__ __noinline__  // rarely called: kept out of the hot code
+#define FOVEA_UNROLL _Pragma("unroll")
+#define FOVEA_NO_UNROLL _Pragma("unroll 1")
 
 namespace fovea::device {
 
