@@ -135,6 +135,13 @@ FOVEA_DEVICE void multiply_add(BF16, float (&c)[4], const unsigned (&a)[4], unsi
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// --- global memory ---
+// An element that nothing writes while the kernel runs.
+template <class T>
+FOVEA_DEVICE T load_global(const T* at) {
+  return __ldg(at);
+}
+
 // --- atomics in global memory ---
 FOVEA_DEVICE void add_global(float* at, float value) { atomicAdd(at, value); }
 FOVEA_DEVICE void add_global(double* at, double value) { atomicAdd(at, value); }
