@@ -55,7 +55,9 @@ struct Call {
   float* partial_o;         // split keys: [split, b, h, q, dv]
   float* partial_lse;       // [split, b, h, q], in natural logarithms
   unsigned* counters;       // zero before and after every call
-  int splits;
+  int splits;               // of the keys; 0: not split
+  int split_keys;           // keys of each
+  int b_first;              // batch of block_z() 0: a launch has at most 65535 of them
 };
 
 // `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors
