@@ -168,6 +168,7 @@ FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) { return atomic
 FOVEA_DEVICE void fence_global() { __threadfence(); }
 
 // --- numbers ---
+FOVEA_DEVICE int first_bit(unsigned x) { return __ffs(x) - 1; }  // the lowest one that is set
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __uint_as_float(x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 FOVEA_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }

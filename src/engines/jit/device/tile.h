@@ -56,12 +56,17 @@ FOVEA_DEVICE Rows rows_of(const Tensor& tensor, int b, int head, long long first
           tensor.copy_bytes};
 }
 
+// Threads that copy a tile together: a block, or a warp of it.
+struct Team {
+  int thread, threads;
+};
+
 // Narrow copies, for addresses and strides that do not allow more.
-template <int bytes, int tile_rows, int threads, class Tile>
-FOVEA_DEVICE_CALL void copy_narrow(Tile to, Rows from) {
+template <int bytes, class Tile>
+FOVEA_DEVICE_CALL void copy_narrow(Tile to, int tile_rows, Rows from, Team team) {
   constexpr int element_bytes = bytes_of<typename Tile::Element>;
   constexpr int pieces = Tile::columns * element_bytes / bytes;
-  for (int i = thread_index(); i < tile_rows * pieces; i += threads) {
+  for (int i = team.thread; i < tile_rows * pieces; i += team.threads) {
     const int row = i / pieces, column = i % pieces * (bytes / element_bytes);
     int valid = row < from.rows ? (from.columns - column) * element_bytes : 0;
     valid = valid < 0 ? 0 : valid > bytes ? bytes : valid;
@@ -72,10 +77,10 @@ FOVEA_DEVICE_CALL void copy_narrow(Tile to, Rows from) {
 }
 
 // Element by element, from any strides and any type.
-template <class Source, int tile_rows, int threads, class Tile>
-FOVEA_DEVICE_CALL void copy_elements(Tile to, Rows from) {
+template <class Source, class Tile>
+FOVEA_DEVICE_CALL void copy_elements(Tile to, int tile_rows, Rows from, Team team) {
   using Element = typename Tile::Element;
-  for (int i = thread_index(); i < tile_rows * Tile::columns; i += threads) {
+  for (int i = team.thread; i < tile_rows * Tile::columns; i += team.threads) {
     const int row = i / Tile::columns, column = i % Tile::columns;
     float value = 0;
     if (row < from.rows && column < from.columns) {
@@ -86,12 +91,12 @@ FOVEA_DEVICE_CALL void copy_elements(Tile to, Rows from) {
 }
 
 // Begins to fill a tile of tile_rows rows; ends with the next commit_copies and its wait (and, for
-// others, sync_block). All threads of the block take part. `Source` is what the tensor is stored
-// in, if it differs from the tile.
+// others, a barrier). `threads` threads take part, this one as number `thread`. `Source` is what
+// the tensor is stored in, if it differs from the tile.
 template <class Source, int tile_rows, int threads, class Tile>
-FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from) {
-  using Element = typename Tile::Element;
-  constexpr int element_bytes = bytes_of<Element>;
+FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from, int thread) {
+  constexpr int element_bytes = bytes_of<typename Tile::Element>;
+  const Team team{thread, threads};
   if constexpr (bytes_of<Source> == element_bytes) {
     if (from.copy_bytes == 16) {
       constexpr int wide = 16 / element_bytes, pieces = Tile::columns / wide;
@@ -99,7 +104,7 @@ FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from) {
       const char* const source = static_cast<const char*>(from.data);
       const long long row_stride = from.row_stride * element_bytes;
       FOVEA_UNROLL for (int first = 0; first < count; first += threads) {
-        const int i = first + thread_index();
+        const int i = first + thread;
         if (count % threads != 0 && i >= count) break;
         const int row = i / pieces, column = i % pieces * wide;
         int valid = row < from.rows ? (from.columns - column) * element_bytes : 0;
@@ -110,10 +115,10 @@ FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from) {
       }
       return;
     }
-    if (from.copy_bytes == 8) return copy_narrow<8, tile_rows, threads>(to, from);
-    if (from.copy_bytes == 4) return copy_narrow<4, tile_rows, threads>(to, from);
+    if (from.copy_bytes == 8) return copy_narrow<8>(to, tile_rows, from, team);
+    if (from.copy_bytes == 4) return copy_narrow<4>(to, tile_rows, from, team);
   }
-  copy_elements<Source, tile_rows, threads>(to, from);
+  copy_elements<Source>(to, tile_rows, from, team);
 }
 
 // --- products ---

@@ -1,0 +1,358 @@
+// The forward: a block owns a tile of queries of one head and goes through the live tiles of keys
+// with an online softmax. Each warp owns 16 m rows of it.
+//
+// Sums are kept relative to a reference score per row. It moves only if a tile's maximum exceeds it
+// by more than 8 in the exponent, so that sums are hardly ever rescaled; probabilities then stay
+// below 2^8, which every type can hold.
+//
+// Config has: Element (of q, k, v), Output (of o), d, dv (the class of the head dims), rows,
+// columns, warps, dropout.
+#pragma once
+
+#include "careful.h"
+#include "dropout.h"
+#include "live_tiles.h"
+#include "staged.h"
+#include "tile.h"
+
+namespace fovea::device {
+
+constexpr float log2_e = 1.4426950408889634f, ln_2 = 0.6931471805599453f;
+
+template <class Config>
+struct Forward {
+  using Element = typename Config::Element;
+  static constexpr int rows = Config::rows, columns = Config::columns;
+  static constexpr int threads = 32 * Config::warps;
+  static constexpr int m = rows / (16 * Config::warps);  // pieces of 16 rows of a warp
+  static constexpr int keys = columns / 8, features = Config::dv / 8;
+  static constexpr ForwardShared shared{TileSizes{bytes_of<Element>, Config::d, Config::dv, rows,
+                                                  columns, Formula::row_words,
+                                                  Formula::column_words}};
+  using QueryTile = SharedTile<Element, Config::d>;
+  using ValueTile = SharedTile<Element, Config::dv>;
+  using ProbabilityTile = SharedTile<F32, columns>;
+  static constexpr QueryTile q_tile{shared.q}, k_tile{shared.k};
+  static constexpr ValueTile v_tile{shared.v};
+  static constexpr ProbabilityTile p_tile{shared.p};
+
+  const Arguments& a;
+  const Call& call;
+  int b, h, q0, dv_first;
+  Sequence s;
+  Head head;
+  typename Formula::Uniform uniform;
+  Dropout dropout;
+  float scale, factor;  // factor: from the scores that are kept to exponents of 2
+
+  // Of rows 16 i + lane / 4 + 8 r of this warp.
+  float reference[m][2], top[m][2], sum[m][2];
+  float o[m][features][4];
+
+  FOVEA_DEVICE explicit Forward(const Arguments& arguments) : a(arguments), call(a.call) {
+    int index = block_x();
+    const int tiles = (call.sq + rows - 1) / rows;
+    q0 = (tiles - 1 - index % tiles) * rows;  // under a causal mask the last take longest
+    index /= tiles;
+    h = index % call.h;
+    index /= call.h;
+    b = index % call.b;
+    dv_first = index / call.b * Config::dv;
+    s = sequence_of(call, b);
+    head = head_of(call, s, b, h);
+    uniform = Formula::uniform(a, head);
+    if constexpr (Config::dropout) dropout = dropout_of(call, head);
+    scale = value_of(call.scale);
+    // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
+    factor = folds_scale() ? scale * log2_e : log2_e;
+  }
+
+  FOVEA_DEVICE bool folds_scale() const { return !Formula::has_mod && scale > 0; }
+  FOVEA_DEVICE int first_row() const { return thread_index() / 32 * 16 * m; }  // of this warp
+  FOVEA_DEVICE int row(int i, int r) const {
+    return first_row() + 16 * i + 8 * r + lane_index() / 4;
+  }
+  FOVEA_DEVICE int position(int local, int offset) const {
+    return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
+  }
+  FOVEA_DEVICE Shared column_words(int buffer) const {
+    return shared.column_words + buffer * 4 * columns * Formula::column_words;
+  }
+
+  FOVEA_DEVICE LiveTile next(LiveTiles& tiles) const {
+    return next_live(tiles, [&](int tile) {
+      return classify_tile<Formula>(a, head, s, {q0, rows}, {tile * columns, columns});
+    });
+  }
+
+  FOVEA_DEVICE void copy_queries() const {
+    copy_tile<Element, rows, threads>(
+        q_tile, rows_of<Element>(call.q, s.b, h, s.q_first + q0, s.q_length - q0, call.d),
+        thread_index());
+  }
+  FOVEA_DEVICE void copy_keys(int tile, int buffer) const {
+    const int k0 = tile * columns;
+    copy_tile<Element, columns, threads>(
+        k_tile, rows_of<Element>(call.k, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
+                                 call.d),
+        thread_index());
+    stage_columns<Formula>(a, uniform, column_words(buffer), position(k0, s.k_offset), columns);
+  }
+  FOVEA_DEVICE void copy_values(int tile) const {
+    const int k0 = tile * columns;
+    Rows from = rows_of<Element>(call.v, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
+                                 call.dv - dv_first);
+    from.data = static_cast<const typename Stored<Element>::Type*>(from.data) +
+                dv_first * call.v.feature;
+    copy_tile<Element, columns, threads>(v_tile, from, thread_index());
+  }
+
+  // Scores of a tile, modified and masked, with -inf for what is not kept.
+  FOVEA_DEVICE void modify(float (&x)[m][keys][4], const LiveTile& tile, int buffer) const {
+    if (!folds_scale()) {
+      FOVEA_UNROLL for (int i = 0; i < m * keys * 4; ++i) x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
+    }
+    if (!Formula::has_mod && tile.full) return;
+    const int k0 = tile.index * columns;
+    typename Formula::Row row_values[m][2];
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const int at = row(i / 2, i % 2);
+      row_values[i / 2][i % 2] = staged_row<Formula>(a, uniform, shared.row_words, rows, at,
+                                                     position(q0 + at, s.q_offset));
+    }
+    FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+      FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
+        const int at = 8 * j + 2 * (lane_index() % 4) + e;
+        const auto column = staged_column<Formula>(a, uniform, column_words(buffer), columns, at,
+                                                   position(k0 + at, s.k_offset));
+        FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+          float& score = x[i / 2][j][i % 2 * 2 + e];
+          const auto& row_value = row_values[i / 2][i % 2];
+          score = Formula::score(a, uniform, row_value, column, score);
+          if (!tile.full) {
+            const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
+            score = keep ? score : -infinity();
+          }
+        }
+      }
+    }
+  }
+
+  // Scores to probabilities relative to the rows' references, which move where they must.
+  FOVEA_DEVICE void softmax(float (&x)[m][keys][4]) {
+    bool moves = false;
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        float largest = top[i][r];
+        FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+          largest = fmaxf(largest, fmaxf(x[i][j][2 * r], x[i][j][2 * r + 1]));
+        }
+        largest = fmaxf(largest, shuffle_xor(largest, 1));
+        top[i][r] = fmaxf(largest, shuffle_xor(largest, 2));
+        moves |= top[i][r] > reference[i][r] && !((top[i][r] - reference[i][r]) * factor <= 8);
+      }
+    }
+    if (any_in_warp(moves)) move_references();
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        const float shift = -finite(reference[i][r]) * factor;
+        float part = 0;
+        FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+          FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
+            x[i][j][e] = exp2_approx(fma_rn(x[i][j][e], factor, shift));
+            part += x[i][j][e];
+          }
+        }
+        sum[i][r] += part;
+      }
+    }
+  }
+
+  // Nothing is subtracted from scores while a row has none that is finite: inf - inf would be NaN.
+  FOVEA_DEVICE static float finite(float x) { return x == infinity() || x == -infinity() ? 0 : x; }
+
+  FOVEA_DEVICE void move_references() {
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        const float shrink = exp2_approx((reference[i][r] - finite(top[i][r])) * factor);
+        reference[i][r] = top[i][r];
+        sum[i][r] *= shrink;
+        FOVEA_UNROLL for (int j = 0; j < features; ++j) {
+          o[i][j][2 * r] *= shrink;
+          o[i][j][2 * r + 1] *= shrink;
+        }
+      }
+    }
+  }
+
+  FOVEA_DEVICE void drop(float (&p)[m][keys][4], int k0) const {
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const int q = position(q0 + row(i / 2, i % 2), s.q_offset);
+      FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+        const int k = position(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset);
+        const KeptPair kept = dropout_keeps_pair(dropout, q, k);
+        float(&pair)[4] = p[i / 2][j];
+        pair[i % 2 * 2] = kept.first ? pair[i % 2 * 2] : 0;
+        pair[i % 2 * 2 + 1] = kept.second ? pair[i % 2 * 2 + 1] : 0;
+      }
+    }
+  }
+
+  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4]) {
+    if constexpr (bytes_of<Element> == 4) {
+      store_sums(p_tile, {first_row(), 0}, p);
+      sync_warp();
+      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile, {0, 0});
+      sync_warp();
+    } else {
+      multiply_registers(o, p, v_tile, {0, 0});
+    }
+  }
+
+  FOVEA_DEVICE void run() {
+    clear(o);
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      reference[i / 2][i % 2] = top[i / 2][i % 2] = -infinity();
+      sum[i / 2][i % 2] = 0;
+    }
+    LiveTiles tiles((s.k_length + columns - 1) / columns);
+    LiveTile tile = next(tiles);
+    if (tile.index >= 0) {
+      copy_queries();
+      copy_keys(tile.index, 0);
+      commit_copies();
+      stage_rows<Formula>(a, uniform, shared.row_words, position(q0, s.q_offset), rows);
+    }
+    for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
+      wait_copies<0>();
+      sync_block();  // keys are there, and nobody reads the last values any more
+      copy_values(tile.index);
+      commit_copies();
+      float x[m][keys][4];
+      clear(x);
+      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile, {0, 0});
+      wait_copies<0>();
+      sync_block();  // values are there, and nobody reads the keys any more
+      const LiveTile following = next(tiles);
+      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
+      commit_copies();
+      modify(x, tile, buffer);
+      softmax(x);
+      if constexpr (Config::dropout) drop(x, tile.index * columns);
+      add_values(x);
+      tile = following;
+    }
+    finish();
+  }
+
+  // Sums to outputs: the sink joins, o is divided by the sum of its row.
+  FOVEA_DEVICE void finish() {
+    const bool has_sink = call.sink != nullptr;
+    const float sink = has_sink ? call.sink[h] : -infinity();
+    bool nan = false;
+    float lse[m][2];
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        float total = sum[i][r];
+        total += shuffle_xor(total, 1);
+        total += shuffle_xor(total, 2);
+        const float unit = folds_scale() ? scale : 1.0f;
+        const float base = finite(reference[i][r]) * unit;
+        float joined = total, shift = base, shrink = 1;
+        if (has_sink) {
+          shift = finite(fmaxf(total > 0 ? base : -infinity(), sink));
+          shrink = total > 0 ? exp2_approx((base - shift) * log2_e) : 1;
+          joined = total * shrink + exp2_approx((sink - shift) * log2_e);
+        }
+        const bool empty = joined == 0;
+        lse[i][r] = empty ? -infinity() : shift + logf(joined);
+        const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
+        FOVEA_UNROLL for (int j = 0; j < features; ++j) {
+          FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
+            o[i][j][e] *= inverse;
+            nan |= o[i][j][e] != o[i][j][e];
+          }
+        }
+        if (dv_first == 0) write_row(i, r, lse[i][r], total == total ? top[i][r] * unit : total);
+      }
+    }
+    write_o();
+    if (any_in_warp(nan)) mend(lse);
+  }
+
+  // Rows of the tensors beyond a sequence belong to it if it is not packed: they are empty.
+  FOVEA_DEVICE int row_end() const { return call.q_starts != nullptr ? s.q_length : call.sq; }
+
+  FOVEA_DEVICE void write_row(int i, int r, float lse, float largest) const {
+    const int at = q0 + row(i, r);
+    if (lane_index() % 4 != 0 || at >= row_end()) return;
+    const bool inside = at < s.q_length;
+    const long long number = row_number(call, s, h, s.q_first + at);
+    if (call.lse != nullptr) call.lse[number] = inside ? lse : -infinity();
+    if (call.row_max != nullptr) call.row_max[number] = inside ? largest : -infinity();
+  }
+
+  FOVEA_DEVICE typename Stored<typename Config::Output>::Type* o_row(int at) const {
+    return static_cast<typename Stored<typename Config::Output>::Type*>(call.o.data) +
+           s.b * call.o.batch + h * call.o.head + (s.q_first + at) * call.o.position +
+           dv_first * call.o.feature;
+  }
+
+  FOVEA_DEVICE void write_o() {
+    using Output = typename Config::Output;
+    const int columns_left = call.dv - dv_first;
+    // Through the tile of the queries, whose rows only this warp reads: whole lines are written.
+    if constexpr (bytes_of<Output> == bytes_of<Element> && Config::dv <= Config::d) {
+      if (call.o.copy_bytes == 16) {
+        using OutputTile = SharedTile<Output, Config::d>;
+        const OutputTile out{shared.q};
+        constexpr int wide = 16 / bytes_of<Output>, pieces = Config::dv / wide;
+        sync_warp();
+        store_sums(out, {first_row(), 0}, o);
+        sync_warp();
+        for (int i = lane_index(); i < 16 * m * pieces; i += 32) {
+          const int local = first_row() + i / pieces, column = i % pieces * wide, at = q0 + local;
+          if (at >= row_end() || column >= columns_left) continue;
+          Words4 words = load_shared<Words4>(out.at(local, column));
+          if (at >= s.q_length) words = {0, 0, 0, 0};
+          *reinterpret_cast<Words4*>(o_row(at) + column) = words;
+        }
+        return;
+      }
+    }
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const int at = q0 + row(i / 2, i % 2);
+      if (at >= row_end()) continue;
+      FOVEA_UNROLL for (int j = 0; j < features; ++j) {
+        FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
+          const int column = 8 * j + 2 * (lane_index() % 4) + e;
+          if (column >= columns_left) continue;
+          const float value = at < s.q_length ? o[i / 2][j][i % 2 * 2 + e] : 0;
+          write_element<Output>(o_row(at), column * call.o.feature, value);
+        }
+      }
+    }
+  }
+
+  // A NaN in o may come from a value that is masked, times a probability of 0: those rows again.
+  FOVEA_DEVICE void mend(const float (&lse)[m][2]) const {
+    const CarefulHead careful{b, h, s, head};
+    FOVEA_NO_UNROLL for (int local = 0; local < 16 * m; ++local) {
+      const int i = local / 16, r = local / 8 % 2, at = q0 + first_row() + local;
+      float own = 0;
+      FOVEA_UNROLL for (int x = 0; x < 2 * m; ++x) {
+        if (x == 2 * i + r) own = lse[x / 2][x % 2];
+      }
+      const float row_lse = shuffle(own, local % 8 * 4);
+      if (at >= s.q_length || row_lse == -infinity()) continue;
+      careful_o_row<Config>(a, careful, at, row_lse, dv_first);
+    }
+  }
+};
+
+template <class Config>
+FOVEA_DEVICE void forward(const Arguments& a) {
+  Forward<Config>(a).run();
+}
+
+}  // namespace fovea::device
