@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/refuse.h"
 #include "engines/jit/bake.h"
 #include "engines/jit/device/shared_layout.h"
 
@@ -37,9 +38,9 @@ Shape fitted(const ShapeFacts& facts, Shape shape) {
     if (shape.shared_bytes <= facts.shared_memory) return shape;
     if (shape.columns > 2 * least) {
       shape.columns /= 2;
-    } else if (shape.rows > least && shape.threads > 32) {
+    } else if (shape.rows > least && shape.warps > 1) {
       shape.rows /= 2;
-      shape.threads /= 2;
+      shape.warps /= 2;
     } else {
       return shape;  // refused by judge
     }
@@ -51,12 +52,12 @@ Shape forward_shape(const ShapeFacts& facts) {
   const int widest = std::max(shape.d, shape.dv);
   shape.rows = widest <= 128 ? 128 : 64;
   shape.columns = widest <= 128 ? 64 : 32;
-  shape.threads = 2 * shape.rows;  // a warp has 16 rows
+  shape.warps = shape.rows / 16;
   shape.blocks = widest <= 64 ? 2 : 1;
   if (facts.baked.q.dtype == DType::F32) {
     shape.rows = 64;
     shape.columns = 32;
-    shape.threads = 128;
+    shape.warps = 4;
     shape.blocks = 1;
   }
   return fitted<device::ForwardShared>(facts, shape);
@@ -78,20 +79,24 @@ bool has_gaps(const Problem& baked) {
 
 unsigned size(std::int64_t x) { return static_cast<unsigned>(x); }
 
-Grid over_queries(const Call& call, const Shape& shape) {
-  return {size(ceil_div(call.sq, shape.rows)), size(call.h), size(call.b * shape.dv_chunks),
-          size(shape.threads)};
+Grid in_line(std::int64_t a, std::int64_t b, const Shape& shape) {
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
+  if (b > 0 && a > most / b) refuse("sizes", a, "engine jit launches at most 2^31 - 1 blocks");
+  return {size(a * b), 1, 1, size(32 * shape.warps)};
 }
 
-Grid over_heads(const Call& call, const Shape& shape) {
-  return {size(call.h), 1, 1, size(shape.threads)};
+// All in one dimension: the others have at most 65535.
+Grid over_queries(const Call& call, const Shape& shape) {
+  return in_line(std::int64_t{call.h} * call.b * shape.dv_chunks, ceil_div(call.sq, shape.rows),
+                 shape);
 }
+
+Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
 
 // Rows of queries and of keys, 64 to a block.
 Grid over_rows(const Call& call, const Shape& shape) {
   const std::int64_t batches = call.q_starts != nullptr ? 1 : call.b;
-  return {size(ceil_div(std::max(call.rows_q, call.rows_k), 64)), 1, size(batches),
-          size(shape.threads)};
+  return in_line(batches, ceil_div(std::max(call.rows_q, call.rows_k), 64), shape);
 }
 
 // --- the tables ---

@@ -7,6 +7,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "attention/problem.h"
 #include "cuda/kernels.h"
@@ -19,9 +20,14 @@ struct Shape {
   int d = 0, dv = 0;  // head dims of a tile: their class; dv of one chunk
   int dv_chunks = 1;
   int rows = 0, columns = 0;  // queries and keys of a tile
-  int threads = 128;
+  int warps = 4;
   int blocks = 1;  // that shall fit a multiprocessor at once
   int shared_bytes = 0;
+  struct Constant {
+    const char* name;
+    int value;
+  };
+  std::vector<Constant> own{};  // further constants of this kernel's Config
 };
 
 // All that a shape is chosen by.

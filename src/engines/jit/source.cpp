@@ -45,7 +45,7 @@ std::string config_text(const Problem& baked, const Shape& shape) {
   ConfigText out;
   const bool backward = baked.direction == Direction::Backward;
   out.type("Element", baked.q.dtype);
-  out.type("O", baked.o.dtype);
+  out.type("Output", baked.o.dtype);
   if (backward) {
     out.type("GradO", baked.grad_o.dtype);
     out.type("GradQ", baked.want_q ? baked.grad_q.dtype : baked.q.dtype);
@@ -57,7 +57,8 @@ std::string config_text(const Problem& baked, const Shape& shape) {
   out.number("dv_chunks", shape.dv_chunks);
   out.number("rows", shape.rows);
   out.number("columns", shape.columns);
-  out.number("threads", shape.threads);
+  out.number("warps", shape.warps);
+  out.number("threads", 32 * shape.warps);
   out.number("blocks", shape.blocks);
   out.number("shared_bytes", shape.shared_bytes);
   out.truth("dropout", baked.dropout > 0);
@@ -67,6 +68,7 @@ std::string config_text(const Problem& baked, const Shape& shape) {
     out.truth("want_k", baked.want_k);
     out.truth("want_v", baked.want_v);
   }
+  for (const Shape::Constant& constant : shape.own) out.number(constant.name, constant.value);
   return "struct Config {\n" + out.text() + "};\n";
 }
 
