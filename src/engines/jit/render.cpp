@@ -186,7 +186,9 @@ class FormulaText {
     if (node->args().empty()) return leaf_text(node->op());
     std::vector<std::string> args;
     for (const Expr& arg : node->args()) args.push_back(stages_.name(arg.get(), here));
-    return operation_text(*node, stages_.exact(node), args, functions_);
+    // Only in the inner loop is a fast function worth its error.
+    const Functions functions = here == Stage::Element ? functions_ : Functions{.precise = true};
+    return operation_text(*node, stages_.exact(node), args, functions);
   }
 
   std::string scalar_text(const Node* node) const {

@@ -26,7 +26,7 @@ struct Forward {
   static constexpr int threads = 32 * Config::warps;
   static constexpr int m = rows / (16 * Config::warps);  // pieces of 16 rows of a warp
   static constexpr int keys = columns / 8, features = Config::dv / 8;
-  static constexpr ForwardShared shared{TileSizes{bytes_of<Element>, Config::d, Config::dv, rows,
+  static constexpr ForwardShared shared{TileSizes{Config::warps, bytes_of<Element>, Config::d, Config::dv, rows,
                                                   columns, Formula::row_words,
                                                   Formula::column_words}};
   using QueryTile = SharedTile<Element, Config::d>;
@@ -209,13 +209,22 @@ struct Forward {
     }
   }
 
+  // Other kernels write what belongs to no packed sequence, and, after this one, the rows of
+  // sequences that are decoded.
+  FOVEA_DEVICE bool works() const {
+    return q0 < row_end() && (!is_decoded() || q0 + rows > s.q_length);
+  }
+  FOVEA_DEVICE bool is_decoded() const {
+    return call.split_keys > 0 && decodes(s.q_length, s.k_length, call.group);
+  }
+
   FOVEA_DEVICE void run() {
     clear(o);
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       reference[i / 2][i % 2] = top[i / 2][i % 2] = -infinity();
       sum[i / 2][i % 2] = 0;
     }
-    LiveTiles tiles((s.k_length + columns - 1) / columns);
+    LiveTiles tiles(is_decoded() ? 0 : (s.k_length + columns - 1) / columns);
     LiveTile tile = next(tiles);
     if (tile.index >= 0) {
       copy_queries();
@@ -292,45 +301,16 @@ struct Forward {
     if (call.row_max != nullptr) call.row_max[number] = inside ? largest : -infinity();
   }
 
-  FOVEA_DEVICE typename Stored<typename Config::Output>::Type* o_row(int at) const {
-    return static_cast<typename Stored<typename Config::Output>::Type*>(call.o.data) +
-           s.b * call.o.batch + h * call.o.head + (s.q_first + at) * call.o.position +
-           dv_first * call.o.feature;
-  }
-
   FOVEA_DEVICE void write_o() {
     using Output = typename Config::Output;
-    const int columns_left = call.dv - dv_first;
-    // Through the tile of the queries, whose rows only this warp reads: whole lines are written.
-    if constexpr (bytes_of<Output> == bytes_of<Element> && Config::dv <= Config::d) {
-      if (call.o.copy_bytes == 16) {
-        using OutputTile = SharedTile<Output, Config::d>;
-        const OutputTile out{shared.q};
-        constexpr int wide = 16 / bytes_of<Output>, pieces = Config::dv / wide;
-        sync_warp();
-        store_sums(out, {first_row(), 0}, o);
-        sync_warp();
-        for (int i = lane_index(); i < 16 * m * pieces; i += 32) {
-          const int local = first_row() + i / pieces, column = i % pieces * wide, at = q0 + local;
-          if (at >= row_end() || column >= columns_left) continue;
-          Words4 words = load_shared<Words4>(out.at(local, column));
-          if (at >= s.q_length) words = {0, 0, 0, 0};
-          *reinterpret_cast<Words4*>(o_row(at) + column) = words;
-        }
-        return;
-      }
-    }
-    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
-      const int at = q0 + row(i / 2, i % 2);
-      if (at >= row_end()) continue;
-      FOVEA_UNROLL for (int j = 0; j < features; ++j) {
-        FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
-          const int column = 8 * j + 2 * (lane_index() % 4) + e;
-          if (column >= columns_left) continue;
-          const float value = at < s.q_length ? o[i / 2][j][i % 2 * 2 + e] : 0;
-          write_element<Output>(o_row(at), column * call.o.feature, value);
-        }
-      }
+    sync_block();  // the tiles of the other warps are free
+    const SharedTile<F32, Config::dv> through{static_cast<Shared>(
+        thread_index() / 32 * 16 * SharedTile<F32, Config::dv>::stride)};
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      const int at = q0 + first_row() + 16 * i;
+      RowsOut to = rows_out<Output>(call.o, s.b, h, s.q_first + at, call.dv - dv_first);
+      to.data = static_cast<typename Stored<Output>::Type*>(to.data) + dv_first * call.o.feature;
+      write_sums<Output>(through, o[i], to, s.q_length - at, row_end() - at);
     }
   }
 
@@ -352,7 +332,8 @@ struct Forward {
 
 template <class Config>
 FOVEA_DEVICE void forward(const Arguments& a) {
-  Forward<Config>(a).run();
+  Forward<Config> block(a);
+  if (block.works()) block.run();
 }
 
 }  // namespace fovea::device

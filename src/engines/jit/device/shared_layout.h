@@ -12,11 +12,17 @@ constexpr int round_to_16(int bytes) { return (bytes + 15) / 16 * 16; }
 
 // What a kernel's shared memory depends on.
 struct TileSizes {
+  int warps;
   int element_bytes;  // of q, k and v
   int d, dv;          // head dims, rounded up to their class
   int rows, columns;  // queries and keys of a tile
   int row_words, column_words;  // of Formula
 };
+
+// Results leave a warp through 16 rows of f32, in memory that is free by then.
+constexpr int writing_bytes(int warps, int columns) { return warps * 16 * row_bytes(columns, 4); }
+
+constexpr int larger(int a, int b) { return a < b ? b : a; }
 
 struct ForwardShared {
   int q, k, v, p, row_words, column_words, bytes;
@@ -28,7 +34,41 @@ struct ForwardShared {
         // The matrix units take probabilities from registers, f32 products from shared memory.
         row_words(p + (t.element_bytes == 4 ? t.rows * row_bytes(t.columns, 4) : 0)),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
-        bytes(column_words + round_to_16(2 * 4 * t.columns * t.column_words)) {}  // two tiles'
+        bytes(larger(column_words + round_to_16(2 * 4 * t.columns * t.column_words),  // two tiles'
+                     writing_bytes(t.warps, t.dv))) {}
 };
+
+// Decoding: each warp has a ring of `stages` groups of 16 keys and their values.
+constexpr int decode_rows = 16, decode_keys = 16;
+
+struct DecodeShared {
+  int q, ring, stage_bytes, p, bytes;
+  constexpr DecodeShared(const TileSizes& t, int stages)
+      : q(0),
+        ring(decode_rows * row_bytes(t.d, t.element_bytes)),
+        stage_bytes(decode_keys *
+                    (row_bytes(t.d, t.element_bytes) + row_bytes(t.dv, t.element_bytes))),
+        p(ring + t.warps * stages * stage_bytes),
+        bytes(larger(p + (t.element_bytes == 4 ? t.warps * decode_rows * row_bytes(decode_keys, 4)
+                                               : 0),
+                     t.warps * (decode_rows * row_bytes(t.dv, 4) + 2 * 4 * decode_rows))) {}
+};
+
+// Whether a sequence is decoded with its keys split over blocks: few queries, for which a block of
+// the forward would be mostly empty. By its own lengths alone, so that a sequence is computed alike
+// whatever else is in the batch.
+constexpr bool decodes(long long queries, long long keys, int group) {
+  return queries * group <= 16 || (queries * group <= 64 && keys >= 2048);
+}
+
+// Rows of partial results: [slot, kv head, row of the group, ...], a slot for each split of a
+// sequence. Slots of packed sequences are counted by where their keys begin.
+constexpr int decode_group_rows = 64;
+constexpr long long decode_slots(long long batch, long long keys, long long span) {
+  return batch * ((keys + span - 1) / span);
+}
+constexpr long long decode_slots_packed(long long batch, long long rows_k, long long span) {
+  return rows_k / span + batch;
+}
 
 }  // namespace fovea::device

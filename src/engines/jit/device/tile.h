@@ -268,4 +268,59 @@ FOVEA_DEVICE void store_sums(const To& to, Corner at, const float (&sum)[m][n][4
   }
 }
 
+// Where results go: rows of one head of a tensor.
+struct RowsOut {
+  void* data;
+  long long row_stride, column_stride;
+  int columns;
+  bool wide;  // 16 bytes at a time
+};
+
+template <class Output>
+FOVEA_DEVICE RowsOut rows_out(const Tensor& tensor, int b, int head, long long first_row,
+                              int columns) {
+  auto* const data = static_cast<typename Stored<Output>::Type*>(tensor.data);
+  return {data + b * tensor.batch + head * tensor.head + first_row * tensor.position,
+          tensor.position, tensor.feature, columns, tensor.copy_bytes == 16};
+}
+
+// Writes 16 x 8n sums of a warp through 16 rows of f32 in shared memory that
+// belong to this warp: whole lines reach global memory. Rows from `inside` on are written as zeros,
+// those from `end` on not at all.
+template <class Output, int n>
+FOVEA_DEVICE void write_sums(const SharedTile<F32, 8 * n>& through, const float (&sum)[n][4],
+                             const RowsOut& to, int inside, int end) {
+  const float(&one)[1][n][4] = reinterpret_cast<const float(&)[1][n][4]>(sum);
+  store_sums(through, {0, 0}, one);
+  sync_warp();
+  auto* const data = static_cast<typename Stored<Output>::Type*>(to.data);
+  if (to.wide) {
+    constexpr int wide = 16 / bytes_of<Output>, pieces = 8 * n / wide;
+    FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * pieces; i += 32) {
+      const int row = i / pieces, column = i % pieces * wide;
+      if (row >= end || column >= to.columns) continue;
+      Words4 words{0, 0, 0, 0};
+      if (row < inside) {
+        if constexpr (wide == 4) {
+          words = load_shared<Words4>(through.at(row, column));
+        } else {
+          const auto low = load_shared<Floats4>(through.at(row, column));
+          const auto high = load_shared<Floats4>(through.at(row, column + 4));
+          words = {pack(Output{}, low.x, low.y), pack(Output{}, low.z, low.w),
+                   pack(Output{}, high.x, high.y), pack(Output{}, high.z, high.w)};
+        }
+      }
+      *reinterpret_cast<Words4*>(data + row * to.row_stride + column) = words;
+    }
+  } else {
+    FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * 8 * n; i += 32) {
+      const int row = i / (8 * n), column = i % (8 * n);
+      if (row >= end || column >= to.columns) continue;
+      const float value = row < inside ? load_shared<float>(through.at(row, column)) : 0;
+      write_element<Output>(data, row * to.row_stride + column * to.column_stride, value);
+    }
+  }
+  sync_warp();
+}
+
 }  // namespace fovea::device
