@@ -171,14 +171,16 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.delta = memory.delta;
   call.grad_q_sum = memory.grad_q_sum;
   call.partial_o = memory.partial_o;
-  call.partial_lse = memory.partial_lse;
-  call.counters = memory.counters;
+  call.partial_rows = memory.partial_rows;
+  call.split_keys = memory.split_keys;
   call.b_first = 0;
-  choose_splits(call, baked.deterministic, prepared.multiprocessors);
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
   for (std::size_t i = 0; i < prepared.formula.summaries.size(); ++i) {
-    arguments.words[prepared.formula.summaries[i].address] = word(memory.summaries[i]);
+    const Summary& summary = prepared.formula.summaries[i];
+    const bool empty = arguments.words[prepared.formula.layout.tensors[summary.slot]] == 0;
+    const bool has_table = i < most_summaries && !empty;
+    arguments.words[summary.address] = has_table ? word(memory.summaries[i]) : 0;
   }
 }
 

@@ -28,8 +28,8 @@ std::string environment(const std::string& target) { return target + " format " 
 // Kernels that are stored together.
 struct Set {
   store::Key key;
-  std::vector<Unit> units;
-  std::vector<std::size_t> kernels;  // their places in Prepared::kernels
+  std::vector<const Unit*> units;
+  std::vector<std::size_t> places;  // in Prepared::units
 };
 
 void begin_key(Set& set, const std::string& summary, const std::string& target) {
@@ -38,27 +38,20 @@ void begin_key(Set& set, const std::string& summary, const std::string& target) 
   set.key.content += "\n";
 }
 
-std::string types_of(const Problem& baked) {
-  std::string out(dtype_name(baked.q.dtype));
-  return out + " d=" + std::to_string(baked.sizes.d) + " dv=" + std::to_string(baked.sizes.dv);
-}
-
-// The formula's kernels, then the others, one by one.
+// The formula's kernels together, then each of the others.
 std::vector<Set> sets_of(const Prepared& prepared, const std::string& target) {
   std::vector<Set> sets(1);
   begin_key(sets.front(), print(prepared.baked), target);
-  for (std::size_t i = 0; i < prepared.kernels.size(); ++i) {
-    const PreparedKernel& kernel = prepared.kernels[i];
-    Source source = source_of(*kernel.row, prepared.baked, kernel.shape, prepared.formula);
-    if (!kernel.row->asks_formula) {
+  for (std::size_t i = 0; i < prepared.units.size(); ++i) {
+    const PreparedUnit& unit = prepared.units[i];
+    if (unit.shared) {
       sets.emplace_back();
-      begin_key(sets.back(), std::string(kernel.row->name) + " of " + types_of(prepared.baked),
-                target);
+      begin_key(sets.back(), "kernel " + unit.source.unit.name + " of all formulas", target);
     }
-    Set& set = kernel.row->asks_formula ? sets.front() : sets.back();
-    set.key.content += source.own;
-    set.units.push_back(std::move(source.unit));
-    set.kernels.push_back(i);
+    Set& set = unit.shared ? sets.back() : sets.front();
+    set.key.content += unit.source.own;
+    set.units.push_back(&unit.source.unit);
+    set.places.push_back(i);
   }
   std::erase_if(sets, [](const Set& set) { return set.units.empty(); });
   return sets;
@@ -103,10 +96,10 @@ store::Blob compile_set(const Set& set, const std::string& target) {
   };
   std::vector<std::future<Image>> others;
   for (std::size_t i = 1; i < set.units.size(); ++i) {
-    others.push_back(std::async(std::launch::async, compile_and_keep, std::cref(set.units[i])));
+    others.push_back(std::async(std::launch::async, compile_and_keep, std::cref(*set.units[i])));
   }
   std::vector<Image> images;
-  images.push_back(compile_and_keep(set.units.front()));
+  images.push_back(compile_and_keep(*set.units.front()));
   for (std::future<Image>& other : others) images.push_back(other.get());
   if (log_enabled()) {
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
@@ -153,13 +146,13 @@ void compile_images(const Prepared& prepared, const Device& device) {
 
 std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& device) {
   const std::string target = compiler().target(device);
-  std::vector<cuda::Handle> kernels(prepared.kernels.size());
+  std::vector<cuda::Handle> kernels(prepared.units.size());
   for (const Set& set : sets_of(prepared, target)) {
     const std::vector<cuda::Handle> modules = load_set(set, target);
     for (std::size_t i = 0; i < modules.size(); ++i) {
-      const std::size_t at = set.kernels[i];
-      kernels[at] = cuda::kernel_of(modules[i], set.units[i].name,
-                                    prepared.kernels[at].shape.shared_bytes);
+      const std::size_t at = set.places[i];
+      kernels[at] =
+          cuda::kernel_of(modules[i], set.units[i]->name, prepared.units[at].shared_bytes);
     }
   }
   return kernels;

@@ -16,7 +16,7 @@ using KernelImage = std::vector<std::uint8_t>;
 // nothing is stored and there is no compiler.
 void compile_images(const Prepared& prepared, const Device& device);
 
-// Loaded into the current context, in the order of prepared.kernels: CUfunctions.
+// Loaded into the current context, in the order of prepared.units: CUfunctions.
 std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& device);
 
 // "" where stored kernels of this environment are of use here, else why not.

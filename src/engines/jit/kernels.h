@@ -1,10 +1,8 @@
 // Which kernels there are and what each needs: one row of a table for each, from which plans are
 // put together. A new kernel is a header in device/ and a row in kernels.cpp.
-//
-// Kernel `name` is device/<name>.h with `template <class Config> void <name>(const Arguments&)`,
-// compiled as fovea_<name>.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,7 +39,10 @@ struct ShapeFacts {
 using Grid = cuda::Grid;
 
 struct KernelRow {
+  // `template <class Config> void <name>(const Arguments&)` of device/<header>, compiled as
+  // fovea_<name>.
   const char* name;
+  const char* header;
   bool asks_formula;  // else it is compiled once for all formulas
   bool (*in_plan)(const Problem& baked);
   bool (*in_call)(const device::Call& call);  // null: in every call of such a plan
@@ -51,11 +52,5 @@ struct KernelRow {
 
 // In the order in which a call launches them.
 std::span<const KernelRow> kernel_rows(Direction direction);
-
-// How a forward of few queries splits its keys over the GPU: sets call.splits and call.split_keys;
-// 0 splits: the kernel for many queries runs.
-void choose_splits(device::Call& call, bool deterministic, int multiprocessors);
-// The most splits of such a call, for its workspace; 0 where it has none.
-int most_splits(const Sizes& sizes, Layout layout, int multiprocessors);
 
 }  // namespace fovea::jit

@@ -1,6 +1,10 @@
 #include "engines/jit/memory.h"
 
+#include <algorithm>
+
 #include "attention/extents.h"
+#include "engines/jit/device/shared_layout.h"
+#include "engines/jit/splits.h"
 
 namespace fovea::jit {
 
@@ -14,13 +18,15 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     }
   } else {
     if (baked.max_logit && !baked.row_max) row_max = arena.take<float>(rows).data();
-    const int splits = most_splits(sizes, baked.layout, prepared.multiprocessors);
-    if (splits > 1) {
-      partial_o = arena.take<float>(splits * rows, sizes.dv).data();
-      partial_lse = arena.take<float>(splits * rows).data();
+    split_keys = jit::split_keys(baked, sizes, prepared.multiprocessors);
+    const std::int64_t partial =
+        split_slots(baked, sizes, split_keys) * sizes.hkv * device::decode_group_rows;
+    if (split_keys > 0) {
+      partial_o = arena.take<float>(partial, sizes.dv).data();
+      partial_rows = arena.take<float>(partial, 2).data();
     }
   }
-  for (std::size_t i = 0; i < prepared.formula.summaries.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(prepared.formula.summaries.size(), most_summaries); ++i) {
     const Summary& summary = prepared.formula.summaries[i];
     const ResolvedExtents extents =
         resolved_extents(baked.program.tensors()[summary.slot], sizes, baked.h_global);

@@ -15,9 +15,9 @@ struct Memory {
   Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes);
 
   float *delta = nullptr, *grad_q_sum = nullptr;
-  float *partial_o = nullptr, *partial_lse = nullptr;
+  int split_keys = 0;
+  float *partial_o = nullptr, *partial_rows = nullptr;
   float* row_max = nullptr;  // where max_logit needs it and the caller does not
-  unsigned* counters = nullptr;
   std::array<void*, most_summaries> summaries{};
 };
 

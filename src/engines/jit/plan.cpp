@@ -5,6 +5,7 @@
 #include "attention/refuse.h"
 #include "cuda/driver.h"
 #include "engines/jit/arguments.h"
+#include "engines/jit/device/summary_call.h"
 
 namespace fovea::jit {
 namespace {
@@ -28,7 +29,11 @@ void check_call(const Problem& baked, const Sizes& sizes) {
 class JitPlan : public Plan {
  public:
   JitPlan(Prepared prepared, int ordinal, std::vector<cuda::Handle> kernels)
-      : prepared_(std::move(prepared)), ordinal_(ordinal), kernels_(std::move(kernels)) {}
+      : prepared_(std::move(prepared)), ordinal_(ordinal), kernels_(std::move(kernels)) {
+    // What was compiled is not needed again.
+    prepared_.units.clear();
+    prepared_.formula.text.clear();
+  }
 
   std::size_t workspace_bytes(const Sizes& sizes) const override {
     Arena measure("jit", nullptr);
@@ -38,8 +43,8 @@ class JitPlan : public Plan {
 
   // Modules stay when the plan goes.
   std::size_t memory_bytes() const override {
-    return sizeof *this + prepared_.formula.text.size() +
-           prepared_.kernels.size() * sizeof(PreparedKernel);
+    return sizeof *this + prepared_.kernels.size() * sizeof(PreparedKernel) +
+           kernels_.size() * sizeof(cuda::Handle);
   }
 
   void run(const Bindings& bindings) const override {
@@ -49,10 +54,37 @@ class JitPlan : public Plan {
     Arguments arguments;  // its words are not cleared: there are up to 4000
     pack(prepared_, bindings, memory, arguments);
     const cuda::OnDevice here(ordinal_);
-    for (std::size_t i = 0; i < kernels_.size(); ++i) launch(i, arguments, bindings.stream);
+    summarize(bindings, arguments);
+    for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
+      launch(i, arguments, bindings.stream);
+    }
   }
 
  private:
+  // Tables of minima and maxima that tiles are classified by.
+  void summarize(const Bindings& bindings, const Arguments& arguments) const {
+    for (std::size_t i = 0; i < prepared_.formula.summaries.size(); ++i) {
+      const Summary& summary = prepared_.formula.summaries[i];
+      const long long table = arguments.words[summary.address];
+      if (table == 0) continue;
+      const ir::TensorView& view = bindings.tensors[summary.slot];
+      device::SummaryCall call{};
+      call.data = view.data;
+      call.table = reinterpret_cast<unsigned*>(table);
+      call.rank = view.rank;
+      call.along = summary.index;
+      std::ranges::copy(view.extent, call.extent);
+      std::ranges::copy(view.stride, call.stride);
+      const auto rank = static_cast<std::size_t>(view.rank);
+      call.blocks = summary_bytes(summary, std::span(view.extent.data(), rank)) / 8;
+      constexpr unsigned threads = 128, in_block = threads / 32;
+      const auto blocks = static_cast<unsigned>((call.blocks + in_block - 1) / in_block);
+      if (blocks == 0) continue;
+      cuda::launch(kernels_[prepared_.summary_units[i]], {blocks, 1, 1, threads}, &call,
+                   bindings.stream);
+    }
+  }
+
   void launch(std::size_t i, Arguments& arguments, void* stream) const {
     const auto& [row, shape] = prepared_.kernels[i];
     if (row->in_call != nullptr && !row->in_call(arguments.call)) return;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engines/jit/headers.h"
+#include "engines/jit/render_op.h"
 #include "store/key.h"
 
 namespace fovea::jit {
@@ -46,6 +47,8 @@ std::string config_text(const Problem& baked, const Shape& shape) {
   const bool backward = baked.direction == Direction::Backward;
   out.type("Element", baked.q.dtype);
   out.type("Output", baked.o.dtype);
+  out.type("O", baked.o.dtype);
+  out.truth("backward", backward);
   if (backward) {
     out.type("GradO", baked.grad_o.dtype);
     out.type("GradQ", baked.want_q ? baked.grad_q.dtype : baked.q.dtype);
@@ -64,6 +67,7 @@ std::string config_text(const Problem& baked, const Shape& shape) {
   out.truth("dropout", baked.dropout > 0);
   out.truth("deterministic", baked.deterministic);
   if (backward) {
+    out.truth("grad_lse", baked.grad_lse);
     out.truth("want_q", baked.want_q);
     out.truth("want_k", baked.want_k);
     out.truth("want_v", baked.want_v);
@@ -73,7 +77,7 @@ std::string config_text(const Problem& baked, const Shape& shape) {
 }
 
 // Headers that the formula's own text uses.
-constexpr const char* formula_headers[] = {"formula.h", "math.h", "captured_load.h", "interval.h"};
+constexpr const char* formula_headers[] = {"formula.h", "math.h", "interval.h"};
 
 std::string include(const std::string& header) { return "#include \"" + header + "\"\n"; }
 
@@ -81,9 +85,7 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
                      const Rendered& formula) {
   std::string out = include("primitives.h") + include("arguments.h") + include("element.h");
   if (row.asks_formula) {
-    for (const char* const header : formula_headers) {
-      if (has_header(header)) out += include(header);
-    }
+    for (const char* const header : formula_headers) out += include(header);
   }
   const int words = row.asks_formula ? formula.words : 0;
   out += "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) +
@@ -91,7 +93,7 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   if (row.asks_formula) out += formula.text + "\n";
   out += config_text(baked, shape) + "}  // namespace fovea::device\n";
   const std::string name = row.name;
-  return out + include(name + ".h") +
+  return out + include(row.header) +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
          name + "(const __grid_constant__ fovea::device::Arguments a) {\n  fovea::device::" + name +
@@ -160,6 +162,17 @@ Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
   Source out;
   out.own = own_text(row, baked, shape, formula);
   out.unit = {std::string("fovea_") + row.name, expand(out.own)};
+  return out;
+}
+
+Source summary_source(DType dtype) {
+  Source out;
+  const std::string name = "fovea_summarize_" + std::string(dtype_name(dtype));
+  out.own = include("summarize.h") + "extern \"C\" __global__ void " + name +
+            "(const __grid_constant__ fovea::device::SummaryCall call) {\n"
+            "  fovea::device::summarize<fovea::device::" +
+            std::string(captured_type_text(dtype)) + ">(call);\n}\n";
+  out.unit = {name, expand(out.own)};
   return out;
 }
 

@@ -19,6 +19,9 @@ struct Source {
 Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
                  const Rendered& formula);
 
+// The kernel that finds minima and maxima of captured tensors of this type: fovea_summarize_<type>.
+Source summary_source(DType dtype);
+
 // The text with each `#include "..."` of a header of device/ replaced by that header, once.
 std::string expand(const std::string& text);
 
