@@ -120,11 +120,20 @@ struct Forward {
   // Scores of a tile, modified and masked, with -inf for what is not kept.
   FOVEA_DEVICE void modify(float (&x)[m][keys][4], const LiveTile& tile, int buffer) const {
     if (!folds_scale()) {
-      FOVEA_UNROLL for (int i = 0; i < m * keys * 4; ++i) x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
+      FOVEA_UNROLL for (int i = 0; i < m * keys * 4; ++i) {
+        x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
+      }
     }
-    if (!Formula::has_mod && tile.full) return;
+    if (!tile.full) {
+      apply_formula<true>(x, tile.index * columns, buffer);
+    } else if constexpr (Formula::has_mod) {
+      apply_formula<false>(x, tile.index * columns, buffer);
+    }
+  }
+
+  template <bool masked>
+  FOVEA_DEVICE void apply_formula(float (&x)[m][keys][4], int k0, int buffer) const {
     const Sequence s = sequence();
-    const int k0 = tile.index * columns;
     typename Formula::Row row_values[m][2];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       const int at = row(i / 2, i % 2);
@@ -140,7 +149,7 @@ struct Forward {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
           score = Formula::score(a, uniform, row_value, column, score);
-          if (!tile.full) {
+          if constexpr (masked) {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
           }
@@ -149,24 +158,24 @@ struct Forward {
     }
   }
 
+  FOVEA_DEVICE static float row_maximum(const float (&x)[m][keys][4], int i, int r) {
+    float most = fmaxf(x[i][0][2 * r], x[i][0][2 * r + 1]);
+    FOVEA_UNROLL for (int j = 1; j < keys; ++j) {
+      most = fmaxf(most, fmaxf(x[i][j][2 * r], x[i][j][2 * r + 1]));
+    }
+    most = fmaxf(most, shuffle_xor(most, 1));
+    return fmaxf(most, shuffle_xor(most, 2));
+  }
+
   // Scores to probabilities relative to the rows' references, which move where they must.
   FOVEA_DEVICE void softmax(float (&x)[m][keys][4]) {
-    float largest[m][2];
     bool moves = false;
-    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
-      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        float most = fmaxf(x[i][0][2 * r], x[i][0][2 * r + 1]);
-        FOVEA_UNROLL for (int j = 1; j < keys; ++j) {
-          most = fmaxf(most, fmaxf(x[i][j][2 * r], x[i][j][2 * r + 1]));
-        }
-        most = fmaxf(most, shuffle_xor(most, 1));
-        most = fmaxf(most, shuffle_xor(most, 2));
-        if constexpr (Config::row_max) top[i][r] = fmaxf(top[i][r], most);
-        moves |= most > reference[i][r] && !((most - reference[i][r]) * factor <= 8);
-        largest[i][r] = fmaxf(most, reference[i][r]);
-      }
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const float most = row_maximum(x, i / 2, i % 2), now = reference[i / 2][i % 2];
+      if constexpr (Config::row_max) top[i / 2][i % 2] = fmaxf(top[i / 2][i % 2], most);
+      moves |= most > now && !((most - now) * factor <= 8);
     }
-    if (any_in_warp(moves)) move_references(largest);
+    if (any_in_warp(moves)) move_references(x);
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         const float shift = -finite(reference[i][r]) * factor;
@@ -185,11 +194,13 @@ struct Forward {
   // Nothing is subtracted from scores while a row has none that is finite: inf - inf would be NaN.
   FOVEA_DEVICE static float finite(float x) { return x == infinity() || x == -infinity() ? 0 : x; }
 
-  FOVEA_DEVICE void move_references(const float (&to)[m][2]) {
+  // Rare: the maxima are found once more rather than kept in registers.
+  FOVEA_DEVICE void move_references(const float (&x)[m][keys][4]) {
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        const float shrink = exp2_approx((reference[i][r] - finite(to[i][r])) * factor);
-        reference[i][r] = to[i][r];
+        const float to = fmaxf(row_maximum(x, i, r), reference[i][r]);
+        const float shrink = exp2_approx((reference[i][r] - finite(to)) * factor);
+        reference[i][r] = to;
         sum[i][r] *= shrink;
         FOVEA_UNROLL for (int j = 0; j < features; ++j) {
           o[i][j][2 * r] *= shrink;
