@@ -3,11 +3,11 @@
 #pragma once
 
 #include "arguments.h"
-#include "careful.h"
 #include "primitives.h"
 
 namespace fovea::device {
 
+template <class Config>
 FOVEA_DEVICE void max_logit(const Arguments& a) {
   const Call& call = a.call;
   const int h = block_x();
