@@ -20,10 +20,6 @@ int next_bit(std::uint32_t bits, int start) {
   return (std::countr_zero(std::rotr(bits, start)) + start) & 31;
 }
 
-bool same(const Where& a, const Where& b) {
-  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
-}
-
 }  // namespace
 
 Place Block::place_{};
@@ -37,7 +33,7 @@ void Block::run(Kernel kernel, void** parameters, const Place& place, test::Rand
   place_ = place;
   random_ = &random;
   running_ = place.threads;
-  waiting_ = 0;
+  waiting_ = turns_ = 0;
   mistake_.clear();
   memory_.begin_block();
   for (int i = 0; i < place.threads; ++i) {
@@ -45,15 +41,11 @@ void Block::run(Kernel kernel, void** parameters, const Place& place, test::Rand
     thread.copies.clear();
     thread.fiber.start(stacks_[static_cast<std::size_t>(i)], Stacks::bytes - top_offset(i), &live);
   }
-  const int warps = place.threads / lanes;
-  for (int i = 0; i < warps; ++i) {
-    warps_[static_cast<std::size_t>(i)] = {};
-    warps_[static_cast<std::size_t>(i)].ready = ~0u;
-  }
-  ready_warps_ = warps == 32 ? ~0u : bit(warps) - 1;
+  for (int i = 0; i < place.threads / lanes; ++i) warp(i) = {};
+  make_all_ready();
   current_ = static_cast<int>(random.below(static_cast<std::uint32_t>(place.threads)));
   place_.thread = current_;
-  Fiber::switch_from_to(main_, threads_[static_cast<std::size_t>(current_)].fiber);
+  Fiber::switch_from_to(main_, thread().fiber);
   if (!mistake_.empty()) throw Mistake(mistake_);
 }
 
@@ -62,51 +54,37 @@ void Block::live() {
   Block& block = *running_block;
   try {
     block.kernel_(block.parameters_);
-    Warp& warp = block.warps_[static_cast<std::size_t>(block.current_ / lanes)];
+    Warp& warp = block.warp(block.current_ / lanes);
     warp.ended |= bit(block.current_ % lanes);
     warp.ready &= ~warp.ended;
-    --block.running_;
-    if (block.running_ > 0) {
-      if (warp.waiting != 0) {
-        const Thread& other = block.threads_[static_cast<std::size_t>(
-            block.current_ / lanes * lanes + std::countr_zero(warp.waiting))];
-        block.check_nobody_ended(warp, other.where, other.kind);
-      }
-      block.switch_to(block.next());
-    }
+    if (warp.waiting != 0) block.lane_is_missing(warp, warp.point.kind, warp.point.where);
+    if (--block.running_ > 0) block.switch_to(block.next());
   } catch (const std::exception& error) {
     block.mistake_ = error.what();
   }
   // Never back: the block has ended, or has failed.
-  Fiber::switch_from_to(block.threads_[static_cast<std::size_t>(block.current_)].fiber,
-                        block.main_);
-}
-
-User Block::user() const {
-  return {current_, warps_[static_cast<std::size_t>(current_ / lanes)].epoch};
+  Fiber::switch_from_to(block.thread().fiber, block.main_);
 }
 
 // --- meetings ---
 
 void Block::meet(Meeting kind, void* operand, Where where) {
   if (kind == Meeting::SyncBlock || kind == Meeting::AnyInBlock) {
-    meet_in_block(kind, operand, where);
+    running_block->meet_in_block(kind, operand, where);
   } else {
-    meet_in_warp(kind, operand, where);
+    running_block->meet_in_warp(kind, operand, where);
   }
 }
 
-void Block::meet_in_warp(Meeting kind, void* operand, const Where& where) {
-  Warp& warp = warps_[static_cast<std::size_t>(current_ / lanes)];
-  Thread& thread = threads_[static_cast<std::size_t>(current_)];
+inline void Block::meet_in_warp(Meeting kind, void* operand, const Where& where) {
+  Warp& warp = this->warp(current_ / lanes);
   const int lane = current_ % lanes;
-  if (warp.ended != 0) check_nobody_ended(warp, where, kind);
-  if (warp.waiting != 0) {
-    const int first = current_ - lane + std::countr_zero(warp.waiting);
-    check_same(threads_[static_cast<std::size_t>(first)], first, kind, where);
+  if (warp.waiting == 0) {
+    if (warp.ended != 0) lane_is_missing(warp, kind, where);
+    warp.point = {kind, where, current_};
+  } else {
+    check_same(warp.point, kind, where);
   }
-  thread.kind = kind;
-  thread.where = where;
   warp.operands[lane] = operand;
   warp.waiting |= bit(lane);
   warp.ready &= ~bit(lane);
@@ -135,17 +113,13 @@ void Block::compute(Meeting kind, Warp& warp, const Where& where) {
 }
 
 void Block::meet_in_block(Meeting kind, void* operand, const Where& where) {
-  Warp& warp = warps_[static_cast<std::size_t>(current_ / lanes)];
-  Thread& thread = threads_[static_cast<std::size_t>(current_)];
-  if (waiting_ > 0) {
-    check_same(threads_[static_cast<std::size_t>(first_waiting_)], first_waiting_, kind, where);
+  if (waiting_ == 0) {
+    block_point_ = {kind, where, current_};
   } else {
-    first_waiting_ = current_;
+    check_same(block_point_, kind, where);
   }
-  thread.kind = kind;
-  thread.where = where;
   votes_[static_cast<std::size_t>(current_)] = static_cast<Vote*>(operand);
-  warp.ready &= ~bit(current_ % lanes);
+  warp(current_ / lanes).ready &= ~bit(current_ % lanes);
   if (++waiting_ < place_.threads) return switch_to(next());
   end_meeting_of_block(kind);
 }
@@ -159,23 +133,34 @@ void Block::end_meeting_of_block(Meeting kind) {
   }
   memory_.pass_barrier();
   waiting_ = 0;
+  make_all_ready();
+}
+
+void Block::make_all_ready() {
   const int warps = place_.threads / lanes;
   for (int i = 0; i < warps; ++i) {
-    warps_[static_cast<std::size_t>(i)].ready = ~0u;
-    warps_[static_cast<std::size_t>(i)].epoch = 1;
+    warp(i).ready = ~0u;
+    warp(i).epoch = 1;
   }
   ready_warps_ = warps == 32 ? ~0u : bit(warps) - 1;
 }
 
-void Block::check_same(const Thread& first, int first_thread, Meeting kind,
-                       const Where& where) const {
-  if (first.kind == kind && same(first.where, where)) return;
+inline void Block::check_same(const Point& first, Meeting kind, const Where& where) const {
+  if (first.kind != kind || first.where.line != where.line || first.where.file != where.file) {
+    look_closer(first, kind, where);
+  }
+}
+
+void Block::look_closer(const Point& first, Meeting kind, const Where& where) const {
+  const bool same = first.kind == kind && first.where.line == where.line &&
+                    std::strcmp(first.where.file, where.file) == 0;
+  if (same) return;
   throw Mistake("thread " + std::to_string(current_) + " comes to " + name_of(kind) + " at " +
-                text(where) + ", but thread " + std::to_string(first_thread) + " waits in " +
+                text(where) + ", but thread " + std::to_string(first.thread) + " waits in " +
                 name_of(first.kind) + " at " + text(first.where));
 }
 
-void Block::check_nobody_ended(const Warp& warp, const Where& where, Meeting kind) const {
+void Block::lane_is_missing(const Warp& warp, Meeting kind, const Where& where) const {
   const int ended = current_ / lanes * lanes + std::countr_zero(warp.ended);
   throw Mistake(std::string("a warp meets in ") + name_of(kind) + " at " + text(where) +
                 ", but thread " + std::to_string(ended) + " of it has ended");
@@ -183,42 +168,48 @@ void Block::check_nobody_ended(const Warp& warp, const Where& where, Meeting kin
 
 // --- who runs ---
 
-int Block::next() {
-  const int warp = current_ / lanes;
-  std::uint32_t ready = warps_[static_cast<std::size_t>(warp)].ready;
-  if (ready == 0) ready_warps_ &= ~bit(warp);
+inline int Block::next() {
+  const std::uint32_t ready = warp(current_ / lanes).ready;
+  if (ready != 0 && --turns_ > 0) {
+    return current_ / lanes * lanes + next_bit(ready, current_ % lanes);
+  }
+  return next_of_other_warps();
+}
+
+int Block::next_of_other_warps() {
   const std::uint32_t word = random_->bits();
-  if (ready != 0 && word % 64 != 0) return warp * lanes + next_bit(ready, current_ % lanes);
-  const int start = static_cast<int>(word >> 6 & 31);
+  turns_ = static_cast<int>(word >> 10 & 255);
   while (ready_warps_ != 0) {
-    const int other = next_bit(ready_warps_, start);
-    ready = warps_[static_cast<std::size_t>(other)].ready;
-    if (ready != 0) return other * lanes + next_bit(ready, static_cast<int>(word >> 11 & 31));
+    const int other = next_bit(ready_warps_, static_cast<int>(word & 31));
+    const std::uint32_t ready = warp(other).ready;
+    if (ready != 0) return other * lanes + next_bit(ready, static_cast<int>(word >> 5 & 31));
     ready_warps_ &= ~bit(other);
   }
   deadlock();
 }
 
-void Block::switch_to(int thread) {
-  Fiber& from = threads_[static_cast<std::size_t>(current_)].fiber;
+inline void Block::switch_to(int thread) {
+  Fiber& from = this->thread().fiber;
   current_ = place_.thread = thread;
-  Fiber::switch_from_to(from, threads_[static_cast<std::size_t>(thread)].fiber);
+  Fiber::switch_from_to(from, this->thread().fiber);
+}
+
+std::string Block::whereabouts(int thread) const {
+  const Warp& warp = warps_[static_cast<std::size_t>(thread / lanes)];
+  const std::uint32_t lane = bit(thread % lanes);
+  if ((warp.ended & lane) != 0) return "ended";
+  const Point& point = (warp.waiting & lane) != 0 ? warp.point : block_point_;
+  return std::string("in ") + name_of(point.kind) + " at " + text(point.where);
 }
 
 void Block::deadlock() const {
-  std::string text_of_all = "threads wait for each other:";
-  std::string last;
+  std::string all = "threads wait for each other:", last;
   for (int i = 0; i < place_.threads; ++i) {
-    const Warp& warp = warps_[static_cast<std::size_t>(i / lanes)];
-    const Thread& thread = threads_[static_cast<std::size_t>(i)];
-    const bool ended = (warp.ended & bit(i % lanes)) != 0;
-    const std::string what = ended
-                                 ? std::string("ended")
-                                 : std::string(name_of(thread.kind)) + " at " + text(thread.where);
-    if (what != last) text_of_all += "\n  from thread " + std::to_string(i) + ": " + what;
-    last = what;
+    const std::string here = whereabouts(i);
+    if (here != last) all += "\n  from thread " + std::to_string(i) + " on: " + here;
+    last = here;
   }
-  throw Mistake(text_of_all);
+  throw Mistake(all);
 }
 
 // --- what kernels call ---
@@ -226,7 +217,7 @@ void Block::deadlock() const {
 const Machine& Block::machine() {
   static const Machine table = {
       &place_,
-      [](Meeting kind, void* operand, Where where) { running_block->meet(kind, operand, where); },
+      &meet,
       [](void* to, unsigned at, unsigned bytes, Where where) {
         running_block->memory_.load(to, at, bytes, running_block->user(), where);
       },
@@ -238,18 +229,13 @@ const Machine& Block::machine() {
       },
       [](unsigned to, const void* from, int bytes, int valid, Where where) {
         Block& block = *running_block;
-        block.threads_[static_cast<std::size_t>(block.current_)].copies.issue(
-            block.memory_, to, from, bytes, valid, block.random_->bits() % 2 == 0, block.user(),
-            where);
+        const bool at_once = block.random_->bits() % 2 == 0;
+        block.thread().copies.issue(block.memory_, {from, to, bytes, valid, at_once}, block.user(),
+                                    where);
       },
-      [] {
-        Block& block = *running_block;
-        block.threads_[static_cast<std::size_t>(block.current_)].copies.commit();
-      },
+      [] { running_block->thread().copies.commit(); },
       [](int pending) {
-        Block& block = *running_block;
-        block.threads_[static_cast<std::size_t>(block.current_)].copies.wait(block.memory_, pending,
-                                                                             block.user());
+        running_block->thread().copies.wait(running_block->memory_, pending, running_block->user());
       },
   };
   return table;

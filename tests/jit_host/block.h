@@ -32,28 +32,39 @@ class Block {
   struct Thread {
     Fiber fiber;
     Copies copies;
-    Where where{};  // the meeting it waits in
-    Meeting kind{};
+  };
+  // Where the first came to; all must come to the same.
+  struct Point {
+    Meeting kind;
+    Where where;
+    int thread;
   };
   struct Warp {
     std::uint32_t ready = 0, waiting = 0, ended = 0;  // lanes; others wait for the block
     unsigned epoch = 1;
+    Point point{};
     void* operands[lanes] = {};
   };
 
   static void live();
-  void meet(Meeting kind, void* operand, Where where);
+  static void meet(Meeting kind, void* operand, Where where);
   void meet_in_warp(Meeting kind, void* operand, const Where& where);
   void meet_in_block(Meeting kind, void* operand, const Where& where);
   void compute(Meeting kind, Warp& warp, const Where& where);
   void end_meeting_of_block(Meeting kind);
-  void check_same(const Thread& first, int first_thread, Meeting kind, const Where& where) const;
-  void check_nobody_ended(const Warp& warp, const Where& where, Meeting kind) const;
+  void check_same(const Point& first, Meeting kind, const Where& where) const;
+  void look_closer(const Point& first, Meeting kind, const Where& where) const;
+  [[noreturn]] void lane_is_missing(const Warp& warp, Meeting kind, const Where& where) const;
 
+  Thread& thread() { return threads_[static_cast<std::size_t>(current_)]; }
+  Warp& warp(int i) { return warps_[static_cast<std::size_t>(i)]; }
+  User user() const { return {current_, warps_[static_cast<std::size_t>(current_) / lanes].epoch}; }
+  void make_all_ready();
   int next();
+  int next_of_other_warps();
   void switch_to(int thread);
+  std::string whereabouts(int thread) const;
   [[noreturn]] void deadlock() const;
-  User user() const;
 
   std::vector<Thread> threads_;  // as many as stacks
   std::vector<Warp> warps_;
@@ -66,9 +77,10 @@ class Block {
   void** parameters_ = nullptr;
   test::Random* random_ = nullptr;
   int current_ = 0;
-  int running_ = 0;        // threads that have not ended
-  int waiting_ = 0;        // threads in a meeting of the block
-  int first_waiting_ = 0;  // who came first
+  int running_ = 0;  // threads that have not ended
+  int waiting_ = 0;  // threads in a meeting of the block
+  Point block_point_{};
+  int turns_ = 0;  // until another warp comes first
   std::vector<Vote*> votes_;
   std::uint32_t ready_warps_ = 0;
   std::string mistake_;

@@ -1,8 +1,25 @@
 #include "tests/jit_host/copies.h"
 
+#include <cstdint>
+
 #include "tests/jit_host/mistake.h"
 
 namespace fovea::on_host {
+namespace {
+
+void check(const Copy& copy, const User& user, const Where& where) {
+  const char* problem = nullptr;
+  const auto from = reinterpret_cast<std::uintptr_t>(copy.from);
+  if (copy.valid < 0 || copy.valid > copy.bytes) problem = " valid bytes are not 0 to ";
+  if (copy.valid > 0 && from % static_cast<unsigned>(copy.bytes) != 0) {
+    problem = " valid bytes come from an address that is no multiple of ";
+  }
+  if (problem == nullptr) return;
+  throw Mistake("copy_async of thread " + std::to_string(user.thread) + " at " + text(where) +
+                ": " + std::to_string(copy.valid) + problem + std::to_string(copy.bytes));
+}
+
+}  // namespace
 
 void Copies::clear() {
   queue_.clear();
@@ -10,30 +27,18 @@ void Copies::clear() {
   group_ = 0;
 }
 
-void Copies::issue(SharedMemory& memory, unsigned to, const void* from, int bytes, int valid,
-                   bool now, const User& user, Where where) {
-  const std::string who = "copy_async of thread " + std::to_string(user.thread) + " at ";
-  if (valid < 0 || valid > bytes) {
-    throw Mistake(who + text(where) + " has " + std::to_string(valid) + " valid bytes of " +
-                  std::to_string(bytes));
-  }
-  if (valid > 0 && reinterpret_cast<std::uintptr_t>(from) % static_cast<unsigned>(bytes) != 0) {
-    throw Mistake(who + text(where) + " reads from a misaligned address");
-  }
-  Copy copy{from,   to,   static_cast<unsigned>(bytes), static_cast<unsigned>(valid), false,
-            group_, where};
-  memory.begin_copy(to, copy.bytes, user, where);
-  if (now) memory.write_copy(to, from, copy.valid, copy.bytes);
-  copy.arrived = now;
-  queue_.push_back(copy);
+void Copies::issue(SharedMemory& memory, const Copy& copy, const User& user, Where where) {
+  check(copy, user, where);
+  memory.begin_copy(copy.to, copy.bytes, user, where);
+  if (copy.at_once) memory.write_copy(copy.to, copy.from, copy.valid, copy.bytes);
+  queue_.push_back({copy, group_, where});
 }
 
 void Copies::wait(SharedMemory& memory, int pending, const User& user) {
-  const std::int64_t done = std::int64_t{group_} - pending;  // groups before this one
-  while (first_ < queue_.size() && queue_[first_].group < done) {
-    const Copy& copy = queue_[first_++];
-    if (!copy.arrived) memory.write_copy(copy.to, copy.from, copy.valid, copy.bytes);
-    memory.end_copy(copy.to, copy.bytes, user, copy.where);
+  for (; first_ < queue_.size() && queue_[first_].group < group_ - pending; ++first_) {
+    const auto& [copy, group, where] = queue_[first_];
+    if (!copy.at_once) memory.write_copy(copy.to, copy.from, copy.valid, copy.bytes);
+    memory.end_copy(copy.to, copy.bytes, user, where);
   }
   if (first_ == queue_.size()) {
     queue_.clear();

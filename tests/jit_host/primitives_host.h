@@ -8,6 +8,7 @@
 #define FOVEA_DEVICE inline
 #define FOVEA_DEVICE_CALL inline
 #define FOVEA_UNROLL
+#define FOVEA_NO_UNROLL
 #define FOVEA_WHERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 #define __global__ __attribute__((visibility("default")))
@@ -203,5 +204,9 @@ FOVEA_DEVICE float tanh_approx(float x) { return __builtin_tanhf(x); }
 FOVEA_DEVICE float reciprocal_approx(float x) {
   return without_subnormals(1.0f / without_subnormals(x));
 }
+
+inline int first_bit(unsigned x) { return __builtin_ctz(x); }
+inline int max(int a, int b) { return a < b ? b : a; }
+inline int min(int a, int b) { return b < a ? b : a; }
 
 }  // namespace fovea::device

@@ -74,14 +74,14 @@ void SharedMemory::check_place(const Access& a) const {
 
 void SharedMemory::load(void* to, unsigned at, unsigned bytes, const User& user, Where where) {
   const Access access = access_of(Kind::Read, at, bytes, user, where);
-  visit(access);
+  if (!read_at_rest(access)) visit(access);
   std::memcpy(to, &bytes_[at], bytes);
 }
 
 void SharedMemory::store(unsigned at, const void* from, unsigned bytes, const User& user,
                          Where where) {
   const Access access = access_of(Kind::Write, at, bytes, user, where);
-  visit(access);
+  if (!write_at_rest(access)) visit(access);
   std::memcpy(&bytes_[at], from, bytes);
 }
 
@@ -97,30 +97,30 @@ void SharedMemory::add(unsigned at, float value, const User& user, Where where) 
 void SharedMemory::load_row(void* to, unsigned at, const User& user, Where where) {
   Access access = access_of(Kind::Read, at, 16, user, where);
   access.left.warp -= 1;
-  visit(access);
+  if (!read_at_rest(access)) visit(access);
   std::memcpy(to, &bytes_[at], 16);
 }
 
-void SharedMemory::begin_copy(unsigned at, unsigned bytes, const User& user, Where where) {
-  const Access access = access_of(Kind::Write, at, bytes, user, where);
+void SharedMemory::begin_copy(unsigned at, int bytes, const User& user, Where where) {
+  const Access access = access_of(Kind::Write, at, static_cast<unsigned>(bytes), user, where);
   visit(access);
-  for (unsigned i = at / 4; i < (at + bytes) / 4; ++i) words_[i].written.flag = 1;
+  for (unsigned i = 0; i < access.bytes / 4; ++i) words_[at / 4 + i].written.flag = 1;
 }
 
-void SharedMemory::write_copy(unsigned at, const void* from, unsigned valid, unsigned bytes) {
-  if (valid > 0) std::memcpy(&bytes_[at], from, valid);
-  std::memset(&bytes_[at] + valid, 0, bytes - valid);
+void SharedMemory::write_copy(unsigned at, const void* from, int valid, int bytes) {
+  if (valid > 0) std::memcpy(&bytes_[at], from, static_cast<std::size_t>(valid));
+  std::memset(&bytes_[at] + valid, 0, static_cast<std::size_t>(bytes - valid));
 }
 
-void SharedMemory::end_copy(unsigned at, unsigned bytes, const User& user, Where where) {
-  const Access access = access_of(Kind::Write, at, bytes, user, where);
-  for (unsigned i = at / 4; i < (at + bytes) / 4; ++i) words_[i].written = access.mine;
+void SharedMemory::end_copy(unsigned at, int bytes, const User& user, Where where) {
+  const Access access = access_of(Kind::Write, at, static_cast<unsigned>(bytes), user, where);
+  for (unsigned i = 0; i < access.bytes / 4; ++i) words_[at / 4 + i].written = access.mine;
 }
 
 // --- one access against the records ---
 
-SharedMemory::Access SharedMemory::access_of(Kind kind, unsigned at, unsigned bytes,
-                                             const User& user, const Where& where) const {
+inline SharedMemory::Access SharedMemory::access_of(Kind kind, unsigned at, unsigned bytes,
+                                                    const User& user, const Where& where) const {
   if (user.warp_epoch > most_warp_epochs) {
     throw Mistake("a warp passes more sync_warp than are counted at " + text(where));
   }
@@ -132,6 +132,35 @@ SharedMemory::Access SharedMemory::access_of(Kind kind, unsigned at, unsigned by
                    0,
                    0};
   return {kind, at, bytes, where, mine, mine};
+}
+
+// The usual case, quickly: whole words that nobody has written since the last barrier. False: it
+// takes a closer look, which may begin from here.
+inline bool SharedMemory::read_at_rest(const Access& a) {
+  if (a.bytes < 4 || a.at % a.bytes != 0 || a.at > size_ || a.bytes > size_ - a.at) return false;
+  for (Record *r = &words_[a.at / 4], *end = r + a.bytes / 4; r < end; ++r) {
+    const bool at_rest = r->written.block >= first_epoch_ && r->written.block < epoch_ &&
+                         r->written.flag == 0 && r->read.flag == 0;
+    if (!at_rest) return false;
+    if (r->read.block != epoch_) {
+      r->read = a.left;
+    } else if (r->read.many < 2) {
+      note(r->read, a);
+    }
+  }
+  return true;
+}
+
+// The same for words that nobody has used since the last barrier.
+inline bool SharedMemory::write_at_rest(const Access& a) {
+  if (a.bytes < 4 || a.at % a.bytes != 0 || a.at > size_ || a.bytes > size_ - a.at) return false;
+  for (Record *r = &words_[a.at / 4], *end = r + a.bytes / 4; r < end; ++r) {
+    const bool at_rest = r->written.block < epoch_ && r->written.flag == 0 &&
+                         r->read.block < epoch_ && r->read.flag == 0;
+    if (!at_rest) return false;
+    *r = {a.mine, {}};
+  }
+  return true;
 }
 
 void SharedMemory::visit(const Access& access) {

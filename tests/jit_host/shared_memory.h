@@ -36,9 +36,9 @@ class SharedMemory {
   void load_row(void* to, unsigned at, const User& user, Where where);
 
   // An asynchronous copy: from begin to end nobody may touch the place.
-  void begin_copy(unsigned at, unsigned bytes, const User& user, Where where);
-  void write_copy(unsigned at, const void* from, unsigned valid, unsigned bytes);
-  void end_copy(unsigned at, unsigned bytes, const User& user, Where where);
+  void begin_copy(unsigned at, int bytes, const User& user, Where where);
+  void write_copy(unsigned at, const void* from, int valid, int bytes);
+  void end_copy(unsigned at, int bytes, const User& user, Where where);
 
  private:
   struct Stamp {
@@ -58,6 +58,8 @@ class SharedMemory {
   Access access_of(SharedAccess kind, unsigned at, unsigned bytes, const User& user,
                    const Where& where) const;
   void check_place(const Access& access) const;
+  bool read_at_rest(const Access& access);
+  bool write_at_rest(const Access& access);
   void visit(const Access& access);
   void visit_bytes(const Access& access, unsigned word, unsigned first, unsigned last);
   void split(unsigned word);

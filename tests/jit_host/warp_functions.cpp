@@ -13,82 +13,85 @@ T& operand(void* const (&operands)[lanes], int lane) {
 
 // --- m16n8k16, as the PTX manual lays it out ---
 
+using Floats8 = float __attribute__((vector_size(32)));
+using Words8 = std::uint32_t __attribute__((vector_size(32)));
+
 struct Factors {
-  std::uint16_t a[16][16];
-  std::uint16_t b[16][8];
-  float c[16][8];
+  float a[16][16];
+  Floats8 b[16];
 };
 
-void put_pair(std::uint16_t* to, unsigned pair) {
-  to[0] = static_cast<std::uint16_t>(pair);
-  to[1] = static_cast<std::uint16_t>(pair >> 16);
-}
-
-void gather(Factors& f, void* const (&operands)[lanes]) {
-  for (int lane = 0; lane < lanes; ++lane) {
-    const auto& p = operand<const Product>(operands, lane);
-    const int row = lane / 4, t = lane % 4 * 2;
-    put_pair(&f.a[row][t], p.a[0]);
-    put_pair(&f.a[row + 8][t], p.a[1]);
-    put_pair(&f.a[row][t + 8], p.a[2]);
-    put_pair(&f.a[row + 8][t + 8], p.a[3]);
-    f.b[t][row] = static_cast<std::uint16_t>(p.b0);
-    f.b[t + 1][row] = static_cast<std::uint16_t>(p.b0 >> 16);
-    f.b[t + 8][row] = static_cast<std::uint16_t>(p.b1);
-    f.b[t + 9][row] = static_cast<std::uint16_t>(p.b1 >> 16);
-    for (int e = 0; e < 4; ++e) f.c[row + e / 2 * 8][t + e % 2] = p.c[e];
-  }
-}
-
-void scatter(const Factors& f, void* const (&operands)[lanes]) {
-  for (int lane = 0; lane < lanes; ++lane) {
-    const int row = lane / 4, t = lane % 4 * 2;
-    float* const c = operand<const Product>(operands, lane).c;
-    for (int e = 0; e < 4; ++e) c[e] = f.c[row + e / 2 * 8][t + e % 2];
-  }
+// Four pairs of 16-bit numbers; the lower of each first.
+template <bool f16>
+[[gnu::always_inline]] inline Floats8 widened(const unsigned (&pairs)[4]) {
+  Words8 bits;
+  for (int i = 0; i < 8; ++i) bits[i] = i % 2 == 0 ? pairs[i / 2] << 16 : pairs[i / 2];
+  bits &= 0xffff0000u;
+  if constexpr (!f16) return std::bit_cast<Floats8>(bits);
+  const Words8 sign = bits & 0x80000000u, rest = (bits & 0x7fffffffu) >> 3;
+  // In place the exponent is 112 too small, also of what has no leading one.
+  const Words8 number = std::bit_cast<Words8>(std::bit_cast<Floats8>(rest) * 0x1p112f);
+  return std::bit_cast<Floats8>(sign | (rest >= 0x0f800000u ? rest | 0x7f800000u : number));
 }
 
 template <bool f16>
-[[gnu::always_inline]] inline float widened(std::uint16_t x) {
-  const std::uint32_t bits = x;
-  if constexpr (f16) {
-    const std::uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
-    const auto number = std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest << 13) * 0x1p112f);
-    return std::bit_cast<float>(sign | (rest >= 0x7c00u ? rest << 13 | 0x7f800000u : number));
-  } else {
-    return std::bit_cast<float>(bits << 16);
+[[gnu::always_inline]] inline void gather(Factors& f, void* const (&operands)[lanes]) {
+  for (int lane = 0; lane < lanes; ++lane) {
+    const auto& p = operand<const Product>(operands, lane);
+    const int row = lane / 4, t = lane % 4 * 2;
+    const Floats8 a = widened<f16>({p.a[0], p.a[1], p.a[2], p.a[3]});
+    const Floats8 b = widened<f16>({p.b0, p.b1, 0, 0});
+    for (int i = 0; i < 2; ++i) {
+      f.a[row][t + i] = a[i];
+      f.a[row + 8][t + i] = a[i + 2];
+      f.a[row][t + 8 + i] = a[i + 4];
+      f.a[row + 8][t + 8 + i] = a[i + 6];
+      f.b[t + i][row] = b[i];
+      f.b[t + 8 + i][row] = b[i + 2];
+    }
   }
 }
 
 // Products of 16-bit numbers are exact in float; their sum is rounded at each step.
 template <bool f16>
-[[gnu::always_inline]] inline void multiply(Factors& f) {
-  float a[16][16], b[16][8];
-  for (int i = 0; i < 256; ++i) a[i / 16][i % 16] = widened<f16>(f.a[i / 16][i % 16]);
-  for (int i = 0; i < 128; ++i) b[i / 8][i % 8] = widened<f16>(f.b[i / 8][i % 8]);
+[[gnu::always_inline]] inline void multiply(void* const (&operands)[lanes]) {
+  Factors f;
+  gather<f16>(f, operands);
   for (int i = 0; i < 16; ++i) {
-    float sum[8] = {};
-    for (int k = 0; k < 16; ++k) {
-      for (int j = 0; j < 8; ++j) sum[j] += a[i][k] * b[k][j];
+    Floats8 even = {}, odd = {};
+    for (int k = 0; k < 16; k += 2) {
+      even += f.a[i][k] * f.b[k];
+      odd += f.a[i][k + 1] * f.b[k + 1];
     }
-    for (int j = 0; j < 8; ++j) f.c[i][j] += sum[j];
+    even += odd;
+    for (int t = 0; t < 4; ++t) {
+      float* const c = operand<const Product>(operands, i % 8 * 4 + t).c + i / 8 * 2;
+      c[0] += even[2 * t];
+      c[1] += even[2 * t + 1];
+    }
   }
 }
 
-using Multiply = void (*)(Factors&);
+using Multiply = void (*)(void* const (&)[lanes]);
 struct Multipliers {
   Multiply f16, bf16;
 };
 
-void multiply_f16(Factors& f) { multiply<true>(f); }
-void multiply_bf16(Factors& f) { multiply<false>(f); }
+void multiply_f16(void* const (&operands)[lanes]) { multiply<true>(operands); }
+void multiply_bf16(void* const (&operands)[lanes]) { multiply<false>(operands); }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void multiply_f16_avx2(Factors& f) { multiply<true>(f); }
-[[gnu::target("avx2")]] void multiply_bf16_avx2(Factors& f) { multiply<false>(f); }
+[[gnu::target("avx2,fma")]] void multiply_f16_avx2(void* const (&operands)[lanes]) {
+  multiply<true>(operands);
+}
+[[gnu::target("avx2,fma")]] void multiply_bf16_avx2(void* const (&operands)[lanes]) {
+  multiply<false>(operands);
+}
 
 Multipliers fastest() {
-  if (__builtin_cpu_supports("avx2")) return {multiply_f16_avx2, multiply_bf16_avx2};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return {multiply_f16_avx2, multiply_bf16_avx2};
+  }
   return {multiply_f16, multiply_bf16};
 }
 #else
@@ -135,10 +138,7 @@ void load_matrices(Meeting kind, void* const (&operands)[lanes], SharedMemory& m
 
 void multiply_add(Meeting kind, void* const (&operands)[lanes]) {
   static const Multipliers multipliers = fastest();
-  Factors factors;
-  gather(factors, operands);
-  (kind == Meeting::MultiplyAddF16 ? multipliers.f16 : multipliers.bf16)(factors);
-  scatter(factors, operands);
+  (kind == Meeting::MultiplyAddF16 ? multipliers.f16 : multipliers.bf16)(operands);
 }
 
 const char* name_of(Meeting kind) {

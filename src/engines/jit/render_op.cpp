@@ -107,7 +107,12 @@ std::string operation_text(const Node& node, bool exact, Args args, const Functi
     case Op::SubI: return call("arith::subtract", args);
     case Op::MulF: return exact ? call("mul_rn", args) : infix(args, "*");
     case Op::MulI: return call("arith::multiply", args);
-    case Op::DivF: return exact ? call("div_rn", args) : function("divide");
+    case Op::DivF: {
+      if (exact) return call("div_rn", args);
+      const bool inverse = functions.precise && node.arg(0)->is_const() &&
+                           node.arg(0)->float_value() == 1.0f;
+      return inverse ? call("precise::reciprocal", args.subspan(1)) : function("divide");
+    }
     case Op::FloorDiv: return floor_div(node, args);
     case Op::FloorMod: return floor_mod(node, args);
     case Op::TruncDiv: return call("arith::trunc_div", args);

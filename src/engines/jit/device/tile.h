@@ -103,6 +103,19 @@ FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from, int thread) {
       constexpr int count = tile_rows * pieces;
       const char* const source = static_cast<const char*>(from.data);
       const long long row_stride = from.row_stride * element_bytes;
+      if constexpr (count % threads == 0 && threads % pieces == 0) {
+        if (from.rows >= tile_rows && from.columns >= Tile::columns) {  // nothing is missing
+          constexpr int step = threads / pieces;
+          const int row = thread / pieces, column = thread % pieces * wide;
+          const char* own = source + row * row_stride + column * element_bytes;
+          const Shared place = to.at(row, column);
+          FOVEA_UNROLL for (int i = 0; i < count / threads; ++i) {
+            copy_async<16>(place + i * step * Tile::stride, own, 16);
+            own += step * row_stride;
+          }
+          return;
+        }
+      }
       FOVEA_UNROLL for (int first = 0; first < count; first += threads) {
         const int i = first + thread;
         if (count % threads != 0 && i >= count) break;

@@ -1,0 +1,145 @@
+#include "tests/engines/jit/rendered_code.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace fovea::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* head = R"(
+#include "primitives.h"
+#include "arguments.h"
+#include "formula.h"
+#include "math.h"
+#include "interval.h"
+#include "tests/engines/jit/probe.h"
+using fovea::test::Answer;
+using fovea::test::Probe;
+namespace fovea::device {
+inline unsigned bits(float x) { return bits_of(x); }
+inline unsigned bits(int x) { return static_cast<unsigned>(x); }
+inline unsigned bits(bool x) { return x ? 1u : 0u; }
+template <class Arguments, class Formula, class Extra>
+void probe(const Probe& in, Answer& out, Extra extra) {
+  Arguments a{};
+  for (unsigned i = 0; i < sizeof a.words / 8; ++i) a.words[i] = in.words[i];
+  const Head head{in.b, in.h, in.B, in.H, in.Hkv, in.Sq, in.Skv};
+  const auto u = Formula::uniform(a, head);
+  unsigned rows[Formula::row_words + 1], columns[Formula::column_words + 1];
+  rows[Formula::row_words] = columns[Formula::column_words] = 0x5eedu;
+  Formula::make_row(a, u, in.q, rows);
+  Formula::make_column(a, u, in.k, columns);
+  if (rows[Formula::row_words] != 0x5eedu || columns[Formula::column_words] != 0x5eedu) __builtin_trap();
+  const auto r = Formula::row(a, u, in.q, rows);
+  const auto c = Formula::column(a, u, in.k, columns);
+  out.keep = bits(Formula::keep(a, u, r, c));
+  out.score = bits(Formula::score(a, u, r, c, in.s));
+  out.gradient = bits(Formula::gradient(a, u, r, c, in.s, in.grad));
+  out.tile = static_cast<unsigned>(Formula::classify(
+      a, head, {in.box[0], in.box[1], in.box[2], in.box[3], in.box[4], in.box[5]}));
+  extra(a, u, r, c);
+}
+}  // namespace fovea::device
+)";
+
+}  // namespace
+
+void RenderedCode::add(const jit::Rendered& rendered, const jit::RenderOptions& options) {
+  const std::string number = std::to_string(count_++);
+  std::string extra;
+  for (std::size_t i = 0; i < options.extra.size(); ++i) {
+    extra += "    out->extra[" + std::to_string(i) + "] = bits(Formula::" + options.extra[i].name +
+             "(a, u, r, c, in->s, in->grad));\n";
+  }
+  text_ += "namespace fovea::device::p" + number + " {\nusing Arguments = ArgumentsOf<" +
+           std::to_string(rendered.words) + ">;\n" + rendered.text +
+           "extern \"C\" void probe_" + number +
+           "(const Probe* in, Answer* out) {\n  probe<Arguments, Formula>(*in, *out, [&](const auto& a, "
+           "const auto& u, const auto& r, const auto& c) {\n" +
+           extra + "  });\n}\n}\n";
+}
+
+std::string RenderedCode::build() {
+  std::string folder = (fs::temp_directory_path() / "fovea-rendered-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) return "no folder " + folder;
+  const std::string source = folder + "/code.cpp", object = folder + "/code.so",
+                    log = folder + "/log";
+  std::ofstream(source) << head << text_;
+  const std::string root = FOVEA_SOURCE_DIR;
+  const std::string command = std::string(FOVEA_HOST_COMPILER) +
+                              " -std=c++17 -O0 -shared -fPIC -w -ffp-contract=off -iquote '" + root +
+                              "/src/engines/jit/device' -iquote '" + root +
+                              "' -DFOVEA_HOST_PRIMITIVES='\"tests/engines/jit/host_numbers.h\"' '" +
+                              source + "' -o '" + object + "' 2> '" + log + "'";
+  std::string said;
+  if (std::system(command.c_str()) != 0) {
+    std::ostringstream text;
+    text << std::ifstream(log).rdbuf();
+    said = text.str().substr(0, 4000) + "\nin " + source;
+  } else if (library_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL); library_ == nullptr) {
+    said = dlerror();
+  }
+  for (std::size_t i = 0; said.empty() && i < count_; ++i) {
+    void* const found = dlsym(library_, ("probe_" + std::to_string(i)).c_str());
+    functions_.push_back(reinterpret_cast<void (*)(const Probe*, Answer*)>(found));
+  }
+  if (said.empty()) fs::remove_all(folder);
+  return said;
+}
+
+RenderedCode::~RenderedCode() {
+  if (library_ != nullptr) dlclose(library_);
+}
+
+Answer RenderedCode::ask(std::size_t number, const Probe& probe) const {
+  Answer answer{};
+  functions_[number](&probe, &answer);
+  return answer;
+}
+
+std::vector<long long> pack_words(const jit::Rendered& rendered, const ir::Program& program,
+                                  std::span<const ir::TensorView> tensors,
+                                  std::span<const ir::ScalarValue> scalars, bool by_address) {
+  using jit::WordLayout;
+  std::vector<long long> words(static_cast<std::size_t>(std::max(rendered.words, 1)), 0);
+  const auto word = [&](int at) -> long long& { return words[static_cast<std::size_t>(at)]; };
+  for (std::size_t slot = 0; slot < tensors.size(); ++slot) {
+    const int at = rendered.layout.tensors[slot];
+    const ir::TensorView& tensor = tensors[slot];
+    const auto extents = std::span(tensor.extent).first(static_cast<std::size_t>(tensor.rank));
+    const bool empty = std::ranges::any_of(extents, [](std::int64_t e) { return e <= 0; });
+    if (at < 0 || empty) continue;
+    word(at) = reinterpret_cast<long long>(tensor.data);
+    for (int i = 0; i < tensor.rank; ++i) {
+      word(WordLayout::extent(at, i)) = tensor.extent[static_cast<std::size_t>(i)];
+      word(WordLayout::stride(at, i)) = tensor.stride[static_cast<std::size_t>(i)];
+    }
+  }
+  for (std::size_t slot = 0; slot < scalars.size(); ++slot) {
+    const int at = rendered.layout.scalars[slot];
+    if (at < 0) continue;
+    const ir::ScalarValue& scalar = scalars[slot];
+    const bool real = program.scalars()[slot].type == ir::Type::F32;
+    const void* const where = real ? static_cast<const void*>(&scalar.f) : &scalar.i;
+    if (by_address) word(at) = reinterpret_cast<long long>(where);
+    word(at + 1) = by_address ? 0 : real ? std::bit_cast<unsigned>(scalar.f) : static_cast<unsigned>(scalar.i);
+  }
+  return words;
+}
+
+Probe probe_at(const ir::Point<float>& p, std::span<const long long> words) {
+  return {words.data(), p.b, p.h,     p.B,    p.H,
+          p.Hkv,        p.Sq, p.Skv,  p.q,    p.k,
+          p.score,      p.grad, {p.h, p.h, p.q, p.q, p.k, p.k}};
+}
+
+}  // namespace fovea::test
