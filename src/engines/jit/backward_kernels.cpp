@@ -50,6 +50,23 @@ Shape with_tiles(const ShapeFacts& facts, const TileChoice& choice) {
   return shape;
 }
 
+// The tiles of backward.h.
+Shape backward_shape(const ShapeFacts& facts) {
+  for (const TileChoice& choice : choices) {
+    Shape shape = with_tiles(facts, choice);
+    if (sums_of_thread(shape) > most_sums) continue;
+    if (is_wide(facts) && choice.columns > 64) continue;
+    for (const Stages& count : stages) {
+      const device::BackwardShared shared(tile_sizes(facts, shape), count.q, count.grad_o);
+      shape.shared_bytes = shared.bytes;
+      if (shape.shared_bytes > facts.shared_memory) continue;
+      shape.own = {{"q_stages", count.q}, {"grad_o_stages", count.grad_o}, {"captured_bytes", 0}};
+      return shape;
+    }
+  }
+  return with_tiles(facts, choices[std::size(choices) - 1]);  // does not fit, and judge says so
+}
+
 Shape delta_shape(const ShapeFacts& facts) {
   Shape shape = backward_shape(facts);
   shape.warps = 4;
@@ -68,6 +85,27 @@ Shape finish_shape(const ShapeFacts& facts) {
   Shape shape = backward_shape(facts);
   shape.shared_bytes = 0;
   return shape;
+}
+
+Shape backward_dq_shape(const ShapeFacts& facts) {
+  Shape shape = with_tiles(facts, {128, 64, 8});
+  const int widest = std::max(shape.d, shape.dv);
+  if (is_wide(facts) || widest > 128) shape.columns = 32;
+  // What does not fit has one tile of keys at a time, then fewer queries, then fewer keys.
+  for (int count = 2;;) {
+    shape.shared_bytes = device::BackwardDqShared(tile_sizes(facts, shape), count).bytes;
+    shape.own = {{"stages", count}};
+    const bool smallest = count == 1 && shape.rows == 16 && shape.columns == 16;
+    if (shape.shared_bytes <= facts.shared_memory || smallest) return shape;
+    if (count == 2) {
+      count = 1;
+    } else if (shape.rows > 32 || (shape.columns == 16 && shape.rows > 16)) {
+      shape.rows /= 2;
+      shape.warps = shape.rows / 16;
+    } else {
+      shape.columns /= 2;
+    }
+  }
 }
 
 // --- which plans have a kernel ---
@@ -113,23 +151,10 @@ constexpr KernelRow rows[] = {
 
 }  // namespace
 
-Shape backward_shape(const ShapeFacts& facts) {
-  for (const TileChoice& choice : choices) {
-    Shape shape = with_tiles(facts, choice);
-    if (sums_of_thread(shape) > most_sums) continue;
-    if (is_wide(facts) && choice.columns > 64) continue;
-    for (const Stages& count : stages) {
-      const device::BackwardShared shared(tile_sizes(facts, shape), count.q, count.grad_o);
-      shape.shared_bytes = shared.bytes;
-      if (shape.shared_bytes > facts.shared_memory) continue;
-      shape.own = {{"q_stages", count.q}, {"grad_o_stages", count.grad_o}, {"captured_bytes", 0}};
-      return shape;
-    }
-  }
-  return with_tiles(facts, choices[std::size(choices) - 1]);  // does not fit, and judge says so
-}
-
-std::int64_t grad_q_sum_floats(const Shape& shape, const Sizes& sizes, bool packed) {
+std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes) {
+  const auto is_backward = [](const PreparedKernel& k) { return k.row->grid == over_keys; };
+  const Shape& shape = std::ranges::find_if(prepared.kernels, is_backward)->shape;
+  const bool packed = prepared.baked.layout == Layout::Thd;
   const std::int64_t tiles = packed ? device::sum_tiles(sizes.t_q, sizes.b, shape.rows)
                                     : sizes.b * device::sum_tiles(sizes.sq, 0, shape.rows);
   return sizes.h * tiles * shape.rows * shape.d;

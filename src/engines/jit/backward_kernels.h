@@ -3,16 +3,13 @@
 
 #include <span>
 
-#include "engines/jit/kernels.h"
+#include "engines/jit/prepare.h"
 
 namespace fovea::jit {
 
 std::span<const KernelRow> backward_kernel_rows();
 
-// The tiles of device/backward.h.
-Shape backward_shape(const ShapeFacts& facts);
-
-// Floats of dQ's sums for one call: see device/backward_place.h.
-std::int64_t grad_q_sum_floats(const Shape& shape, const Sizes& sizes, bool packed);
+// Floats of dQ's sums in one call: see device/backward_place.h.
+std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes);
 
 }  // namespace fovea::jit

@@ -56,7 +56,7 @@ FOVEA_DEVICE void backward_finish(const Arguments& a) {
       Floats4 x = *reinterpret_cast<const Floats4*>(sums + (i * Part::n + j) * 128);
       x = {x.x * scale, x.y * scale, x.z * scale, x.w * scale};
       nan |= write_query_rows<Config>(a, s, h, first + Part::row() + 16 * i + lane_index() / 4,
-                               Part::column() + 8 * j + lane_index() % 4 * 2, x);
+                                      Part::column() + 8 * j + lane_index() % 4 * 2, x);
     }
   }
   if (any_in_block(nan)) mend_queries<Config>(a, b, h, s, first);

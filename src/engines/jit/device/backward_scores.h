@@ -49,8 +49,8 @@ FOVEA_DEVICE ScoreRow load_score_row(const ScorePlace& at, int row) {
   return {counts ? used : infinity(), load_shared<float>(at.delta + 4 * row), counts};
 }
 
-// Whether one of a warp's rows kept nothing, which a full tile does not rule out: all its scores may
-// be -inf.
+// Whether one of a warp's rows kept nothing, which a full tile does not rule out: all its scores
+// may be -inf.
 template <int count>
 FOVEA_DEVICE bool has_empty_row(const ScorePlace& at) {
   bool empty = false;

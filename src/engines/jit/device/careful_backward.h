@@ -123,8 +123,8 @@ FOVEA_DEVICE_CALL void careful_query_row(const Arguments& a, int b, int h, Seque
     grad_q.template add<typename Config::Element>(
         x.ds, call.k, row_at(call.k, s.b, h / call.group, s.k_first + k), call.d);
   }
-  grad_q.template write<typename Config::GradQ>(
-      value_of(call.scale), call.grad_q, row_at(call.grad_q, s.b, h, s.q_first + q), call.d);
+  grad_q.template write<typename Config::GradQ>(value_of(call.scale), call.grad_q,
+                                                row_at(call.grad_q, s.b, h, s.q_first + q), call.d);
 }
 
 // Rows of dQ from position `first` on, as far as they have a NaN, shared among the block's warps.

@@ -13,9 +13,9 @@ constexpr int round_to_16(int bytes) { return (bytes + 15) / 16 * 16; }
 // What a kernel's shared memory depends on.
 struct TileSizes {
   int warps;
-  int element_bytes;  // of q, k and v
-  int d, dv;          // head dims, rounded up to their class
-  int rows, columns;  // queries and keys of a tile
+  int element_bytes;            // of q, k and v
+  int d, dv;                    // head dims, rounded up to their class
+  int rows, columns;            // queries and keys of a tile
   int row_words, column_words;  // of Formula
 };
 
@@ -53,9 +53,9 @@ struct DecodeShared {
         stage_bytes(decode_keys *
                     (row_bytes(t.d, t.element_bytes) + row_bytes(t.dv, t.element_bytes))),
         p(ring + t.warps * stages * stage_bytes),
-        bytes(larger(p + (t.element_bytes == 4 ? t.warps * decode_rows * row_bytes(decode_keys, 4)
-                                               : 0),
-                     t.warps * (decode_rows * row_bytes(t.dv, 4) + 2 * 4 * decode_rows))) {}
+        bytes(larger(
+            p + (t.element_bytes == 4 ? t.warps * decode_rows * row_bytes(decode_keys, 4) : 0),
+            t.warps * (decode_rows * row_bytes(t.dv, 4) + 2 * 4 * decode_rows))) {}
 };
 
 // Whether a sequence is decoded with its keys split over blocks: few queries, for which a block of
