@@ -6,12 +6,12 @@
 #include "engines/cpu/backward.h"
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/call.h"
-#include "engines/cpu/stable.h"
+#include "ir/stable.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
 
-namespace fovea::cpu {
+namespace fovea::ir {
 namespace {
 
 ir::Expr gradient_by_score(const ir::Program& program) {
@@ -166,9 +166,9 @@ void Prepared::compile_mod(std::optional<StripProgram>& into, const ir::Expr& sc
   std::vector<ir::Expr> roots{score, gradient_by_score(program)};
   grad_passes = roots[gradient_root]->op() == ir::Op::Grad;
   for (const ir::Expr& root : captured.roots()) {
-    roots.push_back(stable_gradient(program.mod(), root));
+    roots.push_back(ir::stable_gradient(program.mod(), root));
   }
   into.emplace(StripProgram::Roots{roots, gradient_root, false}, kernels);
 }
 
-}  // namespace fovea::cpu
+}  // namespace fovea::ir
