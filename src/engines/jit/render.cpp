@@ -96,8 +96,8 @@ class FormulaText {
          position + ", unsigned* words) {");
     values(stages_.below(staged, stage), stage);
     for (std::size_t i = 0; i < staged.size(); ++i) {
-      line("  " + word(i) + " = " +
-           to_word(staged[i]->type(), stages_.name(staged[i], stage)) + ";");
+      line("  " + word(i) + " = " + to_word(staged[i]->type(), stages_.name(staged[i], stage)) +
+           ";");
     }
     line("}");
 
@@ -192,8 +192,8 @@ class FormulaText {
   }
 
   std::string scalar_text(const Node* node) const {
-    const std::string bits = "captured::scalar_bits(a.words + " +
-                             std::to_string(layout_.scalars[node->slot()]) + ")";
+    const std::string bits =
+        "captured::scalar_bits(a.words + " + std::to_string(layout_.scalars[node->slot()]) + ")";
     return from_word(node->type(), bits);
   }
 

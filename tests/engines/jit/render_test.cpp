@@ -182,8 +182,8 @@ void check_close(const RenderedCode& code, std::size_t number, const Case& one, 
   for (int i = 0; i < 100; ++i) {
     Point<float> point = captured.point<float>(random);
     point.scalars = one.scalars;
-    Point<double> exact{point.score, point.grad, point.b, point.h,  point.q,
-                        point.k,     point.B,    point.H, point.Hkv, point.Sq,
+    Point<double> exact{point.score, point.grad,  point.b,      point.h,   point.q,
+                        point.k,     point.B,     point.H,      point.Hkv, point.Sq,
                         point.Skv,   one.scalars, point.tensors};
     const std::vector<long long> words =
         pack_words(one.rendered, one.program, point.tensors, one.scalars, random.chance(50));

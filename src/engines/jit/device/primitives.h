@@ -109,7 +109,7 @@ FOVEA_DEVICE void load_matrices_transposed(unsigned (&r)[4], Shared row) {
                : "memory");
 }
 
-struct F16 {};   // names of the 16-bit types that the matrix units multiply
+struct F16 {};  // names of the 16-bit types that the matrix units multiply
 struct BF16 {};
 
 // c (16 x 8) += a (16 x 16) b (16 x 8), f32 sums. Lane l holds, with row = l / 4 and t = l % 4:
@@ -150,8 +150,8 @@ FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { atomicOr(at, value);
 // Four sums in a row; `at` is aligned to 16 bytes.
 FOVEA_DEVICE void add_global(float* at, const Floats4& v) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(at), "f"(v.x), "f"(v.y),
-               "f"(v.z), "f"(v.w)
+  asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(at), "f"(v.x), "f"(v.y), "f"(v.z),
+               "f"(v.w)
                : "memory");
 #else
   atomicAdd(at, v.x);
