@@ -165,7 +165,7 @@ TEST(Classify, RandomMasksAsOnTheHost) {
   const std::uint64_t seed = test_seed();
   for (const Values kind : {Values::Any, Values::Tame}) {
     std::vector<Program> programs;
-    for (std::uint64_t i = 0; i < cases(200); ++i) {
+    for (std::uint64_t i = 0; i < cases(120); ++i) {
       Random random(seed, i);
       programs.push_back(random_masked(random));
     }

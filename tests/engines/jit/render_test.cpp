@@ -140,7 +140,7 @@ TEST(Render, WhatDecidesIsExact) {
   const std::uint64_t seed = test_seed();
   RenderedCode code;
   std::vector<Case> all;
-  for (std::uint64_t i = 0; i < cases(240); ++i) {
+  for (std::uint64_t i = 0; i < cases(160); ++i) {
     Random random(seed, i);
     const Captured captured(random, Values::Any);
     all.push_back(exact_case(random, captured));
@@ -211,7 +211,7 @@ TEST(Render, WhatDecidesNothingIsClose) {
   const std::uint64_t seed = test_seed();
   RenderedCode code;
   std::vector<Case> all;
-  for (std::uint64_t i = 0; i < cases(240); ++i) {
+  for (std::uint64_t i = 0; i < cases(160); ++i) {
     Random random(seed, i);
     const Captured captured(random, Values::Tame);
     all.push_back(close_case(random, captured));
