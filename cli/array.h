@@ -26,8 +26,8 @@ Array zeros(const std::string& dtype, std::vector<std::int64_t> extents);
 Array read_npy(const std::string& path);
 void write_npy(const std::string& path, const Array& array);
 
-// What a declaration's `=data` asks for: docs(n), uniform(lo,hi), normal(s), FILE.npy, or nothing
-// (floats normal, integers uniform below `index_bound`, bools even).
+// What a declaration's `=data` asks for: docs(n), blocks(n), uniform(lo,hi), normal(s), FILE.npy,
+// or nothing (floats normal, integers uniform below `index_bound`, bools even).
 struct DataRequest {
   std::string name, dtype, text;
   std::vector<std::int64_t> extents;

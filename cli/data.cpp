@@ -1,6 +1,7 @@
 // Test data for captured tensors: what `tensor="doc:i32[B,Sq]=docs(5)"` asks for.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <random>
 #include <stdexcept>
 
@@ -36,7 +37,7 @@ Call parse_call(const DataRequest& request) {
   const std::string& text = request.text;
   const std::size_t open = text.find('(');
   if (open == std::string::npos || text.back() != ')') {
-    refuse(request, "is not docs(n), uniform(lo,hi), normal(s) or a FILE.npy");
+    refuse(request, "is not docs(n), blocks(n), uniform(lo,hi), normal(s) or a FILE.npy");
   }
   Call call{text.substr(0, open), {}};
   std::string_view rest(text);
@@ -69,6 +70,14 @@ void fill_documents(Array& array, double documents, std::mt19937_64& random) {
       const auto id = std::ranges::upper_bound(border, i) - border.begin();
       array.set(start + i, static_cast<double>(id));
     }
+  }
+}
+
+// Ids of blocks of n elements each along the last dimension.
+void fill_blocks(Array& array, double n) {
+  const std::int64_t length = array.extents.empty() ? 1 : array.extents.back();
+  for (std::int64_t i = 0; i < array.size(); ++i) {
+    array.set(i, std::floor(static_cast<double>(i % length) / n));
   }
 }
 
@@ -119,6 +128,10 @@ Array make_data(const DataRequest& request) {
     const double documents = call.arguments[0];
     if (!(documents >= 1 && documents <= 1e6)) refuse(request, "needs 1 to 10^6 documents");
     fill_documents(array, documents, random);
+  } else if (call.name == "blocks") {
+    expect_arguments(request, call, 1);
+    if (!(call.arguments[0] >= 1)) refuse(request, "needs blocks of at least 1");
+    fill_blocks(array, call.arguments[0]);
   } else if (call.name == "uniform") {
     expect_arguments(request, call, 2);
     if (!(call.arguments[0] <= call.arguments[1])) refuse(request, "needs lo <= hi");
@@ -128,7 +141,8 @@ Array make_data(const DataRequest& request) {
     if (!(call.arguments[0] >= 0)) refuse(request, "needs a deviation of at least 0");
     fill_normal(array, call.arguments[0], random);
   } else {
-    refuse(request, "names no generator" + did_you_mean(call.name, {"docs", "uniform", "normal"}));
+    refuse(request,
+           "names no generator" + did_you_mean(call.name, {"docs", "blocks", "uniform", "normal"}));
   }
   return array;
 }

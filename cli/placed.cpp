@@ -69,6 +69,14 @@ void Placed::send() {
   if (gpu_ != nullptr) gpu_->send(there_, bytes_.data(), bytes_.size());
 }
 
+void Placed::replace(const Array& values) {
+  each_element([&](std::size_t i, std::size_t at) {
+    std::memcpy(bytes_.data() + at, values.bytes.data() + i * element_, element_);
+  });
+  before_ = bytes_;
+  send();
+}
+
 void Placed::fetch() {
   if (gpu_ != nullptr) gpu_->fetch(bytes_.data(), there_, bytes_.size());
 }

@@ -31,6 +31,7 @@ class Placed {
   // From here on data() is on the GPU. send() copies there, fetch() back, guards included.
   void put_on(Gpu& gpu);
   void send();
+  void replace(const Array& values);  // of an input, where it lies
   void fetch();
 
   void* data();

@@ -38,7 +38,7 @@ void wait() {
   check(synchronize(), "cuCtxSynchronize");
 }
 
-double time_ms(const std::function<void()>& enqueue) {
+double time_ms(const std::function<void()>& enqueue, int calls) {
   static auto* const create = find<int(void**, unsigned)>("cuEventCreate");
   static auto* const record = find<int(void*, void*)>("cuEventRecord");
   static auto* const finish = find<int(void*)>("cuEventSynchronize");
@@ -48,7 +48,6 @@ double time_ms(const std::function<void()>& enqueue) {
     check(create(&start, 0), "cuEventCreate");
     check(create(&stop, 0), "cuEventCreate");
   }
-  constexpr int calls = 4;  // back to back: the host is ahead
   check(record(start, nullptr), "cuEventRecord");
   for (int i = 0; i < calls; ++i) enqueue();
   check(record(stop, nullptr), "cuEventRecord");
@@ -61,6 +60,33 @@ double time_ms(const std::function<void()>& enqueue) {
 Block::Block(std::size_t bytes) { check(cuda::driver()->allocate(&address_, bytes), "cuMemAlloc"); }
 
 Block::~Block() { cuda::driver()->release(address_); }
+
+void Block::send(const void* from, std::size_t bytes, std::size_t at) const {
+  check(cuda::driver()->to_device(address_ + at, from, bytes), "cuMemcpyHtoD");
+}
+
+void Block::fetch(void* to, std::size_t bytes, std::size_t at) const {
+  static auto* const copy = find<int(void*, std::uint64_t, std::size_t)>("cuMemcpyDtoH_v2");
+  check(copy(to, address_ + at, bytes), "cuMemcpyDtoH");
+}
+
+double copy_bandwidth() {
+  static auto* const copy =
+      find<int(std::uint64_t, std::uint64_t, std::size_t, void*)>("cuMemcpyDtoDAsync_v2");
+  constexpr std::size_t bytes = std::size_t{1} << 30;
+  const Block from(bytes), to(bytes);
+  const auto address = [](const Block& block) {
+    return reinterpret_cast<std::uint64_t>(block.data());
+  };
+  const auto enqueue = [&] {
+    check(copy(address(to), address(from), bytes, nullptr), "cuMemcpyDtoDAsync");
+  };
+  time_ms(enqueue);
+  std::vector<double> times;
+  for (int i = 0; i < 9; ++i) times.push_back(time_ms(enqueue));
+  std::ranges::sort(times);
+  return 2.0 * static_cast<double>(bytes) / (times[times.size() / 2] / 1000);
+}
 
 Device16::Device16(std::size_t count, unsigned seed) : Block(count * 2), count_(count) {
   std::vector<std::uint16_t> values(million);
@@ -78,27 +104,13 @@ Device16::Device16(std::size_t count, unsigned seed) : Block(count * 2), count_(
   }
 }
 
-namespace {
-
-void send_to(const Block& block, const void* from, std::size_t bytes) {
-  check(cuda::driver()->to_device(reinterpret_cast<cuda::Address>(block.data()), from, bytes),
-        "cuMemcpyHtoD");
-}
-
-void fetch_from(const Block& block, void* to, std::size_t bytes) {
-  static auto* const copy = find<int(void*, std::uint64_t, std::size_t)>("cuMemcpyDtoH_v2");
-  check(copy(to, reinterpret_cast<std::uint64_t>(block.data()), bytes), "cuMemcpyDtoH");
-}
-
-}  // namespace
-
 void Device16::send(const std::vector<std::uint16_t>& bits) {
-  send_to(*this, bits.data(), bits.size() * 2);
+  Block::send(bits.data(), bits.size() * 2);
 }
 
 std::vector<float> Device16::fetch() const {
   std::vector<std::uint16_t> values(std::min(million, count_));
-  fetch_from(*this, values.data(), values.size() * 2);
+  Block::fetch(values.data(), values.size() * 2);
   std::vector<float> out;
   for (const std::uint16_t x : values) {
     out.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16));
@@ -107,17 +119,15 @@ std::vector<float> Device16::fetch() const {
 }
 
 void DeviceF32::send(const std::vector<float>& values) {
-  send_to(*this, values.data(), values.size() * 4);
+  Block::send(values.data(), values.size() * 4);
 }
 
 std::vector<float> DeviceF32::fetch() const {
   std::vector<float> values(count_);
-  fetch_from(*this, values.data(), values.size() * 4);
+  Block::fetch(values.data(), values.size() * 4);
   return values;
 }
 
-DeviceWord::DeviceWord(std::uint64_t value) : Block(sizeof value) {
-  send_to(*this, &value, sizeof value);
-}
+DeviceWord::DeviceWord(std::uint64_t value) : Block(sizeof value) { send(&value, sizeof value); }
 
 }  // namespace fovea::bench

@@ -9,7 +9,10 @@ namespace fovea::bench {
 
 void start_device();  // makes the first GPU current; exits with a message where there is none
 void wait();
-double time_ms(const std::function<void()>& enqueue);  // by events on the default stream
+// By events on the default stream; of one call, where several are enqueued back to back.
+double time_ms(const std::function<void()>& enqueue, int calls = 4);
+// Bytes read and written per second by copies of a gigabyte within the GPU's memory.
+double copy_bandwidth();
 
 class Block {
  public:
@@ -18,6 +21,8 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   void* data() const { return reinterpret_cast<void*>(address_); }
+  void send(const void* from, std::size_t bytes, std::size_t at = 0) const;
+  void fetch(void* to, std::size_t bytes, std::size_t at = 0) const;
 
  private:
   std::uint64_t address_ = 0;

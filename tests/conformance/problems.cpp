@@ -60,7 +60,7 @@ std::vector<std::string> host_engines() {
   std::istringstream in(fovea_engines());
   std::vector<std::string> out;
   for (std::string name; in >> name;) {
-    if (name != "cudnn") out.push_back(name);
+    if (name != "cudnn" && name != "jit") out.push_back(name);
   }
   return out;
 }

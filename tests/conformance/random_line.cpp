@@ -18,7 +18,7 @@ constexpr double most_poisoned_scores = 1e4;
 
 class Line : DrawnWords {
  public:
-  using DrawnWords::DrawnWords;
+  Line(Random& structure, Random& sizes) : DrawnWords(structure), sizes_(sizes) {}
 
   RandomLine make() {
     draw_sizes();
@@ -35,21 +35,24 @@ class Line : DrawnWords {
       word(backward ? pick({"o_dtype", "grad_dtype", "do_dtype"}) : "o_dtype",
            pick({"f32", "f16", "bf16"}));
     }
-    if (!packed_ && random_.chance(30)) draw_strides(backward);
-    word("seed", 1 + random_.below(1000000));
+    if (!packed_ && sizes_.chance(30)) draw_strides(backward);
+    word("seed", 1 + sizes_.below(1000000));
     out_.line = line_.substr(1) + formula.words;
     const double scores = static_cast<double>(b_ * h_) * static_cast<double>(sq_ * skv_);
-    out_.twists.spread_captured = random_.chance(25);
-    out_.twists.poison_masked_kv = scores < most_poisoned_scores && random_.chance(40);
+    out_.twists.spread_captured = sizes_.chance(25);
+    out_.twists.poison_masked_kv = scores < most_poisoned_scores && sizes_.chance(40);
     return out_;
   }
 
  private:
+  std::int64_t some(std::int64_t most) {
+    return sizes_.below(static_cast<std::uint32_t>(most) + 1);
+  }
   std::int64_t length() {
     constexpr std::array<std::int64_t, 20> usual{1,  2,  5,  7,   15,  16,  17,  31,  33,  63,
                                                  64, 65, 96, 127, 128, 129, 200, 257, 300, 513};
-    if (random_.chance(3)) return 0;
-    return random_.chance(30) ? 1 + upto(150) : random_.pick(usual);
+    if (sizes_.chance(3)) return 0;
+    return sizes_.chance(30) ? 1 + some(150) : sizes_.pick(usual);
   }
   std::int64_t features() {
     constexpr std::array<std::int64_t, 12> usual{1, 3, 8, 16, 17, 32, 33, 64, 64, 80, 96, 128};
@@ -59,10 +62,10 @@ class Line : DrawnWords {
   void draw_sizes() {
     packed_ = random_.chance(20);
     layout_ = packed_ ? "thd" : pick({"bhsd", "bhsd", "bshd", "sbhd"});
-    b_ = random_.chance(3) ? 0 : 1 + upto(2);
-    hkv_ = random_.chance(2) ? 0 : 1 + upto(2);
-    h_ = hkv_ * (random_.chance(60) ? 1 : 1 + upto(4));
-    sq_ = length(), skv_ = random_.chance(50) ? sq_ : length();
+    b_ = sizes_.chance(3) ? 0 : 1 + some(2);
+    hkv_ = sizes_.chance(2) ? 0 : 1 + some(2);
+    h_ = hkv_ * (sizes_.chance(60) ? 1 : 1 + some(4));
+    sq_ = length(), skv_ = sizes_.chance(50) ? sq_ : length();
     d_ = features(), dv_ = random_.chance(70) ? d_ : features();
     const auto work = [&] {
       return static_cast<double>(b_ * h_) * static_cast<double>(sq_ * skv_) *
@@ -91,25 +94,25 @@ class Line : DrawnWords {
   std::vector<std::int64_t> starts(std::int64_t most) {
     std::vector<std::int64_t> out{0};
     for (std::int64_t i = 0; i < b_; ++i) {
-      out.push_back(out.back() + (random_.chance(10) ? 0 : upto(most)));
+      out.push_back(out.back() + (sizes_.chance(10) ? 0 : some(most)));
     }
     return out;
   }
   std::vector<std::int64_t> lengths_within(const std::vector<std::int64_t>& starts) {
     std::vector<std::int64_t> out;
-    for (std::size_t i = 1; i < starts.size(); ++i) out.push_back(upto(starts[i] - starts[i - 1]));
+    for (std::size_t i = 1; i < starts.size(); ++i) out.push_back(some(starts[i] - starts[i - 1]));
     return out;
   }
 
   void draw_packed() {
     word("layout", "thd"), word("b", b_);
-    const auto q = starts(sq_), k = random_.chance(50) ? q : starts(skv_);
+    const auto q = starts(sq_), k = sizes_.chance(50) ? q : starts(skv_);
     word("cu_q", list(q)), word("cu_k", list(k));
     // The longest sequence may be given, and be more than there is.
     sq_ = std::max<std::int64_t>(sq_, 1), skv_ = std::max({skv_, sq_, std::int64_t{1}});
     word("sq", sq_), word("skv", skv_);
-    if (random_.chance(30)) word("tq", q.back() + upto(5));
-    if (random_.chance(30)) word("tk", k.back() + upto(5));
+    if (sizes_.chance(30)) word("tq", q.back() + some(5));
+    if (sizes_.chance(30)) word("tk", k.back() + some(5));
     if (b_ > 0 && random_.chance(30)) word("qlens", list(lengths_within(q)));
     if (b_ > 0 && random_.chance(30)) word("klens", list(lengths_within(k)));
   }
@@ -120,7 +123,7 @@ class Line : DrawnWords {
       if (b_ == 0 || !random_.chance(20)) return;
       std::vector<std::int64_t> lengths;
       for (std::int64_t i = 0; i < b_; ++i) {
-        lengths.push_back(random_.chance(10) ? 0 : upto(most));
+        lengths.push_back(sizes_.chance(10) ? 0 : some(most));
       }
       word(key, list(lengths));
     };
@@ -132,12 +135,12 @@ class Line : DrawnWords {
   std::int64_t offset(const char* key) {
     if (!random_.chance(15)) return 0;
     if (b_ == 0 || random_.chance(50)) {
-      const std::int64_t one = upto(90);
+      const std::int64_t one = some(90);
       word(key, one);
       return one;
     }
     std::vector<std::int64_t> each;
-    for (std::int64_t i = 0; i < b_; ++i) each.push_back(upto(90));
+    for (std::int64_t i = 0; i < b_; ++i) each.push_back(some(90));
     word(key, list(each));
     return std::ranges::max(each);
   }
@@ -145,12 +148,12 @@ class Line : DrawnWords {
   void draw_offsets() {
     reach_ = {b_, h_, sq_ + offset("q_offset"), skv_ + offset("k_offset")};
     if (random_.chance(10)) {
-      const std::int64_t more = upto(5);
+      const std::int64_t more = some(5);
       word("b_offset", more);
       reach_.b += more;
     }
     if (random_.chance(10)) {
-      const std::int64_t more = upto(5);
+      const std::int64_t more = some(5);
       word("h_offset", more), word("h_global", h_ + more);
       reach_.h += more;
     }
@@ -197,17 +200,18 @@ class Line : DrawnWords {
         {"do_strides", false, true, true},  {"dq_strides", false, false, true},
         {"dk_strides", true, false, true},  {"dv_strides", true, true, true}};
     for (const Tensor& tensor : tensors) {
-      if ((tensor.gradient && !backward) || !random_.chance(50)) continue;
-      const std::int64_t apart = random_.chance(25) ? 2 : 1;
-      const std::int64_t feature = ((tensor.of_values ? dv_ : d_) + upto(3)) * apart + 1;
+      if ((tensor.gradient && !backward) || !sizes_.chance(50)) continue;
+      const std::int64_t apart = sizes_.chance(25) ? 2 : 1;
+      const std::int64_t feature = ((tensor.of_values ? dv_ : d_) + some(3)) * apart + 1;
       const std::int64_t heads = (tensor.of_keys ? hkv_ : h_) + 1;
       const std::int64_t rows = (tensor.of_keys ? skv_ : sq_) + 1;
-      const bool outside = random_.chance(50);
+      const bool outside = sizes_.chance(50);
       word(tensor.key, list({heads * rows * feature, outside ? rows * feature : feature,
                              outside ? feature : heads * feature, apart}));
     }
   }
 
+  Random& sizes_;
   RandomLine out_;
   std::string layout_;
   bool packed_ = false, sink_ = false;
@@ -217,7 +221,9 @@ class Line : DrawnWords {
 
 }  // namespace
 
-RandomLine random_line(Random& random) { return Line(random).make(); }
+RandomLine random_line(Random& random) { return Line(random, random).make(); }
+
+RandomLine random_line(Random& structure, Random& sizes) { return Line(structure, sizes).make(); }
 
 std::string run_command(const RandomLine& random) {
   return "fovea run '" + random.line + "' --engine cpu --check" +

@@ -14,6 +14,11 @@ struct RandomLine {
 };
 RandomLine random_line(test::Random& random);
 
+// The same from two places: types, head dims, features and formulas from `structure`; sizes,
+// lengths, offsets, strides and data from `sizes`. Lines of one structure share most of what an
+// engine compiles.
+RandomLine random_line(test::Random& structure, test::Random& sizes);
+
 // What to type to see it again.
 std::string run_command(const RandomLine& random);
 

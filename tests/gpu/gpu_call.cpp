@@ -27,6 +27,10 @@ void need(fovea_status status) {
 
 bool has_gpu() { return std::getenv("FOVEA_TEST_DEVICE") != nullptr; }
 
+OnGpu::OnGpu() {
+  if (std::string(std::getenv("FOVEA_TEST_DEVICE")).starts_with("cuda")) here_.emplace(0);
+}
+
 void CapturedGraph::launch(void* stream) const {
   cuda::check(find<int(void*, void*)>("cuGraphLaunch")(executable_, stream), "cuGraphLaunch");
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,13 @@ bool has_gpu();  // FOVEA_TEST_DEVICE is set
 #define NEED_GPU() \
   if (!has_gpu()) GTEST_SKIP() << "no GPU: FOVEA_TEST_DEVICE is not set"
 
-struct OnGpu {
-  cuda::OnDevice here{0};
+// Makes the GPU current; nothing where the tests are tried on the host.
+class OnGpu {
+ public:
+  OnGpu();
+
+ private:
+  std::optional<cuda::OnDevice> here_;
 };
 
 class CapturedGraph {

@@ -13,6 +13,8 @@
 
 #define FOVEA_DEVICE __device__ __forceinline__
 #define FOVEA_DEVICE_CALL __device__ __noinline__  // rarely called: kept out of the hot code
+#define FOVEA_UNROLL _Pragma("unroll")
+#define FOVEA_NO_UNROLL _Pragma("unroll 1")
 
 namespace fovea::device {
 
@@ -44,7 +46,7 @@ FOVEA_DEVICE T shuffle(T value, int lane) {
 FOVEA_DEVICE void sync_block() { __syncthreads(); }
 FOVEA_DEVICE bool any_in_block(bool value) { return __syncthreads_or(value); }
 
-// --- shared memory; T has 1, 2, 4, 8 or 16 bytes and lies aligned to its size ---
+// --- shared memory; T has 2, 4, 8 or 16 bytes and lies aligned to its size ---
 struct alignas(8) Words2 {
   unsigned x, y;
 };
@@ -57,21 +59,71 @@ struct alignas(16) Floats4 {
 
 extern "C" __shared__ __align__(128) unsigned char fovea_shared_memory[];
 
+// Addresses of 32 bits: NVRTC would compute each with 64, in registers of its own.
+FOVEA_DEVICE unsigned shared_base() {
+  return static_cast<unsigned>(__cvta_generic_to_shared(fovea_shared_memory));
+}
+template <int bytes>
+struct SharedWord {
+  using Type = unsigned short;
+};
+template <>
+struct SharedWord<4> {
+  using Type = unsigned;
+};
+template <>
+struct SharedWord<8> {
+  using Type = unsigned long long;
+};
+
 template <class T>
 FOVEA_DEVICE T load_shared(Shared at) {
-  return *reinterpret_cast<const T*>(fovea_shared_memory + at);
+  const unsigned address = shared_base() + at;
+  union {
+    T value;
+    typename SharedWord<sizeof(T)>::Type word;
+    unsigned words[4];
+  } x;
+  if constexpr (sizeof(T) == 16) {
+    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.words[0]), "=r"(x.words[1]), "=r"(x.words[2]), "=r"(x.words[3])
+                 : "r"(address)
+                 : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.shared.b64 %0, [%1];" : "=l"(x.word) : "r"(address) : "memory");
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x.word) : "r"(address) : "memory");
+  } else {
+    static_assert(sizeof(T) == 2);
+    asm volatile("ld.shared.b16 %0, [%1];" : "=h"(x.word) : "r"(address) : "memory");
+  }
+  return x.value;
 }
 template <class T>
 FOVEA_DEVICE void store_shared(Shared at, T value) {
-  *reinterpret_cast<T*>(fovea_shared_memory + at) = value;
+  const unsigned address = shared_base() + at;
+  union {
+    T value;
+    typename SharedWord<sizeof(T)>::Type word;
+    unsigned words[4];
+  } x;
+  x.value = value;
+  if constexpr (sizeof(T) == 16) {
+    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(x.words[0]),
+                 "r"(x.words[1]), "r"(x.words[2]), "r"(x.words[3])
+                 : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("st.shared.b64 [%0], %1;" ::"r"(address), "l"(x.word) : "memory");
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(x.word) : "memory");
+  } else {
+    static_assert(sizeof(T) == 2);
+    asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(x.word) : "memory");
+  }
 }
 FOVEA_DEVICE void add_shared(Shared at, float value) {
   atomicAdd(reinterpret_cast<float*>(fovea_shared_memory + at), value);
 }
-FOVEA_DEVICE unsigned shared_base() {
-  return static_cast<unsigned>(__cvta_generic_to_shared(fovea_shared_memory));
-}
-
 // --- asynchronous copies from global to shared memory; bytes is 4, 8 or 16 ---
 // Both addresses are aligned to `bytes`. The last bytes - valid are zeros; valid is 0 to bytes, and
 // `from` is not read where valid is 0.
@@ -166,6 +218,7 @@ FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) { return atomic
 FOVEA_DEVICE void fence_global() { __threadfence(); }
 
 // --- numbers ---
+FOVEA_DEVICE int first_bit(unsigned x) { return __ffs(x) - 1; }  // the lowest one that is set
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __uint_as_float(x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 FOVEA_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }

@@ -1,0 +1,73 @@
+// A problem line with its tensors in device memory, at sizes for which drawing every element on the
+// host would take minutes: random numbers repeat after a million. Dense or as the line's strides
+// say.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/gpu/events.h"
+#include "cli/captured.h"
+
+namespace fovea::bench {
+
+// What one call reads and writes. Several of them are run in turn, so that nothing is left of a
+// call in the caches of the GPU when its tensors come again.
+struct TensorSet {
+  std::unique_ptr<Block> q, k, v, o, grad_o, grad_q, grad_k, grad_v, lse, grad_lse, row_max,
+      max_logit;
+};
+
+class DeviceLine {
+ public:
+  DeviceLine(const std::string& line, const std::string& engine);  // plans are made: seconds
+
+  bool has_backward() const { return backward_ != nullptr; }
+  void forward();   // of the next set, on the default stream
+  void backward();  // after a forward of every set
+  std::size_t sets() const { return sets_.size(); }
+  const TensorSet& first() const { return sets_.front(); }
+
+  const std::string& line() const { return line_; }
+  const fovea_problem_config& config() const { return config_; }
+  fovea_program program() const { return program_.get(); }
+  const cli::Captured& captured() const { return captured_; }  // on the host, without large tensors
+  double plan_seconds() const { return plan_seconds_; }
+  std::string engine_name() const;
+  std::size_t key_value_bytes() const { return key_value_bytes_; }
+
+ private:
+  struct Lengths {
+    std::unique_ptr<Block> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;
+  };
+  struct Direction {
+    cli::Plan plan;
+    std::size_t workspace_bytes = 0;
+  };
+  Direction make_plan(fovea_problem problem, const std::string& engine);
+  void place_captured();
+  void place_lengths();
+  void make_sets();
+  TensorSet make_set(unsigned seed);
+  fovea_bindings bindings_of(const TensorSet& set) const;
+  bool wants(const std::string& gradient) const;
+
+  std::string line_;
+  cli::Problem problem_, backward_;
+  cli::Program program_;
+  fovea_problem_config config_{}, backward_config_{};
+  cli::Captured captured_;
+  std::vector<fovea_tensor_binding> tensors_, tensors_with_gradients_;
+  std::vector<fovea_scalar_binding> scalars_, scalars_with_gradients_;
+  std::vector<std::unique_ptr<Block>>
+      blocks_;  // captured tensors and all gradients of captured things
+  std::unique_ptr<Block> sink_, grad_sink_, workspace_;
+  Lengths lengths_;
+  std::vector<TensorSet> sets_;
+  Direction forward_plan_, backward_plan_;
+  double plan_seconds_ = 0;
+  std::size_t next_ = 0, key_value_bytes_ = 0, set_bytes_ = 0;
+};
+
+}  // namespace fovea::bench

@@ -1,0 +1,265 @@
+// Engine jit's kernels alone, without Python: milliseconds and TFLOP/s of problem lines on the
+// first GPU, beside stored times of peers. Starts in a second; made for tuning. bench/jit_gpu.py
+// measures the peers too.
+//
+//   fovea_bench_jit [ROW...]              rows of bench/gpu/jit_rows.txt by name, or all of them
+//   fovea_bench_jit --line LINE           any problem line
+//   fovea_bench_jit --host-times          what a cached call costs the host
+//   fovea_bench_jit --first-calls         how long the first call of a formula takes
+//   options: --engine NAME (jit), --rounds N (15), --json FILE, --no-check
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "bench/gpu/rows.h"
+#include "bench/gpu/sampled_rows.h"
+#include "fovea/fovea.h"
+
+namespace fovea::bench {
+namespace {
+
+struct Options {
+  std::string engine = "jit", json;
+  int rounds = 15;
+  bool check = true, host_times = false, first_calls = false;
+  std::vector<std::string> names, lines;
+};
+
+struct Found {
+  std::string row, direction;
+  double ms = 0, tflops = 0;
+  Goal goal;
+  bool missed() const { return goal.peer_ms && goal.bar && !(ms <= *goal.peer_ms * *goal.bar); }
+};
+
+double median(std::vector<double> x) {
+  std::ranges::sort(x);
+  return x[x.size() / 2];
+}
+
+double median_ms(const std::function<void()>& enqueue, int rounds) {
+  const int calls = time_ms(enqueue, 2) < 2 ? 4 : 2;  // short ones need more to hide the start
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) times.push_back(time_ms(enqueue, calls));
+  return median(times);
+}
+
+class Rows {
+ public:
+  explicit Rows(const Options& options) : options_(options), copy_(copy_bandwidth()) {
+    std::printf("%-17s %-9s %9s %8s %9s %6s %6s  %s\n", "row", "direction", "ours ms", "TFLOP/s",
+                "peer ms", "ratio", "bar", "");
+  }
+
+  void run(const BenchRow& row) {
+    try {
+      measure(row);
+    } catch (const std::exception& error) {
+      std::printf("%-17s %s\n", row.name.c_str(), error.what());
+      ++failures_;
+    }
+    std::fflush(stdout);
+  }
+
+  int finish() const {
+    std::printf("device-to-device copy: %.2f TB/s\n", copy_ / 1e12);
+    write_json();
+    return failures_ == 0 ? 0 : 1;
+  }
+
+ private:
+  void measure(const BenchRow& row) {
+    DeviceLine line(row.line, options_.engine);
+    for (std::size_t i = 0; i < line.sets(); ++i) line.forward();
+    wait();
+    const double error = options_.check ? error_of_sampled_rows(line) : -1;
+    const fovea_sizes& s = line.config().sizes;
+    const double share = kept_share(line);
+    const double flops = 2.0 * share * static_cast<double>(s.b * s.h) *
+                         static_cast<double>(s.sq * s.skv) * static_cast<double>(s.d + s.dv);
+    const double ms = median_ms([&] { line.forward(); }, options_.rounds);
+    report({row.name, "forward", ms, flops / ms / 1e9, goal_of(row, row.forward, line, false)});
+    std::printf("%s, plans in %.2f s", line.engine_name().c_str(), line.plan_seconds());
+    if (error >= 0) std::printf(", error %.1e", error);
+    constexpr double far = 0.02;  // of bf16: three times what rounding does
+    const bool wrong = error > far || std::isnan(error);
+    std::printf("%s\n", wrong ? "  WRONG" : "");
+    failures_ += wrong ? 1 : 0;
+    if (!line.has_backward()) return;
+    const double back = median_ms([&] { line.backward(); }, options_.rounds);
+    report({row.name, "backward", back, 2.5 * flops / back / 1e9,
+            goal_of(row, row.backward, line, true)});
+    std::printf("\n");
+  }
+
+  // The time of another row of ours, or of a copy, is known only now.
+  Goal goal_of(const BenchRow& row, Goal goal, const DeviceLine& line, bool backward) const {
+    if (row.peer == "copy") {
+      goal.peer_ms = static_cast<double>(line.key_value_bytes()) / copy_ * 1000;
+    } else if (!goal.peer_ms) {
+      for (const Found& one : found_) {
+        const bool same = (one.direction == "backward") == backward;
+        if (one.row == row.peer && same) goal.peer_ms = one.ms;
+      }
+    }
+    return goal;
+  }
+
+  void report(const Found& one) {
+    found_.push_back(one);
+    std::printf("%-17s %-9s %9.3f %8.0f ", one.row.c_str(), one.direction.c_str(), one.ms,
+                one.tflops);
+    if (one.goal.peer_ms) {
+      std::printf("%9.3f %6.3f ", *one.goal.peer_ms, one.ms / *one.goal.peer_ms);
+    } else {
+      std::printf("%9s %6s ", "-", "-");
+    }
+    if (one.goal.bar && one.goal.peer_ms) {
+      std::printf("%6.3f  %-6s ", *one.goal.bar, one.missed() ? "MISSED" : "ok");
+    } else {
+      std::printf("%6s  %-6s ", "-", "");
+    }
+  }
+
+  void write_json() const {
+    if (options_.json.empty()) return;
+    std::ofstream out(options_.json);
+    out << "{\"copy\": " << copy_ / 1e12;
+    for (const Found& one : found_) {
+      out << ", \"" << one.row << " " << one.direction << "\": " << one.ms;
+    }
+    out << "}\n";
+  }
+
+  const Options& options_;
+  double copy_;
+  std::vector<Found> found_;
+  int failures_ = 0;
+};
+
+// Microseconds of the host per call. Few calls at a time, so that the queue never fills up and the
+// host never waits for the GPU.
+double host_us(const std::function<void()>& call) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int calls = 100, rounds = 60;
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) {
+    const auto start = Clock::now();
+    for (int j = 0; j < calls; ++j) call();
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
+                    calls);
+    wait();
+  }
+  return median(times);
+}
+
+int host_times(const Options& options) {
+  constexpr double forward_bar = 8, backward_bar = 16;
+  std::printf("%-10s %12s %13s\n", "case", "forward us", "backward us");
+  const std::pair<const char*, const char*> cases[] = {
+      {"none", ""},
+      {"causal", "mask=causal"},
+      {"softcap", "mod=softcap(20) mask=causal"},
+      {"slopes", "mod=\"score + t[h]*(k-q)\" tensor=\"t:f32[H]\" grads=q,k,v,t"},
+      {"documents", "mask=\"doc[b,q] == doc[b,k]\" tensor=\"doc:i32[B,Sq]=docs(5)\""}};
+  bool within = true;
+  for (const auto& [name, words] : cases) {
+    DeviceLine line("b=1 h=1 sq=128 d=64 dtype=bf16 direction=both " + std::string(words),
+                    options.engine);
+    for (std::size_t i = 0; i < line.sets(); ++i) line.forward();
+    const double forward = host_us([&] { line.forward(); });
+    const double backward = host_us([&] { line.backward(); });
+    const bool good = forward <= forward_bar && backward <= backward_bar;
+    within = within && good;
+    std::printf("%-10s %12.2f %13.2f  %s\n", name, forward, backward, good ? "ok" : "MISSED");
+  }
+  return within ? 0 : 1;
+}
+
+// From wherever the environment lets kernels come: compiled, from the disk cache, from a bundle.
+int first_calls(const Options& options) {
+  using Clock = std::chrono::steady_clock;
+  const std::string sizes = "b=2 h=4 sq=512 d=64 dtype=bf16 ";
+  const std::pair<const char*, std::string> lines[] = {
+      {"nothing (loads the libraries)", sizes + "direction=forward mod=\"score * 0.5\""},
+      {"forward", sizes + "direction=forward mod=\"20*tanh(score/20) + t[h]*(k-q)\" "
+                          "mask=\"q >= k && doc[b,q] == doc[b,k]\" tensor=\"t:f32[H]\" "
+                          "tensor=\"doc:i32[B,Sq]=docs(5)\""},
+      {"forward + backward", sizes +
+                                 "direction=both mod=\"score + t[h, clamp(k-q, -64, 64) + 64]\" "
+                                 "mask=sliding(200) tensor=\"t:f32[H,129]\" grads=q,k,v,t"},
+      {"forward, stock", sizes + "direction=forward mask=causal"},
+      {"forward + backward, stock", sizes + "direction=both mod=softcap(20)"}};
+  for (const auto& [name, words] : lines) {
+    DeviceLine line(words, options.engine);
+    const auto start = Clock::now();
+    line.forward();
+    if (line.has_backward()) line.backward();
+    wait();
+    const double ran = std::chrono::duration<double>(Clock::now() - start).count();
+    std::printf("  %9.1f ms plan, %7.1f ms first run  %s\n", line.plan_seconds() * 1e3, ran * 1e3,
+                name);
+  }
+  return 0;
+}
+
+Options parse(int argc, char** argv) {
+  Options out;
+  const auto value = [&](int& i) -> std::string {
+    if (i + 1 >= argc) throw std::invalid_argument(std::string(argv[i]) + " needs a value");
+    return argv[++i];
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--engine")
+      out.engine = value(i);
+    else if (word == "--line")
+      out.lines.push_back(value(i));
+    else if (word == "--json")
+      out.json = value(i);
+    else if (word == "--rounds")
+      out.rounds = std::max(1, std::stoi(value(i)));
+    else if (word == "--no-check")
+      out.check = false;
+    else if (word == "--host-times")
+      out.host_times = true;
+    else if (word == "--first-calls")
+      out.first_calls = true;
+    else if (word.starts_with("-"))
+      throw std::invalid_argument("no option " + word);
+    else
+      out.names.push_back(word);
+  }
+  return out;
+}
+
+int run(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  start_device();
+  if (options.host_times) return host_times(options);
+  if (options.first_calls) return first_calls(options);
+  Rows rows(options);
+  if (options.lines.empty()) {
+    for (const BenchRow& row : rows_named(options.names)) rows.run(row);
+  }
+  for (std::size_t i = 0; i < options.lines.size(); ++i) {
+    rows.run({"line " + std::to_string(i + 1), "", options.lines[i], {}, {}});
+  }
+  return rows.finish();
+}
+
+}  // namespace
+}  // namespace fovea::bench
+
+int main(int argc, char** argv) {
+  try {
+    return fovea::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fovea_bench_jit: %s\n", error.what());
+    return 2;
+  }
+}

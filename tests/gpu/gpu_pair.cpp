@@ -1,0 +1,157 @@
+#include "gpu_pair.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "cli/compare.h"
+
+namespace fovea::gpu_tests {
+namespace {
+
+// What a backward is bound to before its forward has run.
+cli::Results empty_outputs(const cli::Workload& workload) {
+  cli::Results out;
+  for (const auto& [name, placement] : {std::pair("o", cli::placement_of(workload, "o")),
+                                        std::pair("lse", cli::row_placement(workload))}) {
+    out.arrays.push_back({name, cli::zeros(placement.dtype, placement.extents)});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string tested_engine() {
+  const char* const name = std::getenv("FOVEA_TEST_ENGINE");
+  return name == nullptr ? "jit" : name;
+}
+
+std::string tested_device() {
+  const char* const name = std::getenv("FOVEA_TEST_DEVICE");
+  return name == nullptr ? "cuda:0" : name;
+}
+
+bool has_tested_engine() {
+  std::istringstream names(fovea_engines());
+  for (std::string name; names >> name;) {
+    if (name == tested_engine()) return true;
+  }
+  return false;
+}
+
+GpuPair::GpuPair(const std::string& line) : GpuPair(cli::make_workload(line, 0)) {}
+
+GpuPair::GpuPair(cli::Workload workload)
+    : workload_(std::move(workload)), gpu_(cli::Gpu::find(tested_device())) {
+  if (gpu_ != nullptr) seed_ = gpu_->allocate(256);
+  send_seed(workload_.seed);
+  forward_ = make(workload_.forward.get(), false);
+  if (!workload_.backward) return;
+  backward_ = make(workload_.backward.get(), true);
+  fovea_bindings& bound = backward_.memory->bindings();
+  bound.o.data = forward_.memory->bindings().o.data;
+  bound.lse = forward_.memory->bindings().lse;
+}
+
+void GpuPair::send_seed(std::uint64_t seed) {
+  if (gpu_ != nullptr) gpu_->send(seed_.get(), &seed, sizeof seed);
+}
+
+void GpuPair::wait() {
+  if (gpu_ != nullptr) gpu_->wait();
+}
+
+GpuPair::Direction GpuPair::make(fovea_problem problem, bool backward) {
+  const std::string engine = tested_engine(), device = tested_device();
+  fovea_plan_options options{};
+  options.struct_size = sizeof options;
+  options.engine = engine.c_str();
+  options.device = device.c_str();
+  fovea_plan plan = nullptr;
+  cli::check(fovea_plan_create(problem, &options, &plan));
+  Direction out;
+  out.plan.reset(plan);
+  out.memory =
+      std::make_unique<cli::CallMemory>(workload_, backward, empty_outputs(workload_), gpu_);
+  std::size_t bytes = 0;
+  cli::check(fovea_plan_workspace(plan, nullptr, &bytes));
+  out.memory->set_workspace(bytes);
+  if (workload_.config.dropout != 0 && gpu_ != nullptr) {
+    out.memory->bindings().seed.device = static_cast<const std::uint64_t*>(seed_.get());
+  }
+  wait();
+  return out;
+}
+
+void GpuPair::enqueue(void* stream) {
+  for (Direction* one : {&forward_, &backward_}) {
+    if (one->memory == nullptr) continue;
+    one->memory->bindings().stream = stream;
+    cli::check(fovea_plan_run(one->plan.get(), &one->memory->bindings()));
+  }
+}
+
+void GpuPair::refill(const cli::Workload& other) {
+  send_seed(other.seed);
+  forward_.memory->refill(other);
+  if (backward_.memory) backward_.memory->refill(other);
+  wait();
+}
+
+void GpuPair::poison() {
+  forward_.memory->poison_outputs();
+  if (backward_.memory) backward_.memory->poison_outputs();
+  wait();
+}
+
+std::vector<cli::NamedArray> GpuPair::outputs() {
+  std::vector<cli::NamedArray> out;
+  forward_.memory->fetch();
+  forward_.memory->collect(out, false);
+  if (!backward_.memory) return out;
+  backward_.memory->fetch();
+  backward_.memory->collect(out, true);
+  return out;
+}
+
+std::vector<cli::NamedArray> GpuPair::run_once() {
+  poison();
+  enqueue(nullptr);
+  wait();
+  return outputs();
+}
+
+std::vector<std::string> GpuPair::complaints() const {
+  std::vector<std::string> out = forward_.memory->complaints();
+  if (!backward_.memory) return out;
+  for (const std::string& one : backward_.memory->complaints()) out.push_back(one);
+  return out;
+}
+
+void GpuPair::drop_plans() {
+  forward_.plan.reset();
+  backward_.plan.reset();
+}
+
+std::string different(const std::vector<cli::NamedArray>& a,
+                      const std::vector<cli::NamedArray>& b) {
+  std::string out;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].array.bytes != b.at(i).array.bytes) out += a[i].name + " ";
+  }
+  return out;
+}
+
+std::string beyond_limits(const cli::Workload& workload, std::vector<cli::NamedArray> outputs) {
+  cli::CallOptions options;
+  options.engine = "reference";
+  cli::Results got;
+  got.arrays = std::move(outputs);
+  std::string out;
+  for (const cli::Comparison& one :
+       cli::compare_all(workload, got, cli::run_workload(workload, options))) {
+    if (!one.within) out += one.name + ": " + one.complaint + "; ";
+  }
+  return out;
+}
+
+}  // namespace fovea::gpu_tests

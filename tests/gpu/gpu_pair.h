@@ -1,0 +1,55 @@
+// A problem line on a GPU, forward and backward, with its inputs and outputs in place: enqueued on
+// any stream, also while a CUDA graph is captured, again and again with new data.
+#pragma once
+
+#include "cli/call_memory.h"
+#include "gpu_call.h"
+
+namespace fovea::gpu_tests {
+
+// jit, or what FOVEA_TEST_ENGINE names: with FOVEA_TEST_DEVICE=cpu and engine cpu the tests can be
+// tried where there is no GPU, streams and graphs aside.
+std::string tested_engine();
+std::string tested_device();
+bool has_tested_engine();
+#define NEED_JIT() \
+  NEED_GPU();      \
+  if (!has_tested_engine()) GTEST_SKIP() << "built without engine " << tested_engine()
+
+class GpuPair {
+ public:
+  // The plans are made, inputs are in place; a backward reads what its forward wrote.
+  explicit GpuPair(cli::Workload workload);
+  explicit GpuPair(const std::string& line);
+
+  void enqueue(void* stream);
+  void refill(const cli::Workload& other);  // of the same shape; also lengths, starts and the seed
+  void poison();                            // what it writes
+  std::vector<cli::NamedArray> outputs();   // fetched; all that was enqueued must be done
+  std::vector<cli::NamedArray> run_once();  // poisons, runs on the default stream, waits
+  std::vector<std::string> complaints() const;
+  void drop_plans();
+  const cli::Workload& workload() const { return workload_; }
+
+ private:
+  struct Direction {
+    cli::Plan plan;
+    std::unique_ptr<cli::CallMemory> memory;
+  };
+  Direction make(fovea_problem problem, bool backward);
+  void send_seed(std::uint64_t seed);
+  void wait();
+
+  cli::Workload workload_;
+  cli::Gpu* gpu_;  // null: the host
+  cli::Gpu::Block seed_;
+  Direction forward_, backward_;
+};
+
+// Those whose bytes differ, by name; "" where all are the same.
+std::string different(const std::vector<cli::NamedArray>& a, const std::vector<cli::NamedArray>& b);
+
+// Against the reference engine: what is beyond its limits.
+std::string beyond_limits(const cli::Workload& workload, std::vector<cli::NamedArray> outputs);
+
+}  // namespace fovea::gpu_tests

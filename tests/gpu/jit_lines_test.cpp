@@ -1,0 +1,150 @@
+// Engine jit on a GPU: every line of the list and lines that nobody chose, forward and backward,
+// against the reference. None may be refused, f64 aside. tools/gpu.sh runs these in as many
+// processes as there are cores, since compiling kernels and computing the reference take all the
+// time.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/compare.h"
+#include "gpu_pair.h"
+#include "record.h"
+#include "tests/conformance/problems.h"
+#include "tests/conformance/random_line.h"
+
+namespace fovea::gpu_tests {
+namespace {
+
+using conformance::Case;
+
+cli::Results run(const cli::Workload& workload, const std::string& engine,
+                 const std::string& device) {
+  cli::CallOptions options;
+  options.engine = engine;
+  options.device = device;
+  return cli::run_workload(workload, options);
+}
+
+// What is wrong with it, in words.
+std::vector<std::string> complaints_of(const Case& problem,
+                                       std::vector<cli::Comparison>& comparisons) {
+  const std::string device = tested_device(), engine = tested_engine();
+  std::vector<std::string> out;
+  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.twists);
+  const cli::Results results = run(workload, engine, device);
+  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
+    for (const std::string& complaint : pass->complaints) out.push_back("it " + complaint);
+  }
+  if (workload.config.deterministic != 0) {
+    const cli::Results again = run(workload, engine, device);
+    for (std::size_t i = 0; i < results.arrays.size(); ++i) {
+      if (results.arrays[i].array.bytes == again.arrays[i].array.bytes) continue;
+      out.push_back(results.arrays[i].name + " differs between two runs");
+    }
+  }
+  const cli::Workload portable =
+      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.twists);
+  comparisons = cli::compare_all(portable, results, run(portable, "reference", "cpu"));
+  for (const cli::Comparison& one : comparisons) {
+    if (!one.within) out.push_back(one.name + ": " + one.complaint);
+  }
+  return out;
+}
+
+void hold_to_the_reference(const std::string& key, const Case& problem) {
+  Record& record = Record::of_this_process();
+  if (record.was_begun(key)) return;
+  record.begin(key, problem.directives + problem.line);
+  std::vector<std::string> complaints;
+  std::vector<cli::Comparison> comparisons;
+  try {
+    complaints = complaints_of(problem, comparisons);
+  } catch (const std::exception& error) {
+    complaints.emplace_back(error.what());
+  }
+  for (const std::string& one : complaints) {
+    ADD_FAILURE() << key << " " << problem.directives << problem.line << "\n" << one;
+  }
+  record.end(key, comparisons, complaints);
+  if (!complaints.empty()) stop_if_the_gpu_is_lost(key);
+}
+
+bool is_f64(const Case& problem) { return problem.line.find("f64") != std::string::npos; }
+
+class JitList : public testing::TestWithParam<Case> {};
+
+TEST_P(JitList, EqualsTheReference) {
+  NEED_JIT();
+  const Case& problem = GetParam();
+  if (is_f64(problem)) {
+    EXPECT_NE(conformance::verdict(tested_engine(), problem, tested_device()), "pass");
+    return;
+  }
+  hold_to_the_reference("list:" + std::to_string(problem.number), problem);
+}
+
+std::string line_name(const testing::TestParamInfo<Case>& info) {
+  return "line" + std::to_string(info.param.number);
+}
+INSTANTIATE_TEST_SUITE_P(Lines, JitList, testing::ValuesIn(conformance::read_problems()),
+                         line_name);
+
+// Forty lines of all kinds, small: for compute-sanitizer.
+std::vector<Case> sanitized_lines() {
+  const std::string here = "tests/gpu/sanitized_lines.txt";
+  std::ifstream in(std::filesystem::exists(here) ? here : FOVEA_SOURCE_DIR "/" + here);
+  std::vector<Case> out;
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    Case one;
+    one.number = static_cast<int>(out.size()) + 1;
+    one.line = line;
+    out.push_back(one);
+  }
+  return out;
+}
+
+class JitSanitized : public testing::TestWithParam<Case> {};
+
+TEST_P(JitSanitized, EqualsTheReference) {
+  NEED_JIT();
+  hold_to_the_reference("sanitized:" + std::to_string(GetParam().number), GetParam());
+}
+INSTANTIATE_TEST_SUITE_P(Lines, JitSanitized, testing::ValuesIn(sanitized_lines()), line_name);
+
+// Random lines: FOVEA_TEST_COUNT of them in blocks that processes can share. Ten of each structure,
+// so that their kernels are compiled once; a structure belongs to one block, so that no process
+// waits for another one's build.
+constexpr std::uint64_t blocks = 64, sizes_of_one_structure = 10;
+
+class JitRandom : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(JitRandom, EqualsTheReference) {
+  NEED_JIT();
+  const char* const given = std::getenv("FOVEA_TEST_COUNT");
+  const std::uint64_t all = given != nullptr ? std::strtoull(given, nullptr, 10) : 5000;
+  const std::uint64_t seed = test::test_seed();
+  const std::uint64_t structures = (all + sizes_of_one_structure - 1) / sizes_of_one_structure;
+  for (std::uint64_t s = GetParam(); s < structures; s += blocks) {
+    for (std::uint64_t i = 0; i < sizes_of_one_structure; ++i) {
+      const std::uint64_t number = s * sizes_of_one_structure + i;
+      if (number >= all) break;
+      test::Random structure(seed, s), sizes(seed + 1, number);
+      const conformance::RandomLine drawn = conformance::random_line(structure, sizes);
+      Case problem;
+      problem.line = drawn.line;
+      problem.twists = drawn.twists;
+      if (drawn.twists.poison_masked_kv) problem.directives += "#! poison_masked_kv ";
+      if (drawn.twists.spread_captured) problem.directives += "#! spread_captured ";
+      const std::string key = std::to_string(seed) + ":" + std::to_string(number);
+      hold_to_the_reference("random:" + key, problem);
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Blocks, JitRandom, testing::Range<std::uint64_t>(0, blocks));
+
+}  // namespace
+}  // namespace fovea::gpu_tests
