@@ -2,27 +2,167 @@
 # What ./dev gpu runs, on a machine with an NVIDIA GPU, in the folder of the project. Needs no network and no compiler
 # but for the Python extension: the C++ programs come built, in the folder $1 (made by './dev gpu').
 #
-#   tools/gpu.sh FOLDER [PART...]     parts: conformance device bundle bench python; all of them unless named
+#   tools/gpu.sh FOLDER [WHAT...]
 #
-# Prints what it does, and one table last: case, Fovea ms, peer ms, ratio, error. Writes its results to $OUT, or to
-# build/gpu where that is not set.
+# WHAT is one of these, or single parts by name; tests and bench unless told:
+#   quick   our kernels beside stored times of peers, forty lines of all kinds: half a minute
+#   tests   list random device sanitize cudnn bundle: some six minutes
+#   bench   speed first host cudnn_bench: some four minutes; builds the Python extension
+#   python  the suites of fovea.torch and fovea.jax on CUDA arrays, and their benchmarks
+#   all     all of them
+#
+# Prints what it does, and a short table last. Results go to build/gpu; where $OUT is set they are packed into it after each
+# part. FOVEA_TEST_COUNT: how many random lines (5000), FOVEA_TEST_SEED: which.
 set -uo pipefail
-folder=$1
+folder=$(readlink -f "$1")
 shift
-parts=("$@")
-((${#parts[@]})) || parts=(conformance device bundle bench python)
-out=${OUT:-build/gpu}
+out=build/gpu
+rm -rf "$out"
 mkdir -p "$out"
-say() { printf '== %s\n' "$*"; }
-failed=()
+say() { printf '== [%3d s] %s\n' "$SECONDS" "$*"; }
+summary=() failed=()
+note() { summary+=("$(printf '%-28s %s' "$1" "$2")"); }  # a row of the last table
+fail() { failed+=("$1"); }
 
 packages=$(python3 -c 'import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])' 2>/dev/null)
 [[ -n ${FOVEA_CUDNN_DIR:-} ]] || export FOVEA_CUDNN_DIR=$packages/lib
 export FOVEA_TEST_DEVICE=${FOVEA_TEST_DEVICE:-cuda:0} LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+cores=$(nproc)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-run_conformance() {
+# --- engine jit ---
+
+# One of many processes of fovea_test_gpu. A GPU fault or a crash ends it: the next one goes on behind that line.
+lines_shard() {  # a name, a filter, the number of shards, this one
+  local name=$1 filter=$2 shards=$3 shard=$4 try status
+  for try in 1 2 3 4 5 6 7 8; do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard FOVEA_TEST_RECORD=$scratch/$name.record.$shard \
+      FOVEA_NUM_THREADS=1 FOVEA_CACHE_DIR=$scratch/cache \
+      timeout 400 "$folder/fovea_test_gpu" --gtest_brief=1 --gtest_filter="$filter" >>"$scratch/$name.log.$shard" 2>&1
+    status=$?
+    ((status <= 1)) && return
+    echo "process $shard of $name ended with status $status" >>"$scratch/$name.log.$shard"
+  done
+}
+export -f lines_shard
+export folder scratch
+
+# Lines against the reference, in as many processes as there are cores: compiling and the reference take the time.
+run_lines() {  # a name, a filter, how many pieces
+  local name=$1 filter=$2 shards=$3 right wrong lost
+  seq 0 $((shards - 1)) | xargs -P "$cores" -I{} bash -c "lines_shard $name '$filter' $shards {}"
+  cat "$scratch/$name".record.* | grep -v '^begin' | sort -k1,1r >"$out/jit_$name.txt"
+  cat "$scratch/$name".log.* >"$out/jit_$name.log"
+  right=$(grep -c ^pass "$out/jit_$name.txt")
+  wrong=$(grep -c ^FAIL "$out/jit_$name.txt")
+  lost=$(($(cat "$scratch/$name".record.* | grep -c ^begin) - right - wrong))
+  grep ^FAIL "$out/jit_$name.txt" | cut -c1-240 | head -12
+  # Those that were begun and never ended: the process died there.
+  if ((lost > 0)); then
+    comm -23 <(cat "$scratch/$name".record.* | sed -n 's/^begin \([^ ]*\).*/\1/p' | sort) \
+      <(cut -d' ' -f2 "$out/jit_$name.txt" | sort) | head -12 |
+      while read -r key; do cat "$scratch/$name".record.* | grep -m1 "^begin $key " | sed 's/^begin/died/' | cut -c1-240; done
+  fi
+  note "jit, $name" "$right right, $wrong wrong, $lost died"
+  ((wrong + lost == 0 && right > 0)) || fail "jit_$name"
+}
+
+run_list() {
+  say "engine jit: every line of the list, forward and backward, against the reference"
+  run_lines list '*JitList*' $((cores * 3))
+}
+
+run_random() {
+  say "engine jit: ${FOVEA_TEST_COUNT:-5000} random lines"
+  run_lines random '*JitRandom*' 64
+}
+
+run_forty() {
+  say "engine jit: forty lines of all kinds"
+  run_lines forty '*JitSanitized*' "$cores"
+}
+
+# Each tool in four processes, all at once. Kernels come from the cache that the first run fills.
+run_sanitize() {
+  local sanitizer tool shard errors
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+  if [[ -z $sanitizer ]]; then
+    note "compute-sanitizer" "not on this machine"
+    return
+  fi
+  say "forty lines under compute-sanitizer"
+  FOVEA_CACHE_DIR=$scratch/cache "$folder/fovea_test_gpu" --gtest_brief=1 --gtest_filter='*JitSanitized*' >/dev/null 2>&1
+  for tool in memcheck racecheck initcheck; do
+    for shard in 0 1 2 3; do
+      GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$shard FOVEA_CACHE_DIR=$scratch/cache FOVEA_NUM_THREADS=1 timeout 400 \
+        "$sanitizer" --tool $tool "$folder/fovea_test_gpu" --gtest_brief=1 --gtest_filter='*JitSanitized*' \
+        >"$scratch/$tool.$shard" 2>&1 &
+    done
+  done
+  wait
+  for tool in memcheck racecheck initcheck; do
+    cat "$scratch/$tool".? >"$out/$tool.log"
+    errors=$(grep -hoE '(ERROR SUMMARY|RACECHECK SUMMARY): [0-9]+' "$out/$tool.log" | awk '{sum += $NF; n++} END {print (n == 4) ? sum : "it did not end:", n + 0, "of 4;", sum + 0}')
+    note "$tool" "$errors errors, $(grep -c 'FAILED  \]' "$out/$tool.log") tests failed"
+    [[ $errors == 0* ]] && ! grep -q 'FAILED' "$out/$tool.log" || fail "$tool"
+  done
+}
+
+# Programs of one process: what they print, and whether they end well.
+shown() {  # a name for the results, then the command
+  local name=$1
+  shift
+  "$@" 2>&1 | tee "$out/$name"
+  local status=${PIPESTATUS[0]}
+  ((status == 0 || status == 77)) || fail "${name%.*}"  # 77: skipped
+  return "$status"
+}
+
+run_device() {
+  say "threads, streams, CUDA graphs, batches, dropout"
+  local filter='-*OnGpu*:*JitList*:*JitRandom*:*JitSanitized*'
+  FOVEA_CACHE_DIR=off "$folder/fovea_test_gpu" --gtest_brief=1 --gtest_filter="$filter" 2>&1 | tee "$out/device.log" |
+    grep -vE '^(Running|\[=)' || true
+  note "threads, graphs, batches" "$(grep -E 'PASSED|FAILED TEST|SKIPPED \] [0-9]' "$out/device.log" | tr -s ' []\n' ' ')"
+  grep -q 'FAILED\|terminate\|Aborted' "$out/device.log" && fail device
+  grep -q 'PASSED' "$out/device.log" || fail device
+  say "dropout beside the mask that cuDNN writes out itself"
+  shown dropout.txt "$folder/fovea_bench_cudnn" --dropout
+  say "the calls that Fovea.jl makes, on device memory"
+  local engine
+  for engine in jit cudnn; do shown "julia_calls_$engine.txt" "$folder/fovea_julia_calls" "$engine"; done
+}
+
+# Our kernels beside times of peers that are stored.
+run_kernels() {
+  say "engine jit beside stored times of its peers"
+  FOVEA_CACHE_DIR=$scratch/cache shown kernels.txt "$folder/fovea_bench_jit" --json "$out/kernels.json"
+  note "kernels" "$(grep -c ' ok ' "$out/kernels.txt") bars met, $(grep -c MISSED "$out/kernels.txt") missed (peers as stored)"
+}
+
+run_host() {
+  say "what a cached call costs the host"
+  FOVEA_CACHE_DIR=$scratch/cache shown host.txt "$folder/fovea_bench_jit" --host-times
+  note "host time of a call" "$(grep -c ' ok' "$out/host.txt") of $(grep -cE ' ok| MISSED' "$out/host.txt") within 8 and 16 us"
+}
+
+run_first() {
+  say "how long the first call of a formula takes"
+  {
+    echo "compiled:" && FOVEA_CACHE_DIR=off "$folder/fovea_bench_jit" --first-calls
+    FOVEA_CACHE_DIR=$scratch/warm "$folder/fovea_bench_jit" --first-calls >/dev/null
+    echo "from the disk cache:" && FOVEA_CACHE_DIR=$scratch/warm "$folder/fovea_bench_jit" --first-calls
+    if [[ -f $folder/jit_plans.fovea ]]; then
+      echo "from a bundle:"
+      FOVEA_CACHE_DIR=off FOVEA_BUNDLE=$folder/jit_plans.fovea "$folder/fovea_bench_jit" --first-calls
+    fi
+  } 2>&1 | tee "$out/first.txt"
+}
+
+# --- engine cudnn ---
+
+run_cudnn() {
   say "every line of the list that engine cudnn claims, against the reference"
   local shards=12 i
   for ((i = 0; i < shards; i++)); do
@@ -30,50 +170,45 @@ run_conformance() {
       "$folder/fovea_test_gpu" --gtest_brief=1 --gtest_filter='*OnGpu*' >"$scratch/conformance$i.log" 2>&1 &
   done
   wait
-  cat "$scratch"/record* | sort -k1,1r >"$out/conformance.txt"
+  cat "$scratch"/record? "$scratch"/record?? | sort -k1,1r >"$out/conformance.txt"
   cat "$scratch"/conformance*.log >"$out/conformance.log"
-  printf '%s lines are right, %s are not\n' "$(grep -c ^pass "$out/conformance.txt")" "$(grep -c ^FAIL "$out/conformance.txt")"
+  note "cudnn, lines it claims" "$(grep -c ^pass "$out/conformance.txt") right, $(grep -c ^FAIL "$out/conformance.txt") wrong"
   grep ^FAIL "$out/conformance.txt" | cut -c1-200
   grep exception "$out/conformance.log" | sort | uniq -c | head -5
-  grep -q 'FAILED' "$out/conformance.log" && failed+=(conformance)
+  grep -q 'FAILED' "$out/conformance.log" && fail conformance
 }
 
-run_device() {
-  say "threads, streams, CUDA graphs, batches, dropout"
-  FOVEA_CACHE_DIR=off "$folder/fovea_test_gpu" --gtest_brief=1 --gtest_filter='-*OnGpu*' 2>&1 | tee "$out/device.log" |
-    grep -vE '^(Running|\[=)' || true
-  grep -q 'FAILED' "$out/device.log" && failed+=(device)
-  say "dropout beside the mask that cuDNN writes out itself"
-  "$folder/fovea_bench_cudnn" --dropout 2>&1 | tee "$out/dropout.txt" || failed+=(dropout)
-  say "the calls that Fovea.jl makes, on device memory"
-  "$folder/fovea_julia_calls" cudnn 2>&1 | tee "$out/julia_calls.txt" || failed+=(julia_calls)
-}
-
-# Plans that were compiled without a GPU (plans.fovea) against plans that are built here: bit for bit.
+# Plans that were compiled without a GPU against plans that are built here: bit for bit.
 run_bundle() {
-  say "plans compiled without a GPU, against plans built here"
-  local line i=0 same=0 different=0
+  compare_bundle cudnn plans.fovea 'built a graph'
+  [[ -f $folder/jit_plans.fovea ]] && compare_bundle jit jit_plans.fovea 'jit: compiled'
+}
+
+compare_bundle() {  # an engine, a bundle, what it logs where it builds
+  local engine=$1 bundle=$2 built=$3 line i=0 same=0 different=0 more=
+  [[ $engine != jit ]] || more=" deterministic=1"  # without, dQ is added up in any order
+  say "engine $engine: plans compiled without a GPU, against plans built here"
   while IFS= read -r line; do
     i=$((i + 1))
     mkdir -p "$scratch/here$i" "$scratch/bundle$i"
-    FOVEA_CACHE_DIR=off "$folder/fovea" run "$line" --device cuda:0 --engine cudnn --dump "$scratch/here$i" >/dev/null
-    FOVEA_CACHE_DIR=off FOVEA_BUNDLE=$folder/plans.fovea FOVEA_VERBOSE=1 \
-      "$folder/fovea" run "$line" --device cuda:0 --engine cudnn --dump "$scratch/bundle$i" >/dev/null 2>"$scratch/verbose"
-    grep -q 'built a graph' "$scratch/verbose" && echo "not from the bundle: $line"
+    FOVEA_CACHE_DIR=off "$folder/fovea" run "$line$more" --device cuda:0 --engine "$engine" --dump "$scratch/here$i" >/dev/null
+    FOVEA_CACHE_DIR=off FOVEA_BUNDLE=$folder/$bundle FOVEA_VERBOSE=1 \
+      "$folder/fovea" run "$line$more" --device cuda:0 --engine "$engine" --dump "$scratch/bundle$i" >/dev/null 2>"$scratch/verbose"
+    grep -q "$built" "$scratch/verbose" && echo "not from the bundle: $line"
     if diff -rq "$scratch/here$i" "$scratch/bundle$i" >/dev/null; then same=$((same + 1)); else
       different=$((different + 1)) && echo "differs: $line"
     fi
+    rm -rf "$scratch/here$i" "$scratch/bundle$i"
   done < <(grep -v '^#' "$folder/bundle_lines.txt" | grep -v 'sq=4096')
-  echo "$same of $i lines give the same bits, forward and backward" | tee "$out/bundle.txt"
-  ((different == 0)) || failed+=(bundle)
+  echo "$same of $i lines give the same bits, forward and backward" >"$out/bundle_$engine.txt"
+  note "bundle of $engine" "$same of $i lines give the same bits"
+  ((different == 0)) || fail "bundle_$engine"
 }
 
-run_bench() {
+run_cudnn_bench() {
   say "engine cudnn beside cuDNN called directly"
-  FOVEA_CACHE_DIR=$scratch/bench "$folder/fovea_bench_cudnn" | tee "$out/bench.txt" || failed+=(bench)
-  say "what a cached call costs the host"
-  FOVEA_CACHE_DIR=$scratch/bench "$folder/fovea_bench_cudnn" --host-times | tee "$out/host.txt" || failed+=(host)
-  say "how long plans take to come"
+  FOVEA_CACHE_DIR=$scratch/bench shown bench.txt "$folder/fovea_bench_cudnn"
+  FOVEA_CACHE_DIR=$scratch/bench shown cudnn_host.txt "$folder/fovea_bench_cudnn" --host-times
   {
     echo "built:" && FOVEA_CACHE_DIR=off "$folder/fovea_bench_cudnn" --plan-times
     FOVEA_CACHE_DIR=$scratch/warm "$folder/fovea_bench_cudnn" --plan-times >/dev/null
@@ -82,18 +217,54 @@ run_bench() {
   } | tee "$out/plans.txt"
 }
 
-run_python() {
-  [[ -f tools/gpu_python.sh ]] || return 0
-  bash tools/gpu_python.sh "$folder" "$out" || failed+=(python)
+# --- Python ---
+
+run_speed() {
+  say "engine jit beside its peers, in one process"
+  bash tools/gpu_python.sh "$folder" "$out" build || { fail python_build; return; }
+  PYTHONPATH=$PWD/build/gpu-python/python FOVEA_CACHE_DIR=$scratch/cache \
+    shown speed.txt python3 -u bench/jit_gpu.py --json "$out/speed.json" ${FOVEA_BENCH_OPTIONS:-}
+  cp docs/results/jit_gpu_* "$out/" 2>/dev/null
+  note "speed" "$(tail -n 1 "$out/speed.txt" | cut -c1-150)"
 }
 
-nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
-for part in "${parts[@]}"; do "run_$part"; done
-if [[ -f $out/bench.txt ]]; then
-  say "engine cudnn beside cuDNN called directly"
-  cat "$out/bench.txt"
-fi
-if ((${#failed[@]})); then
-  echo "failed: ${failed[*]}"
-  exit 1
-fi
+run_python() {
+  bash tools/gpu_python.sh "$folder" "$out" && note "Python suites" "passed" || { note "Python suites" "FAILED" && fail python; }
+}
+
+pack_results() {
+  [[ -n ${OUT:-} ]] || return 0
+  printf '%s\n' "${summary[@]}" >"$OUT/summary.txt"
+  tar -czf "$OUT/gpu.tgz" -C "$out" .
+}
+
+main() {
+  local what=("$@") parts=() one
+  ((${#what[@]})) || what=(tests bench)
+  for one in "${what[@]}"; do
+    case $one in
+      quick) parts+=(kernels forty) ;;
+      tests) parts+=(list random device sanitize cudnn bundle) ;;
+      bench) parts+=(speed first host cudnn_bench) ;;
+      all) parts+=(list random device sanitize cudnn bundle speed first host cudnn_bench python) ;;
+      *) parts+=("$one") ;;
+    esac
+  done
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+  for one in "${parts[@]}"; do
+    declare -F "run_$one" >/dev/null || { echo "gpu.sh: no part '$one'; see the head of this file" >&2; exit 2; }
+  done
+  for one in "${parts[@]}"; do
+    "run_$one"
+    pack_results
+  done
+  say "summary"
+  printf '%s\n' "${summary[@]}" | tee "$out/summary.txt"
+  pack_results
+  if ((${#failed[@]})); then
+    echo "failed: ${failed[*]}" | tee -a "$out/summary.txt"
+    exit 1
+  fi
+}
+
+main "$@"

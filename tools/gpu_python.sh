@@ -2,7 +2,8 @@
 # The Python part of tools/gpu.sh: builds the extension for the Python that is there, against the library of the pack,
 # runs the API tests on CUDA arrays and the benchmarks beside PyTorch and JAX.
 #
-#   tools/gpu_python.sh FOLDER OUT [torch] [jax]
+#   tools/gpu_python.sh FOLDER OUT [torch] [jax]      their tests and benchmarks; both unless named
+#   tools/gpu_python.sh FOLDER OUT build              the extension alone
 #
 # Each file of tests is a process of its own, all of them side by side. FOVEA_TEST_WRITE=1 (jax) and FOVEA_TEST_PIN=write
 # (torch) pin what passes. Logs, pinned sets and tables go into OUT/python.tgz.
@@ -30,6 +31,7 @@ cmake -S bindings/python -B build/gpu-python -G Ninja -DFOVEA_LIBRARY="$folder/l
   pack_results
   exit 1
 }
+[[ ${parts[0]} != build ]] || exit 0
 # The libraries of the pack must be found by name, and pytest may come with it.
 export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export FOVEA_TEST_PACKAGE=$PWD/build/gpu-python/python

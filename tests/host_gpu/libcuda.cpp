@@ -126,9 +126,11 @@ EXPORT int cuCtxPopCurrent_v2(void** context) { return *context = &anything, 0; 
 EXPORT int cuCtxGetDevice(int* device) { return *device = 0, 0; }
 EXPORT int cuStreamIsCapturing(void*, int* status) { return *status = 0, 0; }
 EXPORT int cuMemAlloc_v2(Address* address, std::size_t bytes) {
-  void* const made = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  void* made = nullptr;
+  if (posix_memalign(&made, 256, bytes) != 0) return fail(out_of_memory, "no memory");
+  std::memset(made, 0xff, bytes);  // NaN, should anyone read it before it is written
   *address = reinterpret_cast<Address>(made);
-  return made == nullptr ? out_of_memory : 0;
+  return 0;
 }
 EXPORT int cuMemFree_v2(Address address) {
   std::free(at(address));
@@ -136,6 +138,10 @@ EXPORT int cuMemFree_v2(Address address) {
 }
 EXPORT int cuMemcpyHtoD_v2(Address to, const void* from, std::size_t bytes) {
   std::memcpy(at(to), from, bytes);
+  return 0;
+}
+EXPORT int cuMemcpyDtoH_v2(void* to, Address from, std::size_t bytes) {
+  std::memcpy(to, at(from), bytes);
   return 0;
 }
 EXPORT int cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t bytes, void*) {
@@ -224,3 +230,4 @@ NOTHING(cuInit)
 NOTHING(cuStreamSynchronize)
 NOTHING(cuCtxSynchronize)
 NOTHING(cuCtxPushCurrent_v2)
+NOTHING(cuCtxSetCurrent)

@@ -29,8 +29,8 @@ FOVEA_DEVICE void fetch(const Product& p, int k, int stage) {
   const Rows left{p.a + block_y() * 64LL * p.depth + k, p.depth, 1, 64, p.depth - k, 16};
   const Rows right{p.b + k * static_cast<long long>(p.columns) + block_x() * 64, p.columns, 1,
                    p.depth - k, 64, 16};
-  copy_tile<BF16, 64, 128>(a, left);
-  copy_tile<BF16, 32, 128>(b, right);
+  copy_tile<BF16, 64, 128>(a, left, thread_index());
+  copy_tile<BF16, 32, 128>(b, right, thread_index());
   commit_copies();
 }
 FOVEA_DEVICE void product(const Product& p) {

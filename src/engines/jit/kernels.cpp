@@ -29,14 +29,20 @@ device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
           shape.rows,  shape.columns, facts.row_words, facts.column_words};
 }
 
+// Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a multiprocessor.
+// Drawing dropout's numbers takes registers, so that a warp has 16 rows then.
 Shape forward_shape(const ShapeFacts& facts) {
   Shape shape = head_dims(facts.baked);
   const int widest = std::max(shape.d, shape.dv);
-  const bool wide_elements = facts.baked.q.dtype == DType::F32;
-  shape.rows = widest <= 128 && !wide_elements ? 128 : 64;
-  shape.columns = widest <= 128 && !wide_elements ? 64 : 32;
-  shape.warps = shape.rows / 16;
-  shape.blocks = widest <= 64 && !wide_elements ? 2 : 1;
+  shape.warps = 4;
+  if (facts.baked.q.dtype == DType::F32) {
+    shape.rows = widest <= 128 ? 128 : 64;
+    shape.columns = 32;
+  } else {
+    shape.rows = widest <= 128 && facts.baked.dropout == 0 ? 128 : 64;
+    shape.columns = widest <= 64 && facts.baked.dropout == 0 ? 128 : 64;
+    shape.blocks = widest <= 128 ? 2 : 1;
+  }
   // What does not fit has smaller tiles, of fewer keys first: that costs turns of the loop only.
   for (;;) {
     shape.shared_bytes = device::ForwardShared(tile_sizes(facts, shape)).bytes;
@@ -45,7 +51,7 @@ Shape forward_shape(const ShapeFacts& facts) {
       shape.columns /= 2;
     } else if (shape.rows > 16) {
       shape.rows /= 2;
-      shape.warps = shape.rows / 16;
+      shape.warps = std::min(shape.warps, shape.rows / 16);
     } else {
       return shape;
     }

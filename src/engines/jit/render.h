@@ -29,7 +29,7 @@ struct RenderOptions {
   // !precise.
   bool coarse_tanh = false;
   bool gradient = false;  // Formula::gradient is wanted: a backward
-  std::vector<ExtraRoot> extra;
+  std::vector<ExtraRoot> extra = {};
 };
 
 struct Rendered {

@@ -66,6 +66,7 @@ std::string config_text(const Problem& baked, const Shape& shape) {
   out.number("shared_bytes", shape.shared_bytes);
   out.truth("dropout", baked.dropout > 0);
   out.truth("deterministic", baked.deterministic);
+  out.truth("row_max", baked.row_max || baked.max_logit);
   if (backward) {
     out.truth("grad_lse", baked.grad_lse);
     out.truth("want_q", baked.want_q);

@@ -1,19 +1,10 @@
 #include "tests/engines/jit/rendered_code.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace fovea::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* head = R"(
 #include "primitives.h"
@@ -69,35 +60,11 @@ void RenderedCode::add(const jit::Rendered& rendered, const jit::RenderOptions& 
 }
 
 std::string RenderedCode::build() {
-  std::string folder = (fs::temp_directory_path() / "fovea-rendered-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return "no folder " + folder;
-  const std::string source = folder + "/code.cpp", object = folder + "/code.so",
-                    log = folder + "/log";
-  std::ofstream(source) << head << text_;
-  const std::string root = FOVEA_SOURCE_DIR;
-  const std::string command = std::string(FOVEA_HOST_COMPILER) +
-                              " -std=c++17 -O0 -shared -fPIC -w -ffp-contract=off -iquote '" + root +
-                              "/src/engines/jit/device' -iquote '" + root +
-                              "' -DFOVEA_HOST_PRIMITIVES='\"tests/engines/jit/host_numbers.h\"' '" +
-                              source + "' -o '" + object + "' 2> '" + log + "'";
-  std::string said;
-  if (std::system(command.c_str()) != 0) {
-    std::ostringstream text;
-    text << std::ifstream(log).rdbuf();
-    said = text.str().substr(0, 4000) + "\nin " + source;
-  } else if (library_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL); library_ == nullptr) {
-    said = dlerror();
-  }
+  const std::string said = library_.build(head + text_);
   for (std::size_t i = 0; said.empty() && i < count_; ++i) {
-    void* const found = dlsym(library_, ("probe_" + std::to_string(i)).c_str());
-    functions_.push_back(reinterpret_cast<void (*)(const Probe*, Answer*)>(found));
+    functions_.push_back(library_.find<Function>("probe_" + std::to_string(i)));
   }
-  if (said.empty()) fs::remove_all(folder);
   return said;
-}
-
-RenderedCode::~RenderedCode() {
-  if (library_ != nullptr) dlclose(library_);
 }
 
 Answer RenderedCode::ask(std::size_t number, const Probe& probe) const {

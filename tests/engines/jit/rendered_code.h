@@ -10,17 +10,13 @@
 #include "engines/jit/render.h"
 #include "ir/eval.h"
 #include "ir/range.h"
+#include "tests/engines/jit/host_library.h"
 #include "tests/engines/jit/probe.h"
 
 namespace fovea::test {
 
 class RenderedCode {
  public:
-  RenderedCode() = default;
-  ~RenderedCode();
-  RenderedCode(const RenderedCode&) = delete;
-  RenderedCode& operator=(const RenderedCode&) = delete;
-
   // A formula to be asked by its number, the first is 0. It must have a gradient.
   void add(const jit::Rendered& rendered, const jit::RenderOptions& options);
   // What the compiler says if it fails; empty: all is loaded.
@@ -31,8 +27,9 @@ class RenderedCode {
  private:
   std::string text_;
   std::size_t count_ = 0;
-  void* library_ = nullptr;
-  std::vector<void (*)(const Probe*, Answer*)> functions_;
+  using Function = void(const Probe*, Answer*);
+  HostLibrary library_;
+  std::vector<Function*> functions_;
 };
 
 // Words of a call as the layout has them. Scalars lie in `scalars` and are read there where

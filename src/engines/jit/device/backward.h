@@ -348,9 +348,9 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
   write();
 }
 
-template <class Config>
+template <class Config, class Captured = NoCaptured>
 FOVEA_DEVICE void backward(const Arguments& a) {
-  Backward<Config, NoCaptured>(a).run();
+  Backward<Config, Captured>(a).run();
 }
 
 }  // namespace fovea::device

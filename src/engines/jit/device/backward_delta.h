@@ -43,6 +43,20 @@ FOVEA_DEVICE float row_dot(const Call& call, long long o, long long grad_o) {
   return sum;
 }
 
+// Zeros in a tile of dQ's sums: the part that is as large as these rows. The sequence's last rows
+// clear the rest of their tile too, since sums do not lie row by row.
+template <class Config>
+FOVEA_DEVICE void clear_sums(const Call& call, const Sequence& s, int b, int h, int first) {
+  constexpr int rows = Config::rows, d = Config::d;
+  float* const sums =
+      call.grad_q_sum + sum_tile(call, s, b, h, first / rows * rows, rows) * (rows * d);
+  const int from = first % rows * d;
+  const int end = first + delta_rows < s.q_length ? from + delta_rows * d : rows * d;
+  for (int i = from + 4 * thread_index(); i < end; i += 4 * Config::threads) {
+    *reinterpret_cast<Floats4*>(sums + i) = Floats4{0, 0, 0, 0};
+  }
+}
+
 template <class Config>
 FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const Call& call = a.call;
@@ -65,15 +79,7 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
     // Nothing of a row that kept nothing counts, whatever dO holds there.
     call.delta[number] = call.lse[number] == -infinity() ? 0.0f : sum;
   }
-  if constexpr (Config::want_q && !Config::deterministic) {
-    float* const sums = call.grad_q_sum +
-                        sum_tile(call, s, b, h, first / Config::rows * Config::rows, Config::rows) *
-                            (Config::rows * Config::d) +
-                        first % Config::rows * Config::d;
-    for (int i = thread_index(); i < delta_rows * Config::d / 4; i += Config::threads) {
-      *reinterpret_cast<Floats4*>(sums + 4 * i) = Floats4{0, 0, 0, 0};
-    }
-  }
+  if constexpr (Config::want_q && !Config::deterministic) clear_sums<Config>(call, s, b, h, first);
 }
 
 }  // namespace fovea::device

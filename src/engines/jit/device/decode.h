@@ -33,7 +33,7 @@ struct Decode {
   using QueryTile = SharedTile<Element, Config::d>;
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, keys>;
-  static constexpr QueryTile q_tile{shared.q};
+  static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
   static constexpr float log2_e = 1.4426950408889634f;
 
   const Arguments& a;

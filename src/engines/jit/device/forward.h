@@ -6,7 +6,7 @@
 // below 2^8, which every type can hold.
 //
 // Config has: Element (of q, k, v), Output (of o), d, dv (the class of the head dims), rows,
-// columns, warps, dropout.
+// columns, warps, dropout, row_max (whether maxima of rows are wanted).
 #pragma once
 
 #include "careful.h"
@@ -32,21 +32,19 @@ struct Forward {
   using QueryTile = SharedTile<Element, Config::d>;
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, columns>;
-  static constexpr QueryTile q_tile{shared.q}, k_tile{shared.k};
-  static constexpr ValueTile v_tile{shared.v};
-  static constexpr ProbabilityTile p_tile{shared.p};
+  static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
+  static constexpr ProbabilityTile p_tile{static_cast<Shared>(shared.p)};
 
   const Arguments& a;
   const Call& call;
   int b, h, q0, dv_first;
-  Sequence s;
-  Head head;
   typename Formula::Uniform uniform;
   Dropout dropout;
   float scale, factor;  // factor: from the scores that are kept to exponents of 2
 
   // Of rows 16 i + lane / 4 + 8 r of this warp.
-  float reference[m][2], top[m][2], sum[m][2];
+  float reference[m][2], sum[m][2];
+  float top[Config::row_max ? m : 1][2];  // the true maximum
   float o[m][features][4];
 
   FOVEA_DEVICE explicit Forward(const Arguments& arguments) : a(arguments), call(a.call) {
@@ -58,8 +56,13 @@ struct Forward {
     index /= call.h;
     b = index % call.b;
     dv_first = index / call.b * Config::dv;
-    s = sequence_of(call, b);
-    head = head_of(call, s, b, h);
+    const Sequence s = sequence_of(call, b);
+    const Head head = head_of(call, s, b, h);
+    if (thread_index() == 0) {
+      store_struct(shared.place, s);
+      store_struct(shared.place + sizeof(Sequence), head);
+    }
+    sync_block();
     uniform = Formula::uniform(a, head);
     if constexpr (Config::dropout) dropout = dropout_of(call, head);
     scale = value_of(call.scale);
@@ -67,6 +70,8 @@ struct Forward {
     factor = folds_scale() ? scale * log2_e : log2_e;
   }
 
+  FOVEA_DEVICE static Sequence sequence() { return load_struct<Sequence>(shared.place); }
+  FOVEA_DEVICE static Head head() { return load_struct<Head>(shared.place + sizeof(Sequence)); }
   FOVEA_DEVICE bool folds_scale() const { return !Formula::has_mod && scale > 0; }
   FOVEA_DEVICE int first_row() const { return thread_index() / 32 * 16 * m; }  // of this warp
   FOVEA_DEVICE int row(int i, int r) const {
@@ -75,45 +80,60 @@ struct Forward {
   FOVEA_DEVICE int position(int local, int offset) const {
     return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
   }
+  // Two tiles of keys and values: one is read while the next one comes.
+  FOVEA_DEVICE static QueryTile k_tile(int buffer) {
+    return {static_cast<Shared>(shared.k + buffer * columns * QueryTile::stride)};
+  }
+  FOVEA_DEVICE static ValueTile v_tile(int buffer) {
+    return {static_cast<Shared>(shared.v + buffer * columns * ValueTile::stride)};
+  }
   FOVEA_DEVICE Shared column_words(int buffer) const {
     return shared.column_words + buffer * 4 * columns * Formula::column_words;
   }
 
   FOVEA_DEVICE LiveTile next(LiveTiles& tiles) const {
     return next_live(tiles, [&](int tile) {
-      return classify_tile<Formula>(a, head, s, {q0, rows}, {tile * columns, columns});
+      return classify_tile<Formula>(a, head(), sequence(), {q0, rows}, {tile * columns, columns});
     });
   }
 
   FOVEA_DEVICE void copy_queries() const {
+    const Sequence s = sequence();
     copy_tile<Element, rows, threads>(
         q_tile, rows_of<Element>(call.q, s.b, h, s.q_first + q0, s.q_length - q0, call.d),
         thread_index());
   }
   FOVEA_DEVICE void copy_keys(int tile, int buffer) const {
-    const int k0 = tile * columns;
+    const Sequence s = sequence();
+    const int k0 = tile * columns, g = h / call.group;
     copy_tile<Element, columns, threads>(
-        k_tile, rows_of<Element>(call.k, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
-                                 call.d),
-        thread_index());
+        k_tile(buffer),
+        rows_of<Element>(call.k, s.b, g, s.k_first + k0, s.k_length - k0, call.d), thread_index());
+    Rows values = rows_of<Element>(call.v, s.b, g, s.k_first + k0, s.k_length - k0,
+                                   call.dv - dv_first);
+    values.data = static_cast<const typename Stored<Element>::Type*>(values.data) +
+                  dv_first * call.v.feature;
+    copy_tile<Element, columns, threads>(v_tile(buffer), values, thread_index());
     stage_columns<Formula>(a, uniform, column_words(buffer), position(k0, s.k_offset), columns);
-  }
-  FOVEA_DEVICE void copy_values(int tile) const {
-    const int k0 = tile * columns;
-    Rows from = rows_of<Element>(call.v, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
-                                 call.dv - dv_first);
-    from.data = static_cast<const typename Stored<Element>::Type*>(from.data) +
-                dv_first * call.v.feature;
-    copy_tile<Element, columns, threads>(v_tile, from, thread_index());
   }
 
   // Scores of a tile, modified and masked, with -inf for what is not kept.
   FOVEA_DEVICE void modify(float (&x)[m][keys][4], const LiveTile& tile, int buffer) const {
     if (!folds_scale()) {
-      FOVEA_UNROLL for (int i = 0; i < m * keys * 4; ++i) x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
+      FOVEA_UNROLL for (int i = 0; i < m * keys * 4; ++i) {
+        x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
+      }
     }
-    if (!Formula::has_mod && tile.full) return;
-    const int k0 = tile.index * columns;
+    if (!tile.full) {
+      apply_formula<true>(x, tile.index * columns, buffer);
+    } else if constexpr (Formula::has_mod) {
+      apply_formula<false>(x, tile.index * columns, buffer);
+    }
+  }
+
+  template <bool masked>
+  FOVEA_DEVICE void apply_formula(float (&x)[m][keys][4], int k0, int buffer) const {
+    const Sequence s = sequence();
     typename Formula::Row row_values[m][2];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       const int at = row(i / 2, i % 2);
@@ -129,7 +149,7 @@ struct Forward {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
           score = Formula::score(a, uniform, row_value, column, score);
-          if (!tile.full) {
+          if constexpr (masked) {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
           }
@@ -138,21 +158,24 @@ struct Forward {
     }
   }
 
+  FOVEA_DEVICE static float row_maximum(const float (&x)[m][keys][4], int i, int r) {
+    float most = fmaxf(x[i][0][2 * r], x[i][0][2 * r + 1]);
+    FOVEA_UNROLL for (int j = 1; j < keys; ++j) {
+      most = fmaxf(most, fmaxf(x[i][j][2 * r], x[i][j][2 * r + 1]));
+    }
+    most = fmaxf(most, shuffle_xor(most, 1));
+    return fmaxf(most, shuffle_xor(most, 2));
+  }
+
   // Scores to probabilities relative to the rows' references, which move where they must.
   FOVEA_DEVICE void softmax(float (&x)[m][keys][4]) {
     bool moves = false;
-    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
-      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        float largest = top[i][r];
-        FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
-          largest = fmaxf(largest, fmaxf(x[i][j][2 * r], x[i][j][2 * r + 1]));
-        }
-        largest = fmaxf(largest, shuffle_xor(largest, 1));
-        top[i][r] = fmaxf(largest, shuffle_xor(largest, 2));
-        moves |= top[i][r] > reference[i][r] && !((top[i][r] - reference[i][r]) * factor <= 8);
-      }
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const float most = row_maximum(x, i / 2, i % 2), now = reference[i / 2][i % 2];
+      if constexpr (Config::row_max) top[i / 2][i % 2] = fmaxf(top[i / 2][i % 2], most);
+      moves |= most > now && !((most - now) * factor <= 8);
     }
-    if (any_in_warp(moves)) move_references();
+    if (any_in_warp(moves)) move_references(x);
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         const float shift = -finite(reference[i][r]) * factor;
@@ -171,11 +194,13 @@ struct Forward {
   // Nothing is subtracted from scores while a row has none that is finite: inf - inf would be NaN.
   FOVEA_DEVICE static float finite(float x) { return x == infinity() || x == -infinity() ? 0 : x; }
 
-  FOVEA_DEVICE void move_references() {
+  // Rare: the maxima are found once more rather than kept in registers.
+  FOVEA_DEVICE void move_references(const float (&x)[m][keys][4]) {
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        const float shrink = exp2_approx((reference[i][r] - finite(top[i][r])) * factor);
-        reference[i][r] = top[i][r];
+        const float to = fmaxf(row_maximum(x, i, r), reference[i][r]);
+        const float shrink = exp2_approx((reference[i][r] - finite(to)) * factor);
+        reference[i][r] = to;
         sum[i][r] *= shrink;
         FOVEA_UNROLL for (int j = 0; j < features; ++j) {
           o[i][j][2 * r] *= shrink;
@@ -186,6 +211,7 @@ struct Forward {
   }
 
   FOVEA_DEVICE void drop(float (&p)[m][keys][4], int k0) const {
+    const Sequence s = sequence();
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       const int q = position(q0 + row(i / 2, i % 2), s.q_offset);
       FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
@@ -198,32 +224,35 @@ struct Forward {
     }
   }
 
-  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4]) {
+  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4], int buffer) {
     if constexpr (bytes_of<Element> == 4) {
       store_sums(p_tile, {first_row(), 0}, p);
       sync_warp();
-      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile, {0, 0});
+      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile(buffer), {0, 0});
       sync_warp();
     } else {
-      multiply_registers(o, p, v_tile, {0, 0});
+      multiply_registers(o, p, v_tile(buffer), {0, 0});
     }
   }
 
   // Other kernels write what belongs to no packed sequence, and, after this one, the rows of
   // sequences that are decoded.
   FOVEA_DEVICE bool works() const {
-    return q0 < row_end() && (!is_decoded() || q0 + rows > s.q_length);
+    return q0 < row_end() && (!is_decoded() || q0 + rows > sequence().q_length);
   }
   FOVEA_DEVICE bool is_decoded() const {
+    const Sequence s = sequence();
     return call.split_keys > 0 && decodes(s.q_length, s.k_length, call.group);
   }
 
   FOVEA_DEVICE void run() {
     clear(o);
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
-      reference[i / 2][i % 2] = top[i / 2][i % 2] = -infinity();
+      reference[i / 2][i % 2] = -infinity();
+      if constexpr (Config::row_max) top[i / 2][i % 2] = -infinity();
       sum[i / 2][i % 2] = 0;
     }
+    const Sequence s = sequence();
     LiveTiles tiles(is_decoded() ? 0 : (s.k_length + columns - 1) / columns);
     LiveTile tile = next(tiles);
     if (tile.index >= 0) {
@@ -233,22 +262,18 @@ struct Forward {
       stage_rows<Formula>(a, uniform, shared.row_words, position(q0, s.q_offset), rows);
     }
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
+      const LiveTile following = next(tiles);
       wait_copies<0>();
-      sync_block();  // keys are there, and nobody reads the last values any more
-      copy_values(tile.index);
+      sync_block();  // this tile is there, and nobody reads the one before any more
+      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
       commit_copies();
       float x[m][keys][4];
       clear(x);
-      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile, {0, 0});
-      wait_copies<0>();
-      sync_block();  // values are there, and nobody reads the keys any more
-      const LiveTile following = next(tiles);
-      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
-      commit_copies();
+      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile(buffer), {0, 0});
       modify(x, tile, buffer);
       softmax(x);
       if constexpr (Config::dropout) drop(x, tile.index * columns);
-      add_values(x);
+      add_values(x, buffer);
       tile = following;
     }
     finish();
@@ -282,7 +307,8 @@ struct Forward {
             nan |= o[i][j][e] != o[i][j][e];
           }
         }
-        if (dv_first == 0) write_row(i, r, lse[i][r], total == total ? top[i][r] * unit : total);
+        const float most = total == total ? top[Config::row_max ? i : 0][r] * unit : total;
+        if (dv_first == 0) write_row(i, r, lse[i][r], most);
       }
     }
     write_o();
@@ -290,22 +316,26 @@ struct Forward {
   }
 
   // Rows of the tensors beyond a sequence belong to it if it is not packed: they are empty.
-  FOVEA_DEVICE int row_end() const { return call.q_starts != nullptr ? s.q_length : call.sq; }
+  FOVEA_DEVICE int row_end() const {
+    return call.q_starts != nullptr ? sequence().q_length : call.sq;
+  }
 
   FOVEA_DEVICE void write_row(int i, int r, float lse, float largest) const {
+    const Sequence s = sequence();
     const int at = q0 + row(i, r);
     if (lane_index() % 4 != 0 || at >= row_end()) return;
     const bool inside = at < s.q_length;
     const long long number = row_number(call, s, h, s.q_first + at);
     if (call.lse != nullptr) call.lse[number] = inside ? lse : -infinity();
-    if (call.row_max != nullptr) call.row_max[number] = inside ? largest : -infinity();
+    if (Config::row_max) call.row_max[number] = inside ? largest : -infinity();
   }
 
   FOVEA_DEVICE void write_o() {
     using Output = typename Config::Output;
+    const Sequence s = sequence();
     sync_block();  // the tiles of the other warps are free
     const SharedTile<F32, Config::dv> through{static_cast<Shared>(
-        thread_index() / 32 * 16 * SharedTile<F32, Config::dv>::stride)};
+        shared.q + thread_index() / 32 * 16 * SharedTile<F32, Config::dv>::stride)};
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       const int at = q0 + first_row() + 16 * i;
       RowsOut to = rows_out<Output>(call.o, s.b, h, s.q_first + at, call.dv - dv_first);
@@ -316,7 +346,8 @@ struct Forward {
 
   // A NaN in o may come from a value that is masked, times a probability of 0: those rows again.
   FOVEA_DEVICE void mend(const float (&lse)[m][2]) const {
-    const CarefulHead careful{b, h, s, head};
+    const Sequence s = sequence();
+    const CarefulHead careful{b, h, s, head()};
     FOVEA_NO_UNROLL for (int local = 0; local < 16 * m; ++local) {
       const int i = local / 16, r = local / 8 % 2, at = q0 + first_row() + local;
       float own = 0;

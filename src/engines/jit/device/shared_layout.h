@@ -24,18 +24,22 @@ constexpr int writing_bytes(int warps, int columns) { return warps * 16 * row_by
 
 constexpr int larger(int a, int b) { return a < b ? b : a; }
 
+// What a block works on (a Sequence, a Head): registers are needed for sums.
+constexpr int place_bytes = 96;
+
 struct ForwardShared {
-  int q, k, v, p, row_words, column_words, bytes;
+  int place, q, k, v, p, row_words, column_words, bytes;
   constexpr explicit ForwardShared(const TileSizes& t)
-      : q(0),
+      : place(0),
+        q(place_bytes),
         k(q + t.rows * row_bytes(t.d, t.element_bytes)),
-        v(k + t.columns * row_bytes(t.d, t.element_bytes)),
-        p(v + t.columns * row_bytes(t.dv, t.element_bytes)),
+        v(k + 2 * t.columns * row_bytes(t.d, t.element_bytes)),  // two tiles' each
+        p(v + 2 * t.columns * row_bytes(t.dv, t.element_bytes)),
         // The matrix units take probabilities from registers, f32 products from shared memory.
         row_words(p + (t.element_bytes == 4 ? t.rows * row_bytes(t.columns, 4) : 0)),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
-        bytes(larger(column_words + round_to_16(2 * 4 * t.columns * t.column_words),  // two tiles'
-                     writing_bytes(t.warps, t.dv))) {}
+        bytes(larger(column_words + round_to_16(2 * 4 * t.columns * t.column_words),
+                     q + writing_bytes(t.warps, t.dv))) {}
 };
 
 // Decoding: each warp has a ring of `stages` groups of 16 keys and their values.

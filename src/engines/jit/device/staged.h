@@ -7,6 +7,23 @@
 
 namespace fovea::device {
 
+// A struct of 4-byte words in shared memory. Of what is loaded only the fields that are used are.
+template <class T>
+FOVEA_DEVICE void store_struct(Shared at, const T& value) {
+  static_assert(sizeof(T) % 4 == 0);
+  const auto* const words = reinterpret_cast<const unsigned*>(&value);
+  FOVEA_UNROLL for (unsigned i = 0; i < sizeof(T) / 4; ++i) store_shared(at + 4 * i, words[i]);
+}
+template <class T>
+FOVEA_DEVICE T load_struct(Shared at) {
+  T value;
+  auto* const words = reinterpret_cast<unsigned*>(&value);
+  FOVEA_UNROLL for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
+    words[i] = load_shared<unsigned>(at + 4 * i);
+  }
+  return value;
+}
+
 template <int words>
 FOVEA_DEVICE void store_words(Shared at, int count, int i, const unsigned* from) {
   FOVEA_UNROLL for (int w = 0; w < words; ++w) store_shared(at + 4 * (w * count + i), from[w]);

@@ -1,0 +1,145 @@
+"""The rows of bench/gpu/jit_rows.txt: their goals, and their formulas once more as functions of torch, for
+fovea.torch and for torch's own flex_attention alike."""
+
+import math
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+PATH = Path(__file__).with_name("jit_rows.txt")
+
+
+@dataclass
+class Goal:
+    peer_ms: float | None = None
+    bar: float | None = None
+
+
+@dataclass
+class Row:
+    name: str
+    peer: str
+    forward: Goal
+    backward: Goal
+    words: dict  # b, h, sq, d, dtype ... of the problem line
+
+    def size(self, key, otherwise=None):
+        return int(self.words.get(key, otherwise))
+
+    @property
+    def dtype(self):
+        return {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[self.words["dtype"]]
+
+    @property
+    def has_backward(self):
+        return self.words.get("direction", "both") == "both"
+
+
+def _goal(text):
+    numbers = [None if word == "-" else float(word) for word in text.split()]
+    return Goal(*numbers)
+
+
+def read_rows():
+    rows = []
+    for text in PATH.read_text().splitlines():
+        if not text or text.startswith("#"):
+            continue
+        name, peer, forward, backward, line = (field.strip() for field in text.split("|", 4))
+        words = dict(word.split("=", 1) for word in shlex.split(line))
+        rows.append(Row(name, peer, _goal(forward), _goal(backward), words))
+    return rows
+
+
+@dataclass
+class Formula:
+    score_mod: object = None
+    mask_mod: object = None
+    learned: tuple = ()  # captured tensors that want gradients
+    mask_batch: int | None = None  # of torch's block mask: 1 for all unless it depends on b
+
+
+def _causal(b, h, q, k):
+    return q >= k
+
+
+def _causal_row(row, device):
+    return Formula(mask_mod=_causal)
+
+
+def _softcap(row, device):
+    return Formula(lambda s, b, h, q, k: 20.0 * torch.tanh(s / 20.0))
+
+
+def _documents_512(row, device):
+    doc = (torch.arange(row.size("sq"), device=device) // 512).to(torch.int32)
+    return Formula(mask_mod=lambda b, h, q, k: doc[q] == doc[k])
+
+
+def _documents_random(row, device):
+    """Eight documents in each sequence, borders drawn uniformly: as docs(8) of a problem line."""
+    generator = torch.Generator().manual_seed(5)
+    batch, length = row.size("b"), row.size("sq")
+    borders = torch.randint(0, length, (batch, 7, 1), generator=generator)
+    doc = (torch.arange(length) >= borders).sum(1, dtype=torch.int32).to(device)
+    return Formula(mask_mod=lambda b, h, q, k: doc[b, q] == doc[b, k], mask_batch=batch)
+
+
+def _sliding(row, device):
+    return Formula(mask_mod=lambda b, h, q, k: (q >= k) & (q - k < 1024))
+
+
+def _prefix(row, device):
+    return Formula(mask_mod=lambda b, h, q, k: (k < 512) | (q >= k))
+
+
+def _neighbourhood(row, device):
+    def near(b, h, q, k):
+        return (torch.abs(q // 64 - k // 64) <= 6) & (torch.abs(q % 64 - k % 64) <= 6)
+
+    return Formula(mask_mod=near)
+
+
+def _bias(row, device):
+    length = row.size("sq")
+    bias = torch.randn(row.size("h"), length, length, device=device, dtype=row.dtype, requires_grad=True)
+    return Formula(lambda s, b, h, q, k: s + bias[h, q, k], learned=(bias,))
+
+
+def _alibi_learned(row, device):
+    slopes = torch.linspace(0.004, 0.5, row.size("h"), device=device).requires_grad_()
+    return Formula(lambda s, b, h, q, k: s + slopes[h] * (k - q), _causal, (slopes,))
+
+
+def _t5_table(row, device):
+    table = torch.randn(row.size("h"), 32, device=device, requires_grad=True)
+
+    def mod(s, b, h, q, k):
+        n = torch.abs(k - q)
+        far = 8 + (torch.log(torch.clamp(n, min=1) / 8.0) / math.log(16.0) * 8.0).to(torch.int32)
+        near = torch.where(n < 8, n, torch.clamp(far, max=15))
+        return s + table[h, near + torch.where(k > q, 16, 0)]
+
+    return Formula(mod, learned=(table,))
+
+
+FORMULAS = {
+    "causal_d128": _causal_row,
+    "causal_d64": _causal_row,
+    "softcap": _softcap,
+    "documents_512": _documents_512,
+    "documents_random": _documents_random,
+    "sliding_1024": _sliding,
+    "prefix_512": _prefix,
+    "neighbourhood": _neighbourhood,
+    "bias": _bias,
+    "alibi_learned": _alibi_learned,
+    "t5_table": _t5_table,
+}
+
+
+def formula_of(row, device):
+    make = FORMULAS.get(row.name)
+    return make(row, device) if make else Formula()
