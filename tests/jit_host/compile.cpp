@@ -24,16 +24,17 @@ namespace fs = std::filesystem;
 const std::string source_folder = FOVEA_SOURCE_DIR;
 const std::string own_folder = source_folder + "/tests/jit_host/";
 
-// -O1 compiles in half the time of -O2, and runs four times as fast as -O0.
+// Compiling takes longer than running: of twelve lines of the list 8.3 s, with -O1 11.0, with -O0
+// 7.3, where -Og and -O1 then run for 0.24 s and -O0 for 0.34.
 std::string command() {
   std::string out = FOVEA_HOST_COMPILER
-      " -std=c++17 -O1 -g1 -shared -fPIC -w -fvisibility=hidden -fno-gnu-unique"
+      " -std=c++17 -Og -shared -fPIC -w -fvisibility=hidden -fno-gnu-unique"
       " -fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math";
   out += " -iquote '" + source_folder + "/src/engines/jit/device'";
   out += " -DFOVEA_HOST_PRIMITIVES='\"" + own_folder + "primitives_host.h\"'";
   const std::string sanitize = FOVEA_HOST_SANITIZE;
   if (!sanitize.empty()) {
-    out += " -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=" + sanitize;
+    out += " -g1 -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=" + sanitize;
   }
   return out;
 }

@@ -1,7 +1,8 @@
 // Engine jit without a GPU: lines of the list through its own kernels, run on the host thread by
 // thread, against the reference. As many as FOVEA_TEST_SECONDS allow, 180 unless told; where to
 // begin is drawn from FOVEA_TEST_SEED, or from the clock. FOVEA_TEST_ALL=1 runs all of them,
-// FOVEA_TEST_LINE=n that line of the file.
+// FOVEA_TEST_LINE=n that line of the file, FOVEA_TEST_FORWARD=1 no backward; FOVEA_TEST_TIMES=1
+// says what each line takes.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -35,7 +36,8 @@ cli::Results run(const cli::Workload& workload, const char* by, const char* wher
   cli::CallOptions options;
   options.engine = by;
   options.device = where;
-  return cli::run_workload(workload, options);
+  const bool forward = number("FOVEA_TEST_FORWARD", 0) != 0;
+  return forward ? cli::run_forward(workload, options) : cli::run_workload(workload, options);
 }
 
 // What is wrong with it, in words; "" if nothing is.
