@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/refuse.h"
+#include "engines/jit/backward_kernels.h"
 #include "engines/jit/bake.h"
 #include "engines/jit/device/shared_layout.h"
 
@@ -147,15 +148,11 @@ constexpr KernelRow forward_rows[] = {
     {"max_logit", "max_logit.h", false, wants_max_logit, nullptr, max_logit_shape, over_heads},
 };
 
-constexpr KernelRow backward_rows[] = {
-    {"gaps", "gaps.h", false, is_packed, nullptr, small_shape, over_gaps},
-};
-
 }  // namespace
 
 std::span<const KernelRow> kernel_rows(Direction direction) {
   if (direction == Direction::Forward) return forward_rows;
-  return backward_rows;
+  return backward_kernel_rows();
 }
 
 }  // namespace fovea::jit

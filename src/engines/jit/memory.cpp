@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/extents.h"
+#include "engines/jit/backward_kernels.h"
 #include "engines/jit/device/shared_layout.h"
 #include "engines/jit/splits.h"
 
@@ -14,7 +15,7 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
   if (baked.direction == Direction::Backward) {
     delta = arena.take<float>(rows).data();
     if (baked.want_q && !baked.deterministic) {
-      grad_q_sum = arena.take<float>(rows, baked.sizes.d).data();
+      grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
     }
   } else {
     if (baked.max_logit && !baked.row_max) row_max = arena.take<float>(rows).data();

@@ -8,6 +8,7 @@
 
 #include "backward_place.h"
 #include "backward_scores.h"
+#include "careful_backward.h"
 #include "tile.h"
 
 namespace fovea::device {
@@ -35,7 +36,6 @@ struct BackwardShape {
                                          Config::q_stages,
                                          Config::grad_o_stages,
                                          Config::captured_bytes};
-  static_assert(shared.bytes <= Config::shared_bytes);
   using Scores = WarpPart<warps, rows, columns, step>;
   using KeySums = WarpPart<warps, columns, Config::d, step>;
   using ValueSums = WarpPart<warps, columns, Config::dv, step>;
@@ -51,6 +51,7 @@ class Backward {
   using Shape = BackwardShape<Config>;
   using Element = typename Config::Element;
   static constexpr BackwardShared at_ = Shape::shared;
+  static_assert(at_.bytes <= Config::shared_bytes);
   static constexpr int threads = Config::threads, rows = Shape::rows, columns = Shape::columns;
   static constexpr bool adds_q = Config::want_q && !Config::deterministic;
 
@@ -98,6 +99,7 @@ class Backward {
   FOVEA_DEVICE bool write_sums(const Tensor& to, int features, float factor,
                                const typename Part::Sums& sums) const;
   FOVEA_DEVICE void write();
+  FOVEA_DEVICE void mend() const;
 
   const Arguments& a_;
   const Call& call_;
@@ -181,15 +183,11 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
                          at_.delta + at_row,
                          static_cast<Shared>(at_.row_words),
                          static_cast<Shared>(at_.column_words)};
-  bool empty_row = false;
-  FOVEA_UNROLL for (int i = 0; i < 2 * Part::m; ++i) {
-    empty_row |= load_shared<float>(place.lse + 4 * (place.row + 8 * i)) == -infinity();
-  }
   const Head head = head_of_tile(tile);
   const auto uniform = Formula::uniform(a_, head);
   if constexpr (Config::dropout) scaled_.dropout = dropout_of(call_, head);
   captured_.begin_tile(a_, tile, k_first_);
-  if (tile.full && !any_in_warp(empty_row)) {
+  if (tile.full && !has_empty_row<2 * Part::m>(place)) {
     score_gradients<Config, false>(a_, uniform, scaled_, place, p, ds, captured_);
   } else {
     score_gradients<Config, true>(a_, uniform, scaled_, place, p, ds, captured_);
@@ -315,13 +313,35 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_sums(const Tensor& to, int f
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::write() {
+  bool nan = false;
   if constexpr (Config::want_k) {
-    write_sums<typename Shape::KeySums, typename Config::GradK>(call_.grad_k, call_.d,
-                                                                scaled_.scale, grad_k_);
+    nan |= write_sums<typename Shape::KeySums, typename Config::GradK>(call_.grad_k, call_.d,
+                                                                       scaled_.scale, grad_k_);
   }
   if constexpr (Config::want_v) {
-    write_sums<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv, 1.0f,
-                                                                  grad_v_);
+    nan |= write_sums<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
+                                                                         1.0f, grad_v_);
+  }
+  if (any_in_block(nan)) mend();
+}
+
+// A NaN in a row may come from what is masked, times a probability of 0: those rows again.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
+  const Sequence s = sequence();
+  for (int i = thread_index() / 32; i < columns; i += threads / 32) {
+    const int k = k_first_ + i;
+    if (k >= s.k_length) break;
+    bool nan = false;
+    if constexpr (Config::want_k) {
+      nan = row_has_nan<typename Config::GradK>(
+          call_.grad_k, row_at(call_.grad_k, s.b, g(), s.k_first + k), call_.d);
+    }
+    if constexpr (Config::want_v) {
+      nan = nan || row_has_nan<typename Config::GradV>(
+                       call_.grad_v, row_at(call_.grad_v, s.b, g(), s.k_first + k), call_.dv);
+    }
+    if (nan) careful_key_row<Config>(a_, b(), g(), s, k);
   }
 }
 

@@ -7,8 +7,6 @@
 
 namespace fovea::device {
 
-inline constexpr int delta_rows = 16;
-
 // One row's features from two tensors, eight lanes to a row.
 template <class Config>
 FOVEA_DEVICE float row_dot(const Call& call, long long o, long long grad_o) {

@@ -7,14 +7,15 @@
 
 namespace fovea::device {
 
-// One piece of 16 x 8 sums, as multiply_add lays it out.
+// One piece of 16 x 8 sums, as multiply_add lays it out. Says whether this thread has a NaN.
 template <class Config>
-FOVEA_DEVICE void write_query_rows(const Arguments& a, const Sequence& s, int h, int position,
+FOVEA_DEVICE bool write_query_rows(const Arguments& a, const Sequence& s, int h, int position,
                                    int feature, const Floats4& x) {
   using GradQ = typename Config::GradQ;
   const Tensor& to = a.call.grad_q;
   const int exist = a.call.q_starts != nullptr ? s.q_length : a.call.sq;
   const bool pairs = to.copy_bytes >= 4 && to.copy_bytes >= 2 * bytes_of<GradQ>;
+  bool nan = false;
   FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
     const int at = position + 8 * r;
     if (at >= exist) continue;
@@ -22,6 +23,7 @@ FOVEA_DEVICE void write_query_rows(const Arguments& a, const Sequence& s, int h,
     const long long row = s.b * to.batch + h * to.head + (s.q_first + at) * to.position;
     const float left = counts ? r == 0 ? x.x : x.z : 0.0f;
     const float right = counts ? r == 0 ? x.y : x.w : 0.0f;
+    nan |= left != left || right != right;
     if (pairs && feature + 1 < a.call.d) {
       write_pair<GradQ>(to.data, row + feature, left, right);
     } else {
@@ -31,6 +33,7 @@ FOVEA_DEVICE void write_query_rows(const Arguments& a, const Sequence& s, int h,
       }
     }
   }
+  return nan;
 }
 
 template <class Config>
@@ -47,14 +50,16 @@ FOVEA_DEVICE void backward_finish(const Arguments& a) {
   const float* const sums =
       call.grad_q_sum + sum_tile(call, s, b, h, first, Config::rows) * (Config::rows * Config::d) +
       (thread_index() / 32 * Part::m * Part::n * 32 + lane_index()) * 4;
+  bool nan = false;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
       Floats4 x = *reinterpret_cast<const Floats4*>(sums + (i * Part::n + j) * 128);
       x = {x.x * scale, x.y * scale, x.z * scale, x.w * scale};
-      write_query_rows<Config>(a, s, h, first + Part::row() + 16 * i + lane_index() / 4,
-                               Part::column() + 8 * j + lane_index() % 4 * 2, x);
+      nan |= write_query_rows<Config>(a, s, h, first + Part::row() + 16 * i + lane_index() / 4,
+                                      Part::column() + 8 * j + lane_index() % 4 * 2, x);
     }
   }
+  if (any_in_block(nan)) mend_queries<Config>(a, b, h, s, first);
 }
 
 }  // namespace fovea::device

@@ -49,6 +49,17 @@ FOVEA_DEVICE ScoreRow load_score_row(const ScorePlace& at, int row) {
   return {counts ? used : infinity(), load_shared<float>(at.delta + 4 * row), counts};
 }
 
+// Whether one of a warp's rows kept nothing, which a full tile does not rule out: all its scores
+// may be -inf.
+template <int count>
+FOVEA_DEVICE bool has_empty_row(const ScorePlace& at) {
+  bool empty = false;
+  FOVEA_UNROLL for (int i = 0; i < count; ++i) {
+    empty |= load_shared<float>(at.lse + 4 * (at.row + 8 * i)) == -infinity();
+  }
+  return any_in_warp(empty);
+}
+
 // s becomes P (after dropout: what multiplies dO), dp becomes dS before scale. `masked`: some may
 // not be kept. `captured` is told every kept element's score and gradient.
 template <class Config, bool masked, int m, int n, class Captured>

@@ -13,9 +13,9 @@ constexpr int round_to_16(int bytes) { return (bytes + 15) / 16 * 16; }
 // What a kernel's shared memory depends on.
 struct TileSizes {
   int warps;
-  int element_bytes;  // of q, k and v
-  int d, dv;          // head dims, rounded up to their class
-  int rows, columns;  // queries and keys of a tile
+  int element_bytes;            // of q, k and v
+  int d, dv;                    // head dims, rounded up to their class
+  int rows, columns;            // queries and keys of a tile
   int row_words, column_words;  // of Formula
 };
 
@@ -53,9 +53,9 @@ struct DecodeShared {
         stage_bytes(decode_keys *
                     (row_bytes(t.d, t.element_bytes) + row_bytes(t.dv, t.element_bytes))),
         p(ring + t.warps * stages * stage_bytes),
-        bytes(larger(p + (t.element_bytes == 4 ? t.warps * decode_rows * row_bytes(decode_keys, 4)
-                                               : 0),
-                     t.warps * (decode_rows * row_bytes(t.dv, 4) + 2 * 4 * decode_rows))) {}
+        bytes(larger(
+            p + (t.element_bytes == 4 ? t.warps * decode_rows * row_bytes(decode_keys, 4) : 0),
+            t.warps * (decode_rows * row_bytes(t.dv, 4) + 2 * 4 * decode_rows))) {}
 };
 
 // Whether a sequence is decoded with its keys split over blocks: few queries, for which a block of
@@ -111,6 +111,26 @@ struct BackwardShared {
         captured(place + block_place_bytes),
         bytes(captured + round_to_16(captured_bytes)) {}
 };
+
+// The deterministic dQ: queries stay, `stages` tiles of keys and values come and go.
+struct BackwardDqShared {
+  int q, grad_o, k, v, ds, lse, delta, row_words, column_words, bytes;
+  constexpr BackwardDqShared(const TileSizes& t, int stages)
+      : q(0),
+        grad_o(q + t.rows * row_bytes(t.d, t.element_bytes)),
+        k(grad_o + t.rows * row_bytes(t.dv, t.element_bytes)),
+        v(k + stages * t.columns * row_bytes(t.d, t.element_bytes)),
+        ds(v + stages * t.columns * row_bytes(t.dv, t.element_bytes)),
+        lse(ds + (t.element_bytes == 4 ? t.rows * row_bytes(t.columns, 4) : 0)),
+        delta(lse + 4 * t.rows),
+        row_words(delta + 4 * t.rows),
+        column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
+        bytes(larger(column_words + round_to_16(stages * 4 * t.columns * t.column_words),
+                     writing_bytes(t.warps, t.d))) {}
+};
+
+// Rows of a block of backward_delta.h.
+constexpr int delta_rows = 16;
 
 // Tiles of dQ's sums of one head and batch (of all sequences, if packed: each begins with a tile of
 // its own).
