@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 const std::string source_folder = FOVEA_SOURCE_DIR;
 const std::string own_folder = source_folder + "/tests/jit_host/";
+const std::string device_folder = source_folder + "/src/engines/jit/device";
 
 // Compiling takes longer than running: of twelve lines of the list 8.3 s, with -O1 11.0, with -O0
 // 7.3, where -Og and -O1 then run for 0.24 s and -O0 for 0.34.
@@ -31,7 +32,7 @@ std::string command() {
   std::string out = FOVEA_HOST_COMPILER
       " -std=c++17 -Og -shared -fPIC -w -fvisibility=hidden -fno-gnu-unique"
       " -fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math";
-  out += " -iquote '" + source_folder + "/src/engines/jit/device'";
+  out += " -iquote '" + device_folder + "'";
   out += " -DFOVEA_HOST_PRIMITIVES='\"" + own_folder + "primitives_host.h\"'";
   const std::string sanitize = FOVEA_HOST_SANITIZE;
   if (!sanitize.empty()) {
@@ -64,17 +65,18 @@ std::string with_entries(const std::string& source) {
   return out;
 }
 
-// What a source may include.
-std::string all_headers() {
-  std::vector<fs::path> headers;
-  for (const char* const folder : {"/tests/jit_host", "/src/engines/jit/device"}) {
+// What else an object depends on. The engine's sources have their headers in them.
+std::string surroundings(const std::string& source) {
+  std::vector<fs::path> headers{own_folder + "entry.h", own_folder + "machine.h",
+                                own_folder + "primitives_host.h"};
+  if (source.find("\n#include \"") != std::string::npos) {
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(source_folder + folder, ignored)) {
-      if (entry.path().extension() == ".h") headers.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(device_folder, ignored)) {
+      headers.push_back(entry.path());
     }
   }
   std::sort(headers.begin(), headers.end());
-  std::string out = FOVEA_HOST_COMPILER_VERSION;
+  std::string out = command() + FOVEA_HOST_COMPILER_VERSION;
   for (const fs::path& header : headers) out += read_file(header);
   return out;
 }
@@ -172,7 +174,7 @@ std::string compile(const std::string& text) {
 std::string compile_on_host(const std::string& source) {
   const std::string text = with_entries(source);
   const fs::path folder = cache_folder();
-  const fs::path kept = folder / (name_of(text + command() + all_headers()) + ".so");
+  const fs::path kept = folder / (name_of(text + surroundings(source)) + ".so");
   std::string image = folder.empty() ? "" : find_kept(kept);
   if (!image.empty()) return image;
   image = compile(text);
