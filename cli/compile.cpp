@@ -198,7 +198,7 @@ void add_compile(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   verb.option("LINES", options->lines, "A file of problem lines; - is standard input").required();
   verb.option("--device", options->device,
-              "cuda:0, a known GPU that need not be here (h200), or a JSON description")
+              "cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
       .tell_default();
   verb.option("-o,--output", options->output, "The bundle to write: plans.fovea").required();
   verb.option("--engine", options->engine, "This engine alone");

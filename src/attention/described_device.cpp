@@ -28,6 +28,27 @@ constexpr const char* h200 =
     R"("memClockRateKHz":3201000,"l2CacheSize":62914560,"cudaDeviceId":0,"deviceVer":900,)"
     R"("driverVer":13000,"deviceName":"NVIDIA H200"})";
 
+// As their data sheets have them.
+constexpr const char* a100 =
+    R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
+    R"("regsPerBlock":65536,"multiProcessorCount":108,"warpSize":32,)"
+    R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":166912,)"
+    R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
+    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,"isTccDriver":0,)"
+    R"("supportCoopLaunch":1,"totalGlobalMem":84975812608,"smClockRateKHz":1410000,)"
+    R"("memClockRateKHz":1593000,"l2CacheSize":41943040,"cudaDeviceId":0,"deviceVer":800,)"
+    R"("driverVer":13000,"deviceName":"NVIDIA A100-SXM4-80GB"})";
+
+constexpr const char* b200 =
+    R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
+    R"("regsPerBlock":65536,"multiProcessorCount":148,"warpSize":32,)"
+    R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"
+    R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
+    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,"isTccDriver":0,)"
+    R"("supportCoopLaunch":1,"totalGlobalMem":191126175744,"smClockRateKHz":1965000,)"
+    R"("memClockRateKHz":3996000,"l2CacheSize":132644864,"cudaDeviceId":0,"deviceVer":1000,)"
+    R"("driverVer":13000,"deviceName":"NVIDIA B200"})";
+
 [[noreturn]] void refuse_description(const std::string& rule) {
   throw InvalidArgument("device description: " + rule);
 }
@@ -80,10 +101,12 @@ Device parse_device(const std::string& text) {
   return device;
 }
 
-std::vector<std::string> built_in_devices() { return {"h200"}; }
+std::vector<std::string> built_in_devices() { return {"a100", "h200", "b200"}; }
 
 std::optional<std::string> built_in_description(const std::string& name) {
+  if (name == "a100") return a100;
   if (name == "h200") return h200;
+  if (name == "b200") return b200;
   return std::nullopt;
 }
 

@@ -67,7 +67,7 @@ Device detect_cpu() {
   }
   throw DeviceError("device " + name.substr(0, 64) +
                     ": GPUs of this machine are found by src/cuda. To ask about one that is not "
-                    "here, name a description: h200, or the path of a JSON file");
+                    "here, name a description: a100, h200, b200, or the path of a JSON file");
 }
 
 }  // namespace
@@ -99,7 +99,8 @@ Device find_device(const std::string& name) {
   std::vector<std::string> known = built_in_devices();
   known.insert(known.begin(), "cpu");
   refuse("device", name.substr(0, 64),
-         "is not cpu, cuda:N, h200 or the path of a JSON description" + did_you_mean(name, known));
+         "is not cpu, cuda:N, a100, h200, b200 or the path of a JSON description" +
+             did_you_mean(name, known));
 }
 
 }  // namespace fovea

@@ -69,6 +69,9 @@ class Engine {
   virtual Baking bake(const Problem& problem, const Device& device) const = 0;
   // Microseconds, builds nothing.
   virtual Verdict judge(const Baked& baked, const Device& device) const = 0;
+  // What a call will take, to order engines by; 0: unknown. Of the whole Problem, since plans need
+  // not depend on sizes. Microseconds; changes no verdict.
+  virtual double expected_seconds(const Problem& problem, const Device& device) const;
   // As judge, but by building or asking the library; remembered.
   virtual Verdict prove(const Baked& baked, const Device& device) const = 0;
   virtual std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const = 0;

@@ -16,6 +16,8 @@ void throw_if_refused(const Verdict& verdict) {
   for (const Reason& reason : verdict.reasons) throw Unsupported(describe(reason));
 }
 
+double Engine::expected_seconds(const Problem&, const Device&) const { return 0; }
+
 std::string Engine::refuse_stored(const std::string&) const {
   return "engine " + name() + " keeps no plans in files";
 }

@@ -8,7 +8,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::array<EnvVariable, 9> variables{{
+constexpr std::array<EnvVariable, 10> variables{{
     {Env::Engine, "FOVEA_ENGINE", "the engine to use where the caller names none"},
     {Env::CacheDir, "FOVEA_CACHE_DIR", "the folder of compiled plans; off: keep none on disk"},
     {Env::CacheLimit, "FOVEA_CACHE_LIMIT", "the most bytes in that folder: 500M, 2G; default: 1G"},
@@ -18,6 +18,7 @@ constexpr std::array<EnvVariable, 9> variables{{
     {Env::Verbose, "FOVEA_VERBOSE", "1: a line on standard error per plan built and per call"},
     {Env::Bundle, "FOVEA_BUNDLE", "files of plans that were compiled ahead, separated by colons"},
     {Env::CudnnDir, "FOVEA_CUDNN_DIR", "the folder that all cuDNN libraries are taken from"},
+    {Env::JitKeep, "FOVEA_JIT_KEEP", "a folder for the text of every kernel that engine jit compiles"},
     {Env::Library, "FOVEA_LIBRARY", "the libfovea.so that language bindings load"},
 }};
 

@@ -19,6 +19,7 @@ enum class Env : std::uint8_t {
   Verbose,
   Bundle,
   CudnnDir,
+  JitKeep,
   Library,
 };
 

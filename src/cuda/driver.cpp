@@ -43,6 +43,7 @@ bool find_all(void* library, Driver& d) {
          find(library, "cuMemsetD2D8Async", d.set_rows_async) &&
          find(library, "cuModuleLoadData", d.load_module) &&
          find(library, "cuModuleGetFunction", d.find_kernel) &&
+         find(library, "cuFuncSetAttribute", d.set_kernel_attribute) &&
          find(library, "cuLaunchKernel", d.launch);
 }
 

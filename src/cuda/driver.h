@@ -37,6 +37,7 @@ struct Driver {
                            std::size_t height, Handle stream);
   Result (*load_module)(Handle* module, const void* image);
   Result (*find_kernel)(Handle* kernel, Handle module, const char* name);
+  Result (*set_kernel_attribute)(Handle kernel, int attribute, int value);
   Result (*launch)(Handle kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x,
                    unsigned y, unsigned z, unsigned shared_bytes, Handle stream, void** parameters,
                    void** extra);

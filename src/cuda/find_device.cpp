@@ -36,7 +36,8 @@ int ordinal_of(const std::string& name) {
 [[noreturn]] void refuse_absent(int ordinal) {
   const std::string name = "device cuda:" + std::to_string(ordinal) + ": ";
   const std::string advice =
-      ". To ask about a GPU that is not here, name a description: h200, or the path of a JSON file";
+      ". To ask about a GPU that is not here, name a description: a100, h200, b200, or the path of a "
+      "JSON file";
   if (driver() == nullptr) throw DeviceError(name + driver_problem() + advice);
   throw DeviceError(name + "this machine has " + std::to_string(device_count()) + " GPUs" + advice);
 }

@@ -52,11 +52,12 @@ const Kernels& kernels_of(const KernelSource& source) {
   return known->second;
 }
 
-void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream) {
+void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream,
+            unsigned shared_bytes) {
   void* all[] = {const_cast<void*>(parameters)};
-  check(
-      driver()->launch(kernel, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0, stream, all, nullptr),
-      "cuLaunchKernel");
+  check(driver()->launch(kernel, grid.x, grid.y, grid.z, grid.threads, 1, 1, shared_bytes, stream,
+                         all, nullptr),
+        "cuLaunchKernel");
 }
 
 }  // namespace fovea::cuda

@@ -29,6 +29,7 @@ struct Grid {
 };
 
 // `parameters` is what the kernel takes, one struct, copied when this returns.
-void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream);
+void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream,
+            unsigned shared_bytes = 0);
 
 }  // namespace fovea::cuda

@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "cuda/driver.h"
+#include "cuda/places.h"
 
 namespace fovea::cuda {
 namespace {
@@ -21,36 +22,6 @@ constexpr const char* main_library = "libcudnn.so.9";
 constexpr const char* advice =
     "install it with 'pip install nvidia-cudnn-cu13 nvidia-cublas nvidia-cuda-nvrtc', or name its "
     "folder in FOVEA_CUDNN_DIR";
-
-std::string file_of(const void* symbol) {
-  Dl_info info{};
-  return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-}
-
-std::string loaded_path(void* library) {
-  link_map* map = nullptr;
-  return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr ? map->l_name : "";
-}
-
-// site-packages/nvidia of every Python that an environment variable or our own place points to.
-std::vector<fs::path> python_packages() {
-  std::vector<fs::path> found;
-  std::error_code ignored;
-  const auto add_packages = [&](const fs::path& packages) {
-    if (fs::is_directory(packages / "nvidia", ignored)) found.push_back(packages / "nvidia");
-  };
-  for (const std::string& root : python_environments()) {
-    for (const auto& entry : fs::directory_iterator(fs::path(root) / "lib", ignored)) {
-      if (entry.path().filename().string().starts_with("python")) {
-        add_packages(entry.path() / "site-packages");
-      }
-    }
-  }
-  // libfovea.so in site-packages/fovea, where the wheel puts it.
-  add_packages(
-      fs::path(file_of(reinterpret_cast<const void*>(&cudnn_library))).parent_path().parent_path());
-  return found;
-}
 
 std::vector<fs::path> candidate_folders() {
   if (const auto folder = env_value(Env::CudnnDir)) {

@@ -1,5 +1,5 @@
 // What ir/range runs: the nodes of formulas in order, each with the way its range is found.
-// Private to range.cpp.
+// For range.cpp, and for engines that write the same steps down as code.
 #pragma once
 
 #include <cstdint>

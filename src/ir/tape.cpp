@@ -3,18 +3,11 @@
 #include <algorithm>
 
 #include "ir/arith.h"
-#include "ir/topology.h"
 
 namespace fovea::ir {
 namespace {
 
 constexpr std::uint32_t none = ~std::uint32_t{0};
-
-Stage stage_of(Depends depends) {
-  const bool q = any(depends, Depends::Q), k = any(depends, Depends::K);
-  if (any(depends, Depends::Score | Depends::Grad) || (q && k)) return Stage::Element;
-  return q ? Stage::Row : k ? Stage::Column : Stage::Uniform;
-}
 
 // Nodes sorted by stage; within one, operands first as before.
 std::vector<const Node*> by_stage(const Order& order) {
@@ -26,21 +19,6 @@ std::vector<const Node*> by_stage(const Order& order) {
     }
   }
   return nodes;
-}
-
-// Nodes whose value decides something, with all f32 nodes that they are computed from.
-std::vector<bool> find_exact(const Order& order) {
-  std::vector<bool> exact(order.nodes.size(), false);
-  for (std::size_t i = order.nodes.size(); i-- > 0;) {
-    const Node& node = *order.nodes[i];
-    // A decision is exact in itself; what is i32 or bool has only decisions below it.
-    const bool spreads = exact[i] || decides(node.op()) || node.type() != Type::F32 ||
-                         info(node.op()).form == Form::Load;
-    if (decides(node.op()) || node.type() != Type::F32) exact[i] = true;
-    if (!spreads) continue;
-    for (const Expr& arg : node.args()) exact[order.number.find(arg.get())] = true;
-  }
-  return exact;
 }
 
 class Lowering {
@@ -168,6 +146,26 @@ class Lowering {
 };
 
 }  // namespace
+
+Stage stage_of(Depends depends) {
+  const bool q = any(depends, Depends::Q), k = any(depends, Depends::K);
+  if (any(depends, Depends::Score | Depends::Grad) || (q && k)) return Stage::Element;
+  return q ? Stage::Row : k ? Stage::Column : Stage::Uniform;
+}
+
+std::vector<bool> find_exact(const Order& order) {
+  std::vector<bool> exact(order.nodes.size(), false);
+  for (std::size_t i = order.nodes.size(); i-- > 0;) {
+    const Node& node = *order.nodes[i];
+    // A decision is exact in itself; what is i32 or bool has only decisions below it.
+    const bool spreads = exact[i] || decides(node.op()) || node.type() != Type::F32 ||
+                         info(node.op()).form == Form::Load;
+    if (decides(node.op()) || node.type() != Type::F32) exact[i] = true;
+    if (!spreads) continue;
+    for (const Expr& arg : node.args()) exact[order.number.find(arg.get())] = true;
+  }
+  return exact;
+}
 
 Tape lower(std::span<const Expr> roots, const TapeBounds* bounds) {
   return Lowering(roots, bounds).run();

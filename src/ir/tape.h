@@ -16,11 +16,17 @@
 #include "ir/expr.h"
 #include "ir/program.h"
 #include "ir/range.h"
+#include "ir/topology.h"
 
 namespace fovea::ir {
 
 enum class Stage : std::uint8_t { Uniform, Row, Column, Element };  // (b, h), q, k, (q, k, score)
 inline constexpr std::size_t stage_count = 4;
+Stage stage_of(Depends depends);
+
+// By place in `order`: nodes whose value decides something, with all f32 nodes that they are
+// computed from. See Instruction::exact.
+std::vector<bool> find_exact(const Order& order);
 
 // One index of a load: a register, and whether it is proven to lie within the extent. Where it is
 // not, the engine clamps it: for safety, not for meaning.

@@ -29,6 +29,29 @@ const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts, bool with_
   return chosen;
 }
 
+// The best for the other direction alone.
+const EngineVerdict* best_partner(const std::vector<EngineVerdict>& verdicts) {
+  const EngineVerdict* chosen = nullptr;
+  for (const EngineVerdict& one : verdicts) {
+    if (one.only_when_named || !one.partner || !can(*one.partner)) continue;
+    const double before = chosen == nullptr ? 0 : chosen->partner->cost;
+    if (chosen == nullptr || (one.partner->cost > 0 && before > 0 && one.partner->cost < before)) {
+      chosen = &one;
+    }
+  }
+  return chosen;
+}
+
+// Two engines can share a pair, since a backward takes o and lse as they are. They do where both
+// times are known and one is faster at this direction than the engine that is best at both.
+const EngineVerdict* faster_alone(const std::vector<EngineVerdict>& verdicts,
+                                  const EngineVerdict& together) {
+  const EngineVerdict* const alone = best(verdicts, false);
+  const bool faster = alone != &together && alone->verdict.cost > 0 &&
+                      alone->verdict.cost < together.verdict.cost && together.partner->cost > 0;
+  return faster ? alone : nullptr;
+}
+
 void explain_none(Explanation& explanation, bool pair) {
   const std::string what = pair ? "both directions of this pair" : "this";
   explanation.why = "no engine can run " + what;
@@ -49,6 +72,18 @@ bool is_pinned(const Problem& problem) { return problem.rng == Rng::Engine && pr
 void choose_best(Explanation& explanation, const Problem& problem) {
   const bool pair = !explanation.verdicts.empty() && explanation.verdicts.front().partner;
   const EngineVerdict* const together = best(explanation.verdicts, pair);
+  const bool shared = pair && !is_pinned(problem);
+  if (together != nullptr && shared) {
+    const EngineVerdict* const alone = faster_alone(explanation.verdicts, *together);
+    const EngineVerdict& chosen = alone != nullptr ? *alone : *together;
+    const EngineVerdict& other = *best_partner(explanation.verdicts);
+    if (&chosen != &other && chosen.verdict.cost > 0 && other.partner->cost > 0) {
+      explanation.chosen = chosen.engine;
+      explanation.why = chosen.engine + " is the fastest of those that can; at the " +
+                        partner_name(problem) + " of the pair " + other.engine + " is";
+      return;
+    }
+  }
   if (together != nullptr) {
     const std::string of = pair ? " is the fastest of those that can run both directions"
                                 : " is the fastest of those that can";
@@ -56,9 +91,7 @@ void choose_best(Explanation& explanation, const Problem& problem) {
     explanation.why = together->engine + of;
     return;
   }
-  // Two engines can share a pair, since a backward takes o and lse as they are.
-  const EngineVerdict* const alone =
-      pair && !is_pinned(problem) ? best(explanation.verdicts, false) : nullptr;
+  const EngineVerdict* const alone = shared ? best(explanation.verdicts, false) : nullptr;
   if (alone == nullptr) return explain_none(explanation, pair && is_pinned(problem));
   explanation.chosen = alone->engine;
   explanation.why = alone->engine + " is the fastest of those that can; none of them can run the " +

@@ -71,6 +71,9 @@ Verdict Planner::verdict_of(const Engine& engine, const Problem& problem, const 
                             bool prove) {
   Baked baked = engine.bake(problem, device).baked;
   Verdict verdict = prove ? engine.prove(baked, device) : engine.judge(baked, device);
+  if (const double seconds = engine.expected_seconds(problem, device); can(verdict) && seconds > 0) {
+    verdict.cost = seconds;
+  }
   if (can(verdict) && has_refusals_) {
     const std::string refusal = noted_refusal({engine.name(), device, std::move(baked)});
     if (!refusal.empty()) verdict = refused_to_compile(refusal);

@@ -1,6 +1,7 @@
 // The one place that names the engines, in order of choice.
 #include "engines/cpu/engine.h"
 #include "engines/cudnn/engine.h"
+#include "engines/jit/engine.h"
 #include "engines/reference/engine.h"
 #include "planner/planner.h"
 
@@ -9,8 +10,8 @@ namespace fovea {
 // Never destroyed: plans may be in use, or their libraries already gone, when a process ends.
 Planner& planner() {
   static Planner& process = *new Planner({
-      // jit will stand here.
       {&cudnn_engine()},
+      {&jit_engine()},
       {&cpu_engine()},
       {&reference_engine(), /*only_when_named=*/true},
   });

@@ -42,6 +42,9 @@ std::vector<std::string> remarks(const EngineVerdict& one, bool chosen) {
   std::string line = chosen ? "chosen" : "";
   const auto add = [&](const std::string& text) { line += (line.empty() ? "" : "; ") + text; };
   if (one.verdict.cost > 0) add("about " + milliseconds(one.verdict.cost));
+  if (one.partner && one.partner->cost > 0) {
+    add("the other direction about " + milliseconds(one.partner->cost));
+  }
   if (one.only_when_named && !chosen && one.verdict.answer != Answer::No) {
     add("runs only when it is named");
   }
@@ -104,6 +107,8 @@ nlohmann::ordered_json to_json_value(const EngineVerdict& one) {
   if (one.partner) {
     out["partner"] = {{"verdict", answer_name(one.partner->answer)},
                       {"reasons", to_json_value(one.partner->reasons)}};
+    out["partner"]["cost_seconds"] =
+        one.partner->cost > 0 ? nlohmann::ordered_json(one.partner->cost) : nullptr;
   }
   return out;
 }

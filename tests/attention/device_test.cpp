@@ -68,7 +68,7 @@ TEST(Device, H200IsBuiltIn) {
   EXPECT_EQ(h200.shared_memory_per_block, 232448);
   EXPECT_EQ(h200.memory_bytes, 150109880320);
   EXPECT_TRUE(parse_device(h200.description) == h200);  // canonical
-  EXPECT_EQ(built_in_devices(), std::vector<std::string>{"h200"});
+  EXPECT_EQ(built_in_devices(), (std::vector<std::string>{"a100", "h200", "b200"}));
   EXPECT_NE(h200.hash(), cpu_device().hash());
 }
 
@@ -98,7 +98,7 @@ TEST(Device, UnknownNamesSayWhatIsKnown) {
     FAIL();
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(),
-                 "device=h20: is not cpu, cuda:N, h200 or the path of a JSON "
+                 "device=h20: is not cpu, cuda:N, a100, h200, b200 or the path of a JSON "
                  "description; did you mean 'h200'?");
   }
   EXPECT_THROW(find_device(""), InvalidArgument);

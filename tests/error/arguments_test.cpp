@@ -153,7 +153,8 @@ TEST(BadArguments, NumbersAndNames) {
       {[&] { return supported("refrence", nullptr); },
        "engine 'refrence' is unknown; did you mean 'reference'? (engines: cudnn, cpu, reference)"},
       {[&] { return supported(nullptr, "cpuu"); },
-       "device=cpuu: is not cpu, cuda:N, h200 or the path of a JSON description; did you mean 'cpu'?"},
+       "device=cpuu: is not cpu, cuda:N, a100, h200, b200 or the path of a JSON description; did you mean "
+       "'cpu'?"},
       {[&] { return supported(nullptr, "cuda:x"); },
        "device=cuda:x: a GPU is named cuda:N, N being its number"},
       {[&] { return supported(nullptr, "/nowhere/at/all.json"); },

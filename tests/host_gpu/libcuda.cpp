@@ -1,12 +1,19 @@
-// A libcuda.so.1 whose one GPU is the host: memory is the host's, what is enqueued is done at once,
-// and the kernels of packed_rows run as plain loops. Calls of src/cuda only; loaded by this
-// folder's test alone, from its own folder. Signatures follow cuda.h 13.0.
+// A libcuda.so.1 whose one GPU is the host: memory is the host's, and what is enqueued is done at
+// once. Kernels of engine jit come as shared objects that the host's compiler made
+// (tests/jit_host), and run thread by thread; those of packed_rows run as plain loops. Calls of
+// src/cuda only; loaded by tests alone, from its own folder. Signatures follow cuda.h 13.0.
+// FOVEA_HOST_GPU_SM=80 makes it a GPU of that compute capability.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "engines/cudnn/packed_rows.h"
+#include "tests/jit_host/launch.h"
+#include "tests/jit_host/module.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define NOTHING(name) \
@@ -14,7 +21,7 @@
 
 namespace {
 
-int anything;  // what handles point to
+int anything;  // what other handles point to
 
 using Address = std::uint64_t;
 template <class T = unsigned char>
@@ -22,10 +29,18 @@ T* at(Address address) {
   return reinterpret_cast<T*>(address);
 }
 
-struct Grid {
-  unsigned x, y, z, threads;
-};
-using Kernel = void (*)(const void* parameters, const Grid& grid);
+constexpr int invalid_value = 1, out_of_memory = 2, invalid_image = 200, not_found = 500,
+              launch_failed = 719;
+
+thread_local std::string problem;  // of the call that failed last
+
+int fail(int code, std::string text) {
+  problem = std::move(text);
+  return code;
+}
+
+using Grid = fovea::on_host::Launch;
+using PlainLoops = void (*)(const void* parameters, const Grid& grid);
 
 using namespace fovea::cudnn;
 
@@ -51,18 +66,39 @@ void packed_transpose(const void* parameters, const Grid&) {
   for (std::int64_t i = 0; i < t.rows * t.heads; ++i) transpose_one(t, i);
 }
 
-struct Named {
-  const char* name;
-  Kernel kernel;
+struct Kernel {
+  std::string name;
+  PlainLoops loops = nullptr;
+  fovea::on_host::Kernel kernel = nullptr;
+  unsigned most_shared = 48u << 10;  // without asking for more
 };
-constexpr Named kernels[] = {{"fovea_packed_tables", packed_tables},
-                             {"fovea_packed_clear", packed_clear},
-                             {"fovea_packed_transpose", packed_transpose}};
+Kernel plain_kernels[] = {{"fovea_packed_tables", packed_tables},
+                          {"fovea_packed_clear", packed_clear},
+                          {"fovea_packed_transpose", packed_transpose}};
+
+// Null of a module of PTX, which is that of packed_rows.
+struct LoadedModule {
+  std::unique_ptr<fovea::on_host::Module> own;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+};
+
+int compute_capability() {
+  const char* const given = std::getenv("FOVEA_HOST_GPU_SM");
+  return given != nullptr ? std::atoi(given) : 90;
+}
+
+int most_shared_bytes() {
+  const int sm = compute_capability();
+  const bool small = (sm > 80 && sm < 90) || sm >= 120;  // 8.6, 8.9, 12.0
+  return (small ? 99 : sm == 80 || sm == 87 ? 163 : 227) << 10;
+}
 
 }  // namespace
 
 EXPORT int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
-EXPORT int cuGetErrorName(int, const char** name) { return *name = "CUDA_ERROR", 0; }
+EXPORT int cuGetErrorName(int, const char** name) {
+  return *name = problem.empty() ? "CUDA_ERROR" : problem.c_str(), 0;
+}
 EXPORT int cuDeviceGetCount(int* count) { return *count = 1, 0; }
 EXPORT int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
 EXPORT int cuDeviceGetName(char* name, int bytes, int) {
@@ -70,7 +106,17 @@ EXPORT int cuDeviceGetName(char* name, int bytes, int) {
   return 0;
 }
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : 132;  // compute capability 9.0
+  switch (attribute) {
+    case 1: *value = 1024; break;                         // threads of a block
+    case 8: *value = 48 << 10; break;                     // shared memory of a block
+    case 10: *value = 32; break;                          // threads of a warp
+    case 16: *value = 132; break;                         // multiprocessors
+    case 75: *value = compute_capability() / 10; break;   // major
+    case 76: *value = compute_capability() % 10; break;   // minor
+    case 81: *value = most_shared_bytes() + 1024; break;  // of a multiprocessor
+    case 97: *value = most_shared_bytes(); break;         // of a block that asks for it
+    default: *value = 132; break;
+  }
   return 0;
 }
 EXPORT int cuDeviceTotalMem_v2(std::size_t* bytes, int) { return *bytes = std::size_t{1} << 36, 0; }
@@ -80,9 +126,11 @@ EXPORT int cuCtxPopCurrent_v2(void** context) { return *context = &anything, 0; 
 EXPORT int cuCtxGetDevice(int* device) { return *device = 0, 0; }
 EXPORT int cuStreamIsCapturing(void*, int* status) { return *status = 0, 0; }
 EXPORT int cuMemAlloc_v2(Address* address, std::size_t bytes) {
-  void* const made = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  void* made = nullptr;
+  if (posix_memalign(&made, 256, bytes) != 0) return fail(out_of_memory, "no memory");
+  std::memset(made, 0xff, bytes);  // NaN, should anyone read it before it is written
   *address = reinterpret_cast<Address>(made);
-  return made == nullptr ? 2 : 0;
+  return 0;
 }
 EXPORT int cuMemFree_v2(Address address) {
   std::free(at(address));
@@ -90,6 +138,10 @@ EXPORT int cuMemFree_v2(Address address) {
 }
 EXPORT int cuMemcpyHtoD_v2(Address to, const void* from, std::size_t bytes) {
   std::memcpy(at(to), from, bytes);
+  return 0;
+}
+EXPORT int cuMemcpyDtoH_v2(void* to, Address from, std::size_t bytes) {
+  std::memcpy(to, at(from), bytes);
   return 0;
 }
 EXPORT int cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t bytes, void*) {
@@ -108,19 +160,74 @@ EXPORT int cuMemsetD2D8Async(Address to, std::size_t pitch, unsigned char value,
   for (std::size_t row = 0; row < height; ++row) std::memset(at(to) + row * pitch, value, width);
   return 0;
 }
-EXPORT int cuModuleLoadData(void** module, const void*) { return *module = &anything, 0; }
-EXPORT int cuModuleGetFunction(void** function, void*, const char* name) {
-  for (const Named& one : kernels) {
-    if (std::strcmp(one.name, name) != 0) continue;
-    *function = const_cast<Named*>(&one);
-    return 0;
+EXPORT int cuModuleLoadData(void** module, const void* image) try {
+  auto loaded = std::make_unique<LoadedModule>();
+  if (const std::size_t bytes = fovea::on_host::image_bytes(image)) {
+    loaded->own = std::make_unique<fovea::on_host::Module>(
+        std::string_view(static_cast<const char*>(image), bytes));
   }
-  return 500;  // not found
+  *module = loaded.release();
+  return 0;
+} catch (const std::exception& error) {
+  return fail(invalid_image, error.what());
 }
-EXPORT int cuLaunchKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads,
-                          unsigned, unsigned, unsigned, void*, void** parameters, void**) {
-  static_cast<const Named*>(kernel)->kernel(parameters[0], {x, y, z, threads});
+EXPORT int cuModuleUnload(void* module) {  // its code stays
+  delete static_cast<LoadedModule*>(module);
   return 0;
 }
+EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
+  auto& loaded = *static_cast<LoadedModule*>(module);
+  if (loaded.own != nullptr) {
+    const fovea::on_host::Kernel kernel = loaded.own->find(name);
+    if (kernel == nullptr) return fail(not_found, std::string("no kernel ") + name);
+    loaded.kernels.push_back(std::make_unique<Kernel>(Kernel{name, nullptr, kernel}));
+    *function = loaded.kernels.back().get();
+    return 0;
+  }
+  for (Kernel& one : plain_kernels) {
+    if (one.name != name) continue;
+    *function = &one;
+    return 0;
+  }
+  return fail(not_found, std::string("no kernel ") + name);
+}
+EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
+  constexpr int most_dynamic_shared = 8;
+  if (attribute != most_dynamic_shared) return 0;
+  if (value < 0 || value > most_shared_bytes()) {
+    return fail(invalid_value, std::to_string(value) + " bytes of shared memory");
+  }
+  static_cast<Kernel*>(function)->most_shared = static_cast<unsigned>(value);
+  return 0;
+}
+EXPORT int cuFuncGetAttribute(int* value, int attribute, void*) {
+  switch (attribute) {
+    case 0: *value = 1024; break;  // threads of a block
+    case 4: *value = 128; break;   // registers
+    default: *value = 0; break;
+  }
+  return 0;
+}
+EXPORT int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads,
+                          unsigned, unsigned, unsigned shared_bytes, void*, void** parameters,
+                          void**) {
+  const Kernel& kernel = *static_cast<const Kernel*>(function);
+  const Grid grid{x, y, z, threads, shared_bytes};
+  if (x == 0 || y == 0 || z == 0 || y > 65535 || z > 65535) {
+    return fail(invalid_value, "a grid of " + std::to_string(x) + " x " + std::to_string(y) +
+                                   " x " + std::to_string(z) + " blocks");
+  }
+  if (shared_bytes > kernel.most_shared) {
+    return fail(invalid_value, kernel.name + " with " + std::to_string(shared_bytes) +
+                                   " bytes of shared memory, of which it may have " +
+                                   std::to_string(kernel.most_shared));
+  }
+  if (kernel.loops != nullptr) return kernel.loops(parameters[0], grid), 0;
+  const std::string mistake = fovea::on_host::launch(kernel.kernel, parameters, grid);
+  return mistake.empty() ? 0 : fail(launch_failed, kernel.name + ", " + mistake);
+}
 NOTHING(cuInit)
+NOTHING(cuStreamSynchronize)
+NOTHING(cuCtxSynchronize)
 NOTHING(cuCtxPushCurrent_v2)
+NOTHING(cuCtxSetCurrent)

@@ -58,13 +58,25 @@ TEST_F(Pair, AnEngineWithoutTheBackwardDoesNotGetTheForward) {
   EXPECT_EQ(forward_engine(), "slow");
 }
 
-TEST_F(Pair, TheCostOfBothDecides) {
+TEST_F(Pair, EachDirectionHasTheEngineThatIsFasterAtIt) {
   use("h=2 sq=8 d=4");
+  fast.verdict = by_direction(able(1e-3), able(9e-3));
+  slow.verdict = by_direction(able(2e-3), able(3e-3));
+  EXPECT_EQ(forward_engine(), "fast");
+  EXPECT_EQ(backward_engine(), "slow");
+  EXPECT_EQ(planner.explain(*forward, with(backward), false)->why,
+            "fast is the fastest of those that can; at the backward of the pair slow is");
+  EXPECT_EQ(planner.explain(*backward, with(forward), false)->why,
+            "slow is the fastest of those that can; at the forward of the pair fast is");
+  EXPECT_EQ(planner.make_plan(*forward, with(nullptr)).engine, "fast");
+}
+
+TEST_F(Pair, TheCostOfBothDecidesWhereOneEngineMustRunBoth) {
+  use("h=2 sq=8 d=4 dropout=0.5 rng=engine");
   fast.verdict = by_direction(able(1e-3), able(9e-3));
   slow.verdict = by_direction(able(2e-3), able(3e-3));
   EXPECT_EQ(forward_engine(), "slow");
   EXPECT_EQ(backward_engine(), "slow");
-  EXPECT_EQ(planner.make_plan(*forward, with(nullptr)).engine, "fast");
 }
 
 TEST_F(Pair, TwoEnginesShareWhatNoneCanRunAlone) {

@@ -53,6 +53,7 @@ EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) 
   return *function = &anything, 0;
 }
 NOTHING(cuInit)
+NOTHING(cuFuncSetAttribute)
 NOTHING(cuCtxPushCurrent_v2)
 NOTHING(cuMemFree_v2)
 NOTHING(cuMemcpyHtoD_v2)

@@ -5,6 +5,7 @@
 
 namespace fovea::cudnn {
 
-void note_cost(const Problem& baked, const Lowered& lowered, Verdict& verdict);
+void note_cost(const Problem& baked, const Lowered& lowered, const Device& device,
+               Verdict& verdict);
 
 }  // namespace fovea::cudnn

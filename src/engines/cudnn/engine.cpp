@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "attention/described_plan.h"
 #include "attention/problem_text.h"
 #include "base/error.h"
 #include "base/log.h"

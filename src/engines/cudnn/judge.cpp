@@ -31,7 +31,7 @@ class Rules {
     const Lowered lowered = check_formulas();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
-    note_cost(p_, lowered, verdict_);
+    note_cost(p_, lowered, device_, verdict_);
     return std::move(verdict_);
   }
 

@@ -157,29 +157,11 @@ class CudnnPlan : public Plan {
   std::size_t graph_bytes_ = 0;
 };
 
-class DescribedPlan : public Plan {
- public:
-  explicit DescribedPlan(std::string name) : name_(std::move(name)) {}
-  std::size_t workspace_bytes(const Sizes&) const override { return 0; }
-  std::size_t memory_bytes() const override { return sizeof *this; }
-  void run(const Bindings&) const override {
-    throw DeviceError("this plan was compiled for " + name_ +
-                      ", which is described and not here: run it on device cuda:N");
-  }
-
- private:
-  std::string name_;
-};
-
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& baked, const Device& device,
                                 std::vector<Slice> slices) {
   return std::make_unique<CudnnPlan>(baked, device, std::move(slices));
-}
-
-std::unique_ptr<Plan> make_described_plan(const Device& device) {
-  return std::make_unique<DescribedPlan>(device.name);
 }
 
 }  // namespace fovea::cudnn

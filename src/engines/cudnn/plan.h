@@ -20,7 +20,4 @@ struct Slice {
 std::unique_ptr<Plan> make_plan(const Problem& baked, const Device& device,
                                 std::vector<Slice> slices);
 
-// For a described one: its graphs were compiled and stored; it cannot run.
-std::unique_ptr<Plan> make_described_plan(const Device& device);
-
 }  // namespace fovea::cudnn

@@ -4,9 +4,9 @@
 #include <bit>
 #include <limits>
 
-#include "engines/cpu/tiles/mod_mask.h"
 #include "engines/cpu/tiles/tile_scratch.h"
 #include "ir/build.h"
+#include "ir/mod_mask.h"
 #include "ir/topology.h"
 
 namespace fovea::cpu {

@@ -52,10 +52,10 @@ struct Call {
   // Workspace; null where the plan has no use for it.
   float* delta;             // backward: rows of dot(dO, O) - dlse, as lse lies
   float* grad_q_sum;        // backward with atomics: dQ in f32, in the order of backward.h
-  float* partial_o;         // split keys: [split, b, h, q, dv]
-  float* partial_lse;       // [split, b, h, q], in natural logarithms
-  unsigned* counters;       // zero before and after every call
-  int splits;
+  // Decoding with split keys: see decode.h.
+  float* partial_o;     // [slot, kv head, row, dv]
+  float* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
+  int split_keys;       // keys of a split, a multiple of 64; 0: nothing is split
 };
 
 // `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors

@@ -46,7 +46,7 @@ FOVEA_DEVICE T shuffle(T value, int lane) {
 FOVEA_DEVICE void sync_block() { __syncthreads(); }
 FOVEA_DEVICE bool any_in_block(bool value) { return __syncthreads_or(value); }
 
-// --- shared memory; T has 1, 2, 4, 8 or 16 bytes and lies aligned to its size ---
+// --- shared memory; T has 2, 4, 8 or 16 bytes and lies aligned to its size ---
 struct alignas(8) Words2 {
   unsigned x, y;
 };
@@ -59,21 +59,71 @@ struct alignas(16) Floats4 {
 
 extern "C" __shared__ __align__(128) unsigned char fovea_shared_memory[];
 
+// Addresses of 32 bits: NVRTC would compute each with 64, in registers of its own.
+FOVEA_DEVICE unsigned shared_base() {
+  return static_cast<unsigned>(__cvta_generic_to_shared(fovea_shared_memory));
+}
+template <int bytes>
+struct SharedWord {
+  using Type = unsigned short;
+};
+template <>
+struct SharedWord<4> {
+  using Type = unsigned;
+};
+template <>
+struct SharedWord<8> {
+  using Type = unsigned long long;
+};
+
 template <class T>
 FOVEA_DEVICE T load_shared(Shared at) {
-  return *reinterpret_cast<const T*>(fovea_shared_memory + at);
+  const unsigned address = shared_base() + at;
+  union {
+    T value;
+    typename SharedWord<sizeof(T)>::Type word;
+    unsigned words[4];
+  } x;
+  if constexpr (sizeof(T) == 16) {
+    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.words[0]), "=r"(x.words[1]), "=r"(x.words[2]), "=r"(x.words[3])
+                 : "r"(address)
+                 : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.shared.b64 %0, [%1];" : "=l"(x.word) : "r"(address) : "memory");
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x.word) : "r"(address) : "memory");
+  } else {
+    static_assert(sizeof(T) == 2);
+    asm volatile("ld.shared.b16 %0, [%1];" : "=h"(x.word) : "r"(address) : "memory");
+  }
+  return x.value;
 }
 template <class T>
 FOVEA_DEVICE void store_shared(Shared at, T value) {
-  *reinterpret_cast<T*>(fovea_shared_memory + at) = value;
+  const unsigned address = shared_base() + at;
+  union {
+    T value;
+    typename SharedWord<sizeof(T)>::Type word;
+    unsigned words[4];
+  } x;
+  x.value = value;
+  if constexpr (sizeof(T) == 16) {
+    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(x.words[0]),
+                 "r"(x.words[1]), "r"(x.words[2]), "r"(x.words[3])
+                 : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("st.shared.b64 [%0], %1;" ::"r"(address), "l"(x.word) : "memory");
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(x.word) : "memory");
+  } else {
+    static_assert(sizeof(T) == 2);
+    asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(x.word) : "memory");
+  }
 }
 FOVEA_DEVICE void add_shared(Shared at, float value) {
   atomicAdd(reinterpret_cast<float*>(fovea_shared_memory + at), value);
 }
-FOVEA_DEVICE unsigned shared_base() {
-  return static_cast<unsigned>(__cvta_generic_to_shared(fovea_shared_memory));
-}
-
 // --- asynchronous copies from global to shared memory; bytes is 4, 8 or 16 ---
 // Both addresses are aligned to `bytes`. The last bytes - valid are zeros; valid is 0 to bytes, and
 // `from` is not read where valid is 0.
@@ -111,7 +161,7 @@ FOVEA_DEVICE void load_matrices_transposed(unsigned (&r)[4], Shared row) {
                : "memory");
 }
 
-struct F16 {};   // names of the 16-bit types that the matrix units multiply
+struct F16 {};  // names of the 16-bit types that the matrix units multiply
 struct BF16 {};
 
 // c (16 x 8) += a (16 x 16) b (16 x 8), f32 sums. Lane l holds, with row = l / 4 and t = l % 4:
@@ -135,6 +185,13 @@ FOVEA_DEVICE void multiply_add(BF16, float (&c)[4], const unsigned (&a)[4], unsi
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// --- global memory ---
+// An element that nothing writes while the kernel runs.
+template <class T>
+FOVEA_DEVICE T load_global(const T* at) {
+  return __ldg(at);
+}
+
 // --- atomics in global memory ---
 FOVEA_DEVICE void add_global(float* at, float value) { atomicAdd(at, value); }
 FOVEA_DEVICE void add_global(double* at, double value) { atomicAdd(at, value); }
@@ -145,8 +202,8 @@ FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { atomicOr(at, value);
 // Four sums in a row; `at` is aligned to 16 bytes.
 FOVEA_DEVICE void add_global(float* at, const Floats4& v) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(at), "f"(v.x), "f"(v.y),
-               "f"(v.z), "f"(v.w)
+  asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(at), "f"(v.x), "f"(v.y), "f"(v.z),
+               "f"(v.w)
                : "memory");
 #else
   atomicAdd(at, v.x);
@@ -161,6 +218,7 @@ FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) { return atomic
 FOVEA_DEVICE void fence_global() { __threadfence(); }
 
 // --- numbers ---
+FOVEA_DEVICE int first_bit(unsigned x) { return __ffs(x) - 1; }  // the lowest one that is set
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __uint_as_float(x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 FOVEA_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }

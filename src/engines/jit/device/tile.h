@@ -56,12 +56,17 @@ FOVEA_DEVICE Rows rows_of(const Tensor& tensor, int b, int head, long long first
           tensor.copy_bytes};
 }
 
+// Threads that copy a tile together: a block, or a warp of it.
+struct Team {
+  int thread, threads;
+};
+
 // Narrow copies, for addresses and strides that do not allow more.
-template <int bytes, int tile_rows, int threads, class Tile>
-FOVEA_DEVICE_CALL void copy_narrow(Tile to, Rows from) {
+template <int bytes, class Tile>
+FOVEA_DEVICE_CALL void copy_narrow(Tile to, int tile_rows, Rows from, Team team) {
   constexpr int element_bytes = bytes_of<typename Tile::Element>;
   constexpr int pieces = Tile::columns * element_bytes / bytes;
-  for (int i = thread_index(); i < tile_rows * pieces; i += threads) {
+  for (int i = team.thread; i < tile_rows * pieces; i += team.threads) {
     const int row = i / pieces, column = i % pieces * (bytes / element_bytes);
     int valid = row < from.rows ? (from.columns - column) * element_bytes : 0;
     valid = valid < 0 ? 0 : valid > bytes ? bytes : valid;
@@ -72,10 +77,10 @@ FOVEA_DEVICE_CALL void copy_narrow(Tile to, Rows from) {
 }
 
 // Element by element, from any strides and any type.
-template <class Source, int tile_rows, int threads, class Tile>
-FOVEA_DEVICE_CALL void copy_elements(Tile to, Rows from) {
+template <class Source, class Tile>
+FOVEA_DEVICE_CALL void copy_elements(Tile to, int tile_rows, Rows from, Team team) {
   using Element = typename Tile::Element;
-  for (int i = thread_index(); i < tile_rows * Tile::columns; i += threads) {
+  for (int i = team.thread; i < tile_rows * Tile::columns; i += team.threads) {
     const int row = i / Tile::columns, column = i % Tile::columns;
     float value = 0;
     if (row < from.rows && column < from.columns) {
@@ -86,20 +91,33 @@ FOVEA_DEVICE_CALL void copy_elements(Tile to, Rows from) {
 }
 
 // Begins to fill a tile of tile_rows rows; ends with the next commit_copies and its wait (and, for
-// others, sync_block). All threads of the block take part. `Source` is what the tensor is stored
-// in, if it differs from the tile.
+// others, a barrier). `threads` threads take part, this one as number `thread`. `Source` is what
+// the tensor is stored in, if it differs from the tile.
 template <class Source, int tile_rows, int threads, class Tile>
-FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from) {
-  using Element = typename Tile::Element;
-  constexpr int element_bytes = bytes_of<Element>;
+FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from, int thread) {
+  constexpr int element_bytes = bytes_of<typename Tile::Element>;
+  const Team team{thread, threads};
   if constexpr (bytes_of<Source> == element_bytes) {
     if (from.copy_bytes == 16) {
       constexpr int wide = 16 / element_bytes, pieces = Tile::columns / wide;
       constexpr int count = tile_rows * pieces;
       const char* const source = static_cast<const char*>(from.data);
       const long long row_stride = from.row_stride * element_bytes;
+      if constexpr (count % threads == 0 && threads % pieces == 0) {
+        if (from.rows >= tile_rows && from.columns >= Tile::columns) {  // nothing is missing
+          constexpr int step = threads / pieces;
+          const int row = thread / pieces, column = thread % pieces * wide;
+          const char* own = source + row * row_stride + column * element_bytes;
+          const Shared place = to.at(row, column);
+          FOVEA_UNROLL for (int i = 0; i < count / threads; ++i) {
+            copy_async<16>(place + i * step * Tile::stride, own, 16);
+            own += step * row_stride;
+          }
+          return;
+        }
+      }
       FOVEA_UNROLL for (int first = 0; first < count; first += threads) {
-        const int i = first + thread_index();
+        const int i = first + thread;
         if (count % threads != 0 && i >= count) break;
         const int row = i / pieces, column = i % pieces * wide;
         int valid = row < from.rows ? (from.columns - column) * element_bytes : 0;
@@ -110,10 +128,10 @@ FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from) {
       }
       return;
     }
-    if (from.copy_bytes == 8) return copy_narrow<8, tile_rows, threads>(to, from);
-    if (from.copy_bytes == 4) return copy_narrow<4, tile_rows, threads>(to, from);
+    if (from.copy_bytes == 8) return copy_narrow<8>(to, tile_rows, from, team);
+    if (from.copy_bytes == 4) return copy_narrow<4>(to, tile_rows, from, team);
   }
-  copy_elements<Source, tile_rows, threads>(to, from);
+  copy_elements<Source>(to, tile_rows, from, team);
 }
 
 // --- products ---
@@ -261,6 +279,61 @@ FOVEA_DEVICE void store_sums(const To& to, Corner at, const float (&sum)[m][n][4
       }
     }
   }
+}
+
+// Where results go: rows of one head of a tensor.
+struct RowsOut {
+  void* data;
+  long long row_stride, column_stride;
+  int columns;
+  bool wide;  // 16 bytes at a time
+};
+
+template <class Output>
+FOVEA_DEVICE RowsOut rows_out(const Tensor& tensor, int b, int head, long long first_row,
+                              int columns) {
+  auto* const data = static_cast<typename Stored<Output>::Type*>(tensor.data);
+  return {data + b * tensor.batch + head * tensor.head + first_row * tensor.position,
+          tensor.position, tensor.feature, columns, tensor.copy_bytes == 16};
+}
+
+// Writes 16 x 8n sums of a warp through 16 rows of f32 in shared memory that
+// belong to this warp: whole lines reach global memory. Rows from `inside` on are written as zeros,
+// those from `end` on not at all.
+template <class Output, int n>
+FOVEA_DEVICE void write_sums(const SharedTile<F32, 8 * n>& through, const float (&sum)[n][4],
+                             const RowsOut& to, int inside, int end) {
+  const float(&one)[1][n][4] = reinterpret_cast<const float(&)[1][n][4]>(sum);
+  store_sums(through, {0, 0}, one);
+  sync_warp();
+  auto* const data = static_cast<typename Stored<Output>::Type*>(to.data);
+  if (to.wide) {
+    constexpr int wide = 16 / bytes_of<Output>, pieces = 8 * n / wide;
+    FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * pieces; i += 32) {
+      const int row = i / pieces, column = i % pieces * wide;
+      if (row >= end || column >= to.columns) continue;
+      Words4 words{0, 0, 0, 0};
+      if (row < inside) {
+        if constexpr (wide == 4) {
+          words = load_shared<Words4>(through.at(row, column));
+        } else {
+          const auto low = load_shared<Floats4>(through.at(row, column));
+          const auto high = load_shared<Floats4>(through.at(row, column + 4));
+          words = {pack(Output{}, low.x, low.y), pack(Output{}, low.z, low.w),
+                   pack(Output{}, high.x, high.y), pack(Output{}, high.z, high.w)};
+        }
+      }
+      *reinterpret_cast<Words4*>(data + row * to.row_stride + column) = words;
+    }
+  } else {
+    FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * 8 * n; i += 32) {
+      const int row = i / (8 * n), column = i % (8 * n);
+      if (row >= end || column >= to.columns) continue;
+      const float value = row < inside ? load_shared<float>(through.at(row, column)) : 0;
+      write_element<Output>(data, row * to.row_stride + column * to.column_stride, value);
+    }
+  }
+  sync_warp();
 }
 
 }  // namespace fovea::device

@@ -1,7 +1,7 @@
 // -inf comes from a constant, a captured value or a choice between them, and stays -inf when
 // something less than +inf is added. Nothing else is followed: what other operations make of -inf
 // depends on how they are computed, and engines need only agree on decisions.
-#include "engines/cpu/tiles/mod_mask.h"
+#include "ir/mod_mask.h"
 
 #include <limits>
 #include <vector>
@@ -9,35 +9,32 @@
 #include "ir/build.h"
 #include "ir/topology.h"
 
-namespace fovea::cpu {
+namespace fovea::ir {
 namespace {
-
-using ir::Expr;
-using ir::Op;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 bool is_false(const Expr& e) { return e->op() == Op::ConstB && !e->bool_value(); }
 
-bool uses_score(const Expr& e) { return any(e->depends(), ir::Depends::Score | ir::Depends::Grad); }
+bool uses_score(const Expr& e) { return any(e->depends(), Depends::Score | Depends::Grad); }
 
 // x is -inf where `hidden` says so: is x + y?
 Expr sum_hidden(const Expr& hidden, const Expr& y) {
-  if (is_false(hidden) || uses_score(y)) return ir::constant(false);
-  return and_(hidden, y < ir::constant(infinity));
+  if (is_false(hidden) || uses_score(y)) return constant(false);
+  return and_(hidden, y < constant(infinity));
 }
 
 }  // namespace
 
 Expr always_minus_infinity(const Expr& mod) {
-  const ir::Order order = ir::operands_first({&mod, 1});
+  const Order order = operands_first({&mod, 1});
   std::vector<Expr> hidden;  // for every node so far: where it is -inf
   const auto of = [&](const Expr& e) { return hidden[order.number.find(e.get())]; };
-  for (const ir::Node* node : order.nodes) {
+  for (const Node* node : order.nodes) {
     const Expr x = Expr::share(node);
-    Expr where = ir::constant(false);
+    Expr where = constant(false);
     if (x->op() == Op::ConstF || x->op() == Op::ScalarF || x->op() == Op::LoadF) {
-      where = equal(x, ir::constant(-infinity));
+      where = equal(x, constant(-infinity));
     } else if (x->op() == Op::SelectF && !uses_score(x->arg(0))) {
       where = select(x->arg(0), of(x->arg(1)), of(x->arg(2)));
     } else if (x->op() == Op::AddF) {
@@ -50,4 +47,4 @@ Expr always_minus_infinity(const Expr& mod) {
   return hidden.back();
 }
 
-}  // namespace fovea::cpu
+}  // namespace fovea::ir

@@ -4,10 +4,10 @@
 
 #include "ir/expr.h"
 
-namespace fovea::cpu {
+namespace fovea::ir {
 
 // A bool formula that is true only where `mod` is -inf whatever the score is; constant false where
 // nothing is known. It uses neither score nor grad.
-ir::Expr always_minus_infinity(const ir::Expr& mod);
+Expr always_minus_infinity(const Expr& mod);
 
-}  // namespace fovea::cpu
+}  // namespace fovea::ir

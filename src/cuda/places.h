@@ -1,0 +1,19 @@
+// Where files of shared libraries are, or may be. Used by libraries and nvrtc.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace fovea::cuda {
+
+// The file that holds this symbol; "" where the linker does not say.
+std::string file_of(const void* symbol);
+
+// The file that a handle of dlopen stands for.
+std::string loaded_path(void* library);
+
+// site-packages/nvidia of every Python that an environment variable or our own place points to.
+std::vector<std::filesystem::path> python_packages();
+
+}  // namespace fovea::cuda

@@ -1,0 +1,186 @@
+#include "engines/jit/arguments.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "attention/extents.h"
+#include "base/error.h"
+
+namespace fovea::jit {
+namespace {
+
+// In the order of named_tensors().
+struct TensorFields {
+  const BoundTensor Bindings::* bound;
+  device::Tensor device::Call::* packed;
+};
+constexpr TensorFields fields[] = {
+    {&Bindings::q, &device::Call::q},           {&Bindings::k, &device::Call::k},
+    {&Bindings::v, &device::Call::v},           {&Bindings::o, &device::Call::o},
+    {&Bindings::grad_o, &device::Call::grad_o}, {&Bindings::grad_q, &device::Call::grad_q},
+    {&Bindings::grad_k, &device::Call::grad_k}, {&Bindings::grad_v, &device::Call::grad_v},
+};
+
+template <class T, class U>
+device::PerCall<T> per_call(const PerCall<U>& x) {
+  static_assert(sizeof(T) == sizeof(U));
+  return {reinterpret_cast<const T*>(x.device), static_cast<T>(x.value)};
+}
+
+int number(std::int64_t x) { return static_cast<int>(x); }
+
+void pack_tensors(const Problem& baked, const Bindings& b, device::Call& call) {
+  for (std::size_t i = 0; i < std::size(fields); ++i) {
+    const NamedTensor& tensor = named_tensors()[i];
+    const BoundTensor& bound = b.*fields[i].bound;
+    const Strides& s = bound.strides;
+    const std::int64_t bytes = dtype_size((baked.*tensor.spec).dtype);
+    call.*fields[i].packed = {
+        bound.data, s.b, s.h,
+        s.s,        s.d, copy_bytes(bound.data, s, extents_of(b.sizes, baked.layout, tensor), bytes)};
+  }
+}
+
+void pack_rows(const Bindings& b, device::Call& call) {
+  call.lse = static_cast<float*>(b.lse);
+  call.grad_lse = static_cast<const float*>(b.grad_lse);
+  call.row_max = static_cast<float*>(b.row_max);
+  call.max_logit = static_cast<float*>(b.max_logit);
+  call.sink = static_cast<const float*>(b.sink);
+  call.grad_sink = static_cast<float*>(b.grad_sink);
+  call.q_lengths = b.q_lengths;
+  call.k_lengths = b.k_lengths;
+  call.q_starts = b.q_starts;
+  call.k_starts = b.k_starts;
+  call.q_offsets = b.q_offsets;
+  call.k_offsets = b.k_offsets;
+}
+
+void pack_sizes(const Problem& baked, const Bindings& b, device::Call& call) {
+  const Sizes& s = b.sizes;
+  const bool packed = baked.layout == Layout::Thd;
+  call.b = number(s.b);
+  call.h = number(s.h);
+  call.hkv = number(s.hkv);
+  call.sq = number(s.sq);
+  call.skv = number(s.skv);
+  call.d = number(s.d);
+  call.dv = number(s.dv);
+  call.group = s.hkv == 0 ? 1 : number(s.h / s.hkv);
+  call.heads_seen = number(heads_seen(s, b.h_global));
+  call.rows_q = packed ? s.t_q : s.sq;
+  call.rows_k = packed ? s.t_k : s.skv;
+}
+
+void pack_values(const Bindings& b, device::Call& call) {
+  call.scale = per_call<float>(b.scale);
+  call.dropout = per_call<float>(b.dropout);
+  call.seed = per_call<unsigned long long>(b.seed);
+  call.offset = per_call<unsigned long long>(b.offset);
+  call.b_offset = per_call<int>(b.b_offset);
+  call.h_offset = per_call<int>(b.h_offset);
+  call.q_offset = per_call<int>(b.q_offset);
+  call.k_offset = per_call<int>(b.k_offset);
+}
+
+long long word(const void* address) {
+  return static_cast<long long>(reinterpret_cast<std::uintptr_t>(address));
+}
+
+// The form is in words.h. `data` and `stride` are the tensor's own, or its gradient's.
+void pack_captured(const ir::TensorView& view, const void* data,
+                   const std::array<std::int64_t, ir::limits::rank>& stride, long long* to) {
+  bool empty = data == nullptr;
+  for (int i = 0; i < view.rank; ++i) empty = empty || view.extent[static_cast<std::size_t>(i)] == 0;
+  constexpr std::int64_t furthest = (std::int64_t{1} << 31) - 1;
+  to[0] = empty ? 0 : word(data);
+  for (int i = 0; i < view.rank; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    to[WordLayout::extent(0, i)] = empty ? 0 : std::min(view.extent[at], furthest);
+    to[WordLayout::stride(0, i)] = empty ? 0 : stride[at];
+  }
+}
+
+void pack_tensor_words(const WordLayout& layout, const Bindings& b, long long* words) {
+  for (std::size_t slot = 0; slot < layout.tensors.size(); ++slot) {
+    const ir::TensorView& view = b.tensors[slot];
+    if (const int at = layout.tensors[slot]; at >= 0) {
+      pack_captured(view, view.data, view.stride, words + at);
+    }
+  }
+  for (std::size_t slot = 0; slot < layout.tensor_gradients.size(); ++slot) {
+    const int at = layout.tensor_gradients[slot];
+    if (at < 0) continue;
+    const BoundGradient& gradient = b.tensor_gradients[slot];
+    pack_captured(b.tensors[slot], gradient.data, gradient.stride, words + at);
+  }
+}
+
+// Declared scalars, then the literals that bake lifted.
+void pack_scalar_words(const WordLayout& layout, const Problem& baked, const Bindings& b,
+                       long long* words) {
+  for (std::size_t slot = 0; slot < layout.scalars.size(); ++slot) {
+    const int at = layout.scalars[slot];
+    if (at < 0) continue;
+    std::uint32_t bits = 0;
+    words[at] = 0;
+    if (slot < b.scalars.size()) {
+      const PerCall<ir::ScalarValue>& scalar = b.scalars[slot];
+      const bool whole = baked.program.scalars()[slot].type == ir::Type::I32;
+      words[at] = word(scalar.device);
+      bits = whole ? static_cast<std::uint32_t>(scalar.value.i)
+                   : std::bit_cast<std::uint32_t>(static_cast<float>(scalar.value.f));
+    } else {
+      bits = std::bit_cast<std::uint32_t>(b.literals[slot - b.scalars.size()]);
+    }
+    words[at + 1] = static_cast<long long>(bits);
+  }
+  for (std::size_t slot = 0; slot < layout.scalar_gradients.size(); ++slot) {
+    if (const int at = layout.scalar_gradients[slot]; at >= 0) {
+      words[at] = word(b.scalar_gradients[slot]);
+    }
+  }
+}
+
+}  // namespace
+
+int copy_bytes(const void* data, const Strides& strides, const std::array<std::int64_t, 4>& extents,
+               std::int64_t element_bytes) {
+  if (strides.d != 1 && extents[3] > 1) return 0;
+  auto all = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(data));
+  const std::int64_t steps[] = {strides.b, strides.h, strides.s};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (extents[i] > 1) all |= static_cast<std::uint64_t>(steps[i] * element_bytes);
+  }
+  for (const int bytes : {16, 8, 4}) {
+    if (all % static_cast<std::uint64_t>(bytes) == 0) return bytes;
+  }
+  return 0;
+}
+
+void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memory,
+          Arguments& arguments) {
+  device::Call& call = arguments.call;
+  const Problem& baked = prepared.baked;
+  pack_tensors(baked, bindings, call);
+  pack_rows(bindings, call);
+  pack_sizes(baked, bindings, call);
+  pack_values(bindings, call);
+  if (memory.row_max != nullptr) call.row_max = memory.row_max;
+  call.delta = memory.delta;
+  call.grad_q_sum = memory.grad_q_sum;
+  call.partial_o = memory.partial_o;
+  call.partial_rows = memory.partial_rows;
+  call.split_keys = memory.split_keys;
+  pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
+  pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
+  for (std::size_t i = 0; i < prepared.formula.summaries.size(); ++i) {
+    const Summary& summary = prepared.formula.summaries[i];
+    const bool empty = arguments.words[prepared.formula.layout.tensors[summary.slot]] == 0;
+    const bool has_table = i < most_summaries && !empty;
+    arguments.words[summary.address] = has_table ? word(memory.summaries[i]) : 0;
+  }
+}
+
+}  // namespace fovea::jit

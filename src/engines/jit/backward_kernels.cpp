@@ -1,0 +1,165 @@
+#include "engines/jit/backward_kernels.h"
+
+#include <algorithm>
+
+#include "attention/refuse.h"
+#include "engines/jit/device/shared_layout.h"
+
+namespace fovea::jit {
+namespace {
+
+using device::Call;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+bool is_wide(const ShapeFacts& facts) { return facts.baked.q.dtype == DType::F32; }
+
+// --- tiles ---
+
+// Sums that a thread of backward.h holds: dK, dV, S and dP. More than 192 of them leave too few of
+// 255 registers for everything else.
+constexpr int most_sums = 192;
+int sums_of_thread(const Shape& s) {
+  return s.columns * (s.d + s.dv + 2 * s.rows) / (32 * s.warps);
+}
+
+// In the order of speed: many keys to a block, since dQ's sums are added to once for each tile.
+struct TileChoice {
+  int rows, columns, warps;
+};
+constexpr TileChoice choices[] = {{128, 128, 8}, {64, 128, 8}, {64, 64, 8},
+                                  {32, 64, 8},   {32, 32, 4},  {16, 16, 2}};
+// How many tiles of queries and of output gradients are in shared memory at once.
+struct Stages {
+  int q, grad_o;
+};
+constexpr Stages stages[] = {{2, 2}, {2, 1}, {1, 1}};
+
+device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
+  return {shape.warps, is_wide(facts) ? 4 : 2, shape.d,         shape.dv,
+          shape.rows,  shape.columns,          facts.row_words, facts.column_words};
+}
+
+Shape with_tiles(const ShapeFacts& facts, const TileChoice& choice) {
+  Shape shape;
+  shape.d = static_cast<int>(facts.baked.sizes.d);
+  shape.dv = static_cast<int>(facts.baked.sizes.dv);
+  shape.rows = choice.rows;
+  shape.columns = choice.columns;
+  shape.warps = choice.warps;
+  return shape;
+}
+
+// The tiles of backward.h.
+Shape backward_shape(const ShapeFacts& facts) {
+  for (const TileChoice& choice : choices) {
+    Shape shape = with_tiles(facts, choice);
+    if (sums_of_thread(shape) > most_sums) continue;
+    if (is_wide(facts) && choice.columns > 64) continue;
+    for (const Stages& count : stages) {
+      const device::BackwardShared shared(tile_sizes(facts, shape), count.q, count.grad_o);
+      shape.shared_bytes = shared.bytes;
+      if (shape.shared_bytes > facts.shared_memory) continue;
+      shape.own = {{"q_stages", count.q}, {"grad_o_stages", count.grad_o}, {"captured_bytes", 0}};
+      return shape;
+    }
+  }
+  return with_tiles(facts, choices[std::size(choices) - 1]);  // does not fit, and judge says so
+}
+
+Shape delta_shape(const ShapeFacts& facts) {
+  Shape shape = backward_shape(facts);
+  shape.warps = 4;
+  shape.shared_bytes = 0;
+  return shape;
+}
+
+Shape sink_shape(const ShapeFacts& facts) {
+  Shape shape = with_tiles(facts, {16, 16, 8});
+  shape.shared_bytes = 8 * shape.warps;
+  return shape;
+}
+
+// Reads sums as backward.h left them, so it has the same warps.
+Shape finish_shape(const ShapeFacts& facts) {
+  Shape shape = backward_shape(facts);
+  shape.shared_bytes = 0;
+  return shape;
+}
+
+Shape backward_dq_shape(const ShapeFacts& facts) {
+  Shape shape = with_tiles(facts, {128, 64, 8});
+  const int widest = std::max(shape.d, shape.dv);
+  if (is_wide(facts) || widest > 128) shape.columns = 32;
+  // What does not fit has one tile of keys at a time, then fewer queries, then fewer keys.
+  for (int count = 2;;) {
+    shape.shared_bytes = device::BackwardDqShared(tile_sizes(facts, shape), count).bytes;
+    shape.own = {{"stages", count}};
+    const bool smallest = count == 1 && shape.rows == 16 && shape.columns == 16;
+    if (shape.shared_bytes <= facts.shared_memory || smallest) return shape;
+    if (count == 2) {
+      count = 1;
+    } else if (shape.rows > 32 || (shape.columns == 16 && shape.rows > 16)) {
+      shape.rows /= 2;
+      shape.warps = shape.rows / 16;
+    } else {
+      shape.columns /= 2;
+    }
+  }
+}
+
+// --- which plans have a kernel ---
+
+bool always(const Problem&) { return true; }
+bool wants_sink(const Problem& baked) { return baked.want_sink; }
+bool adds_up_q(const Problem& baked) { return baked.want_q && !baked.deterministic; }
+bool orders_q(const Problem& baked) { return baked.want_q && baked.deterministic; }
+bool is_packed(const Problem& baked) { return baked.layout == Layout::Thd; }
+
+// --- grids ---
+
+Grid in_line(std::int64_t tiles, std::int64_t heads, const Shape& shape) {
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
+  if (heads > 0 && tiles > most / heads) {
+    refuse("sizes", tiles, "engine jit launches at most 2^31 - 1 blocks");
+  }
+  return {static_cast<unsigned>(tiles * heads), 1, 1, static_cast<unsigned>(32 * shape.warps)};
+}
+
+Grid over_keys(const Call& call, const Shape& shape) {
+  return in_line(ceil_div(call.skv, shape.columns), std::int64_t{call.hkv} * call.b, shape);
+}
+Grid over_queries(const Call& call, const Shape& shape) {
+  return in_line(ceil_div(call.sq, shape.rows), std::int64_t{call.h} * call.b, shape);
+}
+Grid over_rows(const Call& call, const Shape& shape) {
+  return in_line(ceil_div(call.sq, device::delta_rows), std::int64_t{call.h} * call.b, shape);
+}
+Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
+Grid over_gaps(const Call& call, const Shape& shape) {
+  return in_line(std::int64_t{call.b} + 1, 1, shape);
+}
+
+constexpr KernelRow rows[] = {
+    {"backward_delta", "backward_delta.h", false, always, nullptr, delta_shape, over_rows},
+    {"backward_sink", "backward_sink.h", false, wants_sink, nullptr, sink_shape, over_heads},
+    {"backward", "backward.h", true, always, nullptr, backward_shape, over_keys},
+    {"backward_finish", "backward_finish.h", true, adds_up_q, nullptr, finish_shape, over_queries},
+    {"backward_dq", "backward_dq.h", true, orders_q, nullptr, backward_dq_shape, over_queries},
+    {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},
+};
+
+}  // namespace
+
+std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes) {
+  const auto is_backward = [](const PreparedKernel& k) { return k.row->grid == over_keys; };
+  const Shape& shape = std::ranges::find_if(prepared.kernels, is_backward)->shape;
+  const bool packed = prepared.baked.layout == Layout::Thd;
+  const std::int64_t tiles = packed ? device::sum_tiles(sizes.t_q, sizes.b, shape.rows)
+                                    : sizes.b * device::sum_tiles(sizes.sq, 0, shape.rows);
+  return sizes.h * tiles * shape.rows * shape.d;
+}
+
+std::span<const KernelRow> backward_kernel_rows() { return rows; }
+
+}  // namespace fovea::jit

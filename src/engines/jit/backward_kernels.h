@@ -1,0 +1,15 @@
+// The rows of the kernels' table that a backward has, and what its tiles are.
+#pragma once
+
+#include <span>
+
+#include "engines/jit/prepare.h"
+
+namespace fovea::jit {
+
+std::span<const KernelRow> backward_kernel_rows();
+
+// Floats of dQ's sums in one call: see device/backward_place.h.
+std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes);
+
+}  // namespace fovea::jit

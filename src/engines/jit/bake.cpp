@@ -1,0 +1,35 @@
+#include "engines/jit/bake.h"
+
+#include "attention/host_bake.h"
+
+namespace fovea::jit {
+
+std::int64_t class_of_d(std::int64_t d) {
+  for (const std::int64_t size : {32, 64, 96, 128, 192, 256}) {
+    if (d <= size) return size;
+  }
+  return d <= widest_d ? (d + 63) / 64 * 64 : d;
+}
+
+// Above the widest chunk there are whole chunks.
+std::int64_t class_of_dv(std::int64_t dv) {
+  if (dv <= widest_chunk) return class_of_d(dv);
+  return dv <= widest_dv ? (dv + widest_chunk - 1) / widest_chunk * widest_chunk : dv;
+}
+
+Baking bake(const Problem& problem) {
+  Baking baking = bake_for_host(problem);
+  Problem& baked = baking.baked.problem;
+  baked.layout = problem.layout == Layout::Thd ? Layout::Thd : Layout::Bhsd;
+  baked.sizes.d = class_of_d(problem.sizes.d);
+  baked.sizes.dv = class_of_dv(problem.sizes.dv);
+  baked.dropout = problem.dropout > 0 ? 0.5f : 0.0f;  // whether, not how much
+  baked.rng = Rng::Portable;                          // its own generator is the portable one
+  baked.deterministic = problem.deterministic;
+  baked.precision = problem.precision;
+  baked.has_q_offsets = baked.has_k_offsets = false;
+  baked.h_global = 0;
+  return baking;
+}
+
+}  // namespace fovea::jit

@@ -1,0 +1,103 @@
+#include "engines/jit/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/live_share.h"
+#include "engines/jit/bake.h"
+#include "engines/jit/device/shared_layout.h"
+#include "ir/topology.h"
+
+namespace fovea::jit {
+namespace {
+
+// What the kernels reach with no modifier and no mask, in TFLOP/s, and TB/s of memory.
+struct Rates {
+  int sm;              // and newer
+  double forward[3];   // d up to 64, 128, 256
+  double backward[3];
+  double f32_forward, f32_backward;
+  double memory;
+  int multiprocessors;  // of the GPU that they hold for
+};
+
+// To be measured. Guessed from what kernels with the same instructions reach elsewhere.
+constexpr Rates table[] = {
+    {80, {150, 180, 140}, {100, 120, 80}, 7, 4, 1.7, 108},
+    {90, {270, 340, 260}, {180, 200, 140}, 25, 12, 4.0, 132},
+    {100, {330, 420, 320}, {220, 250, 170}, 30, 15, 6.5, 148},
+    {120, {180, 220, 160}, {100, 120, 80}, 40, 20, 1.5, 188},
+};
+
+const Rates& rates_of(int sm) {
+  const Rates* best = &table[0];
+  for (const Rates& one : table) {
+    if (one.sm <= sm) best = &one;
+  }
+  return *best;
+}
+
+// What a modifier adds to the time of a score, as a share of a score's own.
+double modifier_cost(const ir::Program& program) {
+  if (!program.mod()) return 0;
+  double cost = 0;
+  const ir::Order order = ir::operands_first(std::span(&program.mod(), 1));
+  for (const ir::Node* node : order.nodes) {
+    const bool of_score = any(node->depends(), ir::Depends::Score) ||
+                          (any(node->depends(), ir::Depends::Q) &&
+                           any(node->depends(), ir::Depends::K));
+    if (!of_score || node->args().empty()) continue;
+    const bool load = ir::info(node->op()).form == ir::Form::Load;
+    const bool function = node->args().size() == 1 && node->type() == ir::Type::F32;
+    cost += load ? 0.3 : function ? 0.12 : 0.03;
+  }
+  return cost;
+}
+
+double rate(const Problem& p, const Rates& rates, const Device& device) {
+  const bool backward = p.direction == Direction::Backward;
+  const double scale =
+      static_cast<double>(std::max(device.multiprocessors, 1)) / rates.multiprocessors;
+  if (p.q.dtype == DType::F32) {
+    return 1e12 * scale * (backward ? rates.f32_backward : rates.f32_forward);
+  }
+  const std::int64_t d = std::max(p.sizes.d, p.sizes.dv);
+  const int column = d <= 64 ? 0 : d <= 128 ? 1 : 2;
+  return 1e12 * scale * (backward ? rates.backward : rates.forward)[column];
+}
+
+// Blocks that the last of them leave idle.
+double idle_factor(const Problem& p, const Device& device) {
+  const Sizes& s = p.sizes;
+  const bool backward = p.direction == Direction::Backward;
+  const double along = std::ceil(static_cast<double>(backward ? s.skv : s.sq) / 128);
+  const double blocks = along * static_cast<double>(s.b * (backward ? s.hkv : s.h));
+  const double processors = std::max(device.multiprocessors, 1);
+  return std::max(1.0, std::ceil(blocks / processors) * processors / std::max(blocks, 1.0));
+}
+
+double bytes_of(const Problem& p) {
+  const Sizes& s = p.sizes;
+  const auto element = static_cast<double>(dtype_size(p.q.dtype));
+  return element * static_cast<double>(s.b) * static_cast<double>(s.d + s.dv) *
+         static_cast<double>(s.h * s.sq + s.hkv * s.skv);
+}
+
+}  // namespace
+
+double expected_seconds(const Problem& p, const Device& device) {
+  const Rates& rates = rates_of(device.sm);
+  const Sizes& s = p.sizes;
+  const bool backward = p.direction == Direction::Backward;
+  const auto features = static_cast<double>(class_of_d(s.d) + class_of_dv(s.dv));
+  const double flops = 2 * static_cast<double>(s.b * s.h) * static_cast<double>(s.sq) *
+                       static_cast<double>(s.skv) * features * (backward ? 2.5 : 1);
+  const double busy = flops * live_share(p) * (1 + modifier_cost(p.program)) / rate(p, rates, device);
+  const double moving = bytes_of(p) / (0.85e12 * rates.memory);
+  const auto group = static_cast<int>(s.hkv == 0 ? 1 : s.h / s.hkv);
+  const bool split = !backward && device::decodes(s.sq, s.skv, group);
+  const double launches = backward ? 15e-6 : split ? 8e-6 : 5e-6;
+  return std::max(split ? 0 : busy * idle_factor(p, device), moving) + launches;
+}
+
+}  // namespace fovea::jit

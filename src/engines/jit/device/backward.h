@@ -1,0 +1,376 @@
+// The backward of one tile of keys: dK and dV of a key/value head stay in registers while the query
+// tiles of its group of heads go by. Five products a tile: S = Q K^T, dP = dO V^T, dV += P^T dO,
+// dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
+// (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
+//
+// Grid: key tiles x hkv x sequences, in one row, key tiles fastest. Needs delta (backward_delta.h).
+#pragma once
+
+#include "backward_place.h"
+#include "backward_scores.h"
+#include "careful_backward.h"
+#include "tile.h"
+
+namespace fovea::device {
+
+// How a block's warps share a rows x columns result, and this warp's part of it.
+template <int warps, int rows, int columns, int step>
+struct WarpPart {
+  static constexpr int along_rows = warps_along_rows(warps, rows, columns, step);
+  static constexpr int height = rows / along_rows, width = columns / (warps / along_rows);
+  static constexpr int m = height / 16, n = width / 8;
+  static_assert(height % 16 == 0 && width % step == 0);
+  using Sums = float[m][n][4];
+  FOVEA_DEVICE static int row() { return thread_index() / 32 % along_rows * height; }
+  FOVEA_DEVICE static int column() { return thread_index() / 32 / along_rows * width; }
+};
+
+template <class Config>
+struct BackwardShape {
+  using Element = typename Config::Element;
+  static constexpr int rows = Config::rows, columns = Config::columns;
+  static constexpr int warps = Config::threads / 32;
+  static constexpr int step = bytes_of<Element> == 4 ? 8 : 16;
+  static constexpr BackwardShared shared{{warps, bytes_of<Element>, Config::d, Config::dv, rows,
+                                          columns, Formula::row_words, Formula::column_words},
+                                         Config::q_stages,
+                                         Config::grad_o_stages,
+                                         Config::captured_bytes};
+  using Scores = WarpPart<warps, rows, columns, step>;
+  using KeySums = WarpPart<warps, columns, Config::d, step>;
+  using ValueSums = WarpPart<warps, columns, Config::dv, step>;
+  using QuerySums = WarpPart<warps, rows, Config::d, step>;
+  using OfD = SharedTile<Element, Config::d>;
+  using OfDv = SharedTile<Element, Config::dv>;
+  using OfKeys = SharedTile<Element, columns>;  // P and dS
+  static constexpr int q_bytes = rows * OfD::stride, grad_o_bytes = rows * OfDv::stride;
+};
+
+template <class Config, class Captured>
+class Backward {
+  using Shape = BackwardShape<Config>;
+  using Element = typename Config::Element;
+  static constexpr BackwardShared at_ = Shape::shared;
+  static_assert(at_.bytes <= Config::shared_bytes);
+  static constexpr int threads = Config::threads, rows = Shape::rows, columns = Shape::columns;
+  static constexpr bool adds_q = Config::want_q && !Config::deterministic;
+
+ public:
+  FOVEA_DEVICE explicit Backward(const Arguments& a)
+      : a_(a), call_(a.call), k_first_(block_x() % key_tiles(a.call) * columns) {}
+
+  FOVEA_DEVICE void run();
+
+ private:
+  FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
+  FOVEA_DEVICE static Sequence sequence() { return BlockPlace::sequence(at_.place); }
+  FOVEA_DEVICE static int b() { return BlockPlace::b(at_.place); }
+  FOVEA_DEVICE int g() const { return BlockPlace::first_head(at_.place) / call_.group; }
+  FOVEA_DEVICE static QueryTile tile_of(const LiveTile& tile) {
+    const int tiles = BlockPlace::tiles(at_.place), head = tile.index / tiles;
+    return {BlockPlace::first_head(at_.place) + head, (tile.index - head * tiles) * rows,
+            tile.full};
+  }
+  FOVEA_DEVICE Head head_of_tile(const QueryTile& tile) const {
+    return head_of(call_, sequence(), b(), tile.h);
+  }
+  FOVEA_DEVICE static typename Shape::OfD q_tile(int stage) {
+    return {static_cast<Shared>(at_.q + (Config::q_stages > 1 ? stage * Shape::q_bytes : 0))};
+  }
+  FOVEA_DEVICE static typename Shape::OfDv grad_o_tile(int stage) {
+    return {static_cast<Shared>(at_.grad_o +
+                                (Config::grad_o_stages > 1 ? stage * Shape::grad_o_bytes : 0))};
+  }
+  FOVEA_DEVICE static typename Shape::OfD k_tile() { return {static_cast<Shared>(at_.k)}; }
+  FOVEA_DEVICE static typename Shape::OfDv v_tile() { return {static_cast<Shared>(at_.v)}; }
+  FOVEA_DEVICE static typename Shape::OfKeys p_tile() { return {static_cast<Shared>(at_.p)}; }
+  FOVEA_DEVICE static typename Shape::OfKeys ds_tile() { return {static_cast<Shared>(at_.ds)}; }
+
+  FOVEA_DEVICE void copy_keys() const;
+  FOVEA_DEVICE void copy_q(const QueryTile& tile, int stage) const;
+  FOVEA_DEVICE void copy_grad_o(const QueryTile& tile, int stage) const;
+  FOVEA_DEVICE void stage_words(const QueryTile& tile, bool new_head) const;
+  FOVEA_DEVICE void scores(const QueryTile& tile, int stage);
+  FOVEA_DEVICE void add_query_sums(const QueryTile& tile) const;
+  FOVEA_DEVICE void visit(QueryTile tile, QueryTile next, bool more, int stage);
+  FOVEA_DEVICE void visit_segment(int first, int count);
+
+  template <class Part, class Gradient>
+  FOVEA_DEVICE bool write_sums(const Tensor& to, int features, float factor,
+                               const typename Part::Sums& sums) const;
+  FOVEA_DEVICE void write();
+  FOVEA_DEVICE void mend() const;
+
+  const Arguments& a_;
+  const Call& call_;
+  int k_first_;  // position of the block's first key
+  ScoreScale scaled_;
+  Captured captured_;
+  typename Shape::KeySums::Sums grad_k_;
+  typename Shape::ValueSums::Sums grad_v_;
+};
+
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::copy_keys() const {
+  const Sequence s = sequence();
+  const long long first = s.k_first + k_first_;
+  const int count = s.k_length - k_first_;
+  copy_tile<Element, columns, threads>(
+      k_tile(), rows_of<Element>(call_.k, s.b, g(), first, count, call_.d), thread_index());
+  copy_tile<Element, columns, threads>(
+      v_tile(), rows_of<Element>(call_.v, s.b, g(), first, count, call_.dv), thread_index());
+}
+
+// A tile's queries, with lse and delta of its rows.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::copy_q(const QueryTile& tile, int stage) const {
+  const Sequence s = sequence();
+  const long long first = s.q_first + tile.first;
+  const int count = s.q_length - tile.first;
+  copy_tile<Element, rows, threads>(
+      q_tile(stage), rows_of<Element>(call_.q, s.b, tile.h, first, count, call_.d), thread_index());
+  const long long at = row_number(call_, s, tile.h, first);
+  for (int i = thread_index(); i < 2 * rows; i += threads) {
+    const int row = i < rows ? i : i - rows;
+    const float* const from = i < rows ? call_.lse : call_.delta;
+    const int to = (i < rows ? at_.lse : at_.delta) + (stage * rows + row) * 4;
+    copy_async<4>(to, row < count ? from + at + row : from, row < count ? 4 : 0);
+  }
+}
+
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile, int stage) const {
+  using GradO = typename Config::GradO;
+  const Sequence s = sequence();
+  copy_tile<GradO, rows, threads>(grad_o_tile(stage),
+                                  rows_of<GradO>(call_.grad_o, s.b, tile.h, s.q_first + tile.first,
+                                                 s.q_length - tile.first, call_.dv),
+                                  thread_index());
+}
+
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
+                                                          bool new_head) const {
+  if constexpr (Formula::row_words > 0 || Formula::column_words > 0) {
+    const Sequence s = sequence();
+    const auto uniform = Formula::uniform(a_, head_of_tile(tile));
+    stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, s.q_offset), rows);
+    if (new_head) {
+      stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first_, s.k_offset), columns);
+    }
+  }
+}
+
+// S, dP, and what is made of them: P and dS in shared memory.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int stage) {
+  using Part = typename Shape::Scores;
+  typename Part::Sums p, ds;
+  clear(p);
+  clear(ds);
+  const int row = Part::row(), column = Part::column();
+  multiply<false, false, Config::d>(p, q_tile(stage), {row, 0}, k_tile(), {column, 0});
+  multiply<false, false, Config::dv>(ds, grad_o_tile(stage), {row, 0}, v_tile(), {column, 0});
+  const Sequence s = sequence();
+  const Shared at_row = stage * rows * 4;
+  const ScorePlace place{row + lane_index() / 4,
+                         column + lane_index() % 4 * 2,
+                         seen(tile.first, s.q_offset),
+                         seen(k_first_, s.k_offset),
+                         s.q_length - tile.first,
+                         s.k_length - k_first_,
+                         at_.lse + at_row,
+                         at_.delta + at_row,
+                         static_cast<Shared>(at_.row_words),
+                         static_cast<Shared>(at_.column_words)};
+  const Head head = head_of_tile(tile);
+  const auto uniform = Formula::uniform(a_, head);
+  if constexpr (Config::dropout) scaled_.dropout = dropout_of(call_, head);
+  captured_.begin_tile(a_, tile, k_first_);
+  if (tile.full && !has_empty_row<2 * Part::m>(place)) {
+    score_gradients<Config, false>(a_, uniform, scaled_, place, p, ds, captured_);
+  } else {
+    score_gradients<Config, true>(a_, uniform, scaled_, place, p, ds, captured_);
+  }
+  captured_.end_tile(a_, uniform);
+  if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
+  if constexpr (Config::want_k || adds_q) {
+    store_sums(ds_tile(), {row, column}, ds);
+  }
+}
+
+// Each warp adds what it has where it has it: 512 bytes in a row for each piece of 16 x 8.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& tile) const {
+  using Part = typename Shape::QuerySums;
+  typename Part::Sums sums;
+  clear(sums);
+  multiply<false, true, columns>(sums, ds_tile(), {Part::row(), 0}, k_tile(), {0, Part::column()});
+  float* const to =
+      call_.grad_q_sum +
+      sum_tile(call_, sequence(), b(), tile.h, tile.first, rows) * (rows * Config::d) +
+      (thread_index() / 32 * Part::m * Part::n * 32 + lane_index()) * 4;
+  FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
+    FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
+      const float(&x)[4] = sums[i][j];
+      add_global(to + (i * Part::n + j) * 128, Floats4{x[0], x[1], x[2], x[3]});
+    }
+  }
+}
+
+// One tile, whose copies are under way; begins those of the next one as soon as there is room.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile next, bool more,
+                                                    int stage) {
+  wait_copies<0>();
+  sync_block();
+  if (Config::q_stages > 1 && more) copy_q(next, 1 - stage);
+  if (Config::grad_o_stages > 1 && more) copy_grad_o(next, 1 - stage);
+  commit_copies();
+  scores(tile, stage);
+  sync_block();
+  if (more) stage_words(next, next.h != tile.h);
+  if constexpr (Config::want_v) {
+    using Part = typename Shape::ValueSums;
+    multiply<true, true, rows>(grad_v_, p_tile(), {0, Part::row()}, grad_o_tile(stage),
+                               {0, Part::column()});
+  }
+  if (Config::grad_o_stages == 1 && more) {
+    sync_block();
+    copy_grad_o(next, 1 - stage);
+    commit_copies();
+  }
+  if constexpr (adds_q) add_query_sums(tile);
+  if constexpr (Config::want_k) {
+    using Part = typename Shape::KeySums;
+    multiply<true, true, rows>(grad_k_, ds_tile(), {0, Part::row()}, q_tile(stage),
+                               {0, Part::column()});
+  }
+  if (Config::q_stages == 1 && more) {
+    sync_block();
+    copy_q(next, 1 - stage);
+    commit_copies();
+  }
+}
+
+// `count` tiles from number `first` on, counted through all heads of the group.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count) {
+  ClassifiedTiles tiles(at_.classes, count);
+  sync_block();
+  tiles.template write<threads>([&](int i) {
+    const QueryTile tile = tile_of({first + i, false});
+    return classify_tile<Formula>(a_, head_of_tile(tile), sequence(), {tile.first, rows},
+                                  {k_first_, columns});
+  });
+  sync_block();
+  LiveTile live = tiles.next();
+  if (live.index < 0) return;
+  QueryTile tile = tile_of({first + live.index, live.full});
+  copy_q(tile, 0);
+  copy_grad_o(tile, 0);
+  commit_copies();
+  stage_words(tile, true);
+  for (int stage = 0; live.index >= 0; stage ^= 1) {
+    live = tiles.next();
+    const QueryTile next = live.index >= 0 ? tile_of({first + live.index, live.full}) : tile;
+    visit(tile, next, live.index >= 0, stage);
+    tile = next;
+  }
+}
+
+// Rows past the sequence's length are zeros. Says whether this thread has seen a NaN.
+template <class Config, class Captured>
+template <class Part, class Gradient>
+FOVEA_DEVICE bool Backward<Config, Captured>::write_sums(const Tensor& to, int features,
+                                                         float factor,
+                                                         const typename Part::Sums& sums) const {
+  const Sequence s = sequence();
+  const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
+  const bool pairs = to.copy_bytes >= 4 && to.copy_bytes >= 2 * bytes_of<Gradient>;
+  bool nan = false;
+  FOVEA_UNROLL for (int i = 0; i < 2 * Part::m; ++i) {
+    const int position = k_first_ + Part::row() + 8 * i + lane_index() / 4;
+    if (position >= exist) continue;
+    const long long row = s.b * to.batch + g() * to.head + (s.k_first + position) * to.position;
+    FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
+      const int feature = Part::column() + 8 * j + lane_index() % 4 * 2;
+      float x = sums[i / 2][j][i % 2 * 2] * factor, y = sums[i / 2][j][i % 2 * 2 + 1] * factor;
+      if (position >= s.k_length) x = y = 0;
+      nan |= x != x || y != y;
+      if (pairs && feature + 1 < features) {
+        write_pair<Gradient>(to.data, row + feature, x, y);
+      } else {
+        if (feature < features) write_element<Gradient>(to.data, row + feature * to.feature, x);
+        if (feature + 1 < features) {
+          write_element<Gradient>(to.data, row + (feature + 1) * to.feature, y);
+        }
+      }
+    }
+  }
+  return nan;
+}
+
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::write() {
+  bool nan = false;
+  if constexpr (Config::want_k) {
+    nan |= write_sums<typename Shape::KeySums, typename Config::GradK>(call_.grad_k, call_.d,
+                                                                       scaled_.scale, grad_k_);
+  }
+  if constexpr (Config::want_v) {
+    nan |= write_sums<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
+                                                                         1.0f, grad_v_);
+  }
+  if (any_in_block(nan)) mend();
+}
+
+// A NaN in a row may come from what is masked, times a probability of 0: those rows again.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
+  const Sequence s = sequence();
+  for (int i = thread_index() / 32; i < columns; i += threads / 32) {
+    const int k = k_first_ + i;
+    if (k >= s.k_length) break;
+    bool nan = false;
+    if constexpr (Config::want_k) {
+      nan = row_has_nan<typename Config::GradK>(
+          call_.grad_k, row_at(call_.grad_k, s.b, g(), s.k_first + k), call_.d);
+    }
+    if constexpr (Config::want_v) {
+      nan = nan || row_has_nan<typename Config::GradV>(
+                       call_.grad_v, row_at(call_.grad_v, s.b, g(), s.k_first + k), call_.dv);
+    }
+    if (nan) careful_key_row<Config>(a_, b(), g(), s, k);
+  }
+}
+
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::run() {
+  const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
+  const Sequence s = sequence_of(call_, b);
+  if (k_first_ >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
+  const int tiles = (s.q_length + rows - 1) / rows;
+  if (thread_index() == 0) BlockPlace::write(at_.place, s, b, g * call_.group, tiles);
+  sync_block();
+  scaled_.scale = value_of(call_.scale);
+  if constexpr (Config::want_k) clear(grad_k_);
+  if constexpr (Config::want_v) clear(grad_v_);
+  captured_.begin(a_);
+  const int total = k_first_ < s.k_length ? tiles * call_.group : 0;
+  if (total > 0) copy_keys();
+  FOVEA_NO_UNROLL
+  for (int first = 0; first < total; first += classified_tiles) {
+    visit_segment(first, total - first < classified_tiles ? total - first : classified_tiles);
+  }
+  captured_.end(a_);
+  wait_copies<0>();
+  write();
+}
+
+template <class Config, class Captured = NoCaptured>
+FOVEA_DEVICE void backward(const Arguments& a) {
+  Backward<Config, Captured>(a).run();
+}
+
+}  // namespace fovea::device

@@ -1,0 +1,97 @@
+// Where a block of the backward works: tiles of queries, the tiles of dQ's sums, and which of many
+// tiles are to be visited.
+#pragma once
+
+#include "live_tiles.h"
+#include "shared_layout.h"
+
+namespace fovea::device {
+
+// A tile of queries of one head.
+struct QueryTile {
+  int h;      // query head
+  int first;  // position of its first row in the sequence
+  bool full;  // everything in it is kept
+};
+
+// The work of a block, kept in shared memory: registers are needed for sums. Numbers of tiles run
+// through all heads that the block visits.
+class BlockPlace {
+ public:
+  // By one thread; a barrier must follow.
+  FOVEA_DEVICE static void write(Shared at, const Sequence& s, int b, int first_head, int tiles) {
+    store_shared(at, s.q_first);
+    store_shared(at + 8, s.k_first);
+    const int words[8]{s.b, s.q_length, s.k_length, s.q_offset, s.k_offset, b, first_head, tiles};
+    FOVEA_UNROLL for (int i = 0; i < 8; ++i) store_shared(at + 16 + 4 * i, words[i]);
+  }
+  FOVEA_DEVICE static Sequence sequence(Shared at) {
+    Sequence s;
+    s.q_first = load_shared<long long>(at);
+    s.k_first = load_shared<long long>(at + 8);
+    s.b = load_shared<int>(at + 16);
+    s.q_length = load_shared<int>(at + 20);
+    s.k_length = load_shared<int>(at + 24);
+    s.q_offset = load_shared<int>(at + 28);
+    s.k_offset = load_shared<int>(at + 32);
+    return s;
+  }
+  FOVEA_DEVICE static int b(Shared at) { return load_shared<int>(at + 36); }
+  FOVEA_DEVICE static int first_head(Shared at) { return load_shared<int>(at + 40); }
+  FOVEA_DEVICE static int tiles(Shared at) { return load_shared<int>(at + 44); }
+};
+
+// What formulas see of a position.
+FOVEA_DEVICE int seen(int position, int offset) {
+  return static_cast<int>(static_cast<unsigned>(position) + static_cast<unsigned>(offset));
+}
+
+// The tile of dQ's sums that belongs to the tile of queries that begins with position `first`.
+FOVEA_DEVICE long long sum_tile(const Call& call, const Sequence& s, int b, int h, int first,
+                                int rows) {
+  if (call.q_starts == nullptr) {
+    return (static_cast<long long>(b) * call.h + h) * sum_tiles(call.sq, 0, rows) + first / rows;
+  }
+  return h * sum_tiles(call.rows_q, call.b, rows) + s.q_first / rows + b + first / rows;
+}
+
+// A set of tiles, as bits in shared memory: the words of live ones, then those that say which of
+// them are full. Unlike LiveTiles of the forward it needs no registers for classifying while a
+// block's sums fill nearly all of them.
+class ClassifiedTiles {
+ public:
+  FOVEA_DEVICE ClassifiedTiles(Shared words, int count) : words_(words), count_(count) {}
+
+  // `classify(i)` says what tile i is. All threads of the block take part; a barrier must follow.
+  template <int threads, class Classify>
+  FOVEA_DEVICE void write(const Classify& classify) const {
+    FOVEA_NO_UNROLL for (int first = thread_index() / 32 * 32; first < count_; first += threads) {
+      const int i = first + lane_index();
+      const Tile tile = i < count_ ? classify(i) : Tile::Empty;
+      const unsigned live = ballot(tile != Tile::Empty), full = ballot(tile == Tile::Full);
+      if (lane_index() == 0) {
+        store_shared(words_ + first / 8, live);
+        store_shared(words_ + classified_tiles / 8 + first / 8, full);
+      }
+    }
+  }
+
+  FOVEA_DEVICE LiveTile next() {
+    while (live_ == 0) {
+      if (++word_ * 32 >= count_) return {-1, false};
+      live_ = load_shared<unsigned>(words_ + 4 * word_);
+      full_ = load_shared<unsigned>(words_ + classified_tiles / 8 + 4 * word_);
+    }
+    const int bit = first_bit(live_);
+    live_ &= live_ - 1;
+    return {word_ * 32 + bit, (full_ >> bit & 1) != 0};
+  }
+
+ private:
+  Shared words_;
+  int count_;
+  int word_ = -1;
+  unsigned live_ = 0, full_ = 0;
+};
+
+}  // namespace fovea::device

@@ -1,0 +1,143 @@
+// From a tile's products S = Q K^T and dP = dO V^T to its probabilities and to the gradients of its
+// scores, element by element in registers.
+#pragma once
+
+#include "backward_place.h"
+#include "dropout.h"
+#include "staged.h"
+#include "tile.h"
+
+namespace fovea::device {
+
+inline constexpr float log2_of_e = 1.4426950408889634f;
+
+// Where a warp's part of a tile lies, and what its rows and columns are.
+struct ScorePlace {
+  int row, column;       // of this lane's first element in the tile
+  int q_first, k_first;  // of the tile, as formulas see them
+  int q_count, k_count;  // rows and columns of the tile that the sequence has
+  Shared lse, delta;     // of the tile's rows
+  Shared row_words, column_words;
+};
+
+// What a call has for all tiles.
+struct ScoreScale {
+  float scale;
+  Dropout dropout;
+};
+
+// A row's logsumexp in powers of two. Nothing of a row with lse = -inf counts.
+struct ScoreRow {
+  float lse, delta;
+  bool counts;
+};
+
+// exp(score - lse). f32 takes the difference first, which loses no digits of large scores.
+template <class Element>
+FOVEA_DEVICE float probability(float score, const ScoreRow& row) {
+  if constexpr (bytes_of<Element> == 4) {
+    return exp2_approx((score - row.lse) * log2_of_e);
+  } else {
+    return exp2_approx(fma_rn(score, log2_of_e, -row.lse));
+  }
+}
+template <class Element>
+FOVEA_DEVICE ScoreRow load_score_row(const ScorePlace& at, int row) {
+  const float lse = load_shared<float>(at.lse + 4 * row);
+  const bool counts = lse != -infinity();
+  const float used = bytes_of<Element> == 4 ? lse : lse * log2_of_e;
+  return {counts ? used : infinity(), load_shared<float>(at.delta + 4 * row), counts};
+}
+
+// Whether one of a warp's rows kept nothing, which a full tile does not rule out: all its scores
+// may be -inf.
+template <int count>
+FOVEA_DEVICE bool has_empty_row(const ScorePlace& at) {
+  bool empty = false;
+  FOVEA_UNROLL for (int i = 0; i < count; ++i) {
+    empty |= load_shared<float>(at.lse + 4 * (at.row + 8 * i)) == -infinity();
+  }
+  return any_in_warp(empty);
+}
+
+// s becomes P (after dropout: what multiplies dO), dp becomes dS before scale. `masked`: some may
+// not be kept. `captured` is told every kept element's score and gradient.
+template <class Config, bool masked, int m, int n, class Captured>
+FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Uniform& uniform,
+                                  const ScoreScale& scaled, const ScorePlace& at,
+                                  float (&s)[m][n][4], float (&dp)[m][n][4], Captured& captured) {
+  using Element = typename Config::Element;
+  ScoreRow rows[2 * m];
+  typename Formula::Row formula_rows[2 * m];
+  FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+    const int row = at.row + 8 * i;
+    rows[i] = load_score_row<Element>(at, row);
+    formula_rows[i] =
+        staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
+  }
+  FOVEA_UNROLL for (int j = 0; j < n; ++j) {
+    unsigned stays[2 * m];  // bits of two columns
+    if constexpr (Config::dropout) {
+      FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+        const KeptPair pair = dropout_keeps_pair(scaled.dropout, seen(at.row + 8 * i, at.q_first),
+                                                 seen(at.column + 8 * j, at.k_first));
+        stays[i] = (pair.first ? 1u : 0u) | (pair.second ? 2u : 0u);
+      }
+    }
+    FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
+      const int column = at.column + 8 * j + c;
+      const auto formula_column = staged_column<Formula>(
+          a, uniform, at.column_words, Config::columns, column, seen(column, at.k_first));
+      FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+        const ScoreRow& row = rows[i];
+        float& score = s[i / 2][j][i % 2 * 2 + c];
+        float& gradient = dp[i / 2][j][i % 2 * 2 + c];
+        const float x = score * scaled.scale;
+        float y = x;
+        if constexpr (Formula::has_mod) {
+          y = Formula::score(a, uniform, formula_rows[i], formula_column, x);
+        }
+        float p = probability<Element>(y, row);
+        bool kept = true;
+        if constexpr (masked) {
+          kept = row.counts && at.row + 8 * i < at.q_count && column < at.k_count;
+          if constexpr (Formula::has_mask) {
+            kept = kept && Formula::keep(a, uniform, formula_rows[i], formula_column);
+          }
+          p = kept ? p : 0.0f;
+        }
+        float to_p = gradient;
+        score = p;
+        if constexpr (Config::dropout) {
+          const bool drawn = (stays[i] >> c & 1u) != 0;
+          to_p = drawn ? gradient * scaled.dropout.factor : 0.0f;
+          score = drawn ? p * scaled.dropout.factor : 0.0f;
+        }
+        float grad = p * (to_p - row.delta);
+        if constexpr (masked) grad = kept ? grad : 0.0f;
+        gradient = grad;
+        if constexpr (Formula::has_mod) {
+          gradient = Formula::gradient(a, uniform, formula_rows[i], formula_column, x, grad);
+          if constexpr (masked) gradient = kept ? gradient : 0.0f;
+        }
+        if constexpr (Captured::any) {
+          // A score of -inf is not kept either.
+          captured.add(a, uniform, formula_rows[i], formula_column,
+                       {x, grad, kept && y != -infinity(), i, j, c});
+        }
+      }
+    }
+    if constexpr (Captured::any) captured.end_columns(a, uniform, j);
+  }
+}
+
+// A plan without gradients of captured things.
+struct NoCaptured {
+  static constexpr bool any = false;
+  FOVEA_DEVICE void begin(const Arguments&) {}
+  FOVEA_DEVICE void begin_tile(const Arguments&, const QueryTile&, int) {}
+  FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&) {}
+  FOVEA_DEVICE void end(const Arguments&) {}
+};
+
+}  // namespace fovea::device

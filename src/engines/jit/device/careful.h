@@ -1,0 +1,111 @@
+// Rows once more, slowly and to the letter of the definition: what is masked is not read at all.
+// The tiled kernels multiply it by 0, which spreads a NaN or an infinity that is there. They call
+// this for rows in which a NaN has turned up.
+#pragma once
+
+#include "dropout.h"
+#include "element.h"
+#include "formula.h"
+#include "sequence.h"
+
+namespace fovea::device {
+
+struct CarefulHead {
+  int b, h;
+  Sequence s;
+  Head head;
+};
+
+FOVEA_DEVICE float sum_over_warp(float x) {
+  FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+  return x;
+}
+
+template <class Element>
+FOVEA_DEVICE float careful_element(const Tensor& tensor, int b, int head, long long row, int i) {
+  return read_element<Element>(tensor.data, b * tensor.batch + head * tensor.head +
+                                                row * tensor.position + i * tensor.feature);
+}
+
+// The product of two rows, by a warp.
+template <class Left, class Right>
+FOVEA_DEVICE float careful_dot(const Tensor& x, long long x_at, const Tensor& y, long long y_at,
+                               int count) {
+  float sum = 0;
+  for (int i = lane_index(); i < count; i += 32) {
+    sum = fma_rn(read_element<Left>(x.data, x_at + i * x.feature),
+                 read_element<Right>(y.data, y_at + i * y.feature), sum);
+  }
+  return sum_over_warp(sum);
+}
+
+FOVEA_DEVICE long long row_at(const Tensor& t, int b, int head, long long row) {
+  return b * t.batch + head * t.head + row * t.position;
+}
+
+// The modified score at positions (q, k) of the sequence, by a warp; -inf: not kept, nothing read.
+struct CarefulScore {
+  float plain, modified;
+};
+template <class Config>
+FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& at,
+                                        const typename Formula::Uniform& u, int q, int k) {
+  const Call& call = a.call;
+  unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
+  unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
+  const auto seen = [](int x, int offset) {
+    return static_cast<int>(static_cast<unsigned>(x) + static_cast<unsigned>(offset));
+  };
+  const int seen_q = seen(q, at.s.q_offset), seen_k = seen(k, at.s.k_offset);
+  if constexpr (Formula::row_words > 0) Formula::make_row(a, u, seen_q, row_words);
+  if constexpr (Formula::column_words > 0) Formula::make_column(a, u, seen_k, column_words);
+  const auto row = Formula::row(a, u, seen_q, row_words);
+  const auto column = Formula::column(a, u, seen_k, column_words);
+  if (Formula::has_mask && !Formula::keep(a, u, row, column)) return {0, -infinity()};
+  const float plain = value_of(call.scale) *
+                      careful_dot<typename Config::Element, typename Config::Element>(
+                          call.q, row_at(call.q, at.s.b, at.h, at.s.q_first + q), call.k,
+                          row_at(call.k, at.s.b, at.h / call.group, at.s.k_first + k), call.d);
+  return {plain, Formula::score(a, u, row, column, plain)};
+}
+
+// Row q of o, from dv_first on, by a warp.
+template <class Config>
+FOVEA_DEVICE_CALL void careful_o_row(const Arguments& a, CarefulHead at, int q, float lse,
+                                     int dv_first) {
+  const Call& call = a.call;
+  const auto u = Formula::uniform(a, at.head);
+  const Dropout dropout = dropout_of(call, at.head);
+  constexpr int most = Config::dv / 32 > 0 ? Config::dv / 32 : 1;
+  const int count = min(Config::dv, call.dv - dv_first);
+  float o[most] = {};
+  FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
+    const float score = careful_score<Config>(a, at, u, q, k).modified;
+    if (score == -infinity()) continue;
+    float p = exp2_approx((score - lse) * 1.4426950408889634f);
+    if constexpr (Config::dropout) {
+      const unsigned seen_q = static_cast<unsigned>(q) + static_cast<unsigned>(at.s.q_offset);
+      const unsigned seen_k = static_cast<unsigned>(k) + static_cast<unsigned>(at.s.k_offset);
+      p *= dropout_keeps(dropout, static_cast<int>(seen_q), static_cast<int>(seen_k))
+               ? dropout.factor
+               : 0.0f;
+    }
+    const long long v = row_at(call.v, at.s.b, at.h / call.group, at.s.k_first + k);
+    FOVEA_UNROLL for (int i = 0; i < most; ++i) {
+      const int column = 32 * i + lane_index();
+      if (column >= count) continue;
+      o[i] = fma_rn(p, read_element<typename Config::Element>(
+                           call.v.data, v + (dv_first + column) * call.v.feature), o[i]);
+    }
+  }
+  const long long to = row_at(call.o, at.s.b, at.h, at.s.q_first + q);
+  FOVEA_UNROLL for (int i = 0; i < most; ++i) {
+    const int column = 32 * i + lane_index();
+    if (column < count) {
+      write_element<typename Config::Output>(call.o.data, to + (dv_first + column) * call.o.feature,
+                                             o[i]);
+    }
+  }
+}
+
+}  // namespace fovea::device

@@ -1,0 +1,378 @@
+// Few queries against many keys. A block owns 16 rows of one kv head (query positions times the
+// heads of its group) and one split of the keys. Its warps take turns in groups of 16 keys, each
+// with a softmax and a ring of copies of its own, so that nobody waits for anybody; their results
+// are merged at the end, those of the splits by merge_splits.
+//
+// Config has: Element, Output, d, dv, warps, stages, dropout.
+#pragma once
+
+#include "careful.h"
+#include "dropout.h"
+#include "live_tiles.h"
+#include "tile.h"
+
+namespace fovea::device {
+
+FOVEA_DEVICE long long decode_slot(const Call& call, const Sequence& s, int b, int split) {
+  if (call.k_starts != nullptr) return s.k_first / call.split_keys + b + split;
+  return static_cast<long long>(b) * ((call.skv + call.split_keys - 1) / call.split_keys) + split;
+}
+// In partial_rows (times 2) and partial_o (times dv).
+FOVEA_DEVICE long long partial_row(const Call& call, long long slot, int kv_head, int row) {
+  return (slot * call.hkv + kv_head) * decode_group_rows + row;
+}
+
+template <class Config>
+struct Decode {
+  using Element = typename Config::Element;
+  static constexpr int keys = decode_keys, tile_keys = keys * Config::warps;
+  static constexpr int features = Config::dv / 8;
+  static constexpr DecodeShared shared{
+      TileSizes{Config::warps, bytes_of<Element>, Config::d, Config::dv, decode_rows, keys, 0, 0},
+      Config::stages};
+  using QueryTile = SharedTile<Element, Config::d>;
+  using ValueTile = SharedTile<Element, Config::dv>;
+  using ProbabilityTile = SharedTile<F32, keys>;
+  static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
+  static constexpr float log2_e = 1.4426950408889634f;
+
+  const Arguments& a;
+  const Call& call;
+  int b, kv_head, row_tile, split, dv_first, warp;
+  Sequence s;
+  int k_first, k_end;  // of this split
+  float scale;
+
+  // Of the rows lane / 4 and lane / 4 + 8.
+  Head head[2];
+  typename Formula::Uniform uniform[2];
+  int q[2];  // positions of the sequence; -1: no such row
+  Dropout dropout[2];
+  float top[2], sum[2];
+  float o[1][features][4];
+
+  FOVEA_DEVICE explicit Decode(const Arguments& arguments, int splits, int row_tiles)
+      : a(arguments), call(a.call) {
+    int index = block_x();
+    row_tile = index % row_tiles;
+    index /= row_tiles;
+    split = index % splits;
+    index /= splits;
+    kv_head = index % call.hkv;
+    index /= call.hkv;
+    b = index % call.b;
+    dv_first = index / call.b * Config::dv;
+    warp = thread_index() / 32;
+    s = sequence_of(call, b);
+    k_first = split * call.split_keys;
+    k_end = min(k_first + call.split_keys, s.k_length);
+    scale = value_of(call.scale);
+  }
+
+  // Whether this block has anything to do.
+  FOVEA_DEVICE bool works() const {
+    return decodes(s.q_length, s.k_length, call.group) && (k_first < k_end || split == 0) &&
+           row_tile * decode_rows < s.q_length * call.group;
+  }
+
+  FOVEA_DEVICE int group_row(int local) const { return row_tile * decode_rows + local; }
+
+  FOVEA_DEVICE void find_rows() {
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      const int row = group_row(lane_index() / 4 + 8 * r);
+      const bool exists = row < s.q_length * call.group;
+      const int h = kv_head * call.group + (exists ? row % call.group : 0);
+      q[r] = exists ? row / call.group : -1;
+      head[r] = head_of(call, s, b, h);
+      uniform[r] = Formula::uniform(a, head[r]);
+      if constexpr (Config::dropout) dropout[r] = dropout_of(call, head[r]);
+    }
+  }
+
+  // Query rows are those of several heads and positions: one row at a time.
+  FOVEA_DEVICE void copy_queries() const {
+    constexpr int columns = Config::d;
+    for (int i = thread_index(); i < decode_rows * columns; i += block_threads()) {
+      const int row = group_row(i / columns), column = i % columns;
+      float value = 0;
+      if (row < s.q_length * call.group && column < call.d) {
+        value = careful_element<Element>(call.q, s.b, kv_head * call.group + row % call.group,
+                                         s.q_first + row / call.group, column);
+      }
+      store_shared(q_tile.at(i / columns, column), from_float<Element>(value));
+    }
+  }
+
+  FOVEA_DEVICE Tile classify(int tile) const {
+    const int first = k_first + tile * tile_keys, end = min(first + tile_keys, k_end);
+    const int row = group_row(0), last = min(row + decode_rows, s.q_length * call.group) - 1;
+    const long long q_first = static_cast<long long>(row / call.group) + s.q_offset;
+    const long long q_last = static_cast<long long>(last / call.group) + s.q_offset;
+    const long long k_low = static_cast<long long>(first) + s.k_offset;
+    const long long k_high = static_cast<long long>(end - 1) + s.k_offset;
+    const auto fits = [](long long x) { return x == static_cast<int>(x); };
+    if (!fits(q_first) || !fits(q_last) || !fits(k_low) || !fits(k_high)) return Tile::Mixed;
+    // Rows of two positions have all heads of the group between them.
+    const bool one = row / call.group == last / call.group;
+    const int h = kv_head * call.group;
+    const Head any = head_of(call, s, b, h);
+    const int h_first = any.h + (one ? row % call.group : 0);
+    const int h_last = any.h + (one ? last % call.group : call.group - 1);
+    const Box box{h_first, h_last, static_cast<int>(q_first), static_cast<int>(q_last),
+                  static_cast<int>(k_low), static_cast<int>(k_high)};
+    const Tile kind = Formula::classify(a, any, box);
+    return kind == Tile::Full && first + tile_keys > k_end ? Tile::Mixed : kind;
+  }
+  FOVEA_DEVICE LiveTile next(LiveTiles& tiles) const {
+    return next_live(tiles, [&](int tile) { return classify(tile); });
+  }
+
+  FOVEA_DEVICE int own_key(int tile) const { return k_first + tile * tile_keys + warp * keys; }
+  FOVEA_DEVICE QueryTile k_tile(int stage) const {
+    return {static_cast<Shared>(shared.ring +
+                                (warp * Config::stages + stage) * shared.stage_bytes)};
+  }
+  FOVEA_DEVICE ValueTile v_tile(int stage) const {
+    return {k_tile(stage).base + keys * QueryTile::stride};
+  }
+
+  FOVEA_DEVICE void copy_group(int tile, int stage) const {
+    const int k = own_key(tile);
+    copy_tile<Element, keys, 32>(
+        k_tile(stage), rows_of<Element>(call.k, s.b, kv_head, s.k_first + k, k_end - k, call.d),
+        lane_index());
+    Rows from =
+        rows_of<Element>(call.v, s.b, kv_head, s.k_first + k, k_end - k, call.dv - dv_first);
+    from.data =
+        static_cast<const typename Stored<Element>::Type*>(from.data) + dv_first * call.v.feature;
+    copy_tile<Element, keys, 32>(v_tile(stage), from, lane_index());
+  }
+
+  FOVEA_DEVICE static int position(int local, int offset) {
+    return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
+  }
+
+  FOVEA_DEVICE void modify(float (&x)[1][2][4], int k0, bool full) const {
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      const int seen_q = position(q[r], s.q_offset);
+      unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
+      if constexpr (Formula::row_words > 0) Formula::make_row(a, uniform[r], seen_q, row_words);
+      const auto row = Formula::row(a, uniform[r], seen_q, row_words);
+      FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+        const int k = k0 + 8 * (i / 2) + 2 * (lane_index() % 4) + i % 2;
+        const int seen_k = position(k, s.k_offset);
+        unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
+        if constexpr (Formula::column_words > 0) {
+          Formula::make_column(a, uniform[r], seen_k, column_words);
+        }
+        const auto column = Formula::column(a, uniform[r], seen_k, column_words);
+        float& score = x[0][i / 2][2 * r + i % 2];
+        score = Formula::score(a, uniform[r], row, column, score * scale);
+        const bool keep = q[r] >= 0 && k < k_end &&
+                          (full || Formula::keep(a, uniform[r], row, column));
+        score = keep ? score : -infinity();
+      }
+    }
+  }
+
+  FOVEA_DEVICE static float finite(float x) { return x == infinity() || x == -infinity() ? 0 : x; }
+
+  FOVEA_DEVICE void softmax(float (&x)[1][2][4]) {
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      float largest = fmaxf(fmaxf(x[0][0][2 * r], x[0][0][2 * r + 1]),
+                            fmaxf(x[0][1][2 * r], x[0][1][2 * r + 1]));
+      largest = fmaxf(largest, shuffle_xor(largest, 1));
+      largest = fmaxf(fmaxf(largest, shuffle_xor(largest, 2)), top[r]);
+      const float shift = -finite(largest) * log2_e;
+      const float shrink = exp2_approx(fma_rn(top[r], log2_e, shift));
+      top[r] = largest;
+      sum[r] *= shrink;
+      FOVEA_UNROLL for (int j = 0; j < 2; ++j) {
+        FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
+          x[0][j][e] = exp2_approx(fma_rn(x[0][j][e], log2_e, shift));
+          sum[r] += x[0][j][e];
+        }
+      }
+      FOVEA_UNROLL for (int j = 0; j < features; ++j) {
+        o[0][j][2 * r] *= shrink;
+        o[0][j][2 * r + 1] *= shrink;
+      }
+    }
+  }
+
+  FOVEA_DEVICE void drop(float (&p)[1][2][4], int k0) const {
+    FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+      const int r = i / 2, j = i % 2;
+      const KeptPair kept = dropout_keeps_pair(
+          dropout[r], position(q[r], s.q_offset),
+          position(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset));
+      p[0][j][2 * r] = kept.first ? p[0][j][2 * r] : 0;
+      p[0][j][2 * r + 1] = kept.second ? p[0][j][2 * r + 1] : 0;
+    }
+  }
+
+  FOVEA_DEVICE void attend(const LiveTile& tile, int stage) {
+    float x[1][2][4];
+    clear(x);
+    multiply<false, false, Config::d>(x, q_tile, {0, 0}, k_tile(stage), {0, 0});
+    modify(x, own_key(tile.index), tile.full);
+    softmax(x);
+    if constexpr (Config::dropout) drop(x, own_key(tile.index));
+    if constexpr (bytes_of<Element> == 4) {
+      const ProbabilityTile p{
+          static_cast<Shared>(shared.p + warp * decode_rows * ProbabilityTile::stride)};
+      store_sums(p, {0, 0}, x);
+      sync_warp();
+      multiply<false, true, keys>(o, p, {0, 0}, v_tile(stage), {0, 0});
+      sync_warp();
+    } else {
+      multiply_registers(o, x, v_tile(stage), {0, 0});
+    }
+  }
+
+  FOVEA_DEVICE void run() {
+    find_rows();
+    copy_queries();
+    clear(o);
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) top[r] = -infinity(), sum[r] = 0;
+    const int tiles = k_first < k_end ? (k_end - k_first + tile_keys - 1) / tile_keys : 0;
+    LiveTiles ahead(tiles), now(tiles);
+    constexpr int stages = Config::stages;
+    const auto begin_copy = [&](int stage) {
+      const LiveTile tile = next(ahead);
+      if (tile.index >= 0) copy_group(tile.index, stage);
+      commit_copies();
+    };
+    for (int stage = 0; stage < stages - 1; ++stage) begin_copy(stage);
+    sync_block();  // the queries are there
+    int stage = 0;
+    for (LiveTile tile = next(now); tile.index >= 0; tile = next(now)) {
+      wait_copies<stages - 2>();
+      sync_warp();  // all lanes' copies are there, and nobody reads the stage before
+      begin_copy(stage == 0 ? stages - 1 : stage - 1);
+      attend(tile, stage);
+      stage = stage + 1 == stages ? 0 : stage + 1;
+    }
+    wait_copies<0>();
+    merge_warps();
+  }
+
+  // Each warp leaves its sums in shared memory; then every row is put together, warp after warp.
+  FOVEA_DEVICE void merge_warps() {
+    using Sums = SharedTile<F32, Config::dv>;
+    sync_block();  // nobody reads queries, keys or values any more
+    const Sums own{static_cast<Shared>(warp * decode_rows * Sums::stride)};
+    const Shared totals = Config::warps * decode_rows * Sums::stride;
+    store_sums(own, {0, 0}, o);
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      float total = sum[r];
+      total += shuffle_xor(total, 1);
+      total += shuffle_xor(total, 2);
+      if (lane_index() % 4 == 0) {
+        const int row = warp * decode_rows + lane_index() / 4 + 8 * r;
+        store_shared(totals + 8 * row, top[r]);
+        store_shared(totals + 8 * row + 4, total);
+      }
+    }
+    sync_block();
+    for (int i = thread_index(); i < decode_rows * Config::dv; i += block_threads()) {
+      merge_element(i / Config::dv, i % Config::dv, totals);
+    }
+  }
+
+  FOVEA_DEVICE void merge_element(int local, int column, Shared totals) const {
+    using Sums = SharedTile<F32, Config::dv>;
+    if (group_row(local) >= s.q_length * call.group || column >= call.dv - dv_first) return;
+    float largest = -infinity(), total = 0, value = 0;
+    FOVEA_UNROLL for (int w = 0; w < Config::warps; ++w) {
+      largest = fmaxf(largest, load_shared<float>(totals + 8 * (w * decode_rows + local)));
+    }
+    FOVEA_UNROLL for (int w = 0; w < Config::warps; ++w) {
+      const Shared at = totals + 8 * (w * decode_rows + local);
+      const float shrink =
+          exp2_approx((load_shared<float>(at) - finite(largest)) * log2_e);
+      total += load_shared<float>(at + 4) * shrink;
+      value += load_shared<float>(Sums{static_cast<Shared>(w * decode_rows * Sums::stride)}.at(
+                   local, column)) *
+               shrink;
+    }
+    const long long row = partial_row(call, decode_slot(call, s, b, split), kv_head,
+                                      group_row(local));
+    const bool empty = total == 0;
+    call.partial_o[row * call.dv + dv_first + column] = empty ? 0 : value / total;
+    if (column != 0 || dv_first != 0) return;
+    call.partial_rows[2 * row] = empty ? -infinity() : finite(largest) + logf(total);
+    call.partial_rows[2 * row + 1] = total == total ? largest : total;
+  }
+};
+
+// grid: row tiles x splits x kv heads x batch x chunks of dv, row tiles first.
+template <class Config>
+FOVEA_DEVICE void decode(const Arguments& a) {
+  const Call& call = a.call;
+  const int row_tiles = (min(call.sq * call.group, decode_group_rows) + decode_rows - 1) /
+                        decode_rows;
+  Decode<Config> block(a, (max(call.skv, 1) + call.split_keys - 1) / call.split_keys, row_tiles);
+  if (block.works()) block.run();
+}
+
+// A warp per row (b, kv head, row of the group): its splits in order, then the sink.
+template <class Config>
+FOVEA_DEVICE void merge_splits(const Arguments& a) {
+  const Call& call = a.call;
+  constexpr float log2_e = 1.4426950408889634f;
+  const int rows = min(call.sq * call.group, decode_group_rows);
+  long long index = (static_cast<long long>(block_x()) * block_threads() + thread_index()) / 32;
+  const int row = static_cast<int>(index % rows);
+  index /= rows;
+  const int kv_head = static_cast<int>(index % call.hkv), b = static_cast<int>(index / call.hkv);
+  if (b >= call.b) return;
+  const Sequence s = sequence_of(call, b);
+  if (row >= s.q_length * call.group || !decodes(s.q_length, s.k_length, call.group)) return;
+  const int splits = s.k_length > 0 ? (s.k_length + call.split_keys - 1) / call.split_keys : 1;
+  const int h = kv_head * call.group + row % call.group, q = row / call.group;
+  const float sink = call.sink != nullptr ? call.sink[h] : -infinity();
+  const auto at = [&](int split) {
+    return partial_row(call, decode_slot(call, s, b, split), kv_head, row);
+  };
+  float shift = sink, largest = -infinity();
+  bool nan = false;
+  for (int i = 0; i < splits; ++i) {
+    const float lse = call.partial_rows[2 * at(i)], top = call.partial_rows[2 * at(i) + 1];
+    shift = fmaxf(shift, lse);
+    nan |= top != top;
+    largest = fmaxf(largest, top);
+  }
+  if (shift == infinity() || shift == -infinity()) shift = 0;
+  float total = exp2_approx((sink - shift) * log2_e);
+  for (int i = 0; i < splits; ++i) {
+    total += exp2_approx((call.partial_rows[2 * at(i)] - shift) * log2_e);
+  }
+  const bool empty = total == 0;
+  const float lse = empty ? -infinity() : shift + logf(total);
+  const Head head = head_of(call, s, b, h);
+  const float factor = empty ? 0 : (Config::dropout ? dropout_of(call, head).factor : 1) / total;
+  const long long o = row_at(call.o, s.b, h, s.q_first + q);
+  bool bad = false;
+  for (int column = lane_index(); column < call.dv; column += 32) {
+    float value = 0;
+    for (int i = 0; i < splits; ++i) {
+      const float weight = exp2_approx((call.partial_rows[2 * at(i)] - shift) * log2_e);
+      value = fma_rn(weight, call.partial_o[at(i) * call.dv + column], value);
+    }
+    value *= factor;
+    bad |= value != value;
+    write_element<typename Config::Output>(call.o.data, o + column * call.o.feature, value);
+  }
+  const long long number = row_number(call, s, h, s.q_first + q);
+  if (lane_index() == 0 && call.lse != nullptr) call.lse[number] = lse;
+  if (lane_index() == 0 && call.row_max != nullptr) {
+    call.row_max[number] = nan ? float_of_bits(0x7fc00000u) : largest;
+  }
+  if (!any_in_warp(bad) || empty) return;
+  for (int first = 0; first < call.dv; first += Config::dv) {
+    careful_o_row<Config>(a, {b, h, s, head}, q, lse, first);
+  }
+}
+
+}  // namespace fovea::device

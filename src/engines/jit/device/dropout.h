@@ -1,0 +1,61 @@
+// The portable dropout of attention/philox.h: Philox 4x32-10 with the seed as key and the counter
+// (k / 4, q, b * H + h, offset); word k % 4 keeps a score if it is at least p * 2^32.
+#pragma once
+
+#include "arguments.h"
+#include "formula.h"
+#include "primitives.h"
+#include "sequence.h"
+
+namespace fovea::device {
+
+struct Dropout {
+  unsigned long long seed;
+  unsigned offset, head;  // head: b * H + h, as formulas see them
+  unsigned long long threshold;
+  float factor;  // of what is kept: 1 / (1 - p)
+};
+
+FOVEA_DEVICE Dropout dropout_of(const Call& call, const Head& head) {
+  const float p = value_of(call.dropout);
+  return {value_of(call.seed), static_cast<unsigned>(value_of(call.offset)),
+          static_cast<unsigned>(head.b) * static_cast<unsigned>(head.H) +
+              static_cast<unsigned>(head.h),
+          static_cast<unsigned long long>(static_cast<double>(p) * 4294967296.0), 1 / (1 - p)};
+}
+
+FOVEA_DEVICE Words4 philox(unsigned long long key, Words4 c) {
+  unsigned key_0 = static_cast<unsigned>(key), key_1 = static_cast<unsigned>(key >> 32);
+  FOVEA_UNROLL for (int round = 0; round < 10; ++round) {
+    const unsigned long long p0 = 0xd2511f53ull * c.x, p1 = 0xcd9e8d57ull * c.z;
+    c = {static_cast<unsigned>(p1 >> 32) ^ c.y ^ key_0, static_cast<unsigned>(p1),
+         static_cast<unsigned>(p0 >> 32) ^ c.w ^ key_1, static_cast<unsigned>(p0)};
+    key_0 += 0x9e3779b9u;
+    key_1 += 0xbb67ae85u;
+  }
+  return c;
+}
+
+FOVEA_DEVICE bool word_keeps(const Dropout& d, const Words4& words, unsigned k) {
+  const unsigned low = k & 1 ? words.y : words.x, high = k & 1 ? words.w : words.z;
+  return (k & 2 ? high : low) >= d.threshold;
+}
+
+FOVEA_DEVICE bool dropout_keeps(const Dropout& d, int q, int k) {
+  const auto key = static_cast<unsigned>(k);
+  return word_keeps(d, philox(d.seed, {key / 4, static_cast<unsigned>(q), d.head, d.offset}), key);
+}
+
+// Of the scores at k and k + 1: one draw serves both but for one in four odd k.
+struct KeptPair {
+  bool first, second;
+};
+FOVEA_DEVICE KeptPair dropout_keeps_pair(const Dropout& d, int q, int k) {
+  const auto key = static_cast<unsigned>(k), row = static_cast<unsigned>(q);
+  const Words4 words = philox(d.seed, {key / 4, row, d.head, d.offset});
+  const bool second = key % 4 == 3 ? dropout_keeps(d, q, static_cast<int>(key + 1))
+                                   : word_keeps(d, words, key + 1);
+  return {word_keeps(d, words, key), second};
+}
+
+}  // namespace fovea::device

@@ -1,0 +1,370 @@
+// The forward: a block owns a tile of queries of one head and goes through the live tiles of keys
+// with an online softmax. Each warp owns 16 m rows of it.
+//
+// Sums are kept relative to a reference score per row. It moves only if a tile's maximum exceeds it
+// by more than 8 in the exponent, so that sums are hardly ever rescaled; probabilities then stay
+// below 2^8, which every type can hold.
+//
+// Config has: Element (of q, k, v), Output (of o), d, dv (the class of the head dims), rows,
+// columns, warps, dropout, row_max (whether maxima of rows are wanted).
+#pragma once
+
+#include "careful.h"
+#include "dropout.h"
+#include "live_tiles.h"
+#include "staged.h"
+#include "tile.h"
+
+namespace fovea::device {
+
+constexpr float log2_e = 1.4426950408889634f, ln_2 = 0.6931471805599453f;
+
+template <class Config>
+struct Forward {
+  using Element = typename Config::Element;
+  static constexpr int rows = Config::rows, columns = Config::columns;
+  static constexpr int threads = 32 * Config::warps;
+  static constexpr int m = rows / (16 * Config::warps);  // pieces of 16 rows of a warp
+  static constexpr int keys = columns / 8, features = Config::dv / 8;
+  static constexpr ForwardShared shared{TileSizes{Config::warps, bytes_of<Element>, Config::d, Config::dv, rows,
+                                                  columns, Formula::row_words,
+                                                  Formula::column_words}};
+  using QueryTile = SharedTile<Element, Config::d>;
+  using ValueTile = SharedTile<Element, Config::dv>;
+  using ProbabilityTile = SharedTile<F32, columns>;
+  static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
+  static constexpr ProbabilityTile p_tile{static_cast<Shared>(shared.p)};
+
+  const Arguments& a;
+  const Call& call;
+  int b, h, q0, dv_first;
+  typename Formula::Uniform uniform;
+  Dropout dropout;
+  float scale, factor;  // factor: from the scores that are kept to exponents of 2
+
+  // Of rows 16 i + lane / 4 + 8 r of this warp.
+  float reference[m][2], sum[m][2];
+  float top[Config::row_max ? m : 1][2];  // the true maximum
+  float o[m][features][4];
+
+  FOVEA_DEVICE explicit Forward(const Arguments& arguments) : a(arguments), call(a.call) {
+    int index = block_x();
+    const int tiles = (call.sq + rows - 1) / rows;
+    q0 = (tiles - 1 - index % tiles) * rows;  // under a causal mask the last take longest
+    index /= tiles;
+    h = index % call.h;
+    index /= call.h;
+    b = index % call.b;
+    dv_first = index / call.b * Config::dv;
+    const Sequence s = sequence_of(call, b);
+    const Head head = head_of(call, s, b, h);
+    if (thread_index() == 0) {
+      store_struct(shared.place, s);
+      store_struct(shared.place + sizeof(Sequence), head);
+    }
+    sync_block();
+    uniform = Formula::uniform(a, head);
+    if constexpr (Config::dropout) dropout = dropout_of(call, head);
+    scale = value_of(call.scale);
+    // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
+    factor = folds_scale() ? scale * log2_e : log2_e;
+  }
+
+  FOVEA_DEVICE static Sequence sequence() { return load_struct<Sequence>(shared.place); }
+  FOVEA_DEVICE static Head head() { return load_struct<Head>(shared.place + sizeof(Sequence)); }
+  FOVEA_DEVICE bool folds_scale() const { return !Formula::has_mod && scale > 0; }
+  FOVEA_DEVICE int first_row() const { return thread_index() / 32 * 16 * m; }  // of this warp
+  FOVEA_DEVICE int row(int i, int r) const {
+    return first_row() + 16 * i + 8 * r + lane_index() / 4;
+  }
+  FOVEA_DEVICE int position(int local, int offset) const {
+    return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
+  }
+  // Two tiles of keys and values: one is read while the next one comes.
+  FOVEA_DEVICE static QueryTile k_tile(int buffer) {
+    return {static_cast<Shared>(shared.k + buffer * columns * QueryTile::stride)};
+  }
+  FOVEA_DEVICE static ValueTile v_tile(int buffer) {
+    return {static_cast<Shared>(shared.v + buffer * columns * ValueTile::stride)};
+  }
+  FOVEA_DEVICE Shared column_words(int buffer) const {
+    return shared.column_words + buffer * 4 * columns * Formula::column_words;
+  }
+
+  FOVEA_DEVICE LiveTile next(LiveTiles& tiles) const {
+    return next_live(tiles, [&](int tile) {
+      return classify_tile<Formula>(a, head(), sequence(), {q0, rows}, {tile * columns, columns});
+    });
+  }
+
+  FOVEA_DEVICE void copy_queries() const {
+    const Sequence s = sequence();
+    copy_tile<Element, rows, threads>(
+        q_tile, rows_of<Element>(call.q, s.b, h, s.q_first + q0, s.q_length - q0, call.d),
+        thread_index());
+  }
+  FOVEA_DEVICE void copy_keys(int tile, int buffer) const {
+    const Sequence s = sequence();
+    const int k0 = tile * columns, g = h / call.group;
+    copy_tile<Element, columns, threads>(
+        k_tile(buffer),
+        rows_of<Element>(call.k, s.b, g, s.k_first + k0, s.k_length - k0, call.d), thread_index());
+    Rows values = rows_of<Element>(call.v, s.b, g, s.k_first + k0, s.k_length - k0,
+                                   call.dv - dv_first);
+    values.data = static_cast<const typename Stored<Element>::Type*>(values.data) +
+                  dv_first * call.v.feature;
+    copy_tile<Element, columns, threads>(v_tile(buffer), values, thread_index());
+    stage_columns<Formula>(a, uniform, column_words(buffer), position(k0, s.k_offset), columns);
+  }
+
+  // Scores of a tile, modified and masked, with -inf for what is not kept.
+  FOVEA_DEVICE void modify(float (&x)[m][keys][4], const LiveTile& tile, int buffer) const {
+    if (!folds_scale()) {
+      FOVEA_UNROLL for (int i = 0; i < m * keys * 4; ++i) {
+        x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
+      }
+    }
+    if (!tile.full) {
+      apply_formula<true>(x, tile.index * columns, buffer);
+    } else if constexpr (Formula::has_mod) {
+      apply_formula<false>(x, tile.index * columns, buffer);
+    }
+  }
+
+  template <bool masked>
+  FOVEA_DEVICE void apply_formula(float (&x)[m][keys][4], int k0, int buffer) const {
+    const Sequence s = sequence();
+    typename Formula::Row row_values[m][2];
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const int at = row(i / 2, i % 2);
+      row_values[i / 2][i % 2] = staged_row<Formula>(a, uniform, shared.row_words, rows, at,
+                                                     position(q0 + at, s.q_offset));
+    }
+    FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+      FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
+        const int at = 8 * j + 2 * (lane_index() % 4) + e;
+        const auto column = staged_column<Formula>(a, uniform, column_words(buffer), columns, at,
+                                                   position(k0 + at, s.k_offset));
+        FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+          float& score = x[i / 2][j][i % 2 * 2 + e];
+          const auto& row_value = row_values[i / 2][i % 2];
+          score = Formula::score(a, uniform, row_value, column, score);
+          if constexpr (masked) {
+            const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
+            score = keep ? score : -infinity();
+          }
+        }
+      }
+    }
+  }
+
+  FOVEA_DEVICE static float row_maximum(const float (&x)[m][keys][4], int i, int r) {
+    float most = fmaxf(x[i][0][2 * r], x[i][0][2 * r + 1]);
+    FOVEA_UNROLL for (int j = 1; j < keys; ++j) {
+      most = fmaxf(most, fmaxf(x[i][j][2 * r], x[i][j][2 * r + 1]));
+    }
+    most = fmaxf(most, shuffle_xor(most, 1));
+    return fmaxf(most, shuffle_xor(most, 2));
+  }
+
+  // Scores to probabilities relative to the rows' references, which move where they must.
+  FOVEA_DEVICE void softmax(float (&x)[m][keys][4]) {
+    bool moves = false;
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const float most = row_maximum(x, i / 2, i % 2), now = reference[i / 2][i % 2];
+      if constexpr (Config::row_max) top[i / 2][i % 2] = fmaxf(top[i / 2][i % 2], most);
+      moves |= most > now && !((most - now) * factor <= 8);
+    }
+    if (any_in_warp(moves)) move_references(x);
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        const float shift = -finite(reference[i][r]) * factor;
+        float part = 0;
+        FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+          FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
+            x[i][j][e] = exp2_approx(fma_rn(x[i][j][e], factor, shift));
+            part += x[i][j][e];
+          }
+        }
+        sum[i][r] += part;
+      }
+    }
+  }
+
+  // Nothing is subtracted from scores while a row has none that is finite: inf - inf would be NaN.
+  FOVEA_DEVICE static float finite(float x) { return x == infinity() || x == -infinity() ? 0 : x; }
+
+  // Rare: the maxima are found once more rather than kept in registers.
+  FOVEA_DEVICE void move_references(const float (&x)[m][keys][4]) {
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        const float to = fmaxf(row_maximum(x, i, r), reference[i][r]);
+        const float shrink = exp2_approx((reference[i][r] - finite(to)) * factor);
+        reference[i][r] = to;
+        sum[i][r] *= shrink;
+        FOVEA_UNROLL for (int j = 0; j < features; ++j) {
+          o[i][j][2 * r] *= shrink;
+          o[i][j][2 * r + 1] *= shrink;
+        }
+      }
+    }
+  }
+
+  FOVEA_DEVICE void drop(float (&p)[m][keys][4], int k0) const {
+    const Sequence s = sequence();
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      const int q = position(q0 + row(i / 2, i % 2), s.q_offset);
+      FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+        const int k = position(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset);
+        const KeptPair kept = dropout_keeps_pair(dropout, q, k);
+        float(&pair)[4] = p[i / 2][j];
+        pair[i % 2 * 2] = kept.first ? pair[i % 2 * 2] : 0;
+        pair[i % 2 * 2 + 1] = kept.second ? pair[i % 2 * 2 + 1] : 0;
+      }
+    }
+  }
+
+  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4], int buffer) {
+    if constexpr (bytes_of<Element> == 4) {
+      store_sums(p_tile, {first_row(), 0}, p);
+      sync_warp();
+      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile(buffer), {0, 0});
+      sync_warp();
+    } else {
+      multiply_registers(o, p, v_tile(buffer), {0, 0});
+    }
+  }
+
+  // Other kernels write what belongs to no packed sequence, and, after this one, the rows of
+  // sequences that are decoded.
+  FOVEA_DEVICE bool works() const {
+    return q0 < row_end() && (!is_decoded() || q0 + rows > sequence().q_length);
+  }
+  FOVEA_DEVICE bool is_decoded() const {
+    const Sequence s = sequence();
+    return call.split_keys > 0 && decodes(s.q_length, s.k_length, call.group);
+  }
+
+  FOVEA_DEVICE void run() {
+    clear(o);
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      reference[i / 2][i % 2] = -infinity();
+      if constexpr (Config::row_max) top[i / 2][i % 2] = -infinity();
+      sum[i / 2][i % 2] = 0;
+    }
+    const Sequence s = sequence();
+    LiveTiles tiles(is_decoded() ? 0 : (s.k_length + columns - 1) / columns);
+    LiveTile tile = next(tiles);
+    if (tile.index >= 0) {
+      copy_queries();
+      copy_keys(tile.index, 0);
+      commit_copies();
+      stage_rows<Formula>(a, uniform, shared.row_words, position(q0, s.q_offset), rows);
+    }
+    for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
+      const LiveTile following = next(tiles);
+      wait_copies<0>();
+      sync_block();  // this tile is there, and nobody reads the one before any more
+      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
+      commit_copies();
+      float x[m][keys][4];
+      clear(x);
+      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile(buffer), {0, 0});
+      modify(x, tile, buffer);
+      softmax(x);
+      if constexpr (Config::dropout) drop(x, tile.index * columns);
+      add_values(x, buffer);
+      tile = following;
+    }
+    finish();
+  }
+
+  // Sums to outputs: the sink joins, o is divided by the sum of its row.
+  FOVEA_DEVICE void finish() {
+    const bool has_sink = call.sink != nullptr;
+    const float sink = has_sink ? call.sink[h] : -infinity();
+    bool nan = false;
+    float lse[m][2];
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        float total = sum[i][r];
+        total += shuffle_xor(total, 1);
+        total += shuffle_xor(total, 2);
+        const float unit = folds_scale() ? scale : 1.0f;
+        const float base = finite(reference[i][r]) * unit;
+        float joined = total, shift = base, shrink = 1;
+        if (has_sink) {
+          shift = finite(fmaxf(total > 0 ? base : -infinity(), sink));
+          shrink = total > 0 ? exp2_approx((base - shift) * log2_e) : 1;
+          joined = total * shrink + exp2_approx((sink - shift) * log2_e);
+        }
+        const bool empty = joined == 0;
+        lse[i][r] = empty ? -infinity() : shift + logf(joined);
+        const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
+        FOVEA_UNROLL for (int j = 0; j < features; ++j) {
+          FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
+            o[i][j][e] *= inverse;
+            nan |= o[i][j][e] != o[i][j][e];
+          }
+        }
+        const float most = total == total ? top[Config::row_max ? i : 0][r] * unit : total;
+        if (dv_first == 0) write_row(i, r, lse[i][r], most);
+      }
+    }
+    write_o();
+    if (any_in_warp(nan)) mend(lse);
+  }
+
+  // Rows of the tensors beyond a sequence belong to it if it is not packed: they are empty.
+  FOVEA_DEVICE int row_end() const {
+    return call.q_starts != nullptr ? sequence().q_length : call.sq;
+  }
+
+  FOVEA_DEVICE void write_row(int i, int r, float lse, float largest) const {
+    const Sequence s = sequence();
+    const int at = q0 + row(i, r);
+    if (lane_index() % 4 != 0 || at >= row_end()) return;
+    const bool inside = at < s.q_length;
+    const long long number = row_number(call, s, h, s.q_first + at);
+    if (call.lse != nullptr) call.lse[number] = inside ? lse : -infinity();
+    if (Config::row_max) call.row_max[number] = inside ? largest : -infinity();
+  }
+
+  FOVEA_DEVICE void write_o() {
+    using Output = typename Config::Output;
+    const Sequence s = sequence();
+    sync_block();  // the tiles of the other warps are free
+    const SharedTile<F32, Config::dv> through{static_cast<Shared>(
+        shared.q + thread_index() / 32 * 16 * SharedTile<F32, Config::dv>::stride)};
+    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
+      const int at = q0 + first_row() + 16 * i;
+      RowsOut to = rows_out<Output>(call.o, s.b, h, s.q_first + at, call.dv - dv_first);
+      to.data = static_cast<typename Stored<Output>::Type*>(to.data) + dv_first * call.o.feature;
+      write_sums<Output>(through, o[i], to, s.q_length - at, row_end() - at);
+    }
+  }
+
+  // A NaN in o may come from a value that is masked, times a probability of 0: those rows again.
+  FOVEA_DEVICE void mend(const float (&lse)[m][2]) const {
+    const Sequence s = sequence();
+    const CarefulHead careful{b, h, s, head()};
+    FOVEA_NO_UNROLL for (int local = 0; local < 16 * m; ++local) {
+      const int i = local / 16, r = local / 8 % 2, at = q0 + first_row() + local;
+      float own = 0;
+      FOVEA_UNROLL for (int x = 0; x < 2 * m; ++x) {
+        if (x == 2 * i + r) own = lse[x / 2][x % 2];
+      }
+      const float row_lse = shuffle(own, local % 8 * 4);
+      if (at >= s.q_length || row_lse == -infinity()) continue;
+      careful_o_row<Config>(a, careful, at, row_lse, dv_first);
+    }
+  }
+};
+
+template <class Config>
+FOVEA_DEVICE void forward(const Arguments& a) {
+  Forward<Config> block(a);
+  if (block.works()) block.run();
+}
+
+}  // namespace fovea::device

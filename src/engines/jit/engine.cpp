@@ -1,0 +1,113 @@
+#include "engines/jit/engine.h"
+
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "attention/described_plan.h"
+#include "base/error.h"
+#include "cuda/driver.h"
+#include "engines/jit/bake.h"
+#include "engines/jit/cost.h"
+#include "engines/jit/images.h"
+#include "engines/jit/judge.h"
+#include "engines/jit/plan.h"
+
+namespace fovea {
+namespace {
+
+using namespace jit;
+
+class JitEngine : public Engine {
+ public:
+  std::string name() const override { return "jit"; }
+
+  // For another device nothing is compiled: what cannot run there is judged by the device alone.
+  Baking bake(const Problem& problem, const Device& device) const override {
+    return device.kind == DeviceKind::Cuda ? jit::bake(problem) : Baking{{problem}, {}};
+  }
+
+  Verdict judge(const Baked& baked, const Device& device) const override {
+    Verdict verdict = jit::judge(baked.problem, device);
+    if (verdict.answer == Answer::Expected && is_proven(baked, device)) {
+      verdict.answer = Answer::Proven;
+    }
+    return verdict;
+  }
+
+  double expected_seconds(const Problem& problem, const Device& device) const override {
+    return device.kind == DeviceKind::Cuda ? jit::expected_seconds(problem, device) : 0;
+  }
+
+  // Whoever asks for a proof will want the plan: it is compiled, and stored.
+  Verdict prove(const Baked& baked, const Device& device) const override {
+    Verdict verdict = judge(baked, device);
+    if (verdict.answer != Answer::Expected) return verdict;
+    try {
+      compile_images(prepare(baked.problem, device), device);
+      note_proof(baked, device);
+      verdict.answer = Answer::Proven;
+    } catch (const Unsupported& refusal) {
+      verdict.answer = Answer::No;
+      verdict.reasons.push_back({"no_nvrtc", "engine jit compiles kernels", refusal.what(),
+                                 "install NVRTC, or use another engine"});
+    }
+    return verdict;
+  }
+
+  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
+    throw_if_refused(jit::judge(baked.problem, device));
+    Prepared prepared = prepare(baked.problem, device);
+    std::unique_ptr<Plan> plan;
+    if (device.described) {
+      compile_images(prepared, device);
+      plan = make_described_plan(device);
+    } else {
+      const cuda::OnDevice here(device.ordinal);
+      auto kernels = load_kernels(prepared, device);
+      plan = make_plan(std::move(prepared), device, std::move(kernels));
+    }
+    note_proof(baked, device);
+    return plan;
+  }
+
+  bool keeps_plans() const override { return true; }
+  std::string refuse_stored(const std::string& environment) const override {
+    return refuse_environment(environment);
+  }
+
+ private:
+  struct Proof {
+    Baked baked;
+    Device device;
+  };
+  static constexpr std::size_t most_proofs = 1024;
+
+  bool is_proven(const Baked& baked, const Device& device) const {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = proofs_.equal_range(baked.problem.hash() ^ device.hash());
+    for (auto at = first; at != last; ++at) {
+      if (at->second.baked == baked && at->second.device == device) return true;
+    }
+    return false;
+  }
+
+  void note_proof(const Baked& baked, const Device& device) const {
+    if (is_proven(baked, device)) return;
+    const std::lock_guard lock(mutex_);
+    if (proofs_.size() >= most_proofs) proofs_.clear();
+    proofs_.emplace(baked.problem.hash() ^ device.hash(), Proof{baked, device});
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::multimap<std::uint64_t, Proof> proofs_;
+};
+
+}  // namespace
+
+const Engine& jit_engine() {
+  static const JitEngine& engine = *new JitEngine;
+  return engine;
+}
+
+}  // namespace fovea

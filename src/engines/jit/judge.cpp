@@ -1,0 +1,92 @@
+#include "engines/jit/judge.h"
+
+#include "engines/jit/arguments.h"
+#include "engines/jit/bake.h"
+
+namespace fovea::jit {
+namespace {
+
+class Rules {
+ public:
+  Rules(const Problem& problem, const Device& device) : p_(problem), device_(device) {}
+
+  Verdict run() {
+    if (device_.kind != DeviceKind::Cuda) {
+      refuse("device_not_cuda", "engine jit runs on an NVIDIA GPU", "device " + device_.name,
+             "use engine cpu");
+      return std::move(verdict_);
+    }
+    check_device();
+    check_types();
+    check_head_dims();
+    check_captured();
+    if (!verdict_.reasons.empty()) return std::move(verdict_);
+    verdict_.answer = Answer::Expected;
+    return std::move(verdict_);
+  }
+
+ private:
+  void refuse(std::string code, std::string limit, std::string got, std::string advice) {
+    verdict_.reasons.push_back(
+        {std::move(code), std::move(limit), std::move(got), std::move(advice)});
+  }
+
+  void check_device() {
+    if (device_.sm >= 80) return;
+    refuse("architecture", "engine jit needs sm_80 or newer", "sm_" + std::to_string(device_.sm),
+           "use engine cpu");
+  }
+
+  void check_types() {
+    for (const NamedTensor& tensor : named_tensors()) {
+      const DType dtype = (p_.*tensor.spec).dtype;
+      if (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) continue;
+      refuse("dtype_unknown", "engine jit stores f32, f16 or bf16",
+             std::string(tensor.name) + " of type " + std::string(dtype_name(dtype)),
+             "convert it, or use engine reference for f64");
+    }
+    for (const ir::TensorDecl& tensor : p_.program.tensors()) {
+      if (tensor.dtype != DType::F64) continue;
+      refuse("captured_dtype_unknown", "engine jit loads no f64",
+             "tensor " + tensor.name + " of type f64",
+             "convert it to f32, or use engine reference");
+    }
+  }
+
+  // Of baked problems they are classes; those beyond the widest are as they were.
+  void check_head_dims() {
+    const bool backward = p_.direction == Direction::Backward;
+    const auto check = [&](const char* name, std::int64_t features, std::int64_t most) {
+      if (features <= most) return;
+      refuse("head_dim", "engine jit takes " + std::string(name) + " up to " +
+                             std::to_string(most) + (backward ? " in a backward" : ""),
+             std::string(name) + " " + std::to_string(features), "split the head");
+    };
+    check("d", p_.sizes.d, backward ? widest_backward : widest_d);
+    check("dv", p_.sizes.dv, backward ? widest_backward : widest_dv);
+  }
+
+  // All of them, and their gradients, are parameters of every kernel.
+  void check_captured() {
+    std::size_t words = 0;
+    for (const ir::TensorDecl& tensor : p_.program.tensors()) {
+      words += 2 * (2 * tensor.extents.size() + 1) + 2;
+    }
+    words += 3 * p_.program.scalars().size();
+    if (words <= static_cast<std::size_t>(most_words)) return;
+    refuse("too_many_captured",
+           "captured tensors and scalars of engine jit take at most " +
+               std::to_string(most_words) + " words of a kernel's parameters",
+           std::to_string(words) + " words", "capture fewer, larger tensors");
+  }
+
+  const Problem& p_;
+  const Device& device_;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+Verdict judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
+
+}  // namespace fovea::jit

@@ -1,0 +1,158 @@
+#include "engines/jit/kernels.h"
+
+#include <algorithm>
+
+#include "attention/refuse.h"
+#include "engines/jit/backward_kernels.h"
+#include "engines/jit/bake.h"
+#include "engines/jit/device/shared_layout.h"
+
+namespace fovea::jit {
+namespace {
+
+using device::Call;
+
+int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+// --- shapes ---
+
+Shape head_dims(const Problem& baked) {
+  Shape shape;
+  shape.d = static_cast<int>(baked.sizes.d);
+  shape.dv_chunks = ceil_div(baked.sizes.dv, widest_chunk);
+  shape.dv = static_cast<int>(baked.sizes.dv) / shape.dv_chunks;
+  return shape;
+}
+
+device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
+  const int element_bytes = facts.baked.q.dtype == DType::F32 ? 4 : 2;
+  return {shape.warps, element_bytes, shape.d,         shape.dv,
+          shape.rows,  shape.columns, facts.row_words, facts.column_words};
+}
+
+// Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a multiprocessor.
+// Drawing dropout's numbers takes registers, so that a warp has 16 rows then.
+Shape forward_shape(const ShapeFacts& facts) {
+  Shape shape = head_dims(facts.baked);
+  const int widest = std::max(shape.d, shape.dv);
+  shape.warps = 4;
+  if (facts.baked.q.dtype == DType::F32) {
+    shape.rows = widest <= 128 ? 128 : 64;
+    shape.columns = 32;
+  } else {
+    shape.rows = widest <= 128 && facts.baked.dropout == 0 ? 128 : 64;
+    shape.columns = widest <= 64 && facts.baked.dropout == 0 ? 128 : 64;
+    shape.blocks = widest <= 128 ? 2 : 1;
+  }
+  // What does not fit has smaller tiles, of fewer keys first: that costs turns of the loop only.
+  for (;;) {
+    shape.shared_bytes = device::ForwardShared(tile_sizes(facts, shape)).bytes;
+    if (shape.shared_bytes <= facts.shared_memory) return shape;
+    if (shape.columns > 16) {
+      shape.columns /= 2;
+    } else if (shape.rows > 16) {
+      shape.rows /= 2;
+      shape.warps = std::min(shape.warps, shape.rows / 16);
+    } else {
+      return shape;
+    }
+  }
+}
+
+Shape decode_shape(const ShapeFacts& facts) {
+  Shape shape = head_dims(facts.baked);
+  shape.rows = device::decode_rows;
+  shape.columns = device::decode_keys;
+  int stages = 4;
+  for (;;) {
+    shape.shared_bytes = device::DecodeShared(tile_sizes(facts, shape), stages).bytes;
+    if (shape.shared_bytes <= facts.shared_memory || (stages == 2 && shape.warps == 1)) break;
+    if (stages > 2) {
+      --stages;
+    } else {
+      shape.warps /= 2;
+    }
+  }
+  shape.own.push_back({"stages", stages});
+  return shape;
+}
+
+Shape small_shape(const ShapeFacts& facts) { return head_dims(facts.baked); }
+
+Shape max_logit_shape(const ShapeFacts& facts) {
+  Shape shape = head_dims(facts.baked);
+  shape.warps = 8;
+  shape.shared_bytes = 4 * shape.warps;
+  return shape;
+}
+
+// --- which plans have a kernel, and which calls ---
+
+bool always(const Problem&) { return true; }
+bool wants_max_logit(const Problem& baked) { return baked.max_logit; }
+bool is_packed(const Problem& baked) { return baked.layout == Layout::Thd; }
+
+bool has_splits(const Call& call) { return call.split_keys > 0; }
+// Sequences that are decoded leave nothing to the kernel for many queries where all are alike.
+bool has_many_queries(const Call& call) {
+  const bool varies =
+      call.q_starts != nullptr || call.q_lengths != nullptr || call.k_lengths != nullptr;
+  return call.split_keys == 0 || varies || !device::decodes(call.sq, call.skv, call.group);
+}
+
+// --- grids ---
+
+unsigned size(std::int64_t x) { return static_cast<unsigned>(x); }
+
+// All in one dimension: the others have at most 65535.
+Grid in_line(std::int64_t a, std::int64_t b, const Shape& shape) {
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
+  if (b > 0 && a > most / b) refuse("sizes", a, "engine jit launches at most 2^31 - 1 blocks");
+  return {size(a * b), 1, 1, size(32 * shape.warps)};
+}
+
+Grid over_queries(const Call& call, const Shape& shape) {
+  return in_line(std::int64_t{call.h} * call.b * shape.dv_chunks, ceil_div(call.sq, shape.rows),
+                 shape);
+}
+
+std::int64_t group_rows(const Call& call) {
+  return std::min<std::int64_t>(std::int64_t{call.sq} * call.group, device::decode_group_rows);
+}
+
+Grid over_splits(const Call& call, const Shape& shape) {
+  return in_line(std::int64_t{ceil_div(group_rows(call), device::decode_rows)} *
+                     ceil_div(call.skv, call.split_keys),
+                 std::int64_t{call.hkv} * call.b * shape.dv_chunks, shape);
+}
+
+// A warp for each row.
+Grid over_group_rows(const Call& call, const Shape& shape) {
+  return in_line(ceil_div(group_rows(call) * call.hkv * call.b, shape.warps), 1, shape);
+}
+
+Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
+
+// Before, between and behind packed sequences.
+Grid over_gaps(const Call& call, const Shape& shape) {
+  return in_line(std::int64_t{call.b} + 1, 1, shape);
+}
+
+// --- the tables ---
+
+constexpr KernelRow forward_rows[] = {
+    {"forward", "forward.h", true, always, has_many_queries, forward_shape, over_queries},
+    {"decode", "decode.h", true, always, has_splits, decode_shape, over_splits},
+    {"merge_splits", "decode.h", true, always, has_splits, small_shape, over_group_rows},
+    {"gaps", "gaps.h", false, is_packed, nullptr, small_shape, over_gaps},
+    {"max_logit", "max_logit.h", false, wants_max_logit, nullptr, max_logit_shape, over_heads},
+};
+
+}  // namespace
+
+std::span<const KernelRow> kernel_rows(Direction direction) {
+  if (direction == Direction::Forward) return forward_rows;
+  return backward_kernel_rows();
+}
+
+}  // namespace fovea::jit

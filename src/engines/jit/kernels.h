@@ -1,0 +1,56 @@
+// Which kernels there are and what each needs: one row of a table for each, from which plans are
+// put together. A new kernel is a header in device/ and a row in kernels.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attention/problem.h"
+#include "cuda/kernels.h"
+#include "engines/jit/device/arguments.h"
+
+namespace fovea::jit {
+
+// What a kernel's tiles are, beside the types: chosen when a plan is made.
+struct Shape {
+  int d = 0, dv = 0;  // head dims of a tile: their class; dv of one chunk
+  int dv_chunks = 1;
+  int rows = 0, columns = 0;  // queries and keys of a tile
+  int warps = 4;
+  int blocks = 1;  // that shall fit a multiprocessor at once
+  int shared_bytes = 0;
+  struct Constant {
+    const char* name;
+    int value;
+  };
+  std::vector<Constant> own{};  // further constants of this kernel's Config
+};
+
+// All that a shape is chosen by.
+struct ShapeFacts {
+  const Problem& baked;
+  int sm = 90;
+  std::int64_t shared_memory = 0;  // of a block, at most
+  int row_words = 0, column_words = 0;
+};
+
+using Grid = cuda::Grid;
+
+struct KernelRow {
+  // `template <class Config> void <name>(const Arguments&)` of device/<header>, compiled as
+  // fovea_<name>.
+  const char* name;
+  const char* header;
+  bool asks_formula;  // else it is compiled once for all formulas
+  bool (*in_plan)(const Problem& baked);
+  bool (*in_call)(const device::Call& call);  // null: in every call of such a plan
+  Shape (*shape)(const ShapeFacts& facts);
+  Grid (*grid)(const device::Call& call, const Shape& shape);
+};
+
+// In the order in which a call launches them.
+std::span<const KernelRow> kernel_rows(Direction direction);
+
+}  // namespace fovea::jit

@@ -1,0 +1,38 @@
+#include "engines/jit/memory.h"
+
+#include <algorithm>
+
+#include "attention/extents.h"
+#include "engines/jit/backward_kernels.h"
+#include "engines/jit/device/shared_layout.h"
+#include "engines/jit/splits.h"
+
+namespace fovea::jit {
+
+Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
+  const Problem& baked = prepared.baked;
+  const std::int64_t rows = row_count(sizes, baked.layout);
+  if (baked.direction == Direction::Backward) {
+    delta = arena.take<float>(rows).data();
+    if (baked.want_q && !baked.deterministic) {
+      grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
+    }
+  } else {
+    if (baked.max_logit && !baked.row_max) row_max = arena.take<float>(rows).data();
+    split_keys = jit::split_keys(baked, sizes, prepared.multiprocessors);
+    const std::int64_t partial =
+        split_slots(baked, sizes, split_keys) * sizes.hkv * device::decode_group_rows;
+    if (split_keys > 0) {
+      partial_o = arena.take<float>(partial, sizes.dv).data();
+      partial_rows = arena.take<float>(partial, 2).data();
+    }
+  }
+  for (std::size_t i = 0; i < std::min(prepared.formula.summaries.size(), most_summaries); ++i) {
+    const Summary& summary = prepared.formula.summaries[i];
+    const ResolvedExtents extents =
+        resolved_extents(baked.program.tensors()[summary.slot], sizes, baked.h_global);
+    summaries[i] = arena.take<std::byte>(summary_bytes(summary, extents)).data();
+  }
+}
+
+}  // namespace fovea::jit

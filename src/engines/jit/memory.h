@@ -1,0 +1,24 @@
+// The workspace of one call: where each piece lies, or how much all of them take. Used by plan.
+#pragma once
+
+#include <array>
+
+#include "attention/arena.h"
+#include "engines/jit/prepare.h"
+
+namespace fovea::jit {
+
+inline constexpr std::size_t most_summaries = 16;  // tables of minima and maxima of one formula
+
+struct Memory {
+  // Without memory the arena only measures.
+  Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes);
+
+  float *delta = nullptr, *grad_q_sum = nullptr;
+  int split_keys = 0;
+  float *partial_o = nullptr, *partial_rows = nullptr;
+  float* row_max = nullptr;  // where max_logit needs it and the caller does not
+  std::array<void*, most_summaries> summaries{};
+};
+
+}  // namespace fovea::jit

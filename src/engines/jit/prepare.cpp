@@ -1,0 +1,46 @@
+#include "engines/jit/prepare.h"
+
+#include <algorithm>
+
+namespace fovea::jit {
+namespace {
+
+RenderOptions render_options(const Problem& baked) {
+  RenderOptions options;
+  options.precise = baked.q.dtype == DType::F32 || baked.precision == Precision::Strict;
+  options.gradient = baked.direction == Direction::Backward;
+  return options;
+}
+
+void add_summaries(Prepared& out) {
+  for (const Summary& summary : out.formula.summaries) {
+    Source source = summary_source(out.baked.program.tensors()[summary.slot].dtype);
+    const auto at = std::ranges::find_if(out.units, [&](const PreparedUnit& unit) {
+      return unit.source.unit.name == source.unit.name;
+    });
+    out.summary_units.push_back(static_cast<std::size_t>(at - out.units.begin()));
+    if (at == out.units.end()) out.units.push_back({std::move(source), true, 0});
+  }
+}
+
+}  // namespace
+
+Prepared prepare(const Problem& baked, const Device& device) {
+  Prepared out;
+  out.baked = baked;
+  out.formula = render(baked, render_options(baked));
+  out.multiprocessors = device.multiprocessors;
+  const ShapeFacts facts{baked, device.sm, device.shared_memory_per_block, out.formula.row_words,
+                         out.formula.column_words};
+  for (const KernelRow& row : kernel_rows(baked.direction)) {
+    if (!row.in_plan(baked)) continue;
+    const Shape shape = row.shape(facts);
+    out.kernels.push_back({&row, shape});
+    out.units.push_back(
+        {source_of(row, baked, shape, out.formula), !row.asks_formula, shape.shared_bytes});
+  }
+  add_summaries(out);
+  return out;
+}
+
+}  // namespace fovea::jit

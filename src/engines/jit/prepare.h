@@ -1,0 +1,38 @@
+// A Problem made ready, once per plan: its formula as device code, its kernels with their tiles and
+// texts. Builds nothing.
+#pragma once
+
+#include <vector>
+
+#include "attention/device.h"
+#include "engines/jit/kernels.h"
+#include "engines/jit/render.h"
+#include "engines/jit/source.h"
+
+namespace fovea::jit {
+
+struct PreparedKernel {
+  const KernelRow* row = nullptr;
+  Shape shape;
+};
+
+// A translation unit and what is needed to store and load it.
+struct PreparedUnit {
+  Source source;
+  bool shared = false;  // by plans of other formulas
+  int shared_bytes = 0;
+};
+
+struct Prepared {
+  Problem baked;
+  Rendered formula;
+  std::vector<PreparedKernel> kernels;
+  // Of the kernels, in their order; then one for each type of summary.
+  std::vector<PreparedUnit> units;
+  std::vector<std::size_t> summary_units;  // by summary
+  int multiprocessors = 1;
+};
+
+Prepared prepare(const Problem& baked, const Device& device);
+
+}  // namespace fovea::jit

@@ -1,0 +1,81 @@
+#include "engines/jit/render.h"
+
+#include "engines/jit/formula_text.h"
+#include "engines/jit/render_range.h"
+#include "engines/jit/stages.h"
+#include "ir/build.h"
+#include "ir/diff.h"
+#include "ir/simplify.h"
+
+namespace fovea::jit {
+namespace {
+
+using ir::Expr;
+using ir::Op;
+using ir::Stage;
+
+std::string constant_line(const std::string& name, bool value) {
+  return "  static constexpr bool " + name + " = " + (value ? "true" : "false") + ";\n";
+}
+std::string constant_line(const std::string& name, int value) {
+  return "  static constexpr int " + name + " = " + std::to_string(value) + ";\n";
+}
+
+}  // namespace
+
+Expr score_gradient(const ir::Program& program) {
+  if (program.bprop()) return program.bprop();
+  if (!program.mod()) return {};
+  return ir::simplify(ir::differentiate(program.mod(), ir::leaf(Op::Grad)).score);
+}
+
+Rendered render(const Problem& baked, const RenderOptions& options) {
+  const ir::Program& program = baked.program;
+  struct Function {
+    std::string name, arguments;
+  };
+  std::vector<Function> functions;
+  std::vector<Expr> roots;
+  const auto add = [&](const std::string& name, const std::string& arguments, const Expr& root) {
+    functions.push_back({name, arguments});
+    roots.push_back(root);
+  };
+  const Expr score = ir::leaf(Op::Score), grad = ir::leaf(Op::Grad);
+  add("keep", "", program.mask() ? program.mask() : ir::constant(true));
+  add("score", ", float s", program.mod() ? program.mod() : score);
+  if (options.gradient) {
+    const Expr derivative = score_gradient(program);
+    add("gradient", ", float s, float grad", derivative ? derivative : grad);
+  }
+  for (const ExtraRoot& root : options.extra) add(root.name, ", float s, float grad", root.value);
+
+  Rendered out;
+  out.has_mask = static_cast<bool>(program.mask());
+  out.has_mod = program.mod() && program.mod() != score;
+  const Classifier classifier(program);
+  std::vector<Expr> all = roots;
+  all.insert(all.end(), classifier.formulas().begin(), classifier.formulas().end());
+  out.layout = lay_out_words(baked, all);
+  roots = with_reciprocals(roots);
+
+  const Stages stages(roots);
+  FormulaText text(program, stages, out.layout, {options.precise, options.coarse_tanh});
+  text.structs();
+  text.uniform();
+  out.row_words = text.positions(Stage::Row);
+  out.column_words = text.positions(Stage::Column);
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    text.function(functions[i].name, functions[i].arguments, roots[i]);
+  }
+  const std::string classify = classifier.text(out.layout, out.summaries);
+  out.classifies = classifier.classifies();
+  out.words = out.layout.count;
+
+  out.text = "struct Formula {\n" + constant_line("has_mask", out.has_mask) +
+             constant_line("has_mod", out.has_mod) + constant_line("classifies", out.classifies) +
+             constant_line("row_words", out.row_words) +
+             constant_line("column_words", out.column_words) + text.take() + classify + "};\n";
+  return out;
+}
+
+}  // namespace fovea::jit

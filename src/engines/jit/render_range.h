@@ -1,0 +1,33 @@
+// Formula::classify: ir/range's steps written down as device code, over device/interval.h. Whether
+// a tile is empty, full or mixed is then the same as on the host, for the same ranges of what
+// captured tensors hold.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engines/jit/words.h"
+#include "ir/program.h"
+
+namespace fovea::jit {
+
+class Classifier {
+ public:
+  explicit Classifier(const ir::Program& program);
+
+  // What is seen (the mask, less what the modifier always makes -inf), and what the mask keeps.
+  // Tiles are empty by the first, full by the second.
+  std::span<const ir::Expr> formulas() const { return formulas_; }
+  bool classifies() const;  // false: every tile is full
+
+  // Adds words for the summaries that it reads to the layout.
+  std::string text(WordLayout& layout, std::vector<Summary>& summaries) const;
+
+ private:
+  const ir::Program& program_;
+  std::array<ir::Expr, 2> formulas_;
+};
+
+}  // namespace fovea::jit

@@ -1,0 +1,180 @@
+#include "engines/jit/source.h"
+
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "base/error.h"
+#include "engines/jit/headers.h"
+#include "engines/jit/render_op.h"
+#include "store/key.h"
+
+namespace fovea::jit {
+namespace {
+
+std::string element(DType dtype) {
+  switch (dtype) {
+    case DType::F32: return "F32";
+    case DType::F16: return "F16";
+    case DType::BF16: return "BF16";
+    case DType::F64:
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::Bool: break;
+  }
+  throw InternalError("engine jit was given a tensor of type " + std::string(dtype_name(dtype)));
+}
+
+class ConfigText {
+ public:
+  void type(const char* name, DType dtype) {
+    text_ += std::string("  using ") + name + " = " + element(dtype) + ";\n";
+  }
+  void number(const char* name, int value) { constant("int", name, std::to_string(value)); }
+  void truth(const char* name, bool value) { constant("bool", name, value ? "true" : "false"); }
+  const std::string& text() const { return text_; }
+
+ private:
+  void constant(const char* type, const char* name, const std::string& value) {
+    text_ += std::string("  static constexpr ") + type + " " + name + " = " + value + ";\n";
+  }
+  std::string text_;
+};
+
+std::string config_text(const Problem& baked, const Shape& shape) {
+  ConfigText out;
+  const bool backward = baked.direction == Direction::Backward;
+  out.type("Element", baked.q.dtype);
+  out.type("Output", baked.o.dtype);
+  out.type("O", baked.o.dtype);
+  out.truth("backward", backward);
+  if (backward) {
+    out.type("GradO", baked.grad_o.dtype);
+    out.type("GradQ", baked.want_q ? baked.grad_q.dtype : baked.q.dtype);
+    out.type("GradK", baked.want_k ? baked.grad_k.dtype : baked.q.dtype);
+    out.type("GradV", baked.want_v ? baked.grad_v.dtype : baked.q.dtype);
+  }
+  out.number("d", shape.d);
+  out.number("dv", shape.dv);
+  out.number("dv_chunks", shape.dv_chunks);
+  out.number("rows", shape.rows);
+  out.number("columns", shape.columns);
+  out.number("warps", shape.warps);
+  out.number("threads", 32 * shape.warps);
+  out.number("blocks", shape.blocks);
+  out.number("shared_bytes", shape.shared_bytes);
+  out.truth("dropout", baked.dropout > 0);
+  out.truth("deterministic", baked.deterministic);
+  out.truth("row_max", baked.row_max || baked.max_logit);
+  if (backward) {
+    out.truth("grad_lse", baked.grad_lse);
+    out.truth("want_q", baked.want_q);
+    out.truth("want_k", baked.want_k);
+    out.truth("want_v", baked.want_v);
+  }
+  for (const Shape::Constant& constant : shape.own) out.number(constant.name, constant.value);
+  return "struct Config {\n" + out.text() + "};\n";
+}
+
+// Headers that the formula's own text uses.
+constexpr const char* formula_headers[] = {"formula.h", "math.h", "interval.h"};
+
+std::string include(const std::string& header) { return "#include \"" + header + "\"\n"; }
+
+std::string own_text(const KernelRow& row, const Problem& baked, const Shape& shape,
+                     const Rendered& formula) {
+  std::string out = include("primitives.h") + include("arguments.h") + include("element.h");
+  if (row.asks_formula) {
+    for (const char* const header : formula_headers) out += include(header);
+  }
+  const int words = row.asks_formula ? formula.words : 0;
+  out += "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) +
+         ">;\n";
+  if (row.asks_formula) out += formula.text + "\n";
+  out += config_text(baked, shape) + "}  // namespace fovea::device\n";
+  const std::string name = row.name;
+  return out + include(row.header) +
+         "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
+         "fovea::device::Config::blocks)\n    fovea_" +
+         name + "(const __grid_constant__ fovea::device::Arguments a) {\n  fovea::device::" + name +
+         "<fovea::device::Config>(a);\n}\n";
+}
+
+const cuda::NamedText* find_header(std::string_view name) {
+  for (const cuda::NamedText& header : device_headers()) {
+    if (name == header.name) return &header;
+  }
+  return nullptr;
+}
+
+// "#include "name"" -> name; empty: another line.
+std::string_view included(std::string_view line) {
+  constexpr std::string_view start = "#include \"";
+  if (!line.starts_with(start)) return {};
+  line.remove_prefix(start.size());
+  return line.substr(0, line.find('"'));
+}
+
+void expand_into(std::string& out, const std::string& text, const std::string& file,
+                 std::set<std::string_view>& seen) {
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line == "#pragma once") line.clear();  // lines keep their numbers
+    const cuda::NamedText* const header = find_header(included(line));
+    if (header == nullptr) {
+      out += line + "\n";
+      continue;
+    }
+    if (!seen.insert(header->name).second) {
+      out += "\n";
+      continue;
+    }
+    out += "#line 1 \"" + std::string(header->name) + "\"\n";
+    expand_into(out, header->text, header->name, seen);
+    out += "#line " + std::to_string(number + 1) + " \"" + file + "\"\n";
+  }
+}
+
+}  // namespace
+
+std::string expand(const std::string& text) {
+  std::string out;
+  std::set<std::string_view> seen;
+  expand_into(out, text, "kernel", seen);
+  return out;
+}
+
+const std::string& headers_hash() {
+  static const std::string& hash = *new std::string([] {
+    std::string all;
+    for (const cuda::NamedText& header : device_headers()) {
+      all += std::string(header.name) + "\n" + header.text + "\n";
+    }
+    return store::name_of({"jit", "headers", all});
+  }());
+  return hash;
+}
+
+Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
+                 const Rendered& formula) {
+  Source out;
+  out.own = own_text(row, baked, shape, formula);
+  out.unit = {std::string("fovea_") + row.name, expand(out.own)};
+  return out;
+}
+
+Source summary_source(DType dtype) {
+  Source out;
+  const std::string name = "fovea_summarize_" + std::string(dtype_name(dtype));
+  out.own = include("summarize.h") + "extern \"C\" __global__ void " + name +
+            "(const __grid_constant__ fovea::device::SummaryCall call) {\n"
+            "  fovea::device::summarize<fovea::device::" +
+            std::string(captured_type_text(dtype)) + ">(call);\n}\n";
+  out.unit = {name, expand(out.own)};
+  return out;
+}
+
+}  // namespace fovea::jit

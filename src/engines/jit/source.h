@@ -1,0 +1,31 @@
+// The text of a kernel, put together: headers of device/, the formula, the types and tiles it is
+// compiled for, and the kernel's entry. One translation unit for each kernel, whole in itself.
+#pragma once
+
+#include <string>
+
+#include "engines/jit/compiler.h"
+#include "engines/jit/kernels.h"
+#include "engines/jit/render.h"
+
+namespace fovea::jit {
+
+struct Source {
+  Unit unit;
+  std::string own;  // what is not headers: with their hash, all that the unit depends on
+};
+
+// `formula` is read where the row asks for it.
+Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
+                 const Rendered& formula);
+
+// The kernel that finds minima and maxima of captured tensors of this type: fovea_summarize_<type>.
+Source summary_source(DType dtype);
+
+// The text with each `#include "..."` of a header of device/ replaced by that header, once.
+std::string expand(const std::string& text);
+
+// Of all headers of device/, 32 digits.
+const std::string& headers_hash();
+
+}  // namespace fovea::jit

@@ -1,0 +1,50 @@
+// The nodes of formulas by stage, as the renderer writes them: which stage each belongs to, which
+// decide, which cost enough to be kept in shared memory. Rules are those of ir/tape; nodes keep
+// their own names instead of registers, since the device's compiler allocates those.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/tape.h"
+#include "ir/topology.h"
+
+namespace fovea::jit {
+
+class Stages {
+ public:
+  explicit Stages(std::span<const ir::Expr> roots);
+
+  const std::vector<const ir::Node*>& nodes() const { return order_.nodes; }  // operands first
+  std::uint32_t number(const ir::Node* node) const { return order_.number.find(node); }
+  static ir::Stage stage(const ir::Node* node) { return ir::stage_of(node->depends()); }
+  bool exact(const ir::Node* node) const { return exact_[number(node)]; }
+
+  // Of a Row or Column value: worth a word of shared memory.
+  bool costly(const ir::Node* node) const { return costly_[number(node)]; }
+
+  // Values of `stage` that later stages or functions of the formula read; constants are not among
+  // them.
+  std::vector<const ir::Node*> read_later(ir::Stage stage) const;
+
+  // Values of `stage` that these are computed from, these included where they belong to it;
+  // operands first.
+  std::vector<const ir::Node*> below(std::span<const ir::Node* const> wanted,
+                                     ir::Stage stage) const;
+
+  // What a value is called where code of stage `here` stands: v7, or u.v7, r.v7, c.v7.
+  std::string name(const ir::Node* node, ir::Stage here) const;
+
+ private:
+  std::vector<ir::Expr> kept_;  // keeps the nodes alive
+  ir::Order order_;
+  std::vector<bool> exact_, costly_;
+};
+
+// Formulas with x / y written as x * (1 / y) where y changes less often than the quotient and
+// decides nothing: one division instead of many. Off by one unit in the last place.
+std::vector<ir::Expr> with_reciprocals(std::span<const ir::Expr> roots);
+
+}  // namespace fovea::jit

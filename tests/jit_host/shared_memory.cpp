@@ -1,0 +1,286 @@
+#include "tests/jit_host/shared_memory.h"
+
+#include <cstring>
+
+#include "tests/jit_host/mistake.h"
+
+namespace fovea::on_host {
+namespace {
+
+constexpr std::uint64_t most_epochs = (1u << 20) - 1;
+constexpr unsigned most_warp_epochs = (1u << 17) - 1;
+
+using Kind = SharedAccess;
+
+const char* verb(Kind kind) {
+  switch (kind) {
+    case Kind::Read: return " reads ";
+    case Kind::Write: return " writes ";
+    case Kind::Add: return " adds to ";
+  }
+  return "";
+}
+
+}  // namespace
+
+struct SharedMemory::Access {
+  Kind kind;
+  unsigned at, bytes;
+  Where where;
+  Stamp mine;
+  Stamp left;  // what a read leaves in the record
+};
+
+namespace {
+
+std::string sentence(Kind kind, int thread, unsigned at, unsigned bytes, const Where& where) {
+  return "thread " + std::to_string(thread) + verb(kind) + "shared bytes " + std::to_string(at) +
+         " to " + std::to_string(at + bytes) + " at " + text(where);
+}
+
+}  // namespace
+
+void SharedMemory::begin_launch(unsigned bytes) {
+  size_ = bytes;
+  if (words_.size() < bytes / 4 + 1) {
+    words_.assign(bytes / 4 + 1, {});
+    byte_records_.assign(0, {});
+    bytes_.resize(4 * words_.size());
+  }
+}
+
+void SharedMemory::begin_block() {
+  if (epoch_ > most_epochs / 2) {
+    words_.assign(words_.size(), {});
+    epoch_ = 0;
+  }
+  first_epoch_ = ++epoch_;
+}
+
+void SharedMemory::pass_barrier() {
+  if (++epoch_ >= most_epochs) throw Mistake("a block passes more barriers than are counted");
+}
+
+void SharedMemory::check_place(const Access& a) const {
+  if (a.at > size_ || a.bytes > size_ - a.at) {
+    throw Mistake(sentence(a.kind, static_cast<int>(a.mine.thread), a.at, a.bytes, a.where) +
+                  ", but there are only " + std::to_string(size_));
+  }
+  if (a.at % a.bytes != 0) {
+    throw Mistake(sentence(a.kind, static_cast<int>(a.mine.thread), a.at, a.bytes, a.where) +
+                  ", which is misaligned");
+  }
+}
+
+void SharedMemory::load(void* to, unsigned at, unsigned bytes, const User& user, Where where) {
+  const Access access = access_of(Kind::Read, at, bytes, user, where);
+  if (!read_at_rest(access)) visit(access);
+  std::memcpy(to, &bytes_[at], bytes);
+}
+
+void SharedMemory::store(unsigned at, const void* from, unsigned bytes, const User& user,
+                         Where where) {
+  const Access access = access_of(Kind::Write, at, bytes, user, where);
+  if (!write_at_rest(access)) visit(access);
+  std::memcpy(&bytes_[at], from, bytes);
+}
+
+void SharedMemory::add(unsigned at, float value, const User& user, Where where) {
+  const Access access = access_of(Kind::Add, at, 4, user, where);
+  visit(access);
+  float sum;
+  std::memcpy(&sum, &bytes_[at], 4);
+  sum += value;
+  std::memcpy(&bytes_[at], &sum, 4);
+}
+
+void SharedMemory::load_row(void* to, unsigned at, const User& user, Where where) {
+  Access access = access_of(Kind::Read, at, 16, user, where);
+  access.left.warp -= 1;
+  if (!read_at_rest(access)) visit(access);
+  std::memcpy(to, &bytes_[at], 16);
+}
+
+void SharedMemory::begin_copy(unsigned at, int bytes, const User& user, Where where) {
+  const Access access = access_of(Kind::Write, at, static_cast<unsigned>(bytes), user, where);
+  visit(access);
+  for (unsigned i = 0; i < access.bytes / 4; ++i) words_[at / 4 + i].written.flag = 1;
+}
+
+void SharedMemory::write_copy(unsigned at, const void* from, int valid, int bytes) {
+  if (valid > 0) std::memcpy(&bytes_[at], from, static_cast<std::size_t>(valid));
+  std::memset(&bytes_[at] + valid, 0, static_cast<std::size_t>(bytes - valid));
+}
+
+void SharedMemory::end_copy(unsigned at, int bytes, const User& user, Where where) {
+  const Access access = access_of(Kind::Write, at, static_cast<unsigned>(bytes), user, where);
+  for (unsigned i = 0; i < access.bytes / 4; ++i) words_[at / 4 + i].written = access.mine;
+}
+
+// --- one access against the records ---
+
+inline SharedMemory::Access SharedMemory::access_of(Kind kind, unsigned at, unsigned bytes,
+                                                    const User& user, const Where& where) const {
+  if (user.warp_epoch > most_warp_epochs) {
+    throw Mistake("a warp passes more sync_warp than are counted at " + text(where));
+  }
+  const Stamp mine{epoch_,
+                   user.warp_epoch,
+                   static_cast<unsigned>(user.thread),
+                   static_cast<unsigned>(where.line),
+                   0,
+                   0,
+                   0};
+  return {kind, at, bytes, where, mine, mine};
+}
+
+// The usual case, quickly: whole words that nobody has written since the last barrier. False: it
+// takes a closer look, which may begin from here.
+inline bool SharedMemory::read_at_rest(const Access& a) {
+  if (a.bytes < 4 || a.at % a.bytes != 0 || a.at > size_ || a.bytes > size_ - a.at) return false;
+  for (Record *r = &words_[a.at / 4], *end = r + a.bytes / 4; r < end; ++r) {
+    const bool at_rest = r->written.block >= first_epoch_ && r->written.block < epoch_ &&
+                         r->written.flag == 0 && r->read.flag == 0;
+    if (!at_rest) return false;
+    if (r->read.block != epoch_) {
+      r->read = a.left;
+    } else if (r->read.many < 2) {
+      note(r->read, a);
+    }
+  }
+  return true;
+}
+
+// The same for words that nobody has used since the last barrier.
+inline bool SharedMemory::write_at_rest(const Access& a) {
+  if (a.bytes < 4 || a.at % a.bytes != 0 || a.at > size_ || a.bytes > size_ - a.at) return false;
+  for (Record *r = &words_[a.at / 4], *end = r + a.bytes / 4; r < end; ++r) {
+    const bool at_rest = r->written.block < epoch_ && r->written.flag == 0 &&
+                         r->read.block < epoch_ && r->read.flag == 0;
+    if (!at_rest) return false;
+    *r = {a.mine, {}};
+  }
+  return true;
+}
+
+void SharedMemory::visit(const Access& access) {
+  check_place(access);
+  const unsigned last = access.at + access.bytes;
+  if (access.bytes < 4) {
+    split(access.at / 4);
+    return visit_bytes(access, access.at / 4, access.at % 4, access.at % 4 + access.bytes);
+  }
+  for (unsigned word = access.at / 4; word < last / 4; ++word) {
+    Record& record = words_[word];
+    if (record.read.flag == 0 || merge(word)) {
+      use(record, access);
+      continue;
+    }
+    visit_bytes(access, word, 0, 4);
+    if (access.kind == Kind::Write) record = byte_records_[4 * word];
+  }
+}
+
+void SharedMemory::visit_bytes(const Access& access, unsigned word, unsigned first, unsigned last) {
+  for (unsigned i = first; i < last; ++i) use(byte_records_[4 * word + i], access);
+}
+
+void SharedMemory::split(unsigned word) {
+  if (byte_records_.empty()) byte_records_.assign(4 * words_.size(), {});
+  Record& record = words_[word];
+  if (record.read.flag != 0) return;
+  for (unsigned i = 0; i < 4; ++i) byte_records_[4 * word + i] = record;
+  record.read.flag = 1;
+}
+
+// Whether the bytes of a word no longer differ: all were written, and used, before a barrier.
+bool SharedMemory::merge(unsigned word) {
+  const Record* const bytes = &byte_records_[4 * word];
+  for (unsigned i = 0; i < 4; ++i) {
+    const bool old = bytes[i].written.block >= first_epoch_ && bytes[i].written.block < epoch_ &&
+                     bytes[i].read.block < epoch_;
+    if (!old) return false;
+  }
+  words_[word] = bytes[0];
+  return true;
+}
+
+inline void SharedMemory::use(Record& record, const Access& access) const {
+  if (record.written.flag != 0 && record.written.block >= first_epoch_) early(record, access);
+  switch (access.kind) {
+    case Kind::Read: return use_for_read(record, access);
+    case Kind::Write: return use_for_write(record, access);
+    case Kind::Add: return use_for_add(record, access);
+  }
+}
+
+inline void SharedMemory::use_for_read(Record& record, const Access& access) const {
+  if (record.written.block < first_epoch_) early(record, access);
+  if (!comes_before(record.written, access)) race(record.written, "wrote", access);
+  note(record.read, access);
+}
+
+inline void SharedMemory::use_for_write(Record& record, const Access& access) const {
+  if (!comes_before(record.written, access)) race(record.written, "wrote", access);
+  if (!comes_before(record.read, access)) race(record.read, "read", access);
+  // Whoever comes after this write comes after all that it came after.
+  record.written = access.mine;
+  record.read = {};
+}
+
+inline void SharedMemory::use_for_add(Record& record, const Access& access) const {
+  if (record.written.block < first_epoch_) early(record, access);
+  if (!comes_before(record.read, access)) race(record.read, "read", access);
+  const bool after_adds = record.written.atomic != 0 && record.written.block == epoch_;
+  if (after_adds) {
+    note(record.written, access);
+  } else {
+    if (!comes_before(record.written, access)) race(record.written, "wrote", access);
+    record.written = access.mine;
+  }
+  record.written.atomic = 1;
+  record.read = {};
+}
+
+inline bool SharedMemory::comes_before(const Stamp& earlier, const Access& access) const {
+  if (earlier.block != epoch_) return true;
+  if (earlier.many == 2) return false;
+  if (earlier.thread / 32 != access.mine.thread / 32) return false;
+  return earlier.warp < access.mine.warp ||
+         (earlier.many == 0 && earlier.thread == access.mine.thread);
+}
+
+inline void SharedMemory::note(Stamp& stamp, const Access& access) const {
+  const bool flag = stamp.flag != 0;
+  if (stamp.block != epoch_) {
+    stamp = access.left;
+  } else if (stamp.thread / 32 != access.left.thread / 32) {
+    stamp.many = 2;
+  } else if (stamp.many < 2 && stamp.warp < access.left.warp) {
+    stamp = access.left;
+  } else if (stamp.many == 0 && stamp.warp == access.left.warp &&
+             stamp.thread != access.left.thread) {
+    stamp.many = 1;
+  }
+  stamp.flag = flag ? 1 : 0;
+}
+
+void SharedMemory::race(const Stamp& earlier, const char* what, const Access& a) const {
+  std::string who = "thread " + std::to_string(earlier.thread);
+  if (earlier.many == 1) who += " and others of its warp";
+  if (earlier.many == 2) who += " and others";
+  throw Mistake(
+      "a race: " + sentence(a.kind, static_cast<int>(a.mine.thread), a.at, a.bytes, a.where) +
+      ", " + who + " " + what + " there (line " + std::to_string(earlier.line) +
+      ") with no barrier between");
+}
+
+void SharedMemory::early(const Record& record, const Access& a) const {
+  const std::string what =
+      sentence(a.kind, static_cast<int>(a.mine.thread), a.at, a.bytes, a.where);
+  if (record.written.block < first_epoch_) throw Mistake(what + ", where nothing was written");
+  throw Mistake(what + ", where a copy of thread " + std::to_string(record.written.thread) +
+                " (line " + std::to_string(record.written.line) + ") was not waited for");
+}
+
+}  // namespace fovea::on_host

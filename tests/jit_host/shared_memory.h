@@ -1,0 +1,83 @@
+// A block's shared memory with a record of who used it: finds reads of what nobody wrote, races
+// between threads, the use of what an asynchronous copy has not brought yet, and accesses out of
+// bounds or misaligned. What is wrong is thrown as a Mistake.
+//
+// Two accesses by different threads, at least one of them a write, are a race unless a sync_block
+// lies between them, or a sync_warp if both are of one warp. So of each word it is enough to
+// remember the last write and, since then, the last read, with the number of barriers passed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/jit_host/machine.h"
+
+namespace fovea::on_host {
+
+// Who uses the memory, and when.
+struct User {
+  int thread;
+  unsigned warp_epoch;  // sync_warps that its warp passed since the last sync_block, from 1
+};
+
+enum class SharedAccess { Read, Write, Add };
+
+class SharedMemory {
+ public:
+  void begin_launch(unsigned bytes);
+  void begin_block();  // nothing is written
+  void pass_barrier();
+
+  void load(void* to, unsigned at, unsigned bytes, const User& user, Where where);
+  void store(unsigned at, const void* from, unsigned bytes, const User& user, Where where);
+  void add(unsigned at, float value, const User& user, Where where);
+  // A row of load_matrices: the whole warp reads at once, so that its later writes come after.
+  void load_row(void* to, unsigned at, const User& user, Where where);
+
+  // An asynchronous copy: from begin to end nobody may touch the place.
+  void begin_copy(unsigned at, int bytes, const User& user, Where where);
+  void write_copy(unsigned at, const void* from, int valid, int bytes);
+  void end_copy(unsigned at, int bytes, const User& user, Where where);
+
+ private:
+  struct Stamp {
+    std::uint64_t block : 20;  // barriers passed; 0: never
+    std::uint64_t warp : 17;
+    std::uint64_t thread : 10;
+    std::uint64_t line : 13;
+    std::uint64_t many : 2;    // 1: further lanes of its warp too, 2: other warps too
+    std::uint64_t atomic : 1;  // of a write
+    std::uint64_t flag : 1;    // of a write: being copied; of a read: the bytes differ
+  };
+  struct Record {
+    Stamp written, read;
+  };
+  struct Access;  // one of load, store or add: who, where, and what to say
+
+  Access access_of(SharedAccess kind, unsigned at, unsigned bytes, const User& user,
+                   const Where& where) const;
+  void check_place(const Access& access) const;
+  bool read_at_rest(const Access& access);
+  bool write_at_rest(const Access& access);
+  void visit(const Access& access);
+  void visit_bytes(const Access& access, unsigned word, unsigned first, unsigned last);
+  void split(unsigned word);
+  bool merge(unsigned word);
+  void use(Record& record, const Access& access) const;
+  void use_for_read(Record& record, const Access& access) const;
+  void use_for_write(Record& record, const Access& access) const;
+  void use_for_add(Record& record, const Access& access) const;
+  bool comes_before(const Stamp& earlier, const Access& access) const;
+  void note(Stamp& stamp, const Access& access) const;
+  [[noreturn]] void race(const Stamp& earlier, const char* what, const Access& access) const;
+  [[noreturn]] void early(const Record& record, const Access& access) const;
+
+  unsigned size_ = 0;
+  std::uint64_t epoch_ = 0, first_epoch_ = 0;
+  std::vector<unsigned char> bytes_;
+  std::vector<Record> words_;         // one for 4 bytes
+  std::vector<Record> byte_records_;  // where threads use parts of a word
+};
+
+}  // namespace fovea::on_host

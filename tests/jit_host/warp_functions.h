@@ -1,0 +1,19 @@
+// What a warp's 32 lanes compute when they meet: from what each of them brought.
+#pragma once
+
+#include "tests/jit_host/machine.h"
+#include "tests/jit_host/shared_memory.h"
+
+namespace fovea::on_host {
+
+inline constexpr int lanes = 32;
+
+void vote(Meeting kind, void* const (&operands)[lanes]);
+void shuffle(Meeting kind, void* const (&operands)[lanes]);
+void load_matrices(Meeting kind, void* const (&operands)[lanes], SharedMemory& memory,
+                   const User& first_lane, Where where);
+void multiply_add(Meeting kind, void* const (&operands)[lanes]);
+
+const char* name_of(Meeting kind);
+
+}  // namespace fovea::on_host
