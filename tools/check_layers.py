@@ -45,7 +45,8 @@ SIZED = SOURCES | {".py"}
 MAX_LINES = 400
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
-BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+# Comments, and texts of programs within a program.
+SET_ASIDE = re.compile(r'/\*.*?\*/|\bR"(\w*)\(.*?\)\1"', re.DOTALL)
 
 
 def room_of(path):
@@ -60,7 +61,7 @@ def room_of(path):
 
 def includes_of(root, path):
     """(line, text, target) of each include; target is relative to the root, or None if outside of it."""
-    text = BLOCK_COMMENT.sub(lambda m: "\n" * m[0].count("\n"), (root / path).read_text(errors="replace"))
+    text = SET_ASIDE.sub(lambda m: "\n" * m[0].count("\n"), (root / path).read_text(errors="replace"))
     for match in INCLUDE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         bases = [Path("src"), Path("include"), Path(".")]

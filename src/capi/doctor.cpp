@@ -7,6 +7,7 @@
 #include "cuda/driver.h"
 #include "cuda/find_device.h"
 #include "cuda/libraries.h"
+#include "cuda/nvrtc.h"
 #include "engines/cudnn/graph.h"
 #include "planner/planner.h"
 #include "store/listing.h"
@@ -101,6 +102,17 @@ void add_cudnn(Sheet& sheet) {
   }
 }
 
+// What engine jit compiles with.
+void add_nvrtc(Sheet& sheet) {
+  const cuda::NvrtcLibrary& library = cuda::nvrtc_library();
+  if (!library.usable()) {
+    sheet.row("nvrtc", library.problem);
+    sheet.more("engine jit then runs what is stored in bundles or on disk only");
+    return;
+  }
+  sheet.row("nvrtc", library.version + " from " + library.path);
+}
+
 void add_cache(Sheet& sheet) {
   const CacheStatistics now = plan_cache().statistics();
   sheet.row("plan cache", std::to_string(now.plans) + " plans, " + std::to_string(now.bytes) +
@@ -175,6 +187,7 @@ fovea_status fovea_doctor(fovea_report* report) {
     add_engines(sheet);
     add_cuda(sheet);
     add_cudnn(sheet);
+    add_nvrtc(sheet);
     add_cache(sheet);
     add_folder(sheet);
     add_bundles(sheet);

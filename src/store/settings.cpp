@@ -1,6 +1,9 @@
 // The process's store, as its environment wants it.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <limits>
 
 #include "base/env.h"
@@ -16,6 +19,28 @@ std::vector<std::string> split_paths(const std::string& list) {
     if (end > at) out.push_back(list.substr(at, end - at));
     at = end + 1;
   }
+  return out;
+}
+
+// The folder of the file that this code is in: libfovea.so, or a program that has it inside.
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  const bool found = dladdr(reinterpret_cast<const void*>(&settings_from_environment), &info) != 0;
+  return found && info.dli_fname != nullptr ? std::filesystem::path(info.dli_fname).parent_path()
+                                            : std::filesystem::path();
+}
+
+// Where the build puts bundles, and where they are installed.
+std::vector<std::string> stock_bundles() {
+  std::vector<std::string> out;
+  const std::filesystem::path here = own_folder();
+  for (const auto& folder : {here / "fovea-stock", here / "fovea" / "stock"}) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() == ".fovea") out.push_back(entry.path().string());
+    }
+  }
+  std::ranges::sort(out);
   return out;
 }
 
@@ -45,6 +70,7 @@ Settings settings_from_environment() {
     if (!limit) out.bad_limit = *text;
   }
   out.bundles = split_paths(env_value(Env::Bundle).value_or(""));
+  out.stock = stock_bundles();
   return out;
 }
 

@@ -26,6 +26,13 @@ Shelf::Shelf(Settings settings)
   }
   // FOVEA_BUNDLE=first:second asks the first one first.
   std::ranges::reverse(bundles_);
+  for (const std::string& path : settings_.stock) {
+    try {
+      bundles_.push_back(std::make_shared<const Bundle>(Bundle::open(path)));
+    } catch (const InvalidArgument& refusal) {
+      say_once("bundle " + std::string(refusal.what()) + ": not used");
+    }
+  }
 }
 
 void Shelf::say_once(const std::string& line) {

@@ -22,6 +22,7 @@ struct Settings {
   std::uint64_t limit = default_limit;
   std::string bad_limit;             // a FOVEA_CACHE_LIMIT that is none; the default counts then
   std::vector<std::string> bundles;  // paths
+  std::vector<std::string> stock;    // of bundles that came with the library: asked last
   std::chrono::milliseconds patience{60'000};  // with a builder in another process
 };
 Settings settings_from_environment();

@@ -105,6 +105,11 @@ def test_long_file_is_reported(plant, path):
     assert result.stdout == f"{path}:401: 401 lines; no file has more than 400\n"
 
 
+def test_include_in_the_text_of_another_program_is_no_include(plant):
+    result = plant({"src/base/env.cpp": 'const char* text = R"(\n#include "ir/expr.h"\n)";\n'})
+    assert result.returncode == 0, result.stdout
+
+
 def test_include_in_a_comment_is_no_include(plant):
     result = plant({"src/base/env.h": '// #include "ir/expr.h"\n/*\n#include "ir/expr.h"\n*/\n'})
     assert result.returncode == 0, result.stdout

@@ -173,7 +173,6 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.partial_o = memory.partial_o;
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;
-  call.b_first = 0;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
   for (std::size_t i = 0; i < prepared.formula.summaries.size(); ++i) {

@@ -38,10 +38,48 @@ void begin_key(Set& set, const std::string& summary, const std::string& target) 
   set.key.content += "\n";
 }
 
+// What the units depend on, for people who list what is stored. Names, extents and what only a
+// launch depends on are left out: they change no kernel.
+std::string line_of(const Problem& baked) {
+  ir::Declarations declared = baked.program.declarations();
+  int number = 0;
+  for (ir::TensorDecl& tensor : declared.tensors) {
+    tensor.name = "t" + std::to_string(number++);
+    tensor.data.clear();
+    for (ir::Extent& extent : tensor.extents) extent = {ir::Extent::Kind::Number, 1};
+  }
+  number = 0;
+  for (ir::ScalarDecl& scalar : declared.scalars) {
+    scalar.name = "s" + std::to_string(number++);
+    scalar.value.reset();
+  }
+  Problem listed;
+  listed.direction = baked.direction;
+  listed.sizes.d = baked.sizes.d;
+  listed.sizes.dv = baked.sizes.dv;
+  for (const NamedTensor& tensor : named_tensors()) {
+    (listed.*tensor.spec).dtype = (baked.*tensor.spec).dtype;
+  }
+  const ir::Program& program = baked.program;
+  listed.program = ir::Program::with_slots(std::move(declared), program.mod(), program.mask(),
+                                           program.bprop());
+  listed.dropout = baked.dropout;
+  listed.deterministic = baked.deterministic;
+  listed.precision = baked.precision;
+  if (baked.direction == Direction::Backward) {
+    listed.want_q = baked.want_q;
+    listed.want_k = baked.want_k;
+    listed.want_v = baked.want_v;
+    listed.want_tensors = baked.want_tensors;
+    listed.want_scalars = baked.want_scalars;
+  }
+  return print(listed);
+}
+
 // The formula's kernels together, then each of the others.
 std::vector<Set> sets_of(const Prepared& prepared, const std::string& target) {
   std::vector<Set> sets(1);
-  begin_key(sets.front(), print(prepared.baked), target);
+  begin_key(sets.front(), line_of(prepared.baked), target);
   for (std::size_t i = 0; i < prepared.units.size(); ++i) {
     const PreparedUnit& unit = prepared.units[i];
     if (unit.shared) {

@@ -10,9 +10,6 @@
 namespace fovea::jit {
 namespace {
 
-// A grid has at most so many blocks along y and z.
-constexpr unsigned most_blocks = 65535;
-
 // What a plan baked and a call must not change.
 void check_call(const Problem& baked, const Sizes& sizes) {
   const auto check = [](const char* name, std::int64_t features, std::int64_t most) {
@@ -23,7 +20,6 @@ void check_call(const Problem& baked, const Sizes& sizes) {
   };
   check("d", sizes.d, baked.sizes.d);
   check("dv", sizes.dv, baked.sizes.dv);
-  if (sizes.h > most_blocks) refuse("h", sizes.h, "engine jit takes at most 65535 heads");
 }
 
 class JitPlan : public Plan {
@@ -85,20 +81,12 @@ class JitPlan : public Plan {
     }
   }
 
-  void launch(std::size_t i, Arguments& arguments, void* stream) const {
+  void launch(std::size_t i, const Arguments& arguments, void* stream) const {
     const auto& [row, shape] = prepared_.kernels[i];
     if (row->in_call != nullptr && !row->in_call(arguments.call)) return;
-    const Grid whole = row->grid(arguments.call, shape);
-    if (whole.x == 0 || whole.y == 0) return;
-    const auto chunks = static_cast<unsigned>(shape.dv_chunks);
-    const unsigned step = most_blocks / chunks * chunks;
-    for (unsigned first = 0; first < whole.z; first += step) {
-      Grid grid = whole;
-      grid.z = std::min(step, whole.z - first);
-      arguments.call.b_first = static_cast<int>(first / chunks);
-      cuda::launch(kernels_[i], grid, &arguments, stream,
-                   static_cast<unsigned>(shape.shared_bytes));
-    }
+    const Grid grid = row->grid(arguments.call, shape);
+    if (grid.x == 0) return;
+    cuda::launch(kernels_[i], grid, &arguments, stream, static_cast<unsigned>(shape.shared_bytes));
   }
 
   Prepared prepared_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace fovea::jit {
 namespace {
 
@@ -35,6 +37,12 @@ Prepared prepare(const Problem& baked, const Device& device) {
   for (const KernelRow& row : kernel_rows(baked.direction)) {
     if (!row.in_plan(baked)) continue;
     const Shape shape = row.shape(facts);
+    if (shape.shared_bytes > device.shared_memory_per_block) {
+      throw Unsupported("engine jit: this formula stages so many values for its rows and columns "
+                        "that kernel " + std::string(row.name) + " needs " +
+                        std::to_string(shape.shared_bytes) + " bytes of shared memory, of " +
+                        std::to_string(device.shared_memory_per_block));
+    }
     out.kernels.push_back({&row, shape});
     out.units.push_back(
         {source_of(row, baked, shape, out.formula), !row.asks_formula, shape.shared_bytes});

@@ -96,8 +96,7 @@ std::string_view captured_type_text(DType type) {
 
 std::string operation_text(const Node& node, bool exact, Args args, const Functions& functions) {
   const auto function = [&](std::string_view name) {
-    const std::string_view space =
-        exact ? "exact::" : functions.precise ? "precise::" : "fast::";
+    const std::string_view space = exact ? "exact::" : functions.precise ? "precise::" : "fast::";
     return call(std::string(space) + std::string(name), args);
   };
   switch (node.op()) {
@@ -109,8 +108,8 @@ std::string operation_text(const Node& node, bool exact, Args args, const Functi
     case Op::MulI: return call("arith::multiply", args);
     case Op::DivF: {
       if (exact) return call("div_rn", args);
-      const bool inverse = functions.precise && node.arg(0)->is_const() &&
-                           node.arg(0)->float_value() == 1.0f;
+      const bool inverse =
+          functions.precise && node.arg(0)->is_const() && node.arg(0)->float_value() == 1.0f;
       return inverse ? call("precise::reciprocal", args.subspan(1)) : function("divide");
     }
     case Op::FloorDiv: return floor_div(node, args);

@@ -51,7 +51,8 @@ class ClassifyText {
       : program_(program), code_(code), layout_(layout), summaries_(summaries) {}
 
   std::string run() {
-    line("static FOVEA_DEVICE Tile classify(const Arguments& a, const Head& head, const Box& box) {");
+    line(
+        "static FOVEA_DEVICE Tile classify(const Arguments& a, const Head& head, const Box& box) {");
     for (std::size_t i = 0; i < code_.steps.size(); ++i) step(code_.steps[i], i);
     const std::string seen = name(code_.roots[0]), kept = name(code_.roots[1]);
     line("  return " + seen + ".never() ? Tile::Empty : " + kept +
@@ -134,9 +135,10 @@ class ClassifyText {
       const ir::LinearTerm& term = code_.terms[step.first_term + i];
       const std::string x = name(term.unknown);
       const std::string times = std::to_string(term.coefficient) + "LL";
-      out = term.coefficient == 1    ? "ints::add(" + out + ", " + x + ")"
-            : term.coefficient == -1 ? "ints::subtract(" + out + ", " + x + ")"
-                                     : "ints::add(" + out + ", ints::scale(" + times + ", " + x + "))";
+      out = term.coefficient == 1 ? "ints::add(" + out + ", " + x + ")"
+            : term.coefficient == -1
+                ? "ints::subtract(" + out + ", " + x + ")"
+                : "ints::add(" + out + ", ints::scale(" + times + ", " + x + "))";
     }
     return out;
   }
@@ -144,8 +146,8 @@ class ClassifyText {
   void sum(const RangeStep& step, std::size_t i) {
     const std::string exact = "sum" + std::to_string(i), before = any_operand_broken(step);
     line("  const IntInterval " + exact + " = " + linear(step) + ";");
-    line("  const bool " + broken(i) + " = " + (before.empty() ? "" : before + " || ") + "!" + exact +
-         ".fits_i32();");
+    line("  const bool " + broken(i) + " = " + (before.empty() ? "" : before + " || ") + "!" +
+         exact + ".fits_i32();");
     define(i, broken(i) + " ? " + plain(step) + " : " + exact);
   }
 

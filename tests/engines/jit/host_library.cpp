@@ -17,12 +17,11 @@ std::string HostLibrary::build(const std::string& text) {
   const std::string source = folder + "/code.cpp", object = folder + "/code.so",
                     log = folder + "/log", root = FOVEA_SOURCE_DIR;
   std::ofstream(source) << text;
-  const std::string command =
-      std::string(FOVEA_HOST_COMPILER) +
-      " -std=c++17 -O0 -shared -fPIC -w -ffp-contract=off -iquote '" + root +
-      "/src/engines/jit/device' -iquote '" + root +
-      "' -DFOVEA_HOST_PRIMITIVES='\"tests/engines/jit/host_numbers.h\"' '" + source + "' -o '" +
-      object + "' 2> '" + log + "'";
+  const std::string command = std::string(FOVEA_HOST_COMPILER) +
+                              " -std=c++17 -O0 -shared -fPIC -w -ffp-contract=off -iquote '" +
+                              root + "/src' -iquote '" + root +
+                              "' -DFOVEA_HOST_PRIMITIVES='\"tests/engines/jit/host_numbers.h\"' '" +
+                              source + "' -o '" + object + "' 2> '" + log + "'";
   if (std::system(command.c_str()) != 0) {
     std::ostringstream said;
     said << std::ifstream(log).rdbuf();

@@ -13,7 +13,7 @@ class HostLibrary {
   HostLibrary(const HostLibrary&) = delete;
   HostLibrary& operator=(const HostLibrary&) = delete;
 
-  // `text` may include headers of src/engines/jit/device by their names, and tests/... by path.
+  // `text` may include headers of src/ and tests/, as other sources do.
   // Returns what the compiler says if it fails; empty: it is loaded.
   std::string build(const std::string& text);
 

@@ -32,9 +32,10 @@ inline float to_float(BF16, unsigned short x) {
 }
 inline float to_float(F16, unsigned short x) {
   const int exponent = x >> 10 & 31, fraction = x & 1023;
-  const float size = exponent == 0    ? std::ldexp(static_cast<float>(fraction), -24)
-                     : exponent == 31 ? (fraction != 0 ? __builtin_nanf("") : infinity())
-                                      : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                     : exponent == 31
+                         ? (fraction != 0 ? __builtin_nanf("") : infinity())
+                         : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
   return (x & 0x8000) != 0 ? -size : size;
 }
 

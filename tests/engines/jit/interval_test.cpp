@@ -10,6 +10,7 @@
 
 #include "engines/jit/render_interval.h"
 #include "tests/engines/jit/host_library.h"
+#include "tests/engines/jit/interval_set.h"
 #include "tests/ir/random_program.h"
 
 namespace fovea::test {
@@ -17,31 +18,8 @@ namespace {
 
 using namespace ir;
 
-// A set of any type, as both sides see it.
-struct Set {
-  long long i_lo, i_hi;
-  float f_lo, f_hi;
-  bool nan, can_false, can_true;
-};
-
-constexpr const char* head = R"(
-#include "primitives.h"
-#include "formula.h"
-#include "math.h"
-#include "interval.h"
-struct Set {
-  long long i_lo, i_hi;
-  float f_lo, f_hi;
-  bool nan, can_false, can_true;
-};
-namespace fovea::device {
-inline IntInterval ints_of(const Set& s) { return {s.i_lo, s.i_hi}; }
-inline RealInterval reals_of(const Set& s) { return {s.f_lo, s.f_hi, s.nan}; }
-inline BoolSet bools_of(const Set& s) { return {s.can_false, s.can_true}; }
-inline void put(Set& s, IntInterval x) { s.i_lo = x.lo, s.i_hi = x.hi; }
-inline void put(Set& s, RealInterval x) { s.f_lo = x.lo, s.f_hi = x.hi, s.nan = x.nan; }
-inline void put(Set& s, BoolSet x) { s.can_false = x.can_false, s.can_true = x.can_true; }
-)";
+constexpr const char* head =
+    "#include \"tests/engines/jit/interval_code.h\"\nnamespace fovea::device {\n";
 
 std::string function_of(const OpInfo& row) {
   std::string out = "extern \"C\" void " + std::string(row.name) + "(const Set* a, Set* out) {\n";
@@ -105,7 +83,7 @@ TEST(DeviceInterval, EveryOperationAsOnTheHost) {
       std::array<Set, 3> sets{};
       for (std::size_t j = 0; j < 3; ++j) {
         args[j] = {random_ints(random), random_reals(random), random_bools(random)};
-        sets[j] = {args[j].i.lo, args[j].i.hi, args[j].f.lo,      args[j].f.hi,
+        sets[j] = {args[j].i.lo,  args[j].i.hi,        args[j].f.lo,      args[j].f.hi,
                    args[j].f.nan, args[j].b.can_false, args[j].b.can_true};
       }
       const Range wanted = apply_range(row.op, std::span(args).first(row.arity()));

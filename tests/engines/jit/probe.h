@@ -1,4 +1,5 @@
-// What tests ask of a rendered formula at one point. Compiled on both sides, so it includes nothing.
+// What tests ask of a rendered formula at one point. Compiled on both sides, so it includes
+// nothing.
 #pragma once
 
 namespace fovea::test {

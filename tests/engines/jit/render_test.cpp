@@ -140,7 +140,7 @@ TEST(Render, WhatDecidesIsExact) {
   const std::uint64_t seed = test_seed();
   RenderedCode code;
   std::vector<Case> all;
-  for (std::uint64_t i = 0; i < cases(240); ++i) {
+  for (std::uint64_t i = 0; i < cases(160); ++i) {
     Random random(seed, i);
     const Captured captured(random, Values::Any);
     all.push_back(exact_case(random, captured));
@@ -182,8 +182,8 @@ void check_close(const RenderedCode& code, std::size_t number, const Case& one, 
   for (int i = 0; i < 100; ++i) {
     Point<float> point = captured.point<float>(random);
     point.scalars = one.scalars;
-    Point<double> exact{point.score, point.grad, point.b, point.h,  point.q,
-                        point.k,     point.B,    point.H, point.Hkv, point.Sq,
+    Point<double> exact{point.score, point.grad,  point.b,      point.h,   point.q,
+                        point.k,     point.B,     point.H,      point.Hkv, point.Sq,
                         point.Skv,   one.scalars, point.tensors};
     const std::vector<long long> words =
         pack_words(one.rendered, one.program, point.tensors, one.scalars, random.chance(50));
@@ -211,7 +211,7 @@ TEST(Render, WhatDecidesNothingIsClose) {
   const std::uint64_t seed = test_seed();
   RenderedCode code;
   std::vector<Case> all;
-  for (std::uint64_t i = 0; i < cases(240); ++i) {
+  for (std::uint64_t i = 0; i < cases(160); ++i) {
     Random random(seed, i);
     const Captured captured(random, Values::Tame);
     all.push_back(close_case(random, captured));

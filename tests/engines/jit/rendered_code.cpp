@@ -6,41 +6,7 @@
 namespace fovea::test {
 namespace {
 
-constexpr const char* head = R"(
-#include "primitives.h"
-#include "arguments.h"
-#include "formula.h"
-#include "math.h"
-#include "interval.h"
-#include "tests/engines/jit/probe.h"
-using fovea::test::Answer;
-using fovea::test::Probe;
-namespace fovea::device {
-inline unsigned bits(float x) { return bits_of(x); }
-inline unsigned bits(int x) { return static_cast<unsigned>(x); }
-inline unsigned bits(bool x) { return x ? 1u : 0u; }
-template <class Arguments, class Formula, class Extra>
-void probe(const Probe& in, Answer& out, Extra extra) {
-  Arguments a{};
-  for (unsigned i = 0; i < sizeof a.words / 8; ++i) a.words[i] = in.words[i];
-  const Head head{in.b, in.h, in.B, in.H, in.Hkv, in.Sq, in.Skv};
-  const auto u = Formula::uniform(a, head);
-  unsigned rows[Formula::row_words + 1], columns[Formula::column_words + 1];
-  rows[Formula::row_words] = columns[Formula::column_words] = 0x5eedu;
-  Formula::make_row(a, u, in.q, rows);
-  Formula::make_column(a, u, in.k, columns);
-  if (rows[Formula::row_words] != 0x5eedu || columns[Formula::column_words] != 0x5eedu) __builtin_trap();
-  const auto r = Formula::row(a, u, in.q, rows);
-  const auto c = Formula::column(a, u, in.k, columns);
-  out.keep = bits(Formula::keep(a, u, r, c));
-  out.score = bits(Formula::score(a, u, r, c, in.s));
-  out.gradient = bits(Formula::gradient(a, u, r, c, in.s, in.grad));
-  out.tile = static_cast<unsigned>(Formula::classify(
-      a, head, {in.box[0], in.box[1], in.box[2], in.box[3], in.box[4], in.box[5]}));
-  extra(a, u, r, c);
-}
-}  // namespace fovea::device
-)";
+constexpr const char* head = "#include \"tests/engines/jit/probe_code.h\"\n";
 
 }  // namespace
 
@@ -51,12 +17,13 @@ void RenderedCode::add(const jit::Rendered& rendered, const jit::RenderOptions& 
     extra += "    out->extra[" + std::to_string(i) + "] = bits(Formula::" + options.extra[i].name +
              "(a, u, r, c, in->s, in->grad));\n";
   }
-  text_ += "namespace fovea::device::p" + number + " {\nusing Arguments = ArgumentsOf<" +
-           std::to_string(rendered.words) + ">;\n" + rendered.text +
-           "extern \"C\" void probe_" + number +
-           "(const Probe* in, Answer* out) {\n  probe<Arguments, Formula>(*in, *out, [&](const auto& a, "
-           "const auto& u, const auto& r, const auto& c) {\n" +
-           extra + "  });\n}\n}\n";
+  text_ +=
+      "namespace fovea::device::p" + number + " {\nusing Arguments = ArgumentsOf<" +
+      std::to_string(rendered.words) + ">;\n" + rendered.text + "extern \"C\" void probe_" +
+      number +
+      "(const Probe* in, Answer* out) {\n  probe<Arguments, Formula>(*in, *out, [&](const auto& a, "
+      "const auto& u, const auto& r, const auto& c) {\n" +
+      extra + "  });\n}\n}\n";
 }
 
 std::string RenderedCode::build() {
@@ -98,15 +65,27 @@ std::vector<long long> pack_words(const jit::Rendered& rendered, const ir::Progr
     const bool real = program.scalars()[slot].type == ir::Type::F32;
     const void* const where = real ? static_cast<const void*>(&scalar.f) : &scalar.i;
     if (by_address) word(at) = reinterpret_cast<long long>(where);
-    word(at + 1) = by_address ? 0 : real ? std::bit_cast<unsigned>(scalar.f) : static_cast<unsigned>(scalar.i);
+    word(at + 1) = by_address ? 0
+                   : real     ? std::bit_cast<unsigned>(scalar.f)
+                              : static_cast<unsigned>(scalar.i);
   }
   return words;
 }
 
 Probe probe_at(const ir::Point<float>& p, std::span<const long long> words) {
-  return {words.data(), p.b, p.h,     p.B,    p.H,
-          p.Hkv,        p.Sq, p.Skv,  p.q,    p.k,
-          p.score,      p.grad, {p.h, p.h, p.q, p.q, p.k, p.k}};
+  return {words.data(),
+          p.b,
+          p.h,
+          p.B,
+          p.H,
+          p.Hkv,
+          p.Sq,
+          p.Skv,
+          p.q,
+          p.k,
+          p.score,
+          p.grad,
+          {p.h, p.h, p.q, p.q, p.k, p.k}};
 }
 
 }  // namespace fovea::test

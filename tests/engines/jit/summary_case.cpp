@@ -104,8 +104,8 @@ std::vector<Range> ranges_by_blocks(const Ranges& formula, const Box& box,
     const Ranges indices(load->args());
     std::vector<Range> inner;
     for (const Expr& other : indices.loads()) {
-      inner.push_back(found[static_cast<std::size_t>(
-          std::ranges::find(formula.loads(), other) - formula.loads().begin())]);
+      inner.push_back(found[static_cast<std::size_t>(std::ranges::find(formula.loads(), other) -
+                                                     formula.loads().begin())]);
     }
     Box own = box;
     own.loads = inner;

@@ -56,7 +56,6 @@ struct Call {
   float* partial_o;     // [slot, kv head, row, dv]
   float* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
   int split_keys;       // keys of a split, a multiple of 64; 0: nothing is split
-  int b_first;          // of this launch: a grid has at most 65535 batches along z
 };
 
 // `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors

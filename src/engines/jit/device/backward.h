@@ -24,7 +24,6 @@ struct BackwardShape {
                                          Config::q_stages,
                                          Config::grad_o_stages,
                                          Config::captured_bytes};
-  static_assert(shared.bytes <= Config::shared_bytes);
   using Scores = WarpPart<warps, rows, columns, step>;
   using KeySums = WarpPart<warps, columns, Config::d, step>;
   using ValueSums = WarpPart<warps, columns, Config::dv, step>;
@@ -40,6 +39,7 @@ class Backward {
   using Shape = BackwardShape<Config>;
   using Element = typename Config::Element;
   static constexpr BackwardShared at_ = Shape::shared;
+  static_assert(at_.bytes <= Config::shared_bytes);
   static constexpr int threads = Config::threads, rows = Shape::rows, columns = Shape::columns;
   static constexpr bool adds_q = Config::want_q && !Config::deterministic;
 

@@ -3,6 +3,7 @@
 //
 //   struct Formula {
 //     static constexpr bool has_mask, has_mod;
+//     static constexpr bool classifies;  // false: classify says Full of every box
 //     // Values that change with q alone, or with k alone, and cost something: computed once a tile
 //     // and kept in shared memory as 4-byte words. 0: there are none.
 //     static constexpr int row_words, column_words;

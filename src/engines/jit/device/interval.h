@@ -1,5 +1,5 @@
-// What Formula::classify computes with: the rules of src/ir/interval, one by one, so that a tile has
-// the same class on the device as on the host; and what loads can read.
+// What Formula::classify computes with: the rules of src/ir/interval, one by one, so that a tile
+// has the same class on the device as on the host; and what loads can read.
 #pragma once
 
 #include "captured_range.h"

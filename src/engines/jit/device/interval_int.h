@@ -117,9 +117,7 @@ FOVEA_DEVICE IntInterval shift_right(IntInterval a, IntInterval b) {
 // Of a difference a - b: is it less than 0, at most 0, 0?
 FOVEA_DEVICE BoolSet less(IntInterval d) { return {d.hi >= 0, d.lo < 0}; }
 FOVEA_DEVICE BoolSet less_equal(IntInterval d) { return {d.hi > 0, d.lo <= 0}; }
-FOVEA_DEVICE BoolSet equal_zero(IntInterval d) {
-  return {d.lo != 0 || d.hi != 0, d.contains(0)};
-}
+FOVEA_DEVICE BoolSet equal_zero(IntInterval d) { return {d.lo != 0 || d.hi != 0, d.contains(0)}; }
 // x % modulus == rest with a modulus above 0.
 FOVEA_DEVICE BoolSet equals_modulo(IntInterval x, long long modulus, long long rest) {
   if (rest < 0 || rest >= modulus) return BoolSet::of(false);

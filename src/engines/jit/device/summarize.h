@@ -61,8 +61,8 @@ FOVEA_DEVICE IntEnds ends_of(bool) { return {}; }
 template <class Type>
 FOVEA_DEVICE void summarize(const SummaryCall& call) {
   constexpr int block = 64;
-  const long long number = static_cast<long long>(block_x()) * (block_threads() / 32) +
-                           thread_index() / 32;
+  const long long number =
+      static_cast<long long>(block_x()) * (block_threads() / 32) + thread_index() / 32;
   if (number >= call.blocks) return;  // the same for all lanes of a warp
   const long long length = call.extent[call.along];
   const long long in_row = (length + block - 1) / block;

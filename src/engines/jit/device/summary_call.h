@@ -8,10 +8,10 @@ struct SummaryCall {
   const void* data;
   unsigned* table;  // lowest and highest of each block: see Summary in engines/jit/words.h
   int rank;
-  int along;             // the index that is cut into blocks
-  long long extent[8];   // none of them 0
-  long long stride[8];   // in elements
-  long long blocks;      // all of the table's
+  int along;            // the index that is cut into blocks
+  long long extent[8];  // none of them 0
+  long long stride[8];  // in elements
+  long long blocks;     // all of the table's
 };
 
 }  // namespace fovea::device

@@ -1,0 +1,43 @@
+// Asks a rendered formula at one point, in the order in which kernels do. Included by the code that
+// RenderedCode compiles.
+#pragma once
+
+#include "engines/jit/device/primitives.h"
+
+#include "engines/jit/device/arguments.h"
+#include "engines/jit/device/formula.h"
+#include "engines/jit/device/interval.h"
+#include "engines/jit/device/math.h"
+#include "tests/engines/jit/probe.h"
+
+namespace fovea::device {
+
+using test::Answer;
+using test::Probe;
+
+inline unsigned bits(float x) { return bits_of(x); }
+inline unsigned bits(int x) { return static_cast<unsigned>(x); }
+inline unsigned bits(bool x) { return x ? 1u : 0u; }
+template <class Arguments, class Formula, class Extra>
+void probe(const Probe& in, Answer& out, Extra extra) {
+  Arguments a{};
+  for (unsigned i = 0; i < sizeof a.words / 8; ++i) a.words[i] = in.words[i];
+  const Head head{in.b, in.h, in.B, in.H, in.Hkv, in.Sq, in.Skv};
+  const auto u = Formula::uniform(a, head);
+  unsigned rows[Formula::row_words + 1], columns[Formula::column_words + 1];
+  rows[Formula::row_words] = columns[Formula::column_words] = 0x5eedu;
+  Formula::make_row(a, u, in.q, rows);
+  Formula::make_column(a, u, in.k, columns);
+  if (rows[Formula::row_words] != 0x5eedu || columns[Formula::column_words] != 0x5eedu)
+    __builtin_trap();
+  const auto r = Formula::row(a, u, in.q, rows);
+  const auto c = Formula::column(a, u, in.k, columns);
+  out.keep = bits(Formula::keep(a, u, r, c));
+  out.score = bits(Formula::score(a, u, r, c, in.s));
+  out.gradient = bits(Formula::gradient(a, u, r, c, in.s, in.grad));
+  out.tile = static_cast<unsigned>(Formula::classify(
+      a, head, {in.box[0], in.box[1], in.box[2], in.box[3], in.box[4], in.box[5]}));
+  extra(a, u, r, c);
+}
+
+}  // namespace fovea::device
