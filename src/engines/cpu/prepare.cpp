@@ -6,12 +6,12 @@
 #include "engines/cpu/backward.h"
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/call.h"
-#include "ir/stable.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
+#include "ir/stable.h"
 
-namespace fovea::ir {
+namespace fovea::cpu {
 namespace {
 
 ir::Expr gradient_by_score(const ir::Program& program) {
@@ -171,4 +171,4 @@ void Prepared::compile_mod(std::optional<StripProgram>& into, const ir::Expr& sc
   into.emplace(StripProgram::Roots{roots, gradient_root, false}, kernels);
 }
 
-}  // namespace fovea::ir
+}  // namespace fovea::cpu

@@ -78,8 +78,7 @@ void Captured::arrange(std::size_t target, const ir::Program& program) {
   for (CapturedTerm& term : terms_) {
     if (term.target == target) terms.push_back(&term);
   }
-  const int rank =
-      to.is_tensor ? static_cast<int>(program.tensors()[to.slot].extents.size()) : 0;
+  const int rank = to.is_tensor ? static_cast<int>(program.tensors()[to.slot].extents.size()) : 0;
   const auto is_outer = [&](int i) {
     return std::ranges::all_of(terms, [&](const CapturedTerm* term) {
       return is_uniform(term->indices[static_cast<std::size_t>(i)]);
@@ -126,15 +125,15 @@ std::vector<ExtraRoot> Captured::roots() const {
 
 int Captured::table_room() const {
   if (deterministic_) return 0;
-  const auto gathers = static_cast<int>(std::ranges::count(terms_, TermKind::Gather,
-                                                           &CapturedTerm::kind));
+  const auto gathers =
+      static_cast<int>(std::ranges::count(terms_, TermKind::Gather, &CapturedTerm::kind));
   constexpr int most = 4096;  // 16 KiB
   return gathers == 0 ? 0 : most / gathers / 4 * 4;
 }
 
 int Captured::shared_bytes() const {
-  const auto gathers = static_cast<int>(std::ranges::count(terms_, TermKind::Gather,
-                                                           &CapturedTerm::kind));
+  const auto gathers =
+      static_cast<int>(std::ranges::count(terms_, TermKind::Gather, &CapturedTerm::kind));
   return 4 * table_room() * gathers;
 }
 

@@ -19,7 +19,7 @@ enum class TermKind { Uniform, Row, Column, Element, Gather };
 struct CapturedTerm {
   std::size_t target;
   TermKind kind;
-  std::string name;               // of the formula's extra function: its value
+  std::string name;  // of the formula's extra function: its value
   ir::Expr value;
   std::vector<ir::Expr> indices;  // of the tensor: functions name_0, name_1, ...
 };

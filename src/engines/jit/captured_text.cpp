@@ -37,9 +37,9 @@ class TermText {
   std::string element(std::size_t first, std::size_t end) const {
     std::string at;
     for (std::size_t i = first; i < end; ++i) {
-      const std::string index =
-          "captured::clamped(" + call(term_.name + "_" + std::to_string(target_.order[i])) + ", " +
-          extent("x.a", i) + ")";
+      const std::string index = "captured::clamped(" +
+                                call(term_.name + "_" + std::to_string(target_.order[i])) + ", " +
+                                extent("x.a", i) + ")";
       at = at.empty() ? index : "(" + at + ") * " + extent("x.a", i) + " + " + index;
     }
     return at.empty() ? "0" : at;
@@ -105,8 +105,7 @@ std::string Captured::text(const WordLayout& layout) const {
          each("new_head", "const Arguments& a, " + uniform, "a, u") + each("begin_tile", "", "") +
          each("add", "const CapturedScore& x", "x") +
          each("end_tile",
-              "const Arguments& a, " + uniform +
-                  ", const Formula::Row* row, const ScorePlace& at",
+              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
               "a, u, row, at") +
          each("end", "const Arguments& a", "a") + "};\n";
 }

@@ -131,9 +131,7 @@ struct RowTerm {
 
   FOVEA_DEVICE void begin(Shared) {}
   FOVEA_DEVICE void new_head(const Arguments&, const typename Formula::Uniform&) {}
-  FOVEA_DEVICE void begin_tile() {
-    FOVEA_UNROLL for (int i = 0; i < rows; ++i) sum[i] = 0;
-  }
+  FOVEA_DEVICE void begin_tile() { FOVEA_UNROLL for (int i = 0; i < rows; ++i) sum[i] = 0; }
   FOVEA_DEVICE void add(const CapturedScore& x) { sum[x.i] += value_of_term<Term>(x); }
   FOVEA_DEVICE void end_tile(const Arguments& a, const typename Formula::Uniform& u,
                              const typename Formula::Row* row, const ScorePlace& at) {
@@ -222,7 +220,8 @@ struct GatherTerm {
     table = at;
     outer = -1;
     if constexpr (!Sums::exact) {
-      for (int i = thread_index(); i < room; i += block_threads()) store_shared(table + 4 * i, 0.0f);
+      for (int i = thread_index(); i < room; i += block_threads())
+        store_shared(table + 4 * i, 0.0f);
     }
   }
   FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
@@ -233,9 +232,7 @@ struct GatherTerm {
     huge = Term::entries(a) > 0x7fffffff;
     if constexpr (!Sums::exact) sync_block();  // the table is clear
   }
-  FOVEA_DEVICE void begin_tile() {
-    FOVEA_UNROLL for (int i = 0; i < rows; ++i) element[i] = -1;
-  }
+  FOVEA_DEVICE void begin_tile() { FOVEA_UNROLL for (int i = 0; i < rows; ++i) element[i] = -1; }
   FOVEA_DEVICE void add(const CapturedScore& x) {
     const float value = value_of_term<Term>(x);
     if (value == 0) return;
