@@ -6,6 +6,16 @@ from pathlib import Path
 import pytest
 
 
+def pytest_collection_modifyitems(config, items):
+    """FOVEA_TEST_SHARD=2/8: every eighth test, from the third on. So that processes can share a file."""
+    shard, _, count = os.environ.get("FOVEA_TEST_SHARD", "").partition("/")
+    if not shard:
+        return
+    kept = [item for i, item in enumerate(items) if i % int(count) == int(shard)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
 @pytest.fixture(scope="session")
 def root():
     return Path(__file__).resolve().parent.parent

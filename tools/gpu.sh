@@ -8,8 +8,8 @@
 #   quick   our kernels beside stored times of peers, forty lines of all kinds: half a minute
 #   tests   list random device sanitize cudnn bundle: some six minutes
 #   bench   speed first host cudnn_bench: some four minutes; builds the Python extension
-#   python  the suites of fovea.torch and fovea.jax on CUDA arrays, and their benchmarks
-#   all     all of them
+#   python  the suites of fovea.torch and fovea.jax on CUDA arrays: some five minutes
+#   all     all of them; python_bench, the benchmarks of these two, only by name
 #
 # Prints what it does, and a short table last. Results go to build/gpu; where $OUT is set they are packed into it after each
 # part. FOVEA_TEST_COUNT: how many random lines (5000), FOVEA_TEST_SEED: which.
@@ -227,6 +227,8 @@ run_speed() {
   cp docs/results/jit_gpu_* "$out/" 2>/dev/null
   note "speed" "$(tail -n 1 "$out/speed.txt" | cut -c1-150)"
 }
+
+run_python_bench() { bash tools/gpu_python.sh "$folder" "$out" bench || fail python_bench; }
 
 run_python() {
   bash tools/gpu_python.sh "$folder" "$out" && note "Python suites" "passed" || { note "Python suites" "FAILED" && fail python; }

@@ -2,11 +2,12 @@
 # The Python part of tools/gpu.sh: builds the extension for the Python that is there, against the library of the pack,
 # runs the API tests on CUDA arrays and the benchmarks beside PyTorch and JAX.
 #
-#   tools/gpu_python.sh FOLDER OUT [torch] [jax]      their tests and benchmarks; both unless named
+#   tools/gpu_python.sh FOLDER OUT [torch] [jax]      their tests; both unless named
+#   tools/gpu_python.sh FOLDER OUT bench              bench/torch_gpu.py and bench/jax_gpu.py: eight minutes
 #   tools/gpu_python.sh FOLDER OUT build              the extension alone
 #
-# Each file of tests is a process of its own, all of them side by side. FOVEA_TEST_WRITE=1 (jax) and FOVEA_TEST_PIN=write
-# (torch) pin what passes. Logs, pinned sets and tables go into OUT/python.tgz.
+# Each file of tests is a process of its own, a long one several, all of them side by side: most of their time goes into
+# compiling kernels. Logs and tables go into OUT/python.tgz.
 set -uo pipefail
 folder=$(readlink -f "$1") out=$(readlink -f "$2")
 shift 2
@@ -18,7 +19,7 @@ results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 
 pack_results() {
-  cp tests/python/jax/cuda_set.txt tests/python/torch/cuda_cases.txt docs/results/*_gpu_* "$results/" 2>/dev/null
+  cp docs/results/*_gpu_* "$results/" 2>/dev/null
   rm -rf "$results/cache"
   tar -czf "$out/python.tgz" -C "$results" .
 }
@@ -39,12 +40,21 @@ export PYTHONPATH=$FOVEA_TEST_PACKAGE:$folder/pylib${PYTHONPATH:+:$PYTHONPATH}
 export FOVEA_CACHE_DIR=$results/cache           # cold, and shared by the processes
 export XLA_PYTHON_CLIENT_PREALLOCATE=false      # a process would take most of the GPU's memory
 
-# torch/test_api.py: each case passes, or raises with the reasons; the set is pinned. Leaves a log and a status.
+# Of one file, shard I/N of it. Leaves a log and a status.
 test_file() {
   local name=${1%.py}
-  name=$results/pytest_${name//\//_}
-  FOVEA_TEST_DEVICE=cuda timeout 300 python3 -m pytest -q -p no:cacheprovider "tests/python/$1" >"$name.log" 2>&1
+  name=$results/pytest_${name//\//_}_${2/\//of}
+  FOVEA_TEST_SHARD=$2 FOVEA_TEST_DEVICE=cuda timeout 300 \
+    python3 -m pytest -q -p no:cacheprovider "tests/python/$1" >"$name.log" 2>&1
   echo $? >"$name.status"
+}
+
+shards_of() {  # as many processes as its kernels need
+  case $1 in
+    torch/test_modifiers.py | jax/test_jax_values.py) echo 8 ;;
+    torch/test_api.py | torch/test_views.py | jax/test_jax_captures.py | jax/test_jax_transforms.py | jax/test_jax_arguments.py) echo 3 ;;
+    *) echo 1 ;;
+  esac
 }
 export results
 export -f test_file
@@ -53,22 +63,33 @@ tell_tests() {  # torch or jax: the failures, and one line for each file
   local log name
   for log in "$results/pytest_$1"_*.log; do
     name=$(basename "${log%.log}")
-    grep -E '^(FAILED|ERROR|E  )|pinned' "$log" | cut -c1-250 | head -20
+    grep -E '^(FAILED|ERROR|E  )' "$log" | cut -c1-250 | head -20
     printf '%-40s %s\n' "${name#pytest_}" "$(grep -E '(passed|failed|error|skipped).* in [0-9.]+s' "$log" | tail -n 1)"
-    [[ $(<"${log%.log}.status") == 0 ]] || failed+=("${name#pytest_}")
+    [[ $(<"${log%.log}.status") == [05] ]] || failed+=("${name#pytest_}")
   done
 }
 
-say "the API tests of ${parts[*]} on CUDA"
-for part in "${parts[@]}"; do ls "tests/python/$part"/test_*.py; done | sed 's|^tests/python/||' |
-  xargs -P "$(nproc)" -I{} bash -c 'test_file {}'
-for part in "${parts[@]}"; do tell_tests "$part"; done
+run_tests() {
+  local part file count i
+  say "the API tests of ${parts[*]} on CUDA"
+  for part in "${parts[@]}"; do
+    for file in "tests/python/$part"/test_*.py; do
+      file=${file#tests/python/} count=$(shards_of "${file#tests/python/}")
+      for ((i = 0; i < count; i++)); do echo "$file $i/$count"; done
+    done
+  done | sort -t/ -k3,3nr | xargs -P "$(nproc)" -L 1 bash -c 'test_file "$0" "$1"'
+  for part in "${parts[@]}"; do tell_tests "$part"; done
+}
 
-for part in "${parts[@]}"; do
-  [[ -f bench/${part}_gpu.py ]] || continue
-  say "fovea.$part beside its peers"
-  timeout 240 python3 "bench/${part}_gpu.py" 2>&1 | tee "$results/bench_$part.txt" || failed+=("$part bench")
-done
+run_benchmarks() {
+  local part
+  for part in torch jax; do
+    say "fovea.$part beside its peers"
+    timeout 240 python3 "bench/${part}_gpu.py" 2>&1 | tee "$results/bench_$part.txt" || failed+=("$part bench")
+  done
+}
+
+if [[ ${parts[0]} == bench ]]; then run_benchmarks; else run_tests; fi
 pack_results
 if ((${#failed[@]})); then
   echo "failed: ${failed[*]}"

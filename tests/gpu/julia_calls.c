@@ -4,7 +4,7 @@
  * Julia's order, with strides). The calls are julia_cases.h's, which the package's tests compare
  * with what it makes. Every output and gradient is compared with the reference engine on the host.
  *
- *   fovea_julia_calls [ENGINE]     cudnn unless told; "cpu" runs the same calls on host memory
+ *   fovea_julia_calls [ENGINE]     jit unless told; "cpu" runs the same calls on host memory
  *
  * Exits with 77 where there is no GPU, or no such engine. Memory is julia_memory.h's. */
 #include <fovea/fovea.h>
@@ -21,7 +21,8 @@ typedef struct {
   Buffer q, k, v, o, lse, d_o, dq, dk, dv; /* bf16, but lse */
   Buffer learned, d_bias;                  /* bf16 */
   Buffer slopes, bias, d_cap;              /* f32 */
-  Buffer lengths, mask;                    /* i32 */
+  Buffer lengths;                          /* i32 */
+  Buffer mask;                             /* one byte each */
 } Arrays;
 
 static Arrays make_arrays(int strided) {
@@ -45,10 +46,10 @@ static Arrays make_arrays(int strided) {
   a.lengths = zero_buffer(B, 4);
   ((int32_t*)a.lengths.host)[0] = SKV;
   ((int32_t*)a.lengths.host)[1] = 37;
-  a.mask = zero_buffer((size_t)SKV * SQ, 4);
+  a.mask = zero_buffer((size_t)SKV * SQ, 1);
   for (int q = 0; q < SQ; ++q) {
     for (int k = 0; k < SKV; ++k)
-      ((int32_t*)a.mask.host)[q * SKV + k] = k == 0 || (q + 3 * k) % 5 < 3;
+      ((unsigned char*)a.mask.host)[q * SKV + k] = k == 0 || (q + 3 * k) % 5 < 3;
   }
   return a;
 }
@@ -252,7 +253,7 @@ static int run_case(const Case* c, const char* engine, const char* device) {
 }
 
 int main(int argc, char** argv) {
-  const char* engine = argc > 1 ? argv[1] : "cudnn";
+  const char* engine = argc > 1 ? argv[1] : "jit";
   const int on_host = strcmp(engine, "cpu") == 0;
   const char* why = on_host ? NULL : open_gpu();
   if (why != NULL) {

@@ -28,7 +28,7 @@ static const Captured learned = {"bias", FOVEA_BF16, BIAS_EXTENTS, "", 0};
 /* Of an array (SKV + GAP, SQ, H, B). */
 static const Captured view = {"bias", FOVEA_BF16, BIAS_EXTENTS, "bias:52224,13056,136,1", GAP};
 static const Captured of_text = {"table", FOVEA_F32, {SKV, SQ, H, B}, "table:1,128,12288,49152", 0};
-static const Captured mask = {"mask", FOVEA_I32, {SQ, SKV}, "", 0};
+static const Captured mask = {"mask", FOVEA_BOOL, {SQ, SKV}, "", 0};
 
 typedef struct {
   const char* name;
@@ -47,7 +47,7 @@ typedef struct {
 #define BIAS "mod=\"score + bias[b, h, q, k]\" tensor=\"bias:f32[B,H,Sq,Skv]\" "
 #define LEARNED "mod=\"score + bias[b, h, q, k]\" tensor=\"bias:bf16[B,H,Sq,Skv]\" "
 #define OF_TEXT "mod=\"score + table[k, q, h, b]\" tensor=\"table:f32[Skv,Sq,H,B]\" "
-#define MASK "mask=\"mask[q, k] != 0\" tensor=\"mask:i32[Sq,Skv]\" "
+#define MASK "mask=\"mask[q, k]\" tensor=\"mask:bool[Sq,Skv]\" "
 static const Case cases[] = {
     {"plain", "", "q,k,v", &none, 0, 0, 0, NULL},
     {"causal", CAUSAL, "q,k,v", &none, 0, 0, 0, NULL},
@@ -61,7 +61,7 @@ static const Case cases[] = {
     {"bias with its gradient", LEARNED, "q,k,v,bias", &learned, 0, 0, 0, NULL},
     {"bias that is a view, with its gradient", LEARNED, "q,k,v,bias", &view, 0, 0, 0, NULL},
     {"table of a text", OF_TEXT, "q,k,v", &of_text, 0, 0, 0, NULL},
-    {"mask of Bools", MASK, "q,k,v", &mask, 0, 0, 0, NULL},
+    {"mask of Bools", MASK, "q,k,v", &mask, 0, 0, 0, "no tensors of bool"},
 };
 
 #endif

@@ -222,4 +222,6 @@ FOVEA_DEVICE float reciprocal_approx(float x) {
   return without_subnormals(1.0f / without_subnormals(x));
 }
 
+inline unsigned load_shared_word(Shared at) { return load_shared<unsigned>(at); }
+
 }  // namespace fovea::device

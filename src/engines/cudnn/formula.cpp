@@ -57,7 +57,7 @@ void FormulaLowering::refuse(const char* code, const std::string& limit, const s
 Ref FormulaLowering::unsupported(const Expr& e) {
   refuse("operation_not_in_cudnn", "cuDNN's fused attention has no such operation",
          std::string("'") + std::string(info(e->op()).text) + "' in a formula",
-         "write it otherwise, or run on the CPU");
+         "use engine jit, or write it otherwise");
   return {Ref::Kind::Score, 0};
 }
 
@@ -105,7 +105,7 @@ Ref FormulaLowering::step(Mode mode, std::initializer_list<Ref> given, Type type
   if (spec_.steps.size() >= most_steps) {
     refuse("formula_too_long",
            "engine cudnn lowers at most " + std::to_string(most_steps) + " operations",
-           "a longer formula", "run on the CPU");
+           "a longer formula", "use engine jit");
     return {Ref::Kind::Score, 0};
   }
   Step made;
@@ -242,7 +242,7 @@ void FormulaLowering::need_exact(const Expr& e) {
   if (r.lo > -exact_in_f32 && r.hi < exact_in_f32) return;
   refuse("whole_numbers_too_large",
          "engine cudnn computes products and quotients of whole numbers in f32, exact below 2^24",
-         "a whole number that may be larger", "run on the CPU");
+         "a whole number that may be larger", "use engine jit");
 }
 
 void FormulaLowering::finish() {
@@ -250,7 +250,7 @@ void FormulaLowering::finish() {
     refuse("inexact_decision",
            "what decides a mask, a select or a whole number must be exact, and cuDNN's " + what +
                " is not",
-           what + " under a comparison", "run on the CPU");
+           what + " under a comparison", "use engine jit");
   }
 }
 

@@ -72,7 +72,7 @@ Ref FormulaLowering::load(const Expr& e) {
     refuse("gather",
            "engine cudnn loads captured tensors at b, h, q and k themselves, each at most once",
            "an index computed otherwise, in a load of " + decl.name,
-           "expand the tensor, or run on the CPU");
+           "use engine jit, or expand the tensor");
   }
   for (const Tensor& other : spec_.tensors) {
     if (other.role == Role::Captured && other.slot == e->slot()) tensor.view = other.view + 1;

@@ -36,7 +36,7 @@ Ref FormulaLowering::floor_divide(const Expr& e) {
   if (b.lo < 1 || b.hi >= exact || a.lo <= -exact || a.hi >= exact || (truncates && a.lo < 0)) {
     refuse("division_of_whole_numbers",
            "engine cudnn divides whole numbers below 2^21 by positive ones",
-           "a division beyond that", "run on the CPU");
+           "a division beyond that", "use engine jit");
   }
   lowered_.costly_steps += 1;
   const Ref x = as_float(value(e->arg(0))), y = as_float(value(e->arg(1)));

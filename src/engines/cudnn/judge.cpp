@@ -65,14 +65,14 @@ class Rules {
     const DType q = p_.q.dtype;
     if (q != DType::BF16 && q != DType::F16) {
       refuse("dtype", "cuDNN's fused attention takes bf16 and f16",
-             "q of type " + std::string(dtype_name(q)), "convert q, k and v");
+             "q of type " + std::string(dtype_name(q)), "use engine jit, or convert q, k and v");
     }
     for (const NamedTensor& tensor : named_tensors()) {
       const DType dtype = (p_.*tensor.spec).dtype;
       if (!takes_part(p_, tensor) || dtype == q) continue;
       refuse("mixed_types", "cuDNN wants q, k, v, o and their gradients of one type",
              std::string(tensor.name) + " of type " + std::string(dtype_name(dtype)),
-             "make it " + std::string(dtype_name(q)));
+             "use engine jit, or make it " + std::string(dtype_name(q)));
       return;
     }
   }
@@ -81,11 +81,11 @@ class Rules {
     const Sizes& s = p_.sizes;
     const bool packed = p_.layout == Layout::Thd;
     if (s.b == 0 || s.h == 0 || s.sq == 0 || s.skv == 0 || (packed && (s.t_q == 0 || s.t_k == 0))) {
-      refuse("empty", "cuDNN takes no tensors without elements", "a size of 0", "use engine cpu");
+      refuse("empty", "cuDNN takes no tensors without elements", "a size of 0", "use engine jit");
     }
     if (p_.direction == Direction::Backward && s.sq == 1 && s.skv == 1) {
       refuse("one_by_one", "cuDNN's backward takes no single query with a single key",
-             "sq 1 and skv 1", "use engine cpu");
+             "sq 1 and skv 1", "use engine jit");
     }
     // 256 was seen on sm_90; cudnn-frontend has 128 for a backward elsewhere.
     const bool backward = p_.direction == Direction::Backward;
@@ -95,7 +95,8 @@ class Rules {
       refuse("head_dim",
              "cuDNN takes head dims that are multiples of 8, up to " + std::to_string(widest) +
                  ", on sm_" + std::to_string(device_.sm),
-             std::string(name) + " " + std::to_string(features), "pad the head with zeros");
+             std::string(name) + " " + std::to_string(features),
+             "use engine jit, or pad the head with zeros");
     }
     constexpr std::int64_t longest = std::int64_t{1} << 22;
     if (s.sq > longest || s.skv > longest) {
@@ -122,7 +123,7 @@ class Rules {
              std::string(tensor.name) + " with strides " + std::to_string(strides.b) + "," +
                  std::to_string(strides.h) + "," + std::to_string(strides.s) + "," +
                  std::to_string(strides.d),
-             "make it contiguous");
+             "use engine jit, or make it contiguous");
       return;
     }
   }
@@ -131,27 +132,28 @@ class Rules {
     if (p_.layout == Layout::Thd) check_packed();
     if (p_.row_max || p_.max_logit) {
       refuse("maxima", "cuDNN writes either lse or the maxima of rows",
-             p_.max_logit ? "max_logit" : "row_max", "use engine cpu");
+             p_.max_logit ? "max_logit" : "row_max", "use engine jit");
     }
     if (p_.grad_lse) {
-      refuse("grad_lse", "cuDNN's backward takes no gradient of lse", "grad_lse", "use engine cpu");
+      refuse("grad_lse", "cuDNN's backward takes no gradient of lse", "grad_lse", "use engine jit");
     }
     if (p_.dropout > 0 && p_.rng == Rng::Portable) {
-      refuse("portable_rng", "cuDNN draws its dropout from a generator of its own", "rng=portable",
-             "ask for rng=engine, which pins forward and backward to one engine");
+      refuse(
+          "portable_rng", "cuDNN draws its dropout from a generator of its own", "rng=portable",
+          "use engine jit, or ask for rng=engine, which pins forward and backward to one engine");
     }
     if (p_.sink && p_.sizes.sq == 1) {
-      refuse("sink_at_one_query", "cuDNN takes no sink with one query", "sq 1", "use engine cpu");
+      refuse("sink_at_one_query", "cuDNN takes no sink with one query", "sq 1", "use engine jit");
     }
     if (p_.sink && (p_.has_q_lengths || p_.has_k_lengths)) {
       refuse("sink_and_lengths",
              "cuDNN leaves the lse of empty sequences unwritten, where it is the "
              "sink",
-             "sink=1 with lengths", "use engine cpu");
+             "sink=1 with lengths", "use engine jit");
     }
     if (p_.precision == Precision::Strict) {
       refuse("strict", "engine cudnn computes in cuDNN's own precision", "strict=1",
-             "use engine cpu");
+             "use engine jit");
     }
   }
 
@@ -161,21 +163,23 @@ class Rules {
     if (p_.sink) {
       refuse("packed_sink",
              "cuDNN leaves the lse of empty sequences unwritten, where it is the sink",
-             "sink=1 with layout thd", "use engine cpu");
+             "sink=1 with layout thd", "use engine jit");
     }
     if (p_.dropout > 0) {
       refuse("packed_dropout", "engine cudnn drops nothing in packed sequences",
-             "dropout with layout thd", "pad the sequences and give their lengths");
+             "dropout with layout thd",
+             "use engine jit, or pad the sequences and give their lengths");
     }
     if (backward && std::ranges::count(p_.want_tensors, true) != 0) {
       refuse("packed_captured_gradient",
              "engine cudnn gives no gradients of captured tensors in packed sequences",
              "a gradient of a captured tensor with layout thd",
-             "give up that gradient, or pad the sequences");
+             "use engine jit, or give up that gradient");
     }
     if (backward && (device_.sm / 10 == 8 || device_.sm / 10 == 12)) {
       refuse("packed_backward", "cuDNN's backward takes no packed lse on sm_8x and sm_12x",
-             "sm_" + std::to_string(device_.sm), "pad the sequences and give their lengths");
+             "sm_" + std::to_string(device_.sm),
+             "use engine jit, or pad the sequences and give their lengths");
     }
   }
 
@@ -187,13 +191,13 @@ class Rules {
     const std::size_t bound = std::max(lowered.spec.tensors.size(), p_.program.scalars().size());
     if (bound > most_tensors) {
       refuse("too_many_tensors", "engine cudnn binds at most 60 tensors and scalars",
-             std::to_string(bound), "use engine cpu");
+             std::to_string(bound), "use engine jit");
     }
     check_inputs_per_row(lowered.spec);
     for (const Uniform& uniform : lowered.uniforms) {
       if (ir::node_count(uniform.formula) <= 256) continue;
       refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
-             "a longer one", "use engine cpu");
+             "a longer one", "use engine jit");
     }
     return lowered;
   }
@@ -217,7 +221,7 @@ class Rules {
     refuse("inputs_per_row",
            "cuDNN's backward reads two tensors of one number per row, in a modifier and its "
            "derivative (the lengths of sequences are such, where the derivative is not 1)",
-           std::to_string(read.size()), "use engine cpu");
+           std::to_string(read.size()), "use engine jit");
   }
 
   static constexpr std::size_t most_tensors = 60;

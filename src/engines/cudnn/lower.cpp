@@ -127,7 +127,7 @@ class ProblemLowering {
       if (!problem_.want_scalars[slot]) continue;
       refuse({"scalar_gradient", "engine cudnn gives no gradients of scalars",
               "a gradient of scalar " + problem_.program.scalars()[slot].name,
-              "give up that gradient, or run on the CPU"});
+              "use engine jit, or give up that gradient"});
     }
   }
 
@@ -164,7 +164,7 @@ class ProblemLowering {
             "score itself, indexed by all of q and k, and b or h, under a mask of diagonals or "
             "none",
             "a gradient of a captured tensor in another place",
-            "give up that gradient, or run on the CPU"});
+            "use engine jit, or give up that gradient"});
     return mod;
   }
 
@@ -196,14 +196,14 @@ class ProblemLowering {
     const Expr& mask = problem_.program.mask();
     if (mask && mask->op() == Op::ConstB && !mask->bool_value()) {
       refuse({"nothing_kept", "cuDNN has no mask that hides everything", "mask=false",
-              "use engine cpu, or write zeros"});
+              "use engine jit, or write zeros"});
       return true;
     }
     const bool unused = !any(mod->depends(), ir::Depends::Score) ||
                         (derivative && !any(derivative->depends(), ir::Depends::Grad));
     if (!unused || !avoid_.unused_score) return false;
     refuse({"score_ignored", "cuDNN takes no modifier that does not use the score",
-            "a modifier, or a derivative, without it", "use engine cpu"});
+            "a modifier, or a derivative, without it", "use engine jit"});
     return true;
   }
 

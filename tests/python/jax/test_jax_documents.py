@@ -1,4 +1,4 @@
-"""docs/jax.md, block by block; the example; the set that a GPU runs."""
+"""docs/jax.md, block by block; the example."""
 
 import re
 import subprocess
@@ -6,8 +6,6 @@ import sys
 
 import pytest
 from jax_setup import DEVICE, HURRY, ROOT, environment
-
-import fovea
 
 
 def test_every_snippet_of_the_guide(eight_devices):
@@ -31,8 +29,6 @@ def test_the_example_learns(flags):
     if DEVICE == "cpu":
         variables["XLA_FLAGS"] = HURRY
     done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
-    if DEVICE == "cuda" and "no engine can run" in done.stderr:
-        raise fovea.Unsupported(done.stderr[done.stderr.index("no engine can run") :])
     assert done.returncode == 0, done.stderr
     losses = [float(x) for x in re.findall(r"loss (\S+)", done.stdout)]
     # A guess costs log(16) = 2.77: only attention that looks at the right distance gets below.

@@ -1,4 +1,4 @@
-"""Tests of fovea.torch. FOVEA_TEST_DEVICE=cuda runs them on a GPU in bf16 and f16; FOVEA_TEST_SEED draws other numbers."""
+"""Tests of fovea.torch. FOVEA_TEST_DEVICE=cuda runs them on a GPU; FOVEA_TEST_SEED draws other numbers."""
 
 import os
 
@@ -29,18 +29,3 @@ def seeded():
 @pytest.fixture(scope="session")
 def device():
     return torch.device(os.environ.get("FOVEA_TEST_DEVICE", "cpu"))
-
-
-def pytest_sessionfinish(session):
-    import pinned
-
-    if pinned.writing() and pinned.PASSED:
-        pinned.write()
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Why the GPU's engines refused what they refused: one line each."""
-    import pinned
-
-    for name, text in pinned.REFUSED:
-        terminalreporter.write_line(f"refused: {name}: {' | '.join(text.split(chr(10)))[:300]}")

@@ -24,10 +24,10 @@ function stub_cuda(x, y, z, slopes)
     CUDA.CURRENT[] = 1
     @test_throws_text "q is on cuda:0, but this task works on device 1: call CUDA.device!(0) first" attention(a, a, a)
     CUDA.CURRENT[] = 0
-    # A mask of Bools is copied on its device; views of captured arrays say how they lie.
+    # A mask of Bools is read where it lies; views of captured arrays say how they lie.
     mask = CUDA.CuArray([key <= query for key in 1:5, query in 1:5])
     made = Fovea.program_of(Fovea.read_options((mask_mod = mask,)), Fovea.sizes_of(a, a, a), Fovea.device_of(a))
-    @test made.tensors[1].array isa CUDA.CuArray{Int32} && made.recipe.mask == "mask[q, k] != 0"
+    @test made.tensors[1].array isa CUDA.CuArray{Bool} && made.recipe.mask == "mask[q, k]"
     wide = view(CUDA.CuArray(draw(7, 5)), 2:6, :)
     made = Fovea.program_of(Fovea.read_options((bias = wide,)), Fovea.sizes_of(a, a, a), "cuda:0")
     @test Fovea.tensor_strides(made, "cuda:0") == "bias:7,1"

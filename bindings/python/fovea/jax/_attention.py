@@ -74,8 +74,8 @@ def attention(
       cu_seqlens_q, cu_seqlens_kv: [B + 1] starts, with the longest lengths max_seqlen_q, max_seqlen_kv
         (layout thd).
       dropout_rate, dropout_seed: a number, a PRNG key or uint32[2]. dropout_rng: with "portable" the same
-        scores are dropped on every device and by every engine; "engine" is the engine's own generator, which
-        engines for GPUs need.
+        scores are dropped on every device and by every engine; "engine" lets an engine use its own generator:
+        engine cudnn runs no other.
       b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also
         [B].
       return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind

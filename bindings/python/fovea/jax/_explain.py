@@ -9,7 +9,7 @@ import jax
 
 from .. import _core
 from .._text import Text
-from ._gpu import for_gpu
+from ._gpu import without_b_offset
 from ._spec import Spec, problem_line
 
 # Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.
@@ -30,7 +30,7 @@ def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> lis
         jax.eval_shape(lambda *a: function(*a, **kwargs), *args)
     finally:
         seen.reset(token)
-    calls = [for_gpu(*call) for call in calls] if gpu else calls
+    calls = [(without_b_offset(spec), avals) for spec, avals in calls] if gpu else calls
     return [
         problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu)
         for spec, avals in calls

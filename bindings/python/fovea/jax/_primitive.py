@@ -22,8 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import _core
 from . import _batching, _native, _partition
-from ._gpu import for_gpu
-from ._nothing import is_nothing, results_of_nothing
+from ._gpu import without_b_offset
 from ._spec import (
     Spec,
     check_types,
@@ -103,30 +102,7 @@ def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
 
 
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
-    if is_nothing(spec, ctx.avals_in):
-        empty = functools.partial(results_of_nothing, direction, spec)
-        return mlir.lower_fun(lambda *arrays: empty(arrays), multiple_results=True)(ctx, *operands)
-    spec, avals_in = for_gpu(spec, ctx.avals_in)
-    types = [dtype for _, dtype in _results(spec, direction, avals_in)]
-    avals_out = [old.update(dtype=dtype) for old, dtype in zip(ctx.avals_out, types)]
-    inner = ctx.replace(avals_in=avals_in, avals_out=avals_out)
-    results = _call_cuda(inner, _converted(ctx, operands, ctx.avals_in, avals_in), spec, direction)
-    return _converted(ctx, results, avals_out, ctx.avals_out)
-
-
-def _converted(ctx, values, old: Sequence, new: Sequence) -> list:
-    """Each value in its new type."""
-
-    def convert(value, before, after):
-        if before.dtype == after.dtype:
-            return value
-        cast = mlir.lower_fun(lambda x: x.astype(after.dtype), multiple_results=False)
-        return cast(ctx.replace(avals_in=[before], avals_out=[after]), value)[0]
-
-    return [convert(*one) for one in zip(values, old, new)]
-
-
-def _call_cuda(ctx, operands, spec: Spec, direction: str):
+    spec = without_b_offset(spec)
     roles = _result_roles(spec, direction)
     line = problem_line(spec, ctx.avals_in, direction, gpu=True, capture=True)
     workspace = _recorded_workspace(spec, direction, line)

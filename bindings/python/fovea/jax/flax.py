@@ -40,7 +40,7 @@ class DotProductAttention(nn.Module):
     segments is taken, so `max_segments_per_seq` changes nothing; lengths and segments come in
     `sequence_descriptor` for every layout; inside jax.shard_map, `context_parallel_axis` names the mesh axis
     that the sequence is cut along, with the strategy "default" (a ring), "ring" or "all_gather".
-    `dropout_rng` is that of `attention`; None: portable on a CPU, the engine's own on a GPU.
+    `dropout_rng` is that of `attention`.
     """
 
     head_dim: int
@@ -51,7 +51,7 @@ class DotProductAttention(nn.Module):
     attn_bias_type: str | None = None
     dtype: Any = jnp.float32
     dropout_rng_name: str = "dropout"
-    dropout_rng: str | None = None
+    dropout_rng: str = "portable"
     float32_logits: bool = False
     qkv_layout: str = "bshd_bshd_bshd"
     scale_factor: float | None = None
@@ -165,8 +165,7 @@ class DotProductAttention(nn.Module):
         if deterministic or not self.attention_dropout:
             return {}
         seed = self.make_rng(self.dropout_rng_name)
-        rng = self.dropout_rng or ("portable" if jax.default_backend() == "cpu" else "engine")
-        return {"dropout_rate": self.attention_dropout, "dropout_seed": seed, "dropout_rng": rng}
+        return {"dropout_rate": self.attention_dropout, "dropout_seed": seed, "dropout_rng": self.dropout_rng}
 
     def _over_devices(self, tensors, layout: str, arguments, descriptor, dense) -> jax.Array:
         if layout not in ("bshd", "sbhd"):

@@ -66,10 +66,10 @@ def attention(
     cu_seqlens   thd: [B + 1] starts, or a pair; max_seqlen: the longest, or a pair (otherwise looked up, which
                  waits for the GPU).
     sinks        [H]: one more logit per head that joins the sum and has no value.
-    dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`. On the CPU one seed gives the same
-                 mask in every engine; on a GPU the mask is the engine's own.
+    dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`. One seed gives the same mask on
+                 every device and in every engine.
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
-    engine       reference, cpu, cudnn ...; otherwise the fastest that can.
+    engine       reference, cpu, cudnn, jit ...; otherwise the fastest that can.
     """
     known = functions = options = None
     if not (

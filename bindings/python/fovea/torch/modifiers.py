@@ -13,7 +13,7 @@ import torch
 from .._core import InvalidArgument
 from ..program import Program
 from . import memory
-from .trace import Trace, Tracing, converted, positions, run_mask_mod, run_score_mod
+from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import FLOAT, Value
 
 DIRECT = {
@@ -107,7 +107,7 @@ def remembered(score_mod, mask_mod, bprop, like) -> Formulas:
 
 def start_of_key(like):
     """What tracing depends on beside the modifiers."""
-    return [None if like is None else like.device, converted(like)]
+    return [None if like is None else like.device]
 
 
 def traced(score_mod, mask_mod, bprop, tensors, scalars, like):
@@ -237,12 +237,7 @@ def bindable(tensor, like, name=None):
         tensor = tensor.to(like.device)  # torch lets a number on the CPU meet any device
     dtype = tensor.dtype
     if dtype in DIRECT and dtype != torch.float64:
-        narrow = dtype in (torch.int64, torch.uint8) or (dtype == torch.bool and name is None)
-        if not narrow or tensor.numel() > converted(like):
-            return tensor
-        if dtype == torch.int64:  # as everywhere in Fovea, what an int32 cannot hold becomes its nearest
-            tensor = tensor.clamp(-(2**31), 2**31 - 1)
-        return tensor.to(torch.int32)
+        return tensor
     if dtype == torch.float64:
         return tensor if like is not None and like.dtype == torch.float64 else tensor.float()
     if dtype.is_floating_point:

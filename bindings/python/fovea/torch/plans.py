@@ -117,8 +117,6 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         scalars=parts.scalars,
         sink=sink is not None,
         dropout=call.dropout,
-        # No engine for GPUs draws the portable numbers; seeds are torch's all the same.
-        rng="engine" if call.dropout and q.device.type != "cpu" else None,
         deterministic=call.deterministic,
         capture=capturing,
         q_strides=strides_word(q, call.layout),

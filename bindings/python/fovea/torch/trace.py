@@ -11,7 +11,7 @@ from . import arithmetic  # noqa: F401  installs the operators
 from .errors import refuse
 from .functions import UNARY, call, name_of
 from .pointwise import constant
-from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal, truth
+from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
 from .vectors import TRACED, Vector
 
 _GETITEM = torch.Tensor.__getitem__
@@ -40,7 +40,6 @@ class Trace:
 
     def __init__(self, like=None):
         self.device = None if like is None else like.device
-        self.most = converted(like)  # elements of a table of bools that is bound as one of ints
         self.transforms = (
             0 if torch.compiler.is_compiling() else transforms()
         )  # of torch.func round the whole call
@@ -108,8 +107,6 @@ class Trace:
         text = "_c" + str(slot) + "[" + ", ".join(texts) + "]"
         if dtype is torch.float32:
             return self.emit(text, FLOAT)
-        if dtype is torch.bool and tensor.numel() <= self.most:
-            return truth(self.emit(text, INT, True))
         return self.emit(text, element_kind(tensor), dtype is torch.uint8)
 
     def checked_index(self, tensor, item):
@@ -158,12 +155,6 @@ class Trace:
         text = "".join(self.lines) + text
         self.lines = []
         return text
-
-
-def converted(like) -> int:
-    """How many elements a captured tensor of int64, uint8 or bool may have to be bound as int32, which engines of GPUs
-    read. No more than the query: then the copy costs less than reading that does."""
-    return 0 if like is None or like.device.type == "cpu" else like.numel()
 
 
 def all_ints(items) -> bool:

@@ -13,24 +13,12 @@
 
 namespace fovea::device {
 
-// How a block's warps share a rows x columns result, and this warp's part of it.
-template <int warps, int rows, int columns, int step>
-struct WarpPart {
-  static constexpr int along_rows = warps_along_rows(warps, rows, columns, step);
-  static constexpr int height = rows / along_rows, width = columns / (warps / along_rows);
-  static constexpr int m = height / 16, n = width / 8;
-  static_assert(height % 16 == 0 && width % step == 0);
-  using Sums = float[m][n][4];
-  FOVEA_DEVICE static int row() { return thread_index() / 32 % along_rows * height; }
-  FOVEA_DEVICE static int column() { return thread_index() / 32 / along_rows * width; }
-};
-
 template <class Config>
 struct BackwardShape {
   using Element = typename Config::Element;
   static constexpr int rows = Config::rows, columns = Config::columns;
   static constexpr int warps = Config::threads / 32;
-  static constexpr int step = bytes_of<Element> == 4 ? 8 : 16;
+  static constexpr int step = column_step<Element>;
   static constexpr BackwardShared shared{{warps, bytes_of<Element>, Config::d, Config::dv, rows,
                                           columns, Formula::row_words, Formula::column_words},
                                          Config::q_stages,
@@ -39,7 +27,7 @@ struct BackwardShape {
   using Scores = WarpPart<warps, rows, columns, step>;
   using KeySums = WarpPart<warps, columns, Config::d, step>;
   using ValueSums = WarpPart<warps, columns, Config::dv, step>;
-  using QuerySums = WarpPart<warps, rows, Config::d, step>;
+  using QuerySums = QueryPart<Config>;
   using OfD = SharedTile<Element, Config::d>;
   using OfDv = SharedTile<Element, Config::dv>;
   using OfKeys = SharedTile<Element, columns>;  // P and dS

@@ -9,8 +9,6 @@
 
 namespace fovea::device {
 
-inline constexpr float log2_of_e = 1.4426950408889634f;
-
 // Where a warp's part of a tile lies, and what its rows and columns are.
 struct ScorePlace {
   int row, column;       // of this lane's first element in the tile

@@ -33,6 +33,8 @@ struct Forward {
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, columns>;
   static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
+  static constexpr QueryTile k_tile{static_cast<Shared>(shared.k)};
+  static constexpr ValueTile v_tile{static_cast<Shared>(shared.v)};
   static constexpr ProbabilityTile p_tile{static_cast<Shared>(shared.p)};
 
   const Arguments& a;
@@ -80,13 +82,6 @@ struct Forward {
   FOVEA_DEVICE int position(int local, int offset) const {
     return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
   }
-  // Two tiles of keys and values: one is read while the next one comes.
-  FOVEA_DEVICE static QueryTile k_tile(int buffer) {
-    return {static_cast<Shared>(shared.k + buffer * columns * QueryTile::stride)};
-  }
-  FOVEA_DEVICE static ValueTile v_tile(int buffer) {
-    return {static_cast<Shared>(shared.v + buffer * columns * ValueTile::stride)};
-  }
   FOVEA_DEVICE Shared column_words(int buffer) const {
     return shared.column_words + buffer * 4 * columns * Formula::column_words;
   }
@@ -105,16 +100,21 @@ struct Forward {
   }
   FOVEA_DEVICE void copy_keys(int tile, int buffer) const {
     const Sequence s = sequence();
-    const int k0 = tile * columns, g = h / call.group;
+    const int k0 = tile * columns;
     copy_tile<Element, columns, threads>(
-        k_tile(buffer),
-        rows_of<Element>(call.k, s.b, g, s.k_first + k0, s.k_length - k0, call.d), thread_index());
-    Rows values = rows_of<Element>(call.v, s.b, g, s.k_first + k0, s.k_length - k0,
-                                   call.dv - dv_first);
-    values.data = static_cast<const typename Stored<Element>::Type*>(values.data) +
-                  dv_first * call.v.feature;
-    copy_tile<Element, columns, threads>(v_tile(buffer), values, thread_index());
+        k_tile, rows_of<Element>(call.k, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
+                                 call.d),
+        thread_index());
     stage_columns<Formula>(a, uniform, column_words(buffer), position(k0, s.k_offset), columns);
+  }
+  FOVEA_DEVICE void copy_values(int tile) const {
+    const Sequence s = sequence();
+    const int k0 = tile * columns;
+    Rows from = rows_of<Element>(call.v, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
+                                 call.dv - dv_first);
+    from.data = static_cast<const typename Stored<Element>::Type*>(from.data) +
+                dv_first * call.v.feature;
+    copy_tile<Element, columns, threads>(v_tile, from, thread_index());
   }
 
   // Scores of a tile, modified and masked, with -inf for what is not kept.
@@ -224,14 +224,14 @@ struct Forward {
     }
   }
 
-  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4], int buffer) {
+  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4]) {
     if constexpr (bytes_of<Element> == 4) {
       store_sums(p_tile, {first_row(), 0}, p);
       sync_warp();
-      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile(buffer), {0, 0});
+      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile, {0, 0});
       sync_warp();
     } else {
-      multiply_registers(o, p, v_tile(buffer), {0, 0});
+      multiply_registers(o, p, v_tile, {0, 0});
     }
   }
 
@@ -262,18 +262,22 @@ struct Forward {
       stage_rows<Formula>(a, uniform, shared.row_words, position(q0, s.q_offset), rows);
     }
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
-      const LiveTile following = next(tiles);
       wait_copies<0>();
-      sync_block();  // this tile is there, and nobody reads the one before any more
-      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
+      sync_block();  // keys are there, and nobody reads the last values any more
+      copy_values(tile.index);
       commit_copies();
       float x[m][keys][4];
       clear(x);
-      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile(buffer), {0, 0});
+      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile, {0, 0});
+      wait_copies<0>();
+      sync_block();  // values are there, and nobody reads the keys any more
+      const LiveTile following = next(tiles);
+      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
+      commit_copies();
       modify(x, tile, buffer);
       softmax(x);
       if constexpr (Config::dropout) drop(x, tile.index * columns);
-      add_values(x, buffer);
+      add_values(x);
       tile = following;
     }
     finish();

@@ -121,6 +121,10 @@ FOVEA_DEVICE void store_shared(Shared at, T value) {
     asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(x.word) : "memory");
   }
 }
+// A word whose address is known when kernels are compiled; where nobody uses it, it is not loaded.
+FOVEA_DEVICE unsigned load_shared_word(Shared at) {
+  return *reinterpret_cast<const unsigned*>(fovea_shared_memory + at);
+}
 FOVEA_DEVICE void add_shared(Shared at, float value) {
   atomicAdd(reinterpret_cast<float*>(fovea_shared_memory + at), value);
 }

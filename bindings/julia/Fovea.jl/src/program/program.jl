@@ -24,7 +24,7 @@ function program_of(o::Options, sizes::CSizes, device::String)
     texts = (text_of(o.score_mod, :score_mod), text_of(o.mask_mod, :mask_mod), text_of(o.bprop, :bprop))
     check_flags(o, trace, texts)
     bias = o.bias === nothing ? 0 : (check_bias(o.bias); add_array!(trace, :bias, o.bias))
-    mask = o.mask_mod isa AbstractArray ? add_array!(trace, :mask, mask_array(o.mask_mod, device)) : 0
+    mask = o.mask_mod isa AbstractArray ? add_array!(trace, :mask, mask_array(o.mask_mod)) : 0
     request = Request(trace.nodes, roots, texts, array_facts(trace), given, bias, mask, firsts, o.causal, o.window, sizes, o.unused_allowed)
     return program_of(recipe_of(request), trace.arrays, captured)
 end

@@ -10,10 +10,9 @@ end
 check_bias(bias) = is_float(dtype(eltype(bias))) ||
     refuse("bias has elements of type $(eltype(bias)); it takes Float32, Float16 or BFloat16")
 
-# Read where it lies, with two exceptions. Julia packs what `a .<= b` gives into bits, and cuDNN reads no Bools.
-function mask_array(mask, device)
+# Read where it lies, but for what `a .<= b` gives, which Julia packs into bits.
+function mask_array(mask)
     eltype(mask) === Bool || refuse("mask_mod is an array of $(eltype(mask)); it takes Bool, true where a score is kept")
-    device == "cpu" || return Int32.(mask)
     return owner(mask) isa BitArray ? Array(mask) : mask
 end
 
@@ -36,7 +35,7 @@ row(position, first) = first === :none ? position : "$position - $first"
 
 function join_masks(mask, r::Request, words::Words)
     parts = String[]
-    r.mask == 0 || push!(parts, broadcast_load(r, r.mask, "mask", words) * (r.arrays[r.mask].code === BOOL ? "" : " != 0"))
+    r.mask == 0 || push!(parts, broadcast_load(r, r.mask, "mask", words))
     # A bottom-right diagonal ends at the last query and the last key.
     row = r.causal === :bottom_right ? "q + (Skv - Sq)" : "q"
     r.causal === :no || push!(parts, "$row >= k")
