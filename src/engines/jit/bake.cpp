@@ -1,6 +1,7 @@
 #include "engines/jit/bake.h"
 
 #include "attention/host_bake.h"
+#include "engines/jit/device/shared_layout.h"
 
 namespace fovea::jit {
 
@@ -17,10 +18,25 @@ std::int64_t class_of_dv(std::int64_t dv) {
   return dv <= widest_dv ? (dv + widest_chunk - 1) / widest_chunk * widest_chunk : dv;
 }
 
+bool has_few_queries(const Sizes& sizes) {
+  return sizes.hkv > 0 && sizes.sq * (sizes.h / sizes.hkv) <= device::decode_group_rows;
+}
+
+// Kernels that split keys are compiled for those only who may need them: half of a forward's plans'
+// compile time.
+bool splits_keys(const Problem& baked) {
+  const bool varies = baked.layout == Layout::Thd || baked.has_q_lengths || baked.has_k_lengths;
+  return baked.direction == Direction::Forward &&
+         (baked.sizes.sq == few_queries || (baked.deterministic && varies));
+}
+
 Baking bake(const Problem& problem) {
   Baking baking = bake_for_host(problem);
   Problem& baked = baking.baked.problem;
   baked.layout = problem.layout == Layout::Thd ? Layout::Thd : Layout::Bhsd;
+  baked.sizes.sq = baked.direction == Direction::Forward && has_few_queries(problem.sizes)
+                       ? few_queries
+                       : many_queries;
   baked.sizes.d = class_of_d(problem.sizes.d);
   baked.sizes.dv = class_of_dv(problem.sizes.dv);
   baked.dropout = problem.dropout > 0 ? 0.5f : 0.0f;  // whether, not how much
