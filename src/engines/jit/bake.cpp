@@ -1,5 +1,7 @@
 #include "engines/jit/bake.h"
 
+#include <algorithm>
+
 #include "attention/host_bake.h"
 
 namespace fovea::jit {
@@ -17,6 +19,18 @@ std::int64_t class_of_dv(std::int64_t dv) {
   return dv <= widest_dv ? (dv + widest_chunk - 1) / widest_chunk * widest_chunk : dv;
 }
 
+namespace {
+
+// The workspace has tables of captured tensors, and an extent H counts all heads where there are
+// more than this call has.
+bool has_extent_h(const ir::Program& program) {
+  return std::ranges::any_of(program.tensors(), [](const ir::TensorDecl& tensor) {
+    return std::ranges::count(tensor.extents, ir::Extent::Kind::H, &ir::Extent::kind) != 0;
+  });
+}
+
+}  // namespace
+
 Baking bake(const Problem& problem) {
   Baking baking = bake_for_host(problem);
   Problem& baked = baking.baked.problem;
@@ -28,7 +42,7 @@ Baking bake(const Problem& problem) {
   baked.deterministic = problem.deterministic;
   baked.precision = problem.precision;
   baked.has_q_offsets = baked.has_k_offsets = false;
-  baked.h_global = 0;
+  baked.h_global = has_extent_h(problem.program) ? problem.h_global : 0;
   return baking;
 }
 
