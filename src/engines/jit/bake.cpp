@@ -1,5 +1,7 @@
 #include "engines/jit/bake.h"
 
+#include <algorithm>
+
 #include "attention/host_bake.h"
 #include "engines/jit/device/shared_layout.h"
 
@@ -18,9 +20,21 @@ std::int64_t class_of_dv(std::int64_t dv) {
   return dv <= widest_dv ? (dv + widest_chunk - 1) / widest_chunk * widest_chunk : dv;
 }
 
+namespace {
+
 bool has_few_queries(const Sizes& sizes) {
   return sizes.hkv > 0 && sizes.sq * (sizes.h / sizes.hkv) <= device::decode_group_rows;
 }
+
+// The workspace has tables of captured tensors, and an extent H counts all heads where there are
+// more than this call has.
+bool has_extent_h(const ir::Program& program) {
+  return std::ranges::any_of(program.tensors(), [](const ir::TensorDecl& tensor) {
+    return std::ranges::count(tensor.extents, ir::Extent::Kind::H, &ir::Extent::kind) != 0;
+  });
+}
+
+}  // namespace
 
 // Kernels that split keys are compiled for those only who may need them: half of a forward's plans'
 // compile time.
@@ -44,7 +58,7 @@ Baking bake(const Problem& problem) {
   baked.deterministic = problem.deterministic;
   baked.precision = problem.precision;
   baked.has_q_offsets = baked.has_k_offsets = false;
-  baked.h_global = 0;
+  baked.h_global = has_extent_h(problem.program) ? problem.h_global : 0;
   return baking;
 }
 
