@@ -284,9 +284,11 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int f
                                                          float factor,
                                                          typename Part::Sums& sums) const {
   const Sequence s = sequence();
+  // A warp has the same memory for both: there is no barrier between them.
+  constexpr int widest = larger(Shape::KeySums::width, Shape::ValueSums::width);
   const SharedTile<F32, Part::width> through{
-      static_cast<Shared>(thread_index() / 32 * 16 * SharedTile<F32, Part::width>::stride)};
-  static_assert(writing_bytes(Shape::warps, Part::width) <= at_.lse);
+      static_cast<Shared>(thread_index() / 32 * writing_bytes(1, widest))};
+  static_assert(writing_bytes(Shape::warps, widest) <= at_.lse);
   bool nan = false;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
