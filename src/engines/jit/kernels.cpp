@@ -129,7 +129,7 @@ Grid over_splits(const Call& call, const Shape& shape) {
 // A warp for every 32 features of a row.
 Grid over_group_rows(const Call& call, const Shape& shape) {
   return in_line(
-      ceil_div(group_rows(call) * call.hkv * call.b * ceil_div(call.dv, 32), shape.warps), 1,
+      ceil_div(group_rows(call) * call.hkv * call.b * std::max(ceil_div(call.dv, 32), 1), shape.warps), 1,
       shape);
 }
 

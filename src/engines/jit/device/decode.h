@@ -282,7 +282,8 @@ struct Decode {
 
   FOVEA_DEVICE void merge_element(int local, int column, Shared totals) const {
     using Sums = SharedTile<F32, Config::dv>;
-    if (group_row(local) >= s.q_length * call.group || column >= call.dv - dv_first) return;
+    const bool feature = column < call.dv - dv_first, first = column == 0 && dv_first == 0;
+    if (group_row(local) >= s.q_length * call.group || !(feature || first)) return;
     float largest = -infinity(), total = 0, value = 0;
     FOVEA_UNROLL for (int w = 0; w < Config::warps; ++w) {
       largest = fmaxf(largest, load_shared<float>(totals + 8 * (w * decode_rows + local)));
@@ -299,8 +300,8 @@ struct Decode {
     const long long row = partial_row(call, decode_slot(call, s, b, split), kv_head,
                                       group_row(local));
     const bool empty = total == 0;
-    call.partial_o[row * call.dv + dv_first + column] = empty ? 0 : value / total;
-    if (column != 0 || dv_first != 0) return;
+    if (feature) call.partial_o[row * call.dv + dv_first + column] = empty ? 0 : value / total;
+    if (!first) return;
     call.partial_rows[2 * row] = empty ? -infinity() : finite(largest) + logf(total);
     call.partial_rows[2 * row + 1] = total == total ? largest : total;
   }
@@ -346,7 +347,8 @@ FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long s
 template <class Config>
 FOVEA_DEVICE void merge_splits(const Arguments& a) {
   const Call& call = a.call;
-  const int rows = min(call.sq * call.group, decode_group_rows), parts = (call.dv + 31) / 32;
+  const int rows = min(call.sq * call.group, decode_group_rows);
+  const int parts = max((call.dv + 31) / 32, 1);  // lse is wanted without features, too
   long long index = (static_cast<long long>(block_x()) * block_threads() + thread_index()) / 32;
   const int part = static_cast<int>(index % parts);
   index /= parts;
