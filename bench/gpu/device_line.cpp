@@ -54,11 +54,15 @@ std::unique_ptr<Block> integers(const std::string& line, const char* key, bool w
   return block_of(values.data(), values.size() * sizeof values[0]);
 }
 
-// Elements from the first to the last, over [batch, head, position, feature].
+// Elements from the first to the last, over [batch, head, position, feature]. Strides that are all
+// zero stand for a dense tensor.
 std::int64_t span_of(const std::int64_t (&strides)[4], const std::int64_t (&extents)[4]) {
-  std::int64_t last = 0;
-  for (int i = 0; i < 4; ++i) last += std::max<std::int64_t>(extents[i] - 1, 0) * strides[i];
-  return last + 1;
+  std::int64_t last = 0, all = 1;
+  for (int i = 0; i < 4; ++i) {
+    last += std::max<std::int64_t>(extents[i] - 1, 0) * strides[i];
+    all *= extents[i];
+  }
+  return last == 0 ? all : last + 1;
 }
 
 const std::int32_t* numbers(const std::unique_ptr<Block>& block) {

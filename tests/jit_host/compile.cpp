@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 
 const std::string source_folder = FOVEA_SOURCE_DIR;
 const std::string own_folder = source_folder + "/tests/jit_host/";
+const std::string device_folder = source_folder + "/src/engines/jit/device";
 
 // Compiling takes longer than running: of twelve lines of the list 8.3 s, with -O1 11.0, with -O0
 // 7.3, where -Og and -O1 then run for 0.24 s and -O0 for 0.34.
@@ -30,7 +32,7 @@ std::string command() {
   std::string out = FOVEA_HOST_COMPILER
       " -std=c++17 -Og -shared -fPIC -w -fvisibility=hidden -fno-gnu-unique"
       " -fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math";
-  out += " -iquote '" + source_folder + "/src/engines/jit/device'";
+  out += " -iquote '" + device_folder + "'";
   out += " -DFOVEA_HOST_PRIMITIVES='\"" + own_folder + "primitives_host.h\"'";
   const std::string sanitize = FOVEA_HOST_SANITIZE;
   if (!sanitize.empty()) {
@@ -63,6 +65,22 @@ std::string with_entries(const std::string& source) {
   return out;
 }
 
+// What else an object depends on. The engine's sources have their headers in them.
+std::string surroundings(const std::string& source) {
+  std::vector<fs::path> headers{own_folder + "entry.h", own_folder + "machine.h",
+                                own_folder + "primitives_host.h"};
+  if (source.find("\n#include \"") != std::string::npos) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(device_folder, ignored)) {
+      headers.push_back(entry.path());
+    }
+  }
+  std::sort(headers.begin(), headers.end());
+  std::string out = command() + FOVEA_HOST_COMPILER_VERSION;
+  for (const fs::path& header : headers) out += read_file(header);
+  return out;
+}
+
 std::string name_of(std::string_view text) {
   std::uint64_t one = 1, two = 2;
   for (const char c : text) {
@@ -91,6 +109,32 @@ fs::path cache_folder() {
   folder /= "fovea-tests";
   fs::create_directories(folder, ignored);
   return fs::is_directory(folder, ignored) ? folder : fs::path();
+}
+
+// What was not used for two weeks belongs to sources that are gone.
+void forget_old(const fs::path& folder) {
+  std::error_code ignored;
+  const auto limit = fs::file_time_type::clock::now() - std::chrono::hours(14 * 24);
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.last_write_time(ignored) < limit) fs::remove(entry.path(), ignored);
+  }
+}
+
+// "" where there is none.
+std::string find_kept(const fs::path& file) {
+  std::error_code ignored;
+  std::string image = read_file(file);
+  if (!image.empty()) fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+  return image;
+}
+
+// Whole files only, for other processes.
+void keep(const fs::path& file, const std::string& image) {
+  static const bool once = (forget_old(file.parent_path()), true);
+  static_cast<void>(once);
+  std::error_code ignored;
+  const fs::path part = file.string() + "." + std::to_string(::getpid());
+  if (write_file(part, image)) fs::rename(part, file, ignored);
 }
 
 class TemporaryFolder {
@@ -129,29 +173,12 @@ std::string compile(const std::string& text) {
 
 std::string compile_on_host(const std::string& source) {
   const std::string text = with_entries(source);
-  // A source that includes headers depends on them too.
-  std::string all = text + command() + FOVEA_HOST_COMPILER_VERSION;
-  for (const char* const folder : {"/tests/jit_host", "/src/engines/jit/device"}) {
-    std::error_code ignored;
-    std::vector<fs::path> headers;
-    for (const auto& entry : fs::directory_iterator(source_folder + folder, ignored)) {
-      if (entry.path().extension() == ".h") headers.push_back(entry.path());
-    }
-    std::sort(headers.begin(), headers.end());
-    for (const fs::path& header : headers) all += read_file(header);
-  }
   const fs::path folder = cache_folder();
-  const fs::path kept = folder / (name_of(all) + ".so");
-  if (!folder.empty()) {
-    std::string image = read_file(kept);
-    if (!image.empty()) return image;
-  }
-  std::string image = compile(text);
-  if (!folder.empty()) {
-    const fs::path part = kept.string() + "." + std::to_string(::getpid());
-    std::error_code ignored;
-    if (write_file(part, image)) fs::rename(part, kept, ignored);
-  }
+  const fs::path kept = folder / (name_of(text + surroundings(source)) + ".so");
+  std::string image = folder.empty() ? "" : find_kept(kept);
+  if (!image.empty()) return image;
+  image = compile(text);
+  if (!folder.empty()) keep(kept, image);
   return image;
 }
 

@@ -2,6 +2,8 @@
 
 #include "engines/jit/arguments.h"
 #include "engines/jit/bake.h"
+#include "engines/jit/compiler.h"
+#include "engines/jit/kernels.h"
 
 namespace fovea::jit {
 namespace {
@@ -20,8 +22,12 @@ class Rules {
     check_types();
     check_head_dims();
     check_captured();
+    if (verdict_.reasons.empty()) check_shared_memory();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
+    if (!compiler().problem().empty()) {
+      verdict_.note = "there is no NVRTC here: only kernels that are stored run";
+    }
     return std::move(verdict_);
   }
 
@@ -78,6 +84,22 @@ class Rules {
            "captured tensors and scalars of engine jit take at most " +
                std::to_string(most_words) + " words of a kernel's parameters",
            std::to_string(words) + " words", "capture fewer, larger tensors");
+  }
+
+  // The smallest tiles of the widest heads do not fit every GPU.
+  void check_shared_memory() {
+    const ShapeFacts facts{p_, device_.sm, device_.shared_memory_per_block, 0, 0};
+    for (const KernelRow& row : kernel_rows(p_.direction)) {
+      const int bytes = row.in_plan(p_) ? row.shape(facts).shared_bytes : 0;
+      if (bytes <= device_.shared_memory_per_block) continue;
+      refuse("shared_memory",
+             "kernels of engine jit have at most the shared memory of a block, " +
+                 std::to_string(device_.shared_memory_per_block) + " bytes on " + device_.name,
+             std::to_string(bytes) + " bytes for d " + std::to_string(p_.sizes.d) + " and dv " +
+                 std::to_string(p_.sizes.dv),
+             "split the head, or use a 16-bit type");
+      return;
+    }
   }
 
   const Problem& p_;

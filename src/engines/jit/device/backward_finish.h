@@ -3,7 +3,8 @@
 // query tiles fastest.
 #pragma once
 
-#include "backward.h"
+#include "backward_place.h"
+#include "careful_backward.h"
 
 namespace fovea::device {
 
@@ -38,7 +39,7 @@ FOVEA_DEVICE bool write_query_rows(const Arguments& a, const Sequence& s, int h,
 
 template <class Config>
 FOVEA_DEVICE void backward_finish(const Arguments& a) {
-  using Part = typename BackwardShape<Config>::QuerySums;
+  using Part = QueryPart<Config>;
   const Call& call = a.call;
   const int tiles = (call.sq + Config::rows - 1) / Config::rows;
   const int first = block_x() % tiles * Config::rows;

@@ -2,10 +2,13 @@
 // tiles are to be visited.
 #pragma once
 
+#include "element.h"
 #include "live_tiles.h"
 #include "shared_layout.h"
 
 namespace fovea::device {
+
+inline constexpr float log2_of_e = 1.4426950408889634f;
 
 // A tile of queries of one head.
 struct QueryTile {
@@ -93,5 +96,26 @@ class ClassifiedTiles {
   int word_ = -1;
   unsigned live_ = 0, full_ = 0;
 };
+
+// How a block's warps share a rows x columns result, and this warp's part of it.
+template <int warps, int rows, int columns, int step>
+struct WarpPart {
+  static constexpr int along_rows = warps_along_rows(warps, rows, columns, step);
+  static constexpr int height = rows / along_rows, width = columns / (warps / along_rows);
+  static constexpr int m = height / 16, n = width / 8;
+  static_assert(height % 16 == 0 && width % step == 0);
+  using Sums = float[m][n][4];
+  FOVEA_DEVICE static int row() { return thread_index() / 32 % along_rows * height; }
+  FOVEA_DEVICE static int column() { return thread_index() / 32 / along_rows * width; }
+};
+
+// The least columns that a warp's part of a product can have.
+template <class Element>
+inline constexpr int column_step = bytes_of<Element> == 4 ? 8 : 16;
+
+// Who has which sums of dQ, in backward.h and in backward_finish.h.
+template <class Config>
+using QueryPart =
+    WarpPart<Config::threads / 32, Config::rows, Config::d, column_step<typename Config::Element>>;
 
 }  // namespace fovea::device

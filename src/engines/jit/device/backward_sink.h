@@ -2,7 +2,7 @@
 // exp(sink - lse) (dlse - dot(dO, O)), in one order. Grid: h.
 #pragma once
 
-#include "backward_scores.h"
+#include "backward_place.h"
 
 namespace fovea::device {
 

@@ -33,6 +33,8 @@ struct Forward {
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, columns>;
   static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
+  static constexpr QueryTile k_tile{static_cast<Shared>(shared.k)};
+  static constexpr ValueTile v_tile{static_cast<Shared>(shared.v)};
   static constexpr ProbabilityTile p_tile{static_cast<Shared>(shared.p)};
 
   const Arguments& a;
@@ -41,6 +43,8 @@ struct Forward {
   typename Formula::Uniform uniform;
   Dropout dropout;
   float scale, factor;  // factor: from the scores that are kept to exponents of 2
+  int k_whole;               // keys before this one are in whole tiles that allow wide copies
+  const char *k_own, *v_own;  // where this thread's part of the first such tile begins
 
   // Of rows 16 i + lane / 4 + 8 r of this warp.
   float reference[m][2], sum[m][2];
@@ -65,6 +69,7 @@ struct Forward {
     sync_block();
     uniform = Formula::uniform(a, head);
     if constexpr (Config::dropout) dropout = dropout_of(call, head);
+    find_whole_tiles(s);
     scale = value_of(call.scale);
     // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
     factor = folds_scale() ? scale * log2_e : log2_e;
@@ -79,13 +84,6 @@ struct Forward {
   }
   FOVEA_DEVICE int position(int local, int offset) const {
     return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
-  }
-  // Two tiles of keys and values: one is read while the next one comes.
-  FOVEA_DEVICE static QueryTile k_tile(int buffer) {
-    return {static_cast<Shared>(shared.k + buffer * columns * QueryTile::stride)};
-  }
-  FOVEA_DEVICE static ValueTile v_tile(int buffer) {
-    return {static_cast<Shared>(shared.v + buffer * columns * ValueTile::stride)};
   }
   FOVEA_DEVICE Shared column_words(int buffer) const {
     return shared.column_words + buffer * 4 * columns * Formula::column_words;
@@ -103,18 +101,60 @@ struct Forward {
         q_tile, rows_of<Element>(call.q, s.b, h, s.q_first + q0, s.q_length - q0, call.d),
         thread_index());
   }
+  template <class Tile>
+  FOVEA_DEVICE const char* own_part(const Tensor& tensor, const Sequence& s, int first) const {
+    using Whole = WholeTile<threads, Tile>;
+    const auto* const data = static_cast<const typename Stored<Element>::Type*>(tensor.data);
+    return reinterpret_cast<const char*>(
+        data + s.b * tensor.batch + h / call.group * tensor.head +
+        (s.k_first + Whole::row(thread_index())) * tensor.position + first +
+        Whole::column(thread_index()));
+  }
+  FOVEA_DEVICE void find_whole_tiles(const Sequence& s) {
+    constexpr bool exist = WholeTile<threads, QueryTile>::exists &&
+                           WholeTile<threads, ValueTile>::exists &&
+                           columns % WholeTile<threads, QueryTile>::step == 0 &&
+                           columns % WholeTile<threads, ValueTile>::step == 0;
+    k_whole = 0;
+    if constexpr (exist) {
+      const bool wide = call.k.copy_bytes == 16 && call.v.copy_bytes == 16 &&
+                        call.d == Config::d && call.dv - dv_first >= Config::dv;
+      k_whole = wide ? s.k_length / columns * columns : 0;
+      k_own = own_part<QueryTile>(call.k, s, 0);
+      v_own = own_part<ValueTile>(call.v, s, dv_first);
+    }
+  }
+
   FOVEA_DEVICE void copy_keys(int tile, int buffer) const {
+    const int k0 = tile * columns;
+    if (k0 < k_whole) {
+      const long long row_bytes = call.k.position * bytes_of<Element>;
+      copy_whole_tile<columns, threads>(k_tile, k_own + k0 * row_bytes, row_bytes, thread_index());
+    } else {
+      const Sequence s = sequence();
+      copy_any_tile<Element>(
+          k_tile, columns,
+          rows_of<Element>(call.k, s.b, h / call.group, s.k_first + k0, s.k_length - k0, call.d),
+          Team{thread_index(), threads});
+    }
+    if constexpr (Formula::column_words > 0) {
+      stage_columns<Formula>(a, uniform, column_words(buffer),
+                             position(k0, sequence().k_offset), columns);
+    }
+  }
+  FOVEA_DEVICE void copy_values(int tile) const {
+    const int k0 = tile * columns;
+    if (k0 < k_whole) {
+      const long long row_bytes = call.v.position * bytes_of<Element>;
+      copy_whole_tile<columns, threads>(v_tile, v_own + k0 * row_bytes, row_bytes, thread_index());
+      return;
+    }
     const Sequence s = sequence();
-    const int k0 = tile * columns, g = h / call.group;
-    copy_tile<Element, columns, threads>(
-        k_tile(buffer),
-        rows_of<Element>(call.k, s.b, g, s.k_first + k0, s.k_length - k0, call.d), thread_index());
-    Rows values = rows_of<Element>(call.v, s.b, g, s.k_first + k0, s.k_length - k0,
-                                   call.dv - dv_first);
-    values.data = static_cast<const typename Stored<Element>::Type*>(values.data) +
-                  dv_first * call.v.feature;
-    copy_tile<Element, columns, threads>(v_tile(buffer), values, thread_index());
-    stage_columns<Formula>(a, uniform, column_words(buffer), position(k0, s.k_offset), columns);
+    Rows from = rows_of<Element>(call.v, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
+                                 call.dv - dv_first);
+    from.data = static_cast<const typename Stored<Element>::Type*>(from.data) +
+                dv_first * call.v.feature;
+    copy_any_tile<Element>(v_tile, columns, from, Team{thread_index(), threads});
   }
 
   // Scores of a tile, modified and masked, with -inf for what is not kept.
@@ -124,15 +164,13 @@ struct Forward {
         x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
       }
     }
-    if (!tile.full) {
-      apply_formula<true>(x, tile.index * columns, buffer);
-    } else if constexpr (Formula::has_mod) {
-      apply_formula<false>(x, tile.index * columns, buffer);
-    }
+    if constexpr (Formula::has_mod) apply<false>(x, tile.index * columns, buffer);
+    if (!tile.full) apply<true>(x, tile.index * columns, buffer);
   }
 
-  template <bool masked>
-  FOVEA_DEVICE void apply_formula(float (&x)[m][keys][4], int k0, int buffer) const {
+  // The modifier, or the mask: apart, since most tiles need no mask and the modifier's code is long.
+  template <bool masks>
+  FOVEA_DEVICE void apply(float (&x)[m][keys][4], int k0, int buffer) const {
     const Sequence s = sequence();
     typename Formula::Row row_values[m][2];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
@@ -148,10 +186,11 @@ struct Forward {
         FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
-          score = Formula::score(a, uniform, row_value, column, score);
-          if constexpr (masked) {
+          if constexpr (masks) {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
+          } else {
+            score = Formula::score(a, uniform, row_value, column, score);
           }
         }
       }
@@ -224,14 +263,14 @@ struct Forward {
     }
   }
 
-  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4], int buffer) {
+  FOVEA_DEVICE void add_values(const float (&p)[m][keys][4]) {
     if constexpr (bytes_of<Element> == 4) {
       store_sums(p_tile, {first_row(), 0}, p);
       sync_warp();
-      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile(buffer), {0, 0});
+      multiply<false, true, columns>(o, p_tile, {first_row(), 0}, v_tile, {0, 0});
       sync_warp();
     } else {
-      multiply_registers(o, p, v_tile(buffer), {0, 0});
+      multiply_registers(o, p, v_tile, {0, 0});
     }
   }
 
@@ -262,18 +301,22 @@ struct Forward {
       stage_rows<Formula>(a, uniform, shared.row_words, position(q0, s.q_offset), rows);
     }
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
-      const LiveTile following = next(tiles);
       wait_copies<0>();
-      sync_block();  // this tile is there, and nobody reads the one before any more
-      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
+      sync_block();  // keys are there, and nobody reads the last values any more
+      copy_values(tile.index);
       commit_copies();
       float x[m][keys][4];
       clear(x);
-      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile(buffer), {0, 0});
+      multiply<false, false, Config::d>(x, q_tile, {first_row(), 0}, k_tile, {0, 0});
+      wait_copies<0>();
+      sync_block();  // values are there, and nobody reads the keys any more
+      const LiveTile following = next(tiles);
+      if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
+      commit_copies();
       modify(x, tile, buffer);
       softmax(x);
       if constexpr (Config::dropout) drop(x, tile.index * columns);
-      add_values(x, buffer);
+      add_values(x);
       tile = following;
     }
     finish();

@@ -153,18 +153,21 @@ FOVEA_DEVICE float divide(float a, float b) { return a * reciprocal_approx(b); }
 FOVEA_DEVICE float exp2(float x) { return exp2_approx(x); }
 FOVEA_DEVICE float exp(float x) { return exp2_approx(x * 1.44269504f); }
 FOVEA_DEVICE float expm1(float x) { return ::expm1f(x); }
-FOVEA_DEVICE float log2(float x) { return log2_approx(x); }
-FOVEA_DEVICE float log(float x) { return log2_approx(x) * 0.693147181f; }
+FOVEA_DEVICE float log2(float x) { return ::log2f(x); }  // the unit's has no digits near 1
+FOVEA_DEVICE float log(float x) { return ::logf(x); }
 FOVEA_DEVICE float log1p(float x) { return ::log1pf(x); }
 FOVEA_DEVICE float sqrt(float x) { return ::sqrtf(x); }
 FOVEA_DEVICE float rsqrt(float x) { return precise::rsqrt(x); }
-// 1 - 2 / (e^2x + 1) is off by 1e-7: near 0, where that is much, by the series.
+// 1 - 2 / (e^2x + 1) is off by 1e-7: near 0, where that is much, by the series. Of |x|, so that it
+// ends in 1 and -1 exactly.
 FOVEA_DEVICE float tanh(float x) {
   const float y = x * x;
-  const float series =
-      fma_rn(fma_rn(fma_rn(y, -0.0539682540f, 0.133333333f), y, -0.333333333f), y, 1.0f);
-  const float far = fma_rn(-2.0f, reciprocal_approx(exp2_approx(x * 2.88539008f) + 1), 1.0f);
-  return y < 0.0625f ? x * series : far;
+  const float inner = fma_rn(fma_rn(y, -0.0539682540f, 0.133333333f), y, -0.333333333f);
+  const float near = x * fma_rn(inner, y, 1.0f);
+  const float e = exp2_approx(arith::absolute(x) * 2.88539008f);
+  const float far = fma_rn(-2.0f, reciprocal_approx(e + 1), 1.0f);
+  const unsigned sign = bits_of(x) & 0x80000000u;
+  return y < 0.0625f ? near : float_of_bits((bits_of(far) & 0x7fffffffu) | sign);
 }
 FOVEA_DEVICE float sigmoid(float x) { return reciprocal_approx(1 + exp2_approx(x * -1.44269504f)); }
 FOVEA_DEVICE float softplus(float x) { return x > 20 ? x : ::log1pf(exp(x)); }

@@ -33,12 +33,12 @@ struct ForwardShared {
       : place(0),
         q(place_bytes),
         k(q + t.rows * row_bytes(t.d, t.element_bytes)),
-        v(k + 2 * t.columns * row_bytes(t.d, t.element_bytes)),  // two tiles' each
-        p(v + 2 * t.columns * row_bytes(t.dv, t.element_bytes)),
+        v(k + t.columns * row_bytes(t.d, t.element_bytes)),
+        p(v + t.columns * row_bytes(t.dv, t.element_bytes)),
         // The matrix units take probabilities from registers, f32 products from shared memory.
         row_words(p + (t.element_bytes == 4 ? t.rows * row_bytes(t.columns, 4) : 0)),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
-        bytes(larger(column_words + round_to_16(2 * 4 * t.columns * t.column_words),
+        bytes(larger(column_words + round_to_16(2 * 4 * t.columns * t.column_words),  // two tiles'
                      q + writing_bytes(t.warps, t.dv))) {}
 };
 

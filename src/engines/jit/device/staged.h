@@ -7,7 +7,8 @@
 
 namespace fovea::device {
 
-// A struct of 4-byte words in shared memory. Of what is loaded only the fields that are used are.
+// A struct of 4-byte words in shared memory, at an address that is known when kernels are compiled.
+// Only the fields that are used are loaded.
 template <class T>
 FOVEA_DEVICE void store_struct(Shared at, const T& value) {
   static_assert(sizeof(T) % 4 == 0);
@@ -19,7 +20,7 @@ FOVEA_DEVICE T load_struct(Shared at) {
   T value;
   auto* const words = reinterpret_cast<unsigned*>(&value);
   FOVEA_UNROLL for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
-    words[i] = load_shared<unsigned>(at + 4 * i);
+    words[i] = load_shared_word(at + 4 * i);
   }
   return value;
 }

@@ -1,0 +1,69 @@
+// What a plan of engine jit depends on: a new length, batch, scale, number or place builds nothing.
+#include "tests/engines/jit/jit_case.h"
+
+namespace fovea::jit::testing {
+namespace {
+
+TEST(JitBake, SizesAndValuesAreNotBaked) {
+  const Baked first = baked_forward("b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal");
+  for (const char* const line : {
+           "b=3 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal",
+           "b=2 h=16 hkv=4 sq=1 skv=4096 d=64 dtype=bf16 mod=softcap(30) mask=causal",
+           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal scale=0.3",
+           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(50) mask=causal",
+           "b=2 h=8 sq=128 skv=256 d=33 dv=40 dtype=bf16 mod=softcap(30) mask=causal",
+           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal layout=bshd",
+           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal q_offset=7 h_offset=3",
+           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal h_global=64",
+           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal values=device",
+           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal capture=1",
+       }) {
+    EXPECT_TRUE(baked_forward(line) == first) << line;
+  }
+}
+
+TEST(JitBake, WhatKernelsAreCompiledForIsBaked) {
+  const Baked first = baked_forward("b=2 h=8 sq=128 d=64 dtype=bf16 mask=causal");
+  for (const char* const line : {
+           "b=2 h=8 sq=128 d=65 dtype=bf16 mask=causal",
+           "b=2 h=8 sq=128 d=64 dv=128 dtype=bf16 mask=causal",
+           "b=2 h=8 sq=128 d=64 dtype=f16 mask=causal",
+           "b=2 h=8 sq=128 d=64 dtype=bf16 o_dtype=f32 mask=causal",
+           "b=2 h=8 sq=128 d=64 dtype=bf16",
+           "b=2 h=8 sq=128 d=64 dtype=bf16 mask=causal dropout=0.1",
+           "b=2 h=8 sq=128 d=64 dtype=bf16 mask=causal deterministic=1",
+       }) {
+    EXPECT_FALSE(baked_forward(line) == first) << line;
+  }
+}
+
+TEST(JitBake, HowMuchIsDroppedIsNot) {
+  EXPECT_TRUE(baked_forward("sq=8 d=8 dropout=0.1") == baked_forward("sq=8 d=8 dropout=0.3"));
+  EXPECT_TRUE(baked_forward("sq=8 d=8 dropout=0.1 rng=engine") ==
+              baked_forward("sq=8 d=8 dropout=0.1"));
+}
+
+TEST(JitBake, GradientsThatAreWantedAreBaked) {
+  const std::string line = "h=2 sq=8 d=8 mod=score+slopes[h]*(k-q) tensor=slopes:f32[H]";
+  EXPECT_FALSE(baked_backward(line) == baked_backward(line + " grads=q,k,v,slopes"));
+  EXPECT_FALSE(baked_backward(line) == baked_backward(line + " grads=q"));
+  EXPECT_TRUE(baked_backward(line) == baked_backward(line + " b=3"));
+}
+
+TEST(JitBake, AllHeadsCountForTablesOfCapturedTensors) {
+  const std::string line = "h=2 sq=8 d=8 mask=t[h]>k tensor=t:i32[H]";
+  EXPECT_FALSE(baked_forward(line) == baked_forward(line + " h_global=64"));
+}
+
+TEST(JitBake, HeadDimsHaveClasses) {
+  for (const auto& [d, size] : {std::pair{0, 32}, {1, 32}, {33, 64}, {65, 96}, {97, 128}, {129, 192},
+                                {193, 256}, {257, 320}, {576, 576}, {577, 577}}) {
+    EXPECT_EQ(class_of_d(d), size) << d;
+  }
+  for (const auto& [dv, size] : {std::pair{64, 64}, {256, 256}, {257, 512}, {512, 512}, {513, 513}}) {
+    EXPECT_EQ(class_of_dv(dv), size) << dv;
+  }
+}
+
+}  // namespace
+}  // namespace fovea::jit::testing

@@ -1,0 +1,72 @@
+#include "tests/jit_host/lines.h"
+
+#include <cstdlib>
+
+#include "cli/compare.h"
+#include "tests/ir/random.h"
+
+namespace fovea::on_host {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* engine = "jit";
+constexpr const char* device = "cuda:0";
+
+cli::Results run(const cli::Workload& workload, const char* by, const char* where) {
+  cli::CallOptions options;
+  options.engine = by;
+  options.device = where;
+  const bool forward = env_number("FOVEA_TEST_FORWARD", 0) != 0;
+  return forward ? cli::run_forward(workload, options) : cli::run_workload(workload, options);
+}
+
+std::string first_difference(const cli::Results& a, const cli::Results& b) {
+  for (std::size_t i = 0; i < a.arrays.size(); ++i) {
+    if (a.arrays[i].array.bytes != b.arrays[i].array.bytes) {
+      return a.arrays[i].name + " differs between two runs";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string complaint(const conformance::Case& problem) try {
+  const std::string code = conformance::verdict(engine, problem, device);
+  if (code != "pass") return "refused: " + code;
+  const cli::Workload workload =
+      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.twists);
+  const cli::Results results = run(workload, engine, device);
+  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
+    if (!pass->complaints.empty()) return "it " + pass->complaints.front();
+  }
+  for (const cli::Comparison& one :
+       cli::compare_all(workload, results, run(workload, "reference", "cpu"))) {
+    if (!one.within) return one.name + ": " + one.complaint;
+  }
+  if (workload.config.deterministic == 0) return "";
+  return first_difference(results, run(workload, engine, device));
+} catch (const std::exception& error) {
+  return error.what();
+}
+
+double env_number(const char* name, double otherwise) {
+  const char* const given = std::getenv(name);
+  return given != nullptr ? std::atof(given) : otherwise;
+}
+
+std::uint64_t seed_of_this_run() {
+  if (std::getenv("FOVEA_TEST_SEED") != nullptr) return test::test_seed();
+  return static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
+                                    std::chrono::seconds(1));
+}
+
+Budget::Budget(double seconds)
+    : start_(Clock::now()), seconds_(seconds), for_ever_(env_number("FOVEA_TEST_ALL", 0) != 0) {}
+
+double Budget::elapsed() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+}  // namespace fovea::on_host

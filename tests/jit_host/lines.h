@@ -1,0 +1,34 @@
+// One problem line through engine jit on the host's GPU, against the reference.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "tests/conformance/problems.h"
+
+namespace fovea::on_host {
+
+// What is wrong with it, in words; "" if nothing is. With deterministic=1 it runs twice, its blocks
+// in another order, and must give the same bits. FOVEA_TEST_FORWARD=1: no backward.
+std::string complaint(const conformance::Case& problem);
+
+// A number from the environment.
+double env_number(const char* name, double otherwise);
+
+// FOVEA_TEST_SEED, or one that the clock gives.
+std::uint64_t seed_of_this_run();
+
+// Until so many seconds have passed; for ever with FOVEA_TEST_ALL=1.
+class Budget {
+ public:
+  explicit Budget(double seconds);
+  bool is_left() const { return for_ever_ || elapsed() < seconds_; }
+  double elapsed() const;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+  double seconds_;
+  bool for_ever_;
+};
+
+}  // namespace fovea::on_host
