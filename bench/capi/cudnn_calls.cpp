@@ -1,15 +1,12 @@
 // What engine cudnn's own part of a call costs the host: everything that a plan does but cuDNN's
 // execute. Its graphs do nothing, and neither do the driver and the cuDNN that are loaded for it.
 #include <benchmark/benchmark.h>
-#include <dlfcn.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/capi/allocations.h"
+#include "bench/capi/load_idle_gpu.h"
 #include "bench/cases.h"
 #include "cuda/find_device.h"
 #include "engines/cudnn/bake.h"
@@ -18,16 +15,6 @@
 
 namespace fovea::bench {
 namespace {
-
-// Before anyone looks for the real ones: by their names these are then found.
-void load_idle_gpu() {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "idle-gpu";
-  for (const char* name : {"libcuda.so.1", "libcudnn.so.9"}) {
-    if (dlopen((folder / name).c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-      throw std::runtime_error(dlerror());
-    }
-  }
-}
 
 class IdleGraph : public cudnn::Graph {
  public:

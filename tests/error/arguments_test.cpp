@@ -151,7 +151,7 @@ TEST(BadArguments, NumbersAndNames) {
       {[&] { return fovea_explain(o.f, nullptr, 12, &o.report); },
        "flags is 12; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)"},
       {[&] { return supported("refrence", nullptr); },
-       "engine 'refrence' is unknown; did you mean 'reference'? (engines: cudnn, cpu, reference)"},
+       "engine 'refrence' is unknown; did you mean 'reference'? (engines: cudnn, jit, cpu, reference)"},
       {[&] { return supported(nullptr, "cpuu"); },
        "device=cpuu: is not cpu, cuda:N, a100, h200, b200 or the path of a JSON description; did you mean "
        "'cpu'?"},

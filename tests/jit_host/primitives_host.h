@@ -83,6 +83,9 @@ FOVEA_DEVICE bool any_in_block(bool value, FOVEA_WHERE) {
 struct alignas(8) Words2 {
   unsigned x, y;
 };
+struct alignas(8) Floats2 {
+  float x, y;
+};
 struct alignas(16) Words4 {
   unsigned x, y, z, w;
 };
@@ -154,6 +157,10 @@ FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { *at |= value; }
 FOVEA_DEVICE void add_global(float* at, const Floats4& v) {
   auto* const to = static_cast<float*>(__builtin_assume_aligned(at, 16));
   to[0] += v.x, to[1] += v.y, to[2] += v.z, to[3] += v.w;
+}
+FOVEA_DEVICE void add_global(float* at, const Floats2& v) {
+  auto* const to = static_cast<float*>(__builtin_assume_aligned(at, 8));
+  to[0] += v.x, to[1] += v.y;
 }
 FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) {
   const unsigned before = *at;

@@ -6,10 +6,10 @@
 #include "engines/cpu/backward.h"
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/call.h"
-#include "engines/cpu/stable.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
+#include "ir/stable.h"
 
 namespace fovea::cpu {
 namespace {
@@ -166,7 +166,7 @@ void Prepared::compile_mod(std::optional<StripProgram>& into, const ir::Expr& sc
   std::vector<ir::Expr> roots{score, gradient_by_score(program)};
   grad_passes = roots[gradient_root]->op() == ir::Op::Grad;
   for (const ir::Expr& root : captured.roots()) {
-    roots.push_back(stable_gradient(program.mod(), root));
+    roots.push_back(ir::stable_gradient(program.mod(), root));
   }
   into.emplace(StripProgram::Roots{roots, gradient_root, false}, kernels);
 }

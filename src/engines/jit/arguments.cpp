@@ -6,6 +6,7 @@
 
 #include "attention/extents.h"
 #include "base/error.h"
+#include "engines/jit/captured_run.h"
 
 namespace fovea::jit {
 namespace {
@@ -109,12 +110,6 @@ void pack_tensor_words(const WordLayout& layout, const Bindings& b, long long* w
       pack_captured(view, view.data, view.stride, words + at);
     }
   }
-  for (std::size_t slot = 0; slot < layout.tensor_gradients.size(); ++slot) {
-    const int at = layout.tensor_gradients[slot];
-    if (at < 0) continue;
-    const BoundGradient& gradient = b.tensor_gradients[slot];
-    pack_captured(b.tensors[slot], gradient.data, gradient.stride, words + at);
-  }
 }
 
 // Declared scalars, then the literals that bake lifted.
@@ -136,11 +131,21 @@ void pack_scalar_words(const WordLayout& layout, const Problem& baked, const Bin
     }
     words[at + 1] = static_cast<long long>(bits);
   }
-  for (std::size_t slot = 0; slot < layout.scalar_gradients.size(); ++slot) {
-    if (const int at = layout.scalar_gradients[slot]; at >= 0) {
-      words[at] = word(b.scalar_gradients[slot]);
+}
+
+// Kernels get the sums in place of the gradients: those are written from them.
+void pack_gradient_words(const Prepared& prepared, const Bindings& b, const Memory& memory,
+                         long long* words) {
+  const WordLayout& layout = prepared.formula.layout;
+  for_each_sum(prepared, b.sizes, [&](const CapturedTarget& target, std::int64_t offset) {
+    const std::byte* const sums = memory.captured + offset;
+    if (!target.is_tensor) {
+      words[layout.scalar_gradients[target.slot]] = word(sums);
+      return;
     }
-  }
+    const ir::TensorView& view = b.tensors[target.slot];
+    pack_captured(view, sums, view.stride, words + layout.tensor_gradients[target.slot]);
+  });
 }
 
 }  // namespace
@@ -175,6 +180,7 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.split_keys = memory.split_keys;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
+  pack_gradient_words(prepared, bindings, memory, arguments.words);
   for (std::size_t i = 0; i < prepared.formula.summaries.size(); ++i) {
     const Summary& summary = prepared.formula.summaries[i];
     const bool empty = arguments.words[prepared.formula.layout.tensors[summary.slot]] == 0;

@@ -57,10 +57,11 @@ Shape backward_shape(const ShapeFacts& facts) {
     if (sums_of_thread(shape) > most_sums) continue;
     if (is_wide(facts) && choice.columns > 64) continue;
     for (const Stages& count : stages) {
-      const device::BackwardShared shared(tile_sizes(facts, shape), count.q, count.grad_o);
+      const device::BackwardShared shared(tile_sizes(facts, shape), count.q, count.grad_o,
+                                          facts.captured_bytes);
       shape.shared_bytes = shared.bytes;
       if (shape.shared_bytes > facts.shared_memory) continue;
-      shape.own = {{"q_stages", count.q}, {"grad_o_stages", count.grad_o}, {"captured_bytes", 0}};
+      shape.own = {{"q_stages", count.q}, {"grad_o_stages", count.grad_o}, {"captured_bytes", facts.captured_bytes}};
       return shape;
     }
   }
@@ -143,7 +144,7 @@ Grid over_gaps(const Call& call, const Shape& shape) {
 constexpr KernelRow rows[] = {
     {"backward_delta", "backward_delta.h", false, always, nullptr, delta_shape, over_rows},
     {"backward_sink", "backward_sink.h", false, wants_sink, nullptr, sink_shape, over_heads},
-    {"backward", "backward.h", true, always, nullptr, backward_shape, over_keys},
+    {"backward", "backward.h", true, always, nullptr, backward_shape, over_keys, true},
     {"backward_finish", "backward_finish.h", true, adds_up_q, nullptr, finish_shape, over_queries},
     {"backward_dq", "backward_dq.h", true, orders_q, nullptr, backward_dq_shape, over_queries},
     {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},

@@ -1,6 +1,9 @@
 #include "engines/jit/bake.h"
 
+#include <algorithm>
+
 #include "attention/host_bake.h"
+#include "engines/jit/device/shared_layout.h"
 
 namespace fovea::jit {
 
@@ -17,10 +20,37 @@ std::int64_t class_of_dv(std::int64_t dv) {
   return dv <= widest_dv ? (dv + widest_chunk - 1) / widest_chunk * widest_chunk : dv;
 }
 
+namespace {
+
+bool has_few_queries(const Sizes& sizes) {
+  return sizes.hkv > 0 && sizes.sq * (sizes.h / sizes.hkv) <= device::decode_group_rows;
+}
+
+// The workspace has tables of captured tensors, and an extent H counts all heads where there are
+// more than this call has.
+bool has_extent_h(const ir::Program& program) {
+  return std::ranges::any_of(program.tensors(), [](const ir::TensorDecl& tensor) {
+    return std::ranges::count(tensor.extents, ir::Extent::Kind::H, &ir::Extent::kind) != 0;
+  });
+}
+
+}  // namespace
+
+// Kernels that split keys are compiled for those only who may need them: half of a forward's plans'
+// compile time.
+bool splits_keys(const Problem& baked) {
+  const bool varies = baked.layout == Layout::Thd || baked.has_q_lengths || baked.has_k_lengths;
+  return baked.direction == Direction::Forward &&
+         (baked.sizes.sq == few_queries || (baked.deterministic && varies));
+}
+
 Baking bake(const Problem& problem) {
   Baking baking = bake_for_host(problem);
   Problem& baked = baking.baked.problem;
   baked.layout = problem.layout == Layout::Thd ? Layout::Thd : Layout::Bhsd;
+  baked.sizes.sq = baked.direction == Direction::Forward && has_few_queries(problem.sizes)
+                       ? few_queries
+                       : many_queries;
   baked.sizes.d = class_of_d(problem.sizes.d);
   baked.sizes.dv = class_of_dv(problem.sizes.dv);
   baked.dropout = problem.dropout > 0 ? 0.5f : 0.0f;  // whether, not how much
@@ -28,7 +58,7 @@ Baking bake(const Problem& problem) {
   baked.deterministic = problem.deterministic;
   baked.precision = problem.precision;
   baked.has_q_offsets = baked.has_k_offsets = false;
-  baked.h_global = 0;
+  baked.h_global = has_extent_h(problem.program) ? problem.h_global : 0;
   return baking;
 }
 

@@ -13,6 +13,7 @@
 #include "cuda/modules.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/source.h"
+#include "store/recording.h"
 #include "store/store.h"
 
 namespace fovea::jit {
@@ -156,41 +157,68 @@ std::vector<cuda::Handle> modules_of(const Set& set, const store::Blob& blob) {
   return modules;
 }
 
-std::vector<cuda::Handle> load_set(const Set& set, const std::string& target) {
-  const auto make = [&] { return compile_set(set, target); };
+// Of one set, from wherever it is.
+struct Stored {
+  store::Blob blob;
   store::Origin origin = store::Origin::Built;
-  const store::Blob blob = store::get_or_build(set.key, make, &origin);
+};
+Stored fetch(const Set& set, const std::string& target) {
+  Stored out;
+  out.blob = store::get_or_build(
+      set.key, [&] { return compile_set(set, target); }, &out.origin);
+  return out;
+}
+
+// All sets at once. What other threads got is noted here, in order: whoever collects plans listens
+// to this one.
+std::vector<Stored> fetch_all(const std::vector<Set>& sets, const std::string& target) {
+  std::vector<std::future<Stored>> others;
+  for (std::size_t i = 1; i < sets.size(); ++i) {
+    others.push_back(std::async(std::launch::async, fetch, std::cref(sets[i]), std::cref(target)));
+  }
+  std::vector<Stored> out;
+  out.push_back(fetch(sets.front(), target));
+  for (std::size_t i = 1; i < sets.size(); ++i) {
+    out.push_back(others[i - 1].get());
+    store::Recording::note(sets[i].key, out.back().blob, out.back().origin);
+  }
+  return out;
+}
+
+// What the driver does not take is compiled again, unless it was compiled just now.
+std::vector<cuda::Handle> load_set(const Set& set, const Stored& stored,
+                                   const std::string& target) {
   try {
-    return modules_of(set, blob);
+    return modules_of(set, stored.blob);
   } catch (const DeviceError& error) {
-    if (origin == store::Origin::Built) throw;
+    if (stored.origin == store::Origin::Built) throw;
     if (log_enabled()) {
       log_line(std::string("jit: stored kernels are of no use, they are compiled again: ") +
                error.what());
     }
   }
   store::discard(set.key);
-  return modules_of(set, store::get_or_build(set.key, make));
+  return modules_of(set, fetch(set, target).blob);
 }
 
 }  // namespace
 
 void compile_images(const Prepared& prepared, const Device& device) {
   const std::string target = compiler().target(device);
-  for (const Set& set : sets_of(prepared, target)) {
-    store::get_or_build(set.key, [&] { return compile_set(set, target); });
-  }
+  fetch_all(sets_of(prepared, target), target);
 }
 
 std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& device) {
   const std::string target = compiler().target(device);
+  const std::vector<Set> sets = sets_of(prepared, target);
+  const std::vector<Stored> stored = fetch_all(sets, target);
   std::vector<cuda::Handle> kernels(prepared.units.size());
-  for (const Set& set : sets_of(prepared, target)) {
-    const std::vector<cuda::Handle> modules = load_set(set, target);
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    const std::vector<cuda::Handle> modules = load_set(sets[s], stored[s], target);
     for (std::size_t i = 0; i < modules.size(); ++i) {
-      const std::size_t at = set.places[i];
+      const std::size_t at = sets[s].places[i];
       kernels[at] =
-          cuda::kernel_of(modules[i], set.units[i]->name, prepared.units[at].shared_bytes);
+          cuda::kernel_of(modules[i], sets[s].units[i]->name, prepared.units[at].shared_bytes);
     }
   }
   return kernels;

@@ -2,6 +2,7 @@
 
 #include "engines/jit/arguments.h"
 #include "engines/jit/bake.h"
+#include "engines/jit/compiler.h"
 #include "engines/jit/kernels.h"
 
 namespace fovea::jit {
@@ -24,6 +25,9 @@ class Rules {
     if (verdict_.reasons.empty()) check_shared_memory();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
+    if (!compiler().problem().empty()) {
+      verdict_.note = "there is no NVRTC here: only kernels that are stored run";
+    }
     return std::move(verdict_);
   }
 

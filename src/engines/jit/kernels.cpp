@@ -63,7 +63,7 @@ Shape decode_shape(const ShapeFacts& facts) {
   Shape shape = head_dims(facts.baked);
   shape.rows = device::decode_rows;
   shape.columns = device::decode_keys;
-  int stages = 4;
+  int stages = facts.baked.q.dtype == DType::F32 ? 3 : 2;  // three blocks to a multiprocessor
   for (;;) {
     shape.shared_bytes = device::DecodeShared(tile_sizes(facts, shape), stages).bytes;
     if (shape.shared_bytes <= facts.shared_memory || (stages == 2 && shape.warps == 1)) break;
@@ -142,8 +142,8 @@ Grid over_gaps(const Call& call, const Shape& shape) {
 
 constexpr KernelRow forward_rows[] = {
     {"forward", "forward.h", true, always, has_many_queries, forward_shape, over_queries},
-    {"decode", "decode.h", true, always, has_splits, decode_shape, over_splits},
-    {"merge_splits", "decode.h", true, always, has_splits, small_shape, over_group_rows},
+    {"decode", "decode.h", true, splits_keys, has_splits, decode_shape, over_splits},
+    {"merge_splits", "decode.h", true, splits_keys, has_splits, small_shape, over_group_rows},
     {"gaps", "gaps.h", false, is_packed, nullptr, small_shape, over_gaps},
     {"max_logit", "max_logit.h", false, wants_max_logit, nullptr, max_logit_shape, over_heads},
 };

@@ -34,6 +34,7 @@ struct ShapeFacts {
   int sm = 90;
   std::int64_t shared_memory = 0;  // of a block, at most
   int row_words = 0, column_words = 0;
+  int captured_bytes = 0;  // of shared memory: Captured::shared_bytes
 };
 
 using Grid = cuda::Grid;
@@ -48,6 +49,7 @@ struct KernelRow {
   bool (*in_call)(const device::Call& call);  // null: in every call of such a plan
   Shape (*shape)(const ShapeFacts& facts);
   Grid (*grid)(const device::Call& call, const Shape& shape);
+  bool adds_captured = false;  // up the gradients of captured tensors and scalars
 };
 
 // In the order in which a call launches them.

@@ -4,6 +4,7 @@
 
 #include "attention/extents.h"
 #include "engines/jit/backward_kernels.h"
+#include "engines/jit/captured_run.h"
 #include "engines/jit/device/shared_layout.h"
 #include "engines/jit/splits.h"
 
@@ -17,6 +18,7 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     if (baked.want_q && !baked.deterministic) {
       grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
     }
+    captured = arena.take<std::byte>(captured_sum_bytes(prepared, sizes)).data();
   } else {
     if (baked.max_logit && !baked.row_max) row_max = arena.take<float>(rows).data();
     split_keys = jit::split_keys(baked, sizes, prepared.multiprocessors);

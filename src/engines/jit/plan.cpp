@@ -5,6 +5,7 @@
 #include "attention/refuse.h"
 #include "cuda/driver.h"
 #include "engines/jit/arguments.h"
+#include "engines/jit/captured_run.h"
 #include "engines/jit/device/summary_call.h"
 
 namespace fovea::jit {
@@ -51,8 +52,14 @@ class JitPlan : public Plan {
     pack(prepared_, bindings, memory, arguments);
     const cuda::OnDevice here(ordinal_);
     summarize(bindings, arguments);
+    if (!prepared_.captured.targets().empty()) {
+      clear_captured(prepared_, memory, bindings, kernels_[prepared_.captured_clear_unit]);
+    }
     for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
       launch(i, arguments, bindings.stream);
+    }
+    if (!prepared_.captured.targets().empty()) {
+      write_captured(prepared_, memory, bindings, kernels_[prepared_.captured_write_unit]);
     }
   }
 

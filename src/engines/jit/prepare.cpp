@@ -7,10 +7,13 @@
 namespace fovea::jit {
 namespace {
 
-RenderOptions render_options(const Problem& baked) {
+RenderOptions render_options(const Problem& baked, const Captured& captured) {
   RenderOptions options;
   options.precise = baked.q.dtype == DType::F32 || baked.precision == Precision::Strict;
+  // One instruction instead of two; its error is far below what bf16 loses.
+  options.coarse_tanh = baked.q.dtype == DType::BF16;
   options.gradient = baked.direction == Direction::Backward;
+  options.extra = captured.roots();
   return options;
 }
 
@@ -30,10 +33,12 @@ void add_summaries(Prepared& out) {
 Prepared prepare(const Problem& baked, const Device& device) {
   Prepared out;
   out.baked = baked;
-  out.formula = render(baked, render_options(baked));
+  out.captured = Captured(baked);
+  out.formula = render(baked, render_options(baked, out.captured));
   out.multiprocessors = device.multiprocessors;
   const ShapeFacts facts{baked, device.sm, device.shared_memory_per_block, out.formula.row_words,
-                         out.formula.column_words};
+                         out.formula.column_words, out.captured.shared_bytes()};
+  const std::string captured_text = out.captured.text(out.formula.layout);
   for (const KernelRow& row : kernel_rows(baked.direction)) {
     if (!row.in_plan(baked)) continue;
     const Shape shape = row.shape(facts);
@@ -45,9 +50,16 @@ Prepared prepare(const Problem& baked, const Device& device) {
     }
     out.kernels.push_back({&row, shape});
     out.units.push_back(
-        {source_of(row, baked, shape, out.formula), !row.asks_formula, shape.shared_bytes});
+        {source_of(row, baked, shape, {out.formula, captured_text}), !row.asks_formula,
+         shape.shared_bytes});
   }
   add_summaries(out);
+  if (!out.captured.targets().empty()) {
+    out.captured_clear_unit = out.units.size();
+    out.units.push_back({captured_source("captured_clear", "ClearCall"), true, 0});
+    out.captured_write_unit = out.units.size();
+    out.units.push_back({captured_source("captured_write", "CapturedCall"), true, 0});
+  }
   return out;
 }
 

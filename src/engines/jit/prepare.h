@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention/device.h"
+#include "engines/jit/captured.h"
 #include "engines/jit/kernels.h"
 #include "engines/jit/render.h"
 #include "engines/jit/source.h"
@@ -26,10 +27,13 @@ struct PreparedUnit {
 struct Prepared {
   Problem baked;
   Rendered formula;
+  Captured captured;
   std::vector<PreparedKernel> kernels;
   // Of the kernels, in their order; then one for each type of summary.
   std::vector<PreparedUnit> units;
   std::vector<std::size_t> summary_units;  // by summary
+  // That clear the sums of captured gradients and write them, where the plan has any.
+  std::size_t captured_clear_unit = 0, captured_write_unit = 0;
   int multiprocessors = 1;
 };
 

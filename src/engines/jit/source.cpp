@@ -42,7 +42,7 @@ class ConfigText {
   std::string text_;
 };
 
-std::string config_text(const Problem& baked, const Shape& shape) {
+std::string config_text(const KernelRow& row, const Problem& baked, const Shape& shape) {
   ConfigText out;
   const bool backward = baked.direction == Direction::Backward;
   out.type("Element", baked.q.dtype);
@@ -74,7 +74,8 @@ std::string config_text(const Problem& baked, const Shape& shape) {
     out.truth("want_v", baked.want_v);
   }
   for (const Shape::Constant& constant : shape.own) out.number(constant.name, constant.value);
-  return "struct Config {\n" + out.text() + "};\n";
+  const std::string captured = row.adds_captured ? "  using Captured = CapturedTerms;\n" : "";
+  return "struct Config {\n" + captured + out.text() + "};\n";
 }
 
 // Headers that the formula's own text uses.
@@ -83,7 +84,8 @@ constexpr const char* formula_headers[] = {"formula.h", "math.h", "interval.h"};
 std::string include(const std::string& header) { return "#include \"" + header + "\"\n"; }
 
 std::string own_text(const KernelRow& row, const Problem& baked, const Shape& shape,
-                     const Rendered& formula) {
+                     const FormulaSource& source) {
+  const Rendered& formula = source.formula;
   std::string out = include("primitives.h") + include("arguments.h") + include("element.h");
   if (row.asks_formula) {
     for (const char* const header : formula_headers) out += include(header);
@@ -92,9 +94,15 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   out += "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) +
          ">;\n";
   if (row.asks_formula) out += formula.text + "\n";
-  out += config_text(baked, shape) + "}  // namespace fovea::device\n";
+  if (row.adds_captured) out += "struct CapturedTerms;\n";
+  out += config_text(row, baked, shape) + "}  // namespace fovea::device\n";
   const std::string name = row.name;
-  return out + include(row.header) +
+  out += include(row.header);
+  if (row.adds_captured) {
+    out += include("captured.h") + "namespace fovea::device {\n" + source.captured +
+           "}  // namespace fovea::device\n";
+  }
+  return out +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
          name + "(const __grid_constant__ fovea::device::Arguments a) {\n  fovea::device::" + name +
@@ -159,10 +167,19 @@ const std::string& headers_hash() {
 }
 
 Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
-                 const Rendered& formula) {
+                 const FormulaSource& formula) {
   Source out;
   out.own = own_text(row, baked, shape, formula);
   out.unit = {std::string("fovea_") + row.name, expand(out.own)};
+  return out;
+}
+
+Source captured_source(const std::string& name, const std::string& parameters) {
+  Source out;
+  out.own = include("captured_write.h") + "extern \"C\" __global__ void fovea_" + name +
+            "(const __grid_constant__ fovea::device::" + parameters +
+            " call) {\n  fovea::device::" + name + "(call);\n}\n";
+  out.unit = {"fovea_" + name, expand(out.own)};
   return out;
 }
 

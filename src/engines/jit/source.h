@@ -15,12 +15,19 @@ struct Source {
   std::string own;  // what is not headers: with their hash, all that the unit depends on
 };
 
-// `formula` is read where the row asks for it.
+// What a plan's kernels are told of its formula, each as its row asks for it.
+struct FormulaSource {
+  const Rendered& formula;
+  const std::string& captured;  // struct CapturedTerms: Captured::text
+};
 Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
-                 const Rendered& formula);
+                 const FormulaSource& formula);
 
 // The kernel that finds minima and maxima of captured tensors of this type: fovea_summarize_<type>.
 Source summary_source(DType dtype);
+
+// One of the kernels of device/captured_write.h, with what it takes.
+Source captured_source(const std::string& name, const std::string& parameters);
 
 // The text with each `#include "..."` of a header of device/ replaced by that header, once.
 std::string expand(const std::string& text);

@@ -50,6 +50,11 @@ TEST(JitBake, GradientsThatAreWantedAreBaked) {
   EXPECT_TRUE(baked_backward(line) == baked_backward(line + " b=3"));
 }
 
+TEST(JitBake, AllHeadsCountForTablesOfCapturedTensors) {
+  const std::string line = "h=2 sq=8 d=8 mask=t[h]>k tensor=t:i32[H]";
+  EXPECT_FALSE(baked_forward(line) == baked_forward(line + " h_global=64"));
+}
+
 TEST(JitBake, HeadDimsHaveClasses) {
   for (const auto& [d, size] : {std::pair{0, 32}, {1, 32}, {33, 64}, {65, 96}, {97, 128}, {129, 192},
                                 {193, 256}, {257, 320}, {576, 576}, {577, 577}}) {

@@ -94,6 +94,7 @@ class Backward {
   int k_first_;  // position of the block's first key
   ScoreScale scaled_;
   Captured captured_;
+  int captured_head_ = -1;  // whose sums are in captured_
   typename Shape::KeySums::Sums grad_k_;
   typename Shape::ValueSums::Sums grad_v_;
 };
@@ -174,13 +175,11 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   const Head head = head_of_tile(tile);
   const auto uniform = Formula::uniform(a_, head);
   if constexpr (Config::dropout) scaled_.dropout = dropout_of(call_, head);
-  captured_.begin_tile(a_, tile, k_first_);
   if (tile.full && !has_empty_row<2 * Part::m>(place)) {
     score_gradients<Config, false>(a_, uniform, scaled_, place, p, ds, captured_);
   } else {
     score_gradients<Config, true>(a_, uniform, scaled_, place, p, ds, captured_);
   }
-  captured_.end_tile(a_, uniform);
   if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
   if constexpr (Config::want_k || adds_q) {
     store_sums(ds_tile(), {row, column}, ds);
@@ -215,6 +214,12 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
   if (Config::q_stages > 1 && more) copy_q(next, 1 - stage);
   if (Config::grad_o_stages > 1 && more) copy_grad_o(next, 1 - stage);
   commit_copies();
+  if constexpr (Captured::any) {
+    if (tile.h != captured_head_) {
+      captured_head_ = tile.h;
+      captured_.new_head(a_, Formula::uniform(a_, head_of_tile(tile)));
+    }
+  }
   scores(tile, stage);
   sync_block();
   if (more) stage_words(next, next.h != tile.h);
@@ -344,21 +349,25 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
   scaled_.scale = value_of(call_.scale);
   if constexpr (Config::want_k) clear(grad_k_);
   if constexpr (Config::want_v) clear(grad_v_);
-  captured_.begin(a_);
+  if constexpr (Captured::any) captured_.begin(at_.captured);
   const int total = k_first_ < s.k_length ? tiles * call_.group : 0;
   if (total > 0) copy_keys();
   FOVEA_NO_UNROLL
   for (int first = 0; first < total; first += classified_tiles) {
     visit_segment(first, total - first < classified_tiles ? total - first : classified_tiles);
   }
-  captured_.end(a_);
+  if constexpr (Captured::any) {
+    sync_block();
+    captured_.end(a_);
+  }
   wait_copies<0>();
   write();
 }
 
-template <class Config, class Captured = NoCaptured>
+// Config::Captured: NoCaptured, or what engines/jit/captured_text writes.
+template <class Config>
 FOVEA_DEVICE void backward(const Arguments& a) {
-  Backward<Config, Captured>(a).run();
+  Backward<Config, typename Config::Captured>(a).run();
 }
 
 }  // namespace fovea::device

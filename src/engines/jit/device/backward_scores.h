@@ -73,6 +73,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
     formula_rows[i] =
         staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
   }
+  if constexpr (Captured::any) captured.begin_tile();
   FOVEA_UNROLL for (int j = 0; j < n; ++j) {
     unsigned stays[2 * m];  // bits of two columns
     if constexpr (Config::dropout) {
@@ -120,22 +121,18 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
         }
         if constexpr (Captured::any) {
           // A score of -inf is not kept either.
-          captured.add(a, uniform, formula_rows[i], formula_column,
-                       {x, grad, kept && y != -infinity(), i, j, c});
+          captured.add({a, uniform, formula_rows[i], formula_column, x, grad,
+                        kept && y != -infinity(), i, c});
         }
       }
     }
-    if constexpr (Captured::any) captured.end_columns(a, uniform, j);
   }
+  if constexpr (Captured::any) captured.end_tile(a, uniform, formula_rows, at);
 }
 
-// A plan without gradients of captured things.
+// A plan without gradients of captured things; those with them: captured.h.
 struct NoCaptured {
   static constexpr bool any = false;
-  FOVEA_DEVICE void begin(const Arguments&) {}
-  FOVEA_DEVICE void begin_tile(const Arguments&, const QueryTile&, int) {}
-  FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&) {}
-  FOVEA_DEVICE void end(const Arguments&) {}
 };
 
 }  // namespace fovea::device

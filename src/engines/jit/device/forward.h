@@ -43,6 +43,8 @@ struct Forward {
   typename Formula::Uniform uniform;
   Dropout dropout;
   float scale, factor;  // factor: from the scores that are kept to exponents of 2
+  int k_whole;               // keys before this one are in whole tiles that allow wide copies
+  const char *k_own, *v_own;  // where this thread's part of the first such tile begins
 
   // Of rows 16 i + lane / 4 + 8 r of this warp.
   float reference[m][2], sum[m][2];
@@ -67,6 +69,7 @@ struct Forward {
     sync_block();
     uniform = Formula::uniform(a, head);
     if constexpr (Config::dropout) dropout = dropout_of(call, head);
+    find_whole_tiles(s);
     scale = value_of(call.scale);
     // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
     factor = folds_scale() ? scale * log2_e : log2_e;
@@ -98,23 +101,60 @@ struct Forward {
         q_tile, rows_of<Element>(call.q, s.b, h, s.q_first + q0, s.q_length - q0, call.d),
         thread_index());
   }
+  template <class Tile>
+  FOVEA_DEVICE const char* own_part(const Tensor& tensor, const Sequence& s, int first) const {
+    using Whole = WholeTile<threads, Tile>;
+    const auto* const data = static_cast<const typename Stored<Element>::Type*>(tensor.data);
+    return reinterpret_cast<const char*>(
+        data + s.b * tensor.batch + h / call.group * tensor.head +
+        (s.k_first + Whole::row(thread_index())) * tensor.position + first +
+        Whole::column(thread_index()));
+  }
+  FOVEA_DEVICE void find_whole_tiles(const Sequence& s) {
+    constexpr bool exist = WholeTile<threads, QueryTile>::exists &&
+                           WholeTile<threads, ValueTile>::exists &&
+                           columns % WholeTile<threads, QueryTile>::step == 0 &&
+                           columns % WholeTile<threads, ValueTile>::step == 0;
+    k_whole = 0;
+    if constexpr (exist) {
+      const bool wide = call.k.copy_bytes == 16 && call.v.copy_bytes == 16 &&
+                        call.d == Config::d && call.dv - dv_first >= Config::dv;
+      k_whole = wide ? s.k_length / columns * columns : 0;
+      k_own = own_part<QueryTile>(call.k, s, 0);
+      v_own = own_part<ValueTile>(call.v, s, dv_first);
+    }
+  }
+
   FOVEA_DEVICE void copy_keys(int tile, int buffer) const {
-    const Sequence s = sequence();
     const int k0 = tile * columns;
-    copy_tile<Element, columns, threads>(
-        k_tile, rows_of<Element>(call.k, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
-                                 call.d),
-        thread_index());
-    stage_columns<Formula>(a, uniform, column_words(buffer), position(k0, s.k_offset), columns);
+    if (k0 < k_whole) {
+      const long long row_bytes = call.k.position * bytes_of<Element>;
+      copy_whole_tile<columns, threads>(k_tile, k_own + k0 * row_bytes, row_bytes, thread_index());
+    } else {
+      const Sequence s = sequence();
+      copy_any_tile<Element>(
+          k_tile, columns,
+          rows_of<Element>(call.k, s.b, h / call.group, s.k_first + k0, s.k_length - k0, call.d),
+          Team{thread_index(), threads});
+    }
+    if constexpr (Formula::column_words > 0) {
+      stage_columns<Formula>(a, uniform, column_words(buffer),
+                             position(k0, sequence().k_offset), columns);
+    }
   }
   FOVEA_DEVICE void copy_values(int tile) const {
-    const Sequence s = sequence();
     const int k0 = tile * columns;
+    if (k0 < k_whole) {
+      const long long row_bytes = call.v.position * bytes_of<Element>;
+      copy_whole_tile<columns, threads>(v_tile, v_own + k0 * row_bytes, row_bytes, thread_index());
+      return;
+    }
+    const Sequence s = sequence();
     Rows from = rows_of<Element>(call.v, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
                                  call.dv - dv_first);
     from.data = static_cast<const typename Stored<Element>::Type*>(from.data) +
                 dv_first * call.v.feature;
-    copy_tile<Element, columns, threads>(v_tile, from, thread_index());
+    copy_any_tile<Element>(v_tile, columns, from, Team{thread_index(), threads});
   }
 
   // Scores of a tile, modified and masked, with -inf for what is not kept.
@@ -124,15 +164,13 @@ struct Forward {
         x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
       }
     }
-    if (!tile.full) {
-      apply_formula<true>(x, tile.index * columns, buffer);
-    } else if constexpr (Formula::has_mod) {
-      apply_formula<false>(x, tile.index * columns, buffer);
-    }
+    if constexpr (Formula::has_mod) apply<false>(x, tile.index * columns, buffer);
+    if (!tile.full) apply<true>(x, tile.index * columns, buffer);
   }
 
-  template <bool masked>
-  FOVEA_DEVICE void apply_formula(float (&x)[m][keys][4], int k0, int buffer) const {
+  // The modifier, or the mask: apart, since most tiles need no mask and the modifier's code is long.
+  template <bool masks>
+  FOVEA_DEVICE void apply(float (&x)[m][keys][4], int k0, int buffer) const {
     const Sequence s = sequence();
     typename Formula::Row row_values[m][2];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
@@ -148,10 +186,11 @@ struct Forward {
         FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
-          score = Formula::score(a, uniform, row_value, column, score);
-          if constexpr (masked) {
+          if constexpr (masks) {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
+          } else {
+            score = Formula::score(a, uniform, row_value, column, score);
           }
         }
       }

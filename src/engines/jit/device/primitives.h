@@ -50,6 +50,9 @@ FOVEA_DEVICE bool any_in_block(bool value) { return __syncthreads_or(value); }
 struct alignas(8) Words2 {
   unsigned x, y;
 };
+struct alignas(8) Floats2 {
+  float x, y;
+};
 struct alignas(16) Words4 {
   unsigned x, y, z, w;
 };
@@ -214,6 +217,15 @@ FOVEA_DEVICE void add_global(float* at, const Floats4& v) {
   atomicAdd(at + 1, v.y);
   atomicAdd(at + 2, v.z);
   atomicAdd(at + 3, v.w);
+#endif
+}
+// Two; `at` is aligned to 8 bytes.
+FOVEA_DEVICE void add_global(float* at, const Floats2& v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v2.f32 [%0], {%1,%2};" ::"l"(at), "f"(v.x), "f"(v.y) : "memory");
+#else
+  atomicAdd(at, v.x);
+  atomicAdd(at + 1, v.y);
 #endif
 }
 // Counts up and returns what was there: for "the last block to arrive goes on".

@@ -61,12 +61,12 @@ struct Team {
   int thread, threads;
 };
 
-// Narrow copies, for addresses and strides that do not allow more.
+// In pieces of 16, 8 or 4 bytes. What does not exist is zeros.
 template <int bytes, class Tile>
-FOVEA_DEVICE_CALL void copy_narrow(Tile to, int tile_rows, Rows from, Team team) {
+FOVEA_DEVICE_CALL void copy_pieces(Tile to, int tile_rows, Rows from, Team team) {
   constexpr int element_bytes = bytes_of<typename Tile::Element>;
   constexpr int pieces = Tile::columns * element_bytes / bytes;
-  for (int i = team.thread; i < tile_rows * pieces; i += team.threads) {
+  FOVEA_NO_UNROLL for (int i = team.thread; i < tile_rows * pieces; i += team.threads) {
     const int row = i / pieces, column = i % pieces * (bytes / element_bytes);
     int valid = row < from.rows ? (from.columns - column) * element_bytes : 0;
     valid = valid < 0 ? 0 : valid > bytes ? bytes : valid;
@@ -80,7 +80,7 @@ FOVEA_DEVICE_CALL void copy_narrow(Tile to, int tile_rows, Rows from, Team team)
 template <class Source, class Tile>
 FOVEA_DEVICE_CALL void copy_elements(Tile to, int tile_rows, Rows from, Team team) {
   using Element = typename Tile::Element;
-  for (int i = team.thread; i < tile_rows * Tile::columns; i += team.threads) {
+  FOVEA_NO_UNROLL for (int i = team.thread; i < tile_rows * Tile::columns; i += team.threads) {
     const int row = i / Tile::columns, column = i % Tile::columns;
     float value = 0;
     if (row < from.rows && column < from.columns) {
@@ -90,48 +90,59 @@ FOVEA_DEVICE_CALL void copy_elements(Tile to, int tile_rows, Rows from, Team tea
   }
 }
 
+// A tile at the edge of a tensor, or of one whose strides and address allow no wide copies.
+template <class Source, class Tile>
+FOVEA_DEVICE void copy_any_tile(const Tile& to, int tile_rows, const Rows& from, Team team) {
+  if constexpr (bytes_of<Source> == bytes_of<typename Tile::Element>) {
+    if (from.copy_bytes == 16) return copy_pieces<16>(to, tile_rows, from, team);
+    if (from.copy_bytes == 8) return copy_pieces<8>(to, tile_rows, from, team);
+    if (from.copy_bytes == 4) return copy_pieces<4>(to, tile_rows, from, team);
+  }
+  copy_elements<Source>(to, tile_rows, from, team);
+}
+
+// Where a thread's part of a whole tile begins: its pieces of 16 bytes lie one below the other.
+template <int threads, class Tile>
+struct WholeTile {
+  static constexpr int wide = 16 / bytes_of<typename Tile::Element>;
+  static constexpr int pieces = Tile::columns / wide;
+  static constexpr bool exists = threads % pieces == 0;  // else a tile is copied as any other
+  static constexpr int step = exists ? threads / pieces : 1;
+  FOVEA_DEVICE static int row(int thread) { return thread / pieces; }
+  FOVEA_DEVICE static int column(int thread) { return thread % pieces * wide; }
+};
+
+// A tile of which nothing is missing, in pieces of 16 bytes; `own` is where this thread begins.
+template <int tile_rows, int threads, class Tile>
+FOVEA_DEVICE void copy_whole_tile(const Tile& to, const char* own, long long row_bytes,
+                                  int thread) {
+  using Whole = WholeTile<threads, Tile>;
+  static_assert(tile_rows % Whole::step == 0);
+  const Shared place = to.at(Whole::row(thread), Whole::column(thread));
+  FOVEA_UNROLL for (int i = 0; i < tile_rows / Whole::step; ++i) {
+    copy_async<16>(place + i * Whole::step * Tile::stride, own, 16);
+    own += Whole::step * row_bytes;
+  }
+}
+
 // Begins to fill a tile of tile_rows rows; ends with the next commit_copies and its wait (and, for
 // others, a barrier). `threads` threads take part, this one as number `thread`. `Source` is what
 // the tensor is stored in, if it differs from the tile.
 template <class Source, int tile_rows, int threads, class Tile>
 FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from, int thread) {
+  using Whole = WholeTile<threads, Tile>;
   constexpr int element_bytes = bytes_of<typename Tile::Element>;
-  const Team team{thread, threads};
-  if constexpr (bytes_of<Source> == element_bytes) {
-    if (from.copy_bytes == 16) {
-      constexpr int wide = 16 / element_bytes, pieces = Tile::columns / wide;
-      constexpr int count = tile_rows * pieces;
-      const char* const source = static_cast<const char*>(from.data);
-      const long long row_stride = from.row_stride * element_bytes;
-      if constexpr (count % threads == 0 && threads % pieces == 0) {
-        if (from.rows >= tile_rows && from.columns >= Tile::columns) {  // nothing is missing
-          constexpr int step = threads / pieces;
-          const int row = thread / pieces, column = thread % pieces * wide;
-          const char* own = source + row * row_stride + column * element_bytes;
-          const Shared place = to.at(row, column);
-          FOVEA_UNROLL for (int i = 0; i < count / threads; ++i) {
-            copy_async<16>(place + i * step * Tile::stride, own, 16);
-            own += step * row_stride;
-          }
-          return;
-        }
-      }
-      FOVEA_UNROLL for (int first = 0; first < count; first += threads) {
-        const int i = first + thread;
-        if (count % threads != 0 && i >= count) break;
-        const int row = i / pieces, column = i % pieces * wide;
-        int valid = row < from.rows ? (from.columns - column) * element_bytes : 0;
-        valid = valid < 0 ? 0 : valid > 16 ? 16 : valid;
-        copy_async<16>(to.at(row, column),
-                       valid > 0 ? source + row * row_stride + column * element_bytes : source,
-                       valid);
-      }
-      return;
+  if constexpr (bytes_of<Source> == element_bytes && Whole::exists &&
+                tile_rows % Whole::step == 0) {
+    if (from.copy_bytes == 16 && from.rows >= tile_rows && from.columns >= Tile::columns) {
+      const long long row_bytes = from.row_stride * element_bytes;
+      const char* const own = static_cast<const char*>(from.data) +
+                              Whole::row(thread) * row_bytes +
+                              Whole::column(thread) * element_bytes;
+      return copy_whole_tile<tile_rows, threads>(to, own, row_bytes, thread);
     }
-    if (from.copy_bytes == 8) return copy_narrow<8>(to, tile_rows, from, team);
-    if (from.copy_bytes == 4) return copy_narrow<4>(to, tile_rows, from, team);
   }
-  copy_elements<Source>(to, tile_rows, from, team);
+  copy_any_tile<Source>(to, tile_rows, from, Team{thread, threads});
 }
 
 // --- products ---

@@ -1,0 +1,140 @@
+#include "engines/jit/captured.h"
+
+#include <algorithm>
+
+#include "attention/host_bake.h"
+#include "ir/build.h"
+#include "ir/diff.h"
+#include "ir/simplify.h"
+#include "ir/stable.h"
+
+namespace fovea::jit {
+namespace {
+
+using ir::Depends;
+using ir::Expr;
+
+bool is_zero(const Expr& e) { return e->op() == ir::Op::ConstF && e->float_value() == 0; }
+
+bool changes_with_q(const Expr& e) { return ir::any(e->depends(), Depends::Q | Depends::Score); }
+bool changes_with_k(const Expr& e) { return ir::any(e->depends(), Depends::K | Depends::Score); }
+bool is_uniform(const Expr& e) { return !changes_with_q(e) && !changes_with_k(e); }
+
+// The index that is k itself, of a load with one index q, one index k and others that are uniform;
+// -1: it is another load.
+int plain_k(const std::vector<Expr>& indices) {
+  int q = -1, k = -1;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (is_uniform(indices[i])) continue;
+    int& at = indices[i]->op() == ir::Op::IndexQ ? q : k;
+    const bool plain = indices[i]->op() == ir::Op::IndexQ || indices[i]->op() == ir::Op::IndexK;
+    if (!plain || at >= 0) return -1;
+    at = static_cast<int>(i);
+  }
+  return q >= 0 ? k : -1;
+}
+
+}  // namespace
+
+Captured::Captured(const Problem& baked) : deterministic_(baked.deterministic) {
+  if (baked.direction != Direction::Backward) return;
+  const ir::Program& program = baked.program;
+  for (std::uint32_t slot = 0; slot < program.tensors().size(); ++slot) {
+    if (wanted(baked.want_tensors, slot)) targets_.push_back({true, slot});
+  }
+  for (std::uint32_t slot = 0; slot < program.scalars().size(); ++slot) {
+    if (wanted(baked.want_scalars, slot)) targets_.push_back({false, slot});
+  }
+  if (targets_.empty()) return;
+  const ir::Gradients derived =
+      program.mod() ? ir::differentiate(program.mod(), ir::leaf(ir::Op::Grad)) : ir::Gradients{};
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    const auto stable = [&](const Expr& gradient) {
+      return ir::stable_gradient(program.mod(), ir::simplify(gradient));
+    };
+    for (const ir::LoadGradient& of : derived.loads) {
+      if (!targets_[i].is_tensor || of.load->slot() != targets_[i].slot) continue;
+      add_term(i, stable(of.gradient), {of.load->args().begin(), of.load->args().end()});
+    }
+    for (const ir::ScalarGradient& of : derived.scalars) {
+      if (!targets_[i].is_tensor && of.slot == targets_[i].slot) {
+        add_term(i, stable(of.gradient), {});
+      }
+    }
+  }
+  for (std::size_t i = 0; i < targets_.size(); ++i) arrange(i, program);
+}
+
+void Captured::add_term(std::size_t target, const Expr& value, std::vector<Expr> indices) {
+  if (is_zero(value)) return;
+  terms_.push_back({target, TermKind::Uniform, "captured" + std::to_string(terms_.size()), value,
+                    std::move(indices)});
+}
+
+// How a target's sums lie and are kept, and how its terms get there.
+void Captured::arrange(std::size_t target, const ir::Program& program) {
+  CapturedTarget& to = targets_[target];
+  std::vector<CapturedTerm*> terms;
+  for (CapturedTerm& term : terms_) {
+    if (term.target == target) terms.push_back(&term);
+  }
+  const int rank = to.is_tensor ? static_cast<int>(program.tensors()[to.slot].extents.size()) : 0;
+  const auto is_outer = [&](int i) {
+    return std::ranges::all_of(terms, [&](const CapturedTerm* term) {
+      return is_uniform(term->indices[static_cast<std::size_t>(i)]);
+    });
+  };
+  int last = -1;
+  for (const CapturedTerm* term : terms) last = last < 0 ? plain_k(term->indices) : last;
+  for (int i = 0; i < rank; ++i) {
+    if (is_outer(i)) to.order.push_back(i);
+  }
+  to.outer = static_cast<int>(to.order.size());
+  for (int i = 0; i < rank; ++i) {
+    if (!is_outer(i) && i != last) to.order.push_back(i);
+  }
+  if (last >= 0) to.order.push_back(last);
+
+  bool all_uniform = true;
+  for (CapturedTerm* term : terms) {
+    const bool q = std::ranges::any_of(term->indices, changes_with_q);
+    const bool k = std::ranges::any_of(term->indices, changes_with_k);
+    term->kind = !q && !k                                      ? TermKind::Uniform
+                 : !k                                          ? TermKind::Row
+                 : !q                                          ? TermKind::Column
+                 : last >= 0 && plain_k(term->indices) == last ? TermKind::Element
+                                                               : TermKind::Gather;
+    all_uniform = all_uniform && term->kind == TermKind::Uniform;
+  }
+  if (terms.empty()) return;
+  to.kept = deterministic_ ? device::SumsKept::Exact
+            : all_uniform  ? device::SumsKept::F64
+                           : device::SumsKept::F32;
+}
+
+std::vector<ExtraRoot> Captured::roots() const {
+  std::vector<ExtraRoot> out;
+  for (const CapturedTerm& term : terms_) {
+    out.push_back({term.name, term.value});
+    for (std::size_t i = 0; i < term.indices.size(); ++i) {
+      out.push_back({term.name + "_" + std::to_string(i), term.indices[i]});
+    }
+  }
+  return out;
+}
+
+int Captured::table_room() const {
+  if (deterministic_) return 0;
+  const auto gathers =
+      static_cast<int>(std::ranges::count(terms_, TermKind::Gather, &CapturedTerm::kind));
+  constexpr int most = 4096;  // 16 KiB
+  return gathers == 0 ? 0 : most / gathers / 4 * 4;
+}
+
+int Captured::shared_bytes() const {
+  const auto gathers =
+      static_cast<int>(std::ranges::count(terms_, TermKind::Gather, &CapturedTerm::kind));
+  return 4 * table_room() * gathers;
+}
+
+}  // namespace fovea::jit

@@ -1,0 +1,65 @@
+// Gradients of captured tensors and scalars: which sums a backward's kernel adds up, and how. Made
+// once per plan. The kernel's side is device/captured.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attention/problem.h"
+#include "engines/jit/device/captured_call.h"
+#include "engines/jit/render.h"
+
+namespace fovea::jit {
+
+// What a term's element changes with, beside b and h: the classes of device/captured.h.
+enum class TermKind { Uniform, Row, Column, Element, Gather };
+
+// What every score adds to one tensor or scalar; a load of the formula, or a scalar.
+struct CapturedTerm {
+  std::size_t target;
+  TermKind kind;
+  std::string name;  // of the formula's extra function: its value
+  ir::Expr value;
+  std::vector<ir::Expr> indices;  // of the tensor: functions name_0, name_1, ...
+};
+
+// A wanted gradient.
+struct CapturedTarget {
+  bool is_tensor;
+  std::uint32_t slot;
+  device::SumsKept kept = device::SumsKept::Nowhere;
+  // The tensor's indices as its sums lie, slowest first; the first `outer` of them change with b
+  // and h alone.
+  std::vector<int> order{};
+  int outer = 0;
+};
+
+class Captured {
+ public:
+  explicit Captured(const Problem& baked);  // nothing in a forward
+  Captured() = default;
+
+  bool any_terms() const { return !terms_.empty(); }
+  const std::vector<CapturedTerm>& terms() const { return terms_; }
+  const std::vector<CapturedTarget>& targets() const { return targets_; }
+
+  // What the formula must have for them.
+  std::vector<ExtraRoot> roots() const;
+  // struct CapturedTerms, to stand behind device/backward.h.
+  std::string text(const WordLayout& layout) const;
+
+  // For tables in shared memory: entries of each Gather, bytes of all.
+  int table_room() const;
+  int shared_bytes() const;
+
+ private:
+  void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
+  void arrange(std::size_t target, const ir::Program& program);
+
+  bool deterministic_ = false;
+  std::vector<CapturedTerm> terms_;
+  std::vector<CapturedTarget> targets_;
+};
+
+}  // namespace fovea::jit

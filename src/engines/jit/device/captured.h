@@ -1,0 +1,289 @@
+// Gradients of captured tensors and scalars, added up while backward.h visits its scores. What a
+// score adds, and where, is a term of the formula's derivative: engines/jit/captured_text writes a
+// struct for each, with
+//   word                 where the words of the gradient begin: the address of its sums
+//   value(score)         what the score adds
+//   outer(score)         the element by the indices that change with b and h alone,
+//   entries(a), inner(score)  how many there are by the others, and which
+//   last(a)              how many there are by the last of its indices
+// so that element outer * entries + inner of the sums gets the value. How it gets there depends on
+// what inner changes with: the classes below.
+#pragma once
+
+#include "backward_scores.h"
+#include "captured_load.h"
+#include "exact_sum.h"
+
+namespace fovea::device {
+
+// --- where sums are: of f32 or f64 by atomics, or exact for deterministic plans ---
+
+struct F32Sums {
+  static constexpr bool exact = false;
+  FOVEA_DEVICE static void add(long long sums, long long at, float x) {
+    if (sums != 0) add_global(reinterpret_cast<float*>(sums) + at, x);
+  }
+  FOVEA_DEVICE static void add(long long sums, long long at, double x) {
+    add(sums, at, static_cast<float>(x));
+  }
+  FOVEA_DEVICE static void add_pair(long long sums, long long at, float x, float y) {
+    if (sums == 0) return;
+    auto* const to = reinterpret_cast<float*>(sums) + at;
+    if (at % 2 == 0) {
+      add_global(to, Floats2{x, y});
+    } else {
+      add_global(to, x);
+      add_global(to + 1, y);
+    }
+  }
+};
+
+struct F64Sums {
+  static constexpr bool exact = false;
+  FOVEA_DEVICE static void add(long long sums, long long at, double x) {
+    if (sums != 0) add_global(reinterpret_cast<double*>(sums) + at, x);
+  }
+};
+
+struct ExactSums {
+  static constexpr bool exact = true;
+  FOVEA_DEVICE static void add(long long sums, long long at, float x) {
+    if (sums != 0) add_exact(reinterpret_cast<unsigned long long*>(sums) + at * exact_words, x);
+  }
+  FOVEA_DEVICE static void add(long long sums, long long at, double x) {
+    add(sums, at, static_cast<float>(x));
+  }
+  FOVEA_DEVICE static void add_pair(long long sums, long long at, float x, float y) {
+    add(sums, at, x);
+    add(sums, at + 1, y);
+  }
+};
+
+// --- what terms are told ---
+
+struct CapturedScore {
+  const Arguments& a;
+  const typename Formula::Uniform& u;
+  const typename Formula::Row& row;
+  const typename Formula::Column& column;
+  float s, grad;
+  bool kept;
+  int i, c;  // which of this lane's rows; which of two columns
+};
+
+template <class Term>
+FOVEA_DEVICE long long element_of(const CapturedScore& x) {
+  return Term::outer(x) * Term::entries(x.a) + Term::inner(x);
+}
+template <class Term>
+FOVEA_DEVICE float value_of_term(const CapturedScore& x) {
+  return x.kept ? Term::value(x) : 0.0f;
+}
+
+// A score at no position, for what does not depend on it.
+struct NoPosition {
+  typename Formula::Row row{};
+  typename Formula::Column column{};
+  FOVEA_DEVICE CapturedScore score(const Arguments& a, const typename Formula::Uniform& u) const {
+    return {a, u, row, column, 0, 0, false, 0, 0};
+  }
+};
+
+// --- the kinds of terms; `rows` is how many rows of a tile a lane has ---
+// begin: once, with this term's part of shared memory, before a barrier. new_head: by all threads,
+// at the first tile of a head, between barriers. begin_tile, add (columns in pairs, for each column
+// its rows), end_tile: by each warp. end: once, by all threads, after a barrier.
+
+// Changes with b and h alone: in registers until the head changes.
+template <class Term, class Sums>
+struct UniformTerm {
+  double sum;
+  long long element;
+  float tile;
+
+  FOVEA_DEVICE void begin(Shared) {
+    element = -1;
+    sum = 0;
+  }
+  FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
+    end(a);
+    const NoPosition nowhere;
+    element = element_of<Term>(nowhere.score(a, u));
+  }
+  FOVEA_DEVICE void begin_tile() { tile = 0; }
+  FOVEA_DEVICE void add(const CapturedScore& x) { tile += value_of_term<Term>(x); }
+  FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&,
+                             const typename Formula::Row*, const ScorePlace&) {
+    sum += static_cast<double>(tile);
+  }
+  FOVEA_DEVICE void end(const Arguments& a) {
+    if (element < 0) return;
+    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    if (lane_index() == 0) Sums::add(a.words[Term::word], element, sum);
+    sum = 0;
+  }
+};
+
+// Changes with q, not with k.
+template <class Term, class Sums, int rows>
+struct RowTerm {
+  float sum[rows];
+
+  FOVEA_DEVICE void begin(Shared) {}
+  FOVEA_DEVICE void new_head(const Arguments&, const typename Formula::Uniform&) {}
+  FOVEA_DEVICE void begin_tile() { FOVEA_UNROLL for (int i = 0; i < rows; ++i) sum[i] = 0; }
+  FOVEA_DEVICE void add(const CapturedScore& x) { sum[x.i] += value_of_term<Term>(x); }
+  FOVEA_DEVICE void end_tile(const Arguments& a, const typename Formula::Uniform& u,
+                             const typename Formula::Row* row, const ScorePlace& at) {
+    const typename Formula::Column nowhere{};
+    FOVEA_UNROLL for (int i = 0; i < rows; ++i) {
+      float x = sum[i];
+      x += shuffle_xor(x, 1);
+      x += shuffle_xor(x, 2);
+      if (lane_index() % 4 == 0 && at.row + 8 * i < at.q_count && x != 0) {
+        const CapturedScore score{a, u, row[i], nowhere, 0, 0, true, i, 0};
+        Sums::add(a.words[Term::word], element_of<Term>(score), x);
+      }
+    }
+  }
+  FOVEA_DEVICE void end(const Arguments&) {}
+};
+
+// Changes with k, not with q.
+template <class Term, class Sums, int rows>
+struct ColumnTerm {
+  float sum;
+
+  FOVEA_DEVICE void begin(Shared) {}
+  FOVEA_DEVICE void new_head(const Arguments&, const typename Formula::Uniform&) {}
+  FOVEA_DEVICE void begin_tile() {}
+  FOVEA_DEVICE void add(const CapturedScore& x) {
+    sum = (x.i == 0 ? 0.0f : sum) + value_of_term<Term>(x);
+    if (x.i != rows - 1) return;
+    FOVEA_UNROLL for (int mask = 16; mask >= 4; mask /= 2) sum += shuffle_xor(sum, mask);
+    // Columns past the sequence have 0.
+    if (lane_index() < 4 && sum != 0) {
+      Sums::add(x.a.words[Term::word], element_of<Term>(x), sum);
+    }
+  }
+  FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&,
+                             const typename Formula::Row*, const ScorePlace&) {}
+  FOVEA_DEVICE void end(const Arguments&) {}
+};
+
+// Has q and k among its indices, k as the last of its sums: each score of a head has an element of
+// its own.
+template <class Term, class Sums, int rows>
+struct ElementTerm {
+  float left[rows];
+
+  FOVEA_DEVICE void begin(Shared) {}
+  FOVEA_DEVICE void new_head(const Arguments&, const typename Formula::Uniform&) {}
+  FOVEA_DEVICE void begin_tile() {}
+  FOVEA_DEVICE void add(const CapturedScore& x) {
+    const float value = value_of_term<Term>(x);
+    if (x.c == 0) {
+      left[x.i] = value;
+      return;
+    }
+    const float before = left[x.i];
+    if (before == 0 && value == 0) return;
+    const long long sums = x.a.words[Term::word];
+    if (x.column.k >= 1 && x.column.k < Term::last(x.a)) {
+      return Sums::add_pair(sums, element_of<Term>(x) - 1, before, value);
+    }
+    // One of them is outside, where loads are clamped, or not kept and outside.
+    typename Formula::Column neighbour = x.column;
+    neighbour.k = seen(neighbour.k, -1);
+    const CapturedScore other{x.a, x.u, x.row, neighbour, x.s, x.grad, true, x.i, 0};
+    if (before != 0) Sums::add(sums, element_of<Term>(other), before);
+    if (value != 0) Sums::add(sums, element_of<Term>(x), value);
+  }
+  FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&,
+                             const typename Formula::Row*, const ScorePlace&) {}
+  FOVEA_DEVICE void end(const Arguments&) {}
+};
+
+// Anything else. Neighbours along k often have one element (buckets of distances): a row's scores
+// are added up as long as it stays the same. If a head has few elements, they are in shared memory
+// until the head changes; `room` of them fit there.
+template <class Term, class Sums, int rows, int room>
+struct GatherTerm {
+  float sum[rows];
+  int element[rows];  // of the head's; -1: none
+  Shared table;
+  long long outer;
+  bool small;  // they fit in `table`
+  bool huge;   // their numbers need more than 31 bits
+
+  FOVEA_DEVICE void begin(Shared at) {
+    table = at;
+    outer = -1;
+    if constexpr (!Sums::exact) {
+      for (int i = thread_index(); i < room; i += block_threads())
+        store_shared(table + 4 * i, 0.0f);
+    }
+  }
+  FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
+    end(a);
+    const NoPosition nowhere;
+    outer = Term::outer(nowhere.score(a, u));
+    small = !Sums::exact && Term::entries(a) <= room;
+    huge = Term::entries(a) > 0x7fffffff;
+    if constexpr (!Sums::exact) sync_block();  // the table is clear
+  }
+  FOVEA_DEVICE void begin_tile() { FOVEA_UNROLL for (int i = 0; i < rows; ++i) element[i] = -1; }
+  FOVEA_DEVICE void add(const CapturedScore& x) {
+    const float value = value_of_term<Term>(x);
+    if (value == 0) return;
+    if (huge) return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
+    const auto at = static_cast<int>(Term::inner(x));
+    if (at != element[x.i]) {
+      put(x.a, element[x.i], sum[x.i]);
+      element[x.i] = at;
+      sum[x.i] = 0;
+    }
+    sum[x.i] += value;
+  }
+  FOVEA_DEVICE void end_tile(const Arguments& a, const typename Formula::Uniform&,
+                             const typename Formula::Row*, const ScorePlace&) {
+    FOVEA_UNROLL for (int i = 1; i < rows; ++i) {
+      if (element[i] == element[i - 1] || element[i] < 0) {
+        sum[i] = element[i] < 0 ? sum[i - 1] : sum[i] + sum[i - 1];
+        element[i] = element[i - 1];
+      } else {
+        put(a, element[i - 1], sum[i - 1]);
+      }
+    }
+    const int last = element[rows - 1];
+    float x = sum[rows - 1];
+    if (ballot(last == shuffle(last, 0)) != ~0u) return put(a, last, x);
+    if (last < 0) return;
+    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+    if (lane_index() == 0) put(a, last, x);
+  }
+  FOVEA_DEVICE void end(const Arguments& a) {
+    if constexpr (!Sums::exact) {
+      if (outer < 0 || !small) return;
+      const auto entries = static_cast<int>(Term::entries(a));
+      for (int i = thread_index(); i < entries; i += block_threads()) {
+        const float x = load_shared<float>(table + 4 * i);
+        if (x == 0) continue;
+        Sums::add(a.words[Term::word], outer * entries + i, x);
+        store_shared(table + 4 * i, 0.0f);
+      }
+    }
+  }
+
+ private:
+  FOVEA_DEVICE void put(const Arguments& a, int at, float x) const {
+    if (at < 0) return;
+    if (small) {
+      add_shared(table + 4 * at, x);
+    } else {
+      Sums::add(a.words[Term::word], outer * Term::entries(a) + at, x);
+    }
+  }
+};
+
+}  // namespace fovea::device
