@@ -126,9 +126,11 @@ Grid over_splits(const Call& call, const Shape& shape) {
                  std::int64_t{call.hkv} * call.b * shape.dv_chunks, shape);
 }
 
-// A warp for each row.
+// A warp for every 32 features of a row.
 Grid over_group_rows(const Call& call, const Shape& shape) {
-  return in_line(ceil_div(group_rows(call) * call.hkv * call.b, shape.warps), 1, shape);
+  return in_line(
+      ceil_div(group_rows(call) * call.hkv * call.b * std::max(ceil_div(call.dv, 32), 1), shape.warps), 1,
+      shape);
 }
 
 Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }

@@ -399,7 +399,8 @@ struct Forward {
       }
       const float row_lse = shuffle(own, local % 8 * 4);
       if (at >= s.q_length || row_lse == -infinity()) continue;
-      careful_o_row<Config>(a, careful, at, row_lse, dv_first);
+      careful_o_row<Config>(a, careful, at, row_lse, dv_first,
+                            min(dv_first + Config::dv, call.dv));
     }
   }
 };
