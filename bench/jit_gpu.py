@@ -51,6 +51,7 @@ if arguments.engine:
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "fovea_bench_inductor"))
 os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
 os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
@@ -192,11 +193,10 @@ def compile_peers(rows):
     """Each row of flex_attention in a process of its own, all at once: 20 to 40 seconds each on one core. This process
     then finds the kernels in the files of torch's caches."""
     names = [row.name for row in rows if row.peer == "flex"]
-    environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1")
 
     def compile_one(name):
         command = [sys.executable, __file__, "--warm", name]
-        return name, subprocess.run(command, env=environment, capture_output=True, text=True)
+        return name, subprocess.run(command, capture_output=True, text=True)
 
     with concurrent.futures.ThreadPoolExecutor(max(1, len(names))) as pool:
         for name, done in pool.map(compile_one, names):

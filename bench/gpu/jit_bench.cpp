@@ -6,6 +6,7 @@
 //   fovea_bench_jit --line LINE           any problem line
 //   fovea_bench_jit --host-times          what a cached call costs the host
 //   fovea_bench_jit --first-calls         how long the first call of a formula takes
+//   fovea_bench_jit --first-lines         of which lines, for a bundle of them; needs no GPU
 //   options: --engine NAME (jit), --rounds N (15), --json FILE, --no-check
 #include <algorithm>
 #include <chrono>
@@ -25,7 +26,7 @@ namespace {
 struct Options {
   std::string engine = "jit", json;
   int rounds = 15;
-  bool check = true, host_times = false, first_calls = false;
+  bool check = true, host_times = false, first_calls = false, first_lines = false;
   std::vector<std::string> names, lines;
 };
 
@@ -180,29 +181,36 @@ int host_times(const Options& options) {
   return within ? 0 : 1;
 }
 
+struct FirstCall {
+  const char* name;
+  std::string line;
+};
+
+std::vector<FirstCall> first_lines() {
+  const std::string sizes = "b=2 h=4 sq=512 d=64 dtype=bf16 ";
+  return {{"nothing (loads the libraries)", sizes + "direction=forward mod=\"score * 0.5\""},
+          {"forward", sizes + "direction=forward mod=\"20*tanh(score/20) + t[h]*(k-q)\" "
+                              "mask=\"q >= k && doc[b,q] == doc[b,k]\" tensor=\"t:f32[H]\" "
+                              "tensor=\"doc:i32[B,Sq]=docs(5)\""},
+          {"forward + backward",
+           sizes + "direction=both mod=\"score + t[h, clamp(k-q, -64, 64) + 64]\" "
+                   "mask=sliding(200) tensor=\"t:f32[H,129]\" grads=q,k,v,t"},
+          {"forward, stock", sizes + "direction=forward mask=causal"},
+          {"forward + backward, stock", sizes + "direction=both mod=softcap(20)"}};
+}
+
 // From wherever the environment lets kernels come: compiled, from the disk cache, from a bundle.
 int first_calls(const Options& options) {
   using Clock = std::chrono::steady_clock;
-  const std::string sizes = "b=2 h=4 sq=512 d=64 dtype=bf16 ";
-  const std::pair<const char*, std::string> lines[] = {
-      {"nothing (loads the libraries)", sizes + "direction=forward mod=\"score * 0.5\""},
-      {"forward", sizes + "direction=forward mod=\"20*tanh(score/20) + t[h]*(k-q)\" "
-                          "mask=\"q >= k && doc[b,q] == doc[b,k]\" tensor=\"t:f32[H]\" "
-                          "tensor=\"doc:i32[B,Sq]=docs(5)\""},
-      {"forward + backward", sizes +
-                                 "direction=both mod=\"score + t[h, clamp(k-q, -64, 64) + 64]\" "
-                                 "mask=sliding(200) tensor=\"t:f32[H,129]\" grads=q,k,v,t"},
-      {"forward, stock", sizes + "direction=forward mask=causal"},
-      {"forward + backward, stock", sizes + "direction=both mod=softcap(20)"}};
-  for (const auto& [name, words] : lines) {
-    DeviceLine line(words, options.engine);
+  for (const FirstCall& one : first_lines()) {
+    DeviceLine line(one.line, options.engine);
     const auto start = Clock::now();
     line.forward();
     if (line.has_backward()) line.backward();
     wait();
     const double ran = std::chrono::duration<double>(Clock::now() - start).count();
     std::printf("  %9.1f ms plan, %7.1f ms first run  %s\n", line.plan_seconds() * 1e3, ran * 1e3,
-                name);
+                one.name);
   }
   return 0;
 }
@@ -227,6 +235,8 @@ Options parse(int argc, char** argv) {
       out.check = false;
     else if (word == "--host-times")
       out.host_times = true;
+    else if (word == "--first-lines")
+      out.first_lines = true;
     else if (word == "--first-calls")
       out.first_calls = true;
     else if (word.starts_with("-"))
@@ -239,6 +249,10 @@ Options parse(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   const Options options = parse(argc, argv);
+  if (options.first_lines) {
+    for (const FirstCall& one : first_lines()) std::puts(one.line.c_str());
+    return 0;
+  }
   start_device();
   if (options.host_times) return host_times(options);
   if (options.first_calls) return first_calls(options);

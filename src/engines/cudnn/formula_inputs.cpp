@@ -63,7 +63,7 @@ Ref FormulaLowering::load(const Expr& e) {
     refuse("captured_type",
            "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
            "captured tensor " + decl.name + " of type " + std::string(dtype_name(decl.dtype)),
-           "convert it");
+           "use engine jit, or convert it");
   } else if (std::ranges::any_of(tensor_strides(problem_, e->slot()),
                                  [](std::int64_t stride) { return stride < 0; })) {
     refuse("captured_strides", "cuDNN takes no negative strides",

@@ -103,7 +103,7 @@ Ref FormulaLowering::select(const Expr& c, Ref first, Ref second, bool holds) {
     }
     default:
       refuse("bool_tensor", "cuDNN's fused attention reads no tensors of bool or u8",
-             "a captured tensor of such elements", "make it i32, f16 or bf16");
+             "a captured tensor of such elements", "use engine jit, or make it i32, f16 or bf16");
       result = first;
   }
   selects_.emplace(key, result);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/host_bake.h"
+#include "engines/jit/device/shared_layout.h"
 
 namespace fovea::jit {
 
@@ -21,6 +22,10 @@ std::int64_t class_of_dv(std::int64_t dv) {
 
 namespace {
 
+bool has_few_queries(const Sizes& sizes) {
+  return sizes.hkv > 0 && sizes.sq * (sizes.h / sizes.hkv) <= device::decode_group_rows;
+}
+
 // The workspace has tables of captured tensors, and an extent H counts all heads where there are
 // more than this call has.
 bool has_extent_h(const ir::Program& program) {
@@ -31,12 +36,25 @@ bool has_extent_h(const ir::Program& program) {
 
 }  // namespace
 
+// Kernels that split keys are compiled for those only who may need them: half of a forward's plans'
+// compile time.
+bool splits_keys(const Problem& baked) {
+  const bool varies = baked.layout == Layout::Thd || baked.has_q_lengths || baked.has_k_lengths;
+  return baked.direction == Direction::Forward &&
+         (baked.sizes.sq == few_queries || (baked.deterministic && varies));
+}
+
 Baking bake(const Problem& problem) {
   Baking baking = bake_for_host(problem);
   Problem& baked = baking.baked.problem;
   baked.layout = problem.layout == Layout::Thd ? Layout::Thd : Layout::Bhsd;
+  baked.sizes.sq = baked.direction == Direction::Forward && has_few_queries(problem.sizes)
+                       ? few_queries
+                       : many_queries;
   baked.sizes.d = class_of_d(problem.sizes.d);
-  baked.sizes.dv = class_of_dv(problem.sizes.dv);
+  // Only a forward goes over dv in chunks.
+  baked.sizes.dv = problem.direction == Direction::Forward ? class_of_dv(problem.sizes.dv)
+                                                           : class_of_d(problem.sizes.dv);
   baked.dropout = problem.dropout > 0 ? 0.5f : 0.0f;  // whether, not how much
   baked.rng = Rng::Portable;                          // its own generator is the portable one
   baked.deterministic = problem.deterministic;

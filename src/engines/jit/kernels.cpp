@@ -63,7 +63,7 @@ Shape decode_shape(const ShapeFacts& facts) {
   Shape shape = head_dims(facts.baked);
   shape.rows = device::decode_rows;
   shape.columns = device::decode_keys;
-  int stages = 4;
+  int stages = facts.baked.q.dtype == DType::F32 ? 3 : 2;  // three blocks to a multiprocessor
   for (;;) {
     shape.shared_bytes = device::DecodeShared(tile_sizes(facts, shape), stages).bytes;
     if (shape.shared_bytes <= facts.shared_memory || (stages == 2 && shape.warps == 1)) break;
@@ -126,9 +126,11 @@ Grid over_splits(const Call& call, const Shape& shape) {
                  std::int64_t{call.hkv} * call.b * shape.dv_chunks, shape);
 }
 
-// A warp for each row.
+// A warp for every 32 features of a row.
 Grid over_group_rows(const Call& call, const Shape& shape) {
-  return in_line(ceil_div(group_rows(call) * call.hkv * call.b, shape.warps), 1, shape);
+  return in_line(
+      ceil_div(group_rows(call) * call.hkv * call.b * std::max(ceil_div(call.dv, 32), 1), shape.warps), 1,
+      shape);
 }
 
 Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
@@ -142,8 +144,8 @@ Grid over_gaps(const Call& call, const Shape& shape) {
 
 constexpr KernelRow forward_rows[] = {
     {"forward", "forward.h", true, always, has_many_queries, forward_shape, over_queries},
-    {"decode", "decode.h", true, always, has_splits, decode_shape, over_splits},
-    {"merge_splits", "decode.h", true, always, has_splits, small_shape, over_group_rows},
+    {"decode", "decode.h", true, splits_keys, has_splits, decode_shape, over_splits},
+    {"merge_splits", "decode.h", true, splits_keys, has_splits, small_shape, over_group_rows},
     {"gaps", "gaps.h", false, is_packed, nullptr, small_shape, over_gaps},
     {"max_logit", "max_logit.h", false, wants_max_logit, nullptr, max_logit_shape, over_heads},
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engines/jit/bake.h"
 #include "engines/jit/device/shared_layout.h"
 
 namespace fovea::jit {
@@ -10,13 +11,13 @@ namespace {
 constexpr std::int64_t step = 64, shortest = 256;
 constexpr std::int64_t deterministic_keys = 2048;
 
-// Blocks for each multiprocessor: enough to read memory at its full rate.
-constexpr std::int64_t blocks_wanted = 4;
+// Blocks for each multiprocessor: three run at a time, and the last of many leave little idle.
+constexpr std::int64_t blocks_wanted = 16;
 
 }  // namespace
 
 int split_keys(const Problem& baked, const Sizes& sizes, int multiprocessors) {
-  if (baked.direction == Direction::Backward || sizes.hkv == 0 || sizes.skv == 0) return 0;
+  if (!splits_keys(baked) || sizes.hkv == 0 || sizes.skv == 0) return 0;
   const std::int64_t group = sizes.h / sizes.hkv;
   const bool varies = baked.layout == Layout::Thd || baked.has_q_lengths || baked.has_k_lengths;
   const bool decodes = device::decodes(sizes.sq, sizes.skv, static_cast<int>(group));

@@ -44,19 +44,19 @@ class Backward {
   static constexpr bool adds_q = Config::want_q && !Config::deterministic;
 
  public:
-  FOVEA_DEVICE explicit Backward(const Arguments& a)
-      : a_(a), call_(a.call), k_first_(block_x() % key_tiles(a.call) * columns) {}
+  FOVEA_DEVICE explicit Backward(const Arguments& a) : a_(a), call_(a.call) {}
 
   FOVEA_DEVICE void run();
 
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
   FOVEA_DEVICE static Sequence sequence() { return BlockPlace::sequence(at_.place); }
-  FOVEA_DEVICE static int b() { return BlockPlace::b(at_.place); }
-  FOVEA_DEVICE int g() const { return BlockPlace::first_head(at_.place) / call_.group; }
+  FOVEA_DEVICE static int b() { return BlockPlace::b_of(at_.place); }
+  FOVEA_DEVICE static int k_first() { return BlockPlace::k_first_of(at_.place); }
+  FOVEA_DEVICE int g() const { return BlockPlace::first_head_of(at_.place) / call_.group; }
   FOVEA_DEVICE static QueryTile tile_of(const LiveTile& tile) {
-    const int tiles = BlockPlace::tiles(at_.place), head = tile.index / tiles;
-    return {BlockPlace::first_head(at_.place) + head, (tile.index - head * tiles) * rows,
+    const int tiles = BlockPlace::tiles_of(at_.place), head = tile.index / tiles;
+    return {BlockPlace::first_head_of(at_.place) + head, (tile.index - head * tiles) * rows,
             tile.full};
   }
   FOVEA_DEVICE Head head_of_tile(const QueryTile& tile) const {
@@ -84,15 +84,13 @@ class Backward {
   FOVEA_DEVICE void visit_segment(int first, int count);
 
   template <class Part, class Gradient>
-  FOVEA_DEVICE bool write_sums(const Tensor& to, int features, float factor,
-                               const typename Part::Sums& sums) const;
+  FOVEA_DEVICE bool write_part(const Tensor& to, int features, float factor,
+                               typename Part::Sums& sums) const;
   FOVEA_DEVICE void write();
   FOVEA_DEVICE void mend() const;
 
   const Arguments& a_;
   const Call& call_;
-  int k_first_;  // position of the block's first key
-  ScoreScale scaled_;
   Captured captured_;
   int captured_head_ = -1;  // whose sums are in captured_
   typename Shape::KeySums::Sums grad_k_;
@@ -102,8 +100,8 @@ class Backward {
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_keys() const {
   const Sequence s = sequence();
-  const long long first = s.k_first + k_first_;
-  const int count = s.k_length - k_first_;
+  const long long first = s.k_first + k_first();
+  const int count = s.k_length - k_first();
   copy_tile<Element, columns, threads>(
       k_tile(), rows_of<Element>(call_.k, s.b, g(), first, count, call_.d), thread_index());
   copy_tile<Element, columns, threads>(
@@ -145,7 +143,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
     const auto uniform = Formula::uniform(a_, head_of_tile(tile));
     stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, s.q_offset), rows);
     if (new_head) {
-      stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first_, s.k_offset), columns);
+      stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first(), s.k_offset), columns);
     }
   }
 }
@@ -161,24 +159,27 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   multiply<false, false, Config::d>(p, q_tile(stage), {row, 0}, k_tile(), {column, 0});
   multiply<false, false, Config::dv>(ds, grad_o_tile(stage), {row, 0}, v_tile(), {column, 0});
   const Sequence s = sequence();
+  const int at_key = k_first();
   const Shared at_row = stage * rows * 4;
   const ScorePlace place{row + lane_index() / 4,
                          column + lane_index() % 4 * 2,
                          seen(tile.first, s.q_offset),
-                         seen(k_first_, s.k_offset),
+                         seen(at_key, s.k_offset),
                          s.q_length - tile.first,
-                         s.k_length - k_first_,
+                         s.k_length - at_key,
                          at_.lse + at_row,
                          at_.delta + at_row,
                          static_cast<Shared>(at_.row_words),
                          static_cast<Shared>(at_.column_words)};
   const Head head = head_of_tile(tile);
   const auto uniform = Formula::uniform(a_, head);
-  if constexpr (Config::dropout) scaled_.dropout = dropout_of(call_, head);
+  ScoreScale scaled;
+  scaled.scale = BlockPlace::scale_of(at_.place);
+  if constexpr (Config::dropout) scaled.dropout = dropout_of(call_, head);
   if (tile.full && !has_empty_row<2 * Part::m>(place)) {
-    score_gradients<Config, false>(a_, uniform, scaled_, place, p, ds, captured_);
+    score_gradients<Config, false>(a_, uniform, scaled, place, p, ds, captured_);
   } else {
-    score_gradients<Config, true>(a_, uniform, scaled_, place, p, ds, captured_);
+    score_gradients<Config, true>(a_, uniform, scaled, place, p, ds, captured_);
   }
   if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
   if constexpr (Config::want_k || adds_q) {
@@ -254,7 +255,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
   tiles.template write<threads>([&](int i) {
     const QueryTile tile = tile_of({first + i, false});
     return classify_tile<Formula>(a_, head_of_tile(tile), sequence(), {tile.first, rows},
-                                  {k_first_, columns});
+                                  {k_first(), columns});
   });
   sync_block();
   LiveTile live = tiles.next();
@@ -272,34 +273,30 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
   }
 }
 
-// Rows past the sequence's length are zeros. Says whether this thread has seen a NaN.
+// This warp's part of dK or dV, through shared memory. Says whether this thread has a NaN.
 template <class Config, class Captured>
 template <class Part, class Gradient>
-FOVEA_DEVICE bool Backward<Config, Captured>::write_sums(const Tensor& to, int features,
+FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int features,
                                                          float factor,
-                                                         const typename Part::Sums& sums) const {
+                                                         typename Part::Sums& sums) const {
   const Sequence s = sequence();
-  const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
-  const bool pairs = to.copy_bytes >= 4 && to.copy_bytes >= 2 * bytes_of<Gradient>;
+  const SharedTile<F32, Part::width> through{
+      static_cast<Shared>(thread_index() / 32 * 16 * SharedTile<F32, Part::width>::stride)};
+  static_assert(writing_bytes(Shape::warps, Part::width) <= at_.lse);
   bool nan = false;
-  FOVEA_UNROLL for (int i = 0; i < 2 * Part::m; ++i) {
-    const int position = k_first_ + Part::row() + 8 * i + lane_index() / 4;
-    if (position >= exist) continue;
-    const long long row = s.b * to.batch + g() * to.head + (s.k_first + position) * to.position;
+  FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
-      const int feature = Part::column() + 8 * j + lane_index() % 4 * 2;
-      float x = sums[i / 2][j][i % 2 * 2] * factor, y = sums[i / 2][j][i % 2 * 2 + 1] * factor;
-      if (position >= s.k_length) x = y = 0;
-      nan |= x != x || y != y;
-      if (pairs && feature + 1 < features) {
-        write_pair<Gradient>(to.data, row + feature, x, y);
-      } else {
-        if (feature < features) write_element<Gradient>(to.data, row + feature * to.feature, x);
-        if (feature + 1 < features) {
-          write_element<Gradient>(to.data, row + (feature + 1) * to.feature, y);
-        }
+      FOVEA_UNROLL for (int e = 0; e < 4; ++e) {
+        sums[i][j][e] *= factor;
+        nan |= sums[i][j][e] != sums[i][j][e];
       }
     }
+    const int at = k_first() + Part::row() + 16 * i;
+    const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
+    RowsOut rows_to = rows_out<Gradient>(to, s.b, g(), s.k_first + at, features - Part::column());
+    rows_to.data =
+        static_cast<typename Stored<Gradient>::Type*>(rows_to.data) + Part::column() * to.feature;
+    device::write_sums<Gradient>(through, sums[i], rows_to, s.k_length - at, exist - at);
   }
   return nan;
 }
@@ -307,12 +304,13 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_sums(const Tensor& to, int f
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::write() {
   bool nan = false;
+  sync_block();  // the tiles of the other warps are free
   if constexpr (Config::want_k) {
-    nan |= write_sums<typename Shape::KeySums, typename Config::GradK>(call_.grad_k, call_.d,
-                                                                       scaled_.scale, grad_k_);
+    nan |= write_part<typename Shape::KeySums, typename Config::GradK>(
+        call_.grad_k, call_.d, BlockPlace::scale_of(at_.place), grad_k_);
   }
   if constexpr (Config::want_v) {
-    nan |= write_sums<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
+    nan |= write_part<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
                                                                          1.0f, grad_v_);
   }
   if (any_in_block(nan)) mend();
@@ -323,7 +321,7 @@ template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
   const Sequence s = sequence();
   for (int i = thread_index() / 32; i < columns; i += threads / 32) {
-    const int k = k_first_ + i;
+    const int k = k_first() + i;
     if (k >= s.k_length) break;
     bool nan = false;
     if constexpr (Config::want_k) {
@@ -342,15 +340,17 @@ template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
   const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
   const Sequence s = sequence_of(call_, b);
-  if (k_first_ >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
+  const int k_first = block_x() % key_tiles(call_) * columns;
+  if (k_first >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
   const int tiles = (s.q_length + rows - 1) / rows;
-  if (thread_index() == 0) BlockPlace::write(at_.place, s, b, g * call_.group, tiles);
+  if (thread_index() == 0) {
+    BlockPlace{s, b, g * call_.group, tiles, k_first, value_of(call_.scale)}.write(at_.place);
+  }
   sync_block();
-  scaled_.scale = value_of(call_.scale);
   if constexpr (Config::want_k) clear(grad_k_);
   if constexpr (Config::want_v) clear(grad_v_);
   if constexpr (Captured::any) captured_.begin(at_.captured);
-  const int total = k_first_ < s.k_length ? tiles * call_.group : 0;
+  const int total = k_first < s.k_length ? tiles * call_.group : 0;
   if (total > 0) copy_keys();
   FOVEA_NO_UNROLL
   for (int first = 0; first < total; first += classified_tiles) {
@@ -360,6 +360,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
     sync_block();
     captured_.end(a_);
   }
+  commit_copies();  // of keys that no query looked at
   wait_copies<0>();
   write();
 }

@@ -19,14 +19,20 @@ struct QueryTile {
 
 // The work of a block, kept in shared memory: registers are needed for sums. Numbers of tiles run
 // through all heads that the block visits.
-class BlockPlace {
- public:
+struct BlockPlace {
+  Sequence s;
+  int b, first_head, tiles;  // tiles: of queries, in a head
+  int k_first;               // position of the block's first key
+  float scale;
+
   // By one thread; a barrier must follow.
-  FOVEA_DEVICE static void write(Shared at, const Sequence& s, int b, int first_head, int tiles) {
+  FOVEA_DEVICE void write(Shared at) const {
     store_shared(at, s.q_first);
     store_shared(at + 8, s.k_first);
-    const int words[8]{s.b, s.q_length, s.k_length, s.q_offset, s.k_offset, b, first_head, tiles};
-    FOVEA_UNROLL for (int i = 0; i < 8; ++i) store_shared(at + 16 + 4 * i, words[i]);
+    const int words[9]{s.b, s.q_length, s.k_length, s.q_offset, s.k_offset,
+                       b,   first_head, tiles,      k_first};
+    FOVEA_UNROLL for (int i = 0; i < 9; ++i) store_shared(at + 16 + 4 * i, words[i]);
+    store_shared(at + 52, scale);
   }
   FOVEA_DEVICE static Sequence sequence(Shared at) {
     Sequence s;
@@ -39,9 +45,11 @@ class BlockPlace {
     s.k_offset = load_shared<int>(at + 32);
     return s;
   }
-  FOVEA_DEVICE static int b(Shared at) { return load_shared<int>(at + 36); }
-  FOVEA_DEVICE static int first_head(Shared at) { return load_shared<int>(at + 40); }
-  FOVEA_DEVICE static int tiles(Shared at) { return load_shared<int>(at + 44); }
+  FOVEA_DEVICE static int b_of(Shared at) { return load_shared<int>(at + 36); }
+  FOVEA_DEVICE static int first_head_of(Shared at) { return load_shared<int>(at + 40); }
+  FOVEA_DEVICE static int tiles_of(Shared at) { return load_shared<int>(at + 44); }
+  FOVEA_DEVICE static int k_first_of(Shared at) { return load_shared<int>(at + 48); }
+  FOVEA_DEVICE static float scale_of(Shared at) { return load_shared<float>(at + 52); }
 };
 
 // What formulas see of a position.
@@ -83,18 +91,18 @@ class ClassifiedTiles {
     while (live_ == 0) {
       if (++word_ * 32 >= count_) return {-1, false};
       live_ = load_shared<unsigned>(words_ + 4 * word_);
-      full_ = load_shared<unsigned>(words_ + classified_tiles / 8 + 4 * word_);
     }
     const int bit = first_bit(live_);
     live_ &= live_ - 1;
-    return {word_ * 32 + bit, (full_ >> bit & 1) != 0};
+    const auto full = load_shared<unsigned>(words_ + classified_tiles / 8 + 4 * word_);
+    return {word_ * 32 + bit, (full >> bit & 1) != 0};
   }
 
  private:
   Shared words_;
   int count_;
   int word_ = -1;
-  unsigned live_ = 0, full_ = 0;
+  unsigned live_ = 0;
 };
 
 // How a block's warps share a rows x columns result, and this warp's part of it.

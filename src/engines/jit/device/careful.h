@@ -32,7 +32,7 @@ template <class Left, class Right>
 FOVEA_DEVICE float careful_dot(const Tensor& x, long long x_at, const Tensor& y, long long y_at,
                                int count) {
   float sum = 0;
-  for (int i = lane_index(); i < count; i += 32) {
+  FOVEA_NO_UNROLL for (int i = lane_index(); i < count; i += 32) {
     sum = fma_rn(read_element<Left>(x.data, x_at + i * x.feature),
                  read_element<Right>(y.data, y_at + i * y.feature), sum);
   }
@@ -69,41 +69,37 @@ FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& a
   return {plain, Formula::score(a, u, row, column, plain)};
 }
 
-// Row q of o, from dv_first on, by a warp.
+// Features [dv_first, end) of row q of o, by a warp: 32 at a time, since little code matters more
+// here than little work.
 template <class Config>
 FOVEA_DEVICE_CALL void careful_o_row(const Arguments& a, CarefulHead at, int q, float lse,
-                                     int dv_first) {
+                                     int dv_first, int end) {
   const Call& call = a.call;
   const auto u = Formula::uniform(a, at.head);
   const Dropout dropout = dropout_of(call, at.head);
-  constexpr int most = Config::dv / 32 > 0 ? Config::dv / 32 : 1;
-  const int count = min(Config::dv, call.dv - dv_first);
-  float o[most] = {};
-  FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
-    const float score = careful_score<Config>(a, at, u, q, k).modified;
-    if (score == -infinity()) continue;
-    float p = exp2_approx((score - lse) * 1.4426950408889634f);
-    if constexpr (Config::dropout) {
-      const unsigned seen_q = static_cast<unsigned>(q) + static_cast<unsigned>(at.s.q_offset);
-      const unsigned seen_k = static_cast<unsigned>(k) + static_cast<unsigned>(at.s.k_offset);
-      p *= dropout_keeps(dropout, static_cast<int>(seen_q), static_cast<int>(seen_k))
-               ? dropout.factor
-               : 0.0f;
-    }
-    const long long v = row_at(call.v, at.s.b, at.h / call.group, at.s.k_first + k);
-    FOVEA_UNROLL for (int i = 0; i < most; ++i) {
-      const int column = 32 * i + lane_index();
-      if (column >= count) continue;
-      o[i] = fma_rn(p, read_element<typename Config::Element>(
-                           call.v.data, v + (dv_first + column) * call.v.feature), o[i]);
-    }
-  }
   const long long to = row_at(call.o, at.s.b, at.h, at.s.q_first + q);
-  FOVEA_UNROLL for (int i = 0; i < most; ++i) {
-    const int column = 32 * i + lane_index();
-    if (column < count) {
-      write_element<typename Config::Output>(call.o.data, to + (dv_first + column) * call.o.feature,
-                                             o[i]);
+  FOVEA_NO_UNROLL for (int first = dv_first; first < end; first += 32) {
+    const int column = first + lane_index();
+    float o = 0;
+    FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
+      const float score = careful_score<Config>(a, at, u, q, k).modified;
+      if (score == -infinity()) continue;
+      float p = exp2_approx((score - lse) * 1.4426950408889634f);
+      if constexpr (Config::dropout) {
+        const unsigned seen_q = static_cast<unsigned>(q) + static_cast<unsigned>(at.s.q_offset);
+        const unsigned seen_k = static_cast<unsigned>(k) + static_cast<unsigned>(at.s.k_offset);
+        p *= dropout_keeps(dropout, static_cast<int>(seen_q), static_cast<int>(seen_k))
+                 ? dropout.factor
+                 : 0.0f;
+      }
+      const long long v = row_at(call.v, at.s.b, at.h / call.group, at.s.k_first + k);
+      if (column < end) {
+        o = fma_rn(p, read_element<typename Config::Element>(call.v.data,
+                                                             v + column * call.v.feature), o);
+      }
+    }
+    if (column < end) {
+      write_element<typename Config::Output>(call.o.data, to + column * call.o.feature, o);
     }
   }
 }

@@ -164,15 +164,13 @@ struct Forward {
         x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
       }
     }
-    if (!tile.full) {
-      apply_formula<true>(x, tile.index * columns, buffer);
-    } else if constexpr (Formula::has_mod) {
-      apply_formula<false>(x, tile.index * columns, buffer);
-    }
+    if constexpr (Formula::has_mod) apply<false>(x, tile.index * columns, buffer);
+    if (!tile.full) apply<true>(x, tile.index * columns, buffer);
   }
 
-  template <bool masked>
-  FOVEA_DEVICE void apply_formula(float (&x)[m][keys][4], int k0, int buffer) const {
+  // The modifier, or the mask: apart, since most tiles need no mask and the modifier's code is long.
+  template <bool masks>
+  FOVEA_DEVICE void apply(float (&x)[m][keys][4], int k0, int buffer) const {
     const Sequence s = sequence();
     typename Formula::Row row_values[m][2];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
@@ -188,10 +186,11 @@ struct Forward {
         FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
-          score = Formula::score(a, uniform, row_value, column, score);
-          if constexpr (masked) {
+          if constexpr (masks) {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
+          } else {
+            score = Formula::score(a, uniform, row_value, column, score);
           }
         }
       }
@@ -400,7 +399,8 @@ struct Forward {
       }
       const float row_lse = shuffle(own, local % 8 * 4);
       if (at >= s.q_length || row_lse == -infinity()) continue;
-      careful_o_row<Config>(a, careful, at, row_lse, dv_first);
+      careful_o_row<Config>(a, careful, at, row_lse, dv_first,
+                            min(dv_first + Config::dv, call.dv));
     }
   }
 };
