@@ -30,8 +30,8 @@ device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
           shape.rows,  shape.columns, facts.row_words, facts.column_words};
 }
 
-// Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a multiprocessor.
-// Drawing dropout's numbers takes registers, so that a warp has 16 rows then.
+// Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a
+// multiprocessor. Drawing dropout's numbers takes registers, so that a warp has 16 rows then.
 Shape forward_shape(const ShapeFacts& facts) {
   Shape shape = head_dims(facts.baked);
   const int widest = std::max(shape.d, shape.dv);
