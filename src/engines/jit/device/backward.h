@@ -60,6 +60,12 @@ class Backward {
     const int head = tile.index / here.tiles;
     return {here.first_head + head, (tile.index - head * here.tiles) * rows, tile.full};
   }
+  // Of a formula that keeps everything.
+  FOVEA_DEVICE static Tile edge_class(const BlockPlace& here, const QueryTile& tile) {
+    const bool whole =
+        tile.first + rows <= here.s.q_length && here.k_first + columns <= here.s.k_length;
+    return whole ? Tile::Full : Tile::Mixed;
+  }
   FOVEA_DEVICE Head head_of_tile(const BlockPlace& here, const QueryTile& tile) const {
     return head_of(call_, here.s, here.b, tile.h);
   }
@@ -258,6 +264,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
   tiles.template write<threads>([&](int i) {
     const BlockPlace here = place();
     const QueryTile tile = tile_of(here, {first + i, false});
+    if constexpr (!Formula::classifies) return edge_class(here, tile);
     return classify_tile<Formula>(a_, head_of_tile(here, tile), here.s, {tile.first, rows},
                                   {here.k_first, columns});
   });
