@@ -50,6 +50,11 @@ class Backward {
 
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
+  // Blocks that add to the same sums for several batches run at the same time, so that those stay
+  // in a cache.
+  FOVEA_DEVICE static int batches_together(int batches) {
+    return batches % 4 == 0 ? 4 : batches % 2 == 0 ? 2 : 1;
+  }
   FOVEA_DEVICE static Sequence sequence() { return BlockPlace::sequence(at_.place); }
   FOVEA_DEVICE static int b() { return BlockPlace::b_of(at_.place); }
   FOVEA_DEVICE static int k_first() { return BlockPlace::k_first_of(at_.place); }
@@ -197,11 +202,10 @@ FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& ti
   float* const to =
       call_.grad_q_sum +
       sum_tile(call_, sequence(), b(), tile.h, tile.first, rows) * (rows * Config::d) +
-      (thread_index() / 32 * Part::m * Part::n * 32 + lane_index()) * 4;
+      thread_index() / 32 * Part::m * Part::n * 128;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
-      const float(&x)[4] = sums[i][j];
-      add_global(to + (i * Part::n + j) * 128, Floats4{x[0], x[1], x[2], x[3]});
+      add_piece(to + (i * Part::n + j) * 128, sums[i][j]);
     }
   }
 }
@@ -280,9 +284,11 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int f
                                                          float factor,
                                                          typename Part::Sums& sums) const {
   const Sequence s = sequence();
+  // A warp has the same memory for both: there is no barrier between them.
+  constexpr int widest = larger(Shape::KeySums::width, Shape::ValueSums::width);
   const SharedTile<F32, Part::width> through{
-      static_cast<Shared>(thread_index() / 32 * 16 * SharedTile<F32, Part::width>::stride)};
-  static_assert(writing_bytes(Shape::warps, Part::width) <= at_.lse);
+      static_cast<Shared>(thread_index() / 32 * writing_bytes(1, widest))};
+  static_assert(writing_bytes(Shape::warps, widest) <= at_.lse);
   bool nan = false;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
@@ -338,9 +344,11 @@ FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
-  const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
+  const int together = Captured::together ? batches_together(call_.b) : 1;
+  const int tile_number = block_x() / together, above = tile_number / key_tiles(call_);
+  const int b = above / call_.hkv * together + block_x() % together, g = above % call_.hkv;
   const Sequence s = sequence_of(call_, b);
-  const int k_first = block_x() % key_tiles(call_) * columns;
+  const int k_first = tile_number % key_tiles(call_) * columns;
   if (k_first >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
   const int tiles = (s.q_length + rows - 1) / rows;
   if (thread_index() == 0) {

@@ -126,4 +126,22 @@ template <class Config>
 using QueryPart =
     WarpPart<Config::threads / 32, Config::rows, Config::d, column_step<typename Config::Element>>;
 
+// How a warp has its sums of dQ in global memory: for each piece of 16 x 8 the four sums of each
+// lane, or 32 lanes' first sums, then their second ones and so on.
+FOVEA_DEVICE void add_piece(float* piece, const float (&x)[4]) {
+  if constexpr (adds_vectors) {
+    add_global(piece + 4 * lane_index(), Floats4{x[0], x[1], x[2], x[3]});
+  } else {
+    FOVEA_UNROLL for (int e = 0; e < 4; ++e) add_global(piece + 32 * e + lane_index(), x[e]);
+  }
+}
+FOVEA_DEVICE Floats4 read_piece(const float* piece) {
+  if constexpr (adds_vectors) {
+    return *reinterpret_cast<const Floats4*>(piece + 4 * lane_index());
+  } else {
+    const float* const from = piece + lane_index();
+    return {from[0], from[32], from[64], from[96]};
+  }
+}
+
 }  // namespace fovea::device
