@@ -50,11 +50,6 @@ class Backward {
 
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
-  // Blocks that add to the same sums for several batches run at the same time, so that those stay
-  // in a cache.
-  FOVEA_DEVICE static int batches_together(int batches) {
-    return batches % 4 == 0 ? 4 : batches % 2 == 0 ? 2 : 1;
-  }
   FOVEA_DEVICE static BlockPlace place() { return BlockPlace::read(at_.place); }
   FOVEA_DEVICE static QueryTile tile_of(const BlockPlace& here, const LiveTile& tile) {
     const int head = tile.index / here.tiles;
@@ -356,11 +351,9 @@ FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
-  const int together = Captured::together ? batches_together(call_.b) : 1;
-  const int tile_number = block_x() / together, above = tile_number / key_tiles(call_);
-  const int b = above / call_.hkv * together + block_x() % together, g = above % call_.hkv;
+  const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
   const Sequence s = sequence_of(call_, b);
-  const int k_first = tile_number % key_tiles(call_) * columns;
+  const int k_first = block_x() % key_tiles(call_) * columns;
   if (k_first >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
   const int tiles = (s.q_length + rows - 1) / rows;
   if (thread_index() == 0) {
