@@ -3,7 +3,7 @@
 // dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
-// Grid: key tiles x hkv x sequences, in one row, key tiles fastest. Needs delta (backward_delta.h).
+// Grid: key tiles x hkv x sequences (or sequences x hkv), in one row, key tiles fastest. Needs delta (backward_delta.h).
 #pragma once
 
 #include "backward_place.h"
@@ -20,7 +20,8 @@ struct BackwardShape {
   static constexpr int warps = Config::threads / 32;
   static constexpr int step = column_step<Element>;
   static constexpr BackwardShared shared{{warps, bytes_of<Element>, Config::d, Config::dv, rows,
-                                          columns, Formula::row_words, Formula::column_words},
+                                          columns, Formula::row_words, Formula::column_words,
+                                          Formula::diagonal_words, cell_bytes_of<Formula>},
                                          Config::q_stages,
                                          Config::grad_o_stages,
                                          Config::captured_bytes};
@@ -140,13 +141,19 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile,
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
                                                           bool new_head) const {
-  if constexpr (Formula::row_words > 0 || Formula::column_words > 0) {
+  if constexpr (Formula::row_words > 0 || Formula::column_words > 0 ||
+                Formula::diagonal_words > 0 || Formula::has_cells) {
     const Sequence s = sequence();
     const auto uniform = Formula::uniform(a_, head_of_tile(tile));
     stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, s.q_offset), rows);
     if (new_head) {
       stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first_, s.k_offset), columns);
     }
+    const TileBox box{seen(tile.first, s.q_offset), seen(k_first_, s.k_offset),
+                      s.q_length - tile.first, s.k_length - k_first_};
+    copy_cells<Formula, rows, columns, threads>(a_, uniform, at_.cells, box);
+    if constexpr (Formula::has_cells) commit_copies();
+    stage_diagonals<Formula, rows, columns>(a_, uniform, at_.diagonal, box);
   }
 }
 
@@ -171,7 +178,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
                          at_.lse + at_row,
                          at_.delta + at_row,
                          static_cast<Shared>(at_.row_words),
-                         static_cast<Shared>(at_.column_words)};
+                         static_cast<Shared>(at_.column_words),
+                         {static_cast<Shared>(at_.diagonal), static_cast<Shared>(at_.cells)}};
   const Head head = head_of_tile(tile);
   const auto uniform = Formula::uniform(a_, head);
   if constexpr (Config::dropout) scaled_.dropout = dropout_of(call_, head);
@@ -340,7 +348,11 @@ FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
-  const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
+  const int above = block_x() / key_tiles(call_);
+  // Where batches share what is read and added to at each (q, k), they go through it together.
+  constexpr bool together = Formula::batches_share_cells;
+  const int b = together ? above % call_.b : above / call_.hkv;
+  const int g = together ? above / call_.b : above % call_.hkv;
   const Sequence s = sequence_of(call_, b);
   if (k_first_ >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
   const int tiles = (s.q_length + rows - 1) / rows;
