@@ -13,9 +13,42 @@ constexpr std::int64_t drawn_at_most = std::int64_t{1} << 20;  // elements; then
 constexpr std::size_t rotated_bytes = std::size_t{200} << 20;  // several times an L2 cache
 constexpr std::int64_t small_capture = std::int64_t{1} << 22;  // elements drawn as declared
 
+// By batch, head, position, feature, where the line has none: dense in the layout.
+void fill_strides(std::int64_t (&strides)[4], const fovea_problem_config& config,
+                  std::int64_t heads, std::int64_t length, std::int64_t features) {
+  if (strides[0] != 0 || strides[1] != 0 || strides[2] != 0 || strides[3] != 0) return;
+  strides[3] = 1;
+  switch (config.layout) {
+    case FOVEA_BHSD:
+      strides[2] = features, strides[1] = length * features, strides[0] = heads * strides[1];
+      return;
+    case FOVEA_BSHD:
+      strides[1] = features, strides[2] = heads * features, strides[0] = length * strides[2];
+      return;
+    case FOVEA_SBHD:
+      strides[1] = features, strides[0] = heads * features;
+      strides[2] = config.sizes.b * strides[0];
+      return;
+    case FOVEA_THD: strides[1] = features, strides[2] = heads * features; return;
+  }
+}
+
 void describe(fovea_problem problem, fovea_problem_config& config) {
   config.struct_size = sizeof config;
   cli::check(fovea_problem_describe(problem, &config));
+  const fovea_sizes& s = config.sizes;
+  for (auto* strides : {&config.q_strides, &config.dq_strides}) {
+    fill_strides(*strides, config, s.h, s.sq, s.d);
+  }
+  for (auto* strides : {&config.o_strides, &config.do_strides}) {
+    fill_strides(*strides, config, s.h, s.sq, s.dv);
+  }
+  for (auto* strides : {&config.k_strides, &config.dk_strides}) {
+    fill_strides(*strides, config, s.hkv, s.skv, s.d);
+  }
+  for (auto* strides : {&config.v_strides, &config.dv_strides}) {
+    fill_strides(*strides, config, s.hkv, s.skv, s.dv);
+  }
 }
 
 std::size_t element_bytes(fovea_dtype dtype) {

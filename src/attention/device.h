@@ -34,8 +34,9 @@ struct Device {
 // The CPU of this machine, detected once.
 const Device& cpu_device();
 
-// `cpu`, `cuda:0`, a built-in name (`a100`, `h200`, `b200`), or the path of a JSON description. Throws
-// InvalidArgument that says what is known, or DeviceError where the GPU is not there, with why.
+// `cpu`, `cuda:0`, a built-in name (`a100`, `h200`, `b200`), or the path of a JSON description.
+// Throws InvalidArgument that says what is known, or DeviceError where the GPU is not there, with
+// why.
 Device find_device(const std::string& name);
 
 // A description as text: {"deviceName": ..., "deviceVer": 900, ...}. Throws InvalidArgument.

@@ -10,7 +10,7 @@ namespace fovea {
 namespace {
 
 constexpr double guess = 0.5;
-constexpr int deepest = 6;      // 64 x 64 tiles
+constexpr int deepest = 6;  // 64 x 64 tiles
 constexpr int most_boxes = 600;
 
 class Estimate {

@@ -18,7 +18,8 @@ constexpr std::array<EnvVariable, 10> variables{{
     {Env::Verbose, "FOVEA_VERBOSE", "1: a line on standard error per plan built and per call"},
     {Env::Bundle, "FOVEA_BUNDLE", "files of plans that were compiled ahead, separated by colons"},
     {Env::CudnnDir, "FOVEA_CUDNN_DIR", "the folder that all cuDNN libraries are taken from"},
-    {Env::JitKeep, "FOVEA_JIT_KEEP", "a folder for the text of every kernel that engine jit compiles"},
+    {Env::JitKeep, "FOVEA_JIT_KEEP",
+     "a folder for the text of every kernel that engine jit compiles"},
     {Env::Library, "FOVEA_LIBRARY", "the libfovea.so that language bindings load"},
 }};
 

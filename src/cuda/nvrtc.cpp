@@ -153,10 +153,10 @@ OwnedProgram create(const NvrtcRequest& request) {
     header_names.push_back(header.name);
   }
   Program program = nullptr;
-  check(loaded().functions.create(&program, request.source.c_str(), request.name.c_str(),
-                                  static_cast<int>(texts.size()), texts.data(),
-                                  header_names.data()),
-        "nvrtcCreateProgram");
+  check(
+      loaded().functions.create(&program, request.source.c_str(), request.name.c_str(),
+                                static_cast<int>(texts.size()), texts.data(), header_names.data()),
+      "nvrtcCreateProgram");
   return OwnedProgram(program);
 }
 
@@ -177,7 +177,8 @@ const NvrtcLibrary& nvrtc_library() { return loaded().library; }
 // From 9.0 on there is an `a` for what belongs to one capability alone; kernels get all of it. An
 // older minor version of the same generation has code that runs, but without that.
 std::string architecture_for(int sm, std::span<const int> known) {
-  const auto best = std::ranges::max_element(known, {}, [&](int one) { return one <= sm ? one : 0; });
+  const auto best =
+      std::ranges::max_element(known, {}, [&](int one) { return one <= sm ? one : 0; });
   if (best == known.end() || *best > sm) return "sm_" + std::to_string(sm);
   if (*best == sm) return "sm_" + std::to_string(sm) + (sm >= 90 ? "a" : "");
   return (*best / 10 == sm / 10 ? "sm_" : "compute_") + std::to_string(*best);
@@ -190,8 +191,7 @@ NvrtcResult nvrtc_compile(const NvrtcRequest& request) {
   const std::string architecture = "--gpu-architecture=" + request.architecture;
   std::vector<const char*> options{architecture.c_str()};
   for (const std::string& option : request.options) options.push_back(option.c_str());
-  const Result result =
-      f.compile(program.get(), static_cast<int>(options.size()), options.data());
+  const Result result = f.compile(program.get(), static_cast<int>(options.size()), options.data());
   NvrtcResult out;
   out.log = read<std::string>(program.get(), f.log_size, f.log, "nvrtcGetProgramLog");
   while (!out.log.empty() && (out.log.back() == '\0' || out.log.back() == '\n')) out.log.pop_back();

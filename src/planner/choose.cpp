@@ -71,7 +71,8 @@ Verdict Planner::verdict_of(const Engine& engine, const Problem& problem, const 
                             bool prove) {
   Baked baked = engine.bake(problem, device).baked;
   Verdict verdict = prove ? engine.prove(baked, device) : engine.judge(baked, device);
-  if (const double seconds = engine.expected_seconds(problem, device); can(verdict) && seconds > 0) {
+  if (const double seconds = engine.expected_seconds(problem, device);
+      can(verdict) && seconds > 0) {
     verdict.cost = seconds;
   }
   if (can(verdict) && has_refusals_) {

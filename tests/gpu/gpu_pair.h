@@ -16,6 +16,10 @@ bool has_tested_engine();
   NEED_GPU();      \
   if (!has_tested_engine()) GTEST_SKIP() << "built without engine " << tested_engine()
 
+#define NEED_STREAMS() \
+  NEED_JIT();          \
+  if (!tested_device().starts_with("cuda")) GTEST_SKIP() << "streams are a GPU's"
+
 class GpuPair {
  public:
   // The plans are made, inputs are in place; a backward reads what its forward wrote.

@@ -17,7 +17,7 @@ constexpr const char* step =
     "direction=both";
 
 TEST(JitThreads, EachOnItsOwnStreamGetsItsOwnResult) {
-  NEED_JIT();
+  NEED_STREAMS();
   constexpr int threads = 4, calls = 200;
   const auto right = GpuPair(step).run_once();
   EXPECT_EQ(beyond_limits(cli::make_workload(step, 0), right), "");
@@ -50,7 +50,7 @@ TEST(JitThreads, EachOnItsOwnStreamGetsItsOwnResult) {
 
 // Plans are made by all threads at once, for formulas that none of them has seen.
 TEST(JitThreads, BuildOnceForAll) {
-  NEED_JIT();
+  NEED_STREAMS();
   const std::string line =
       "b=1 h=2 sq=70 d=32 dtype=f16 mod=\"score * 0.7 + sin(f32(q - k))\" deterministic=1 "
       "direction=both";
@@ -86,7 +86,7 @@ void expect_replays(const std::vector<std::string>& lines) {
 }
 
 TEST(JitGraph, ReplaysWithNewDataLengthsAndSeeds) {
-  NEED_JIT();
+  NEED_STREAMS();
   const std::string words =
       "b=3 h=4 hkv=2 sq=130 skv=160 d=64 dtype=bf16 mod=\"score + t[h, clamp(q-k, -8, 8) + 8]\" "
       "mask=\"doc[b, q] == doc[b, k]\" tensor=\"t:f32[H,17]\" tensor=\"doc:i32[B,Skv]=docs(3)\" "
@@ -97,7 +97,7 @@ TEST(JitGraph, ReplaysWithNewDataLengthsAndSeeds) {
 }
 
 TEST(JitGraph, ReplaysWithSequencesThatMoved) {
-  NEED_JIT();
+  NEED_STREAMS();
   const std::string words =
       "h=4 d=64 dtype=f16 layout=thd sq=300 skv=300 tq=310 tk=310 mod=softcap(20) mask=causal "
       "deterministic=1 capture=1 direction=both ";
@@ -107,7 +107,7 @@ TEST(JitGraph, ReplaysWithSequencesThatMoved) {
 }
 
 TEST(JitGraph, ReplaysADecodeStepWithMoreKeys) {
-  NEED_JIT();
+  NEED_STREAMS();
   const std::string words =
       "b=2 h=8 hkv=2 sq=1 skv=3000 d=128 dtype=bf16 deterministic=1 capture=1 direction=forward "
       "lse=1 mask=\"q - k < 2000\" ";
@@ -116,7 +116,7 @@ TEST(JitGraph, ReplaysADecodeStepWithMoreKeys) {
 }
 
 TEST(JitGraph, OutlivesThePlanAndTheCache) {
-  NEED_JIT();
+  NEED_STREAMS();
   const OnGpu here;
   Stream stream;
   GpuPair pair(step);

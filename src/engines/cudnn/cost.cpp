@@ -65,7 +65,8 @@ void note_cost(const Problem& baked, const Lowered& lowered, const Device& devic
   if (lowered.spec.band.right && s.sq == s.skv) factor *= 0.58;
   const Rates& rates = rates_of(device.sm);
   const bool backward = baked.direction == Direction::Backward;
-  const double busy = flops_of(baked) * factor / (1e12 * (backward ? rates.backward : rates.forward));
+  const double busy =
+      flops_of(baked) * factor / (1e12 * (backward ? rates.backward : rates.forward));
   verdict.cost = std::max(busy, reading_seconds(baked, device, rates.memory)) + 10e-6;
 }
 

@@ -38,8 +38,9 @@ void pack_tensors(const Problem& baked, const Bindings& b, device::Call& call) {
     const Strides& s = bound.strides;
     const std::int64_t bytes = dtype_size((baked.*tensor.spec).dtype);
     call.*fields[i].packed = {
-        bound.data, s.b, s.h,
-        s.s,        s.d, copy_bytes(bound.data, s, extents_of(b.sizes, baked.layout, tensor), bytes)};
+        bound.data, s.b,
+        s.h,        s.s,
+        s.d,        copy_bytes(bound.data, s, extents_of(b.sizes, baked.layout, tensor), bytes)};
   }
 }
 
@@ -93,7 +94,8 @@ long long word(const void* address) {
 void pack_captured(const ir::TensorView& view, const void* data,
                    const std::array<std::int64_t, ir::limits::rank>& stride, long long* to) {
   bool empty = data == nullptr;
-  for (int i = 0; i < view.rank; ++i) empty = empty || view.extent[static_cast<std::size_t>(i)] == 0;
+  for (int i = 0; i < view.rank; ++i)
+    empty = empty || view.extent[static_cast<std::size_t>(i)] == 0;
   constexpr std::int64_t furthest = (std::int64_t{1} << 31) - 1;
   to[0] = empty ? 0 : word(data);
   for (int i = 0; i < view.rank; ++i) {

@@ -62,7 +62,9 @@ Shape backward_shape(const ShapeFacts& facts) {
                                           facts.captured_bytes);
       shape.shared_bytes = shared.bytes;
       if (shape.shared_bytes > facts.shared_memory) continue;
-      shape.own = {{"q_stages", count.q}, {"grad_o_stages", count.grad_o}, {"captured_bytes", facts.captured_bytes}};
+      shape.own = {{"q_stages", count.q},
+                   {"grad_o_stages", count.grad_o},
+                   {"captured_bytes", facts.captured_bytes}};
       return shape;
     }
   }

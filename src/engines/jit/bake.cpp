@@ -52,7 +52,9 @@ Baking bake(const Problem& problem) {
                        ? few_queries
                        : many_queries;
   baked.sizes.d = class_of_d(problem.sizes.d);
-  baked.sizes.dv = class_of_dv(problem.sizes.dv);
+  // Only a forward goes over dv in chunks.
+  baked.sizes.dv = problem.direction == Direction::Forward ? class_of_dv(problem.sizes.dv)
+                                                           : class_of_d(problem.sizes.dv);
   baked.dropout = problem.dropout > 0 ? 0.5f : 0.0f;  // whether, not how much
   baked.rng = Rng::Portable;                          // its own generator is the portable one
   baked.deterministic = problem.deterministic;

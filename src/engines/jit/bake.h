@@ -9,7 +9,7 @@
 namespace fovea::jit {
 
 // The most that kernels take; a backward takes less.
-inline constexpr std::int64_t widest_d = 576, widest_dv = 512, widest_backward = 256;
+inline constexpr std::int64_t widest_d = 576, widest_dv = 512, widest_backward = 320;
 inline constexpr std::int64_t widest_chunk = 256;  // of dv, which one block computes
 
 // What sizes.sq of a baked Problem says: whether a forward has so few queries that its keys are

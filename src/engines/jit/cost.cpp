@@ -13,8 +13,8 @@ namespace {
 
 // What the kernels reach with no modifier and no mask, in TFLOP/s, and TB/s of memory.
 struct Rates {
-  int sm;              // and newer
-  double forward[3];   // d up to 64, 128, 256
+  int sm;             // and newer
+  double forward[3];  // d up to 64, 128, 256
   double backward[3];
   double f32_forward, f32_backward;
   double memory;
@@ -43,9 +43,9 @@ double modifier_cost(const ir::Program& program) {
   double cost = 0;
   const ir::Order order = ir::operands_first(std::span(&program.mod(), 1));
   for (const ir::Node* node : order.nodes) {
-    const bool of_score = any(node->depends(), ir::Depends::Score) ||
-                          (any(node->depends(), ir::Depends::Q) &&
-                           any(node->depends(), ir::Depends::K));
+    const bool of_score =
+        any(node->depends(), ir::Depends::Score) ||
+        (any(node->depends(), ir::Depends::Q) && any(node->depends(), ir::Depends::K));
     if (!of_score || node->args().empty()) continue;
     const bool load = ir::info(node->op()).form == ir::Form::Load;
     const bool function = node->args().size() == 1 && node->type() == ir::Type::F32;
@@ -92,7 +92,8 @@ double expected_seconds(const Problem& p, const Device& device) {
   const auto features = static_cast<double>(class_of_d(s.d) + class_of_dv(s.dv));
   const double flops = 2 * static_cast<double>(s.b * s.h) * static_cast<double>(s.sq) *
                        static_cast<double>(s.skv) * features * (backward ? 2.5 : 1);
-  const double busy = flops * live_share(p) * (1 + modifier_cost(p.program)) / rate(p, rates, device);
+  const double busy =
+      flops * live_share(p) * (1 + modifier_cost(p.program)) / rate(p, rates, device);
   const double moving = bytes_of(p) / (0.85e12 * rates.memory);
   const auto group = static_cast<int>(s.hkv == 0 ? 1 : s.h / s.hkv);
   const bool split = !backward && device::decodes(s.sq, s.skv, group);

@@ -62,8 +62,8 @@ std::string line_of(const Problem& baked) {
     (listed.*tensor.spec).dtype = (baked.*tensor.spec).dtype;
   }
   const ir::Program& program = baked.program;
-  listed.program = ir::Program::with_slots(std::move(declared), program.mod(), program.mask(),
-                                           program.bprop());
+  listed.program =
+      ir::Program::with_slots(std::move(declared), program.mod(), program.mask(), program.bprop());
   listed.dropout = baked.dropout;
   listed.deterministic = baked.deterministic;
   listed.precision = baked.precision;
@@ -164,8 +164,7 @@ struct Stored {
 };
 Stored fetch(const Set& set, const std::string& target) {
   Stored out;
-  out.blob = store::get_or_build(
-      set.key, [&] { return compile_set(set, target); }, &out.origin);
+  out.blob = store::get_or_build(set.key, [&] { return compile_set(set, target); }, &out.origin);
   return out;
 }
 

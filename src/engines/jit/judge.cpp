@@ -64,8 +64,9 @@ class Rules {
     const bool backward = p_.direction == Direction::Backward;
     const auto check = [&](const char* name, std::int64_t features, std::int64_t most) {
       if (features <= most) return;
-      refuse("head_dim", "engine jit takes " + std::string(name) + " up to " +
-                             std::to_string(most) + (backward ? " in a backward" : ""),
+      refuse("head_dim",
+             "engine jit takes " + std::string(name) + " up to " + std::to_string(most) +
+                 (backward ? " in a backward" : ""),
              std::string(name) + " " + std::to_string(features), "split the head");
     };
     check("d", p_.sizes.d, backward ? widest_backward : widest_d);
@@ -81,8 +82,8 @@ class Rules {
     words += 3 * p_.program.scalars().size();
     if (words <= static_cast<std::size_t>(most_words)) return;
     refuse("too_many_captured",
-           "captured tensors and scalars of engine jit take at most " +
-               std::to_string(most_words) + " words of a kernel's parameters",
+           "captured tensors and scalars of engine jit take at most " + std::to_string(most_words) +
+               " words of a kernel's parameters",
            std::to_string(words) + " words", "capture fewer, larger tensors");
   }
 

@@ -31,8 +31,8 @@ device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
           facts.diagonal_words, facts.cell_bytes};
 }
 
-// Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a multiprocessor.
-// Drawing dropout's numbers takes registers, so that a warp has 16 rows then.
+// Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a
+// multiprocessor. Drawing dropout's numbers takes registers, so that a warp has 16 rows then.
 Shape forward_shape(const ShapeFacts& facts) {
   Shape shape = head_dims(facts.baked);
   const int widest = std::max(shape.d, shape.dv);
@@ -127,9 +127,11 @@ Grid over_splits(const Call& call, const Shape& shape) {
                  std::int64_t{call.hkv} * call.b * shape.dv_chunks, shape);
 }
 
-// A warp for each row.
+// A warp for every 32 features of a row.
 Grid over_group_rows(const Call& call, const Shape& shape) {
-  return in_line(ceil_div(group_rows(call) * call.hkv * call.b, shape.warps), 1, shape);
+  return in_line(
+      ceil_div(group_rows(call) * call.hkv * call.b * std::max(ceil_div(call.dv, 32), 1), shape.warps), 1,
+      shape);
 }
 
 Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }

@@ -18,7 +18,7 @@ struct Memory {
   int split_keys = 0;
   float *partial_o = nullptr, *partial_rows = nullptr;
   std::byte* captured = nullptr;  // sums of captured gradients: see captured_run.h
-  float* row_max = nullptr;  // where max_logit needs it and the caller does not
+  float* row_max = nullptr;       // where max_logit needs it and the caller does not
   std::array<void*, most_summaries> summaries{};
 };
 

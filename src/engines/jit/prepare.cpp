@@ -36,23 +36,28 @@ Prepared prepare(const Problem& baked, const Device& device) {
   out.captured = Captured(baked);
   out.formula = render(baked, render_options(baked, out.captured));
   out.multiprocessors = device.multiprocessors;
-  const ShapeFacts facts{baked, device.sm, device.shared_memory_per_block, out.formula.row_words,
-                         out.formula.column_words, out.formula.diagonal_words,
-                         out.formula.cell_bytes, out.captured.shared_bytes()};
+  const ShapeFacts facts{baked,
+                         device.sm,
+                         device.shared_memory_per_block,
+                         out.formula.row_words,
+                         out.formula.column_words,
+                         out.formula.diagonal_words,
+                         out.formula.cell_bytes,
+                         out.captured.shared_bytes()};
   const std::string captured_text = out.captured.text(out.formula.layout);
   for (const KernelRow& row : kernel_rows(baked.direction)) {
     if (!row.in_plan(baked)) continue;
     const Shape shape = row.shape(facts);
     if (shape.shared_bytes > device.shared_memory_per_block) {
-      throw Unsupported("engine jit: this formula stages so many values for its rows and columns "
-                        "that kernel " + std::string(row.name) + " needs " +
-                        std::to_string(shape.shared_bytes) + " bytes of shared memory, of " +
-                        std::to_string(device.shared_memory_per_block));
+      throw Unsupported(
+          "engine jit: this formula stages so many values for its rows and columns "
+          "that kernel " +
+          std::string(row.name) + " needs " + std::to_string(shape.shared_bytes) +
+          " bytes of shared memory, of " + std::to_string(device.shared_memory_per_block));
     }
     out.kernels.push_back({&row, shape});
-    out.units.push_back(
-        {source_of(row, baked, shape, {out.formula, captured_text}), !row.asks_formula,
-         shape.shared_bytes});
+    out.units.push_back({source_of(row, baked, shape, {out.formula, captured_text}),
+                         !row.asks_formula, shape.shared_bytes});
   }
   add_summaries(out);
   if (!out.captured.targets().empty()) {

@@ -51,7 +51,8 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
 
   Rendered out;
   out.has_mask = static_cast<bool>(program.mask());
-  out.has_mod = program.mod() && program.mod() != score;
+  // A derivative by hand may differ from that of the plain score.
+  out.has_mod = program.mod() && (program.mod() != score || program.bprop());
   const Classifier classifier(program);
   std::vector<Expr> all = roots;
   all.insert(all.end(), classifier.formulas().begin(), classifier.formulas().end());

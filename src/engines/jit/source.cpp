@@ -91,8 +91,8 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
     for (const char* const header : formula_headers) out += include(header);
   }
   const int words = row.asks_formula ? formula.words : 0;
-  out += "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) +
-         ">;\n";
+  out +=
+      "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) + ">;\n";
   if (row.asks_formula) out += formula.text + "\n";
   if (row.adds_captured) out += "struct CapturedTerms;\n";
   out += config_text(row, baked, shape) + "}  // namespace fovea::device\n";

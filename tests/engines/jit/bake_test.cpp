@@ -5,19 +5,21 @@ namespace fovea::jit::testing {
 namespace {
 
 TEST(JitBake, SizesAndValuesAreNotBaked) {
-  const Baked first = baked_forward("b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal");
-  for (const char* const line : {
-           "b=3 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal",
-           "b=2 h=16 hkv=4 sq=1 skv=4096 d=64 dtype=bf16 mod=softcap(30) mask=causal",
-           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal scale=0.3",
-           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(50) mask=causal",
-           "b=2 h=8 sq=128 skv=256 d=33 dv=40 dtype=bf16 mod=softcap(30) mask=causal",
-           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal layout=bshd",
-           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal q_offset=7 h_offset=3",
-           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal h_global=64",
-           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal values=device",
-           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal capture=1",
-       }) {
+  const Baked first =
+      baked_forward("b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal");
+  for (
+      const char* const line : {
+          "b=3 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal",
+          "b=2 h=16 hkv=4 sq=1 skv=4096 d=64 dtype=bf16 mod=softcap(30) mask=causal",
+          "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal scale=0.3",
+          "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(50) mask=causal",
+          "b=2 h=8 sq=128 skv=256 d=33 dv=40 dtype=bf16 mod=softcap(30) mask=causal",
+          "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal layout=bshd",
+          "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal q_offset=7 h_offset=3",
+          "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal h_global=64",
+          "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal values=device",
+          "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal capture=1",
+      }) {
     EXPECT_TRUE(baked_forward(line) == first) << line;
   }
 }
@@ -56,11 +58,20 @@ TEST(JitBake, AllHeadsCountForTablesOfCapturedTensors) {
 }
 
 TEST(JitBake, HeadDimsHaveClasses) {
-  for (const auto& [d, size] : {std::pair{0, 32}, {1, 32}, {33, 64}, {65, 96}, {97, 128}, {129, 192},
-                                {193, 256}, {257, 320}, {576, 576}, {577, 577}}) {
+  for (const auto& [d, size] : {std::pair{0, 32},
+                                {1, 32},
+                                {33, 64},
+                                {65, 96},
+                                {97, 128},
+                                {129, 192},
+                                {193, 256},
+                                {257, 320},
+                                {576, 576},
+                                {577, 577}}) {
     EXPECT_EQ(class_of_d(d), size) << d;
   }
-  for (const auto& [dv, size] : {std::pair{64, 64}, {256, 256}, {257, 512}, {512, 512}, {513, 513}}) {
+  for (const auto& [dv, size] :
+       {std::pair{64, 64}, {256, 256}, {257, 512}, {512, 512}, {513, 513}}) {
     EXPECT_EQ(class_of_dv(dv), size) << dv;
   }
 }

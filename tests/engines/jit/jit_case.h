@@ -12,9 +12,7 @@
 
 namespace fovea::jit::testing {
 
-inline Problem forward_of(const std::string& line) {
-  return *parse_problem_line(line).forward;
-}
+inline Problem forward_of(const std::string& line) { return *parse_problem_line(line).forward; }
 inline Problem backward_of(const std::string& line) {
   return *parse_problem_line(line + " direction=backward").backward;
 }

@@ -98,9 +98,10 @@ Table read_table(std::string& version) {
 
 void write_table(const Table& table) {
   std::ofstream file(table_path);
-  file << "# What kernels of engine jit use: line | target | kernel | registers | bytes spilled | bytes "
-          "of shared memory.\n# Written by kernels_test.cpp (FOVEA_TEST_WRITE=1).\n# nvrtc "
-       << cuda::nvrtc_library().version << "\n";
+  file
+      << "# What kernels of engine jit use: line | target | kernel | registers | bytes spilled | bytes "
+         "of shared memory.\n# Written by kernels_test.cpp (FOVEA_TEST_WRITE=1).\n# nvrtc "
+      << cuda::nvrtc_library().version << "\n";
   for (const auto& [name, usage] : table) file << text_of(name, usage) << "\n";
 }
 

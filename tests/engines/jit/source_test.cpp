@@ -45,7 +45,8 @@ TEST(JitSource, ValuesAreNotInIt) {
             own("b=2 h=4 sq=99 d=50 dtype=bf16 mod=softcap(20) scale=2 layout=bshd"));
   EXPECT_EQ(own("sq=8 d=64 mask=a[q]==a[k] tensor=a:i32[Sq]"),
             own("sq=9 d=64 mask=other[q]==other[k] tensor=other:i32[9]"));
-  EXPECT_NE(own("sq=8 d=64 dtype=bf16 mod=softcap(30)"), own("sq=8 d=64 dtype=f16 mod=softcap(30)"));
+  EXPECT_NE(own("sq=8 d=64 dtype=bf16 mod=softcap(30)"),
+            own("sq=8 d=64 dtype=f16 mod=softcap(30)"));
 }
 
 TEST(JitSource, KernelsWithoutAFormulaAreShared) {
@@ -60,9 +61,8 @@ TEST(JitSource, TilesFitEveryDevice) {
   Device small = find_device("h200");
   small.sm = 120;
   small.shared_memory_per_block = 101376;
-  for (const char* const line :
-       {"sq=8 d=576 dv=512 dtype=bf16", "sq=8 d=256 dtype=f32", "sq=8 d=128 dtype=bf16",
-        "sq=8 d=64 dtype=f16"}) {
+  for (const char* const line : {"sq=8 d=576 dv=512 dtype=bf16", "sq=8 d=256 dtype=f32",
+                                 "sq=8 d=128 dtype=bf16", "sq=8 d=64 dtype=f16"}) {
     for (const PreparedUnit& one : prepare(baked_forward(line).problem, small).units) {
       EXPECT_LE(one.shared_bytes, small.shared_memory_per_block) << line << one.source.unit.name;
     }

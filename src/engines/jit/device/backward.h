@@ -45,19 +45,24 @@ class Backward {
   static constexpr bool adds_q = Config::want_q && !Config::deterministic;
 
  public:
-  FOVEA_DEVICE explicit Backward(const Arguments& a)
-      : a_(a), call_(a.call), k_first_(block_x() % key_tiles(a.call) * columns) {}
+  FOVEA_DEVICE explicit Backward(const Arguments& a) : a_(a), call_(a.call) {}
 
   FOVEA_DEVICE void run();
 
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
+  // Blocks that add to the same sums for several batches run at the same time, so that those stay
+  // in a cache.
+  FOVEA_DEVICE static int batches_together(int batches) {
+    return batches % 4 == 0 ? 4 : batches % 2 == 0 ? 2 : 1;
+  }
   FOVEA_DEVICE static Sequence sequence() { return BlockPlace::sequence(at_.place); }
-  FOVEA_DEVICE static int b() { return BlockPlace::b(at_.place); }
-  FOVEA_DEVICE int g() const { return BlockPlace::first_head(at_.place) / call_.group; }
+  FOVEA_DEVICE static int b() { return BlockPlace::b_of(at_.place); }
+  FOVEA_DEVICE static int k_first() { return BlockPlace::k_first_of(at_.place); }
+  FOVEA_DEVICE int g() const { return BlockPlace::first_head_of(at_.place) / call_.group; }
   FOVEA_DEVICE static QueryTile tile_of(const LiveTile& tile) {
-    const int tiles = BlockPlace::tiles(at_.place), head = tile.index / tiles;
-    return {BlockPlace::first_head(at_.place) + head, (tile.index - head * tiles) * rows,
+    const int tiles = BlockPlace::tiles_of(at_.place), head = tile.index / tiles;
+    return {BlockPlace::first_head_of(at_.place) + head, (tile.index - head * tiles) * rows,
             tile.full};
   }
   FOVEA_DEVICE Head head_of_tile(const QueryTile& tile) const {
@@ -85,15 +90,13 @@ class Backward {
   FOVEA_DEVICE void visit_segment(int first, int count);
 
   template <class Part, class Gradient>
-  FOVEA_DEVICE bool write_sums(const Tensor& to, int features, float factor,
-                               const typename Part::Sums& sums) const;
+  FOVEA_DEVICE bool write_part(const Tensor& to, int features, float factor,
+                               typename Part::Sums& sums) const;
   FOVEA_DEVICE void write();
   FOVEA_DEVICE void mend() const;
 
   const Arguments& a_;
   const Call& call_;
-  int k_first_;  // position of the block's first key
-  ScoreScale scaled_;
   Captured captured_;
   int captured_head_ = -1;  // whose sums are in captured_
   typename Shape::KeySums::Sums grad_k_;
@@ -103,8 +106,8 @@ class Backward {
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_keys() const {
   const Sequence s = sequence();
-  const long long first = s.k_first + k_first_;
-  const int count = s.k_length - k_first_;
+  const long long first = s.k_first + k_first();
+  const int count = s.k_length - k_first();
   copy_tile<Element, columns, threads>(
       k_tile(), rows_of<Element>(call_.k, s.b, g(), first, count, call_.d), thread_index());
   copy_tile<Element, columns, threads>(
@@ -147,7 +150,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
     const auto uniform = Formula::uniform(a_, head_of_tile(tile));
     stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, s.q_offset), rows);
     if (new_head) {
-      stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first_, s.k_offset), columns);
+      stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first(), s.k_offset), columns);
     }
     const TileBox box{seen(tile.first, s.q_offset), seen(k_first_, s.k_offset),
                       s.q_length - tile.first, s.k_length - k_first_};
@@ -168,13 +171,14 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   multiply<false, false, Config::d>(p, q_tile(stage), {row, 0}, k_tile(), {column, 0});
   multiply<false, false, Config::dv>(ds, grad_o_tile(stage), {row, 0}, v_tile(), {column, 0});
   const Sequence s = sequence();
+  const int at_key = k_first();
   const Shared at_row = stage * rows * 4;
   const ScorePlace place{row + lane_index() / 4,
                          column + lane_index() % 4 * 2,
                          seen(tile.first, s.q_offset),
-                         seen(k_first_, s.k_offset),
+                         seen(at_key, s.k_offset),
                          s.q_length - tile.first,
-                         s.k_length - k_first_,
+                         s.k_length - at_key,
                          at_.lse + at_row,
                          at_.delta + at_row,
                          static_cast<Shared>(at_.row_words),
@@ -182,11 +186,13 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
                          {static_cast<Shared>(at_.diagonal), static_cast<Shared>(at_.cells)}};
   const Head head = head_of_tile(tile);
   const auto uniform = Formula::uniform(a_, head);
-  if constexpr (Config::dropout) scaled_.dropout = dropout_of(call_, head);
+  ScoreScale scaled;
+  scaled.scale = BlockPlace::scale_of(at_.place);
+  if constexpr (Config::dropout) scaled.dropout = dropout_of(call_, head);
   if (tile.full && !has_empty_row<2 * Part::m>(place)) {
-    score_gradients<Config, false>(a_, uniform, scaled_, place, p, ds, captured_);
+    score_gradients<Config, false>(a_, uniform, scaled, place, p, ds, captured_);
   } else {
-    score_gradients<Config, true>(a_, uniform, scaled_, place, p, ds, captured_);
+    score_gradients<Config, true>(a_, uniform, scaled, place, p, ds, captured_);
   }
   if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
   if constexpr (Config::want_k || adds_q) {
@@ -204,11 +210,10 @@ FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& ti
   float* const to =
       call_.grad_q_sum +
       sum_tile(call_, sequence(), b(), tile.h, tile.first, rows) * (rows * Config::d) +
-      (thread_index() / 32 * Part::m * Part::n * 32 + lane_index()) * 4;
+      thread_index() / 32 * Part::m * Part::n * 128;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
-      const float(&x)[4] = sums[i][j];
-      add_global(to + (i * Part::n + j) * 128, Floats4{x[0], x[1], x[2], x[3]});
+      add_piece(to + (i * Part::n + j) * 128, sums[i][j]);
     }
   }
 }
@@ -262,7 +267,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
   tiles.template write<threads>([&](int i) {
     const QueryTile tile = tile_of({first + i, false});
     return classify_tile<Formula>(a_, head_of_tile(tile), sequence(), {tile.first, rows},
-                                  {k_first_, columns});
+                                  {k_first(), columns});
   });
   sync_block();
   LiveTile live = tiles.next();
@@ -280,34 +285,32 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
   }
 }
 
-// Rows past the sequence's length are zeros. Says whether this thread has seen a NaN.
+// This warp's part of dK or dV, through shared memory. Says whether this thread has a NaN.
 template <class Config, class Captured>
 template <class Part, class Gradient>
-FOVEA_DEVICE bool Backward<Config, Captured>::write_sums(const Tensor& to, int features,
+FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int features,
                                                          float factor,
-                                                         const typename Part::Sums& sums) const {
+                                                         typename Part::Sums& sums) const {
   const Sequence s = sequence();
-  const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
-  const bool pairs = to.copy_bytes >= 4 && to.copy_bytes >= 2 * bytes_of<Gradient>;
+  // A warp has the same memory for both: there is no barrier between them.
+  constexpr int widest = larger(Shape::KeySums::width, Shape::ValueSums::width);
+  const SharedTile<F32, Part::width> through{
+      static_cast<Shared>(thread_index() / 32 * writing_bytes(1, widest))};
+  static_assert(writing_bytes(Shape::warps, widest) <= at_.lse);
   bool nan = false;
-  FOVEA_UNROLL for (int i = 0; i < 2 * Part::m; ++i) {
-    const int position = k_first_ + Part::row() + 8 * i + lane_index() / 4;
-    if (position >= exist) continue;
-    const long long row = s.b * to.batch + g() * to.head + (s.k_first + position) * to.position;
+  FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
-      const int feature = Part::column() + 8 * j + lane_index() % 4 * 2;
-      float x = sums[i / 2][j][i % 2 * 2] * factor, y = sums[i / 2][j][i % 2 * 2 + 1] * factor;
-      if (position >= s.k_length) x = y = 0;
-      nan |= x != x || y != y;
-      if (pairs && feature + 1 < features) {
-        write_pair<Gradient>(to.data, row + feature, x, y);
-      } else {
-        if (feature < features) write_element<Gradient>(to.data, row + feature * to.feature, x);
-        if (feature + 1 < features) {
-          write_element<Gradient>(to.data, row + (feature + 1) * to.feature, y);
-        }
+      FOVEA_UNROLL for (int e = 0; e < 4; ++e) {
+        sums[i][j][e] *= factor;
+        nan |= sums[i][j][e] != sums[i][j][e];
       }
     }
+    const int at = k_first() + Part::row() + 16 * i;
+    const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
+    RowsOut rows_to = rows_out<Gradient>(to, s.b, g(), s.k_first + at, features - Part::column());
+    rows_to.data =
+        static_cast<typename Stored<Gradient>::Type*>(rows_to.data) + Part::column() * to.feature;
+    device::write_sums<Gradient>(through, sums[i], rows_to, s.k_length - at, exist - at);
   }
   return nan;
 }
@@ -315,12 +318,13 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_sums(const Tensor& to, int f
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::write() {
   bool nan = false;
+  sync_block();  // the tiles of the other warps are free
   if constexpr (Config::want_k) {
-    nan |= write_sums<typename Shape::KeySums, typename Config::GradK>(call_.grad_k, call_.d,
-                                                                       scaled_.scale, grad_k_);
+    nan |= write_part<typename Shape::KeySums, typename Config::GradK>(
+        call_.grad_k, call_.d, BlockPlace::scale_of(at_.place), grad_k_);
   }
   if constexpr (Config::want_v) {
-    nan |= write_sums<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
+    nan |= write_part<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
                                                                          1.0f, grad_v_);
   }
   if (any_in_block(nan)) mend();
@@ -331,7 +335,7 @@ template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
   const Sequence s = sequence();
   for (int i = thread_index() / 32; i < columns; i += threads / 32) {
-    const int k = k_first_ + i;
+    const int k = k_first() + i;
     if (k >= s.k_length) break;
     bool nan = false;
     if constexpr (Config::want_k) {
@@ -348,21 +352,29 @@ FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
+<<<<<<< HEAD
   const int above = block_x() / key_tiles(call_);
   // Where batches share what is read and added to at each (q, k), they go through it together.
   constexpr bool together = Formula::batches_share_cells;
   const int b = together ? above % call_.b : above / call_.hkv;
   const int g = together ? above / call_.b : above % call_.hkv;
+=======
+  const int together = Captured::together ? batches_together(call_.b) : 1;
+  const int tile_number = block_x() / together, above = tile_number / key_tiles(call_);
+  const int b = above / call_.hkv * together + block_x() % together, g = above % call_.hkv;
+>>>>>>> main
   const Sequence s = sequence_of(call_, b);
-  if (k_first_ >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
+  const int k_first = tile_number % key_tiles(call_) * columns;
+  if (k_first >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
   const int tiles = (s.q_length + rows - 1) / rows;
-  if (thread_index() == 0) BlockPlace::write(at_.place, s, b, g * call_.group, tiles);
+  if (thread_index() == 0) {
+    BlockPlace{s, b, g * call_.group, tiles, k_first, value_of(call_.scale)}.write(at_.place);
+  }
   sync_block();
-  scaled_.scale = value_of(call_.scale);
   if constexpr (Config::want_k) clear(grad_k_);
   if constexpr (Config::want_v) clear(grad_v_);
   if constexpr (Captured::any) captured_.begin(at_.captured);
-  const int total = k_first_ < s.k_length ? tiles * call_.group : 0;
+  const int total = k_first < s.k_length ? tiles * call_.group : 0;
   if (total > 0) copy_keys();
   FOVEA_NO_UNROLL
   for (int first = 0; first < total; first += classified_tiles) {
@@ -372,6 +384,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
     sync_block();
     captured_.end(a_);
   }
+  commit_copies();  // of keys that no query looked at
   wait_copies<0>();
   write();
 }

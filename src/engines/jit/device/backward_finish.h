@@ -50,11 +50,11 @@ FOVEA_DEVICE void backward_finish(const Arguments& a) {
   const float scale = value_of(call.scale);
   const float* const sums =
       call.grad_q_sum + sum_tile(call, s, b, h, first, Config::rows) * (Config::rows * Config::d) +
-      (thread_index() / 32 * Part::m * Part::n * 32 + lane_index()) * 4;
+      thread_index() / 32 * Part::m * Part::n * 128;
   bool nan = false;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
-      Floats4 x = *reinterpret_cast<const Floats4*>(sums + (i * Part::n + j) * 128);
+      Floats4 x = read_piece(sums + (i * Part::n + j) * 128);
       x = {x.x * scale, x.y * scale, x.z * scale, x.w * scale};
       nan |= write_query_rows<Config>(a, s, h, first + Part::row() + 16 * i + lane_index() / 4,
                                       Part::column() + 8 * j + lane_index() % 4 * 2, x);

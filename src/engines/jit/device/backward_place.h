@@ -19,14 +19,20 @@ struct QueryTile {
 
 // The work of a block, kept in shared memory: registers are needed for sums. Numbers of tiles run
 // through all heads that the block visits.
-class BlockPlace {
- public:
+struct BlockPlace {
+  Sequence s;
+  int b, first_head, tiles;  // tiles: of queries, in a head
+  int k_first;               // position of the block's first key
+  float scale;
+
   // By one thread; a barrier must follow.
-  FOVEA_DEVICE static void write(Shared at, const Sequence& s, int b, int first_head, int tiles) {
+  FOVEA_DEVICE void write(Shared at) const {
     store_shared(at, s.q_first);
     store_shared(at + 8, s.k_first);
-    const int words[8]{s.b, s.q_length, s.k_length, s.q_offset, s.k_offset, b, first_head, tiles};
-    FOVEA_UNROLL for (int i = 0; i < 8; ++i) store_shared(at + 16 + 4 * i, words[i]);
+    const int words[9]{s.b, s.q_length, s.k_length, s.q_offset, s.k_offset,
+                       b,   first_head, tiles,      k_first};
+    FOVEA_UNROLL for (int i = 0; i < 9; ++i) store_shared(at + 16 + 4 * i, words[i]);
+    store_shared(at + 52, scale);
   }
   FOVEA_DEVICE static Sequence sequence(Shared at) {
     Sequence s;
@@ -39,9 +45,11 @@ class BlockPlace {
     s.k_offset = load_shared<int>(at + 32);
     return s;
   }
-  FOVEA_DEVICE static int b(Shared at) { return load_shared<int>(at + 36); }
-  FOVEA_DEVICE static int first_head(Shared at) { return load_shared<int>(at + 40); }
-  FOVEA_DEVICE static int tiles(Shared at) { return load_shared<int>(at + 44); }
+  FOVEA_DEVICE static int b_of(Shared at) { return load_shared<int>(at + 36); }
+  FOVEA_DEVICE static int first_head_of(Shared at) { return load_shared<int>(at + 40); }
+  FOVEA_DEVICE static int tiles_of(Shared at) { return load_shared<int>(at + 44); }
+  FOVEA_DEVICE static int k_first_of(Shared at) { return load_shared<int>(at + 48); }
+  FOVEA_DEVICE static float scale_of(Shared at) { return load_shared<float>(at + 52); }
 };
 
 // What formulas see of a position.
@@ -83,18 +91,18 @@ class ClassifiedTiles {
     while (live_ == 0) {
       if (++word_ * 32 >= count_) return {-1, false};
       live_ = load_shared<unsigned>(words_ + 4 * word_);
-      full_ = load_shared<unsigned>(words_ + classified_tiles / 8 + 4 * word_);
     }
     const int bit = first_bit(live_);
     live_ &= live_ - 1;
-    return {word_ * 32 + bit, (full_ >> bit & 1) != 0};
+    const auto full = load_shared<unsigned>(words_ + classified_tiles / 8 + 4 * word_);
+    return {word_ * 32 + bit, (full >> bit & 1) != 0};
   }
 
  private:
   Shared words_;
   int count_;
   int word_ = -1;
-  unsigned live_ = 0, full_ = 0;
+  unsigned live_ = 0;
 };
 
 // How a block's warps share a rows x columns result, and this warp's part of it.
@@ -117,5 +125,23 @@ inline constexpr int column_step = bytes_of<Element> == 4 ? 8 : 16;
 template <class Config>
 using QueryPart =
     WarpPart<Config::threads / 32, Config::rows, Config::d, column_step<typename Config::Element>>;
+
+// How a warp has its sums of dQ in global memory: for each piece of 16 x 8 the four sums of each
+// lane, or 32 lanes' first sums, then their second ones and so on.
+FOVEA_DEVICE void add_piece(float* piece, const float (&x)[4]) {
+  if constexpr (adds_vectors) {
+    add_global(piece + 4 * lane_index(), Floats4{x[0], x[1], x[2], x[3]});
+  } else {
+    FOVEA_UNROLL for (int e = 0; e < 4; ++e) add_global(piece + 32 * e + lane_index(), x[e]);
+  }
+}
+FOVEA_DEVICE Floats4 read_piece(const float* piece) {
+  if constexpr (adds_vectors) {
+    return *reinterpret_cast<const Floats4*>(piece + 4 * lane_index());
+  } else {
+    const float* const from = piece + lane_index();
+    return {from[0], from[32], from[64], from[96]};
+  }
+}
 
 }  // namespace fovea::device

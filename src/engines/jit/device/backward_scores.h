@@ -138,7 +138,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
 
 // A plan without gradients of captured things; those with them: captured.h.
 struct NoCaptured {
-  static constexpr bool any = false;
+  static constexpr bool any = false, together = false;
 };
 
 }  // namespace fovea::device

@@ -70,15 +70,14 @@ FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& a
   return {plain, Formula::score(a, u, row, column, plain)};
 }
 
-// Row q of o, from dv_first on, by a warp: 32 features at a time, since little code matters more
+// Features [dv_first, end) of row q of o, by a warp: 32 at a time, since little code matters more
 // here than little work.
 template <class Config>
 FOVEA_DEVICE_CALL void careful_o_row(const Arguments& a, CarefulHead at, int q, float lse,
-                                     int dv_first) {
+                                     int dv_first, int end) {
   const Call& call = a.call;
   const auto u = Formula::uniform(a, at.head);
   const Dropout dropout = dropout_of(call, at.head);
-  const int end = min(dv_first + Config::dv, call.dv);
   const long long to = row_at(call.o, at.s.b, at.h, at.s.q_first + q);
   FOVEA_NO_UNROLL for (int first = dv_first; first < end; first += 32) {
     const int column = first + lane_index();

@@ -283,7 +283,8 @@ struct Decode {
 
   FOVEA_DEVICE void merge_element(int local, int column, Shared totals) const {
     using Sums = SharedTile<F32, Config::dv>;
-    if (group_row(local) >= s.q_length * call.group || column >= call.dv - dv_first) return;
+    const bool feature = column < call.dv - dv_first, first = column == 0 && dv_first == 0;
+    if (group_row(local) >= s.q_length * call.group || !(feature || first)) return;
     float largest = -infinity(), total = 0, value = 0;
     FOVEA_UNROLL for (int w = 0; w < Config::warps; ++w) {
       largest = fmaxf(largest, load_shared<float>(totals + 8 * (w * decode_rows + local)));
@@ -300,8 +301,8 @@ struct Decode {
     const long long row = partial_row(call, decode_slot(call, s, b, split), kv_head,
                                       group_row(local));
     const bool empty = total == 0;
-    call.partial_o[row * call.dv + dv_first + column] = empty ? 0 : value / total;
-    if (column != 0 || dv_first != 0) return;
+    if (feature) call.partial_o[row * call.dv + dv_first + column] = empty ? 0 : value / total;
+    if (!first) return;
     call.partial_rows[2 * row] = empty ? -infinity() : finite(largest) + logf(total);
     call.partial_rows[2 * row + 1] = total == total ? largest : total;
   }
@@ -317,13 +318,41 @@ FOVEA_DEVICE void decode(const Arguments& a) {
   if (block.works()) block.run();
 }
 
-// A warp per row (b, kv head, row of the group): its splits in order, then the sink.
+// A row's splits merged: the logsumexp of all of them and the sink.
+struct MergedRow {
+  float shift, total, largest;  // lse = shift + log(total)
+};
+FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long step, int splits,
+                                  float sink) {
+  constexpr float log2_e = 1.4426950408889634f;
+  MergedRow row{sink, 0, -infinity()};
+  bool nan = false;
+  FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
+    const float lse = call.partial_rows[2 * (first + i * step)];
+    const float top = call.partial_rows[2 * (first + i * step) + 1];
+    row.shift = fmaxf(row.shift, lse);
+    nan |= top != top;
+    row.largest = fmaxf(row.largest, top);
+  }
+  if (row.shift == infinity() || row.shift == -infinity()) row.shift = 0;
+  row.total = exp2_approx((sink - row.shift) * log2_e);
+  FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
+    const float lse = call.partial_rows[2 * (first + i * step)];
+    row.total += exp2_approx((lse - row.shift) * log2_e);
+  }
+  if (nan) row.largest = float_of_bits(0x7fc00000u);
+  return row;
+}
+
+// A warp for 32 features of a row (b, kv head, row of the group): its splits in order.
 template <class Config>
 FOVEA_DEVICE void merge_splits(const Arguments& a) {
   const Call& call = a.call;
-  constexpr float log2_e = 1.4426950408889634f;
   const int rows = min(call.sq * call.group, decode_group_rows);
+  const int parts = max((call.dv + 31) / 32, 1);  // lse is wanted without features, too
   long long index = (static_cast<long long>(block_x()) * block_threads() + thread_index()) / 32;
+  const int part = static_cast<int>(index % parts);
+  index /= parts;
   const int row = static_cast<int>(index % rows);
   index /= rows;
   const int kv_head = static_cast<int>(index % call.hkv), b = static_cast<int>(index / call.hkv);
@@ -333,47 +362,33 @@ FOVEA_DEVICE void merge_splits(const Arguments& a) {
   const int splits = s.k_length > 0 ? (s.k_length + call.split_keys - 1) / call.split_keys : 1;
   const int h = kv_head * call.group + row % call.group, q = row / call.group;
   const float sink = call.sink != nullptr ? call.sink[h] : -infinity();
-  const auto at = [&](int split) {
-    return partial_row(call, decode_slot(call, s, b, split), kv_head, row);
-  };
-  float shift = sink, largest = -infinity();
-  bool nan = false;
-  for (int i = 0; i < splits; ++i) {
-    const float lse = call.partial_rows[2 * at(i)], top = call.partial_rows[2 * at(i) + 1];
-    shift = fmaxf(shift, lse);
-    nan |= top != top;
-    largest = fmaxf(largest, top);
-  }
-  if (shift == infinity() || shift == -infinity()) shift = 0;
-  float total = exp2_approx((sink - shift) * log2_e);
-  for (int i = 0; i < splits; ++i) {
-    total += exp2_approx((call.partial_rows[2 * at(i)] - shift) * log2_e);
-  }
-  const bool empty = total == 0;
-  const float lse = empty ? -infinity() : shift + logf(total);
+  const long long first = partial_row(call, decode_slot(call, s, b, 0), kv_head, row);
+  const long long step = static_cast<long long>(call.hkv) * decode_group_rows;
+  const MergedRow merged = merge_rows(call, first, step, splits, sink);
+  const bool empty = merged.total == 0;
+  const float lse = empty ? -infinity() : merged.shift + logf(merged.total);
   const Head head = head_of(call, s, b, h);
-  const float factor = empty ? 0 : (Config::dropout ? dropout_of(call, head).factor : 1) / total;
-  const long long o = row_at(call.o, s.b, h, s.q_first + q);
-  bool bad = false;
-  for (int column = lane_index(); column < call.dv; column += 32) {
-    float value = 0;
+  const float factor =
+      empty ? 0 : (Config::dropout ? dropout_of(call, head).factor : 1) / merged.total;
+  const int column = 32 * part + lane_index();
+  float value = 0;
+  if (column < call.dv) {
     for (int i = 0; i < splits; ++i) {
-      const float weight = exp2_approx((call.partial_rows[2 * at(i)] - shift) * log2_e);
-      value = fma_rn(weight, call.partial_o[at(i) * call.dv + column], value);
+      const long long at = first + i * step;
+      const float weight = exp2_approx((call.partial_rows[2 * at] - merged.shift) * 1.4426950408889634f);
+      value = fma_rn(weight, call.partial_o[at * call.dv + column], value);
     }
     value *= factor;
-    bad |= value != value;
-    write_element<typename Config::Output>(call.o.data, o + column * call.o.feature, value);
+    write_element<typename Config::Output>(
+        call.o.data, row_at(call.o, s.b, h, s.q_first + q) + column * call.o.feature, value);
   }
-  const long long number = row_number(call, s, h, s.q_first + q);
-  if (lane_index() == 0 && call.lse != nullptr) call.lse[number] = lse;
-  if (lane_index() == 0 && call.row_max != nullptr) {
-    call.row_max[number] = nan ? float_of_bits(0x7fc00000u) : largest;
+  if (part == 0 && lane_index() == 0) {
+    const long long number = row_number(call, s, h, s.q_first + q);
+    if (call.lse != nullptr) call.lse[number] = lse;
+    if (call.row_max != nullptr) call.row_max[number] = merged.largest;
   }
-  if (!any_in_warp(bad) || empty) return;
-  for (int first = 0; first < call.dv; first += Config::dv) {
-    careful_o_row<Config>(a, {b, h, s, head}, q, lse, first);
-  }
+  if (!any_in_warp(value != value) || empty) return;
+  careful_o_row<Config>(a, {b, h, s, head}, q, lse, 32 * part, min(32 * part + 32, call.dv));
 }
 
 }  // namespace fovea::device

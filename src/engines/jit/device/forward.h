@@ -170,8 +170,10 @@ struct Forward {
       const int k0 = tile.index * columns;
       const TileBox box{position(q0, s.q_offset), position(k0, s.k_offset), s.q_length - q0,
                         s.k_length - k0};
-      copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
-      stage_diagonals<Formula, rows, columns>(a, uniform, shared.diagonal, box);
+      // Not the member: what only this reads takes no registers then.
+      const auto u = Formula::uniform(a, head());
+      copy_cells<Formula, rows, columns, threads>(a, u, shared.cells, box);
+      stage_diagonals<Formula, rows, columns>(a, u, shared.diagonal, box);
     }
   }
 
@@ -198,7 +200,7 @@ struct Forward {
     }
     constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
     LanePairs<Formula, rows, columns, 2 * m, reads.diagonal, reads.cell> pairs(
-        {shared.diagonal, shared.cells}, row(0, 0), 2 * (lane_index() % 4));
+        {static_cast<Shared>(shared.diagonal), static_cast<Shared>(shared.cells)}, row(0, 0), 2 * (lane_index() % 4));
     FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
       pairs.load(j);
       FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
@@ -423,7 +425,8 @@ struct Forward {
       }
       const float row_lse = shuffle(own, local % 8 * 4);
       if (at >= s.q_length || row_lse == -infinity()) continue;
-      careful_o_row<Config>(a, careful, at, row_lse, dv_first);
+      careful_o_row<Config>(a, careful, at, row_lse, dv_first,
+                            min(dv_first + Config::dv, call.dv));
     }
   }
 };

@@ -42,9 +42,10 @@ struct TileSpan {
 };
 
 // The class of queries x keys of one head, with what lies beyond the sequence counted as masked.
+// Called, not inlined: it is long, and runs once for 32 tiles.
 template <class Formula, class Arguments>
-FOVEA_DEVICE Tile classify_tile(const Arguments& a, const Head& head, const Sequence& s,
-                                TileSpan q, TileSpan k) {
+FOVEA_DEVICE_CALL Tile classify_tile(const Arguments& a, Head head, Sequence s, TileSpan q,
+                                     TileSpan k) {
   const int q_end = min(q.first + q.count, s.q_length), k_end = min(k.first + k.count, s.k_length);
   if (q.first >= q_end || k.first >= k_end) return Tile::Empty;
   const bool edge = q.first + q.count > s.q_length || k.first + k.count > s.k_length;

@@ -206,6 +206,12 @@ FOVEA_DEVICE void add_global(unsigned long long* at, unsigned long long value) {
   atomicAdd(at, value);
 }
 FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { atomicOr(at, value); }
+// Whether several neighbours are added to at once; else a warp should add to 32 neighbours.
+#if __CUDA_ARCH__ >= 900
+inline constexpr bool adds_vectors = true;
+#else
+inline constexpr bool adds_vectors = false;
+#endif
 // Four sums in a row; `at` is aligned to 16 bytes.
 FOVEA_DEVICE void add_global(float* at, const Floats4& v) {
 #if __CUDA_ARCH__ >= 900

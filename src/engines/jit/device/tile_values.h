@@ -118,7 +118,7 @@ FOVEA_DEVICE void copy_cells(const Arguments& a, const typename Formula::Uniform
 // --- reading ---
 
 struct TileValues {
-  unsigned diagonal, cells;  // where they begin in shared memory
+  Shared diagonal, cells;
 };
 
 // What a lane reads of them: `count` rows, 8 apart, of which it goes through pairs of columns, 8
