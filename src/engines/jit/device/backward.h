@@ -352,17 +352,9 @@ FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
-<<<<<<< HEAD
-  const int above = block_x() / key_tiles(call_);
-  // Where batches share what is read and added to at each (q, k), they go through it together.
-  constexpr bool together = Formula::batches_share_cells;
-  const int b = together ? above % call_.b : above / call_.hkv;
-  const int g = together ? above / call_.b : above % call_.hkv;
-=======
-  const int together = Captured::together ? batches_together(call_.b) : 1;
+  const int together = Captured::together || Formula::batches_share_cells ? batches_together(call_.b) : 1;
   const int tile_number = block_x() / together, above = tile_number / key_tiles(call_);
   const int b = above / call_.hkv * together + block_x() % together, g = above % call_.hkv;
->>>>>>> main
   const Sequence s = sequence_of(call_, b);
   const int k_first = tile_number % key_tiles(call_) * columns;
   if (k_first >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
