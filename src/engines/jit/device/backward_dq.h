@@ -134,10 +134,12 @@ FOVEA_DEVICE void BackwardDq<Config>::visit(const LiveTile& tile, int stage) {
                          column_words(stage),
                          values(stage)};
   NoCaptured none;
-  if (tile.full && !has_empty_row<2>(place)) {
-    score_gradients<Config, false>(a_, uniform_, scaled_, place, p, ds, none);
+  ScoreRow score_rows[2];
+  const bool has_empty_row = load_score_rows<Element>(place, score_rows);
+  if (tile.full && !has_empty_row) {
+    score_gradients<Config, false>(a_, uniform_, scaled_, place, score_rows, p, ds, none);
   } else {
-    score_gradients<Config, true>(a_, uniform_, scaled_, place, p, ds, none);
+    score_gradients<Config, true>(a_, uniform_, scaled_, place, score_rows, p, ds, none);
   }
   if constexpr (bytes_of<Element> == 4) {
     const OfKeys through{static_cast<Shared>(at_.ds)};

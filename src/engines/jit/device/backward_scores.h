@@ -49,13 +49,14 @@ FOVEA_DEVICE ScoreRow load_score_row(const ScorePlace& at, int row) {
   return {counts ? used : infinity(), load_shared<float>(at.delta + 4 * row), counts};
 }
 
-// Whether one of a warp's rows kept nothing, which a full tile does not rule out: all its scores
-// may be -inf.
-template <int count>
-FOVEA_DEVICE bool has_empty_row(const ScorePlace& at) {
+// The rows of a lane. Says whether a row of the warp kept nothing, which a full tile does not rule
+// out: all its scores may be -inf.
+template <class Element, int count>
+FOVEA_DEVICE bool load_score_rows(const ScorePlace& at, ScoreRow (&rows)[count]) {
   bool empty = false;
   FOVEA_UNROLL for (int i = 0; i < count; ++i) {
-    empty |= load_shared<float>(at.lse + 4 * (at.row + 8 * i)) == -infinity();
+    rows[i] = load_score_row<Element>(at, at.row + 8 * i);
+    empty |= !rows[i].counts;
   }
   return any_in_warp(empty);
 }
@@ -65,13 +66,15 @@ FOVEA_DEVICE bool has_empty_row(const ScorePlace& at) {
 template <class Config, bool masked, int m, int n, class Captured>
 FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Uniform& uniform,
                                   const ScoreScale& scaled, const ScorePlace& at,
-                                  float (&s)[m][n][4], float (&dp)[m][n][4], Captured& captured) {
+                                  const ScoreRow (&rows)[2 * m], float (&s)[m][n][4],
+                                  float (&dp)[m][n][4], Captured& captured) {
   using Element = typename Config::Element;
-  ScoreRow rows[2 * m];
+  // Without a modifier the scale is part of the exponent's factor.
+  constexpr bool folded = !Formula::has_mod && bytes_of<Element> == 2;
+  const float folded_scale = scaled.scale * log2_of_e;
   typename Formula::Row formula_rows[2 * m];
   FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
     const int row = at.row + 8 * i;
-    rows[i] = load_score_row<Element>(at, row);
     formula_rows[i] =
         staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
   }
@@ -102,7 +105,8 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
         if constexpr (Formula::has_mod) {
           y = Formula::score(a, uniform, formula_rows[i], formula_column, x);
         }
-        float p = probability<Element>(y, row);
+        float p = folded ? exp2_approx(fma_rn(score, folded_scale, -row.lse))
+                         : probability<Element>(y, row);
         bool kept = true;
         if constexpr (masked) {
           kept = row.counts && at.row + 8 * i < at.q_count && column < at.k_count;
