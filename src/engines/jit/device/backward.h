@@ -3,7 +3,7 @@
 // dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
-// Grid: key tiles x hkv x sequences, in one row, key tiles fastest. Needs delta (backward_delta.h).
+// Grid: key tiles x hkv x sequences (or sequences x hkv), in one row, key tiles fastest. Needs delta (backward_delta.h).
 #pragma once
 
 #include "backward_place.h"
@@ -20,7 +20,8 @@ struct BackwardShape {
   static constexpr int warps = Config::threads / 32;
   static constexpr int step = column_step<Element>;
   static constexpr BackwardShared shared{{warps, bytes_of<Element>, Config::d, Config::dv, rows,
-                                          columns, Formula::row_words, Formula::column_words},
+                                          columns, Formula::row_words, Formula::column_words,
+                                          Formula::diagonal_words, cell_bytes_of<Formula>},
                                          Config::q_stages,
                                          Config::grad_o_stages,
                                          Config::captured_bytes};
@@ -141,7 +142,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile,
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
                                                           bool new_head) const {
-  if constexpr (Formula::row_words > 0 || Formula::column_words > 0) {
+  if constexpr (Formula::row_words > 0 || Formula::column_words > 0 ||
+                Formula::diagonal_words > 0 || Formula::has_cells) {
     const BlockPlace here = place();
     const auto uniform = Formula::uniform(a_, head_of_tile(here, tile));
     stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, here.s.q_offset), rows);
@@ -149,6 +151,11 @@ FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
       stage_columns<Formula>(a_, uniform, at_.column_words, seen(here.k_first, here.s.k_offset),
                              columns);
     }
+    const TileBox box{seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset),
+                      here.s.q_length - tile.first, here.s.k_length - here.k_first};
+    copy_cells<Formula, rows, columns, threads>(a_, uniform, at_.cells, box);
+    if constexpr (Formula::has_cells) commit_copies();
+    stage_diagonals<Formula, rows, columns>(a_, uniform, at_.diagonal, box);
   }
 }
 
@@ -173,7 +180,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
                       at_.lse + at_row,
                       at_.delta + at_row,
                       static_cast<Shared>(at_.row_words),
-                      static_cast<Shared>(at_.column_words)};
+                      static_cast<Shared>(at_.column_words),
+                      {static_cast<Shared>(at_.diagonal), static_cast<Shared>(at_.cells)}};
   ScoreRow score_rows[2 * Part::m];
   const bool has_empty_row = load_score_rows<Element>(at, score_rows);
   const Head head = head_of_tile(here, tile);

@@ -6,6 +6,7 @@
 #include "dropout.h"
 #include "staged.h"
 #include "tile.h"
+#include "tile_values.h"
 
 namespace fovea::device {
 
@@ -16,6 +17,7 @@ struct ScorePlace {
   int q_count, k_count;  // rows and columns of the tile that the sequence has
   Shared lse, delta;     // of the tile's rows
   Shared row_words, column_words;
+  TileValues values;
 };
 
 // What a call has for all tiles.
@@ -77,7 +79,10 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
         staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
   }
   if constexpr (Captured::any) captured.begin_tile();
+  LanePairs<Formula, Config::rows, Config::columns, 2 * m, true, true> pairs(at.values, at.row,
+                                                                            at.column);
   FOVEA_UNROLL for (int j = 0; j < n; ++j) {
+    pairs.load(j);
     unsigned stays[2 * m];  // bits of two columns
     if constexpr (Config::dropout) {
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
@@ -88,10 +93,11 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
     }
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
       const int column = at.column + 8 * j + c;
-      const auto formula_column = staged_column<Formula>(
+      auto formula_column = staged_column<Formula>(
           a, uniform, at.column_words, Config::columns, column, seen(column, at.k_first));
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
         const ScoreRow& row = rows[i];
+        formula_column.pair = pairs.pair(i, c);
         float& score = s[i / 2][j][i % 2 * 2 + c];
         float& gradient = dp[i / 2][j][i % 2 * 2 + c];
         const float x = score * scaled.scale;
@@ -136,7 +142,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
 
 // A plan without gradients of captured things; those with them: captured.h.
 struct NoCaptured {
-  static constexpr bool any = false, together = false;
+  static constexpr bool any = false;
 };
 
 }  // namespace fovea::device
