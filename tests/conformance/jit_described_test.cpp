@@ -11,7 +11,7 @@
 namespace fovea::conformance {
 namespace {
 
-// Its backward takes head dims up to 256.
+// Its backward takes narrower heads than its forward.
 bool has_wide_backward(const Case& problem) {
   const ProblemLine parsed = parse_problem_line(problem.line);
   if (!parsed.backward) return false;

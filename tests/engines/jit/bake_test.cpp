@@ -10,7 +10,7 @@ TEST(JitBake, SizesAndValuesAreNotBaked) {
   for (
       const char* const line : {
           "b=3 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal",
-          "b=2 h=16 hkv=4 sq=1 skv=4096 d=64 dtype=bf16 mod=softcap(30) mask=causal",
+          "b=2 h=16 hkv=4 sq=999 skv=4096 d=64 dtype=bf16 mod=softcap(30) mask=causal",
           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(30) mask=causal scale=0.3",
           "b=2 h=8 sq=128 skv=256 d=64 dtype=bf16 mod=softcap(50) mask=causal",
           "b=2 h=8 sq=128 skv=256 d=33 dv=40 dtype=bf16 mod=softcap(30) mask=causal",
@@ -37,6 +37,12 @@ TEST(JitBake, WhatKernelsAreCompiledForIsBaked) {
        }) {
     EXPECT_FALSE(baked_forward(line) == first) << line;
   }
+}
+
+TEST(JitBake, FewQueriesHaveKernelsOfTheirOwn) {
+  const Baked few = baked_forward("h=8 sq=1 skv=4096 d=64 dtype=bf16");
+  EXPECT_FALSE(few == baked_forward("h=8 sq=128 skv=4096 d=64 dtype=bf16"));
+  EXPECT_TRUE(few == baked_forward("b=9 h=8 hkv=2 sq=2 skv=100 d=64 dtype=bf16"));
 }
 
 TEST(JitBake, HowMuchIsDroppedIsNot) {

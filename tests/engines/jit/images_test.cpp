@@ -56,7 +56,7 @@ class JitImages : public ::testing::Test {
 };
 
 TEST_F(JitImages, AreCompiledOnceForAllSizesAndNames) {
-  const char* const line = "sq=64 d=64 dtype=bf16 mask=a[b,q]==a[b,k] tensor=a:i32[B,Sq]";
+  const char* const line = "sq=100 d=64 dtype=bf16 mask=a[b,q]==a[b,k] tensor=a:i32[B,Sq]";
   EXPECT_GT(compile(baked_forward(line)), 0);
   EXPECT_EQ(compile(baked_forward(line)), 0);
   EXPECT_EQ(compile(baked_forward("b=3 sq=999 d=50 dtype=bf16 lse=1 sink=1 mask=t[b,q]==t[b,k] "

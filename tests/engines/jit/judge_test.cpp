@@ -30,8 +30,8 @@ TEST(JitJudge, RefusesF64AndWideHeads) {
   EXPECT_EQ(code_of(baked_forward("sq=8 d=576 dv=512"), h200), "");
   EXPECT_EQ(code_of(baked_forward("sq=8 d=577 dv=512"), h200), "head_dim");
   EXPECT_EQ(code_of(baked_forward("sq=8 d=64 dv=513"), h200), "head_dim");
-  EXPECT_EQ(code_of(baked_backward("sq=8 d=256"), h200), "");
-  EXPECT_EQ(code_of(baked_backward("sq=8 d=257"), h200), "head_dim");
+  EXPECT_EQ(code_of(baked_backward("sq=8 d=320"), h200), "");
+  EXPECT_EQ(code_of(baked_backward("sq=8 d=321"), h200), "head_dim");
 }
 
 TEST(JitJudge, RefusesTilesThatDoNotFit) {

@@ -34,6 +34,7 @@ constexpr MatrixLine matrix[] = {
     {"h=8 sq=1024 d=128 dtype=bf16 mask=causal", true},
     {"h=8 sq=1024 d=64 dtype=f16 mod=softcap(30)", true},
     {"h=8 sq=1024 d=128 dtype=bf16 mask=\"a[b,q] == a[b,k]\" tensor=a:i32[B,Sq]", true},
+    {"h=8 hkv=2 sq=1 skv=4096 d=128 dtype=bf16", false},
     {"h=8 sq=1024 d=256 dtype=bf16 mod=alibi", false},
     {"h=8 sq=1024 d=64 dtype=f32 dropout=0.1", false},
 };
