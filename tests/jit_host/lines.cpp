@@ -21,6 +21,11 @@ cli::Results run(const cli::Workload& workload, const char* by, const char* wher
   return forward ? cli::run_forward(workload, options) : cli::run_workload(workload, options);
 }
 
+// What engine cpu refuses too, and backwards of wide heads: DescribedJit knows which.
+bool may_refuse(const std::string& code, const conformance::Case& problem) {
+  return code == "head_dim" || code == conformance::verdict("cpu", problem);
+}
+
 std::string first_difference(const cli::Results& a, const cli::Results& b) {
   for (std::size_t i = 0; i < a.arrays.size(); ++i) {
     if (a.arrays[i].array.bytes != b.arrays[i].array.bytes) {
@@ -34,7 +39,7 @@ std::string first_difference(const cli::Results& a, const cli::Results& b) {
 
 std::string complaint(const conformance::Case& problem) try {
   const std::string code = conformance::verdict(engine, problem, device);
-  if (code != "pass") return "refused: " + code;
+  if (code != "pass") return may_refuse(code, problem) ? "" : "refused: " + code;
   const cli::Workload workload =
       cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.twists);
   const cli::Results results = run(workload, engine, device);

@@ -8,8 +8,9 @@
 
 namespace fovea::on_host {
 
-// What is wrong with it, in words; "" if nothing is. With deterministic=1 it runs twice, its blocks
-// in another order, and must give the same bits. FOVEA_TEST_FORWARD=1: no backward.
+// What is wrong with it, in words; "" if nothing is, or if it may be refused. With deterministic=1
+// it runs twice, its blocks in another order, and must give the same bits. FOVEA_TEST_FORWARD=1: no
+// backward.
 std::string complaint(const conformance::Case& problem);
 
 // A number from the environment.

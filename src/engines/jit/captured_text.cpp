@@ -78,7 +78,6 @@ std::string Captured::text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
   std::string structs, members, begins;
   int tables = 0;
-  bool has_element = false;
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     const CapturedTerm& term = terms_[i];
     const CapturedTarget& target = targets_[term.target];
@@ -88,7 +87,6 @@ std::string Captured::text(const WordLayout& layout) const {
                " t" + number + ";\n";
     begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
     if (term.kind == TermKind::Gather) ++tables;
-    has_element = has_element || term.kind == TermKind::Element;
   }
   // One of the functions that every term has.
   const auto each = [&](const std::string& function, const std::string& parameters,
@@ -100,9 +98,8 @@ std::string Captured::text(const WordLayout& layout) const {
     return out + " }\n";
   };
   const std::string uniform = "const Formula::Uniform& u";
-  return structs + "struct CapturedTerms {\n  static constexpr bool any = true, together = " +
-         (has_element ? "true" : "false") +
-         ";\n"
+  return structs +
+         "struct CapturedTerms {\n  static constexpr bool any = true;\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
          each("new_head", "const Arguments& a, " + uniform, "a, u") + each("begin_tile", "", "") +

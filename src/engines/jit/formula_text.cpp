@@ -60,7 +60,8 @@ std::string word(std::size_t i) { return "words[" + std::to_string(i) + "]"; }
 void FormulaText::structs() {
   structure("Uniform", Stage::Uniform, "");
   structure("Row", Stage::Row, "int q;");
-  structure("Column", Stage::Column, "int k;");
+  pair_structure();
+  structure("Column", Stage::Column, "int k; Pair pair;");
 }
 
 void FormulaText::uniform() {
@@ -85,7 +86,7 @@ int FormulaText::positions(Stage stage) {
     declare(staged[i], stage, from_word(staged[i]->type(), word(i)));
   }
   values(stages_.below(cheap, stage), stage);
-  line(stage == Stage::Row ? "  Row r;" : "  Column c;");
+  line(stage == Stage::Row ? "  Row r;" : "  Column c{};");
   line(stage == Stage::Row ? "  r.q = q;" : "  c.k = k;");
   fields(stages_.read_later(stage), stage == Stage::Row ? "r" : "c", stage);
   line(stage == Stage::Row ? "  return r;" : "  return c;");
@@ -112,6 +113,114 @@ void FormulaText::function(const std::string& name, const std::string& arguments
   const Node* const node = root.get();
   values(stages_.below({&node, 1}, Stage::Element), Stage::Element);
   line("  return " + stages_.name(node, Stage::Element) + ";");
+  line("}");
+  reads(name, node);
+}
+
+// Which of the staged values a function reads.
+void FormulaText::reads(const std::string& name, const Node* root) {
+  bool diagonal = false, cell = false;
+  const auto look = [&](const Node* node) {
+    if (!stages_.in_pair(node)) return;
+    (node == stages_.cell() ? cell : diagonal) = true;
+  };
+  look(root);
+  for (const Node* node : stages_.below({&root, 1}, Stage::Element)) {
+    for (const Expr& arg : node->args()) look(arg.get());
+  }
+  line("static constexpr PairReads " + name + "_reads{" + (diagonal ? "true" : "false") + ", " +
+       (cell ? "true" : "false") + "};");
+}
+
+void FormulaText::pair_structure() {
+  line("struct Pair {");
+  for (const Node* node : stages_.nodes()) {
+    if (!stages_.in_pair(node)) continue;
+    line("  " + std::string(type_text(node->type())) + " v" +
+         std::to_string(stages_.number(node)) + ";");
+  }
+  line("};");
+}
+
+void FormulaText::tile_values() {
+  const Nodes& diagonal = stages_.diagonal();
+  const Node* const cell = stages_.cell();
+  line("static constexpr int diagonal_words = " + std::to_string(diagonal.size()) + ";");
+  diagonal_functions();
+  cell_functions();
+  line("static FOVEA_DEVICE Pair pair(const unsigned* words, unsigned cell) {");
+  line("  Column c{};");
+  for (std::size_t i = 0; i < diagonal.size(); ++i) {
+    line("  " + stages_.name(diagonal[i], Stage::Element) + " = " +
+         from_word(diagonal[i]->type(), word(i)) + ";");
+  }
+  if (cell != nullptr) line("  " + stages_.name(cell, Stage::Element) + " = Cell::of_bits(cell);");
+  line("  return c.pair;");
+  line("}");
+  line("static FOVEA_DEVICE void fill_pair(const Arguments& a, const Uniform& u, const Row& r, "
+       "Column& c) {");
+  if (!diagonal.empty()) line("  fill_diagonal(a, u, r, c);");
+  if (cell != nullptr) {
+    line("  " + stages_.name(cell, Stage::Element) + " = " + load_text(cell, Stage::Element) + ";");
+  }
+  line("}");
+}
+
+void FormulaText::diagonal_functions() {
+  const Nodes& staged = stages_.diagonal();
+  if (!staged.empty()) {
+    line("static FOVEA_DEVICE void fill_diagonal(const Arguments& a, const Uniform& u, "
+         "const Row& r, Column& c) {");
+    for (const Node* node : stages_.below_staged(staged)) {
+      const std::string text = value(node, Stage::Element, Functions{.precise = true});
+      if (stages_.in_pair(node)) {
+        line("  " + stages_.name(node, Stage::Element) + " = " + text + ";");
+      } else {
+        declare(node, Stage::Element, text);
+      }
+    }
+    line("}");
+  }
+  line("static FOVEA_DEVICE void make_diagonal(const Arguments& a, const Uniform& u, int q, int k, "
+       "unsigned* words) {");
+  if (!staged.empty()) {
+    // Nothing that is staged for rows or columns is read.
+    line("  const unsigned nothing[row_words + column_words + 1] = {};");
+    line("  const Row r = row(a, u, q, nothing);");
+    line("  Column c = column(a, u, k, nothing);");
+    line("  fill_diagonal(a, u, r, c);");
+  }
+  for (std::size_t i = 0; i < staged.size(); ++i) {
+    line("  " + word(i) + " = " +
+         to_word(staged[i]->type(), stages_.name(staged[i], Stage::Element)) + ";");
+  }
+  line("}");
+}
+
+void FormulaText::cell_functions() {
+  const Node* const cell = stages_.cell();
+  line("static constexpr bool has_cells = " + std::string(cell != nullptr ? "true" : "false") +
+       ";");
+  if (cell == nullptr) {
+    line("using Cell = captured::OfF32;");
+    line("static FOVEA_DEVICE CellSource cells(const Arguments&, const Uniform&) { return {}; }");
+    line("static constexpr bool batches_share_cells = false;");
+    return;
+  }
+  const bool shared = !ir::any(cell->depends(), ir::Depends::B);
+  line("static constexpr bool batches_share_cells = " + std::string(shared ? "true" : "false") +
+       ";");
+  line("using Cell = " + captured_type(cell) + ";");
+  line("static FOVEA_DEVICE CellSource cells(const Arguments& a, const Uniform& u) {");
+  std::string text = "  return {u." + part_name(cell, Stage::Uniform);
+  for (const Op op : {Op::IndexQ, Op::IndexK}) {
+    int index = 0;
+    while (cell->arg(static_cast<std::size_t>(index))->op() != op) ++index;
+    const int tensor = layout_.tensors[cell->slot()];
+    text += ", a.words[" + std::to_string(WordLayout::extent(tensor, index)) + "], a.words[" +
+            std::to_string(WordLayout::stride(tensor, index)) + "]";
+  }
+  line(text + "};");
   line("}");
 }
 
@@ -157,7 +266,9 @@ void FormulaText::fields(const Nodes& nodes, const std::string& own, Stage stage
 }
 
 void FormulaText::values(const Nodes& nodes, Stage here) {
-  for (const Node* node : nodes) declare(node, here, value(node, here));
+  // Only in the inner loop is a fast function worth its error.
+  const Functions functions = here == Stage::Element ? functions_ : Functions{.precise = true};
+  for (const Node* node : nodes) declare(node, here, value(node, here, functions));
 }
 
 void FormulaText::declare(const Node* node, Stage here, const std::string& text) {
@@ -165,14 +276,12 @@ void FormulaText::declare(const Node* node, Stage here, const std::string& text)
        text + ";");
 }
 
-std::string FormulaText::value(const Node* node, Stage here) const {
+std::string FormulaText::value(const Node* node, Stage here, const Functions& functions) const {
   if (is_load(node)) return load_text(node, here);
   if (info(node->op()).form == ir::Form::Scalar) return scalar_text(node);
   if (node->args().empty()) return leaf_text(node->op());
   std::vector<std::string> args;
   for (const Expr& arg : node->args()) args.push_back(stages_.name(arg.get(), here));
-  // Only in the inner loop is a fast function worth its error.
-  const Functions functions = here == Stage::Element ? functions_ : Functions{.precise = true};
   return operation_text(*node, stages_.exact(node), args, functions);
 }
 

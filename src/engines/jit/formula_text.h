@@ -23,6 +23,8 @@ class FormulaText {
   void uniform();
   // make_row and row, or make_column and column. Gives the number of words.
   int positions(ir::Stage stage);
+  // What is staged for each tile: make_diagonal, cells, pair and fill_pair.
+  void tile_values();
   // `arguments`: what it has besides those of all functions, each with a comma before it.
   void function(const std::string& name, const std::string& arguments, const ir::Expr& root);
 
@@ -33,12 +35,16 @@ class FormulaText {
 
   void line(const std::string& text) { out_ += "  " + text + "\n"; }
   void structure(const std::string& name, ir::Stage stage, const std::string& position);
+  void pair_structure();
+  void diagonal_functions();
+  void cell_functions();
+  void reads(const std::string& name, const ir::Node* root);
   void make_positions(ir::Stage stage, const Nodes& staged);
   void fields(const Nodes& nodes, const std::string& own, ir::Stage stage);
   void values(const Nodes& nodes, ir::Stage here);
   void declare(const ir::Node* node, ir::Stage here, const std::string& text);
 
-  std::string value(const ir::Node* node, ir::Stage here) const;
+  std::string value(const ir::Node* node, ir::Stage here, const Functions& functions) const;
   std::string scalar_text(const ir::Node* node) const;
 
   // Loads of later stages, some index of which belongs to this one; Uniform: all of them.

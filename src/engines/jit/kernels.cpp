@@ -27,7 +27,8 @@ Shape head_dims(const Problem& baked) {
 device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
   const int element_bytes = facts.baked.q.dtype == DType::F32 ? 4 : 2;
   return {shape.warps, element_bytes, shape.d,         shape.dv,
-          shape.rows,  shape.columns, facts.row_words, facts.column_words};
+          shape.rows,  shape.columns, facts.row_words, facts.column_words,
+          facts.diagonal_words, facts.cell_bytes};
 }
 
 // Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a

@@ -41,6 +41,8 @@ Prepared prepare(const Problem& baked, const Device& device) {
                          device.shared_memory_per_block,
                          out.formula.row_words,
                          out.formula.column_words,
+                         out.formula.diagonal_words,
+                         out.formula.cell_bytes,
                          out.captured.shared_bytes()};
   const std::string captured_text = out.captured.text(out.formula.layout);
   for (const KernelRow& row : kernel_rows(baked.direction)) {

@@ -59,12 +59,17 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   out.layout = lay_out_words(baked, all);
   roots = with_reciprocals(roots);
 
-  const Stages stages(roots);
+  const Stages stages(roots, program);
   FormulaText text(program, stages, out.layout, {options.precise, options.coarse_tanh});
   text.structs();
   text.uniform();
   out.row_words = text.positions(Stage::Row);
   out.column_words = text.positions(Stage::Column);
+  text.tile_values();
+  out.diagonal_words = static_cast<int>(stages.diagonal().size());
+  if (const ir::Node* const cell = stages.cell()) {
+    out.cell_bytes = static_cast<int>(dtype_size(program.tensors()[cell->slot()].dtype));
+  }
   for (std::size_t i = 0; i < roots.size(); ++i) {
     text.function(functions[i].name, functions[i].arguments, roots[i]);
   }

@@ -40,6 +40,8 @@ struct Rendered {
   bool has_mask = false, has_mod = false;
   bool classifies = false;  // false: classify() always says Full
   int row_words = 0, column_words = 0;
+  int diagonal_words = 0;
+  int cell_bytes = 0;  // of an element of the tensor that is copied by tiles; 0: there is none
 };
 
 // `baked` has its literals lifted, or not: scalars are numbered as its Program numbers them.

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "engines/jit/render_op.h"
+#include "engines/jit/tile_values.h"
 #include "ir/build.h"
 
 namespace fovea::jit {
@@ -51,7 +52,7 @@ bool costs(const Node& node) {
 
 }  // namespace
 
-Stages::Stages(std::span<const Expr> roots)
+Stages::Stages(std::span<const Expr> roots, const ir::Program& program)
     : kept_(roots.begin(), roots.end()),
       order_(ir::operands_first(roots)),
       exact_(ir::find_exact(order_)) {
@@ -60,6 +61,41 @@ Stages::Stages(std::span<const Expr> roots)
       return stage(arg.get()) == stage(node) && costly(arg.get());
     });
     costly_.push_back(costs(*node) || inherits);
+  }
+  in_pair_.assign(nodes().size(), false);
+  find_diagonal_values();
+  find_cell(program);
+}
+
+// Costly ones that something else than a diagonal value reads.
+void Stages::find_diagonal_values() {
+  constexpr std::size_t most = 8;
+  const std::vector<bool> is_diagonal = find_diagonal(order_);
+  std::vector<bool> read(nodes().size());
+  for (const Expr& root : kept_) read[number(root.get())] = true;
+  for (std::size_t i = 0; i < nodes().size(); ++i) {
+    if (is_diagonal[i]) continue;
+    for (const Expr& arg : nodes()[i]->args()) read[number(arg.get())] = true;
+  }
+  for (std::size_t i = 0; i < nodes().size() && diagonal_.size() < most; ++i) {
+    if (!read[i] || !is_diagonal[i] || !costly_[i]) continue;
+    diagonal_.push_back(nodes()[i]);
+    in_pair_[i] = true;
+  }
+}
+
+// The first of those that scores are computed from; if there is none, of those that masks are.
+void Stages::find_cell(const ir::Program& program) {
+  std::vector<const Node*> roots;
+  for (std::size_t i = 1; i < kept_.size(); ++i) roots.push_back(kept_[i].get());
+  roots.push_back(kept_.front().get());
+  for (const Node* root : roots) {
+    for (const Node* node : below({&root, 1}, Stage::Element)) {
+      if (!is_cell_load(*node, program)) continue;
+      cell_ = node;
+      in_pair_[number(node)] = true;
+      return;
+    }
   }
 }
 
@@ -80,15 +116,17 @@ std::vector<const Node*> Stages::read_later(Stage wanted) const {
   return out;
 }
 
-std::vector<const Node*> Stages::below(std::span<const Node* const> wanted, Stage of) const {
+template <class Goes>
+std::vector<const Node*> Stages::reach(std::span<const Node* const> wanted,
+                                       const Goes& goes) const {
   std::vector<bool> needed(nodes().size());
   for (const Node* node : wanted) {
-    if (stage(node) == of && !node->is_const()) needed[number(node)] = true;
+    if (goes(node)) needed[number(node)] = true;
   }
   for (std::size_t i = nodes().size(); i-- > 0;) {
     if (!needed[i]) continue;
     for (const Expr& arg : nodes()[i]->args()) {
-      if (stage(arg.get()) == of && !arg->is_const()) needed[number(arg.get())] = true;
+      if (goes(arg.get())) needed[number(arg.get())] = true;
     }
   }
   std::vector<const Node*> out;
@@ -98,9 +136,22 @@ std::vector<const Node*> Stages::below(std::span<const Node* const> wanted, Stag
   return out;
 }
 
+std::vector<const Node*> Stages::below(std::span<const Node* const> wanted, Stage of) const {
+  return reach(wanted, [&](const Node* node) {
+    return stage(node) == of && !node->is_const() && !in_pair(node);
+  });
+}
+
+std::vector<const Node*> Stages::below_staged(std::span<const Node* const> wanted) const {
+  return reach(wanted, [&](const Node* node) {
+    return stage(node) == Stage::Element && !node->is_const();
+  });
+}
+
 std::string Stages::name(const Node* node, Stage here) const {
   if (node->is_const()) return constant_text(*node);
   const std::string own = "v" + std::to_string(number(node));
+  if (in_pair(node)) return "c.pair." + own;
   if (stage(node) == here) return own;
   switch (stage(node)) {
     case Stage::Uniform: return "u." + own;

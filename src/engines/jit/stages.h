@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/program.h"
 #include "ir/tape.h"
 #include "ir/topology.h"
 
@@ -15,7 +16,7 @@ namespace fovea::jit {
 
 class Stages {
  public:
-  explicit Stages(std::span<const ir::Expr> roots);
+  Stages(std::span<const ir::Expr> roots, const ir::Program& program);
 
   const std::vector<const ir::Node*>& nodes() const { return order_.nodes; }  // operands first
   std::uint32_t number(const ir::Node* node) const { return order_.number.find(node); }
@@ -25,22 +26,38 @@ class Stages {
   // Of a Row or Column value: worth a word of shared memory.
   bool costly(const ir::Node* node) const { return costly_[number(node)]; }
 
+  // Element values that kernels stage for each tile; code of the Element stage reads them in
+  // Column::pair. Diagonal ones change with k - q alone; the cell is a load t[..., q, ..., k].
+  const std::vector<const ir::Node*>& diagonal() const { return diagonal_; }
+  const ir::Node* cell() const { return cell_; }
+  bool in_pair(const ir::Node* node) const { return in_pair_[number(node)]; }
+
   // Values of `stage` that later stages or functions of the formula read; constants are not among
   // them.
   std::vector<const ir::Node*> read_later(ir::Stage stage) const;
 
   // Values of `stage` that these are computed from, these included where they belong to it;
-  // operands first.
+  // operands first. What is staged for the tile is left out, with what only that is computed from.
   std::vector<const ir::Node*> below(std::span<const ir::Node* const> wanted,
                                      ir::Stage stage) const;
+  // Of the Element stage, staged ones included.
+  std::vector<const ir::Node*> below_staged(std::span<const ir::Node* const> wanted) const;
 
-  // What a value is called where code of stage `here` stands: v7, or u.v7, r.v7, c.v7.
+  // What a value is called where code of stage `here` stands: v7, or u.v7, r.v7, c.v7, c.pair.v7.
   std::string name(const ir::Node* node, ir::Stage here) const;
 
  private:
+  void find_diagonal_values();
+  void find_cell(const ir::Program& program);
+  template <class Goes>
+  std::vector<const ir::Node*> reach(std::span<const ir::Node* const> wanted,
+                                     const Goes& goes) const;
+
   std::vector<ir::Expr> kept_;  // keeps the nodes alive
   ir::Order order_;
-  std::vector<bool> exact_, costly_;
+  std::vector<bool> exact_, costly_, in_pair_;
+  std::vector<const ir::Node*> diagonal_;
+  const ir::Node* cell_ = nullptr;
 };
 
 // Formulas with x / y written as x * (1 / y) where y changes less often than the quotient and

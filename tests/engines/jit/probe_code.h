@@ -18,6 +18,20 @@ using test::Probe;
 inline unsigned bits(float x) { return bits_of(x); }
 inline unsigned bits(int x) { return static_cast<unsigned>(x); }
 inline unsigned bits(bool x) { return x ? 1u : 0u; }
+// Values of a diagonal are the same wherever on it they are computed.
+template <class Formula, class Arguments>
+void check_diagonal(const Arguments& a, const typename Formula::Uniform& u, int q, int k) {
+  constexpr int count = Formula::diagonal_words, step = 37;
+  constexpr int far = 2000000000;
+  if (q > far || k > far) return;
+  unsigned here[count + 1] = {}, there[count + 1] = {};
+  Formula::make_diagonal(a, u, q, k, here);
+  Formula::make_diagonal(a, u, q + step, k + step, there);
+  for (int i = 0; i <= count; ++i) {
+    if (here[i] != there[i]) __builtin_trap();
+  }
+}
+
 template <class Arguments, class Formula, class Extra>
 void probe(const Probe& in, Answer& out, Extra extra) {
   Arguments a{};
@@ -31,7 +45,9 @@ void probe(const Probe& in, Answer& out, Extra extra) {
   if (rows[Formula::row_words] != 0x5eedu || columns[Formula::column_words] != 0x5eedu)
     __builtin_trap();
   const auto r = Formula::row(a, u, in.q, rows);
-  const auto c = Formula::column(a, u, in.k, columns);
+  auto c = Formula::column(a, u, in.k, columns);
+  Formula::fill_pair(a, u, r, c);
+  check_diagonal<Formula>(a, u, in.q, in.k);
   out.keep = bits(Formula::keep(a, u, r, c));
   out.score = bits(Formula::score(a, u, r, c, in.s));
   out.gradient = bits(Formula::gradient(a, u, r, c, in.s, in.grad));

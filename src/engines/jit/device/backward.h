@@ -3,7 +3,7 @@
 // dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
-// Grid: key tiles x hkv x sequences, in one row, key tiles fastest. Needs delta (backward_delta.h).
+// Grid: key tiles x hkv x sequences (or sequences x hkv), in one row, key tiles fastest. Needs delta (backward_delta.h).
 #pragma once
 
 #include "backward_place.h"
@@ -20,7 +20,8 @@ struct BackwardShape {
   static constexpr int warps = Config::threads / 32;
   static constexpr int step = column_step<Element>;
   static constexpr BackwardShared shared{{warps, bytes_of<Element>, Config::d, Config::dv, rows,
-                                          columns, Formula::row_words, Formula::column_words},
+                                          columns, Formula::row_words, Formula::column_words,
+                                          Formula::diagonal_words, cell_bytes_of<Formula>},
                                          Config::q_stages,
                                          Config::grad_o_stages,
                                          Config::captured_bytes};
@@ -50,22 +51,19 @@ class Backward {
 
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
-  // Blocks that add to the same sums for several batches run at the same time, so that those stay
-  // in a cache.
-  FOVEA_DEVICE static int batches_together(int batches) {
-    return batches % 4 == 0 ? 4 : batches % 2 == 0 ? 2 : 1;
+  FOVEA_DEVICE static BlockPlace place() { return BlockPlace::read(at_.place); }
+  FOVEA_DEVICE static QueryTile tile_of(const BlockPlace& here, const LiveTile& tile) {
+    const int head = tile.index / here.tiles;
+    return {here.first_head + head, (tile.index - head * here.tiles) * rows, tile.full};
   }
-  FOVEA_DEVICE static Sequence sequence() { return BlockPlace::sequence(at_.place); }
-  FOVEA_DEVICE static int b() { return BlockPlace::b_of(at_.place); }
-  FOVEA_DEVICE static int k_first() { return BlockPlace::k_first_of(at_.place); }
-  FOVEA_DEVICE int g() const { return BlockPlace::first_head_of(at_.place) / call_.group; }
-  FOVEA_DEVICE static QueryTile tile_of(const LiveTile& tile) {
-    const int tiles = BlockPlace::tiles_of(at_.place), head = tile.index / tiles;
-    return {BlockPlace::first_head_of(at_.place) + head, (tile.index - head * tiles) * rows,
-            tile.full};
+  // Of a formula that keeps everything.
+  FOVEA_DEVICE static Tile edge_class(const BlockPlace& here, const QueryTile& tile) {
+    const bool whole =
+        tile.first + rows <= here.s.q_length && here.k_first + columns <= here.s.k_length;
+    return whole ? Tile::Full : Tile::Mixed;
   }
-  FOVEA_DEVICE Head head_of_tile(const QueryTile& tile) const {
-    return head_of(call_, sequence(), b(), tile.h);
+  FOVEA_DEVICE Head head_of_tile(const BlockPlace& here, const QueryTile& tile) const {
+    return head_of(call_, here.s, here.b, tile.h);
   }
   FOVEA_DEVICE static typename Shape::OfD q_tile(int stage) {
     return {static_cast<Shared>(at_.q + (Config::q_stages > 1 ? stage * Shape::q_bytes : 0))};
@@ -104,19 +102,20 @@ class Backward {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_keys() const {
-  const Sequence s = sequence();
-  const long long first = s.k_first + k_first();
-  const int count = s.k_length - k_first();
+  const BlockPlace here = place();
+  const Sequence& s = here.s;
+  const long long first = s.k_first + here.k_first;
+  const int count = s.k_length - here.k_first, g = here.first_head / call_.group;
   copy_tile<Element, columns, threads>(
-      k_tile(), rows_of<Element>(call_.k, s.b, g(), first, count, call_.d), thread_index());
+      k_tile(), rows_of<Element>(call_.k, s.b, g, first, count, call_.d), thread_index());
   copy_tile<Element, columns, threads>(
-      v_tile(), rows_of<Element>(call_.v, s.b, g(), first, count, call_.dv), thread_index());
+      v_tile(), rows_of<Element>(call_.v, s.b, g, first, count, call_.dv), thread_index());
 }
 
 // A tile's queries, with lse and delta of its rows.
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_q(const QueryTile& tile, int stage) const {
-  const Sequence s = sequence();
+  const Sequence s = place().s;
   const long long first = s.q_first + tile.first;
   const int count = s.q_length - tile.first;
   copy_tile<Element, rows, threads>(
@@ -133,7 +132,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_q(const QueryTile& tile, int 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile, int stage) const {
   using GradO = typename Config::GradO;
-  const Sequence s = sequence();
+  const Sequence s = place().s;
   copy_tile<GradO, rows, threads>(grad_o_tile(stage),
                                   rows_of<GradO>(call_.grad_o, s.b, tile.h, s.q_first + tile.first,
                                                  s.q_length - tile.first, call_.dv),
@@ -143,13 +142,20 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile,
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
                                                           bool new_head) const {
-  if constexpr (Formula::row_words > 0 || Formula::column_words > 0) {
-    const Sequence s = sequence();
-    const auto uniform = Formula::uniform(a_, head_of_tile(tile));
-    stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, s.q_offset), rows);
+  if constexpr (Formula::row_words > 0 || Formula::column_words > 0 ||
+                Formula::diagonal_words > 0 || Formula::has_cells) {
+    const BlockPlace here = place();
+    const auto uniform = Formula::uniform(a_, head_of_tile(here, tile));
+    stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, here.s.q_offset), rows);
     if (new_head) {
-      stage_columns<Formula>(a_, uniform, at_.column_words, seen(k_first(), s.k_offset), columns);
+      stage_columns<Formula>(a_, uniform, at_.column_words, seen(here.k_first, here.s.k_offset),
+                             columns);
     }
+    const TileBox box{seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset),
+                      here.s.q_length - tile.first, here.s.k_length - here.k_first};
+    copy_cells<Formula, rows, columns, threads>(a_, uniform, at_.cells, box);
+    if constexpr (Formula::has_cells) commit_copies();
+    stage_diagonals<Formula, rows, columns>(a_, uniform, at_.diagonal, box);
   }
 }
 
@@ -163,28 +169,30 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   const int row = Part::row(), column = Part::column();
   multiply<false, false, Config::d>(p, q_tile(stage), {row, 0}, k_tile(), {column, 0});
   multiply<false, false, Config::dv>(ds, grad_o_tile(stage), {row, 0}, v_tile(), {column, 0});
-  const Sequence s = sequence();
-  const int at_key = k_first();
+  const BlockPlace here = place();
   const Shared at_row = stage * rows * 4;
-  const ScorePlace place{row + lane_index() / 4,
-                         column + lane_index() % 4 * 2,
-                         seen(tile.first, s.q_offset),
-                         seen(at_key, s.k_offset),
-                         s.q_length - tile.first,
-                         s.k_length - at_key,
-                         at_.lse + at_row,
-                         at_.delta + at_row,
-                         static_cast<Shared>(at_.row_words),
-                         static_cast<Shared>(at_.column_words)};
-  const Head head = head_of_tile(tile);
+  const ScorePlace at{row + lane_index() / 4,
+                      column + lane_index() % 4 * 2,
+                      seen(tile.first, here.s.q_offset),
+                      seen(here.k_first, here.s.k_offset),
+                      here.s.q_length - tile.first,
+                      here.s.k_length - here.k_first,
+                      at_.lse + at_row,
+                      at_.delta + at_row,
+                      static_cast<Shared>(at_.row_words),
+                      static_cast<Shared>(at_.column_words),
+                      {static_cast<Shared>(at_.diagonal), static_cast<Shared>(at_.cells)}};
+  ScoreRow score_rows[2 * Part::m];
+  const bool has_empty_row = load_score_rows<Element>(at, score_rows);
+  const Head head = head_of_tile(here, tile);
   const auto uniform = Formula::uniform(a_, head);
   ScoreScale scaled;
-  scaled.scale = BlockPlace::scale_of(at_.place);
+  scaled.scale = here.scale;
   if constexpr (Config::dropout) scaled.dropout = dropout_of(call_, head);
-  if (tile.full && !has_empty_row<2 * Part::m>(place)) {
-    score_gradients<Config, false>(a_, uniform, scaled, place, p, ds, captured_);
+  if (tile.full && !has_empty_row) {
+    score_gradients<Config, false>(a_, uniform, scaled, at, score_rows, p, ds, captured_);
   } else {
-    score_gradients<Config, true>(a_, uniform, scaled, place, p, ds, captured_);
+    score_gradients<Config, true>(a_, uniform, scaled, at, score_rows, p, ds, captured_);
   }
   if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
   if constexpr (Config::want_k || adds_q) {
@@ -199,10 +207,10 @@ FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& ti
   typename Part::Sums sums;
   clear(sums);
   multiply<false, true, columns>(sums, ds_tile(), {Part::row(), 0}, k_tile(), {0, Part::column()});
-  float* const to =
-      call_.grad_q_sum +
-      sum_tile(call_, sequence(), b(), tile.h, tile.first, rows) * (rows * Config::d) +
-      thread_index() / 32 * Part::m * Part::n * 128;
+  const BlockPlace here = place();
+  float* const to = call_.grad_q_sum +
+                    sum_tile(call_, here.s, here.b, tile.h, tile.first, rows) * (rows * Config::d) +
+                    thread_index() / 32 * Part::m * Part::n * 128;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
     FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
       add_piece(to + (i * Part::n + j) * 128, sums[i][j]);
@@ -222,7 +230,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
   if constexpr (Captured::any) {
     if (tile.h != captured_head_) {
       captured_head_ = tile.h;
-      captured_.new_head(a_, Formula::uniform(a_, head_of_tile(tile)));
+      captured_.new_head(a_, Formula::uniform(a_, head_of_tile(place(), tile)));
     }
   }
   scores(tile, stage);
@@ -257,21 +265,24 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
   ClassifiedTiles tiles(at_.classes, count);
   sync_block();
   tiles.template write<threads>([&](int i) {
-    const QueryTile tile = tile_of({first + i, false});
-    return classify_tile<Formula>(a_, head_of_tile(tile), sequence(), {tile.first, rows},
-                                  {k_first(), columns});
+    const BlockPlace here = place();
+    const QueryTile tile = tile_of(here, {first + i, false});
+    if constexpr (!Formula::classifies) return edge_class(here, tile);
+    return classify_tile<Formula>(a_, head_of_tile(here, tile), here.s, {tile.first, rows},
+                                  {here.k_first, columns});
   });
   sync_block();
   LiveTile live = tiles.next();
   if (live.index < 0) return;
-  QueryTile tile = tile_of({first + live.index, live.full});
+  QueryTile tile = tile_of(place(), {first + live.index, live.full});
   copy_q(tile, 0);
   copy_grad_o(tile, 0);
   commit_copies();
   stage_words(tile, true);
   for (int stage = 0; live.index >= 0; stage ^= 1) {
     live = tiles.next();
-    const QueryTile next = live.index >= 0 ? tile_of({first + live.index, live.full}) : tile;
+    const QueryTile next =
+        live.index >= 0 ? tile_of(place(), {first + live.index, live.full}) : tile;
     visit(tile, next, live.index >= 0, stage);
     tile = next;
   }
@@ -283,7 +294,8 @@ template <class Part, class Gradient>
 FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int features,
                                                          float factor,
                                                          typename Part::Sums& sums) const {
-  const Sequence s = sequence();
+  const BlockPlace here = place();
+  const Sequence& s = here.s;
   // A warp has the same memory for both: there is no barrier between them.
   constexpr int widest = larger(Shape::KeySums::width, Shape::ValueSums::width);
   const SharedTile<F32, Part::width> through{
@@ -297,9 +309,10 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int f
         nan |= sums[i][j][e] != sums[i][j][e];
       }
     }
-    const int at = k_first() + Part::row() + 16 * i;
+    const int at = here.k_first + Part::row() + 16 * i;
     const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
-    RowsOut rows_to = rows_out<Gradient>(to, s.b, g(), s.k_first + at, features - Part::column());
+    RowsOut rows_to = rows_out<Gradient>(to, s.b, here.first_head / call_.group, s.k_first + at,
+                                         features - Part::column());
     rows_to.data =
         static_cast<typename Stored<Gradient>::Type*>(rows_to.data) + Part::column() * to.feature;
     device::write_sums<Gradient>(through, sums[i], rows_to, s.k_length - at, exist - at);
@@ -312,8 +325,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::write() {
   bool nan = false;
   sync_block();  // the tiles of the other warps are free
   if constexpr (Config::want_k) {
-    nan |= write_part<typename Shape::KeySums, typename Config::GradK>(
-        call_.grad_k, call_.d, BlockPlace::scale_of(at_.place), grad_k_);
+    nan |= write_part<typename Shape::KeySums, typename Config::GradK>(call_.grad_k, call_.d,
+                                                                       place().scale, grad_k_);
   }
   if constexpr (Config::want_v) {
     nan |= write_part<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
@@ -325,30 +338,30 @@ FOVEA_DEVICE void Backward<Config, Captured>::write() {
 // A NaN in a row may come from what is masked, times a probability of 0: those rows again.
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
-  const Sequence s = sequence();
+  const BlockPlace here = place();
+  const Sequence& s = here.s;
+  const int g = here.first_head / call_.group;
   for (int i = thread_index() / 32; i < columns; i += threads / 32) {
-    const int k = k_first() + i;
+    const int k = here.k_first + i;
     if (k >= s.k_length) break;
     bool nan = false;
     if constexpr (Config::want_k) {
       nan = row_has_nan<typename Config::GradK>(
-          call_.grad_k, row_at(call_.grad_k, s.b, g(), s.k_first + k), call_.d);
+          call_.grad_k, row_at(call_.grad_k, s.b, g, s.k_first + k), call_.d);
     }
     if constexpr (Config::want_v) {
       nan = nan || row_has_nan<typename Config::GradV>(
-                       call_.grad_v, row_at(call_.grad_v, s.b, g(), s.k_first + k), call_.dv);
+                       call_.grad_v, row_at(call_.grad_v, s.b, g, s.k_first + k), call_.dv);
     }
-    if (nan) careful_key_row<Config>(a_, b(), g(), s, k);
+    if (nan) careful_key_row<Config>(a_, here.b, g, s, k);
   }
 }
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
-  const int together = Captured::together ? batches_together(call_.b) : 1;
-  const int tile_number = block_x() / together, above = tile_number / key_tiles(call_);
-  const int b = above / call_.hkv * together + block_x() % together, g = above % call_.hkv;
+  const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
   const Sequence s = sequence_of(call_, b);
-  const int k_first = tile_number % key_tiles(call_) * columns;
+  const int k_first = block_x() % key_tiles(call_) * columns;
   if (k_first >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
   const int tiles = (s.q_length + rows - 1) / rows;
   if (thread_index() == 0) {

@@ -17,10 +17,10 @@ class BackwardDq {
   static constexpr int rows = Config::rows, columns = Config::columns, threads = Config::threads;
   static constexpr int stages = Config::stages, keys = columns / 8, features = Config::d / 8;
   static_assert(rows == 16 * Config::warps);
-  static constexpr BackwardDqShared at_{
-      TileSizes{Config::warps, bytes_of<Element>, Config::d, Config::dv, rows, columns,
-                Formula::row_words, Formula::column_words},
-      stages};
+  static constexpr TileSizes sizes_{Config::warps, bytes_of<Element>, Config::d, Config::dv, rows,
+                                    columns, Formula::row_words, Formula::column_words,
+                                    Formula::diagonal_words, cell_bytes_of<Formula>};
+  static constexpr BackwardDqShared at_{sizes_, stages};
   static_assert(at_.bytes <= Config::shared_bytes);
   using OfD = SharedTile<Element, Config::d>;
   using OfDv = SharedTile<Element, Config::dv>;
@@ -54,6 +54,10 @@ class BackwardDq {
   }
   FOVEA_DEVICE static Shared column_words(int stage) {
     return at_.column_words + stage * 4 * columns * Formula::column_words;
+  }
+  FOVEA_DEVICE static TileValues values(int stage) {
+    return {static_cast<Shared>(at_.diagonal + stage * diagonal_bytes(sizes_)),
+            static_cast<Shared>(at_.cells + stage * cells_bytes(sizes_))};
   }
   FOVEA_DEVICE LiveTile next(LiveTiles& tiles) const {
     return next_live(tiles, [&](int tile) {
@@ -104,6 +108,10 @@ FOVEA_DEVICE void BackwardDq<Config>::copy_keys(int tile, int stage) const {
       v_tile(stage), rows_of<Element>(call_.v, s_.b, g, s_.k_first + first, count, call_.dv),
       thread_index());
   stage_columns<Formula>(a_, uniform_, column_words(stage), seen(first, s_.k_offset), columns);
+  const TileBox box{seen(q_first_, s_.q_offset), seen(first, s_.k_offset), s_.q_length - q_first_,
+                    count};
+  copy_cells<Formula, rows, columns, threads>(a_, uniform_, values(stage).cells, box);
+  stage_diagonals<Formula, rows, columns>(a_, uniform_, values(stage).diagonal, box);
 }
 
 template <class Config>
@@ -123,12 +131,15 @@ FOVEA_DEVICE void BackwardDq<Config>::visit(const LiveTile& tile, int stage) {
                          static_cast<Shared>(at_.lse),
                          static_cast<Shared>(at_.delta),
                          static_cast<Shared>(at_.row_words),
-                         column_words(stage)};
+                         column_words(stage),
+                         values(stage)};
   NoCaptured none;
-  if (tile.full && !has_empty_row<2>(place)) {
-    score_gradients<Config, false>(a_, uniform_, scaled_, place, p, ds, none);
+  ScoreRow score_rows[2];
+  const bool has_empty_row = load_score_rows<Element>(place, score_rows);
+  if (tile.full && !has_empty_row) {
+    score_gradients<Config, false>(a_, uniform_, scaled_, place, score_rows, p, ds, none);
   } else {
-    score_gradients<Config, true>(a_, uniform_, scaled_, place, p, ds, none);
+    score_gradients<Config, true>(a_, uniform_, scaled_, place, score_rows, p, ds, none);
   }
   if constexpr (bytes_of<Element> == 4) {
     const OfKeys through{static_cast<Shared>(at_.ds)};

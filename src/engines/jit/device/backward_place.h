@@ -17,8 +17,8 @@ struct QueryTile {
   bool full;  // everything in it is kept
 };
 
-// The work of a block, kept in shared memory: registers are needed for sums. Numbers of tiles run
-// through all heads that the block visits.
+// The work of a block, kept in shared memory and read from there whenever it is needed: registers
+// are for sums. Numbers of tiles run through all heads that the block visits.
 struct BlockPlace {
   Sequence s;
   int b, first_head, tiles;  // tiles: of queries, in a head
@@ -34,22 +34,25 @@ struct BlockPlace {
     FOVEA_UNROLL for (int i = 0; i < 9; ++i) store_shared(at + 16 + 4 * i, words[i]);
     store_shared(at + 52, scale);
   }
-  FOVEA_DEVICE static Sequence sequence(Shared at) {
-    Sequence s;
-    s.q_first = load_shared<long long>(at);
-    s.k_first = load_shared<long long>(at + 8);
-    s.b = load_shared<int>(at + 16);
-    s.q_length = load_shared<int>(at + 20);
-    s.k_length = load_shared<int>(at + 24);
-    s.q_offset = load_shared<int>(at + 28);
-    s.k_offset = load_shared<int>(at + 32);
-    return s;
+  FOVEA_DEVICE static BlockPlace read(Shared at) {
+    const auto firsts = load_shared<Words4>(at), sizes = load_shared<Words4>(at + 16);
+    const auto numbers = load_shared<Words4>(at + 32);
+    const auto rest = load_shared<Words2>(at + 48);
+    const auto wide = [](unsigned low, unsigned high) {
+      return static_cast<long long>(static_cast<unsigned long long>(high) << 32 | low);
+    };
+    const auto number = [](unsigned x) { return static_cast<int>(x); };
+    BlockPlace place;
+    place.s = {number(sizes.x),          number(sizes.y),          number(sizes.z),
+               wide(firsts.x, firsts.y), wide(firsts.z, firsts.w), number(sizes.w),
+               number(numbers.x)};
+    place.b = number(numbers.y);
+    place.first_head = number(numbers.z);
+    place.tiles = number(numbers.w);
+    place.k_first = number(rest.x);
+    place.scale = float_of_bits(rest.y);
+    return place;
   }
-  FOVEA_DEVICE static int b_of(Shared at) { return load_shared<int>(at + 36); }
-  FOVEA_DEVICE static int first_head_of(Shared at) { return load_shared<int>(at + 40); }
-  FOVEA_DEVICE static int tiles_of(Shared at) { return load_shared<int>(at + 44); }
-  FOVEA_DEVICE static int k_first_of(Shared at) { return load_shared<int>(at + 48); }
-  FOVEA_DEVICE static float scale_of(Shared at) { return load_shared<float>(at + 52); }
 };
 
 // What formulas see of a position.

@@ -6,6 +6,7 @@
 #include "dropout.h"
 #include "staged.h"
 #include "tile.h"
+#include "tile_values.h"
 
 namespace fovea::device {
 
@@ -16,6 +17,7 @@ struct ScorePlace {
   int q_count, k_count;  // rows and columns of the tile that the sequence has
   Shared lse, delta;     // of the tile's rows
   Shared row_words, column_words;
+  TileValues values;
 };
 
 // What a call has for all tiles.
@@ -47,13 +49,14 @@ FOVEA_DEVICE ScoreRow load_score_row(const ScorePlace& at, int row) {
   return {counts ? used : infinity(), load_shared<float>(at.delta + 4 * row), counts};
 }
 
-// Whether one of a warp's rows kept nothing, which a full tile does not rule out: all its scores
-// may be -inf.
-template <int count>
-FOVEA_DEVICE bool has_empty_row(const ScorePlace& at) {
+// The rows of a lane. Says whether a row of the warp kept nothing, which a full tile does not rule
+// out: all its scores may be -inf.
+template <class Element, int count>
+FOVEA_DEVICE bool load_score_rows(const ScorePlace& at, ScoreRow (&rows)[count]) {
   bool empty = false;
   FOVEA_UNROLL for (int i = 0; i < count; ++i) {
-    empty |= load_shared<float>(at.lse + 4 * (at.row + 8 * i)) == -infinity();
+    rows[i] = load_score_row<Element>(at, at.row + 8 * i);
+    empty |= !rows[i].counts;
   }
   return any_in_warp(empty);
 }
@@ -63,18 +66,23 @@ FOVEA_DEVICE bool has_empty_row(const ScorePlace& at) {
 template <class Config, bool masked, int m, int n, class Captured>
 FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Uniform& uniform,
                                   const ScoreScale& scaled, const ScorePlace& at,
-                                  float (&s)[m][n][4], float (&dp)[m][n][4], Captured& captured) {
+                                  const ScoreRow (&rows)[2 * m], float (&s)[m][n][4],
+                                  float (&dp)[m][n][4], Captured& captured) {
   using Element = typename Config::Element;
-  ScoreRow rows[2 * m];
+  // Without a modifier the scale is part of the exponent's factor.
+  constexpr bool folded = !Formula::has_mod && bytes_of<Element> == 2;
+  const float folded_scale = scaled.scale * log2_of_e;
   typename Formula::Row formula_rows[2 * m];
   FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
     const int row = at.row + 8 * i;
-    rows[i] = load_score_row<Element>(at, row);
     formula_rows[i] =
         staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
   }
   if constexpr (Captured::any) captured.begin_tile();
+  LanePairs<Formula, Config::rows, Config::columns, 2 * m, true, true> pairs(at.values, at.row,
+                                                                            at.column);
   FOVEA_UNROLL for (int j = 0; j < n; ++j) {
+    pairs.load(j);
     unsigned stays[2 * m];  // bits of two columns
     if constexpr (Config::dropout) {
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
@@ -85,10 +93,11 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
     }
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
       const int column = at.column + 8 * j + c;
-      const auto formula_column = staged_column<Formula>(
+      auto formula_column = staged_column<Formula>(
           a, uniform, at.column_words, Config::columns, column, seen(column, at.k_first));
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
         const ScoreRow& row = rows[i];
+        formula_column.pair = pairs.pair(i, c);
         float& score = s[i / 2][j][i % 2 * 2 + c];
         float& gradient = dp[i / 2][j][i % 2 * 2 + c];
         const float x = score * scaled.scale;
@@ -96,7 +105,8 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
         if constexpr (Formula::has_mod) {
           y = Formula::score(a, uniform, formula_rows[i], formula_column, x);
         }
-        float p = probability<Element>(y, row);
+        float p = folded ? exp2_approx(fma_rn(score, folded_scale, -row.lse))
+                         : probability<Element>(y, row);
         bool kept = true;
         if constexpr (masked) {
           kept = row.counts && at.row + 8 * i < at.q_count && column < at.k_count;
@@ -132,7 +142,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
 
 // A plan without gradients of captured things; those with them: captured.h.
 struct NoCaptured {
-  static constexpr bool any = false, together = false;
+  static constexpr bool any = false;
 };
 
 }  // namespace fovea::device

@@ -10,18 +10,22 @@ namespace fovea::device::captured {
 struct OfF32 {
   using Stored = float;
   static FOVEA_DEVICE float value(float x) { return x; }
+  static FOVEA_DEVICE float of_bits(unsigned x) { return float_of_bits(x); }
 };
 struct OfF16 {
   using Stored = unsigned short;
   static FOVEA_DEVICE float value(unsigned short x) { return to_float(F16{}, x); }
+  static FOVEA_DEVICE float of_bits(unsigned x) { return value(static_cast<unsigned short>(x)); }
 };
 struct OfBF16 {
   using Stored = unsigned short;
   static FOVEA_DEVICE float value(unsigned short x) { return to_float(BF16{}, x); }
+  static FOVEA_DEVICE float of_bits(unsigned x) { return value(static_cast<unsigned short>(x)); }
 };
 struct OfI32 {
   using Stored = int;
   static FOVEA_DEVICE int value(int x) { return x; }
+  static FOVEA_DEVICE int of_bits(unsigned x) { return static_cast<int>(x); }
 };
 struct OfI64 {
   using Stored = long long;

@@ -60,7 +60,8 @@ FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& a
   if constexpr (Formula::row_words > 0) Formula::make_row(a, u, seen_q, row_words);
   if constexpr (Formula::column_words > 0) Formula::make_column(a, u, seen_k, column_words);
   const auto row = Formula::row(a, u, seen_q, row_words);
-  const auto column = Formula::column(a, u, seen_k, column_words);
+  auto column = Formula::column(a, u, seen_k, column_words);
+  Formula::fill_pair(a, u, row, column);
   if (Formula::has_mask && !Formula::keep(a, u, row, column)) return {0, -infinity()};
   const float plain = value_of(call.scale) *
                       careful_dot<typename Config::Element, typename Config::Element>(

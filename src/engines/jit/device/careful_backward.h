@@ -41,9 +41,10 @@ FOVEA_DEVICE CarefulGradient careful_gradient(const Arguments& a, const CarefulH
   unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
   if constexpr (Formula::row_words > 0) Formula::make_row(a, u, seen_q, row_words);
   if constexpr (Formula::column_words > 0) Formula::make_column(a, u, seen_k, column_words);
-  return {true, factor * p,
-          Formula::gradient(a, u, Formula::row(a, u, seen_q, row_words),
-                            Formula::column(a, u, seen_k, column_words), score.plain, grad)};
+  const auto row = Formula::row(a, u, seen_q, row_words);
+  auto column = Formula::column(a, u, seen_k, column_words);
+  Formula::fill_pair(a, u, row, column);
+  return {true, factor * p, Formula::gradient(a, u, row, column, score.plain, grad)};
 }
 
 // A row of sums, spread over a warp.

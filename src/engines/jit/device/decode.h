@@ -165,7 +165,8 @@ struct Decode {
         if constexpr (Formula::column_words > 0) {
           Formula::make_column(a, uniform[r], seen_k, column_words);
         }
-        const auto column = Formula::column(a, uniform[r], seen_k, column_words);
+        auto column = Formula::column(a, uniform[r], seen_k, column_words);
+        Formula::fill_pair(a, uniform[r], row, column);
         float& score = x[0][i / 2][2 * r + i % 2];
         score = Formula::score(a, uniform[r], row, column, score * scale);
         const bool keep = q[r] >= 0 && k < k_end &&

@@ -18,6 +18,11 @@ struct Stored<F32> {
 template <class Element>
 inline constexpr int bytes_of = sizeof(typename Stored<Element>::Type);
 
+template <class A, class B>
+inline constexpr bool is_same_element = false;
+template <class A>
+inline constexpr bool is_same_element<A, A> = true;
+
 FOVEA_DEVICE float to_float(F32, float x) { return x; }
 
 template <class Element>

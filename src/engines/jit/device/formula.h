@@ -8,14 +8,31 @@
 //     // and kept in shared memory as 4-byte words. 0: there are none.
 //     static constexpr int row_words, column_words;
 //
+//     // Values that change with k - q alone, by q and k at any place of a diagonal, and cost
+//     // something: words as well, computed once a tile for each of its diagonals.
+//     static constexpr int diagonal_words;
+//     // One captured tensor t[..., q, ..., k] at most is copied tile by tile.
+//     static constexpr bool has_cells;
+//     static constexpr bool batches_share_cells;  // it does not change with b
+//     using Cell = captured::OfBF16 ...;          // what it is stored in
+//
 //     struct Uniform;  // what changes with (b, h) alone
 //     struct Row;      // q, and what changes with it
-//     struct Column;   // k, and what changes with it
+//     struct Pair;     // diagonal values and the cell at one (q, k)
+//     struct Column;   // k, and what changes with it; `pair`, for one row
 //     static Uniform uniform(const Arguments&, const Head&);
 //     static void make_row(const Arguments&, const Uniform&, int q, unsigned* words);
 //     static void make_column(const Arguments&, const Uniform&, int k, unsigned* words);
 //     static Row row(const Arguments&, const Uniform&, int q, const unsigned* words);
 //     static Column column(const Arguments&, const Uniform&, int k, const unsigned* words);
+//
+//     // Whoever calls the functions below sets Column::pair before: to pair(), from what is staged,
+//     // or by fill_pair.
+//     static void make_diagonal(const Arguments&, const Uniform&, int q, int k, unsigned* words);
+//     static CellSource cells(const Arguments&, const Uniform&);
+//     static Pair pair(const unsigned* diagonal_words, unsigned cell_bits);
+//     static void fill_pair(const Arguments&, const Uniform&, const Row&, Column&);
+//     static constexpr PairReads keep_reads, score_reads, ...;  // of each function
 //
 //     static bool keep(const Arguments&, const Uniform&, const Row&, const Column&);
 //     static float score(const Arguments&, const Uniform&, const Row&, const Column&, float s);
@@ -46,6 +63,17 @@ struct Box {
   int h_first, h_last;
   int q_first, q_last;
   int k_first, k_last;
+};
+
+// A captured tensor by q and k: where it begins for a head, its extents and strides (in elements).
+struct CellSource {
+  const void* data;
+  long long q_extent, q_stride, k_extent, k_stride;
+};
+
+// Which parts of Column::pair a function reads.
+struct PairReads {
+  bool diagonal, cell;
 };
 
 enum class Tile : int { Empty, Mixed, Full };

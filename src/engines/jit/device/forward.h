@@ -14,6 +14,7 @@
 #include "live_tiles.h"
 #include "staged.h"
 #include "tile.h"
+#include "tile_values.h"
 
 namespace fovea::device {
 
@@ -28,7 +29,8 @@ struct Forward {
   static constexpr int keys = columns / 8, features = Config::dv / 8;
   static constexpr ForwardShared shared{TileSizes{Config::warps, bytes_of<Element>, Config::d, Config::dv, rows,
                                                   columns, Formula::row_words,
-                                                  Formula::column_words}};
+                                                  Formula::column_words, Formula::diagonal_words,
+                                                  cell_bytes_of<Formula>}};
   using QueryTile = SharedTile<Element, Config::d>;
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, columns>;
@@ -56,10 +58,14 @@ struct Forward {
     const int tiles = (call.sq + rows - 1) / rows;
     q0 = (tiles - 1 - index % tiles) * rows;  // under a causal mask the last take longest
     index /= tiles;
-    h = index % call.h;
-    index /= call.h;
-    b = index % call.b;
-    dv_first = index / call.b * Config::dv;
+    if constexpr (Formula::batches_share_cells) {  // then all batches read them while they are near
+      b = index % call.b;
+      h = index / call.b % call.h;
+    } else {
+      h = index % call.h;
+      b = index / call.h % call.b;
+    }
+    dv_first = index / call.h / call.b * Config::dv;
     const Sequence s = sequence_of(call, b);
     const Head head = head_of(call, s, b, h);
     if (thread_index() == 0) {
@@ -157,6 +163,20 @@ struct Forward {
     copy_any_tile<Element>(v_tile, columns, from, Team{thread_index(), threads});
   }
 
+  // Diagonals and cells, which nobody reads before the next barrier but one.
+  FOVEA_DEVICE void stage_tile(const LiveTile& tile) const {
+    if constexpr (Formula::diagonal_words > 0 || Formula::has_cells) {
+      const Sequence s = sequence();
+      const int k0 = tile.index * columns;
+      const TileBox box{position(q0, s.q_offset), position(k0, s.k_offset), s.q_length - q0,
+                        s.k_length - k0};
+      // Not the member: what only this reads takes no registers then.
+      const auto u = Formula::uniform(a, head());
+      copy_cells<Formula, rows, columns, threads>(a, u, shared.cells, box);
+      stage_diagonals<Formula, rows, columns>(a, u, shared.diagonal, box);
+    }
+  }
+
   // Scores of a tile, modified and masked, with -inf for what is not kept.
   FOVEA_DEVICE void modify(float (&x)[m][keys][4], const LiveTile& tile, int buffer) const {
     if (!folds_scale()) {
@@ -178,14 +198,19 @@ struct Forward {
       row_values[i / 2][i % 2] = staged_row<Formula>(a, uniform, shared.row_words, rows, at,
                                                      position(q0 + at, s.q_offset));
     }
+    constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
+    LanePairs<Formula, rows, columns, 2 * m, reads.diagonal, reads.cell> pairs(
+        {static_cast<Shared>(shared.diagonal), static_cast<Shared>(shared.cells)}, row(0, 0), 2 * (lane_index() % 4));
     FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+      pairs.load(j);
       FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
         const int at = 8 * j + 2 * (lane_index() % 4) + e;
-        const auto column = staged_column<Formula>(a, uniform, column_words(buffer), columns, at,
+        auto column = staged_column<Formula>(a, uniform, column_words(buffer), columns, at,
                                                    position(k0 + at, s.k_offset));
         FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
+          column.pair = pairs.pair(i, e);
           if constexpr (masks) {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
@@ -304,6 +329,7 @@ struct Forward {
       wait_copies<0>();
       sync_block();  // keys are there, and nobody reads the last values any more
       copy_values(tile.index);
+      stage_tile(tile);
       commit_copies();
       float x[m][keys][4];
       clear(x);

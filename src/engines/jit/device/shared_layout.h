@@ -17,7 +17,17 @@ struct TileSizes {
   int d, dv;                    // head dims, rounded up to their class
   int rows, columns;            // queries and keys of a tile
   int row_words, column_words;  // of Formula
+  int diagonal_words = 0;
+  int cell_bytes = 0;  // of an element of the tensor that is copied by tiles; 0: there is none
 };
+
+// What is staged for a tile's diagonals and cells: see tile_values.h.
+constexpr int diagonal_bytes(const TileSizes& t) {
+  return round_to_16(4 * (t.rows + t.columns) * t.diagonal_words);
+}
+constexpr int cells_bytes(const TileSizes& t) {
+  return t.cell_bytes == 0 ? 0 : t.rows * row_bytes(t.columns, t.cell_bytes);
+}
 
 // Results leave a warp through 16 rows of f32, in memory that is free by then.
 constexpr int writing_bytes(int warps, int columns) { return warps * 16 * row_bytes(columns, 4); }
@@ -28,7 +38,7 @@ constexpr int larger(int a, int b) { return a < b ? b : a; }
 constexpr int place_bytes = 96;
 
 struct ForwardShared {
-  int place, q, k, v, p, row_words, column_words, bytes;
+  int place, q, k, v, p, row_words, column_words, diagonal, cells, bytes;
   constexpr explicit ForwardShared(const TileSizes& t)
       : place(0),
         q(place_bytes),
@@ -38,8 +48,9 @@ struct ForwardShared {
         // The matrix units take probabilities from registers, f32 products from shared memory.
         row_words(p + (t.element_bytes == 4 ? t.rows * row_bytes(t.columns, 4) : 0)),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
-        bytes(larger(column_words + round_to_16(2 * 4 * t.columns * t.column_words),  // two tiles'
-                     q + writing_bytes(t.warps, t.dv))) {}
+        diagonal(column_words + round_to_16(2 * 4 * t.columns * t.column_words)),  // two tiles'
+        cells(diagonal + diagonal_bytes(t)),
+        bytes(larger(cells + cells_bytes(t), q + writing_bytes(t.warps, t.dv))) {}
 };
 
 // Decoding: each warp has a ring of `stages` groups of 16 keys and their values.
@@ -93,7 +104,8 @@ constexpr int block_place_bytes = 64;
 
 // The backward's: keys and values stay, queries and output gradients come and go.
 struct BackwardShared {
-  int k, v, q, grad_o, p, ds, lse, delta, row_words, column_words, classes, place, captured, bytes;
+  int k, v, q, grad_o, p, ds, lse, delta, row_words, column_words, diagonal, cells, classes, place,
+      captured, bytes;
   constexpr BackwardShared(const TileSizes& t, int q_stages, int grad_o_stages,
                            int captured_bytes = 0)
       : k(0),
@@ -106,7 +118,9 @@ struct BackwardShared {
         delta(lse + 2 * 4 * t.rows),  // two tiles' each
         row_words(delta + 2 * 4 * t.rows),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
-        classes(column_words + round_to_16(4 * t.columns * t.column_words)),
+        diagonal(column_words + round_to_16(4 * t.columns * t.column_words)),
+        cells(diagonal + diagonal_bytes(t)),
+        classes(cells + cells_bytes(t)),
         place(classes + 2 * classified_tiles / 8),
         captured(place + block_place_bytes),
         bytes(captured + round_to_16(captured_bytes)) {}
@@ -114,7 +128,7 @@ struct BackwardShared {
 
 // The deterministic dQ: queries stay, `stages` tiles of keys and values come and go.
 struct BackwardDqShared {
-  int q, grad_o, k, v, ds, lse, delta, row_words, column_words, bytes;
+  int q, grad_o, k, v, ds, lse, delta, row_words, column_words, diagonal, cells, bytes;
   constexpr BackwardDqShared(const TileSizes& t, int stages)
       : q(0),
         grad_o(q + t.rows * row_bytes(t.d, t.element_bytes)),
@@ -125,8 +139,9 @@ struct BackwardDqShared {
         delta(lse + 4 * t.rows),
         row_words(delta + 4 * t.rows),
         column_words(row_words + round_to_16(4 * t.rows * t.row_words)),
-        bytes(larger(column_words + round_to_16(stages * 4 * t.columns * t.column_words),
-                     writing_bytes(t.warps, t.d))) {}
+        diagonal(column_words + round_to_16(stages * 4 * t.columns * t.column_words)),
+        cells(diagonal + stages * diagonal_bytes(t)),
+        bytes(larger(cells + stages * cells_bytes(t), writing_bytes(t.warps, t.d))) {}
 };
 
 // Rows of a block of backward_delta.h.

@@ -93,7 +93,7 @@ FOVEA_DEVICE_CALL void copy_elements(Tile to, int tile_rows, Rows from, Team tea
 // A tile at the edge of a tensor, or of one whose strides and address allow no wide copies.
 template <class Source, class Tile>
 FOVEA_DEVICE void copy_any_tile(const Tile& to, int tile_rows, const Rows& from, Team team) {
-  if constexpr (bytes_of<Source> == bytes_of<typename Tile::Element>) {
+  if constexpr (is_same_element<Source, typename Tile::Element>) {
     if (from.copy_bytes == 16) return copy_pieces<16>(to, tile_rows, from, team);
     if (from.copy_bytes == 8) return copy_pieces<8>(to, tile_rows, from, team);
     if (from.copy_bytes == 4) return copy_pieces<4>(to, tile_rows, from, team);
@@ -132,7 +132,7 @@ template <class Source, int tile_rows, int threads, class Tile>
 FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from, int thread) {
   using Whole = WholeTile<threads, Tile>;
   constexpr int element_bytes = bytes_of<typename Tile::Element>;
-  if constexpr (bytes_of<Source> == element_bytes && Whole::exists &&
+  if constexpr (is_same_element<Source, typename Tile::Element> && Whole::exists &&
                 tile_rows % Whole::step == 0) {
     if (from.copy_bytes == 16 && from.rows >= tile_rows && from.columns >= Tile::columns) {
       const long long row_bytes = from.row_stride * element_bytes;
@@ -305,7 +305,8 @@ FOVEA_DEVICE RowsOut rows_out(const Tensor& tensor, int b, int head, long long f
                               int columns) {
   auto* const data = static_cast<typename Stored<Output>::Type*>(tensor.data);
   return {data + b * tensor.batch + head * tensor.head + first_row * tensor.position,
-          tensor.position, tensor.feature, columns, tensor.copy_bytes == 16};
+          tensor.position, tensor.feature, columns,
+          tensor.copy_bytes == 16 && columns % (16 / bytes_of<Output>) == 0};
 }
 
 // Writes 16 x 8n sums of a warp through 16 rows of f32 in shared memory that
