@@ -66,6 +66,7 @@ std::string member_type(TermKind kind, const std::string& arguments, int room) {
     case TermKind::Row: return "RowTerm<" + arguments + ", rows>";
     case TermKind::Column: return "ColumnTerm<" + arguments + ", rows>";
     case TermKind::Element: return "ElementTerm<" + arguments + ", rows>";
+    case TermKind::Diagonal: return "DiagonalTerm<" + arguments + ", " + std::to_string(room) + ">";
     case TermKind::Gather:
       return "GatherTerm<" + arguments + ", rows, " + std::to_string(room) + ">";
   }
@@ -76,7 +77,7 @@ std::string member_type(TermKind kind, const std::string& arguments, int room) {
 
 std::string Captured::text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
-  std::string structs, members, begins;
+  std::string structs, members, begins, reads;
   int tables = 0;
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     const CapturedTerm& term = terms_[i];
@@ -86,7 +87,9 @@ std::string Captured::text(const WordLayout& layout) const {
     members += "  " + member_type(term.kind, name + ", " + sums_type(target.kept), table_room()) +
                " t" + number + ";\n";
     begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
-    if (term.kind == TermKind::Gather) ++tables;
+    const bool diagonal = term.kind == TermKind::Diagonal;
+    if (diagonal || term.kind == TermKind::Gather) ++tables;
+    if (diagonal) reads += " t" + number + ".read(a, u, ds, at);";
   }
   // One of the functions that every term has.
   const auto each = [&](const std::string& function, const std::string& parameters,
@@ -99,7 +102,9 @@ std::string Captured::text(const WordLayout& layout) const {
   };
   const std::string uniform = "const Formula::Uniform& u";
   return structs +
-         "struct CapturedTerms {\n  static constexpr bool any = true;\n"
+         "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
+         (reads.empty() ? "false" : "true") +
+         ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
          each("new_head", "const Arguments& a, " + uniform, "a, u") + each("begin_tile", "", "") +
@@ -107,6 +112,8 @@ std::string Captured::text(const WordLayout& layout) const {
          each("end_tile",
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
               "a, u, row, at") +
+         "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
+         ", const Tile& ds, const TileBox& at) {" + reads + " }\n" +
          each("end", "const Arguments& a", "a") + "};\n";
 }
 

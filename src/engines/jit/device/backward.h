@@ -195,7 +195,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
     score_gradients<Config, true>(a_, uniform, scaled, at, score_rows, p, ds, captured_);
   }
   if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
-  if constexpr (Config::want_k || adds_q) {
+  if constexpr (Config::want_k || adds_q || Captured::reads_ds) {
     store_sums(ds_tile(), {row, column}, ds);
   }
 }
@@ -235,6 +235,12 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
   }
   scores(tile, stage);
   sync_block();
+  if constexpr (Captured::reads_ds) {
+    const BlockPlace here = place();
+    const TileBox box{seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset), rows,
+                      columns};
+    captured_.read(a_, Formula::uniform(a_, head_of_tile(here, tile)), ds_tile(), box);
+  }
   if (more) stage_words(next, next.h != tile.h);
   if constexpr (Config::want_v) {
     using Part = typename Shape::ValueSums;

@@ -142,7 +142,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
 
 // A plan without gradients of captured things; those with them: captured.h.
 struct NoCaptured {
-  static constexpr bool any = false;
+  static constexpr bool any = false, reads_ds = false;
 };
 
 }  // namespace fovea::device
