@@ -3,7 +3,8 @@
 // dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
-// Grid: key tiles x hkv x sequences (or sequences x hkv), in one row, key tiles fastest. Needs delta (backward_delta.h).
+// Grid: key tiles x hkv x sequences, in one row, key tiles fastest; but see batches_together. Needs
+// delta (backward_delta.h).
 #pragma once
 
 #include "backward_place.h"
@@ -51,11 +52,6 @@ class Backward {
 
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
-  // Blocks that add to the same sums for several batches run at the same time, so that those stay
-  // in a cache.
-  FOVEA_DEVICE static int batches_together(int batches) {
-    return batches % 4 == 0 ? 4 : batches % 2 == 0 ? 2 : 1;
-  }
   FOVEA_DEVICE static BlockPlace place() { return BlockPlace::read(at_.place); }
   FOVEA_DEVICE static QueryTile tile_of(const BlockPlace& here, const LiveTile& tile) {
     const int head = tile.index / here.tiles;
@@ -364,7 +360,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
 
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::run() {
-  const int together = Captured::together || Formula::batches_share_cells ? batches_together(call_.b) : 1;
+  const bool share = Captured::together || Formula::batches_share_cells;
+  const int together = share ? batches_together(call_.b) : 1;
   const int tile_number = block_x() / together, above = tile_number / key_tiles(call_);
   const int b = above / call_.hkv * together + block_x() % together, g = above % call_.hkv;
   const Sequence s = sequence_of(call_, b);
