@@ -26,7 +26,7 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
         split_slots(baked, sizes, split_keys) * sizes.hkv * device::decode_group_rows;
     if (split_keys > 0) {
       partial_o = arena.take<float>(partial, sizes.dv).data();
-      partial_rows = arena.take<float>(partial, 2).data();
+      partial_rows = arena.take<double>(partial, 2).data();
     }
   }
   for (std::size_t i = 0; i < std::min(prepared.formula.summaries.size(), most_summaries); ++i) {

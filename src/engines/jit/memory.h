@@ -16,7 +16,8 @@ struct Memory {
 
   float *delta = nullptr, *grad_q_sum = nullptr;
   int split_keys = 0;
-  float *partial_o = nullptr, *partial_rows = nullptr;
+  float* partial_o = nullptr;
+  double* partial_rows = nullptr;
   std::byte* captured = nullptr;  // sums of captured gradients: see captured_run.h
   float* row_max = nullptr;       // where max_logit needs it and the caller does not
   std::array<void*, most_summaries> summaries{};

@@ -5,6 +5,7 @@
 #include "engines/jit/stages.h"
 #include "ir/build.h"
 #include "ir/diff.h"
+#include "ir/row_shift.h"
 #include "ir/simplify.h"
 
 namespace fovea::jit {
@@ -42,7 +43,17 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   };
   const Expr score = ir::leaf(Op::Score), grad = ir::leaf(Op::Grad);
   add("keep", "", program.mask() ? program.mask() : ir::constant(true));
-  add("score", ", float s", program.mod() ? program.mod() : score);
+  // Large numbers that are added to all scores of a row, or along it, cost f32 its digits.
+  const ir::RowShift split = options.precise && program.mod() ? ir::split_row_shift(program.mod())
+                                                              : ir::RowShift{};
+  const bool shifts = split.shift || split.line.slope;
+  const Expr zero = ir::constant(0.0f);
+  const Expr near = split.without_line ? split.without_line : zero;
+  add("score", ", float s", !program.mod() ? score : shifts ? near : program.mod());
+  if (shifts) {
+    add("shift", "", split.shift ? split.shift : zero);
+    add("slope", "", split.line.slope ? split.line.slope : zero);
+  }
   if (options.gradient) {
     const Expr derivative = score_gradient(program);
     add("gradient", ", float s, float grad", derivative ? derivative : grad);
@@ -79,6 +90,8 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
 
   out.text = "struct Formula {\n" + constant_line("has_mask", out.has_mask) +
              constant_line("has_mod", out.has_mod) + constant_line("classifies", out.classifies) +
+             constant_line("shifts", shifts) + constant_line("line_k", split.line.k) +
+             constant_line("line_q", split.line.q) +
              constant_line("row_words", out.row_words) +
              constant_line("column_words", out.column_words) + text.take() + classify + "};\n";
   return out;

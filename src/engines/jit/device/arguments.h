@@ -54,7 +54,7 @@ struct Call {
   float* grad_q_sum;        // backward with atomics: dQ in f32, in the order of backward.h
   // Decoding with split keys: see decode.h.
   float* partial_o;     // [slot, kv head, row, dv]
-  float* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
+  double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
   int split_keys;       // keys of a split, a multiple of 64; 0: nothing is split
 };
 

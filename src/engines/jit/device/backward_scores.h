@@ -4,6 +4,7 @@
 
 #include "backward_place.h"
 #include "dropout.h"
+#include "row_base.h"
 #include "staged.h"
 #include "tile.h"
 #include "tile_values.h"
@@ -66,17 +67,23 @@ FOVEA_DEVICE bool load_score_rows(const ScorePlace& at, ScoreRow (&rows)[count])
 template <class Config, bool masked, int m, int n, class Captured>
 FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Uniform& uniform,
                                   const ScoreScale& scaled, const ScorePlace& at,
-                                  const ScoreRow (&rows)[2 * m], float (&s)[m][n][4],
+                                  ScoreRow (&rows)[2 * m], float (&s)[m][n][4],
                                   float (&dp)[m][n][4], Captured& captured) {
   using Element = typename Config::Element;
   // Without a modifier the scale is part of the exponent's factor.
   constexpr bool folded = !Formula::has_mod && bytes_of<Element> == 2;
   const float folded_scale = scaled.scale * log2_of_e;
   typename Formula::Row formula_rows[2 * m];
+  RowBase bases[2 * m];
   FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
     const int row = at.row + 8 * i;
     formula_rows[i] =
         staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
+    bases[i] = row_base<Formula>(a, uniform, formula_rows[i], at.k_first);
+    if constexpr (Formula::shifts) {
+      const double unit = bytes_of<Element> == 4 ? 1 : log2_of_e;
+      rows[i].lse = moved(rows[i].lse, 0, bases[i].base * unit);
+    }
   }
   if constexpr (Captured::any) captured.begin_tile(a, uniform, formula_rows, at);
   LanePairs<Formula, Config::rows, Config::columns, 2 * m, true, true> pairs(at.values, at.row,
@@ -103,7 +110,8 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
         const float x = score * scaled.scale;
         float y = x;
         if constexpr (Formula::has_mod) {
-          y = Formula::score(a, uniform, formula_rows[i], formula_column, x);
+          y = near_score<Formula>(a, uniform, formula_rows[i], formula_column, x, bases[i],
+                                  at.k_first);
         }
         float p = folded ? exp2_approx(fma_rn(score, folded_scale, -row.lse))
                          : probability<Element>(y, row);

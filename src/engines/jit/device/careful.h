@@ -6,6 +6,7 @@
 #include "dropout.h"
 #include "element.h"
 #include "formula.h"
+#include "row_base.h"
 #include "sequence.h"
 
 namespace fovea::device {
@@ -45,7 +46,8 @@ FOVEA_DEVICE long long row_at(const Tensor& t, int b, int head, long long row) {
 
 // The modified score at positions (q, k) of the sequence, by a warp; -inf: not kept, nothing read.
 struct CarefulScore {
-  float plain, modified;
+  float plain;
+  double modified;
 };
 template <class Config>
 FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& at,
@@ -67,7 +69,8 @@ FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& a
                       careful_dot<typename Config::Element, typename Config::Element>(
                           call.q, row_at(call.q, at.s.b, at.h, at.s.q_first + q), call.k,
                           row_at(call.k, at.s.b, at.h / call.group, at.s.k_first + k), call.d);
-  return {plain, Formula::score(a, u, row, column, plain)};
+  const RowBase base = row_base<Formula>(a, u, row, seen_k);
+  return {plain, base.base + near_score<Formula>(a, u, row, column, plain, base, seen_k)};
 }
 
 // Features [dv_first, end) of row q of o, by a warp: 32 at a time, since little code matters more
@@ -83,9 +86,9 @@ FOVEA_DEVICE_CALL void careful_o_row(const Arguments& a, CarefulHead at, int q, 
     const int column = first + lane_index();
     float o = 0;
     FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
-      const float score = careful_score<Config>(a, at, u, q, k).modified;
+      const double score = careful_score<Config>(a, at, u, q, k).modified;
       if (score == -infinity()) continue;
-      float p = exp2_approx((score - lse) * 1.4426950408889634f);
+      float p = exp2_approx(static_cast<float>(score - lse) * 1.4426950408889634f);
       if constexpr (Config::dropout) {
         const unsigned seen_q = static_cast<unsigned>(q) + static_cast<unsigned>(at.s.q_offset);
         const unsigned seen_k = static_cast<unsigned>(k) + static_cast<unsigned>(at.s.k_offset);

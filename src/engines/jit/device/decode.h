@@ -49,6 +49,7 @@ struct Decode {
   int q[2];  // positions of the sequence; -1: no such row
   Dropout dropout[2];
   float top[2], sum[2];
+  double base[2];  // of f32 formulas: what top is relative to
   float o[1][features][4];
 
   FOVEA_DEVICE explicit Decode(const Arguments& arguments, int splits, int row_tiles)
@@ -152,12 +153,18 @@ struct Decode {
     return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
   }
 
-  FOVEA_DEVICE void modify(float (&x)[1][2][4], int k0, bool full) const {
+  FOVEA_DEVICE void modify(float (&x)[1][2][4], int k0, bool full) {
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
       const int seen_q = position(q[r], s.q_offset);
       unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
       if constexpr (Formula::row_words > 0) Formula::make_row(a, uniform[r], seen_q, row_words);
       const auto row = Formula::row(a, uniform[r], seen_q, row_words);
+      const int key = position(k0, s.k_offset);
+      const RowBase from = row_base<Formula>(a, uniform[r], row, key);
+      if constexpr (Formula::shifts) {
+        top[r] = moved(top[r], base[r], from.base);
+        base[r] = from.base;
+      }
       FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
         const int k = k0 + 8 * (i / 2) + 2 * (lane_index() % 4) + i % 2;
         const int seen_k = position(k, s.k_offset);
@@ -168,7 +175,7 @@ struct Decode {
         auto column = Formula::column(a, uniform[r], seen_k, column_words);
         Formula::fill_pair(a, uniform[r], row, column);
         float& score = x[0][i / 2][2 * r + i % 2];
-        score = Formula::score(a, uniform[r], row, column, score * scale);
+        score = near_score<Formula>(a, uniform[r], row, column, score * scale, from, key);
         const bool keep = q[r] >= 0 && k < k_end &&
                           (full || Formula::keep(a, uniform[r], row, column));
         score = keep ? score : -infinity();
@@ -235,7 +242,7 @@ struct Decode {
     find_rows();
     copy_queries();
     clear(o);
-    FOVEA_UNROLL for (int r = 0; r < 2; ++r) top[r] = -infinity(), sum[r] = 0;
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) top[r] = -infinity(), sum[r] = 0, base[r] = 0;
     const int tiles = k_first < k_end ? (k_end - k_first + tile_keys - 1) / tile_keys : 0;
     LiveTiles ahead(tiles), now(tiles);
     constexpr int stages = Config::stages;
@@ -271,8 +278,8 @@ struct Decode {
       total += shuffle_xor(total, 2);
       if (lane_index() % 4 == 0) {
         const int row = warp * decode_rows + lane_index() / 4 + 8 * r;
-        store_shared(totals + 8 * row, top[r]);
-        store_shared(totals + 8 * row + 4, total);
+        store_shared(totals + 16 * row, base[r] + top[r]);
+        store_shared(totals + 16 * row + 8, total);
       }
     }
     sync_block();
@@ -285,15 +292,17 @@ struct Decode {
     using Sums = SharedTile<F32, Config::dv>;
     const bool feature = column < call.dv - dv_first, first = column == 0 && dv_first == 0;
     if (group_row(local) >= s.q_length * call.group || !(feature || first)) return;
-    float largest = -infinity(), total = 0, value = 0;
+    double largest = -infinity();
+    float total = 0, value = 0;
     FOVEA_UNROLL for (int w = 0; w < Config::warps; ++w) {
-      largest = fmaxf(largest, load_shared<float>(totals + 8 * (w * decode_rows + local)));
+      largest = fmax(largest, load_shared<double>(totals + 16 * (w * decode_rows + local)));
     }
+    const double shift = largest - largest == 0 ? largest : 0;
     FOVEA_UNROLL for (int w = 0; w < Config::warps; ++w) {
-      const Shared at = totals + 8 * (w * decode_rows + local);
+      const Shared at = totals + 16 * (w * decode_rows + local);
       const float shrink =
-          exp2_approx((load_shared<float>(at) - finite(largest)) * log2_e);
-      total += load_shared<float>(at + 4) * shrink;
+          exp2_approx(static_cast<float>(load_shared<double>(at) - shift) * log2_e);
+      total += load_shared<float>(at + 8) * shrink;
       value += load_shared<float>(Sums{static_cast<Shared>(w * decode_rows * Sums::stride)}.at(
                    local, column)) *
                shrink;
@@ -303,7 +312,7 @@ struct Decode {
     const bool empty = total == 0;
     if (feature) call.partial_o[row * call.dv + dv_first + column] = empty ? 0 : value / total;
     if (!first) return;
-    call.partial_rows[2 * row] = empty ? -infinity() : finite(largest) + logf(total);
+    call.partial_rows[2 * row] = empty ? -infinity() : shift + logf(total);
     call.partial_rows[2 * row + 1] = total == total ? largest : total;
   }
 };
@@ -320,25 +329,26 @@ FOVEA_DEVICE void decode(const Arguments& a) {
 
 // A row's splits merged: the logsumexp of all of them and the sink.
 struct MergedRow {
-  float shift, total, largest;  // lse = shift + log(total)
+  double shift, largest;
+  float total;  // lse = shift + log(total)
 };
 FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long step, int splits,
                                   float sink) {
   constexpr float log2_e = 1.4426950408889634f;
-  MergedRow row{sink, 0, -infinity()};
+  MergedRow row{sink, -infinity(), 0};
   bool nan = false;
   FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
-    const float lse = call.partial_rows[2 * (first + i * step)];
-    const float top = call.partial_rows[2 * (first + i * step) + 1];
-    row.shift = fmaxf(row.shift, lse);
+    const double lse = call.partial_rows[2 * (first + i * step)];
+    const double top = call.partial_rows[2 * (first + i * step) + 1];
+    row.shift = fmax(row.shift, lse);
     nan |= top != top;
-    row.largest = fmaxf(row.largest, top);
+    row.largest = fmax(row.largest, top);
   }
-  if (row.shift == infinity() || row.shift == -infinity()) row.shift = 0;
-  row.total = exp2_approx((sink - row.shift) * log2_e);
+  if (!(row.shift - row.shift == 0)) row.shift = 0;  // an infinity
+  row.total = exp2_approx(static_cast<float>(sink - row.shift) * log2_e);
   FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
-    const float lse = call.partial_rows[2 * (first + i * step)];
-    row.total += exp2_approx((lse - row.shift) * log2_e);
+    const double lse = call.partial_rows[2 * (first + i * step)];
+    row.total += exp2_approx(static_cast<float>(lse - row.shift) * log2_e);
   }
   if (nan) row.largest = float_of_bits(0x7fc00000u);
   return row;
@@ -366,7 +376,8 @@ FOVEA_DEVICE void merge_splits(const Arguments& a) {
   const long long step = static_cast<long long>(call.hkv) * decode_group_rows;
   const MergedRow merged = merge_rows(call, first, step, splits, sink);
   const bool empty = merged.total == 0;
-  const float lse = empty ? -infinity() : merged.shift + logf(merged.total);
+  const float lse =
+      empty ? -infinity() : static_cast<float>(merged.shift + logf(merged.total));
   const Head head = head_of(call, s, b, h);
   const float factor =
       empty ? 0 : (Config::dropout ? dropout_of(call, head).factor : 1) / merged.total;
@@ -375,7 +386,8 @@ FOVEA_DEVICE void merge_splits(const Arguments& a) {
   if (column < call.dv) {
     for (int i = 0; i < splits; ++i) {
       const long long at = first + i * step;
-      const float weight = exp2_approx((call.partial_rows[2 * at] - merged.shift) * 1.4426950408889634f);
+      const auto below = static_cast<float>(call.partial_rows[2 * at] - merged.shift);
+      const float weight = exp2_approx(below * 1.4426950408889634f);
       value = fma_rn(weight, call.partial_o[at * call.dv + column], value);
     }
     value *= factor;
@@ -385,7 +397,7 @@ FOVEA_DEVICE void merge_splits(const Arguments& a) {
   if (part == 0 && lane_index() == 0) {
     const long long number = row_number(call, s, h, s.q_first + q);
     if (call.lse != nullptr) call.lse[number] = lse;
-    if (call.row_max != nullptr) call.row_max[number] = merged.largest;
+    if (call.row_max != nullptr) call.row_max[number] = static_cast<float>(merged.largest);
   }
   if (!any_in_warp(value != value) || empty) return;
   careful_o_row<Config>(a, {b, h, s, head}, q, lse, 32 * part, min(32 * part + 32, call.dv));

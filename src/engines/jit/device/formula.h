@@ -36,6 +36,12 @@
 //
 //     static bool keep(const Arguments&, const Uniform&, const Row&, const Column&);
 //     static float score(const Arguments&, const Uniform&, const Row&, const Column&, float s);
+//     // Of f32 plans, what a row's scores have besides: shift(...) + slope(...) * (line_k * k +
+//     // line_q * q), with shift and slope constant in a row. score() is without it.
+//     static constexpr bool shifts;
+//     static constexpr int line_k, line_q;
+//     static float shift(const Arguments&, const Uniform&, const Row&, const Column&);
+//     static float slope(const Arguments&, const Uniform&, const Row&, const Column&);
 //     // The gradient by the unmodified score (a backward's plan only).
 //     static float gradient(const Arguments&, const Uniform&, const Row&, const Column&, float s,
 //                           float grad);

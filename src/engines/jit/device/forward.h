@@ -12,6 +12,7 @@
 #include "careful.h"
 #include "dropout.h"
 #include "live_tiles.h"
+#include "row_base.h"
 #include "staged.h"
 #include "tile.h"
 #include "tile_values.h"
@@ -51,6 +52,7 @@ struct Forward {
   // Of rows 16 i + lane / 4 + 8 r of this warp.
   float reference[m][2], sum[m][2];
   float top[Config::row_max ? m : 1][2];  // the true maximum
+  double base[Formula::shifts ? m : 1][2];  // of f32: what all of the former is relative to
   float o[m][features][4];
 
   FOVEA_DEVICE explicit Forward(const Arguments& arguments) : a(arguments), call(a.call) {
@@ -177,7 +179,7 @@ struct Forward {
   }
 
   // Scores of a tile, modified and masked, with -inf for what is not kept.
-  FOVEA_DEVICE void modify(float (&x)[m][keys][4], const LiveTile& tile, int buffer) const {
+  FOVEA_DEVICE void modify(float (&x)[m][keys][4], const LiveTile& tile, int buffer) {
     if (!folds_scale()) {
       FOVEA_UNROLL for (int i = 0; i < m * keys * 4; ++i) {
         x[i / 4 / keys][i / 4 % keys][i % 4] *= scale;
@@ -189,13 +191,19 @@ struct Forward {
 
   // The modifier, or the mask: apart, since most tiles need no mask and the modifier's code is long.
   template <bool masks>
-  FOVEA_DEVICE void apply(float (&x)[m][keys][4], int k0, int buffer) const {
+  FOVEA_DEVICE void apply(float (&x)[m][keys][4], int k0, int buffer) {
     const Sequence s = sequence();
+    const int key = position(k0, s.k_offset);
     typename Formula::Row row_values[m][2];
+    RowBase bases[m][2];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       const int at = row(i / 2, i % 2);
       row_values[i / 2][i % 2] = staged_row<Formula>(a, uniform, shared.row_words, rows, at,
                                                      position(q0 + at, s.q_offset));
+      if constexpr (!masks) {
+        bases[i / 2][i % 2] = row_base<Formula>(a, uniform, row_values[i / 2][i % 2], key);
+        if constexpr (Formula::shifts) move_base(i / 2, i % 2, bases[i / 2][i % 2].base);
+      }
     }
     constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
     LanePairs<Formula, rows, columns, 2 * m, reads.diagonal, reads.cell> pairs(
@@ -214,11 +222,18 @@ struct Forward {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
           } else {
-            score = Formula::score(a, uniform, row_value, column, score);
+            score = near_score<Formula>(a, uniform, row_value, column, score, bases[i / 2][i % 2],
+                                        key);
           }
         }
       }
     }
+  }
+
+  FOVEA_DEVICE void move_base(int i, int r, double to) {
+    reference[i][r] = moved(reference[i][r], base[i][r], to);
+    if constexpr (Config::row_max) top[i][r] = moved(top[i][r], base[i][r], to);
+    base[i][r] = to;
   }
 
   FOVEA_DEVICE static float row_maximum(const float (&x)[m][keys][4], int i, int r) {
@@ -313,6 +328,7 @@ struct Forward {
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       reference[i / 2][i % 2] = -infinity();
       if constexpr (Config::row_max) top[i / 2][i % 2] = -infinity();
+      if constexpr (Formula::shifts) base[i / 2][i % 2] = 0;
       sum[i / 2][i % 2] = 0;
     }
     const Sequence s = sequence();
@@ -350,7 +366,7 @@ struct Forward {
   // Sums to outputs: the sink joins, o is divided by the sum of its row.
   FOVEA_DEVICE void finish() {
     const bool has_sink = call.sink != nullptr;
-    const float sink = has_sink ? call.sink[h] : -infinity();
+    const float given_sink = has_sink ? call.sink[h] : -infinity();
     bool nan = false;
     float lse[m][2];
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
@@ -359,15 +375,17 @@ struct Forward {
         total += shuffle_xor(total, 1);
         total += shuffle_xor(total, 2);
         const float unit = folds_scale() ? scale : 1.0f;
-        const float base = finite(reference[i][r]) * unit;
-        float joined = total, shift = base, shrink = 1;
+        const double origin = Formula::shifts ? base[Formula::shifts ? i : 0][r] : 0;
+        const auto sink = static_cast<float>(given_sink - origin);
+        const float from = finite(reference[i][r]) * unit;
+        float joined = total, shift = from, shrink = 1;
         if (has_sink) {
-          shift = finite(fmaxf(total > 0 ? base : -infinity(), sink));
-          shrink = total > 0 ? exp2_approx((base - shift) * log2_e) : 1;
+          shift = finite(fmaxf(total > 0 ? from : -infinity(), sink));
+          shrink = total > 0 ? exp2_approx((from - shift) * log2_e) : 1;
           joined = total * shrink + exp2_approx((sink - shift) * log2_e);
         }
         const bool empty = joined == 0;
-        lse[i][r] = empty ? -infinity() : shift + logf(joined);
+        lse[i][r] = empty ? -infinity() : static_cast<float>(origin + (shift + logf(joined)));
         const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
         FOVEA_UNROLL for (int j = 0; j < features; ++j) {
           FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
@@ -375,7 +393,8 @@ struct Forward {
             nan |= o[i][j][e] != o[i][j][e];
           }
         }
-        const float most = total == total ? top[Config::row_max ? i : 0][r] * unit : total;
+        const auto largest = static_cast<float>(origin + top[Config::row_max ? i : 0][r] * unit);
+        const float most = total == total ? largest : total;
         if (dv_first == 0) write_row(i, r, lse[i][r], most);
       }
     }

@@ -66,7 +66,7 @@ struct DecodeShared {
         p(ring + t.warps * stages * stage_bytes),
         bytes(larger(
             p + (t.element_bytes == 4 ? t.warps * decode_rows * row_bytes(decode_keys, 4) : 0),
-            t.warps * (decode_rows * row_bytes(t.dv, 4) + 2 * 4 * decode_rows))) {}
+            t.warps * (decode_rows * row_bytes(t.dv, 4) + 16 * decode_rows))) {}
 };
 
 // Whether a sequence is decoded with its keys split over blocks: few queries, for which a block of
