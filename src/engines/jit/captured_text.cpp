@@ -23,7 +23,8 @@ class TermText {
            "; }\n" + start + "long long entries(const Arguments& a) { return " + entries + "; }\n" +
            start + "long long inner(const CapturedScore& x) { return " + element(outer, all) +
            "; }\n" + start + "long long last(const Arguments& a) { return " +
-           (all > 0 ? extent("a", all - 1) : "1") + "; }\n};\n";
+           (all > 0 ? extent("a", all - 1) : "1") + "; }\n" + start +
+           "long long rows(const Arguments& a) { return " + rows_extent() + "; }\n};\n";
   }
 
  private:
@@ -32,6 +33,14 @@ class TermText {
   }
   std::string extent(const std::string& a, std::size_t i) const {
     return a + ".words[" + std::to_string(WordLayout::extent(word_, target_.order[i])) + "]";
+  }
+  // Of the index that is q; 0: none is.
+  std::string rows_extent() const {
+    for (std::size_t i = 0; i < target_.order.size(); ++i) {
+      const auto index = static_cast<std::size_t>(target_.order[i]);
+      if (term_.indices[index]->op() == ir::Op::IndexQ) return extent("a", i);
+    }
+    return "0";
   }
   // The element by indices number first to end - 1 of the order.
   std::string element(std::size_t first, std::size_t end) const {
@@ -107,7 +116,10 @@ std::string Captured::text(const WordLayout& layout) const {
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
-         each("new_head", "const Arguments& a, " + uniform, "a, u") + each("begin_tile", "", "") +
+         each("new_head", "const Arguments& a, " + uniform, "a, u") + 
+         each("begin_tile",
+              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
+              "a, u, row, at") +
          each("add", "const CapturedScore& x", "x") +
          each("end_tile",
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",

@@ -19,8 +19,6 @@ std::string leaf_text(Op op) {
     case Op::Grad: return "grad";
     case Op::IndexB: return "head.b";
     case Op::IndexH: return "head.h";
-    case Op::IndexQ: return "q";
-    case Op::IndexK: return "k";
     case Op::SizeB: return "head.B";
     case Op::SizeH: return "head.H";
     case Op::SizeHkv: return "head.Hkv";

@@ -50,6 +50,11 @@ bool costs(const Node& node) {
   }
 }
 
+// Constants are written where they are read, and positions are parameters.
+bool has_own_name(const Node& node) {
+  return !node.is_const() && node.op() != Op::IndexQ && node.op() != Op::IndexK;
+}
+
 }  // namespace
 
 Stages::Stages(std::span<const Expr> roots, const ir::Program& program)
@@ -102,7 +107,7 @@ void Stages::find_cell(const ir::Program& program) {
 std::vector<const Node*> Stages::read_later(Stage wanted) const {
   std::vector<bool> read(nodes().size());
   const auto mark = [&](const Expr& e) {
-    if (stage(e.get()) == wanted && !e->is_const()) read[number(e.get())] = true;
+    if (stage(e.get()) == wanted && has_own_name(*e)) read[number(e.get())] = true;
   };
   for (const Expr& root : kept_) mark(root);
   for (const Node* node : nodes()) {
@@ -138,18 +143,20 @@ std::vector<const Node*> Stages::reach(std::span<const Node* const> wanted,
 
 std::vector<const Node*> Stages::below(std::span<const Node* const> wanted, Stage of) const {
   return reach(wanted, [&](const Node* node) {
-    return stage(node) == of && !node->is_const() && !in_pair(node);
+    return stage(node) == of && has_own_name(*node) && !in_pair(node);
   });
 }
 
 std::vector<const Node*> Stages::below_staged(std::span<const Node* const> wanted) const {
   return reach(wanted, [&](const Node* node) {
-    return stage(node) == Stage::Element && !node->is_const();
+    return stage(node) == Stage::Element && has_own_name(*node);
   });
 }
 
 std::string Stages::name(const Node* node, Stage here) const {
   if (node->is_const()) return constant_text(*node);
+  if (node->op() == Op::IndexQ) return here == Stage::Row ? "q" : "r.q";
+  if (node->op() == Op::IndexK) return here == Stage::Column ? "k" : "c.k";
   const std::string own = "v" + std::to_string(number(node));
   if (in_pair(node)) return "c.pair." + own;
   if (stage(node) == here) return own;

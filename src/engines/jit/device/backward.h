@@ -3,7 +3,8 @@
 // dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
-// Grid: key tiles x hkv x sequences (or sequences x hkv), in one row, key tiles fastest. Needs delta (backward_delta.h).
+// Grid: key tiles x hkv x sequences, in one row, key tiles fastest; but see batches_together. Needs
+// delta (backward_delta.h).
 #pragma once
 
 #include "backward_place.h"

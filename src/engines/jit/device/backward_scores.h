@@ -78,7 +78,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
     formula_rows[i] =
         staged_row<Formula>(a, uniform, at.row_words, Config::rows, row, seen(row, at.q_first));
   }
-  if constexpr (Captured::any) captured.begin_tile();
+  if constexpr (Captured::any) captured.begin_tile(a, uniform, formula_rows, at);
   LanePairs<Formula, Config::rows, Config::columns, 2 * m, true, true> pairs(at.values, at.row,
                                                                             at.column);
   FOVEA_UNROLL for (int j = 0; j < n; ++j) {
@@ -132,7 +132,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
         if constexpr (Captured::any) {
           // A score of -inf is not kept either.
           captured.add({a, uniform, formula_rows[i], formula_column, x, grad,
-                        kept && y != -infinity(), i, c});
+                        kept && y != -infinity(), i, c, j});
         }
       }
     }

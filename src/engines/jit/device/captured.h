@@ -6,6 +6,7 @@
 //   outer(score)         the element by the indices that change with b and h alone,
 //   entries(a), inner(score)  how many there are by the others, and which
 //   last(a)              how many there are by the last of its indices
+//   rows(a)              ElementTerm: how many by the index that is q
 // so that element outer * entries + inner of the sums gets the value. How it gets there depends on
 // what inner changes with: the classes below.
 #pragma once
@@ -26,16 +27,6 @@ struct F32Sums {
   FOVEA_DEVICE static void add(long long sums, long long at, double x) {
     add(sums, at, static_cast<float>(x));
   }
-  FOVEA_DEVICE static void add_pair(long long sums, long long at, float x, float y) {
-    if (sums == 0) return;
-    auto* const to = reinterpret_cast<float*>(sums) + at;
-    if (at % 2 == 0) {
-      add_global(to, Floats2{x, y});
-    } else {
-      add_global(to, x);
-      add_global(to + 1, y);
-    }
-  }
 };
 
 struct F64Sums {
@@ -53,10 +44,6 @@ struct ExactSums {
   FOVEA_DEVICE static void add(long long sums, long long at, double x) {
     add(sums, at, static_cast<float>(x));
   }
-  FOVEA_DEVICE static void add_pair(long long sums, long long at, float x, float y) {
-    add(sums, at, x);
-    add(sums, at + 1, y);
-  }
 };
 
 // --- what terms are told ---
@@ -68,7 +55,8 @@ struct CapturedScore {
   const typename Formula::Column& column;
   float s, grad;
   bool kept;
-  int i, c;  // which of this lane's rows; which of two columns
+  int i, c;   // which of this lane's rows; which of two columns
+  int j = 0;  // which pair of columns
 };
 
 template <class Term>
@@ -110,7 +98,10 @@ struct UniformTerm {
     const NoPosition nowhere;
     element = element_of<Term>(nowhere.score(a, u));
   }
-  FOVEA_DEVICE void begin_tile() { tile = 0; }
+  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
+                               const typename Formula::Row*, const ScorePlace&) {
+    tile = 0;
+  }
   FOVEA_DEVICE void add(const CapturedScore& x) { tile += value_of_term<Term>(x); }
   FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&,
                              const typename Formula::Row*, const ScorePlace&) {
@@ -131,7 +122,10 @@ struct RowTerm {
 
   FOVEA_DEVICE void begin(Shared) {}
   FOVEA_DEVICE void new_head(const Arguments&, const typename Formula::Uniform&) {}
-  FOVEA_DEVICE void begin_tile() { FOVEA_UNROLL for (int i = 0; i < rows; ++i) sum[i] = 0; }
+  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
+                               const typename Formula::Row*, const ScorePlace&) {
+    FOVEA_UNROLL for (int i = 0; i < rows; ++i) sum[i] = 0;
+  }
   FOVEA_DEVICE void add(const CapturedScore& x) { sum[x.i] += value_of_term<Term>(x); }
   FOVEA_DEVICE void end_tile(const Arguments& a, const typename Formula::Uniform& u,
                              const typename Formula::Row* row, const ScorePlace& at) {
@@ -156,7 +150,8 @@ struct ColumnTerm {
 
   FOVEA_DEVICE void begin(Shared) {}
   FOVEA_DEVICE void new_head(const Arguments&, const typename Formula::Uniform&) {}
-  FOVEA_DEVICE void begin_tile() {}
+  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
+                               const typename Formula::Row*, const ScorePlace&) {}
   FOVEA_DEVICE void add(const CapturedScore& x) {
     sum = (x.i == 0 ? 0.0f : sum) + value_of_term<Term>(x);
     if (x.i != rows - 1) return;
@@ -176,10 +171,34 @@ struct ColumnTerm {
 template <class Term, class Sums, int rows>
 struct ElementTerm {
   float left[rows];
+  // Where a lane's elements are all inside and lie in pairs: its first, and how far its rows are
+  // apart. null: some are not.
+  float* first;
+  long long row_step;
 
   FOVEA_DEVICE void begin(Shared) {}
   FOVEA_DEVICE void new_head(const Arguments&, const typename Formula::Uniform&) {}
-  FOVEA_DEVICE void begin_tile() {}
+  FOVEA_DEVICE void begin_tile(const Arguments& a, const typename Formula::Uniform& u,
+                               const typename Formula::Row* row, const ScorePlace& at) {
+    first = nullptr;
+    if constexpr (!Sums::exact) {
+      typename Formula::Column column{};
+      column.k = seen(at.column, at.k_first);
+      const CapturedScore top{a, u, row[0], column, 0, 0, true, 0, 0};
+      const CapturedScore below{a, u, row[rows > 1 ? 1 : 0], column, 0, 0, true, 0, 0};
+      const long long element = element_of<Term>(top);
+      row_step = element_of<Term>(below) - element;
+      // The rows that a lane has lie 8 apart: none is clamped if they all exist.
+      const bool inside = column.k >= 0 && at.k_count >= Config::columns &&
+                          static_cast<long long>(at.k_first) + Config::columns <= Term::last(a) &&
+                          row[0].q >= 0 && at.q_count >= Config::rows &&
+                          static_cast<long long>(at.q_first) + Config::rows <= Term::rows(a);
+      const long long sums = a.words[Term::word];
+      if (inside && sums != 0 && (element | row_step) % 2 == 0) {
+        first = reinterpret_cast<float*>(sums) + element;
+      }
+    }
+  }
   FOVEA_DEVICE void add(const CapturedScore& x) {
     const float value = value_of_term<Term>(x);
     if (x.c == 0) {
@@ -188,14 +207,13 @@ struct ElementTerm {
     }
     const float before = left[x.i];
     if (before == 0 && value == 0) return;
-    const long long sums = x.a.words[Term::word];
-    if (x.column.k >= 1 && x.column.k < Term::last(x.a)) {
-      return Sums::add_pair(sums, element_of<Term>(x) - 1, before, value);
+    if (first != nullptr) {
+      return add_global(first + x.i * row_step + 8 * x.j, Floats2{before, value});
     }
-    // One of them is outside, where loads are clamped, or not kept and outside.
+    const long long sums = x.a.words[Term::word];
     typename Formula::Column neighbour = x.column;
     neighbour.k = seen(neighbour.k, -1);
-    const CapturedScore other{x.a, x.u, x.row, neighbour, x.s, x.grad, true, x.i, 0};
+    const CapturedScore other{x.a, x.u, x.row, neighbour, x.s, x.grad, true, x.i, 0, x.j};
     if (before != 0) Sums::add(sums, element_of<Term>(other), before);
     if (value != 0) Sums::add(sums, element_of<Term>(x), value);
   }
@@ -268,7 +286,8 @@ struct DiagonalTerm {
   FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
     table.new_head(a, u);
   }
-  FOVEA_DEVICE void begin_tile() {}
+  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
+                               const typename Formula::Row*, const ScorePlace&) {}
   FOVEA_DEVICE void add(const CapturedScore&) {}
   FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&,
                              const typename Formula::Row*, const ScorePlace&) {}
@@ -320,7 +339,10 @@ struct GatherTerm {
   FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
     table.new_head(a, u);
   }
-  FOVEA_DEVICE void begin_tile() { FOVEA_UNROLL for (int i = 0; i < rows; ++i) element[i] = -1; }
+  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
+                               const typename Formula::Row*, const ScorePlace&) {
+    FOVEA_UNROLL for (int i = 0; i < rows; ++i) element[i] = -1;
+  }
   FOVEA_DEVICE void add(const CapturedScore& x) {
     const float value = value_of_term<Term>(x);
     if (value == 0) return;

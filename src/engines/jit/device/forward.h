@@ -54,18 +54,15 @@ struct Forward {
   float o[m][features][4];
 
   FOVEA_DEVICE explicit Forward(const Arguments& arguments) : a(arguments), call(a.call) {
-    int index = block_x();
+    const int together = Formula::batches_share_cells ? batches_together(call.b) : 1;
+    int index = block_x() / together;
     const int tiles = (call.sq + rows - 1) / rows;
     q0 = (tiles - 1 - index % tiles) * rows;  // under a causal mask the last take longest
     index /= tiles;
-    if constexpr (Formula::batches_share_cells) {  // then all batches read them while they are near
-      b = index % call.b;
-      h = index / call.b % call.h;
-    } else {
-      h = index % call.h;
-      b = index / call.h % call.b;
-    }
-    dv_first = index / call.h / call.b * Config::dv;
+    h = index % call.h;
+    index /= call.h;
+    b = index % (call.b / together) * together + block_x() % together;
+    dv_first = index / (call.b / together) * Config::dv;
     const Sequence s = sequence_of(call, b);
     const Head head = head_of(call, s, b, h);
     if (thread_index() == 0) {
@@ -170,10 +167,12 @@ struct Forward {
       const int k0 = tile.index * columns;
       const TileBox box{position(q0, s.q_offset), position(k0, s.k_offset), s.q_length - q0,
                         s.k_length - k0};
-      // Not the member: what only this reads takes no registers then.
-      const auto u = Formula::uniform(a, head());
-      copy_cells<Formula, rows, columns, threads>(a, u, shared.cells, box);
-      stage_diagonals<Formula, rows, columns>(a, u, shared.diagonal, box);
+      copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
+      if constexpr (Formula::diagonal_words > 0) {
+        // Not the member: what only this reads takes no registers then.
+        stage_diagonals<Formula, rows, columns>(a, Formula::uniform(a, head()), shared.diagonal,
+                                                box);
+      }
     }
   }
 

@@ -39,6 +39,12 @@ FOVEA_DEVICE Sequence sequence_of(const Call& call, int b) {
   return s;
 }
 
+// Blocks that read or add to the same part of a captured tensor for several batches run at the same
+// time, so that it stays in a cache: so many batches are the fastest index of a grid.
+FOVEA_DEVICE int batches_together(int batches) {
+  return batches % 4 == 0 ? 4 : batches % 2 == 0 ? 2 : 1;
+}
+
 // Where lse, row_max, grad_lse and delta have query row `row` of the tensors.
 FOVEA_DEVICE long long row_number(const Call& call, const Sequence& s, int h, long long row) {
   return (static_cast<long long>(s.b) * call.h + h) * call.rows_q + row;
