@@ -36,8 +36,8 @@ struct Stages {
 constexpr Stages stages[] = {{2, 2}, {2, 1}, {1, 1}};
 
 device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
-  return {shape.warps, is_wide(facts) ? 4 : 2, shape.d,         shape.dv,
-          shape.rows,  shape.columns,          facts.row_words, facts.column_words,
+  return {shape.warps,          is_wide(facts) ? 4 : 2, shape.d,         shape.dv,
+          shape.rows,           shape.columns,          facts.row_words, facts.column_words,
           facts.diagonal_words, facts.cell_bytes};
 }
 

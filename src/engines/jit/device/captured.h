@@ -303,8 +303,8 @@ struct DiagonalTerm {
       float sum = 0;
       for (int row = start; row < end; ++row) {
         using Element = typename Tile::Element;
-        sum += to_float(Element{}, load_shared<typename Stored<Element>::Type>(
-                                       ds.at(row, row + difference)));
+        sum += to_float(Element{},
+                        load_shared<typename Stored<Element>::Type>(ds.at(row, row + difference)));
       }
       table.put_together(a, start < end && sum != 0 ? element(a, u, at, start, difference) : -1,
                          sum);

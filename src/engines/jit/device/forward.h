@@ -389,7 +389,7 @@ struct Forward {
         const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
         FOVEA_UNROLL for (int j = 0; j < features; ++j) {
           FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
-            o[i][j][e] *= inverse;
+            o[i][j][e] = empty ? 0 : o[i][j][e] * inverse;  // also where a hidden NaN came in
             nan |= o[i][j][e] != o[i][j][e];
           }
         }
