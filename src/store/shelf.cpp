@@ -50,8 +50,10 @@ void Shelf::load(std::shared_ptr<const Bundle> bundle) {
   bundles_.insert(bundles_.begin(), std::move(bundle));
 }
 
-// A bundle with plans of this engine, but none for what runs here.
+// A bundle with plans of this engine, but none for what runs here. Those that came with the library
+// are for every GPU, each for one.
 void Shelf::say_what_it_was_made_for(const Bundle& bundle, const Key& key) {
+  if (std::ranges::find(settings_.stock, bundle.path()) != settings_.stock.end()) return;
   std::string made_for;
   for (const Bundle::Section& section : bundle.sections()) {
     if (section.engine != key.engine) continue;

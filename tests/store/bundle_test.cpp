@@ -195,6 +195,25 @@ TEST(LoadedBundle, AListInTheEnvironmentIsAskedInItsOrder) {
   EXPECT_NE(log.text().find("none: cannot be opened"), std::string::npos) << log.text();
 }
 
+TEST(LoadedBundle, WhatCameWithTheLibraryIsAskedLast) {
+  const TemporaryFolder top;
+  write_bundle(top.path("a"), {{key_of("x"), blob_of("a's")}});
+  write_bundle(top.path("stock"), {{key_of("x"), blob_of("stock's")},
+                                   {key_of("y"), blob_of("stock's")},
+                                   {{"fake", "fake 1.0 sm_80", "z"}, blob_of("stock's")}});
+  Settings settings = settings_for("");
+  settings.bundles = {top.path("a")};
+  settings.stock = {top.path("stock"), top.path("none")};
+  const Log log;
+  Shelf shelf(settings);
+  EXPECT_EQ(shelf.find(key_of("x")), blob_of("a's"));
+  EXPECT_EQ(shelf.find(key_of("y")), blob_of("stock's"));
+  EXPECT_EQ(shelf.named_bundles().size(), 1U);
+  EXPECT_NE(log.text().find("none: cannot be opened"), std::string::npos) << log.text();
+  EXPECT_EQ(shelf.find({"fake", "fake 1.0 sm_90", "z"}), std::nullopt);  // nothing is said of it
+  EXPECT_EQ(log.text().find("sm_80"), std::string::npos) << log.text();
+}
+
 TEST(LoadedBundle, ABlobThatIsDamagedIsBuilt) {
   const TemporaryFolder top;
   write_bundle(top.path("a"), {{key_of("x"), blob_of("a blob to find")}});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/host_bake.h"
+#include "engines/jit/tile_values.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
@@ -32,6 +33,17 @@ int plain_k(const std::vector<Expr>& indices) {
     at = static_cast<int>(i);
   }
   return q >= 0 ? k : -1;
+}
+
+// Whether a term's element changes with k - q alone, and every score adds to it what it adds to the
+// gradient of the plain score: then a tile's dS is added up along its diagonals.
+bool is_diagonal(const CapturedTerm& term, const ir::Program& program) {
+  if (term.value != score_gradient(program)) return false;
+  const ir::Order order = ir::operands_first(term.indices);
+  const std::vector<bool> diagonal = find_diagonal(order);
+  return std::ranges::all_of(term.indices, [&](const Expr& index) {
+    return is_uniform(index) || diagonal[order.number.find(index.get())];
+  });
 }
 
 }  // namespace
@@ -103,6 +115,7 @@ void Captured::arrange(std::size_t target, const ir::Program& program) {
                  : !k                                          ? TermKind::Row
                  : !q                                          ? TermKind::Column
                  : last >= 0 && plain_k(term->indices) == last ? TermKind::Element
+                 : is_diagonal(*term, program)                 ? TermKind::Diagonal
                                                                : TermKind::Gather;
     all_uniform = all_uniform && term->kind == TermKind::Uniform;
   }
@@ -123,18 +136,17 @@ std::vector<ExtraRoot> Captured::roots() const {
   return out;
 }
 
-int Captured::table_room() const {
-  if (deterministic_) return 0;
-  const auto gathers =
-      static_cast<int>(std::ranges::count(terms_, TermKind::Gather, &CapturedTerm::kind));
-  constexpr int most = 4096;  // 16 KiB
-  return gathers == 0 ? 0 : most / gathers / 4 * 4;
+int Captured::tables() const {
+  return static_cast<int>(std::ranges::count_if(terms_, [](const CapturedTerm& term) {
+    return term.kind == TermKind::Diagonal || term.kind == TermKind::Gather;
+  }));
 }
 
-int Captured::shared_bytes() const {
-  const auto gathers =
-      static_cast<int>(std::ranges::count(terms_, TermKind::Gather, &CapturedTerm::kind));
-  return 4 * table_room() * gathers;
+int Captured::table_room() const {
+  constexpr int most = 4096;  // 16 KiB
+  return deterministic_ || tables() == 0 ? 0 : most / tables() / 4 * 4;
 }
+
+int Captured::shared_bytes() const { return 4 * table_room() * tables(); }
 
 }  // namespace fovea::jit

@@ -13,7 +13,7 @@
 namespace fovea::jit {
 
 // What a term's element changes with, beside b and h: the classes of device/captured.h.
-enum class TermKind { Uniform, Row, Column, Element, Gather };
+enum class TermKind { Uniform, Row, Column, Element, Diagonal, Gather };
 
 // What every score adds to one tensor or scalar; a load of the formula, or a scalar.
 struct CapturedTerm {
@@ -49,13 +49,14 @@ class Captured {
   // struct CapturedTerms, to stand behind device/backward.h.
   std::string text(const WordLayout& layout) const;
 
-  // For tables in shared memory: entries of each Gather, bytes of all.
+  // For tables in shared memory: entries of each Diagonal and Gather, bytes of all.
   int table_room() const;
   int shared_bytes() const;
 
  private:
   void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
   void arrange(std::size_t target, const ir::Program& program);
+  int tables() const;
 
   bool deterministic_ = false;
   std::vector<CapturedTerm> terms_;

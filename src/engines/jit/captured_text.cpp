@@ -75,6 +75,7 @@ std::string member_type(TermKind kind, const std::string& arguments, int room) {
     case TermKind::Row: return "RowTerm<" + arguments + ", rows>";
     case TermKind::Column: return "ColumnTerm<" + arguments + ", rows>";
     case TermKind::Element: return "ElementTerm<" + arguments + ", rows>";
+    case TermKind::Diagonal: return "DiagonalTerm<" + arguments + ", " + std::to_string(room) + ">";
     case TermKind::Gather:
       return "GatherTerm<" + arguments + ", rows, " + std::to_string(room) + ">";
   }
@@ -85,9 +86,9 @@ std::string member_type(TermKind kind, const std::string& arguments, int room) {
 
 std::string Captured::text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
-  std::string structs, members, begins;
+  std::string structs, members, begins, reads;
   int tables = 0;
-  bool has_element = false;
+  bool asks = false;  // for every score
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     const CapturedTerm& term = terms_[i];
     const CapturedTarget& target = targets_[term.target];
@@ -96,8 +97,10 @@ std::string Captured::text(const WordLayout& layout) const {
     members += "  " + member_type(term.kind, name + ", " + sums_type(target.kept), table_room()) +
                " t" + number + ";\n";
     begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
-    if (term.kind == TermKind::Gather) ++tables;
-    has_element = has_element || term.kind == TermKind::Element;
+    const bool diagonal = term.kind == TermKind::Diagonal;
+    if (diagonal || term.kind == TermKind::Gather) ++tables;
+    asks = asks || !diagonal;
+    if (diagonal) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
   // One of the functions that every term has.
   const auto each = [&](const std::string& function, const std::string& parameters,
@@ -109,8 +112,10 @@ std::string Captured::text(const WordLayout& layout) const {
     return out + " }\n";
   };
   const std::string uniform = "const Formula::Uniform& u";
-  return structs + "struct CapturedTerms {\n  static constexpr bool any = true, together = " +
-         (has_element ? "true" : "false") +
+  return structs +
+         "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
+         (reads.empty() ? "false" : "true") +
+         ", asks_scores = " + (asks ? "true" : "false") +
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
@@ -122,6 +127,8 @@ std::string Captured::text(const WordLayout& layout) const {
          each("end_tile",
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
               "a, u, row, at") +
+         "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
+         ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
          each("end", "const Arguments& a", "a") + "};\n";
 }
 

@@ -222,13 +222,9 @@ struct ElementTerm {
   FOVEA_DEVICE void end(const Arguments&) {}
 };
 
-// Anything else. Neighbours along k often have one element (buckets of distances): a row's scores
-// are added up as long as it stays the same. If a head has few elements, they are in shared memory
-// until the head changes; `room` of them fit there.
-template <class Term, class Sums, int rows, int room>
-struct GatherTerm {
-  float sum[rows];
-  int element[rows];  // of the head's; -1: none
+// A head's elements in shared memory until the head changes, if they are few: `room` of them fit.
+template <class Term, class Sums, int room>
+struct SharedTable {
   Shared table;
   long long outer;
   bool small;  // they fit in `table`
@@ -250,39 +246,6 @@ struct GatherTerm {
     huge = Term::entries(a) > 0x7fffffff;
     if constexpr (!Sums::exact) sync_block();  // the table is clear
   }
-  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
-                               const typename Formula::Row*, const ScorePlace&) {
-    FOVEA_UNROLL for (int i = 0; i < rows; ++i) element[i] = -1;
-  }
-  FOVEA_DEVICE void add(const CapturedScore& x) {
-    const float value = value_of_term<Term>(x);
-    if (value == 0) return;
-    if (huge) return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
-    const auto at = static_cast<int>(Term::inner(x));
-    if (at != element[x.i]) {
-      put(x.a, element[x.i], sum[x.i]);
-      element[x.i] = at;
-      sum[x.i] = 0;
-    }
-    sum[x.i] += value;
-  }
-  FOVEA_DEVICE void end_tile(const Arguments& a, const typename Formula::Uniform&,
-                             const typename Formula::Row*, const ScorePlace&) {
-    FOVEA_UNROLL for (int i = 1; i < rows; ++i) {
-      if (element[i] == element[i - 1] || element[i] < 0) {
-        sum[i] = element[i] < 0 ? sum[i - 1] : sum[i] + sum[i - 1];
-        element[i] = element[i - 1];
-      } else {
-        put(a, element[i - 1], sum[i - 1]);
-      }
-    }
-    const int last = element[rows - 1];
-    float x = sum[rows - 1];
-    if (ballot(last == shuffle(last, 0)) != ~0u) return put(a, last, x);
-    if (last < 0) return;
-    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
-    if (lane_index() == 0) put(a, last, x);
-  }
   FOVEA_DEVICE void end(const Arguments& a) {
     if constexpr (!Sums::exact) {
       if (outer < 0 || !small) return;
@@ -295,16 +258,121 @@ struct GatherTerm {
       }
     }
   }
-
- private:
-  FOVEA_DEVICE void put(const Arguments& a, int at, float x) const {
+  FOVEA_DEVICE void put(const Arguments& a, long long at, float x) const {
     if (at < 0) return;
     if (small) {
-      add_shared(table + 4 * at, x);
+      add_shared(table + 4 * static_cast<int>(at), x);
     } else {
       Sums::add(a.words[Term::word], outer * Term::entries(a) + at, x);
     }
   }
+  // By a warp, each lane with an element of its own or -1: often they are all the same.
+  FOVEA_DEVICE void put_together(const Arguments& a, long long at, float x) const {
+    const int low = static_cast<int>(at);
+    if (huge || ballot(low == shuffle(low, 0)) != ~0u) return put(a, at, x);
+    if (at < 0) return;
+    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+    if (lane_index() == 0) put(a, at, x);
+  }
+};
+
+// Changes with k - q alone, and is added to as the plain score's gradient is: a thread for each
+// diagonal of a tile's dS, once that is in shared memory.
+template <class Term, class Sums, int room>
+struct DiagonalTerm {
+  SharedTable<Term, Sums, room> table;
+
+  FOVEA_DEVICE void begin(Shared at) { table.begin(at); }
+  FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
+    table.new_head(a, u);
+  }
+  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
+                               const typename Formula::Row*, const ScorePlace&) {}
+  FOVEA_DEVICE void add(const CapturedScore&) {}
+  FOVEA_DEVICE void end_tile(const Arguments&, const typename Formula::Uniform&,
+                             const typename Formula::Row*, const ScorePlace&) {}
+  // By all threads, between barriers. What is not kept is 0 in ds.
+  template <class Tile>
+  FOVEA_DEVICE void read(const Arguments& a, const typename Formula::Uniform& u, const Tile& ds,
+                         const TileBox& at, Shared staged) const {
+    const int diagonals = at.q_count + at.k_count - 1;
+    FOVEA_NO_UNROLL for (int first = 0; first < diagonals; first += block_threads()) {
+      const int difference = first + thread_index() - (at.q_count - 1);  // k - q
+      const int start = difference < 0 ? -difference : 0;
+      const int end = min(at.q_count, at.k_count - difference);
+      float sum = 0;
+      for (int row = start; row < end; ++row) {
+        using Element = typename Tile::Element;
+        sum += to_float(Element{}, load_shared<typename Stored<Element>::Type>(
+                                       ds.at(row, row + difference)));
+      }
+      table.put_together(a, start < end && sum != 0 ? element(a, u, at, start, difference, staged)
+                                                  : -1,
+                         sum);
+    }
+  }
+  FOVEA_DEVICE void end(const Arguments& a) { table.end(a); }
+
+ private:
+  FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
+                                        const TileBox& at, int row, int difference,
+                                        Shared staged) {
+    unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
+    unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
+    const int q = seen(row, at.q_first), k = seen(row + difference, at.k_first);
+    if constexpr (Formula::row_words > 0) Formula::make_row(a, u, q, row_words);
+    if constexpr (Formula::column_words > 0) Formula::make_column(a, u, k, column_words);
+    const auto row_value = Formula::row(a, u, q, row_words);
+    auto column_value = Formula::column(a, u, k, column_words);
+    constexpr int count = Formula::diagonal_words;
+    unsigned words[count > 0 ? count : 1];
+    load_words<count>(staged, Config::rows + Config::columns, difference + Config::rows - 1, words);
+    column_value.pair = Formula::pair(words, 0);
+    return Term::inner({a, u, row_value, column_value, 0, 0, true, 0, 0});
+  }
+};
+
+// Anything else. Neighbours along k often have one element (buckets of distances): a row's scores
+// are added up as long as it stays the same.
+template <class Term, class Sums, int rows, int room>
+struct GatherTerm {
+  float sum[rows];
+  int element[rows];  // of the head's; -1: none
+  SharedTable<Term, Sums, room> table;
+
+  FOVEA_DEVICE void begin(Shared at) { table.begin(at); }
+  FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
+    table.new_head(a, u);
+  }
+  FOVEA_DEVICE void begin_tile(const Arguments&, const typename Formula::Uniform&,
+                               const typename Formula::Row*, const ScorePlace&) {
+    FOVEA_UNROLL for (int i = 0; i < rows; ++i) element[i] = -1;
+  }
+  FOVEA_DEVICE void add(const CapturedScore& x) {
+    const float value = value_of_term<Term>(x);
+    if (value == 0) return;
+    if (table.huge) return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
+    const auto at = static_cast<int>(Term::inner(x));
+    if (at != element[x.i]) {
+      table.put(x.a, element[x.i], sum[x.i]);
+      element[x.i] = at;
+      sum[x.i] = 0;
+    }
+    sum[x.i] += value;
+  }
+  FOVEA_DEVICE void end_tile(const Arguments& a, const typename Formula::Uniform&,
+                             const typename Formula::Row*, const ScorePlace&) {
+    FOVEA_UNROLL for (int i = 1; i < rows; ++i) {
+      if (element[i] == element[i - 1] || element[i] < 0) {
+        sum[i] = element[i] < 0 ? sum[i - 1] : sum[i] + sum[i - 1];
+        element[i] = element[i - 1];
+      } else {
+        table.put(a, element[i - 1], sum[i - 1]);
+      }
+    }
+    table.put_together(a, element[rows - 1], sum[rows - 1]);
+  }
+  FOVEA_DEVICE void end(const Arguments& a) { table.end(a); }
 };
 
 }  // namespace fovea::device
