@@ -112,14 +112,12 @@ std::string Captured::text(const WordLayout& layout) const {
     return out + " }\n";
   };
   const std::string uniform = "const Formula::Uniform& u";
-  return structs +
-         "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
-         (reads.empty() ? "false" : "true") +
-         ", asks_scores = " + (asks ? "true" : "false") +
+  return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
+         (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
-         each("new_head", "const Arguments& a, " + uniform, "a, u") + 
+         each("new_head", "const Arguments& a, " + uniform, "a, u") +
          each("begin_tile",
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
               "a, u, row, at") +

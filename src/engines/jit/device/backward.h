@@ -19,12 +19,12 @@ struct BackwardShape {
   static constexpr int rows = Config::rows, columns = Config::columns;
   static constexpr int warps = Config::threads / 32;
   static constexpr int step = column_step<Element>;
-  static constexpr BackwardShared shared{{warps, bytes_of<Element>, Config::d, Config::dv, rows,
-                                          columns, Formula::row_words, Formula::column_words,
-                                          Formula::diagonal_words, cell_bytes_of<Formula>},
-                                         Config::q_stages,
-                                         Config::grad_o_stages,
-                                         Config::captured_bytes};
+  static constexpr BackwardShared shared{
+      {warps, bytes_of<Element>, Config::d, Config::dv, rows, columns, Formula::row_words,
+       Formula::column_words, Formula::diagonal_words, cell_bytes_of<Formula>},
+      Config::q_stages,
+      Config::grad_o_stages,
+      Config::captured_bytes};
   using Scores = WarpPart<warps, rows, columns, step>;
   using KeySums = WarpPart<warps, columns, Config::d, step>;
   using ValueSums = WarpPart<warps, columns, Config::dv, step>;

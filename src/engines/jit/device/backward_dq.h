@@ -17,9 +17,16 @@ class BackwardDq {
   static constexpr int rows = Config::rows, columns = Config::columns, threads = Config::threads;
   static constexpr int stages = Config::stages, keys = columns / 8, features = Config::d / 8;
   static_assert(rows == 16 * Config::warps);
-  static constexpr TileSizes sizes_{Config::warps, bytes_of<Element>, Config::d, Config::dv, rows,
-                                    columns, Formula::row_words, Formula::column_words,
-                                    Formula::diagonal_words, cell_bytes_of<Formula>};
+  static constexpr TileSizes sizes_{Config::warps,
+                                    bytes_of<Element>,
+                                    Config::d,
+                                    Config::dv,
+                                    rows,
+                                    columns,
+                                    Formula::row_words,
+                                    Formula::column_words,
+                                    Formula::diagonal_words,
+                                    cell_bytes_of<Formula>};
   static constexpr BackwardDqShared at_{sizes_, stages};
   static_assert(at_.bytes <= Config::shared_bytes);
   using OfD = SharedTile<Element, Config::d>;

@@ -84,8 +84,8 @@ FOVEA_DEVICE void find_kept(const Arguments& a, const typename Formula::Uniform&
     pairs.load(j);
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
       const int column = at.column + 8 * j + c;
-      auto formula_column = staged_column<Formula>(
-          a, uniform, at.column_words, Config::columns, column, seen(column, at.k_first));
+      auto formula_column = staged_column<Formula>(a, uniform, at.column_words, Config::columns,
+                                                   column, seen(column, at.k_first));
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
         bool keep = rows[i].counts && at.row + 8 * i < at.q_count && column < at.k_count;
         if constexpr (Formula::has_mask) {
@@ -125,7 +125,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
     captured.begin_tile(a, uniform, formula_rows, at);
   }
   LanePairs<Formula, Config::rows, Config::columns, 2 * m, true, true> pairs(at.values, at.row,
-                                                                            at.column);
+                                                                             at.column);
   FOVEA_UNROLL for (int j = 0; j < n; ++j) {
     pairs.load(j);
     unsigned stays[2 * m];  // bits of two columns
@@ -138,8 +138,8 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
     }
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
       const int column = at.column + 8 * j + c;
-      auto formula_column = staged_column<Formula>(
-          a, uniform, at.column_words, Config::columns, column, seen(column, at.k_first));
+      auto formula_column = staged_column<Formula>(a, uniform, at.column_words, Config::columns,
+                                                   column, seen(column, at.k_first));
       FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
         const ScoreRow& row = rows[i];
         formula_column.pair = pairs.pair(i, c);

@@ -303,20 +303,18 @@ struct DiagonalTerm {
       float sum = 0;
       for (int row = start; row < end; ++row) {
         using Element = typename Tile::Element;
-        sum += to_float(Element{}, load_shared<typename Stored<Element>::Type>(
-                                       ds.at(row, row + difference)));
+        sum += to_float(Element{},
+                        load_shared<typename Stored<Element>::Type>(ds.at(row, row + difference)));
       }
-      table.put_together(a, start < end && sum != 0 ? element(a, u, at, start, difference, staged)
-                                                  : -1,
-                         sum);
+      table.put_together(
+          a, start < end && sum != 0 ? element(a, u, at, start, difference, staged) : -1, sum);
     }
   }
   FOVEA_DEVICE void end(const Arguments& a) { table.end(a); }
 
  private:
   FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
-                                        const TileBox& at, int row, int difference,
-                                        Shared staged) {
+                                        const TileBox& at, int row, int difference, Shared staged) {
     unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
     unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
     const int q = seen(row, at.q_first), k = seen(row + difference, at.k_first);
