@@ -88,6 +88,7 @@ std::string Captured::text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
   std::string structs, members, begins, reads;
   int tables = 0;
+  bool asks = false;  // for every score
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     const CapturedTerm& term = terms_[i];
     const CapturedTarget& target = targets_[term.target];
@@ -98,7 +99,8 @@ std::string Captured::text(const WordLayout& layout) const {
     begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
     const bool diagonal = term.kind == TermKind::Diagonal;
     if (diagonal || term.kind == TermKind::Gather) ++tables;
-    if (diagonal) reads += " t" + number + ".read(a, u, ds, at);";
+    asks = asks || !diagonal;
+    if (diagonal) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
   // One of the functions that every term has.
   const auto each = [&](const std::string& function, const std::string& parameters,
@@ -111,7 +113,7 @@ std::string Captured::text(const WordLayout& layout) const {
   };
   const std::string uniform = "const Formula::Uniform& u";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
-         (reads.empty() ? "false" : "true") +
+         (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
@@ -124,7 +126,7 @@ std::string Captured::text(const WordLayout& layout) const {
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
               "a, u, row, at") +
          "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
-         ", const Tile& ds, const TileBox& at) {" + reads + " }\n" +
+         ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
          each("end", "const Arguments& a", "a") + "};\n";
 }
 

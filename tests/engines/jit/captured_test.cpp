@@ -27,7 +27,7 @@ TEST(Captured, WhatTermsChangeWithDecidesHowTheyAreAddedUp) {
   EXPECT_EQ(kind("k, h", "Skv,H"), TermKind::Column);
   EXPECT_EQ(kind("h, q, k", "H,Sq,Skv"), TermKind::Element);
   EXPECT_EQ(kind("k, 1, q", "Skv,2,Sq"), TermKind::Element);
-  EXPECT_EQ(kind("h, min(abs(q - k), 31)", "H,32"), TermKind::Gather);
+  EXPECT_EQ(kind("h, min(abs(q - k), 31)", "H,32"), TermKind::Diagonal);
   EXPECT_EQ(kind("q, k // 2", "Sq,Skv"), TermKind::Gather);
   EXPECT_EQ(kind("q, q", "Sq,Sq"), TermKind::Row);
 }

@@ -3,8 +3,7 @@
 // dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
-// Grid: key tiles x hkv x sequences, in one row, key tiles fastest; but see batches_together. Needs
-// delta (backward_delta.h).
+// Grid: key tiles x hkv x sequences, in one row, key tiles fastest. Needs delta (backward_delta.h).
 #pragma once
 
 #include "backward_place.h"
@@ -169,11 +168,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   ScoreScale scaled;
   scaled.scale = here.scale;
   if constexpr (Config::dropout) scaled.dropout = dropout_of(call_, head);
-  if (tile.full && !has_empty_row) {
-    score_gradients<Config, false>(a_, uniform, scaled, at, score_rows, p, ds, captured_);
-  } else {
-    score_gradients<Config, true>(a_, uniform, scaled, at, score_rows, p, ds, captured_);
-  }
+  const bool masked = !tile.full || has_empty_row;
+  score_gradients<Config>(a_, uniform, scaled, at, score_rows, masked, p, ds, captured_);
   if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
   if constexpr (Config::want_k || adds_q || Captured::reads_ds) {
     store_sums(ds_tile(), {row, column}, ds);
@@ -219,7 +215,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
     const BlockPlace here = place();
     const TileBox box{seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset), rows,
                       columns};
-    captured_.read(a_, Formula::uniform(a_, head_of_tile(here, tile)), ds_tile(), box);
+    captured_.read(a_, Formula::uniform(a_, head_of_tile(here, tile)), ds_tile(), box,
+                   static_cast<Shared>(at_.diagonal));
   }
   if (more) stage_words(next, next.h != tile.h);
   if constexpr (Config::want_v) {

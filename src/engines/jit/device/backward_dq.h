@@ -143,11 +143,8 @@ FOVEA_DEVICE void BackwardDq<Config>::visit(const LiveTile& tile, int stage) {
   NoCaptured none;
   ScoreRow score_rows[2];
   const bool has_empty_row = load_score_rows<Element>(place, score_rows);
-  if (tile.full && !has_empty_row) {
-    score_gradients<Config, false>(a_, uniform_, scaled_, place, score_rows, p, ds, none);
-  } else {
-    score_gradients<Config, true>(a_, uniform_, scaled_, place, score_rows, p, ds, none);
-  }
+  const bool masked = !tile.full || has_empty_row;
+  score_gradients<Config>(a_, uniform_, scaled_, place, score_rows, masked, p, ds, none);
   if constexpr (bytes_of<Element> == 4) {
     const OfKeys through{static_cast<Shared>(at_.ds)};
     store_sums(through, {warp_row(), 0}, ds);

@@ -62,12 +62,52 @@ FOVEA_DEVICE bool load_score_rows(const ScorePlace& at, ScoreRow (&rows)[count])
   return any_in_warp(empty);
 }
 
+// Which of a lane's scores are kept: a bit each.
+template <int m, int n>
+struct KeptScores {
+  unsigned words[(4 * m * n + 31) / 32];
+  FOVEA_DEVICE static int number(int i, int j, int c) { return (2 * j + c) * 2 * m + i; }
+  FOVEA_DEVICE bool has(int i, int j, int c) const {
+    return (words[number(i, j, c) / 32] >> number(i, j, c) % 32 & 1u) != 0;
+  }
+};
+
+template <class Config, int m, int n>
+FOVEA_DEVICE void find_kept(const Arguments& a, const typename Formula::Uniform& uniform,
+                            const ScorePlace& at, const ScoreRow (&rows)[2 * m],
+                            const typename Formula::Row (&formula_rows)[2 * m],
+                            KeptScores<m, n>& kept) {
+  FOVEA_UNROLL for (unsigned& word : kept.words) word = 0;
+  LanePairs<Formula, Config::rows, Config::columns, 2 * m, Formula::keep_reads.diagonal,
+            Formula::keep_reads.cell>
+      pairs(at.values, at.row, at.column);
+  FOVEA_UNROLL for (int j = 0; j < n; ++j) {
+    pairs.load(j);
+    FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
+      const int column = at.column + 8 * j + c;
+      auto formula_column = staged_column<Formula>(a, uniform, at.column_words, Config::columns,
+                                                   column, seen(column, at.k_first));
+      FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+        bool keep = rows[i].counts && at.row + 8 * i < at.q_count && column < at.k_count;
+        if constexpr (Formula::has_mask) {
+          formula_column.pair = pairs.pair(i, c);
+          keep = keep && Formula::keep(a, uniform, formula_rows[i], formula_column);
+        }
+        const int number = KeptScores<m, n>::number(i, j, c);
+        kept.words[number / 32] |= keep ? 1u << number % 32 : 0u;
+      }
+    }
+  }
+}
+
 // s becomes P (after dropout: what multiplies dO), dp becomes dS before scale. `masked`: some may
-// not be kept. `captured` is told every kept element's score and gradient.
-template <class Config, bool masked, int m, int n, class Captured>
+// not be kept. `captured` is told every element's score and gradient. All are computed as if they
+// were kept, and masked ones cleared afterwards: the code is there once, and whole tiles do not pay
+// for masks.
+template <class Config, int m, int n, class Captured>
 FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Uniform& uniform,
                                   const ScoreScale& scaled, const ScorePlace& at,
-                                  ScoreRow (&rows)[2 * m], float (&s)[m][n][4],
+                                  ScoreRow (&rows)[2 * m], bool masked, float (&s)[m][n][4],
                                   float (&dp)[m][n][4], Captured& captured) {
   using Element = typename Config::Element;
   // Without a modifier the scale is part of the exponent's factor.
@@ -85,7 +125,12 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
       rows[i].lse = moved(rows[i].lse, 0, bases[i].base * unit);
     }
   }
-  if constexpr (Captured::any) captured.begin_tile(a, uniform, formula_rows, at);
+  KeptScores<m, n> kept;
+  if constexpr (Captured::asks_scores) {
+    FOVEA_UNROLL for (unsigned& word : kept.words) word = ~0u;
+    if (masked) find_kept<Config>(a, uniform, at, rows, formula_rows, kept);
+    captured.begin_tile(a, uniform, formula_rows, at);
+  }
   LanePairs<Formula, Config::rows, Config::columns, 2 * m, true, true> pairs(at.values, at.row,
                                                                              at.column);
   FOVEA_UNROLL for (int j = 0; j < n; ++j) {
@@ -113,16 +158,8 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
           y = near_score<Formula>(a, uniform, formula_rows[i], formula_column, x, bases[i],
                                   at.k_first);
         }
-        float p = folded ? exp2_approx(fma_rn(score, folded_scale, -row.lse))
-                         : probability<Element>(y, row);
-        bool kept = true;
-        if constexpr (masked) {
-          kept = row.counts && at.row + 8 * i < at.q_count && column < at.k_count;
-          if constexpr (Formula::has_mask) {
-            kept = kept && Formula::keep(a, uniform, formula_rows[i], formula_column);
-          }
-          p = kept ? p : 0.0f;
-        }
+        const float p = folded ? exp2_approx(fma_rn(score, folded_scale, -row.lse))
+                               : probability<Element>(y, row);
         float to_p = gradient;
         score = p;
         if constexpr (Config::dropout) {
@@ -130,27 +167,34 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
           to_p = drawn ? gradient * scaled.dropout.factor : 0.0f;
           score = drawn ? p * scaled.dropout.factor : 0.0f;
         }
-        float grad = p * (to_p - row.delta);
-        if constexpr (masked) grad = kept ? grad : 0.0f;
+        const float grad = p * (to_p - row.delta);
         gradient = grad;
         if constexpr (Formula::has_mod) {
           gradient = Formula::gradient(a, uniform, formula_rows[i], formula_column, x, grad);
-          if constexpr (masked) gradient = kept ? gradient : 0.0f;
         }
-        if constexpr (Captured::any) {
+        if constexpr (Captured::asks_scores) {
           // A score of -inf is not kept either.
           captured.add({a, uniform, formula_rows[i], formula_column, x, grad,
-                        kept && y != -infinity(), i, c, j});
+                        kept.has(i, j, c) && y != -infinity(), i, c, j});
         }
       }
     }
   }
-  if constexpr (Captured::any) captured.end_tile(a, uniform, formula_rows, at);
+  if constexpr (Captured::asks_scores) captured.end_tile(a, uniform, formula_rows, at);
+  if (!masked) return;
+  if constexpr (!Captured::asks_scores) find_kept<Config>(a, uniform, at, rows, formula_rows, kept);
+  FOVEA_UNROLL for (int x = 0; x < 4 * m * n; ++x) {
+    const int i = x % (2 * m), c = x / (2 * m) % 2, j = x / (4 * m);
+    const bool keep = kept.has(i, j, c);
+    float &p = s[i / 2][j][i % 2 * 2 + c], &ds = dp[i / 2][j][i % 2 * 2 + c];
+    p = keep ? p : 0.0f;
+    ds = keep ? ds : 0.0f;
+  }
 }
 
 // A plan without gradients of captured things; those with them: captured.h.
 struct NoCaptured {
-  static constexpr bool any = false, reads_ds = false;
+  static constexpr bool any = false, asks_scores = false, reads_ds = false;
 };
 
 }  // namespace fovea::device

@@ -294,7 +294,7 @@ struct DiagonalTerm {
   // By all threads, between barriers. What is not kept is 0 in ds.
   template <class Tile>
   FOVEA_DEVICE void read(const Arguments& a, const typename Formula::Uniform& u, const Tile& ds,
-                         const TileBox& at) const {
+                         const TileBox& at, Shared staged) const {
     const int diagonals = at.q_count + at.k_count - 1;
     FOVEA_NO_UNROLL for (int first = 0; first < diagonals; first += block_threads()) {
       const int difference = first + thread_index() - (at.q_count - 1);  // k - q
@@ -306,15 +306,15 @@ struct DiagonalTerm {
         sum += to_float(Element{},
                         load_shared<typename Stored<Element>::Type>(ds.at(row, row + difference)));
       }
-      table.put_together(a, start < end && sum != 0 ? element(a, u, at, start, difference) : -1,
-                         sum);
+      table.put_together(
+          a, start < end && sum != 0 ? element(a, u, at, start, difference, staged) : -1, sum);
     }
   }
   FOVEA_DEVICE void end(const Arguments& a) { table.end(a); }
 
  private:
   FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
-                                        const TileBox& at, int row, int difference) {
+                                        const TileBox& at, int row, int difference, Shared staged) {
     unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
     unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
     const int q = seen(row, at.q_first), k = seen(row + difference, at.k_first);
@@ -322,7 +322,10 @@ struct DiagonalTerm {
     if constexpr (Formula::column_words > 0) Formula::make_column(a, u, k, column_words);
     const auto row_value = Formula::row(a, u, q, row_words);
     auto column_value = Formula::column(a, u, k, column_words);
-    Formula::fill_pair(a, u, row_value, column_value);
+    constexpr int count = Formula::diagonal_words;
+    unsigned words[count > 0 ? count : 1];
+    load_words<count>(staged, Config::rows + Config::columns, difference + Config::rows - 1, words);
+    column_value.pair = Formula::pair(words, 0);
     return Term::inner({a, u, row_value, column_value, 0, 0, true, 0, 0});
   }
 };
