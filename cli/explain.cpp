@@ -50,8 +50,9 @@ void add_explain(CLI::App& program) {
             "Say which engine would run a problem line, and why the others cannot");
   const auto options = std::make_shared<Options>();
   verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
-  verb.option("--device", options->device,
-              "cpu, cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
+  verb.option(
+          "--device", options->device,
+          "cpu, cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
       .tell_default();
   verb.option("--engine", options->engine, "As if this engine had been asked for");
   verb.flag("--json", options->json, "For programs");

@@ -20,7 +20,8 @@ ir::Expr gradient_by_score(const ir::Program& program) {
   return ir::simplify(ir::differentiate(program.mod(), ir::leaf(ir::Op::Grad)).score);
 }
 
-// The modifier with its line, if it has one, relative to the scalar of slot `origin`: mod = relative
+// The modifier with its line, if it has one, relative to the scalar of slot `origin`: mod =
+// relative
 // + slope * (line at k = origin) + shift.
 ir::Expr relative_to(const ir::RowShift& split, std::uint32_t origin) {
   if (!split.line.slope) return {};

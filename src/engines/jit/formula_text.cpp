@@ -134,8 +134,8 @@ void FormulaText::pair_structure() {
   line("struct Pair {");
   for (const Node* node : stages_.nodes()) {
     if (!stages_.in_pair(node)) continue;
-    line("  " + std::string(type_text(node->type())) + " v" +
-         std::to_string(stages_.number(node)) + ";");
+    line("  " + std::string(type_text(node->type())) + " v" + std::to_string(stages_.number(node)) +
+         ";");
   }
   line("};");
 }
@@ -155,8 +155,9 @@ void FormulaText::tile_values() {
   if (cell != nullptr) line("  " + stages_.name(cell, Stage::Element) + " = Cell::of_bits(cell);");
   line("  return c.pair;");
   line("}");
-  line("static FOVEA_DEVICE void fill_pair(const Arguments& a, const Uniform& u, const Row& r, "
-       "Column& c) {");
+  line(
+      "static FOVEA_DEVICE void fill_pair(const Arguments& a, const Uniform& u, const Row& r, "
+      "Column& c) {");
   if (!diagonal.empty()) line("  fill_diagonal(a, u, r, c);");
   if (cell != nullptr) {
     line("  " + stages_.name(cell, Stage::Element) + " = " + load_text(cell, Stage::Element) + ";");
@@ -167,8 +168,9 @@ void FormulaText::tile_values() {
 void FormulaText::diagonal_functions() {
   const Nodes& staged = stages_.diagonal();
   if (!staged.empty()) {
-    line("static FOVEA_DEVICE void fill_diagonal(const Arguments& a, const Uniform& u, "
-         "const Row& r, Column& c) {");
+    line(
+        "static FOVEA_DEVICE void fill_diagonal(const Arguments& a, const Uniform& u, "
+        "const Row& r, Column& c) {");
     for (const Node* node : stages_.below_staged(staged)) {
       const std::string text = value(node, Stage::Element, Functions{.precise = true});
       if (stages_.in_pair(node)) {
@@ -179,8 +181,9 @@ void FormulaText::diagonal_functions() {
     }
     line("}");
   }
-  line("static FOVEA_DEVICE void make_diagonal(const Arguments& a, const Uniform& u, int q, int k, "
-       "unsigned* words) {");
+  line(
+      "static FOVEA_DEVICE void make_diagonal(const Arguments& a, const Uniform& u, int q, int k, "
+      "unsigned* words) {");
   if (!staged.empty()) {
     // Nothing that is staged for rows or columns is read.
     line("  const unsigned nothing[row_words + column_words + 1] = {};");

@@ -26,8 +26,8 @@ Shape head_dims(const Problem& baked) {
 
 device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
   const int element_bytes = facts.baked.q.dtype == DType::F32 ? 4 : 2;
-  return {shape.warps, element_bytes, shape.d,         shape.dv,
-          shape.rows,  shape.columns, facts.row_words, facts.column_words,
+  return {shape.warps,          element_bytes,   shape.d,         shape.dv,
+          shape.rows,           shape.columns,   facts.row_words, facts.column_words,
           facts.diagonal_words, facts.cell_bytes};
 }
 
@@ -129,9 +129,9 @@ Grid over_splits(const Call& call, const Shape& shape) {
 
 // A warp for every 32 features of a row.
 Grid over_group_rows(const Call& call, const Shape& shape) {
-  return in_line(
-      ceil_div(group_rows(call) * call.hkv * call.b * std::max(ceil_div(call.dv, 32), 1), shape.warps), 1,
-      shape);
+  return in_line(ceil_div(group_rows(call) * call.hkv * call.b * std::max(ceil_div(call.dv, 32), 1),
+                          shape.warps),
+                 1, shape);
 }
 
 Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
@@ -146,7 +146,7 @@ Grid over_gaps(const Call& call, const Shape& shape) {
 constexpr KernelRow forward_rows[] = {
     {"forward", "forward.h", true, always, has_many_queries, forward_shape, over_queries},
     {"decode", "decode.h", true, splits_keys, has_splits, decode_shape, over_splits},
-    {"merge_splits", "decode.h", true, splits_keys, has_splits, small_shape, over_group_rows},
+    {"merge_splits", "merge_splits.h", true, splits_keys, has_splits, small_shape, over_group_rows},
     {"gaps", "gaps.h", false, is_packed, nullptr, small_shape, over_gaps},
     {"max_logit", "max_logit.h", false, wants_max_logit, nullptr, max_logit_shape, over_heads},
 };

@@ -32,7 +32,7 @@ struct Shape {
 struct ShapeFacts {
   const Problem& baked;
   int sm = 90;
-  std::int64_t shared_memory = 0;  // of a block, at most
+  std::int64_t shared_memory = 0;                                           // of a block, at most
   int row_words = 0, column_words = 0, diagonal_words = 0, cell_bytes = 0;  // of the formula
   int captured_bytes = 0;  // of shared memory: Captured::shared_bytes
 };

@@ -44,8 +44,8 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   const Expr score = ir::leaf(Op::Score), grad = ir::leaf(Op::Grad);
   add("keep", "", program.mask() ? program.mask() : ir::constant(true));
   // Large numbers that are added to all scores of a row, or along it, cost f32 its digits.
-  const ir::RowShift split = options.precise && program.mod() ? ir::split_row_shift(program.mod())
-                                                              : ir::RowShift{};
+  const ir::RowShift split =
+      options.precise && program.mod() ? ir::split_row_shift(program.mod()) : ir::RowShift{};
   const bool shifts = split.shift || split.line.slope;
   const Expr zero = ir::constant(0.0f);
   const Expr near = split.without_line ? split.without_line : zero;
@@ -91,8 +91,7 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   out.text = "struct Formula {\n" + constant_line("has_mask", out.has_mask) +
              constant_line("has_mod", out.has_mod) + constant_line("classifies", out.classifies) +
              constant_line("shifts", shifts) + constant_line("line_k", split.line.k) +
-             constant_line("line_q", split.line.q) +
-             constant_line("row_words", out.row_words) +
+             constant_line("line_q", split.line.q) + constant_line("row_words", out.row_words) +
              constant_line("column_words", out.column_words) + text.take() + classify + "};\n";
   return out;
 }

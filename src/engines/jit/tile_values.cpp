@@ -66,9 +66,8 @@ class DiagonalSearch {
   bool is_diagonal(const Node& node) const {
     if (const MaybeLinear& x = linear_[diagonal_.size()]) return x->moves_evenly();
     if (compares_positions(node)) return true;
-    return std::ranges::all_of(node.args(), [&](const Expr& arg) {
-      return is_uniform(*arg) || diagonal_of(arg);
-    });
+    return std::ranges::all_of(
+        node.args(), [&](const Expr& arg) { return is_uniform(*arg) || diagonal_of(arg); });
   }
   // q with k: which is larger does not change along a diagonal.
   static bool compares_positions(const Node& node) {

@@ -40,9 +40,9 @@ struct Call {
   const int* k_offsets;
 
   int b, h, hkv, sq, skv, d, dv;
-  int group;             // h / hkv
-  int heads_seen;        // what the leaf H is
-  long long rows_q;      // rows of q in one batch of the tensors: sq, packed t_q
+  int group;         // h / hkv
+  int heads_seen;    // what the leaf H is
+  long long rows_q;  // rows of q in one batch of the tensors: sq, packed t_q
   long long rows_k;
 
   PerCall<float> scale, dropout;
@@ -50,12 +50,12 @@ struct Call {
   PerCall<int> b_offset, h_offset, q_offset, k_offset;
 
   // Workspace; null where the plan has no use for it.
-  float* delta;             // backward: rows of dot(dO, O) - dlse, as lse lies
-  float* grad_q_sum;        // backward with atomics: dQ in f32, in the order of backward.h
+  float* delta;       // backward: rows of dot(dO, O) - dlse, as lse lies
+  float* grad_q_sum;  // backward with atomics: dQ in f32, in the order of backward.h
   // Decoding with split keys: see decode.h.
-  float* partial_o;     // [slot, kv head, row, dv]
+  float* partial_o;      // [slot, kv head, row, dv]
   double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
-  int split_keys;       // keys of a split, a multiple of 64; 0: nothing is split
+  int split_keys;        // keys of a split, a multiple of 64; 0: nothing is split
 };
 
 // `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors

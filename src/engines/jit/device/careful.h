@@ -98,8 +98,8 @@ FOVEA_DEVICE_CALL void careful_o_row(const Arguments& a, CarefulHead at, int q, 
       }
       const long long v = row_at(call.v, at.s.b, at.h / call.group, at.s.k_first + k);
       if (column < end) {
-        o = fma_rn(p, read_element<typename Config::Element>(call.v.data,
-                                                             v + column * call.v.feature), o);
+        o = fma_rn(
+            p, read_element<typename Config::Element>(call.v.data, v + column * call.v.feature), o);
       }
     }
     if (column < end) {

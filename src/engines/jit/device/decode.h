@@ -119,8 +119,12 @@ struct Decode {
     const Head any = head_of(call, s, b, h);
     const int h_first = any.h + (one ? row % call.group : 0);
     const int h_last = any.h + (one ? last % call.group : call.group - 1);
-    const Box box{h_first, h_last, static_cast<int>(q_first), static_cast<int>(q_last),
-                  static_cast<int>(k_low), static_cast<int>(k_high)};
+    const Box box{h_first,
+                  h_last,
+                  static_cast<int>(q_first),
+                  static_cast<int>(q_last),
+                  static_cast<int>(k_low),
+                  static_cast<int>(k_high)};
     const Tile kind = Formula::classify(a, any, box);
     return kind == Tile::Full && first + tile_keys > k_end ? Tile::Mixed : kind;
   }
@@ -130,8 +134,8 @@ struct Decode {
 
   FOVEA_DEVICE int own_key(int tile) const { return k_first + tile * tile_keys + warp * keys; }
   FOVEA_DEVICE QueryTile k_tile(int stage) const {
-    return {static_cast<Shared>(shared.ring +
-                                (warp * Config::stages + stage) * shared.stage_bytes)};
+    return {
+        static_cast<Shared>(shared.ring + (warp * Config::stages + stage) * shared.stage_bytes)};
   }
   FOVEA_DEVICE ValueTile v_tile(int stage) const {
     return {k_tile(stage).base + keys * QueryTile::stride};
@@ -176,8 +180,8 @@ struct Decode {
         Formula::fill_pair(a, uniform[r], row, column);
         float& score = x[0][i / 2][2 * r + i % 2];
         score = near_score<Formula>(a, uniform[r], row, column, score * scale, from, key);
-        const bool keep = q[r] >= 0 && k < k_end &&
-                          (full || Formula::keep(a, uniform[r], row, column));
+        const bool keep =
+            q[r] >= 0 && k < k_end && (full || Formula::keep(a, uniform[r], row, column));
         score = keep ? score : -infinity();
       }
     }
@@ -211,9 +215,9 @@ struct Decode {
   FOVEA_DEVICE void drop(float (&p)[1][2][4], int k0) const {
     FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
       const int r = i / 2, j = i % 2;
-      const KeptPair kept = dropout_keeps_pair(
-          dropout[r], position(q[r], s.q_offset),
-          position(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset));
+      const KeptPair kept =
+          dropout_keeps_pair(dropout[r], position(q[r], s.q_offset),
+                             position(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset));
       p[0][j][2 * r] = kept.first ? p[0][j][2 * r] : 0;
       p[0][j][2 * r + 1] = kept.second ? p[0][j][2 * r + 1] : 0;
     }
@@ -303,12 +307,12 @@ struct Decode {
       const float shrink =
           exp2_approx(static_cast<float>(load_shared<double>(at) - shift) * log2_e);
       total += load_shared<float>(at + 8) * shrink;
-      value += load_shared<float>(Sums{static_cast<Shared>(w * decode_rows * Sums::stride)}.at(
-                   local, column)) *
+      value += load_shared<float>(
+                   Sums{static_cast<Shared>(w * decode_rows * Sums::stride)}.at(local, column)) *
                shrink;
     }
-    const long long row = partial_row(call, decode_slot(call, s, b, split), kv_head,
-                                      group_row(local));
+    const long long row =
+        partial_row(call, decode_slot(call, s, b, split), kv_head, group_row(local));
     const bool empty = total == 0;
     if (feature) call.partial_o[row * call.dv + dv_first + column] = empty ? 0 : value / total;
     if (!first) return;
@@ -321,86 +325,10 @@ struct Decode {
 template <class Config>
 FOVEA_DEVICE void decode(const Arguments& a) {
   const Call& call = a.call;
-  const int row_tiles = (min(call.sq * call.group, decode_group_rows) + decode_rows - 1) /
-                        decode_rows;
+  const int row_tiles =
+      (min(call.sq * call.group, decode_group_rows) + decode_rows - 1) / decode_rows;
   Decode<Config> block(a, (max(call.skv, 1) + call.split_keys - 1) / call.split_keys, row_tiles);
   if (block.works()) block.run();
-}
-
-// A row's splits merged: the logsumexp of all of them and the sink.
-struct MergedRow {
-  double shift, largest;
-  float total;  // lse = shift + log(total)
-};
-FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long step, int splits,
-                                  float sink) {
-  constexpr float log2_e = 1.4426950408889634f;
-  MergedRow row{sink, -infinity(), 0};
-  bool nan = false;
-  FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
-    const double lse = call.partial_rows[2 * (first + i * step)];
-    const double top = call.partial_rows[2 * (first + i * step) + 1];
-    row.shift = fmax(row.shift, lse);
-    nan |= top != top;
-    row.largest = fmax(row.largest, top);
-  }
-  if (!(row.shift - row.shift == 0)) row.shift = 0;  // an infinity
-  row.total = exp2_approx(static_cast<float>(sink - row.shift) * log2_e);
-  FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
-    const double lse = call.partial_rows[2 * (first + i * step)];
-    row.total += exp2_approx(static_cast<float>(lse - row.shift) * log2_e);
-  }
-  if (nan) row.largest = float_of_bits(0x7fc00000u);
-  return row;
-}
-
-// A warp for 32 features of a row (b, kv head, row of the group): its splits in order.
-template <class Config>
-FOVEA_DEVICE void merge_splits(const Arguments& a) {
-  const Call& call = a.call;
-  const int rows = min(call.sq * call.group, decode_group_rows);
-  const int parts = max((call.dv + 31) / 32, 1);  // lse is wanted without features, too
-  long long index = (static_cast<long long>(block_x()) * block_threads() + thread_index()) / 32;
-  const int part = static_cast<int>(index % parts);
-  index /= parts;
-  const int row = static_cast<int>(index % rows);
-  index /= rows;
-  const int kv_head = static_cast<int>(index % call.hkv), b = static_cast<int>(index / call.hkv);
-  if (b >= call.b) return;
-  const Sequence s = sequence_of(call, b);
-  if (row >= s.q_length * call.group || !decodes(s.q_length, s.k_length, call.group)) return;
-  const int splits = s.k_length > 0 ? (s.k_length + call.split_keys - 1) / call.split_keys : 1;
-  const int h = kv_head * call.group + row % call.group, q = row / call.group;
-  const float sink = call.sink != nullptr ? call.sink[h] : -infinity();
-  const long long first = partial_row(call, decode_slot(call, s, b, 0), kv_head, row);
-  const long long step = static_cast<long long>(call.hkv) * decode_group_rows;
-  const MergedRow merged = merge_rows(call, first, step, splits, sink);
-  const bool empty = merged.total == 0;
-  const float lse =
-      empty ? -infinity() : static_cast<float>(merged.shift + logf(merged.total));
-  const Head head = head_of(call, s, b, h);
-  const float factor =
-      empty ? 0 : (Config::dropout ? dropout_of(call, head).factor : 1) / merged.total;
-  const int column = 32 * part + lane_index();
-  float value = 0;
-  if (column < call.dv) {
-    for (int i = 0; i < splits; ++i) {
-      const long long at = first + i * step;
-      const auto below = static_cast<float>(call.partial_rows[2 * at] - merged.shift);
-      const float weight = exp2_approx(below * 1.4426950408889634f);
-      value = fma_rn(weight, call.partial_o[at * call.dv + column], value);
-    }
-    value *= factor;
-    write_element<typename Config::Output>(
-        call.o.data, row_at(call.o, s.b, h, s.q_first + q) + column * call.o.feature, value);
-  }
-  if (part == 0 && lane_index() == 0) {
-    const long long number = row_number(call, s, h, s.q_first + q);
-    if (call.lse != nullptr) call.lse[number] = lse;
-    if (call.row_max != nullptr) call.row_max[number] = static_cast<float>(merged.largest);
-  }
-  if (!any_in_warp(value != value) || empty) return;
-  careful_o_row<Config>(a, {b, h, s, head}, q, lse, 32 * part, min(32 * part + 32, call.dv));
 }
 
 }  // namespace fovea::device

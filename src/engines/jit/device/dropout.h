@@ -18,10 +18,10 @@ struct Dropout {
 
 FOVEA_DEVICE Dropout dropout_of(const Call& call, const Head& head) {
   const float p = value_of(call.dropout);
-  return {value_of(call.seed), static_cast<unsigned>(value_of(call.offset)),
-          static_cast<unsigned>(head.b) * static_cast<unsigned>(head.H) +
-              static_cast<unsigned>(head.h),
-          static_cast<unsigned long long>(static_cast<double>(p) * 4294967296.0), 1 / (1 - p)};
+  return {
+      value_of(call.seed), static_cast<unsigned>(value_of(call.offset)),
+      static_cast<unsigned>(head.b) * static_cast<unsigned>(head.H) + static_cast<unsigned>(head.h),
+      static_cast<unsigned long long>(static_cast<double>(p) * 4294967296.0), 1 / (1 - p)};
 }
 
 FOVEA_DEVICE Words4 philox(unsigned long long key, Words4 c) {
@@ -53,9 +53,26 @@ struct KeptPair {
 FOVEA_DEVICE KeptPair dropout_keeps_pair(const Dropout& d, int q, int k) {
   const auto key = static_cast<unsigned>(k), row = static_cast<unsigned>(q);
   const Words4 words = philox(d.seed, {key / 4, row, d.head, d.offset});
-  const bool second = key % 4 == 3 ? dropout_keeps(d, q, static_cast<int>(key + 1))
-                                   : word_keeps(d, words, key + 1);
+  const bool second =
+      key % 4 == 3 ? dropout_keeps(d, q, static_cast<int>(key + 1)) : word_keeps(d, words, key + 1);
   return {word_keeps(d, words, key), second};
+}
+
+// Probabilities of a warp's tile (see tile.h), of which q and k are those of this lane's first:
+// zeros where they are dropped.
+template <int m, int n>
+FOVEA_DEVICE void drop_scores(const Dropout& d, int q, int k, float (&p)[m][n][4]) {
+  FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+    FOVEA_UNROLL for (int j = 0; j < n; ++j) {
+      const KeptPair kept =
+          dropout_keeps_pair(d, static_cast<int>(static_cast<unsigned>(q) + 8 * i),
+                             static_cast<int>(static_cast<unsigned>(k) + 8 * j));
+      float& first = p[i / 2][j][i % 2 * 2];
+      float& second = p[i / 2][j][i % 2 * 2 + 1];
+      first = kept.first ? first : 0;
+      second = kept.second ? second : 0;
+    }
+  }
 }
 
 }  // namespace fovea::device

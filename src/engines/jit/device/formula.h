@@ -26,7 +26,8 @@
 //     static Row row(const Arguments&, const Uniform&, int q, const unsigned* words);
 //     static Column column(const Arguments&, const Uniform&, int k, const unsigned* words);
 //
-//     // Whoever calls the functions below sets Column::pair before: to pair(), from what is staged,
+//     // Whoever calls the functions below sets Column::pair before: to pair(), from what is
+//     staged,
 //     // or by fill_pair.
 //     static void make_diagonal(const Arguments&, const Uniform&, int q, int k, unsigned* words);
 //     static CellSource cells(const Arguments&, const Uniform&);

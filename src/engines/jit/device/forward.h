@@ -11,6 +11,7 @@
 
 #include "careful.h"
 #include "dropout.h"
+#include "key_tiles.h"
 #include "live_tiles.h"
 #include "row_base.h"
 #include "staged.h"
@@ -19,7 +20,7 @@
 
 namespace fovea::device {
 
-constexpr float log2_e = 1.4426950408889634f, ln_2 = 0.6931471805599453f;
+constexpr float log2_e = 1.4426950408889634f;
 
 template <class Config>
 struct Forward {
@@ -28,10 +29,9 @@ struct Forward {
   static constexpr int threads = 32 * Config::warps;
   static constexpr int m = rows / (16 * Config::warps);  // pieces of 16 rows of a warp
   static constexpr int keys = columns / 8, features = Config::dv / 8;
-  static constexpr ForwardShared shared{TileSizes{Config::warps, bytes_of<Element>, Config::d, Config::dv, rows,
-                                                  columns, Formula::row_words,
-                                                  Formula::column_words, Formula::diagonal_words,
-                                                  cell_bytes_of<Formula>}};
+  static constexpr ForwardShared shared{TileSizes{
+      Config::warps, bytes_of<Element>, Config::d, Config::dv, rows, columns, Formula::row_words,
+      Formula::column_words, Formula::diagonal_words, cell_bytes_of<Formula>}};
   using QueryTile = SharedTile<Element, Config::d>;
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, columns>;
@@ -46,12 +46,11 @@ struct Forward {
   typename Formula::Uniform uniform;
   Dropout dropout;
   float scale, factor;  // factor: from the scores that are kept to exponents of 2
-  int k_whole;               // keys before this one are in whole tiles that allow wide copies
-  const char *k_own, *v_own;  // where this thread's part of the first such tile begins
+  KeyTiles<Element, QueryTile, ValueTile, columns, threads> key_tiles;
 
   // Of rows 16 i + lane / 4 + 8 r of this warp.
   float reference[m][2], sum[m][2];
-  float top[Config::row_max ? m : 1][2];  // the true maximum
+  float top[Config::row_max ? m : 1][2];    // the true maximum
   double base[Formula::shifts ? m : 1][2];  // of f32: what all of the former is relative to
   float o[m][features][4];
 
@@ -74,7 +73,7 @@ struct Forward {
     sync_block();
     uniform = Formula::uniform(a, head);
     if constexpr (Config::dropout) dropout = dropout_of(call, head);
-    find_whole_tiles(s);
+    key_tiles.find(call, s, h / call.group, dv_first);
     scale = value_of(call.scale);
     // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
     factor = folds_scale() ? scale * log2_e : log2_e;
@@ -106,60 +105,12 @@ struct Forward {
         q_tile, rows_of<Element>(call.q, s.b, h, s.q_first + q0, s.q_length - q0, call.d),
         thread_index());
   }
-  template <class Tile>
-  FOVEA_DEVICE const char* own_part(const Tensor& tensor, const Sequence& s, int first) const {
-    using Whole = WholeTile<threads, Tile>;
-    const auto* const data = static_cast<const typename Stored<Element>::Type*>(tensor.data);
-    return reinterpret_cast<const char*>(
-        data + s.b * tensor.batch + h / call.group * tensor.head +
-        (s.k_first + Whole::row(thread_index())) * tensor.position + first +
-        Whole::column(thread_index()));
-  }
-  FOVEA_DEVICE void find_whole_tiles(const Sequence& s) {
-    constexpr bool exist = WholeTile<threads, QueryTile>::exists &&
-                           WholeTile<threads, ValueTile>::exists &&
-                           columns % WholeTile<threads, QueryTile>::step == 0 &&
-                           columns % WholeTile<threads, ValueTile>::step == 0;
-    k_whole = 0;
-    if constexpr (exist) {
-      const bool wide = call.k.copy_bytes == 16 && call.v.copy_bytes == 16 &&
-                        call.d == Config::d && call.dv - dv_first >= Config::dv;
-      k_whole = wide ? s.k_length / columns * columns : 0;
-      k_own = own_part<QueryTile>(call.k, s, 0);
-      v_own = own_part<ValueTile>(call.v, s, dv_first);
-    }
-  }
-
   FOVEA_DEVICE void copy_keys(int tile, int buffer) const {
-    const int k0 = tile * columns;
-    if (k0 < k_whole) {
-      const long long row_bytes = call.k.position * bytes_of<Element>;
-      copy_whole_tile<columns, threads>(k_tile, k_own + k0 * row_bytes, row_bytes, thread_index());
-    } else {
-      const Sequence s = sequence();
-      copy_any_tile<Element>(
-          k_tile, columns,
-          rows_of<Element>(call.k, s.b, h / call.group, s.k_first + k0, s.k_length - k0, call.d),
-          Team{thread_index(), threads});
-    }
+    key_tiles.copy_keys(call, sequence, tile * columns, k_tile);
     if constexpr (Formula::column_words > 0) {
       stage_columns<Formula>(a, uniform, column_words(buffer),
-                             position(k0, sequence().k_offset), columns);
+                             position(tile * columns, sequence().k_offset), columns);
     }
-  }
-  FOVEA_DEVICE void copy_values(int tile) const {
-    const int k0 = tile * columns;
-    if (k0 < k_whole) {
-      const long long row_bytes = call.v.position * bytes_of<Element>;
-      copy_whole_tile<columns, threads>(v_tile, v_own + k0 * row_bytes, row_bytes, thread_index());
-      return;
-    }
-    const Sequence s = sequence();
-    Rows from = rows_of<Element>(call.v, s.b, h / call.group, s.k_first + k0, s.k_length - k0,
-                                 call.dv - dv_first);
-    from.data = static_cast<const typename Stored<Element>::Type*>(from.data) +
-                dv_first * call.v.feature;
-    copy_any_tile<Element>(v_tile, columns, from, Team{thread_index(), threads});
   }
 
   // Diagonals and cells, which nobody reads before the next barrier but one.
@@ -189,7 +140,8 @@ struct Forward {
     if (!tile.full) apply<true>(x, tile.index * columns, buffer);
   }
 
-  // The modifier, or the mask: apart, since most tiles need no mask and the modifier's code is long.
+  // The modifier, or the mask: apart, since most tiles need no mask and the modifier's code is
+  // long.
   template <bool masks>
   FOVEA_DEVICE void apply(float (&x)[m][keys][4], int k0, int buffer) {
     const Sequence s = sequence();
@@ -207,13 +159,14 @@ struct Forward {
     }
     constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
     LanePairs<Formula, rows, columns, 2 * m, reads.diagonal, reads.cell> pairs(
-        {static_cast<Shared>(shared.diagonal), static_cast<Shared>(shared.cells)}, row(0, 0), 2 * (lane_index() % 4));
+        {static_cast<Shared>(shared.diagonal), static_cast<Shared>(shared.cells)}, row(0, 0),
+        2 * (lane_index() % 4));
     FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
       pairs.load(j);
       FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
         const int at = 8 * j + 2 * (lane_index() % 4) + e;
         auto column = staged_column<Formula>(a, uniform, column_words(buffer), columns, at,
-                                                   position(k0 + at, s.k_offset));
+                                             position(k0 + at, s.k_offset));
         FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
@@ -222,8 +175,8 @@ struct Forward {
             const bool keep = k0 + at < s.k_length && Formula::keep(a, uniform, row_value, column);
             score = keep ? score : -infinity();
           } else {
-            score = near_score<Formula>(a, uniform, row_value, column, score, bases[i / 2][i % 2],
-                                        key);
+            score =
+                near_score<Formula>(a, uniform, row_value, column, score, bases[i / 2][i % 2], key);
           }
         }
       }
@@ -236,20 +189,11 @@ struct Forward {
     base[i][r] = to;
   }
 
-  FOVEA_DEVICE static float row_maximum(const float (&x)[m][keys][4], int i, int r) {
-    float most = fmaxf(x[i][0][2 * r], x[i][0][2 * r + 1]);
-    FOVEA_UNROLL for (int j = 1; j < keys; ++j) {
-      most = fmaxf(most, fmaxf(x[i][j][2 * r], x[i][j][2 * r + 1]));
-    }
-    most = fmaxf(most, shuffle_xor(most, 1));
-    return fmaxf(most, shuffle_xor(most, 2));
-  }
-
   // Scores to probabilities relative to the rows' references, which move where they must.
   FOVEA_DEVICE void softmax(float (&x)[m][keys][4]) {
     bool moves = false;
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
-      const float most = row_maximum(x, i / 2, i % 2), now = reference[i / 2][i % 2];
+      const float most = row_maximum(x[i / 2], i % 2), now = reference[i / 2][i % 2];
       if constexpr (Config::row_max) top[i / 2][i % 2] = fmaxf(top[i / 2][i % 2], most);
       moves |= most > now && !((most - now) * factor <= 8);
     }
@@ -276,7 +220,7 @@ struct Forward {
   FOVEA_DEVICE void move_references(const float (&x)[m][keys][4]) {
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        const float to = fmaxf(row_maximum(x, i, r), reference[i][r]);
+        const float to = fmaxf(row_maximum(x[i], r), reference[i][r]);
         const float shrink = exp2_approx((reference[i][r] - finite(to)) * factor);
         reference[i][r] = to;
         sum[i][r] *= shrink;
@@ -284,20 +228,6 @@ struct Forward {
           o[i][j][2 * r] *= shrink;
           o[i][j][2 * r + 1] *= shrink;
         }
-      }
-    }
-  }
-
-  FOVEA_DEVICE void drop(float (&p)[m][keys][4], int k0) const {
-    const Sequence s = sequence();
-    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
-      const int q = position(q0 + row(i / 2, i % 2), s.q_offset);
-      FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
-        const int k = position(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset);
-        const KeptPair kept = dropout_keeps_pair(dropout, q, k);
-        float(&pair)[4] = p[i / 2][j];
-        pair[i % 2 * 2] = kept.first ? pair[i % 2 * 2] : 0;
-        pair[i % 2 * 2 + 1] = kept.second ? pair[i % 2 * 2 + 1] : 0;
       }
     }
   }
@@ -343,7 +273,7 @@ struct Forward {
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
       wait_copies<0>();
       sync_block();  // keys are there, and nobody reads the last values any more
-      copy_values(tile.index);
+      key_tiles.copy_values(call, sequence, tile.index * columns, v_tile);
       stage_tile(tile);
       commit_copies();
       float x[m][keys][4];
@@ -356,7 +286,11 @@ struct Forward {
       commit_copies();
       modify(x, tile, buffer);
       softmax(x);
-      if constexpr (Config::dropout) drop(x, tile.index * columns);
+      if constexpr (Config::dropout) {
+        const Sequence at = sequence();
+        drop_scores(dropout, position(q0 + row(0, 0), at.q_offset),
+                    position(tile.index * columns + 2 * (lane_index() % 4), at.k_offset), x);
+      }
       add_values(x);
       tile = following;
     }
@@ -443,8 +377,7 @@ struct Forward {
       }
       const float row_lse = shuffle(own, local % 8 * 4);
       if (at >= s.q_length || row_lse == -infinity()) continue;
-      careful_o_row<Config>(a, careful, at, row_lse, dv_first,
-                            min(dv_first + Config::dv, call.dv));
+      careful_o_row<Config>(a, careful, at, row_lse, dv_first, min(dv_first + Config::dv, call.dv));
     }
   }
 };

@@ -27,8 +27,8 @@ FOVEA_DEVICE void clear_rows(const Tensor& to, const Gap& gap, int heads, int fe
   const long long in_row = static_cast<long long>(heads) * features;
   for (long long i = thread_index(); i < (gap.end - gap.first) * in_row; i += block_threads()) {
     const long long row = gap.first + i / in_row, head = i % in_row / features;
-    write_element<Element>(
-        to.data, row * to.position + head * to.head + i % features * to.feature, 0.0f);
+    write_element<Element>(to.data, row * to.position + head * to.head + i % features * to.feature,
+                           0.0f);
   }
 }
 

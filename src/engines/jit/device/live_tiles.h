@@ -51,7 +51,8 @@ FOVEA_DEVICE_CALL Tile classify_tile(const Arguments& a, Head head, Sequence s, 
   const bool edge = q.first + q.count > s.q_length || k.first + k.count > s.k_length;
   const long long q_first = static_cast<long long>(q.first) + s.q_offset;
   const long long k_first = static_cast<long long>(k.first) + s.k_offset;
-  const long long q_last = q_first + (q_end - q.first - 1), k_last = k_first + (k_end - k.first - 1);
+  const long long q_last = q_first + (q_end - q.first - 1),
+                  k_last = k_first + (k_end - k.first - 1);
   // Positions that wrap around are no interval.
   const auto fits = [](long long x) { return x == static_cast<int>(x); };
   Tile kind = Tile::Mixed;

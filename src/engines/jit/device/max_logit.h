@@ -25,7 +25,8 @@ FOVEA_DEVICE void max_logit(const Arguments& a) {
   }
   const int warp = thread_index() / 32;
   if (lane_index() == 0) store_shared(static_cast<Shared>(4 * warp), largest);
-  if (any_in_block(nan)) largest = float_of_bits(0x7fc00000u);  // also a barrier
+  if (any_in_block(nan))
+    largest = float_of_bits(0x7fc00000u);  // also a barrier
   else {
     for (int w = 0; w < block_threads() / 32; ++w) {
       largest = fmaxf(largest, load_shared<float>(static_cast<Shared>(4 * w)));

@@ -20,8 +20,8 @@ FOVEA_DEVICE RowBase row_base(const Arguments& a, const typename Formula::Unifor
   if constexpr (Formula::shifts) {
     const typename Formula::Column nowhere{};  // neither part changes with k
     const float slope = Formula::slope(a, u, row, nowhere);
-    const double at = Formula::line_k * static_cast<double>(key) +
-                      Formula::line_q * static_cast<double>(row.q);
+    const double at =
+        Formula::line_k * static_cast<double>(key) + Formula::line_q * static_cast<double>(row.q);
     const double base =
         static_cast<double>(Formula::shift(a, u, row, nowhere)) + static_cast<double>(slope) * at;
     const bool finite = base - base == 0;
@@ -39,7 +39,8 @@ FOVEA_DEVICE float near_score(const Arguments& a, const typename Formula::Unifor
                               int key) {
   const float score = Formula::score(a, u, row, column, s);
   if constexpr (!Formula::shifts) return score;
-  const auto distance = static_cast<int>(static_cast<unsigned>(column.k) - static_cast<unsigned>(key));
+  const auto distance =
+      static_cast<int>(static_cast<unsigned>(column.k) - static_cast<unsigned>(key));
   return fma_rn(base.slope, static_cast<float>(distance), score) + base.rest;
 }
 

@@ -32,7 +32,8 @@ FOVEA_DEVICE void store_words(Shared at, int count, int i, const unsigned* from)
 
 template <int words>
 FOVEA_DEVICE void load_words(Shared at, int count, int i, unsigned* to) {
-  FOVEA_UNROLL for (int w = 0; w < words; ++w) to[w] = load_shared<unsigned>(at + 4 * (w * count + i));
+  FOVEA_UNROLL for (int w = 0; w < words; ++w) to[w] =
+      load_shared<unsigned>(at + 4 * (w * count + i));
 }
 
 // By the first `count` threads of the block; `first` is the position of the first as formulas see

@@ -34,6 +34,17 @@ FOVEA_DEVICE void clear(float (&sum)[m][n][4]) {
   }
 }
 
+// The largest sum in row lane / 4 + 8 r of a piece of 16 rows.
+template <int n>
+FOVEA_DEVICE float row_maximum(const float (&piece)[n][4], int r) {
+  float most = fmaxf(piece[0][2 * r], piece[0][2 * r + 1]);
+  FOVEA_UNROLL for (int j = 1; j < n; ++j) {
+    most = fmaxf(most, fmaxf(piece[j][2 * r], piece[j][2 * r + 1]));
+  }
+  most = fmaxf(most, shuffle_xor(most, 1));
+  return fmaxf(most, shuffle_xor(most, 2));
+}
+
 // --- copies ---
 
 // Part of one head of a tensor: rows from `data` on, `row_stride` elements apart.
@@ -136,8 +147,7 @@ FOVEA_DEVICE void copy_tile(const Tile& to, const Rows& from, int thread) {
                 tile_rows % Whole::step == 0) {
     if (from.copy_bytes == 16 && from.rows >= tile_rows && from.columns >= Tile::columns) {
       const long long row_bytes = from.row_stride * element_bytes;
-      const char* const own = static_cast<const char*>(from.data) +
-                              Whole::row(thread) * row_bytes +
+      const char* const own = static_cast<const char*>(from.data) + Whole::row(thread) * row_bytes +
                               Whole::column(thread) * element_bytes;
       return copy_whole_tile<tile_rows, threads>(to, own, row_bytes, thread);
     }

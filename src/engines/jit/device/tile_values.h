@@ -71,7 +71,8 @@ FOVEA_DEVICE_CALL void copy_cells_slowly(CellTile<Formula, columns> to, int rows
   }
 }
 
-// The widest copy that the place of a tile allows, in bytes; 0: its cells must be copied one by one.
+// The widest copy that the place of a tile allows, in bytes; 0: its cells must be copied one by
+// one.
 template <int cell_bytes>
 FOVEA_DEVICE int cell_copy_bytes(const CellSource& from, const char* data, const TileBox& box) {
   const bool inside = box.q_first >= 0 && box.k_first >= 0 &&
@@ -102,8 +103,8 @@ FOVEA_DEVICE void copy_cells(const Arguments& a, const typename Formula::Uniform
     if constexpr (Whole::exists && rows % Whole::step == 0) {
       if (wide == 16 && box.q_count == rows && box.k_count == columns) {
         const long long row_bytes = from.q_stride * bytes;
-        const char* const own = data + Whole::row(thread_index()) * row_bytes +
-                                Whole::column(thread_index()) * bytes;
+        const char* const own =
+            data + Whole::row(thread_index()) * row_bytes + Whole::column(thread_index()) * bytes;
         return copy_whole_tile<rows, threads>(to, own, row_bytes, thread_index());
       }
     }
