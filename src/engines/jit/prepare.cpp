@@ -10,6 +10,7 @@ namespace {
 RenderOptions render_options(const Problem& baked, const Captured& captured) {
   RenderOptions options;
   options.precise = baked.q.dtype == DType::F32 || baked.precision == Precision::Strict;
+  options.splits_shift = options.precise;
   // One instruction instead of two; its error is far below what bf16 loses.
   options.coarse_tanh = baked.q.dtype == DType::BF16;
   options.gradient = baked.direction == Direction::Backward;

@@ -45,7 +45,7 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   add("keep", "", program.mask() ? program.mask() : ir::constant(true));
   // Large numbers that are added to all scores of a row, or along it, cost f32 its digits.
   const ir::RowShift split =
-      options.precise && program.mod() ? ir::split_row_shift(program.mod()) : ir::RowShift{};
+      options.splits_shift && program.mod() ? ir::split_row_shift(program.mod()) : ir::RowShift{};
   const bool shifts = split.shift || split.line.slope;
   const Expr zero = ir::constant(0.0f);
   const Expr near = split.without_line ? split.without_line : zero;

@@ -28,6 +28,8 @@ struct RenderOptions {
   // tanh by the hardware's instruction, 2^-11 relative: one unit of work instead of two. Only where
   // !precise.
   bool coarse_tanh = false;
+  // What all scores of a row have in common is left to Formula::shift and Formula::slope.
+  bool splits_shift = false;
   bool gradient = false;  // Formula::gradient is wanted: a backward
   std::vector<ExtraRoot> extra = {};
 };
