@@ -5,10 +5,9 @@
 #include "element.h"
 #include "live_tiles.h"
 #include "shared_layout.h"
+#include "softmax.h"
 
 namespace fovea::device {
-
-inline constexpr float log2_of_e = 1.4426950408889634f;
 
 // A tile of queries of one head.
 struct QueryTile {
@@ -54,11 +53,6 @@ struct BlockPlace {
     return place;
   }
 };
-
-// What formulas see of a position.
-FOVEA_DEVICE int seen(int position, int offset) {
-  return static_cast<int>(static_cast<unsigned>(position) + static_cast<unsigned>(offset));
-}
 
 // The tile of dQ's sums that belongs to the tile of queries that begins with position `first`.
 FOVEA_DEVICE long long sum_tile(const Call& call, const Sequence& s, int b, int h, int first,

@@ -8,6 +8,7 @@
 #include "formula.h"
 #include "row_base.h"
 #include "sequence.h"
+#include "softmax.h"
 
 namespace fovea::device {
 
@@ -55,9 +56,6 @@ FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& a
   const Call& call = a.call;
   unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
   unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
-  const auto seen = [](int x, int offset) {
-    return static_cast<int>(static_cast<unsigned>(x) + static_cast<unsigned>(offset));
-  };
   const int seen_q = seen(q, at.s.q_offset), seen_k = seen(k, at.s.k_offset);
   if constexpr (Formula::row_words > 0) Formula::make_row(a, u, seen_q, row_words);
   if constexpr (Formula::column_words > 0) Formula::make_column(a, u, seen_k, column_words);
@@ -88,13 +86,10 @@ FOVEA_DEVICE_CALL void careful_o_row(const Arguments& a, CarefulHead at, int q, 
     FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
       const double score = careful_score<Config>(a, at, u, q, k).modified;
       if (score == -infinity()) continue;
-      float p = exp2_approx(static_cast<float>(score - lse) * 1.4426950408889634f);
+      float p = exp2_approx(static_cast<float>(score - lse) * log2_of_e);
       if constexpr (Config::dropout) {
-        const unsigned seen_q = static_cast<unsigned>(q) + static_cast<unsigned>(at.s.q_offset);
-        const unsigned seen_k = static_cast<unsigned>(k) + static_cast<unsigned>(at.s.k_offset);
-        p *= dropout_keeps(dropout, static_cast<int>(seen_q), static_cast<int>(seen_k))
-                 ? dropout.factor
-                 : 0.0f;
+        p *= dropout_keeps(dropout, seen(q, at.s.q_offset), seen(k, at.s.k_offset)) ? dropout.factor
+                                                                                    : 0.0f;
       }
       const long long v = row_at(call.v, at.s.b, at.h / call.group, at.s.k_first + k);
       if (column < end) {

@@ -25,7 +25,7 @@ FOVEA_DEVICE CarefulGradient careful_gradient(const Arguments& a, const CarefulH
   if (lse == -infinity()) return {false, 0, 0};
   const CarefulScore score = careful_score<Config>(a, at, u, q, k);
   if (score.modified == -infinity()) return {false, 0, 0};
-  const float p = exp2_approx(static_cast<float>(score.modified - lse) * 1.4426950408889634f);
+  const float p = exp2_approx(static_cast<float>(score.modified - lse) * log2_of_e);
   const int seen_q = seen(q, at.s.q_offset), seen_k = seen(k, at.s.k_offset);
   float factor = 1;
   if constexpr (Config::dropout) {

@@ -9,6 +9,7 @@
 #include "careful.h"
 #include "dropout.h"
 #include "live_tiles.h"
+#include "softmax.h"
 #include "tile.h"
 
 namespace fovea::device {
@@ -34,7 +35,6 @@ struct Decode {
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, keys>;
   static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
-  static constexpr float log2_e = 1.4426950408889634f;
 
   const Arguments& a;
   const Call& call;
@@ -153,17 +153,13 @@ struct Decode {
     copy_tile<Element, keys, 32>(v_tile(stage), from, lane_index());
   }
 
-  FOVEA_DEVICE static int position(int local, int offset) {
-    return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
-  }
-
   FOVEA_DEVICE void modify(float (&x)[1][2][4], int k0, bool full) {
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-      const int seen_q = position(q[r], s.q_offset);
+      const int seen_q = seen(q[r], s.q_offset);
       unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
       if constexpr (Formula::row_words > 0) Formula::make_row(a, uniform[r], seen_q, row_words);
       const auto row = Formula::row(a, uniform[r], seen_q, row_words);
-      const int key = position(k0, s.k_offset);
+      const int key = seen(k0, s.k_offset);
       const RowBase from = row_base<Formula>(a, uniform[r], row, key);
       if constexpr (Formula::shifts) {
         top[r] = moved(top[r], base[r], from.base);
@@ -171,7 +167,7 @@ struct Decode {
       }
       FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
         const int k = k0 + 8 * (i / 2) + 2 * (lane_index() % 4) + i % 2;
-        const int seen_k = position(k, s.k_offset);
+        const int seen_k = seen(k, s.k_offset);
         unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
         if constexpr (Formula::column_words > 0) {
           Formula::make_column(a, uniform[r], seen_k, column_words);
@@ -187,21 +183,19 @@ struct Decode {
     }
   }
 
-  FOVEA_DEVICE static float finite(float x) { return x == infinity() || x == -infinity() ? 0 : x; }
-
   FOVEA_DEVICE void softmax(float (&x)[1][2][4]) {
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
       float largest = fmaxf(fmaxf(x[0][0][2 * r], x[0][0][2 * r + 1]),
                             fmaxf(x[0][1][2 * r], x[0][1][2 * r + 1]));
       largest = fmaxf(largest, shuffle_xor(largest, 1));
       largest = fmaxf(fmaxf(largest, shuffle_xor(largest, 2)), top[r]);
-      const float shift = -finite(largest) * log2_e;
-      const float shrink = exp2_approx(fma_rn(top[r], log2_e, shift));
+      const float shift = -finite_or_zero(largest) * log2_of_e;
+      const float shrink = exp2_approx(fma_rn(top[r], log2_of_e, shift));
       top[r] = largest;
       sum[r] *= shrink;
       FOVEA_UNROLL for (int j = 0; j < 2; ++j) {
         FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
-          x[0][j][e] = exp2_approx(fma_rn(x[0][j][e], log2_e, shift));
+          x[0][j][e] = exp2_approx(fma_rn(x[0][j][e], log2_of_e, shift));
           sum[r] += x[0][j][e];
         }
       }
@@ -216,8 +210,8 @@ struct Decode {
     FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
       const int r = i / 2, j = i % 2;
       const KeptPair kept =
-          dropout_keeps_pair(dropout[r], position(q[r], s.q_offset),
-                             position(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset));
+          dropout_keeps_pair(dropout[r], seen(q[r], s.q_offset),
+                             seen(k0 + 8 * j + 2 * (lane_index() % 4), s.k_offset));
       p[0][j][2 * r] = kept.first ? p[0][j][2 * r] : 0;
       p[0][j][2 * r + 1] = kept.second ? p[0][j][2 * r + 1] : 0;
     }
@@ -305,7 +299,7 @@ struct Decode {
     FOVEA_UNROLL for (int w = 0; w < Config::warps; ++w) {
       const Shared at = totals + 16 * (w * decode_rows + local);
       const float shrink =
-          exp2_approx(static_cast<float>(load_shared<double>(at) - shift) * log2_e);
+          exp2_approx(static_cast<float>(load_shared<double>(at) - shift) * log2_of_e);
       total += load_shared<float>(at + 8) * shrink;
       value += load_shared<float>(
                    Sums{static_cast<Shared>(w * decode_rows * Sums::stride)}.at(local, column)) *

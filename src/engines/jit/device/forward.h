@@ -14,13 +14,12 @@
 #include "key_tiles.h"
 #include "live_tiles.h"
 #include "row_base.h"
+#include "softmax.h"
 #include "staged.h"
 #include "tile.h"
 #include "tile_values.h"
 
 namespace fovea::device {
-
-constexpr float log2_e = 1.4426950408889634f;
 
 template <class Config>
 struct Forward {
@@ -76,7 +75,7 @@ struct Forward {
     key_tiles.find(call, s, h / call.group, dv_first);
     scale = value_of(call.scale);
     // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
-    factor = folds_scale() ? scale * log2_e : log2_e;
+    factor = folds_scale() ? scale * log2_of_e : log2_of_e;
   }
 
   FOVEA_DEVICE static Sequence sequence() { return load_struct<Sequence>(shared.place); }
@@ -85,9 +84,6 @@ struct Forward {
   FOVEA_DEVICE int first_row() const { return thread_index() / 32 * 16 * m; }  // of this warp
   FOVEA_DEVICE int row(int i, int r) const {
     return first_row() + 16 * i + 8 * r + lane_index() / 4;
-  }
-  FOVEA_DEVICE int position(int local, int offset) const {
-    return static_cast<int>(static_cast<unsigned>(local) + static_cast<unsigned>(offset));
   }
   FOVEA_DEVICE Shared column_words(int buffer) const {
     return shared.column_words + buffer * 4 * columns * Formula::column_words;
@@ -109,7 +105,7 @@ struct Forward {
     key_tiles.copy_keys(call, sequence, tile * columns, k_tile);
     if constexpr (Formula::column_words > 0) {
       stage_columns<Formula>(a, uniform, column_words(buffer),
-                             position(tile * columns, sequence().k_offset), columns);
+                             seen(tile * columns, sequence().k_offset), columns);
     }
   }
 
@@ -118,7 +114,7 @@ struct Forward {
     if constexpr (Formula::diagonal_words > 0 || Formula::has_cells) {
       const Sequence s = sequence();
       const int k0 = tile.index * columns;
-      const TileBox box{position(q0, s.q_offset), position(k0, s.k_offset), s.q_length - q0,
+      const TileBox box{seen(q0, s.q_offset), seen(k0, s.k_offset), s.q_length - q0,
                         s.k_length - k0};
       copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
       if constexpr (Formula::diagonal_words > 0) {
@@ -145,13 +141,13 @@ struct Forward {
   template <bool masks>
   FOVEA_DEVICE void apply(float (&x)[m][keys][4], int k0, int buffer) {
     const Sequence s = sequence();
-    const int key = position(k0, s.k_offset);
+    const int key = seen(k0, s.k_offset);
     typename Formula::Row row_values[m][2];
     RowBase bases[m][2];
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
       const int at = row(i / 2, i % 2);
-      row_values[i / 2][i % 2] = staged_row<Formula>(a, uniform, shared.row_words, rows, at,
-                                                     position(q0 + at, s.q_offset));
+      row_values[i / 2][i % 2] =
+          staged_row<Formula>(a, uniform, shared.row_words, rows, at, seen(q0 + at, s.q_offset));
       if constexpr (!masks) {
         bases[i / 2][i % 2] = row_base<Formula>(a, uniform, row_values[i / 2][i % 2], key);
         if constexpr (Formula::shifts) move_base(i / 2, i % 2, bases[i / 2][i % 2].base);
@@ -166,7 +162,7 @@ struct Forward {
       FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
         const int at = 8 * j + 2 * (lane_index() % 4) + e;
         auto column = staged_column<Formula>(a, uniform, column_words(buffer), columns, at,
-                                             position(k0 + at, s.k_offset));
+                                             seen(k0 + at, s.k_offset));
         FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
           float& score = x[i / 2][j][i % 2 * 2 + e];
           const auto& row_value = row_values[i / 2][i % 2];
@@ -200,7 +196,7 @@ struct Forward {
     if (any_in_warp(moves)) move_references(x);
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        const float shift = -finite(reference[i][r]) * factor;
+        const float shift = -finite_or_zero(reference[i][r]) * factor;
         float part = 0;
         FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
           FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
@@ -213,15 +209,12 @@ struct Forward {
     }
   }
 
-  // Nothing is subtracted from scores while a row has none that is finite: inf - inf would be NaN.
-  FOVEA_DEVICE static float finite(float x) { return x == infinity() || x == -infinity() ? 0 : x; }
-
   // Rare: the maxima are found once more rather than kept in registers.
   FOVEA_DEVICE void move_references(const float (&x)[m][keys][4]) {
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         const float to = fmaxf(row_maximum(x[i], r), reference[i][r]);
-        const float shrink = exp2_approx((reference[i][r] - finite(to)) * factor);
+        const float shrink = exp2_approx((reference[i][r] - finite_or_zero(to)) * factor);
         reference[i][r] = to;
         sum[i][r] *= shrink;
         FOVEA_UNROLL for (int j = 0; j < features; ++j) {
@@ -268,7 +261,7 @@ struct Forward {
       copy_queries();
       copy_keys(tile.index, 0);
       commit_copies();
-      stage_rows<Formula>(a, uniform, shared.row_words, position(q0, s.q_offset), rows);
+      stage_rows<Formula>(a, uniform, shared.row_words, seen(q0, s.q_offset), rows);
     }
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
       wait_copies<0>();
@@ -288,8 +281,8 @@ struct Forward {
       softmax(x);
       if constexpr (Config::dropout) {
         const Sequence at = sequence();
-        drop_scores(dropout, position(q0 + row(0, 0), at.q_offset),
-                    position(tile.index * columns + 2 * (lane_index() % 4), at.k_offset), x);
+        drop_scores(dropout, seen(q0 + row(0, 0), at.q_offset),
+                    seen(tile.index * columns + 2 * (lane_index() % 4), at.k_offset), x);
       }
       add_values(x);
       tile = following;
@@ -311,12 +304,12 @@ struct Forward {
         const float unit = folds_scale() ? scale : 1.0f;
         const double origin = Formula::shifts ? base[Formula::shifts ? i : 0][r] : 0;
         const auto sink = static_cast<float>(given_sink - origin);
-        const float from = finite(reference[i][r]) * unit;
+        const float from = finite_or_zero(reference[i][r]) * unit;
         float joined = total, shift = from, shrink = 1;
         if (has_sink) {
-          shift = finite(fmaxf(total > 0 ? from : -infinity(), sink));
-          shrink = total > 0 ? exp2_approx((from - shift) * log2_e) : 1;
-          joined = total * shrink + exp2_approx((sink - shift) * log2_e);
+          shift = finite_or_zero(fmaxf(total > 0 ? from : -infinity(), sink));
+          shrink = total > 0 ? exp2_approx((from - shift) * log2_of_e) : 1;
+          joined = total * shrink + exp2_approx((sink - shift) * log2_of_e);
         }
         const bool empty = joined == 0;
         lse[i][r] = empty ? -infinity() : static_cast<float>(origin + (shift + logf(joined)));

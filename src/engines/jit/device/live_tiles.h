@@ -70,11 +70,8 @@ FOVEA_DEVICE_CALL Tile classify_tile(const Arguments& a, Head head, Sequence s, 
 
 // What formulas see of head h of sequence b.
 FOVEA_DEVICE Head head_of(const Call& call, const Sequence& s, int b, int h) {
-  const auto shifted = [](int x, int offset) {
-    return static_cast<int>(static_cast<unsigned>(x) + static_cast<unsigned>(offset));
-  };
-  return {shifted(b, value_of(call.b_offset)),
-          shifted(h, value_of(call.h_offset)),
+  return {seen(b, value_of(call.b_offset)),
+          seen(h, value_of(call.h_offset)),
           call.b,
           call.heads_seen,
           call.hkv,

@@ -12,7 +12,6 @@ struct MergedRow {
 };
 FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long step, int splits,
                                   float sink) {
-  constexpr float log2_e = 1.4426950408889634f;
   MergedRow row{sink, -infinity(), 0};
   bool nan = false;
   FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
@@ -23,10 +22,10 @@ FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long s
     row.largest = fmax(row.largest, top);
   }
   if (!(row.shift - row.shift == 0)) row.shift = 0;  // an infinity
-  row.total = exp2_approx(static_cast<float>(sink - row.shift) * log2_e);
+  row.total = exp2_approx(static_cast<float>(sink - row.shift) * log2_of_e);
   FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
     const double lse = call.partial_rows[2 * (first + i * step)];
-    row.total += exp2_approx(static_cast<float>(lse - row.shift) * log2_e);
+    row.total += exp2_approx(static_cast<float>(lse - row.shift) * log2_of_e);
   }
   if (nan) row.largest = float_of_bits(0x7fc00000u);
   return row;
@@ -64,7 +63,7 @@ FOVEA_DEVICE void merge_splits(const Arguments& a) {
     for (int i = 0; i < splits; ++i) {
       const long long at = first + i * step;
       const auto below = static_cast<float>(call.partial_rows[2 * at] - merged.shift);
-      const float weight = exp2_approx(below * 1.4426950408889634f);
+      const float weight = exp2_approx(below * log2_of_e);
       value = fma_rn(weight, call.partial_o[at * call.dv + column], value);
     }
     value *= factor;

@@ -45,6 +45,11 @@ FOVEA_DEVICE int batches_together(int batches) {
   return batches % 4 == 0 ? 4 : batches % 2 == 0 ? 2 : 1;
 }
 
+// What formulas see of a position.
+FOVEA_DEVICE int seen(int position, int offset) {
+  return static_cast<int>(static_cast<unsigned>(position) + static_cast<unsigned>(offset));
+}
+
 // Where lse, row_max, grad_lse and delta have query row `row` of the tensors.
 FOVEA_DEVICE long long row_number(const Call& call, const Sequence& s, int h, long long row) {
   return (static_cast<long long>(s.b) * call.h + h) * call.rows_q + row;
