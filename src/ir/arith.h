@@ -234,26 +234,10 @@ Cell<Real> apply(Op op, const Cell<Real>* a) {
     case Op::IntOfFloat: return integer(arith::to_int(a[0].exact));
     case Op::IntOfBool: return integer(a[0].b ? 1 : 0);
     case Op::BoolOfFloat: return boolean(a[0].exact != 0);
-    case Op::BoolOfInt: return boolean(a[0].i != 0);
-    case Op::Score:
-    case Op::Grad:
-    case Op::ScalarF:
-    case Op::ScalarI:
-    case Op::LoadF:
-    case Op::LoadI:
-    case Op::LoadB:
-    case Op::IndexB:
-    case Op::IndexH:
-    case Op::IndexQ:
-    case Op::IndexK:
-    case Op::SizeB:
-    case Op::SizeH:
-    case Op::SizeHkv:
-    case Op::SizeSq:
-    case Op::SizeSkv:
-    case Op::ConstF:
-    case Op::ConstI:
-    case Op::ConstB: break;
+    case Op::BoolOfInt:
+      return boolean(a[0].i != 0);
+    FOVEA_LEAF_CASES:
+      break;
   }
   return C{};
 }

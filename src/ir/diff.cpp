@@ -181,25 +181,8 @@ std::vector<Share> shares(const Node& node, const Expr& g) {
     case Op::BoolOfFloat:
     case Op::BoolOfInt:
     // Leaves and loads are where adjoints arrive.
-    case Op::Score:
-    case Op::Grad:
-    case Op::ScalarF:
-    case Op::ScalarI:
-    case Op::LoadF:
-    case Op::LoadI:
-    case Op::LoadB:
-    case Op::IndexB:
-    case Op::IndexH:
-    case Op::IndexQ:
-    case Op::IndexK:
-    case Op::SizeB:
-    case Op::SizeH:
-    case Op::SizeHkv:
-    case Op::SizeSq:
-    case Op::SizeSkv:
-    case Op::ConstF:
-    case Op::ConstI:
-    case Op::ConstB: return {};
+    FOVEA_LEAF_CASES:
+      return {};
   }
   return {};
 }

@@ -105,26 +105,10 @@ Range apply_range(Op op, std::span<const Range> a) {
     case Op::IntOfFloat: return of(reals::to_int(a[0].f));
     case Op::IntOfBool: return of(IntInterval{a[0].b.can_false ? 0 : 1, a[0].b.can_true ? 1 : 0});
     case Op::BoolOfFloat: return of(negated(reals::equal(a[0].f, RealInterval::of(0))));
-    case Op::BoolOfInt: return of(negated(equal_zero(a[0].i)));
-    case Op::Score:
-    case Op::Grad:
-    case Op::ScalarF:
-    case Op::ScalarI:
-    case Op::LoadF:
-    case Op::LoadI:
-    case Op::LoadB:
-    case Op::IndexB:
-    case Op::IndexH:
-    case Op::IndexQ:
-    case Op::IndexK:
-    case Op::SizeB:
-    case Op::SizeH:
-    case Op::SizeHkv:
-    case Op::SizeSq:
-    case Op::SizeSkv:
-    case Op::ConstF:
-    case Op::ConstI:
-    case Op::ConstB: break;
+    case Op::BoolOfInt:
+      return of(negated(equal_zero(a[0].i)));
+    FOVEA_LEAF_CASES:
+      break;
   }
   return {};
 }

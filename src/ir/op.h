@@ -27,6 +27,29 @@ enum class Op : std::uint8_t {
 #undef FOVEA_OP
 };
 
+// The labels of all leaves, loads and constants, for a switch that has one rule for them:
+// `FOVEA_LEAF_CASES: return {};`
+#define FOVEA_LEAF_CASES \
+  case Op::Score:        \
+  case Op::Grad:         \
+  case Op::ScalarF:      \
+  case Op::ScalarI:      \
+  case Op::LoadF:        \
+  case Op::LoadI:        \
+  case Op::LoadB:        \
+  case Op::IndexB:       \
+  case Op::IndexH:       \
+  case Op::IndexQ:       \
+  case Op::IndexK:       \
+  case Op::SizeB:        \
+  case Op::SizeH:        \
+  case Op::SizeHkv:      \
+  case Op::SizeSq:       \
+  case Op::SizeSkv:      \
+  case Op::ConstF:       \
+  case Op::ConstI:       \
+  case Op::ConstB
+
 enum class Form : std::uint8_t { Leaf, Const, Scalar, Load, Infix, Prefix, Call, Choice };
 enum class OpFlag : std::uint8_t { None, Commutes };
 

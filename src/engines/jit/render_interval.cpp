@@ -98,26 +98,10 @@ std::string interval_text(Op op, std::span<const std::string> args) {
     case Op::IntOfFloat: return call("reals::to_int");
     case Op::IntOfBool: return call("bools::to_int");
     case Op::BoolOfFloat: return negated(call("reals::equal", ", RealInterval::of(0)"));
-    case Op::BoolOfInt: return negated(call("ints::equal_zero"));
-    case Op::Score:
-    case Op::Grad:
-    case Op::ScalarF:
-    case Op::ScalarI:
-    case Op::LoadF:
-    case Op::LoadI:
-    case Op::LoadB:
-    case Op::IndexB:
-    case Op::IndexH:
-    case Op::IndexQ:
-    case Op::IndexK:
-    case Op::SizeB:
-    case Op::SizeH:
-    case Op::SizeHkv:
-    case Op::SizeSq:
-    case Op::SizeSkv:
-    case Op::ConstF:
-    case Op::ConstI:
-    case Op::ConstB: break;
+    case Op::BoolOfInt:
+      return negated(call("ints::equal_zero"));
+    FOVEA_LEAF_CASES:
+      break;
   }
   return {};
 }

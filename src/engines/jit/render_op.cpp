@@ -176,26 +176,10 @@ std::string operation_text(const Node& node, bool exact, Args args, const Functi
     case Op::IntOfFloat: return call("arith::to_int", args);
     case Op::IntOfBool: return args[0] + " ? 1 : 0";
     case Op::BoolOfFloat: return args[0] + " != 0.0f";
-    case Op::BoolOfInt: return args[0] + " != 0";
-    case Op::Score:
-    case Op::Grad:
-    case Op::ScalarF:
-    case Op::ScalarI:
-    case Op::LoadF:
-    case Op::LoadI:
-    case Op::LoadB:
-    case Op::IndexB:
-    case Op::IndexH:
-    case Op::IndexQ:
-    case Op::IndexK:
-    case Op::SizeB:
-    case Op::SizeH:
-    case Op::SizeHkv:
-    case Op::SizeSq:
-    case Op::SizeSkv:
-    case Op::ConstF:
-    case Op::ConstI:
-    case Op::ConstB: break;
+    case Op::BoolOfInt:
+      return args[0] + " != 0";
+    FOVEA_LEAF_CASES:
+      break;
   }
   return {};
 }
