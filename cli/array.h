@@ -22,7 +22,7 @@ bool is_float(const std::string& dtype);
 Array zeros(const std::string& dtype, std::vector<std::int64_t> extents);
 
 // NumPy's format, versions 1 to 3, C order, little endian. Errors name the file and the reason.
-// bf16 has no NumPy type: it is written as '<u2' and read back only where bf16 is wanted.
+// bf16 has no NumPy type: it is written as '<u2' and read back only if bf16 is wanted.
 Array read_npy(const std::string& path);
 void write_npy(const std::string& path, const Array& array);
 

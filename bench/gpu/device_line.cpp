@@ -13,7 +13,7 @@ constexpr std::int64_t drawn_at_most = std::int64_t{1} << 20;  // elements; then
 constexpr std::size_t rotated_bytes = std::size_t{200} << 20;  // several times an L2 cache
 constexpr std::int64_t small_capture = std::int64_t{1} << 22;  // elements drawn as declared
 
-// By batch, head, position, feature, where the line has none: dense in the layout.
+// By batch, head, position, feature, if the line has none: dense in the layout.
 void fill_strides(std::int64_t (&strides)[4], const fovea_problem_config& config,
                   std::int64_t heads, std::int64_t length, std::int64_t features) {
   if (strides[0] != 0 || strides[1] != 0 || strides[2] != 0 || strides[3] != 0) return;

@@ -7,9 +7,9 @@
 
 namespace fovea::bench {
 
-void start_device();  // makes the first GPU current; exits with a message where there is none
+void start_device();  // makes the first GPU current; exits with a message if there is none
 void wait();
-// By events on the default stream; of one call, where several are enqueued back to back.
+// By events on the default stream; of one call, if several are enqueued back to back.
 double time_ms(const std::function<void()>& enqueue, int calls = 4);
 // Bytes read and written per second by copies of a gigabyte within the GPU's memory.
 double copy_bandwidth();

@@ -19,7 +19,7 @@ struct BenchRow {
 
 std::vector<BenchRow> read_rows();  // throws std::runtime_error that names the line
 
-// Those whose name is among `wanted` or starts with one of them; all of them where it is empty.
+// Those whose name is among `wanted` or starts with one of them; all of them if it is empty.
 std::vector<BenchRow> rows_named(const std::vector<std::string>& wanted);
 
 }  // namespace fovea::bench

@@ -6,8 +6,8 @@
 
 namespace fovea::bench {
 
-// ||o - right|| / ||right|| over sampled rows of the first set; NaN where something is not a
-// number; negative where it cannot tell: packed tensors, dropout, sinks, captured tensors that are
+// ||o - right|| / ||right|| over sampled rows of the first set; NaN if something is not a
+// number; negative if it cannot tell: packed tensors, dropout, sinks, captured tensors that are
 // too large.
 double error_of_sampled_rows(const DeviceLine& line);
 

@@ -35,7 +35,7 @@ struct Device {
 const Device& cpu_device();
 
 // `cpu`, `cuda:0`, a built-in name (`a100`, `h200`, `b200`), or the path of a JSON description.
-// Throws InvalidArgument that says what is known, or DeviceError where the GPU is not there, with
+// Throws InvalidArgument that says what is known, or DeviceError if the GPU is not there, with
 // why.
 Device find_device(const std::string& name);
 

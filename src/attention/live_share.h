@@ -1,5 +1,5 @@
 // How much of the scores a mask keeps, as a share: for estimates of what a call will take. Tiles by
-// ir/range, halved where they are mixed; what decides over values that are not known here is a
+// ir/range, halved if they are mixed; what decides over values that are not known here is a
 // guess. Microseconds.
 #pragma once
 

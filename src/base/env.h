@@ -32,11 +32,11 @@ struct EnvVariable {
 std::span<const EnvVariable> environment_variables();
 const char* env_name(Env variable);
 
-// Its value; nothing where it is unset or empty.
+// Its value; nothing if it is unset or empty.
 std::optional<std::string> env_value(Env variable);
 
 // Where programs of this user keep what they can make again: XDG_CACHE_HOME, else ~/.cache. Nothing
-// where neither is known.
+// if neither is known.
 std::optional<std::string> user_cache_folder();
 
 // The roots of the Python environments that are active: VIRTUAL_ENV, CONDA_PREFIX.

@@ -44,9 +44,9 @@ struct Driver {
   void* library = nullptr;  // of dlopen, for calls by name
 };
 
-// Loaded and initialised once; null where this machine has no usable driver.
+// Loaded and initialised once; null if this machine has no usable driver.
 const Driver* driver();
-// Why driver() is null, for people; "" where it is not.
+// Why driver() is null, for people; "" if it is not.
 const std::string& driver_problem();
 
 // Throws DeviceError that names the call, its code and its name.

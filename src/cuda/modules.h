@@ -12,7 +12,7 @@
 
 namespace fovea::cuda {
 
-// Loads a cubin or PTX into the current context, or finds it there. Throws DeviceError where the
+// Loads a cubin or PTX into the current context, or finds it there. Throws DeviceError if the
 // driver does not take it.
 Handle module_of(std::span<const std::uint8_t> image);
 

@@ -92,7 +92,7 @@ struct Loaded {
   NvrtcLibrary library;
 };
 
-// False where this is no NVRTC that has all that is needed.
+// False if this is no NVRTC that has all that is needed.
 bool accept(void* handle, Loaded& loaded) {
   if (handle == nullptr || !find_all(handle, loaded.functions)) return false;
   const Functions& f = loaded.functions;

@@ -14,7 +14,7 @@ struct NvrtcLibrary {
   std::string path;
   std::string version;             // "13.0"
   std::vector<int> architectures;  // that it compiles for: 80, 90, 100 ...
-  std::string problem;             // what is missing and what to install; "" where nothing is
+  std::string problem;             // what is missing and what to install; "" if nothing is
   bool usable() const { return problem.empty(); }
 };
 
@@ -45,8 +45,8 @@ struct NvrtcResult {
   std::string log;                  // of the compiler and ptxas
 };
 
-// Safe from many threads, which compile at the same time. Throws DeviceError where there is no
-// NVRTC, or where it fails other than by an error in the source.
+// Safe from many threads, which compile at the same time. Throws DeviceError if there is no
+// NVRTC, or if it fails other than by an error in the source.
 NvrtcResult nvrtc_compile(const NvrtcRequest& request);
 
 }  // namespace fovea::cuda

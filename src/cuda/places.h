@@ -7,7 +7,7 @@
 
 namespace fovea::cuda {
 
-// The file that holds this symbol; "" where the linker does not say.
+// The file that holds this symbol; "" if the linker does not say.
 std::string file_of(const void* symbol);
 
 // The file that a handle of dlopen stands for.

@@ -129,7 +129,7 @@ constexpr bool decides(Op op) {
 template <class Real>
 Cell<Real> apply(Op op, const Cell<Real>* a) {
   using C = Cell<Real>;
-  // Applies f32 -> f32 rules in Real and, where that differs, in float.
+  // Applies f32 -> f32 rules in Real and, if that differs, in float.
   const auto real = [](auto rule, auto... cells) {
     C out;
     out.f = static_cast<Real>(rule(cells.f...));

@@ -1,4 +1,4 @@
-// An adjoint is a value under a guard: it counts where the guard holds and is 0 elsewhere. A
+// An adjoint is a value under a guard: it counts if the guard holds and is 0 elsewhere. A
 // select passes its adjoint to each branch under the branch's condition, and products with local
 // derivatives stay inside the guard; so a NaN or Inf in the branch not taken never leaks as 0 *
 // NaN.
@@ -19,7 +19,7 @@ constexpr float two_over_sqrt_pi = 2 * std::numbers::inv_sqrtpi_v<float>;
 
 Expr number(float value) { return constant(value); }
 
-// `value` where `guard` (a bool expression) holds.
+// `value` if `guard` (a bool expression) holds.
 struct Guarded {
   Expr guard;
   Expr value;
@@ -87,7 +87,7 @@ Guarded sum(const std::vector<Guarded>& arriving) {
   return total;
 }
 
-// What one operand of a node receives: `value`, where `where` holds.
+// What one operand of a node receives: `value`, if `where` holds.
 struct Share {
   std::size_t operand;
   Expr value;

@@ -18,7 +18,7 @@ bool is_false(const Expr& e) { return e->op() == Op::ConstB && !e->bool_value();
 
 bool uses_score(const Expr& e) { return any(e->depends(), Depends::Score | Depends::Grad); }
 
-// x is -inf where `hidden` says so: is x + y?
+// x is -inf if `hidden` says so: is x + y?
 Expr sum_hidden(const Expr& hidden, const Expr& y) {
   if (is_false(hidden) || uses_score(y)) return constant(false);
   return and_(hidden, y < constant(infinity));
@@ -28,7 +28,7 @@ Expr sum_hidden(const Expr& hidden, const Expr& y) {
 
 Expr always_minus_infinity(const Expr& mod) {
   const Order order = operands_first({&mod, 1});
-  std::vector<Expr> hidden;  // for every node so far: where it is -inf
+  std::vector<Expr> hidden;  // for every node so far: when it is -inf
   const auto of = [&](const Expr& e) { return hidden[order.number.find(e.get())]; };
   for (const Node* node : order.nodes) {
     const Expr x = Expr::share(node);

@@ -6,7 +6,7 @@
 
 namespace fovea::ir {
 
-// A bool formula that is true only where `mod` is -inf whatever the score is; constant false where
+// A bool formula that is true only if `mod` is -inf whatever the score is; constant false if
 // nothing is known. It uses neither score nor grad.
 Expr always_minus_infinity(const Expr& mod);
 

@@ -16,8 +16,8 @@ struct RangeStep {
     Leaf,     // read from the box
     Load,     // read from the box, by `load`
     Plain,    // operand ranges alone
-    Sum,      // i32 +, -, * by a constant: by its linear form, where nothing wraps
-    Compare,  // i32 comparison: by the linear form of left - right, where nothing wraps
+    Sum,      // i32 +, -, * by a constant: by its linear form, if nothing wraps
+    Compare,  // i32 comparison: by the linear form of left - right, if nothing wraps
     Modulo,   // x % m == y or x % m != y with a constant m > 0
   };
   const Node* node = nullptr;

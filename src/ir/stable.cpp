@@ -10,7 +10,7 @@
 namespace fovea::ir {
 namespace {
 
-// c * tanh(x / c): its c and its u = x / c. Null where the node is something else.
+// c * tanh(x / c): its c and its u = x / c. Null if the node is something else.
 struct SoftCap {
   Expr c, u;
 };

@@ -8,7 +8,7 @@ namespace fovea::ir {
 
 // `gradient` is a root of the derivative of `mod`. The gradient of a soft cap c * tanh(x / c) by c
 // is tanh(u) - u (1 - tanh(u)^2), a difference of nearly equal numbers of the order of u^3 for
-// small u; where the root is that, near u = 0 its series is used. Other roots come back as they
+// small u; if the root is that, near u = 0 its series is used. Other roots come back as they
 // are.
 Expr stable_gradient(const Expr& mod, const Expr& gradient);
 

@@ -62,7 +62,8 @@ struct Tape {
   }
 };
 
-// Everything that is known where the tape will run; without it every index is clamped.
+// Everything that is known of the place at which the tape will run; without it every index is
+// clamped.
 struct TapeBounds {
   Box box;
   // Extents of tensor `slot`, as bound.

@@ -42,7 +42,7 @@ const EngineVerdict* best_partner(const std::vector<EngineVerdict>& verdicts) {
   return chosen;
 }
 
-// Two engines can share a pair, since a backward takes o and lse as they are. They do where both
+// Two engines can share a pair, since a backward takes o and lse as they are. They do if both
 // times are known and one is faster at this direction than the engine that is best at both.
 const EngineVerdict* faster_alone(const std::vector<EngineVerdict>& verdicts,
                                   const EngineVerdict& together) {

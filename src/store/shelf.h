@@ -27,7 +27,7 @@ struct Settings {
 };
 Settings settings_from_environment();
 
-// "500M", "2G", "65536"; nothing where it is no size.
+// "500M", "2G", "65536"; nothing if it is no size.
 std::optional<std::uint64_t> parse_bytes(const std::string& text);
 
 struct Statistics {

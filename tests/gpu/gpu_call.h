@@ -20,7 +20,7 @@ bool has_gpu();  // FOVEA_TEST_DEVICE is set
 #define NEED_GPU() \
   if (!has_gpu()) GTEST_SKIP() << "no GPU: FOVEA_TEST_DEVICE is not set"
 
-// Makes the GPU current; nothing where the tests are tried on the host.
+// Makes the GPU current; nothing if the tests are tried on the host.
 class OnGpu {
  public:
   OnGpu();

@@ -8,7 +8,7 @@
 namespace fovea::gpu_tests {
 
 // jit, or what FOVEA_TEST_ENGINE names: with FOVEA_TEST_DEVICE=cpu and engine cpu the tests can be
-// tried where there is no GPU, streams and graphs aside.
+// tried if there is no GPU, streams and graphs aside.
 std::string tested_engine();
 std::string tested_device();
 bool has_tested_engine();
@@ -50,7 +50,7 @@ class GpuPair {
   Direction forward_, backward_;
 };
 
-// Those whose bytes differ, by name; "" where all are the same.
+// Those whose bytes differ, by name; "" if all are the same.
 std::string different(const std::vector<cli::NamedArray>& a, const std::vector<cli::NamedArray>& b);
 
 // Against the reference engine: what is beyond its limits.

@@ -28,7 +28,7 @@ class Record {
   std::vector<std::string> begun_;
 };
 
-// Ends the process with status 3 where the GPU can't be used any more: what follows would fail for
+// Ends the process with status 3 if the GPU can't be used any more: what follows would fail for
 // that reason alone.
 void stop_if_the_gpu_is_lost(const std::string& key);
 

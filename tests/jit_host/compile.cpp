@@ -93,7 +93,7 @@ std::string name_of(std::string_view text) {
   return out.data();
 }
 
-// Empty where there is none.
+// Empty if there is none.
 fs::path cache_folder() {
   std::error_code ignored;
   const char* const caches = std::getenv("XDG_CACHE_HOME");
@@ -120,7 +120,7 @@ void forget_old(const fs::path& folder) {
   }
 }
 
-// "" where there is none.
+// "" if there is none.
 std::string find_kept(const fs::path& file) {
   std::error_code ignored;
   std::string image = read_file(file);

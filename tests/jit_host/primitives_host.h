@@ -1,5 +1,5 @@
 // The functions of src/engines/jit/device/primitives.h once more, for the host's compiler: kernels
-// include this where FOVEA_HOST_PRIMITIVES names it. What needs other threads or shared memory goes
+// include this if FOVEA_HOST_PRIMITIVES names it. What needs other threads or shared memory goes
 // to the Machine, with the line that asked for it; the rest is plain arithmetic.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a plan of engine cudnn will take, and a warning where that is more than its score is worth.
+// What a plan of engine cudnn will take, and a warning if that is more than its score is worth.
 #pragma once
 
 #include "engines/cudnn/lower.h"

@@ -57,7 +57,7 @@ class ProblemLowering {
     lowered_.spec.tensors.push_back({role, 0, 0, type, dim, stride, by_value, {}});
   }
 
-  // The slot of where sequences begin in tensors of such rows; none where they are not packed.
+  // The slot of where sequences begin in tensors of such rows; none if they are not packed.
   std::optional<std::uint32_t> add_starts(bool of_keys, std::int64_t row_stride) {
     if (problem_.layout != Layout::Thd) return std::nullopt;
     std::vector<PackedStarts>& all = lowered_.spec.starts;

@@ -26,7 +26,7 @@ bool has_few_queries(const Sizes& sizes) {
   return sizes.hkv > 0 && sizes.sq * (sizes.h / sizes.hkv) <= device::decode_group_rows;
 }
 
-// The workspace has tables of captured tensors, and an extent H counts all heads where there are
+// The workspace has tables of captured tensors, and an extent H counts all heads if there are
 // more than this call has.
 bool has_extent_h(const ir::Program& program) {
   return std::ranges::any_of(program.tensors(), [](const ir::TensorDecl& tensor) {

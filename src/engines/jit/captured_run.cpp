@@ -81,7 +81,7 @@ void clear_captured(const Prepared& prepared, const Memory& memory, const Bindin
   if (call.words == 0) return;
   const std::int64_t blocks =
       (call.words + device::captured_threads - 1) / device::captured_threads;
-  constexpr std::int64_t most = 1 << 20;  // a thread clears further words where there are more
+  constexpr std::int64_t most = 1 << 20;  // a thread clears further words if there are more
   cuda::launch(kernel,
                {static_cast<unsigned>(std::min(blocks, most)), 1, 1, device::captured_threads},
                &call, bindings.stream);

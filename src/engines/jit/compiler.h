@@ -24,10 +24,10 @@ struct Image {
 class Compiler {
  public:
   virtual ~Compiler() = default;
-  virtual std::string problem() const = 0;  // why it cannot compile; "" where it can
+  virtual std::string problem() const = 0;  // why it cannot compile; "" if it can
   // What it compiles for on this device, "sm_90a": what stored kernels are found by.
   virtual std::string target(const Device& device) const = 0;
-  // Safe from many threads. Throws InternalError where the text is wrong.
+  // Safe from many threads. Throws InternalError if the text is wrong.
   virtual Image compile(const Unit& unit, const std::string& target) const = 0;
 };
 

@@ -52,7 +52,7 @@ class FormulaText {
   std::string captured_type(const ir::Node* load) const;
   std::string part_name(const ir::Node* load, ir::Stage stage) const;
   std::string data_text(const ir::Node* load) const;
-  // `first` plus the offsets of the load's indices of one stage; "0" where there are none.
+  // `first` plus the offsets of the load's indices of one stage; "0" if there are none.
   std::string sum(std::string first, const ir::Node* load, ir::Stage of) const;
   std::string load_text(const ir::Node* load, ir::Stage here) const;
 

@@ -22,7 +22,7 @@ namespace {
 // Another form of what is stored.
 constexpr const char* format = "1";
 
-// Not the compiler's version: what one compiled, others need not compile again, and where there is
+// Not the compiler's version: what one compiled, others need not compile again, and if there is
 // none it runs. What a driver does not take is compiled anew.
 std::string environment(const std::string& target) { return target + " format " + format; }
 
@@ -104,7 +104,7 @@ store::Blob packed(const std::vector<Image>& images) {
   return out.take();
 }
 
-// Throws DeviceError where the bytes are something else.
+// Throws DeviceError if the bytes are something else.
 std::vector<KernelImage> unpacked(const store::Blob& blob, std::size_t count) {
   store::Reader in(blob);
   std::vector<std::uint64_t> sizes;

@@ -12,14 +12,14 @@ namespace fovea::jit {
 
 using KernelImage = std::vector<std::uint8_t>;
 
-// Compiles and stores them, on a machine with the device or without. Throws Unsupported where
+// Compiles and stores them, on a machine with the device or without. Throws Unsupported if
 // nothing is stored and there is no compiler.
 void compile_images(const Prepared& prepared, const Device& device);
 
 // Loaded into the current context, in the order of prepared.units: CUfunctions.
 std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& device);
 
-// "" where stored kernels of this environment are of use here, else why not.
+// "" if stored kernels of this environment are of use here, else why not.
 std::string refuse_environment(const std::string& environment);
 
 }  // namespace fovea::jit

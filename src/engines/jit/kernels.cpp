@@ -95,7 +95,7 @@ bool wants_max_logit(const Problem& baked) { return baked.max_logit; }
 bool is_packed(const Problem& baked) { return baked.layout == Layout::Thd; }
 
 bool has_splits(const Call& call) { return call.split_keys > 0; }
-// Sequences that are decoded leave nothing to the kernel for many queries where all are alike.
+// Sequences that are decoded leave nothing to the kernel for many queries if all are alike.
 bool has_many_queries(const Call& call) {
   const bool varies =
       call.q_starts != nullptr || call.q_lengths != nullptr || call.k_lengths != nullptr;

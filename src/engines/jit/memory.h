@@ -19,7 +19,7 @@ struct Memory {
   float* partial_o = nullptr;
   double* partial_rows = nullptr;
   std::byte* captured = nullptr;  // sums of captured gradients: see captured_run.h
-  float* row_max = nullptr;       // where max_logit needs it and the caller does not
+  float* row_max = nullptr;       // if max_logit needs it and the caller does not
   std::array<void*, most_summaries> summaries{};
 };
 

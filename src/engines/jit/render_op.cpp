@@ -27,7 +27,7 @@ std::string infix(Args args, std::string_view between) {
   return args[0] + ' ' + std::string(between) + ' ' + args[1];
 }
 
-// n where y is 2^n.
+// n if y is 2^n.
 int power_of_two(const Node& y) {
   if (y.op() != Op::ConstI || y.int_value() <= 0) return -1;
   const auto value = static_cast<std::uint32_t>(y.int_value());

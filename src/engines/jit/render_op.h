@@ -16,7 +16,7 @@ struct Functions {
   bool coarse_tanh = false;
 };
 
-// The value of `node` where its operands have these names. Leaves, scalars and loads have no rule
+// The value of `node` if its operands have these names. Leaves, scalars and loads have no rule
 // here. `exact`: as ir/arith says; otherwise as `functions` allow.
 std::string operation_text(const ir::Node& node, bool exact, std::span<const std::string> args,
                            const Functions& functions);

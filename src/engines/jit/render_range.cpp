@@ -43,7 +43,7 @@ int changing_index(const ir::Node& load) {
   return found;
 }
 
-// Sets are named by their step: x7, and broken7 where an i32 sum in it may have wrapped.
+// Sets are named by their step: x7, and broken7 if an i32 sum in it may have wrapped.
 class ClassifyText {
  public:
   ClassifyText(const ir::Program& program, const ir::RangeCode& code, WordLayout& layout,

@@ -36,7 +36,7 @@ class Stages {
   // them.
   std::vector<const ir::Node*> read_later(ir::Stage stage) const;
 
-  // Values of `stage` that these are computed from, these included where they belong to it;
+  // Values of `stage` that these are computed from, these included if they belong to it;
   // operands first. What is staged for the tile is left out, with what only that is computed from.
   std::vector<const ir::Node*> below(std::span<const ir::Node* const> wanted,
                                      ir::Stage stage) const;
@@ -60,7 +60,7 @@ class Stages {
   const ir::Node* cell_ = nullptr;
 };
 
-// Formulas with x / y written as x * (1 / y) where y changes less often than the quotient and
+// Formulas with x / y written as x * (1 / y) if y changes less often than the quotient and
 // decides nothing: one division instead of many. Off by one unit in the last place.
 std::vector<ir::Expr> with_reciprocals(std::span<const ir::Expr> roots);
 

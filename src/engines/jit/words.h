@@ -40,7 +40,7 @@ struct Summary {
 };
 inline constexpr std::int64_t summary_block = 64;  // elements
 
-// Bytes of a summary's table where the tensor has these extents.
+// Bytes of a summary's table if the tensor has these extents.
 std::int64_t summary_bytes(const Summary& summary, std::span<const std::int64_t> extents);
 
 // Words for what these formulas read and what the problem wants gradients of. Summaries are added

@@ -1,5 +1,5 @@
 // As much of src/engines/jit/device/primitives.h as formulas use, for the host's compiler: kernels'
-// headers include this where FOVEA_HOST_PRIMITIVES names it. What the special function unit does is
+// headers include this if FOVEA_HOST_PRIMITIVES names it. What the special function unit does is
 // rounded as coarsely as there.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Rendered formulas, compiled by the host's compiler, against ir/eval: bit for bit where they
-// decide, within limits where they do not.
+// Rendered formulas, compiled by the host's compiler, against ir/eval: bit for bit if they
+// decide, within limits if they do not.
 #include "engines/jit/render.h"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ class RenderedCode {
   std::vector<Function*> functions_;
 };
 
-// Words of a call as the layout has them. Scalars lie in `scalars` and are read there where
+// Words of a call as the layout has them. Scalars lie in `scalars` and are read there if
 // `by_address`.
 std::vector<long long> pack_words(const jit::Rendered& rendered, const ir::Program& program,
                                   std::span<const ir::TensorView> tensors,

@@ -14,8 +14,8 @@ namespace fovea::test {
 // The table of a summary, as device/summarize.h makes it.
 std::vector<unsigned> make_table(const jit::Summary& summary, const ir::TensorView& tensor);
 
-// Ranges of formula.loads() over the box: an element where all indices are single, blocks of
-// elements where one index has a summary, else unknown.
+// Ranges of formula.loads() over the box: an element if all indices are single, blocks of
+// elements if one index has a summary, else unknown.
 std::vector<ir::Range> ranges_by_blocks(const ir::Ranges& formula, const ir::Box& box,
                                         std::span<const ir::TensorView> tensors);
 

@@ -49,7 +49,7 @@ struct Call {
   PerCall<unsigned long long> seed, offset;
   PerCall<int> b_offset, h_offset, q_offset, k_offset;
 
-  // Workspace; null where the plan has no use for it.
+  // Workspace; null if the plan has no use for it.
   float* delta;       // backward: rows of dot(dO, O) - dlse, as lse lies
   float* grad_q_sum;  // backward with atomics: dQ in f32, in the order of backward.h
   // Decoding with split keys: see decode.h.

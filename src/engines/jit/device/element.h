@@ -43,7 +43,7 @@ FOVEA_DEVICE void write_element(void* data, long long at, float x) {
   static_cast<typename Stored<Element>::Type*>(data)[at] = from_float<Element>(x);
 }
 
-// Two neighbours in one store where they lie so.
+// Two neighbours in one store if they lie so.
 template <class Element>
 FOVEA_DEVICE void write_pair(void* data, long long at, float x, float y) {
   auto* const to = static_cast<typename Stored<Element>::Type*>(data) + at;

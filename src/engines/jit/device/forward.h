@@ -185,7 +185,7 @@ struct Forward {
     base[i][r] = to;
   }
 
-  // Scores to probabilities relative to the rows' references, which move where they must.
+  // Scores to probabilities relative to the rows' references, which move if they must.
   FOVEA_DEVICE void softmax(float (&x)[m][keys][4]) {
     bool moves = false;
     FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
@@ -316,7 +316,7 @@ struct Forward {
         const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
         FOVEA_UNROLL for (int j = 0; j < features; ++j) {
           FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
-            o[i][j][e] = empty ? 0 : o[i][j][e] * inverse;  // also where a hidden NaN came in
+            o[i][j][e] = empty ? 0 : o[i][j][e] * inverse;  // also if a hidden NaN came in
             nan |= o[i][j][e] != o[i][j][e];
           }
         }

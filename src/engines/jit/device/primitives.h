@@ -124,7 +124,7 @@ FOVEA_DEVICE void store_shared(Shared at, T value) {
     asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(x.word) : "memory");
   }
 }
-// A word whose address is known when kernels are compiled; where nobody uses it, it is not loaded.
+// A word whose address is known when kernels are compiled; if nobody uses it, it is not loaded.
 FOVEA_DEVICE unsigned load_shared_word(Shared at) {
   return *reinterpret_cast<const unsigned*>(fovea_shared_memory + at);
 }
@@ -133,7 +133,7 @@ FOVEA_DEVICE void add_shared(Shared at, float value) {
 }
 // --- asynchronous copies from global to shared memory; bytes is 4, 8 or 16 ---
 // Both addresses are aligned to `bytes`. The last bytes - valid are zeros; valid is 0 to bytes, and
-// `from` is not read where valid is 0.
+// `from` is not read if valid is 0.
 template <int bytes>
 FOVEA_DEVICE void copy_async(Shared to, const void* from, int valid) {
   const unsigned at = shared_base() + to;

@@ -87,7 +87,7 @@ constexpr long long decode_slots_packed(long long batch, long long rows_k, long 
 }
 
 // How many warps stand along the rows of a rows x columns result; the others stand along its
-// columns. Each then has 32 rows where that leaves it `step` columns (the least that a product
+// columns. Each then has 32 rows if that leaves it `step` columns (the least that a product
 // takes), else fewer.
 constexpr int warps_along_rows(int warps, int rows, int columns, int step) {
   int along = rows >= 32 ? rows / 32 : 1;

@@ -199,7 +199,7 @@ FOVEA_DEVICE void multiply_16_bit(float (&sum)[m][n][4], const Left& left, Corne
   }
 }
 
-// The same in f32, with FMAs: four steps of k at a time where both factors have them in a row.
+// The same in f32, with FMAs: four steps of k at a time if both factors have them in a row.
 template <bool left_transposed, bool right_transposed, int depth, class Left, class Right, int m,
           int n>
 FOVEA_DEVICE void multiply_32_bit(float (&sum)[m][n][4], const Left& left, Corner a,

@@ -53,7 +53,7 @@ template <class Formula>
 inline constexpr int cell_bytes_of =
     Formula::has_cells ? static_cast<int>(sizeof(typename Formula::Cell::Stored)) : 0;
 
-// One by one: of any strides, and where indices must be clamped.
+// One by one: of any strides, and if indices must be clamped.
 template <class Formula, int columns>
 FOVEA_DEVICE_CALL void copy_cells_slowly(CellTile<Formula, columns> to, int rows, CellSource from,
                                          TileBox box) {
