@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Engine jit beside its peers on a GPU, in one process: torch's SDPA with FLASH_ATTENTION, compiled flex_attention, a copy.
+"""Engine jit beside its peers on a GPU, in one process: cuDNN, compiled flex_attention, torch's SDPA, a copy.
 
-The rows and how much of a peer's time ours may take stand in bench/gpu/jit_rows.txt. Medians of rounds in which ours and
-the peer's calls alternate, by CUDA events, over two sets of random tensors that are each larger than the L2 cache.
+The rows and how much of a peer's time ours may take stand in bench/gpu/hopper_rows.txt and general_rows.txt. Medians of
+rounds in which ours and the peers' calls alternate, by CUDA events, over two sets of random tensors that are each larger
+than the L2 cache.
 
-  python bench/jit_gpu.py                    all rows, about three minutes; writes docs/results/jit_gpu_<gpu>.md
-  python bench/jit_gpu.py --quick            flash measured, flex as stored, fewer rounds: 20 seconds, writes nothing
+  python bench/jit_gpu.py                    the kernels for sm_90: all rows; writes docs/results/jit_hopper_<gpu>.md
+  python bench/jit_gpu.py --tier general     the kernels for sm_80 and newer: docs/results/jit_general_<gpu>.md
+  python bench/jit_gpu.py --quick            flex as stored, fewer rounds: 20 seconds, writes nothing
   python bench/jit_gpu.py --peers stored     no peer is run
-  python bench/jit_gpu.py --only softcap,bias --engine cudnn --no-record
+  python bench/jit_gpu.py --only softcap,bias --no-record
 """
 
 import argparse
@@ -33,9 +35,9 @@ def parse_arguments():
         description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="rows, separated by commas; a beginning of a name will do")
-    parser.add_argument("--engine", default="jit", help="Fovea's engine; '' lets it choose (%(default)s)")
+    parser.add_argument("--tier", default="hopper", choices=["hopper", "general"], help="which kernels of engine jit")
     parser.add_argument("--peers", default="measured", choices=["measured", "stored"])
-    parser.add_argument("--quick", action="store_true", help="flash measured, flex stored, fewer rounds")
+    parser.add_argument("--quick", action="store_true", help="flex stored, the others measured, fewer rounds")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each side of a measurement (%(default)s)")
     parser.add_argument("--json", default="", help="a file that gets the results as one line of JSON")
     parser.add_argument("--no-record", action="store_true", help="print, write nothing into docs/results/")
@@ -45,8 +47,8 @@ def parse_arguments():
 
 
 arguments = parse_arguments()
-if arguments.engine:
-    os.environ["FOVEA_ENGINE"] = arguments.engine
+if arguments.tier == "general":
+    os.environ["FOVEA_JIT_TIER"] = "general"
 # Compiled kernels of torch come to this process through files: see compile_peers().
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "fovea_bench_inductor"))
 os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
@@ -57,18 +59,22 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.nn.attention import flex_attention as torch_flex  # noqa: E402
 
-from bench.gpu.jit_rows import formula_of, read_rows  # noqa: E402
+from bench.gpu.rows import Formula, formula_of, read_rows  # noqa: E402
 
 SETS = 2
 
 
 class Tensors:
-    """q, k, v and the gradient of o, SETS times; next() gives them in turn."""
+    """q, k, v and the gradient of o, SETS times."""
 
-    def __init__(self, row, device):
-        b, h, hkv = row.size("b"), row.size("h"), row.size("hkv", row.size("h"))
-        sq, skv, d = row.size("sq"), row.size("skv", row.size("sq")), row.size("d")
-        shapes = [(b, h, sq, d), (b, hkv, skv, d), (b, hkv, skv, d)]
+    def __init__(self, row, device, packed=False):
+        h, hkv, d = row.size("h"), row.size("hkv", row.size("h")), row.size("d")
+        if packed:
+            shapes = [(row.starts[-1], heads, d) for heads in (h, hkv, hkv)]
+        else:
+            b, sq = row.size("b", 4), row.size("sq") if not row.starts else row.starts[-1] // 4
+            skv = row.size("skv", sq) if not row.starts else sq
+            shapes = [(b, h, sq, d), (b, hkv, skv, d), (b, hkv, skv, d)]
         make = lambda shape: torch.randn(shape, device=device, dtype=row.dtype)
         self.sets = [[make(shape).requires_grad_() for shape in shapes] for _ in range(SETS)]
         self.grads = [make(shapes[0]) for _ in range(SETS)]
@@ -96,14 +102,27 @@ class Side:
         return torch.autograd.grad(self.outputs[self.at], wanted, grad, retain_graph=True)
 
 
-def ours(row, formula, tensors, device):
-    from fovea.torch import create_block_mask, flex_attention
+def by_engine(engine):
+    """A side that is fovea.torch with this engine."""
 
-    sq, skv = row.size("sq"), row.size("skv", row.size("sq"))
-    grouped = row.size("hkv", row.size("h")) != row.size("h")
-    mask = formula.mask_mod and create_block_mask(formula.mask_mod, formula.mask_batch, None, sq, skv)
-    attend = lambda q, k, v: flex_attention(q, k, v, formula.score_mod, mask, enable_gqa=grouped)
-    return Side(attend, tensors, formula.learned)
+    def make(row, formula, tensors, device):
+        from fovea.torch import attention
+
+        options = {"engine": engine, "score_mod": formula.score_mod, "mask_mod": formula.mask_mod}
+        if row.words.get("mask") == "causal":
+            options.update(mask_mod=None, is_causal=True)
+        if row.starts:
+            starts = torch.tensor(row.starts, dtype=torch.int32, device=device)
+            options.update(layout="thd", cu_seqlens=starts, max_seqlen=row.size("sq"))
+        if "sink" in row.words:
+            options["sinks"] = torch.zeros(row.size("h"), device=device)
+        if "dropout" in row.words:
+            options.update(dropout_p=float(row.words["dropout"]), seed=1)
+        if "deterministic" in row.words:
+            options["deterministic"] = True
+        return Side(lambda q, k, v: attention(q, k, v, **options), tensors, formula.learned)
+
+    return make
 
 
 def flash(row, formula, tensors, device):
@@ -118,16 +137,26 @@ def flash(row, formula, tensors, device):
 
 def flex(row, formula, tensors, device):
     torch._dynamo.reset()
-    length = row.size("sq")
+    if row.starts:  # not packed, but as many documents in sequences of one length
+        formula, tensors = documents_of(row, device), Tensors(row, device)
+    length = tensors.sets[0][0].shape[2]
     mask = formula.mask_mod and torch_flex.create_block_mask(
         formula.mask_mod, formula.mask_batch, None, length, length, device=device
     )
+    grouped = row.size("hkv", row.size("h")) != row.size("h")
     compiled = torch.compile(torch_flex.flex_attention, dynamic=False)
-    attend = lambda q, k, v: compiled(q, k, v, score_mod=formula.score_mod, block_mask=mask)
+    attend = lambda q, k, v: compiled(q, k, v, score_mod=formula.score_mod, block_mask=mask, enable_gqa=grouped)
     return Side(attend, tensors, formula.learned)
 
 
-PEERS = {"flash": flash, "flex": flex}
+def documents_of(row, device):
+    """The packed sequences of a row, four times a quarter of them: none of them lies in two quarters."""
+    starts = torch.tensor(row.starts[1:-1], device=device)
+    number = (torch.arange(row.starts[-1], device=device)[:, None] >= starts).sum(1, dtype=torch.int32).view(4, -1)
+    return Formula(mask_mod=lambda b, h, q, k: number[b, q] == number[b, k], mask_batch=4)
+
+
+PEERS = {"flash": flash, "flex": flex, "cudnn": by_engine("cudnn")}
 
 
 def one_time(call, calls):
@@ -167,35 +196,38 @@ def copy_bandwidth(device):
 
 
 def measure(row, device, stored, seconds):
-    """name, direction -> ours ms, peer's ms (None: not measured here), how far their results are apart."""
-    formula, tensors = formula_of(row, device), Tensors(row, device)
-    mine = ours(row, formula, tensors, device)
-    theirs = PEERS[row.peer](row, formula, tensors, device) if row.peer in PEERS and row.peer not in stored else None
-    sides = [side for side in (mine, theirs) if side]
+    """direction -> ours ms, peers' ms by name (those that are measured here), how far ours is from the first of them."""
+    formula, tensors = formula_of(row, device), Tensors(row, device, packed=bool(row.starts))
+    sides = {"ours": by_engine("jit")(row, formula, tensors, device)}
+    for peer in row.peers:
+        if peer in PEERS and peer not in stored:
+            sides[peer] = PEERS[peer](row, formula, tensors, device)
     found = {}
 
-    def add(direction, calls, first):
-        times = milliseconds(calls, seconds)
-        for side in sides:
-            side.at = 0  # the same tensors for both
-        differ = apart(*(first(call()) for call in calls)) if theirs else None
-        found[direction] = {"ours": times[0], "peer": times[1] if theirs else None, "apart": differ}
+    def add(direction, calls, result):
+        times = dict(zip(sides, milliseconds(list(calls.values()), seconds)))
+        for side in sides.values():
+            side.at = 0  # the same tensors for all
+        first = [result(call()) for call in list(calls.values())[:2]]
+        comparable = len(first) == 2 and first[0].shape == first[1].shape and "dropout" not in row.words
+        differ = apart(*first) if comparable else None
+        found[direction] = {"ours": times.pop("ours"), "peers": times, "apart": differ}
 
-    add("forward", [side.forward for side in sides], lambda o: o)
+    add("forward", {name: side.forward for name, side in sides.items()}, lambda o: o)
     if row.has_backward:
-        for side in sides:
+        for side in sides.values():
             side.prepare_backward()
-        add("backward", [side.backward for side in sides], lambda gradients: gradients[0])
+        add("backward", {name: side.backward for name, side in sides.items()}, lambda gradients: gradients[0])
     return found
 
 
 def compile_peers(rows):
     """Each row of flex_attention in a process of its own, all at once: 20 to 40 seconds each on one core. This process
     then finds the kernels in the files of torch's caches."""
-    names = [row.name for row in rows if row.peer == "flex"]
+    names = [row.name for row in rows if "flex" in row.peers]
 
     def compile_one(name):
-        command = [sys.executable, __file__, "--warm", name]
+        command = [sys.executable, __file__, "--tier", arguments.tier, "--warm", name]
         return name, subprocess.run(command, capture_output=True, text=True)
 
     with concurrent.futures.ThreadPoolExecutor(max(1, len(names))) as pool:
@@ -214,39 +246,40 @@ def warm(row, device):
 
 
 def judge(row, direction, one, found, copy):
-    """Fills in what the peer takes, from where it is known, and whether the bar is met (None: there is none)."""
-    goal = getattr(row, direction)
-    one["bar"], one["measured"] = goal.bar, one["peer"] is not None
-    if row.peer == "copy":
+    """Fills in what the best peer takes, from where it is known, and whether the bar is met (None: there is none)."""
+    goal, peers = getattr(row, direction), one["peers"]
+    own = next((found[name].get(direction) for name in row.peers if name in found), None)
+    if "copy" in row.peers:
         keys = row.size("b") * row.size("hkv") * row.size("skv") * row.size("d")
-        one["peer"], one["measured"] = 2 * keys * row.dtype.itemsize / copy * 1000, True
-    elif one["peer"] is None:
-        own = found.get(row.peer, {}).get(direction)
-        one["peer"], one["measured"] = (own["ours"], True) if own else (goal.peer_ms, False)
-    known = one["peer"] is not None
-    one["ratio"] = one["ours"] / one["peer"] if known else None
-    one["met"] = one["ratio"] <= goal.bar if known and goal.bar is not None else None
+        peers["copy"] = 2 * keys * row.dtype.itemsize / copy * 1000
+    elif own:
+        peers[row.peers[0]] = own["ours"]
+    elif not peers and goal.peer_ms is not None:
+        peers[f"{row.peers[0]}, stored"] = goal.peer_ms
+    best = min(peers, key=peers.get, default=None)
+    one.update(bar=goal.bar, best=best, peer=peers.get(best))
+    one["ratio"] = one["ours"] / one["peer"] if best else None
+    one["met"] = one["ratio"] <= goal.bar if best and goal.bar is not None else None
 
 
 def table(rows, found):
-    yield "| row | peer | direction | ours ms | peer ms | ratio | bar | | apart |"
+    yield "| row | best peer | direction | ours ms | peer ms | ratio | bar | | apart |"
     yield "|---|---|---|---:|---:|---:|---:|---|---:|"
     shown = lambda x, form: "-" if x is None else form.format(x)
     for row in rows:
         for direction, one in found.get(row.name, {}).items():
             if "error" in one:
-                yield f"| {row.name} | {row.peer} | {direction} | {one['error']} | | | | MISSED | |"
+                yield f"| {row.name} | {' '.join(row.peers)} | {direction} | {one['error']} | | | | MISSED | |"
                 continue
             mark = {None: "", True: "ok", False: "MISSED"}[one["met"]]
-            peer = row.peer + ("" if one["measured"] else ", stored")
             yield (
-                f"| {row.name} | {peer} | {direction} | {one['ours']:.3f} | {shown(one['peer'], '{:.3f}')} | "
+                f"| {row.name} | {one['best'] or '-'} | {direction} | {one['ours']:.3f} | {shown(one['peer'], '{:.3f}')} | "
                 f"{shown(one['ratio'], '{:.3f}')} | {shown(one['bar'], '{:.3g}')} | {mark} | {shown(one['apart'], '{:.1e}')} |"
             )
 
 
 def wanted_rows():
-    rows, names = read_rows(), [name.strip() for name in arguments.only.split(",") if name.strip()]
+    rows, names = read_rows(arguments.tier), [name.strip() for name in arguments.only.split(",") if name.strip()]
     if not names:
         return rows
     chosen = [row for row in rows if any(row.name.startswith(name) for name in names)]
@@ -258,12 +291,12 @@ def main():
         sys.exit("jit_gpu: torch sees no GPU")
     device = torch.device("cuda", 0)
     if arguments.warm:
-        return warm(next(row for row in read_rows() if row.name == arguments.warm), device)
+        return warm(next(row for row in read_rows(arguments.tier) if row.name == arguments.warm), device)
     import fovea
 
     began, rows, found = time.perf_counter(), wanted_rows(), {}
     quick = arguments.quick
-    stored = ("flash", "flex") if arguments.peers == "stored" else ("flex",) if quick else ()
+    stored = tuple(PEERS) if arguments.peers == "stored" else ("flex",) if quick else ()
     if "flex" not in stored:
         compile_peers(rows)
         print(f"[{time.perf_counter() - began:5.0f} s] torch's kernels are compiled", flush=True)
@@ -284,7 +317,7 @@ def main():
 def finish(rows, found, copy, seconds, version):
     name = torch.cuda.get_device_name(0)
     head = [
-        f"# Engine {arguments.engine or 'as chosen'} beside its peers: {name}",
+        f"# Engine jit, {arguments.tier} kernels, beside its peers: {name}",
         "",
         f"- Fovea {version}, torch {torch.__version__}, CUDA {torch.version.cuda}, {datetime.date.today()}; "
         f"device-to-device copy {copy / 1e12:.2f} TB/s",
@@ -300,7 +333,7 @@ def finish(rows, found, copy, seconds, version):
     if arguments.json:
         Path(arguments.json).write_text(line + "\n")
     if not (arguments.no_record or arguments.only or arguments.quick or arguments.peers == "stored"):
-        path = ROOT / "docs/results" / f"jit_gpu_{'_'.join(re.findall(r'[a-z0-9]+', name.lower()))}.md"
+        path = ROOT / "docs/results" / f"jit_{arguments.tier}_{'_'.join(re.findall(r'[a-z0-9]+', name.lower()))}.md"
         path.write_text(text)
         print(f"wrote {path.relative_to(ROOT)}")
     missed = [f"{row} {d}" for row, both in found.items() for d, one in both.items() if one.get("met") is False]

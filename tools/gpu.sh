@@ -148,8 +148,12 @@ run_device() {
 # Our kernels beside times of peers that are stored.
 run_kernels() {
   say "engine jit beside stored times of its peers"
-  FOVEA_CACHE_DIR=$scratch/cache shown kernels.txt "$folder/fovea_bench_jit" --json "$out/kernels.json"
-  note "kernels" "$(grep -c ' ok ' "$out/kernels.txt") bars met, $(grep -c MISSED "$out/kernels.txt") missed (peers as stored)"
+  local tier
+  for tier in hopper general; do
+    FOVEA_CACHE_DIR=$scratch/cache shown "kernels_$tier.txt" \
+      "$folder/fovea_bench_jit" --tier "$tier" --json "$out/kernels_$tier.json"
+    note "kernels, $tier" "$(grep -c ' ok ' "$out/kernels_$tier.txt") bars met, $(grep -c MISSED "$out/kernels_$tier.txt") missed (peers as stored)"
+  done
 }
 
 run_host() {
@@ -233,10 +237,13 @@ run_cudnn_bench() {
 run_speed() {
   say "engine jit beside its peers, in one process"
   bash tools/gpu_python.sh "$folder" "$out" build || { fail python_build; return; }
-  PYTHONPATH=$PWD/build/gpu-python/python FOVEA_CACHE_DIR=$scratch/cache \
-    shown speed.txt python3 -u bench/jit_gpu.py --json "$out/speed.json" ${FOVEA_BENCH_OPTIONS:-}
-  cp docs/results/jit_gpu_* "$out/" 2>/dev/null
-  note "speed" "$(tail -n 1 "$out/speed.txt" | cut -c1-150)"
+  local tier
+  for tier in hopper general; do
+    PYTHONPATH=$PWD/build/gpu-python/python FOVEA_CACHE_DIR=$scratch/cache shown "speed_$tier.txt" \
+      python3 -u bench/jit_gpu.py --tier "$tier" --json "$out/speed_$tier.json" ${FOVEA_BENCH_OPTIONS:-}
+    note "speed, $tier" "$(tail -n 1 "$out/speed_$tier.txt" | cut -c1-150)"
+  done
+  cp docs/results/jit_{hopper,general}_* "$out/" 2>/dev/null
 }
 
 run_python_bench() { bash tools/gpu_python.sh "$folder" "$out" bench || fail python_bench; }

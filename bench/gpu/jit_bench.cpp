@@ -2,7 +2,8 @@
 // first GPU, beside stored times of peers. Starts in a second; made for tuning. bench/jit_gpu.py
 // measures the peers too.
 //
-//   fovea_bench_jit [ROW...]              rows of bench/gpu/jit_rows.txt by name, or all of them
+//   fovea_bench_jit [ROW...]              rows of bench/gpu/hopper_rows.txt by name, or all of them
+//   fovea_bench_jit --tier general        the kernels for sm_80 and newer, rows of general_rows.txt
 //   fovea_bench_jit --line LINE           any problem line
 //   fovea_bench_jit --host-times          what a cached call costs the host
 //   fovea_bench_jit --first-calls         how long the first call of a formula takes
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -24,7 +26,7 @@ namespace fovea::bench {
 namespace {
 
 struct Options {
-  std::string engine = "jit", json;
+  std::string engine = "jit", tier = "hopper", json;
   int rounds = 15;
   bool check = true, host_times = false, first_calls = false, first_lines = false;
   std::vector<std::string> names, lines;
@@ -225,6 +227,8 @@ Options parse(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--engine")
       out.engine = value(i);
+    else if (word == "--tier")
+      out.tier = value(i);
     else if (word == "--line")
       out.lines.push_back(value(i));
     else if (word == "--json")
@@ -253,12 +257,13 @@ int run(int argc, char** argv) {
     for (const FirstCall& one : first_lines()) std::puts(one.line.c_str());
     return 0;
   }
+  if (options.tier == "general") setenv("FOVEA_JIT_TIER", "general", 1);
   start_device();
   if (options.host_times) return host_times(options);
   if (options.first_calls) return first_calls(options);
   Rows rows(options);
   if (options.lines.empty()) {
-    for (const BenchRow& row : rows_named(options.names)) rows.run(row);
+    for (const BenchRow& row : rows_named(options.tier, options.names)) rows.run(row);
   }
   for (std::size_t i = 0; i < options.lines.size(); ++i) {
     rows.run({"line " + std::to_string(i + 1), "", options.lines[i], {}, {}});

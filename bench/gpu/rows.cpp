@@ -9,8 +9,8 @@ namespace fovea::bench {
 namespace {
 
 // In the folder it is run in, since it is carried to another machine, or where it was built.
-std::string path() {
-  const std::string here = "bench/gpu/jit_rows.txt";
+std::string path_of(const std::string& tier) {
+  const std::string here = "bench/gpu/" + tier + "_rows.txt";
   return std::filesystem::exists(here) ? here : FOVEA_SOURCE_DIR "/" + here;
 }
 
@@ -32,9 +32,10 @@ Goal read_goal(const std::string& text) {
 
 }  // namespace
 
-std::vector<BenchRow> read_rows() {
-  std::ifstream in(path());
-  if (!in) throw std::runtime_error("cannot read " + path());
+std::vector<BenchRow> read_rows(const std::string& tier) {
+  const std::string path = path_of(tier);
+  std::ifstream in(path);
+  if (!in) throw std::runtime_error("cannot read " + path);
   std::vector<BenchRow> rows;
   for (std::string text; std::getline(in, text);) {
     if (text.empty() || text.front() == '#') continue;
@@ -43,15 +44,15 @@ std::vector<BenchRow> read_rows() {
     for (std::string& field : fields) std::getline(line, field, '|');
     std::string problem;  // may have a | of its own
     std::getline(line, problem);
-    if (trimmed(problem).empty()) throw std::runtime_error(path() + ": five fields in: " + text);
+    if (trimmed(problem).empty()) throw std::runtime_error(path + ": five fields in: " + text);
     rows.push_back({trimmed(fields[0]), trimmed(fields[1]), trimmed(problem), read_goal(fields[2]),
                     read_goal(fields[3])});
   }
   return rows;
 }
 
-std::vector<BenchRow> rows_named(const std::vector<std::string>& wanted) {
-  const std::vector<BenchRow> all = read_rows();
+std::vector<BenchRow> rows_named(const std::string& tier, const std::vector<std::string>& wanted) {
+  const std::vector<BenchRow> all = read_rows(tier);
   if (wanted.empty()) return all;
   std::vector<BenchRow> out;
   for (const std::string& name : wanted) {
@@ -59,7 +60,7 @@ std::vector<BenchRow> rows_named(const std::vector<std::string>& wanted) {
     for (const BenchRow& row : all) {
       if (row.name.starts_with(name)) out.push_back(row);
     }
-    if (out.size() == before) throw std::runtime_error("no row '" + name + "' in " + path());
+    if (out.size() == before) throw std::runtime_error("no row '" + name + "' in " + path_of(tier));
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// The rows of bench/gpu/jit_rows.txt: problem lines with what a peer takes, and how much of that
+// The rows of bench/gpu/<tier>_rows.txt: problem lines with what a peer takes, and how much of that
 // ours may take.
 #pragma once
 
@@ -17,9 +17,10 @@ struct BenchRow {
   Goal forward, backward;
 };
 
-std::vector<BenchRow> read_rows();  // throws std::runtime_error that names the line
+std::vector<BenchRow> read_rows(
+    const std::string& tier);  // throws std::runtime_error that names the line
 
 // Those whose name is among `wanted` or starts with one of them; all of them if it is empty.
-std::vector<BenchRow> rows_named(const std::vector<std::string>& wanted);
+std::vector<BenchRow> rows_named(const std::string& tier, const std::vector<std::string>& wanted);
 
 }  // namespace fovea::bench

@@ -1,4 +1,4 @@
-"""The rows of bench/gpu/jit_rows.txt: their goals, and their formulas once more as functions of torch, for
+"""The rows of bench/gpu/<tier>_rows.txt: their goals, and their formulas once more as functions of torch, for
 fovea.torch and for torch's own flex_attention alike."""
 
 import math
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-
-PATH = Path(__file__).with_name("jit_rows.txt")
 
 
 @dataclass
@@ -20,13 +18,18 @@ class Goal:
 @dataclass
 class Row:
     name: str
-    peer: str
+    peers: list
     forward: Goal
     backward: Goal
     words: dict  # b, h, sq, d, dtype ... of the problem line
 
     def size(self, key, otherwise=None):
         return int(self.words.get(key, otherwise))
+
+    @property
+    def starts(self):
+        """Where packed sequences begin, and where the last one ends; nothing if they are not packed."""
+        return [int(start) for start in self.words.get("cu_q", "").split(",") if start]
 
     @property
     def dtype(self):
@@ -42,14 +45,14 @@ def _goal(text):
     return Goal(*numbers)
 
 
-def read_rows():
+def read_rows(tier):
     rows = []
-    for text in PATH.read_text().splitlines():
+    for text in Path(__file__).with_name(f"{tier}_rows.txt").read_text().splitlines():
         if not text or text.startswith("#"):
             continue
         name, peer, forward, backward, line = (field.strip() for field in text.split("|", 4))
         words = dict(word.split("=", 1) for word in shlex.split(line))
-        rows.append(Row(name, peer, _goal(forward), _goal(backward), words))
+        rows.append(Row(name, peer.split(), _goal(forward), _goal(backward), words))
     return rows
 
 
@@ -71,6 +74,24 @@ def _causal_row(row, device):
 
 def _softcap(row, device):
     return Formula(lambda s, b, h, q, k: 20.0 * torch.tanh(s / 20.0))
+
+
+def _softcap_causal(row, device):
+    return Formula(_softcap(row, device).score_mod, _causal)
+
+
+def _alibi_causal(row, device):
+    heads = row.size("h")
+    return Formula(lambda s, b, h, q, k: s + torch.exp2((h + 1) * (-8.0 / heads)) * (k - q), _causal)
+
+
+def _six_sigmoids(row, device):
+    def mod(s, b, h, q, k):
+        for _ in range(6):
+            s = torch.sigmoid(s)
+        return s
+
+    return Formula(mod)
 
 
 def _documents_512(row, device):
@@ -126,9 +147,10 @@ def _t5_table(row, device):
 
 
 FORMULAS = {
-    "causal_d128": _causal_row,
-    "causal_d64": _causal_row,
     "softcap": _softcap,
+    "softcap_causal": _softcap_causal,
+    "alibi_causal": _alibi_causal,
+    "six_sigmoids": _six_sigmoids,
     "documents_512": _documents_512,
     "documents_random": _documents_random,
     "sliding_1024": _sliding,
@@ -141,5 +163,6 @@ FORMULAS = {
 
 
 def formula_of(row, device):
-    make = FORMULAS.get(row.name)
-    return make(row, device) if make else Formula()
+    """By the row's name; others have a causal mask or nothing."""
+    otherwise = _causal_row if row.words.get("mask") == "causal" else lambda row, device: Formula()
+    return FORMULAS.get(row.name, otherwise)(row, device)
