@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "canvas.h"
+#include "colormap.h"
 #include "picture.h"
 
 namespace fovea::cli {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "colormap.h"
 #include "ticks.h"
 
 namespace fovea::cli {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "colormap.h"
 #include "legend.h"
 #include "terminal_cells.h"
 #include "ticks.h"

@@ -1,11 +1,9 @@
-// A mask or a heat map as plain data, and the figure drawn from it: map, axes, title, legend.
-// `fovea show` fills a Picture and draws it here into pixels or through terminal.h into text.
+// A mask or a heat map as plain data. `fovea show` fills a Picture and draws it through figure.h
+// into a file or through terminal.h into text.
 #pragma once
 
 #include <string>
 #include <vector>
-
-#include "canvas.h"
 
 namespace fovea::cli {
 
@@ -40,9 +38,5 @@ struct MapSize {
   int width = 0, height = 0;
 };
 MapSize map_size(const Picture& picture, const Style& style = {});
-
-Canvas draw(const Picture& picture, const Style& style = {});
-// Where the top left cell begins in draw()'s result.
-Point map_origin(const Picture& picture, const Style& style = {});
 
 }  // namespace fovea::cli
