@@ -13,6 +13,14 @@
 
 namespace fovea::cli {
 
+// An object of Cairo's that is given back at the end.
+template <auto release>
+struct Release {
+  void operator()(auto* object) const { release(object); }
+};
+template <class Object, auto release>
+using Handle = std::unique_ptr<Object, Release<release>>;
+
 struct Rect {
   double x = 0, y = 0, w = 0, h = 0;
 };
@@ -49,12 +57,10 @@ class Canvas {
   std::string finish();
 
  private:
-  using Surface = std::unique_ptr<cairo_surface_t, decltype(&cairo_surface_destroy)>;
-
   FileKind kind_;
   std::string bytes_;
-  Surface surface_;
-  std::unique_ptr<cairo_t, decltype(&cairo_destroy)> cairo_;
+  Handle<cairo_surface_t, cairo_surface_destroy> surface_;
+  Handle<cairo_t, cairo_destroy> cairo_;
 };
 
 }  // namespace fovea::cli

@@ -1,5 +1,4 @@
 // The pictures of `fovea show`: what is written reads back, colours lie where cells are, text fits.
-#include <cairo.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <fstream>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <random>
 
 #include "cli/draw/canvas.h"
@@ -63,10 +61,7 @@ class Pixels {
   }
 
  private:
-  struct Destroy {
-    void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
-  };
-  std::unique_ptr<cairo_surface_t, Destroy> image_;
+  Handle<cairo_surface_t, cairo_surface_destroy> image_;
 };
 
 Pixels draw(const Picture& p, const Style& style = {}) {
