@@ -224,7 +224,7 @@ Picture make_picture(const Options& options) {
     picture.title += (picture.title.empty() ? "" : "   where   ") + program.mask_text();
   }
   picture.subtitle = subtitle(options, sizes, program);
-  const std::int64_t most = std::min(max_side(), 1024);  // more cannot be seen
+  constexpr std::int64_t most = 1024;  // more cannot be seen
   picture.sq = static_cast<int>(std::min(sizes.sq, most));
   picture.skv = static_cast<int>(std::min(sizes.skv, most));
   picture.span_q = static_cast<int>(sizes.sq);
@@ -249,9 +249,7 @@ void run(const Options& options) {
     return;
   }
   const FileKind kind = file_kind(options.output);  // before the work: it may refuse
-  Style style;
-  style.scale = options.scale;
-  write_file(options.output, draw_figure(make_picture(options), kind, style));
+  write_file(options.output, draw_figure(make_picture(options), kind, options.scale));
   std::cerr << "wrote " << options.output << "\n";
   if (!has_font()) {
     std::cerr << "its letters are Cairo's own, because no font is installed (on Debian or Ubuntu: "

@@ -12,9 +12,6 @@
 
 namespace fovea::cli {
 
-int positions_q(const Picture& picture);
-int positions_k(const Picture& picture);
-
 struct Summary {
   std::size_t kept = 0, cells = 0;
   std::size_t nan = 0, minus_inf = 0, plus_inf = 0;  // among kept cells
@@ -49,7 +46,6 @@ class CellColors {
 
   const Picture& picture_;
   const Summary& summary_;
-  std::vector<Color> ramp_;  // the colour map in steps too fine to see
   std::vector<std::size_t> tile_row_, tile_column_;
   std::size_t tiles_across_ = 0;
 };

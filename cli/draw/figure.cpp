@@ -20,12 +20,12 @@ constexpr std::size_t title_lines = 3;
 
 class Figure {
  public:
-  Figure(const Picture& picture, const Style& style);
+  Figure(const Picture& picture, double scale);
   Point origin() const { return {map_.x, map_.y}; }
   std::string draw(FileKind kind) const;
 
  private:
-  double points(double length) const { return std::round(length * style_.scale); }
+  double points(double length) const { return std::round(length * scale_); }
   double line() const { return std::max(1.0, points(1)); }
   void fit_title(double width);
   std::vector<int> ticks_across() const;
@@ -39,7 +39,7 @@ class Figure {
   void draw_title(Canvas& canvas) const;
 
   const Picture& picture_;
-  Style style_;
+  double scale_;
   Summary summary_;
   LegendColumn legend_;
   Rect map_, legend_area_;
@@ -54,12 +54,12 @@ double widest(const std::vector<int>& ticks, double size) {
   return width;
 }
 
-Figure::Figure(const Picture& picture, const Style& style)
+Figure::Figure(const Picture& picture, double scale)
     : picture_(picture),
-      style_(style),
+      scale_(scale),
       summary_(summarize(picture)),
-      legend_(picture, summary_, style.scale) {
-  const MapSize size = map_size(picture, style);
+      legend_(picture, summary_, scale) {
+  const MapSize size = map_size(picture, scale);
   map_.w = size.width;
   map_.h = size.height;
   map_.x = points(margin + label_size + 14 + tick_length + 6) +
@@ -216,17 +216,6 @@ std::string Figure::draw(FileKind kind) const {
   return canvas.finish();
 }
 
-void check_style(const Style& style) {
-  if (!(style.scale >= 0.5 && style.scale <= 8)) {
-    throw std::invalid_argument("style: scale is " + std::to_string(style.scale) +
-                                ", but it must lie between 0.5 and 8");
-  }
-  if (style.map_side < 64 || style.map_side > 4096) {
-    throw std::invalid_argument("style: map_side is " + std::to_string(style.map_side) +
-                                ", but it must lie between 64 and 4096");
-  }
-}
-
 }  // namespace
 
 FileKind file_kind(const std::string& path) {
@@ -237,16 +226,10 @@ FileKind file_kind(const std::string& path) {
   throw std::invalid_argument("cannot write " + path + ": its name must end in .png, .svg or .pdf");
 }
 
-std::string draw_figure(const Picture& picture, FileKind kind, const Style& style) {
-  check(picture);
-  check_style(style);
-  return Figure(picture, style).draw(kind);
+std::string draw_figure(const Picture& picture, FileKind kind, double scale) {
+  return Figure(picture, scale).draw(kind);
 }
 
-Point map_origin(const Picture& picture, const Style& style) {
-  check(picture);
-  check_style(style);
-  return Figure(picture, style).origin();
-}
+Point map_origin(const Picture& picture, double scale) { return Figure(picture, scale).origin(); }
 
 }  // namespace fovea::cli

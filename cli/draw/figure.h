@@ -13,8 +13,8 @@ enum class FileKind { Png, Svg, Pdf };
 // By the ending of its name. Throws std::invalid_argument for another one.
 FileKind file_kind(const std::string& path);
 
-// The bytes of the file.
-std::string draw_figure(const Picture& picture, FileKind kind, const Style& style = {});
+// The bytes of the file. scale: pixels per point, 2 for printing.
+std::string draw_figure(const Picture& picture, FileKind kind, double scale = 1);
 
 // False if no font is installed: Cairo then writes with thin letters of its own.
 bool has_font();
@@ -23,6 +23,6 @@ bool has_font();
 struct Point {
   double x = 0, y = 0;
 };
-Point map_origin(const Picture& picture, const Style& style = {});
+Point map_origin(const Picture& picture, double scale = 1);
 
 }  // namespace fovea::cli

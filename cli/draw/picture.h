@@ -12,7 +12,7 @@ enum class TileClass : unsigned char { Empty, Full, Mixed };
 struct Picture {
   std::string title;                // usually the formula; shrunk, wrapped or elided when long
   std::string subtitle;             // for instance "b=0 h=3  256 x 256"
-  int sq = 0, skv = 0;              // rows and columns of the map, at most max_side() each
+  int sq = 0, skv = 0;              // rows and columns of the map, at least 1 each
   std::vector<unsigned char> keep;  // [sq, skv], not 0 = kept; empty vector = everything kept
   std::vector<float> score;         // [sq, skv] or empty; may hold nan and inf
   int tile_q = 0, tile_k = 0;       // in positions; 0 = no tile overlay
@@ -22,21 +22,14 @@ struct Picture {
   int span_q = 0, span_k = 0;
 };
 
-struct Style {
-  double scale = 1;    // pixels per point: 2 for printing
-  int map_side = 640;  // about how long the longer side of the map is, in points
-};
+int positions_q(const Picture& picture);
+int positions_k(const Picture& picture);
 
-// More rows or columns than this are refused: sample first, and say so with span_q and span_k.
-int max_side();
-
-// Throws std::invalid_argument that names the field, its value and the rule it breaks.
-void check(const Picture& picture);
-
-// The size of the map in pixels: whole cells when they fit, otherwise averaged.
+// The size of the map in pixels, `scale` of them to a point: whole cells if they fit, otherwise
+// averaged.
 struct MapSize {
   int width = 0, height = 0;
 };
-MapSize map_size(const Picture& picture, const Style& style = {});
+MapSize map_size(const Picture& picture, double scale = 1);
 
 }  // namespace fovea::cli

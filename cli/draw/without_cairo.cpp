@@ -16,7 +16,7 @@ namespace {
 }  // namespace
 
 FileKind file_kind(const std::string&) { refuse(); }
-std::string draw_figure(const Picture&, FileKind, const Style&) { refuse(); }
+std::string draw_figure(const Picture&, FileKind, double) { refuse(); }
 bool has_font() { return true; }
 
 }  // namespace fovea::cli

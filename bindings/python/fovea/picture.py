@@ -96,7 +96,7 @@ class Picture:
         rows, columns = len(self.values), len(self.values[0])
         wide, high = (_SIDE * max(0.25, n / max(rows, columns)) for n in (columns, rows))
         room = max(wide + _RIGHT, 5.5)
-        lines = textwrap.wrap(self.title, int(11 * room))[:3]
+        lines = textwrap.wrap(self.title, int(11 * room), max_lines=3, placeholder=" …")
         top = _TOP + _LINE * (len(lines) + 1)
         legend = max(high, 3.0 if self._scored else 1.5)
         size = _LEFT + room, top + legend + _BOTTOM
