@@ -4,16 +4,17 @@ import re
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import fovea
 from fovea.picture import PALETTE, RAMPS
+
+agg = pytest.importorskip("matplotlib.backends.backend_agg")
 
 
 def cells(picture):
     """The colour in the middle of each cell, as matplotlib draws it."""
     figure = picture.figure()
-    canvas = FigureCanvasAgg(figure)
+    canvas = agg.FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[::-1, :, :3]  # from the bottom up, as coordinates are
     rows, columns = len(picture.values), len(picture.values[0])
