@@ -184,13 +184,17 @@ void Pool::start() {
     slot.unfinished.store(0, std::memory_order_relaxed);
     slot.taken.store(false, std::memory_order_relaxed);
   }
+  cpus_ = process_cpus(cpus_);
   // The host's signals are the host's threads' business.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     for (int i = 1; i < threads_; ++i) {
-      std::thread thread([this] { work(); });
+      std::thread thread([this] {
+        bind_thread(0, cpus_.all);
+        work();
+      });
       pthread_setname_np(thread.native_handle(), "fovea-cpu");
       thread.detach();
     }
