@@ -1,0 +1,230 @@
+// How well the CPU engine's work divides among more processors than this machine has. A call is run
+// on one thread with an executor that says it has N: the engine then cuts the work as it would for
+// N, and every task is timed where it runs. A simulation deals the tasks to N workers in the
+// engine's own order: whoever is free takes the next, and a region ends with its last task.
+//
+// In the numbers: how evenly work is cut, what small tasks cost more, what no task shares. Not in
+// them: memory that many processors read at once, their clocks, and the time to wake threads
+// (--start: microseconds that every region costs; default 0).
+//
+//   fovea_schedule [--all] [--start US] [--repeats N] LINE...
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/cpu/engine.h"
+#include "tests/attention/bound_call.h"
+
+namespace {
+
+using namespace fovea;
+
+// Of this thread: what else runs on the machine is not counted.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Region {
+  bool shared = false;        // false: done by the caller alone
+  std::vector<double> tasks;  // seconds, by number
+};
+using Regions = std::vector<Region>;
+
+class Recorder final : public Executor {
+ public:
+  explicit Recorder(int threads) : threads_(threads) {}
+  int threads() const override { return threads_; }
+
+  // The first worker finds all tasks there, the others none.
+  void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
+    ends();
+    regions_.push_back({true, {}});
+    inside_ = true;
+    for (std::size_t i = 0; i < count; ++i) task(i);
+    ends();
+    inside_ = false;
+  }
+  void begins(std::int64_t task) override {
+    ends();
+    if (!inside_ && task == 0) regions_.emplace_back();
+    current_ = task;
+    began_ = processor_seconds();
+  }
+  Regions take() {
+    ends();
+    return std::exchange(regions_, {});
+  }
+
+ private:
+  void ends() {
+    if (current_ < 0) return;
+    std::vector<double>& tasks = regions_.back().tasks;
+    const auto at = static_cast<std::size_t>(current_);
+    if (tasks.size() <= at) tasks.resize(at + 1, 0.0);
+    tasks[at] = processor_seconds() - began_;
+    current_ = -1;
+  }
+
+  int threads_;
+  Regions regions_;
+  bool inside_ = false;
+  std::int64_t current_ = -1;
+  double began_ = 0;
+};
+
+// A line's call, as an engine on a machine with so many processors would run it.
+class Call {
+ public:
+  Call(const std::string& line, int threads) : bound_(line), recorder_(threads) {
+    Device device = cpu_device();
+    device.threads = threads;
+    const Baking baking = cpu_engine().bake(bound_.problem, device);
+    plan_ = cpu_engine().compile(baking.baked, device);
+    literals_ = baking.literals;
+    const std::size_t bytes = plan_->workspace_bytes(bound_.problem.sizes);
+    workspace_.reset(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
+    Bindings& bindings = bound_.bindings;
+    bindings.workspace = workspace_.get();
+    bindings.workspace_bytes = bytes;
+    bindings.literals = literals_;
+    bindings.tensors = bound_.tensors;
+    bindings.scalars = bound_.scalars;
+    bindings.tensor_gradients = bound_.tensor_gradients;
+    bindings.scalar_gradients = bound_.scalar_gradients;
+    bindings.executor = &recorder_;
+  }
+
+  // Keeps the least that was seen of each task.
+  void measure() {
+    const double before = processor_seconds();
+    plan_->run(bound_.bindings);
+    const Regions now = recorder_.take();
+    double alone = processor_seconds() - before;
+    if (regions_.empty()) regions_ = now;
+    for (std::size_t r = 0; r < now.size(); ++r) {
+      for (std::size_t t = 0; t < now[r].tasks.size(); ++t) {
+        alone -= now[r].tasks[t];
+        regions_[r].tasks[t] = std::min(regions_[r].tasks[t], now[r].tasks[t]);
+      }
+    }
+    alone_ = runs_++ == 0 ? alone : std::min(alone_, alone);
+  }
+
+  double on_workers(int workers, double start) const {
+    double end = alone_;  // what no task has part in
+    for (const auto& [shared, tasks] : regions_) {
+      if (!shared) {
+        for (const double task : tasks) end += task;
+        continue;
+      }
+      std::priority_queue<double, std::vector<double>, std::greater<>> free;
+      for (int i = 0; i < workers; ++i) free.push(end + start);
+      double last = end;
+      for (const double task : tasks) {
+        const double done = free.top() + task;
+        free.pop();
+        free.push(done);
+        last = std::max(last, done);
+      }
+      end = last;
+    }
+    return end;
+  }
+  double in_tasks() const {
+    double sum = alone_;
+    for (const Region& region : regions_) {
+      for (const double task : region.tasks) sum += task;
+    }
+    return sum;
+  }
+  std::size_t tasks() const {
+    std::size_t most = 0;
+    for (const Region& region : regions_) most = std::max(most, region.tasks.size());
+    return most;
+  }
+
+ private:
+  test::BoundCall bound_;
+  Recorder recorder_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<float> literals_;
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> workspace_;
+  Regions regions_;
+  double alone_ = 0;
+  int runs_ = 0;
+};
+
+struct Options {
+  std::vector<std::string> lines;
+  bool all = false;
+  double start = 0;
+  int repeats = 5;
+};
+
+Options read(int count, char** words) {
+  Options options;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    const bool more = i + 1 < count;
+    if (word == "--all") {
+      options.all = true;
+    } else if (word == "--start" && more) {
+      options.start = 1e-6 * std::atof(words[++i]);
+    } else if (word == "--repeats" && more) {
+      options.repeats = std::max(1, std::atoi(words[++i]));
+    } else {
+      options.lines.push_back(word);
+    }
+  }
+  return options;
+}
+
+std::vector<int> worker_counts(bool all) {
+  if (!all) return {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 128};
+  std::vector<int> counts(128);
+  for (int i = 0; i < 128; ++i) counts[static_cast<std::size_t>(i)] = i + 1;
+  return counts;
+}
+
+void report(const std::string& line, const Options& options) {
+  const std::vector<int> counts = worker_counts(options.all);
+  std::printf("%s\n", line.c_str());
+  double worst = 2;
+  int at_worst = 0;
+  // Beside each number of workers one worker is measured too: the machine's pace changes.
+  for (const int workers : counts) {
+    Call one(line, 1), many(line, workers);
+    for (int repeat = 0; repeat < options.repeats; ++repeat) {
+      one.measure();
+      many.measure();
+    }
+    const double time = many.on_workers(workers, options.start);
+    const double efficiency = one.in_tasks() / (time * workers);
+    if (efficiency < worst) worst = efficiency, at_worst = workers;
+    std::printf("%4d workers: %5.1f %%  (%zu tasks, %.3f ms of %.3f alone, tasks together %.3f)\n",
+                workers, 100 * efficiency, many.tasks(), 1e3 * time, 1e3 * one.in_tasks(),
+                1e3 * many.in_tasks());
+    std::fflush(stdout);
+  }
+  std::printf("worst: %.1f %% with %d workers\n\n", 100 * worst, at_worst);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const Options options = read(count, words);
+  for (const std::string& line : options.lines) report(line, options);
+  return options.lines.empty() ? 2 : 0;
+}
