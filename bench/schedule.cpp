@@ -7,7 +7,7 @@
 // them: memory that many processors read at once, their clocks, and the time to wake threads
 // (--start: microseconds that every region costs; default 0).
 //
-//   fovea_schedule [--all] [--start US] [--repeats N] LINE...
+//   fovea_schedule [--all] [--explain] [--start US] [--repeats N] LINE...
 #include <time.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/executor.h"
 #include "engines/cpu/engine.h"
 #include "tests/attention/bound_call.h"
 
@@ -33,6 +34,15 @@ double processor_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+double seconds_of_a_look() {
+  double least = 1;
+  for (int i = 0; i < 1000; ++i) {
+    const double before = processor_seconds();
+    least = std::min(least, processor_seconds() - before);
+  }
+  return least;
+}
+
 struct Region {
   bool shared = false;        // false: done by the caller alone
   std::vector<double> tasks;  // seconds, by number
@@ -44,12 +54,14 @@ class Recorder final : public Executor {
   explicit Recorder(int threads) : threads_(threads) {}
   int threads() const override { return threads_; }
 
-  // The first worker finds all tasks there, the others none.
-  void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
+  // The first worker finds all tasks there; the others would find none.
+  void run(std::size_t, const std::function<void(std::size_t)>& task) override {
     ends();
     regions_.push_back({true, {}});
     inside_ = true;
-    for (std::size_t i = 0; i < count; ++i) task(i);
+    last_ = processor_seconds();
+    ++looks_;
+    task(0);
     ends();
     inside_ = false;
   }
@@ -57,20 +69,23 @@ class Recorder final : public Executor {
     ends();
     if (!inside_ && task == 0) regions_.emplace_back();
     current_ = task;
-    began_ = processor_seconds();
   }
   Regions take() {
     ends();
     return std::exchange(regions_, {});
   }
+  double take_seconds_of_looks() { return clock_ * std::exchange(looks_, 0); }
 
  private:
   void ends() {
+    // One look at the clock ends a task and begins the next. That look takes time too.
+    const double now = processor_seconds(), began = std::exchange(last_, now);
+    ++looks_;
     if (current_ < 0) return;
     std::vector<double>& tasks = regions_.back().tasks;
     const auto at = static_cast<std::size_t>(current_);
     if (tasks.size() <= at) tasks.resize(at + 1, 0.0);
-    tasks[at] = processor_seconds() - began_;
+    tasks[at] = std::max(0.0, now - began - clock_);
     current_ = -1;
   }
 
@@ -78,7 +93,9 @@ class Recorder final : public Executor {
   Regions regions_;
   bool inside_ = false;
   std::int64_t current_ = -1;
-  double began_ = 0;
+  double last_ = 0;
+  int looks_ = 0;
+  const double clock_ = seconds_of_a_look();
 };
 
 // A line's call, as an engine on a machine with so many processors would run it.
@@ -108,7 +125,7 @@ class Call {
     const double before = processor_seconds();
     plan_->run(bound_.bindings);
     const Regions now = recorder_.take();
-    double alone = processor_seconds() - before;
+    double alone = processor_seconds() - before - recorder_.take_seconds_of_looks();
     if (regions_.empty()) regions_ = now;
     for (std::size_t r = 0; r < now.size(); ++r) {
       for (std::size_t t = 0; t < now[r].tasks.size(); ++t) {
@@ -116,6 +133,7 @@ class Call {
         regions_[r].tasks[t] = std::min(regions_[r].tasks[t], now[r].tasks[t]);
       }
     }
+    alone = std::max(0.0, alone);
     alone_ = runs_++ == 0 ? alone : std::min(alone_, alone);
   }
 
@@ -146,6 +164,18 @@ class Call {
     }
     return sum;
   }
+  // Where the time goes: what no task has part in, and for each region its end and its longest
+  // task.
+  void explain(int workers) const {
+    std::printf("      alone %.1f us;", 1e6 * alone_);
+    for (const Region& region : regions_) {
+      double sum = 0, longest = 0;
+      for (const double task : region.tasks) sum += task, longest = std::max(longest, task);
+      std::printf(" [%s %zu tasks, %.1f us / %d, longest %.1f]", region.shared ? "shared" : "alone",
+                  region.tasks.size(), 1e6 * sum, workers, 1e6 * longest);
+    }
+    std::printf("\n");
+  }
   std::size_t tasks() const {
     std::size_t most = 0;
     for (const Region& region : regions_) most = std::max(most, region.tasks.size());
@@ -168,7 +198,7 @@ class Call {
 
 struct Options {
   std::vector<std::string> lines;
-  bool all = false;
+  bool all = false, explain = false;
   double start = 0;
   int repeats = 5;
 };
@@ -180,6 +210,8 @@ Options read(int count, char** words) {
     const bool more = i + 1 < count;
     if (word == "--all") {
       options.all = true;
+    } else if (word == "--explain") {
+      options.explain = true;
     } else if (word == "--start" && more) {
       options.start = 1e-6 * std::atof(words[++i]);
     } else if (word == "--repeats" && more) {
@@ -216,6 +248,7 @@ void report(const std::string& line, const Options& options) {
     std::printf("%4d workers: %5.1f %%  (%zu tasks, %.3f ms of %.3f alone, tasks together %.3f)\n",
                 workers, 100 * efficiency, many.tasks(), 1e3 * time, 1e3 * one.in_tasks(),
                 1e3 * many.in_tasks());
+    if (options.explain) many.explain(workers);
     std::fflush(stdout);
   }
   std::printf("worst: %.1f %% with %d workers\n\n", 100 * worst, at_worst);

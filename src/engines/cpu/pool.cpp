@@ -1,6 +1,7 @@
 #include "engines/cpu/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -87,6 +88,15 @@ struct Pool::Job {
     }
   }
 };
+
+Pool::Pool(int threads)
+    : threads_(threads), cpus_(process_cpus()), nodes_(memory_nodes(cpus_.all)) {}
+
+int Pool::node_here() const {
+  if (nodes_.count == 1) return 0;
+  const auto cpu = static_cast<std::size_t>(std::max(0, sched_getcpu()));
+  return cpu < nodes_.of_cpu.size() ? nodes_.of_cpu[cpu] : 0;
+}
 
 void Pool::run(std::size_t count, const std::function<void(std::size_t)>& task) {
   Slot* const slot = count > 1 && threads_ > 1 && !inside_task && ready() ? free_slot() : nullptr;
