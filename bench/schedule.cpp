@@ -56,16 +56,22 @@ class Recorder final : public Executor {
 
   // The first worker finds all tasks there; the others would find none.
   void run(std::size_t, const std::function<void(std::size_t)>& task) override {
+    if (!each_task_) {
+      const double before = processor_seconds();
+      task(0);
+      shared_ += processor_seconds() - before;
+      return;
+    }
     ends();
     regions_.push_back({true, {}});
     inside_ = true;
     last_ = processor_seconds();
-    ++looks_;
     task(0);
     ends();
     inside_ = false;
   }
   void begins(std::int64_t task) override {
+    if (!each_task_) return;
     ends();
     if (!inside_ && task == 0) regions_.emplace_back();
     current_ = task;
@@ -74,13 +80,15 @@ class Recorder final : public Executor {
     ends();
     return std::exchange(regions_, {});
   }
-  double take_seconds_of_looks() { return clock_ * std::exchange(looks_, 0); }
+  // Looking at the clock for every task takes time, and so does not tell what lies between regions.
+  // False: regions alone are timed, all together.
+  void time_each_task(bool each) { each_task_ = each; }
+  double take_shared_seconds() { return std::exchange(shared_, 0.0); }
 
  private:
   void ends() {
     // One look at the clock ends a task and begins the next. That look takes time too.
     const double now = processor_seconds(), began = std::exchange(last_, now);
-    ++looks_;
     if (current_ < 0) return;
     std::vector<double>& tasks = regions_.back().tasks;
     const auto at = static_cast<std::size_t>(current_);
@@ -94,7 +102,8 @@ class Recorder final : public Executor {
   bool inside_ = false;
   std::int64_t current_ = -1;
   double last_ = 0;
-  int looks_ = 0;
+  double shared_ = 0;
+  bool each_task_ = true;
   const double clock_ = seconds_of_a_look();
 };
 
@@ -120,30 +129,28 @@ class Call {
     bindings.executor = &recorder_;
   }
 
-  // Keeps the least that was seen of each task.
+  // Keeps the least that was seen of each task, and of what is done outside of shared regions.
   void measure() {
-    const double before = processor_seconds();
+    recorder_.time_each_task(true);
     plan_->run(bound_.bindings);
     const Regions now = recorder_.take();
-    double alone = processor_seconds() - before - recorder_.take_seconds_of_looks();
     if (regions_.empty()) regions_ = now;
     for (std::size_t r = 0; r < now.size(); ++r) {
       for (std::size_t t = 0; t < now[r].tasks.size(); ++t) {
-        alone -= now[r].tasks[t];
         regions_[r].tasks[t] = std::min(regions_[r].tasks[t], now[r].tasks[t]);
       }
     }
-    alone = std::max(0.0, alone);
+    recorder_.time_each_task(false);
+    const double before = processor_seconds();
+    plan_->run(bound_.bindings);
+    const double alone = processor_seconds() - before - recorder_.take_shared_seconds();
     alone_ = runs_++ == 0 ? alone : std::min(alone_, alone);
   }
 
   double on_workers(int workers, double start) const {
-    double end = alone_;  // what no task has part in
+    double end = alone_;
     for (const auto& [shared, tasks] : regions_) {
-      if (!shared) {
-        for (const double task : tasks) end += task;
-        continue;
-      }
+      if (!shared) continue;  // in alone_
       std::priority_queue<double, std::vector<double>, std::greater<>> free;
       for (int i = 0; i < workers; ++i) free.push(end + start);
       double last = end;
@@ -158,7 +165,7 @@ class Call {
     return end;
   }
   double in_tasks() const {
-    double sum = alone_;
+    double sum = 0;
     for (const Region& region : regions_) {
       for (const double task : region.tasks) sum += task;
     }

@@ -85,7 +85,7 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   pieces.groups = ceil_div(memory.parts.splits, splits_of_piece);
   pieces.split = memory.parts.splits > 1;
   const WaveSchedule schedule({wave.count, pieces.count(), pieces.most_cuts(), !pieces.split,
-                               call.plan.tiles.hides_nothing()},
+                               call.plan.tiles.hides_nothing() && !pieces.split},
                               call.workers, call.executor.nodes());
   prepare_keys(call, memory.keys, wave, schedule, /*least_blocks=*/2);
   const MergeCount merged(memory.parts, wave.count, pieces.count() * splits_of_piece);

@@ -53,6 +53,7 @@ class Pool final : public Executor {
   bool help(Slot& slot);
   void run_slice(Slot& slot, std::uint32_t count);
   void wake(std::uint32_t tasks);
+  bool spins() const;
 
   const int threads_;
   ProcessCpus cpus_;  // when the threads were started

@@ -4,9 +4,21 @@
 
 namespace fovea::cpu {
 
-// Of every size as many rounds (one for each worker) as there are; the rest is cut in half. If
-// there are several rounds, a quarter of one is left at least, so that those who were held up can
-// be helped. What is waited for at the end is then a part of the smallest size.
+namespace {
+
+// How many rounds of `tasks` tasks (one for each worker) are given out before the rest is cut in
+// half. If there are several, a quarter of one is left at least, so that those who were held up can
+// be helped. Uneven tasks may take twice as long as the mean: then it takes two rounds to balance
+// them.
+std::int64_t rounds_of(std::int64_t tasks, std::int64_t workers, bool even) {
+  if (!even) return tasks < 2 * workers ? 0 : (2 * tasks - workers) / (2 * workers);
+  const std::int64_t rounds = tasks / workers;
+  return rounds > 1 && tasks % workers <= workers / 4 ? rounds - 1 : rounds;
+}
+
+}  // namespace
+
+// What is waited for at the end is a part of the smallest size.
 void WaveSchedule::Node::share(const Shape& shape, std::int64_t workers) {
   if (workers == 1) {
     whole = shape.whole_heads ? heads : 0;
@@ -17,9 +29,7 @@ void WaveSchedule::Node::share(const Shape& shape, std::int64_t workers) {
   std::int64_t left = (heads - whole) * shape.pieces;
   int level = 0;
   for (; (2 << level) <= shape.most_cuts; ++level) {
-    std::int64_t rounds = (left << level) / workers;
-    const bool exact = (left << level) % workers < workers / 4 + 1;
-    if (rounds > 0 && (!shape.even || (rounds > 1 && exact))) --rounds;
+    const std::int64_t rounds = rounds_of(left << level, workers, shape.even);
     pieces[static_cast<std::size_t>(level)] = (rounds * workers) >> level;
     left -= pieces[static_cast<std::size_t>(level)];
   }

@@ -39,13 +39,15 @@ std::vector<int> eighths(const WaveSchedule& schedule, const WaveSchedule::Shape
 TEST(Schedule, EveryPieceIsDoneOnce) {
   for (const int nodes : {1, 2, 3, 8, 20}) {
     for (const int workers : {1, 2, 3, 7, 16, 64, 127, 128, 500}) {
-      for (const WaveSchedule::Shape& shape : std::vector<WaveSchedule::Shape>{{0, 3, 8, true},
-                                                                               {1, 1, 1, false},
-                                                                               {8, 11, 8, true},
-                                                                               {16, 86, 8, true},
-                                                                               {32, 16, 4, false},
-                                                                               {5, 4, 1, true},
-                                                                               {100, 2, 2, true}}) {
+      for (const WaveSchedule::Shape& shape :
+           std::vector<WaveSchedule::Shape>{{0, 3, 8, true},
+                                            {1, 1, 1, false},
+                                            {8, 11, 8, true},
+                                            {8, 11, 8, true, false},
+                                            {16, 86, 8, true},
+                                            {32, 16, 4, false},
+                                            {5, 4, 1, true},
+                                            {100, 2, 2, true}}) {
         const WaveSchedule schedule(shape, workers, nodes);
         const std::vector<int> once(static_cast<std::size_t>(shape.heads * shape.pieces), 8);
         EXPECT_EQ(eighths(schedule, shape), once) << nodes << " nodes, " << workers << " workers";
