@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "captured.h"
-#include "picture.h"
+#include "draw/picture.h"
 
 namespace fovea::cli {
 

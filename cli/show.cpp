@@ -13,10 +13,10 @@
 #include <stdexcept>
 
 #include "bound_program.h"
+#include "draw/figure.h"
+#include "draw/terminal.h"
+#include "file.h"
 #include "line.h"
-#include "picture.h"
-#include "png.h"
-#include "terminal.h"
 #include "verb.h"
 #include "verbs.h"
 #include "workload.h"
@@ -224,7 +224,7 @@ Picture make_picture(const Options& options) {
     picture.title += (picture.title.empty() ? "" : "   where   ") + program.mask_text();
   }
   picture.subtitle = subtitle(options, sizes, program);
-  const std::int64_t most = std::min(max_side(), 1024);  // more cannot be seen
+  constexpr std::int64_t most = 1024;  // more cannot be seen
   picture.sq = static_cast<int>(std::min(sizes.sq, most));
   picture.skv = static_cast<int>(std::min(sizes.skv, most));
   picture.span_q = static_cast<int>(sizes.sq);
@@ -244,15 +244,17 @@ void print_in_terminal(const Picture& picture, bool plain) {
 }
 
 void run(const Options& options) {
-  const Picture picture = make_picture(options);
   if (options.output.empty()) {
-    print_in_terminal(picture, options.plain);
+    print_in_terminal(make_picture(options), options.plain);
     return;
   }
-  Style style;
-  style.scale = options.scale;
-  write_png(draw(picture, style), options.output);
+  const FileKind kind = file_kind(options.output);  // before the work: it may refuse
+  write_file(options.output, draw_figure(make_picture(options), kind, options.scale));
   std::cerr << "wrote " << options.output << "\n";
+  if (!has_font()) {
+    std::cerr << "its letters are Cairo's own, because no font is installed (on Debian or Ubuntu: "
+                 "apt-get install fonts-dejavu-core)\n";
+  }
 }
 
 }  // namespace
@@ -262,7 +264,7 @@ void add_show(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   verb.option("LINE", options->line, "A line: mask=\"...\" mod=\"...\" sq=256 skv=256 ...")
       .required();
-  verb.option("-o,--output", options->output, "Write this PNG file instead of the terminal");
+  verb.option("-o,--output", options->output, "Write this file: .png, .svg or .pdf");
   verb.option("--tile", options->tile, "Tile to classify: 64, 128x64, auto or none").tell_default();
   verb.option("--score", options->score, "Scores to modify: a number, waves or auto")
       .tell_default();
@@ -275,7 +277,7 @@ void add_show(CLI::App& program) {
   verb.footer(
       "Examples:\n"
       "  fovea show 'mask=causal sq=64 skv=64'\n"
-      "  fovea show 'mask=\"q >= k && q - k < 64\" mod=alibi' -o window.png\n"
+      "  fovea show 'mask=\"q >= k && q - k < 64\" mod=alibi' -o window.svg\n"
       "  fovea show 'mask=\"doc[b,q] == doc[b,k]\" tensor=\"doc:i32[B,Sq]=docs(5)\"' -o docs.png");
   verb.callback([options] { run(*options); });
 }

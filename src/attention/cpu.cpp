@@ -1,7 +1,5 @@
 #include "attention/cpu.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -9,11 +7,12 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <thread>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+
+#include "attention/affinity.h"
 
 namespace fovea {
 namespace {
@@ -87,20 +86,12 @@ int quota_threads(const std::filesystem::path& root, const std::string& membersh
   return limit;
 }
 
-int affinity_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  // More processors than the set holds.
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 int usable_threads() {
   std::ifstream file("/proc/self/cgroup");
   std::ostringstream membership;
   membership << file.rdbuf();
   const int quota = quota_threads("/sys/fs/cgroup", membership.str());
-  return std::max(1, tightest(quota, affinity_threads()));
+  return std::max(1, tightest(quota, static_cast<int>(process_cpus().all.size())));
 }
 
 #if defined(__x86_64__)

@@ -1,5 +1,6 @@
 // What was found on this machine and what was not, with what to do about it.
 
+#include "attention/affinity.h"
 #include "attention/device.h"
 #include "base/env.h"
 #include "capi/guard.h"
@@ -39,6 +40,10 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string counted(std::size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 std::string compiler() {
 #if defined(__clang__)
   return std::string("clang ") + __clang_version__;
@@ -53,7 +58,11 @@ void add_cpu(Sheet& sheet) {
   const Device& cpu = cpu_device();
   sheet.row("cpu", cpu.name);
   sheet.more("instructions: " + joined(cpu.isa) + " (FOVEA_CPU_ISA chooses)");
-  sheet.more("threads: " + std::to_string(cpu.threads) + " (FOVEA_NUM_THREADS chooses)");
+  const Cpus cpus = process_cpus().all;
+  const int nodes = memory_nodes(cpus).count;
+  sheet.more("threads: " + std::to_string(cpu.threads) + " (FOVEA_NUM_THREADS chooses) on " +
+             counted(cpus.size(), "processor") + " of " +
+             counted(static_cast<std::size_t>(nodes), "memory node") + " (NUMA)");
   if (cpu.isa.size() == 1) {
     sheet.more("no vector instructions that Fovea uses: expect slow attention on this CPU");
   }

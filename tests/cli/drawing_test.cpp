@@ -1,78 +1,15 @@
-// The parts below the pictures: font, canvas, ticks, wrapping, and the terminal drawing.
+// The parts below the pictures: ticks, colours, wrapping, and the terminal drawing.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <sstream>
 
-#include "cli/canvas.h"
-#include "cli/cells.h"
-#include "cli/colormap.h"
-#include "cli/font.h"
-#include "cli/terminal.h"
-#include "cli/ticks.h"
-#include "cli/wrap.h"
+#include "cli/draw/cells.h"
+#include "cli/draw/terminal.h"
+#include "cli/draw/ticks.h"
+#include "cli/draw/wrap.h"
 
 namespace fovea::cli {
 namespace {
-
-// How much ink a canvas holds, in whole pixels of black on white.
-double ink(const Canvas& canvas) {
-  double sum = 0;
-  for (const unsigned char byte : canvas.bytes()) sum += (255 - byte) / 255.0;
-  return sum / 3;
-}
-
-TEST(Font, EveryPrintableCharacterHasInkAndItsOwnShape) {
-  std::vector<std::string> seen;
-  for (char c = 32; c < 127; ++c) {
-    Canvas canvas(40, 40, palette::paper);
-    canvas.text({4, 28}, std::string(1, c), {.size = 24, .color = {}});
-    EXPECT_GT(text_width(std::string(1, c), 24), 3) << c;
-    if (c == ' ') {
-      EXPECT_EQ(ink(canvas), 0);
-      continue;
-    }
-    EXPECT_GT(ink(canvas), 4) << c;
-    const std::string shape(canvas.bytes().begin(), canvas.bytes().end());
-    EXPECT_EQ(std::count(seen.begin(), seen.end(), shape), 0) << c << " looks like another";
-    seen.push_back(shape);
-  }
-}
-
-TEST(Font, DigitsLineUpAndUnknownCharactersAreBoxes) {
-  for (char c = '0'; c <= '9'; ++c) {
-    EXPECT_EQ(glyph(static_cast<char32_t>(c)).advance, glyph(U'0').advance) << c;
-  }
-  EXPECT_EQ(&glyph(U'\u4e00'), &glyph(U'\ufffd'));
-  std::string_view bad = "\xe2\x82";
-  EXPECT_EQ(take_code_point(bad), U'\ufffd');
-  std::string_view good = "\u00d7x";
-  EXPECT_EQ(take_code_point(good), U'\u00d7');
-  EXPECT_EQ(good, "x");
-}
-
-TEST(Canvas, CoverageIsTheAreaOfTheShape) {
-  Canvas canvas(40, 40, palette::paper);
-  canvas.fill({3.25, 4.5, 10.5, 8.25}, {});
-  EXPECT_NEAR(ink(canvas), 10.5 * 8.25, 0.2);
-  Canvas lined(40, 40, palette::paper);
-  lined.line({8, 20}, {32, 20}, 4, {});
-  EXPECT_NEAR(ink(lined), 24 * 4 + 3.14159 * 4, 1.5);
-  Canvas turned(40, 40, palette::paper), straight(40, 40, palette::paper);
-  straight.text({20, 20}, "mask", {.size = 14, .color = {}, .align = Align::Centre});
-  turned.text({20, 20}, "mask", {.size = 14, .color = {}, .align = Align::Centre, .upward = true});
-  EXPECT_NEAR(ink(turned), ink(straight), 0.02 * ink(straight));
-}
-
-TEST(Canvas, DrawingOutsideIsCutOff) {
-  Canvas canvas(10, 10, palette::paper);
-  canvas.text({-30, 5}, "far outside on both sides", {.size = 12, .color = {}});
-  canvas.fill({-5, -5, 100, 100}, palette::kept);
-  canvas.line({-50, -50}, {50, 50}, 3, palette::ink);
-  EXPECT_EQ(canvas.at(5, 5), palette::ink);
-  EXPECT_EQ(canvas.at(9, 0), palette::kept);
-  EXPECT_THROW(Canvas(0, 5, palette::paper), std::invalid_argument);
-}
 
 TEST(Ticks, AreRound) {
   EXPECT_EQ(position_ticks(256, 8), (std::vector<int>{0, 32, 64, 96, 128, 160, 192, 224, 256}));
@@ -103,10 +40,19 @@ TEST(ColourMaps, GetBrighterInEvenSteps) {
   }
 }
 
+TEST(Wrap, TakesCharactersNotBytes) {
+  std::string_view bad = "\xe2\x82", good = "\u00d7x";
+  EXPECT_EQ(take_code_point(bad), U'\ufffd');
+  EXPECT_EQ(take_code_point(good), U'\u00d7');
+  EXPECT_EQ(good, "x");
+}
+
 TEST(Wrap, KeepsLinesShortAndMarksWhatIsLeftOut) {
   const Measure length = [](std::string_view t) { return static_cast<double>(t.size()); };
   EXPECT_EQ(wrap_text("q >= k && q - k < 64", 12, 3, length),
             (std::vector<std::string>{"q >= k && q", "- k < 64"}));
+  EXPECT_EQ(wrap_text("score + k   where   q >= k", 20, 3, length),
+            (std::vector<std::string>{"score + k", "where   q >= k"}));
   EXPECT_EQ(wrap_text("abcdefghij", 6, 1, length), (std::vector<std::string>{"abc\u2026"}));
   EXPECT_TRUE(wrap_text("   ", 6, 2, length).empty());
   EXPECT_EQ(printable("a\x1b[0m\nb\xff"), "a [0m b\ufffd");

@@ -47,7 +47,8 @@ class Program:
         sizes: tuple[int, int, int, int, int],
         tensors: Sequence[tuple] = (),
         scalars: Sequence[tuple] = (),
-    ) -> tuple[bytes, bytes]: ...
+        tile: int = 64,
+    ) -> tuple[bytes, bytes, bytes]: ...
     @property
     def tensors(self) -> tuple[tuple[str, str, str, str], ...]: ...
     @property

@@ -65,9 +65,11 @@ class Program:
         heads: int = 1,
         tensors: Mapping[str, Any] | None = None,
         scalars: Mapping[str, float] | None = None,
+        tile: int | None = None,
     ) -> Picture:
         """A picture of one head: what becomes of `score` at each query (down) and key (across), grey where it
-        is masked."""
+        is masked, and which tiles the mask leaves empty, full or mixed (None: about eight a side). matplotlib draws it:
+        pip install 'fovea[plot]'."""
         from .picture import draw
 
         return draw(
@@ -77,6 +79,7 @@ class Program:
             sizes=(batch, heads, sq, skv or sq),
             tensors=tensors or {},
             scalars=scalars or {},
+            tile=tile,
         )
 
     def _repr_png_(self) -> bytes | None:

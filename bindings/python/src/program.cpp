@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <fovea/handle.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 #include "arguments.h"
@@ -103,20 +104,39 @@ nb::tuple evaluate(const fovea::Program& program, double score, const nb::tuple&
   return nb::make_tuple(value.mod, value.keep != 0, value.bprop);
 }
 
+// The class of each tile of a head, a byte each, row by row.
+std::string classify(const fovea::Program& program, const fovea_point& point, int tile) {
+  std::string classes;
+  fovea_box box{};
+  box.struct_size = sizeof box;
+  box.at = point;
+  for (box.q_first = 0; box.q_first < point.Sq; box.q_first = box.q_last) {
+    box.q_last = std::min(box.q_first, point.Sq - tile) + tile;
+    for (box.k_first = 0; box.k_first < point.Skv; box.k_first = box.k_last) {
+      box.k_last = std::min(box.k_first, point.Skv - tile) + tile;
+      fovea_tile_class result = FOVEA_TILE_MIXED;
+      fovea::check(fovea_program_classify(program.get(), &box, &result));
+      classes.push_back(static_cast<char>(result));
+    }
+  }
+  return classes;
+}
+
 // Every (q, k) of a head at one score: what a picture is made of. Values as f64 and kept as bytes,
-// row by row.
+// row by row, and the classes of tiles.
 nb::tuple evaluate_grid(const fovea::Program& program, double score, const nb::tuple& at,
                         const nb::tuple& sizes, const nb::object& tensors,
-                        const nb::object& scalars) {
+                        const nb::object& scalars, int tile) {
   Captured captured;
   captured.set_tensors({"tensors", tensors.ptr()});
   captured.set_scalars({"scalars", scalars.ptr()});
   fovea_point point = point_at(at, sizes);
   point.score = score;
   captured.fill(point);
-  std::string values, kept;
+  std::string values, kept, tiles;
   {
     const nb::gil_scoped_release unlocked;
+    tiles = classify(program, point, tile);
     for (point.q = 0; point.q < point.Sq; ++point.q) {
       for (point.k = 0; point.k < point.Skv; ++point.k) {
         const fovea_value value = value_at(program, point, false);
@@ -128,7 +148,7 @@ nb::tuple evaluate_grid(const fovea::Program& program, double score, const nb::t
     }
   }
   return nb::make_tuple(nb::bytes(values.data(), values.size()),
-                        nb::bytes(kept.data(), kept.size()));
+                        nb::bytes(kept.data(), kept.size()), nb::bytes(tiles.data(), tiles.size()));
 }
 
 }  // namespace
@@ -152,7 +172,8 @@ void define_program(nb::module_& module) {
            "tensors"_a = nb::tuple(), "scalars"_a = nb::tuple(), "in_double"_a = false,
            "(mod, keep, bprop) at one point.")
       .def("evaluate_grid", evaluate_grid, "score"_a, "at"_a, "sizes"_a, "tensors"_a = nb::tuple(),
-           "scalars"_a = nb::tuple(), "(mod as f64 bytes, keep as bytes) of every q and k.")
+           "scalars"_a = nb::tuple(), "tile"_a = 64,
+           "(mod as f64 bytes, keep as bytes) of every q and k, classes of tiles as bytes.")
       .def_prop_ro("tensors", tensors, "(name, dtype, extents, data) of each, in canonical order.")
       .def_prop_ro("scalars", scalars, "(name, dtype, default or None) of each.")
       .def(

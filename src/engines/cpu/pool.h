@@ -1,7 +1,8 @@
-// The engine's own threads: the Executor that runs where a call brings none. Started at the first
-// call that has work for them, as many as the machine, its control group and FOVEA_NUM_THREADS
-// allow; the caller takes part. A forked child starts its own, also where it was forked while
-// others called; only the first call of all must have ended before.
+// The engine's own threads: the Executor that runs if a call brings none. Started at the first call
+// that has work for them, as many as the machine, its control group and FOVEA_NUM_THREADS allow, on
+// the processors of the process, whatever the caller is bound to; the caller takes part. A forked
+// child starts its own, also if it was forked while others called; only the first call of all must
+// have ended before.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "attention/affinity.h"
 #include "attention/executor.h"
 
 namespace fovea::cpu {
@@ -26,8 +28,10 @@ Executor& serial_executor();  // the caller alone
 // keep it.
 class Pool final : public Executor {
  public:
-  explicit Pool(int threads) : threads_(threads) {}  // the caller counts as one
+  explicit Pool(int threads);  // the caller counts as one
   int threads() const override { return threads_; }
+  int nodes() const override { return nodes_.count; }
+  int node_here() const override;
   void run(std::size_t count, const std::function<void(std::size_t task)>& task) override;
 
  private:
@@ -49,8 +53,11 @@ class Pool final : public Executor {
   bool help(Slot& slot);
   void run_slice(Slot& slot, std::uint32_t count);
   void wake(std::uint32_t tasks);
+  bool spins() const;
 
   const int threads_;
+  ProcessCpus cpus_;  // when the threads were started
+  const MemoryNodes nodes_;
   std::atomic<std::uint32_t> state_{0};  // whether the threads run, and in which process
   alignas(64) std::atomic<std::uint32_t> signal_{0};  // counts slices; threads sleep on it
   std::array<Slot, 8> slots_;

@@ -7,13 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "canvas.h"
+#include "colormap.h"
 #include "picture.h"
 
 namespace fovea::cli {
-
-int positions_q(const Picture& picture);
-int positions_k(const Picture& picture);
 
 struct Summary {
   std::size_t kept = 0, cells = 0;
@@ -49,7 +46,6 @@ class CellColors {
 
   const Picture& picture_;
   const Summary& summary_;
-  std::vector<Color> ramp_;  // the colour map in steps too fine to see
   std::vector<std::size_t> tile_row_, tile_column_;
   std::size_t tiles_across_ = 0;
 };

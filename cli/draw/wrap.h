@@ -15,6 +15,9 @@ using Measure = std::function<double(std::string_view)>;
 std::vector<std::string> wrap_text(std::string_view text, double width, std::size_t max_lines,
                                    const Measure& measure);
 
+// Takes one UTF-8 character from the front of text; a bad byte gives U+FFFD.
+char32_t take_code_point(std::string_view& text);
+
 // Control characters become spaces and bad UTF-8 a replacement mark, so that a title can neither
 // steer a terminal nor break a line.
 std::string printable(std::string_view text);

@@ -1,12 +1,11 @@
-// The figure as pixels: where everything goes, then the map with its tiles, the axes, the title.
+#include "figure.h"
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <stdexcept>
 
-#include "cells.h"
-#include "colormap.h"
-#include "legend.h"
-#include "picture.h"
+#include "legend_column.h"
 #include "ticks.h"
 #include "wrap.h"
 
@@ -14,19 +13,19 @@ namespace fovea::cli {
 namespace {
 
 // In points.
-constexpr double margin = 30, title_size = 21, title_least = 16, subtitle_size = 15;
-constexpr double tick_size = 14, label_size = 16, tick_length = 5, column_gap = 34;
+constexpr double margin = 30, title_size = 19, title_least = 15, subtitle_size = 14;
+constexpr double tick_size = 13, label_size = 15, tick_length = 5, column_gap = 34;
 constexpr double least_title_width = 440;
 constexpr std::size_t title_lines = 3;
 
 class Figure {
  public:
-  Figure(const Picture& picture, const Style& style);
+  Figure(const Picture& picture, double scale);
   Point origin() const { return {map_.x, map_.y}; }
-  Canvas draw() const;
+  std::string draw(FileKind kind) const;
 
  private:
-  double points(double length) const { return std::round(length * style_.scale); }
+  double points(double length) const { return std::round(length * scale_); }
   double line() const { return std::max(1.0, points(1)); }
   void fit_title(double width);
   std::vector<int> ticks_across() const;
@@ -40,9 +39,9 @@ class Figure {
   void draw_title(Canvas& canvas) const;
 
   const Picture& picture_;
-  Style style_;
+  double scale_;
   Summary summary_;
-  Legend legend_;
+  LegendColumn legend_;
   Rect map_, legend_area_;
   double width_ = 0, height_ = 0;
   double title_px_ = 0;
@@ -55,12 +54,12 @@ double widest(const std::vector<int>& ticks, double size) {
   return width;
 }
 
-Figure::Figure(const Picture& picture, const Style& style)
+Figure::Figure(const Picture& picture, double scale)
     : picture_(picture),
-      style_(style),
+      scale_(scale),
       summary_(summarize(picture)),
-      legend_(picture, summary_, style.scale) {
-  const MapSize size = map_size(picture, style);
+      legend_(picture, summary_, scale) {
+  const MapSize size = map_size(picture, scale);
   map_.w = size.width;
   map_.h = size.height;
   map_.x = points(margin + label_size + 14 + tick_length + 6) +
@@ -88,9 +87,10 @@ void Figure::fit_title(double width) {
   title_px_ = points(title_size);
   while (title_px_ > points(title_least) && text_width(clean, title_px_) > width) --title_px_;
   title_ = wrap_text(clean, width, title_lines,
-                     [&](std::string_view t) { return text_width(t, title_px_); });
-  subtitle_ = wrap_text(printable(picture_.subtitle), width, 2,
-                        [&](std::string_view t) { return text_width(t, points(subtitle_size)); });
+                     [&](std::string_view t) { return text_width(std::string(t), title_px_); });
+  subtitle_ = wrap_text(printable(picture_.subtitle), width, 2, [&](std::string_view t) {
+    return text_width(std::string(t), points(subtitle_size));
+  });
 }
 
 std::vector<int> Figure::ticks_across() const {
@@ -113,13 +113,7 @@ double Figure::tick_place(int tick, int positions, int cells, double length) con
 
 void Figure::draw_map(Canvas& canvas) const {
   const auto w = static_cast<int>(map_.w), h = static_cast<int>(map_.h);
-  const std::vector<Color> pixels = CellColors(picture_, summary_).resample(w, h);
-  std::size_t i = 0;
-  for (int y = 0; y < h; ++y) {
-    for (int x = 0; x < w; ++x) {
-      canvas.set(static_cast<int>(map_.x) + x, static_cast<int>(map_.y) + y, pixels[i++]);
-    }
-  }
+  canvas.image(origin(), w, h, CellColors(picture_, summary_).resample(w, h));
 }
 
 void Figure::draw_cell_grid(Canvas& canvas) const {
@@ -174,36 +168,35 @@ void Figure::draw_tiles(Canvas& canvas) const {
 void Figure::draw_axes(Canvas& canvas) const {
   const double l = line();
   canvas.frame({map_.x - l, map_.y - l, map_.w + 2 * l, map_.h + 2 * l}, l, palette::muted);
-  const double size = points(tick_size), middle = size * cap_height / 200;
+  const double size = points(tick_size), middle = size * cap_height / 2;
   const double bottom = map_.y + map_.h, length = points(tick_length);
   for (const int tick : ticks_across()) {
     const double at = tick_place(tick, positions_k(picture_), picture_.skv, map_.w);
     if (at < 0) continue;
     canvas.fill({map_.x + at, bottom + l, l, length}, palette::muted);
     canvas.text({map_.x + at + l / 2, bottom + length + points(8) + 2 * middle},
-                std::to_string(tick),
-                {.size = size, .color = palette::ink, .align = Align::Centre});
+                std::to_string(tick), {.size = size, .align = Align::Centre});
   }
   for (const int tick : ticks_down()) {
     const double at = tick_place(tick, positions_q(picture_), picture_.sq, map_.h);
     if (at < 0) continue;
     canvas.fill({map_.x - l - length, map_.y + at, length, l}, palette::muted);
     canvas.text({map_.x - length - points(6), map_.y + at + l / 2 + middle}, std::to_string(tick),
-                {.size = size, .color = palette::ink, .align = Align::Right});
+                {.size = size, .align = Align::Right});
   }
-  const TextStyle label{.size = points(label_size), .color = palette::ink, .align = Align::Centre};
+  const TextStyle label{.size = points(label_size), .align = Align::Centre};
   canvas.text({map_.x + map_.w / 2, bottom + points(tick_length + 8 + tick_size + 8 + label_size)},
               "key position k", label);
   TextStyle upward = label;
   upward.upward = true;
-  canvas.text({points(margin) + label.size * cap_height / 100, map_.y + map_.h / 2},
-              "query position q", upward);
+  canvas.text({points(margin) + label.size * cap_height, map_.y + map_.h / 2}, "query position q",
+              upward);
 }
 
 void Figure::draw_title(Canvas& canvas) const {
-  double y = points(margin) + std::round(title_px_ * cap_height / 100) - points(2);
+  double y = points(margin) + std::round(title_px_ * cap_height) - points(2);
   for (const std::string& text : title_) {
-    canvas.text({map_.x, y}, text, {.size = title_px_, .color = palette::ink, .weight = 1.12});
+    canvas.text({map_.x, y}, text, {.size = title_px_});
     y += std::round(title_px_ * 1.35);
   }
   for (const std::string& text : subtitle_) {
@@ -212,40 +205,31 @@ void Figure::draw_title(Canvas& canvas) const {
   }
 }
 
-Canvas Figure::draw() const {
-  Canvas canvas(static_cast<int>(width_), static_cast<int>(height_), palette::paper);
+std::string Figure::draw(FileKind kind) const {
+  Canvas canvas(kind, width_, height_);
   draw_map(canvas);
   draw_cell_grid(canvas);
   draw_axes(canvas);
   draw_tiles(canvas);
   draw_title(canvas);
   legend_.draw(canvas, legend_area_);
-  return canvas;
-}
-
-void check_style(const Style& style) {
-  if (!(style.scale >= 0.5 && style.scale <= 8)) {
-    throw std::invalid_argument("style: scale is " + std::to_string(style.scale) +
-                                ", but it must lie between 0.5 and 8");
-  }
-  if (style.map_side < 64 || style.map_side > 4096) {
-    throw std::invalid_argument("style: map_side is " + std::to_string(style.map_side) +
-                                ", but it must lie between 64 and 4096");
-  }
+  return canvas.finish();
 }
 
 }  // namespace
 
-Canvas draw(const Picture& picture, const Style& style) {
-  check(picture);
-  check_style(style);
-  return Figure(picture, style).draw();
+FileKind file_kind(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending == ".png") return FileKind::Png;
+  if (ending == ".svg") return FileKind::Svg;
+  if (ending == ".pdf") return FileKind::Pdf;
+  throw std::invalid_argument("cannot write " + path + ": its name must end in .png, .svg or .pdf");
 }
 
-Point map_origin(const Picture& picture, const Style& style) {
-  check(picture);
-  check_style(style);
-  return Figure(picture, style).origin();
+std::string draw_figure(const Picture& picture, FileKind kind, double scale) {
+  return Figure(picture, scale).draw(kind);
 }
+
+Point map_origin(const Picture& picture, double scale) { return Figure(picture, scale).origin(); }
 
 }  // namespace fovea::cli

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "font.h"
-
 namespace fovea::cli {
 namespace {
 
@@ -32,9 +30,12 @@ std::size_t longest_fit(std::string_view text, std::string_view tail, double wid
   return ends[lo];
 }
 
-// Prefers a space that follows no comma (arguments stay together), then any space, then a comma,
-// bracket or operator, then anywhere; but no line is left less than half full.
+// Prefers a gap of several spaces, which parts formulas, then a space that follows no comma
+// (arguments stay together), then any space, then a comma, bracket or operator, then anywhere; but
+// only a gap may leave a line less than half full.
 std::size_t good_break(std::string_view text, std::size_t limit) {
+  const std::size_t gap = text.find("   ", limit / 4);
+  if (gap < limit) return gap;
   const std::string_view head = text.substr(0, std::min(text.size(), limit + 1));
   for (std::size_t at = head.rfind(' '); at != std::string_view::npos && at > limit / 2;
        at = head.rfind(' ', at - 1)) {
@@ -73,6 +74,26 @@ std::vector<std::string> wrap_text(std::string_view text, double width, std::siz
     rest = trim(rest.substr(cut));
   }
   return lines;
+}
+
+char32_t take_code_point(std::string_view& text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  text.remove_prefix(1);
+  if (lead < 0x80) return lead;
+  const int more = lead >= 0xf0 && lead < 0xf8 ? 3 : lead >= 0xe0 ? 2 : lead >= 0xc2 ? 1 : 0;
+  if (more == 0 || lead >= 0xf8 || text.size() < static_cast<std::size_t>(more)) return U'\ufffd';
+  char32_t code = lead & (0x3f >> more);
+  for (int i = 0; i < more; ++i) {
+    const auto byte = static_cast<unsigned char>(text[static_cast<std::size_t>(i)]);
+    if ((byte & 0xc0) != 0x80) return U'\ufffd';
+    code = code << 6 | (byte & 0x3f);
+  }
+  text.remove_prefix(static_cast<std::size_t>(more));
+  // Longer than it need be, half of a surrogate pair, or beyond the last character: Cairo refuses
+  // it.
+  constexpr char32_t least[] = {0, 0x80, 0x800, 0x10000};
+  const bool bad = code < least[more] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000);
+  return bad ? U'\ufffd' : code;
 }
 
 std::string printable(std::string_view text) {

@@ -1,10 +1,16 @@
-// The colours of the pictures: a palette that colour-blind readers can tell apart and two colour
-// maps built in OKLab with even steps of lightness. Called by cells.cpp, legends and the terminal.
+// The colours of pictures: those with a meaning, and the two colour maps of scores.
+// bindings/python/fovea/picture.py has the same ones; a test compares them.
 #pragma once
 
-#include "canvas.h"
-
 namespace fovea::cli {
+
+struct Color {
+  unsigned char r = 0, g = 0, b = 0;
+  bool operator==(const Color&) const = default;
+};
+
+// a at t = 0, b at t = 1.
+Color mix(Color a, Color b, double t);
 
 namespace palette {
 constexpr Color paper{255, 255, 255};

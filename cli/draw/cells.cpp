@@ -5,13 +5,10 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "colormap.h"
 #include "ticks.h"
 
 namespace fovea::cli {
 namespace {
-
-constexpr int ramp_steps = 1024;
 
 std::size_t index_of(const Picture& p, int row, int column) {
   return static_cast<std::size_t>(row) * static_cast<std::size_t>(p.skv) +
@@ -95,12 +92,6 @@ std::vector<Cover> covers(int pixels, int cells) {
 
 }  // namespace
 
-int positions_q(const Picture& picture) { return picture.span_q > 0 ? picture.span_q : picture.sq; }
-
-int positions_k(const Picture& picture) {
-  return picture.span_k > 0 ? picture.span_k : picture.skv;
-}
-
 Summary summarize(const Picture& picture) {
   Summary s;
   s.cells = static_cast<std::size_t>(picture.sq) * static_cast<std::size_t>(picture.skv);
@@ -143,12 +134,6 @@ std::string not_finite_kinds(const Summary& summary) {
 
 CellColors::CellColors(const Picture& picture, const Summary& summary)
     : picture_(picture), summary_(summary) {
-  if (!picture.score.empty()) {
-    for (int i = 0; i < ramp_steps; ++i) {
-      const double t = static_cast<double>(i) / (ramp_steps - 1);
-      ramp_.push_back(value_color(summary, summary.lo + t * (summary.hi - summary.lo)));
-    }
-  }
   if (!picture.tiles.empty()) {
     tile_row_ = tile_indices(picture.sq, positions_q(picture), picture.tile_q);
     tile_column_ = tile_indices(picture.skv, positions_k(picture), picture.tile_k);
@@ -173,9 +158,7 @@ Color CellColors::at(int row, int column) const {
   }
   if (!kept) return palette::masked_score;
   const double v = picture_.score[i];
-  if (!std::isfinite(v)) return palette::not_finite;
-  const double t = (v - summary_.lo) / (summary_.hi - summary_.lo);
-  return ramp_[static_cast<std::size_t>(std::lround(t * (ramp_steps - 1)))];
+  return std::isfinite(v) ? value_color(summary_, v) : palette::not_finite;
 }
 
 std::vector<Color> CellColors::resample(int width, int height) const {

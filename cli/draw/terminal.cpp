@@ -4,7 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "colormap.h"
 #include "legend.h"
 #include "terminal_cells.h"
 #include "ticks.h"
@@ -180,7 +179,6 @@ std::string TextFigure::draw() const {
 }  // namespace
 
 std::string draw_text(const Picture& picture, int columns, int rows, bool color) {
-  check(picture);
   if (columns < least_columns || rows < least_rows) {
     throw std::invalid_argument("the terminal has " + std::to_string(columns) + " columns and " +
                                 std::to_string(rows) + " rows, but a picture needs at least " +

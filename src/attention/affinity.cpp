@@ -1,0 +1,138 @@
+#include "attention/affinity.h"
+
+#include <sched.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "attention/openmp_places.h"
+
+namespace fovea {
+namespace {
+
+constexpr int most_cpus = 1 << 16;  // the kernel knows fewer
+
+Cpus all_cpus() {
+  const int count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  Cpus cpus(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) cpus[static_cast<std::size_t>(i)] = i;
+  return cpus;
+}
+
+void sort_out(Cpus& cpus) {
+  std::ranges::sort(cpus);
+  cpus.erase(std::ranges::unique(cpus).begin(), cpus.end());
+}
+
+}  // namespace
+
+Cpus parse_cpus(const std::string& list) {
+  Cpus cpus;
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  const auto number = [&](int& into) {
+    const auto [next, error] = std::from_chars(at, end, into);
+    at = next;
+    return error == std::errc{} && into >= 0 && into < most_cpus;
+  };
+  while (at < end) {
+    int first = 0;
+    if (!number(first)) break;
+    int last = first;
+    if (at < end && *at == '-') {
+      ++at;
+      if (!number(last)) break;
+    }
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (at < end) ++at;  // the comma
+  }
+  sort_out(cpus);
+  return cpus;
+}
+
+Cpus cpus_of_thread(int id) {
+  // The kernel refuses a set that is smaller than its own, whose size it does not tell.
+  for (int size = 1024; size <= most_cpus; size *= 8) {
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
+    std::vector<unsigned long> words(bytes / sizeof(unsigned long));
+    auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
+    if (sched_getaffinity(id, bytes, set) != 0) continue;
+    Cpus cpus;
+    for (int cpu = 0; cpu < size; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set)) cpus.push_back(cpu);
+    }
+    return cpus;
+  }
+  return {};
+}
+
+bool bind_thread(pthread_t thread, const Cpus& cpus) {
+  if (cpus.empty()) return false;
+  const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus.back()) + 1);
+  std::vector<unsigned long> words(bytes / sizeof(unsigned long));
+  auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
+  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
+  return pthread_setaffinity_np(thread, bytes, set) == 0;
+}
+
+Cpus widened(const Cpus& main, const std::vector<Cpus>& places) {
+  if (std::ranges::find(places, main) == places.end()) return main;
+  Cpus all;
+  for (const Cpus& place : places) all.insert(all.end(), place.begin(), place.end());
+  sort_out(all);
+  return all;
+}
+
+ProcessCpus process_cpus(const ProcessCpus& before) {
+  ProcessCpus now;
+  now.main = cpus_of_thread(getpid());
+  if (now.main.empty()) now.main = cpus_of_thread(0);  // the main thread has ended
+  if (!before.all.empty() && now.main == before.main) return before;
+  now.all = now.main;
+  if (now.main.empty()) {
+    now.all = all_cpus();
+  } else if (static_cast<int>(now.main.size()) < get_nprocs_conf()) {
+    for (const std::vector<Cpus>& places : openmp_places()) now.all = widened(now.all, places);
+  }
+  return now;
+}
+
+MemoryNodes memory_nodes(const Cpus& cpus, const std::filesystem::path& root) {
+  MemoryNodes nodes;
+  nodes.count = 0;
+  std::error_code error;
+  std::vector<std::pair<int, Cpus>> found;
+  for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+    const std::string name = entry.path().filename();
+    int number = 0;
+    if (!name.starts_with("node") ||
+        std::from_chars(name.data() + 4, name.data() + name.size(), number).ec != std::errc{}) {
+      continue;
+    }
+    std::ifstream file(entry.path() / "cpulist");
+    std::string list;
+    std::getline(file, list);
+    found.emplace_back(number, parse_cpus(list));
+  }
+  std::ranges::sort(found);
+  for (const auto& [number, of_node] : found) {
+    Cpus ours;
+    std::ranges::set_intersection(of_node, cpus, std::back_inserter(ours));
+    if (ours.empty()) continue;
+    for (const int cpu : of_node) {
+      const auto at = static_cast<std::size_t>(cpu);
+      if (nodes.of_cpu.size() <= at) nodes.of_cpu.resize(at + 1, 0);
+      nodes.of_cpu[at] = nodes.count;
+    }
+    ++nodes.count;
+  }
+  nodes.count = std::max(1, nodes.count);
+  return nodes;
+}
+
+}  // namespace fovea

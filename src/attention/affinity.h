@@ -1,0 +1,47 @@
+// Which processors this process may run on, whatever the calling thread is bound to; and the memory
+// nodes that they belong to. The parts that read files take them as arguments, for tests.
+#pragma once
+
+#include <pthread.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace fovea {
+
+using Cpus = std::vector<int>;  // numbers of processors, increasing
+
+Cpus parse_cpus(const std::string& list);  // "0-3,8"; what is no number is left out
+Cpus cpus_of_thread(int id);  // what the system lets a thread run on; 0: the caller. Empty: unknown
+bool bind_thread(pthread_t thread, const Cpus& cpus);  // false: the system refuses
+
+// Threads inherit what their creator is bound to, and a caller is often bound to one processor. So
+// this does not look at the caller: the process's processors are those of its main thread.
+// `taskset`, a control group, a launcher and os.sched_setaffinity all limit that thread, and their
+// limit holds. Only OpenMP binds the main thread without meaning the process (OMP_PROC_BIND,
+// GOMP_CPU_AFFINITY, KMP_AFFINITY; libgomp does so when it is loaded, before anybody could look):
+// if that thread is bound to just what OpenMP says is one of its places, the process has all of
+// them; OpenMP made them from what the process had when it started. Not taken are
+//  - what the main thread had when this library was loaded: torch and OpenMP were there before;
+//  - what all threads have together: those of a BLAS keep the whole machine after a launcher has
+//    given each process its part.
+struct ProcessCpus {
+  Cpus main;  // of the main thread
+  Cpus all;   // at least one
+};
+// `before`: an earlier answer. It stands as long as the main thread may run on the same, so that a
+// forked child, whose main thread is the one that forked, need not ask OpenMP.
+ProcessCpus process_cpus(const ProcessCpus& before = {});
+// The rule itself.
+Cpus widened(const Cpus& main, const std::vector<Cpus>& places);
+
+// Nodes of memory (NUMA), numbered from 0 among those that have one of `cpus`.
+struct MemoryNodes {
+  int count = 1;
+  std::vector<int> of_cpu;  // by number of the processor, as far as they are known
+};
+MemoryNodes memory_nodes(const Cpus& cpus,
+                         const std::filesystem::path& root = "/sys/devices/system/node");
+
+}  // namespace fovea
