@@ -69,7 +69,6 @@ class Backward {
   FOVEA_DEVICE bool write_part(const Tensor& to, int features, float factor,
                                typename Part::Sums& sums) const;
   FOVEA_DEVICE void write();
-  FOVEA_DEVICE void mend() const;
 
   const Arguments& a_;
   const Call& call_;
@@ -286,19 +285,14 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int f
   static_assert(writing_bytes(Shape::warps, widest) <= at_.lse);
   bool nan = false;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
-    FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
-      FOVEA_UNROLL for (int e = 0; e < 4; ++e) {
-        sums[i][j][e] *= factor;
-        nan |= sums[i][j][e] != sums[i][j][e];
-      }
-    }
     const int at = here.k_first + Part::row() + 16 * i;
     const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
     RowsOut rows_to = rows_out<Gradient>(to, s.b, here.first_head / call_.group, s.k_first + at,
                                          features - Part::column());
     rows_to.data =
         static_cast<typename Stored<Gradient>::Type*>(rows_to.data) + Part::column() * to.feature;
-    device::write_sums<Gradient>(through, sums[i], rows_to, s.k_length - at, exist - at);
+    nan |= device::write_sums<Gradient>(through, sums[i], rows_to, s.k_length - at, exist - at,
+                                        {factor, 0});
   }
   return nan;
 }
@@ -315,29 +309,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::write() {
     nan |= write_part<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
                                                                          1.0f, grad_v_);
   }
-  if (any_in_block(nan)) mend();
-}
-
-// A NaN in a row may come from what is masked, times a probability of 0: those rows again.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
-  const BlockPlace here = place();
-  const Sequence& s = here.s;
-  const int g = here.first_head / call_.group;
-  for (int i = thread_index() / 32; i < columns; i += threads / 32) {
-    const int k = here.k_first + i;
-    if (k >= s.k_length) break;
-    bool nan = false;
-    if constexpr (Config::want_k) {
-      nan = row_has_nan<typename Config::GradK>(
-          call_.grad_k, row_at(call_.grad_k, s.b, g, s.k_first + k), call_.d);
-    }
-    if constexpr (Config::want_v) {
-      nan = nan || row_has_nan<typename Config::GradV>(
-                       call_.grad_v, row_at(call_.grad_v, s.b, g, s.k_first + k), call_.dv);
-    }
-    if (nan) careful_key_row<Config>(a_, here.b, g, s, k);
-  }
+  if (any_in_block(nan)) mend_keys<Config>(a_, place(), columns);
 }
 
 template <class Config, class Captured>
