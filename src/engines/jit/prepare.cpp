@@ -21,9 +21,8 @@ RenderOptions render_options(const Problem& baked, const Captured& captured) {
 void add_summaries(Prepared& out) {
   for (const Summary& summary : out.formula.summaries) {
     Source source = summary_source(out.baked.program.tensors()[summary.slot].dtype);
-    const auto at = std::ranges::find_if(out.units, [&](const PreparedUnit& unit) {
-      return unit.source.unit.name == source.unit.name;
-    });
+    const auto at = std::ranges::find_if(
+        out.units, [&](const PreparedUnit& unit) { return unit.source.name == source.name; });
     out.summary_units.push_back(static_cast<std::size_t>(at - out.units.begin()));
     if (at == out.units.end()) out.units.push_back({std::move(source), true, 0});
   }

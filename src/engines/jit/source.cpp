@@ -166,11 +166,13 @@ const std::string& headers_hash() {
   return hash;
 }
 
+Unit Source::unit() const { return {name, expand(own)}; }
+
 Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
                  const FormulaSource& formula) {
   Source out;
   out.own = own_text(row, baked, shape, formula);
-  out.unit = {std::string("fovea_") + row.name, expand(out.own)};
+  out.name = std::string("fovea_") + row.name;
   return out;
 }
 
@@ -179,18 +181,17 @@ Source captured_source(const std::string& name, const std::string& parameters) {
   out.own = include("captured_write.h") + "extern \"C\" __global__ void fovea_" + name +
             "(const __grid_constant__ fovea::device::" + parameters +
             " call) {\n  fovea::device::" + name + "(call);\n}\n";
-  out.unit = {"fovea_" + name, expand(out.own)};
+  out.name = "fovea_" + name;
   return out;
 }
 
 Source summary_source(DType dtype) {
   Source out;
-  const std::string name = "fovea_summarize_" + std::string(dtype_name(dtype));
-  out.own = include("summarize.h") + "extern \"C\" __global__ void " + name +
+  out.name = "fovea_summarize_" + std::string(dtype_name(dtype));
+  out.own = include("summarize.h") + "extern \"C\" __global__ void " + out.name +
             "(const __grid_constant__ fovea::device::SummaryCall call) {\n"
             "  fovea::device::summarize<fovea::device::" +
             std::string(captured_type_text(dtype)) + ">(call);\n}\n";
-  out.unit = {name, expand(out.own)};
   return out;
 }
 

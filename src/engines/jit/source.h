@@ -11,8 +11,9 @@
 namespace fovea::jit {
 
 struct Source {
-  Unit unit;
-  std::string own;  // what is not headers: with their hash, all that the unit depends on
+  std::string name;   // of its kernel: "fovea_forward"
+  std::string own;    // what is not headers: with their hash, all that the kernel depends on
+  Unit unit() const;  // with all headers, to be compiled
 };
 
 // What a plan's kernels are told of its formula, each as its row asks for it.
