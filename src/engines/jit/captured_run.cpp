@@ -97,20 +97,16 @@ device::CapturedCall call_of(const CapturedTarget& target, const std::byte* sums
   return call;
 }
 
-// In blocks of captured_threads.
-Grid grid_for(std::int64_t threads) {
-  constexpr std::int64_t most = 1 << 20;  // a thread does more where that is not enough
-  const std::int64_t blocks = (threads + device::captured_threads - 1) / device::captured_threads;
-  return {static_cast<unsigned>(std::min(blocks, most)), 1, 1, device::captured_threads};
+// So many blocks of captured_threads that each thread has `each` of `count`.
+Grid grid_for(std::int64_t count, std::int64_t each) {
+  const std::int64_t step = each * device::captured_threads;
+  return {static_cast<unsigned>((count + step - 1) / step), 1, 1, device::captured_threads};
 }
 
 std::int64_t threads_of(const PreparedKernel& kernel, const device::Call& call) {
   const Grid grid = kernel.row->grid(call, kernel.shape);
   return std::int64_t{grid.x} * grid.threads;
 }
-
-// What one more launch costs is worth so many turns of every thread of another one.
-constexpr std::int64_t most_turns = 4;
 
 }  // namespace
 
@@ -122,8 +118,8 @@ CapturedRun::CapturedRun(const Prepared& prepared, const Memory& memory, const B
   call.captured_pieces = 0;
   if (prepared.captured.targets().empty()) return;
   pieces_ = captured_sum_bytes(prepared, bindings.sizes) / 16;
-  // The first kernel of a backward is that of backward_delta.h.
-  if (pieces_ <= most_turns * threads_of(prepared.kernels.front(), call)) {
+  // By the first kernel of a backward, that of backward_delta.h, if it has a thread for each.
+  if (pieces_ <= threads_of(prepared.kernels.front(), call)) {
     call.captured_pieces = std::exchange(pieces_, 0);
   }
   writes_ = !is_written_beside(call);
@@ -151,22 +147,22 @@ bool CapturedRun::is_written_beside(const device::Call& call) const {
   if (prepared_.captured_words.count == 0 || writer == prepared_.kernels.end()) return false;
   std::int64_t elements = 0;
   for_each_call([&](const device::CapturedCall& one) { elements += one.count; });
-  return elements <= most_turns * threads_of(*writer, call);
+  return elements <= threads_of(*writer, call);
 }
 
 void CapturedRun::clear(cuda::Handle kernel) const {
   if (pieces_ == 0) return;
   const device::ClearCall call{memory_.captured, pieces_};
-  cuda::launch(kernel, grid_for(pieces_), &call, bindings_.stream);
+  // A thread clears more than one if a million blocks are not enough.
+  constexpr std::int64_t most = std::int64_t{device::captured_threads} << 20;
+  cuda::launch(kernel, grid_for(std::min(pieces_, most), 1), &call, bindings_.stream);
 }
 
 void CapturedRun::write(cuda::Handle kernel) const {
   if (!writes_) return;
   for_each_call([&](const device::CapturedCall& call) {
     if (call.count == 0) return;
-    const std::int64_t threads =
-        (call.count + device::captured_elements - 1) / device::captured_elements;
-    cuda::launch(kernel, grid_for(threads), &call, bindings_.stream);
+    cuda::launch(kernel, grid_for(call.count, device::captured_elements), &call, bindings_.stream);
   });
 }
 
