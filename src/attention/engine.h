@@ -75,6 +75,9 @@ class Engine {
   // As judge, but by building or asking the library; remembered.
   virtual Verdict prove(const Baked& baked, const Device& device) const = 0;
   virtual std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const = 0;
+  // Whether the plans of a training pair are built at the same time, by two threads, as soon as the
+  // forward's is asked for: of use where compile() takes seconds of one thread.
+  virtual bool builds_pairs_at_once() const { return false; }
   // Whether compile() keeps what it makes in src/store, for other processes.
   virtual bool keeps_plans() const { return false; }
   // Why plans that were stored with this environment in their keys are of no use to this process

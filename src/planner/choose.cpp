@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <future>
 #include <utility>
 
 #include "attention/problem_text.h"
@@ -129,6 +130,7 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
     if (explanation->chosen.empty()) throw Unsupported(refusal_text(*explanation));
     try {
       const Engine& chosen = engine(explanation->chosen);
+      const auto backward = build_backward_meanwhile(problem, request);
       PlannedCall call = build(problem, request, chosen);
       // Where the partner must follow, it is built before this one can have run.
       if (request.partner && is_pinned(problem)) build(*request.partner, request, chosen);
@@ -139,6 +141,19 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
       explanation = judge(problem, request, wanted, /*prove=*/false);
     }
   }
+}
+
+// A backward follows its forward. What goes wrong here is met again by whoever asks for that plan.
+std::future<void> Planner::build_backward_meanwhile(const Problem& problem,
+                                                    const PlanRequest& request) {
+  if (!request.partner || problem.direction != Direction::Forward || !request.may_build) return {};
+  PlanRequest other = request;
+  other.partner = std::make_shared<const Problem>(problem);
+  const std::string chosen = explain(*request.partner, other, /*prove=*/false)->chosen;
+  if (chosen.empty() || !engine(chosen).builds_pairs_at_once()) return {};
+  return std::async(std::launch::async, [this, chosen, other, backward = request.partner] {
+    build(*backward, other, engine(chosen));
+  });
 }
 
 PlannedCall Planner::build(const Problem& problem, const PlanRequest& request,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -100,6 +101,9 @@ class Planner {
   Verdict verdict_of(const Engine& engine, const Problem& problem, const Device& device,
                      bool prove);
   PlannedCall build(const Problem& problem, const PlanRequest& request, const Engine& engine);
+  // Of a training pair, beside the forward and ended before that is handed out; the future's
+  // destructor waits. Nothing where the engine gains nothing by it.
+  std::future<void> build_backward_meanwhile(const Problem& problem, const PlanRequest& request);
   const Engine* find_engine(const std::string& name) const;  // null: there is none of that name
   const Engine& engine(const std::string& name) const;
   void note_refusal(PlanKey key, const std::string& text);

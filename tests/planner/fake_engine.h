@@ -45,6 +45,7 @@ class FakeEngine : public Engine {
   std::function<void()> while_compiling = [] {};
   std::function<void(const Bindings&)> work;
   bool bakes_sizes = true;
+  bool pairs_at_once = false;
 
   // What it was asked.
   mutable std::atomic<int> judged{0}, proven{0}, compiled{0};
@@ -70,6 +71,7 @@ class FakeEngine : public Engine {
     if (out.answer == Answer::Expected) out.answer = Answer::Proven;
     return out;
   }
+  bool builds_pairs_at_once() const override { return pairs_at_once; }
   std::unique_ptr<Plan> compile(const Baked& baked, const Device&) const override {
     if (record) last_compiled = baked;
     ++compiled;

@@ -1,7 +1,10 @@
 // Forward and backward of a training pair are chosen together.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <cstdlib>
+#include <thread>
 
 #include "tests/planner/fake_engine.h"
 
@@ -37,6 +40,7 @@ class Pair : public ::testing::Test {
   FakeEngine fast{"fast"}, slow{"slow"}, exact{"exact"};
   Planner planner{{{&fast, false}, {&slow, false}, {&exact, true}}};
   std::shared_ptr<const Problem> forward, backward;
+  std::thread::id asking_ = std::this_thread::get_id();
 };
 
 TEST_F(Pair, TheFirstThatCanRunBoth) {
@@ -121,6 +125,45 @@ TEST_F(Pair, ABackwardThatRefusesToCompileMovesTheForwardToo) {
   fast.while_compiling = [] { throw Unsupported("no backward after all"); };
   EXPECT_EQ(backward_engine(), "slow");
   EXPECT_EQ(forward_engine(), "slow");
+}
+
+// Each of two threads gets past the barrier only if the other one is compiling too.
+TEST_F(Pair, IsBuiltAtOnceWhereTheEngineGainsByIt) {
+  use("h=2 sq=8 d=4");
+  fast.pairs_at_once = true;
+  fast.record = false;
+  std::barrier together(2);
+  fast.while_compiling = [&] { together.arrive_and_wait(); };
+  EXPECT_EQ(forward_engine(), "fast");
+  EXPECT_EQ(fast.compiled, 2);
+  fast.while_compiling = [] { FAIL() << "compiled again"; };
+  EXPECT_EQ(backward_engine(), "fast");
+  EXPECT_EQ(planner.cache().statistics().builds, 2);
+}
+
+TEST_F(Pair, AForwardAloneOrABackwardBuildsItselfOnly) {
+  use("h=2 sq=8 d=4");
+  fast.pairs_at_once = true;
+  planner.make_plan(*forward, with(nullptr));
+  EXPECT_EQ(fast.compiled, 1);
+  use("h=2 sq=16 d=4");
+  backward_engine();
+  EXPECT_EQ(fast.compiled, 2);
+}
+
+TEST_F(Pair, WhatFailsBesideTheForwardIsSaidWhenItIsAskedFor) {
+  use("h=2 sq=8 d=4");
+  fast.pairs_at_once = true;
+  fast.record = false;
+  std::atomic<int> number{0};
+  fast.while_compiling = [&] {
+    if (std::this_thread::get_id() != asking_) throw InternalError("no backward today");
+    ++number;
+  };
+  EXPECT_EQ(forward_engine(), "fast");
+  EXPECT_EQ(number, 1);
+  EXPECT_EQ(backward_engine(), "fast");
+  EXPECT_EQ(number, 2);
 }
 
 TEST_F(Pair, ANamedEngineIsTakenAndTheTableSaysWhatItLacks) {

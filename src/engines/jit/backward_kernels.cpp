@@ -148,7 +148,8 @@ constexpr KernelRow rows[] = {
     {"backward_delta", "backward_delta.h", false, always, nullptr, delta_shape, over_rows},
     {"backward_sink", "backward_sink.h", false, wants_sink, nullptr, sink_shape, over_heads},
     {"backward", "backward.h", true, always, nullptr, backward_shape, over_keys, true},
-    {"backward_finish", "backward_finish.h", true, adds_up_q, nullptr, finish_shape, over_queries},
+    {"backward_finish", "backward_finish.h", true, adds_up_q, nullptr, finish_shape, over_queries,
+     false, true},
     {"backward_dq", "backward_dq.h", true, orders_q, nullptr, backward_dq_shape, over_queries},
     {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},
 };

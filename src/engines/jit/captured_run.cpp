@@ -1,6 +1,8 @@
 #include "engines/jit/captured_run.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "cuda/kernels.h"
@@ -75,43 +77,93 @@ std::int64_t captured_sum_bytes(const Prepared& prepared, const Sizes& sizes) {
   return bytes;
 }
 
-void clear_captured(const Prepared& prepared, const Memory& memory, const Bindings& bindings,
-                    cuda::Handle kernel) {
-  const device::ClearCall call{memory.captured, captured_sum_bytes(prepared, bindings.sizes) / 16};
-  if (call.words == 0) return;
-  const std::int64_t blocks =
-      (call.words + device::captured_threads - 1) / device::captured_threads;
-  constexpr std::int64_t most = 1 << 20;  // a thread clears further words if there are more
-  cuda::launch(kernel,
-               {static_cast<unsigned>(std::min(blocks, most)), 1, 1, device::captured_threads},
-               &call, bindings.stream);
+namespace {
+
+device::CapturedCall call_of(const CapturedTarget& target, const std::byte* sums,
+                             const Bindings& bindings) {
+  device::CapturedCall call{};
+  call.kept = target.kept;
+  if (target.kept != SumsKept::Nowhere) call.sums = sums;
+  if (target.is_tensor) {
+    const BoundGradient& gradient = bindings.tensor_gradients[target.slot];
+    call.gradient = gradient.data;
+    call.type = gradient_type(gradient.dtype);
+    set_indices(call, target, bindings.tensors[target.slot], gradient);
+  } else {
+    call.gradient = bindings.scalar_gradients[target.slot];
+    call.rank = 1;
+    call.extent[0] = call.stride[0] = call.count = 1;
+  }
+  return call;
 }
 
-void write_captured(const Prepared& prepared, const Memory& memory, const Bindings& bindings,
-                    cuda::Handle kernel) {
-  std::int64_t offset = 0;
-  for (const CapturedTarget& target : prepared.captured.targets()) {
-    device::CapturedCall call{};
-    call.kept = target.kept;
-    if (target.kept != SumsKept::Nowhere) call.sums = memory.captured + offset;
-    offset += sum_bytes(prepared, target, bindings.sizes);
-    if (target.is_tensor) {
-      const BoundGradient& gradient = bindings.tensor_gradients[target.slot];
-      call.gradient = gradient.data;
-      call.type = gradient_type(gradient.dtype);
-      set_indices(call, target, bindings.tensors[target.slot], gradient);
-    } else {
-      call.gradient = bindings.scalar_gradients[target.slot];
-      call.rank = 1;
-      call.extent[0] = call.stride[0] = call.count = 1;
-    }
-    if (call.count == 0) continue;
-    constexpr std::int64_t step = device::captured_threads * device::captured_elements;
-    cuda::launch(
-        kernel,
-        {static_cast<unsigned>((call.count + step - 1) / step), 1, 1, device::captured_threads},
-        &call, bindings.stream);
+// So many blocks of captured_threads that each thread has `each` of `count`.
+Grid grid_for(std::int64_t count, std::int64_t each) {
+  const std::int64_t step = each * device::captured_threads;
+  return {static_cast<unsigned>((count + step - 1) / step), 1, 1, device::captured_threads};
+}
+
+std::int64_t threads_of(const PreparedKernel& kernel, const device::Call& call) {
+  const Grid grid = kernel.row->grid(call, kernel.shape);
+  return std::int64_t{grid.x} * grid.threads;
+}
+
+}  // namespace
+
+CapturedRun::CapturedRun(const Prepared& prepared, const Memory& memory, const Bindings& bindings,
+                         Arguments& arguments)
+    : prepared_(prepared), memory_(memory), bindings_(bindings) {
+  device::Call& call = arguments.call;
+  call.captured_sums = memory.captured;
+  call.captured_pieces = 0;
+  if (prepared.captured.targets().empty()) return;
+  pieces_ = captured_sum_bytes(prepared, bindings.sizes) / 16;
+  // By the first kernel of a backward, that of backward_delta.h, if it has a thread for each.
+  if (pieces_ <= threads_of(prepared.kernels.front(), call)) {
+    call.captured_pieces = std::exchange(pieces_, 0);
   }
+  writes_ = !is_written_beside(call);
+  auto* to = reinterpret_cast<std::byte*>(arguments.words + prepared.captured_words.first);
+  if (prepared.captured_words.count == 0) return;
+  for_each_call([&](device::CapturedCall one) {
+    if (writes_) one.count = 0;
+    std::memcpy(to, &one, sizeof one);
+    to += sizeof one;
+  });
+}
+
+template <class Visit>
+void CapturedRun::for_each_call(const Visit& visit) const {
+  std::int64_t offset = 0;
+  for (const CapturedTarget& target : prepared_.captured.targets()) {
+    visit(call_of(target, memory_.captured + offset, bindings_));
+    offset += sum_bytes(prepared_, target, bindings_.sizes);
+  }
+}
+
+bool CapturedRun::is_written_beside(const device::Call& call) const {
+  const auto writer = std::ranges::find_if(
+      prepared_.kernels, [](const PreparedKernel& kernel) { return kernel.row->writes_captured; });
+  if (prepared_.captured_words.count == 0 || writer == prepared_.kernels.end()) return false;
+  std::int64_t elements = 0;
+  for_each_call([&](const device::CapturedCall& one) { elements += one.count; });
+  return elements <= threads_of(*writer, call);
+}
+
+void CapturedRun::clear(cuda::Handle kernel) const {
+  if (pieces_ == 0) return;
+  const device::ClearCall call{memory_.captured, pieces_};
+  // A thread clears more than one if a million blocks are not enough.
+  constexpr std::int64_t most = std::int64_t{device::captured_threads} << 20;
+  cuda::launch(kernel, grid_for(std::min(pieces_, most), 1), &call, bindings_.stream);
+}
+
+void CapturedRun::write(cuda::Handle kernel) const {
+  if (!writes_) return;
+  for_each_call([&](const device::CapturedCall& call) {
+    if (call.count == 0) return;
+    cuda::launch(kernel, grid_for(call.count, device::captured_elements), &call, bindings_.stream);
+  });
 }
 
 }  // namespace fovea::jit

@@ -1,9 +1,10 @@
 // One call's sums of captured gradients: where they lie in the workspace, cleared before the
-// kernels and written out behind them. Used by plan, memory and arguments.
+// kernels that add to them and written out behind those. Used by plan, memory and arguments.
 #pragma once
 
 #include "attention/bindings.h"
 #include "attention/extents.h"
+#include "engines/jit/arguments.h"
 #include "engines/jit/memory.h"
 
 namespace fovea::jit {
@@ -25,9 +26,26 @@ void for_each_sum(const Prepared& prepared, const Sizes& sizes, const Visit& vis
   }
 }
 
-void clear_captured(const Prepared& prepared, const Memory& memory, const Bindings& bindings,
-                    cuda::Handle kernel);
-void write_captured(const Prepared& prepared, const Memory& memory, const Bindings& bindings,
-                    cuda::Handle kernel);
+// What is left to do beside the plan's kernels: small sums are cleared and written by those.
+class CapturedRun {
+ public:
+  // Tells them so: behind what pack() has put into `arguments`.
+  CapturedRun(const Prepared& prepared, const Memory& memory, const Bindings& bindings,
+              Arguments& arguments);
+
+  void clear(cuda::Handle kernel) const;  // before them
+  void write(cuda::Handle kernel) const;  // behind them
+
+ private:
+  template <class Visit>
+  void for_each_call(const Visit& visit) const;  // the call that writes each target
+  bool is_written_beside(const device::Call& call) const;
+
+  const Prepared& prepared_;
+  const Memory& memory_;
+  const Bindings& bindings_;
+  std::int64_t pieces_ = 0;  // to be cleared
+  bool writes_ = false;
+};
 
 }  // namespace fovea::jit

@@ -10,7 +10,6 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "cuda/nvrtc.h"
-#include "engines/jit/headers.h"
 #include "store/key.h"
 
 namespace fovea::jit {
@@ -54,8 +53,7 @@ class Nvrtc : public Compiler {
   }
 
   Image compile(const Unit& unit, const std::string& target) const override {
-    cuda::NvrtcRequest request{unit.source, unit.name + ".cu", target, compile_options(),
-                               device_headers()};
+    cuda::NvrtcRequest request{unit.source, unit.name + ".cu", target, compile_options(), {}};
     request.options.emplace_back("--ptxas-options=-v");  // changes the log alone
     cuda::NvrtcResult result = cuda::nvrtc_compile(request);
     if (!result.compiled) {

@@ -71,6 +71,7 @@ class JitEngine : public Engine {
     return plan;
   }
 
+  bool builds_pairs_at_once() const override { return true; }
   bool keeps_plans() const override { return true; }
   std::string refuse_stored(const std::string& environment) const override {
     return refuse_environment(environment);

@@ -29,7 +29,7 @@ std::string environment(const std::string& target) { return target + " format " 
 // Kernels that are stored together.
 struct Set {
   store::Key key;
-  std::vector<const Unit*> units;
+  std::vector<const Source*> sources;
   std::vector<std::size_t> places;  // in Prepared::units
 };
 
@@ -85,14 +85,14 @@ std::vector<Set> sets_of(const Prepared& prepared, const std::string& target) {
     const PreparedUnit& unit = prepared.units[i];
     if (unit.shared) {
       sets.emplace_back();
-      begin_key(sets.back(), "kernel " + unit.source.unit.name + " of all formulas", target);
+      begin_key(sets.back(), "kernel " + unit.source.name + " of all formulas", target);
     }
     Set& set = unit.shared ? sets.back() : sets.front();
     set.key.content += unit.source.own;
-    set.units.push_back(&unit.source.unit);
+    set.sources.push_back(&unit.source);
     set.places.push_back(i);
   }
-  std::erase_if(sets, [](const Set& set) { return set.units.empty(); });
+  std::erase_if(sets, [](const Set& set) { return set.sources.empty(); });
   return sets;
 }
 
@@ -128,17 +128,18 @@ store::Blob compile_set(const Set& set, const std::string& target) {
                       "without it");
   }
   const auto start = std::chrono::steady_clock::now();
-  const auto compile_and_keep = [&](const Unit& unit) {
+  const auto compile_and_keep = [&](const Source& source) {
+    const Unit unit = source.unit();
     Image image = by.compile(unit, target);
     keep(unit, target, image);
     return image;
   };
   std::vector<std::future<Image>> others;
-  for (std::size_t i = 1; i < set.units.size(); ++i) {
-    others.push_back(std::async(std::launch::async, compile_and_keep, std::cref(*set.units[i])));
+  for (std::size_t i = 1; i < set.sources.size(); ++i) {
+    others.push_back(std::async(std::launch::async, compile_and_keep, std::cref(*set.sources[i])));
   }
   std::vector<Image> images;
-  images.push_back(compile_and_keep(*set.units.front()));
+  images.push_back(compile_and_keep(*set.sources.front()));
   for (std::future<Image>& other : others) images.push_back(other.get());
   if (log_enabled()) {
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
@@ -151,7 +152,7 @@ store::Blob compile_set(const Set& set, const std::string& target) {
 
 std::vector<cuda::Handle> modules_of(const Set& set, const store::Blob& blob) {
   std::vector<cuda::Handle> modules;
-  for (const KernelImage& image : unpacked(blob, set.units.size())) {
+  for (const KernelImage& image : unpacked(blob, set.sources.size())) {
     modules.push_back(cuda::module_of(image));
   }
   return modules;
@@ -217,7 +218,7 @@ std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& d
     for (std::size_t i = 0; i < modules.size(); ++i) {
       const std::size_t at = sets[s].places[i];
       kernels[at] =
-          cuda::kernel_of(modules[i], sets[s].units[i]->name, prepared.units[at].shared_bytes);
+          cuda::kernel_of(modules[i], sets[s].sources[i]->name, prepared.units[at].shared_bytes);
     }
   }
   return kernels;

@@ -49,7 +49,8 @@ struct KernelRow {
   bool (*in_call)(const device::Call& call);  // null: in every call of such a plan
   Shape (*shape)(const ShapeFacts& facts);
   Grid (*grid)(const device::Call& call, const Shape& shape);
-  bool adds_captured = false;  // up the gradients of captured tensors and scalars
+  bool adds_captured = false;    // up the gradients of captured tensors and scalars
+  bool writes_captured = false;  // those gradients, if they are small: device/captured_beside.h
 };
 
 // In the order in which a call launches them.

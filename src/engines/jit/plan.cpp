@@ -50,17 +50,14 @@ class JitPlan : public Plan {
     const Memory memory(arena, prepared_, bindings.sizes);
     Arguments arguments;  // its words are not cleared: there are up to 4000
     pack(prepared_, bindings, memory, arguments);
+    const CapturedRun captured(prepared_, memory, bindings, arguments);
     const cuda::OnDevice here(ordinal_);
     summarize(bindings, arguments);
-    if (!prepared_.captured.targets().empty()) {
-      clear_captured(prepared_, memory, bindings, kernels_[prepared_.captured_clear_unit]);
-    }
+    captured.clear(kernels_[prepared_.captured_clear_unit]);
     for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
       launch(i, arguments, bindings.stream);
     }
-    if (!prepared_.captured.targets().empty()) {
-      write_captured(prepared_, memory, bindings, kernels_[prepared_.captured_write_unit]);
-    }
+    captured.write(kernels_[prepared_.captured_write_unit]);
   }
 
  private:

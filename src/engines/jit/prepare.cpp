@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engines/jit/arguments.h"
+#include "engines/jit/device/captured_call.h"
 
 namespace fovea::jit {
 namespace {
@@ -21,9 +23,8 @@ RenderOptions render_options(const Problem& baked, const Captured& captured) {
 void add_summaries(Prepared& out) {
   for (const Summary& summary : out.formula.summaries) {
     Source source = summary_source(out.baked.program.tensors()[summary.slot].dtype);
-    const auto at = std::ranges::find_if(out.units, [&](const PreparedUnit& unit) {
-      return unit.source.unit.name == source.unit.name;
-    });
+    const auto at = std::ranges::find_if(
+        out.units, [&](const PreparedUnit& unit) { return unit.source.name == source.name; });
     out.summary_units.push_back(static_cast<std::size_t>(at - out.units.begin()));
     if (at == out.units.end()) out.units.push_back({std::move(source), true, 0});
   }
@@ -46,6 +47,10 @@ Prepared prepare(const Problem& baked, const Device& device) {
                          out.formula.cell_bytes,
                          out.captured.shared_bytes()};
   const std::string captured_text = out.captured.text(out.formula.layout);
+  const int targets = static_cast<int>(out.captured.targets().size());
+  if (out.formula.words + targets * device::captured_call_words <= most_words) {
+    out.captured_words = {out.formula.words, targets};
+  }
   for (const KernelRow& row : kernel_rows(baked.direction)) {
     if (!row.in_plan(baked)) continue;
     const Shape shape = row.shape(facts);
@@ -57,8 +62,9 @@ Prepared prepare(const Problem& baked, const Device& device) {
           " bytes of shared memory, of " + std::to_string(device.shared_memory_per_block));
     }
     out.kernels.push_back({&row, shape});
-    out.units.push_back({source_of(row, baked, shape, {out.formula, captured_text}),
-                         !row.asks_formula, shape.shared_bytes});
+    out.units.push_back(
+        {source_of(row, baked, shape, {out.formula, captured_text, out.captured_words}),
+         !row.asks_formula, shape.shared_bytes});
   }
   add_summaries(out);
   if (!out.captured.targets().empty()) {

@@ -32,8 +32,10 @@ struct Prepared {
   // Of the kernels, in their order; then one for each type of summary.
   std::vector<PreparedUnit> units;
   std::vector<std::size_t> summary_units;  // by summary
-  // That clear the sums of captured gradients and write them, if the plan has any.
+  // That clear the sums of captured gradients and write them, if the plan has any and no other
+  // kernel does so.
   std::size_t captured_clear_unit = 0, captured_write_unit = 0;
+  CapturedWords captured_words;  // of a kernel that writes them beside what it does
   int multiprocessors = 1;
 };
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "engines/jit/device/captured_call.h"
 #include "engines/jit/headers.h"
 #include "engines/jit/render_op.h"
 #include "store/key.h"
@@ -42,7 +43,8 @@ class ConfigText {
   std::string text_;
 };
 
-std::string config_text(const KernelRow& row, const Problem& baked, const Shape& shape) {
+std::string config_text(const KernelRow& row, const Problem& baked, const Shape& shape,
+                        const CapturedWords& captured_words) {
   ConfigText out;
   const bool backward = baked.direction == Direction::Backward;
   out.type("Element", baked.q.dtype);
@@ -74,6 +76,10 @@ std::string config_text(const KernelRow& row, const Problem& baked, const Shape&
     out.truth("want_v", baked.want_v);
   }
   for (const Shape::Constant& constant : shape.own) out.number(constant.name, constant.value);
+  if (row.writes_captured) {
+    out.number("captured_first", captured_words.first);
+    out.number("captured_count", captured_words.count);
+  }
   const std::string captured = row.adds_captured ? "  using Captured = CapturedTerms;\n" : "";
   return "struct Config {\n" + captured + out.text() + "};\n";
 }
@@ -90,12 +96,14 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   if (row.asks_formula) {
     for (const char* const header : formula_headers) out += include(header);
   }
-  const int words = row.asks_formula ? formula.words : 0;
+  const CapturedWords& written = source.captured_words;
+  const int words = (row.asks_formula ? formula.words : 0) +
+                    (row.writes_captured ? written.count * device::captured_call_words : 0);
   out +=
       "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) + ">;\n";
   if (row.asks_formula) out += formula.text + "\n";
   if (row.adds_captured) out += "struct CapturedTerms;\n";
-  out += config_text(row, baked, shape) + "}  // namespace fovea::device\n";
+  out += config_text(row, baked, shape, written) + "}  // namespace fovea::device\n";
   const std::string name = row.name;
   out += include(row.header);
   if (row.adds_captured) {
@@ -166,31 +174,32 @@ const std::string& headers_hash() {
   return hash;
 }
 
+Unit Source::unit() const { return {name, expand(own)}; }
+
 Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
                  const FormulaSource& formula) {
   Source out;
   out.own = own_text(row, baked, shape, formula);
-  out.unit = {std::string("fovea_") + row.name, expand(out.own)};
+  out.name = std::string("fovea_") + row.name;
   return out;
 }
 
 Source captured_source(const std::string& name, const std::string& parameters) {
   Source out;
-  out.own = include("captured_write.h") + "extern \"C\" __global__ void fovea_" + name +
+  out.own = include(name + ".h") + "extern \"C\" __global__ void fovea_" + name +
             "(const __grid_constant__ fovea::device::" + parameters +
             " call) {\n  fovea::device::" + name + "(call);\n}\n";
-  out.unit = {"fovea_" + name, expand(out.own)};
+  out.name = "fovea_" + name;
   return out;
 }
 
 Source summary_source(DType dtype) {
   Source out;
-  const std::string name = "fovea_summarize_" + std::string(dtype_name(dtype));
-  out.own = include("summarize.h") + "extern \"C\" __global__ void " + name +
+  out.name = "fovea_summarize_" + std::string(dtype_name(dtype));
+  out.own = include("summarize.h") + "extern \"C\" __global__ void " + out.name +
             "(const __grid_constant__ fovea::device::SummaryCall call) {\n"
             "  fovea::device::summarize<fovea::device::" +
             std::string(captured_type_text(dtype)) + ">(call);\n}\n";
-  out.unit = {name, expand(out.own)};
   return out;
 }
 

@@ -11,14 +11,21 @@
 namespace fovea::jit {
 
 struct Source {
-  Unit unit;
-  std::string own;  // what is not headers: with their hash, all that the unit depends on
+  std::string name;   // of its kernel: "fovea_forward"
+  std::string own;    // what is not headers: with their hash, all that the kernel depends on
+  Unit unit() const;  // with all headers, to be compiled
+};
+
+// Behind the formula's words: so many device::CapturedCall from this word on.
+struct CapturedWords {
+  int first = 0, count = 0;
 };
 
 // What a plan's kernels are told of its formula, each as its row asks for it.
 struct FormulaSource {
   const Rendered& formula;
   const std::string& captured;  // struct CapturedTerms: Captured::text
+  CapturedWords captured_words{};
 };
 Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
                  const FormulaSource& formula);
@@ -26,7 +33,7 @@ Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
 // The kernel that finds minima and maxima of captured tensors of this type: fovea_summarize_<type>.
 Source summary_source(DType dtype);
 
-// One of the kernels of device/captured_write.h, with what it takes.
+// The kernel of device/<name>.h, which is not a template, with what it takes.
 Source captured_source(const std::string& name, const std::string& parameters);
 
 // The text with each `#include "..."` of a header of device/ replaced by that header, once.

@@ -113,9 +113,9 @@ void compile_line(const MatrixLine& one, const Device& device, Table& table) {
   const std::string target = compiler().target(device);
   for (const Problem& problem : {forward_of(one.line), backward_of(one.line)}) {
     for (const PreparedUnit& unit : prepare(bake(problem).baked.problem, device).units) {
-      const std::string& kernel = unit.source.unit.name;
+      const std::string& kernel = unit.source.name;
       const std::string name = std::string(one.line) + " | " + target + " | " + kernel;
-      Usage usage = usage_of(compiler().compile(unit.source.unit, target).log, kernel);
+      Usage usage = usage_of(compiler().compile(unit.source.unit(), target).log, kernel);
       usage.shared = unit.shared_bytes;
       table[name] = usage;
       const bool inner = kernel == "fovea_forward" || kernel == "fovea_backward";

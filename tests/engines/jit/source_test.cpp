@@ -15,7 +15,7 @@ Prepared prepared(const std::string& line) {
 
 const PreparedUnit& unit(const Prepared& all, const std::string& name) {
   for (const PreparedUnit& one : all.units) {
-    if (one.source.unit.name == name) return one;
+    if (one.source.name == name) return one;
   }
   throw std::runtime_error("no unit " + name);
 }
@@ -28,7 +28,7 @@ int count(const std::string& text, const std::string& word) {
 
 TEST(JitSource, IsWholeInItself) {
   const Prepared all = prepared("b=2 h=8 sq=128 d=64 dtype=bf16 mask=causal");
-  const std::string& text = unit(all, "fovea_forward").source.unit.source;
+  const std::string text = unit(all, "fovea_forward").source.unit().source;
   EXPECT_EQ(count(text, "#include \""), 0);
   EXPECT_EQ(count(text, "\nstruct Formula {"), 1);
   EXPECT_EQ(count(text, "struct Config {"), 1);
@@ -64,12 +64,12 @@ TEST(JitSource, TilesFitEveryDevice) {
   for (const char* const line : {"sq=8 d=576 dv=512 dtype=bf16", "sq=8 d=256 dtype=f32",
                                  "sq=8 d=128 dtype=bf16", "sq=8 d=64 dtype=f16"}) {
     for (const PreparedUnit& one : prepare(baked_forward(line).problem, small).units) {
-      EXPECT_LE(one.shared_bytes, small.shared_memory_per_block) << line << one.source.unit.name;
+      EXPECT_LE(one.shared_bytes, small.shared_memory_per_block) << line << one.source.name;
     }
   }
   for (const char* const line : {"sq=8 d=256 dtype=f32", "sq=8 d=256 dtype=bf16"}) {
     for (const PreparedUnit& one : prepare(baked_backward(line).problem, small).units) {
-      EXPECT_LE(one.shared_bytes, small.shared_memory_per_block) << line << one.source.unit.name;
+      EXPECT_LE(one.shared_bytes, small.shared_memory_per_block) << line << one.source.name;
     }
   }
 }

@@ -52,6 +52,9 @@ struct Call {
   // Workspace; null if the plan has no use for it.
   float* delta;       // backward: rows of dot(dO, O) - dlse, as lse lies
   float* grad_q_sum;  // backward with atomics: dQ in f32, in the order of backward.h
+  // Sums of captured gradients that backward_delta.h clears, in pieces of 16 bytes; 0: none.
+  void* captured_sums;
+  long long captured_pieces;
   // Decoding with split keys: see decode.h.
   float* partial_o;      // [slot, kv head, row, dv]
   double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units

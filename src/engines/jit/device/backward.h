@@ -28,6 +28,12 @@ class Backward {
 
   FOVEA_DEVICE void run();
 
+  // What a block does before it visits tiles: its keys, the classes of a segment's tiles, a
+  // segment's first tile.
+  FOVEA_DEVICE void copy_keys() const;
+  FOVEA_DEVICE void classify(int first, int count) const;
+  FOVEA_DEVICE void begin(const QueryTile& tile) const;
+
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
   FOVEA_DEVICE static BlockPlace place() { return BlockPlace::read(at_.place); }
@@ -56,7 +62,6 @@ class Backward {
   FOVEA_DEVICE static typename Shape::OfKeys p_tile() { return {static_cast<Shared>(at_.p)}; }
   FOVEA_DEVICE static typename Shape::OfKeys ds_tile() { return {static_cast<Shared>(at_.ds)}; }
 
-  FOVEA_DEVICE void copy_keys() const;
   FOVEA_DEVICE void copy_q(const QueryTile& tile, int stage) const;
   FOVEA_DEVICE void copy_grad_o(const QueryTile& tile, int stage) const;
   FOVEA_DEVICE void stage_words(const QueryTile& tile, bool new_head) const;
@@ -69,7 +74,6 @@ class Backward {
   FOVEA_DEVICE bool write_part(const Tensor& to, int features, float factor,
                                typename Part::Sums& sums) const;
   FOVEA_DEVICE void write();
-  FOVEA_DEVICE void mend() const;
 
   const Arguments& a_;
   const Call& call_;
@@ -242,26 +246,51 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
   }
 }
 
-// `count` tiles from number `first` on, counted through all heads of the group.
 template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count) {
-  ClassifiedTiles tiles(at_.classes, count);
-  sync_block();
-  tiles.template write<threads>([&](int i) {
+FOVEA_DEVICE void Backward<Config, Captured>::classify(int first, int count) const {
+  ClassifiedTiles(at_.classes, count).template write<threads>([&](int i) {
     const BlockPlace here = place();
     const QueryTile tile = tile_of(here, {first + i, false});
     if constexpr (!Formula::classifies) return edge_class(here, tile);
     return classify_tile<Formula>(a_, head_of_tile(here, tile), here.s, {tile.first, rows},
                                   {here.k_first, columns});
   });
-  sync_block();
-  LiveTile live = tiles.next();
-  if (live.index < 0) return;
-  QueryTile tile = tile_of(place(), {first + live.index, live.full});
+}
+
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::begin(const QueryTile& tile) const {
   copy_q(tile, 0);
   copy_grad_o(tile, 0);
   commit_copies();
   stage_words(tile, true);
+}
+
+// Those as functions of their own: what runs once takes no part in the loop's registers, and the
+// compiler takes less time over several functions than over one.
+template <class Config, class Captured>
+FOVEA_DEVICE_CALL void copy_keys_apart(const Arguments& a) {
+  Backward<Config, Captured>(a).copy_keys();
+}
+template <class Config, class Captured>
+FOVEA_DEVICE_CALL void classify_apart(const Arguments& a, int first, int count) {
+  Backward<Config, Captured>(a).classify(first, count);
+}
+template <class Config, class Captured>
+FOVEA_DEVICE_CALL void begin_apart(const Arguments& a, QueryTile tile) {
+  Backward<Config, Captured>(a).begin(tile);
+}
+
+// `count` tiles from number `first` on, counted through all heads of the group.
+template <class Config, class Captured>
+FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count) {
+  sync_block();
+  classify_apart<Config, Captured>(a_, first, count);
+  sync_block();
+  ClassifiedTiles tiles(at_.classes, count);
+  LiveTile live = tiles.next();
+  if (live.index < 0) return;
+  QueryTile tile = tile_of(place(), {first + live.index, live.full});
+  begin_apart<Config, Captured>(a_, tile);
   for (int stage = 0; live.index >= 0; stage ^= 1) {
     live = tiles.next();
     const QueryTile next =
@@ -286,19 +315,14 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int f
   static_assert(writing_bytes(Shape::warps, widest) <= at_.lse);
   bool nan = false;
   FOVEA_UNROLL for (int i = 0; i < Part::m; ++i) {
-    FOVEA_UNROLL for (int j = 0; j < Part::n; ++j) {
-      FOVEA_UNROLL for (int e = 0; e < 4; ++e) {
-        sums[i][j][e] *= factor;
-        nan |= sums[i][j][e] != sums[i][j][e];
-      }
-    }
     const int at = here.k_first + Part::row() + 16 * i;
     const int exist = call_.q_starts != nullptr ? s.k_length : call_.skv;
     RowsOut rows_to = rows_out<Gradient>(to, s.b, here.first_head / call_.group, s.k_first + at,
                                          features - Part::column());
     rows_to.data =
         static_cast<typename Stored<Gradient>::Type*>(rows_to.data) + Part::column() * to.feature;
-    device::write_sums<Gradient>(through, sums[i], rows_to, s.k_length - at, exist - at);
+    nan |= device::write_sums<Gradient>(through, sums[i], rows_to, s.k_length - at, exist - at,
+                                        {factor, 0});
   }
   return nan;
 }
@@ -315,29 +339,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::write() {
     nan |= write_part<typename Shape::ValueSums, typename Config::GradV>(call_.grad_v, call_.dv,
                                                                          1.0f, grad_v_);
   }
-  if (any_in_block(nan)) mend();
-}
-
-// A NaN in a row may come from what is masked, times a probability of 0: those rows again.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::mend() const {
-  const BlockPlace here = place();
-  const Sequence& s = here.s;
-  const int g = here.first_head / call_.group;
-  for (int i = thread_index() / 32; i < columns; i += threads / 32) {
-    const int k = here.k_first + i;
-    if (k >= s.k_length) break;
-    bool nan = false;
-    if constexpr (Config::want_k) {
-      nan = row_has_nan<typename Config::GradK>(
-          call_.grad_k, row_at(call_.grad_k, s.b, g, s.k_first + k), call_.d);
-    }
-    if constexpr (Config::want_v) {
-      nan = nan || row_has_nan<typename Config::GradV>(
-                       call_.grad_v, row_at(call_.grad_v, s.b, g, s.k_first + k), call_.dv);
-    }
-    if (nan) careful_key_row<Config>(a_, here.b, g, s, k);
-  }
+  if (any_in_block(nan)) mend_keys<Config>(a_, place(), columns);
 }
 
 template <class Config, class Captured>
@@ -355,7 +357,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
   if constexpr (Config::want_v) clear(grad_v_);
   if constexpr (Captured::any) captured_.begin(at_.captured);
   const int total = k_first < s.k_length ? tiles * call_.group : 0;
-  if (total > 0) copy_keys();
+  if (total > 0) copy_keys_apart<Config, Captured>(a_);
   FOVEA_NO_UNROLL
   for (int first = 0; first < total; first += classified_tiles) {
     visit_segment(first, total - first < classified_tiles ? total - first : classified_tiles);

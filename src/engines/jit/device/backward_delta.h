@@ -1,8 +1,10 @@
 // Before a backward: delta = dot(dO, O) - dlse of every row, and zeros where backward.h will add up
-// dQ. Grid: tiles of 16 queries x h x sequences, in one row, tiles fastest.
+// dQ and gradients of captured tensors. Grid: tiles of 16 queries x h x sequences, in one row,
+// tiles fastest.
 #pragma once
 
 #include "backward_place.h"
+#include "captured_clear.h"
 #include "element.h"
 
 namespace fovea::device {
@@ -58,6 +60,7 @@ FOVEA_DEVICE void clear_sums(const Call& call, const Sequence& s, int b, int h, 
 template <class Config>
 FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const Call& call = a.call;
+  captured_clear({call.captured_sums, call.captured_pieces});
   const int tiles = (call.sq + delta_rows - 1) / delta_rows;
   const int first = block_x() % tiles * delta_rows;
   const int h = block_x() / tiles % call.h, b = block_x() / tiles / call.h;

@@ -159,20 +159,13 @@ FOVEA_DEVICE void BackwardDq<Config>::visit(const LiveTile& tile, int stage) {
 template <class Config>
 FOVEA_DEVICE void BackwardDq<Config>::write() {
   using GradQ = typename Config::GradQ;
-  bool nan = false;
-  FOVEA_UNROLL for (int j = 0; j < features; ++j) {
-    FOVEA_UNROLL for (int e = 0; e < 4; ++e) {
-      grad_q_[0][j][e] *= scaled_.scale;
-      nan |= grad_q_[0][j][e] != grad_q_[0][j][e];
-    }
-  }
   sync_block();  // the tiles of the other warps are free
   const SharedTile<F32, Config::d> through{
       static_cast<Shared>(warp_row() * SharedTile<F32, Config::d>::stride)};
   const int at = q_first_ + warp_row();
-  write_sums<GradQ>(through, grad_q_[0],
-                    rows_out<GradQ>(call_.grad_q, s_.b, h_, s_.q_first + at, call_.d),
-                    s_.q_length - at, row_end() - at);
+  const bool nan = write_sums<GradQ>(
+      through, grad_q_[0], rows_out<GradQ>(call_.grad_q, s_.b, h_, s_.q_first + at, call_.d),
+      s_.q_length - at, row_end() - at, {scaled_.scale, 0});
   if (any_in_block(nan)) mend_queries<Config>(a_, b_, h_, s_, q_first_);
 }
 

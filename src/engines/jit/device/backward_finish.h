@@ -1,9 +1,10 @@
-// After backward.h: dQ from its f32 sums, in its type and strides. The block has the threads of
-// backward.h and reads the sums as that wrote them. Grid: query tiles x h x sequences, in one row,
-// query tiles fastest.
+// After backward.h: dQ from its f32 sums, in its type and strides, and gradients of captured
+// tensors if they have few elements. The block has the threads of backward.h and reads the sums as
+// that wrote them. Grid: query tiles x h x sequences, in one row, query tiles fastest.
 #pragma once
 
 #include "backward_place.h"
+#include "captured_beside.h"
 #include "careful_backward.h"
 
 namespace fovea::device {
@@ -41,6 +42,7 @@ template <class Config>
 FOVEA_DEVICE void backward_finish(const Arguments& a) {
   using Part = QueryPart<Config>;
   const Call& call = a.call;
+  write_captured<Config::captured_count>(a.words + Config::captured_first);
   const int tiles = (call.sq + Config::rows - 1) / Config::rows;
   const int first = block_x() % tiles * Config::rows;
   const int h = block_x() / tiles % call.h, b = block_x() / tiles / call.h;

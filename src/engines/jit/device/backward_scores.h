@@ -70,14 +70,17 @@ struct KeptScores {
   FOVEA_DEVICE bool has(int i, int j, int c) const {
     return (words[number(i, j, c) / 32] >> number(i, j, c) % 32 & 1u) != 0;
   }
+  FOVEA_DEVICE void set(int i, int j, int c, bool keep) {
+    words[number(i, j, c) / 32] |= keep ? 1u << number(i, j, c) % 32 : 0u;
+  }
 };
 
-template <class Config, int m, int n>
-FOVEA_DEVICE void find_kept(const Arguments& a, const typename Formula::Uniform& uniform,
-                            const ScorePlace& at, const ScoreRow (&rows)[2 * m],
-                            const typename Formula::Row (&formula_rows)[2 * m],
-                            KeptScores<m, n>& kept) {
-  FOVEA_UNROLL for (unsigned& word : kept.words) word = 0;
+// `visit(i, j, c, keep)` for every score of a lane: row i, piece j, column c of that.
+template <class Config, int m, int n, class Visit>
+FOVEA_DEVICE void for_each_kept(const Arguments& a, const typename Formula::Uniform& uniform,
+                                const ScorePlace& at, const ScoreRow (&rows)[2 * m],
+                                const typename Formula::Row (&formula_rows)[2 * m],
+                                const Visit& visit) {
   LanePairs<Formula, Config::rows, Config::columns, 2 * m, Formula::keep_reads.diagonal,
             Formula::keep_reads.cell>
       pairs(at.values, at.row, at.column);
@@ -93,8 +96,7 @@ FOVEA_DEVICE void find_kept(const Arguments& a, const typename Formula::Uniform&
           formula_column.pair = pairs.pair(i, c);
           keep = keep && Formula::keep(a, uniform, formula_rows[i], formula_column);
         }
-        const int number = KeptScores<m, n>::number(i, j, c);
-        kept.words[number / 32] |= keep ? 1u << number % 32 : 0u;
+        visit(i, j, c, keep);
       }
     }
   }
@@ -128,7 +130,11 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
   KeptScores<m, n> kept;
   if constexpr (Captured::asks_scores) {
     FOVEA_UNROLL for (unsigned& word : kept.words) word = ~0u;
-    if (masked) find_kept<Config>(a, uniform, at, rows, formula_rows, kept);
+    if (masked) {
+      FOVEA_UNROLL for (unsigned& word : kept.words) word = 0;
+      for_each_kept<Config, m, n>(a, uniform, at, rows, formula_rows,
+                                  [&](int i, int j, int c, bool keep) { kept.set(i, j, c, keep); });
+    }
     captured.begin_tile(a, uniform, formula_rows, at);
   }
   LanePairs<Formula, Config::rows, Config::columns, 2 * m, true, true> pairs(at.values, at.row,
@@ -182,13 +188,18 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
   }
   if constexpr (Captured::asks_scores) captured.end_tile(a, uniform, formula_rows, at);
   if (!masked) return;
-  if constexpr (!Captured::asks_scores) find_kept<Config>(a, uniform, at, rows, formula_rows, kept);
-  FOVEA_UNROLL for (int x = 0; x < 4 * m * n; ++x) {
-    const int i = x % (2 * m), c = x / (2 * m) % 2, j = x / (4 * m);
-    const bool keep = kept.has(i, j, c);
+  const auto clear_unless = [&](int i, int j, int c, bool keep) {
     float &p = s[i / 2][j][i % 2 * 2 + c], &ds = dp[i / 2][j][i % 2 * 2 + c];
     p = keep ? p : 0.0f;
     ds = keep ? ds : 0.0f;
+  };
+  if constexpr (Captured::asks_scores) {
+    FOVEA_UNROLL for (int x = 0; x < 4 * m * n; ++x) {
+      const int i = x % (2 * m), c = x / (2 * m) % 2, j = x / (4 * m);
+      clear_unless(i, j, c, kept.has(i, j, c));
+    }
+  } else {
+    for_each_kept<Config, m, n>(a, uniform, at, rows, formula_rows, clear_unless);
   }
 }
 

@@ -18,11 +18,14 @@ struct CapturedCall {
 };
 
 struct ClearCall {
-  void* data;       // aligned to 16 bytes
-  long long words;  // of 16 bytes
+  void* data;        // aligned to 16 bytes
+  long long pieces;  // of 16 bytes
 };
 
 constexpr int captured_threads = 256, captured_elements = 4;  // of a block; of a thread
+
+// Such calls as words of ArgumentsOf, for a kernel that writes gradients beside what it does.
+constexpr int captured_call_words = sizeof(CapturedCall) / 8;
 
 // Of exact_sum.h: nine digits and a word of flags.
 constexpr int exact_digits = 9, exact_words = 10;

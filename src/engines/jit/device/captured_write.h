@@ -1,5 +1,4 @@
-// Before a backward: zeros where gradients of captured tensors are added up. After it: those sums
-// in the gradients' types and strides.
+// After a backward: sums of captured gradients in the gradients' types and strides.
 #pragma once
 
 #include "captured_call.h"
@@ -7,13 +6,6 @@
 #include "exact_sum.h"
 
 namespace fovea::device {
-
-FOVEA_DEVICE void captured_clear(const ClearCall& call) {
-  const long long first = static_cast<long long>(block_x()) * captured_threads + thread_index();
-  const long long step = static_cast<long long>(grid_x()) * captured_threads;
-  auto* const to = static_cast<Words4*>(call.data);
-  for (long long i = first; i < call.words; i += step) to[i] = Words4{0, 0, 0, 0};
-}
 
 FOVEA_DEVICE double sum_of(const CapturedCall& call, long long i) {
   switch (call.kept) {

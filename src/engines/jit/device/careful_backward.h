@@ -111,6 +111,29 @@ FOVEA_DEVICE_CALL void careful_key_row(const Arguments& a, int b, int g, Sequenc
   }
 }
 
+// Rows of dK and dV of a block's keys, as far as they have a NaN, shared among its warps. A barrier
+// must have been passed since they were written.
+template <class Config>
+FOVEA_DEVICE_CALL void mend_keys(const Arguments& a, BlockPlace here, int keys) {
+  const Call& call = a.call;
+  const Sequence& s = here.s;
+  const int g = here.first_head / call.group;
+  for (int i = thread_index() / 32; i < keys; i += block_threads() / 32) {
+    const int k = here.k_first + i;
+    if (k >= s.k_length) break;
+    bool nan = false;
+    if constexpr (Config::want_k) {
+      nan = row_has_nan<typename Config::GradK>(call.grad_k,
+                                                row_at(call.grad_k, s.b, g, s.k_first + k), call.d);
+    }
+    if constexpr (Config::want_v) {
+      nan = nan || row_has_nan<typename Config::GradV>(
+                       call.grad_v, row_at(call.grad_v, s.b, g, s.k_first + k), call.dv);
+    }
+    if (nan) careful_key_row<Config>(a, here.b, g, s, k);
+  }
+}
+
 // dQ of query q of head h.
 template <class Config>
 FOVEA_DEVICE_CALL void careful_query_row(const Arguments& a, int b, int h, Sequence s, int q) {
@@ -131,7 +154,7 @@ FOVEA_DEVICE_CALL void careful_query_row(const Arguments& a, int b, int h, Seque
 // Rows of dQ from position `first` on, as far as they have a NaN, shared among the block's warps.
 // A barrier must have been passed since they were written.
 template <class Config>
-FOVEA_DEVICE void mend_queries(const Arguments& a, int b, int h, const Sequence& s, int first) {
+FOVEA_DEVICE_CALL void mend_queries(const Arguments& a, int b, int h, Sequence s, int first) {
   for (int i = thread_index() / 32; i < Config::rows; i += Config::threads / 32) {
     const int q = first + i;
     if (q >= s.q_length) break;

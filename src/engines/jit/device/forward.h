@@ -21,6 +21,19 @@
 
 namespace fovea::device {
 
+// A NaN in o may come from a value that is masked, times a probability of 0: a warp's rows again.
+// Lane 4 (row % 8) + row / 8 has the lse of a row.
+template <class Config>
+FOVEA_DEVICE_CALL void mend_rows(const Arguments& a, CarefulHead at, TileSpan rows, float lse,
+                                 int dv_first) {
+  FOVEA_NO_UNROLL for (int i = 0; i < rows.count; ++i) {
+    const float row_lse = shuffle(lse, i % 8 * 4 + i / 8);
+    if (rows.first + i >= at.s.q_length || row_lse == -infinity()) continue;
+    careful_o_row<Config>(a, at, rows.first + i, row_lse, dv_first,
+                          min(dv_first + Config::dv, a.call.dv));
+  }
+}
+
 template <class Config>
 struct Forward {
   using Element = typename Config::Element;
@@ -290,43 +303,43 @@ struct Forward {
     finish();
   }
 
-  // Sums to outputs: the sink joins, o is divided by the sum of its row.
+  // Sums to outputs: the sink joins, o is divided by the sum of its row. Four lanes have parts of
+  // the same rows; each of them finishes one.
   FOVEA_DEVICE void finish() {
-    const bool has_sink = call.sink != nullptr;
-    const float given_sink = has_sink ? call.sink[h] : -infinity();
-    bool nan = false;
-    float lse[m][2];
-    FOVEA_UNROLL for (int i = 0; i < m; ++i) {
-      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        float total = sum[i][r];
-        total += shuffle_xor(total, 1);
-        total += shuffle_xor(total, 2);
-        const float unit = folds_scale() ? scale : 1.0f;
-        const double origin = Formula::shifts ? base[Formula::shifts ? i : 0][r] : 0;
-        const auto sink = static_cast<float>(given_sink - origin);
-        const float from = finite_or_zero(reference[i][r]) * unit;
-        float joined = total, shift = from, shrink = 1;
-        if (has_sink) {
-          shift = finite_or_zero(fmaxf(total > 0 ? from : -infinity(), sink));
-          shrink = total > 0 ? exp2_approx((from - shift) * log2_of_e) : 1;
-          joined = total * shrink + exp2_approx((sink - shift) * log2_of_e);
-        }
-        const bool empty = joined == 0;
-        lse[i][r] = empty ? -infinity() : static_cast<float>(origin + (shift + logf(joined)));
-        const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
-        FOVEA_UNROLL for (int j = 0; j < features; ++j) {
-          FOVEA_UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
-            o[i][j][e] = empty ? 0 : o[i][j][e] * inverse;  // also if a hidden NaN came in
-            nan |= o[i][j][e] != o[i][j][e];
-          }
-        }
-        const auto largest = static_cast<float>(origin + top[Config::row_max ? i : 0][r] * unit);
-        const float most = total == total ? largest : total;
-        if (dv_first == 0) write_row(i, r, lse[i][r], most);
-      }
+    static_assert(2 * m <= 4);
+    const int own = lane_index() % 4;
+    float total = 0, highest = 0, true_highest = 0;
+    double origin = 0;
+    FOVEA_UNROLL for (int i = 0; i < 2 * m; ++i) {
+      float whole = sum[i / 2][i % 2];
+      whole += shuffle_xor(whole, 1);
+      whole += shuffle_xor(whole, 2);
+      if (i != own) continue;
+      total = whole;
+      highest = reference[i / 2][i % 2];
+      if constexpr (Config::row_max) true_highest = top[i / 2][i % 2];
+      if constexpr (Formula::shifts) origin = base[i / 2][i % 2];
     }
-    write_o();
-    if (any_in_warp(nan)) mend(lse);
+    const float unit = folds_scale() ? scale : 1.0f;
+    const float from = finite_or_zero(highest) * unit;
+    float joined = total, shift = from, shrink = 1;
+    if (call.sink != nullptr) {
+      const auto sink = static_cast<float>(call.sink[h] - origin);
+      shift = finite_or_zero(fmaxf(total > 0 ? from : -infinity(), sink));
+      shrink = total > 0 ? exp2_approx((from - shift) * log2_of_e) : 1;
+      joined = total * shrink + exp2_approx((sink - shift) * log2_of_e);
+    }
+    const bool empty = joined == 0;
+    const float lse = empty ? -infinity() : static_cast<float>(origin + (shift + logf(joined)));
+    const float inverse = shrink * (Config::dropout ? dropout.factor : 1) / joined;
+    const auto largest = static_cast<float>(origin + true_highest * unit);
+    if (dv_first == 0 && own < 2 * m) write_row(own, lse, total == total ? largest : total);
+    // What is empty is zeros, also if a hidden NaN came in.
+    const bool nan = write_o(empty ? -1.0f : inverse);
+    if (any_in_warp(nan)) {
+      const Sequence s = sequence();
+      mend_rows<Config>(a, {b, h, s, head()}, {q0 + first_row(), 16 * m}, lse, dv_first);
+    }
   }
 
   // Rows of the tensors beyond a sequence belong to it if it is not packed: they are empty.
@@ -334,44 +347,31 @@ struct Forward {
     return call.q_starts != nullptr ? sequence().q_length : call.sq;
   }
 
-  FOVEA_DEVICE void write_row(int i, int r, float lse, float largest) const {
+  FOVEA_DEVICE void write_row(int number_of_lane, float lse, float largest) const {
     const Sequence s = sequence();
-    const int at = q0 + row(i, r);
-    if (lane_index() % 4 != 0 || at >= row_end()) return;
+    const int at = q0 + row(number_of_lane / 2, number_of_lane % 2);
+    if (at >= row_end()) return;
     const bool inside = at < s.q_length;
     const long long number = row_number(call, s, h, s.q_first + at);
     if (call.lse != nullptr) call.lse[number] = inside ? lse : -infinity();
     if (Config::row_max) call.row_max[number] = inside ? largest : -infinity();
   }
 
-  FOVEA_DEVICE void write_o() {
+  // `factor`: of the row that this lane has finished; see RowFactor.
+  FOVEA_DEVICE bool write_o(float factor) {
     using Output = typename Config::Output;
     const Sequence s = sequence();
     sync_block();  // the tiles of the other warps are free
     const SharedTile<F32, Config::dv> through{static_cast<Shared>(
         shared.q + thread_index() / 32 * 16 * SharedTile<F32, Config::dv>::stride)};
+    bool nan = false;
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       const int at = q0 + first_row() + 16 * i;
       RowsOut to = rows_out<Output>(call.o, s.b, h, s.q_first + at, call.dv - dv_first);
       to.data = static_cast<typename Stored<Output>::Type*>(to.data) + dv_first * call.o.feature;
-      write_sums<Output>(through, o[i], to, s.q_length - at, row_end() - at);
+      nan |= write_sums<Output>(through, o[i], to, s.q_length - at, row_end() - at, {factor, i});
     }
-  }
-
-  // A NaN in o may come from a value that is masked, times a probability of 0: those rows again.
-  FOVEA_DEVICE void mend(const float (&lse)[m][2]) const {
-    const Sequence s = sequence();
-    const CarefulHead careful{b, h, s, head()};
-    FOVEA_NO_UNROLL for (int local = 0; local < 16 * m; ++local) {
-      const int i = local / 16, r = local / 8 % 2, at = q0 + first_row() + local;
-      float own = 0;
-      FOVEA_UNROLL for (int x = 0; x < 2 * m; ++x) {
-        if (x == 2 * i + r) own = lse[x / 2][x % 2];
-      }
-      const float row_lse = shuffle(own, local % 8 * 4);
-      if (at >= s.q_length || row_lse == -infinity()) continue;
-      careful_o_row<Config>(a, careful, at, row_lse, dv_first, min(dv_first + Config::dv, call.dv));
-    }
+    return nan;
   }
 };
 

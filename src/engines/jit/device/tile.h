@@ -103,7 +103,7 @@ FOVEA_DEVICE_CALL void copy_elements(Tile to, int tile_rows, Rows from, Team tea
 
 // A tile at the edge of a tensor, or of one whose strides and address allow no wide copies.
 template <class Source, class Tile>
-FOVEA_DEVICE void copy_any_tile(const Tile& to, int tile_rows, const Rows& from, Team team) {
+FOVEA_DEVICE_CALL void copy_any_tile(Tile to, int tile_rows, Rows from, Team team) {
   if constexpr (is_same_element<Source, typename Tile::Element>) {
     if (from.copy_bytes == 16) return copy_pieces<16>(to, tile_rows, from, team);
     if (from.copy_bytes == 8) return copy_pieces<8>(to, tile_rows, from, team);
@@ -319,43 +319,75 @@ FOVEA_DEVICE RowsOut rows_out(const Tensor& tensor, int b, int head, long long f
           tensor.copy_bytes == 16 && columns % (16 / bytes_of<Output>) == 0};
 }
 
-// Writes 16 x 8n sums of a warp through 16 rows of f32 in shared memory that
-// belong to this warp: whole lines reach global memory. Rows from `inside` on are written as zeros,
-// those from `end` on not at all.
-template <class Output, int n>
-FOVEA_DEVICE void write_sums(const SharedTile<F32, 8 * n>& through, const float (&sum)[n][4],
-                             const RowsOut& to, int inside, int end) {
-  const float(&one)[1][n][4] = reinterpret_cast<const float(&)[1][n][4]>(sum);
-  store_sums(through, {0, 0}, one);
-  sync_warp();
+// What the rows of a warp's sums are multiplied by as they are written. Lane 4 (row % 8) + row / 8
+// has the factor of a row, counted from the first piece on. Negative: such a row is zeros, whatever
+// its sums are.
+struct RowFactor {
+  float own;
+  int piece;  // which 16 rows
+};
+
+// From f32 in shared memory, by a warp, `step` neighbours at a time: 16 bytes of them, or one. Says
+// whether this lane has written a NaN.
+template <class Output, int step, int columns>
+FOVEA_DEVICE bool write_rows_by(const SharedTile<F32, columns>& from, const RowsOut& to, int inside,
+                                int end, const RowFactor& factor) {
+  constexpr int pieces = columns / step;
   auto* const data = static_cast<typename Stored<Output>::Type*>(to.data);
-  if (to.wide) {
-    constexpr int wide = 16 / bytes_of<Output>, pieces = 8 * n / wide;
-    FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * pieces; i += 32) {
-      const int row = i / pieces, column = i % pieces * wide;
-      if (row >= end || column >= to.columns) continue;
-      Words4 words{0, 0, 0, 0};
-      if (row < inside) {
-        if constexpr (wide == 4) {
-          words = load_shared<Words4>(through.at(row, column));
-        } else {
-          const auto low = load_shared<Floats4>(through.at(row, column));
-          const auto high = load_shared<Floats4>(through.at(row, column + 4));
-          words = {pack(Output{}, low.x, low.y), pack(Output{}, low.z, low.w),
-                   pack(Output{}, high.x, high.y), pack(Output{}, high.z, high.w)};
-        }
+  bool nan = false;
+  FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * pieces; i += 32) {
+    const int row = i / pieces, column = i % pieces * step;
+    const float by = shuffle(factor.own, row % 8 * 4 + 2 * factor.piece + row / 8);
+    if (row >= end || column >= to.columns) continue;
+    float x[step];
+    if constexpr (step == 1) {
+      x[0] = load_shared<float>(from.at(row, column));
+    } else {
+      FOVEA_UNROLL for (int k = 0; k < step; k += 4) {
+        const auto four = load_shared<Floats4>(from.at(row, column + k));
+        x[k] = four.x, x[k + 1] = four.y, x[k + 2] = four.z, x[k + 3] = four.w;
+      }
+    }
+    FOVEA_UNROLL for (int k = 0; k < step; ++k) {
+      x[k] = row >= inside || by < 0 ? 0.0f : x[k] * by;
+      nan |= x[k] != x[k];
+    }
+    if constexpr (step == 1) {
+      write_element<Output>(data, row * to.row_stride + column * to.column_stride, x[0]);
+    } else {
+      Words4 words;
+      if constexpr (step == 4) {
+        words = {bits_of(x[0]), bits_of(x[1]), bits_of(x[2]), bits_of(x[3])};
+      } else {
+        words = {pack(Output{}, x[0], x[1]), pack(Output{}, x[2], x[3]), pack(Output{}, x[4], x[5]),
+                 pack(Output{}, x[6], x[7])};
       }
       *reinterpret_cast<Words4*>(data + row * to.row_stride + column) = words;
     }
-  } else {
-    FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * 8 * n; i += 32) {
-      const int row = i / (8 * n), column = i % (8 * n);
-      if (row >= end || column >= to.columns) continue;
-      const float value = row < inside ? load_shared<float>(through.at(row, column)) : 0;
-      write_element<Output>(data, row * to.row_stride + column * to.column_stride, value);
-    }
   }
+  return nan;
+}
+
+// Called, not inlined: it ends kernels whose code and registers are for something else.
+template <class Output, int columns>
+FOVEA_DEVICE_CALL bool write_rows_from(SharedTile<F32, columns> from, RowsOut to, int inside,
+                                       int end, RowFactor factor) {
+  if (to.wide) return write_rows_by<Output, 16 / bytes_of<Output>>(from, to, inside, end, factor);
+  return write_rows_by<Output, 1>(from, to, inside, end, factor);
+}
+
+// Writes 16 x 8n sums of a warp through 16 rows of f32 in shared memory that belong to this warp:
+// whole lines reach global memory. Rows from `inside` on are written as zeros, those from `end` on
+// not at all. Says whether this lane has written a NaN.
+template <class Output, int n>
+FOVEA_DEVICE bool write_sums(const SharedTile<F32, 8 * n>& through, const float (&sum)[n][4],
+                             const RowsOut& to, int inside, int end, const RowFactor& factor) {
+  const float(&one)[1][n][4] = reinterpret_cast<const float(&)[1][n][4]>(sum);
+  store_sums(through, {0, 0}, one);
   sync_warp();
+  const bool nan = write_rows_from<Output>(through, to, inside, end, factor);
+  sync_warp();
+  return nan;
 }
 
 }  // namespace fovea::device

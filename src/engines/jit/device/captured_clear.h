@@ -1,0 +1,18 @@
+// Zeros where gradients of captured tensors are added up: before a backward, by a kernel of its own
+// or beside what another one does.
+#pragma once
+
+#include "captured_call.h"
+#include "primitives.h"
+
+namespace fovea::device {
+
+// By all threads of the grid.
+FOVEA_DEVICE void captured_clear(const ClearCall& call) {
+  const long long first = static_cast<long long>(block_x()) * block_threads() + thread_index();
+  const long long step = static_cast<long long>(grid_x()) * block_threads();
+  auto* const to = static_cast<Words4*>(call.data);
+  for (long long i = first; i < call.pieces; i += step) to[i] = Words4{0, 0, 0, 0};
+}
+
+}  // namespace fovea::device
