@@ -300,12 +300,7 @@ struct DiagonalTerm {
       const int difference = first + thread_index() - (at.q_count - 1);  // k - q
       const int start = difference < 0 ? -difference : 0;
       const int end = min(at.q_count, at.k_count - difference);
-      float sum = 0;
-      for (int row = start; row < end; ++row) {
-        using Element = typename Tile::Element;
-        sum += to_float(Element{},
-                        load_shared<typename Stored<Element>::Type>(ds.at(row, row + difference)));
-      }
+      const float sum = diagonal_sum(ds, start, end, difference);
       table.put_together(
           a, start < end && sum != 0 ? element(a, u, at, start, difference, staged) : -1, sum);
     }
@@ -313,6 +308,29 @@ struct DiagonalTerm {
   FOVEA_DEVICE void end(const Arguments& a) { table.end(a); }
 
  private:
+  // Elements of rows [start, end): eight loads are under way at a time.
+  template <class Tile>
+  FOVEA_DEVICE static float diagonal_sum(const Tile& ds, int start, int end, int difference) {
+    using Element = typename Tile::Element;
+    constexpr int step = 8, down = Tile::stride + bytes_of<Element>;
+    const auto load = [](Shared at) {
+      return to_float(Element{}, load_shared<typename Stored<Element>::Type>(at));
+    };
+    float sum = 0;
+    int row = start;
+    Shared at = ds.at(start, start + difference);
+    FOVEA_NO_UNROLL for (; row + step <= end; row += step, at += step * down) {
+      float x[step];
+      FOVEA_UNROLL for (int i = 0; i < step; ++i) x[i] = load(at + i * down);
+      FOVEA_UNROLL for (int width = step / 2; width > 0; width /= 2) {
+        FOVEA_UNROLL for (int i = 0; i < width; ++i) x[i] += x[i + width];
+      }
+      sum += x[0];
+    }
+    FOVEA_NO_UNROLL for (; row < end; ++row, at += down) sum += load(at);
+    return sum;
+  }
+
   FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
                                         const TileBox& at, int row, int difference, Shared staged) {
     unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
