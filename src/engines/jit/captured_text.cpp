@@ -69,12 +69,14 @@ std::string sums_type(device::SumsKept kept) {
   return {};
 }
 
-std::string member_type(TermKind kind, const std::string& arguments, int room) {
+std::string member_type(TermKind kind, const std::string& term, const std::string& sums, int room) {
+  const std::string arguments = term + ", " + sums;
   switch (kind) {
     case TermKind::Uniform: return "UniformTerm<" + arguments + ">";
     case TermKind::Row: return "RowTerm<" + arguments + ", rows>";
     case TermKind::Column: return "ColumnTerm<" + arguments + ", rows>";
     case TermKind::Element: return "ElementTerm<" + arguments + ", rows>";
+    case TermKind::Cells: return "CellsTerm<" + term + ">";
     case TermKind::Diagonal: return "DiagonalTerm<" + arguments + ", " + std::to_string(room) + ">";
     case TermKind::Gather:
       return "GatherTerm<" + arguments + ", rows, " + std::to_string(room) + ">";
@@ -94,13 +96,14 @@ std::string Captured::text(const WordLayout& layout) const {
     const CapturedTarget& target = targets_[term.target];
     const std::string number = std::to_string(i), name = "CapturedTerm" + number;
     structs += TermText(term, target, layout).text(name);
-    members += "  " + member_type(term.kind, name + ", " + sums_type(target.kept), table_room()) +
-               " t" + number + ";\n";
+    members += "  " + member_type(term.kind, name, sums_type(target.kept), table_room()) + " t" +
+               number + ";\n";
     begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
     const bool diagonal = term.kind == TermKind::Diagonal;
+    const bool in_tile = diagonal || term.kind == TermKind::Cells;
     if (diagonal || term.kind == TermKind::Gather) ++tables;
-    asks = asks || !diagonal;
-    if (diagonal) reads += " t" + number + ".read(a, u, ds, at, staged);";
+    asks = asks || !in_tile;
+    if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
   // One of the functions that every term has.
   const auto each = [&](const std::string& function, const std::string& parameters,

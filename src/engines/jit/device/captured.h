@@ -6,7 +6,7 @@
 //   outer(score)         the element by the indices that change with b and h alone,
 //   entries(a), inner(score)  how many there are by the others, and which
 //   last(a)              how many there are by the last of its indices
-//   rows(a)              ElementTerm: how many by the index that is q
+//   rows(a)              if q is one of its indices: how many by that
 // so that element outer * entries + inner of the sums gets the value. How it gets there depends on
 // what inner changes with: the classes below.
 #pragma once

@@ -38,6 +38,10 @@ struct Forward {
   static constexpr QueryTile k_tile{static_cast<Shared>(shared.k)};
   static constexpr ValueTile v_tile{static_cast<Shared>(shared.v)};
   static constexpr ProbabilityTile p_tile{static_cast<Shared>(shared.p)};
+  using Ahead = CellsAhead<Formula, rows, columns, Config::warps>;
+  static constexpr Shared cells_place = shared.place + 72;
+  static_assert(sizeof(Sequence) + sizeof(Head) <= 72 &&
+                72 + sizeof(typename Ahead::Place) <= place_bytes);
 
   const Arguments& a;
   const Call& call;
@@ -68,6 +72,10 @@ struct Forward {
     if (thread_index() == 0) {
       store_struct(shared.place, s);
       store_struct(shared.place + sizeof(Sequence), head);
+      if constexpr (Ahead::exists) {
+        const TileBox box{seen(q0, s.q_offset), s.k_offset, s.q_length - q0, s.k_length};
+        store_struct(cells_place, Ahead::find(a, Formula::uniform(a, head), box));
+      }
     }
     sync_block();
     uniform = Formula::uniform(a, head);
@@ -109,19 +117,39 @@ struct Forward {
     }
   }
 
-  // Diagonals and cells, which nobody reads before the next barrier but one.
+  // Diagonals, and cells that were not begun ahead: nobody reads them before the next barrier but
+  // one.
   FOVEA_DEVICE void stage_tile(const LiveTile& tile) const {
     if constexpr (Formula::diagonal_words > 0 || Formula::has_cells) {
       const Sequence s = sequence();
       const int k0 = tile.index * columns;
       const TileBox box{seen(q0, s.q_offset), seen(k0, s.k_offset), s.q_length - q0,
                         s.k_length - k0};
-      copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
+      if (!has_cells_ahead(tile)) {
+        copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
+      }
       if constexpr (Formula::diagonal_words > 0) {
         // Not the member: what only this reads takes no registers then.
         stage_diagonals<Formula, rows, columns>(a, Formula::uniform(a, head()), shared.diagonal,
                                                 box);
       }
+    }
+  }
+
+  FOVEA_DEVICE bool has_cells_ahead(const LiveTile& tile) const {
+    if constexpr (!Ahead::exists) return false;
+    const auto place = load_struct<typename Ahead::Place>(cells_place);
+    return tile.index >= 0 && tile.index * columns + columns <= place.end;
+  }
+  // This warp has read its cells of the tile before.
+  FOVEA_DEVICE void begin_cells(const LiveTile& tile) const {
+    if constexpr (Ahead::exists) {
+      sync_warp();
+      if (has_cells_ahead(tile)) {
+        const auto place = load_struct<typename Ahead::Place>(cells_place);
+        Ahead::begin(a, uniform, place, shared.cells, tile.index * columns);
+      }
+      commit_copies();
     }
   }
 
@@ -261,10 +289,11 @@ struct Forward {
       copy_queries();
       copy_keys(tile.index, 0);
       commit_copies();
+      begin_cells(tile);
       stage_rows<Formula>(a, uniform, shared.row_words, seen(q0, s.q_offset), rows);
     }
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
-      wait_copies<0>();
+      wait_copies<Ahead::exists ? 1 : 0>();
       sync_block();  // keys are there, and nobody reads the last values any more
       key_tiles.copy_values(call, sequence, tile.index * columns, v_tile);
       stage_tile(tile);
@@ -278,6 +307,7 @@ struct Forward {
       if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
       commit_copies();
       modify(x, tile, buffer);
+      begin_cells(following);
       softmax(x);
       if constexpr (Config::dropout) {
         const Sequence at = sequence();

@@ -116,6 +116,53 @@ FOVEA_DEVICE void copy_cells(const Arguments& a, const typename Formula::Uniform
   }
 }
 
+// Cells of the tiles that a block goes through from left to right, copied for each before the block
+// comes to it: a warp copies the rows that it alone reads, as soon as it has read those of the tile
+// before. Only of tiles that are whole and allow wide copies.
+template <class Formula, int rows, int columns, int warps>
+struct CellsAhead {
+  using To = CellTile<Formula, columns>;
+  static constexpr int bytes = sizeof(typename Formula::Cell::Stored), wide = 16 / bytes;
+  static constexpr int pieces = columns / wide;               // of a row
+  static constexpr int step = pieces < 32 ? 32 / pieces : 1;  // rows that a warp copies at a time
+  static constexpr bool exists =
+      Formula::has_cells && pieces <= 32 && 32 % pieces == 0 && rows / warps % step == 0;
+
+  // What is found once, and kept in shared memory since registers are scarce.
+  struct Place {
+    const char* data;  // of the first query and the sequence's first key
+    int end, unused;   // tiles that end at this key of the sequence, or before it, are copied so
+  };
+
+  // box: all keys that these queries meet.
+  template <class Arguments>
+  FOVEA_DEVICE static Place find(const Arguments& a, const typename Formula::Uniform& u,
+                                 const TileBox& box) {
+    const CellSource from = Formula::cells(a, u);
+    const char* const data = static_cast<const char*>(from.data) +
+                             (box.q_first * from.q_stride + box.k_first * from.k_stride) * bytes;
+    TileBox first{box.q_first, box.k_first, rows, 0};
+    const bool begins = box.q_count >= rows && cell_copy_bytes<bytes>(from, data, first) == 16;
+    const long long more = from.k_extent - box.k_first;
+    return {data, !begins ? 0 : more < box.k_count ? static_cast<int>(more) : box.k_count, 0};
+  }
+
+  // Begins to copy this warp's rows of the tile from key k of the sequence on.
+  template <class Arguments>
+  FOVEA_DEVICE static void begin(const Arguments& a, const typename Formula::Uniform& u,
+                                 const Place& from, Shared at, int k) {
+    const long long row_bytes = Formula::cells(a, u).q_stride * bytes;
+    const int lane = lane_index(), column = lane % pieces * wide;
+    const int row = thread_index() / 32 * (rows / warps) + lane / pieces;
+    const char* data = from.data + row * row_bytes + static_cast<long long>(k + column) * bytes;
+    const Shared to = To{at}.at(row, column);
+    FOVEA_UNROLL for (int i = 0; i < rows / warps; i += step) {
+      copy_async<16>(to + i * To::stride, data, 16);
+      data += step * row_bytes;
+    }
+  }
+};
+
 // --- reading ---
 
 struct TileValues {
@@ -130,7 +177,9 @@ class LanePairs {
   // row, column: of the lane's first element in the tile.
   FOVEA_DEVICE LanePairs(const TileValues& at, int row, int column)
       : diagonal_(at.diagonal + 4 * (column - row + rows - 1)),
-        cells_(CellTile<Formula, columns>{at.cells}.at(row, column)) {}
+        cells_(in_matrices ? Tile{at.cells}.at(row - lane_index() / 4 + lane_index(),
+                                               column - lane_index() % 4 * 2)
+                           : Tile{at.cells}.at(row, column)) {}
 
   // Columns 8 j and 8 j + 1 from the first: for each j in turn, from 0 on.
   FOVEA_DEVICE void load(int j) {
@@ -146,15 +195,18 @@ class LanePairs {
         }
       }
     }
-    if constexpr (cell) {
+    if constexpr (cell && in_matrices) {
+      unsigned two[4];
+      load_matrices(two, cells_ + 8 * j * cell_bytes);
+      FOVEA_UNROLL for (int i = 0; i < count; ++i) set_two(i, two[i]);
+    } else if constexpr (cell) {
       FOVEA_UNROLL for (int i = 0; i < count; ++i) {
         const Shared at = cells_ + 8 * i * Tile::stride + 8 * j * cell_bytes;
         if constexpr (cell_bytes == 4) {
           const auto two = load_shared<Words2>(at);
           cell_[i][0] = two.x, cell_[i][1] = two.y;
         } else {
-          const auto two = load_shared<unsigned>(at);
-          cell_[i][0] = two & 0xffffu, cell_[i][1] = two >> 16;
+          set_two(i, load_shared<unsigned>(at));
         }
       }
     }
@@ -171,7 +223,13 @@ class LanePairs {
   static constexpr bool diagonal = words > 0 && reads_diagonal;
   static constexpr bool cell = Formula::has_cells && reads_cell;
   static constexpr int cell_bytes = sizeof(typename Formula::Cell::Stored);
+  // Four rows' pairs of 16 bits are what a lane gets of four matrices that lie one below the other.
+  static constexpr bool in_matrices = cell_bytes == 2 && count == 4;
   using Tile = CellTile<Formula, columns>;
+
+  FOVEA_DEVICE void set_two(int i, unsigned two) {
+    cell_[i][0] = two & 0xffffu, cell_[i][1] = two >> 16;
+  }
 
   Shared diagonal_, cells_;
   unsigned word_[count][2][words > 0 ? words : 1] = {};
