@@ -79,8 +79,8 @@ void clear_captured(const Prepared& prepared, const Memory& memory, const Bindin
                     cuda::Handle kernel) {
   const device::ClearCall call{memory.captured, captured_sum_bytes(prepared, bindings.sizes) / 16};
   if (call.words == 0) return;
-  const std::int64_t blocks =
-      (call.words + device::captured_threads - 1) / device::captured_threads;
+  constexpr std::int64_t step = 4 * device::captured_threads;
+  const std::int64_t blocks = (call.words + step - 1) / step;
   constexpr std::int64_t most = 1 << 20;  // a thread clears further words where there are more
   cuda::launch(kernel,
                {static_cast<unsigned>(std::min(blocks, most)), 1, 1, device::captured_threads},

@@ -266,13 +266,19 @@ struct SharedTable {
       Sums::add(a.words[Term::word], outer * Term::entries(a) + at, x);
     }
   }
-  // By a warp, each lane with an element of its own or -1: often they are all the same.
+  // By a warp, each lane with an element of its own or -1. Neighbours often have the same: the
+  // first of each such run adds for all of it.
   FOVEA_DEVICE void put_together(const Arguments& a, long long at, float x) const {
-    const int low = static_cast<int>(at);
-    if (huge || ballot(low == shuffle(low, 0)) != ~0u) return put(a, at, x);
-    if (at < 0) return;
-    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
-    if (lane_index() == 0) put(a, at, x);
+    if (huge) return put(a, at, x);
+    const int lane = lane_index(), element = static_cast<int>(at);
+    const bool first = element != shuffle(element, max(lane - 1, 0)) || lane == 0;
+    const unsigned later = ballot(first) >> lane >> 1;  // the first lanes of runs behind this one
+    const int last = later != 0 ? lane + first_bit(later) : 31;  // of this lane's run
+    FOVEA_UNROLL for (int step = 1; step < 32; step *= 2) {
+      const float other = shuffle(x, min(lane + step, 31));
+      if (lane + step <= last) x += other;
+    }
+    if (first) put(a, at, x);
   }
 };
 

@@ -22,7 +22,7 @@ struct ClearCall {
   long long words;  // of 16 bytes
 };
 
-constexpr int captured_threads = 256, captured_elements = 4;  // of a block; of a thread
+constexpr int captured_threads = 256, captured_elements = 16;  // of a block; of a thread
 
 // Of exact_sum.h: nine digits and a word of flags.
 constexpr int exact_digits = 9, exact_words = 10;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "careful.h"
+#include "cells_ahead.h"
 #include "dropout.h"
 #include "key_tiles.h"
 #include "live_tiles.h"
@@ -38,10 +39,9 @@ struct Forward {
   static constexpr QueryTile k_tile{static_cast<Shared>(shared.k)};
   static constexpr ValueTile v_tile{static_cast<Shared>(shared.v)};
   static constexpr ProbabilityTile p_tile{static_cast<Shared>(shared.p)};
-  using Ahead = CellsAhead<Formula, rows, columns, Config::warps>;
-  static constexpr Shared cells_place = shared.place + 72;
-  static_assert(sizeof(Sequence) + sizeof(Head) <= 72 &&
-                72 + sizeof(typename Ahead::Place) <= place_bytes);
+  static constexpr int cells_place = shared.place + 72;
+  using Ahead = CellsAhead<Formula, rows, columns, Config::warps, cells_place, shared.cells>;
+  static_assert(sizeof(Sequence) + sizeof(Head) <= 72 && 72 + Ahead::place_bytes <= place_bytes);
 
   const Arguments& a;
   const Call& call;
@@ -72,10 +72,8 @@ struct Forward {
     if (thread_index() == 0) {
       store_struct(shared.place, s);
       store_struct(shared.place + sizeof(Sequence), head);
-      if constexpr (Ahead::exists) {
-        const TileBox box{seen(q0, s.q_offset), s.k_offset, s.q_length - q0, s.k_length};
-        store_struct(cells_place, Ahead::find(a, Formula::uniform(a, head), box));
-      }
+      Ahead::keep(a, Formula::uniform(a, head),
+                  {seen(q0, s.q_offset), s.k_offset, s.q_length - q0, s.k_length});
     }
     sync_block();
     uniform = Formula::uniform(a, head);
@@ -125,7 +123,7 @@ struct Forward {
       const int k0 = tile.index * columns;
       const TileBox box{seen(q0, s.q_offset), seen(k0, s.k_offset), s.q_length - q0,
                         s.k_length - k0};
-      if (!has_cells_ahead(tile)) {
+      if (!Ahead::has(tile.index)) {
         copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
       }
       if constexpr (Formula::diagonal_words > 0) {
@@ -133,23 +131,6 @@ struct Forward {
         stage_diagonals<Formula, rows, columns>(a, Formula::uniform(a, head()), shared.diagonal,
                                                 box);
       }
-    }
-  }
-
-  FOVEA_DEVICE bool has_cells_ahead(const LiveTile& tile) const {
-    if constexpr (!Ahead::exists) return false;
-    const auto place = load_struct<typename Ahead::Place>(cells_place);
-    return tile.index >= 0 && tile.index * columns + columns <= place.end;
-  }
-  // This warp has read its cells of the tile before.
-  FOVEA_DEVICE void begin_cells(const LiveTile& tile) const {
-    if constexpr (Ahead::exists) {
-      sync_warp();
-      if (has_cells_ahead(tile)) {
-        const auto place = load_struct<typename Ahead::Place>(cells_place);
-        Ahead::begin(a, uniform, place, shared.cells, tile.index * columns);
-      }
-      commit_copies();
     }
   }
 
@@ -289,7 +270,7 @@ struct Forward {
       copy_queries();
       copy_keys(tile.index, 0);
       commit_copies();
-      begin_cells(tile);
+      Ahead::begin(a, uniform, tile.index);
       stage_rows<Formula>(a, uniform, shared.row_words, seen(q0, s.q_offset), rows);
     }
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
@@ -307,8 +288,8 @@ struct Forward {
       if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
       commit_copies();
       modify(x, tile, buffer);
-      begin_cells(following);
       softmax(x);
+      Ahead::begin(a, uniform, following.index);
       if constexpr (Config::dropout) {
         const Sequence at = sequence();
         drop_scores(dropout, seen(q0 + row(0, 0), at.q_offset),

@@ -116,53 +116,6 @@ FOVEA_DEVICE void copy_cells(const Arguments& a, const typename Formula::Uniform
   }
 }
 
-// Cells of the tiles that a block goes through from left to right, copied for each before the block
-// comes to it: a warp copies the rows that it alone reads, as soon as it has read those of the tile
-// before. Only of tiles that are whole and allow wide copies.
-template <class Formula, int rows, int columns, int warps>
-struct CellsAhead {
-  using To = CellTile<Formula, columns>;
-  static constexpr int bytes = sizeof(typename Formula::Cell::Stored), wide = 16 / bytes;
-  static constexpr int pieces = columns / wide;               // of a row
-  static constexpr int step = pieces < 32 ? 32 / pieces : 1;  // rows that a warp copies at a time
-  static constexpr bool exists =
-      Formula::has_cells && pieces <= 32 && 32 % pieces == 0 && rows / warps % step == 0;
-
-  // What is found once, and kept in shared memory since registers are scarce.
-  struct Place {
-    const char* data;  // of the first query and the sequence's first key
-    int end, unused;   // tiles that end at this key of the sequence, or before it, are copied so
-  };
-
-  // box: all keys that these queries meet.
-  template <class Arguments>
-  FOVEA_DEVICE static Place find(const Arguments& a, const typename Formula::Uniform& u,
-                                 const TileBox& box) {
-    const CellSource from = Formula::cells(a, u);
-    const char* const data = static_cast<const char*>(from.data) +
-                             (box.q_first * from.q_stride + box.k_first * from.k_stride) * bytes;
-    TileBox first{box.q_first, box.k_first, rows, 0};
-    const bool begins = box.q_count >= rows && cell_copy_bytes<bytes>(from, data, first) == 16;
-    const long long more = from.k_extent - box.k_first;
-    return {data, !begins ? 0 : more < box.k_count ? static_cast<int>(more) : box.k_count, 0};
-  }
-
-  // Begins to copy this warp's rows of the tile from key k of the sequence on.
-  template <class Arguments>
-  FOVEA_DEVICE static void begin(const Arguments& a, const typename Formula::Uniform& u,
-                                 const Place& from, Shared at, int k) {
-    const long long row_bytes = Formula::cells(a, u).q_stride * bytes;
-    const int lane = lane_index(), column = lane % pieces * wide;
-    const int row = thread_index() / 32 * (rows / warps) + lane / pieces;
-    const char* data = from.data + row * row_bytes + static_cast<long long>(k + column) * bytes;
-    const Shared to = To{at}.at(row, column);
-    FOVEA_UNROLL for (int i = 0; i < rows / warps; i += step) {
-      copy_async<16>(to + i * To::stride, data, 16);
-      data += step * row_bytes;
-    }
-  }
-};
-
 // --- reading ---
 
 struct TileValues {
