@@ -227,9 +227,10 @@ template <class Term, class Sums, int room>
 struct SharedTable {
   Shared table;
   long long outer;
-  bool small;  // they fit in `table`
-  bool huge;   // their numbers need more than 31 bits
 
+  // They fit in `table`; their numbers need more than 31 bits.
+  FOVEA_DEVICE static bool small(const Arguments& a) { return Term::entries(a) <= room; }
+  FOVEA_DEVICE static bool huge(const Arguments& a) { return Term::entries(a) > 0x7fffffff; }
   FOVEA_DEVICE void begin(Shared at) {
     table = at;
     outer = -1;
@@ -242,13 +243,11 @@ struct SharedTable {
     end(a);
     const NoPosition nowhere;
     outer = Term::outer(nowhere.score(a, u));
-    small = !Sums::exact && Term::entries(a) <= room;
-    huge = Term::entries(a) > 0x7fffffff;
     if constexpr (!Sums::exact) sync_block();  // the table is clear
   }
   FOVEA_DEVICE void end(const Arguments& a) {
     if constexpr (!Sums::exact) {
-      if (outer < 0 || !small) return;
+      if (outer < 0 || !small(a)) return;
       const auto entries = static_cast<int>(Term::entries(a));
       for (int i = thread_index(); i < entries; i += block_threads()) {
         const float x = load_shared<float>(table + 4 * i);
@@ -260,7 +259,7 @@ struct SharedTable {
   }
   FOVEA_DEVICE void put(const Arguments& a, long long at, float x) const {
     if (at < 0) return;
-    if (small) {
+    if (!Sums::exact && small(a)) {
       add_shared(table + 4 * static_cast<int>(at), x);
     } else {
       Sums::add(a.words[Term::word], outer * Term::entries(a) + at, x);
@@ -269,7 +268,7 @@ struct SharedTable {
   // By a warp, each lane with an element of its own or -1. Neighbours often have the same: the
   // first of each such run adds for all of it.
   FOVEA_DEVICE void put_together(const Arguments& a, long long at, float x) const {
-    if (huge) return put(a, at, x);
+    if (huge(a)) return put(a, at, x);
     const int lane = lane_index(), element = static_cast<int>(at);
     const bool first = element != shuffle(element, max(lane - 1, 0)) || lane == 0;
     const unsigned later = ballot(first) >> lane >> 1;  // the first lanes of runs behind this one
@@ -373,7 +372,7 @@ struct GatherTerm {
   FOVEA_DEVICE void add(const CapturedScore& x) {
     const float value = value_of_term<Term>(x);
     if (value == 0) return;
-    if (table.huge) return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
+    if (table.huge(x.a)) return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
     const auto at = static_cast<int>(Term::inner(x));
     if (at != element[x.i]) {
       table.put(x.a, element[x.i], sum[x.i]);
