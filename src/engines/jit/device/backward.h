@@ -21,8 +21,6 @@ class Backward {
   static constexpr BackwardShared at_ = Shape::shared;
   static_assert(at_.bytes <= Config::shared_bytes);
   static constexpr int threads = Config::threads, rows = Shape::rows, columns = Shape::columns;
-  static constexpr bool stages_pairs = Formula::diagonal_words > 0 || Formula::has_cells;
-  static constexpr bool takes_turns = Captured::reads_ds || stages_pairs;
   static constexpr bool adds_q = Config::want_q && !Config::deterministic;
 
  public:
@@ -64,8 +62,6 @@ class Backward {
   FOVEA_DEVICE void stage_words(const QueryTile& tile, bool new_head) const;
   FOVEA_DEVICE void scores(const QueryTile& tile, int stage);
   FOVEA_DEVICE void add_query_sums(const QueryTile& tile) const;
-  FOVEA_DEVICE void side_work(const QueryTile& tile, const QueryTile& next, bool more);
-  FOVEA_DEVICE void products(const QueryTile& tile, const QueryTile& next, bool more, int stage);
   FOVEA_DEVICE void visit(QueryTile tile, QueryTile next, bool more, int stage);
   FOVEA_DEVICE void visit_segment(int first, int count);
 
@@ -125,7 +121,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile,
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
                                                           bool new_head) const {
-  if constexpr (Formula::row_words > 0 || Formula::column_words > 0 || stages_pairs) {
+  if constexpr (Formula::row_words > 0 || Formula::column_words > 0 ||
+                Formula::diagonal_words > 0 || Formula::has_cells) {
     const BlockPlace here = place();
     const auto uniform = Formula::uniform(a_, head_of_tile(here, tile));
     stage_rows<Formula>(a_, uniform, at_.row_words, seen(tile.first, here.s.q_offset), rows);
@@ -214,19 +211,6 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
   }
   scores(tile, stage);
   sync_block();
-  // If the side work is long, half of the warps have it before the products and half after them:
-  // then both units are busy.
-  const int own_turn = takes_turns ? thread_index() / (threads / 2) : 0;
-  FOVEA_NO_UNROLL for (int turn = 0; turn < (takes_turns ? 2 : 1); ++turn) {
-    if (turn == own_turn) side_work(tile, next, more);
-    if (turn == 0) products(tile, next, more, stage);
-  }
-}
-
-// What is made of a tile's dS besides products, and what the next tile needs besides its rows.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::side_work(const QueryTile& tile,
-                                                        const QueryTile& next, bool more) {
   if constexpr (Captured::reads_ds) {
     const BlockPlace here = place();
     const TileBox box{seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset), rows,
@@ -235,11 +219,6 @@ FOVEA_DEVICE void Backward<Config, Captured>::side_work(const QueryTile& tile,
                    static_cast<Shared>(at_.diagonal));
   }
   if (more) stage_words(next, next.h != tile.h);
-}
-
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::products(const QueryTile& tile, const QueryTile& next,
-                                                       bool more, int stage) {
   if constexpr (Config::want_v) {
     using Part = typename Shape::ValueSums;
     multiply<true, true, rows>(grad_v_, p_tile(), {0, Part::row()}, grad_o_tile(stage),

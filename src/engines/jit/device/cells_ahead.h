@@ -51,8 +51,9 @@ class CellsAhead {
   FOVEA_DEVICE static void begin(const Arguments& a, const typename Formula::Uniform& u, int tile) {
     if constexpr (exists) {
       sync_warp();
-      if (has(tile)) {
-        copy(load_struct<Place>(place).data, Formula::cells(a, u).q_stride * bytes, tile * columns);
+      const auto from = load_struct<Place>(place);
+      if (tile >= 0 && tile * columns + columns <= from.end) {
+        copy(from.data, Formula::cells(a, u).q_stride * bytes, tile * columns);
       }
       commit_copies();
     }
