@@ -52,21 +52,21 @@ class CellsAhead {
     if constexpr (exists) {
       sync_warp();
       const auto from = load_struct<Place>(place);
-      if (tile >= 0 && tile * columns + columns <= from.end) {
-        copy(from.data, Formula::cells(a, u).q_stride * bytes, tile * columns);
-      }
+      const int k = tile * columns;
+      copy(tile >= 0 && k + columns <= from.end, from.data, Formula::cells(a, u).q_stride * bytes,
+           k);
       commit_copies();
     }
   }
 
  private:
-  FOVEA_DEVICE static void copy(const char* data, long long row_bytes, int k) {
+  FOVEA_DEVICE static void copy(bool really, const char* data, long long row_bytes, int k) {
     const int lane = lane_index(), column = lane % pieces * wide;
     const int row = thread_index() / 32 * (rows / warps) + lane / pieces;
     data += row * row_bytes + static_cast<long long>(k + column) * bytes;
     const Shared to = To{at}.at(row, column);
     FOVEA_UNROLL for (int i = 0; i < rows / warps; i += step) {
-      copy_async<16>(to + i * To::stride, data, 16);
+      copy_async_if(really, to + i * To::stride, data);
       data += step * row_bytes;
     }
   }
