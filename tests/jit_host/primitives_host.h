@@ -113,6 +113,9 @@ FOVEA_DEVICE void copy_async(Shared to, const void* from, int valid, FOVEA_WHERE
   static_assert(bytes == 4 || bytes == 8 || bytes == 16);
   machine->copy(to, from, bytes, valid, {file, line});
 }
+FOVEA_DEVICE void copy_async_if(bool really, Shared to, const void* from, FOVEA_WHERE) {
+  if (really) machine->copy(to, from, 16, 16, {file, line});
+}
 FOVEA_DEVICE void commit_copies() { machine->commit(); }
 template <int pending>
 FOVEA_DEVICE void wait_copies() {

@@ -35,10 +35,15 @@ int plain_k(const std::vector<Expr>& indices) {
   return q >= 0 ? k : -1;
 }
 
-// Whether a term's element changes with k - q alone, and every score adds to it what it adds to the
-// gradient of the plain score: then a tile's dS is added up along its diagonals.
+// Whether every score adds to a term's element what it adds to the gradient of the plain score: a
+// tile's dS has it.
+bool is_in_tile(const CapturedTerm& term, const ir::Program& program) {
+  return term.value == score_gradient(program);
+}
+
+// Whether a term's element changes with k - q alone: a tile's dS is added up along its diagonals.
 bool is_diagonal(const CapturedTerm& term, const ir::Program& program) {
-  if (term.value != score_gradient(program)) return false;
+  if (!is_in_tile(term, program)) return false;
   const ir::Order order = ir::operands_first(term.indices);
   const std::vector<bool> diagonal = find_diagonal(order);
   return std::ranges::all_of(term.indices, [&](const Expr& index) {
@@ -111,12 +116,16 @@ void Captured::arrange(std::size_t target, const ir::Program& program) {
   for (CapturedTerm* term : terms) {
     const bool q = std::ranges::any_of(term->indices, changes_with_q);
     const bool k = std::ranges::any_of(term->indices, changes_with_k);
-    term->kind = !q && !k                                      ? TermKind::Uniform
-                 : !k                                          ? TermKind::Row
-                 : !q                                          ? TermKind::Column
-                 : last >= 0 && plain_k(term->indices) == last ? TermKind::Element
-                 : is_diagonal(*term, program)                 ? TermKind::Diagonal
-                                                               : TermKind::Gather;
+    const bool element = last >= 0 && plain_k(term->indices) == last;
+    // Exact sums are of what was not rounded.
+    const bool cells = element && !deterministic_ && is_in_tile(*term, program);
+    term->kind = !q && !k                      ? TermKind::Uniform
+                 : !k                          ? TermKind::Row
+                 : !q                          ? TermKind::Column
+                 : cells                       ? TermKind::Cells
+                 : element                     ? TermKind::Element
+                 : is_diagonal(*term, program) ? TermKind::Diagonal
+                                               : TermKind::Gather;
     all_uniform = all_uniform && term->kind == TermKind::Uniform;
   }
   if (terms.empty()) return;

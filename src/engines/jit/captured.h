@@ -12,8 +12,9 @@
 
 namespace fovea::jit {
 
-// What a term's element changes with, beside b and h: the classes of device/captured.h.
-enum class TermKind { Uniform, Row, Column, Element, Diagonal, Gather };
+// What a term's element changes with, beside b and h: the classes of device/captured.h and
+// device/captured_cells.h.
+enum class TermKind { Uniform, Row, Column, Element, Cells, Diagonal, Gather };
 
 // What every score adds to one tensor or scalar; a load of the formula, or a scalar.
 struct CapturedTerm {

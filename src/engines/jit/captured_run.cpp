@@ -153,9 +153,9 @@ bool CapturedRun::is_written_beside(const device::Call& call) const {
 void CapturedRun::clear(cuda::Handle kernel) const {
   if (pieces_ == 0) return;
   const device::ClearCall call{memory_.captured, pieces_};
-  // A thread clears more than one if a million blocks are not enough.
-  constexpr std::int64_t most = std::int64_t{device::captured_threads} << 20;
-  cuda::launch(kernel, grid_for(std::min(pieces_, most), 1), &call, bindings_.stream);
+  // Four to a thread, and more if a million blocks are not enough.
+  constexpr std::int64_t each = 4, most = each * device::captured_threads << 20;
+  cuda::launch(kernel, grid_for(std::min(pieces_, most), each), &call, bindings_.stream);
 }
 
 void CapturedRun::write(cuda::Handle kernel) const {

@@ -107,7 +107,7 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   const std::string name = row.name;
   out += include(row.header);
   if (row.adds_captured) {
-    out += include("captured.h") + "namespace fovea::device {\n" + source.captured +
+    out += include("captured_cells.h") + "namespace fovea::device {\n" + source.captured +
            "}  // namespace fovea::device\n";
   }
   return out +

@@ -25,8 +25,8 @@ TEST(Captured, WhatTermsChangeWithDecidesHowTheyAreAddedUp) {
   EXPECT_EQ(kind("", ""), TermKind::Uniform);
   EXPECT_EQ(kind("b, q // 4", "B,Sq"), TermKind::Row);
   EXPECT_EQ(kind("k, h", "Skv,H"), TermKind::Column);
-  EXPECT_EQ(kind("h, q, k", "H,Sq,Skv"), TermKind::Element);
-  EXPECT_EQ(kind("k, 1, q", "Skv,2,Sq"), TermKind::Element);
+  EXPECT_EQ(kind("h, q, k", "H,Sq,Skv"), TermKind::Cells);
+  EXPECT_EQ(kind("k, 1, q", "Skv,2,Sq"), TermKind::Cells);
   EXPECT_EQ(kind("h, min(abs(q - k), 31)", "H,32"), TermKind::Diagonal);
   EXPECT_EQ(kind("q, k // 2", "Sq,Skv"), TermKind::Gather);
   EXPECT_EQ(kind("q, q", "Sq,Sq"), TermKind::Row);
@@ -47,7 +47,7 @@ TEST(Captured, ATensorOfSeveralTermsHasOneOrder) {
   ASSERT_EQ(captured.terms().size(), 3u);
   EXPECT_EQ(captured.targets().at(0).outer, 0);  // the first index changes with q in one of them
   int elements = 0;
-  for (const CapturedTerm& term : captured.terms()) elements += term.kind == TermKind::Element;
+  for (const CapturedTerm& term : captured.terms()) elements += term.kind == TermKind::Cells;
   EXPECT_EQ(elements, 1);
 }
 

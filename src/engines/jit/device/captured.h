@@ -6,7 +6,7 @@
 //   outer(score)         the element by the indices that change with b and h alone,
 //   entries(a), inner(score)  how many there are by the others, and which
 //   last(a)              how many there are by the last of its indices
-//   rows(a)              ElementTerm: how many by the index that is q
+//   rows(a)              if q is one of its indices: how many by that
 // so that element outer * entries + inner of the sums gets the value. How it gets there depends on
 // what inner changes with: the classes below.
 #pragma once
@@ -227,9 +227,10 @@ template <class Term, class Sums, int room>
 struct SharedTable {
   Shared table;
   long long outer;
-  bool small;  // they fit in `table`
-  bool huge;   // their numbers need more than 31 bits
 
+  // They fit in `table`; their numbers need more than 31 bits.
+  FOVEA_DEVICE static bool small(const Arguments& a) { return Term::entries(a) <= room; }
+  FOVEA_DEVICE static bool huge(const Arguments& a) { return Term::entries(a) > 0x7fffffff; }
   FOVEA_DEVICE void begin(Shared at) {
     table = at;
     outer = -1;
@@ -242,13 +243,11 @@ struct SharedTable {
     end(a);
     const NoPosition nowhere;
     outer = Term::outer(nowhere.score(a, u));
-    small = !Sums::exact && Term::entries(a) <= room;
-    huge = Term::entries(a) > 0x7fffffff;
     if constexpr (!Sums::exact) sync_block();  // the table is clear
   }
   FOVEA_DEVICE void end(const Arguments& a) {
     if constexpr (!Sums::exact) {
-      if (outer < 0 || !small) return;
+      if (outer < 0 || !small(a)) return;
       const auto entries = static_cast<int>(Term::entries(a));
       for (int i = thread_index(); i < entries; i += block_threads()) {
         const float x = load_shared<float>(table + 4 * i);
@@ -260,19 +259,25 @@ struct SharedTable {
   }
   FOVEA_DEVICE void put(const Arguments& a, long long at, float x) const {
     if (at < 0) return;
-    if (small) {
+    if (!Sums::exact && small(a)) {
       add_shared(table + 4 * static_cast<int>(at), x);
     } else {
       Sums::add(a.words[Term::word], outer * Term::entries(a) + at, x);
     }
   }
-  // By a warp, each lane with an element of its own or -1: often they are all the same.
+  // By a warp, each lane with an element of its own or -1. Neighbours often have the same: the
+  // first of each such run adds for all of it.
   FOVEA_DEVICE void put_together(const Arguments& a, long long at, float x) const {
-    const int low = static_cast<int>(at);
-    if (huge || ballot(low == shuffle(low, 0)) != ~0u) return put(a, at, x);
-    if (at < 0) return;
-    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
-    if (lane_index() == 0) put(a, at, x);
+    if (huge(a)) return put(a, at, x);
+    const int lane = lane_index(), element = static_cast<int>(at);
+    const bool first = element != shuffle(element, max(lane - 1, 0)) || lane == 0;
+    const unsigned later = ballot(first) >> lane >> 1;  // the first lanes of runs behind this one
+    const int last = later != 0 ? lane + first_bit(later) : 31;  // of this lane's run
+    FOVEA_UNROLL for (int step = 1; step < 32; step *= 2) {
+      const float other = shuffle(x, min(lane + step, 31));
+      if (lane + step <= last) x += other;
+    }
+    if (first) put(a, at, x);
   }
 };
 
@@ -300,12 +305,7 @@ struct DiagonalTerm {
       const int difference = first + thread_index() - (at.q_count - 1);  // k - q
       const int start = difference < 0 ? -difference : 0;
       const int end = min(at.q_count, at.k_count - difference);
-      float sum = 0;
-      for (int row = start; row < end; ++row) {
-        using Element = typename Tile::Element;
-        sum += to_float(Element{},
-                        load_shared<typename Stored<Element>::Type>(ds.at(row, row + difference)));
-      }
+      const float sum = diagonal_sum(ds, start, end, difference);
       table.put_together(
           a, start < end && sum != 0 ? element(a, u, at, start, difference, staged) : -1, sum);
     }
@@ -313,6 +313,29 @@ struct DiagonalTerm {
   FOVEA_DEVICE void end(const Arguments& a) { table.end(a); }
 
  private:
+  // Elements of rows [start, end): eight loads are under way at a time.
+  template <class Tile>
+  FOVEA_DEVICE static float diagonal_sum(const Tile& ds, int start, int end, int difference) {
+    using Element = typename Tile::Element;
+    constexpr int step = 8, down = Tile::stride + bytes_of<Element>;
+    const auto load = [](Shared at) {
+      return to_float(Element{}, load_shared<typename Stored<Element>::Type>(at));
+    };
+    float sum = 0;
+    int row = start;
+    Shared at = ds.at(start, start + difference);
+    FOVEA_NO_UNROLL for (; row + step <= end; row += step, at += step * down) {
+      float x[step];
+      FOVEA_UNROLL for (int i = 0; i < step; ++i) x[i] = load(at + i * down);
+      FOVEA_UNROLL for (int width = step / 2; width > 0; width /= 2) {
+        FOVEA_UNROLL for (int i = 0; i < width; ++i) x[i] += x[i + width];
+      }
+      sum += x[0];
+    }
+    FOVEA_NO_UNROLL for (; row < end; ++row, at += down) sum += load(at);
+    return sum;
+  }
+
   FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
                                         const TileBox& at, int row, int difference, Shared staged) {
     unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
@@ -349,7 +372,7 @@ struct GatherTerm {
   FOVEA_DEVICE void add(const CapturedScore& x) {
     const float value = value_of_term<Term>(x);
     if (value == 0) return;
-    if (table.huge) return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
+    if (table.huge(x.a)) return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
     const auto at = static_cast<int>(Term::inner(x));
     if (at != element[x.i]) {
       table.put(x.a, element[x.i], sum[x.i]);

@@ -22,7 +22,7 @@ struct ClearCall {
   long long pieces;  // of 16 bytes
 };
 
-constexpr int captured_threads = 256, captured_elements = 4;  // of a block; of a thread
+constexpr int captured_threads = 256, captured_elements = 16;  // of a block; of a thread
 
 // Such calls as words of ArgumentsOf, for a kernel that writes gradients beside what it does.
 constexpr int captured_call_words = sizeof(CapturedCall) / 8;

@@ -38,31 +38,39 @@ FOVEA_DEVICE long long gradient_offset(const CapturedCall& call, long long i) {
   return at;
 }
 
-// Four f32 sums to a dense gradient at once; false: they do not lie so.
-FOVEA_DEVICE bool write_four(const CapturedCall& call, long long first) {
-  const bool dense = call.kept == SumsKept::F32 && call.rank == 1 && call.stride[0] == 1 &&
-                     first + 3 < call.count &&
-                     reinterpret_cast<unsigned long long>(call.gradient) % 8 == 0;
-  if (!dense || call.type == GradientType::F64) return false;
-  const Floats4 x = *reinterpret_cast<const Floats4*>(static_cast<const float*>(call.sums) + first);
+// Four f32 sums to a dense gradient of another type than f64.
+FOVEA_DEVICE void write_four(const CapturedCall& call, long long first, const Floats4& x) {
   if (call.type == GradientType::F32) {
     write_pair<F32>(call.gradient, first, x.x, x.y);
     write_pair<F32>(call.gradient, first + 2, x.z, x.w);
-    return true;
+    return;
   }
   const bool half = call.type == GradientType::F16;
   const Words2 words{half ? pack(F16{}, x.x, x.y) : pack(BF16{}, x.x, x.y),
                      half ? pack(F16{}, x.z, x.w) : pack(BF16{}, x.z, x.w)};
   *reinterpret_cast<Words2*>(static_cast<unsigned short*>(call.gradient) + first) = words;
-  return true;
 }
 
 FOVEA_DEVICE void captured_write(const CapturedCall& call) {
-  const long long first =
-      (static_cast<long long>(block_x()) * captured_threads + thread_index()) * captured_elements;
-  if (write_four(call, first)) return;
-  for (long long i = first; i < first + captured_elements && i < call.count; ++i) {
-    write_gradient(call, gradient_offset(call, i), sum_of(call, i));
+  constexpr int all = captured_threads * captured_elements, fours = captured_elements / 4;
+  const long long first = static_cast<long long>(block_x()) * all;
+  const bool dense = call.kept == SumsKept::F32 && call.rank == 1 && call.stride[0] == 1 &&
+                     call.type != GradientType::F64 && first + all <= call.count &&
+                     reinterpret_cast<unsigned long long>(call.gradient) % 8 == 0;
+  if (!dense) {
+    for (int i = thread_index(); i < all && first + i < call.count; i += captured_threads) {
+      write_gradient(call, gradient_offset(call, first + i), sum_of(call, first + i));
+    }
+    return;
+  }
+  const long long own = first + 4 * thread_index();
+  Floats4 x[fours];
+  FOVEA_UNROLL for (int i = 0; i < fours; ++i) {
+    x[i] = reinterpret_cast<const Floats4*>(static_cast<const float*>(call.sums) +
+                                            own)[i * captured_threads];
+  }
+  FOVEA_UNROLL for (int i = 0; i < fours; ++i) {
+    write_four(call, own + 4 * i * captured_threads, x[i]);
   }
 }
 

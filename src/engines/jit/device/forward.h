@@ -10,6 +10,7 @@
 #pragma once
 
 #include "careful.h"
+#include "cells_ahead.h"
 #include "dropout.h"
 #include "key_tiles.h"
 #include "live_tiles.h"
@@ -51,6 +52,9 @@ struct Forward {
   static constexpr QueryTile k_tile{static_cast<Shared>(shared.k)};
   static constexpr ValueTile v_tile{static_cast<Shared>(shared.v)};
   static constexpr ProbabilityTile p_tile{static_cast<Shared>(shared.p)};
+  static constexpr int cells_place = shared.place + 72;
+  using Ahead = CellsAhead<Formula, rows, columns, Config::warps, cells_place, shared.cells>;
+  static_assert(sizeof(Sequence) + sizeof(Head) <= 72 && 72 + Ahead::place_bytes <= place_bytes);
 
   const Arguments& a;
   const Call& call;
@@ -81,6 +85,8 @@ struct Forward {
     if (thread_index() == 0) {
       store_struct(shared.place, s);
       store_struct(shared.place + sizeof(Sequence), head);
+      Ahead::keep(a, Formula::uniform(a, head),
+                  {seen(q0, s.q_offset), s.k_offset, s.q_length - q0, s.k_length});
     }
     sync_block();
     uniform = Formula::uniform(a, head);
@@ -122,14 +128,17 @@ struct Forward {
     }
   }
 
-  // Diagonals and cells, which nobody reads before the next barrier but one.
+  // Diagonals, and cells that were not begun ahead: nobody reads them before the next barrier but
+  // one.
   FOVEA_DEVICE void stage_tile(const LiveTile& tile) const {
     if constexpr (Formula::diagonal_words > 0 || Formula::has_cells) {
       const Sequence s = sequence();
       const int k0 = tile.index * columns;
       const TileBox box{seen(q0, s.q_offset), seen(k0, s.k_offset), s.q_length - q0,
                         s.k_length - k0};
-      copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
+      if (!Ahead::has(tile.index)) {
+        copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
+      }
       if constexpr (Formula::diagonal_words > 0) {
         // Not the member: what only this reads takes no registers then.
         stage_diagonals<Formula, rows, columns>(a, Formula::uniform(a, head()), shared.diagonal,
@@ -274,10 +283,11 @@ struct Forward {
       copy_queries();
       copy_keys(tile.index, 0);
       commit_copies();
+      Ahead::begin(a, uniform, tile.index);
       stage_rows<Formula>(a, uniform, shared.row_words, seen(q0, s.q_offset), rows);
     }
     for (int buffer = 0; tile.index >= 0; buffer ^= 1) {
-      wait_copies<0>();
+      wait_copies<Ahead::exists ? 1 : 0>();
       sync_block();  // keys are there, and nobody reads the last values any more
       key_tiles.copy_values(call, sequence, tile.index * columns, v_tile);
       stage_tile(tile);
@@ -292,6 +302,7 @@ struct Forward {
       commit_copies();
       modify(x, tile, buffer);
       softmax(x);
+      Ahead::begin(a, uniform, following.index);
       if constexpr (Config::dropout) {
         const Sequence at = sequence();
         drop_scores(dropout, seen(q0 + row(0, 0), at.q_offset),

@@ -146,6 +146,14 @@ FOVEA_DEVICE void copy_async(Shared to, const void* from, int valid) {
                  : "memory");
   }
 }
+// All 16 bytes or, without a branch, nothing.
+FOVEA_DEVICE void copy_async_if(bool really, Shared to, const void* from) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(
+          shared_base() + to),
+      "l"(from), "r"(static_cast<int>(really))
+      : "memory");
+}
 FOVEA_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int pending>  // waits until at most so many committed groups of this thread are under way
 FOVEA_DEVICE void wait_copies() {

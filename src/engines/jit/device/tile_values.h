@@ -130,7 +130,9 @@ class LanePairs {
   // row, column: of the lane's first element in the tile.
   FOVEA_DEVICE LanePairs(const TileValues& at, int row, int column)
       : diagonal_(at.diagonal + 4 * (column - row + rows - 1)),
-        cells_(CellTile<Formula, columns>{at.cells}.at(row, column)) {}
+        cells_(in_matrices ? Tile{at.cells}.at(row - lane_index() / 4 + lane_index(),
+                                               column - lane_index() % 4 * 2)
+                           : Tile{at.cells}.at(row, column)) {}
 
   // Columns 8 j and 8 j + 1 from the first: for each j in turn, from 0 on.
   FOVEA_DEVICE void load(int j) {
@@ -146,15 +148,18 @@ class LanePairs {
         }
       }
     }
-    if constexpr (cell) {
+    if constexpr (cell && in_matrices) {
+      unsigned two[4];
+      load_matrices(two, cells_ + 8 * j * cell_bytes);
+      FOVEA_UNROLL for (int i = 0; i < count; ++i) set_two(i, two[i]);
+    } else if constexpr (cell) {
       FOVEA_UNROLL for (int i = 0; i < count; ++i) {
         const Shared at = cells_ + 8 * i * Tile::stride + 8 * j * cell_bytes;
         if constexpr (cell_bytes == 4) {
           const auto two = load_shared<Words2>(at);
           cell_[i][0] = two.x, cell_[i][1] = two.y;
         } else {
-          const auto two = load_shared<unsigned>(at);
-          cell_[i][0] = two & 0xffffu, cell_[i][1] = two >> 16;
+          set_two(i, load_shared<unsigned>(at));
         }
       }
     }
@@ -171,7 +176,13 @@ class LanePairs {
   static constexpr bool diagonal = words > 0 && reads_diagonal;
   static constexpr bool cell = Formula::has_cells && reads_cell;
   static constexpr int cell_bytes = sizeof(typename Formula::Cell::Stored);
+  // Four rows' pairs of 16 bits are what a lane gets of four matrices that lie one below the other.
+  static constexpr bool in_matrices = cell_bytes == 2 && count == 4;
   using Tile = CellTile<Formula, columns>;
+
+  FOVEA_DEVICE void set_two(int i, unsigned two) {
+    cell_[i][0] = two & 0xffffu, cell_[i][1] = two >> 16;
+  }
 
   Shared diagonal_, cells_;
   unsigned word_[count][2][words > 0 ? words : 1] = {};
