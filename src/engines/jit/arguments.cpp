@@ -177,6 +177,9 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   if (memory.row_max != nullptr) call.row_max = memory.row_max;
   call.delta = memory.delta;
   call.grad_q_sum = memory.grad_q_sum;
+  call.row_terms = memory.row_terms;
+  call.key_nans = memory.key_nans;
+  call.tile_counter = memory.tile_counter;
   call.partial_o = memory.partial_o;
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;

@@ -91,7 +91,7 @@ class Rules {
   void check_shared_memory() {
     const ShapeFacts facts{p_, device_.sm, device_.shared_memory_per_block, 0, 0};
     for (const KernelRow& row : kernel_rows(p_.direction)) {
-      const int bytes = row.in_plan(p_) ? row.shape(facts).shared_bytes : 0;
+      const int bytes = row.in_plan(facts) ? row.shape(facts).shared_bytes : 0;
       if (bytes <= device_.shared_memory_per_block) continue;
       refuse("shared_memory",
              "kernels of engine jit have at most the shared memory of a block, " +

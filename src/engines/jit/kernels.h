@@ -13,6 +13,8 @@
 
 namespace fovea::jit {
 
+class Captured;
+
 // What a kernel's tiles are, beside the types: chosen when a plan is made.
 struct Shape {
   int d = 0, dv = 0;  // head dims of a tile: their class; dv of one chunk
@@ -21,6 +23,7 @@ struct Shape {
   int warps = 4;
   int blocks = 1;  // that shall fit a multiprocessor at once
   int shared_bytes = 0;
+  int multiprocessors = 1;  // of kernels whose blocks stay: how many of them there are
   struct Constant {
     const char* name;
     int value;
@@ -35,6 +38,8 @@ struct ShapeFacts {
   std::int64_t shared_memory = 0;                                           // of a block, at most
   int row_words = 0, column_words = 0, diagonal_words = 0, cell_bytes = 0;  // of the formula
   int captured_bytes = 0;  // of shared memory: Captured::shared_bytes
+  const Captured* captured = nullptr;
+  int multiprocessors = 1;
 };
 
 using Grid = cuda::Grid;
@@ -45,11 +50,12 @@ struct KernelRow {
   const char* name;
   const char* header;
   bool asks_formula;  // else it is compiled once for all formulas
-  bool (*in_plan)(const Problem& baked);
+  bool (*in_plan)(const ShapeFacts& facts);
   bool (*in_call)(const device::Call& call);  // null: in every call of such a plan
   Shape (*shape)(const ShapeFacts& facts);
   Grid (*grid)(const device::Call& call, const Shape& shape);
   bool adds_captured = false;  // up the gradients of captured tensors and scalars
+  bool mapped = false;         // its arguments begin with maps of tensors
 };
 
 // In the order in which a call launches them.

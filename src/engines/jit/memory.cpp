@@ -6,6 +6,7 @@
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/captured_run.h"
 #include "engines/jit/device/shared_layout.h"
+#include "engines/jit/hopper_backward.h"
 #include "engines/jit/splits.h"
 
 namespace fovea::jit {
@@ -17,6 +18,11 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     delta = arena.take<float>(rows).data();
     if (baked.want_q && !baked.deterministic) {
       grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
+    }
+    if (has_hopper_backward(prepared)) {
+      row_terms = arena.take<float>(row_term_floats(prepared, sizes)).data();
+      key_nans = arena.take<unsigned>(key_nan_words(sizes)).data();
+      tile_counter = arena.take<unsigned>(1).data();
     }
     captured = arena.take<std::byte>(captured_sum_bytes(prepared, sizes)).data();
   } else {

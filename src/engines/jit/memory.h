@@ -14,7 +14,8 @@ struct Memory {
   // Without memory the arena only measures.
   Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes);
 
-  float *delta = nullptr, *grad_q_sum = nullptr;
+  float *delta = nullptr, *grad_q_sum = nullptr, *row_terms = nullptr;
+  unsigned *key_nans = nullptr, *tile_counter = nullptr;
   int split_keys = 0;
   float* partial_o = nullptr;
   double* partial_rows = nullptr;

@@ -44,10 +44,12 @@ Prepared prepare(const Problem& baked, const Device& device) {
                          out.formula.column_words,
                          out.formula.diagonal_words,
                          out.formula.cell_bytes,
-                         out.captured.shared_bytes()};
+                         out.captured.shared_bytes(),
+                         &out.captured,
+                         device.multiprocessors};
   const std::string captured_text = out.captured.text(out.formula.layout);
   for (const KernelRow& row : kernel_rows(baked.direction)) {
-    if (!row.in_plan(baked)) continue;
+    if (!row.in_plan(facts)) continue;
     const Shape shape = row.shape(facts);
     if (shape.shared_bytes > device.shared_memory_per_block) {
       throw Unsupported(

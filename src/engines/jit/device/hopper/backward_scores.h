@@ -1,0 +1,240 @@
+// From a warp's part of S^T = K Q^T and dP^T = V dO^T to its probabilities and to the gradients of
+// its scores, element by element in registers.
+//
+// A lane has keys `key` and key + 8 and queries 8 j + 2 t, 8 j + 2 t + 1 with t = lane % 4: element
+// [j][2 r + c] is at key + 8 r and query 8 j + 2 t + c, and has bit 4 j + 2 r + c in sets of them.
+// Two queries are packed into one register, [j / 2][j % 2 * 2 + r]: what the matrix units take as
+// the left factor of dV and dK.
+#pragma once
+
+#include "../dropout.h"
+#include "../softmax.h"
+#include "../staged.h"
+#include "backward_shape.h"
+#include "backward_step.h"
+
+namespace fovea::device {
+
+template <class Config>
+class BackwardScores {
+  using Shape = HopperBackwardShape<Config>;
+  using Element = typename Config::Element;
+
+ public:
+  // What multiplies dP - delta is P, if the modifier only adds something to the score; else P times
+  // its derivative, which waits in the part of dS's tile that this warp writes later.
+  static constexpr bool has_weights = (Formula::has_mod && !Formula::adds_only) || Config::dropout;
+
+  // key: of this lane's first element in the tile.
+  FOVEA_DEVICE BackwardScores(const Arguments& a, StepRef step, int stage, int key)
+      : a_(a), step_(step), stage_(stage), key_(key) {}
+
+  // A bit for each of the lane's elements: those that are kept.
+  FOVEA_DEVICE unsigned find_kept() const;
+  // s becomes p, packed; `dropped` has a bit for each element that dropout takes away.
+  FOVEA_DEVICE void probabilities(const float (&s)[8][4], float scale, unsigned (&p)[4][4],
+                                  Shared weights, unsigned& dropped) const;
+  FOVEA_DEVICE static void clear_masked(unsigned kept, unsigned (&p)[4][4], Shared weights);
+  // p becomes dS before scale, packed.
+  FOVEA_DEVICE void gradients(const float (&dp)[8][4], unsigned (&p)[4][4], Shared weights,
+                              unsigned dropped) const;
+
+ private:
+  FOVEA_DEVICE static int first_query() { return lane_index() % 4 * 2; }
+  FOVEA_DEVICE auto uniform() const {
+    if constexpr (Shape::has_uniform) {
+      return load_struct<typename Formula::Uniform>(Shape::uniform(stage_));
+    } else {
+      const Sequence s = step_.sequence();
+      return Formula::uniform(a_, head_of(a_.call, s, step_.b(), step_.h()));
+    }
+  }
+  FOVEA_DEVICE Dropout dropout() const {
+    return dropout_of(a_.call, head_of(a_.call, step_.sequence(), step_.b(), step_.h()));
+  }
+  template <class Uniform>
+  FOVEA_DEVICE auto row(const Uniform& u, int query, int q_seen) const {
+    return staged_row<Formula>(a_, u, Shape::row_words(stage_), Shape::queries, query,
+                               seen(query, q_seen));
+  }
+  template <class Uniform>
+  FOVEA_DEVICE auto column(const Uniform& u, int key, int k_seen) const {
+    return staged_column<Formula>(a_, u, Shape::column_words(stage_), Shape::keys, key,
+                                  seen(key, k_seen));
+  }
+  template <class Uniform>
+  FOVEA_DEVICE typename Formula::Pair pair(const Uniform& u, int query, int key,
+                                           const PairReads& reads) const;
+
+  const Arguments& a_;
+  StepRef step_;
+  int stage_, key_;
+};
+
+// What is staged for the diagonal through (query, key), and the cell there.
+template <class Config>
+template <class Uniform>
+FOVEA_DEVICE typename Formula::Pair BackwardScores<Config>::pair(const Uniform& u, int query,
+                                                                 int key,
+                                                                 const PairReads& reads) const {
+  constexpr int words = Formula::diagonal_words;
+  unsigned diagonal[words > 0 ? words : 1] = {};
+  if constexpr (words > 0) {
+    if (reads.diagonal) {
+      load_words<words>(Shape::diagonal(stage_), Shape::queries + Shape::keys,
+                        key - query + Shape::queries - 1, diagonal);
+    }
+  }
+  return Formula::pair(diagonal, 0);
+}
+
+template <class Config>
+FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
+  const auto u = uniform();
+  const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
+  const int q_count = step_.q_length() - step_.q_first();
+  const int k_count = step_.k_length() - step_.k_first();
+  unsigned kept = 0;
+  typename Formula::Column columns[2] = {column(u, key_, k_seen), column(u, key_ + 8, k_seen)};
+  FOVEA_UNROLL for (int j = 0; j < 8; ++j) {
+    FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
+      const int query = 8 * j + first_query() + c;
+      const auto formula_row = row(u, query, q_seen);
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        bool keep = query < q_count && key_ + 8 * r < k_count;
+        if constexpr (Formula::has_mask) {
+          columns[r].pair = pair(u, query, key_ + 8 * r, Formula::keep_reads);
+          keep = keep && Formula::keep(a_, u, formula_row, columns[r]);
+        }
+        kept |= keep ? 1u << (4 * j + 2 * r + c) : 0u;
+      }
+    }
+  }
+  return kept;
+}
+
+template <class Config>
+FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], float scale,
+                                                        unsigned (&p)[4][4], Shared weights,
+                                                        unsigned& dropped) const {
+  const auto u = uniform();
+  const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
+  const float folded_scale = scale * log2_of_e;
+  const Shared terms = Shape::lse(stage_) + 16 * (lane_index() % 4);
+  typename Formula::Column columns[2];
+  if constexpr (Formula::has_mod) {
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) columns[r] = column(u, key_ + 8 * r, k_seen);
+  }
+  dropped = 0;
+  FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
+    const auto lse = load_shared<Floats4>(terms + 64 * jj);
+    const float negative_lse[4]{lse.x, lse.y, lse.z, lse.w};
+    unsigned w[4];
+    FOVEA_UNROLL for (int half = 0; half < 2; ++half) {
+      const int j = 2 * jj + half;
+      float probability[2][2], weight[2][2];  // [r][c]
+      FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
+        const int query = 8 * j + first_query() + c;
+        const float term = negative_lse[2 * half + c];
+        if constexpr (Formula::has_mod) {
+          const auto formula_row = row(u, query, q_seen);
+          FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+            const float x = s[j][2 * r + c] * scale;
+            columns[r].pair = pair(u, query, key_ + 8 * r, {true, true});
+            const float y = Formula::score(a_, u, formula_row, columns[r], x);
+            probability[r][c] = exp2_approx(fma_rn(y, log2_of_e, term));
+            weight[r][c] = probability[r][c];
+            if constexpr (!Formula::adds_only) {
+              weight[r][c] *= Formula::gradient(a_, u, formula_row, columns[r], x, 1.0f);
+            }
+          }
+        } else {
+          FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+            probability[r][c] = exp2_approx(fma_rn(s[j][2 * r + c], folded_scale, term));
+            weight[r][c] = probability[r][c];
+          }
+        }
+        if constexpr (Config::dropout) {
+          const Dropout drawn = dropout();
+          FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+            const bool stays =
+                dropout_keeps(drawn, seen(query, q_seen), seen(key_ + 8 * r, k_seen));
+            probability[r][c] = stays ? probability[r][c] * drawn.factor : 0.0f;
+            dropped |= stays ? 0u : 1u << (4 * j + 2 * r + c);
+          }
+        }
+      }
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        p[jj][2 * half + r] = pack(Element{}, probability[r][0], probability[r][1]);
+        w[2 * half + r] = pack(Element{}, weight[r][0], weight[r][1]);
+      }
+    }
+    if constexpr (has_weights) {
+      store_shared(weights + 512 * jj + 16 * lane_index(), Words4{w[0], w[1], w[2], w[3]});
+    }
+  }
+}
+
+// Two bits as masks of the halves of a register.
+FOVEA_DEVICE unsigned halves(unsigned two_bits) {
+  return ((two_bits & 1u) != 0 ? 0xffffu : 0u) | ((two_bits & 2u) != 0 ? 0xffff0000u : 0u);
+}
+
+template <class Config>
+FOVEA_DEVICE void BackwardScores<Config>::clear_masked(unsigned kept, unsigned (&p)[4][4],
+                                                       Shared weights) {
+  FOVEA_UNROLL for (int i = 0; i < 16; ++i) p[i / 4][i % 4] &= halves(kept >> 2 * i);
+  if constexpr (has_weights) {
+    FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
+      const Shared at = weights + 512 * jj + 16 * lane_index();
+      auto w = load_shared<Words4>(at);
+      w.x &= halves(kept >> 8 * jj), w.y &= halves(kept >> (8 * jj + 2));
+      w.z &= halves(kept >> (8 * jj + 4)), w.w &= halves(kept >> (8 * jj + 6));
+      store_shared(at, w);
+    }
+  }
+}
+
+// Products of two packed pairs, rounded to the packed type. bf16 has the range of f32, so that the
+// second factor may be rounded before.
+FOVEA_DEVICE unsigned weigh(BF16, unsigned w, float x, float y) {
+  return multiply_pairs(BF16{}, w, pack(BF16{}, x, y));
+}
+FOVEA_DEVICE unsigned weigh(F16, unsigned w, float x, float y) {
+  const float left = to_float(F16{}, static_cast<unsigned short>(w));
+  const float right = to_float(F16{}, static_cast<unsigned short>(w >> 16));
+  return pack(F16{}, left * x, right * y);
+}
+
+template <class Config>
+FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4], unsigned (&p)[4][4],
+                                                    Shared weights, unsigned dropped) const {
+  const Shared terms = Shape::delta(stage_) + 16 * (lane_index() % 4);
+  float factor = 1;
+  if constexpr (Config::dropout) factor = dropout().factor;
+  FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
+    const auto delta = load_shared<Floats4>(terms + 64 * jj);
+    const float deltas[4]{delta.x, delta.y, delta.z, delta.w};
+    unsigned w[4];
+    if constexpr (has_weights) {
+      const auto four = load_shared<Words4>(weights + 512 * jj + 16 * lane_index());
+      w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
+    }
+    FOVEA_UNROLL for (int half = 0; half < 2; ++half) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        const int j = 2 * jj + half;
+        float to_p[2]{dp[j][2 * r], dp[j][2 * r + 1]};
+        if constexpr (Config::dropout) {
+          FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
+            to_p[c] = (dropped >> (4 * j + 2 * r + c) & 1u) != 0 ? 0.0f : to_p[c] * factor;
+          }
+        }
+        unsigned& own = p[jj][2 * half + r];
+        own = weigh(Element{}, has_weights ? w[2 * half + r] : own, to_p[0] - deltas[2 * half],
+                    to_p[1] - deltas[2 * half + 1]);
+      }
+    }
+  }
+}
+
+}  // namespace fovea::device
