@@ -124,6 +124,16 @@ std::string_view included(std::string_view line) {
   return line.substr(0, line.find('"'));
 }
 
+// The header that `file` means by a name: relative to its own folder, as a compiler sees it.
+std::string resolved(const std::string& file, std::string_view name) {
+  std::string folder = file.substr(0, file.rfind('/') + 1);
+  for (; name.starts_with("../") && !folder.empty(); name.remove_prefix(3)) {
+    folder.pop_back();
+    folder.erase(folder.rfind('/') + 1);
+  }
+  return folder + std::string(name);
+}
+
 void expand_into(std::string& out, const std::string& text, const std::string& file,
                  std::set<std::string_view>& seen) {
   std::istringstream lines(text);
@@ -131,7 +141,7 @@ void expand_into(std::string& out, const std::string& text, const std::string& f
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line == "#pragma once") line.clear();  // lines keep their numbers
-    const cuda::NamedText* const header = find_header(included(line));
+    const cuda::NamedText* const header = find_header(resolved(file, included(line)));
     if (header == nullptr) {
       out += line + "\n";
       continue;

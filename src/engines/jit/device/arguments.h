@@ -58,6 +58,12 @@ struct Call {
   int split_keys;        // keys of a split, a multiple of 64; 0: nothing is split
 };
 
+// A tensor as the hardware copies tiles of it: made by the driver (cuda/tensor_map.h), of no
+// meaning to anyone else.
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+
 // `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors
 // (address, then extent and stride of each index), their gradients, scalars (device address, then
 // the value's bits), minima and maxima per tile.
@@ -65,6 +71,14 @@ template <int words_>
 struct ArgumentsOf {
   Call call;
   long long words[words_ > 0 ? words_ : 1];
+};
+
+// The tensors that a call's tiles are copied from, before the arguments of kernels that do so.
+enum MapIndex { map_q, map_k, map_v, map_grad_o, map_cells, map_count };
+template <class Arguments>
+struct MappedArgumentsOf {
+  TensorMap maps[map_count];
+  Arguments rest;
 };
 
 }  // namespace fovea::device

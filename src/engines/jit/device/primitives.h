@@ -60,7 +60,7 @@ struct alignas(16) Floats4 {
   float x, y, z, w;
 };
 
-extern "C" __shared__ __align__(128) unsigned char fovea_shared_memory[];
+extern "C" __shared__ __align__(1024) unsigned char fovea_shared_memory[];
 
 // Addresses of 32 bits: NVRTC would compute each with 64, in registers of its own.
 FOVEA_DEVICE unsigned shared_base() {
