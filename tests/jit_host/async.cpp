@@ -148,7 +148,8 @@ void Async::load_tile(const TileLoad& load, const User& user, Where where) {
   if (queued.map.mark != map_mark || queued.map.rank != static_cast<unsigned>(load.rank)) {
     throw Mistake("load_tile at " + text(where) + " with a map that is none, or of another rank");
   }
-  if (load.to % (queued.map.swizzle == 3 ? 1024 : 128) != 0) {
+  const unsigned aligned = load.rank == 1 ? 16 : queued.map.swizzle == 3 ? 1024 : 128;
+  if (load.to % aligned != 0 || (load.rank == 1 && queued.map.data % 16 != 0)) {
     throw Mistake("load_tile at " + text(where) + " to shared byte " + std::to_string(load.to) +
                   ", which is misaligned");
   }

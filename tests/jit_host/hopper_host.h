@@ -4,6 +4,7 @@
 #pragma once
 
 #include "primitives_host.h"
+#include "tensor_map_words.h"
 
 namespace fovea::device {
 
@@ -33,6 +34,17 @@ FOVEA_DEVICE void load_tile(Shared to, const TensorMap& map, Shared barrier, con
                             FOVEA_WHERE) {
   static_assert(rank >= 2 && rank <= 5);
   machine->load_tile({to, &map, barrier, at, rank}, {file, line});
+}
+// A box of a tensor with one index, all of it.
+FOVEA_DEVICE void load_bytes(Shared to, const void* from, int bytes, Shared barrier, FOVEA_WHERE) {
+  on_host::TensorMapWords words{};
+  words.data = reinterpret_cast<std::uint64_t>(from);
+  words.extent[0] = words.box[0] = static_cast<std::uint32_t>(bytes) / 4;
+  words.rank = 1;
+  words.element_bytes = 4;
+  words.mark = on_host::map_mark;
+  const int at = 0;
+  machine->load_tile({to, &words, barrier, &at, 1}, {file, line});
 }
 FOVEA_DEVICE void fence_for_async() { machine->fence_for_async(); }
 FOVEA_DEVICE void add_bulk(float* to, Shared from, int bytes, FOVEA_WHERE) {

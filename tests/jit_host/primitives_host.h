@@ -212,6 +212,11 @@ FOVEA_DEVICE unsigned pack(BF16, float low, float high) {
   return rounded(BF16{}, low) | rounded(BF16{}, high) << 16;
 }
 
+FOVEA_DEVICE unsigned multiply_pairs(BF16, unsigned a, unsigned b) {
+  const auto low = [](unsigned x) { return to_float(BF16{}, static_cast<unsigned short>(x)); };
+  return pack(BF16{}, low(a) * low(b), low(a >> 16) * low(b >> 16));
+}
+
 FOVEA_DEVICE float add_rn(float a, float b) { return a + b; }
 FOVEA_DEVICE float sub_rn(float a, float b) { return a - b; }
 FOVEA_DEVICE float mul_rn(float a, float b) { return a * b; }

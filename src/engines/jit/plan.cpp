@@ -27,6 +27,8 @@ class JitPlan : public Plan {
  public:
   JitPlan(Prepared prepared, int ordinal, std::vector<cuda::Handle> kernels)
       : prepared_(std::move(prepared)), ordinal_(ordinal), kernels_(std::move(kernels)) {
+    has_maps_ = std::ranges::any_of(
+        prepared_.kernels, [](const PreparedKernel& kernel) { return kernel.row->mapped; });
     // What was compiled is not needed again.
     prepared_.units.clear();
     prepared_.formula.text.clear();
@@ -48,15 +50,17 @@ class JitPlan : public Plan {
     check_call(prepared_.baked, bindings.sizes);
     Arena arena("jit", bindings.workspace);
     const Memory memory(arena, prepared_, bindings.sizes);
-    Arguments arguments;  // its words are not cleared: there are up to 4000
+    MappedArguments mapped;  // its words are not cleared: there are up to 4000
+    Arguments& arguments = mapped.rest;
     pack(prepared_, bindings, memory, arguments);
     const cuda::OnDevice here(ordinal_);
+    if (has_maps_) write_maps(arguments.call, mapped.maps);
     summarize(bindings, arguments);
     if (!prepared_.captured.targets().empty()) {
       clear_captured(prepared_, memory, bindings, kernels_[prepared_.captured_clear_unit]);
     }
     for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
-      launch(i, arguments, bindings.stream);
+      launch(i, mapped, bindings.stream);
     }
     if (!prepared_.captured.targets().empty()) {
       write_captured(prepared_, memory, bindings, kernels_[prepared_.captured_write_unit]);
@@ -88,16 +92,18 @@ class JitPlan : public Plan {
     }
   }
 
-  void launch(std::size_t i, const Arguments& arguments, void* stream) const {
+  void launch(std::size_t i, const MappedArguments& arguments, void* stream) const {
     const auto& [row, shape] = prepared_.kernels[i];
-    if (row->in_call != nullptr && !row->in_call(arguments.call)) return;
-    const Grid grid = row->grid(arguments.call, shape);
+    if (row->in_call != nullptr && !row->in_call(arguments.rest.call)) return;
+    const Grid grid = row->grid(arguments.rest.call, shape);
     if (grid.x == 0) return;
-    cuda::launch(kernels_[i], grid, &arguments, stream, static_cast<unsigned>(shape.shared_bytes));
+    const void* const given = row->mapped ? static_cast<const void*>(&arguments) : &arguments.rest;
+    cuda::launch(kernels_[i], grid, given, stream, static_cast<unsigned>(shape.shared_bytes));
   }
 
   Prepared prepared_;
   int ordinal_;
+  bool has_maps_ = false;
   std::vector<cuda::Handle> kernels_;
 };
 

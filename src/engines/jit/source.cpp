@@ -93,6 +93,7 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   const int words = row.asks_formula ? formula.words : 0;
   out +=
       "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) + ">;\n";
+  if (row.mapped) out += "using MappedArguments = MappedArgumentsOf<Arguments>;\n";
   if (row.asks_formula) out += formula.text + "\n";
   if (row.adds_captured) out += "struct CapturedTerms;\n";
   out += config_text(row, baked, shape) + "}  // namespace fovea::device\n";
@@ -105,8 +106,8 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   return out +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
-         name + "(const __grid_constant__ fovea::device::Arguments a) {\n  fovea::device::" + name +
-         "<fovea::device::Config>(a);\n}\n";
+         name + "(const __grid_constant__ fovea::device::" + (row.mapped ? "Mapped" : "") +
+         "Arguments a) {\n  fovea::device::" + name + "<fovea::device::Config>(a);\n}\n";
 }
 
 const cuda::NamedText* find_header(std::string_view name) {

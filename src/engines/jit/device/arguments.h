@@ -52,6 +52,11 @@ struct Call {
   // Workspace; null where the plan has no use for it.
   float* delta;       // backward: rows of dot(dO, O) - dlse, as lse lies
   float* grad_q_sum;  // backward with atomics: dQ in f32, in the order of backward.h
+  // hopper/backward.h: -lse in powers of two and delta, by tiles of dQ's sums; whether 16 keys of a
+  // warp have a NaN, [b, hkv, tile, 8]; how many tiles of keys blocks have taken.
+  float* row_terms;
+  unsigned* key_nans;
+  unsigned* tile_counter;
   // Decoding with split keys: see decode.h.
   float* partial_o;      // [slot, kv head, row, dv]
   double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units

@@ -265,6 +265,13 @@ FOVEA_DEVICE unsigned pack(BF16, float low, float high) {
   return r;
 }
 
+// Both products of two packed pairs, rounded. From sm_90 on.
+FOVEA_DEVICE unsigned multiply_pairs(BF16, unsigned a, unsigned b) {
+  unsigned r;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+
 // Operations that round once and are never contracted: what decisions are computed with.
 FOVEA_DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 FOVEA_DEVICE float sub_rn(float a, float b) { return __fsub_rn(a, b); }
