@@ -134,6 +134,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce_step(const KeyPlace& at, con
 template <class Config>
 FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
   wait_for(barriers_.empty_q(ring_.stage), ring_.parity);
+  sync_warp();  // no lane is left behind by two phases
   if (lane_index() == 0) {
     step.write(Shape::at.steps + number_ % backward_steps * backward_step_bytes);
   }
@@ -208,6 +209,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const Step& step) {
 template <class Config>
 FOVEA_DEVICE void BackwardProducer<Config>::load_keys(const Step& step) {
   wait_for(barriers_.empty_keys(), keys_parity_);
+  sync_warp();
   keys_parity_ ^= 1;
   const int count = step.s.k_length - step.k_first, g = step.h / call_.group;
   const bool cleared = call_.k_lengths != nullptr && count < Shape::keys;

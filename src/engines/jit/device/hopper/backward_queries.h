@@ -28,6 +28,7 @@ class BackwardQueries {
       const StepRef step = StepRef::number(Shape::at.steps, number);
       wait_for(barriers_.full_ds(ring_.stage), ring_.parity);
       const unsigned flags = step.flags();
+      sync_warp();
       if ((flags & step_end) != 0) break;
       if ((flags & step_first) != 0) {
         wait_for(barriers_.full_keys(), keys_parity_);
