@@ -158,7 +158,7 @@ constexpr KernelRow rows[] = {
     {"backward_finish", "backward_finish.h", true, adds_up_q, nullptr, finish_shape, over_queries},
     {"backward_dq", "backward_dq.h", true, orders_q, nullptr, backward_dq_shape, over_queries},
     {"hopper_backward", "hopper/backward.h", true, is_hopper_backward, nullptr,
-     hopper_backward_shape, over_multiprocessors, false, true},
+     hopper_backward_shape, over_multiprocessors, true, true},
     {"hopper_backward_finish", "hopper/backward_finish.h", true, is_hopper_backward, nullptr,
      hopper_finish_shape, over_queries_and_keys},
     {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},

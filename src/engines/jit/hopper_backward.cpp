@@ -22,6 +22,10 @@ int in_chunks(std::int64_t features) { return static_cast<int>(ceil_div(features
 // In the order of speed: dQ's pieces that are on their way while the next ones are computed.
 constexpr int sum_slots[] = {4, 2, 1};
 
+int captured_bytes(const ShapeFacts& facts) {
+  return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
+}
+
 device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
   return {in_chunks(facts.baked.sizes.d),
           in_chunks(facts.baked.sizes.dv),
@@ -31,7 +35,7 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
           facts.column_words,
           facts.diagonal_words,
           facts.cell_bytes,
-          facts.captured_bytes};
+          captured_bytes(facts)};
 }
 
 int best_slots(const ShapeFacts& facts) {
@@ -73,8 +77,11 @@ std::string general_backward_because(const ShapeFacts& facts) {
   if (p.precision == Precision::Strict) return "precision strict";
   if (!p.want_q) return "dQ is not asked for";
   if (p.program.bprop()) return "the formula has a derivative of its own";
-  if (facts.captured != nullptr && facts.captured->any_terms()) return "captured gradients";
-  if (facts.cell_bytes != 0) return "a captured tensor by query and key";
+  if (facts.cell_bytes > 2) return "a captured tensor by query and key has 32 bits";
+  if (facts.captured != nullptr && facts.captured->any_terms()) {
+    if (facts.captured->reads_scores()) return "a captured tensor's gradient needs the scores";
+    if (p.dropout > 0) return "captured gradients with dropout";
+  }
   if (best_slots(facts) == 0) return "the formula stages more values than fit in shared memory";
   return "";
 }
@@ -89,7 +96,7 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  shape.own = {{"q_stages", 2}, {"sum_slots", slots}, {"captured_bytes", facts.captured_bytes}};
+  shape.own = {{"q_stages", 2}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
   shape.multiprocessors = facts.multiprocessors;
   return shape;
 }

@@ -47,7 +47,8 @@ Prepared prepare(const Problem& baked, const Device& device) {
                          out.captured.shared_bytes(),
                          &out.captured,
                          device.multiprocessors};
-  const std::string captured_text = out.captured.text(out.formula.layout);
+  const FormulaSource source{out.formula, out.captured.text(out.formula.layout),
+                             out.captured.hopper_text(out.formula.layout)};
   for (const KernelRow& row : kernel_rows(baked.direction)) {
     if (!row.in_plan(facts)) continue;
     const Shape shape = row.shape(facts);
@@ -59,8 +60,8 @@ Prepared prepare(const Problem& baked, const Device& device) {
           " bytes of shared memory, of " + std::to_string(device.shared_memory_per_block));
     }
     out.kernels.push_back({&row, shape});
-    out.units.push_back({source_of(row, baked, shape, {out.formula, captured_text}),
-                         !row.asks_formula, shape.shared_bytes});
+    out.units.push_back(
+        {source_of(row, baked, shape, source), !row.asks_formula, shape.shared_bytes});
   }
   add_summaries(out);
   if (!out.captured.targets().empty()) {

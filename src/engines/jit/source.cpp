@@ -100,7 +100,8 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   const std::string name = row.name;
   out += include(row.header);
   if (row.adds_captured) {
-    out += include("captured.h") + "namespace fovea::device {\n" + source.captured +
+    out += include(row.mapped ? "hopper/captured.h" : "captured.h") +
+           "namespace fovea::device {\n" + (row.mapped ? source.hopper_captured : source.captured) +
            "}  // namespace fovea::device\n";
   }
   return out +

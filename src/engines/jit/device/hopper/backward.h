@@ -66,6 +66,7 @@ class BackwardKeys {
   int number_ = 0;  // of the step
   Ring ring_, ds_ring_{0, 1};
   int keys_parity_ = 0;
+  typename Config::Captured captured_;
   float grad_k_[Shape::d / 8][4], grad_v_[Shape::dv / 8][4];
   float s_[8][4];     // S^T, then dP^T
   unsigned p_[4][4];  // P^T, then dS^T, packed
@@ -73,6 +74,7 @@ class BackwardKeys {
 
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::run() {
+  if constexpr (Config::Captured::any) captured_.begin();
   for (;;) {  // tiles of keys
     wait_for(barriers_.full_q(ring_.stage), ring_.parity);
     unsigned flags = step().flags();
@@ -153,7 +155,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   settle(s_);
   settle(grad_v_);
   settle(p_);
-  scores.gradients(s_, p_, own_ds(), dropped);
+  scores.gradients(s_, p_, own_ds(), dropped, captured_);
   store_ds();
   begin_sums(grad_k_, Shape::q_tile(stage), !first);
 }

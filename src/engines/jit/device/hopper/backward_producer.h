@@ -46,12 +46,19 @@ class BackwardProducer {
                                  unsigned flags);
 
   FOVEA_DEVICE void begin_step(const Step& step);
-  FOVEA_DEVICE void end_step();
+  FOVEA_DEVICE void end_step(const Step* has_cells = nullptr);
+  FOVEA_DEVICE void load_cells(const Step& step, Shared full) const;
   FOVEA_DEVICE void publish_bare(const Step& step);
   FOVEA_DEVICE void load_queries(const Step& step);
   FOVEA_DEVICE void load_keys(const Step& step);
   FOVEA_DEVICE void stage_values(const Step& step) const;
   FOVEA_DEVICE static void clear_rows(Shared tile, int chunks, int rows, int first);
+  FOVEA_DEVICE static auto cell_at(const CellSource& from, const TileBox& box, int row,
+                                   int column) {
+    return load_global(static_cast<const typename Formula::Cell::Stored*>(from.data) +
+                       captured::clamped(seen(row, box.q_first), from.q_extent) * from.q_stride +
+                       captured::clamped(seen(column, box.k_first), from.k_extent) * from.k_stride);
+  }
 
   const TensorMap (&maps_)[map_count];
   const Arguments& a_;
@@ -70,6 +77,10 @@ template <class Config>
 FOVEA_DEVICE typename BackwardProducer<Config>::KeyPlace BackwardProducer<Config>::place_of(
     int tile) const {
   const int tiles = key_tiles(), heads = call_.hkv * call_.b;
+  if constexpr (Formula::has_cells && Formula::batches_share_cells) {
+    const int rest = tile / call_.b;  // batches follow one another, with the same cells
+    return {tile % call_.b, rest / tiles, rest % tiles * Shape::keys};
+  }
   const int together = Formula::classifies ? min(heads, 16) : 1;
   const int section = tile / (tiles * together), rest = tile - section * tiles * together;
   const int in_section = min(together, heads - section * together);
@@ -104,8 +115,11 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
   for (LiveTile live{-1, false};;) {
     const LiveTile following = next();
     if (live.index >= 0) {
+      const bool same_head =
+          following.index >= 0 && live.index / query_tiles(s) == following.index / query_tiles(s);
       const unsigned last = following.index < 0 ? step_last : 0u;
-      produce_step(at, s, live, first | last | (live.full ? 0u : step_mixed));
+      produce_step(at, s, live,
+                   first | last | (same_head ? 0u : step_head) | (live.full ? 0u : step_mixed));
       first = 0;
     } else if (following.index < 0) {
       return publish_bare(Step{step_nothing, at.b, at.g * call_.group, 0, at.k_first, s, 0});
@@ -126,7 +140,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce_step(const KeyPlace& at, con
   load_queries(step);
   if ((flags & step_first) != 0) load_keys(step);
   if constexpr (Shape::stages_values) stage_values(step);
-  end_step();
+  end_step(Formula::has_cells ? &step : nullptr);
 }
 
 // --- one step ---
@@ -141,14 +155,52 @@ FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
   ++number_;
 }
 
-// What the formula wants is there.
+// What the formula wants is there, or on its way: cells of a tile that is whole come row by row.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::end_step() {
+FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
+  const Shared full = barriers_.full_q(ring_.stage);
+  if constexpr (Formula::has_cells) {
+    if (has_cells != nullptr) {
+      load_cells(*has_cells, full);
+      return ring_.advance(Shape::q_stages);
+    }
+  }
   if constexpr (Shape::stages_values) {
     sync_warp();
-    if (lane_index() == 0) arrive(barriers_.full_q(ring_.stage));
+    if (lane_index() == 0) arrive(full);
   }
   ring_.advance(Shape::q_stages);
+}
+
+template <class Config>
+FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared full) const {
+  constexpr int bytes = cell_bytes_of<Formula> > 0 ? cell_bytes_of<Formula> : 2;
+  constexpr int row_step = device::row_bytes(Shape::keys, bytes);
+  const auto uniform = Formula::uniform(a_, head_of(call_, step.s, step.b, step.h));
+  const CellSource from = Formula::cells(a_, uniform);
+  const TileBox box{seen(step.q_first, step.s.q_offset), seen(step.k_first, step.s.k_offset),
+                    min(step.s.q_length - step.q_first, Shape::queries),
+                    min(step.s.k_length - step.k_first, Shape::keys)};
+  const Shared to = Shape::cells(ring_.stage);
+  const char* const data = static_cast<const char*>(from.data) +
+                           (box.q_first * from.q_stride + box.k_first * from.k_stride) * bytes;
+  const bool whole = box.q_count == Shape::queries && box.k_count == Shape::keys &&
+                     cell_copy_bytes<bytes>(from, data, box) == 16;
+  if (!whole) {
+    FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::queries * Shape::keys; i += 32) {
+      const int row = i / Shape::keys, column = i % Shape::keys;
+      typename Formula::Cell::Stored value = 0;
+      if (row < box.q_count && column < box.k_count) value = cell_at(from, box, row, column);
+      store_shared(to + row * row_step + column * bytes, value);
+    }
+  }
+  sync_warp();
+  if (lane_index() == 0) arrive_expecting(full, whole ? Shape::queries * Shape::keys * bytes : 0);
+  sync_warp();
+  if (!whole) return;
+  FOVEA_UNROLL for (int row = lane_index(); row < Shape::queries; row += 32) {
+    load_bytes(to + row * row_step, data + row * from.q_stride * bytes, Shape::keys * bytes, full);
+  }
 }
 
 // A step without a tile of queries.

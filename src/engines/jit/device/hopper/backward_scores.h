@@ -12,6 +12,7 @@
 #include "../staged.h"
 #include "backward_shape.h"
 #include "backward_step.h"
+#include "captured.h"
 
 namespace fovea::device {
 
@@ -35,9 +36,10 @@ class BackwardScores {
   FOVEA_DEVICE void probabilities(const float (&s)[8][4], float scale, unsigned (&p)[4][4],
                                   Shared weights, unsigned& dropped) const;
   FOVEA_DEVICE static void clear_masked(unsigned kept, unsigned (&p)[4][4], Shared weights);
-  // p becomes dS before scale, packed.
+  // p becomes dS before scale, packed. `captured` is told every element's gradient.
+  template <class Captured>
   FOVEA_DEVICE void gradients(const float (&dp)[8][4], unsigned (&p)[4][4], Shared weights,
-                              unsigned dropped) const;
+                              unsigned dropped, Captured& captured) const;
 
  private:
   FOVEA_DEVICE static int first_query() { return lane_index() % 4 * 2; }
@@ -62,20 +64,35 @@ class BackwardScores {
     return staged_column<Formula>(a_, u, Shape::column_words(stage_), Shape::keys, key,
                                   seen(key, k_seen));
   }
-  template <class Uniform>
-  FOVEA_DEVICE typename Formula::Pair pair(const Uniform& u, int query, int key,
+  // Cells at this lane's elements [2 jj] and [2 jj + 1], packed as p is.
+  FOVEA_DEVICE void load_cells(int jj, unsigned (&cells)[4]) const;
+  FOVEA_DEVICE typename Formula::Pair pair(int query, int key, unsigned cell,
                                            const PairReads& reads) const;
+  template <class Uniform, class Captured>
+  FOVEA_DEVICE CapturedPlace captured_place(const Uniform& u,
+                                            typename Formula::Column (&columns)[2],
+                                            Captured&) const;
 
   const Arguments& a_;
   StepRef step_;
   int stage_, key_;
 };
 
+// A matrix of 8 queries x 8 keys, transposed, has two queries of a key in each lane.
+template <class Config>
+FOVEA_DEVICE void BackwardScores<Config>::load_cells(int jj, unsigned (&cells)[4]) const {
+  if constexpr (Formula::has_cells) {
+    const int lane = lane_index(), matrix = lane / 8;
+    const int query = 16 * jj + matrix / 2 * 8 + lane % 8;
+    const int key = key_ - lane / 4 + matrix % 2 * 8;
+    load_matrices_transposed(
+        cells, Shape::cells(stage_) + query * device::row_bytes(Shape::keys, 2) + 2 * key);
+  }
+}
+
 // What is staged for the diagonal through (query, key), and the cell there.
 template <class Config>
-template <class Uniform>
-FOVEA_DEVICE typename Formula::Pair BackwardScores<Config>::pair(const Uniform& u, int query,
-                                                                 int key,
+FOVEA_DEVICE typename Formula::Pair BackwardScores<Config>::pair(int query, int key, unsigned cell,
                                                                  const PairReads& reads) const {
   constexpr int words = Formula::diagonal_words;
   unsigned diagonal[words > 0 ? words : 1] = {};
@@ -85,7 +102,7 @@ FOVEA_DEVICE typename Formula::Pair BackwardScores<Config>::pair(const Uniform& 
                         key - query + Shape::queries - 1, diagonal);
     }
   }
-  return Formula::pair(diagonal, 0);
+  return Formula::pair(diagonal, cell & 0xffffu);
 }
 
 template <class Config>
@@ -96,14 +113,17 @@ FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
   const int k_count = step_.k_length() - step_.k_first();
   unsigned kept = 0;
   typename Formula::Column columns[2] = {column(u, key_, k_seen), column(u, key_ + 8, k_seen)};
+  unsigned cells[4] = {};
   FOVEA_UNROLL for (int j = 0; j < 8; ++j) {
+    if (Formula::keep_reads.cell && j % 2 == 0) load_cells(j / 2, cells);
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
       const int query = 8 * j + first_query() + c;
       const auto formula_row = row(u, query, q_seen);
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         bool keep = query < q_count && key_ + 8 * r < k_count;
         if constexpr (Formula::has_mask) {
-          columns[r].pair = pair(u, query, key_ + 8 * r, Formula::keep_reads);
+          columns[r].pair =
+              pair(query, key_ + 8 * r, cells[j % 2 * 2 + r] >> 16 * c, Formula::keep_reads);
           keep = keep && Formula::keep(a_, u, formula_row, columns[r]);
         }
         kept |= keep ? 1u << (4 * j + 2 * r + c) : 0u;
@@ -129,7 +149,8 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
   FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
     const auto lse = load_shared<Floats4>(terms + 64 * jj);
     const float negative_lse[4]{lse.x, lse.y, lse.z, lse.w};
-    unsigned w[4];
+    unsigned w[4], cells[4] = {};
+    if constexpr (Formula::has_mod) load_cells(jj, cells);
     FOVEA_UNROLL for (int half = 0; half < 2; ++half) {
       const int j = 2 * jj + half;
       float probability[2][2], weight[2][2];  // [r][c]
@@ -140,7 +161,8 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
           const auto formula_row = row(u, query, q_seen);
           FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
             const float x = s[j][2 * r + c] * scale;
-            columns[r].pair = pair(u, query, key_ + 8 * r, {true, true});
+            columns[r].pair =
+                pair(query, key_ + 8 * r, cells[2 * half + r] >> 16 * c, {true, true});
             const float y = Formula::score(a_, u, formula_row, columns[r], x);
             probability[r][c] = exp2_approx(fma_rn(y, log2_of_e, term));
             weight[r][c] = probability[r][c];
@@ -207,33 +229,77 @@ FOVEA_DEVICE unsigned weigh(F16, unsigned w, float x, float y) {
 }
 
 template <class Config>
+template <class Uniform, class Captured>
+FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
+    const Uniform& u, typename Formula::Column (&columns)[2], Captured&) const {
+  CapturedPlace place{};
+  if constexpr (Captured::any) {
+    place = {key_ / 16,
+             key_,
+             step_.q_seen(),
+             step_.k_seen(),
+             step_.q_length() - step_.q_first(),
+             step_.k_length() - step_.k_first(),
+             columns};
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) columns[r] = column(u, key_ + 8 * r, place.k_seen);
+  }
+  return place;
+}
+
+template <class Config>
+template <class Captured>
 FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4], unsigned (&p)[4][4],
-                                                    Shared weights, unsigned dropped) const {
+                                                    Shared weights, unsigned dropped,
+                                                    Captured& captured) const {
   const Shared terms = Shape::delta(stage_) + 16 * (lane_index() % 4);
   float factor = 1;
   if constexpr (Config::dropout) factor = dropout().factor;
+  const auto u = uniform();
+  typename Formula::Column columns[2];
+  const CapturedPlace place = captured_place(u, columns, captured);
+  if constexpr (Captured::any) captured.begin_step(a_, u, place);
   FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
     const auto delta = load_shared<Floats4>(terms + 64 * jj);
     const float deltas[4]{delta.x, delta.y, delta.z, delta.w};
-    unsigned w[4];
+    unsigned w[4], cells[4] = {};
     if constexpr (has_weights) {
       const auto four = load_shared<Words4>(weights + 512 * jj + 16 * lane_index());
       w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
     }
+    if constexpr (Captured::any) load_cells(jj, cells);
     FOVEA_UNROLL for (int half = 0; half < 2; ++half) {
-      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        const int j = 2 * jj + half;
-        float to_p[2]{dp[j][2 * r], dp[j][2 * r + 1]};
-        if constexpr (Config::dropout) {
-          FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
-            to_p[c] = (dropped >> (4 * j + 2 * r + c) & 1u) != 0 ? 0.0f : to_p[c] * factor;
+      const int j = 2 * jj + half;
+      float to_score[2][2];  // [r][c]: by the score before its probability is multiplied in
+      FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
+        FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+          float to_p = dp[j][2 * r + c];
+          if constexpr (Config::dropout) {
+            to_p = (dropped >> (4 * j + 2 * r + c) & 1u) != 0 ? 0.0f : to_p * factor;
+          }
+          to_score[r][c] = to_p - deltas[2 * half + c];
+        }
+        if constexpr (Captured::any) {
+          const int query = 8 * j + first_query() + c;
+          const auto formula_row = row(u, query, place.q_seen);
+          FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+            const unsigned bits = p[jj][2 * half + r] >> 16 * c;
+            const float probability = to_float(Element{}, static_cast<unsigned short>(bits));
+            columns[r].pair =
+                pair(query, key_ + 8 * r, cells[2 * half + r] >> 16 * c, {true, true});
+            captured.add({a_, u, formula_row, columns[r], 0, probability * to_score[r][c],
+                          probability != 0, r, c, j});
           }
         }
+      }
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         unsigned& own = p[jj][2 * half + r];
-        own = weigh(Element{}, has_weights ? w[2 * half + r] : own, to_p[0] - deltas[2 * half],
-                    to_p[1] - deltas[2 * half + 1]);
+        own = weigh(Element{}, has_weights ? w[2 * half + r] : own, to_score[r][0], to_score[r][1]);
       }
     }
+  }
+  if constexpr (Captured::any) {
+    captured.end_step(a_, u, place);
+    if ((step_.flags() & step_head) != 0) captured.end_head(a_, u, place);
   }
 }
 

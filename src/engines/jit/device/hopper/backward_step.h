@@ -17,6 +17,7 @@ enum StepFlag : unsigned {
   step_mixed = 4,    // some of its scores may be masked
   step_nothing = 8,  // no query looks at these keys: there is no tile of queries
   step_end = 16,     // there are no more steps
+  step_head = 32,    // the last of its query head, for this tile of keys
 };
 
 struct Step {
