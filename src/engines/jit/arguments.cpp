@@ -180,6 +180,7 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.partial_o = memory.partial_o;
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;
+  call.taken_tiles = memory.taken_tiles;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
   pack_gradient_words(prepared, bindings, memory, arguments.words);

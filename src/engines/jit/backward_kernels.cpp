@@ -114,11 +114,11 @@ Shape backward_dq_shape(const ShapeFacts& facts) {
 
 // --- which plans have a kernel ---
 
-bool always(const Problem&) { return true; }
-bool wants_sink(const Problem& baked) { return baked.want_sink; }
-bool adds_up_q(const Problem& baked) { return baked.want_q && !baked.deterministic; }
-bool orders_q(const Problem& baked) { return baked.want_q && baked.deterministic; }
-bool is_packed(const Problem& baked) { return baked.layout == Layout::Thd; }
+bool always(const ShapeFacts&) { return true; }
+bool wants_sink(const ShapeFacts& facts) { return facts.baked.want_sink; }
+bool adds_up_q(const ShapeFacts& facts) { return facts.baked.want_q && !facts.baked.deterministic; }
+bool orders_q(const ShapeFacts& facts) { return facts.baked.want_q && facts.baked.deterministic; }
+bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
 
 // --- grids ---
 

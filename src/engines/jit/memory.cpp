@@ -6,6 +6,7 @@
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/captured_run.h"
 #include "engines/jit/device/shared_layout.h"
+#include "engines/jit/hopper.h"
 #include "engines/jit/splits.h"
 
 namespace fovea::jit {
@@ -34,6 +35,10 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     const ResolvedExtents extents =
         resolved_extents(baked.program.tensors()[summary.slot], sizes, baked.h_global);
     summaries[i] = arena.take<std::byte>(summary_bytes(summary, extents)).data();
+  }
+  if (const PreparedKernel* const mapped = prepared.mapped_kernel()) {
+    taken_words = 1 + query_tiles(sizes, mapped->shape);
+    taken_tiles = arena.take<unsigned>(taken_words).data();
   }
 }
 

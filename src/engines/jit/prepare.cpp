@@ -31,7 +31,13 @@ void add_summaries(Prepared& out) {
 
 }  // namespace
 
-Prepared prepare(const Problem& baked, const Device& device) {
+const PreparedKernel* Prepared::mapped_kernel() const {
+  const auto at = std::ranges::find_if(
+      kernels, [](const PreparedKernel& kernel) { return kernel.row->maps_tensors; });
+  return at == kernels.end() ? nullptr : &*at;
+}
+
+Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
   Prepared out;
   out.baked = baked;
   out.captured = Captured(baked);
@@ -44,10 +50,12 @@ Prepared prepare(const Problem& baked, const Device& device) {
                          out.formula.column_words,
                          out.formula.diagonal_words,
                          out.formula.cell_bytes,
-                         out.captured.shared_bytes()};
+                         out.captured.shared_bytes(),
+                         device.multiprocessors,
+                         tier};
   const std::string captured_text = out.captured.text(out.formula.layout);
   for (const KernelRow& row : kernel_rows(baked.direction)) {
-    if (!row.in_plan(baked)) continue;
+    if (!row.in_plan(facts)) continue;
     const Shape shape = row.shape(facts);
     if (shape.shared_bytes > device.shared_memory_per_block) {
       throw Unsupported(

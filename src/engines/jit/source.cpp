@@ -86,7 +86,15 @@ std::string include(const std::string& header) { return "#include \"" + header +
 std::string own_text(const KernelRow& row, const Problem& baked, const Shape& shape,
                      const FormulaSource& source) {
   const Rendered& formula = source.formula;
-  std::string out = include("primitives.h") + include("arguments.h") + include("element.h");
+  // Half of the threads of a kernel that takes maps have few registers: nothing that they call may
+  // use more.
+  const std::string inlines =
+      row.maps_tensors ? "#define FOVEA_DEVICE_CALL __device__ __forceinline__\n" : "";
+  const std::string parameters = row.maps_tensors
+                                     ? "fovea::device::MappedArgumentsOf<fovea::device::Arguments>"
+                                     : "fovea::device::Arguments";
+  std::string out =
+      inlines + include("primitives.h") + include("arguments.h") + include("element.h");
   if (row.asks_formula) {
     for (const char* const header : formula_headers) out += include(header);
   }
@@ -105,7 +113,7 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   return out +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
-         name + "(const __grid_constant__ fovea::device::Arguments a) {\n  fovea::device::" + name +
+         name + "(const __grid_constant__ " + parameters + " a) {\n  fovea::device::" + name +
          "<fovea::device::Config>(a);\n}\n";
 }
 
