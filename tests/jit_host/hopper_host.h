@@ -113,6 +113,7 @@ FOVEA_DEVICE void wait_products(FOVEA_WHERE) {
 }
 template <class T, int n>
 FOVEA_DEVICE void settle(T (&)[n][4]) {}
+FOVEA_DEVICE void settle(unsigned (&)[4]) {}
 
 inline constexpr bool is_f16(F16) { return true; }
 inline constexpr bool is_f16(BF16) { return false; }

@@ -176,6 +176,7 @@ FOVEA_DEVICE int max(int a, int b) { return a < b ? b : a; }
 FOVEA_DEVICE int min(int a, int b) { return b < a ? b : a; }
 
 FOVEA_DEVICE int first_bit(unsigned x) { return __builtin_ctz(x); }
+FOVEA_DEVICE int last_bit(unsigned x) { return 31 - __builtin_clz(x); }
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __builtin_bit_cast(float, x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
 FOVEA_DEVICE float infinity() { return __builtin_inff(); }

@@ -5,11 +5,8 @@
 #include <cstring>
 
 #include "attention/extents.h"
-#include "attention/refuse.h"
 #include "base/error.h"
-#include "cuda/tensor_map.h"
 #include "engines/jit/captured_run.h"
-#include "engines/jit/device/hopper/backward_layout.h"
 
 namespace fovea::jit {
 namespace {
@@ -186,6 +183,7 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.partial_o = memory.partial_o;
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;
+  call.taken_tiles = memory.taken_tiles;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
   pack_gradient_words(prepared, bindings, memory, arguments.words);
@@ -195,31 +193,6 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
     const bool has_table = i < most_summaries && !empty;
     arguments.words[summary.address] = has_table ? word(memory.summaries[i]) : 0;
   }
-}
-
-void write_maps(const device::Call& call, device::TensorMap (&maps)[device::map_count]) {
-  const auto write = [&](device::MapIndex index, const device::Tensor& tensor, int heads, int rows,
-                         int features, int tile_rows) {
-    if (tensor.copy_bytes != 16) refuse("strides", tensor.position, "not aligned to 16 bytes");
-    cuda::TensorMapSpec spec;
-    spec.data = tensor.data;
-    const bool packed = call.q_starts != nullptr;
-    const auto bytes = [](long long stride, std::int64_t extent) {
-      return static_cast<std::uint64_t>(extent > 1 ? stride * 2 : 16);
-    };
-    const std::int64_t batches = packed ? 1 : call.b;
-    spec.extents = {static_cast<std::uint64_t>(features), static_cast<std::uint64_t>(rows),
-                    static_cast<std::uint64_t>(heads), static_cast<std::uint64_t>(batches)};
-    spec.stride_bytes = {bytes(tensor.position, rows), bytes(tensor.head, heads),
-                         bytes(tensor.batch, batches)};
-    spec.box = {64, static_cast<std::uint32_t>(tile_rows), 1, 1};
-    cuda::write_tensor_map(spec, &maps[index]);
-  };
-  const int rows_q = number(call.rows_q), rows_k = number(call.rows_k);
-  write(device::map_q, call.q, call.h, rows_q, call.d, device::backward_queries);
-  write(device::map_k, call.k, call.hkv, rows_k, call.d, device::backward_keys);
-  write(device::map_v, call.v, call.hkv, rows_k, call.dv, device::backward_keys);
-  write(device::map_grad_o, call.grad_o, call.h, rows_q, call.dv, device::backward_queries);
 }
 
 }  // namespace fovea::jit

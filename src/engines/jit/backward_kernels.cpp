@@ -179,11 +179,12 @@ std::int64_t sum_tiles(const Prepared& prepared, const Sizes& sizes, int in_tile
 }  // namespace
 
 std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes) {
-  const Shape& shape = main_kernel(prepared).shape;
-  return sizes.h * sum_tiles(prepared, sizes, shape.rows) * shape.rows * shape.d;
+  const PreparedKernel& kernel = main_kernel(prepared);
+  const int in_tile = kernel.shape.rows;
+  // A call that the kernels for Hopper do not take has the largest of the general ones' tiles.
+  const int room = kernel.row->maps_tensors ? choices[0].rows : in_tile;
+  return sizes.h * sum_tiles(prepared, sizes, room) * room * kernel.shape.d;
 }
-
-bool has_hopper_backward(const Prepared& prepared) { return main_kernel(prepared).row->mapped; }
 
 std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes) {
   const Shape& shape = main_kernel(prepared).shape;

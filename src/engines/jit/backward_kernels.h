@@ -12,8 +12,7 @@ std::span<const KernelRow> backward_kernel_rows();
 // Floats of dQ's sums in one call: see device/backward_place.h.
 std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes);
 
-// Whether the kernels for Hopper compute it, and floats of what they read of each query.
-bool has_hopper_backward(const Prepared& prepared);
+// Floats of what the kernels for Hopper read of each query.
 std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes);
 
 }  // namespace fovea::jit

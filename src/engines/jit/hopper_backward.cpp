@@ -67,22 +67,24 @@ Grid in_line(std::int64_t blocks, const Shape& shape) {
 
 }  // namespace
 
-std::string general_backward_because(const ShapeFacts& facts) {
+std::string why_no_hopper_backward(const ShapeFacts& facts) {
   const Problem& p = facts.baked;
-  if (facts.sm != 90) return "the GPU is no Hopper";
+  if (facts.tier == Tier::General) return "the general ones were asked for";
+  if (facts.sm != 90) return "they are for sm_90";
   if (!is_16_bit(p.q.dtype) || p.grad_o.dtype != p.q.dtype)
-    return "not all tensors have one type of 16 bits";
-  if (p.sizes.d > widest || p.sizes.dv > widest) return "heads are wider than 128";
-  if (p.deterministic) return "deterministic";
-  if (p.precision == Precision::Strict) return "precision strict";
-  if (!p.want_q) return "dQ is not asked for";
-  if (p.program.bprop()) return "the formula has a derivative of its own";
-  if (facts.cell_bytes > 2) return "a captured tensor by query and key has 32 bits";
+    return "they take f16 and bf16, and output gradients of the same type";
+  if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 128";
+  if (p.deterministic) return "they are not deterministic";
+  if (p.precision == Precision::Strict) return "they do not compute strictly";
+  if (!p.want_q) return "they compute dQ always";
+  if (p.program.bprop()) return "the formula has a derivative by hand";
+  if (facts.cell_bytes > 2) return "they take captured tensors by query and key of 16 bits";
   if (facts.captured != nullptr && facts.captured->any_terms()) {
-    if (facts.captured->reads_scores()) return "a captured tensor's gradient needs the scores";
-    if (p.dropout > 0) return "captured gradients with dropout";
+    if (facts.captured->reads_scores())
+      return "the gradient of a captured tensor changes with the score";
+    if (p.dropout > 0) return "they compute no gradients of captured tensors under dropout";
   }
-  if (best_slots(facts) == 0) return "the formula stages more values than fit in shared memory";
+  if (best_slots(facts) == 0) return "the formula stages too many values";
   return "";
 }
 
@@ -97,7 +99,7 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
   shape.own = {{"q_stages", 2}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
-  shape.multiprocessors = facts.multiprocessors;
+  shape.most_blocks = facts.multiprocessors;
   return shape;
 }
 
@@ -105,7 +107,7 @@ Shape hopper_finish_shape(const ShapeFacts& facts) { return with_tiles(facts, 4)
 
 Grid over_multiprocessors(const Call& call, const Shape& shape) {
   const std::int64_t tiles = key_tiles(call.skv) * call.hkv * call.b;
-  return in_line(std::min<std::int64_t>(tiles, shape.multiprocessors), shape);
+  return in_line(std::min<std::int64_t>(tiles, shape.most_blocks), shape);
 }
 
 Grid over_queries_and_keys(const Call& call, const Shape& shape) {

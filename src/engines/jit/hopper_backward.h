@@ -8,10 +8,10 @@
 
 namespace fovea::jit {
 
-// Why the general kernels compute this backward; empty: those for Hopper do.
-std::string general_backward_because(const ShapeFacts& facts);
+// Why a plan's backward has no kernel of this tier; "": it has one.
+std::string why_no_hopper_backward(const ShapeFacts& facts);
 inline bool is_hopper_backward(const ShapeFacts& facts) {
-  return general_backward_because(facts).empty();
+  return why_no_hopper_backward(facts).empty();
 }
 
 Shape hopper_delta_shape(const ShapeFacts& facts);

@@ -3,6 +3,7 @@
 #include "engines/jit/arguments.h"
 #include "engines/jit/bake.h"
 #include "engines/jit/compiler.h"
+#include "engines/jit/hopper.h"
 #include "engines/jit/kernels.h"
 
 namespace fovea::jit {
@@ -25,6 +26,7 @@ class Rules {
     if (verdict_.reasons.empty()) check_shared_memory();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
+    if (p_.direction == Direction::Forward && device_.sm == 90) note_tier();
     if (!compiler().problem().empty()) {
       verdict_.note = "there is no NVRTC here: only kernels that are stored run";
     }
@@ -35,6 +37,20 @@ class Rules {
   void refuse(std::string code, std::string limit, std::string got, std::string advice) {
     verdict_.reasons.push_back(
         {std::move(code), std::move(limit), std::move(got), std::move(advice)});
+  }
+
+  ShapeFacts facts() const {
+    ShapeFacts out{p_, device_.sm, device_.shared_memory_per_block};
+    out.tier = wanted_tier();
+    return out;
+  }
+
+  void note_tier() {
+    const std::string why = why_no_hopper_forward(facts());
+    verdict_.note = why.empty()
+                        ? "the forward's kernel is that for sm_90; calls whose strides or "
+                          "addresses are no multiples of 16 bytes run the general one"
+                        : "the forward's kernel is the general one, not that for sm_90: " + why;
   }
 
   void check_device() {
@@ -89,7 +105,7 @@ class Rules {
 
   // The smallest tiles of the widest heads do not fit every GPU.
   void check_shared_memory() {
-    const ShapeFacts facts{p_, device_.sm, device_.shared_memory_per_block, 0, 0};
+    const ShapeFacts facts = this->facts();
     for (const KernelRow& row : kernel_rows(p_.direction)) {
       const int bytes = row.in_plan(facts) ? row.shape(facts).shared_bytes : 0;
       if (bytes <= device_.shared_memory_per_block) continue;

@@ -23,13 +23,16 @@ struct Shape {
   int warps = 4;
   int blocks = 1;  // that shall fit a multiprocessor at once
   int shared_bytes = 0;
-  int multiprocessors = 1;  // of kernels whose blocks stay: how many of them there are
+  int most_blocks = 0;  // of a grid whose blocks take tiles as they come
   struct Constant {
     const char* name;
     int value;
   };
   std::vector<Constant> own{};  // further constants of this kernel's Config
 };
+
+// Which kernels a plan is made of: those for this GPU if there are, or those for every one.
+enum class Tier { Best, General };
 
 // All that a shape is chosen by.
 struct ShapeFacts {
@@ -38,8 +41,9 @@ struct ShapeFacts {
   std::int64_t shared_memory = 0;                                           // of a block, at most
   int row_words = 0, column_words = 0, diagonal_words = 0, cell_bytes = 0;  // of the formula
   int captured_bytes = 0;  // of shared memory: Captured::shared_bytes
-  const Captured* captured = nullptr;
   int multiprocessors = 1;
+  Tier tier = Tier::Best;
+  const Captured* captured = nullptr;
 };
 
 using Grid = cuda::Grid;
@@ -55,7 +59,7 @@ struct KernelRow {
   Shape (*shape)(const ShapeFacts& facts);
   Grid (*grid)(const device::Call& call, const Shape& shape);
   bool adds_captured = false;  // up the gradients of captured tensors and scalars
-  bool mapped = false;         // its arguments begin with maps of tensors
+  bool maps_tensors = false;   // takes MappedArgumentsOf<Arguments>: see hopper.h
 };
 
 // In the order in which a call launches them.

@@ -22,6 +22,8 @@ struct Memory {
   std::byte* captured = nullptr;  // sums of captured gradients: see captured_run.h
   float* row_max = nullptr;       // where max_logit needs it and the caller does not
   std::array<void*, most_summaries> summaries{};
+  unsigned* taken_tiles = nullptr;  // of blocks that take tiles as they come
+  std::int64_t taken_words = 0;
 };
 
 }  // namespace fovea::jit

@@ -31,7 +31,13 @@ void add_summaries(Prepared& out) {
 
 }  // namespace
 
-Prepared prepare(const Problem& baked, const Device& device) {
+const PreparedKernel* Prepared::mapped_kernel() const {
+  const auto at = std::ranges::find_if(
+      kernels, [](const PreparedKernel& kernel) { return kernel.row->maps_tensors; });
+  return at == kernels.end() ? nullptr : &*at;
+}
+
+Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
   Prepared out;
   out.baked = baked;
   out.captured = Captured(baked);
@@ -45,8 +51,9 @@ Prepared prepare(const Problem& baked, const Device& device) {
                          out.formula.diagonal_words,
                          out.formula.cell_bytes,
                          out.captured.shared_bytes(),
-                         &out.captured,
-                         device.multiprocessors};
+                         device.multiprocessors,
+                         tier,
+                         &out.captured};
   const FormulaSource source{out.formula, out.captured.text(out.formula.layout),
                              out.captured.hopper_text(out.formula.layout)};
   for (const KernelRow& row : kernel_rows(baked.direction)) {

@@ -35,8 +35,11 @@ struct Prepared {
   // That clear the sums of captured gradients and write them, where the plan has any.
   std::size_t captured_clear_unit = 0, captured_write_unit = 0;
   int multiprocessors = 1;
+
+  // The kernel that takes tensor maps; null: there is none.
+  const PreparedKernel* mapped_kernel() const;
 };
 
-Prepared prepare(const Problem& baked, const Device& device);
+Prepared prepare(const Problem& baked, const Device& device, Tier tier = Tier::Best);
 
 }  // namespace fovea::jit

@@ -86,29 +86,37 @@ std::string include(const std::string& header) { return "#include \"" + header +
 std::string own_text(const KernelRow& row, const Problem& baked, const Shape& shape,
                      const FormulaSource& source) {
   const Rendered& formula = source.formula;
-  std::string out = include("primitives.h") + include("arguments.h") + include("element.h");
+  // Half of the threads of a kernel that takes maps have few registers: nothing that they call may
+  // use more.
+  const std::string inlines =
+      row.maps_tensors ? "#define FOVEA_DEVICE_CALL __device__ __forceinline__\n" : "";
+  const std::string parameters = row.maps_tensors
+                                     ? "fovea::device::MappedArgumentsOf<fovea::device::Arguments>"
+                                     : "fovea::device::Arguments";
+  std::string out =
+      inlines + include("primitives.h") + include("arguments.h") + include("element.h");
   if (row.asks_formula) {
     for (const char* const header : formula_headers) out += include(header);
   }
   const int words = row.asks_formula ? formula.words : 0;
   out +=
       "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) + ">;\n";
-  if (row.mapped) out += "using MappedArguments = MappedArgumentsOf<Arguments>;\n";
   if (row.asks_formula) out += formula.text + "\n";
   if (row.adds_captured) out += "struct CapturedTerms;\n";
   out += config_text(row, baked, shape) + "}  // namespace fovea::device\n";
   const std::string name = row.name;
   out += include(row.header);
   if (row.adds_captured) {
-    out += include(row.mapped ? "hopper/captured.h" : "captured.h") +
-           "namespace fovea::device {\n" + (row.mapped ? source.hopper_captured : source.captured) +
+    out += include(row.maps_tensors ? "hopper/captured.h" : "captured.h") +
+           "namespace fovea::device {\n" +
+           (row.maps_tensors ? source.hopper_captured : source.captured) +
            "}  // namespace fovea::device\n";
   }
   return out +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
-         name + "(const __grid_constant__ fovea::device::" + (row.mapped ? "Mapped" : "") +
-         "Arguments a) {\n  fovea::device::" + name + "<fovea::device::Config>(a);\n}\n";
+         name + "(const __grid_constant__ " + parameters + " a) {\n  fovea::device::" + name +
+         "<fovea::device::Config>(a);\n}\n";
 }
 
 const cuda::NamedText* find_header(std::string_view name) {

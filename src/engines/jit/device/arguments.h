@@ -61,6 +61,9 @@ struct Call {
   float* partial_o;      // [slot, kv head, row, dv]
   double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
   int split_keys;        // keys of a split, a multiple of 64; 0: nothing is split
+  // Tiles of queries that blocks take as they come (hopper/forward.h), all zero before: how many
+  // were taken, and then of each, who took it.
+  unsigned* taken_tiles;
 };
 
 // A tensor as the hardware copies tiles of it: made by the driver (cuda/tensor_map.h), of no

@@ -12,7 +12,9 @@
 #else
 
 #define FOVEA_DEVICE __device__ __forceinline__
+#if !defined(FOVEA_DEVICE_CALL)  // a kernel whose threads have few registers inlines those, too
 #define FOVEA_DEVICE_CALL __device__ __noinline__  // rarely called: kept out of the hot code
+#endif
 #define FOVEA_UNROLL _Pragma("unroll")
 #define FOVEA_NO_UNROLL _Pragma("unroll 1")
 
@@ -241,6 +243,7 @@ FOVEA_DEVICE void fence_global() { __threadfence(); }
 
 // --- numbers ---
 FOVEA_DEVICE int first_bit(unsigned x) { return __ffs(x) - 1; }  // the lowest one that is set
+FOVEA_DEVICE int last_bit(unsigned x) { return 31 - __clz(static_cast<int>(x)); }
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __uint_as_float(x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 FOVEA_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }

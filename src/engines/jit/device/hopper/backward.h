@@ -277,7 +277,7 @@ FOVEA_DEVICE void make_backward_barriers(const BackwardBarriers& barriers) {
 }
 
 template <class Config>
-FOVEA_DEVICE void hopper_backward(const MappedArguments& a) {
+FOVEA_DEVICE void hopper_backward(const MappedArgumentsOf<Arguments>& a) {
   static_assert(Config::threads == 512);
   const BackwardBarriers barriers{static_cast<Shared>(HopperBackwardShape<Config>::at.barriers)};
   if (thread_index() == 0) make_backward_barriers<Config>(barriers);

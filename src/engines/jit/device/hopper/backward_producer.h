@@ -16,7 +16,7 @@ class BackwardProducer {
   using Shape = HopperBackwardShape<Config>;
 
  public:
-  FOVEA_DEVICE BackwardProducer(const MappedArguments& a, BackwardBarriers barriers)
+  FOVEA_DEVICE BackwardProducer(const MappedArgumentsOf<Arguments>& a, BackwardBarriers barriers)
       : maps_(a.maps), a_(a.rest), call_(a.rest.call), barriers_(barriers) {}
 
   FOVEA_DEVICE void run() {

@@ -59,8 +59,8 @@ FOVEA_DEVICE void load_tile(Shared to, const TensorMap& map, Shared barrier, con
 // of 16. By one thread.
 FOVEA_DEVICE void load_bytes(Shared to, const void* from, int bytes, Shared barrier) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          shared_base() + to),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_base() + to),
       "l"(from), "r"(bytes), "r"(shared_base() + barrier)
       : "memory");
 }

@@ -37,9 +37,12 @@ template <int n>
 FOVEA_DEVICE void settle(float (&d)[n][4]) {
   FOVEA_UNROLL for (int i = 0; i < 4 * n; ++i) asm volatile("" : "+f"(d[i / 4][i % 4])::"memory");
 }
+FOVEA_DEVICE void settle(unsigned (&a)[4]) {
+  asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3])::"memory");
+}
 template <int n>
 FOVEA_DEVICE void settle(unsigned (&a)[n][4]) {
-  FOVEA_UNROLL for (int i = 0; i < 4 * n; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
+  FOVEA_UNROLL for (int i = 0; i < n; ++i) settle(a[i]);
 }
 
 // multiply_tiles<transpose_a, transpose_b>(Element, d, a, b, add), with a tile or registers for a.

@@ -1,0 +1,48 @@
+// How the forward for sm_90 lays out a block's shared memory: see shared_layout.h.
+#pragma once
+
+#include "../shared_layout.h"
+
+namespace fovea::device {
+
+// A warpgroup takes 64 rows. Keys and values have two places each.
+constexpr int warpgroup_rows = 64, key_stages = 2;
+// Places of what is known of a tile of queries: two tiles after its queries have left, its results
+// are written.
+constexpr int place_stages = 4;
+
+// Tiles of 16-bit elements are stored as pieces of 64 columns, one behind the other.
+constexpr int piece_columns = 64;
+constexpr int pieces_of(int columns) { return (columns + piece_columns - 1) / piece_columns; }
+constexpr int tile_bytes(int rows, int columns) { return rows * 128 * pieces_of(columns); }
+
+struct HopperForwardShared {
+  int q, k, v, row_words, column_words, diagonal, cells, step, place, barriers, bytes;
+  constexpr HopperForwardShared(const TileSizes& t, int q_stages)
+      : q(0),
+        k(q + q_stages * tile_bytes(t.rows, t.d)),
+        v(k + key_stages * tile_bytes(t.columns, t.d)),
+        row_words(v + key_stages * tile_bytes(t.columns, t.dv)),
+        column_words(row_words + q_stages * row_bytes_of(t)),
+        diagonal(column_words + key_stages * column_bytes_of(t)),
+        cells(diagonal + key_stages * diagonal_bytes(t)),
+        step(cells + key_stages * cells_bytes(t)),
+        place(step + key_stages * 16),
+        barriers(place + place_stages * place_bytes),
+        bytes(barriers + 8 * barrier_count) {}
+
+  static constexpr int row_bytes_of(const TileSizes& t) {
+    return round_to_16(4 * t.rows * t.row_words);
+  }
+  static constexpr int column_bytes_of(const TileSizes& t) {
+    return round_to_16(4 * t.columns * t.column_words);
+  }
+
+  // Barriers, by place: filled and free queries, keys, values; announced and free staged values;
+  // values that are cleared behind their sequence's end.
+  static constexpr int filled_q = 0, free_q = 2, filled_k = 4, free_k = 6, filled_v = 8,
+                       free_v = 10, announced = 12, free_staged = 14, cleared = 16,
+                       barrier_count = 18;
+};
+
+}  // namespace fovea::device
