@@ -1,6 +1,7 @@
 #include "engines/jit/hopper_backward.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "attention/refuse.h"
 #include "engines/jit/captured.h"
@@ -98,7 +99,9 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  shape.own = {{"q_stages", 2}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
+  const char* const v = std::getenv("HB_V");
+  const int n = v == nullptr ? 0 : std::atoi(v);
+  shape.own = {{"q_stages", 2}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}, {"turns", n & 1}, {"dk_from_tile", n >> 1 & 1}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }

@@ -51,6 +51,13 @@ class BackwardKeys {
   FOVEA_DEVICE void begin_scores(Shared keys, Shared queries);
   template <int n>
   FOVEA_DEVICE void begin_sums(float (&sums)[n][4], Shared queries, bool add);
+  FOVEA_DEVICE void begin_key_sums(Shared queries, bool add);
+  FOVEA_DEVICE void take_turn() const {
+    if constexpr (Config::turns != 0) sync_threads(4 + warp_ / 4, 256);
+  }
+  FOVEA_DEVICE void pass_turn() const {
+    if constexpr (Config::turns != 0) arrive_threads(5 - warp_ / 4, 256);
+  }
   FOVEA_DEVICE void take_step(unsigned flags);
   FOVEA_DEVICE void store_ds() const;
   FOVEA_DEVICE void skip_step();
@@ -69,12 +76,14 @@ class BackwardKeys {
   typename Config::Captured captured_;
   float grad_k_[Shape::d / 8][4], grad_v_[Shape::dv / 8][4];
   float s_[8][4];     // S^T, then dP^T
-  unsigned p_[4][4];  // P^T, then dS^T, packed
+  unsigned p_[4][4];  // P^T, packed
+  unsigned ds_[4][4];  // dS^T, packed
 };
 
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::run() {
   if constexpr (Config::Captured::any) captured_.begin();
+  if (warp_ >= 4) pass_turn();
   for (;;) {  // tiles of keys
     wait_for(barriers_.full_q(ring_.stage), ring_.parity);
     unsigned flags = step().flags();
@@ -86,6 +95,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::run() {
     }
     wait_for(barriers_.full_keys(), keys_parity_);
     keys_parity_ ^= 1;
+    take_turn();
     for (;;) {  // tiles of queries
       take_step(flags);
       if ((flags & step_last) != 0) break;
@@ -93,6 +103,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::run() {
       wait_for(barriers_.full_q(ring_.stage), ring_.parity);
       flags = step().flags();
     }
+    pass_turn();
     wait_products<0>();
     settle(grad_k_);
     settle(grad_v_);
@@ -131,16 +142,31 @@ FOVEA_DEVICE void BackwardKeys<Config>::begin_sums(float (&sums)[n][4], Shared q
 }
 
 template <class Config>
+FOVEA_DEVICE void BackwardKeys<Config>::begin_key_sums(Shared queries, bool add) {
+  const auto left = along_rows(keys_at(Shape::ds_tile(ds_ring_.stage)));
+  const auto right = across_rows(queries, Shape::q_chunk);
+  fence_registers();
+  FOVEA_UNROLL for (int i = 0; i < Shape::queries / 16; ++i) {
+    multiply_tiles<false, true>(Element{}, grad_k_, moved_by(left, 32 * i),
+                                moved_by(right, 2048 * i), i != 0 || add);
+  }
+  commit_products();
+}
+
+template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   const int stage = ring_.stage;
   const bool first = (flags & step_first) != 0;
   begin_scores<Shape::d>(keys_at(Shape::at.k), Shape::q_tile(stage));
+  pass_turn();
   const Scores scores(a_, step(), stage, 16 * warp_ + lane_index() / 4);
   unsigned kept = ~0u, dropped;
   if ((flags & step_mixed) != 0) kept = scores.find_kept();
   wait_for(barriers_.full_grad_o(stage), ring_.parity);
-  wait_products<1>();  // dK of the step before
+  wait_products<1>();  // dV and dK of the step before
   settle(grad_k_);
+  settle(grad_v_);
+  settle(p_);
   if (!first) tell(barriers_.empty_q(stage == 0 ? Shape::q_stages - 1 : stage - 1));
   if constexpr (Scores::has_weights) {
     wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
@@ -149,15 +175,28 @@ FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   settle(s_);
   scores.probabilities(s_, scale_, p_, own_ds(), dropped);
   if ((flags & step_mixed) != 0) Scores::clear_masked(kept, p_, own_ds());
+  take_turn();
   begin_scores<Shape::dv>(keys_at(Shape::at.v), Shape::grad_o_tile(stage));
   begin_sums(grad_v_, Shape::grad_o_tile(stage), !first);
-  wait_products<0>();
-  settle(s_);
-  settle(grad_v_);
-  settle(p_);
-  scores.gradients(s_, p_, own_ds(), dropped, captured_);
+  pass_turn();
+  if constexpr (Config::dk_from_tile != 0) {
+    wait_products<1>();
+    settle(s_);
+    scores.gradients(s_, p_, ds_, own_ds(), dropped, captured_);
+  } else {
+    wait_products<0>();
+    settle(s_);
+    settle(grad_v_);
+    settle(p_);
+    scores.gradients(s_, p_, p_, own_ds(), dropped, captured_);
+  }
   store_ds();
-  begin_sums(grad_k_, Shape::q_tile(stage), !first);
+  take_turn();
+  if constexpr (Config::dk_from_tile != 0) {
+    begin_key_sums(Shape::q_tile(stage), !first);
+  } else {
+    begin_sums(grad_k_, Shape::q_tile(stage), !first);
+  }
 }
 
 // dS^T where dQ's warpgroup reads it: a row for each key.
@@ -171,10 +210,15 @@ FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
   const int lane = lane_index();
   const Shared row = own_ds() + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
-    store_matrices(row + ((2 * i + lane / 16) ^ lane % 8) * 16, p_[i]);
+    store_matrices(row + ((2 * i + lane / 16) ^ lane % 8) * 16,
+                   Config::dk_from_tile != 0 ? ds_[i] : p_[i]);
   }
   fence_for_async();
-  sync_warp();
+  if constexpr (Config::dk_from_tile != 0) {
+    sync_threads(2 + warp_ / 4, 128);
+  } else {
+    sync_warp();
+  }
   tell(barriers_.full_ds(ds_ring_.stage));
 }
 

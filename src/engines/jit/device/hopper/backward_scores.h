@@ -36,10 +36,10 @@ class BackwardScores {
   FOVEA_DEVICE void probabilities(const float (&s)[8][4], float scale, unsigned (&p)[4][4],
                                   Shared weights, unsigned& dropped) const;
   FOVEA_DEVICE static void clear_masked(unsigned kept, unsigned (&p)[4][4], Shared weights);
-  // p becomes dS before scale, packed. `captured` is told every element's gradient.
+  // dS before scale, packed, of p or in place of it. `captured` is told every element's gradient.
   template <class Captured>
-  FOVEA_DEVICE void gradients(const float (&dp)[8][4], unsigned (&p)[4][4], Shared weights,
-                              unsigned dropped, Captured& captured) const;
+  FOVEA_DEVICE void gradients(const float (&dp)[8][4], const unsigned (&p)[4][4], unsigned (&ds)[4][4],
+                              Shared weights, unsigned dropped, Captured& captured) const;
 
  private:
   FOVEA_DEVICE static int first_query() { return lane_index() % 4 * 2; }
@@ -248,7 +248,8 @@ FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
 
 template <class Config>
 template <class Captured>
-FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4], unsigned (&p)[4][4],
+FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
+                                                    const unsigned (&p)[4][4], unsigned (&ds)[4][4],
                                                     Shared weights, unsigned dropped,
                                                     Captured& captured) const {
   const Shared terms = Shape::delta(stage_) + 16 * (lane_index() % 4);
@@ -292,8 +293,9 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4], uns
         }
       }
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        unsigned& own = p[jj][2 * half + r];
-        own = weigh(Element{}, has_weights ? w[2 * half + r] : own, to_score[r][0], to_score[r][1]);
+        const int i = 2 * half + r;
+        ds[jj][i] =
+            weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
       }
     }
   }
