@@ -27,10 +27,14 @@ int captured_bytes(const ShapeFacts& facts) {
   return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
 }
 
+int q_stages(const ShapeFacts& facts) {
+  return in_chunks(facts.baked.sizes.d) + in_chunks(facts.baked.sizes.dv) <= 128 ? 3 : 2;
+}
+
 device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
   return {in_chunks(facts.baked.sizes.d),
           in_chunks(facts.baked.sizes.dv),
-          2,
+          q_stages(facts),
           slots,
           facts.row_words,
           facts.column_words,
@@ -101,7 +105,11 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
   const char* const v = std::getenv("HB_V");
   const int n = v == nullptr ? 0 : std::atoi(v);
-  shape.own = {{"q_stages", 2}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}, {"turns", n & 1}, {"dk_from_tile", n >> 1 & 1}};
+  shape.own = {{"q_stages", q_stages(facts)},
+               {"sum_slots", slots},
+               {"captured_bytes", captured_bytes(facts)},
+               {"turns", n & 1},
+               {"dk_from_tile", n >> 1 & 1}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }

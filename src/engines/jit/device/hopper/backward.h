@@ -36,6 +36,16 @@ class BackwardKeys {
   FOVEA_DEVICE void run();
 
  private:
+  // dP^T has registers of its own, and need not wait until S^T is read.
+  static constexpr bool has_room = Shape::d + Shape::dv <= 128;
+  FOVEA_DEVICE auto& dp() {
+    if constexpr (has_room) {
+      return dp_;
+    } else {
+      return s_;
+    }
+  }
+
   FOVEA_DEVICE StepRef step() const { return StepRef::number(Shape::at.steps, number_); }
   FOVEA_DEVICE Shared keys_at(Shared tile) const {  // of this warpgroup
     return tile + warp_ / 4 * 64 * Shape::row_bytes;
@@ -48,15 +58,16 @@ class BackwardKeys {
   }
 
   template <int depth>
-  FOVEA_DEVICE void begin_scores(Shared keys, Shared queries);
+  FOVEA_DEVICE void begin_scores(float (&sums)[8][4], Shared keys, Shared queries);
   template <int n>
-  FOVEA_DEVICE void begin_sums(float (&sums)[n][4], Shared queries, bool add);
+  FOVEA_DEVICE void begin_sums(float (&sums)[n][4], unsigned (&left)[4][4], Shared queries,
+                               bool add);
   FOVEA_DEVICE void begin_key_sums(Shared queries, bool add);
   FOVEA_DEVICE void take_turn() const {
-    if constexpr (Config::turns != 0) sync_threads(4 + warp_ / 4, 256);
+    if constexpr (!has_room && Config::turns != 0) sync_threads(4 + warp_ / 4, 256);
   }
   FOVEA_DEVICE void pass_turn() const {
-    if constexpr (Config::turns != 0) arrive_threads(5 - warp_ / 4, 256);
+    if constexpr (!has_room && Config::turns != 0) arrive_threads(5 - warp_ / 4, 256);
   }
   FOVEA_DEVICE void take_step(unsigned flags);
   FOVEA_DEVICE void store_ds() const;
@@ -75,8 +86,8 @@ class BackwardKeys {
   int keys_parity_ = 0;
   typename Config::Captured captured_;
   float grad_k_[Shape::d / 8][4], grad_v_[Shape::dv / 8][4];
-  float s_[8][4];     // S^T, then dP^T
-  unsigned p_[4][4];  // P^T, packed
+  float s_[8][4], dp_[8][4];
+  unsigned p_[4][4];   // P^T, packed
   unsigned ds_[4][4];  // dS^T, packed
 };
 
@@ -118,25 +129,28 @@ FOVEA_DEVICE void BackwardKeys<Config>::run() {
 // Both products of keys and queries, over `depth` features.
 template <class Config>
 template <int depth>
-FOVEA_DEVICE void BackwardKeys<Config>::begin_scores(Shared keys, Shared queries) {
+FOVEA_DEVICE void BackwardKeys<Config>::begin_scores(float (&sums)[8][4], Shared keys,
+                                                     Shared queries) {
   const auto left = along_rows(keys), right = along_rows(queries);
   fence_registers();
   FOVEA_UNROLL for (int i = 0; i < depth / 16; ++i) {
-    multiply_tiles<false, false>(Element{}, s_, moved_by(left, i / 4 * Shape::k_chunk + i % 4 * 32),
+    multiply_tiles<false, false>(Element{}, sums,
+                                 moved_by(left, i / 4 * Shape::k_chunk + i % 4 * 32),
                                  moved_by(right, i / 4 * Shape::q_chunk + i % 4 * 32), i != 0);
   }
   commit_products();
 }
 
-// sums (+)= p_ times a tile of queries or output gradients.
+// sums (+)= packed scores times a tile of queries or output gradients.
 template <class Config>
 template <int n>
-FOVEA_DEVICE void BackwardKeys<Config>::begin_sums(float (&sums)[n][4], Shared queries, bool add) {
+FOVEA_DEVICE void BackwardKeys<Config>::begin_sums(float (&sums)[n][4], unsigned (&left)[4][4],
+                                                   Shared queries, bool add) {
   const auto right = across_rows(queries, Shape::q_chunk);
-  settle(p_);
+  settle(left);
   fence_registers();
   FOVEA_UNROLL for (int i = 0; i < Shape::queries / 16; ++i) {
-    multiply_tiles<false, true>(Element{}, sums, p_[i], moved_by(right, 2048 * i), i != 0 || add);
+    multiply_tiles<false, true>(Element{}, sums, left[i], moved_by(right, 2048 * i), i != 0 || add);
   }
   commit_products();
 }
@@ -157,32 +171,38 @@ template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   const int stage = ring_.stage;
   const bool first = (flags & step_first) != 0;
-  begin_scores<Shape::d>(keys_at(Shape::at.k), Shape::q_tile(stage));
+  const Shared q = Shape::q_tile(stage), grad_o = Shape::grad_o_tile(stage);
+  begin_scores<Shape::d>(s_, keys_at(Shape::at.k), q);
+  if constexpr (has_room) {
+    wait_for(barriers_.full_grad_o(stage), ring_.parity);
+    begin_scores<Shape::dv>(dp(), keys_at(Shape::at.v), grad_o);
+  }
   pass_turn();
   const Scores scores(a_, step(), stage, 16 * warp_ + lane_index() / 4);
   unsigned kept = ~0u, dropped;
   if ((flags & step_mixed) != 0) kept = scores.find_kept();
-  wait_for(barriers_.full_grad_o(stage), ring_.parity);
+  if constexpr (!has_room) wait_for(barriers_.full_grad_o(stage), ring_.parity);
   wait_products<1>();  // dV and dK of the step before
   settle(grad_k_);
   settle(grad_v_);
   settle(p_);
+  if constexpr (has_room) settle(ds_);
   if (!first) tell(barriers_.empty_q(stage == 0 ? Shape::q_stages - 1 : stage - 1));
   if constexpr (Scores::has_weights) {
     wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
   }
-  wait_products<0>();
+  if constexpr (!has_room) wait_products<0>();
   settle(s_);
   scores.probabilities(s_, scale_, p_, own_ds(), dropped);
   if ((flags & step_mixed) != 0) Scores::clear_masked(kept, p_, own_ds());
   take_turn();
-  begin_scores<Shape::dv>(keys_at(Shape::at.v), Shape::grad_o_tile(stage));
-  begin_sums(grad_v_, Shape::grad_o_tile(stage), !first);
+  if constexpr (!has_room) begin_scores<Shape::dv>(dp(), keys_at(Shape::at.v), grad_o);
+  begin_sums(grad_v_, p_, grad_o, !first);
   pass_turn();
-  if constexpr (Config::dk_from_tile != 0) {
+  if constexpr (has_room || Config::dk_from_tile != 0) {
     wait_products<1>();
-    settle(s_);
-    scores.gradients(s_, p_, ds_, own_ds(), dropped, captured_);
+    settle(dp());
+    scores.gradients(dp(), p_, ds_, own_ds(), dropped, captured_);
   } else {
     wait_products<0>();
     settle(s_);
@@ -192,10 +212,12 @@ FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   }
   store_ds();
   take_turn();
-  if constexpr (Config::dk_from_tile != 0) {
-    begin_key_sums(Shape::q_tile(stage), !first);
+  if constexpr (has_room) {
+    begin_sums(grad_k_, ds_, q, !first);
+  } else if constexpr (Config::dk_from_tile != 0) {
+    begin_key_sums(q, !first);
   } else {
-    begin_sums(grad_k_, Shape::q_tile(stage), !first);
+    begin_sums(grad_k_, p_, q, !first);
   }
 }
 
@@ -211,10 +233,10 @@ FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
   const Shared row = own_ds() + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
     store_matrices(row + ((2 * i + lane / 16) ^ lane % 8) * 16,
-                   Config::dk_from_tile != 0 ? ds_[i] : p_[i]);
+                   has_room || Config::dk_from_tile != 0 ? ds_[i] : p_[i]);
   }
   fence_for_async();
-  if constexpr (Config::dk_from_tile != 0) {
+  if constexpr (!has_room && Config::dk_from_tile != 0) {
     sync_threads(2 + warp_ / 4, 128);
   } else {
     sync_warp();

@@ -21,7 +21,11 @@ class BackwardProducer {
 
   FOVEA_DEVICE void run() {
     const int tiles = key_tiles() * call_.hkv * call_.b;
-    for (int tile = next_number(); tile < tiles; tile = next_number()) produce(tile);
+    // The number of the next tile is asked for before this one is worked on.
+    for (int tile = next_number(), next; tile < tiles; tile = shuffle(next, 0)) {
+      next = ask_number();
+      produce(tile);
+    }
     publish_bare(Step{step_end, 0, 0, 0, 0, {}, 0});
   }
 
@@ -31,11 +35,10 @@ class BackwardProducer {
   };
 
   FOVEA_DEVICE int key_tiles() const { return (call_.skv + Shape::keys - 1) / Shape::keys; }
-  FOVEA_DEVICE int next_number() const {
-    unsigned number = 0;
-    if (lane_index() == 0) number = count_global(call_.tile_counter, 1);
-    return static_cast<int>(shuffle(number, 0));
+  FOVEA_DEVICE int ask_number() const {  // the first lane has it
+    return lane_index() == 0 ? static_cast<int>(count_global(call_.tile_counter, 1)) : 0;
   }
+  FOVEA_DEVICE int next_number() const { return shuffle(ask_number(), 0); }
   FOVEA_DEVICE KeyPlace place_of(int tile) const;
   FOVEA_DEVICE static int query_tiles(const Sequence& s) {
     return (s.q_length + Shape::queries - 1) / Shape::queries;
@@ -51,7 +54,7 @@ class BackwardProducer {
   FOVEA_DEVICE void publish_bare(const Step& step);
   FOVEA_DEVICE void load_queries(const Step& step);
   FOVEA_DEVICE void load_keys(const Step& step);
-  FOVEA_DEVICE void stage_values(const Step& step) const;
+  FOVEA_DEVICE void stage_values(const Step& step);
   FOVEA_DEVICE static void clear_rows(Shared tile, int chunks, int rows, int first);
   FOVEA_DEVICE static auto cell_at(const CellSource& from, const TileBox& box, int row,
                                    int column) {
@@ -68,6 +71,7 @@ class BackwardProducer {
   int number_ = 0;       // of the next step
   int keys_parity_ = 1;  // of the next tile of keys
   int landed_parity_ = 0;
+  unsigned staged_columns_ = 0;  // a bit for each stage that has those of this head
 };
 
 // Blocks that run at the same time have different keys of one head, which share its queries in the
@@ -120,7 +124,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
       const unsigned last = following.index < 0 ? step_last : 0u;
       produce_step(at, s, live,
                    first | last | (same_head ? 0u : step_head) | (live.full ? 0u : step_mixed));
-      first = 0;
+      first = same_head ? 0u : static_cast<unsigned>(step_new_head);
     } else if (following.index < 0) {
       return publish_bare(Step{step_nothing, at.b, at.g * call_.group, 0, at.k_first, s, 0});
     }
@@ -299,9 +303,12 @@ FOVEA_DEVICE void BackwardProducer<Config>::clear_rows(Shared tile, int chunks, 
   }
 }
 
-// Values of the formula for this step's head, rows, columns and diagonals.
+// Values of the formula for this step's head, rows, columns and diagonals. Where nothing is masked,
+// nobody asks for those of a mask.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::stage_values(const Step& step) const {
+FOVEA_DEVICE void BackwardProducer<Config>::stage_values(const Step& step) {
+  if ((step.flags & (step_first | step_new_head)) != 0) staged_columns_ = 0;
+  if (!Formula::has_mod && !Config::Captured::any && (step.flags & step_mixed) == 0) return;
   const int stage = ring_.stage;
   const auto uniform = Formula::uniform(a_, head_of(call_, step.s, step.b, step.h));
   const int q = seen(step.q_first, step.s.q_offset), k = seen(step.k_first, step.s.k_offset);
@@ -309,15 +316,19 @@ FOVEA_DEVICE void BackwardProducer<Config>::stage_values(const Step& step) const
     if (lane_index() == 0) store_struct(Shape::uniform(stage), uniform);
   }
   if constexpr (Formula::row_words > 0) {
-    FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::queries; i += 32) {
+    FOVEA_UNROLL for (int first = 0; first < Shape::queries; first += 32) {
       unsigned words[Formula::row_words > 0 ? Formula::row_words : 1];
+      const int i = first + lane_index();
       Formula::make_row(a_, uniform, seen(q, i), words);
       store_words<Formula::row_words>(Shape::row_words(stage), Shape::queries, i, words);
     }
   }
-  if constexpr (Formula::column_words > 0) {
-    FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::keys; i += 32) {
+  // Those of keys are the same for all steps of a head.
+  if (Formula::column_words > 0 && (staged_columns_ >> stage & 1) == 0) {
+    staged_columns_ |= 1 << stage;
+    FOVEA_UNROLL for (int first = 0; first < Shape::keys; first += 32) {
       unsigned words[Formula::column_words > 0 ? Formula::column_words : 1];
+      const int i = first + lane_index();
       Formula::make_column(a_, uniform, seen(k, i), words);
       store_words<Formula::column_words>(Shape::column_words(stage), Shape::keys, i, words);
     }

@@ -38,13 +38,17 @@ class BackwardScores {
   FOVEA_DEVICE static void clear_masked(unsigned kept, unsigned (&p)[4][4], Shared weights);
   // dS before scale, packed, of p or in place of it. `captured` is told every element's gradient.
   template <class Captured>
-  FOVEA_DEVICE void gradients(const float (&dp)[8][4], const unsigned (&p)[4][4], unsigned (&ds)[4][4],
-                              Shared weights, unsigned dropped, Captured& captured) const;
+  FOVEA_DEVICE void gradients(const float (&dp)[8][4], const unsigned (&p)[4][4],
+                              unsigned (&ds)[4][4], Shared weights, unsigned dropped,
+                              Captured& captured) const;
 
  private:
   FOVEA_DEVICE static int first_query() { return lane_index() % 4 * 2; }
-  FOVEA_DEVICE auto uniform() const {
-    if constexpr (Shape::has_uniform) {
+  template <bool needed>
+  FOVEA_DEVICE typename Formula::Uniform uniform() const {
+    if constexpr (!needed) {
+      return {};
+    } else if constexpr (Shape::has_uniform) {
       return load_struct<typename Formula::Uniform>(Shape::uniform(stage_));
     } else {
       const Sequence s = step_.sequence();
@@ -107,7 +111,7 @@ FOVEA_DEVICE typename Formula::Pair BackwardScores<Config>::pair(int query, int 
 
 template <class Config>
 FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
-  const auto u = uniform();
+  const auto u = uniform<Formula::has_mask>();
   const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
   const int q_count = step_.q_length() - step_.q_first();
   const int k_count = step_.k_length() - step_.k_first();
@@ -137,7 +141,7 @@ template <class Config>
 FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], float scale,
                                                         unsigned (&p)[4][4], Shared weights,
                                                         unsigned& dropped) const {
-  const auto u = uniform();
+  const auto u = uniform<Formula::has_mod>();
   const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
   const float folded_scale = scale * log2_of_e;
   const Shared terms = Shape::lse(stage_) + 16 * (lane_index() % 4);
@@ -255,7 +259,7 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
   const Shared terms = Shape::delta(stage_) + 16 * (lane_index() % 4);
   float factor = 1;
   if constexpr (Config::dropout) factor = dropout().factor;
-  const auto u = uniform();
+  const auto u = uniform<Captured::any>();
   typename Formula::Column columns[2];
   const CapturedPlace place = captured_place(u, columns, captured);
   if constexpr (Captured::any) captured.begin_step(a_, u, place);
@@ -294,8 +298,7 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
       }
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         const int i = 2 * half + r;
-        ds[jj][i] =
-            weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
+        ds[jj][i] = weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
       }
     }
   }

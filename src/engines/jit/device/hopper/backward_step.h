@@ -12,12 +12,13 @@ namespace fovea::device {
 
 // What is special about a step.
 enum StepFlag : unsigned {
-  step_first = 1,    // of a tile of keys
-  step_last = 2,     // of a tile of keys
-  step_mixed = 4,    // some of its scores may be masked
-  step_nothing = 8,  // no query looks at these keys: there is no tile of queries
-  step_end = 16,     // there are no more steps
-  step_head = 32,    // the last of its query head, for this tile of keys
+  step_first = 1,      // of a tile of keys
+  step_last = 2,       // of a tile of keys
+  step_mixed = 4,      // some of its scores may be masked
+  step_nothing = 8,    // no query looks at these keys: there is no tile of queries
+  step_end = 16,       // there are no more steps
+  step_new_head = 32,  // the first of its query head, but not of a tile of keys
+  step_head = 64,      // the last of its query head, for this tile of keys
 };
 
 struct Step {
