@@ -42,6 +42,7 @@ struct Producer {
   const Call& call;
   Ring q{0, 1}, k{0, 1}, v{0, 1};
   int place = 0, cleared_parity = 0;
+  bool is_first = true;
   // Values are asked for one step after their keys, since they are needed one step later.
   bool waits_for_v = false;
   int v_row, v_head, v_batch, v_keep;  // v_keep: rows that belong to the sequence
@@ -103,6 +104,10 @@ struct Producer {
         load_keys(at, now.index * columns);
       }
       k.advance(key_stages);
+      if (is_first) {  // values for a step before the first: see forward.h
+        remember_values(at, now.index * columns);
+        is_first = false;
+      }
       load_values();
       remember_values(at, now.index * columns);
       flags = common;
