@@ -93,7 +93,7 @@ std::string why_no_hopper_forward(const ShapeFacts& facts) {
   const Problem& p = facts.baked;
   if (facts.tier == Tier::General) return "the general ones were asked for";
   if (facts.sm != 90) return "they are for sm_90";
-  if (!is_16_bit(p.q.dtype)) return "they take f16 and bf16";
+  if (!is_16_bit(p.q.dtype) || !is_16_bit(p.o.dtype)) return "they take f16 and bf16";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
   if (hopper_forward_shape(facts).shared_bytes > facts.shared_memory) {
@@ -129,11 +129,12 @@ Grid over_query_tiles(const Call& call, const Shape& shape) {
 
 bool can_map(const Call& call) {
   const std::int64_t batches = call.q_starts != nullptr ? 1 : call.b;
+  const bool backward = call.grad_o.data != nullptr;
   return can_map(call.q, batches, call.h, call.rows_q) &&
          can_map(call.k, batches, call.hkv, call.rows_k) &&
-         can_map(call.v, batches, call.hkv, call.rows_k) &&
-         (call.grad_o.data == nullptr || can_map(call.grad_o, batches, call.h, call.rows_q)) &&
-         call.d > 0 && call.dv > 0;
+         can_map(call.v, batches, call.hkv, call.rows_k) && call.d > 0 && call.dv > 0 &&
+         (backward ? can_map(call.grad_o, batches, call.h, call.rows_q)
+                   : call.o.copy_bytes == 16 && call.dv % 8 == 0);
 }
 
 void pack_maps(const Call& call, const Shape& shape, device::TensorMap* maps) {

@@ -2,8 +2,10 @@
 
 #include "engines/jit/arguments.h"
 #include "engines/jit/bake.h"
+#include "engines/jit/captured.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/hopper.h"
+#include "engines/jit/hopper_backward.h"
 #include "engines/jit/kernels.h"
 
 namespace fovea::jit {
@@ -26,7 +28,7 @@ class Rules {
     if (verdict_.reasons.empty()) check_shared_memory();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
-    if (p_.direction == Direction::Forward && device_.sm == 90) note_tier();
+    if (device_.sm == 90) note_tier();
     if (!compiler().problem().empty()) {
       verdict_.note = "there is no NVRTC here: only kernels that are stored run";
     }
@@ -46,11 +48,16 @@ class Rules {
   }
 
   void note_tier() {
-    const std::string why = why_no_hopper_forward(facts());
-    verdict_.note = why.empty()
-                        ? "the forward's kernel is that for sm_90; calls whose strides or "
-                          "addresses are no multiples of 16 bytes run the general one"
-                        : "the forward's kernel is the general one, not that for sm_90: " + why;
+    ShapeFacts known = facts();
+    const Captured captured(p_);
+    known.captured = &captured;
+    const bool forward = p_.direction == Direction::Forward;
+    const std::string why = forward ? why_no_hopper_forward(known) : why_no_hopper_backward(known);
+    const std::string name = forward ? "the forward's kernel" : "the backward's kernel";
+    verdict_.note = why.empty() ? name +
+                                      " is that for sm_90; calls whose strides or addresses are no "
+                                      "multiples of 16 bytes run the general one"
+                                : name + " is the general one, not that for sm_90: " + why;
   }
 
   void check_device() {

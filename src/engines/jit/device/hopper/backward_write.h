@@ -2,22 +2,9 @@
 #pragma once
 
 #include "../tile.h"
+#include "write_rows.h"
 
 namespace fovea::device {
-
-// Lane t of each four has pairs 2 t, 2 t + 1 of four pieces of 8 columns; afterwards it has all of
-// piece t.
-FOVEA_DEVICE void transpose_in_quad(unsigned (&x)[4]) {
-  const bool odd = lane_index() % 2 != 0, high = lane_index() / 2 % 2 != 0;
-  const unsigned first = shuffle_xor(odd ? x[0] : x[1], 1),
-                 second = shuffle_xor(odd ? x[2] : x[3], 1);
-  x[0] = odd ? first : x[0], x[1] = odd ? x[1] : first;
-  x[2] = odd ? second : x[2], x[3] = odd ? x[3] : second;
-  const unsigned third = shuffle_xor(high ? x[0] : x[2], 2),
-                 last = shuffle_xor(high ? x[1] : x[3], 2);
-  x[0] = high ? third : x[0], x[1] = high ? last : x[1];
-  x[2] = high ? x[2] : third, x[3] = high ? x[3] : last;
-}
 
 template <class Output>
 FOVEA_DEVICE unsigned pack_16_bit(float x, float y) {

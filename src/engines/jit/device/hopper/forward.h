@@ -33,6 +33,7 @@ template <class Config>
 struct HopperForward {
   using Layout = ForwardLayout<Config>;
   using Element = typename Config::Element;
+  using Output = typename Config::Output;
   using At = HopperForwardShared;
   static constexpr auto shared = Layout::shared;
   static constexpr int rows = Config::rows, columns = Config::columns;
@@ -217,53 +218,30 @@ struct HopperForward {
 
   // --- the loop ---
 
+  // Every turn of it begins the scores of a step and the output of the step before. There is none
+  // before the first: probabilities of 0 then meet values that the producer sends for that, and
+  // nobody looks at the result. There are no keys in the last turn: it takes those of the turn
+  // before once more, for nothing. So all of this is there once, and no product is in a branch.
   FOVEA_DEVICE void run() {
     Ring k, v;
     unsigned q_parity = 0;  // by place
-    const auto wait_for_queries = [&](const Step& step) {
-      if (!step.is(Step::first)) return;
-      wait_for(barrier(At::filled_q, step.q_stage()), q_parity >> step.q_stage() & 1);
-      q_parity ^= 1u << step.q_stage();
-    };
-    const auto leave_keys = [&](const Step& step) {
-      release(At::free_k, k.stage);
-      if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
-    };
-    const auto modify_scores = [&](const Step& step) {
-      if (step.is(Step::first)) begin_tile(step);
-      modify(step, k.stage);
-      if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
-    };
-    if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
-
     wait_for(barrier(At::filled_k, 0), 0);
-    Step step = load_step(shared.step), previous = step;
+    Step step = load_step(shared.step), previous{0, Step::end, 0, 0};
     if (step.is(Step::end)) return;
-    wait_for_queries(step);
-    fence_registers();
-    begin_scores(step.q_stage(), 0);
-    wait_products<0>();
-    settle(x);
-    leave_keys(step);
-    modify_scores(step);
-    begin_rows();
-    seek_references();
-    float sums[4] = {0, 0, 0, 0};
-    exponentiate<0, parts>(step, sums);
-    at.sum[0] = sums[0] + sums[1], at.sum[1] = sums[2] + sums[3];
-    k.advance(key_stages);
-    wait_for(barrier(At::filled_k, k.stage), k.parity);
+    if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
+    FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
     bool adds = false;  // to o
     for (;;) {
-      previous = step;
-      step = load_step(shared.step + 16 * k.stage);
-      if (step.is(Step::end)) break;
-      const bool fresh = step.is(Step::first);
-      wait_for_queries(step);
+      const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
+      const int q_stage = step.q_stage();
+      if (step.is(Step::first)) {
+        wait_for(barrier(At::filled_q, q_stage), q_parity >> q_stage & 1);
+        q_parity ^= 1u << q_stage;
+      }
       sync_threads(first_turn + group, 256);
       settle(x), settle(p), settle(o);
       fence_registers();
-      begin_scores(step.q_stage(), k.stage);
+      begin_scores(q_stage, ends ? k.stage ^ 1 : k.stage);
       wait_for(barrier(At::filled_v, v.stage), v.parity);
       fence_registers();
       begin_output<0, early>(v.stage, adds);
@@ -271,8 +249,7 @@ struct HopperForward {
       arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
       wait_products<2>();
       settle(x);
-      leave_keys(step);
-      modify_scores(step);
+      if (!ends) modify_and_leave(step, k.stage);
       const Rows ended = at;
       if (fresh) begin_rows();
       bool shrinks = false;
@@ -281,7 +258,7 @@ struct HopperForward {
         shrink = seek_references();
         shrinks = !fresh;
       }
-      FOVEA_UNROLL for (int i = 0; i < 4; ++i) sums[i] = 0;
+      float sums[4] = {0, 0, 0, 0};
       wait_products<1>();  // the first part of P was read
       FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
       exponentiate<0, early>(step, sums);
@@ -290,7 +267,7 @@ struct HopperForward {
       k.advance(key_stages);
       v.advance(key_stages);
       // This wait ends a basic block: the compiler would else move the next one up.
-      wait_for(barrier(At::filled_k, k.stage), k.parity);
+      if (!ends) wait_for(barrier(At::filled_k, k.stage), k.parity);
       wait_products<0>();
       settle(o), settle(p);
       release(At::free_v, v_stage);
@@ -305,19 +282,24 @@ struct HopperForward {
       }
       adds = !fresh;
       if (fresh) {
-        finish(previous, ended);
+        if (!previous.is(Step::end)) finish(previous, ended);
+        if (ends) return;
       } else if (shrinks) {
         shrink_output(shrink);
       }
       at.sum[0] += sums[0] + sums[1], at.sum[1] += sums[2] + sums[3];
+      previous = step;
+      step = load_step(shared.step + 16 * k.stage);
     }
-    settle(p), settle(o);
-    wait_for(barrier(At::filled_v, v.stage), v.parity);
-    fence_registers();
-    begin_output<0, parts>(v.stage, adds);
-    wait_products<0>();
-    settle(o);
-    finish(previous, at);
+  }
+
+  // Scores to what the formula makes of them; keys, and at last queries, may be replaced.
+  FOVEA_DEVICE void modify_and_leave(const Step& step, int k_stage) {
+    release(At::free_k, k_stage);
+    if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
+    if (step.is(Step::first)) begin_tile(step);
+    modify(step, k_stage);
+    if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
   }
 
   // --- results ---
@@ -350,8 +332,10 @@ struct HopperForward {
       const float most = total == total ? done.top[r] * unit : total;
       write_row(place, step.q0 + row(r), empty ? -infinity() : shift + logf(joined),
                 inside ? most : -infinity());
-      write_row_of<typename Config::Output>(
-          o, r, call.o, row_at(call.o, place.s.b, place.h, place.s.q_first + step.q0 + row(r)),
+      write_row_of<Output>(
+          o, r,
+          static_cast<typename Stored<Output>::Type*>(call.o.data) +
+              row_at(call.o, place.s.b, place.h, place.s.q_first + step.q0 + row(r)),
           call.dv, step.q0 + row(r) < row_end(call, place.s));
     }
   }
@@ -372,14 +356,14 @@ FOVEA_DEVICE void hopper_forward(const MappedArgumentsOf<Arguments>& a) {
   sync_block();
   const int group = warpgroup_index();
   if (group == 0) {
-    give_registers_back<Layout::warpgroups == 2 ? 40 : 32>();
+    give_registers_back<Layout::warpgroups == 2 ? 56 : 32>();
     if (thread_index() < 32) {
       Producer<Layout>(a).run();
     } else if constexpr (Layout::stages_values) {
       Stager<Layout>{a.rest, thread_index() - 32}.run();
     }
   } else {
-    take_registers<Layout::warpgroups == 2 ? 232 : 160>();
+    take_registers<Layout::warpgroups == 2 ? 224 : 160>();
     HopperForward<Config> own(a.rest, group - 1);
     own.run();
     if (any_in_warp(own.nan)) mend_tiles<Config>(a.rest, own.first_row);

@@ -42,6 +42,7 @@ struct Producer {
   const Call& call;
   Ring q{0, 1}, k{0, 1}, v{0, 1};
   int place = 0, cleared_parity = 0;
+  bool is_first = true;
   // Values are asked for one step after their keys, since they are needed one step later.
   bool waits_for_v = false;
   int v_row, v_head, v_batch, v_keep;  // v_keep: rows that belong to the sequence
@@ -71,19 +72,27 @@ struct Producer {
 
   FOVEA_DEVICE void produce(int number) {
     const QueryTile tile = query_tile<Formula>(call, number, rows);
-    const TilePlace at = place_of(call, tile);
-    if (!is_written(call, at.s, tile.q0, rows)) return;
-    if constexpr (Layout::q_stages == 1) load_values();  // before waiting for those who need them
-    if (lane_index() == 0) {
-      call.taken_tiles[1 + number] = block_x() + 1;
-      load_queries(at, tile.q0);
+    const Shared at = shared.place + place * place_bytes;
+    int count;  // tiles of keys
+    {
+      const TilePlace found = place_of(call, tile);
+      if (!is_written(call, found.s, tile.q0, rows)) return;
+      if constexpr (Layout::q_stages == 1) load_values();  // before waiting for who needs them
+      if (lane_index() == 0) {
+        call.taken_tiles[1 + number] = block_x() + 1;
+        wait_for(barrier(At::free_q, q.stage), q.parity);
+        store_struct(at, found);
+        load_queries(found, tile.q0);
+      }
+      count = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
+      sync_warp();  // from here on all read it there: registers are few
     }
-    const int count = is_decoded(call, at.s) ? 0 : (at.s.k_length + columns - 1) / columns;
     LiveTilesDown live(count);
     const auto next = [&] {
       return live.next([&](int i) {
         if (i >= count) return Tile::Empty;
-        return classify_tile<Formula>(a.rest, at.head, at.s, {tile.q0, rows},
+        const auto seen_there = load_struct<TilePlace>(at);
+        return classify_tile<Formula>(a.rest, seen_there.head, seen_there.s, {tile.q0, rows},
                                       {i * columns, columns});
       });
     };
@@ -103,6 +112,10 @@ struct Producer {
         load_keys(at, now.index * columns);
       }
       k.advance(key_stages);
+      if (is_first) {  // values for a step before the first: see forward.h
+        remember_values(at, now.index * columns);
+        is_first = false;
+      }
       load_values();
       remember_values(at, now.index * columns);
       flags = common;
@@ -115,8 +128,6 @@ struct Producer {
   // --- by one lane ---
 
   FOVEA_DEVICE void load_queries(const TilePlace& at, int q0) const {
-    wait_for(barrier(At::free_q, q.stage), q.parity);
-    store_struct(shared.place + place * place_bytes, at);
     const Shared filled = barrier(At::filled_q, q.stage);
     arrive_expecting(filled, Layout::q_bytes);
     FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
@@ -139,7 +150,8 @@ struct Producer {
     }
   }
 
-  FOVEA_DEVICE void load_keys(const TilePlace& at, int k0) const {
+  FOVEA_DEVICE void load_keys(Shared place_at, int k0) const {
+    const auto at = load_struct<TilePlace>(place_at);
     FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
       load_tile(
           shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
@@ -150,7 +162,8 @@ struct Producer {
 
   // --- values, by the warp ---
 
-  FOVEA_DEVICE void remember_values(const TilePlace& at, int k0) {
+  FOVEA_DEVICE void remember_values(Shared place_at, int k0) {
+    const auto at = load_struct<TilePlace>(place_at);
     waits_for_v = true;
     v_row = static_cast<int>(at.s.k_first) + k0;
     v_head = at.h / call.group;

@@ -1,8 +1,7 @@
-// A warp's 16 rows of results on their way from registers to global memory, 16 bytes at a time if
-// strides and address allow it.
+// A warp's 16 rows of 16-bit results on their way from registers to global memory, 16 bytes at a
+// time.
 #pragma once
 
-#include "../arguments.h"
 #include "../element.h"
 #include "../primitives.h"
 
@@ -22,32 +21,21 @@ FOVEA_DEVICE void transpose_in_quad(unsigned (&words)[4]) {
   (high ? words[1] : words[3]) = y;
 }
 
-// Row `r` of the two that a lane has of sums[n / 8][4]; `to`: where it begins. By a warp, of which
-// some rows may be left out.
+// Row `r` of the two that a lane has of sums[n / 8][4]; `to`: where it begins, a multiple of 16
+// bytes. By a warp, of which some rows may be left out.
 template <class Output, int n8>
-FOVEA_DEVICE void write_row_of(const float (&sums)[n8][4], int r, const Tensor& tensor,
-                               long long to, int columns, bool writes) {
-  auto* const row = static_cast<typename Stored<Output>::Type*>(tensor.data) + to;
-  if constexpr (bytes_of<Output> == 2 && n8 % 4 == 0) {
-    if (tensor.copy_bytes == 16 && columns % 8 == 0) {
-      FOVEA_UNROLL for (int j = 0; j < n8; j += 4) {
-        unsigned words[4];
-        FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
-          words[i] = pack(Output{}, sums[j + i][2 * r], sums[j + i][2 * r + 1]);
-        }
-        transpose_in_quad(words);
-        const int column = 8 * (j + lane_index() % 4);
-        if (writes && column < columns) {
-          *reinterpret_cast<Words4*>(row + column) = {words[0], words[1], words[2], words[3]};
-        }
-      }
-      return;
+FOVEA_DEVICE void write_row_of(const float (&sums)[n8][4], int r, void* to, int columns,
+                               bool writes) {
+  static_assert(bytes_of<Output> == 2 && n8 % 4 == 0);
+  FOVEA_UNROLL for (int j = 0; j < n8; j += 4) {
+    unsigned words[4];
+    FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+      words[i] = pack(Output{}, sums[j + i][2 * r], sums[j + i][2 * r + 1]);
     }
-  }
-  FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) {
-    const int column = i / 2 * 8 + 2 * (lane_index() % 4) + i % 2;
+    transpose_in_quad(words);
+    const int column = 8 * (j + lane_index() % 4);
     if (writes && column < columns) {
-      write_element<Output>(row, column * tensor.feature, sums[i / 2][2 * r + i % 2]);
+      static_cast<Words4*>(to)[column / 8] = {words[0], words[1], words[2], words[3]};
     }
   }
 }
