@@ -1,7 +1,6 @@
 #include "engines/jit/hopper_backward.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "attention/refuse.h"
 #include "engines/jit/captured.h"
@@ -103,13 +102,9 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  const char* const v = std::getenv("HB_V");
-  const int n = v == nullptr ? 0 : std::atoi(v);
   shape.own = {{"q_stages", q_stages(facts)},
                {"sum_slots", slots},
-               {"captured_bytes", captured_bytes(facts)},
-               {"turns", n & 1},
-               {"dk_from_tile", n >> 1 & 1}};
+               {"captured_bytes", captured_bytes(facts)}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }

@@ -63,11 +63,14 @@ class BackwardKeys {
   FOVEA_DEVICE void begin_sums(float (&sums)[n][4], unsigned (&left)[4][4], Shared queries,
                                bool add);
   FOVEA_DEVICE void begin_key_sums(Shared queries, bool add);
+  // The warpgroups begin their products in turns, so that one has the matrix units while the other
+  // has exponentials to compute. Not if weights go through shared memory: that was slower.
+  static constexpr bool takes_turns = !has_room && !Scores::has_weights;
   FOVEA_DEVICE void take_turn() const {
-    if constexpr (!has_room && Config::turns != 0) sync_threads(4 + warp_ / 4, 256);
+    if constexpr (takes_turns) sync_threads(4 + warp_ / 4, 256);
   }
   FOVEA_DEVICE void pass_turn() const {
-    if constexpr (!has_room && Config::turns != 0) arrive_threads(5 - warp_ / 4, 256);
+    if constexpr (takes_turns) arrive_threads(5 - warp_ / 4, 256);
   }
   FOVEA_DEVICE void take_step(unsigned flags);
   FOVEA_DEVICE void store_ds() const;
@@ -119,8 +122,8 @@ FOVEA_DEVICE void BackwardKeys<Config>::run() {
     settle(grad_k_);
     settle(grad_v_);
     tell(barriers_.empty_keys());
-    write(step());
     tell(barriers_.empty_q(ring_.stage));
+    write(step());  // its place in the ring of steps comes later than this stage's
     advance();
   }
   skip_step();
@@ -155,6 +158,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::begin_sums(float (&sums)[n][4], unsigned
   commit_products();
 }
 
+// dK (+)= dS^T Q, with dS^T from its tile: registers are short.
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::begin_key_sums(Shared queries, bool add) {
   const auto left = along_rows(keys_at(Shape::ds_tile(ds_ring_.stage)));
@@ -199,25 +203,15 @@ FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   if constexpr (!has_room) begin_scores<Shape::dv>(dp(), keys_at(Shape::at.v), grad_o);
   begin_sums(grad_v_, p_, grad_o, !first);
   pass_turn();
-  if constexpr (has_room || Config::dk_from_tile != 0) {
-    wait_products<1>();
-    settle(dp());
-    scores.gradients(dp(), p_, ds_, own_ds(), dropped, captured_);
-  } else {
-    wait_products<0>();
-    settle(s_);
-    settle(grad_v_);
-    settle(p_);
-    scores.gradients(s_, p_, p_, own_ds(), dropped, captured_);
-  }
+  wait_products<1>();  // dV is under way
+  settle(dp());
+  scores.gradients(dp(), p_, ds_, own_ds(), dropped, captured_);
   store_ds();
   take_turn();
   if constexpr (has_room) {
     begin_sums(grad_k_, ds_, q, !first);
-  } else if constexpr (Config::dk_from_tile != 0) {
-    begin_key_sums(q, !first);
   } else {
-    begin_sums(grad_k_, p_, q, !first);
+    begin_key_sums(q, !first);
   }
 }
 
@@ -232,14 +226,13 @@ FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
   const int lane = lane_index();
   const Shared row = own_ds() + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
-    store_matrices(row + ((2 * i + lane / 16) ^ lane % 8) * 16,
-                   has_room || Config::dk_from_tile != 0 ? ds_[i] : p_[i]);
+    store_matrices(row + ((2 * i + lane / 16) ^ lane % 8) * 16, ds_[i]);
   }
   fence_for_async();
-  if constexpr (!has_room && Config::dk_from_tile != 0) {
-    sync_threads(2 + warp_ / 4, 128);
-  } else {
+  if constexpr (has_room) {
     sync_warp();
+  } else {
+    sync_threads(2 + warp_ / 4, 128);  // dK's products read the rows of all four warps
   }
   tell(barriers_.full_ds(ds_ring_.stage));
 }
