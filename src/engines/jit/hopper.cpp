@@ -33,7 +33,7 @@ Shape with_columns(const ShapeFacts& facts, int columns, int q_stages) {
   Shape shape;
   shape.d = std::max(static_cast<int>(facts.baked.sizes.d), 64);
   shape.dv = std::max(static_cast<int>(facts.baked.sizes.dv), 64);
-  shape.rows = 2 * device::warpgroup_rows;
+  shape.rows = (std::max(shape.d, shape.dv) <= 64 ? 3 : 2) * device::warpgroup_rows;
   shape.columns = columns;
   shape.warps = 4 * (shape.rows / device::warpgroup_rows + 1);
   shape.most_blocks = facts.multiprocessors;

@@ -7,9 +7,10 @@ namespace fovea::device {
 
 // A warpgroup takes 64 rows. Keys and values have two places each.
 constexpr int warpgroup_rows = 64, key_stages = 2;
-// Places of what is known of a tile of queries: two tiles after its queries have left, its results
-// are written.
-constexpr int place_stages = 4;
+// Places of what is known of a tile of queries: from before the tile before it until its results
+// are written, which is after the queries of the next have been used.
+constexpr int place_stages = 8;
+constexpr int tile_place_bytes = 112;
 
 // Tiles of 16-bit elements are stored as pieces of 64 columns, one behind the other.
 constexpr int piece_columns = 64;
@@ -28,7 +29,7 @@ struct HopperForwardShared {
         cells(diagonal + key_stages * diagonal_bytes(t)),
         step(cells + key_stages * cells_bytes(t)),
         place(step + key_stages * 16),
-        barriers(place + place_stages * place_bytes),
+        barriers(place + place_stages * tile_place_bytes),
         bytes(barriers + 8 * barrier_count) {}
 
   static constexpr int row_bytes_of(const TileSizes& t) {

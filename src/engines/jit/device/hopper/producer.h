@@ -10,28 +10,6 @@
 
 namespace fovea::device {
 
-// The tiles of keys that a tile of queries sees, from the last to the first: so a causal mask's
-// diagonal comes first, and every row finds a score to compare others with.
-struct LiveTilesDown {
-  int chunk;  // of 32 tiles; those above are done
-  unsigned live = 0, mixed = 0;
-  FOVEA_DEVICE explicit LiveTilesDown(int tiles) : chunk((tiles + 31) / 32 * 32) {}
-
-  template <class Classify>
-  FOVEA_DEVICE LiveTile next(const Classify& classify) {
-    while (live == 0) {
-      chunk -= 32;
-      if (chunk < 0) return {-1, false};
-      const Tile kind = classify(chunk + lane_index());
-      live = ballot(kind != Tile::Empty);
-      mixed = ballot(kind == Tile::Mixed);
-    }
-    const int bit = last_bit(live);
-    live ^= 1u << bit;
-    return {chunk + bit, (mixed >> bit & 1) == 0};
-  }
-};
-
 template <class Layout>
 struct Producer {
   static constexpr auto shared = Layout::shared;
@@ -40,6 +18,8 @@ struct Producer {
 
   const MappedArgumentsOf<Arguments>& a;
   const Call& call;
+  int tiles;       // of queries, in all
+  unsigned taken;  // the number of the tile after the next, in lane 0
   Ring q{0, 1}, k{0, 1}, v{0, 1};
   int place = 0, cleared_parity = 0;
   bool is_first = true;
@@ -48,91 +28,135 @@ struct Producer {
   int v_row, v_head, v_batch, v_keep;  // v_keep: rows that belong to the sequence
 
   FOVEA_DEVICE explicit Producer(const MappedArgumentsOf<Arguments>& arguments)
-      : a(arguments), call(a.rest.call) {}
+      : a(arguments), call(a.rest.call), tiles(tiles_along(call, rows) * call.h * call.b) {}
 
   FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
+  FOVEA_DEVICE static Shared place_at(int i) {
+    return shared.place + (i & place_stages - 1) * tile_place_bytes;
+  }
 
   FOVEA_DEVICE void run() {
-    const int tiles = tiles_along(call, rows) * call.h * call.b;
-    int tile = take();
-    while (tile < tiles) {
-      const int next = take();  // in time: the answer comes while this one is worked on
-      produce(tile);
-      tile = next;
-    }
+    take();
+    bool more = look_ahead(place);
+    while (more) more = produce();
     if (lane_index() == 0) publish({0, Step::end, 0, 0});
     load_values();
   }
 
-  FOVEA_DEVICE int take() const {
-    unsigned tile = 0;
-    if (lane_index() == 0) tile = count_global(call.taken_tiles, 1);
-    return static_cast<int>(shuffle(tile, 0));
+  // The answer comes while something else is done.
+  FOVEA_DEVICE void take() {
+    if (lane_index() == 0) taken = count_global(call.taken_tiles, 1);
   }
 
-  FOVEA_DEVICE void produce(int number) {
-    const QueryTile tile = query_tile<Formula>(call, number, rows);
-    const Shared at = shared.place + place * place_bytes;
-    int count;  // tiles of keys
-    {
-      const TilePlace found = place_of(call, tile);
-      if (!is_written(call, found.s, tile.q0, rows)) return;
-      if constexpr (Layout::q_stages == 1) load_values();  // before waiting for who needs them
+  // Finds the next tile of queries, and which keys it sees; false: there are no more.
+  FOVEA_DEVICE bool look_ahead(int into) {
+    for (;;) {
+      const int number = static_cast<int>(shuffle(taken, 0));
+      if (number >= tiles) return false;
+      take();
+      TilePlace found = place_of(call, query_tile<Formula>(call, number, rows));
+      if (!is_written(call, found.s, found.q0, rows)) continue;
+      found.number = number;
+      found.key_tiles = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
+      const Shared to = place_at(into);
       if (lane_index() == 0) {
         call.taken_tiles[1 + number] = block_x() + 1;
-        wait_for(barrier(At::free_q, q.stage), q.parity);
-        store_struct(at, found);
-        load_queries(found, tile.q0);
+        store_struct(to, found);
       }
-      count = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
       sync_warp();  // from here on all read it there: registers are few
+      const LiveChunk chunk = classify(to, last_chunk(found.key_tiles));
+      sync_warp();
+      if (lane_index() == 0) {
+        store_shared(to, Words2{chunk.live, chunk.mixed});
+      }
+      sync_warp();
+      return true;
     }
-    LiveTilesDown live(count);
-    const auto next = [&] {
-      return live.next([&](int i) {
-        if (i >= count) return Tile::Empty;
-        const auto seen_there = load_struct<TilePlace>(at);
-        return classify_tile<Formula>(a.rest, seen_there.head, seen_there.s, {tile.q0, rows},
-                                      {i * columns, columns});
-      });
-    };
-    const int common = q.stage << Step::q_shift | place << Step::place_shift;
+  }
+
+  // --- the tiles of keys that a tile of queries sees ---
+
+  // Of 32 tiles from `first` on, one to a lane.
+  struct LiveChunk {
+    unsigned live, mixed;
+  };
+  FOVEA_DEVICE static int last_chunk(int tiles) { return tiles == 0 ? 0 : (tiles - 1) & ~31; }
+  FOVEA_DEVICE LiveChunk classify(Shared at, int first) const {
+    const auto found = load_struct<TilePlace>(at);
+    const int i = first + lane_index();
+    const Tile kind = i >= found.key_tiles
+                          ? Tile::Empty
+                          : classify_tile<Formula>(a.rest, found.head, found.s, {found.q0, rows},
+                                                   {i * columns, columns});
+    return {ballot(kind != Tile::Empty), ballot(kind == Tile::Mixed)};
+  }
+
+  // From the last to the first: so a causal mask's diagonal comes first, and every row finds a
+  // score to compare others with. -1: there are no more.
+  struct Walk {
+    int chunk;
+    LiveChunk here;
+  };
+  FOVEA_DEVICE LiveTile next(Walk& walk, Shared at) const {
+    while (walk.here.live == 0) {
+      walk.chunk -= 32;
+      if (walk.chunk < 0) return {-1, false};
+      walk.here = classify(at, walk.chunk);
+    }
+    const int bit = last_bit(walk.here.live);
+    walk.here.live ^= 1u << bit;
+    return {walk.chunk + bit, (walk.here.mixed >> bit & 1) == 0};
+  }
+
+  // All steps of one tile of queries. Looks for the next one after the first of them, so that this
+  // costs no time; returns whether there is one.
+  FOVEA_DEVICE bool produce() {
+    if constexpr (Layout::q_stages == 1) load_values();  // before waiting for those who need them
+    const Shared at = place_at(place);
+    const auto found = load_struct<TilePlace>(at);
+    if (lane_index() == 0) load_queries(found);
+    const int common = q.stage << Step::q_shift | (place & place_stages - 1) << Step::place_shift;
+    Walk walk{last_chunk(found.key_tiles), {found.live, found.mixed}};
     int flags = common | Step::first;
-    LiveTile now = next();
+    LiveTile now = next(walk, at);
     if (now.index < 0) {
       now = {0, false};
       flags |= Step::hidden;
     }
+    bool more = false;
     while (now.index >= 0) {
-      const LiveTile following = (flags & Step::hidden) != 0 ? LiveTile{-1, false} : next();
+      const LiveTile following = (flags & Step::hidden) != 0 ? LiveTile{-1, false} : next(walk, at);
+      const int k0 = now.index * columns;
       if (!now.full) flags |= Step::mixed;
       if (following.index < 0) flags |= Step::last;
+      const auto from = load_struct<TilePlace>(at);
       if (lane_index() == 0) {
-        publish({now.index * columns, flags, tile.q0, number});
-        load_keys(at, now.index * columns);
+        publish({k0, flags, from.q0, from.number});
+        load_keys(from, k0);
       }
       k.advance(key_stages);
-      if (is_first) {  // values for a step before the first: see forward.h
-        remember_values(at, now.index * columns);
-        is_first = false;
-      }
+      if (is_first) remember_values(from, k0);  // for a step before the first: see forward.h
+      is_first = false;
       load_values();
-      remember_values(at, now.index * columns);
+      remember_values(from, k0);
+      if ((flags & Step::first) != 0) more = look_ahead(place + 1);
       flags = common;
       now = following;
     }
     q.advance(Layout::q_stages);
-    place = place + 1 & place_stages - 1;
+    ++place;
+    return more;
   }
 
   // --- by one lane ---
 
-  FOVEA_DEVICE void load_queries(const TilePlace& at, int q0) const {
+  FOVEA_DEVICE void load_queries(const TilePlace& at) const {
+    wait_for(barrier(At::free_q, q.stage), q.parity);
     const Shared filled = barrier(At::filled_q, q.stage);
     arrive_expecting(filled, Layout::q_bytes);
     FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
       load_tile(shared.q + q.stage * Layout::q_bytes + i * rows * 128, a.maps[map_q], filled,
-                {i * piece_columns, static_cast<int>(at.s.q_first) + q0, at.h, at.s.b});
+                {i * piece_columns, static_cast<int>(at.s.q_first) + at.q0, at.h, at.s.b});
     }
   }
 
@@ -150,23 +174,20 @@ struct Producer {
     }
   }
 
-  FOVEA_DEVICE void load_keys(Shared place_at, int k0) const {
-    const auto at = load_struct<TilePlace>(place_at);
+  FOVEA_DEVICE void load_keys(const TilePlace& at, int k0) const {
     FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
-      load_tile(
-          shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
-          barrier(At::filled_k, k.stage),
-          {i * piece_columns, static_cast<int>(at.s.k_first) + k0, at.h / call.group, at.s.b});
+      load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
+                barrier(At::filled_k, k.stage),
+                {i * piece_columns, static_cast<int>(at.s.k_first) + k0, at.kv_head, at.s.b});
     }
   }
 
   // --- values, by the warp ---
 
-  FOVEA_DEVICE void remember_values(Shared place_at, int k0) {
-    const auto at = load_struct<TilePlace>(place_at);
+  FOVEA_DEVICE void remember_values(const TilePlace& at, int k0) {
     waits_for_v = true;
     v_row = static_cast<int>(at.s.k_first) + k0;
-    v_head = at.h / call.group;
+    v_head = at.kv_head;
     v_batch = at.s.b;
     // Rows that the tensor does not have come as zeros. Those of something else are cleared: what
     // they hold may be NaN, and 0 times that is NaN.

@@ -32,7 +32,7 @@ struct Stager {
   }
 
   FOVEA_DEVICE void stage(const Step& step, int stage) const {
-    const auto at = load_struct<TilePlace>(shared.place + step.place() * place_bytes);
+    const auto at = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
     const auto uniform = Formula::uniform(a, at.head);
     const Team team{thread, threads};
     const int q = seen(step.q0, at.s.q_offset), k = seen(step.k0, at.s.k_offset);
