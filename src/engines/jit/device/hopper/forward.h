@@ -133,8 +133,8 @@ struct HopperForward {
     }
     constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
     const int lane_column = 2 * (lane_index() % 4);
-    LanePairs<Formula, rows, columns, 2, reads.diagonal, reads.cell> pairs(
-        {Layout::diagonal_at(stage), Layout::cells_at(stage)}, row(0), lane_column);
+    WarpPairs<Formula, rows, columns, reads.diagonal, reads.cell> pairs(
+        {Layout::diagonal_at(stage), Layout::cells_at(stage)}, first_row);
     const int end = step.is(Step::hidden) ? 0 : s.k_length - step.k0;
     FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
       pairs.load(j);

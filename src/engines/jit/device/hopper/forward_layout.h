@@ -1,7 +1,7 @@
 // The forward for sm_90: where everything lies in shared memory, and who waits for whom.
 #pragma once
 
-#include "../tile_values.h"
+#include "cells.h"
 #include "forward_shared.h"
 #include "mbarrier.h"
 
@@ -45,7 +45,7 @@ struct ForwardLayout {
     return shared.diagonal + stage * diagonal_bytes(sizes);
   }
   FOVEA_DEVICE static Shared cells_at(int stage) {
-    return shared.cells + stage * cells_bytes(sizes);
+    return shared.cells + stage * HopperForwardShared::cells_bytes_of(sizes);
   }
 
   // By one thread: who fills arrives once (and the copies' bytes), who reads once for each warp.

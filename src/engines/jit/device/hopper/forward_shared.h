@@ -27,11 +27,15 @@ struct HopperForwardShared {
         column_words(row_words + q_stages * row_bytes_of(t)),
         diagonal(column_words + key_stages * column_bytes_of(t)),
         cells(diagonal + key_stages * diagonal_bytes(t)),
-        step(cells + key_stages * cells_bytes(t)),
+        step(cells + key_stages * cells_bytes_of(t)),
         place(step + key_stages * 16),
         barriers(place + place_stages * tile_place_bytes),
         bytes(barriers + 8 * barrier_count) {}
 
+  // Of 16 bits they lie without gaps: see cells.h.
+  static constexpr int cells_bytes_of(const TileSizes& t) {
+    return t.cell_bytes == 2 ? tile_bytes(t.rows, t.columns) : cells_bytes(t);
+  }
   static constexpr int row_bytes_of(const TileSizes& t) {
     return round_to_16(4 * t.rows * t.row_words);
   }

@@ -21,11 +21,10 @@ struct Producer {
   int tiles;       // of queries, in all
   unsigned taken;  // the number of the tile after the next, in lane 0
   Ring q{0, 1}, k{0, 1}, v{0, 1};
-  int place = 0, cleared_parity = 0;
-  bool is_first = true;
-  // Values are asked for one step after their keys, since they are needed one step later.
-  bool waits_for_v = false;
-  int v_row, v_head, v_batch, v_keep;  // v_keep: rows that belong to the sequence
+  int place = -1, cleared_parity = 0;
+  // Values are asked for one step after their keys, since they are needed one step later: those at
+  // v_k0 of the tile at v_place; -1: none.
+  int v_place = 0, v_k0 = -1;
 
   FOVEA_DEVICE explicit Producer(const MappedArgumentsOf<Arguments>& arguments)
       : a(arguments), call(a.rest.call), tiles(tiles_along(call, rows) * call.h * call.b) {}
@@ -37,8 +36,7 @@ struct Producer {
 
   FOVEA_DEVICE void run() {
     take();
-    bool more = look_ahead(place);
-    while (more) more = produce();
+    while (produce()) ++place;
     if (lane_index() == 0) publish({0, Step::end, 0, 0});
     load_values();
   }
@@ -48,7 +46,7 @@ struct Producer {
     if (lane_index() == 0) taken = count_global(call.taken_tiles, 1);
   }
 
-  // Finds the next tile of queries, and which keys it sees; false: there are no more.
+  // Finds the tile of queries for this place, and which keys it sees; false: there are no more.
   FOVEA_DEVICE bool look_ahead(int into) {
     for (;;) {
       const int number = static_cast<int>(shuffle(taken, 0));
@@ -108,44 +106,58 @@ struct Producer {
     return {walk.chunk + bit, (walk.here.mixed >> bit & 1) == 0};
   }
 
-  // All steps of one tile of queries. Looks for the next one after the first of them, so that this
-  // costs no time; returns whether there is one.
+  // All steps of one tile of queries, or none in the first turn. After the first of them it looks
+  // for the next tile, so that this costs no time; returns whether there is one.
   FOVEA_DEVICE bool produce() {
-    if constexpr (Layout::q_stages == 1) load_values();  // before waiting for those who need them
+    const bool exists = place >= 0;
     const Shared at = place_at(place);
-    const auto found = load_struct<TilePlace>(at);
-    if (lane_index() == 0) load_queries(found);
-    const int common = q.stage << Step::q_shift | (place & place_stages - 1) << Step::place_shift;
-    Walk walk{last_chunk(found.key_tiles), {found.live, found.mixed}};
-    int flags = common | Step::first;
-    LiveTile now = next(walk, at);
-    if (now.index < 0) {
-      now = {0, false};
-      flags |= Step::hidden;
+    Walk walk{0, {0, 0}};
+    int flags = Step::first;
+    LiveTile now{-1, false};
+    if (exists) {
+      if constexpr (Layout::q_stages == 1) load_values();  // before waiting for who needs them
+      const auto found = load_struct<TilePlace>(at);
+      if (lane_index() == 0) load_queries(found);
+      walk = {last_chunk(found.key_tiles), {found.live, found.mixed}};
     }
-    bool more = false;
-    while (now.index >= 0) {
-      const LiveTile following = (flags & Step::hidden) != 0 ? LiveTile{-1, false} : next(walk, at);
-      const int k0 = now.index * columns;
-      if (!now.full) flags |= Step::mixed;
-      if (following.index < 0) flags |= Step::last;
-      const auto from = load_struct<TilePlace>(at);
-      if (lane_index() == 0) {
-        publish({k0, flags, from.q0, from.number});
-        load_keys(from, k0);
+    for (bool more = true;;) {
+      LiveTile following{-1, false};
+      if (exists) following = next(walk, at);
+      if (exists && now.index < 0 && following.index < 0) {
+        now = {0, false};
+        flags |= Step::hidden;
       }
-      k.advance(key_stages);
-      if (is_first) remember_values(from, k0);  // for a step before the first: see forward.h
-      is_first = false;
-      load_values();
-      remember_values(from, k0);
-      if ((flags & Step::first) != 0) more = look_ahead(place + 1);
-      flags = common;
+      bool looks = !exists;
+      if (now.index >= 0) {
+        step(now, flags | (following.index < 0 ? Step::last : 0), at);
+        looks = (flags & Step::first) != 0;
+        flags = 0;
+      }
+      if (looks) more = look_ahead(place + 1);
+      if (following.index < 0) {
+        if (exists) q.advance(Layout::q_stages);
+        return more;
+      }
       now = following;
     }
-    q.advance(Layout::q_stages);
-    ++place;
-    return more;
+  }
+
+  FOVEA_DEVICE void step(const LiveTile& tile, int flags, Shared at) {
+    const int k0 = tile.index * columns;
+    if (lane_index() == 0) {
+      const auto from = load_struct<TilePlace>(at);
+      publish({k0,
+               flags | (tile.full ? 0 : Step::mixed) | q.stage << Step::q_shift |
+                   (place & place_stages - 1) << Step::place_shift,
+               from.q0, from.number});
+      load_keys(from, k0);
+    }
+    k.advance(key_stages);
+    // Before the first step there is none whose values are missing: see forward.h.
+    if (v_k0 < 0 && place == 0) v_k0 = k0;
+    load_values();
+    v_place = place;
+    v_k0 = k0;
   }
 
   // --- by one lane ---
@@ -184,34 +196,30 @@ struct Producer {
 
   // --- values, by the warp ---
 
-  FOVEA_DEVICE void remember_values(const TilePlace& at, int k0) {
-    waits_for_v = true;
-    v_row = static_cast<int>(at.s.k_first) + k0;
-    v_head = at.kv_head;
-    v_batch = at.s.b;
+  FOVEA_DEVICE void load_values() {
+    if (v_k0 < 0) return;
+    const auto from = load_struct<TilePlace>(place_at(v_place));
     // Rows that the tensor does not have come as zeros. Those of something else are cleared: what
     // they hold may be NaN, and 0 times that is NaN.
-    v_keep = at.s.k_first + at.s.k_length < call.rows_k ? at.s.k_length - k0 : columns;
-  }
-
-  FOVEA_DEVICE void load_values() {
-    if (!waits_for_v) return;
-    waits_for_v = false;
-    const bool clears = v_keep < columns;
+    const int keep =
+        from.s.k_first + from.s.k_length < call.rows_k ? from.s.k_length - v_k0 : columns;
+    const bool clears = keep < columns;
     const Shared filled = clears ? barrier(At::cleared, 0) : barrier(At::filled_v, v.stage);
     const Shared to = shared.v + v.stage * Layout::v_bytes;
     if (lane_index() == 0) {
       wait_for(barrier(At::free_v, v.stage), v.parity);
       arrive_expecting(filled, Layout::v_bytes);
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::dv); ++i) {
-        load_tile(to + i * columns * 128, a.maps[map_v], filled,
-                  {i * piece_columns, v_row, v_head, v_batch});
+        load_tile(
+            to + i * columns * 128, a.maps[map_v], filled,
+            {i * piece_columns, static_cast<int>(from.s.k_first) + v_k0, from.kv_head, from.s.b});
       }
     }
+    v_k0 = -1;
     if (clears) {
       wait_for(filled, cleared_parity);
       cleared_parity ^= 1;
-      clear_rows(to, v_keep < 0 ? 0 : v_keep);
+      clear_rows(to, keep < 0 ? 0 : keep);
       fence_for_async();
       sync_warp();
       if (lane_index() == 0) arrive(barrier(At::filled_v, v.stage));

@@ -3,7 +3,7 @@
 // producer's steps, and a step's keys count as there when these are.
 #pragma once
 
-#include "../tile_values.h"
+#include "cells.h"
 #include "forward_shared.h"
 #include "mbarrier.h"
 #include "steps.h"
@@ -37,16 +37,19 @@ struct Stager {
     const Team team{thread, threads};
     const int q = seen(step.q0, at.s.q_offset), k = seen(step.k0, at.s.k_offset);
     const TileBox box{q, k, at.s.q_length - step.q0, at.s.k_length - step.k0};
-    if constexpr (Formula::has_cells) {
+    if constexpr (has_small_cells<Formula>) {
+      copy_small_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box,
+                                                        thread);
+    } else {
       copy_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box, thread);
-      commit_copies();
     }
+    commit_copies();
     if (step.is(Step::first)) {
       stage_rows<Formula>(a, uniform, Layout::rows_at(step.q_stage()), q, rows, team);
     }
     stage_columns<Formula>(a, uniform, Layout::columns_at(stage), k, columns, team);
     stage_diagonals<Formula, rows, columns>(a, uniform, Layout::diagonal_at(stage), box, team);
-    if constexpr (Formula::has_cells) wait_copies<0>();
+    wait_copies<0>();
   }
 };
 
