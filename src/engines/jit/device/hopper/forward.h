@@ -1,6 +1,6 @@
 // The forward for sm_90: two or three warpgroups multiply, 64 rows of queries each; one warp tells
-// them what and lets the hardware copy it (producer.h); three more have a formula's staged values
-// ready (stager.h). Blocks stay and take tiles of queries as they come.
+// them what and lets the hardware copy it, another does so for values (producer.h); two more have a
+// formula's staged values ready (stager.h). Blocks stay and take tiles of queries as they come.
 //
 // Softmax: only the first tile of keys that a row sees gives it a reference, its maximum. Later
 // scores are exponentiated relative to that, whatever they are: sums and 16-bit probabilities have
@@ -257,6 +257,7 @@ struct HopperForward {
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
     bool adds = false;  // to o
+    int last_keys = 0;
     for (;;) {
       const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
       const int q_stage = step.q_stage();
@@ -267,7 +268,8 @@ struct HopperForward {
       sync_threads(first_turn + group, 256);
       settle(x), settle(p), settle(o);
       fence_registers();
-      begin_scores(q_stage, ends ? k.stage ^ 1 : k.stage);
+      begin_scores(q_stage, ends ? last_keys : k.stage);
+      last_keys = k.stage;
       wait_for(barrier(At::filled_v, v.stage), v.parity);
       fence_registers();
       begin_output<0, early>(v.stage, adds);
@@ -290,8 +292,8 @@ struct HopperForward {
       exponentiate<0, early>(step, sums);
       FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
       const int v_stage = v.stage;
-      k.advance(key_stages);
-      v.advance(key_stages);
+      k.advance(Layout::k_stages);
+      v.advance(value_stages);
       // This wait ends a basic block: the compiler would else move the next one up.
       if (!ends) wait_for(barrier(At::filled_k, k.stage), k.parity);
       wait_products<0>();
@@ -384,8 +386,10 @@ FOVEA_DEVICE void hopper_forward(const MappedArgumentsOf<Arguments>& a) {
     give_registers_back<56>();
     if (thread_index() < 32) {
       Producer<Layout>(a).run();
+    } else if (thread_index() < 64) {
+      ValueLoader<Layout>(a).run();
     } else if constexpr (Layout::stages_values) {
-      Stager<Layout>{a.rest, thread_index() - 32}.run();
+      Stager<Layout>{a.rest, thread_index() - 64}.run();
     }
   } else {
     take_registers<Layout::warpgroups == 2 ? 224 : 152>();

@@ -20,11 +20,9 @@ struct Producer {
   const Call& call;
   int tiles;       // of queries, in all
   unsigned taken;  // the number of the tile after the next, in lane 0
-  Ring q{0, 1}, k{0, 1}, v{0, 1};
-  int place = -1, cleared_parity = 0;
-  // Values are asked for one step after their keys, since they are needed one step later: those at
-  // v_k0 of the tile at v_place; -1: none.
-  int v_place = 0, v_k0 = -1;
+  Ring q{0, 1}, k{0, 1};
+  int place = -1;
+  int q0, common, k_row, kv_head, batch;  // of the tile that is worked on; common: of its flags
 
   FOVEA_DEVICE explicit Producer(const MappedArgumentsOf<Arguments>& arguments)
       : a(arguments), call(a.rest.call), tiles(tiles_along(call, rows) * call.h * call.b) {}
@@ -38,7 +36,6 @@ struct Producer {
     take();
     while (produce()) ++place;
     if (lane_index() == 0) publish({0, Step::end, 0, 0});
-    load_values();
   }
 
   // The answer comes while something else is done.
@@ -115,10 +112,14 @@ struct Producer {
     int flags = Step::first;
     LiveTile now{-1, false};
     if (exists) {
-      if constexpr (Layout::q_stages == 1) load_values();  // before waiting for who needs them
       const auto found = load_struct<TilePlace>(at);
       if (lane_index() == 0) load_queries(found);
       walk = {last_chunk(found.key_tiles), {found.live, found.mixed}};
+      q0 = found.q0;
+      k_row = static_cast<int>(found.s.k_first);
+      kv_head = found.kv_head;
+      batch = found.s.b;
+      common = q.stage << Step::q_shift | (place & place_stages - 1) << Step::place_shift;
     }
     for (bool more = true;;) {
       LiveTile following{-1, false};
@@ -129,7 +130,7 @@ struct Producer {
       }
       bool looks = !exists;
       if (now.index >= 0) {
-        step(now, flags | (following.index < 0 ? Step::last : 0), at);
+        step(now, flags | (following.index < 0 ? Step::last : 0));
         looks = (flags & Step::first) != 0;
         flags = 0;
       }
@@ -142,22 +143,18 @@ struct Producer {
     }
   }
 
-  FOVEA_DEVICE void step(const LiveTile& tile, int flags, Shared at) {
+  // As little as possible: keys are waited for.
+  FOVEA_DEVICE void step(const LiveTile& tile, int flags) {
     const int k0 = tile.index * columns;
+    flags |= common | (tile.full ? 0 : Step::mixed);
     if (lane_index() == 0) {
-      const auto from = load_struct<TilePlace>(at);
-      publish({k0,
-               flags | (tile.full ? 0 : Step::mixed) | q.stage << Step::q_shift |
-                   (place & place_stages - 1) << Step::place_shift,
-               from.q0, from.number});
-      load_keys(from, k0);
+      publish({k0, flags, q0, 0});
+      FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
+        load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
+                  barrier(At::filled_k, k.stage), {i * piece_columns, k_row + k0, kv_head, batch});
+      }
     }
-    k.advance(key_stages);
-    // Before the first step there is none whose values are missing: see forward.h.
-    if (v_k0 < 0 && place == 0) v_k0 = k0;
-    load_values();
-    v_place = place;
-    v_k0 = k0;
+    k.advance(Layout::k_stages);
   }
 
   // --- by one lane ---
@@ -178,31 +175,50 @@ struct Producer {
       wait_for(barrier(At::free_staged, k.stage), k.parity);
     }
     store_step(shared.step + 16 * k.stage, step);
-    if constexpr (Layout::stages_values) arrive(barrier(At::announced, k.stage));
     if (step.is(Step::end)) {
       arrive(barrier(At::filled_k, k.stage));
     } else {
       arrive_expecting(barrier(At::filled_k, k.stage), Layout::k_bytes);
     }
+    arrive(barrier(At::announced, k.stage));
   }
+};
 
-  FOVEA_DEVICE void load_keys(const TilePlace& at, int k0) const {
-    FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
-      load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
-                barrier(At::filled_k, k.stage),
-                {i * piece_columns, static_cast<int>(at.s.k_first) + k0, at.kv_head, at.s.b});
+// The warp that lets values come, for each step that the producer announces.
+template <class Layout>
+struct ValueLoader {
+  static constexpr auto shared = Layout::shared;
+  using At = HopperForwardShared;
+  static constexpr int columns = Layout::columns;
+
+  const MappedArgumentsOf<Arguments>& a;
+  Ring v{0, 1};
+  int cleared_parity = 0;
+
+  FOVEA_DEVICE explicit ValueLoader(const MappedArgumentsOf<Arguments>& arguments) : a(arguments) {}
+
+  FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
+
+  FOVEA_DEVICE void run() {
+    bool is_first = true;
+    for (Ring k;; k.advance(Layout::k_stages)) {
+      wait_for(barrier(At::announced, k.stage), k.parity);
+      const Step step = load_step(shared.step + 16 * k.stage);
+      sync_warp();
+      if (lane_index() == 0) arrive(barrier(At::filled_k, k.stage));
+      if (step.is(Step::end)) return;
+      if (is_first) load(step);  // for a step before the first: see forward.h
+      is_first = false;
+      load(step);
     }
   }
 
-  // --- values, by the warp ---
-
-  FOVEA_DEVICE void load_values() {
-    if (v_k0 < 0) return;
-    const auto from = load_struct<TilePlace>(place_at(v_place));
+  FOVEA_DEVICE void load(const Step& step) {
+    const auto from = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
     // Rows that the tensor does not have come as zeros. Those of something else are cleared: what
     // they hold may be NaN, and 0 times that is NaN.
     const int keep =
-        from.s.k_first + from.s.k_length < call.rows_k ? from.s.k_length - v_k0 : columns;
+        from.s.k_first + from.s.k_length < a.rest.call.rows_k ? from.s.k_length - step.k0 : columns;
     const bool clears = keep < columns;
     const Shared filled = clears ? barrier(At::cleared, 0) : barrier(At::filled_v, v.stage);
     const Shared to = shared.v + v.stage * Layout::v_bytes;
@@ -210,12 +226,11 @@ struct Producer {
       wait_for(barrier(At::free_v, v.stage), v.parity);
       arrive_expecting(filled, Layout::v_bytes);
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::dv); ++i) {
-        load_tile(
-            to + i * columns * 128, a.maps[map_v], filled,
-            {i * piece_columns, static_cast<int>(from.s.k_first) + v_k0, from.kv_head, from.s.b});
+        load_tile(to + i * columns * 128, a.maps[map_v], filled,
+                  {i * piece_columns, static_cast<int>(from.s.k_first) + step.k0, from.kv_head,
+                   from.s.b});
       }
     }
-    v_k0 = -1;
     if (clears) {
       wait_for(filled, cleared_parity);
       cleared_parity ^= 1;
@@ -224,7 +239,7 @@ struct Producer {
       sync_warp();
       if (lane_index() == 0) arrive(barrier(At::filled_v, v.stage));
     }
-    v.advance(key_stages);
+    v.advance(value_stages);
   }
 
   FOVEA_DEVICE static void clear_rows(Shared tile, int first) {

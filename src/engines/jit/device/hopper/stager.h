@@ -14,14 +14,14 @@ template <class Layout>
 struct Stager {
   static constexpr auto shared = Layout::shared;
   static constexpr int rows = Layout::rows, columns = Layout::columns;
-  static constexpr int threads = 96;
+  static constexpr int threads = 32 * Layout::stager_warps;
 
   const Arguments& a;
   int thread;  // of those
 
   FOVEA_DEVICE void run() const {
     Ring k;
-    for (;; k.advance(key_stages)) {
+    for (;; k.advance(Layout::k_stages)) {
       wait_for(Layout::barrier(HopperForwardShared::announced, k.stage), k.parity);
       const Step step = load_step(shared.step + 16 * k.stage);
       if (!step.is(Step::end)) stage(step, k.stage);
