@@ -23,17 +23,21 @@ struct Choice {
   int columns[4];
 };
 constexpr Choice choices[] = {
-    {128, 128, {128, 96, 64, 32}},
-    {192, 128, {112, 96, 64, 32}},
-    {192, 192, {96, 64, 48, 32}},
-    {256, 256, {80, 64, 48, 32}},
+    {64, 64, {112, 96, 64, 32}},  {128, 128, {128, 96, 64, 32}}, {192, 128, {112, 96, 64, 32}},
+    {192, 192, {96, 64, 48, 32}}, {256, 256, {80, 64, 48, 32}},
 };
 
-Shape with_columns(const ShapeFacts& facts, int columns, int q_stages) {
+// Places for queries and for keys.
+struct Stages {
+  int q, k;
+};
+constexpr Stages all_stages[] = {{2, 3}, {2, 2}, {1, 2}};
+
+Shape with_columns(const ShapeFacts& facts, int columns, Stages stages) {
   Shape shape;
   shape.d = std::max(static_cast<int>(facts.baked.sizes.d), 64);
   shape.dv = std::max(static_cast<int>(facts.baked.sizes.dv), 64);
-  shape.rows = 2 * device::warpgroup_rows;
+  shape.rows = (std::max(shape.d, shape.dv) <= 64 ? 3 : 2) * device::warpgroup_rows;
   shape.columns = columns;
   shape.warps = 4 * (shape.rows / device::warpgroup_rows + 1);
   shape.most_blocks = facts.multiprocessors;
@@ -47,8 +51,8 @@ Shape with_columns(const ShapeFacts& facts, int columns, int q_stages) {
                                 facts.column_words,
                                 facts.diagonal_words,
                                 facts.cell_bytes};
-  shape.shared_bytes = device::HopperForwardShared(sizes, q_stages).bytes;
-  shape.own.push_back({"q_stages", q_stages});
+  shape.shared_bytes = device::HopperForwardShared(sizes, stages.q, stages.k).bytes;
+  shape.own = {{"q_stages", stages.q}, {"k_stages", stages.k}};
   return shape;
 }
 
@@ -107,8 +111,8 @@ Shape hopper_forward_shape(const ShapeFacts& facts) {
   for (const Choice& choice : choices) {
     if (facts.baked.sizes.d > choice.widest_d || facts.baked.sizes.dv > choice.widest_dv) continue;
     for (const int columns : choice.columns) {
-      for (const int q_stages : {2, 1}) {
-        shape = with_columns(facts, columns, q_stages);
+      for (const Stages& stages : all_stages) {
+        shape = with_columns(facts, columns, stages);
         if (shape.shared_bytes <= facts.shared_memory) return shape;
       }
     }

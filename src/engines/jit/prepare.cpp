@@ -3,9 +3,20 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engines/jit/bake.h"
+#include "engines/jit/hopper.h"
 
 namespace fovea::jit {
 namespace {
+
+// The kernel for sm_90 takes lines along k apart to save conversions of integers; few queries are
+// computed by others, which only lose time by that.
+bool saves_conversions(const Problem& baked, const Device& device, Tier tier) {
+  ShapeFacts facts{baked, device.sm, device.shared_memory_per_block};
+  facts.tier = tier;
+  return baked.direction == Direction::Forward && !splits_keys(baked) &&
+         why_no_hopper_forward(facts).empty();
+}
 
 RenderOptions render_options(const Problem& baked, const Captured& captured) {
   RenderOptions options;
@@ -41,7 +52,9 @@ Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
   Prepared out;
   out.baked = baked;
   out.captured = Captured(baked);
-  out.formula = render(baked, render_options(baked, out.captured));
+  RenderOptions options = render_options(baked, out.captured);
+  options.splits_shift = options.splits_shift || saves_conversions(baked, device, tier);
+  out.formula = render(baked, options);
   out.multiprocessors = device.multiprocessors;
   const ShapeFacts facts{baked,
                          device.sm,

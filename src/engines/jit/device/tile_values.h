@@ -162,8 +162,12 @@ class LanePairs {
 
   // Of row number i and column 8 j + c.
   FOVEA_DEVICE typename Formula::Pair pair(int i, int c) const {
-    if constexpr (diagonal || cell) return Formula::pair(word_[i][c], cell ? cell_[i][c] : 0);
+    if constexpr (diagonal || cell) return pair_with(i, c, cell ? cell_[i][c] : 0);
     return {};
+  }
+  // The same with a cell from elsewhere.
+  FOVEA_DEVICE typename Formula::Pair pair_with(int i, int c, unsigned cell_bits) const {
+    return Formula::pair(word_[i][c], cell_bits);
   }
 
  private:

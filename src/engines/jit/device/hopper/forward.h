@@ -1,6 +1,6 @@
 // The forward for sm_90: two or three warpgroups multiply, 64 rows of queries each; one warp tells
-// them what and lets the hardware copy it (producer.h); three more have a formula's staged values
-// ready (stager.h). Blocks stay and take tiles of queries as they come.
+// them what and lets the hardware copy it, another does so for values (producer.h); two more have a
+// formula's staged values ready (stager.h). Blocks stay and take tiles of queries as they come.
 //
 // Softmax: only the first tile of keys that a row sees gives it a reference, its maximum. Later
 // scores are exponentiated relative to that, whatever they are: sums and 16-bit probabilities have
@@ -42,8 +42,6 @@ struct HopperForward {
   static constexpr int early = parts / 4 > 0 ? parts / 4 : 1;  // that are ready first
   static constexpr int first_turn = 1;                         // a named barrier for each warpgroup
   static constexpr float most_sum = is_same_element<Element, BF16> ? 1e18f : 16384.0f;
-  // A row that has seen nothing but -inf has no reference yet.
-  static constexpr bool may_have_none = Formula::has_mask || Formula::has_mod;
 
   struct Rows {  // rows lane / 4 and lane / 4 + 8 of this warp's 16
     float reference[2], sum[2];
@@ -57,8 +55,10 @@ struct HopperForward {
   Dropout dropout;
   float scale, factor;  // factor: from the scores that are kept to exponents of 2
   bool seeks = false;   // maxima in every step
+  bool has_none;        // some row of this warp has seen nothing but -inf: it has no reference yet
   bool nan = false;     // one was written
   Rows at;
+  float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
   float x[keys][4];
   unsigned p[parts][4];
   float o[features][4];
@@ -77,7 +77,7 @@ struct HopperForward {
     if (lane_index() == 0) arrive(barrier(which, stage));
   }
   FOVEA_DEVICE static TilePlace place_at(const Step& step) {
-    return load_struct<TilePlace>(shared.place + step.place() * place_bytes);
+    return load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
   }
   FOVEA_DEVICE int row(int r) const { return first_row + lane_index() / 4 + 8 * r; }
 
@@ -125,10 +125,16 @@ struct HopperForward {
       row_values[r] = staged_row<Formula>(a, uniform, Layout::rows_at(step.q_stage()), rows, row(r),
                                           seen(step.q0 + row(r), s.q_offset));
     }
+    float slope[2] = {0, 0}, rest[2] = {0, 0};
+    if constexpr (Formula::shifts && !masks) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        find_base(row_values[r], seen(step.k0, s.k_offset), r, slope[r], rest[r]);
+      }
+    }
     constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
     const int lane_column = 2 * (lane_index() % 4);
-    LanePairs<Formula, rows, columns, 2, reads.diagonal, reads.cell> pairs(
-        {Layout::diagonal_at(stage), Layout::cells_at(stage)}, row(0), lane_column);
+    WarpPairs<Formula, rows, columns, reads.diagonal, reads.cell> pairs(
+        {Layout::diagonal_at(stage), Layout::cells_at(stage)}, first_row);
     const int end = step.is(Step::hidden) ? 0 : s.k_length - step.k0;
     FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
       pairs.load(j);
@@ -146,10 +152,32 @@ struct HopperForward {
             score = keep ? score : -infinity();
           } else {
             score = Formula::score(a, uniform, row_values[r], column, score);
+            if constexpr (Formula::shifts) {
+              const float distance =
+                  static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
+              score = score + slope[r] * distance + rest[r];
+            }
           }
         }
       }
     }
+  }
+
+  // What a row's scores have in common in this tile, and how a line along k goes on from there: see
+  // row_base.h, of which this is the form in f32.
+  template <class Lines = Formula>  // which has them
+  FOVEA_DEVICE void find_base(const typename Formula::Row& row_value, int key, int r, float& slope,
+                              float& rest) {
+    const typename Formula::Column nowhere{};
+    const auto at_key = static_cast<unsigned>(Lines::line_k) * static_cast<unsigned>(key) +
+                        static_cast<unsigned>(Lines::line_q) * static_cast<unsigned>(row_value.q);
+    const float along = Lines::slope(a, uniform, row_value, nowhere);
+    const float found = fma_rn(along, static_cast<float>(static_cast<int>(at_key)),
+                               Lines::shift(a, uniform, row_value, nowhere));
+    const bool finite = found - found == 0;
+    base[r] = finite ? found : 0;
+    rest = finite ? 0 : found;
+    slope = Lines::line_k * along;
   }
 
   // --- softmax ---
@@ -157,8 +185,8 @@ struct HopperForward {
   // Probabilities of parts [first, last), as products take them; `sums` gets what they add up to.
   template <int first, int last>
   FOVEA_DEVICE void exponentiate(const Step& step, float (&sums)[4]) {
-    const float shift[2] = {-finite_or_zero(at.reference[0]) * factor,
-                            -finite_or_zero(at.reference[1]) * factor};
+    const float shift[2] = {(base[0] - finite_or_zero(at.reference[0])) * factor,
+                            (base[1] - finite_or_zero(at.reference[1])) * factor};
     FOVEA_UNROLL for (int i = 4 * first; i < 4 * last; ++i) {
       const int j = i / 4 * 2 + i % 4 / 2, r = i % 2;
       float low = exp2_approx(fma_rn(x[j][2 * r], factor, shift[r]));
@@ -185,20 +213,18 @@ struct HopperForward {
   FOVEA_DEVICE Shrink seek_references() {
     Shrink shrink;
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-      const float most = row_maximum(x, r), now = at.reference[r];
+      const float most = row_maximum(x, r) + base[r], now = at.reference[r];
       if constexpr (Config::row_max) at.top[r] = fmaxf(at.top[r], most);
       const float to = most > now && !((most - now) * factor <= 8) ? most : now;
       shrink.by[r] = exp2_approx((now - finite_or_zero(to)) * factor);
       at.reference[r] = to;
       at.sum[r] *= shrink.by[r];
     }
+    has_none = any_in_warp(at.reference[0] == -infinity() || at.reference[1] == -infinity());
     return shrink;
   }
   FOVEA_DEVICE void shrink_output(const Shrink& shrink) {
     FOVEA_UNROLL for (int i = 0; i < features * 4; ++i) o[i / 4][i % 4] *= shrink.by[i % 4 / 2];
-  }
-  FOVEA_DEVICE bool has_none() const {
-    return at.reference[0] == -infinity() || at.reference[1] == -infinity();
   }
 
   FOVEA_DEVICE void begin_rows() {
@@ -231,6 +257,7 @@ struct HopperForward {
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
     bool adds = false;  // to o
+    int last_keys = 0;
     for (;;) {
       const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
       const int q_stage = step.q_stage();
@@ -241,7 +268,8 @@ struct HopperForward {
       sync_threads(first_turn + group, 256);
       settle(x), settle(p), settle(o);
       fence_registers();
-      begin_scores(q_stage, ends ? k.stage ^ 1 : k.stage);
+      begin_scores(q_stage, ends ? last_keys : k.stage);
+      last_keys = k.stage;
       wait_for(barrier(At::filled_v, v.stage), v.parity);
       fence_registers();
       begin_output<0, early>(v.stage, adds);
@@ -254,7 +282,7 @@ struct HopperForward {
       if (fresh) begin_rows();
       bool shrinks = false;
       Shrink shrink{{1, 1}};
-      if (fresh || seeks || (may_have_none && any_in_warp(has_none()))) {
+      if (fresh || seeks || has_none) {
         shrink = seek_references();
         shrinks = !fresh;
       }
@@ -264,8 +292,8 @@ struct HopperForward {
       exponentiate<0, early>(step, sums);
       FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
       const int v_stage = v.stage;
-      k.advance(key_stages);
-      v.advance(key_stages);
+      k.advance(Layout::k_stages);
+      v.advance(value_stages);
       // This wait ends a basic block: the compiler would else move the next one up.
       if (!ends) wait_for(barrier(At::filled_k, k.stage), k.parity);
       wait_products<0>();
@@ -350,20 +378,21 @@ struct HopperForward {
 
 template <class Config>
 FOVEA_DEVICE void hopper_forward(const MappedArgumentsOf<Arguments>& a) {
-  static_assert(!Formula::shifts);
   using Layout = ForwardLayout<Config>;
   if (thread_index() == 0) Layout::make_barriers();
   sync_block();
   const int group = warpgroup_index();
   if (group == 0) {
-    give_registers_back<Layout::warpgroups == 2 ? 56 : 32>();
+    give_registers_back<56>();
     if (thread_index() < 32) {
       Producer<Layout>(a).run();
+    } else if (thread_index() < 64) {
+      ValueLoader<Layout>(a).run();
     } else if constexpr (Layout::stages_values) {
-      Stager<Layout>{a.rest, thread_index() - 32}.run();
+      Stager<Layout>{a.rest, thread_index() - 64}.run();
     }
   } else {
-    take_registers<Layout::warpgroups == 2 ? 224 : 160>();
+    take_registers<Layout::warpgroups == 2 ? 224 : 152>();
     HopperForward<Config> own(a.rest, group - 1);
     own.run();
     if (any_in_warp(own.nan)) mend_tiles<Config>(a.rest, own.first_row);

@@ -6,6 +6,7 @@
 #include "../live_tiles.h"
 #include "../sequence.h"
 #include "../staged.h"
+#include "forward_shared.h"
 
 namespace fovea::device {
 
@@ -20,7 +21,7 @@ struct Step {
   int k0, flags, q0, tile;
   FOVEA_DEVICE bool is(int flag) const { return (flags & flag) != 0; }
   FOVEA_DEVICE int q_stage() const { return flags >> q_shift & 1; }
-  FOVEA_DEVICE int place() const { return flags >> place_shift & 3; }
+  FOVEA_DEVICE int place() const { return flags >> place_shift & (place_stages - 1); }
 };
 
 FOVEA_DEVICE void store_step(Shared at, const Step& step) {
@@ -33,11 +34,14 @@ FOVEA_DEVICE Step load_step(Shared at) {
           static_cast<int>(words.w)};
 }
 
-// Where a tile of queries belongs.
+// What is known of a tile of queries before it is worked on.
 struct TilePlace {
+  unsigned live, mixed;  // of the last 32 tiles of keys at most; found when the rest is known
   Sequence s;
   Head head;
-  int b, h;
+  int b, h, kv_head;
+  int number, q0;
+  int key_tiles;  // of the sequence
 };
 
 // Rows of the tensors beyond a sequence belong to it if it is not packed: they are empty.
@@ -82,6 +86,8 @@ FOVEA_DEVICE TilePlace place_of(const Call& call, const QueryTile& tile) {
   place.head = head_of(call, place.s, tile.b, tile.h);
   place.b = tile.b;
   place.h = tile.h;
+  place.kv_head = tile.h / call.group;
+  place.q0 = tile.q0;
   return place;
 }
 
