@@ -32,9 +32,11 @@ class BackwardScores {
 
   // A bit for each of the lane's elements: those that are kept.
   FOVEA_DEVICE unsigned find_kept() const;
-  // s becomes p, packed; `dropped` has a bit for each element that dropout takes away.
+  // Those that dropout takes away.
+  FOVEA_DEVICE unsigned find_dropped() const;
+  // s becomes p, packed, after dropout.
   FOVEA_DEVICE void probabilities(const float (&s)[8][4], float scale, unsigned (&p)[4][4],
-                                  Shared weights, unsigned& dropped) const;
+                                  Shared weights, unsigned dropped) const;
   FOVEA_DEVICE static void clear_masked(unsigned kept, unsigned (&p)[4][4], Shared weights);
   // dS before scale, packed, of p or in place of it. `captured` is told every element's gradient.
   template <class Captured>
@@ -137,10 +139,48 @@ FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
   return kept;
 }
 
+// One draw serves four keys, which four lanes have: each of them draws for one of four queries, and
+// they tell each other.
+template <class Config>
+FOVEA_DEVICE unsigned BackwardScores<Config>::find_dropped() const {
+  unsigned dropped = 0;
+  if constexpr (Config::dropout) {
+    const Dropout drawn = dropout();
+    const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
+    if (k_seen % 4 != 0) {
+      FOVEA_NO_UNROLL for (int i = 0; i < 32; ++i) {
+        const int query = i / 4 * 8 + first_query() + i % 2, key = key_ + i / 2 % 2 * 8;
+        const bool stays = dropout_keeps(drawn, seen(query, q_seen), seen(key, k_seen));
+        dropped |= stays ? 0u : 1u << i;
+      }
+      return dropped;
+    }
+    const int own = lane_index() / 4 % 4;  // which of the four queries, and of the four keys
+    unsigned gone = 0;
+    FOVEA_UNROLL for (int i = 0; i < 8; ++i) {
+      const int query = 16 * (i / 2) + own / 2 * 8 + first_query() + own % 2;
+      const auto k = static_cast<unsigned>(seen(key_ + i % 2 * 8, k_seen));
+      const auto q = static_cast<unsigned>(seen(query, q_seen));
+      const Words4 words = philox(drawn.seed, {k / 4, q, drawn.head, drawn.offset});
+      FOVEA_UNROLL for (unsigned key = 0; key < 4; ++key) {
+        gone |= word_keeps(drawn, words, key) ? 0u : 1u << (4 * i + key);
+      }
+    }
+    FOVEA_UNROLL for (int e = 0; e < 4; ++e) {
+      const unsigned told = shuffle(gone, (lane_index() & ~12) | e << 2) >> own;
+      FOVEA_UNROLL for (int i = 0; i < 8; ++i) {
+        const int bit = 4 * (i / 2 * 2 + e / 2) + i % 2 * 2 + e % 2;
+        dropped |= (told >> 4 * i & 1u) << bit;
+      }
+    }
+  }
+  return dropped;
+}
+
 template <class Config>
 FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], float scale,
                                                         unsigned (&p)[4][4], Shared weights,
-                                                        unsigned& dropped) const {
+                                                        unsigned dropped) const {
   const auto u = uniform<Formula::has_mod>();
   const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
   const float folded_scale = scale * log2_of_e;
@@ -149,7 +189,8 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
   if constexpr (Formula::has_mod) {
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) columns[r] = column(u, key_ + 8 * r, k_seen);
   }
-  dropped = 0;
+  float factor = 1;
+  if constexpr (Config::dropout) factor = dropout().factor;
   FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
     const auto lse = load_shared<Floats4>(terms + 64 * jj);
     const float negative_lse[4]{lse.x, lse.y, lse.z, lse.w};
@@ -181,12 +222,9 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
           }
         }
         if constexpr (Config::dropout) {
-          const Dropout drawn = dropout();
           FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-            const bool stays =
-                dropout_keeps(drawn, seen(query, q_seen), seen(key_ + 8 * r, k_seen));
-            probability[r][c] = stays ? probability[r][c] * drawn.factor : 0.0f;
-            dropped |= stays ? 0u : 1u << (4 * j + 2 * r + c);
+            const bool stays = (dropped >> (4 * j + 2 * r + c) & 1u) == 0;
+            probability[r][c] = stays ? probability[r][c] * factor : 0.0f;
           }
         }
       }
