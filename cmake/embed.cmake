@@ -1,13 +1,12 @@
-# fovea_embed_headers(<target> <folder>): every header of the folder as a text in the library, for a compiler at run
+# fovea_embed_headers(<target> <folder>): every header of the folder and of its folders as a text in the library, for a compiler at run
 # time (src/engines/jit/headers.h).
 #
 # As a script, with OUTPUT and FOLDER, it writes that source file.
 if(CMAKE_SCRIPT_MODE_FILE)
-  file(GLOB HEADERS ${FOLDER}/*.h)
+  file(GLOB_RECURSE HEADERS RELATIVE ${FOLDER} ${FOLDER}/*.h)
   set(texts "")
-  foreach(header IN LISTS HEADERS)
-    get_filename_component(name ${header} NAME)
-    file(READ ${header} text)
+  foreach(name IN LISTS HEADERS)
+    file(READ ${FOLDER}/${name} text)
     string(APPEND texts "    {\"${name}\", R\"fovea_text(${text})fovea_text\"},\n")
   endforeach()
   file(WRITE ${OUTPUT} "// Written by cmake/embed.cmake.\n#include \"engines/jit/headers.h\"\n\nnamespace fovea::jit {\n\n"
@@ -19,7 +18,7 @@ endif()
 set(fovea_embed_script ${CMAKE_CURRENT_LIST_FILE})
 
 function(fovea_embed_headers target folder)
-  file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.h)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${folder}/*.h)
   set(output ${CMAKE_CURRENT_BINARY_DIR}/device_headers.cpp)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DFOLDER=${folder} -P ${fovea_embed_script}

@@ -8,7 +8,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::array<EnvVariable, 10> variables{{
+constexpr std::array<EnvVariable, 11> variables{{
     {Env::Engine, "FOVEA_ENGINE", "the engine to use where the caller names none"},
     {Env::CacheDir, "FOVEA_CACHE_DIR", "the folder of compiled plans; off: keep none on disk"},
     {Env::CacheLimit, "FOVEA_CACHE_LIMIT", "the most bytes in that folder: 500M, 2G; default: 1G"},
@@ -20,6 +20,8 @@ constexpr std::array<EnvVariable, 10> variables{{
     {Env::CudnnDir, "FOVEA_CUDNN_DIR", "the folder that all cuDNN libraries are taken from"},
     {Env::JitKeep, "FOVEA_JIT_KEEP",
      "a folder for the text of every kernel that engine jit compiles"},
+    {Env::JitTier, "FOVEA_JIT_TIER",
+     "general: engine jit leaves its kernels for sm_90 aside; read when plans are made"},
     {Env::Library, "FOVEA_LIBRARY", "the libfovea.so that language bindings load"},
 }};
 

@@ -20,6 +20,7 @@ enum class Env : std::uint8_t {
   Bundle,
   CudnnDir,
   JitKeep,
+  JitTier,
   Library,
 };
 

@@ -22,6 +22,7 @@ bool find(void* library, const char* name, F& function) {
 }
 
 bool find_all(void* library, Driver& d) {
+  find(library, "cuTensorMapEncodeTiled", d.encode_tensor_map);
   return find(library, "cuInit", d.init) && find(library, "cuDriverGetVersion", d.driver_version) &&
          find(library, "cuGetErrorName", d.error_name) &&
          find(library, "cuDeviceGetCount", d.device_count) &&

@@ -41,6 +41,11 @@ struct Driver {
   Result (*launch)(Handle kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x,
                    unsigned y, unsigned z, unsigned shared_bytes, Handle stream, void** parameters,
                    void** extra);
+  // Null of drivers before 12.0.
+  Result (*encode_tensor_map)(void* map, int type, std::uint32_t rank, void* data,
+                              const std::uint64_t* extents, const std::uint64_t* strides,
+                              const std::uint32_t* box, const std::uint32_t* steps, int interleave,
+                              int swizzle, int promotion, int fill);
   void* library = nullptr;  // of dlopen, for calls by name
 };
 

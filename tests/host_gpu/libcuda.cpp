@@ -14,6 +14,7 @@
 #include "engines/cudnn/packed_rows.h"
 #include "tests/jit_host/launch.h"
 #include "tests/jit_host/module.h"
+#include "tests/jit_host/tensor_map_words.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define NOTHING(name) \
@@ -225,6 +226,34 @@ EXPORT int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, un
   if (kernel.loops != nullptr) return kernel.loops(parameters[0], grid), 0;
   const std::string mistake = fovea::on_host::launch(kernel.kernel, parameters, grid);
   return mistake.empty() ? 0 : fail(launch_failed, kernel.name + ", " + mistake);
+}
+// What cuda.h demands of a map of 16-bit or 32-bit elements, and no more than the kernels use.
+EXPORT int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* data,
+                                  const std::uint64_t* extents, const std::uint64_t* strides,
+                                  const std::uint32_t* box, const std::uint32_t* steps,
+                                  int interleave, int swizzle, int, int fill) {
+  fovea::on_host::TensorMapWords words{};
+  words.data = reinterpret_cast<std::uint64_t>(data);
+  words.rank = rank;
+  words.element_bytes = type == 1 ? 2 : type == 2 ? 4 : 0;
+  words.swizzle = static_cast<unsigned>(swizzle);
+  words.mark = fovea::on_host::map_mark;
+  bool right = words.element_bytes != 0 && rank >= 2 && rank <= 5 && words.data % 16 == 0 &&
+               interleave == 0 && fill == 0 && (swizzle == 0 || swizzle == 3);
+  for (unsigned i = 0; right && i < rank; ++i) {
+    right = extents[i] > 0 && extents[i] <= std::uint64_t{1} << 32 && box[i] > 0 && box[i] <= 256 &&
+            steps[i] == 1;
+    words.extent[i] = static_cast<std::uint32_t>(extents[i]);
+    words.box[i] = box[i];
+    if (i + 1 == rank) break;
+    right = right && strides[i] % 16 == 0 && strides[i] < std::uint64_t{1} << 40;
+    words.stride_bytes[i] = strides[i];
+  }
+  const std::uint32_t inner = right ? box[0] * words.element_bytes : 0;
+  right = right && inner % 16 == 0 && (swizzle == 0 || inner <= 128);
+  if (!right) return fail(invalid_value, "a tensor map that the hardware does not take");
+  std::memcpy(map, &words, sizeof words);
+  return 0;
 }
 NOTHING(cuInit)
 NOTHING(cuStreamSynchronize)

@@ -36,9 +36,12 @@ void Block::run(Kernel kernel, void** parameters, const Place& place, test::Rand
   waiting_ = turns_ = 0;
   mistake_.clear();
   memory_.begin_block();
+  async_.begin_block(random);
+  products_.begin_block(random);
   for (int i = 0; i < place.threads; ++i) {
     Thread& thread = threads_[static_cast<std::size_t>(i)];
     thread.copies.clear();
+    thread.waits_in.clear();
     thread.fiber.start(stacks_[static_cast<std::size_t>(i)], Stacks::bytes - top_offset(i), &live);
   }
   for (int i = 0; i < place.threads / lanes; ++i) warp(i) = {};
@@ -59,6 +62,8 @@ void Block::live() {
     warp.ready &= ~warp.ended;
     if (warp.waiting != 0) block.lane_is_missing(warp, warp.point.kind, warp.point.where);
     if (--block.running_ > 0) block.switch_to(block.next());
+    block.async_.end_block();
+    block.products_.end_block();
   } catch (const std::exception& error) {
     block.mistake_ = error.what();
   }
@@ -107,6 +112,11 @@ void Block::compute(Meeting kind, Warp& warp, const Where& where) {
                            where);
     case Meeting::MultiplyAddF16:
     case Meeting::MultiplyAddBf16: return multiply_add(kind, warp.operands);
+    case Meeting::FenceRegisters:
+    case Meeting::MultiplyTiles:
+    case Meeting::CommitProducts:
+    case Meeting::WaitProducts:
+      return products_.meet(kind, warp.operands, {current_ / lanes * lanes, warp.epoch}, where);
     case Meeting::SyncBlock:
     case Meeting::AnyInBlock: return;  // not of a warp
   }
@@ -185,6 +195,10 @@ int Block::next_of_other_warps() {
     if (ready != 0) return other * lanes + next_bit(ready, static_cast<int>(word >> 5 & 31));
     ready_warps_ &= ~bit(other);
   }
+  if (async_.has_work()) {  // nobody can go on before something has come
+    wake(async_.do_some());
+    return next_of_other_warps();
+  }
   deadlock();
 }
 
@@ -194,7 +208,59 @@ inline void Block::switch_to(int thread) {
   Fiber::switch_from_to(from, this->thread().fiber);
 }
 
+// --- barriers that are not the block's own ---
+
+void Block::park(std::string in) {
+  thread().waits_in = std::move(in);
+  warp(current_ / lanes).ready &= ~bit(current_ % lanes);
+  switch_to(next());
+}
+
+void Block::wake(const Threads& threads) {
+  for (const int one : threads) {
+    threads_[static_cast<std::size_t>(one)].waits_in.clear();
+    warp(one / lanes).ready |= bit(one % lanes);
+    ready_warps_ |= bit(one / lanes);
+  }
+}
+
+void Block::do_some_work() {
+  if (random_->below(4) == 0) wake(async_.do_some());
+  if (random_->below(4) == 0) products_.do_some(current_ / lanes);
+}
+
+void Block::use_barrier(const BarrierCall& call, Where where) {
+  do_some_work();
+  switch (call.act) {
+    case BarrierAct::Init: return async_.init(call.at, call.value, user(), where);
+    case BarrierAct::Publish: return;
+    case BarrierAct::Arrive:
+    case BarrierAct::ArriveExpecting:
+      wake(async_.arrive(call.at, call.value, user(), where));
+      ++warp(current_ / lanes).epoch;  // what comes after is known to nobody
+      return;
+    case BarrierAct::Wait:
+      while (!async_.wait(call.at, call.value, user(), where)) {
+        park("wait_for(" + std::to_string(call.at) + ", " + std::to_string(call.value) + ") at " +
+             text(where) + ", which" + async_.waits_for(call.at));
+      }
+      return;
+  }
+}
+
+void Block::meet_at_named(bool waits, int id, int threads, Where where) {
+  do_some_work();
+  const Threads woken = async_.named(waits, id, threads, user(), where);
+  ++warp(current_ / lanes).epoch;
+  wake(woken);
+  if (waits && woken.empty()) {
+    park("named barrier " + std::to_string(id) + " at " + text(where));
+  }
+}
+
 std::string Block::whereabouts(int thread) const {
+  const std::string& barrier = threads_[static_cast<std::size_t>(thread)].waits_in;
+  if (!barrier.empty()) return "in " + barrier;
   const Warp& warp = warps_[static_cast<std::size_t>(thread / lanes)];
   const std::uint32_t lane = bit(thread % lanes);
   if ((warp.ended & lane) != 0) return "ended";
@@ -237,6 +303,18 @@ const Machine& Block::machine() {
       [](int pending) {
         running_block->thread().copies.wait(running_block->memory_, pending, running_block->user());
       },
+      [](const BarrierCall& call, Where where) { running_block->use_barrier(call, where); },
+      [](bool waits, int id, int threads, Where where) {
+        running_block->meet_at_named(waits, id, threads, where);
+      },
+      [](const TileLoad& load, Where where) {
+        running_block->do_some_work();
+        running_block->async_.load_tile(load, running_block->user(), where);
+      },
+      [](const BulkCall& call, Where where) {
+        running_block->async_.bulk(call, running_block->user(), where);
+      },
+      [] { running_block->memory_.fence_for_async(running_block->current_); },
   };
   return table;
 }

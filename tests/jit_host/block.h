@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "tests/ir/random.h"
+#include "tests/jit_host/async.h"
 #include "tests/jit_host/copies.h"
 #include "tests/jit_host/fiber.h"
 #include "tests/jit_host/machine.h"
 #include "tests/jit_host/shared_memory.h"
+#include "tests/jit_host/tile_products.h"
 #include "tests/jit_host/warp_functions.h"
 
 namespace fovea::on_host {
@@ -32,6 +34,7 @@ class Block {
   struct Thread {
     Fiber fiber;
     Copies copies;
+    std::string waits_in;  // a barrier that is not the block's own; "": none
   };
   // Where the first came to; all must come to the same.
   struct Point {
@@ -59,6 +62,12 @@ class Block {
   Thread& thread() { return threads_[static_cast<std::size_t>(current_)]; }
   Warp& warp(int i) { return warps_[static_cast<std::size_t>(i)]; }
   User user() const { return {current_, warps_[static_cast<std::size_t>(current_) / lanes].epoch}; }
+  // Lets the thread wait until it is woken.
+  void park(std::string in);
+  void wake(const Threads& threads);
+  void use_barrier(const BarrierCall& call, Where where);
+  void meet_at_named(bool waits, int id, int threads, Where where);
+  void do_some_work();
   void make_all_ready();
   int next();
   int next_of_other_warps();
@@ -71,6 +80,8 @@ class Block {
   Stacks stacks_;
   Fiber main_;
   SharedMemory memory_;
+  Async async_{memory_};
+  TileProducts products_{memory_};
 
   static Place place_;  // of the thread that runs; kernels read it
   Kernel kernel_ = nullptr;

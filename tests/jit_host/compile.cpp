@@ -34,6 +34,7 @@ std::string command() {
       " -fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math";
   out += " -iquote '" + device_folder + "'";
   out += " -DFOVEA_HOST_PRIMITIVES='\"" + own_folder + "primitives_host.h\"'";
+  out += " -DFOVEA_HOST_HOPPER='\"" + own_folder + "hopper_host.h\"'";
   const std::string sanitize = FOVEA_HOST_SANITIZE;
   if (!sanitize.empty()) {
     out += " -g1 -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=" + sanitize;
@@ -68,10 +69,10 @@ std::string with_entries(const std::string& source) {
 // What else an object depends on. The engine's sources have their headers in them.
 std::string surroundings(const std::string& source) {
   std::vector<fs::path> headers{own_folder + "entry.h", own_folder + "machine.h",
-                                own_folder + "primitives_host.h"};
+                                own_folder + "primitives_host.h", own_folder + "hopper_host.h"};
   if (source.find("\n#include \"") != std::string::npos) {
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(device_folder, ignored)) {
+    for (const auto& entry : fs::recursive_directory_iterator(device_folder, ignored)) {
       headers.push_back(entry.path());
     }
   }

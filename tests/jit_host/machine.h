@@ -24,6 +24,10 @@ enum class Meeting : int {
   MultiplyAddBf16,
   SyncBlock,
   AnyInBlock,
+  FenceRegisters,  // from here on: products of a warpgroup, each warp's rows by itself
+  MultiplyTiles,
+  CommitProducts,
+  WaitProducts,
 };
 
 // What each thread brings to a meeting, and takes from it.
@@ -45,6 +49,39 @@ struct Product {
   unsigned b0, b1;
 };
 
+// d (16 x n, of this warp) += a b, of tiles in shared memory that their words describe.
+struct TileProduct {
+  float* d;  // [n / 8][4]
+  int n;
+  const unsigned* a_registers;  // [4]; null: a is a tile
+  unsigned long long a, b;
+  bool f16, transpose_a, transpose_b, add;
+};
+
+// What threads do with a barrier in shared memory.
+enum class BarrierAct : int { Init, Publish, Arrive, ArriveExpecting, Wait };
+struct BarrierCall {
+  BarrierAct act;
+  unsigned at;
+  int value;  // arrivals, bytes or parity
+};
+// A box of a tensor on its way to shared memory.
+struct TileLoad {
+  unsigned to;
+  const void* map;
+  unsigned barrier;
+  const int* at;
+  int rank;
+};
+// Sums on their way to global memory, in groups.
+enum class BulkAct : int { Add, Commit, WaitRead, Wait };
+struct BulkCall {
+  BulkAct act;
+  float* to;
+  unsigned from;
+  int value;  // bytes, or groups that may be under way
+};
+
 // The thread that runs.
 struct Place {
   int thread, threads;
@@ -61,6 +98,11 @@ struct Machine {
   void (*copy)(unsigned to, const void* from, int bytes, int valid, Where where);
   void (*commit)();
   void (*wait)(int pending);
+  void (*barrier)(const BarrierCall& call, Where where);
+  void (*named_barrier)(bool waits, int id, int threads, Where where);
+  void (*load_tile)(const TileLoad& load, Where where);
+  void (*bulk)(const BulkCall& call, Where where);
+  void (*fence_for_async)();
 };
 
 }  // namespace fovea::on_host

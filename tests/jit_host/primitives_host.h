@@ -179,6 +179,7 @@ FOVEA_DEVICE int max(int a, int b) { return a < b ? b : a; }
 FOVEA_DEVICE int min(int a, int b) { return b < a ? b : a; }
 
 FOVEA_DEVICE int first_bit(unsigned x) { return __builtin_ctz(x); }
+FOVEA_DEVICE int last_bit(unsigned x) { return 31 - __builtin_clz(x); }
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __builtin_bit_cast(float, x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
 FOVEA_DEVICE float infinity() { return __builtin_inff(); }
@@ -213,6 +214,11 @@ FOVEA_DEVICE unsigned pack(F16, float low, float high) {
 }
 FOVEA_DEVICE unsigned pack(BF16, float low, float high) {
   return rounded(BF16{}, low) | rounded(BF16{}, high) << 16;
+}
+
+FOVEA_DEVICE unsigned multiply_pairs(BF16, unsigned a, unsigned b) {
+  const auto low = [](unsigned x) { return to_float(BF16{}, static_cast<unsigned short>(x)); };
+  return pack(BF16{}, low(a) * low(b), low(a >> 16) * low(b >> 16));
 }
 
 FOVEA_DEVICE float add_rn(float a, float b) { return a + b; }

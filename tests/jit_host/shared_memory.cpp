@@ -3,12 +3,12 @@
 #include <cstring>
 
 #include "tests/jit_host/mistake.h"
+#include "tests/jit_host/shared_access.h"
 
 namespace fovea::on_host {
 namespace {
 
 constexpr std::uint64_t most_epochs = (1u << 20) - 1;
-constexpr unsigned most_warp_epochs = (1u << 17) - 1;
 
 using Kind = SharedAccess;
 
@@ -22,14 +22,6 @@ const char* verb(Kind kind) {
 }
 
 }  // namespace
-
-struct SharedMemory::Access {
-  Kind kind;
-  unsigned at, bytes;
-  Where where;
-  Stamp mine;
-  Stamp left;  // what a read leaves in the record
-};
 
 namespace {
 
@@ -55,6 +47,13 @@ void SharedMemory::begin_block() {
     epoch_ = 0;
   }
   first_epoch_ = ++epoch_;
+  if (!uses_clocks_) return;
+  uses_clocks_ = false;
+  clocks_ = {};
+  readers_.clear();
+  async_readers_.clear();
+  unfenced_.assign(unfenced_.size(), 0);
+  for (auto& words : wrote_) words.clear();
 }
 
 void SharedMemory::pass_barrier() {
@@ -83,6 +82,13 @@ void SharedMemory::store(unsigned at, const void* from, unsigned bytes, const Us
   const Access access = access_of(Kind::Write, at, bytes, user, where);
   if (!write_at_rest(access)) visit(access);
   std::memcpy(&bytes_[at], from, bytes);
+  if (!uses_clocks_) return;
+  check_async_readers(at, bytes, user, where);
+  unfenced_.resize(words_.size());
+  for (unsigned word = at / 4; word < (at + bytes + 3) / 4; ++word) {
+    unfenced_[word] = 1;
+    wrote_[static_cast<std::size_t>(user.thread)].push_back(word);
+  }
 }
 
 void SharedMemory::add(unsigned at, float value, const User& user, Where where) {
@@ -119,21 +125,6 @@ void SharedMemory::end_copy(unsigned at, int bytes, const User& user, Where wher
 
 // --- one access against the records ---
 
-inline SharedMemory::Access SharedMemory::access_of(Kind kind, unsigned at, unsigned bytes,
-                                                    const User& user, const Where& where) const {
-  if (user.warp_epoch > most_warp_epochs) {
-    throw Mistake("a warp passes more sync_warp than are counted at " + text(where));
-  }
-  const Stamp mine{epoch_,
-                   user.warp_epoch,
-                   static_cast<unsigned>(user.thread),
-                   static_cast<unsigned>(where.line),
-                   0,
-                   0,
-                   0};
-  return {kind, at, bytes, where, mine, mine};
-}
-
 // The usual case, quickly: whole words that nobody has written since the last barrier. False: it
 // takes a closer look, which may begin from here.
 inline bool SharedMemory::read_at_rest(const Access& a) {
@@ -144,7 +135,7 @@ inline bool SharedMemory::read_at_rest(const Access& a) {
     if (!at_rest) return false;
     if (r->read.block != epoch_) {
       r->read = a.left;
-    } else if (r->read.many < 2) {
+    } else if (r->read.many < 2 || uses_clocks_) {
       note(r->read, a);
     }
   }
@@ -242,19 +233,12 @@ inline void SharedMemory::use_for_add(Record& record, const Access& access) cons
   record.read = {};
 }
 
-inline bool SharedMemory::comes_before(const Stamp& earlier, const Access& access) const {
-  if (earlier.block != epoch_) return true;
-  if (earlier.many == 2) return false;
-  if (earlier.thread / 32 != access.mine.thread / 32) return false;
-  return earlier.warp < access.mine.warp ||
-         (earlier.many == 0 && earlier.thread == access.mine.thread);
-}
-
 inline void SharedMemory::note(Stamp& stamp, const Access& access) const {
   const bool flag = stamp.flag != 0;
   if (stamp.block != epoch_) {
     stamp = access.left;
-  } else if (stamp.thread / 32 != access.left.thread / 32) {
+  } else if (stamp.many == 2 || stamp.thread / 32 != access.left.thread / 32) {
+    if (uses_clocks_) note_reader(stamp, access);
     stamp.many = 2;
   } else if (stamp.many < 2 && stamp.warp < access.left.warp) {
     stamp = access.left;
@@ -266,7 +250,8 @@ inline void SharedMemory::note(Stamp& stamp, const Access& access) const {
 }
 
 void SharedMemory::race(const Stamp& earlier, const char* what, const Access& a) const {
-  std::string who = "thread " + std::to_string(earlier.thread);
+  const bool copied = uses_clocks_ && earlier.thread / 32 == Clock::copier;
+  std::string who = copied ? "a copy of a tile" : "thread " + std::to_string(earlier.thread);
   if (earlier.many == 1) who += " and others of its warp";
   if (earlier.many == 2) who += " and others";
   throw Mistake(

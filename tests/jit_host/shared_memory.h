@@ -5,9 +5,14 @@
 // Two accesses by different threads, at least one of them a write, are a race unless a sync_block
 // lies between them, or a sync_warp if both are of one warp. So of each word it is enough to
 // remember the last write and, since then, the last read, with the number of barriers passed.
+//
+// Once a block has other barriers, warps know of each other what those told them (Clock), and
+// reads of several warps are remembered for each of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/jit_host/machine.h"
@@ -18,6 +23,13 @@ namespace fovea::on_host {
 struct User {
   int thread;
   unsigned warp_epoch;  // sync_warps that its warp passed since the last sync_block, from 1
+};
+
+// Up to when somebody knows what each warp did. The last is the unit that copies tiles.
+struct Clock {
+  static constexpr int copier = 31;
+  std::array<std::uint64_t, 32> of{};
+  void join(const Clock& other);
 };
 
 enum class SharedAccess { Read, Write, Add };
@@ -38,6 +50,23 @@ class SharedMemory {
   void begin_copy(unsigned at, int bytes, const User& user, Where where);
   void write_copy(unsigned at, const void* from, int valid, int bytes);
   void end_copy(unsigned at, int bytes, const User& user, Where where);
+
+  // --- with other barriers than sync_block ---
+  void use_clocks() { uses_clocks_ = true; }
+  Clock clock_of(const User& user) const;  // what whoever it tells may rely on
+  void learn(const User& user, const Clock& from);
+  void fence_for_async(int thread);  // what it wrote may be read by products and bulk copies
+
+  // Pieces of 16 bytes that a copy of a tile writes: nobody may touch them from begin to end.
+  void begin_tile(unsigned at, const User& user, Where where);
+  void write_tile(unsigned at, const unsigned char (&piece)[16]);
+  void end_tile(unsigned at, std::uint64_t tick, Where where);
+  std::uint64_t time_of_tick(std::uint64_t tick) const;
+
+  // 16 bytes that a product or a bulk copy reads, from begin to end.
+  void begin_async_read(unsigned at, const User& user, Where where);
+  void end_async_read(unsigned at, const User& user);
+  void peek(void* to, unsigned at, unsigned bytes) const;
 
  private:
   struct Stamp {
@@ -71,6 +100,22 @@ class SharedMemory {
   void note(Stamp& stamp, const Access& access) const;
   [[noreturn]] void race(const Stamp& earlier, const char* what, const Access& access) const;
   [[noreturn]] void early(const Record& record, const Access& access) const;
+
+  std::uint64_t time_of(const Stamp& stamp) const;
+  void note_reader(Stamp& stamp, const Access& access) const;
+  bool all_come_before(const Stamp& many, const Access& access) const;
+  void check_async_readers(unsigned at, unsigned bytes, const User& user, const Where& where) const;
+
+  bool uses_clocks_ = false;
+  std::array<Clock, 32> clocks_{};
+  mutable std::unordered_map<const Stamp*, Clock> readers_;  // of words that several warps read
+  std::vector<std::uint8_t> unfenced_;                       // words that copies may not see yet
+  std::array<std::vector<unsigned>, 1024> wrote_;            // by thread: those of them
+  struct AsyncReaders {
+    int under_way = 0;
+    Clock done;
+  };
+  std::unordered_map<unsigned, AsyncReaders> async_readers_;  // by piece of 16 bytes
 
   unsigned size_ = 0;
   std::uint64_t epoch_ = 0, first_epoch_ = 0;

@@ -154,6 +154,10 @@ const char* name_of(Meeting kind) {
     case Meeting::MultiplyAddBf16: return "multiply_add(BF16)";
     case Meeting::SyncBlock: return "sync_block";
     case Meeting::AnyInBlock: return "any_in_block";
+    case Meeting::FenceRegisters: return "fence_registers";
+    case Meeting::MultiplyTiles: return "multiply_tiles";
+    case Meeting::CommitProducts: return "commit_products";
+    case Meeting::WaitProducts: return "wait_products";
   }
   return "";
 }

@@ -177,9 +177,13 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   if (memory.row_max != nullptr) call.row_max = memory.row_max;
   call.delta = memory.delta;
   call.grad_q_sum = memory.grad_q_sum;
+  call.row_terms = memory.row_terms;
+  call.key_nans = memory.key_nans;
+  call.tile_counter = memory.tile_counter;
   call.partial_o = memory.partial_o;
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;
+  call.taken_tiles = memory.taken_tiles;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
   pack_gradient_words(prepared, bindings, memory, arguments.words);

@@ -11,9 +11,13 @@ namespace fovea::jit {
 // A kernel takes so many bytes of parameters, from CUDA 12.1 on.
 inline constexpr int most_argument_bytes = 32764;
 inline constexpr int most_words =
-    (most_argument_bytes - static_cast<int>(sizeof(device::Call))) / 8;
+    (most_argument_bytes - static_cast<int>(device::map_count * sizeof(device::TensorMap)) -
+     static_cast<int>(sizeof(device::Call))) /
+    8;
 
+// Kernels that take no maps get what follows them.
 struct Arguments {
+  device::TensorMap maps[device::map_count];
   device::Call call;
   long long words[most_words];
 };

@@ -4,6 +4,7 @@
 
 #include "attention/refuse.h"
 #include "engines/jit/device/shared_layout.h"
+#include "engines/jit/hopper_backward.h"
 
 namespace fovea::jit {
 namespace {
@@ -75,6 +76,7 @@ Shape delta_shape(const ShapeFacts& facts) {
   Shape shape = backward_shape(facts);
   shape.warps = 4;
   shape.shared_bytes = 0;
+  shape.own = {{"row_terms", 0}};
   return shape;
 }
 
@@ -114,11 +116,13 @@ Shape backward_dq_shape(const ShapeFacts& facts) {
 
 // --- which plans have a kernel ---
 
-bool always(const Problem&) { return true; }
-bool wants_sink(const Problem& baked) { return baked.want_sink; }
-bool adds_up_q(const Problem& baked) { return baked.want_q && !baked.deterministic; }
-bool orders_q(const Problem& baked) { return baked.want_q && baked.deterministic; }
-bool is_packed(const Problem& baked) { return baked.layout == Layout::Thd; }
+bool is_general(const ShapeFacts& facts) { return !is_hopper_backward(facts); }
+bool wants_sink(const ShapeFacts& facts) { return facts.baked.want_sink; }
+bool adds_up_q(const ShapeFacts& facts) {
+  return is_general(facts) && facts.baked.want_q && !facts.baked.deterministic;
+}
+bool orders_q(const ShapeFacts& facts) { return facts.baked.want_q && facts.baked.deterministic; }
+bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
 
 // --- grids ---
 
@@ -144,25 +148,48 @@ Grid over_gaps(const Call& call, const Shape& shape) {
   return in_line(std::int64_t{call.b} + 1, 1, shape);
 }
 
+// Either the general kernels or those for Hopper.
 constexpr KernelRow rows[] = {
-    {"backward_delta", "backward_delta.h", false, always, nullptr, delta_shape, over_rows},
+    {"backward_delta", "backward_delta.h", false, is_general, nullptr, delta_shape, over_rows},
+    {"backward_delta", "backward_delta.h", false, is_hopper_backward, nullptr, hopper_delta_shape,
+     over_rows},
     {"backward_sink", "backward_sink.h", false, wants_sink, nullptr, sink_shape, over_heads},
-    {"backward", "backward.h", true, always, nullptr, backward_shape, over_keys, true},
+    {"backward", "backward.h", true, is_general, nullptr, backward_shape, over_keys, true},
     {"backward_finish", "backward_finish.h", true, adds_up_q, nullptr, finish_shape, over_queries,
-     false, true},
+     false, false, true},
     {"backward_dq", "backward_dq.h", true, orders_q, nullptr, backward_dq_shape, over_queries},
+    {"hopper_backward", "hopper/backward.h", true, is_hopper_backward, nullptr,
+     hopper_backward_shape, over_multiprocessors, true, true},
+    {"hopper_backward_finish", "hopper/backward_finish.h", true, is_hopper_backward, nullptr,
+     hopper_finish_shape, over_queries_and_keys},
     {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},
 };
+
+const PreparedKernel& main_kernel(const Prepared& prepared) {
+  return *std::ranges::find_if(prepared.kernels, [](const PreparedKernel& kernel) {
+    return kernel.row->grid == over_keys || kernel.row->grid == over_multiprocessors;
+  });
+}
+
+// Of one head's queries, or of all sequences' if they are packed.
+std::int64_t sum_tiles(const Prepared& prepared, const Sizes& sizes, int in_tile) {
+  return prepared.baked.layout == Layout::Thd ? device::sum_tiles(sizes.t_q, sizes.b, in_tile)
+                                              : sizes.b * device::sum_tiles(sizes.sq, 0, in_tile);
+}
 
 }  // namespace
 
 std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes) {
-  const auto is_backward = [](const PreparedKernel& k) { return k.row->grid == over_keys; };
-  const Shape& shape = std::ranges::find_if(prepared.kernels, is_backward)->shape;
-  const bool packed = prepared.baked.layout == Layout::Thd;
-  const std::int64_t tiles = packed ? device::sum_tiles(sizes.t_q, sizes.b, shape.rows)
-                                    : sizes.b * device::sum_tiles(sizes.sq, 0, shape.rows);
-  return sizes.h * tiles * shape.rows * shape.d;
+  const PreparedKernel& kernel = main_kernel(prepared);
+  const int in_tile = kernel.shape.rows;
+  // A call that the kernels for Hopper do not take has the largest of the general ones' tiles.
+  const int room = kernel.row->maps_tensors ? choices[0].rows : in_tile;
+  return sizes.h * sum_tiles(prepared, sizes, room) * room * kernel.shape.d;
+}
+
+std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes) {
+  const Shape& shape = main_kernel(prepared).shape;
+  return sizes.h * sum_tiles(prepared, sizes, shape.rows) * 2 * shape.rows;
 }
 
 std::span<const KernelRow> backward_kernel_rows() { return rows; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/host_bake.h"
+#include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/tile_values.h"
 #include "ir/build.h"
 #include "ir/diff.h"
@@ -157,5 +158,31 @@ int Captured::table_room() const {
 }
 
 int Captured::shared_bytes() const { return 4 * table_room() * tables(); }
+
+// As the classes of device/hopper/captured.h have them.
+int Captured::hopper_bytes_of(TermKind kind) const {
+  switch (kind) {
+    case TermKind::Uniform: return 64;
+    case TermKind::Column: return 4 * device::backward_keys;
+    case TermKind::Row:
+    case TermKind::Element: return 0;
+    case TermKind::Diagonal:
+    case TermKind::Gather: return 4 * table_room();
+  }
+  return 0;
+}
+
+int Captured::hopper_shared_bytes() const {
+  int bytes = 0;
+  for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term.kind);
+  return bytes;
+}
+
+bool Captured::reads_scores() const {
+  const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
+  return std::ranges::any_of(terms_, [&](const CapturedTerm& term) {
+    return reads(term.value) || std::ranges::any_of(term.indices, reads);
+  });
+}
 
 }  // namespace fovea::jit

@@ -50,6 +50,13 @@ class Captured {
   // struct CapturedTerms, to stand behind device/backward.h.
   std::string text(const WordLayout& layout) const;
 
+  // The same for device/hopper/backward.h, and how much of shared memory it takes there.
+  std::string hopper_text(const WordLayout& layout) const;
+  int hopper_shared_bytes() const;
+  // Whether a term changes with the score itself, which that kernel does not have any more when it
+  // has its gradient.
+  bool reads_scores() const;
+
   // For tables in shared memory: entries of each Diagonal and Gather, bytes of all.
   int table_room() const;
   int shared_bytes() const;
@@ -58,6 +65,7 @@ class Captured {
   void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
   void arrange(std::size_t target, const ir::Program& program);
   int tables() const;
+  int hopper_bytes_of(TermKind kind) const;
 
   bool deterministic_ = false;
   std::vector<CapturedTerm> terms_;

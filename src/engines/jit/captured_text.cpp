@@ -96,6 +96,19 @@ std::string member_type(TermKind kind, const std::string& term, const std::strin
   return {};
 }
 
+// Of device/hopper/captured.h, where a lane has two keys whatever the term.
+std::string hopper_member_type(TermKind kind, const std::string& arguments, int room) {
+  switch (kind) {
+    case TermKind::Uniform: return "UniformTerm<" + arguments + ">";
+    case TermKind::Row: return "RowTerm<" + arguments + ">";
+    case TermKind::Column: return "ColumnTerm<" + arguments + ">";
+    case TermKind::Element: return "ElementTerm<" + arguments + ">";
+    case TermKind::Diagonal:
+    case TermKind::Gather: return "GatherTerm<" + arguments + ", " + std::to_string(room) + ">";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string Captured::text(const WordLayout& layout) const {
@@ -156,6 +169,50 @@ std::string Captured::text(const WordLayout& layout) const {
          "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " +
          uniform + ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
          each("end", "const Arguments& a", "a") + "};\n";
+}
+
+std::string Captured::hopper_text(const WordLayout& layout) const {
+  if (terms_.empty()) return "struct CapturedTerms { static constexpr bool any = false; };\n";
+  struct Function {
+    std::string name, parameters, arguments, calls;
+    bool asks_place;  // where the term's part of shared memory is
+  };
+  const std::string of_head =
+      "const Arguments& a, const Formula::Uniform& u, const CapturedPlace& p";
+  Function functions[] = {{"begin", "", "", "", true},
+                          {"begin_step", of_head, "a, u, p", "", false},
+                          {"add", "const CapturedScore& x", "x", "", true},
+                          {"end_step", of_head, "a, u, p", "", true},
+                          {"end_head", of_head, "a, u, p", "", true}};
+  std::string structs, members;
+  int offset = 0;
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    const CapturedTerm& term = terms_[i];
+    const CapturedTarget& target = targets_[term.target];
+    const std::string number = std::to_string(i), name = "CapturedTerm" + number;
+    const std::string type =
+        hopper_member_type(term.kind, name + ", " + sums_type(target.kept), table_room());
+    structs += TermText(term, target, layout).text(name);
+    members += "  " + type + " t" + number + ";\n";
+    const int bytes = hopper_bytes_of(term.kind);
+    members += "  static_assert(" + type + "::shared_bytes == " + std::to_string(bytes) + ");\n";
+    const std::string place = "at + " + std::to_string(offset);
+    offset += bytes;
+    for (Function& function : functions) {
+      std::string arguments = function.arguments;
+      if (function.asks_place) arguments += (arguments.empty() ? "" : ", ") + place;
+      function.calls += " t" + number + "." + function.name + "(" + arguments + ");";
+    }
+  }
+  std::string out = structs +
+                    "struct CapturedTerms {\n  static constexpr bool any = true;\n"
+                    "  static constexpr Shared at = HopperBackwardShape<Config>::at.captured;\n" +
+                    members;
+  for (const Function& function : functions) {
+    out += "  FOVEA_DEVICE void " + function.name + "(" + function.parameters + ") {" +
+           function.calls + " }\n";
+  }
+  return out + "};\n";
 }
 
 }  // namespace fovea::jit

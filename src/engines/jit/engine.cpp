@@ -9,6 +9,7 @@
 #include "cuda/driver.h"
 #include "engines/jit/bake.h"
 #include "engines/jit/cost.h"
+#include "engines/jit/hopper.h"
 #include "engines/jit/images.h"
 #include "engines/jit/judge.h"
 #include "engines/jit/plan.h"
@@ -44,7 +45,7 @@ class JitEngine : public Engine {
     Verdict verdict = judge(baked, device);
     if (verdict.answer != Answer::Expected) return verdict;
     try {
-      compile_images(prepare(baked.problem, device), device);
+      compile_images(prepare(baked.problem, device, wanted_tier()), device);
       note_proof(baked, device);
       verdict.answer = Answer::Proven;
     } catch (const Unsupported& refusal) {
@@ -57,7 +58,7 @@ class JitEngine : public Engine {
 
   std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
     throw_if_refused(jit::judge(baked.problem, device));
-    Prepared prepared = prepare(baked.problem, device);
+    Prepared prepared = prepare(baked.problem, device, wanted_tier());
     std::unique_ptr<Plan> plan;
     if (device.described) {
       compile_images(prepared, device);

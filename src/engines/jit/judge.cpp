@@ -2,7 +2,10 @@
 
 #include "engines/jit/arguments.h"
 #include "engines/jit/bake.h"
+#include "engines/jit/captured.h"
 #include "engines/jit/compiler.h"
+#include "engines/jit/hopper.h"
+#include "engines/jit/hopper_backward.h"
 #include "engines/jit/kernels.h"
 
 namespace fovea::jit {
@@ -25,6 +28,7 @@ class Rules {
     if (verdict_.reasons.empty()) check_shared_memory();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
+    if (device_.sm == 90) note_tier();
     if (!compiler().problem().empty()) {
       verdict_.note = "there is no NVRTC here: only kernels that are stored run";
     }
@@ -35,6 +39,25 @@ class Rules {
   void refuse(std::string code, std::string limit, std::string got, std::string advice) {
     verdict_.reasons.push_back(
         {std::move(code), std::move(limit), std::move(got), std::move(advice)});
+  }
+
+  ShapeFacts facts() const {
+    ShapeFacts out{p_, device_.sm, device_.shared_memory_per_block};
+    out.tier = wanted_tier();
+    return out;
+  }
+
+  void note_tier() {
+    ShapeFacts known = facts();
+    const Captured captured(p_);
+    known.captured = &captured;
+    const bool forward = p_.direction == Direction::Forward;
+    const std::string why = forward ? why_no_hopper_forward(known) : why_no_hopper_backward(known);
+    const std::string name = forward ? "the forward's kernel" : "the backward's kernel";
+    verdict_.note = why.empty() ? name +
+                                      " is that for sm_90; calls whose strides or addresses are no "
+                                      "multiples of 16 bytes run the general one"
+                                : name + " is the general one, not that for sm_90: " + why;
   }
 
   void check_device() {
@@ -89,9 +112,9 @@ class Rules {
 
   // The smallest tiles of the widest heads do not fit every GPU.
   void check_shared_memory() {
-    const ShapeFacts facts{p_, device_.sm, device_.shared_memory_per_block, 0, 0};
+    const ShapeFacts facts = this->facts();
     for (const KernelRow& row : kernel_rows(p_.direction)) {
-      const int bytes = row.in_plan(p_) ? row.shape(facts).shared_bytes : 0;
+      const int bytes = row.in_plan(facts) ? row.shape(facts).shared_bytes : 0;
       if (bytes <= device_.shared_memory_per_block) continue;
       refuse("shared_memory",
              "kernels of engine jit have at most the shared memory of a block, " +

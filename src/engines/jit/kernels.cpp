@@ -6,6 +6,7 @@
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/bake.h"
 #include "engines/jit/device/shared_layout.h"
+#include "engines/jit/hopper.h"
 
 namespace fovea::jit {
 namespace {
@@ -90,9 +91,11 @@ Shape max_logit_shape(const ShapeFacts& facts) {
 
 // --- which plans have a kernel, and which calls ---
 
-bool always(const Problem&) { return true; }
-bool wants_max_logit(const Problem& baked) { return baked.max_logit; }
-bool is_packed(const Problem& baked) { return baked.layout == Layout::Thd; }
+bool is_general(const ShapeFacts& facts) { return !why_no_hopper_forward(facts).empty(); }
+bool is_for_hopper(const ShapeFacts& facts) { return why_no_hopper_forward(facts).empty(); }
+bool may_split_keys(const ShapeFacts& facts) { return splits_keys(facts.baked); }
+bool wants_max_logit(const ShapeFacts& facts) { return facts.baked.max_logit; }
+bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
 
 bool has_splits(const Call& call) { return call.split_keys > 0; }
 // Sequences that are decoded leave nothing to the kernel for many queries if all are alike.
@@ -145,9 +148,12 @@ Grid over_gaps(const Call& call, const Shape& shape) {
 // --- the tables ---
 
 constexpr KernelRow forward_rows[] = {
-    {"forward", "forward.h", true, always, has_many_queries, forward_shape, over_queries},
-    {"decode", "decode.h", true, splits_keys, has_splits, decode_shape, over_splits},
-    {"merge_splits", "merge_splits.h", true, splits_keys, has_splits, small_shape, over_group_rows},
+    {"forward", "forward.h", true, is_general, has_many_queries, forward_shape, over_queries},
+    {"hopper_forward", "hopper/forward.h", true, is_for_hopper, has_many_queries,
+     hopper_forward_shape, over_query_tiles, false, true},
+    {"decode", "decode.h", true, may_split_keys, has_splits, decode_shape, over_splits},
+    {"merge_splits", "merge_splits.h", true, may_split_keys, has_splits, small_shape,
+     over_group_rows},
     {"gaps", "gaps.h", false, is_packed, nullptr, small_shape, over_gaps},
     {"max_logit", "max_logit.h", false, wants_max_logit, nullptr, max_logit_shape, over_heads},
 };

@@ -13,6 +13,8 @@
 
 namespace fovea::jit {
 
+class Captured;
+
 // What a kernel's tiles are, beside the types: chosen when a plan is made.
 struct Shape {
   int d = 0, dv = 0;  // head dims of a tile: their class; dv of one chunk
@@ -21,12 +23,16 @@ struct Shape {
   int warps = 4;
   int blocks = 1;  // that shall fit a multiprocessor at once
   int shared_bytes = 0;
+  int most_blocks = 0;  // of a grid whose blocks take tiles as they come
   struct Constant {
     const char* name;
     int value;
   };
   std::vector<Constant> own{};  // further constants of this kernel's Config
 };
+
+// Which kernels a plan is made of: those for this GPU if there are, or those for every one.
+enum class Tier { Best, General };
 
 // All that a shape is chosen by.
 struct ShapeFacts {
@@ -35,6 +41,9 @@ struct ShapeFacts {
   std::int64_t shared_memory = 0;                                           // of a block, at most
   int row_words = 0, column_words = 0, diagonal_words = 0, cell_bytes = 0;  // of the formula
   int captured_bytes = 0;  // of shared memory: Captured::shared_bytes
+  int multiprocessors = 1;
+  Tier tier = Tier::Best;
+  const Captured* captured = nullptr;
 };
 
 using Grid = cuda::Grid;
@@ -45,11 +54,12 @@ struct KernelRow {
   const char* name;
   const char* header;
   bool asks_formula;  // else it is compiled once for all formulas
-  bool (*in_plan)(const Problem& baked);
+  bool (*in_plan)(const ShapeFacts& facts);
   bool (*in_call)(const device::Call& call);  // null: in every call of such a plan
   Shape (*shape)(const ShapeFacts& facts);
   Grid (*grid)(const device::Call& call, const Shape& shape);
   bool adds_captured = false;    // up the gradients of captured tensors and scalars
+  bool maps_tensors = false;     // takes MappedArgumentsOf<Arguments>: see hopper.h
   bool writes_captured = false;  // those gradients, if they are small: device/captured_beside.h
 };
 

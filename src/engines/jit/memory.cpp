@@ -6,6 +6,8 @@
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/captured_run.h"
 #include "engines/jit/device/shared_layout.h"
+#include "engines/jit/hopper.h"
+#include "engines/jit/hopper_backward.h"
 #include "engines/jit/splits.h"
 
 namespace fovea::jit {
@@ -17,6 +19,11 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     delta = arena.take<float>(rows).data();
     if (baked.want_q && !baked.deterministic) {
       grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
+    }
+    if (prepared.mapped_kernel() != nullptr) {
+      row_terms = arena.take<float>(row_term_floats(prepared, sizes)).data();
+      key_nans = arena.take<unsigned>(key_nan_words(sizes)).data();
+      tile_counter = arena.take<unsigned>(1).data();
     }
     captured = arena.take<std::byte>(captured_sum_bytes(prepared, sizes)).data();
   } else {
@@ -34,6 +41,11 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     const ResolvedExtents extents =
         resolved_extents(baked.program.tensors()[summary.slot], sizes, baked.h_global);
     summaries[i] = arena.take<std::byte>(summary_bytes(summary, extents)).data();
+  }
+  const PreparedKernel* const mapped = prepared.mapped_kernel();
+  if (mapped != nullptr && baked.direction == Direction::Forward) {
+    taken_words = 1 + query_tiles(sizes, mapped->shape);
+    taken_tiles = arena.take<unsigned>(taken_words).data();
   }
 }
 

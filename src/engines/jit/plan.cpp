@@ -1,12 +1,15 @@
 #include "engines/jit/plan.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "attention/refuse.h"
 #include "cuda/driver.h"
 #include "engines/jit/arguments.h"
 #include "engines/jit/captured_run.h"
 #include "engines/jit/device/summary_call.h"
+#include "engines/jit/hopper.h"
+#include "engines/jit/images.h"
 
 namespace fovea::jit {
 namespace {
@@ -25,8 +28,8 @@ void check_call(const Problem& baked, const Sizes& sizes) {
 
 class JitPlan : public Plan {
  public:
-  JitPlan(Prepared prepared, int ordinal, std::vector<cuda::Handle> kernels)
-      : prepared_(std::move(prepared)), ordinal_(ordinal), kernels_(std::move(kernels)) {
+  JitPlan(Prepared prepared, const Device& device, std::vector<cuda::Handle> kernels)
+      : prepared_(std::move(prepared)), device_(device), kernels_(std::move(kernels)) {
     // What was compiled is not needed again.
     prepared_.units.clear();
     prepared_.formula.text.clear();
@@ -51,7 +54,18 @@ class JitPlan : public Plan {
     Arguments arguments;  // its words are not cleared: there are up to 4000
     pack(prepared_, bindings, memory, arguments);
     const CapturedRun captured(prepared_, memory, bindings, arguments);
-    const cuda::OnDevice here(ordinal_);
+    const cuda::OnDevice here(device_.ordinal);
+    const PreparedKernel* const mapped = prepared_.mapped_kernel();
+    if (mapped != nullptr && in_call(*mapped->row, arguments.call)) {
+      if (!can_map(arguments.call)) return general().run(bindings);
+      pack_maps(arguments.call, mapped->shape, arguments.maps);
+    }
+    if (memory.taken_words > 0) {
+      cuda::check(cuda::driver()->set_words_async(
+                      reinterpret_cast<cuda::Address>(memory.taken_tiles), 0,
+                      static_cast<std::size_t>(memory.taken_words), bindings.stream),
+                  "cuMemsetD32Async");
+    }
     summarize(bindings, arguments);
     captured.clear(kernels_[prepared_.captured_clear_unit]);
     for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
@@ -85,24 +99,42 @@ class JitPlan : public Plan {
     }
   }
 
+  static bool in_call(const KernelRow& row, const device::Call& call) {
+    return row.in_call == nullptr || row.in_call(call);
+  }
+
   void launch(std::size_t i, const Arguments& arguments, void* stream) const {
     const auto& [row, shape] = prepared_.kernels[i];
-    if (row->in_call != nullptr && !row->in_call(arguments.call)) return;
+    if (!in_call(*row, arguments.call)) return;
     const Grid grid = row->grid(arguments.call, shape);
     if (grid.x == 0) return;
-    cuda::launch(kernels_[i], grid, &arguments, stream, static_cast<unsigned>(shape.shared_bytes));
+    const void* const parameters =
+        row->maps_tensors ? static_cast<const void*>(&arguments) : &arguments.call;
+    cuda::launch(kernels_[i], grid, parameters, stream, static_cast<unsigned>(shape.shared_bytes));
+  }
+
+  // For calls whose tensors the hardware cannot copy by tiles: compiled when the first comes.
+  const Plan& general() const {
+    std::call_once(general_once_, [&] {
+      Prepared prepared = prepare(prepared_.baked, device_, Tier::General);
+      auto kernels = load_kernels(prepared, device_);
+      general_ = make_plan(std::move(prepared), device_, std::move(kernels));
+    });
+    return *general_;
   }
 
   Prepared prepared_;
-  int ordinal_;
+  Device device_;
   std::vector<cuda::Handle> kernels_;
+  mutable std::once_flag general_once_;
+  mutable std::unique_ptr<Plan> general_;
 };
 
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(Prepared prepared, const Device& device,
                                 std::vector<cuda::Handle> kernels) {
-  return std::make_unique<JitPlan>(std::move(prepared), device.ordinal, std::move(kernels));
+  return std::make_unique<JitPlan>(std::move(prepared), device, std::move(kernels));
 }
 
 }  // namespace fovea::jit

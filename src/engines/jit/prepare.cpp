@@ -4,10 +4,21 @@
 
 #include "base/error.h"
 #include "engines/jit/arguments.h"
+#include "engines/jit/bake.h"
 #include "engines/jit/device/captured_call.h"
+#include "engines/jit/hopper.h"
 
 namespace fovea::jit {
 namespace {
+
+// The kernel for sm_90 takes lines along k apart to save conversions of integers; few queries are
+// computed by others, which only lose time by that.
+bool saves_conversions(const Problem& baked, const Device& device, Tier tier) {
+  ShapeFacts facts{baked, device.sm, device.shared_memory_per_block};
+  facts.tier = tier;
+  return baked.direction == Direction::Forward && !splits_keys(baked) &&
+         why_no_hopper_forward(facts).empty();
+}
 
 RenderOptions render_options(const Problem& baked, const Captured& captured) {
   RenderOptions options;
@@ -32,11 +43,19 @@ void add_summaries(Prepared& out) {
 
 }  // namespace
 
-Prepared prepare(const Problem& baked, const Device& device) {
+const PreparedKernel* Prepared::mapped_kernel() const {
+  const auto at = std::ranges::find_if(
+      kernels, [](const PreparedKernel& kernel) { return kernel.row->maps_tensors; });
+  return at == kernels.end() ? nullptr : &*at;
+}
+
+Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
   Prepared out;
   out.baked = baked;
   out.captured = Captured(baked);
-  out.formula = render(baked, render_options(baked, out.captured));
+  RenderOptions options = render_options(baked, out.captured);
+  options.splits_shift = options.splits_shift || saves_conversions(baked, device, tier);
+  out.formula = render(baked, options);
   out.multiprocessors = device.multiprocessors;
   const ShapeFacts facts{baked,
                          device.sm,
@@ -45,14 +64,18 @@ Prepared prepare(const Problem& baked, const Device& device) {
                          out.formula.column_words,
                          out.formula.diagonal_words,
                          out.formula.cell_bytes,
-                         out.captured.shared_bytes()};
-  const std::string captured_text = out.captured.text(out.formula.layout);
+                         out.captured.shared_bytes(),
+                         device.multiprocessors,
+                         tier,
+                         &out.captured};
   const int targets = static_cast<int>(out.captured.targets().size());
   if (out.formula.words + targets * device::captured_call_words <= most_words) {
     out.captured_words = {out.formula.words, targets};
   }
+  const FormulaSource source{out.formula, out.captured.text(out.formula.layout),
+                             out.captured.hopper_text(out.formula.layout), out.captured_words};
   for (const KernelRow& row : kernel_rows(baked.direction)) {
-    if (!row.in_plan(baked)) continue;
+    if (!row.in_plan(facts)) continue;
     const Shape shape = row.shape(facts);
     if (shape.shared_bytes > device.shared_memory_per_block) {
       throw Unsupported(
@@ -63,8 +86,7 @@ Prepared prepare(const Problem& baked, const Device& device) {
     }
     out.kernels.push_back({&row, shape});
     out.units.push_back(
-        {source_of(row, baked, shape, {out.formula, captured_text, out.captured_words}),
-         !row.asks_formula, shape.shared_bytes});
+        {source_of(row, baked, shape, source), !row.asks_formula, shape.shared_bytes});
   }
   add_summaries(out);
   if (!out.captured.targets().empty()) {

@@ -37,8 +37,11 @@ struct Prepared {
   std::size_t captured_clear_unit = 0, captured_write_unit = 0;
   CapturedWords captured_words;  // of a kernel that writes them beside what it does
   int multiprocessors = 1;
+
+  // The kernel that takes tensor maps; null: there is none.
+  const PreparedKernel* mapped_kernel() const;
 };
 
-Prepared prepare(const Problem& baked, const Device& device);
+Prepared prepare(const Problem& baked, const Device& device, Tier tier = Tier::Best);
 
 }  // namespace fovea::jit

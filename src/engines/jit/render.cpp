@@ -54,8 +54,10 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
     add("shift", "", split.shift ? split.shift : zero);
     add("slope", "", split.line.slope ? split.line.slope : zero);
   }
+  bool adds_only = true;
   if (options.gradient) {
     const Expr derivative = score_gradient(program);
+    adds_only = !derivative || derivative == grad;
     add("gradient", ", float s, float grad", derivative ? derivative : grad);
   }
   for (const ExtraRoot& root : options.extra) add(root.name, ", float s, float grad", root.value);
@@ -89,9 +91,10 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   out.words = out.layout.count;
 
   out.text = "struct Formula {\n" + constant_line("has_mask", out.has_mask) +
-             constant_line("has_mod", out.has_mod) + constant_line("classifies", out.classifies) +
-             constant_line("shifts", shifts) + constant_line("line_k", split.line.k) +
-             constant_line("line_q", split.line.q) + constant_line("row_words", out.row_words) +
+             constant_line("has_mod", out.has_mod) + constant_line("adds_only", adds_only) +
+             constant_line("classifies", out.classifies) + constant_line("shifts", shifts) +
+             constant_line("line_k", split.line.k) + constant_line("line_q", split.line.q) +
+             constant_line("row_words", out.row_words) +
              constant_line("column_words", out.column_words) + text.take() + classify + "};\n";
   return out;
 }

@@ -92,7 +92,15 @@ std::string include(const std::string& header) { return "#include \"" + header +
 std::string own_text(const KernelRow& row, const Problem& baked, const Shape& shape,
                      const FormulaSource& source) {
   const Rendered& formula = source.formula;
-  std::string out = include("primitives.h") + include("arguments.h") + include("element.h");
+  // Half of the threads of a kernel that takes maps have few registers: nothing that they call may
+  // use more.
+  const std::string inlines =
+      row.maps_tensors ? "#define FOVEA_DEVICE_CALL __device__ __forceinline__\n" : "";
+  const std::string parameters = row.maps_tensors
+                                     ? "fovea::device::MappedArgumentsOf<fovea::device::Arguments>"
+                                     : "fovea::device::Arguments";
+  std::string out =
+      inlines + include("primitives.h") + include("arguments.h") + include("element.h");
   if (row.asks_formula) {
     for (const char* const header : formula_headers) out += include(header);
   }
@@ -107,13 +115,15 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   const std::string name = row.name;
   out += include(row.header);
   if (row.adds_captured) {
-    out += include("captured_cells.h") + "namespace fovea::device {\n" + source.captured +
+    out += include(row.maps_tensors ? "hopper/captured.h" : "captured_cells.h") +
+           "namespace fovea::device {\n" +
+           (row.maps_tensors ? source.hopper_captured : source.captured) +
            "}  // namespace fovea::device\n";
   }
   return out +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
-         name + "(const __grid_constant__ fovea::device::Arguments a) {\n  fovea::device::" + name +
+         name + "(const __grid_constant__ " + parameters + " a) {\n  fovea::device::" + name +
          "<fovea::device::Config>(a);\n}\n";
 }
 
@@ -132,6 +142,16 @@ std::string_view included(std::string_view line) {
   return line.substr(0, line.find('"'));
 }
 
+// The header that `file` means by a name: relative to its own folder, as a compiler sees it.
+std::string resolved(const std::string& file, std::string_view name) {
+  std::string folder = file.substr(0, file.rfind('/') + 1);
+  for (; name.starts_with("../") && !folder.empty(); name.remove_prefix(3)) {
+    folder.pop_back();
+    folder.erase(folder.rfind('/') + 1);
+  }
+  return folder + std::string(name);
+}
+
 void expand_into(std::string& out, const std::string& text, const std::string& file,
                  std::set<std::string_view>& seen) {
   std::istringstream lines(text);
@@ -139,7 +159,7 @@ void expand_into(std::string& out, const std::string& text, const std::string& f
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line == "#pragma once") line.clear();  // lines keep their numbers
-    const cuda::NamedText* const header = find_header(included(line));
+    const cuda::NamedText* const header = find_header(resolved(file, included(line)));
     if (header == nullptr) {
       out += line + "\n";
       continue;

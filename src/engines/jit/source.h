@@ -24,7 +24,8 @@ struct CapturedWords {
 // What a plan's kernels are told of its formula, each as its row asks for it.
 struct FormulaSource {
   const Rendered& formula;
-  const std::string& captured;  // struct CapturedTerms: Captured::text
+  std::string captured;         // struct CapturedTerms: Captured::text
+  std::string hopper_captured;  // Captured::hopper_text
   CapturedWords captured_words{};
 };
 Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,

@@ -40,6 +40,21 @@ constexpr MatrixLine matrix[] = {
     {"h=8 sq=1024 d=64 dtype=f32 dropout=0.1", false},
 };
 
+// What the kernels for sm_90 must hold in registers: nothing may be spilled, and their products
+// must not be put one behind the other (C75xx in ptxas' words).
+constexpr const char* hopper_lines[] = {
+    "h=8 sq=1024 d=128 dtype=bf16",
+    "h=8 sq=1024 d=128 dtype=bf16 mod=softcap(20) mask=causal",
+    "h=8 sq=1024 d=128 dtype=bf16 mod=alibi mask=causal",
+    "h=8 sq=1024 d=128 dtype=bf16 mask=sliding(99)",
+    "h=8 sq=1024 d=128 dtype=bf16 mod=score+t[h,q,k] tensor=t:bf16[H,Sq,Skv]",
+    "h=8 sq=1024 d=64 dtype=bf16 mask=causal",
+    "h=8 sq=1024 d=96 dtype=f16",
+    "h=8 sq=1024 d=192 dv=128 dtype=bf16 mask=causal",
+    "h=8 sq=1024 d=192 dtype=bf16",
+    "h=8 sq=1024 d=256 dtype=bf16 mask=causal",
+};
+
 // Tiles are as large as registers allow: a few of 255 are spilled. Tiles that do not fit spill
 // hundreds of bytes.
 constexpr int most_spilled = 64;  // bytes
@@ -126,6 +141,22 @@ void compile_line(const MatrixLine& one, const Device& device, Table& table) {
   }
 }
 
+void compile_hopper_line(const std::string& line, const Device& device, Table& table) {
+  const std::string target = compiler().target(device);
+  for (const Problem& problem : {forward_of(line), backward_of(line)}) {
+    for (const PreparedUnit& unit : prepare(bake(problem).baked.problem, device).units) {
+      const std::string& kernel = unit.source.unit.name;
+      if (kernel != "fovea_hopper_forward" && kernel != "fovea_hopper_backward") continue;
+      const std::string log = compiler().compile(unit.source.unit, target).log;
+      Usage usage = usage_of(log, kernel);
+      usage.shared = unit.shared_bytes;
+      table[line + " | " + target + " | " + kernel] = usage;
+      EXPECT_EQ(usage.spilled, 0) << line << ": " << kernel;
+      EXPECT_EQ(log.find("C75"), std::string::npos) << line << "\n" << log;
+    }
+  }
+}
+
 // Rows of other targets stay as they are.
 void update_table(const Table& now, const std::string& target) {
   std::string version;
@@ -147,6 +178,9 @@ TEST_P(JitKernels, AreAsTheTableHasThem) {
   const Device device = device_of(GetParam());
   Table now;
   for (const MatrixLine& one : matrix) compile_line(one, device, now);
+  if (device.sm == 90) {
+    for (const char* const line : hopper_lines) compile_hopper_line(line, device, now);
+  }
   if (std::getenv("FOVEA_TEST_WRITE") != nullptr) {
     return update_table(now, compiler().target(device));
   }

@@ -1,6 +1,8 @@
 // The texts of kernels, as they are put together for a compiler.
 #include "engines/jit/source.h"
 
+#include <algorithm>
+
 #include "engines/jit/arguments.h"
 #include "engines/jit/headers.h"
 #include "engines/jit/prepare.h"
@@ -9,8 +11,8 @@
 namespace fovea::jit::testing {
 namespace {
 
-Prepared prepared(const std::string& line) {
-  return prepare(baked_forward(line).problem, find_device("h200"));
+Prepared prepared(const std::string& line, Tier tier = Tier::General) {
+  return prepare(baked_forward(line).problem, find_device("h200"), tier);
 }
 
 const PreparedUnit& unit(const Prepared& all, const std::string& name) {
@@ -55,6 +57,34 @@ TEST(JitSource, KernelsWithoutAFormulaAreShared) {
   EXPECT_EQ(unit(one, "fovea_max_logit").source.own, unit(other, "fovea_max_logit").source.own);
   EXPECT_TRUE(unit(one, "fovea_max_logit").shared);
   EXPECT_FALSE(unit(one, "fovea_forward").shared);
+}
+
+bool has_unit(const Prepared& all, const std::string& name) {
+  return std::ranges::any_of(all.units,
+                             [&](const PreparedUnit& one) { return one.source.unit.name == name; });
+}
+
+// A GPU of sm_90 has a forward of its own for what that takes; the general one otherwise.
+TEST(JitSource, TiersOfTheForward) {
+  const auto tier = [](const std::string& line) {
+    const Prepared all = prepared(line, Tier::Best);
+    EXPECT_NE(has_unit(all, "fovea_forward"), has_unit(all, "fovea_hopper_forward")) << line;
+    return has_unit(all, "fovea_hopper_forward");
+  };
+  for (const char* const line :
+       {"sq=999 d=64 dtype=bf16", "sq=999 d=8 dtype=f16 mask=causal", "sq=999 d=256 dtype=bf16",
+        "sq=999 d=192 dv=128 dtype=bf16 dropout=0.1",
+        "sq=999 d=128 dtype=bf16 mod=score+t[q,k] tensor=t:f32[Sq,Skv]"}) {
+    EXPECT_TRUE(tier(line)) << line;
+  }
+  for (const char* const line : {"sq=999 d=64 dtype=f32", "sq=999 d=257 dtype=bf16",
+                                 "sq=999 d=64 dtype=bf16 precision=strict"}) {
+    EXPECT_FALSE(tier(line)) << line;
+  }
+  const std::string own = "sq=999 d=64 dtype=bf16 mask=causal";
+  const std::string& text = unit(prepared(own, Tier::Best), "fovea_hopper_forward").source.own;
+  EXPECT_EQ(count(text, "MappedArgumentsOf<fovea::device::Arguments>"), 1);
+  EXPECT_EQ(count(expand(text), "#line 1 \"hopper/wgmma.h\""), 1);
 }
 
 TEST(JitSource, TilesFitEveryDevice) {

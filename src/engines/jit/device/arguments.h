@@ -55,10 +55,24 @@ struct Call {
   // Sums of captured gradients that backward_delta.h clears, in pieces of 16 bytes; 0: none.
   void* captured_sums;
   long long captured_pieces;
+  // hopper/backward.h: -lse in powers of two and delta, by tiles of dQ's sums; whether 16 keys of a
+  // warp have a NaN, [b, hkv, tile, 8]; how many tiles of keys blocks have taken.
+  float* row_terms;
+  unsigned* key_nans;
+  unsigned* tile_counter;
   // Decoding with split keys: see decode.h.
   float* partial_o;      // [slot, kv head, row, dv]
   double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
   int split_keys;        // keys of a split, a multiple of 64; 0: nothing is split
+  // Tiles of queries that blocks take as they come (hopper/forward.h), all zero before: how many
+  // were taken, and then of each, who took it.
+  unsigned* taken_tiles;
+};
+
+// A tensor as the hardware copies tiles of it: made by the driver (cuda/tensor_map.h), of no
+// meaning to anyone else.
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
 };
 
 // `words_` 8-byte words follow, laid out by the renderer (engines/jit/render): captured tensors
@@ -68,6 +82,14 @@ template <int words_>
 struct ArgumentsOf {
   Call call;
   long long words[words_ > 0 ? words_ : 1];
+};
+
+// The tensors that a call's tiles are copied from, before the arguments of kernels that do so.
+enum MapIndex { map_q, map_k, map_v, map_grad_o, map_cells, map_count };
+template <class Arguments>
+struct MappedArgumentsOf {
+  TensorMap maps[map_count];
+  Arguments rest;
 };
 
 }  // namespace fovea::device

@@ -1,11 +1,12 @@
 // Before a backward: delta = dot(dO, O) - dlse of every row, and zeros where backward.h will add up
-// dQ and gradients of captured tensors. Grid: tiles of 16 queries x h x sequences, in one row,
-// tiles fastest.
+// dQ and gradients of captured tensors. For hopper/backward.h also what it reads of each row, by
+// tiles. Grid: tiles of 16 queries x h x sequences, in one row, tiles fastest.
 #pragma once
 
 #include "backward_place.h"
 #include "captured_clear.h"
 #include "element.h"
+#include "hopper/backward_layout.h"
 
 namespace fovea::device {
 
@@ -57,6 +58,16 @@ FOVEA_DEVICE void clear_sums(const Call& call, const Sequence& s, int b, int h, 
   }
 }
 
+// What hopper/backward.h adds to a row's scores, in powers of two, and delta. Rows that kept
+// nothing and rows behind the sequence have probabilities of 0.
+template <class Config>
+FOVEA_DEVICE void write_row_terms(const Call& call, long long tile, int row, float lse,
+                                  float delta) {
+  float* const to = call.row_terms + tile * (2 * Config::rows) + row_term_place(row % Config::rows);
+  to[0] = lse == -infinity() ? lse : -lse * log2_of_e;
+  to[Config::rows] = delta;
+}
+
 template <class Config>
 FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const Call& call = a.call;
@@ -65,7 +76,9 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const int first = block_x() % tiles * delta_rows;
   const int h = block_x() / tiles % call.h, b = block_x() / tiles / call.h;
   const Sequence s = sequence_of(call, b);
+  if (Config::row_terms != 0 && block_x() == 0 && thread_index() == 0) *call.tile_counter = 0;
   if (first >= s.q_length) return;
+  const long long tile = sum_tile(call, s, b, h, first / Config::rows * Config::rows, Config::rows);
   for (int i = thread_index() / 8; i < delta_rows; i += Config::threads / 8) {
     const int row = first + i;
     const bool exists = row < s.q_length;  // the others keep their lanes company
@@ -78,7 +91,17 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
     if (!exists || lane_index() % 8 != 0) continue;
     if constexpr (Config::grad_lse) sum -= call.grad_lse[number];
     // Nothing of a row that kept nothing counts, whatever dO holds there.
-    call.delta[number] = call.lse[number] == -infinity() ? 0.0f : sum;
+    const float lse = call.lse[number], delta = lse == -infinity() ? 0.0f : sum;
+    call.delta[number] = delta;
+    if constexpr (Config::row_terms != 0) write_row_terms<Config>(call, tile, row, lse, delta);
+  }
+  if constexpr (Config::row_terms != 0) {
+    if (first + delta_rows >= s.q_length) {
+      const int end = (first / Config::rows + 1) * Config::rows;
+      for (int row = s.q_length + thread_index(); row < end; row += Config::threads) {
+        write_row_terms<Config>(call, tile, row, -infinity(), 0);
+      }
+    }
   }
   if constexpr (Config::want_q && !Config::deterministic) clear_sums<Config>(call, s, b, h, first);
 }

@@ -3,6 +3,7 @@
 //
 //   struct Formula {
 //     static constexpr bool has_mask, has_mod;
+//     static constexpr bool adds_only;  // to the score: gradient() is grad itself
 //     static constexpr bool classifies;  // false: classify says Full of every box
 //     // Values that change with q alone, or with k alone, and cost something: computed once a tile
 //     // and kept in shared memory as 4-byte words. 0: there are none.

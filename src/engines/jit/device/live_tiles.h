@@ -42,10 +42,9 @@ struct TileSpan {
 };
 
 // The class of queries x keys of one head, with what lies beyond the sequence counted as masked.
-// Called, not inlined: it is long, and runs once for 32 tiles.
 template <class Formula, class Arguments>
-FOVEA_DEVICE_CALL Tile classify_tile(const Arguments& a, Head head, Sequence s, TileSpan q,
-                                     TileSpan k) {
+FOVEA_DEVICE Tile class_of_tile(const Arguments& a, const Head& head, const Sequence& s,
+                                const TileSpan& q, const TileSpan& k) {
   const int q_end = min(q.first + q.count, s.q_length), k_end = min(k.first + k.count, s.k_length);
   if (q.first >= q_end || k.first >= k_end) return Tile::Empty;
   const bool edge = q.first + q.count > s.q_length || k.first + k.count > s.k_length;
@@ -66,6 +65,12 @@ FOVEA_DEVICE_CALL Tile classify_tile(const Arguments& a, Head head, Sequence s, 
     kind = Formula::classify(a, head, box);
   }
   return edge && kind == Tile::Full ? Tile::Mixed : kind;
+}
+// Called, not inlined: it is long, and runs once for 32 tiles.
+template <class Formula, class Arguments>
+FOVEA_DEVICE_CALL Tile classify_tile(const Arguments& a, Head head, Sequence s, TileSpan q,
+                                     TileSpan k) {
+  return class_of_tile<Formula>(a, head, s, q, k);
 }
 
 // What formulas see of head h of sequence b.

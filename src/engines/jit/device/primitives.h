@@ -12,7 +12,9 @@
 #else
 
 #define FOVEA_DEVICE __device__ __forceinline__
+#if !defined(FOVEA_DEVICE_CALL)  // a kernel whose threads have few registers inlines those, too
 #define FOVEA_DEVICE_CALL __device__ __noinline__  // rarely called: kept out of the hot code
+#endif
 #define FOVEA_UNROLL _Pragma("unroll")
 #define FOVEA_NO_UNROLL _Pragma("unroll 1")
 
@@ -60,7 +62,7 @@ struct alignas(16) Floats4 {
   float x, y, z, w;
 };
 
-extern "C" __shared__ __align__(128) unsigned char fovea_shared_memory[];
+extern "C" __shared__ __align__(1024) unsigned char fovea_shared_memory[];
 
 // Addresses of 32 bits: NVRTC would compute each with 64, in registers of its own.
 FOVEA_DEVICE unsigned shared_base() {
@@ -249,6 +251,7 @@ FOVEA_DEVICE void fence_global() { __threadfence(); }
 
 // --- numbers ---
 FOVEA_DEVICE int first_bit(unsigned x) { return __ffs(x) - 1; }  // the lowest one that is set
+FOVEA_DEVICE int last_bit(unsigned x) { return 31 - __clz(static_cast<int>(x)); }
 FOVEA_DEVICE float float_of_bits(unsigned x) { return __uint_as_float(x); }
 FOVEA_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 FOVEA_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }
@@ -270,6 +273,13 @@ FOVEA_DEVICE unsigned pack(F16, float low, float high) {
 FOVEA_DEVICE unsigned pack(BF16, float low, float high) {
   unsigned r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+
+// Both products of two packed pairs, rounded. From sm_90 on.
+FOVEA_DEVICE unsigned multiply_pairs(BF16, unsigned a, unsigned b) {
+  unsigned r;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
   return r;
 }
 

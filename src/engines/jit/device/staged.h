@@ -4,6 +4,7 @@
 
 #include "formula.h"
 #include "primitives.h"
+#include "team.h"
 
 namespace fovea::device {
 
@@ -36,13 +37,13 @@ FOVEA_DEVICE void load_words(Shared at, int count, int i, unsigned* to) {
       load_shared<unsigned>(at + 4 * (w * count + i));
 }
 
-// By the first `count` threads of the block; `first` is the position of the first as formulas see
+// By the first `count` threads of a team; `first` is the position of the first as formulas see
 // it. Positions beyond the sequence are computed as well: loads are clamped, and nobody looks.
 template <class Formula, class Arguments>
 FOVEA_DEVICE void stage_rows(const Arguments& a, const typename Formula::Uniform& u, Shared at,
-                             int first, int count) {
+                             int first, int count, Team team = whole_block()) {
   if constexpr (Formula::row_words > 0) {
-    for (int i = thread_index(); i < count; i += block_threads()) {
+    for (int i = team.thread; i < count; i += team.threads) {
       unsigned words[Formula::row_words];
       Formula::make_row(a, u, static_cast<int>(static_cast<unsigned>(first) + i), words);
       store_words<Formula::row_words>(at, count, i, words);
@@ -51,9 +52,9 @@ FOVEA_DEVICE void stage_rows(const Arguments& a, const typename Formula::Uniform
 }
 template <class Formula, class Arguments>
 FOVEA_DEVICE void stage_columns(const Arguments& a, const typename Formula::Uniform& u, Shared at,
-                                int first, int count) {
+                                int first, int count, Team team = whole_block()) {
   if constexpr (Formula::column_words > 0) {
-    for (int i = thread_index(); i < count; i += block_threads()) {
+    for (int i = team.thread; i < count; i += team.threads) {
       unsigned words[Formula::column_words];
       Formula::make_column(a, u, static_cast<int>(static_cast<unsigned>(first) + i), words);
       store_words<Formula::column_words>(at, count, i, words);

@@ -11,6 +11,7 @@
 #include "element.h"
 #include "primitives.h"
 #include "shared_layout.h"
+#include "team.h"
 
 namespace fovea::device {
 
@@ -66,11 +67,6 @@ FOVEA_DEVICE Rows rows_of(const Tensor& tensor, int b, int head, long long first
           columns,
           tensor.copy_bytes};
 }
-
-// Threads that copy a tile together: a block, or a warp of it.
-struct Team {
-  int thread, threads;
-};
 
 // In pieces of 16, 8 or 4 bytes. What does not exist is zeros.
 template <int bytes, class Tile>

@@ -17,13 +17,13 @@ struct TileBox {
 };
 
 // Word w of the diagonal through row r and column c lies at 4 (w (rows + columns) + c - r + rows -
-// 1). By all threads of the block.
+// 1). By all threads of a team.
 template <class Formula, int rows, int columns, class Arguments>
 FOVEA_DEVICE void stage_diagonals(const Arguments& a, const typename Formula::Uniform& u, Shared at,
-                                  const TileBox& box) {
+                                  const TileBox& box, Team team = whole_block()) {
   if constexpr (Formula::diagonal_words > 0) {
     FOVEA_NO_UNROLL
-    for (int i = thread_index(); i < rows + columns - 1; i += block_threads()) {
+    for (int i = team.thread; i < rows + columns - 1; i += team.threads) {
       const int distance = i - (rows - 1);  // from the tile's own diagonal
       const unsigned q = static_cast<unsigned>(box.q_first) + (distance < 0 ? -distance : 0);
       const unsigned k = static_cast<unsigned>(box.k_first) + (distance < 0 ? 0 : distance);
@@ -56,10 +56,10 @@ inline constexpr int cell_bytes_of =
 // One by one: of any strides, and if indices must be clamped.
 template <class Formula, int columns>
 FOVEA_DEVICE_CALL void copy_cells_slowly(CellTile<Formula, columns> to, int rows, CellSource from,
-                                         TileBox box) {
+                                         TileBox box, Team team) {
   using Stored = typename Formula::Cell::Stored;
   const bool down = from.q_stride < from.k_stride;  // neighbours lie below one another
-  FOVEA_NO_UNROLL for (int i = thread_index(); i < rows * columns; i += block_threads()) {
+  FOVEA_NO_UNROLL for (int i = team.thread; i < rows * columns; i += team.threads) {
     const int row = down ? i % rows : i / columns, column = down ? i / rows : i % columns;
     Stored value = 0;
     if (row < box.q_count && column < box.k_count) {
@@ -85,10 +85,10 @@ FOVEA_DEVICE int cell_copy_bytes(const CellSource& from, const char* data, const
 }
 
 // Begins to copy a tile's cells; they are there after the next commit_copies, its wait and a
-// barrier. By all threads of the block.
+// barrier. By `threads` threads, this one as number `thread`.
 template <class Formula, int rows, int columns, int threads, class Arguments>
 FOVEA_DEVICE void copy_cells(const Arguments& a, const typename Formula::Uniform& u, Shared at,
-                             TileBox box) {
+                             TileBox box, int thread = thread_index()) {
   if constexpr (Formula::has_cells) {
     using To = CellTile<Formula, columns>;
     using Whole = WholeTile<threads, To>;
@@ -104,15 +104,15 @@ FOVEA_DEVICE void copy_cells(const Arguments& a, const typename Formula::Uniform
       if (wide == 16 && box.q_count == rows && box.k_count == columns) {
         const long long row_bytes = from.q_stride * bytes;
         const char* const own =
-            data + Whole::row(thread_index()) * row_bytes + Whole::column(thread_index()) * bytes;
-        return copy_whole_tile<rows, threads>(to, own, row_bytes, thread_index());
+            data + Whole::row(thread) * row_bytes + Whole::column(thread) * bytes;
+        return copy_whole_tile<rows, threads>(to, own, row_bytes, thread);
       }
     }
-    const Team team{thread_index(), threads};
+    const Team team{thread, threads};
     const Rows part{data, from.q_stride, 1, box.q_count, box.k_count, wide};
     if (wide == 16) return copy_pieces<16>(to, rows, part, team);
     if (wide == 4) return copy_pieces<4>(to, rows, part, team);
-    copy_cells_slowly<Formula, columns>(to, rows, from, box);
+    copy_cells_slowly<Formula, columns>(to, rows, from, box, team);
   }
 }
 
@@ -167,8 +167,12 @@ class LanePairs {
 
   // Of row number i and column 8 j + c.
   FOVEA_DEVICE typename Formula::Pair pair(int i, int c) const {
-    if constexpr (diagonal || cell) return Formula::pair(word_[i][c], cell ? cell_[i][c] : 0);
+    if constexpr (diagonal || cell) return pair_with(i, c, cell ? cell_[i][c] : 0);
     return {};
+  }
+  // The same with a cell from elsewhere.
+  FOVEA_DEVICE typename Formula::Pair pair_with(int i, int c, unsigned cell_bits) const {
+    return Formula::pair(word_[i][c], cell_bits);
   }
 
  private:

@@ -1,0 +1,58 @@
+// How hopper/backward.h lays out a block's shared memory, as functions of plain numbers: the host
+// needs the same sums to launch it.
+#pragma once
+
+#include "../shared_layout.h"
+
+namespace fovea::device {
+
+constexpr int backward_queries = 64, backward_keys = 128;  // of a tile
+constexpr int backward_ds_stages = 2;
+// Steps that are described at once: those that are loaded, computed and added to dQ.
+constexpr int backward_steps = 8, backward_step_bytes = 64;
+constexpr int uniform_bytes = 256;  // for what a formula has for a whole head
+
+struct HopperBackwardSizes {
+  int d, dv;      // multiples of 64
+  int q_stages;   // tiles of queries and output gradients that are there at once
+  int sum_slots;  // pieces of dQ of each warp that are on their way to global memory
+  int row_words, column_words, diagonal_words, cell_bytes;  // of the formula
+  int captured_bytes;
+};
+
+// Rows of cells are 16 bytes longer than they need to be: see row_bytes.
+constexpr int backward_cells_bytes(int cell_bytes) {
+  return cell_bytes == 0 ? 0 : backward_queries * row_bytes(backward_keys, cell_bytes);
+}
+
+// Tiles that the matrix units read lie at multiples of 1024 bytes.
+struct HopperBackwardShared {
+  int k, v, q, grad_o, ds, sums, row_terms, uniform, row_words, column_words, diagonal, cells,
+      steps, captured, barriers, bytes;
+  constexpr explicit HopperBackwardShared(const HopperBackwardSizes& t)
+      : k(0),
+        v(k + backward_keys * t.d * 2),
+        q(v + backward_keys * t.dv * 2),
+        grad_o(q + t.q_stages * backward_queries * t.d * 2),
+        ds(grad_o + t.q_stages * backward_queries * t.dv * 2),
+        sums(ds + backward_ds_stages * backward_queries * backward_keys * 2),
+        row_terms(sums + t.sum_slots * 4 * 16 * 64 * 4),
+        uniform(row_terms + t.q_stages * 2 * 4 * backward_queries),
+        row_words(uniform + t.q_stages * uniform_bytes),
+        column_words(row_words + t.q_stages * 4 * backward_queries * t.row_words),
+        diagonal(column_words + t.q_stages * 4 * backward_keys * t.column_words),
+        cells(diagonal + t.q_stages * 4 * (backward_queries + backward_keys) * t.diagonal_words),
+        steps(cells + t.q_stages * backward_cells_bytes(t.cell_bytes)),
+        captured(steps + backward_steps * backward_step_bytes),
+        barriers(captured + round_to_16(t.captured_bytes)),
+        bytes(barriers + 256) {}
+};
+
+// Where lse and delta of query `row` of a tile lie among the tile's: a lane that has queries
+// 8 j + 2 t and the next finds those of two j in one load of 16 bytes.
+constexpr int row_term_place(int row) {
+  const int j = row / 8;
+  return j / 2 * 16 + row / 2 % 4 * 4 + j % 2 * 2 + row % 2;
+}
+
+}  // namespace fovea::device

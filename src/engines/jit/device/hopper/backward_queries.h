@@ -1,0 +1,100 @@
+// The warpgroup of hopper/backward.h that computes dQ = dS K of each step, 64 features at a time,
+// and adds it to f32 sums in global memory: each warp has 16 queries, from which backward_finish.h
+// reads them.
+#pragma once
+
+#include "backward_shape.h"
+#include "backward_step.h"
+#include "tma.h"
+#include "wgmma.h"
+
+namespace fovea::device {
+
+template <class Config>
+class BackwardQueries {
+  using Shape = HopperBackwardShape<Config>;
+  static constexpr int piece_floats = 16 * 64;  // of a warp
+  static constexpr int pieces = Shape::d / 64;
+
+ public:
+  // warp: of the four
+  FOVEA_DEVICE BackwardQueries(const Arguments& a, BackwardBarriers barriers, int warp)
+      : to_(a.call.grad_q_sum + warp * piece_floats),
+        from_(Shape::at.sums + warp * Shape::sum_slots * piece_floats * 4),
+        barriers_(barriers) {}
+
+  FOVEA_DEVICE void run() {
+    for (int number = 0;; ++number) {
+      const StepRef step = StepRef::number(Shape::at.steps, number);
+      wait_for(barriers_.full_ds(ring_.stage), ring_.parity);
+      const unsigned flags = step.flags();
+      sync_warp();
+      if ((flags & step_end) != 0) break;
+      if ((flags & step_first) != 0) {
+        wait_for(barriers_.full_keys(), keys_parity_);
+        keys_parity_ ^= 1;
+      }
+      if ((flags & step_nothing) == 0) {
+        add(to_ + step.sums() * (Shape::queries * Shape::d), flags);
+      } else if (lane_index() == 0) {
+        arrive(barriers_.empty_ds(ring_.stage));
+      }
+      ring_.advance(backward_ds_stages);
+    }
+    if (lane_index() == 0) wait_bulk<0>();
+  }
+
+ private:
+  FOVEA_DEVICE void add(float* to, unsigned flags) {
+    FOVEA_UNROLL for (int piece = 0; piece < pieces; ++piece) {
+      float sums[8][4];
+      multiply(sums, piece);
+      if (piece == pieces - 1 && lane_index() == 0) {
+        arrive(barriers_.empty_ds(ring_.stage));
+        if ((flags & step_last) != 0) arrive(barriers_.empty_keys());
+      }
+      send(to + piece * 4 * piece_floats, sums);
+    }
+  }
+
+  FOVEA_DEVICE void multiply(float (&sums)[8][4], int piece) {
+    const auto ds = across_rows(Shape::ds_tile(ring_.stage), Shape::ds_bytes);
+    const auto keys = across_rows(Shape::at.k + piece * Shape::k_chunk, Shape::k_chunk);
+    settle(sums);
+    fence_registers();
+    FOVEA_UNROLL for (int i = 0; i < Shape::keys / 16; ++i) {
+      multiply_tiles<true, true>(typename Config::Element{}, sums, moved_by(ds, 2048 * i),
+                                 moved_by(keys, 2048 * i), i != 0);
+    }
+    commit_products();
+    wait_products<0>();
+    settle(sums);
+  }
+
+  // Through memory of this warp alone, which a copy reads that this warp waits for: no one else is
+  // asked.
+  FOVEA_DEVICE void send(float* to, const float (&sums)[8][4]) {
+    const Shared from = from_ + slot_ * piece_floats * 4;
+    if (++slot_ == Shape::sum_slots) slot_ = 0;
+    if (lane_index() == 0) wait_bulk_read<Shape::sum_slots - 1>();
+    sync_warp();
+    FOVEA_UNROLL for (int j = 0; j < 8; ++j) {
+      store_shared(from + 512 * j + 16 * lane_index(),
+                   Floats4{sums[j][0], sums[j][1], sums[j][2], sums[j][3]});
+    }
+    fence_for_async();
+    sync_warp();
+    if (lane_index() == 0) {
+      add_bulk(to, from, piece_floats * 4);
+      commit_bulk();
+    }
+  }
+
+  float* to_;
+  Shared from_;
+  BackwardBarriers barriers_;
+  Ring ring_;
+  int keys_parity_ = 0, slot_ = 0;
+};
+
+}  // namespace fovea::device

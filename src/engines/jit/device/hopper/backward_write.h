@@ -1,0 +1,56 @@
+// Rows of dK and dV from a warp's registers to global memory.
+#pragma once
+
+#include "../tile.h"
+#include "write_rows.h"
+
+namespace fovea::device {
+
+template <class Output>
+FOVEA_DEVICE unsigned pack_16_bit(float x, float y) {
+  if constexpr (bytes_of<Output> == 2) return pack(Output{}, x, y);
+  return 0;
+}
+
+// 16 rows of 8 n sums. Rows from `inside` on are written as zeros, those from `end` on not at all.
+template <class Output, int n>
+FOVEA_DEVICE void write_rows(const float (&sum)[n][4], const RowsOut& to, int inside, int end) {
+  auto* const data = static_cast<typename Stored<Output>::Type*>(to.data);
+  const int t = lane_index() % 4;
+  FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+    const int row = lane_index() / 4 + 8 * r;
+    const bool exists = row < end, counts = row < inside;
+    auto* const at = data + row * to.row_stride;
+    if (bytes_of<Output> == 2 && to.wide) {
+      FOVEA_UNROLL for (int j = 0; j < n; j += 4) {
+        unsigned words[4];
+        FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+          words[i] = pack_16_bit<Output>(sum[j + i][2 * r], sum[j + i][2 * r + 1]);
+        }
+        transpose_in_quad(words);
+        const int column = 8 * (j + t);
+        if (!exists || column >= to.columns) continue;
+        *reinterpret_cast<Words4*>(at + column) =
+            counts ? Words4{words[0], words[1], words[2], words[3]} : Words4{0, 0, 0, 0};
+      }
+      continue;
+    }
+    FOVEA_UNROLL for (int e = 0; e < 2 * n; ++e) {
+      const int column = 8 * (e / 2) + 2 * t + e % 2;
+      if (!exists || column >= to.columns) continue;
+      const float x = counts ? sum[e / 2][2 * r + e % 2] : 0.0f;
+      write_element<Output>(data, row * to.row_stride + column * to.column_stride, x);
+    }
+  }
+}
+
+// Zeros in as many of 16 rows as exist.
+template <class Output>
+FOVEA_DEVICE void clear_rows(const RowsOut& to, int end) {
+  FOVEA_NO_UNROLL for (int i = lane_index(); i < min(end, 16) * to.columns; i += 32) {
+    const int row = i / to.columns, column = i - row * to.columns;
+    write_element<Output>(to.data, row * to.row_stride + column * to.column_stride, 0.0f);
+  }
+}
+
+}  // namespace fovea::device

@@ -1,0 +1,402 @@
+// The forward for sm_90: two or three warpgroups multiply, 64 rows of queries each; one warp tells
+// them what and lets the hardware copy it, another does so for values (producer.h); two more have a
+// formula's staged values ready (stager.h). Blocks stay and take tiles of queries as they come.
+//
+// Softmax: only the first tile of keys that a row sees gives it a reference, its maximum. Later
+// scores are exponentiated relative to that, whatever they are: sums and 16-bit probabilities have
+// room upwards (2^60 in bf16, 2^14 in f16). Only if a warp's sums leave that room does it look for
+// maxima, do the tile again from its scores, and go on with an ordinary online softmax for the rest
+// of these queries.
+//
+// A warpgroup's step i begins with scores(i) = Q K(i)^T and, behind it, o += P(i - 1) V(i - 1) in
+// two parts; while they run it makes P(i) from scores(i), the first part of it as soon as the first
+// part of P(i - 1) was read. The warpgroups take turns to begin, so that one multiplies while
+// another exponentiates.
+//
+// Config has, besides what forward.h says: q_stages.
+#pragma once
+
+#include "../dropout.h"
+#include "../row_base.h"
+#include "../softmax.h"
+#include "forward_layout.h"
+#include "mend.h"
+#include "producer.h"
+#include "stager.h"
+#include "warpgroup.h"
+#include "wgmma.h"
+#include "write_rows.h"
+
+namespace fovea::device {
+
+template <class Config>
+struct HopperForward {
+  using Layout = ForwardLayout<Config>;
+  using Element = typename Config::Element;
+  using Output = typename Config::Output;
+  using At = HopperForwardShared;
+  static constexpr auto shared = Layout::shared;
+  static constexpr int rows = Config::rows, columns = Config::columns;
+  static constexpr int keys = columns / 8, features = Config::dv / 8;  // of a row's sums, by 8
+  static constexpr int parts = columns / 16;                   // of P, as products take them
+  static constexpr int early = parts / 4 > 0 ? parts / 4 : 1;  // that are ready first
+  static constexpr int first_turn = 1;                         // a named barrier for each warpgroup
+  static constexpr float most_sum = is_same_element<Element, BF16> ? 1e18f : 16384.0f;
+
+  struct Rows {  // rows lane / 4 and lane / 4 + 8 of this warp's 16
+    float reference[2], sum[2];
+    float top[2];  // the true maximum, if it is wanted
+  };
+
+  const Arguments& a;
+  const Call& call;
+  int group, first_row;  // of this warp
+  typename Formula::Uniform uniform;
+  Dropout dropout;
+  float scale, factor;  // factor: from the scores that are kept to exponents of 2
+  bool seeks = false;   // maxima in every step
+  bool has_none;        // some row of this warp has seen nothing but -inf: it has no reference yet
+  bool nan = false;     // one was written
+  Rows at;
+  float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
+  float x[keys][4];
+  unsigned p[parts][4];
+  float o[features][4];
+
+  FOVEA_DEVICE HopperForward(const Arguments& arguments, int warpgroup)
+      : a(arguments), call(a.call), group(warpgroup) {
+    first_row = warpgroup_rows * group + warp_index() % 4 * 16;
+    scale = value_of(call.scale);
+    factor = folds_scale() ? scale * log2_of_e : log2_of_e;
+  }
+
+  // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
+  FOVEA_DEVICE bool folds_scale() const { return !Formula::has_mod && scale > 0; }
+  FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
+  FOVEA_DEVICE void release(int which, int stage) const {
+    if (lane_index() == 0) arrive(barrier(which, stage));
+  }
+  FOVEA_DEVICE static TilePlace place_at(const Step& step) {
+    return load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
+  }
+  FOVEA_DEVICE int row(int r) const { return first_row + lane_index() / 4 + 8 * r; }
+
+  // --- products ---
+
+  FOVEA_DEVICE void begin_scores(int q_stage, int k_stage) {
+    const auto q = along_rows(shared.q + q_stage * Layout::q_bytes + group * warpgroup_rows * 128);
+    const auto k = along_rows(shared.k + k_stage * Layout::k_bytes);
+    FOVEA_UNROLL for (int i = 0; i < Config::d / 16; ++i) {
+      multiply_tiles<false, false>(Element{}, x, moved_by(q, i % 4 * 32 + i / 4 * rows * 128),
+                                   moved_by(k, i % 4 * 32 + i / 4 * columns * 128), i > 0);
+    }
+    commit_products();
+  }
+  template <int first, int last>
+  FOVEA_DEVICE void begin_output(int v_stage, bool adds) {
+    const auto v = across_rows(shared.v + v_stage * Layout::v_bytes, columns * 128);
+    FOVEA_UNROLL for (int i = first; i < last; ++i) {
+      multiply_tiles<false, true>(Element{}, o, p[i], moved_by(v, i * 2048), i > 0 || adds);
+    }
+    commit_products();
+  }
+
+  // --- scores ---
+
+  FOVEA_DEVICE void modify(const Step& step, int stage) {
+    if (!folds_scale()) {
+      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= scale;
+    }
+    if constexpr (Formula::has_mod) apply<false>(step, stage);
+    if (step.is(Step::mixed)) apply<true>(step, stage);
+    if constexpr (Layout::stages_values) {
+      sync_warp();
+      release(At::free_staged, stage);
+    }
+  }
+
+  // The modifier, or the mask: apart, since most tiles need no mask.
+  template <bool masks>
+  FOVEA_DEVICE void apply(const Step& step, int stage) {
+    const TilePlace place = place_at(step);
+    const Sequence& s = place.s;
+    typename Formula::Row row_values[2];
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      row_values[r] = staged_row<Formula>(a, uniform, Layout::rows_at(step.q_stage()), rows, row(r),
+                                          seen(step.q0 + row(r), s.q_offset));
+    }
+    float slope[2] = {0, 0}, rest[2] = {0, 0};
+    if constexpr (Formula::shifts && !masks) {
+      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+        find_base(row_values[r], seen(step.k0, s.k_offset), r, slope[r], rest[r]);
+      }
+    }
+    constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
+    const int lane_column = 2 * (lane_index() % 4);
+    WarpPairs<Formula, rows, columns, reads.diagonal, reads.cell> pairs(
+        {Layout::diagonal_at(stage), Layout::cells_at(stage)}, first_row);
+    const int end = step.is(Step::hidden) ? 0 : s.k_length - step.k0;
+    FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
+      pairs.load(j);
+      FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
+        const int column_number = 8 * j + lane_column + e;
+        auto column =
+            staged_column<Formula>(a, uniform, Layout::columns_at(stage), columns, column_number,
+                                   seen(step.k0 + column_number, s.k_offset));
+        FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+          float& score = x[j][2 * r + e];
+          column.pair = pairs.pair(r, e);
+          if constexpr (masks) {
+            const bool keep =
+                column_number < end && Formula::keep(a, uniform, row_values[r], column);
+            score = keep ? score : -infinity();
+          } else {
+            score = Formula::score(a, uniform, row_values[r], column, score);
+            if constexpr (Formula::shifts) {
+              const float distance =
+                  static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
+              score = score + slope[r] * distance + rest[r];
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // What a row's scores have in common in this tile, and how a line along k goes on from there: see
+  // row_base.h, of which this is the form in f32.
+  template <class Lines = Formula>  // which has them
+  FOVEA_DEVICE void find_base(const typename Formula::Row& row_value, int key, int r, float& slope,
+                              float& rest) {
+    const typename Formula::Column nowhere{};
+    const auto at_key = static_cast<unsigned>(Lines::line_k) * static_cast<unsigned>(key) +
+                        static_cast<unsigned>(Lines::line_q) * static_cast<unsigned>(row_value.q);
+    const float along = Lines::slope(a, uniform, row_value, nowhere);
+    const float found = fma_rn(along, static_cast<float>(static_cast<int>(at_key)),
+                               Lines::shift(a, uniform, row_value, nowhere));
+    const bool finite = found - found == 0;
+    base[r] = finite ? found : 0;
+    rest = finite ? 0 : found;
+    slope = Lines::line_k * along;
+  }
+
+  // --- softmax ---
+
+  // Probabilities of parts [first, last), as products take them; `sums` gets what they add up to.
+  template <int first, int last>
+  FOVEA_DEVICE void exponentiate(const Step& step, float (&sums)[4]) {
+    const float shift[2] = {(base[0] - finite_or_zero(at.reference[0])) * factor,
+                            (base[1] - finite_or_zero(at.reference[1])) * factor};
+    FOVEA_UNROLL for (int i = 4 * first; i < 4 * last; ++i) {
+      const int j = i / 4 * 2 + i % 4 / 2, r = i % 2;
+      float low = exp2_approx(fma_rn(x[j][2 * r], factor, shift[r]));
+      float high = exp2_approx(fma_rn(x[j][2 * r + 1], factor, shift[r]));
+      sums[2 * r] += low;
+      sums[2 * r + 1] += high;
+      if constexpr (Config::dropout) {
+        const TilePlace place = place_at(step);
+        const KeptPair kept =
+            dropout_keeps_pair(dropout, seen(step.q0 + row(r), place.s.q_offset),
+                               seen(step.k0 + 8 * j + 2 * (lane_index() % 4), place.s.k_offset));
+        low = kept.first ? low : 0;
+        high = kept.second ? high : 0;
+      }
+      p[i / 4][i % 4] = pack(Element{}, low, high);
+    }
+  }
+
+  // References move to the maxima of this tile if those are well above them. Sums and, later, o
+  // shrink by what is returned.
+  struct Shrink {
+    float by[2];
+  };
+  FOVEA_DEVICE Shrink seek_references() {
+    Shrink shrink;
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      const float most = row_maximum(x, r) + base[r], now = at.reference[r];
+      if constexpr (Config::row_max) at.top[r] = fmaxf(at.top[r], most);
+      const float to = most > now && !((most - now) * factor <= 8) ? most : now;
+      shrink.by[r] = exp2_approx((now - finite_or_zero(to)) * factor);
+      at.reference[r] = to;
+      at.sum[r] *= shrink.by[r];
+    }
+    has_none = any_in_warp(at.reference[0] == -infinity() || at.reference[1] == -infinity());
+    return shrink;
+  }
+  FOVEA_DEVICE void shrink_output(const Shrink& shrink) {
+    FOVEA_UNROLL for (int i = 0; i < features * 4; ++i) o[i / 4][i % 4] *= shrink.by[i % 4 / 2];
+  }
+
+  FOVEA_DEVICE void begin_rows() {
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      at.reference[r] = at.top[r] = -infinity();
+      at.sum[r] = 0;
+    }
+    seeks = Config::row_max;
+  }
+
+  // What changes with a tile of queries, before its first scores are modified.
+  FOVEA_DEVICE void begin_tile(const Step& step) {
+    const TilePlace place = place_at(step);
+    uniform = Formula::uniform(a, place.head);
+    if constexpr (Config::dropout) dropout = dropout_of(call, place.head);
+  }
+
+  // --- the loop ---
+
+  // Every turn of it begins the scores of a step and the output of the step before. There is none
+  // before the first: probabilities of 0 then meet values that the producer sends for that, and
+  // nobody looks at the result. There are no keys in the last turn: it takes those of the turn
+  // before once more, for nothing. So all of this is there once, and no product is in a branch.
+  FOVEA_DEVICE void run() {
+    Ring k, v;
+    unsigned q_parity = 0;  // by place
+    wait_for(barrier(At::filled_k, 0), 0);
+    Step step = load_step(shared.step), previous{0, Step::end, 0, 0};
+    if (step.is(Step::end)) return;
+    if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
+    FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
+    bool adds = false;  // to o
+    int last_keys = 0;
+    for (;;) {
+      const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
+      const int q_stage = step.q_stage();
+      if (step.is(Step::first)) {
+        wait_for(barrier(At::filled_q, q_stage), q_parity >> q_stage & 1);
+        q_parity ^= 1u << q_stage;
+      }
+      sync_threads(first_turn + group, 256);
+      settle(x), settle(p), settle(o);
+      fence_registers();
+      begin_scores(q_stage, ends ? last_keys : k.stage);
+      last_keys = k.stage;
+      wait_for(barrier(At::filled_v, v.stage), v.parity);
+      fence_registers();
+      begin_output<0, early>(v.stage, adds);
+      begin_output<early, parts>(v.stage, true);
+      arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
+      wait_products<2>();
+      settle(x);
+      if (!ends) modify_and_leave(step, k.stage);
+      const Rows ended = at;
+      if (fresh) begin_rows();
+      bool shrinks = false;
+      Shrink shrink{{1, 1}};
+      if (fresh || seeks || has_none) {
+        shrink = seek_references();
+        shrinks = !fresh;
+      }
+      float sums[4] = {0, 0, 0, 0};
+      wait_products<1>();  // the first part of P was read
+      FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
+      exponentiate<0, early>(step, sums);
+      FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
+      const int v_stage = v.stage;
+      k.advance(Layout::k_stages);
+      v.advance(value_stages);
+      // This wait ends a basic block: the compiler would else move the next one up.
+      if (!ends) wait_for(barrier(At::filled_k, k.stage), k.parity);
+      wait_products<0>();
+      settle(o), settle(p);
+      release(At::free_v, v_stage);
+      exponentiate<early, parts>(step, sums);
+      const bool leaves = sums[0] + sums[1] > most_sum || sums[2] + sums[3] > most_sum;
+      if (any_in_warp(leaves && !seeks)) {
+        const Shrink again = seek_references();
+        FOVEA_UNROLL for (int i = 0; i < 4; ++i) sums[i] = 0;
+        exponentiate<0, parts>(step, sums);
+        FOVEA_UNROLL for (int r = 0; r < 2; ++r) shrink.by[r] *= again.by[r];
+        shrinks = seeks = true;
+      }
+      adds = !fresh;
+      if (fresh) {
+        if (!previous.is(Step::end)) finish(previous, ended);
+        if (ends) return;
+      } else if (shrinks) {
+        shrink_output(shrink);
+      }
+      at.sum[0] += sums[0] + sums[1], at.sum[1] += sums[2] + sums[3];
+      previous = step;
+      step = load_step(shared.step + 16 * k.stage);
+    }
+  }
+
+  // Scores to what the formula makes of them; keys, and at last queries, may be replaced.
+  FOVEA_DEVICE void modify_and_leave(const Step& step, int k_stage) {
+    release(At::free_k, k_stage);
+    if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
+    if (step.is(Step::first)) begin_tile(step);
+    modify(step, k_stage);
+    if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
+  }
+
+  // --- results ---
+
+  // Sums to outputs: the sink joins, o is divided by the sum of its row.
+  FOVEA_DEVICE void finish(const Step& step, const Rows& done) {
+    const TilePlace place = place_at(step);
+    const bool has_sink = call.sink != nullptr;
+    const float sink = has_sink ? call.sink[place.h] : -infinity();
+    const float unit = folds_scale() ? scale : 1.0f;
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+      float total = done.sum[r];
+      total += shuffle_xor(total, 1);
+      total += shuffle_xor(total, 2);
+      const float from = finite_or_zero(done.reference[r]) * unit;
+      float joined = total, shift = from, shrink = 1;
+      if (has_sink) {
+        shift = finite_or_zero(fmaxf(total > 0 ? from : -infinity(), sink));
+        shrink = total > 0 ? exp2_approx((from - shift) * log2_of_e) : 1;
+        joined = total * shrink + exp2_approx((sink - shift) * log2_of_e);
+      }
+      const bool inside = step.q0 + row(r) < place.s.q_length;
+      const bool empty = joined == 0 || !inside;
+      const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
+      FOVEA_UNROLL for (int i = 0; i < 2 * features; ++i) {
+        float& value = o[i / 2][2 * r + i % 2];
+        value = empty ? 0 : value * inverse;  // also where a hidden NaN came in
+        nan |= value != value;
+      }
+      const float most = total == total ? done.top[r] * unit : total;
+      write_row(place, step.q0 + row(r), empty ? -infinity() : shift + logf(joined),
+                inside ? most : -infinity());
+      write_row_of<Output>(
+          o, r,
+          static_cast<typename Stored<Output>::Type*>(call.o.data) +
+              row_at(call.o, place.s.b, place.h, place.s.q_first + step.q0 + row(r)),
+          call.dv, step.q0 + row(r) < row_end(call, place.s));
+    }
+  }
+
+  FOVEA_DEVICE void write_row(const TilePlace& place, int q, float lse, float largest) const {
+    if (lane_index() % 4 != 0 || q >= row_end(call, place.s)) return;
+    const long long number = row_number(call, place.s, place.h, place.s.q_first + q);
+    if (call.lse != nullptr) call.lse[number] = lse;
+    if (Config::row_max) call.row_max[number] = largest;
+  }
+};
+
+template <class Config>
+FOVEA_DEVICE void hopper_forward(const MappedArgumentsOf<Arguments>& a) {
+  using Layout = ForwardLayout<Config>;
+  if (thread_index() == 0) Layout::make_barriers();
+  sync_block();
+  const int group = warpgroup_index();
+  if (group == 0) {
+    give_registers_back<56>();
+    if (thread_index() < 32) {
+      Producer<Layout>(a).run();
+    } else if (thread_index() < 64) {
+      ValueLoader<Layout>(a).run();
+    } else if constexpr (Layout::stages_values) {
+      Stager<Layout>{a.rest, thread_index() - 64}.run();
+    }
+  } else {
+    take_registers<Layout::warpgroups == 2 ? 224 : 152>();
+    HopperForward<Config> own(a.rest, group - 1);
+    own.run();
+    if (any_in_warp(own.nan)) mend_tiles<Config>(a.rest, own.first_row);
+  }
+}
+
+}  // namespace fovea::device

@@ -1,0 +1,72 @@
+// The forward for sm_90: where everything lies in shared memory, and who waits for whom.
+#pragma once
+
+#include "cells.h"
+#include "forward_shared.h"
+#include "mbarrier.h"
+
+namespace fovea::device {
+
+template <class Config>
+struct ForwardLayout {
+  using Element = typename Config::Element;
+  static constexpr int d = Config::d, dv = Config::dv;
+  static constexpr int rows = Config::rows, columns = Config::columns;
+  static constexpr int q_stages = Config::q_stages, k_stages = Config::k_stages;
+  static constexpr int warpgroups = rows / warpgroup_rows;  // that multiply
+  static constexpr TileSizes sizes{4 * warpgroups,
+                                   2,
+                                   d,
+                                   dv,
+                                   rows,
+                                   columns,
+                                   Formula::row_words,
+                                   Formula::column_words,
+                                   Formula::diagonal_words,
+                                   cell_bytes_of<Formula>};
+  static constexpr HopperForwardShared shared{sizes, q_stages, k_stages};
+  static_assert(shared.bytes <= Config::shared_bytes);
+  static constexpr int q_bytes = tile_bytes(rows, d), k_bytes = tile_bytes(columns, d),
+                       v_bytes = tile_bytes(columns, dv);
+  static constexpr bool stages_values = Formula::row_words > 0 || Formula::column_words > 0 ||
+                                        Formula::diagonal_words > 0 || Formula::has_cells;
+  static constexpr int stager_warps = stages_values ? 2 : 0;
+
+  FOVEA_DEVICE static Shared barrier(int which, int stage) {
+    return shared.barriers + 8 * (which + stage);
+  }
+  FOVEA_DEVICE static Shared rows_at(int stage) {
+    return shared.row_words + stage * HopperForwardShared::row_bytes_of(sizes);
+  }
+  FOVEA_DEVICE static Shared columns_at(int stage) {
+    return shared.column_words + stage * HopperForwardShared::column_bytes_of(sizes);
+  }
+  FOVEA_DEVICE static Shared diagonal_at(int stage) {
+    return shared.diagonal + stage * diagonal_bytes(sizes);
+  }
+  FOVEA_DEVICE static Shared cells_at(int stage) {
+    return shared.cells + stage * HopperForwardShared::cells_bytes_of(sizes);
+  }
+
+  // By one thread: who fills arrives once (and the copies' bytes), who reads once for each warp.
+  FOVEA_DEVICE static void make_barriers() {
+    using At = HopperForwardShared;
+    constexpr int readers = 4 * warpgroups;
+    FOVEA_UNROLL for (int i = 0; i < 2; ++i) {
+      init_barrier(barrier(At::filled_q, i), 1);
+      init_barrier(barrier(At::free_q, i), readers);
+      init_barrier(barrier(At::filled_v, i), 1);
+      init_barrier(barrier(At::free_v, i), readers);
+    }
+    FOVEA_UNROLL for (int i = 0; i < k_stages; ++i) {
+      init_barrier(barrier(At::announced, i), 1);
+      init_barrier(barrier(At::filled_k, i), 2 + stager_warps);  // the loader of values, too
+      init_barrier(barrier(At::free_k, i), readers);
+      init_barrier(barrier(At::free_staged, i), readers);
+    }
+    init_barrier(barrier(At::cleared, 0), 1);
+    publish_barriers();
+  }
+};
+
+}  // namespace fovea::device

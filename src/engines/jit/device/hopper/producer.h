@@ -1,0 +1,255 @@
+// The warp that decides what a block works on: it takes tiles of queries, finds the tiles of keys
+// that they see, 32 at a time, and lets the hardware copy both. It runs ahead of the warps that
+// multiply as far as there is room.
+#pragma once
+
+#include "forward_shared.h"
+#include "mbarrier.h"
+#include "steps.h"
+#include "tma.h"
+
+namespace fovea::device {
+
+template <class Layout>
+struct Producer {
+  static constexpr auto shared = Layout::shared;
+  using At = HopperForwardShared;
+  static constexpr int rows = Layout::rows, columns = Layout::columns;
+
+  const MappedArgumentsOf<Arguments>& a;
+  const Call& call;
+  int tiles;       // of queries, in all
+  unsigned taken;  // the number of the tile after the next, in lane 0
+  Ring q{0, 1}, k{0, 1};
+  int place = -1;
+  int q0, common, k_row, kv_head, batch;  // of the tile that is worked on; common: of its flags
+
+  FOVEA_DEVICE explicit Producer(const MappedArgumentsOf<Arguments>& arguments)
+      : a(arguments), call(a.rest.call), tiles(tiles_along(call, rows) * call.h * call.b) {}
+
+  FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
+  FOVEA_DEVICE static Shared place_at(int i) {
+    return shared.place + (i & place_stages - 1) * tile_place_bytes;
+  }
+
+  FOVEA_DEVICE void run() {
+    take();
+    while (produce()) ++place;
+    if (lane_index() == 0) publish({0, Step::end, 0, 0});
+  }
+
+  // The answer comes while something else is done.
+  FOVEA_DEVICE void take() {
+    if (lane_index() == 0) taken = count_global(call.taken_tiles, 1);
+  }
+
+  // Finds the tile of queries for this place, and which keys it sees; false: there are no more.
+  FOVEA_DEVICE bool look_ahead(int into) {
+    for (;;) {
+      const int number = static_cast<int>(shuffle(taken, 0));
+      if (number >= tiles) return false;
+      take();
+      TilePlace found = place_of(call, query_tile<Formula>(call, number, rows));
+      if (!is_written(call, found.s, found.q0, rows)) continue;
+      found.number = number;
+      found.key_tiles = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
+      const Shared to = place_at(into);
+      if (lane_index() == 0) {
+        call.taken_tiles[1 + number] = block_x() + 1;
+        store_struct(to, found);
+      }
+      sync_warp();  // from here on all read it there: registers are few
+      const LiveChunk chunk = classify(to, last_chunk(found.key_tiles));
+      sync_warp();
+      if (lane_index() == 0) {
+        store_shared(to, Words2{chunk.live, chunk.mixed});
+      }
+      sync_warp();
+      return true;
+    }
+  }
+
+  // --- the tiles of keys that a tile of queries sees ---
+
+  // Of 32 tiles from `first` on, one to a lane.
+  struct LiveChunk {
+    unsigned live, mixed;
+  };
+  FOVEA_DEVICE static int last_chunk(int tiles) { return tiles == 0 ? 0 : (tiles - 1) & ~31; }
+  FOVEA_DEVICE LiveChunk classify(Shared at, int first) const {
+    const auto found = load_struct<TilePlace>(at);
+    const int i = first + lane_index();
+    const Tile kind = i >= found.key_tiles
+                          ? Tile::Empty
+                          : classify_tile<Formula>(a.rest, found.head, found.s, {found.q0, rows},
+                                                   {i * columns, columns});
+    return {ballot(kind != Tile::Empty), ballot(kind == Tile::Mixed)};
+  }
+
+  // From the last to the first: so a causal mask's diagonal comes first, and every row finds a
+  // score to compare others with. -1: there are no more.
+  struct Walk {
+    int chunk;
+    LiveChunk here;
+  };
+  FOVEA_DEVICE LiveTile next(Walk& walk, Shared at) const {
+    while (walk.here.live == 0) {
+      walk.chunk -= 32;
+      if (walk.chunk < 0) return {-1, false};
+      walk.here = classify(at, walk.chunk);
+    }
+    const int bit = last_bit(walk.here.live);
+    walk.here.live ^= 1u << bit;
+    return {walk.chunk + bit, (walk.here.mixed >> bit & 1) == 0};
+  }
+
+  // All steps of one tile of queries, or none in the first turn. After the first of them it looks
+  // for the next tile, so that this costs no time; returns whether there is one.
+  FOVEA_DEVICE bool produce() {
+    const bool exists = place >= 0;
+    const Shared at = place_at(place);
+    Walk walk{0, {0, 0}};
+    int flags = Step::first;
+    LiveTile now{-1, false};
+    if (exists) {
+      const auto found = load_struct<TilePlace>(at);
+      if (lane_index() == 0) load_queries(found);
+      walk = {last_chunk(found.key_tiles), {found.live, found.mixed}};
+      q0 = found.q0;
+      k_row = static_cast<int>(found.s.k_first);
+      kv_head = found.kv_head;
+      batch = found.s.b;
+      common = q.stage << Step::q_shift | (place & place_stages - 1) << Step::place_shift;
+    }
+    for (bool more = true;;) {
+      LiveTile following{-1, false};
+      if (exists) following = next(walk, at);
+      if (exists && now.index < 0 && following.index < 0) {
+        now = {0, false};
+        flags |= Step::hidden;
+      }
+      bool looks = !exists;
+      if (now.index >= 0) {
+        step(now, flags | (following.index < 0 ? Step::last : 0));
+        looks = (flags & Step::first) != 0;
+        flags = 0;
+      }
+      if (looks) more = look_ahead(place + 1);
+      if (following.index < 0) {
+        if (exists) q.advance(Layout::q_stages);
+        return more;
+      }
+      now = following;
+    }
+  }
+
+  // As little as possible: keys are waited for.
+  FOVEA_DEVICE void step(const LiveTile& tile, int flags) {
+    const int k0 = tile.index * columns;
+    flags |= common | (tile.full ? 0 : Step::mixed);
+    if (lane_index() == 0) {
+      publish({k0, flags, q0, 0});
+      FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
+        load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
+                  barrier(At::filled_k, k.stage), {i * piece_columns, k_row + k0, kv_head, batch});
+      }
+    }
+    k.advance(Layout::k_stages);
+  }
+
+  // --- by one lane ---
+
+  FOVEA_DEVICE void load_queries(const TilePlace& at) const {
+    wait_for(barrier(At::free_q, q.stage), q.parity);
+    const Shared filled = barrier(At::filled_q, q.stage);
+    arrive_expecting(filled, Layout::q_bytes);
+    FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
+      load_tile(shared.q + q.stage * Layout::q_bytes + i * rows * 128, a.maps[map_q], filled,
+                {i * piece_columns, static_cast<int>(at.s.q_first) + at.q0, at.h, at.s.b});
+    }
+  }
+
+  FOVEA_DEVICE void publish(const Step& step) const {
+    wait_for(barrier(At::free_k, k.stage), k.parity);
+    if constexpr (Layout::stages_values) {
+      wait_for(barrier(At::free_staged, k.stage), k.parity);
+    }
+    store_step(shared.step + 16 * k.stage, step);
+    if (step.is(Step::end)) {
+      arrive(barrier(At::filled_k, k.stage));
+    } else {
+      arrive_expecting(barrier(At::filled_k, k.stage), Layout::k_bytes);
+    }
+    arrive(barrier(At::announced, k.stage));
+  }
+};
+
+// The warp that lets values come, for each step that the producer announces.
+template <class Layout>
+struct ValueLoader {
+  static constexpr auto shared = Layout::shared;
+  using At = HopperForwardShared;
+  static constexpr int columns = Layout::columns;
+
+  const MappedArgumentsOf<Arguments>& a;
+  Ring v{0, 1};
+  int cleared_parity = 0;
+
+  FOVEA_DEVICE explicit ValueLoader(const MappedArgumentsOf<Arguments>& arguments) : a(arguments) {}
+
+  FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
+
+  FOVEA_DEVICE void run() {
+    bool is_first = true;
+    for (Ring k;; k.advance(Layout::k_stages)) {
+      wait_for(barrier(At::announced, k.stage), k.parity);
+      const Step step = load_step(shared.step + 16 * k.stage);
+      sync_warp();
+      if (lane_index() == 0) arrive(barrier(At::filled_k, k.stage));
+      if (step.is(Step::end)) return;
+      if (is_first) load(step);  // for a step before the first: see forward.h
+      is_first = false;
+      load(step);
+    }
+  }
+
+  FOVEA_DEVICE void load(const Step& step) {
+    const auto from = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
+    // Rows that the tensor does not have come as zeros. Those of something else are cleared: what
+    // they hold may be NaN, and 0 times that is NaN.
+    const int keep =
+        from.s.k_first + from.s.k_length < a.rest.call.rows_k ? from.s.k_length - step.k0 : columns;
+    const bool clears = keep < columns;
+    const Shared filled = clears ? barrier(At::cleared, 0) : barrier(At::filled_v, v.stage);
+    const Shared to = shared.v + v.stage * Layout::v_bytes;
+    if (lane_index() == 0) {
+      wait_for(barrier(At::free_v, v.stage), v.parity);
+      arrive_expecting(filled, Layout::v_bytes);
+      FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::dv); ++i) {
+        load_tile(to + i * columns * 128, a.maps[map_v], filled,
+                  {i * piece_columns, static_cast<int>(from.s.k_first) + step.k0, from.kv_head,
+                   from.s.b});
+      }
+    }
+    if (clears) {
+      wait_for(filled, cleared_parity);
+      cleared_parity ^= 1;
+      clear_rows(to, keep < 0 ? 0 : keep);
+      fence_for_async();
+      sync_warp();
+      if (lane_index() == 0) arrive(barrier(At::filled_v, v.stage));
+    }
+    v.advance(value_stages);
+  }
+
+  FOVEA_DEVICE static void clear_rows(Shared tile, int first) {
+    FOVEA_NO_UNROLL for (int piece = 0; piece < pieces_of(Layout::dv); ++piece) {
+      const Shared begin = tile + piece * columns * 128;
+      FOVEA_NO_UNROLL for (int i = first * 8 + lane_index(); i < columns * 8; i += 32) {
+        store_shared(begin + 16 * i, Words4{0, 0, 0, 0});
+      }
+    }
+  }
+};
+
+}  // namespace fovea::device

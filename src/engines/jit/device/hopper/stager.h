@@ -1,0 +1,56 @@
+// Warps that have a formula's staged values ready before scores are: those that change with the
+// query, the key or the distance alone, and the cells of a captured tensor. They follow the
+// producer's steps, and a step's keys count as there when these are.
+#pragma once
+
+#include "cells.h"
+#include "forward_shared.h"
+#include "mbarrier.h"
+#include "steps.h"
+
+namespace fovea::device {
+
+template <class Layout>
+struct Stager {
+  static constexpr auto shared = Layout::shared;
+  static constexpr int rows = Layout::rows, columns = Layout::columns;
+  static constexpr int threads = 32 * Layout::stager_warps;
+
+  const Arguments& a;
+  int thread;  // of those
+
+  FOVEA_DEVICE void run() const {
+    Ring k;
+    for (;; k.advance(Layout::k_stages)) {
+      wait_for(Layout::barrier(HopperForwardShared::announced, k.stage), k.parity);
+      const Step step = load_step(shared.step + 16 * k.stage);
+      if (!step.is(Step::end)) stage(step, k.stage);
+      sync_warp();
+      if (lane_index() == 0) arrive(Layout::barrier(HopperForwardShared::filled_k, k.stage));
+      if (step.is(Step::end)) return;
+    }
+  }
+
+  FOVEA_DEVICE void stage(const Step& step, int stage) const {
+    const auto at = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
+    const auto uniform = Formula::uniform(a, at.head);
+    const Team team{thread, threads};
+    const int q = seen(step.q0, at.s.q_offset), k = seen(step.k0, at.s.k_offset);
+    const TileBox box{q, k, at.s.q_length - step.q0, at.s.k_length - step.k0};
+    if constexpr (has_small_cells<Formula>) {
+      copy_small_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box,
+                                                        thread);
+    } else {
+      copy_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box, thread);
+    }
+    commit_copies();
+    if (step.is(Step::first)) {
+      stage_rows<Formula>(a, uniform, Layout::rows_at(step.q_stage()), q, rows, team);
+    }
+    stage_columns<Formula>(a, uniform, Layout::columns_at(stage), k, columns, team);
+    stage_diagonals<Formula, rows, columns>(a, uniform, Layout::diagonal_at(stage), box, team);
+    wait_copies<0>();
+  }
+};
+
+}  // namespace fovea::device

@@ -1,0 +1,154 @@
+#include "engines/jit/hopper.h"
+
+#include <algorithm>
+
+#include "base/env.h"
+#include "cuda/tensor_map.h"
+#include "engines/jit/device/hopper/forward_shared.h"
+
+namespace fovea::jit {
+namespace {
+
+using device::Call;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// --- tiles ---
+
+constexpr int widest = 256;  // head dims
+
+// Keys of a tile, the best first: as many as registers allow, fewer if shared memory is short.
+struct Choice {
+  int widest_d, widest_dv;
+  int columns[4];
+};
+constexpr Choice choices[] = {
+    {64, 64, {112, 96, 64, 32}},  {128, 128, {128, 96, 64, 32}}, {192, 128, {112, 96, 64, 32}},
+    {192, 192, {96, 64, 48, 32}}, {256, 256, {80, 64, 48, 32}},
+};
+
+// Places for queries and for keys.
+struct Stages {
+  int q, k;
+};
+constexpr Stages all_stages[] = {{2, 3}, {2, 2}, {1, 2}};
+
+Shape with_columns(const ShapeFacts& facts, int columns, Stages stages) {
+  Shape shape;
+  shape.d = std::max(static_cast<int>(facts.baked.sizes.d), 64);
+  shape.dv = std::max(static_cast<int>(facts.baked.sizes.dv), 64);
+  shape.rows = (std::max(shape.d, shape.dv) <= 64 ? 3 : 2) * device::warpgroup_rows;
+  shape.columns = columns;
+  shape.warps = 4 * (shape.rows / device::warpgroup_rows + 1);
+  shape.most_blocks = facts.multiprocessors;
+  const device::TileSizes sizes{shape.warps,
+                                2,
+                                shape.d,
+                                shape.dv,
+                                shape.rows,
+                                shape.columns,
+                                facts.row_words,
+                                facts.column_words,
+                                facts.diagonal_words,
+                                facts.cell_bytes};
+  shape.shared_bytes = device::HopperForwardShared(sizes, stages.q, stages.k).bytes;
+  shape.own = {{"q_stages", stages.q}, {"k_stages", stages.k}};
+  return shape;
+}
+
+bool is_16_bit(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
+
+// --- maps ---
+
+bool can_map(const device::Tensor& tensor, std::int64_t batches, std::int64_t heads,
+             std::int64_t rows) {
+  constexpr std::int64_t furthest = std::int64_t{1} << 39;  // elements
+  const std::int64_t extents[] = {batches, heads, rows};
+  const std::int64_t strides[] = {tensor.batch, tensor.head, tensor.position};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (extents[i] < 1 || extents[i] >= std::int64_t{1} << 31) return false;
+    if (extents[i] > 1 && (strides[i] <= 0 || strides[i] >= furthest)) return false;
+  }
+  return tensor.copy_bytes == 16;
+}
+
+struct Extents {
+  std::int64_t features, rows, heads, batches;
+  int box_rows;
+};
+void write_map(const device::Tensor& tensor, const Extents& extents, device::TensorMap& to) {
+  cuda::TensorMapSpec spec;
+  spec.data = tensor.data;
+  const std::int64_t sizes[] = {extents.features, extents.rows, extents.heads, extents.batches};
+  const std::int64_t strides[] = {tensor.position, tensor.head, tensor.batch};
+  for (std::size_t i = 0; i < 4; ++i) spec.extents[i] = static_cast<std::uint64_t>(sizes[i]);
+  for (std::size_t i = 0; i < 3; ++i) {
+    spec.stride_bytes[i] = sizes[i + 1] > 1 ? static_cast<std::uint64_t>(2 * strides[i]) : 16;
+  }
+  spec.box = {device::piece_columns, static_cast<std::uint32_t>(extents.box_rows), 1, 1, 1};
+  cuda::write_tensor_map(spec, &to);
+}
+
+}  // namespace
+
+Tier wanted_tier() { return env_value(Env::JitTier) == "general" ? Tier::General : Tier::Best; }
+
+std::string why_no_hopper_forward(const ShapeFacts& facts) {
+  const Problem& p = facts.baked;
+  if (facts.tier == Tier::General) return "the general ones were asked for";
+  if (facts.sm != 90) return "they are for sm_90";
+  if (!is_16_bit(p.q.dtype) || !is_16_bit(p.o.dtype)) return "they take f16 and bf16";
+  if (p.precision == Precision::Strict) return "they do not compute strictly";
+  if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
+  if (hopper_forward_shape(facts).shared_bytes > facts.shared_memory) {
+    return "the formula stages too many values";
+  }
+  return "";
+}
+
+Shape hopper_forward_shape(const ShapeFacts& facts) {
+  Shape shape;
+  for (const Choice& choice : choices) {
+    if (facts.baked.sizes.d > choice.widest_d || facts.baked.sizes.dv > choice.widest_dv) continue;
+    for (const int columns : choice.columns) {
+      for (const Stages& stages : all_stages) {
+        shape = with_columns(facts, columns, stages);
+        if (shape.shared_bytes <= facts.shared_memory) return shape;
+      }
+    }
+    break;
+  }
+  return shape;
+}
+
+std::int64_t query_tiles(const Sizes& sizes, const Shape& shape) {
+  return ceil_div(sizes.sq, shape.rows) * sizes.h * sizes.b;
+}
+
+Grid over_query_tiles(const Call& call, const Shape& shape) {
+  const std::int64_t tiles = ceil_div(call.sq, shape.rows) * call.h * call.b;
+  return {static_cast<unsigned>(std::min<std::int64_t>(tiles, shape.most_blocks)), 1, 1,
+          static_cast<unsigned>(32 * shape.warps)};
+}
+
+bool can_map(const Call& call) {
+  const std::int64_t batches = call.q_starts != nullptr ? 1 : call.b;
+  const bool backward = call.grad_o.data != nullptr;
+  return can_map(call.q, batches, call.h, call.rows_q) &&
+         can_map(call.k, batches, call.hkv, call.rows_k) &&
+         can_map(call.v, batches, call.hkv, call.rows_k) && call.d > 0 && call.dv > 0 &&
+         (backward ? can_map(call.grad_o, batches, call.h, call.rows_q)
+                   : call.o.copy_bytes == 16 && call.dv % 8 == 0);
+}
+
+void pack_maps(const Call& call, const Shape& shape, device::TensorMap* maps) {
+  const std::int64_t batches = call.q_starts != nullptr ? 1 : call.b;
+  write_map(call.q, {call.d, call.rows_q, call.h, batches, shape.rows}, maps[device::map_q]);
+  write_map(call.k, {call.d, call.rows_k, call.hkv, batches, shape.columns}, maps[device::map_k]);
+  write_map(call.v, {call.dv, call.rows_k, call.hkv, batches, shape.columns}, maps[device::map_v]);
+  if (call.grad_o.data == nullptr) return;
+  write_map(call.grad_o, {call.dv, call.rows_q, call.h, batches, shape.rows},
+            maps[device::map_grad_o]);
+}
+
+}  // namespace fovea::jit

@@ -1,0 +1,30 @@
+// The second tier of kernels: for sm_90, with 16-bit tensors that the hardware copies by tiles.
+// What it takes, its tiles, and the tensor maps of a call. What it does not take is left to the
+// general kernels.
+#pragma once
+
+#include <string>
+
+#include "engines/jit/arguments.h"
+#include "engines/jit/kernels.h"
+
+namespace fovea::jit {
+
+// Which kernels plans are made of: FOVEA_JIT_TIER=general asks for the general ones alone.
+Tier wanted_tier();
+
+// Why a plan's forward has no kernel of this tier; "": it has one.
+std::string why_no_hopper_forward(const ShapeFacts& facts);
+Shape hopper_forward_shape(const ShapeFacts& facts);
+Grid over_query_tiles(const device::Call& call, const Shape& shape);
+
+// Tiles of queries of a call, all heads and batches.
+std::int64_t query_tiles(const Sizes& sizes, const Shape& shape);
+
+// Whether the tensors of this call lie as the hardware needs it: dense features, addresses and
+// strides in multiples of 16 bytes, no empty tensor.
+bool can_map(const device::Call& call);
+// Maps of q, k and v, and of a backward's grad_o, for tiles of this shape.
+void pack_maps(const device::Call& call, const Shape& shape, device::TensorMap* maps);
+
+}  // namespace fovea::jit

@@ -1,0 +1,85 @@
+// What a block does asynchronously besides copies of threads: barriers in shared memory, named
+// barriers, tiles that come by themselves, sums that go by themselves. Work that was begun is done
+// at any time until somebody must wait for it, in an order drawn at random.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "tests/ir/random.h"
+#include "tests/jit_host/machine.h"
+#include "tests/jit_host/shared_memory.h"
+#include "tests/jit_host/tensor_map_words.h"
+
+namespace fovea::on_host {
+
+using Threads = std::vector<int>;  // that go on
+
+class Async {
+ public:
+  explicit Async(SharedMemory& memory) : memory_(memory) {}
+
+  void begin_block(test::Random& random);
+  void end_block() const;  // throws Mistake if something is still under way
+
+  // Each returns the threads that wait no longer.
+  void init(unsigned at, int arrivals, const User& user, Where where);
+  Threads arrive(unsigned at, int bytes, const User& user, Where where);
+  // Whether the phase has ended; else the thread is put down as waiting for it.
+  bool wait(unsigned at, int parity, const User& user, Where where);
+  Threads named(bool waits, int id, int threads, const User& user, Where where);
+
+  void load_tile(const TileLoad& load, const User& user, Where where);
+  void bulk(const BulkCall& call, const User& user, Where where);
+
+  bool has_work() const { return !loads_.empty(); }
+  Threads do_some();  // one piece of work, at random
+  std::string waits_for(unsigned at) const;
+
+ private:
+  struct Barrier {
+    int arrivals = 0, pending = 0, phase = 0;
+    long bytes = 0;
+    Clock gathered, known;
+    Threads waiting;
+  };
+  struct Named {
+    int arrived = 0, threads = 0;
+    Clock gathered;
+    Threads waiting;
+    std::vector<User> users;
+  };
+  struct Load {
+    TensorMapWords map;
+    unsigned to, barrier;
+    int at[5];
+    Where where;
+  };
+  struct Sum {
+    float* to;
+    unsigned from;
+    int bytes, group, thread;
+    Where where;
+    bool added;
+  };
+
+  Barrier& barrier(unsigned at, Where where);
+  Threads complete(Barrier& barrier);
+  static long bytes_of(const TensorMapWords& map);
+  template <class Visit>  // visit(place of 16 bytes, index of the box's first element in it)
+  void visit_pieces(const Load& load, const Visit& visit) const;
+  void write_piece(const Load& load, unsigned at, std::uint64_t first);
+  void add_sum(Sum& sum);
+
+  SharedMemory& memory_;
+  test::Random* random_ = nullptr;
+  std::map<unsigned, Barrier> barriers_;
+  std::map<int, Named> named_;
+  std::vector<Load> loads_;
+  std::vector<Sum> sums_;
+  std::map<int, int> groups_;  // by thread: the group of sums that is being filled
+  std::uint64_t tick_ = 0;     // copies of tiles that have ended
+};
+
+}  // namespace fovea::on_host

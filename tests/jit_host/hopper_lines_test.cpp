@@ -1,0 +1,79 @@
+// The kernels for sm_90 without a GPU: lines that meet what only they have. Several tiles of keys,
+// every class of head dims, references that must move, values behind a sequence's end, tensors that
+// the hardware cannot copy. FOVEA_TEST_LINE_TEXT="..." runs that line instead.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/jit_host/host_gpu.h"
+#include "tests/jit_host/lines.h"
+
+namespace fovea::on_host {
+namespace {
+
+constexpr const char* lines[] = {
+    "b=1 h=2 sq=300 d=128 dtype=bf16 lse=1",
+    "b=1 h=2 sq=300 d=128 dtype=bf16 mask=causal lse=1",
+    "b=2 h=2 hkv=1 sq=130 skv=500 d=64 dtype=f16 mask=causal_bottom_right lse=1",
+    "b=1 h=2 sq=260 d=96 dtype=bf16 mask=sliding(70)",
+    "b=1 h=1 sq=200 skv=300 d=192 dtype=bf16",
+    "b=1 h=2 sq=150 skv=260 d=192 dv=128 dtype=f16 mask=causal",
+    "b=1 h=1 sq=140 skv=200 d=256 dtype=bf16 mask=causal",
+    "b=1 h=1 sq=140 skv=330 d=72 dv=40 dtype=bf16",
+    // Scores that grow while keys go by, beyond what sums can hold, and -inf before them.
+    "b=1 h=1 sq=200 skv=700 d=64 dtype=bf16 mod=\"score - 2 * k\" lse=1",
+    "b=1 h=1 sq=200 skv=700 d=64 dtype=f16 mod=\"score - 0.1 * k\" lse=1",
+    "b=1 h=1 sq=200 skv=500 d=64 dtype=bf16 mod=\"k > 200 ? -inf : score\" lse=1",
+    "b=1 h=1 sq=300 skv=500 d=64 dtype=bf16 mask=\"k < q - 150\" lse=1 row_max=1",
+    "b=1 h=2 sq=300 d=64 dtype=bf16 mod=softcap(20) sink=1 lse=1",
+    "b=2 h=2 sq=260 d=64 dtype=bf16 dropout=0.2 lse=1",
+    "b=1 h=2 sq=260 d=128 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\"",
+    "b=1 h=2 sq=260 d=64 dtype=bf16 mod=\"score + t[k] + u[q]\" tensor=\"t:f32[Skv]\" "
+    "tensor=\"u:f32[Sq]\"",
+    "b=3 h=2 sq=200 d=64 dtype=bf16 qlens=90,200,1 klens=150,17,0 lse=1",
+    "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=64 dtype=bf16 mask=causal lse=1",
+    "b=1 h=1 sq=200 d=64 dtype=bf16 scale=-0.2 lse=1",
+    "b=1 h=1 sq=200 d=20 dtype=bf16",
+    // Backwards: several tiles of keys and of queries, groups of heads, every kind of captured
+    // gradient.
+    "b=1 h=2 sq=300 d=128 dtype=bf16 direction=both",
+    "b=1 h=2 sq=200 skv=260 d=128 dv=64 dtype=f16 mask=causal direction=both",
+    "b=2 h=4 hkv=2 sq=130 skv=300 d=64 dtype=bf16 mask=causal_bottom_right direction=both",
+    "b=1 h=2 sq=260 d=96 dtype=bf16 mask=sliding(70) direction=both",
+    "b=1 h=2 sq=200 d=64 dtype=bf16 mod=softcap(5) mask=causal direction=both",
+    "b=1 h=1 sq=150 d=128 dtype=bf16 dropout=0.2 direction=both",
+    "b=1 h=1 sq=150 d=64 dtype=f16 mod=softcap(5) dropout=0.2 direction=both",
+    "b=3 h=2 sq=200 d=64 dtype=bf16 qlens=90,200,1 klens=150,17,0 direction=both",
+    "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=64 "
+    "dtype=bf16 mask=causal direction=both",
+    "b=2 h=2 sq=200 d=64 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\" "
+    "grads=q,k,v,t direction=both",
+    "b=2 h=2 sq=129 skv=200 d=128 dtype=bf16 mod=\"score + t[k] + u[b,q] + w[h]\" "
+    "tensor=\"t:f32[Skv]\" tensor=\"u:f32[B,Sq]\" tensor=\"w:f32[H]\" grads=q,k,v,t,u,w "
+    "direction=both",
+    "b=2 h=4 hkv=2 sq=200 d=64 dtype=bf16 mod=\"score + w[h] * (k - q)\" mask=causal "
+    "tensor=\"w:f32[H]=uniform(0.004,0.5)\" grads=q,k,v,w direction=both",
+    "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" "
+    "tensor=\"t:f32[H,16]\" grads=q,k,v,t direction=both",
+    "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score * w[h] + t[a[q]]\" tensor=\"w:f32[H]\" "
+    "tensor=\"t:f32[9]\" tensor=\"a:i32[Sq]\" grads=q,k,v,w,t direction=both",
+};
+
+TEST(JitOnHostHopper, LinesOfItsOwn) {
+  use_host_gpu();
+  const char* const given = std::getenv("FOVEA_TEST_LINE_TEXT");
+  if (given != nullptr) {
+    conformance::Case one;
+    one.line = given;
+    EXPECT_EQ(complaint(one), "") << given;
+    return;
+  }
+  for (const char* const line : lines) {
+    conformance::Case problem;
+    problem.line = line;
+    EXPECT_EQ(complaint(problem), "") << line;
+  }
+}
+
+}  // namespace
+}  // namespace fovea::on_host
