@@ -79,7 +79,7 @@ void clear_captured(const Prepared& prepared, const Memory& memory, const Bindin
                     cuda::Handle kernel) {
   const device::ClearCall call{memory.captured, captured_sum_bytes(prepared, bindings.sizes) / 16};
   if (call.words == 0) return;
-  constexpr std::int64_t step = 4 * device::captured_threads;
+  constexpr std::int64_t step = 4 * device::captured_threads;  // four words to a thread
   const std::int64_t blocks = (call.words + step - 1) / step;
   constexpr std::int64_t most = 1 << 20;  // a thread clears further words where there are more
   cuda::launch(kernel,
