@@ -24,8 +24,7 @@ class TermText {
            start + "long long inner(const CapturedScore& x) { return " + element(outer, all) +
            "; }\n" + start + "long long last(const Arguments& a) { return " +
            (all > 0 ? extent("a", all - 1) : "1") + "; }\n" + start +
-           "long long rows(const Arguments& a) { return " + rows_extent() + "; }\n" + start +
-           "long long row_step(const Arguments& a) { return " + row_step() + "; }\n};\n";
+           "long long rows(const Arguments& a) { return " + rows_extent() + "; }\n};\n";
   }
 
  private:
@@ -35,24 +34,13 @@ class TermText {
   std::string extent(const std::string& a, std::size_t i) const {
     return a + ".words[" + std::to_string(WordLayout::extent(word_, target_.order[i])) + "]";
   }
-  // The place in the order of the index that is q; the order's size: none is.
-  std::size_t place_of_q() const {
-    std::size_t i = 0;
-    const auto is_q = [&](int index) {
-      return term_.indices[static_cast<std::size_t>(index)]->op() == ir::Op::IndexQ;
-    };
-    while (i < target_.order.size() && !is_q(target_.order[i])) ++i;
-    return i;
-  }
+  // Of the index that is q; 0: none is.
   std::string rows_extent() const {
-    return place_of_q() < target_.order.size() ? extent("a", place_of_q()) : "0";
-  }
-  std::string row_step() const {
-    std::string step = "1ll";
-    for (std::size_t i = place_of_q() + 1; i < target_.order.size(); ++i) {
-      step += " * " + extent("a", i);
+    for (std::size_t i = 0; i < target_.order.size(); ++i) {
+      const auto index = static_cast<std::size_t>(target_.order[i]);
+      if (term_.indices[index]->op() == ir::Op::IndexQ) return extent("a", i);
     }
-    return step;
+    return "0";
   }
   // The element by indices number first to end - 1 of the order.
   std::string element(std::size_t first, std::size_t end) const {
@@ -113,7 +101,7 @@ std::string hopper_member_type(TermKind kind, const std::string& arguments, int 
 
 std::string Captured::text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
-  std::string structs, members, begins, locates, located = "true", forgets, reads, parts;
+  std::string structs, members, begins, reads;
   int tables = 0;
   bool asks = false;  // for every score
   for (std::size_t i = 0; i < terms_.size(); ++i) {
@@ -125,13 +113,9 @@ std::string Captured::text(const WordLayout& layout) const {
                number + ";\n";
     begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
     const bool diagonal = term.kind == TermKind::Diagonal;
-    const bool cells = term.kind == TermKind::Cells, in_tile = diagonal || cells;
+    const bool in_tile = diagonal || term.kind == TermKind::Cells;
     if (diagonal || term.kind == TermKind::Gather) ++tables;
     asks = asks || !in_tile;
-    if (cells) locates += " t" + number + ".locate(a, u, at);";
-    if (cells) located += " && t" + number + ".to != nullptr";
-    if (cells) forgets += " t" + number + ".to = nullptr;";
-    if (cells) parts += " t" + number + ".read_part<part>(a, ds);";
     if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
   // One of the functions that every term has.
@@ -145,9 +129,7 @@ std::string Captured::text(const WordLayout& layout) const {
   };
   const std::string uniform = "const Formula::Uniform& u";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
-         (reads.empty() ? "false" : "true") +
-         ", reads_parts = " + (parts.empty() ? "false" : "true") +
-         ", asks_scores = " + (asks ? "true" : "false") +
+         (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
@@ -159,15 +141,8 @@ std::string Captured::text(const WordLayout& layout) const {
          each("end_tile",
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
               "a, u, row, at") +
-         "  FOVEA_DEVICE bool located() const { return " + located + "; }\n" +
-         "  FOVEA_DEVICE void locate(const Arguments& a, " + uniform + ", const TileBox& at) {" +
-         locates + " if (!located()) {" + forgets + " } }\n" +
-         "  template <int part, class Tile> FOVEA_DEVICE void read_part(const Arguments& a, const "
-         "Tile& ds) {" +
-         parts +
-         " }\n"
-         "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " +
-         uniform + ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
+         "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
+         ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
          each("end", "const Arguments& a", "a") + "};\n";
 }
 

@@ -50,10 +50,6 @@ class Backward {
   FOVEA_DEVICE Head head_of_tile(const BlockPlace& here, const QueryTile& tile) const {
     return head_of(call_, here.s, here.b, tile.h);
   }
-  FOVEA_DEVICE static TileBox box_of(const QueryTile& tile) {
-    const BlockPlace here = place();
-    return {seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset), rows, columns};
-  }
   FOVEA_DEVICE static typename Shape::OfD q_tile(int stage) {
     return {static_cast<Shared>(at_.q + (Config::q_stages > 1 ? stage * Shape::q_bytes : 0))};
   }
@@ -70,8 +66,6 @@ class Backward {
   FOVEA_DEVICE void copy_grad_o(const QueryTile& tile, int stage) const;
   FOVEA_DEVICE void stage_words(const QueryTile& tile, bool new_head) const;
   FOVEA_DEVICE void scores(const QueryTile& tile, int stage);
-  template <int part>
-  FOVEA_DEVICE void add_values_and_read(int stage);
   FOVEA_DEVICE void add_query_sums(const QueryTile& tile) const;
   FOVEA_DEVICE void visit(QueryTile tile, QueryTile next, bool more, int stage);
   FOVEA_DEVICE void visit_segment(int first, int count);
@@ -186,19 +180,6 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   }
 }
 
-// dV in steps of 16 queries, and parts of dS between them.
-template <class Config, class Captured>
-template <int part>
-FOVEA_DEVICE void Backward<Config, Captured>::add_values_and_read(int stage) {
-  using Part = typename Shape::ValueSums;
-  if constexpr (Config::want_v) {
-    multiply<true, true, 16>(grad_v_, p_tile(), {16 * part, Part::row()}, grad_o_tile(stage),
-                             {16 * part, Part::column()});
-  }
-  captured_.template read_part<part>(a_, ds_tile());
-  if constexpr (16 * part + 16 < rows) add_values_and_read<part + 1>(stage);
-}
-
 // Each warp adds what it has where it has it: 512 bytes in a row for each piece of 16 x 8.
 template <class Config, class Captured>
 FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& tile) const {
@@ -233,19 +214,16 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
     }
   }
   scores(tile, stage);
-  if constexpr (Captured::reads_parts) {
-    captured_.locate(a_, Formula::uniform(a_, head_of_tile(place(), tile)), box_of(tile));
-  }
   sync_block();
   if constexpr (Captured::reads_ds) {
-    captured_.read(a_, Formula::uniform(a_, head_of_tile(place(), tile)), ds_tile(), box_of(tile),
+    const BlockPlace here = place();
+    const TileBox box{seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset), rows,
+                      columns};
+    captured_.read(a_, Formula::uniform(a_, head_of_tile(here, tile)), ds_tile(), box,
                    static_cast<Shared>(at_.diagonal));
   }
   if (more) stage_words(next, next.h != tile.h);
-  if constexpr (Captured::reads_parts) {
-    if (captured_.located()) add_values_and_read<0>(stage);
-  }
-  if (Config::want_v && !(Captured::reads_parts && captured_.located())) {
+  if constexpr (Config::want_v) {
     using Part = typename Shape::ValueSums;
     multiply<true, true, rows>(grad_v_, p_tile(), {0, Part::row()}, grad_o_tile(stage),
                                {0, Part::column()});

@@ -205,8 +205,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
 
 // A plan without gradients of captured things; those with them: captured.h.
 struct NoCaptured {
-  FOVEA_DEVICE static bool located() { return false; }
-  static constexpr bool any = false, asks_scores = false, reads_ds = false, reads_parts = false;
+  static constexpr bool any = false, asks_scores = false, reads_ds = false;
 };
 
 }  // namespace fovea::device

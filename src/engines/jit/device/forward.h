@@ -301,8 +301,8 @@ struct Forward {
       if (following.index >= 0) copy_keys(following.index, buffer ^ 1);
       commit_copies();
       modify(x, tile, buffer);
-      softmax(x);
       Ahead::begin(a, uniform, following.index);
+      softmax(x);
       if constexpr (Config::dropout) {
         const Sequence at = sequence();
         drop_scores(dropout, seen(q0 + row(0, 0), at.q_offset),
