@@ -28,12 +28,6 @@ class Backward {
 
   FOVEA_DEVICE void run();
 
-  // What a block does before it visits tiles: its keys, the classes of a segment's tiles, a
-  // segment's first tile.
-  FOVEA_DEVICE void copy_keys() const;
-  FOVEA_DEVICE void classify(int first, int count) const;
-  FOVEA_DEVICE void begin(const QueryTile& tile) const;
-
  private:
   FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
   FOVEA_DEVICE static BlockPlace place() { return BlockPlace::read(at_.place); }
@@ -62,6 +56,7 @@ class Backward {
   FOVEA_DEVICE static typename Shape::OfKeys p_tile() { return {static_cast<Shared>(at_.p)}; }
   FOVEA_DEVICE static typename Shape::OfKeys ds_tile() { return {static_cast<Shared>(at_.ds)}; }
 
+  FOVEA_DEVICE void copy_keys() const;
   FOVEA_DEVICE void copy_q(const QueryTile& tile, int stage) const;
   FOVEA_DEVICE void copy_grad_o(const QueryTile& tile, int stage) const;
   FOVEA_DEVICE void stage_words(const QueryTile& tile, bool new_head) const;
@@ -246,51 +241,26 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
   }
 }
 
+// `count` tiles from number `first` on, counted through all heads of the group.
 template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::classify(int first, int count) const {
-  ClassifiedTiles(at_.classes, count).template write<threads>([&](int i) {
+FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count) {
+  ClassifiedTiles tiles(at_.classes, count);
+  sync_block();
+  tiles.template write<threads>([&](int i) {
     const BlockPlace here = place();
     const QueryTile tile = tile_of(here, {first + i, false});
     if constexpr (!Formula::classifies) return edge_class(here, tile);
     return classify_tile<Formula>(a_, head_of_tile(here, tile), here.s, {tile.first, rows},
                                   {here.k_first, columns});
   });
-}
-
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::begin(const QueryTile& tile) const {
+  sync_block();
+  LiveTile live = tiles.next();
+  if (live.index < 0) return;
+  QueryTile tile = tile_of(place(), {first + live.index, live.full});
   copy_q(tile, 0);
   copy_grad_o(tile, 0);
   commit_copies();
   stage_words(tile, true);
-}
-
-// Those as functions of their own: what runs once takes no part in the loop's registers, and the
-// compiler takes less time over several functions than over one.
-template <class Config, class Captured>
-FOVEA_DEVICE_CALL void copy_keys_apart(const Arguments& a) {
-  Backward<Config, Captured>(a).copy_keys();
-}
-template <class Config, class Captured>
-FOVEA_DEVICE_CALL void classify_apart(const Arguments& a, int first, int count) {
-  Backward<Config, Captured>(a).classify(first, count);
-}
-template <class Config, class Captured>
-FOVEA_DEVICE_CALL void begin_apart(const Arguments& a, QueryTile tile) {
-  Backward<Config, Captured>(a).begin(tile);
-}
-
-// `count` tiles from number `first` on, counted through all heads of the group.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count) {
-  sync_block();
-  classify_apart<Config, Captured>(a_, first, count);
-  sync_block();
-  ClassifiedTiles tiles(at_.classes, count);
-  LiveTile live = tiles.next();
-  if (live.index < 0) return;
-  QueryTile tile = tile_of(place(), {first + live.index, live.full});
-  begin_apart<Config, Captured>(a_, tile);
   for (int stage = 0; live.index >= 0; stage ^= 1) {
     live = tiles.next();
     const QueryTile next =
@@ -357,7 +327,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
   if constexpr (Config::want_v) clear(grad_v_);
   if constexpr (Captured::any) captured_.begin(at_.captured);
   const int total = k_first < s.k_length ? tiles * call_.group : 0;
-  if (total > 0) copy_keys_apart<Config, Captured>(a_);
+  if (total > 0) copy_keys();
   FOVEA_NO_UNROLL
   for (int first = 0; first < total; first += classified_tiles) {
     visit_segment(first, total - first < classified_tiles ? total - first : classified_tiles);
