@@ -7,7 +7,7 @@
 // them: memory that many processors read at once, their clocks, and the time to wake threads
 // (--start: microseconds that every region costs; default 0).
 //
-//   fovea_schedule [--all] [--explain] [--start US] [--repeats N] LINE...
+//   fovea_schedule [--workers 2-8,16] [--explain] [--start US] [--repeats N] LINE...
 #include <time.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/affinity.h"
 #include "attention/executor.h"
 #include "engines/cpu/engine.h"
 #include "tests/attention/bound_call.h"
@@ -205,7 +206,8 @@ class Call {
 
 struct Options {
   std::vector<std::string> lines;
-  bool all = false, explain = false;
+  std::vector<int> workers{2, 4, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 128};
+  bool explain = false;
   double start = 0;
   int repeats = 5;
 };
@@ -215,8 +217,8 @@ Options read(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
     const bool more = i + 1 < count;
-    if (word == "--all") {
-      options.all = true;
+    if (word == "--workers" && more) {
+      options.workers = parse_cpus(words[++i]);
     } else if (word == "--explain") {
       options.explain = true;
     } else if (word == "--start" && more) {
@@ -230,20 +232,12 @@ Options read(int count, char** words) {
   return options;
 }
 
-std::vector<int> worker_counts(bool all) {
-  if (!all) return {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 128};
-  std::vector<int> counts(128);
-  for (int i = 0; i < 128; ++i) counts[static_cast<std::size_t>(i)] = i + 1;
-  return counts;
-}
-
 void report(const std::string& line, const Options& options) {
-  const std::vector<int> counts = worker_counts(options.all);
   std::printf("%s\n", line.c_str());
   double worst = 2;
   int at_worst = 0;
   // Beside each number of workers one worker is measured too: the machine's pace changes.
-  for (const int workers : counts) {
+  for (const int workers : options.workers) {
     Call one(line, 1), many(line, workers);
     for (int repeat = 0; repeat < options.repeats; ++repeat) {
       one.measure();

@@ -158,6 +158,7 @@ void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
   if (keys.table_bytes > 0) fill_tables(call, keys, wave);
   if (block_count(call.sizes.sq, call.heads_per_group()) < least_blocks) return;
   const std::int64_t tiles = tiles_of(call.sizes.skv), heads = schedule.shared_heads();
+  if (heads == 0) return;
   constexpr std::int64_t tasks_of_worker = 8;  // so that all end together
   const std::int64_t together =
       std::clamp<std::int64_t>(heads * tiles / (tasks_of_worker * call.workers), 1, pack_tiles);
