@@ -46,6 +46,7 @@ struct HopperForward {
   struct Rows {  // rows lane / 4 and lane / 4 + 8 of this warp's 16
     float reference[2], sum[2];
     float top[2];  // the true maximum, if it is wanted
+    float unit;    // of scores as they are kept: a positive factor that all of a head have
   };
 
   const Arguments& a;
@@ -53,10 +54,12 @@ struct HopperForward {
   int group, first_row;  // of this warp
   typename Formula::Uniform uniform;
   Dropout dropout;
-  float scale, factor;  // factor: from the scores that are kept to exponents of 2
-  bool seeks = false;   // maxima in every step
-  bool has_none;        // some row of this warp has seen nothing but -inf: it has no reference yet
-  bool nan = false;     // one was written
+  float scale;         // of products, before a formula sees them
+  float factor;        // from scores as they are kept to exponents of 2
+  float outer = 1;     // of modified scores, if it cannot be their unit
+  bool seeks = false;  // maxima in every step
+  bool has_none;       // some row of this warp has seen nothing but -inf: it has no reference yet
+  bool nan = false;    // one was written
   Rows at;
   float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
   float x[keys][4];
@@ -66,12 +69,24 @@ struct HopperForward {
   FOVEA_DEVICE HopperForward(const Arguments& arguments, int warpgroup)
       : a(arguments), call(a.call), group(warpgroup) {
     first_row = warpgroup_rows * group + warp_index() % 4 * 16;
-    scale = value_of(call.scale);
-    factor = folds_scale() ? scale * log2_of_e : log2_of_e;
   }
 
-  // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
-  FOVEA_DEVICE bool folds_scale() const { return !Formula::has_mod && scale > 0; }
+  // A factor of all scores becomes their unit, unless it turns maxima into minima.
+  FOVEA_DEVICE static bool can_be_unit(float x) { return x > 0 && x < infinity(); }
+  template <class Factors = Formula>
+  FOVEA_DEVICE void find_factors() {
+    scale = value_of(call.scale);
+    outer = Formula::has_mod ? 1 : scale;
+    if constexpr (Factors::has_factors) {
+      const typename Formula::Row no_row{};
+      const typename Formula::Column no_column{};
+      scale *= Factors::inner_scale(a, uniform, no_row, no_column);
+      outer = Factors::outer(a, uniform, no_row, no_column);
+    }
+    at.unit = can_be_unit(outer) ? outer : 1;
+    if (can_be_unit(outer)) outer = 1;
+    factor = at.unit * log2_of_e;
+  }
   FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
   FOVEA_DEVICE void release(int which, int stage) const {
     if (lane_index() == 0) arrive(barrier(which, stage));
@@ -104,10 +119,10 @@ struct HopperForward {
   // --- scores ---
 
   FOVEA_DEVICE void modify(const Step& step, int stage) {
-    if (!folds_scale()) {
-      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= scale;
-    }
     if constexpr (Formula::has_mod) apply<false>(step, stage);
+    if (outer != 1) {
+      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= outer;
+    }
     if (step.is(Step::mixed)) apply<true>(step, stage);
     if constexpr (Layout::stages_values) {
       sync_warp();
@@ -125,10 +140,10 @@ struct HopperForward {
       row_values[r] = staged_row<Formula>(a, uniform, Layout::rows_at(step.q_stage()), rows, row(r),
                                           seen(step.q0 + row(r), s.q_offset));
     }
-    float slope[2] = {0, 0}, rest[2] = {0, 0};
+    float slope[2] = {0, 0};
     if constexpr (Formula::shifts && !masks) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        find_base(row_values[r], seen(step.k0, s.k_offset), r, slope[r], rest[r]);
+        slope[r] = find_base(row_values[r], seen(step.k0, s.k_offset), r);
       }
     }
     constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
@@ -151,33 +166,40 @@ struct HopperForward {
                 column_number < end && Formula::keep(a, uniform, row_values[r], column);
             score = keep ? score : -infinity();
           } else {
-            score = Formula::score(a, uniform, row_values[r], column, score);
-            if constexpr (Formula::shifts) {
-              const float distance =
-                  static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
-              score = score + slope[r] * distance + rest[r];
-            }
+            const float distance = static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
+            score = modified(row_values[r], column, score, slope[r] * distance);
           }
         }
       }
     }
   }
 
-  // What a row's scores have in common in this tile, and how a line along k goes on from there: see
-  // row_base.h, of which this is the form in f32.
-  template <class Lines = Formula>  // which has them
-  FOVEA_DEVICE void find_base(const typename Formula::Row& row_value, int key, int r, float& slope,
-                              float& rest) {
+  // A product to what the formula makes of it; `line`: what a line along k adds.
+  template <class Factors = Formula>
+  FOVEA_DEVICE float modified(const typename Formula::Row& row_value,
+                              const typename Formula::Column& column, float product,
+                              float line) const {
+    if constexpr (Factors::has_factors) {
+      return Factors::inner(a, uniform, row_value, column, product * scale);
+    } else if constexpr (Factors::is_score) {
+      return fma_rn(product, scale, line);
+    } else {
+      const float score = Formula::score(a, uniform, row_value, column, product * scale);
+      return Factors::shifts ? score + line : score;
+    }
+  }
+
+  // What a row's scores have in common in this tile; returns how a line along k goes on from there.
+  // See row_base.h, of which this is the form in f32.
+  template <class Lines = Formula>
+  FOVEA_DEVICE float find_base(const typename Formula::Row& row_value, int key, int r) {
     const typename Formula::Column nowhere{};
     const auto at_key = static_cast<unsigned>(Lines::line_k) * static_cast<unsigned>(key) +
                         static_cast<unsigned>(Lines::line_q) * static_cast<unsigned>(row_value.q);
-    const float along = Lines::slope(a, uniform, row_value, nowhere);
-    const float found = fma_rn(along, static_cast<float>(static_cast<int>(at_key)),
-                               Lines::shift(a, uniform, row_value, nowhere));
-    const bool finite = found - found == 0;
-    base[r] = finite ? found : 0;
-    rest = finite ? 0 : found;
-    slope = Lines::line_k * along;
+    const float slope = Lines::slope(a, uniform, row_value, nowhere);
+    base[r] = fma_rn(slope, static_cast<float>(static_cast<int>(at_key)),
+                     Lines::shift(a, uniform, row_value, nowhere));
+    return Lines::line_k * slope;
   }
 
   // --- softmax ---
@@ -239,6 +261,7 @@ struct HopperForward {
   FOVEA_DEVICE void begin_tile(const Step& step) {
     const TilePlace place = place_at(step);
     uniform = Formula::uniform(a, place.head);
+    find_factors();
     if constexpr (Config::dropout) dropout = dropout_of(call, place.head);
   }
 
@@ -277,9 +300,9 @@ struct HopperForward {
       arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
       wait_products<2>();
       settle(x);
-      if (!ends) modify_and_leave(step, k.stage);
       const Rows ended = at;
       if (fresh) begin_rows();
+      if (!ends) modify_and_leave(step, k.stage);
       bool shrinks = false;
       Shrink shrink{{1, 1}};
       if (fresh || seeks || has_none) {
@@ -337,7 +360,7 @@ struct HopperForward {
     const TilePlace place = place_at(step);
     const bool has_sink = call.sink != nullptr;
     const float sink = has_sink ? call.sink[place.h] : -infinity();
-    const float unit = folds_scale() ? scale : 1.0f;
+    const float unit = done.unit;
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
       float total = done.sum[r];
       total += shuffle_xor(total, 1);
