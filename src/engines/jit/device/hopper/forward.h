@@ -33,7 +33,6 @@ template <class Config>
 struct HopperForward {
   using Layout = ForwardLayout<Config>;
   using Element = typename Config::Element;
-  using Output = typename Config::Output;
   using At = HopperForwardShared;
   static constexpr auto shared = Layout::shared;
   static constexpr int rows = Config::rows, columns = Config::columns;
@@ -42,12 +41,6 @@ struct HopperForward {
   static constexpr int early = parts / 4 > 0 ? parts / 4 : 1;  // that are ready first
   static constexpr int first_turn = 1;                         // a named barrier for each warpgroup
   static constexpr float most_sum = is_same_element<Element, BF16> ? 1e18f : 16384.0f;
-
-  struct Rows {  // rows lane / 4 and lane / 4 + 8 of this warp's 16
-    float reference[2], sum[2];
-    float top[2];  // the true maximum, if it is wanted
-    float unit;    // of scores as they are kept: a positive factor that all of a head have
-  };
 
   const Arguments& a;
   const Call& call;
@@ -60,7 +53,7 @@ struct HopperForward {
   bool seeks = false;  // maxima in every step
   bool has_none;       // some row of this warp has seen nothing but -inf: it has no reference yet
   bool nan = false;    // one was written
-  Rows at;
+  WarpRows at;
   float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
   float x[keys][4];
   unsigned p[parts][4];
@@ -275,7 +268,7 @@ struct HopperForward {
     Ring k, v;
     unsigned q_parity = 0;  // by place
     wait_for(barrier(At::filled_k, 0), 0);
-    Step step = load_step(shared.step), previous{0, Step::end, 0, 0};
+    Step step = load_step(shared.step), previous{0, Step::end, 0};
     if (step.is(Step::end)) return;
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
@@ -300,7 +293,7 @@ struct HopperForward {
       arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
       wait_products<2>();
       settle(x);
-      const Rows ended = at;
+      const WarpRows ended = at;
       if (fresh) begin_rows();
       if (!ends) modify_and_leave(step, k.stage);
       bool shrinks = false;
@@ -333,7 +326,10 @@ struct HopperForward {
       }
       adds = !fresh;
       if (fresh) {
-        if (!previous.is(Step::end)) finish(previous, ended);
+        if (!previous.is(Step::end)) {
+          nan |= write_rows<Config>(call, place_at(previous), previous.q0 + first_row, ended,
+                                    dropout.factor, o);
+        }
         if (ends) return;
       } else if (shrinks) {
         shrink_output(shrink);
@@ -351,51 +347,6 @@ struct HopperForward {
     if (step.is(Step::first)) begin_tile(step);
     modify(step, k_stage);
     if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
-  }
-
-  // --- results ---
-
-  // Sums to outputs: the sink joins, o is divided by the sum of its row.
-  FOVEA_DEVICE void finish(const Step& step, const Rows& done) {
-    const TilePlace place = place_at(step);
-    const bool has_sink = call.sink != nullptr;
-    const float sink = has_sink ? call.sink[place.h] : -infinity();
-    const float unit = done.unit;
-    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-      float total = done.sum[r];
-      total += shuffle_xor(total, 1);
-      total += shuffle_xor(total, 2);
-      const float from = finite_or_zero(done.reference[r]) * unit;
-      float joined = total, shift = from, shrink = 1;
-      if (has_sink) {
-        shift = finite_or_zero(fmaxf(total > 0 ? from : -infinity(), sink));
-        shrink = total > 0 ? exp2_approx((from - shift) * log2_of_e) : 1;
-        joined = total * shrink + exp2_approx((sink - shift) * log2_of_e);
-      }
-      const bool inside = step.q0 + row(r) < place.s.q_length;
-      const bool empty = joined == 0 || !inside;
-      const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
-      FOVEA_UNROLL for (int i = 0; i < 2 * features; ++i) {
-        float& value = o[i / 2][2 * r + i % 2];
-        value = empty ? 0 : value * inverse;  // also where a hidden NaN came in
-        nan |= value != value;
-      }
-      const float most = total == total ? done.top[r] * unit : total;
-      write_row(place, step.q0 + row(r), empty ? -infinity() : shift + logf(joined),
-                inside ? most : -infinity());
-      write_row_of<Output>(
-          o, r,
-          static_cast<typename Stored<Output>::Type*>(call.o.data) +
-              row_at(call.o, place.s.b, place.h, place.s.q_first + step.q0 + row(r)),
-          call.dv, step.q0 + row(r) < row_end(call, place.s));
-    }
-  }
-
-  FOVEA_DEVICE void write_row(const TilePlace& place, int q, float lse, float largest) const {
-    if (lane_index() % 4 != 0 || q >= row_end(call, place.s)) return;
-    const long long number = row_number(call, place.s, place.h, place.s.q_first + q);
-    if (call.lse != nullptr) call.lse[number] = lse;
-    if (Config::row_max) call.row_max[number] = largest;
   }
 };
 
