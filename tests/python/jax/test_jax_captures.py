@@ -219,12 +219,12 @@ def beside(q, kv):
 
 MISTAKES = {
     "features of packed keys": (
-        lambda q, k, v: beside(q, jnp.ones((B, S, 2, 2, 32))),
+        lambda q, k, v: beside(q, jnp.ones((B, S, 2, 2, 32), q.dtype)),
         ValueError,
         "must have the same last dimension",
     ),
     "batch of packed keys": (
-        lambda q, k, v: beside(q, jnp.ones((2, S, 2, 2, 16))),
+        lambda q, k, v: beside(q, jnp.ones((2, S, 2, 2, 16), q.dtype)),
         ValueError,
         "must have the same batch",
     ),

@@ -110,11 +110,15 @@ def test_against_torchs_own_flex_attention(case, device):
     grad = torch.randn_like(o)
     found = torch.autograd.grad(o, inputs, grad)
     others = [*exact, *(x for x in kept.values() if x.requires_grad)]
-    wanted = torch.autograd.grad(ref, others, grad.double(), allow_unused=True)
+    try:
+        wanted = torch.autograd.grad(ref, others, grad.double(), allow_unused=True)
+    except ValueError as error:  # test_against_float64 has the gradients of these
+        assert str(error).startswith("vmap("), error
+        pytest.skip("o is right; the backward of torch's own flex_attention fails here: " + str(error).splitlines()[0])
     names = ["dq", "dk", "dv", *(f"d {name}" for name, x in captured.items() if x.requires_grad)]
     for name, x, y in zip(names, found, wanted):
         # Sums whose terms cancel: see compare(), which knows by how much.
-        dense.assert_close(name, x, torch.zeros_like(x) if y is None else y, torch.float32, gradient=True, slack=10.0)
+        dense.assert_close(name, x, torch.zeros_like(x) if y is None else y, x.dtype, gradient=True, slack=10.0)
 
 
 def torchs_own(case, tensors, captured, device):
