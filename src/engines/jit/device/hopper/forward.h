@@ -295,7 +295,7 @@ struct HopperForward {
       settle(x);
       const WarpRows ended = at;
       if (fresh) begin_rows();
-      if (!ends) modify_and_leave(step, k.stage);
+      if (!ends) modify_and_leave(step, k);
       bool shrinks = false;
       Shrink shrink{{1, 1}};
       if (fresh || seeks || has_none) {
@@ -341,10 +341,12 @@ struct HopperForward {
   }
 
   // Scores to what the formula makes of them; keys, and at last queries, may be replaced.
-  FOVEA_DEVICE void modify_and_leave(const Step& step, int k_stage) {
+  FOVEA_DEVICE void modify_and_leave(const Step& step, const Ring& k) {
+    const int k_stage = k.stage;
     release(At::free_k, k_stage);
     if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
     if (step.is(Step::first)) begin_tile(step);
+    if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k_stage), k.parity);
     modify(step, k_stage);
     if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
   }
