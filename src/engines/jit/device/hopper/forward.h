@@ -13,11 +13,11 @@
 // part of P(i - 1) was read. The warpgroups take turns to begin, so that one multiplies while
 // another exponentiates.
 //
-// Config has, besides what forward.h says: q_stages.
+// Config has, besides what the general forward.h says: q_stages, k_stages (places for queries,
+// keys).
 #pragma once
 
 #include "../dropout.h"
-#include "../row_base.h"
 #include "../softmax.h"
 #include "forward_layout.h"
 #include "mend.h"
