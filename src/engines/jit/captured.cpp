@@ -167,7 +167,7 @@ int Captured::hopper_bytes_of(TermKind kind) const {
     case TermKind::Row:
     case TermKind::Element: return 0;
     case TermKind::Diagonal:
-    case TermKind::Gather: return 4 * table_room();
+    case TermKind::Gather: break;  // why_not_hopper
   }
   return 0;
 }
@@ -178,11 +178,15 @@ int Captured::hopper_shared_bytes() const {
   return bytes;
 }
 
-bool Captured::reads_scores() const {
+// That kernel has no scores any more when it has their gradients.
+std::string Captured::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
-  return std::ranges::any_of(terms_, [&](const CapturedTerm& term) {
-    return reads(term.value) || std::ranges::any_of(term.indices, reads);
-  });
+  for (const CapturedTerm& term : terms_) {
+    if (reads(term.value) || std::ranges::any_of(term.indices, reads)) {
+      return "the gradient of a captured tensor changes with the score";
+    }
+  }
+  return tables() > 0 ? "they add up no gradients of tables" : "";
 }
 
 }  // namespace fovea::jit

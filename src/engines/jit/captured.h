@@ -53,9 +53,8 @@ class Captured {
   // The same for device/hopper/backward.h, and how much of shared memory it takes there.
   std::string hopper_text(const WordLayout& layout) const;
   int hopper_shared_bytes() const;
-  // Whether a term changes with the score itself, which that kernel does not have any more when it
-  // has its gradient.
-  bool reads_scores() const;
+  // Why that kernel does not add them up; "": it does.
+  std::string why_not_hopper() const;
 
   // For tables in shared memory: entries of each Diagonal and Gather, bytes of all.
   int table_room() const;

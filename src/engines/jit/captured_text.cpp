@@ -85,14 +85,14 @@ std::string member_type(TermKind kind, const std::string& term, const std::strin
 }
 
 // Of device/hopper/captured.h, where a lane has two keys whatever the term.
-std::string hopper_member_type(TermKind kind, const std::string& arguments, int room) {
+std::string hopper_member_type(TermKind kind, const std::string& arguments) {
   switch (kind) {
     case TermKind::Uniform: return "UniformTerm<" + arguments + ">";
     case TermKind::Row: return "RowTerm<" + arguments + ">";
     case TermKind::Column: return "ColumnTerm<" + arguments + ">";
     case TermKind::Element: return "ElementTerm<" + arguments + ">";
     case TermKind::Diagonal:
-    case TermKind::Gather: return "GatherTerm<" + arguments + ", " + std::to_string(room) + ">";
+    case TermKind::Gather: break;  // why_not_hopper
   }
   return {};
 }
@@ -148,6 +148,7 @@ std::string Captured::text(const WordLayout& layout) const {
 
 std::string Captured::hopper_text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms { static constexpr bool any = false; };\n";
+  if (!why_not_hopper().empty()) return {};
   struct Function {
     std::string name, parameters, arguments, calls;
     bool asks_place;  // where the term's part of shared memory is
@@ -165,8 +166,7 @@ std::string Captured::hopper_text(const WordLayout& layout) const {
     const CapturedTerm& term = terms_[i];
     const CapturedTarget& target = targets_[term.target];
     const std::string number = std::to_string(i), name = "CapturedTerm" + number;
-    const std::string type =
-        hopper_member_type(term.kind, name + ", " + sums_type(target.kept), table_room());
+    const std::string type = hopper_member_type(term.kind, name + ", " + sums_type(target.kept));
     structs += TermText(term, target, layout).text(name);
     members += "  " + type + " t" + number + ";\n";
     const int bytes = hopper_bytes_of(term.kind);

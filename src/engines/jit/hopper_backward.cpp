@@ -26,18 +26,15 @@ int captured_bytes(const ShapeFacts& facts) {
   return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
 }
 
-int q_stages(const ShapeFacts& facts) {
-  return in_chunks(facts.baked.sizes.d) + in_chunks(facts.baked.sizes.dv) <= 128 ? 3 : 2;
-}
+constexpr int q_stages = 2;
 
 device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
   return {in_chunks(facts.baked.sizes.d),
           in_chunks(facts.baked.sizes.dv),
-          q_stages(facts),
+          q_stages,
           slots,
           facts.row_words,
           facts.column_words,
-          facts.diagonal_words,
           facts.cell_bytes,
           captured_bytes(facts)};
 }
@@ -83,9 +80,10 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";
   if (facts.cell_bytes > 2) return "they take captured tensors by query and key of 16 bits";
+  if (facts.diagonal_words > 0) return "the formula stages values that change with k - q alone";
   if (facts.captured != nullptr && facts.captured->any_terms()) {
-    if (facts.captured->reads_scores())
-      return "the gradient of a captured tensor changes with the score";
+    const std::string why = facts.captured->why_not_hopper();
+    if (!why.empty()) return why;
     if (p.dropout > 0) return "they compute no gradients of captured tensors under dropout";
   }
   if (best_slots(facts) == 0) return "the formula stages too many values";
@@ -102,9 +100,8 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  shape.own = {{"q_stages", q_stages(facts)},
-               {"sum_slots", slots},
-               {"captured_bytes", captured_bytes(facts)}};
+  shape.own = {
+      {"q_stages", q_stages}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }

@@ -87,6 +87,30 @@ TEST(JitSource, TiersOfTheForward) {
   EXPECT_EQ(count(expand(text), "#line 1 \"hopper/wgmma.h\""), 1);
 }
 
+// So has the backward, for less.
+TEST(JitSource, TiersOfTheBackward) {
+  const auto tier = [](const std::string& line) {
+    const Prepared all = prepare(baked_backward(line).problem, find_device("h200"), Tier::Best);
+    EXPECT_NE(has_unit(all, "fovea_backward"), has_unit(all, "fovea_hopper_backward")) << line;
+    return has_unit(all, "fovea_hopper_backward");
+  };
+  const std::string bias = "sq=999 d=64 dtype=bf16 tensor=t:bf16[Sq,Skv] grads=q,k,v,t ";
+  const std::string heads = "h=2 sq=999 d=64 dtype=bf16 tensor=t:f32[H] grads=q,k,v,t ";
+  for (const std::string& line :
+       {std::string("sq=999 d=8 dtype=f16 mask=causal"), std::string("sq=999 d=96 dtype=bf16"),
+        std::string("sq=999 d=128 dv=64 dtype=bf16 dropout=0.1"), bias + "mod=score+t[q,k]",
+        heads + "mod=score+t[h]*(k-q)"}) {
+    EXPECT_TRUE(tier(line)) << line;
+  }
+  for (const std::string& line :
+       {std::string("sq=999 d=64 dtype=f32"), std::string("sq=999 d=192 dtype=bf16"),
+        std::string("sq=999 d=64 dtype=bf16 deterministic=1"),
+        std::string("sq=999 d=64 dtype=bf16 precision=strict"), heads + "mod=score*t[h]",
+        heads + "mod=score+t[h] dropout=0.1"}) {
+    EXPECT_FALSE(tier(line)) << line;
+  }
+}
+
 TEST(JitSource, TilesFitEveryDevice) {
   Device small = find_device("h200");
   small.sm = 120;

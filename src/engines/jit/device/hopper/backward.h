@@ -4,8 +4,8 @@
 //
 // Four warpgroups share a block's work:
 //   0, 1  have 64 keys each, and all products are transposed, so that keys are rows: S^T = K Q^T,
-//         dP^T = V dO^T, dV += P^T dO, dK += dS^T Q. P and dS are factors in registers; dS goes to
-//         shared memory as well.
+//         dP^T = V dO^T, dV += P^T dO, dK += dS^T Q. P stays in registers, dS goes to shared
+//         memory.
 //   2     dQ = dS K, added to f32 sums in global memory (backward_queries.h)
 //   3     one warp that loads (backward_producer.h)
 // They meet at barriers in shared memory alone (backward_step.h).
@@ -36,16 +36,6 @@ class BackwardKeys {
   FOVEA_DEVICE void run();
 
  private:
-  // dP^T has registers of its own, and need not wait until S^T is read.
-  static constexpr bool has_room = Shape::d + Shape::dv <= 128;
-  FOVEA_DEVICE auto& dp() {
-    if constexpr (has_room) {
-      return dp_;
-    } else {
-      return s_;
-    }
-  }
-
   FOVEA_DEVICE StepRef step() const { return StepRef::number(Shape::at.steps, number_); }
   FOVEA_DEVICE Shared keys_at(Shared tile) const {  // of this warpgroup
     return tile + warp_ / 4 * 64 * Shape::row_bytes;
@@ -58,14 +48,13 @@ class BackwardKeys {
   }
 
   template <int depth>
-  FOVEA_DEVICE void begin_scores(float (&sums)[8][4], Shared keys, Shared queries);
-  template <int n>
-  FOVEA_DEVICE void begin_sums(float (&sums)[n][4], unsigned (&left)[4][4], Shared queries,
-                               bool add);
+  FOVEA_DEVICE void begin_scores(Shared keys, Shared queries);
+  FOVEA_DEVICE void begin_value_sums(Shared grad_o, bool add);
   FOVEA_DEVICE void begin_key_sums(Shared queries, bool add);
   // The warpgroups begin their products in turns, so that one has the matrix units while the other
-  // has exponentials to compute. Not if weights go through shared memory: that was slower.
-  static constexpr bool takes_turns = !has_room && !Scores::has_weights;
+  // has exponentials to compute. Measured: with narrow heads, or if weights go through shared
+  // memory, that is slower.
+  static constexpr bool takes_turns = Shape::d + Shape::dv > 128 && !Scores::has_weights;
   FOVEA_DEVICE void take_turn() const {
     if constexpr (takes_turns) sync_threads(4 + warp_ / 4, 256);
   }
@@ -89,7 +78,7 @@ class BackwardKeys {
   int keys_parity_ = 0;
   typename Config::Captured captured_;
   float grad_k_[Shape::d / 8][4], grad_v_[Shape::dv / 8][4];
-  float s_[8][4], dp_[8][4];
+  float s_[8][4];      // S^T, then dP^T
   unsigned p_[4][4];   // P^T, packed
   unsigned ds_[4][4];  // dS^T, packed
 };
@@ -132,28 +121,25 @@ FOVEA_DEVICE void BackwardKeys<Config>::run() {
 // Both products of keys and queries, over `depth` features.
 template <class Config>
 template <int depth>
-FOVEA_DEVICE void BackwardKeys<Config>::begin_scores(float (&sums)[8][4], Shared keys,
-                                                     Shared queries) {
+FOVEA_DEVICE void BackwardKeys<Config>::begin_scores(Shared keys, Shared queries) {
   const auto left = along_rows(keys), right = along_rows(queries);
   fence_registers();
   FOVEA_UNROLL for (int i = 0; i < depth / 16; ++i) {
-    multiply_tiles<false, false>(Element{}, sums,
-                                 moved_by(left, i / 4 * Shape::k_chunk + i % 4 * 32),
+    multiply_tiles<false, false>(Element{}, s_, moved_by(left, i / 4 * Shape::k_chunk + i % 4 * 32),
                                  moved_by(right, i / 4 * Shape::q_chunk + i % 4 * 32), i != 0);
   }
   commit_products();
 }
 
-// sums (+)= packed scores times a tile of queries or output gradients.
+// dV (+)= P^T dO, with P^T from registers.
 template <class Config>
-template <int n>
-FOVEA_DEVICE void BackwardKeys<Config>::begin_sums(float (&sums)[n][4], unsigned (&left)[4][4],
-                                                   Shared queries, bool add) {
-  const auto right = across_rows(queries, Shape::q_chunk);
-  settle(left);
+FOVEA_DEVICE void BackwardKeys<Config>::begin_value_sums(Shared grad_o, bool add) {
+  const auto right = across_rows(grad_o, Shape::q_chunk);
+  settle(p_);
   fence_registers();
   FOVEA_UNROLL for (int i = 0; i < Shape::queries / 16; ++i) {
-    multiply_tiles<false, true>(Element{}, sums, left[i], moved_by(right, 2048 * i), i != 0 || add);
+    multiply_tiles<false, true>(Element{}, grad_v_, p_[i], moved_by(right, 2048 * i),
+                                i != 0 || add);
   }
   commit_products();
 }
@@ -175,45 +161,35 @@ template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   const int stage = ring_.stage;
   const bool first = (flags & step_first) != 0;
-  const Shared q = Shape::q_tile(stage), grad_o = Shape::grad_o_tile(stage);
-  begin_scores<Shape::d>(s_, keys_at(Shape::at.k), q);
-  if constexpr (has_room) {
-    wait_for(barriers_.full_grad_o(stage), ring_.parity);
-    begin_scores<Shape::dv>(dp(), keys_at(Shape::at.v), grad_o);
-  }
+  begin_scores<Shape::d>(keys_at(Shape::at.k), Shape::q_tile(stage));
   pass_turn();
   const Scores scores(a_, step(), stage, 16 * warp_ + lane_index() / 4);
   const unsigned dropped = scores.find_dropped();
   unsigned kept = ~0u;
   if ((flags & step_mixed) != 0) kept = scores.find_kept();
-  if constexpr (!has_room) wait_for(barriers_.full_grad_o(stage), ring_.parity);
+  wait_for(barriers_.full_grad_o(stage), ring_.parity);
   wait_products<1>();  // dV and dK of the step before
   settle(grad_k_);
   settle(grad_v_);
   settle(p_);
-  if constexpr (has_room) settle(ds_);
   if (!first) tell(barriers_.empty_q(stage == 0 ? Shape::q_stages - 1 : stage - 1));
   if constexpr (Scores::has_weights) {
     wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
   }
-  if constexpr (!has_room) wait_products<0>();
+  wait_products<0>();
   settle(s_);
   scores.probabilities(s_, scale_, p_, own_ds(), dropped);
   if ((flags & step_mixed) != 0) Scores::clear_masked(kept, p_, own_ds());
   take_turn();
-  if constexpr (!has_room) begin_scores<Shape::dv>(dp(), keys_at(Shape::at.v), grad_o);
-  begin_sums(grad_v_, p_, grad_o, !first);
+  begin_scores<Shape::dv>(keys_at(Shape::at.v), Shape::grad_o_tile(stage));
+  begin_value_sums(Shape::grad_o_tile(stage), !first);
   pass_turn();
   wait_products<1>();  // dV is under way
-  settle(dp());
-  scores.gradients(dp(), p_, ds_, own_ds(), dropped, captured_);
+  settle(s_);
+  scores.gradients(s_, p_, ds_, own_ds(), dropped, captured_);
   store_ds();
   take_turn();
-  if constexpr (has_room) {
-    begin_sums(grad_k_, ds_, q, !first);
-  } else {
-    begin_key_sums(q, !first);
-  }
+  begin_key_sums(Shape::q_tile(stage), !first);
 }
 
 // dS^T where dQ's warpgroup reads it: a row for each key.
@@ -230,11 +206,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
     store_matrices(row + ((2 * i + lane / 16) ^ lane % 8) * 16, ds_[i]);
   }
   fence_for_async();
-  if constexpr (has_room) {
-    sync_warp();
-  } else {
-    sync_threads(2 + warp_ / 4, 128);  // dK's products read the rows of all four warps
-  }
+  sync_threads(2 + warp_ / 4, 128);  // dK's products read the rows of all four warps
   tell(barriers_.full_ds(ds_ring_.stage));
 }
 

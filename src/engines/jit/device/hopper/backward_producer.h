@@ -303,8 +303,8 @@ FOVEA_DEVICE void BackwardProducer<Config>::clear_rows(Shared tile, int chunks, 
   }
 }
 
-// Values of the formula for this step's head, rows, columns and diagonals. Where nothing is masked,
-// nobody asks for those of a mask.
+// Values of the formula for this step's head, rows and columns. If nothing is masked, nobody asks
+// for those of a mask.
 template <class Config>
 FOVEA_DEVICE void BackwardProducer<Config>::stage_values(const Step& step) {
   if ((step.flags & (step_first | step_new_head)) != 0) staged_columns_ = 0;
@@ -331,16 +331,6 @@ FOVEA_DEVICE void BackwardProducer<Config>::stage_values(const Step& step) {
       const int i = first + lane_index();
       Formula::make_column(a_, uniform, seen(k, i), words);
       store_words<Formula::column_words>(Shape::column_words(stage), Shape::keys, i, words);
-    }
-  }
-  if constexpr (Formula::diagonal_words > 0) {
-    FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::queries + Shape::keys - 1; i += 32) {
-      const int distance = i - (Shape::queries - 1);
-      unsigned words[Formula::diagonal_words > 0 ? Formula::diagonal_words : 1];
-      Formula::make_diagonal(a_, uniform, seen(q, distance < 0 ? -distance : 0),
-                             seen(k, distance < 0 ? 0 : distance), words);
-      store_words<Formula::diagonal_words>(Shape::diagonal(stage), Shape::queries + Shape::keys, i,
-                                           words);
     }
   }
 }

@@ -72,8 +72,10 @@ class BackwardScores {
   }
   // Cells at this lane's elements [2 jj] and [2 jj + 1], packed as p is.
   FOVEA_DEVICE void load_cells(int jj, unsigned (&cells)[4]) const;
-  FOVEA_DEVICE typename Formula::Pair pair(int query, int key, unsigned cell,
-                                           const PairReads& reads) const;
+  FOVEA_DEVICE static typename Formula::Pair pair(unsigned cell) {
+    const unsigned no_diagonals[1] = {};
+    return Formula::pair(no_diagonals, cell & 0xffffu);
+  }
   template <class Uniform, class Captured>
   FOVEA_DEVICE CapturedPlace captured_place(const Uniform& u,
                                             typename Formula::Column (&columns)[2],
@@ -96,21 +98,6 @@ FOVEA_DEVICE void BackwardScores<Config>::load_cells(int jj, unsigned (&cells)[4
   }
 }
 
-// What is staged for the diagonal through (query, key), and the cell there.
-template <class Config>
-FOVEA_DEVICE typename Formula::Pair BackwardScores<Config>::pair(int query, int key, unsigned cell,
-                                                                 const PairReads& reads) const {
-  constexpr int words = Formula::diagonal_words;
-  unsigned diagonal[words > 0 ? words : 1] = {};
-  if constexpr (words > 0) {
-    if (reads.diagonal) {
-      load_words<words>(Shape::diagonal(stage_), Shape::queries + Shape::keys,
-                        key - query + Shape::queries - 1, diagonal);
-    }
-  }
-  return Formula::pair(diagonal, cell & 0xffffu);
-}
-
 template <class Config>
 FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
   const auto u = uniform<Formula::has_mask>();
@@ -128,8 +115,7 @@ FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         bool keep = query < q_count && key_ + 8 * r < k_count;
         if constexpr (Formula::has_mask) {
-          columns[r].pair =
-              pair(query, key_ + 8 * r, cells[j % 2 * 2 + r] >> 16 * c, Formula::keep_reads);
+          columns[r].pair = pair(cells[j % 2 * 2 + r] >> 16 * c);
           keep = keep && Formula::keep(a_, u, formula_row, columns[r]);
         }
         kept |= keep ? 1u << (4 * j + 2 * r + c) : 0u;
@@ -206,8 +192,7 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
           const auto formula_row = row(u, query, q_seen);
           FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
             const float x = s[j][2 * r + c] * scale;
-            columns[r].pair =
-                pair(query, key_ + 8 * r, cells[2 * half + r] >> 16 * c, {true, true});
+            columns[r].pair = pair(cells[2 * half + r] >> 16 * c);
             const float y = Formula::score(a_, u, formula_row, columns[r], x);
             probability[r][c] = exp2_approx(fma_rn(y, log2_of_e, term));
             weight[r][c] = probability[r][c];
@@ -327,8 +312,7 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
           FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
             const unsigned bits = p[jj][2 * half + r] >> 16 * c;
             const float probability = to_float(Element{}, static_cast<unsigned short>(bits));
-            columns[r].pair =
-                pair(query, key_ + 8 * r, cells[2 * half + r] >> 16 * c, {true, true});
+            columns[r].pair = pair(cells[2 * half + r] >> 16 * c);
             captured.add({a_, u, formula_row, columns[r], 0, probability * to_score[r][c],
                           probability != 0, r, c, j});
           }

@@ -16,10 +16,10 @@ struct HopperBackwardShape {
   static constexpr int d = Config::d, dv = Config::dv;
   static constexpr int queries = backward_queries, keys = backward_keys;
   static constexpr int q_stages = Config::q_stages, sum_slots = Config::sum_slots;
-  static_assert(d % 64 == 0 && dv % 64 == 0);
+  static_assert(d % 64 == 0 && dv % 64 == 0 && Formula::diagonal_words == 0);
   static constexpr HopperBackwardShared at{{d, dv, q_stages, sum_slots, Formula::row_words,
-                                            Formula::column_words, Formula::diagonal_words,
-                                            cell_bytes_of<Formula>, Config::captured_bytes}};
+                                            Formula::column_words, cell_bytes_of<Formula>,
+                                            Config::captured_bytes}};
   static_assert(at.bytes <= Config::shared_bytes);
 
   static constexpr int row_bytes = 128;  // of a chunk
@@ -32,9 +32,8 @@ struct HopperBackwardShape {
   // What is kept for a whole head: only fields that are used are loaded.
   static constexpr bool has_uniform = sizeof(typename Formula::Uniform) % 4 == 0 &&
                                       sizeof(typename Formula::Uniform) <= uniform_bytes;
-  static constexpr bool stages_values = has_uniform || Formula::row_words > 0 ||
-                                        Formula::column_words > 0 || Formula::diagonal_words > 0 ||
-                                        Formula::has_cells;
+  static constexpr bool stages_values =
+      has_uniform || Formula::row_words > 0 || Formula::column_words > 0 || Formula::has_cells;
 
   FOVEA_DEVICE static Shared q_tile(int stage) { return at.q + stage * q_bytes; }
   FOVEA_DEVICE static Shared grad_o_tile(int stage) { return at.grad_o + stage * grad_o_bytes; }
@@ -47,9 +46,6 @@ struct HopperBackwardShape {
   }
   FOVEA_DEVICE static Shared column_words(int stage) {
     return at.column_words + stage * 4 * keys * Formula::column_words;
-  }
-  FOVEA_DEVICE static Shared diagonal(int stage) {
-    return at.diagonal + stage * 4 * (queries + keys) * Formula::diagonal_words;
   }
   FOVEA_DEVICE static Shared cells(int stage) {
     return at.cells + stage * backward_cells_bytes(cell_bytes_of<Formula>);

@@ -10,9 +10,6 @@
 
 namespace fovea::device {
 
-inline constexpr int key_threads = 256;     // that have scores
-inline constexpr int captured_barrier = 1;  // of those
-
 // Where a lane's scores of a step are.
 struct CapturedPlace {
   int warp, key;                            // of eight; this lane's first key in the tile
@@ -22,9 +19,8 @@ struct CapturedPlace {
 };
 
 // --- the kinds of terms ---
-// begin: once, by all threads with scores. begin_step, add (queries in order, for each its two
-// keys), end_step: by each warp. end_head: by all threads with scores, behind the last step of a
-// head. `at` is this term's part of shared memory.
+// By each warp: begin once; begin_step, add (queries in order, for each its two keys) and end_step;
+// end_head behind the last step of a head. `at` is this term's part of shared memory.
 
 // Changes with b and h alone.
 template <class Term, class Sums>
@@ -64,8 +60,8 @@ struct ColumnTerm {
   float sum[2];
 
   FOVEA_DEVICE void begin(Shared at) {
-    if (thread_index() < backward_keys) store_shared(at + 4 * thread_index(), 0.0f);
-    sync_threads(captured_barrier, key_threads);
+    if (lane_index() < 16) store_shared(at + 4 * (16 * warp_index() + lane_index()), 0.0f);
+    sync_warp();
   }
   FOVEA_DEVICE void begin_step(const Arguments&, const typename Formula::Uniform&,
                                const CapturedPlace&) {
@@ -162,84 +158,6 @@ struct ElementTerm {
                              const CapturedPlace&, Shared) {}
   FOVEA_DEVICE void end_head(const Arguments&, const typename Formula::Uniform&,
                              const CapturedPlace&, Shared) {}
-};
-
-// Anything else. Neighbours along q often have one element (buckets of distances): a key's scores
-// are added up as long as it stays the same. A head's elements are in shared memory until the head
-// changes, if they are few: `room` of them fit.
-template <class Term, class Sums, int room>
-struct GatherTerm {
-  static constexpr int shared_bytes = 4 * room;
-  float sum[2];
-  int element[2];  // of the head's; -1: none
-
-  FOVEA_DEVICE void begin(Shared at) {
-    for (int i = thread_index(); i < room; i += key_threads) store_shared(at + 4 * i, 0.0f);
-    sync_threads(captured_barrier, key_threads);
-  }
-  FOVEA_DEVICE void begin_step(const Arguments&, const typename Formula::Uniform&,
-                               const CapturedPlace&) {
-    element[0] = element[1] = -1;
-    sum[0] = sum[1] = 0;
-  }
-  FOVEA_DEVICE void add(const CapturedScore& x, Shared at) {
-    const float value = value_of_term<Term>(x);
-    if (value == 0) return;
-    if (Term::entries(x.a) > 0x7fffffff) {
-      return Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
-    }
-    const auto next = static_cast<int>(Term::inner(x));
-    if (next != element[x.i]) {
-      put(x.a, x.u, at, element[x.i], sum[x.i]);
-      element[x.i] = next;
-      sum[x.i] = 0;
-    }
-    sum[x.i] += value;
-  }
-  FOVEA_DEVICE void end_step(const Arguments& a, const typename Formula::Uniform& u,
-                             const CapturedPlace&, Shared at) {
-    if (element[0] == element[1]) {
-      sum[0] = element[0] < 0 ? 0.0f : sum[0] + sum[1];
-    } else {
-      put(a, u, at, element[1], sum[1]);
-    }
-    // Often all lanes have the same.
-    if (ballot(element[0] == shuffle(element[0], 0)) != ~0u) {
-      return put(a, u, at, element[0], sum[0]);
-    }
-    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) sum[0] += shuffle_xor(sum[0], mask);
-    if (lane_index() == 0) put(a, u, at, element[0], sum[0]);
-  }
-  FOVEA_DEVICE void end_head(const Arguments& a, const typename Formula::Uniform& u,
-                             const CapturedPlace&, Shared at) {
-    if (!is_small(a)) return;
-    sync_threads(captured_barrier, key_threads);
-    const auto entries = static_cast<int>(Term::entries(a));
-    const long long first = outer(a, u) * entries;
-    FOVEA_NO_UNROLL for (int i = thread_index(); i < entries; i += key_threads) {
-      const auto x = load_shared<float>(at + 4 * i);
-      if (x == 0) continue;
-      Sums::add(a.words[Term::word], first + i, x);
-      store_shared(at + 4 * i, 0.0f);
-    }
-    sync_threads(captured_barrier, key_threads);
-  }
-
- private:
-  FOVEA_DEVICE static bool is_small(const Arguments& a) { return Term::entries(a) <= room; }
-  FOVEA_DEVICE static long long outer(const Arguments& a, const typename Formula::Uniform& u) {
-    const NoPosition nowhere;
-    return Term::outer(nowhere.score(a, u));
-  }
-  FOVEA_DEVICE static void put(const Arguments& a, const typename Formula::Uniform& u, Shared at,
-                               int element, float x) {
-    if (element < 0) return;
-    if (is_small(a)) {
-      add_shared(at + 4 * element, x);
-    } else {
-      Sums::add(a.words[Term::word], outer(a, u) * Term::entries(a) + element, x);
-    }
-  }
 };
 
 }  // namespace fovea::device
