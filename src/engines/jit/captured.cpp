@@ -165,7 +165,8 @@ int Captured::hopper_bytes_of(TermKind kind) const {
     case TermKind::Uniform: return 64;
     case TermKind::Column: return 4 * device::backward_keys;
     case TermKind::Row:
-    case TermKind::Element: return 0;
+    case TermKind::Element:
+    case TermKind::Cells: return 0;
     case TermKind::Diagonal:
     case TermKind::Gather: break;  // why_not_hopper
   }

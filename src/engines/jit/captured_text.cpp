@@ -90,7 +90,8 @@ std::string hopper_member_type(TermKind kind, const std::string& arguments) {
     case TermKind::Uniform: return "UniformTerm<" + arguments + ">";
     case TermKind::Row: return "RowTerm<" + arguments + ">";
     case TermKind::Column: return "ColumnTerm<" + arguments + ">";
-    case TermKind::Element: return "ElementTerm<" + arguments + ">";
+    case TermKind::Element:
+    case TermKind::Cells: return "ElementTerm<" + arguments + ">";
     case TermKind::Diagonal:
     case TermKind::Gather: break;  // why_not_hopper
   }
