@@ -71,7 +71,9 @@ struct Pieces {
   void run(BlockForward& forward, const Wave& wave, const WaveSchedule::Task& task) const {
     const std::int64_t block = task.piece / groups, group = task.piece % groups;
     if (!split) {
-      const int first = rows * task.cut / task.cuts, last = rows * (task.cut + 1) / task.cuts;
+      // The last part has all that is left: a sequence of one block may have more than `rows`.
+      const int first = rows * task.cut / task.cuts;
+      const int last = task.cut + 1 == task.cuts ? block_rows : rows * (task.cut + 1) / task.cuts;
       forward.run(wave, task.head, /*place=*/task.head, {block, 0, first, last, rows});
       return;
     }

@@ -144,7 +144,8 @@ TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
        {"b=1 h=2 sq=700 d=64 lse=1", "b=1 h=2 sq=333 d=40 lse=1 mask=causal",
         "b=2 h=4 hkv=2 sq=421 skv=517 d=32 lse=1 mask=\"sliding(77)\" mod=\"softcap(5)\"",
         "b=1 h=3 sq=301 d=64 lse=1 mask=\"(q * 7 + k * 3) % 5 != 0\" mod=alibi dropout=0.2",
-        "b=1 h=3 sq=777 d=80 lse=1 mod=alibi", "b=1 h=4 hkv=2 sq=1 skv=3000 d=64 lse=1",
+        "b=1 h=3 sq=777 d=80 lse=1 mod=alibi", "b=2 h=2 sq=200 d=32 lse=1 qlens=90,200",
+        "b=1 h=4 hkv=2 sq=1 skv=3000 d=64 lse=1",
         "b=2 h=2 sq=40 skv=3001 d=64 lse=1 mask=causal_bottom_right"}) {
     Outputs outputs(line);
     const std::vector<char> alone = outputs.with(serial_executor(), 1);
