@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/topology.h"
+
 namespace fovea::cudnn {
 namespace {
 
@@ -43,14 +45,26 @@ double reading_seconds(const Problem& baked, const Device& device, double memory
   return bytes / (memory * 1e12) * std::max(1.0, processors / std::max(blocks, 1.0));
 }
 
+// Whether scores are modified by a tensor with an element for each of them.
+bool loads_cells(const ir::Program& program) {
+  if (!program.mod()) return false;
+  const ir::Order order = ir::operands_first(std::span(&program.mod(), 1));
+  return std::ranges::any_of(order.nodes, [](const ir::Node* node) {
+    return ir::info(node->op()).form == ir::Form::Load &&
+           ir::any(node->depends(), ir::Depends::Q) && ir::any(node->depends(), ir::Depends::K);
+  });
+}
+
 }  // namespace
 
 // From measurements on an H200 with cuDNN 9.19 (docs/results): a dense mask costs 1.7 times no
-// mask; a soft cap 1.3; six sigmoids in a row, which no longer fit the registers, 15.
+// mask; a soft cap 1.28; a tensor by q and k 2.1; six sigmoids in a row, which no longer fit the
+// registers, 15.
 void note_cost(const Problem& baked, const Lowered& lowered, const Device& device,
                Verdict& verdict) {
   const Sizes& s = baked.sizes;
-  double factor = 1 + 0.17 * lowered.costly_steps;
+  double factor = 1 + 0.28 * lowered.costly_steps;
+  if (loads_cells(baked.program)) factor *= 2.1;
   if (lowered.costly_steps > 8) {
     factor = 1.25 * lowered.costly_steps;
     verdict.note = "supported, but slow: a chain of " + std::to_string(lowered.costly_steps) +

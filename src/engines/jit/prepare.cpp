@@ -9,13 +9,10 @@
 namespace fovea::jit {
 namespace {
 
-// The kernel for sm_90 takes lines along k apart to save conversions of integers; few queries are
-// computed by others, which only lose time by that.
-bool saves_conversions(const Problem& baked, const Device& device, Tier tier) {
+bool has_hopper_forward(const Problem& baked, const Device& device, Tier tier) {
   ShapeFacts facts{baked, device.sm, device.shared_memory_per_block};
   facts.tier = tier;
-  return baked.direction == Direction::Forward && !splits_keys(baked) &&
-         why_no_hopper_forward(facts).empty();
+  return baked.direction == Direction::Forward && why_no_hopper_forward(facts).empty();
 }
 
 RenderOptions render_options(const Problem& baked, const Captured& captured) {
@@ -53,7 +50,10 @@ Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
   out.baked = baked;
   out.captured = Captured(baked);
   RenderOptions options = render_options(baked, out.captured);
-  options.splits_shift = options.splits_shift || saves_conversions(baked, device, tier);
+  options.splits_factors = has_hopper_forward(baked, device, tier);
+  // Which also saves conversions of integers there. Few queries are computed by other kernels,
+  // which only lose time by that.
+  options.splits_shift |= options.splits_factors && !splits_keys(baked);
   out.formula = render(baked, options);
   out.multiprocessors = device.multiprocessors;
   const ShapeFacts facts{baked,

@@ -2,6 +2,7 @@
 
 #include "engines/jit/formula_text.h"
 #include "engines/jit/render_range.h"
+#include "engines/jit/score_factors.h"
 #include "engines/jit/stages.h"
 #include "ir/build.h"
 #include "ir/diff.h"
@@ -54,6 +55,14 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
     add("shift", "", split.shift ? split.shift : zero);
     add("slope", "", split.line.slope ? split.line.slope : zero);
   }
+  const ScoreFactors factors = options.splits_factors && program.mod() && !shifts
+                                   ? split_factors(program.mod())
+                                   : ScoreFactors{};
+  if (factors.inner) {
+    add("inner", ", float s", factors.inner);
+    add("inner_scale", "", factors.scale);
+    add("outer", "", factors.outer);
+  }
   bool adds_only = true;
   if (options.gradient) {
     const Expr derivative = score_gradient(program);
@@ -92,7 +101,9 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
 
   out.text = "struct Formula {\n" + constant_line("has_mask", out.has_mask) +
              constant_line("has_mod", out.has_mod) + constant_line("adds_only", adds_only) +
-             constant_line("classifies", out.classifies) + constant_line("shifts", shifts) +
+             constant_line("classifies", out.classifies) +
+             constant_line("has_factors", static_cast<bool>(factors.inner)) +
+             constant_line("is_score", shifts && near == score) + constant_line("shifts", shifts) +
              constant_line("line_k", split.line.k) + constant_line("line_q", split.line.q) +
              constant_line("row_words", out.row_words) +
              constant_line("column_words", out.column_words) + text.take() + classify + "};\n";

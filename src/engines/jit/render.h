@@ -30,6 +30,8 @@ struct RenderOptions {
   bool coarse_tanh = false;
   // What all scores of a row have in common is left to Formula::shift and Formula::slope.
   bool splits_shift = false;
+  // Formula::inner is wanted, with the factors around it: see score_factors.h.
+  bool splits_factors = false;
   bool gradient = false;  // Formula::gradient is wanted: a backward
   std::vector<ExtraRoot> extra = {};
 };

@@ -38,7 +38,13 @@
 //
 //     static bool keep(const Arguments&, const Uniform&, const Row&, const Column&);
 //     static float score(const Arguments&, const Uniform&, const Row&, const Column&, float s);
-//     // Of f32 plans, what a row's scores have besides: shift(...) + slope(...) * (line_k * k +
+//     // If has_factors: score(s) = outer * inner(inner_scale * s), with factors of the head alone.
+//     static constexpr bool has_factors;
+//     static float inner(const Arguments&, const Uniform&, const Row&, const Column&, float s);
+//     static float inner_scale(...), outer(const Arguments&, const Uniform&, ...);
+//     static constexpr bool is_score;  // score(s) is s, since all else is in shift and slope
+//     // If splits_shift is asked for, what a row's scores have besides: shift(...) + slope(...) *
+//     (line_k * k +
 //     // line_q * q), with shift and slope constant in a row. score() is without it.
 //     static constexpr bool shifts;
 //     static constexpr int line_k, line_q;

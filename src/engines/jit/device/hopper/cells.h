@@ -22,6 +22,23 @@ struct SwappedTile {
 template <class Formula>
 inline constexpr bool has_small_cells = cell_bytes_of<Formula> == 2;
 
+// A whole tile, 16 bytes at a time. A thread copies pieces that lie one below the other.
+template <int rows, int columns, int threads>
+FOVEA_DEVICE void copy_whole_cells(const SwappedTile<rows, columns>& to, const char* data,
+                                   long long row_bytes, int thread) {
+  constexpr int pieces = columns / 8, step = threads / pieces;
+  if (thread >= step * pieces) return;
+  const int first = thread / pieces, column = thread % pieces * 8;
+  const char* own = data + first * row_bytes + column * 2;
+  FOVEA_NO_UNROLL for (int row = first; row < rows; row += 4 * step) {
+    FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+      const int at = row + i * step;
+      if (rows % (4 * step) == 0 || at < rows) copy_async<16>(to.at(at, column), own, 16);
+      own += step * row_bytes;
+    }
+  }
+}
+
 // Begins to copy a tile's cells, as copy_cells does.
 template <class Formula, int rows, int columns, int threads, class Arguments>
 FOVEA_DEVICE void copy_small_cells(const Arguments& a, const typename Formula::Uniform& u,
@@ -36,6 +53,10 @@ FOVEA_DEVICE void copy_small_cells(const Arguments& a, const typename Formula::U
   const int wide = cell_copy_bytes<2>(from, reinterpret_cast<const char*>(data), box);
   const Team team{thread, threads};
   const Rows part{data, from.q_stride, 1, box.q_count, box.k_count, wide};
+  if (wide == 16 && box.q_count == rows && box.k_count == columns) {
+    return copy_whole_cells<rows, columns, threads>(to, reinterpret_cast<const char*>(data),
+                                                    2 * from.q_stride, thread);
+  }
   if (wide == 16) return copy_pieces<16>(to, rows, part, team);
   FOVEA_NO_UNROLL for (int i = thread; i < rows * columns; i += threads) {
     const int row = i / columns, column = i % columns;

@@ -13,11 +13,11 @@
 // part of P(i - 1) was read. The warpgroups take turns to begin, so that one multiplies while
 // another exponentiates.
 //
-// Config has, besides what forward.h says: q_stages.
+// Config has, besides what the general forward.h says: q_stages, k_stages (places for queries,
+// keys).
 #pragma once
 
 #include "../dropout.h"
-#include "../row_base.h"
 #include "../softmax.h"
 #include "forward_layout.h"
 #include "mend.h"
@@ -33,7 +33,6 @@ template <class Config>
 struct HopperForward {
   using Layout = ForwardLayout<Config>;
   using Element = typename Config::Element;
-  using Output = typename Config::Output;
   using At = HopperForwardShared;
   static constexpr auto shared = Layout::shared;
   static constexpr int rows = Config::rows, columns = Config::columns;
@@ -43,21 +42,18 @@ struct HopperForward {
   static constexpr int first_turn = 1;                         // a named barrier for each warpgroup
   static constexpr float most_sum = is_same_element<Element, BF16> ? 1e18f : 16384.0f;
 
-  struct Rows {  // rows lane / 4 and lane / 4 + 8 of this warp's 16
-    float reference[2], sum[2];
-    float top[2];  // the true maximum, if it is wanted
-  };
-
   const Arguments& a;
   const Call& call;
   int group, first_row;  // of this warp
   typename Formula::Uniform uniform;
   Dropout dropout;
-  float scale, factor;  // factor: from the scores that are kept to exponents of 2
-  bool seeks = false;   // maxima in every step
-  bool has_none;        // some row of this warp has seen nothing but -inf: it has no reference yet
-  bool nan = false;     // one was written
-  Rows at;
+  float scale;         // of products, before a formula sees them
+  float factor;        // from scores as they are kept to exponents of 2
+  float outer = 1;     // of modified scores, if it cannot be their unit
+  bool seeks = false;  // maxima in every step
+  bool has_none;       // some row of this warp has seen nothing but -inf: it has no reference yet
+  bool nan = false;    // one was written
+  WarpRows at;
   float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
   float x[keys][4];
   unsigned p[parts][4];
@@ -66,12 +62,24 @@ struct HopperForward {
   FOVEA_DEVICE HopperForward(const Arguments& arguments, int warpgroup)
       : a(arguments), call(a.call), group(warpgroup) {
     first_row = warpgroup_rows * group + warp_index() % 4 * 16;
-    scale = value_of(call.scale);
-    factor = folds_scale() ? scale * log2_of_e : log2_of_e;
   }
 
-  // Without a modifier the scale is part of the exponent, unless it turns maxima into minima.
-  FOVEA_DEVICE bool folds_scale() const { return !Formula::has_mod && scale > 0; }
+  // A factor of all scores becomes their unit, unless it turns maxima into minima.
+  FOVEA_DEVICE static bool can_be_unit(float x) { return x > 0 && x < infinity(); }
+  template <class Factors = Formula>
+  FOVEA_DEVICE void find_factors() {
+    scale = value_of(call.scale);
+    outer = Formula::has_mod ? 1 : scale;
+    if constexpr (Factors::has_factors) {
+      const typename Formula::Row no_row{};
+      const typename Formula::Column no_column{};
+      scale *= Factors::inner_scale(a, uniform, no_row, no_column);
+      outer = Factors::outer(a, uniform, no_row, no_column);
+    }
+    at.unit = can_be_unit(outer) ? outer : 1;
+    if (can_be_unit(outer)) outer = 1;
+    factor = at.unit * log2_of_e;
+  }
   FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
   FOVEA_DEVICE void release(int which, int stage) const {
     if (lane_index() == 0) arrive(barrier(which, stage));
@@ -104,10 +112,10 @@ struct HopperForward {
   // --- scores ---
 
   FOVEA_DEVICE void modify(const Step& step, int stage) {
-    if (!folds_scale()) {
-      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= scale;
-    }
     if constexpr (Formula::has_mod) apply<false>(step, stage);
+    if (outer != 1) {
+      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= outer;
+    }
     if (step.is(Step::mixed)) apply<true>(step, stage);
     if constexpr (Layout::stages_values) {
       sync_warp();
@@ -125,10 +133,10 @@ struct HopperForward {
       row_values[r] = staged_row<Formula>(a, uniform, Layout::rows_at(step.q_stage()), rows, row(r),
                                           seen(step.q0 + row(r), s.q_offset));
     }
-    float slope[2] = {0, 0}, rest[2] = {0, 0};
+    float slope[2] = {0, 0};
     if constexpr (Formula::shifts && !masks) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        find_base(row_values[r], seen(step.k0, s.k_offset), r, slope[r], rest[r]);
+        slope[r] = find_base(row_values[r], seen(step.k0, s.k_offset), r);
       }
     }
     constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
@@ -151,33 +159,40 @@ struct HopperForward {
                 column_number < end && Formula::keep(a, uniform, row_values[r], column);
             score = keep ? score : -infinity();
           } else {
-            score = Formula::score(a, uniform, row_values[r], column, score);
-            if constexpr (Formula::shifts) {
-              const float distance =
-                  static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
-              score = score + slope[r] * distance + rest[r];
-            }
+            const float distance = static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
+            score = modified(row_values[r], column, score, slope[r] * distance);
           }
         }
       }
     }
   }
 
-  // What a row's scores have in common in this tile, and how a line along k goes on from there: see
-  // row_base.h, of which this is the form in f32.
-  template <class Lines = Formula>  // which has them
-  FOVEA_DEVICE void find_base(const typename Formula::Row& row_value, int key, int r, float& slope,
-                              float& rest) {
+  // A product to what the formula makes of it; `line`: what a line along k adds.
+  template <class Factors = Formula>
+  FOVEA_DEVICE float modified(const typename Formula::Row& row_value,
+                              const typename Formula::Column& column, float product,
+                              float line) const {
+    if constexpr (Factors::has_factors) {
+      return Factors::inner(a, uniform, row_value, column, product * scale);
+    } else if constexpr (Factors::is_score) {
+      return fma_rn(product, scale, line);
+    } else {
+      const float score = Formula::score(a, uniform, row_value, column, product * scale);
+      return Factors::shifts ? score + line : score;
+    }
+  }
+
+  // What a row's scores have in common in this tile; returns how a line along k goes on from there.
+  // See row_base.h, of which this is the form in f32.
+  template <class Lines = Formula>
+  FOVEA_DEVICE float find_base(const typename Formula::Row& row_value, int key, int r) {
     const typename Formula::Column nowhere{};
     const auto at_key = static_cast<unsigned>(Lines::line_k) * static_cast<unsigned>(key) +
                         static_cast<unsigned>(Lines::line_q) * static_cast<unsigned>(row_value.q);
-    const float along = Lines::slope(a, uniform, row_value, nowhere);
-    const float found = fma_rn(along, static_cast<float>(static_cast<int>(at_key)),
-                               Lines::shift(a, uniform, row_value, nowhere));
-    const bool finite = found - found == 0;
-    base[r] = finite ? found : 0;
-    rest = finite ? 0 : found;
-    slope = Lines::line_k * along;
+    const float slope = Lines::slope(a, uniform, row_value, nowhere);
+    base[r] = fma_rn(slope, static_cast<float>(static_cast<int>(at_key)),
+                     Lines::shift(a, uniform, row_value, nowhere));
+    return Lines::line_k * slope;
   }
 
   // --- softmax ---
@@ -239,6 +254,7 @@ struct HopperForward {
   FOVEA_DEVICE void begin_tile(const Step& step) {
     const TilePlace place = place_at(step);
     uniform = Formula::uniform(a, place.head);
+    find_factors();
     if constexpr (Config::dropout) dropout = dropout_of(call, place.head);
   }
 
@@ -252,7 +268,7 @@ struct HopperForward {
     Ring k, v;
     unsigned q_parity = 0;  // by place
     wait_for(barrier(At::filled_k, 0), 0);
-    Step step = load_step(shared.step), previous{0, Step::end, 0, 0};
+    Step step = load_step(shared.step), previous{0, Step::end, 0};
     if (step.is(Step::end)) return;
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
@@ -277,9 +293,9 @@ struct HopperForward {
       arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
       wait_products<2>();
       settle(x);
-      if (!ends) modify_and_leave(step, k.stage);
-      const Rows ended = at;
+      const WarpRows ended = at;
       if (fresh) begin_rows();
+      if (!ends) modify_and_leave(step, k);
       bool shrinks = false;
       Shrink shrink{{1, 1}};
       if (fresh || seeks || has_none) {
@@ -310,7 +326,10 @@ struct HopperForward {
       }
       adds = !fresh;
       if (fresh) {
-        if (!previous.is(Step::end)) finish(previous, ended);
+        if (!previous.is(Step::end)) {
+          nan |= write_rows<Config>(call, place_at(previous), previous.q0 + first_row, ended,
+                                    dropout.factor, o);
+        }
         if (ends) return;
       } else if (shrinks) {
         shrink_output(shrink);
@@ -322,57 +341,14 @@ struct HopperForward {
   }
 
   // Scores to what the formula makes of them; keys, and at last queries, may be replaced.
-  FOVEA_DEVICE void modify_and_leave(const Step& step, int k_stage) {
+  FOVEA_DEVICE void modify_and_leave(const Step& step, const Ring& k) {
+    const int k_stage = k.stage;
     release(At::free_k, k_stage);
     if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
     if (step.is(Step::first)) begin_tile(step);
+    if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k_stage), k.parity);
     modify(step, k_stage);
     if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
-  }
-
-  // --- results ---
-
-  // Sums to outputs: the sink joins, o is divided by the sum of its row.
-  FOVEA_DEVICE void finish(const Step& step, const Rows& done) {
-    const TilePlace place = place_at(step);
-    const bool has_sink = call.sink != nullptr;
-    const float sink = has_sink ? call.sink[place.h] : -infinity();
-    const float unit = folds_scale() ? scale : 1.0f;
-    FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-      float total = done.sum[r];
-      total += shuffle_xor(total, 1);
-      total += shuffle_xor(total, 2);
-      const float from = finite_or_zero(done.reference[r]) * unit;
-      float joined = total, shift = from, shrink = 1;
-      if (has_sink) {
-        shift = finite_or_zero(fmaxf(total > 0 ? from : -infinity(), sink));
-        shrink = total > 0 ? exp2_approx((from - shift) * log2_of_e) : 1;
-        joined = total * shrink + exp2_approx((sink - shift) * log2_of_e);
-      }
-      const bool inside = step.q0 + row(r) < place.s.q_length;
-      const bool empty = joined == 0 || !inside;
-      const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout.factor : 1) / joined;
-      FOVEA_UNROLL for (int i = 0; i < 2 * features; ++i) {
-        float& value = o[i / 2][2 * r + i % 2];
-        value = empty ? 0 : value * inverse;  // also where a hidden NaN came in
-        nan |= value != value;
-      }
-      const float most = total == total ? done.top[r] * unit : total;
-      write_row(place, step.q0 + row(r), empty ? -infinity() : shift + logf(joined),
-                inside ? most : -infinity());
-      write_row_of<Output>(
-          o, r,
-          static_cast<typename Stored<Output>::Type*>(call.o.data) +
-              row_at(call.o, place.s.b, place.h, place.s.q_first + step.q0 + row(r)),
-          call.dv, step.q0 + row(r) < row_end(call, place.s));
-    }
-  }
-
-  FOVEA_DEVICE void write_row(const TilePlace& place, int q, float lse, float largest) const {
-    if (lane_index() % 4 != 0 || q >= row_end(call, place.s)) return;
-    const long long number = row_number(call, place.s, place.h, place.s.q_first + q);
-    if (call.lse != nullptr) call.lse[number] = lse;
-    if (Config::row_max) call.row_max[number] = largest;
   }
 };
 

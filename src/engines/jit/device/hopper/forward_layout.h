@@ -60,8 +60,10 @@ struct ForwardLayout {
     }
     FOVEA_UNROLL for (int i = 0; i < k_stages; ++i) {
       init_barrier(barrier(At::announced, i), 1);
-      init_barrier(barrier(At::filled_k, i), 2 + stager_warps);  // the loader of values, too
+      init_barrier(barrier(At::filled_k, i),
+                   2);  // by the loader of values, too: it has read the step
       init_barrier(barrier(At::free_k, i), readers);
+      init_barrier(barrier(At::staged, i), stages_values ? stager_warps : 1);
       init_barrier(barrier(At::free_staged, i), readers);
     }
     init_barrier(barrier(At::cleared, 0), 1);

@@ -44,11 +44,11 @@ struct HopperForwardShared {
     return round_to_16(4 * t.columns * t.column_words);
   }
 
-  // Barriers, by place: filled and free queries, keys, values; announced steps, free staged values;
-  // values that are cleared behind their sequence's end.
+  // Barriers, by place: filled and free queries, keys, values; announced steps; staged values that
+  // are there, or free; values that are cleared behind their sequence's end.
   static constexpr int filled_q = 0, free_q = 2, filled_k = 4, free_k = 7, filled_v = 10,
-                       free_v = 12, announced = 14, free_staged = 17, cleared = 20,
-                       barrier_count = 22;
+                       free_v = 12, announced = 14, staged = 17, free_staged = 20, cleared = 23,
+                       barrier_count = 24;
 };
 
 }  // namespace fovea::device

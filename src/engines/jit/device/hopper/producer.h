@@ -35,7 +35,7 @@ struct Producer {
   FOVEA_DEVICE void run() {
     take();
     while (produce()) ++place;
-    if (lane_index() == 0) publish({0, Step::end, 0, 0});
+    if (lane_index() == 0) publish({0, Step::end, 0});
   }
 
   // The answer comes while something else is done.
@@ -51,7 +51,6 @@ struct Producer {
       take();
       TilePlace found = place_of(call, query_tile<Formula>(call, number, rows));
       if (!is_written(call, found.s, found.q0, rows)) continue;
-      found.number = number;
       found.key_tiles = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
       const Shared to = place_at(into);
       if (lane_index() == 0) {
@@ -148,7 +147,7 @@ struct Producer {
     const int k0 = tile.index * columns;
     flags |= common | (tile.full ? 0 : Step::mixed);
     if (lane_index() == 0) {
-      publish({k0, flags, q0, 0});
+      publish({k0, flags, q0});
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
         load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
                   barrier(At::filled_k, k.stage), {i * piece_columns, k_row + k0, kv_head, batch});

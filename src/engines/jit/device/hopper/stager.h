@@ -1,6 +1,6 @@
 // Warps that have a formula's staged values ready before scores are: those that change with the
 // query, the key or the distance alone, and the cells of a captured tensor. They follow the
-// producer's steps, and a step's keys count as there when these are.
+// producer's steps.
 #pragma once
 
 #include "cells.h"
@@ -24,10 +24,10 @@ struct Stager {
     for (;; k.advance(Layout::k_stages)) {
       wait_for(Layout::barrier(HopperForwardShared::announced, k.stage), k.parity);
       const Step step = load_step(shared.step + 16 * k.stage);
-      if (!step.is(Step::end)) stage(step, k.stage);
-      sync_warp();
-      if (lane_index() == 0) arrive(Layout::barrier(HopperForwardShared::filled_k, k.stage));
       if (step.is(Step::end)) return;
+      stage(step, k.stage);
+      sync_warp();
+      if (lane_index() == 0) arrive(Layout::barrier(HopperForwardShared::staged, k.stage));
     }
   }
 

@@ -18,7 +18,7 @@ struct Step {
   static constexpr int end = 16;    // there are no more
   static constexpr int q_shift = 8, place_shift = 12;
 
-  int k0, flags, q0, tile;
+  int k0, flags, q0;
   FOVEA_DEVICE bool is(int flag) const { return (flags & flag) != 0; }
   FOVEA_DEVICE int q_stage() const { return flags >> q_shift & 1; }
   FOVEA_DEVICE int place() const { return flags >> place_shift & (place_stages - 1); }
@@ -26,12 +26,11 @@ struct Step {
 
 FOVEA_DEVICE void store_step(Shared at, const Step& step) {
   store_shared(at, Words4{static_cast<unsigned>(step.k0), static_cast<unsigned>(step.flags),
-                          static_cast<unsigned>(step.q0), static_cast<unsigned>(step.tile)});
+                          static_cast<unsigned>(step.q0), 0});
 }
 FOVEA_DEVICE Step load_step(Shared at) {
   const auto words = load_shared<Words4>(at);
-  return {static_cast<int>(words.x), static_cast<int>(words.y), static_cast<int>(words.z),
-          static_cast<int>(words.w)};
+  return {static_cast<int>(words.x), static_cast<int>(words.y), static_cast<int>(words.z)};
 }
 
 // What is known of a tile of queries before it is worked on.
@@ -39,8 +38,7 @@ struct TilePlace {
   unsigned live, mixed;  // of the last 32 tiles of keys at most; found when the rest is known
   Sequence s;
   Head head;
-  int b, h, kv_head;
-  int number, q0;
+  int b, h, kv_head, q0;
   int key_tiles;  // of the sequence
 };
 

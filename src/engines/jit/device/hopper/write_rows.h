@@ -1,11 +1,20 @@
-// A warp's 16 rows of 16-bit results on their way from registers to global memory, 16 bytes at a
-// time.
+// A warp's 16 rows of results: sums to outputs, and on their way from registers to global memory,
+// 16 bytes at a time.
 #pragma once
 
+#include "../careful.h"
 #include "../element.h"
-#include "../primitives.h"
+#include "../softmax.h"
+#include "steps.h"
 
 namespace fovea::device {
+
+// What is known of rows lane / 4 and lane / 4 + 8 of the 16.
+struct WarpRows {
+  float reference[2], sum[2];
+  float top[2];  // the true maximum, if it is wanted
+  float unit;    // of scores as they are kept: a positive factor that all of a head have
+};
 
 // The four lanes of a row hold columns 2t, 2t + 1 of each 8. After this, lane t holds those of the
 // t-th 8: they exchange words as a 4 x 4 matrix is transposed.
@@ -38,6 +47,50 @@ FOVEA_DEVICE void write_row_of(const float (&sums)[n8][4], int r, void* to, int 
       static_cast<Words4*>(to)[column / 8] = {words[0], words[1], words[2], words[3]};
     }
   }
+}
+
+// Sums to outputs: the sink joins, o is divided by the sum of its row. `first`: of the 16 rows, in
+// the sequence. Returns whether a NaN was written.
+template <class Config, int n8>
+FOVEA_DEVICE bool write_rows(const Call& call, const TilePlace& place, int first,
+                             const WarpRows& done, float dropout_factor, float (&o)[n8][4]) {
+  using Output = typename Config::Output;
+  const bool has_sink = call.sink != nullptr;
+  const float sink = has_sink ? call.sink[place.h] : -infinity();
+  bool nan = false;
+  FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
+    float total = done.sum[r];
+    total += shuffle_xor(total, 1);
+    total += shuffle_xor(total, 2);
+    const float from = finite_or_zero(done.reference[r]) * done.unit;
+    float joined = total, shift = from, shrink = 1;
+    if (has_sink) {
+      shift = finite_or_zero(fmaxf(total > 0 ? from : -infinity(), sink));
+      shrink = total > 0 ? exp2_approx((from - shift) * log2_of_e) : 1;
+      joined = total * shrink + exp2_approx((sink - shift) * log2_of_e);
+    }
+    const int q = first + lane_index() / 4 + 8 * r;
+    const bool inside = q < place.s.q_length, empty = joined == 0 || !inside;
+    const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout_factor : 1) / joined;
+    FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) {
+      float& value = o[i / 2][2 * r + i % 2];
+      value = empty ? 0 : value * inverse;  // also where a hidden NaN came in
+      nan |= value != value;
+    }
+    const bool writes = q < row_end(call, place.s);
+    const long long row = place.s.q_first + q;
+    if (writes && lane_index() % 4 == 0) {
+      const long long number = row_number(call, place.s, place.h, row);
+      const float most = total == total ? done.top[r] * done.unit : total;
+      if (call.lse != nullptr) call.lse[number] = empty ? -infinity() : shift + logf(joined);
+      if (Config::row_max) call.row_max[number] = inside ? most : -infinity();
+    }
+    write_row_of<Output>(o, r,
+                         static_cast<typename Stored<Output>::Type*>(call.o.data) +
+                             row_at(call.o, place.s.b, place.h, row),
+                         call.dv, writes);
+  }
+  return nan;
 }
 
 }  // namespace fovea::device
