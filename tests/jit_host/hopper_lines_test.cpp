@@ -28,6 +28,9 @@ constexpr const char* lines[] = {
     "b=1 h=2 sq=300 d=64 dtype=bf16 mod=softcap(20) sink=1 lse=1",
     "b=2 h=2 sq=260 d=64 dtype=bf16 dropout=0.2 lse=1",
     "b=1 h=2 sq=260 d=128 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\"",
+    "b=2 h=2 sq=264 d=64 dtype=f16 mask=\"t[q,k] < 0.3\" tensor=\"t:f16[Sq,Skv]\"",
+    "b=1 h=4 sq=300 d=64 dtype=bf16 mod=alibi mask=causal lse=1",
+    "b=1 h=2 sq=300 d=64 dtype=bf16 mod=\"c * tanh(score / c)\" scalar=\"c=-3\" row_max=1",
     "b=1 h=2 sq=260 d=64 dtype=bf16 mod=\"score + t[k] + u[q]\" tensor=\"t:f32[Skv]\" "
     "tensor=\"u:f32[Sq]\"",
     "b=3 h=2 sq=200 d=64 dtype=bf16 qlens=90,200,1 klens=150,17,0 lse=1",
@@ -68,7 +71,9 @@ TEST(JitOnHostHopper, LinesOfItsOwn) {
     EXPECT_EQ(complaint(one), "") << given;
     return;
   }
+  const Budget budget(env_number("FOVEA_TEST_SECONDS", 180));
   for (const char* const line : lines) {
+    if (!budget.is_left()) break;
     conformance::Case problem;
     problem.line = line;
     EXPECT_EQ(complaint(problem), "") << line;
