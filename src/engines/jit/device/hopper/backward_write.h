@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../tile.h"
-#include "write_rows.h"
+#include "quad.h"
 
 namespace fovea::device {
 

@@ -5,6 +5,7 @@
 #include "../careful.h"
 #include "../element.h"
 #include "../softmax.h"
+#include "quad.h"
 #include "steps.h"
 
 namespace fovea::device {
@@ -15,20 +16,6 @@ struct WarpRows {
   float top[2];  // the true maximum, if it is wanted
   float unit;    // of scores as they are kept: a positive factor that all of a head have
 };
-
-// The four lanes of a row hold columns 2t, 2t + 1 of each 8. After this, lane t holds those of the
-// t-th 8: they exchange words as a 4 x 4 matrix is transposed.
-FOVEA_DEVICE void transpose_in_quad(unsigned (&words)[4]) {
-  const bool odd = (lane_index() & 1) != 0, high = (lane_index() & 2) != 0;
-  unsigned x = shuffle_xor(odd ? words[0] : words[1], 1);
-  unsigned y = shuffle_xor(odd ? words[2] : words[3], 1);
-  (odd ? words[0] : words[1]) = x;
-  (odd ? words[2] : words[3]) = y;
-  x = shuffle_xor(high ? words[0] : words[2], 2);
-  y = shuffle_xor(high ? words[1] : words[3], 2);
-  (high ? words[0] : words[2]) = x;
-  (high ? words[1] : words[3]) = y;
-}
 
 // Row `r` of the two that a lane has of sums[n / 8][4]; `to`: where it begins, a multiple of 16
 // bytes. By a warp, of which some rows may be left out.
