@@ -18,9 +18,6 @@ class Executor {
   // One of what run() was given may do many of the engine's own, smaller tasks one after the other:
   // it is about to begin this one. For whoever measures them.
   virtual void begins(std::int64_t) {}
-  // Nodes of memory (NUMA) that its threads are spread over, and that of the calling thread.
-  virtual int nodes() const { return 1; }
-  virtual int node_here() const { return 0; }
 };
 
 }  // namespace fovea
