@@ -145,9 +145,9 @@ void compile_hopper_line(const std::string& line, const Device& device, Table& t
   const std::string target = compiler().target(device);
   for (const Problem& problem : {forward_of(line), backward_of(line)}) {
     for (const PreparedUnit& unit : prepare(bake(problem).baked.problem, device).units) {
-      const std::string& kernel = unit.source.unit.name;
+      const std::string& kernel = unit.source.name;
       if (kernel != "fovea_hopper_forward" && kernel != "fovea_hopper_backward") continue;
-      const std::string log = compiler().compile(unit.source.unit, target).log;
+      const std::string log = compiler().compile(unit.source.unit(), target).log;
       Usage usage = usage_of(log, kernel);
       usage.shared = unit.shared_bytes;
       table[line + " | " + target + " | " + kernel] = usage;

@@ -61,7 +61,7 @@ TEST(JitSource, KernelsWithoutAFormulaAreShared) {
 
 bool has_unit(const Prepared& all, const std::string& name) {
   return std::ranges::any_of(all.units,
-                             [&](const PreparedUnit& one) { return one.source.unit.name == name; });
+                             [&](const PreparedUnit& one) { return one.source.name == name; });
 }
 
 // A GPU of sm_90 has a forward of its own for what that takes; the general one otherwise.
