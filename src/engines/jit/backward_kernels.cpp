@@ -161,7 +161,7 @@ constexpr KernelRow rows[] = {
     {"hopper_backward", "hopper/backward.h", true, is_hopper_backward, nullptr,
      hopper_backward_shape, over_multiprocessors, true, true},
     {"hopper_backward_finish", "hopper/backward_finish.h", true, is_hopper_backward, nullptr,
-     hopper_finish_shape, over_queries_and_keys},
+     hopper_finish_shape, over_queries_and_keys, false, false, true},
     {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},
 };
 
