@@ -346,7 +346,7 @@ struct Forward {
     const auto largest = static_cast<float>(origin + true_highest * unit);
     if (dv_first == 0 && own < 2 * m) write_row(own, lse, total == total ? largest : total);
     // What is empty is zeros, also if a hidden NaN came in.
-    const bool nan = write_o(empty ? -1.0f : inverse);
+    const bool nan = write_o(inverse, empty);
     if (any_in_warp(nan)) {
       const Sequence s = sequence();
       mend_rows<Config>(a, {b, h, s, head()}, {q0 + first_row(), 16 * m}, lse, dv_first);
@@ -368,8 +368,8 @@ struct Forward {
     if (Config::row_max) call.row_max[number] = inside ? largest : -infinity();
   }
 
-  // `factor`: of the row that this lane has finished; see RowFactor.
-  FOVEA_DEVICE bool write_o(float factor) {
+  // Of the row that this lane has finished; see RowFactor.
+  FOVEA_DEVICE bool write_o(float factor, bool zero) {
     using Output = typename Config::Output;
     const Sequence s = sequence();
     sync_block();  // the tiles of the other warps are free
@@ -380,7 +380,8 @@ struct Forward {
       const int at = q0 + first_row() + 16 * i;
       RowsOut to = rows_out<Output>(call.o, s.b, h, s.q_first + at, call.dv - dv_first);
       to.data = static_cast<typename Stored<Output>::Type*>(to.data) + dv_first * call.o.feature;
-      nan |= write_sums<Output>(through, o[i], to, s.q_length - at, row_end() - at, {factor, i});
+      nan |= write_sums<Output>(through, o[i], to, s.q_length - at, row_end() - at,
+                                {factor, i, zero ? 1 : 0});
     }
     return nan;
   }

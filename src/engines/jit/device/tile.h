@@ -316,11 +316,11 @@ FOVEA_DEVICE RowsOut rows_out(const Tensor& tensor, int b, int head, long long f
 }
 
 // What the rows of a warp's sums are multiplied by as they are written. Lane 4 (row % 8) + row / 8
-// has the factor of a row, counted from the first piece on. Negative: such a row is zeros, whatever
-// its sums are.
+// has the factor of a row, counted from the first piece on.
 struct RowFactor {
   float own;
-  int piece;  // which 16 rows
+  int piece;     // which 16 rows
+  int zero = 0;  // 1: the row is zeros, whatever its sums are
 };
 
 // From f32 in shared memory, by a warp, `step` neighbours at a time: 16 bytes of them, or one. Says
@@ -331,10 +331,14 @@ FOVEA_DEVICE bool write_rows_by(const SharedTile<F32, columns>& from, const Rows
   constexpr int pieces = columns / step;
   auto* const data = static_cast<typename Stored<Output>::Type*>(to.data);
   bool nan = false;
-  FOVEA_NO_UNROLL for (int i = lane_index(); i < 16 * pieces; i += 32) {
-    const int row = i / pieces, column = i % pieces * step;
-    const float by = shuffle(factor.own, row % 8 * 4 + 2 * factor.piece + row / 8);
-    if (row >= end || column >= to.columns) continue;
+  FOVEA_NO_UNROLL for (int first = 0; first < 16 * pieces; first += 32) {
+    const int row = (first + lane_index()) / pieces % 16;
+    const int column = (first + lane_index()) % pieces * step;
+    const int owner = row % 8 * 4 + 2 * factor.piece + row / 8;
+    const float by = shuffle(factor.own, owner);
+    const bool zero = shuffle(factor.zero, owner) != 0 || row >= inside;
+    // A narrow piece has work for half of the lanes.
+    if (first + lane_index() >= 16 * pieces || row >= end || column >= to.columns) continue;
     float x[step];
     if constexpr (step == 1) {
       x[0] = load_shared<float>(from.at(row, column));
@@ -345,7 +349,7 @@ FOVEA_DEVICE bool write_rows_by(const SharedTile<F32, columns>& from, const Rows
       }
     }
     FOVEA_UNROLL for (int k = 0; k < step; ++k) {
-      x[k] = row >= inside || by < 0 ? 0.0f : x[k] * by;
+      x[k] = zero ? 0.0f : x[k] * by;
       nan |= x[k] != x[k];
     }
     if constexpr (step == 1) {

@@ -195,11 +195,10 @@ FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
 // dS^T where dQ's warpgroup reads it: a row for each key.
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
-  if constexpr (Scores::has_weights) {
-    sync_warp();  // all of the warp's weights are read
-  } else {
+  if constexpr (!Scores::has_weights) {
     wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
   }
+  sync_warp();  // all of the warp's weights are read
   const int lane = lane_index();
   const Shared row = own_ds() + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {

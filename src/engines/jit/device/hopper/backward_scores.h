@@ -327,6 +327,7 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
   if constexpr (Captured::any) {
     captured.end_step(a_, u, place);
     if ((step_.flags() & step_head) != 0) captured.end_head(a_, u, place);
+    sync_warp();  // lanes did different things, and what follows is for all at once
   }
 }
 
