@@ -71,13 +71,13 @@ Cpus cpus_of_thread(int id) {
   return {};
 }
 
-bool bind_thread(pthread_t thread, const Cpus& cpus) {
+bool bind_thread(int id, const Cpus& cpus) {
   if (cpus.empty()) return false;
   const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus.back()) + 1);
   std::vector<unsigned long> words(bytes / sizeof(unsigned long));
   auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
   for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
-  return pthread_setaffinity_np(thread, bytes, set) == 0;
+  return sched_setaffinity(id, bytes, set) == 0;
 }
 
 Cpus widened(const Cpus& main, const std::vector<Cpus>& places) {

@@ -2,8 +2,6 @@
 // nodes that they belong to. The parts that read files take them as arguments, for tests.
 #pragma once
 
-#include <pthread.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,7 +12,7 @@ using Cpus = std::vector<int>;  // numbers of processors, increasing
 
 Cpus parse_cpus(const std::string& list);  // "0-3,8"; what is no number is left out
 Cpus cpus_of_thread(int id);  // what the system lets a thread run on; 0: the caller. Empty: unknown
-bool bind_thread(pthread_t thread, const Cpus& cpus);  // false: the system refuses
+bool bind_thread(int id, const Cpus& cpus);  // 0: the caller. False: the system refuses
 
 // Threads inherit what their creator is bound to, and a caller is often bound to one processor. So
 // this does not look at the caller: the process's processors are those of its main thread.

@@ -24,7 +24,7 @@ void Clock::join(const Clock& other) {
 }
 
 std::uint64_t SharedMemory::time_of(const Stamp& stamp) const {
-  return stamp.block << warp_bits | stamp.warp;
+  return std::uint64_t{stamp.block} << warp_bits | stamp.warp;  // a bit-field alone is an int here
 }
 std::uint64_t SharedMemory::time_of_tick(std::uint64_t tick) const {
   return epoch_ << warp_bits | tick;

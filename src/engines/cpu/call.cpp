@@ -107,23 +107,18 @@ KeySequence Call::keys(const Sequence& sequence, std::int64_t group) const {
 void Call::parallel(std::int64_t tasks, double flops, TaskBody body) const {
   const auto used = static_cast<int>(std::min<std::int64_t>(workers, tasks));
   if (used <= 1 || flops < least_shared_flops) {
-    for (std::int64_t task = 0; task < tasks; ++task) {
-      executor.begins(task);
-      body(task, 0);
-    }
+    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
   // Each worker has memory of its own and takes tasks until none is left. Where the executor runs
   // them one after the other, the first does it all. The lambda holds one pointer: no allocation.
   struct Region {
     TaskBody body;
-    Executor& executor;
     std::int64_t tasks;
     std::atomic<std::int64_t> next{0};
-  } region{body, executor, tasks};
+  } region{body, tasks};
   executor.run(static_cast<std::size_t>(used), [at = &region](std::size_t worker) {
     for (std::int64_t task = at->next++; task < at->tasks; task = at->next++) {
-      at->executor.begins(task);
       at->body(task, static_cast<int>(worker));
     }
   });

@@ -191,8 +191,10 @@ void Pool::start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     for (int i = 1; i < threads_; ++i) {
-      std::thread thread([this] { work(); });
-      bind_thread(thread.native_handle(), cpus_.all);
+      std::thread thread([this] {
+        bind_thread(0, cpus_.all);
+        work();
+      });
       pthread_setname_np(thread.native_handle(), "fovea-cpu");
       thread.detach();
     }

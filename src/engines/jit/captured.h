@@ -50,9 +50,8 @@ class Captured {
   // struct CapturedTerms, to stand behind device/backward.h.
   std::string text(const WordLayout& layout) const;
 
-  // The same for device/hopper/backward.h, and how much of shared memory it takes there.
+  // The same for device/hopper/backward.h.
   std::string hopper_text(const WordLayout& layout) const;
-  int hopper_shared_bytes() const;
   // Why that kernel does not add them up; "": it does.
   std::string why_not_hopper() const;
 
@@ -64,7 +63,6 @@ class Captured {
   void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
   void arrange(std::size_t target, const ir::Program& program);
   int tables() const;
-  int hopper_bytes_of(TermKind kind) const;
 
   bool deterministic_ = false;
   std::vector<CapturedTerm> terms_;

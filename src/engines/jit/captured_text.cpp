@@ -84,20 +84,6 @@ std::string member_type(TermKind kind, const std::string& term, const std::strin
   return {};
 }
 
-// Of device/hopper/captured.h, where a lane has two keys whatever the term.
-std::string hopper_member_type(TermKind kind, const std::string& arguments) {
-  switch (kind) {
-    case TermKind::Uniform: return "UniformTerm<" + arguments + ">";
-    case TermKind::Row: return "RowTerm<" + arguments + ">";
-    case TermKind::Column: return "ColumnTerm<" + arguments + ">";
-    case TermKind::Element:
-    case TermKind::Cells: return "ElementTerm<" + arguments + ">";
-    case TermKind::Diagonal:
-    case TermKind::Gather: break;  // why_not_hopper
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string Captured::text(const WordLayout& layout) const {
@@ -150,45 +136,19 @@ std::string Captured::text(const WordLayout& layout) const {
 std::string Captured::hopper_text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms { static constexpr bool any = false; };\n";
   if (!why_not_hopper().empty()) return {};
-  struct Function {
-    std::string name, parameters, arguments, calls;
-    bool asks_place;  // where the term's part of shared memory is
-  };
-  const std::string of_head =
-      "const Arguments& a, const Formula::Uniform& u, const CapturedPlace& p";
-  Function functions[] = {{"begin", "", "", "", true},
-                          {"begin_step", of_head, "a, u, p", "", false},
-                          {"add", "const CapturedScore& x", "x", "", true},
-                          {"end_step", of_head, "a, u, p", "", true},
-                          {"end_head", of_head, "a, u, p", "", true}};
-  std::string structs, members;
-  int offset = 0;
+  std::string structs, members, begins, adds;
   for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const CapturedTerm& term = terms_[i];
-    const CapturedTarget& target = targets_[term.target];
+    const CapturedTarget& target = targets_[terms_[i].target];
     const std::string number = std::to_string(i), name = "CapturedTerm" + number;
-    const std::string type = hopper_member_type(term.kind, name + ", " + sums_type(target.kept));
-    structs += TermText(term, target, layout).text(name);
-    members += "  " + type + " t" + number + ";\n";
-    const int bytes = hopper_bytes_of(term.kind);
-    members += "  static_assert(" + type + "::shared_bytes == " + std::to_string(bytes) + ");\n";
-    const std::string place = "at + " + std::to_string(offset);
-    offset += bytes;
-    for (Function& function : functions) {
-      std::string arguments = function.arguments;
-      if (function.asks_place) arguments += (arguments.empty() ? "" : ", ") + place;
-      function.calls += " t" + number + "." + function.name + "(" + arguments + ");";
-    }
+    structs += TermText(terms_[i], target, layout).text(name);
+    members += "  ElementTerm<" + name + ", " + sums_type(target.kept) + "> t" + number + ";\n";
+    begins += " t" + number + ".begin_step(a, u, p);";
+    adds += " t" + number + ".add(x);";
   }
-  std::string out = structs +
-                    "struct CapturedTerms {\n  static constexpr bool any = true;\n"
-                    "  static constexpr Shared at = HopperBackwardShape<Config>::at.captured;\n" +
-                    members;
-  for (const Function& function : functions) {
-    out += "  FOVEA_DEVICE void " + function.name + "(" + function.parameters + ") {" +
-           function.calls + " }\n";
-  }
-  return out + "};\n";
+  return structs + "struct CapturedTerms {\n  static constexpr bool any = true;\n" + members +
+         "  FOVEA_DEVICE void begin_step(const Arguments& a, const Formula::Uniform& u, "
+         "const CapturedPlace& p) {" +
+         begins + " }\n  FOVEA_DEVICE void add(const CapturedScore& x) {" + adds + " }\n};\n";
 }
 
 }  // namespace fovea::jit

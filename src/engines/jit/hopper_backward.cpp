@@ -22,10 +22,6 @@ int in_chunks(std::int64_t features) { return static_cast<int>(ceil_div(features
 // In the order of speed: dQ's pieces that are on their way while the next ones are computed.
 constexpr int sum_slots[] = {4, 2, 1};
 
-int captured_bytes(const ShapeFacts& facts) {
-  return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
-}
-
 constexpr int q_stages = 2;
 
 device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
@@ -35,8 +31,7 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
           slots,
           facts.row_words,
           facts.column_words,
-          facts.cell_bytes,
-          captured_bytes(facts)};
+          facts.cell_bytes};
 }
 
 int best_slots(const ShapeFacts& facts) {
@@ -100,8 +95,7 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  shape.own = {
-      {"q_stages", q_stages}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
+  shape.own = {{"q_stages", q_stages}, {"sum_slots", slots}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }

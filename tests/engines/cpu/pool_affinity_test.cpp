@@ -73,7 +73,7 @@ int in_a_child(const Body& body) {
 TEST(PoolAffinity, ABoundCallerStartsThreadsOnAllProcessors) {
   const Cpus all = cpus_of_thread(getpid());
   std::thread([&] {
-    ASSERT_TRUE(bind_thread(pthread_self(), {all.back()}));
+    ASSERT_TRUE(bind_thread(0, {all.back()}));
     EXPECT_EQ(check(all), 0);
     EXPECT_EQ(cpus_of_thread(0), Cpus{all.back()});  // and it stays where it was
   }).join();
@@ -83,7 +83,7 @@ TEST(PoolAffinity, ABoundCallerStartsThreadsOnAllProcessors) {
 TEST(PoolAffinity, ThreadsStayInsideOfAProcessThatHasOneProcessor) {
   SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS();
   const Cpus one{cpus_of_thread(getpid()).back()};
-  EXPECT_EQ(in_a_child([&] { return bind_thread(pthread_self(), one) ? check(one) : 3; }), 0);
+  EXPECT_EQ(in_a_child([&] { return bind_thread(0, one) ? check(one) : 3; }), 0);
 }
 
 TEST(PoolAffinity, AChildThatBindsItselfKeepsToThat) {
@@ -93,7 +93,7 @@ TEST(PoolAffinity, AChildThatBindsItselfKeepsToThat) {
   EXPECT_EQ(cpus_of_threads(pool), std::vector<Cpus>{all});
   const auto child = [&](const Cpus& bound) {
     return in_a_child([&] {
-      if (!bind_thread(pthread_self(), bound)) return 3;
+      if (!bind_thread(0, bound)) return 3;
       return cpus_of_threads(pool) == std::vector<Cpus>{bound} ? 0 : 1;
     });
   };

@@ -85,7 +85,6 @@ class BackwardKeys {
 
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::run() {
-  if constexpr (Config::Captured::any) captured_.begin();
   if (warp_ >= 4) pass_turn();
   for (;;) {  // tiles of keys
     wait_for(barriers_.full_q(ring_.stage), ring_.parity);

@@ -17,7 +17,6 @@ struct HopperBackwardSizes {
   int q_stages;   // tiles of queries and output gradients that are there at once
   int sum_slots;  // pieces of dQ of each warp that are on their way to global memory
   int row_words, column_words, cell_bytes;  // of the formula
-  int captured_bytes;
 };
 
 // Rows of cells are 16 bytes longer than they need to be: see row_bytes.
@@ -28,7 +27,7 @@ constexpr int backward_cells_bytes(int cell_bytes) {
 // Tiles that the matrix units read lie at multiples of 1024 bytes.
 struct HopperBackwardShared {
   int k, v, q, grad_o, ds, sums, row_terms, uniform, row_words, column_words, cells, steps,
-      captured, barriers, bytes;
+      barriers, bytes;
   constexpr explicit HopperBackwardShared(const HopperBackwardSizes& t)
       : k(0),
         v(k + backward_keys * t.d * 2),
@@ -42,8 +41,7 @@ struct HopperBackwardShared {
         column_words(row_words + t.q_stages * 4 * backward_queries * t.row_words),
         cells(column_words + t.q_stages * 4 * backward_keys * t.column_words),
         steps(cells + t.q_stages * backward_cells_bytes(t.cell_bytes)),
-        captured(steps + backward_steps * backward_step_bytes),
-        barriers(captured + round_to_16(t.captured_bytes)),
+        barriers(steps + backward_steps * backward_step_bytes),
         bytes(barriers + 256) {}
 };
 

@@ -261,13 +261,8 @@ FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
     const Uniform& u, typename Formula::Column (&columns)[2], Captured&) const {
   CapturedPlace place{};
   if constexpr (Captured::any) {
-    place = {key_ / 16,
-             key_,
-             step_.q_seen(),
-             step_.k_seen(),
-             step_.q_length() - step_.q_first(),
-             step_.k_length() - step_.k_first(),
-             columns};
+    place = {key_, step_.q_seen(), step_.k_seen(), step_.q_length() - step_.q_first(),
+             step_.k_length() - step_.k_first()};
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) columns[r] = column(u, key_ + 8 * r, place.k_seen);
   }
   return place;
@@ -323,11 +318,6 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
         ds[jj][i] = weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
       }
     }
-  }
-  if constexpr (Captured::any) {
-    captured.end_step(a_, u, place);
-    if ((step_.flags() & step_head) != 0) captured.end_head(a_, u, place);
-    sync_warp();  // lanes did different things, and what follows is for all at once
   }
 }
 
