@@ -82,7 +82,7 @@ TEST(JitSource, TiersOfTheForward) {
     EXPECT_FALSE(tier(line)) << line;
   }
   const std::string own = "sq=999 d=64 dtype=bf16 mask=causal";
-  const std::string& text = unit(prepared(own, Tier::Best), "fovea_hopper_forward").source.own;
+  const std::string text = unit(prepared(own, Tier::Best), "fovea_hopper_forward").source.own;
   EXPECT_EQ(count(text, "MappedArgumentsOf<fovea::device::Arguments>"), 1);
   EXPECT_EQ(count(expand(text), "#line 1 \"hopper/wgmma.h\""), 1);
 }
