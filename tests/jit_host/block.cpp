@@ -210,8 +210,7 @@ inline void Block::switch_to(int thread) {
 
 // --- barriers that are not the block's own ---
 
-void Block::park(std::string in) {
-  thread().waits_in = std::move(in);
+void Block::park() {
   warp(current_ / lanes).ready &= ~bit(current_ % lanes);
   switch_to(next());
 }
@@ -241,8 +240,10 @@ void Block::use_barrier(const BarrierCall& call, Where where) {
       return;
     case BarrierAct::Wait:
       while (!async_.wait(call.at, call.value, user(), where)) {
-        park("wait_for(" + std::to_string(call.at) + ", " + std::to_string(call.value) + ") at " +
-             text(where) + ", which" + async_.waits_for(call.at));
+        thread().waits_in = "wait_for(" + std::to_string(call.at) + ", " +
+                            std::to_string(call.value) + ") at " + text(where) + ", which" +
+                            async_.waits_for(call.at);
+        park();
       }
       return;
   }
@@ -254,7 +255,8 @@ void Block::meet_at_named(bool waits, int id, int threads, Where where) {
   ++warp(current_ / lanes).epoch;
   wake(woken);
   if (waits && woken.empty()) {
-    park("named barrier " + std::to_string(id) + " at " + text(where));
+    thread().waits_in = "named barrier " + std::to_string(id) + " at " + text(where);
+    park();
   }
 }
 

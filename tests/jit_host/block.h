@@ -63,7 +63,8 @@ class Block {
   Warp& warp(int i) { return warps_[static_cast<std::size_t>(i)]; }
   User user() const { return {current_, warps_[static_cast<std::size_t>(current_) / lanes].epoch}; }
   // Lets the thread wait until it is woken.
-  void park(std::string in);
+  // Nothing may be alive on this thread's stack that owns memory: it may never go on.
+  void park();
   void wake(const Threads& threads);
   void use_barrier(const BarrierCall& call, Where where);
   void meet_at_named(bool waits, int id, int threads, Where where);
