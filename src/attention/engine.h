@@ -76,7 +76,7 @@ class Engine {
   virtual Verdict prove(const Baked& baked, const Device& device) const = 0;
   virtual std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const = 0;
   // Whether the plans of a training pair are built at the same time, by two threads, as soon as the
-  // forward's is asked for: of use where compile() takes seconds of one thread.
+  // forward's is asked for: of use if compile() takes seconds of one thread.
   virtual bool builds_pairs_at_once() const { return false; }
   // Whether compile() keeps what it makes in src/store, for other processes.
   virtual bool keeps_plans() const { return false; }

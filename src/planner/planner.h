@@ -102,7 +102,7 @@ class Planner {
                      bool prove);
   PlannedCall build(const Problem& problem, const PlanRequest& request, const Engine& engine);
   // Of a training pair, beside the forward and ended before that is handed out; the future's
-  // destructor waits. Nothing where the engine gains nothing by it.
+  // destructor waits. Nothing if the engine gains nothing by it.
   std::future<void> build_backward_meanwhile(const Problem& problem, const PlanRequest& request);
   const Engine* find_engine(const std::string& name) const;  // null: there is none of that name
   const Engine& engine(const std::string& name) const;

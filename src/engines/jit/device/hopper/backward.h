@@ -197,7 +197,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
   if constexpr (!Scores::has_weights) {
     wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
   }
-  sync_warp();  // all of the warp's weights are read
+  sync_warp();  // all weights are read, and the lanes, which may have parted, store at once
   const int lane = lane_index();
   const Shared row = own_ds() + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {

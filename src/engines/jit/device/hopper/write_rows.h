@@ -61,7 +61,7 @@ FOVEA_DEVICE bool write_rows(const Call& call, const TilePlace& place, int first
     const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout_factor : 1) / joined;
     FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) {
       float& value = o[i / 2][2 * r + i % 2];
-      value = empty ? 0 : value * inverse;  // also where a hidden NaN came in
+      value = empty ? 0 : value * inverse;  // also if a hidden NaN came in
       nan |= value != value;
     }
     const bool writes = q < row_end(call, place.s);
