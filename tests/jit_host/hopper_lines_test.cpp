@@ -38,7 +38,7 @@ constexpr const char* lines[] = {
     "b=1 h=1 sq=200 d=64 dtype=bf16 scale=-0.2 lse=1",
     "b=1 h=1 sq=200 d=20 dtype=bf16",
     // Backwards: several tiles of keys and of queries, groups of heads, every kind of captured
-    // gradient.
+    // gradient. Those other than t[.., q, .., k] run the general backward behind this forward.
     "b=1 h=2 sq=300 d=128 dtype=bf16 direction=both",
     "b=1 h=2 sq=200 skv=260 d=128 dv=64 dtype=f16 mask=causal direction=both",
     "b=2 h=4 hkv=2 sq=130 skv=300 d=64 dtype=bf16 mask=causal_bottom_right direction=both",
