@@ -4,6 +4,7 @@
 
 #include "captured_load.h"
 #include "formula.h"
+#include "sequence.h"
 #include "staged.h"
 #include "tile.h"
 
@@ -53,6 +54,14 @@ template <class Formula>
 inline constexpr int cell_bytes_of =
     Formula::has_cells ? static_cast<int>(sizeof(typename Formula::Cell::Stored)) : 0;
 
+// The cell at a row and a column of a tile, of any strides; indices beyond the tensor are clamped.
+template <class Stored>
+FOVEA_DEVICE Stored load_cell(const CellSource& from, const TileBox& box, int row, int column) {
+  return load_global(static_cast<const Stored*>(from.data) +
+                     captured::clamped(seen(row, box.q_first), from.q_extent) * from.q_stride +
+                     captured::clamped(seen(column, box.k_first), from.k_extent) * from.k_stride);
+}
+
 // One by one: of any strides, and if indices must be clamped.
 template <class Formula, int columns>
 FOVEA_DEVICE_CALL void copy_cells_slowly(CellTile<Formula, columns> to, int rows, CellSource from,
@@ -63,9 +72,7 @@ FOVEA_DEVICE_CALL void copy_cells_slowly(CellTile<Formula, columns> to, int rows
     const int row = down ? i % rows : i / columns, column = down ? i / rows : i % columns;
     Stored value = 0;
     if (row < box.q_count && column < box.k_count) {
-      value = load_global(static_cast<const Stored*>(from.data) +
-                          captured::clamped(box.q_first + row, from.q_extent) * from.q_stride +
-                          captured::clamped(box.k_first + column, from.k_extent) * from.k_stride);
+      value = load_cell<Stored>(from, box, row, column);
     }
     store_shared(to.at(row, column), value);
   }

@@ -5,6 +5,7 @@
 
 #include "../live_tiles.h"
 #include "../staged.h"
+#include "../tile_values.h"
 #include "backward_shape.h"
 #include "backward_step.h"
 #include "tma.h"
@@ -56,12 +57,6 @@ class BackwardProducer {
   FOVEA_DEVICE void load_keys(const Step& step);
   FOVEA_DEVICE void stage_values(const Step& step);
   FOVEA_DEVICE static void clear_rows(Shared tile, int chunks, int rows, int first);
-  FOVEA_DEVICE static auto cell_at(const CellSource& from, const TileBox& box, int row,
-                                   int column) {
-    return load_global(static_cast<const typename Formula::Cell::Stored*>(from.data) +
-                       captured::clamped(seen(row, box.q_first), from.q_extent) * from.q_stride +
-                       captured::clamped(seen(column, box.k_first), from.k_extent) * from.k_stride);
-  }
 
   const TensorMap (&maps_)[map_count];
   const Arguments& a_;
@@ -193,7 +188,8 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared 
     FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::queries * Shape::keys; i += 32) {
       const int row = i / Shape::keys, column = i % Shape::keys;
       typename Formula::Cell::Stored value = 0;
-      if (row < box.q_count && column < box.k_count) value = cell_at(from, box, row, column);
+      if (row < box.q_count && column < box.k_count)
+        value = load_cell<typename Formula::Cell::Stored>(from, box, row, column);
       store_shared(to + row * row_step + column * bytes, value);
     }
   }

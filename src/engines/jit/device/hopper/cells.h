@@ -62,9 +62,7 @@ FOVEA_DEVICE void copy_small_cells(const Arguments& a, const typename Formula::U
     const int row = i / columns, column = i % columns;
     Stored value = 0;
     if (row < box.q_count && column < box.k_count) {
-      value = load_global(static_cast<const Stored*>(from.data) +
-                          captured::clamped(box.q_first + row, from.q_extent) * from.q_stride +
-                          captured::clamped(box.k_first + column, from.k_extent) * from.k_stride);
+      value = load_cell<Stored>(from, box, row, column);
     }
     store_shared(to.at(row, column), value);
   }
