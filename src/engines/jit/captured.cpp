@@ -159,16 +159,35 @@ int Captured::table_room() const {
 
 int Captured::shared_bytes() const { return 4 * table_room() * tables(); }
 
+// As the classes of device/hopper/captured.h have them.
+int hopper_bytes_of(TermKind kind) {
+  switch (kind) {
+    case TermKind::Uniform: return 4 * device::backward_key_threads;
+    case TermKind::Column: return 8 * device::backward_key_threads;
+    case TermKind::Row:
+    case TermKind::Element:
+    case TermKind::Cells: return 0;
+    case TermKind::Diagonal:
+    case TermKind::Gather: break;  // why_not_hopper
+  }
+  return 0;
+}
+
+int Captured::hopper_shared_bytes() const {
+  int bytes = 0;
+  for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term.kind);
+  return bytes;
+}
+
 // That kernel has no scores any more when it has their gradients.
 std::string Captured::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
   for (const CapturedTerm& term : terms_) {
-    if (term.kind != TermKind::Element && term.kind != TermKind::Cells) {
-      return "of captured tensors they compute the gradients of those by query and key alone";
+    if (reads(term.value) || std::ranges::any_of(term.indices, reads)) {
+      return "the gradient of a captured tensor changes with the score";
     }
-    if (reads(term.value)) return "the gradient of a captured tensor changes with the score";
   }
-  return "";
+  return tables() > 0 ? "they add up no gradients of tables" : "";
 }
 
 }  // namespace fovea::jit

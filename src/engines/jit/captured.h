@@ -36,6 +36,9 @@ struct CapturedTarget {
   int outer = 0;
 };
 
+// Of shared memory, for a term in device/hopper/backward.h.
+int hopper_bytes_of(TermKind kind);
+
 class Captured {
  public:
   explicit Captured(const Problem& baked);  // nothing in a forward
@@ -50,8 +53,9 @@ class Captured {
   // struct CapturedTerms, to stand behind device/backward.h.
   std::string text(const WordLayout& layout) const;
 
-  // The same for device/hopper/backward.h.
+  // The same for device/hopper/backward.h, and how much of shared memory it takes there.
   std::string hopper_text(const WordLayout& layout) const;
+  int hopper_shared_bytes() const;
   // Why that kernel does not add them up; "": it does.
   std::string why_not_hopper() const;
 
@@ -63,6 +67,8 @@ class Captured {
   void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
   void arrange(std::size_t target, const ir::Program& program);
   int tables() const;
+  std::string each_term(const std::string& function, const std::string& parameters,
+                        const std::string& arguments) const;
 
   bool deterministic_ = false;
   std::vector<CapturedTerm> terms_;

@@ -84,7 +84,33 @@ std::string member_type(TermKind kind, const std::string& term, const std::strin
   return {};
 }
 
+// Of device/hopper/captured.h, where a lane has two keys whatever the term.
+// `place`: of its part of shared memory.
+std::string hopper_member_type(TermKind kind, const std::string& arguments, int place) {
+  const std::string placed = arguments + ", " + std::to_string(place);
+  switch (kind) {
+    case TermKind::Uniform: return "UniformTerm<" + placed + ">";
+    case TermKind::Row: return "RowTerm<" + arguments + ">";
+    case TermKind::Column: return "ColumnTerm<" + placed + ">";
+    case TermKind::Element:
+    case TermKind::Cells: return "ElementTerm<" + arguments + ">";
+    case TermKind::Diagonal:
+    case TermKind::Gather: break;  // why_not_hopper
+  }
+  return {};
+}
+
 }  // namespace
+
+// One of the functions that every term has.
+std::string Captured::each_term(const std::string& function, const std::string& parameters,
+                                const std::string& arguments) const {
+  std::string out = "  FOVEA_DEVICE void " + function + "(" + parameters + ") {";
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    out += " t" + std::to_string(i) + "." + function + "(" + arguments + ");";
+  }
+  return out + " }\n";
+}
 
 std::string Captured::text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
@@ -105,50 +131,48 @@ std::string Captured::text(const WordLayout& layout) const {
     asks = asks || !in_tile;
     if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
-  // One of the functions that every term has.
-  const auto each = [&](const std::string& function, const std::string& parameters,
-                        const std::string& arguments) {
-    std::string out = "  FOVEA_DEVICE void " + function + "(" + parameters + ") {";
-    for (std::size_t i = 0; i < terms_.size(); ++i) {
-      out += " t" + std::to_string(i) + "." + function + "(" + arguments + ");";
-    }
-    return out + " }\n";
-  };
   const std::string uniform = "const Formula::Uniform& u";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
          (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
-         each("new_head", "const Arguments& a, " + uniform, "a, u") +
-         each("begin_tile",
-              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at") +
-         each("add", "const CapturedScore& x", "x") +
-         each("end_tile",
-              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at") +
+         each_term("new_head", "const Arguments& a, " + uniform, "a, u") +
+         each_term(
+             "begin_tile",
+             "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
+             "a, u, row, at") +
+         each_term("add", "const CapturedScore& x", "x") +
+         each_term(
+             "end_tile",
+             "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
+             "a, u, row, at") +
          "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
          ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
-         each("end", "const Arguments& a", "a") + "};\n";
+         each_term("end", "const Arguments& a", "a") + "};\n";
 }
 
 std::string Captured::hopper_text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms { static constexpr bool any = false; };\n";
   if (!why_not_hopper().empty()) return {};
-  std::string structs, members, begins, adds;
+  std::string structs, members;
+  int offset = 0;
   for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const CapturedTarget& target = targets_[terms_[i].target];
+    const CapturedTerm& term = terms_[i];
+    const CapturedTarget& target = targets_[term.target];
     const std::string number = std::to_string(i), name = "CapturedTerm" + number;
-    structs += TermText(terms_[i], target, layout).text(name);
-    members += "  ElementTerm<" + name + ", " + sums_type(target.kept) + "> t" + number + ";\n";
-    begins += " t" + number + ".begin_step(a, u, p);";
-    adds += " t" + number + ".add(x);";
+    structs += TermText(term, target, layout).text(name);
+    const std::string arguments = name + ", " + sums_type(target.kept);
+    members += "  " + hopper_member_type(term.kind, arguments, offset) + " t" + number + ";\n";
+    offset += hopper_bytes_of(term.kind);
   }
+  const std::string of_head =
+      "const Arguments& a, const Formula::Uniform& u, const CapturedPlace& p";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true;\n" + members +
-         "  FOVEA_DEVICE void begin_step(const Arguments& a, const Formula::Uniform& u, "
-         "const CapturedPlace& p) {" +
-         begins + " }\n  FOVEA_DEVICE void add(const CapturedScore& x) {" + adds + " }\n};\n";
+         each_term("begin_step", of_head, "a, u, p") +
+         each_term("add", "const CapturedScore& x", "x") +
+         each_term("end_step", of_head, "a, u, p") + each_term("end_head", of_head, "a, u, p") +
+         "};\n";
 }
 
 }  // namespace fovea::jit

@@ -20,9 +20,13 @@ constexpr int chunk = 64, widest = 128;
 int in_chunks(std::int64_t features) { return static_cast<int>(ceil_div(features, chunk)) * chunk; }
 
 // In the order of speed: dQ's pieces that are on their way while the next ones are computed.
-constexpr int sum_slots[] = {4, 2, 1};
+constexpr int sum_slots[] = {4, 3, 2, 1};
 
 constexpr int q_stages = 2;
+
+int captured_bytes(const ShapeFacts& facts) {
+  return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
+}
 
 device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
   return {in_chunks(facts.baked.sizes.d),
@@ -31,7 +35,8 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
           slots,
           facts.row_words,
           facts.column_words,
-          facts.cell_bytes};
+          facts.cell_bytes,
+          captured_bytes(facts)};
 }
 
 int best_slots(const ShapeFacts& facts) {
@@ -95,7 +100,8 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  shape.own = {{"q_stages", q_stages}, {"sum_slots", slots}};
+  shape.own = {
+      {"q_stages", q_stages}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }

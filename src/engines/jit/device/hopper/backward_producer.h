@@ -117,7 +117,8 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
       const bool same_head =
           following.index >= 0 && live.index / query_tiles(s) == following.index / query_tiles(s);
       const unsigned last = following.index < 0 ? step_last : 0u;
-      produce_step(at, s, live, first | last | (live.full ? 0u : step_mixed));
+      const unsigned end = same_head ? 0u : static_cast<unsigned>(step_head_end);
+      produce_step(at, s, live, first | last | end | (live.full ? 0u : step_mixed));
       first = same_head ? 0u : static_cast<unsigned>(step_new_head);
     } else if (following.index < 0) {
       return publish_bare(Step{step_nothing, at.b, at.g * call_.group, 0, at.k_first, s, 0});

@@ -261,8 +261,14 @@ FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
     const Uniform& u, typename Formula::Column (&columns)[2], Captured&) const {
   CapturedPlace place{};
   if constexpr (Captured::any) {
-    place = {key_, step_.q_seen(), step_.k_seen(), step_.q_length() - step_.q_first(),
-             step_.k_length() - step_.k_first()};
+    place = {key_,
+             step_.q_seen(),
+             step_.k_seen(),
+             step_.q_length() - step_.q_first(),
+             step_.k_length() - step_.k_first(),
+             (step_.flags() & (step_first | step_new_head)) != 0,
+             Shape::row_words(stage_),
+             columns};
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) columns[r] = column(u, key_ + 8 * r, place.k_seen);
   }
   return place;
@@ -318,6 +324,10 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
         ds[jj][i] = weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
       }
     }
+  }
+  if constexpr (Captured::any) {
+    captured.end_step(a_, u, place);
+    if ((step_.flags() & step_head_end) != 0) captured.end_head(a_, u, place);
   }
 }
 

@@ -18,7 +18,8 @@ struct HopperBackwardShape {
   static constexpr int q_stages = Config::q_stages, sum_slots = Config::sum_slots;
   static_assert(d % 64 == 0 && dv % 64 == 0 && Formula::diagonal_words == 0);
   static constexpr HopperBackwardShared at{{d, dv, q_stages, sum_slots, Formula::row_words,
-                                            Formula::column_words, cell_bytes_of<Formula>}};
+                                            Formula::column_words, cell_bytes_of<Formula>,
+                                            Config::captured_bytes}};
   static_assert(at.bytes <= Config::shared_bytes);
 
   static constexpr int row_bytes = 128;  // of a chunk

@@ -18,6 +18,7 @@ enum StepFlag : unsigned {
   step_nothing = 8,    // no query looks at these keys: there is no tile of queries
   step_end = 16,       // there are no more steps
   step_new_head = 32,  // the first of its query head, but not of a tile of keys
+  step_head_end = 64,  // the last of its query head, for this tile of keys
 };
 
 struct Step {
