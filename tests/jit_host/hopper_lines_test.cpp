@@ -63,6 +63,9 @@ constexpr const char* lines[] = {
     "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=64 dtype=bf16 "
     "mod=\"score + t[b,h] * (k - q) / 99 + u[q]\" tensor=\"t:f32[B,H]\" tensor=\"u:f32[270]\" "
     "grads=q,k,v,t,u direction=both",
+    "b=1 h=4 hkv=2 sq=200 skv=400 d=64 dtype=bf16 mask=causal deterministic=1 direction=both",
+    "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=128 "
+    "dtype=f16 mask=\"q / 50 == k / 50\" deterministic=1 direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" "
     "tensor=\"t:f32[H,16]\" grads=q,k,v,t direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score * w[h] + t[a[q]]\" tensor=\"w:f32[H]\" "

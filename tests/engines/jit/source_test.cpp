@@ -99,12 +99,11 @@ TEST(JitSource, TiersOfTheBackward) {
   for (const std::string& line :
        {std::string("sq=999 d=8 dtype=f16 mask=causal"), std::string("sq=999 d=96 dtype=bf16"),
         std::string("sq=999 d=128 dv=64 dtype=bf16 dropout=0.1"), bias + "mod=score+t[q,k]",
-        heads + "mod=score+t[h]*(k-q)"}) {
+        heads + "mod=score+t[h]*(k-q)", heads + "mod=score+t[h]*(k-q) deterministic=1"}) {
     EXPECT_TRUE(tier(line)) << line;
   }
   for (const std::string& line :
        {std::string("sq=999 d=64 dtype=f32"), std::string("sq=999 d=192 dtype=bf16"),
-        std::string("sq=999 d=64 dtype=bf16 deterministic=1"),
         std::string("sq=999 d=64 dtype=bf16 precision=strict"), heads + "mod=score*t[h]",
         bias + "mod=score+t[q,k] dropout=0.1"}) {
     EXPECT_FALSE(tier(line)) << line;

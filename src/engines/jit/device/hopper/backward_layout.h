@@ -48,6 +48,12 @@ struct HopperBackwardShared {
         bytes(barriers + 256) {}
 };
 
+// Words of a set of tiles of keys, and such sets for each tile of dQ's sums: see backward_turns.h.
+constexpr int backward_turn_sets = 5;
+constexpr int backward_turn_words(int keys) {
+  return (keys + 32 * backward_keys - 1) / (32 * backward_keys);
+}
+
 // Where lse and delta of query `row` of a tile lie among the tile's: a lane that has queries
 // 8 j + 2 t and the next finds those of two j in one load of 16 bytes.
 constexpr int row_term_place(int row) {

@@ -8,6 +8,7 @@
 #include "../tile_values.h"
 #include "backward_shape.h"
 #include "backward_step.h"
+#include "backward_turns.h"
 #include "tma.h"
 
 namespace fovea::device {
@@ -87,7 +88,8 @@ FOVEA_DEVICE typename BackwardProducer<Config>::KeyPlace BackwardProducer<Config
   return {head / call_.hkv, head % call_.hkv, k * Shape::keys};
 }
 
-// Of tile i of queries, counted through all heads of the group.
+// Of tile i of queries, counted through all heads of the group. One that is empty adds nothing to
+// dQ.
 template <class Config>
 FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const KeyPlace& at,
                                                      int i) const {
@@ -97,8 +99,13 @@ FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const Ke
         first + Shape::queries <= s.q_length && at.k_first + Shape::keys <= s.k_length;
     return whole ? Tile::Full : Tile::Mixed;
   }
-  return class_of_tile<Formula>(a_, head_of(call_, s, at.b, at.g * call_.group + head), s,
-                                {first, Shape::queries}, {at.k_first, Shape::keys});
+  const int h = at.g * call_.group + head;
+  const Tile kind = class_of_tile<Formula>(a_, head_of(call_, s, at.b, h), s,
+                                           {first, Shape::queries}, {at.k_first, Shape::keys});
+  if (Config::deterministic && kind == Tile::Empty) {
+    QueryTurns(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first).leave_out();
+  }
+  return kind;
 }
 
 // A tile of keys: which tiles of queries look at it, then a step for each.
