@@ -159,15 +159,21 @@ int Captured::table_room() const {
 
 int Captured::shared_bytes() const { return 4 * table_room() * tables(); }
 
+// Entries of a table of device/hopper/backward.h, which has little room.
+int Captured::hopper_table_room() const {
+  constexpr int most = 1024;
+  return deterministic_ || tables() == 0 ? 0 : most / tables() / 4 * 4;
+}
+
 // As the classes of device/hopper/captured.h have them.
-int hopper_bytes_of(TermKind kind) {
-  switch (kind) {
+int Captured::hopper_bytes_of(const CapturedTerm& term) const {
+  switch (term.kind) {
     case TermKind::Uniform: return 4 * device::backward_key_threads;
     case TermKind::Column: return 8 * device::backward_key_threads;
+    case TermKind::Diagonal: return 4 * hopper_table_room();
     case TermKind::Row:
     case TermKind::Element:
     case TermKind::Cells: return 0;
-    case TermKind::Diagonal:
     case TermKind::Gather: break;  // why_not_hopper
   }
   return 0;
@@ -175,19 +181,23 @@ int hopper_bytes_of(TermKind kind) {
 
 int Captured::hopper_shared_bytes() const {
   int bytes = 0;
-  for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term.kind);
+  for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term);
   return bytes;
 }
 
-// That kernel has no scores any more when it has their gradients.
+// That kernel has no scores any more when it has their gradients, only dS itself.
 std::string Captured::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
   for (const CapturedTerm& term : terms_) {
+    if (term.kind == TermKind::Diagonal || term.kind == TermKind::Cells) continue;
+    if (term.kind == TermKind::Gather) {
+      return "of tables they add up the gradients of those by k - q alone";
+    }
     if (reads(term.value) || std::ranges::any_of(term.indices, reads)) {
       return "the gradient of a captured tensor changes with the score";
     }
   }
-  return tables() > 0 ? "they add up no gradients of tables" : "";
+  return "";
 }
 
 }  // namespace fovea::jit

@@ -36,9 +36,6 @@ struct CapturedTarget {
   int outer = 0;
 };
 
-// Of shared memory, for a term in device/hopper/backward.h.
-int hopper_bytes_of(TermKind kind);
-
 class Captured {
  public:
   explicit Captured(const Problem& baked);  // nothing in a forward
@@ -56,6 +53,7 @@ class Captured {
   // The same for device/hopper/backward.h, and how much of shared memory it takes there.
   std::string hopper_text(const WordLayout& layout) const;
   int hopper_shared_bytes() const;
+  int hopper_table_room() const;
   // Why that kernel does not add them up; "": it does.
   std::string why_not_hopper() const;
 
@@ -67,8 +65,12 @@ class Captured {
   void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
   void arrange(std::size_t target, const ir::Program& program);
   int tables() const;
-  std::string each_term(const std::string& function, const std::string& parameters,
-                        const std::string& arguments) const;
+  int hopper_bytes_of(const CapturedTerm& term) const;
+  // A function of struct CapturedTerms: that of the same name of all terms, or of those of a kind.
+  struct Function {
+    std::string name, parameters, arguments;
+  };
+  std::string each_term(const Function& function, bool (*has)(TermKind) = nullptr) const;
 
   bool deterministic_ = false;
   std::vector<CapturedTerm> terms_;

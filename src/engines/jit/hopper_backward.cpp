@@ -35,6 +35,7 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
           slots,
           facts.row_words,
           facts.column_words,
+          facts.diagonal_words,
           facts.cell_bytes,
           captured_bytes(facts)};
 }
@@ -79,7 +80,6 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";
   if (facts.cell_bytes > 2) return "they take captured tensors by query and key of 16 bits";
-  if (facts.diagonal_words > 0) return "the formula stages values that change with k - q alone";
   if (facts.captured != nullptr && facts.captured->any_terms()) {
     const std::string why = facts.captured->why_not_hopper();
     if (!why.empty()) return why;

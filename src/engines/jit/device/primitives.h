@@ -126,7 +126,7 @@ FOVEA_DEVICE void store_shared(Shared at, T value) {
     asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(x.word) : "memory");
   }
 }
-// A word whose address is known when kernels are compiled; if nobody uses it, it is not loaded.
+// A word that is not loaded if nobody uses it.
 FOVEA_DEVICE unsigned load_shared_word(Shared at) {
   return *reinterpret_cast<const unsigned*>(fovea_shared_memory + at);
 }
