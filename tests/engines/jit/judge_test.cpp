@@ -47,7 +47,7 @@ TEST(JitJudge, RefusesTilesThatDoNotFit) {
 // Which of two backwards runs, and why, also if only the rendered formula says so.
 TEST(JitJudge, NamesTheBackward) {
   if (!compiler().problem().empty()) GTEST_SKIP() << compiler().problem();
-  const std::string sizes = "h=2 sq=999 d=64 dtype=bf16 ";
+  const std::string sizes = "h=2 sq=999 d=128 dtype=bf16 ";
   const auto says = [&](const std::string& line, const char* words) {
     const Verdict verdict = judge(baked_backward(sizes + line).problem, find_device("h200"));
     EXPECT_NE(verdict.note.find(words), std::string::npos) << verdict.note;
