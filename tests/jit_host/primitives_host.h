@@ -171,6 +171,11 @@ FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) {
   *at += value;
   return before;
 }
+// Blocks run one after the other: what is not there will never be.
+FOVEA_DEVICE void wait_for_bits(const unsigned* one, const unsigned* other, unsigned bits,
+                                FOVEA_WHERE) {
+  if (((*one | *other) & bits) != bits) machine->wait_for_ever({file, line});
+}
 FOVEA_DEVICE void fence_global() {}
 
 // --- numbers ---

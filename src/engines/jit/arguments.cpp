@@ -180,6 +180,7 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.row_terms = memory.row_terms;
   call.key_nans = memory.key_nans;
   call.tile_counter = memory.tile_counter;
+  call.query_turns = memory.query_turns;
   call.partial_o = memory.partial_o;
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;

@@ -15,7 +15,7 @@ struct Memory {
   Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes);
 
   float *delta = nullptr, *grad_q_sum = nullptr, *row_terms = nullptr;
-  unsigned *key_nans = nullptr, *tile_counter = nullptr;
+  unsigned *key_nans = nullptr, *tile_counter = nullptr, *query_turns = nullptr;
   int split_keys = 0;
   float* partial_o = nullptr;
   double* partial_rows = nullptr;

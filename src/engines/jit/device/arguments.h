@@ -60,6 +60,7 @@ struct Call {
   float* row_terms;
   unsigned* key_nans;
   unsigned* tile_counter;
+  unsigned* query_turns;  // if it is deterministic: see hopper/backward_turns.h
   // Decoding with split keys: see decode.h.
   float* partial_o;      // [slot, kv head, row, dv]
   double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units

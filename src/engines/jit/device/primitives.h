@@ -126,7 +126,7 @@ FOVEA_DEVICE void store_shared(Shared at, T value) {
     asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(x.word) : "memory");
   }
 }
-// A word whose address is known when kernels are compiled; if nobody uses it, it is not loaded.
+// A word that is not loaded if nobody uses it.
 FOVEA_DEVICE unsigned load_shared_word(Shared at) {
   return *reinterpret_cast<const unsigned*>(fovea_shared_memory + at);
 }
@@ -246,6 +246,14 @@ FOVEA_DEVICE void add_global(float* at, const Floats2& v) {
 }
 // Counts up and returns what was there: for "the last block to arrive goes on".
 FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) { return atomicAdd(at, value); }
+// Until all of `bits` are in one of two words, which other blocks set; from then on what they wrote
+// before is seen.
+FOVEA_DEVICE void wait_for_bits(const unsigned* one, const unsigned* other, unsigned bits) {
+  for (unsigned x = 0, y = 0; ((x | y) & bits) != bits;) {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(one) : "memory");
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(y) : "l"(other) : "memory");
+  }
+}
 // What this thread wrote before is seen by whoever sees what it writes after.
 FOVEA_DEVICE void fence_global() { __threadfence(); }
 

@@ -18,11 +18,11 @@ struct TileBox {
 };
 
 // Word w of the diagonal through row r and column c lies at 4 (w (rows + columns) + c - r + rows -
-// 1). By all threads of a team.
+// 1). The first `count` of them, by all threads of a team.
 template <class Formula, int rows, int columns, class Arguments>
 FOVEA_DEVICE void stage_diagonals(const Arguments& a, const typename Formula::Uniform& u, Shared at,
-                                  const TileBox& box, int count = rows + columns - 1,
-                                  Team team = whole_block()) {
+                                  const TileBox& box, Team team = whole_block(),
+                                  int count = rows + columns - 1) {
   if constexpr (Formula::diagonal_words > 0) {
     FOVEA_NO_UNROLL
     for (int i = team.thread; i < count; i += team.threads) {

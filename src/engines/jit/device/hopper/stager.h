@@ -67,14 +67,14 @@ struct Stager {
     const Shared to = Layout::diagonal_at(stage), from = Layout::diagonal_at(last_stage);
     sync_threads(own_barrier, threads);  // all have written, and read, what the step before had
     if (step.is(Step::first) || step.k0 != last_k0 - columns) {
-      return stage_diagonals<Formula, rows, columns>(a, uniform, to, box, rows + columns - 1, team);
+      return stage_diagonals<Formula, rows, columns>(a, uniform, to, box, team);
     }
     FOVEA_NO_UNROLL for (int i = thread; i < rows - 1; i += threads) {
       unsigned known[words];
       load_words<words>(from, rows + columns, i, known);
       store_words<words>(to, rows + columns, i + columns, known);
     }
-    stage_diagonals<Formula, rows, columns>(a, uniform, to, box, columns, team);
+    stage_diagonals<Formula, rows, columns>(a, uniform, to, box, team, columns);
   }
 };
 
