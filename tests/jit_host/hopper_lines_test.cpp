@@ -35,6 +35,8 @@ constexpr const char* lines[] = {
     "tensor=\"u:f32[Sq]\"",
     "b=3 h=2 sq=200 d=64 dtype=bf16 qlens=90,200,1 klens=150,17,0 lse=1",
     "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=64 dtype=bf16 mask=causal lse=1",
+    "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 q_offset=3 "
+    "k_offset=0,7,1,90 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" tensor=\"t:f32[H,16]\"",
     "b=1 h=1 sq=200 d=64 dtype=bf16 scale=-0.2 lse=1",
     "b=1 h=1 sq=200 d=20 dtype=bf16",
     // Backwards: several tiles of keys and of queries, groups of heads, every kind of captured

@@ -24,6 +24,7 @@ struct Memory {
   std::array<void*, most_summaries> summaries{};
   unsigned* taken_tiles = nullptr;  // of blocks that take tiles as they come
   std::int64_t taken_words = 0;
+  unsigned* distances = nullptr;  // values of the formula by k - q
 };
 
 }  // namespace fovea::jit

@@ -68,6 +68,7 @@ struct Call {
   // Tiles of queries that blocks take as they come (hopper/forward.h), all zero before: how many
   // were taken, and then of each, who took it.
   unsigned* taken_tiles;
+  unsigned* distances;  // values of the formula by k - q: see distances.h
 };
 
 // A tensor as the hardware copies tiles of it: made by the driver (cuda/tensor_map.h), of no

@@ -3,11 +3,11 @@
 // producer's steps.
 #pragma once
 
+#include "../distances.h"
 #include "cells.h"
 #include "forward_shared.h"
 #include "mbarrier.h"
 #include "steps.h"
-#include "warpgroup.h"
 
 namespace fovea::device {
 
@@ -17,20 +17,16 @@ struct Stager {
   static constexpr int rows = Layout::rows, columns = Layout::columns;
   static constexpr int threads = 32 * Layout::stager_warps;
 
-  static constexpr int own_barrier = 8;  // a named one, of these warps
-
   const Arguments& a;
   int thread;  // of those
-  int last_k0 = 0, last_stage = 0;
 
-  FOVEA_DEVICE void run() {
+  FOVEA_DEVICE void run() const {
     Ring k;
     for (;; k.advance(Layout::k_stages)) {
       wait_for(Layout::barrier(HopperForwardShared::announced, k.stage), k.parity);
       const Step step = load_step(shared.step + 16 * k.stage);
       if (step.is(Step::end)) return;
       stage(step, k.stage);
-      last_k0 = step.k0, last_stage = k.stage;
       sync_warp();
       if (lane_index() == 0) arrive(Layout::barrier(HopperForwardShared::staged, k.stage));
     }
@@ -54,27 +50,22 @@ struct Stager {
     }
     stage_columns<Formula>(a, uniform, Layout::columns_at(stage), k, columns, team);
     if constexpr (Formula::diagonal_words > 0) {
-      stage_distances(step, uniform, stage, box);
+      copy_distances(at, step, Layout::diagonal_at(stage));
     }
     wait_copies<0>();
   }
 
-  // The tile before was most often the one behind this one: half of what it had is here again.
-  FOVEA_DEVICE void stage_distances(const Step& step, const typename Formula::Uniform& uniform,
-                                    int stage, const TileBox& box) const {
-    constexpr int words = Formula::diagonal_words > 0 ? Formula::diagonal_words : 1;
-    const Team team{thread, threads};
-    const Shared to = Layout::diagonal_at(stage), from = Layout::diagonal_at(last_stage);
-    sync_threads(own_barrier, threads);  // all have written, and read, what the step before had
-    if (step.is(Step::first) || step.k0 != last_k0 - columns) {
-      return stage_diagonals<Formula, rows, columns>(a, uniform, to, box, team);
+  FOVEA_DEVICE void copy_distances(const TilePlace& at, const Step& step, Shared to) const {
+    const int count = distance_count(a.call), first = step.k0 - step.q0 + a.call.sq - rows;
+    const unsigned* const from = distances_of<Formula>(a.call, at.b, at.h);
+    FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) {
+      FOVEA_UNROLL for (int i = 0; i < rows + columns; i += threads) {
+        const int index = min(max(first + i + thread, 0), count - 1);  // nobody reads beyond
+        if (i + thread < rows + columns) {
+          store_shared(to + 4 * (w * (rows + columns) + i + thread), from[w * count + index]);
+        }
+      }
     }
-    FOVEA_NO_UNROLL for (int i = thread; i < rows - 1; i += threads) {
-      unsigned known[words];
-      load_words<words>(from, rows + columns, i, known);
-      store_words<words>(to, rows + columns, i + columns, known);
-    }
-    stage_diagonals<Formula, rows, columns>(a, uniform, to, box, team, columns);
   }
 };
 
