@@ -189,7 +189,7 @@ int Captured::hopper_shared_bytes() const {
 std::string Captured::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
   for (const CapturedTerm& term : terms_) {
-    if (term.kind == TermKind::Diagonal || term.kind == TermKind::Cells) continue;
+    if (term.kind == TermKind::Diagonal) continue;
     if (term.kind == TermKind::Gather) {
       return "of tables they add up the gradients of those by k - q alone";
     }

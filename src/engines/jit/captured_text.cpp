@@ -94,17 +94,17 @@ std::string hopper_member_type(TermKind kind, const std::string& arguments, int 
     case TermKind::Uniform: return "UniformTerm<" + placed + ">";
     case TermKind::Row: return "RowTerm<" + arguments + ">";
     case TermKind::Column: return "ColumnTerm<" + placed + ">";
-    case TermKind::Element: return "ElementTerm<" + arguments + ">";
-    case TermKind::Cells: return "CellsTerm<" + arguments.substr(0, arguments.find(',')) + ">";
+    case TermKind::Element:
+    case TermKind::Cells: return "ElementTerm<" + arguments + ">";
     case TermKind::Diagonal: return "DiagonalTerm<" + placed + ", " + std::to_string(room) + ">";
     case TermKind::Gather: break;  // why_not_hopper
   }
   return {};
 }
 
-// Whose sums are of a step's dS, and whose are of single scores.
-bool in_ds(TermKind kind) { return kind == TermKind::Diagonal || kind == TermKind::Cells; }
-bool by_score(TermKind kind) { return !in_ds(kind); }
+// Whose sums are of a step's dS in device/hopper/backward.h, and whose are of single scores.
+bool in_ds(TermKind kind) { return kind == TermKind::Diagonal; }
+bool by_score(TermKind kind) { return kind != TermKind::Diagonal; }
 
 }  // namespace
 
@@ -131,9 +131,10 @@ std::string Captured::text(const WordLayout& layout) const {
                number + ";\n";
     begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
     const bool diagonal = term.kind == TermKind::Diagonal;
+    const bool in_tile = diagonal || term.kind == TermKind::Cells;
     if (diagonal || term.kind == TermKind::Gather) ++tables;
-    asks = asks || by_score(term.kind);
-    if (in_ds(term.kind)) reads += " t" + number + ".read(a, u, ds, at, staged);";
+    asks = asks || !in_tile;
+    if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
   const std::string uniform = "const Formula::Uniform& u";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
@@ -190,7 +191,7 @@ std::string Captured::hopper_text(const WordLayout& layout) const {
          each_term({"read", head + "Shared ds, const TileBox& box, Shared staged",
                     "a, u, ds, box, staged"},
                    in_ds) +
-         each_term({"flush", "const Arguments& a, Team team", "a, team"}, in_ds) + "};\n";
+         each_term({"flush", head + "Team team", "a, u, team"}, in_ds) + "};\n";
 }
 
 }  // namespace fovea::jit

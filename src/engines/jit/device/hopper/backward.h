@@ -328,7 +328,7 @@ FOVEA_DEVICE void hopper_backward(const MappedArgumentsOf<Arguments>& a) {
     if (warp == 12) {
       BackwardProducer<Config>(a, barriers).run();
     } else if constexpr (BackwardDiagonals<Config>::warps > 0) {
-      BackwardDiagonals<Config>(a.rest, barriers, warp - 13).run();
+      BackwardDiagonals<Config>(a.rest, barriers).run();
     }
   }
 }

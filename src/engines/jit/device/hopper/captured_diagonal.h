@@ -61,7 +61,10 @@ struct DiagonalTerm {
     }
     sync_warp();
   }
-  FOVEA_DEVICE void flush(const Arguments& a, Team team) const { table.flush(a, team); }
+  FOVEA_DEVICE void flush(const Arguments& a, const typename Formula::Uniform& u, Team team) {
+    table.take_head(a, u);
+    table.flush(a, team);
+  }
 
  private:
   FOVEA_DEVICE void put(const Arguments& a, const typename Formula::Uniform& u, const TileBox& box,
