@@ -37,7 +37,7 @@ def main():
             axes.text(one["ratio"] + 0.01, place, f"{one['ratio']:.2f} of {one['best']}", va="center", fontsize=7)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, max(1.3, axes.get_xlim()[1] + 0.1))
     axes.set_xlabel(f"our time by the best peer's on an {result['gpu']}: less is faster")
     axes.legend(loc="lower right", fontsize=8)
