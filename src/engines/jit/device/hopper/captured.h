@@ -141,7 +141,7 @@ struct ElementTerm {
   // Where a lane's elements are all inside: its first, and how far queries are apart. null: some
   // are not.
   float* first;
-  long long row_step;
+  int row_step;
 
   FOVEA_DEVICE void begin_step(const Arguments& a, const typename Formula::Uniform& u,
                                const CapturedPlace& place) {
@@ -154,19 +154,21 @@ struct ElementTerm {
       column.k = seen(place.key, place.k_seen);
       const long long element =
           element_of<Term>(CapturedScore{a, u, row, column, 0, 0, true, 0, 0});
-      row_step = element_of<Term>(CapturedScore{a, u, below, column, 0, 0, true, 0, 0}) - element;
+      const long long step =
+          element_of<Term>(CapturedScore{a, u, below, column, 0, 0, true, 0, 0}) - element;
+      row_step = static_cast<int>(step);
       const bool inside = place.k_seen >= 0 && place.k_count >= backward_keys &&
                           static_cast<long long>(place.k_seen) + backward_keys <= Term::last(a) &&
                           place.q_seen >= 0 && place.q_count >= backward_queries &&
                           static_cast<long long>(place.q_seen) + backward_queries <= Term::rows(a);
       const long long sums = a.words[Term::word];
-      if (inside && sums != 0) first = reinterpret_cast<float*>(sums) + element;
+      if (inside && step == row_step && sums != 0) first = reinterpret_cast<float*>(sums) + element;
     }
   }
   FOVEA_DEVICE void add(const CapturedScore& x) {
     const float value = value_of_term<Term>(x);
     if (value == 0) return;
-    if (first != nullptr) return add_global(first + (8 * x.j + x.c) * row_step + 8 * x.i, value);
+    if (first != nullptr) return add_global(first + (8ll * x.j + x.c) * row_step + 8 * x.i, value);
     Sums::add(x.a.words[Term::word], element_of<Term>(x), value);
   }
   FOVEA_DEVICE void end_step(const Arguments&, const typename Formula::Uniform&,
