@@ -48,6 +48,29 @@ TEST(JitThreads, EachOnItsOwnStreamGetsItsOwnResult) {
   EXPECT_EQ(failed, 0);
 }
 
+// Long enough that blocks meet, on tiles of dQ and on the counter that they take tiles from.
+TEST(JitRepeats, FiftyRunsBesideOtherWorkHaveTheSameBits) {
+  NEED_STREAMS();
+  const OnGpu here;
+  Stream stream;
+  GpuPair other("b=1 h=8 sq=900 d=128 dtype=bf16 mask=causal direction=both");
+  for (const char* line :
+       {"b=2 h=8 sq=1100 d=128 dtype=bf16 lse=1 direction=forward",
+        "b=2 h=8 hkv=2 sq=1100 d=64 dtype=f16 mask=causal lse=1 direction=forward",
+        "b=2 h=8 sq=1100 d=128 dtype=bf16 deterministic=1 direction=both",
+        "b=2 h=8 hkv=2 sq=1100 d=64 dtype=f16 mask=causal deterministic=1 direction=both",
+        "b=2 h=4 sq=700 d=128 dtype=bf16 mod=\"score + t[h] * (k - q)\" mask=causal "
+        "tensor=\"t:f32[H]=uniform(0.01,0.3)\" grads=q,k,v,t deterministic=1 direction=both"}) {
+    GpuPair pair(line);
+    const auto first = pair.run_once();
+    for (int i = 0; i < 50; ++i) {
+      other.enqueue(stream.get());
+      ASSERT_EQ(different(first, pair.run_once()), "") << "run " << i << " of " << line;
+    }
+    stream.wait();
+  }
+}
+
 // Plans are made by all threads at once, for formulas that none of them has seen.
 TEST(JitThreads, BuildOnceForAll) {
   NEED_STREAMS();
