@@ -109,9 +109,8 @@ FOVEA_INLINE vf mask_and_find_max(const SoftmaxTile& tile, int row) {
   return max_raw(max_raw(most[0], most[1]), max_raw(most[2], most[3]));
 }
 
-// 2^(s log2 e - base) in place; their sums, by lane.
-FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int row, float base) {
-  const vf shift = splat(-base);
+// 2^(s log2 e + shift) in place; their sums, by lane.
+FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int row, vf shift) {
   vf sum_0{}, sum_1{};
   for_vectors(
       tile, row,
@@ -177,25 +176,36 @@ FOVEA_INLINE References move_shifted_references(const SoftmaxTile& tile, int fir
   return out;
 }
 
+// The references of W rows, or of those that are left: one row is one lane.
+template <bool masked>
+FOVEA_INLINE References find_references(const SoftmaxTile& tile, int first) {
+  const int count = tile.last - first < W ? tile.last - first : W;
+  vf lanes_of_row[W];
+  for (int i = 0; i < W; ++i) {
+    lanes_of_row[i] =
+        i < count ? mask_and_find_max<masked>(tile, first + i) : splat(minus_infinity);
+  }
+  const vf most = fold_rows<Larger>(lanes_of_row);
+  return tile.shift == nullptr ? move_references(tile, first, count, most)
+                               : move_shifted_references(tile, first, count, most);
+}
+
+// The references of the next rows are found before the exponentials of these, so that the processor
+// has something to do while it waits for either.
 template <bool masked>
 void softmax_rows(const SoftmaxTile& tile) {
-  for (int first = tile.first; first < tile.last; first += W) {  // W rows: one is one lane
+  References next = find_references<masked>(tile, tile.first);
+  for (int first = tile.first; first < tile.last; first += W) {
     const int count = tile.last - first < W ? tile.last - first : W;
+    const References here = next;
+    if (first + W < tile.last) next = find_references<masked>(tile, first + W);
+    float shift[W];
+    store(shift, -here.base);
     vf lanes_of_row[W];
     for (int i = 0; i < W; ++i) {
-      lanes_of_row[i] =
-          i < count ? mask_and_find_max<masked>(tile, first + i) : splat(minus_infinity);
+      lanes_of_row[i] = i < count ? exponentials(tile, first + i, splat(shift[i])) : vf{};
     }
-    const vf most = fold_rows<Larger>(lanes_of_row);
-    const References moved = tile.shift == nullptr
-                                 ? move_references(tile, first, count, most)
-                                 : move_shifted_references(tile, first, count, most);
-    float base[W];
-    store(base, moved.base);
-    for (int i = 0; i < W; ++i) {
-      lanes_of_row[i] = i < count ? exponentials(tile, first + i, base[i]) : vf{};
-    }
-    const vf sums = fold_rows<Sum>(lanes_of_row), factor = exp2_of(moved.moved);
+    const vf sums = fold_rows<Sum>(lanes_of_row), factor = exp2_of(here.moved);
     store_first(tile.rescale + first, factor, count);
     store_first(tile.row_sum + first, fma(load_first(tile.row_sum + first, count), factor, sums),
                 count);
