@@ -1,11 +1,13 @@
 #include "engines/cpu/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <system_error>
 #include <thread>
 
@@ -190,11 +192,11 @@ void Pool::start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
+    const Cpus& cpus = cpus_.all;
+    const auto here = std::ranges::find(cpus, sched_getcpu()) - cpus.begin();
     for (int i = 1; i < threads_; ++i) {
-      std::thread thread([this] {
-        bind_thread(0, cpus_.all);
-        work();
-      });
+      std::thread thread([this] { work(); });
+      start_thread_on(thread, cpus[static_cast<std::size_t>((here + i) % std::ssize(cpus))], cpus);
       pthread_setname_np(thread.native_handle(), "fovea-cpu");
       thread.detach();
     }

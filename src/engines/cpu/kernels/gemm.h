@@ -202,7 +202,7 @@ template <class Terms, bool transposed>
 void multiply_in_groups(const Product& x) {
   const int column_groups = (x.n + group_columns - 1) / group_columns;
   const int groups = column_groups * ((x.m + group_rows - 1) / group_rows);
-  const int64_t lines = x.fetch_floats / 16;
+  const int64_t lines = fetches ? x.fetch_floats / 16 : 0;
   const int lines_a_group = groups == 0 ? 0 : static_cast<int>(lines / groups);
   const float* fetch = x.fetch;
   for (int n = 0; n < x.n; n += group_columns) {

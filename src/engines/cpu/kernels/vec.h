@@ -203,6 +203,21 @@ FOVEA_INLINE void store_half(uint16_t* p, vf x) {
 }
 #endif
 
+// Some lanes of a vector, as the instruction set selects them.
+#if FOVEA_ISA_LEVEL >= 2
+typedef uint32_t Lanes;
+FOVEA_INLINE Lanes lanes_where(vi mask) { return bits_of(mask); }
+FOVEA_INLINE Lanes lanes_of_bits(uint32_t bits) { return bits; }
+FOVEA_INLINE uint32_t bits_of_lanes(Lanes lanes) { return lanes; }
+FOVEA_INLINE vf only(Lanes lanes, vf x) { return select_bits(lanes, x, vf{}); }  // others are 0
+#else
+typedef vi Lanes;
+FOVEA_INLINE Lanes lanes_where(vi mask) { return mask; }
+FOVEA_INLINE Lanes lanes_of_bits(uint32_t bits) { return mask_of_bits(bits); }
+FOVEA_INLINE uint32_t bits_of_lanes(Lanes lanes) { return bits_of(lanes); }
+FOVEA_INLINE vf only(Lanes lanes, vf x) { return as_float(lanes & as_int(x)); }
+#endif
+
 // To nearest, ties to even; a NaN stays one, made quiet.
 FOVEA_INLINE vu bfloat_bits(vf x) {
   const vu bits = reinterpret_cast<vu>(x);
