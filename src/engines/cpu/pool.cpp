@@ -90,6 +90,15 @@ struct Pool::Job {
   }
 };
 
+Pool::Pool(int threads)
+    : threads_(threads), cpus_(process_cpus()), nodes_(memory_nodes(cpus_.all)) {}
+
+int Pool::node_here() const {
+  if (nodes_.count == 1) return 0;
+  const auto cpu = static_cast<std::size_t>(std::max(0, sched_getcpu()));
+  return cpu < nodes_.of_cpu.size() ? nodes_.of_cpu[cpu] : 0;
+}
+
 void Pool::run(std::size_t count, const std::function<void(std::size_t)>& task) {
   Slot* const slot = count > 1 && threads_ > 1 && !inside_task && ready() ? free_slot() : nullptr;
   if (slot == nullptr) return run_alone(count, task);
@@ -112,7 +121,7 @@ void Pool::run_slice(Slot& slot, std::uint32_t count) {
   while (help(slot)) {
   }
   const auto finished = [&] { return slot.unfinished.load(std::memory_order_acquire) == 0; };
-  if (spin_until(finished)) return;
+  if (spins() && spin_until(finished)) return;
   for (;;) {
     const std::uint32_t left = slot.unfinished.load(std::memory_order_acquire);
     if (left == 0) return;
@@ -135,11 +144,17 @@ bool Pool::help(Slot& slot) {
   return true;
 }
 
+// More threads than can run, but one, are not woken: what they would have done is done sooner by
+// the others.
 void Pool::wake(std::uint32_t tasks) {
   signal_.fetch_add(1, std::memory_order_release);
-  if (tasks >= static_cast<std::uint32_t>(threads_)) return signal_.notify_all();
-  for (std::uint32_t i = 1; i < tasks; ++i) signal_.notify_one();
+  const auto useful = std::min(tasks, std::max(2u, static_cast<unsigned>(cpus_.all.size())));
+  if (useful >= static_cast<std::uint32_t>(threads_)) return signal_.notify_all();
+  for (std::uint32_t i = 1; i < useful; ++i) signal_.notify_one();
 }
+
+// A thread that waits awake must not keep one that works from its processor.
+bool Pool::spins() const { return static_cast<std::size_t>(threads_) <= cpus_.all.size(); }
 
 Pool::Slot* Pool::free_slot() {
   for (Slot& slot : slots_) {
@@ -161,7 +176,7 @@ void Pool::work() {
     }
     if (helped) continue;
     const auto called = [&] { return signal_.load(std::memory_order_acquire) != seen; };
-    if (!spin_until(called)) signal_.wait(seen, std::memory_order_acquire);
+    if (!spins() || !spin_until(called)) signal_.wait(seen, std::memory_order_acquire);
   }
 }
 
