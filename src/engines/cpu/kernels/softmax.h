@@ -186,36 +186,35 @@ FOVEA_INLINE References move_shifted_references(const SoftmaxTile& tile, int fir
   return out;
 }
 
-// The references of W rows, or of those that are left: one row is one lane.
-template <bool masked>
-FOVEA_INLINE References find_references(const SoftmaxTile& tile, int first) {
+// The references of W rows from `first` on, or of those that are left: one row is one lane.
+FOVEA_INLINE References find_references(const SoftmaxTile& tile, int first, vf (&largest)[W]) {
   const int count = tile.last - first < W ? tile.last - first : W;
-  vf lanes_of_row[W];
-  for (int i = 0; i < W; ++i) {
-    lanes_of_row[i] =
-        i < count ? mask_and_find_max<masked>(tile, first + i) : splat(minus_infinity);
-  }
-  const vf most = fold_rows<Larger>(lanes_of_row);
+  const vf most = fold_rows<Larger>(largest);
   return tile.shift == nullptr ? move_references(tile, first, count, most)
                                : move_shifted_references(tile, first, count, most);
 }
 
-// The references of the next rows are found before the exponentials of these, so that the processor
-// has something to do while it waits for either.
+template <bool masked>
+FOVEA_INLINE vf largest_of(const SoftmaxTile& tile, int row) {
+  return row < tile.last ? mask_and_find_max<masked>(tile, row) : splat(minus_infinity);
+}
+
+// Between the exponentials of W rows the next ones are searched for their largest scores: one is
+// bound by multiply-adds, the other by loads.
 template <bool masked>
 void softmax_rows(const SoftmaxTile& tile) {
-  References next = find_references<masked>(tile, tile.first);
+  vf largest[W], sum[W];
+  for (int i = 0; i < W; ++i) largest[i] = largest_of<masked>(tile, tile.first + i);
   for (int first = tile.first; first < tile.last; first += W) {
     const int count = tile.last - first < W ? tile.last - first : W;
-    const References here = next;
-    if (first + W < tile.last) next = find_references<masked>(tile, first + W);
+    const References here = find_references(tile, first, largest);
     float shift[W];
     store(shift, -here.base);
-    vf lanes_of_row[W];
     for (int i = 0; i < W; ++i) {
-      lanes_of_row[i] = i < count ? exponentials(tile, first + i, splat(shift[i])) : vf{};
+      largest[i] = largest_of<masked>(tile, first + W + i);
+      sum[i] = i < count ? exponentials(tile, first + i, splat(shift[i])) : vf{};
     }
-    const vf sums = fold_rows<Sum>(lanes_of_row), factor = exp2_of(here.moved);
+    const vf sums = fold_rows<Sum>(sum), factor = exp2_of(here.moved);
     store_first(tile.rescale + first, factor, count);
     store_first(tile.row_sum + first, fma(load_first(tile.row_sum + first, count), factor, sums),
                 count);
