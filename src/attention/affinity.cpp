@@ -1,5 +1,6 @@
 #include "attention/affinity.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -8,7 +9,6 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-#include <thread>
 
 #include "attention/openmp_places.h"
 
@@ -23,6 +23,22 @@ Cpus all_cpus() {
   for (int i = 0; i < count; ++i) cpus[static_cast<std::size_t>(i)] = i;
   return cpus;
 }
+
+// The kernel's form of them.
+class CpuSet {
+ public:
+  explicit CpuSet(const Cpus& cpus) {
+    const std::size_t most = cpus.empty() ? 1 : static_cast<std::size_t>(cpus.back()) + 1;
+    words_.resize(CPU_ALLOC_SIZE(most) / sizeof(unsigned long));
+    auto* const set = reinterpret_cast<cpu_set_t*>(words_.data());
+    for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes(), set);
+  }
+  std::size_t bytes() const { return words_.size() * sizeof(unsigned long); }
+  const cpu_set_t* get() const { return reinterpret_cast<const cpu_set_t*>(words_.data()); }
+
+ private:
+  std::vector<unsigned long> words_;
+};
 
 void sort_out(Cpus& cpus) {
   std::ranges::sort(cpus);
@@ -72,12 +88,14 @@ Cpus cpus_of_thread(int id) {
 }
 
 bool bind_thread(int id, const Cpus& cpus) {
-  if (cpus.empty()) return false;
-  const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus.back()) + 1);
-  std::vector<unsigned long> words(bytes / sizeof(unsigned long));
-  auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
-  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
-  return sched_setaffinity(id, bytes, set) == 0;
+  const CpuSet set(cpus);
+  return !cpus.empty() && sched_setaffinity(id, set.bytes(), set.get()) == 0;
+}
+
+bool start_thread_on(std::thread& thread, int cpu, const Cpus& cpus) {
+  const CpuSet one({cpu}), all(cpus);
+  pthread_setaffinity_np(thread.native_handle(), one.bytes(), one.get());
+  return pthread_setaffinity_np(thread.native_handle(), all.bytes(), all.get()) == 0;
 }
 
 Cpus widened(const Cpus& main, const std::vector<Cpus>& places) {

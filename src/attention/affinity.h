@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace fovea {
@@ -13,6 +14,9 @@ using Cpus = std::vector<int>;  // numbers of processors, increasing
 Cpus parse_cpus(const std::string& list);  // "0-3,8"; what is no number is left out
 Cpus cpus_of_thread(int id);  // what the system lets a thread run on; 0: the caller. Empty: unknown
 bool bind_thread(int id, const Cpus& cpus);  // 0: the caller. False: the system refuses
+// Moves a new thread to one processor, from where it may go to any of `cpus`. Schedulers of some
+// virtual machines leave threads where they were made: all on their creator's processor.
+bool start_thread_on(std::thread& thread, int cpu, const Cpus& cpus);
 
 // Threads inherit what their creator is bound to, and a caller is often bound to one processor. So
 // this does not look at the caller: the process's processors are those of its main thread.

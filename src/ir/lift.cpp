@@ -28,13 +28,17 @@ class Lifter {
          std::vector<float>& literals)
       : order_(operands_first({&formula, 1})), declarations_(declarations), literals_(literals) {
     find_lifted(keep_in);
+    if (!any_lifted()) return;
+    blind_hashes_.reserve(order_.nodes.size());
     for (const Node* node : order_.nodes) blind_hashes_.push_back(blind_hash(*node));
     number_literals();
   }
 
   Expr run() {
+    if (!any_lifted()) return Expr::share(order_.nodes.back());
     std::vector<Expr> renewed;
     std::vector<Expr> args;
+    renewed.reserve(order_.nodes.size());
     for (const Node* node : order_.nodes) {
       args.clear();
       for (const Expr& arg : node->args()) args.push_back(renewed[place(*arg)]);
@@ -58,6 +62,7 @@ class Lifter {
     }
   }
   bool is_lifted(const Node& node) const { return lifted_[place(node)]; }
+  bool any_lifted() const { return std::ranges::find(lifted_, true) != lifted_.end(); }
 
   // x - 3 is x + -3: a number's sign must not count either.
   bool subtracts_literal(const Node& node) const {
@@ -65,27 +70,27 @@ class Lifter {
   }
 
   // Of the structure, with all lifted literals alike.
-  std::uint64_t blind_hash(const Node& node) const {
+  std::uint64_t blind_hash(const Node& node) {
     constexpr std::uint64_t any_literal = 0x6c69746572616c;
     if (is_lifted(node)) return any_literal;
     const bool as_sum = subtracts_literal(node);
     const Op op = as_sum ? Op::AddF : node.op();
-    std::vector<std::uint64_t> operands;
-    for (const Expr& arg : node.args()) operands.push_back(blind_hashes_[place(*arg)]);
-    if (info(op).commutes()) std::ranges::sort(operands);
+    hashes_.clear();
+    for (const Expr& arg : node.args()) hashes_.push_back(blind_hashes_[place(*arg)]);
+    if (info(op).commutes()) std::ranges::sort(hashes_);
     std::uint64_t hash = hash_combine(static_cast<std::uint64_t>(op), node.payload());
-    for (const std::uint64_t operand : operands) hash = hash_combine(hash, operand);
+    for (const std::uint64_t operand : hashes_) hash = hash_combine(hash, operand);
     return hash;
   }
 
-  std::vector<const Node*> ordered_operands(const Node& node) const {
-    std::vector<const Node*> operands;
-    for (const Expr& arg : node.args()) operands.push_back(arg.get());
-    if (info(node.op()).commutes() || subtracts_literal(node)) {
-      std::ranges::stable_sort(operands, {},
-                               [&](const Node* n) { return blind_hashes_[place(*n)]; });
+  void order_operands(const Node& node) {
+    operands_.clear();
+    for (const Expr& arg : node.args()) operands_.push_back(arg.get());
+    if (operands_.size() < 2 || !(info(node.op()).commutes() || subtracts_literal(node))) return;
+    // They are two; std::stable_sort would take memory for them.
+    if (blind_hashes_[place(*operands_[1])] < blind_hashes_[place(*operands_[0])]) {
+      std::swap(operands_[0], operands_[1]);
     }
-    return operands;
   }
 
   // Depth first from the root, each node once. A stack of our own: formulas may be deep.
@@ -98,12 +103,12 @@ class Lifter {
       if (seen[place(node)]) continue;
       seen[place(node)] = true;
       const bool negated = subtracts_literal(node);
-      const std::vector<const Node*> operands = ordered_operands(node);
-      for (const Node* operand : operands) {
+      order_operands(node);
+      for (const Node* operand : operands_) {
         const float sign = negated && operand == node.arg(1).get() ? -1.0f : 1.0f;
         if (is_lifted(*operand)) add_literal(sign * operand->float_value());
       }
-      stack.insert(stack.end(), operands.rbegin(), operands.rend());
+      stack.insert(stack.end(), operands_.rbegin(), operands_.rend());
     }
     if (is_lifted(*order_.nodes.back())) add_literal(order_.nodes.back()->float_value());
   }
@@ -128,12 +133,15 @@ class Lifter {
     if (subtracts_literal(node)) {
       return make(Op::AddF, {args[0], literal(-node.arg(1)->float_value())});
     }
+    if (std::ranges::equal(args, node.args())) return Expr::share(&node);
     if (info(node.op()).form == Form::Load) return load(node.type(), node.slot(), args);
-    return args.empty() ? Expr::share(&node) : make(node.op(), args);
+    return make(node.op(), args);
   }
 
   Order order_;
   std::vector<bool> lifted_;                      // by place
+  std::vector<std::uint64_t> hashes_;             // of a node's operands, while it is looked at
+  std::vector<const Node*> operands_;             // in the order of their hashes
   std::vector<std::uint64_t> blind_hashes_;       // by place
   std::map<std::uint32_t, std::uint32_t> slots_;  // bits of a literal -> its scalar's slot
   Declarations& declarations_;

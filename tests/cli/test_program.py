@@ -181,6 +181,7 @@ def test_bench_of_a_file_without_lines(refused, tmp_path):
 def test_doctor(fovea):
     doctor = fovea("doctor").stdout
     assert "cpu" in doctor and "cuda" in doctor and "reference" in doctor
+    assert re.search(r"on \d+ processors? of \d+ memory nodes? \(NUMA\)", doctor)
 
 
 def test_diff_prints_all_derivatives(fovea):

@@ -34,19 +34,17 @@ void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
 
 // Of heads that are shared the first chunks, which most rows see under a causal mask, come first.
 void run_units(const Call& call, const BackwardMemory& memory, const Wave& wave) {
-  const std::int64_t whole = whole_heads(call, wave), shared = wave.count - whole;
-  call.parallel(whole + shared * memory.chunks, wave_flops(call, wave),
-                [&](std::int64_t task, int worker) {
-                  UnitBackward unit(call, memory, worker);
-                  const auto run = [&](std::int64_t i, std::int64_t chunk) {
-                    unit.run(i, wave.first + i, chunk, nullptr, 0);
-                  };
-                  if (task < whole) {
-                    for (std::int64_t chunk = 0; chunk < memory.chunks; ++chunk) run(task, chunk);
-                  } else {
-                    run(whole + (task - whole) % shared, (task - whole) / shared);
-                  }
-                });
+  const WaveSchedule schedule({wave.count, memory.chunks, 1, true}, call.workers,
+                              call.executor.nodes());
+  call.parallel(schedule.homes(), wave_flops(call, wave), [&](std::int64_t number, int worker) {
+    const WaveSchedule::Task task = schedule.find(number);
+    UnitBackward unit(call, memory, worker);
+    const std::int64_t first = task.whole ? 0 : task.piece;
+    const std::int64_t last = task.whole ? memory.chunks : task.piece + 1;
+    for (std::int64_t chunk = first; chunk < last; ++chunk) {
+      unit.run(task.head, wave.first + task.head, chunk, nullptr, 0);
+    }
+  });
 }
 
 void write_gradients_of_no_sequence(const Call& call) {
@@ -88,7 +86,8 @@ void backward(const Call& call, const BackwardMemory& memory) {
   const std::int64_t heads = call.sizes.b * call.sizes.hkv;
   for (std::int64_t first = 0; first < heads; first += memory.keys.heads) {
     const Wave wave{first, std::min(memory.keys.heads, heads - first)};
-    prepare_keys(call, memory.keys, wave, /*least_blocks=*/1);
+    const WaveSchedule all_shared({wave.count, 1, 1, false}, 1, 1);
+    prepare_keys(call, memory.keys, wave, all_shared, /*least_blocks=*/1);
     read_queries(call, memory, wave);
     if (captured) {
       run_lanes(call, memory, wave, *captured);

@@ -19,11 +19,20 @@ void BlockForward::run_head(const Wave& wave, std::int64_t head_in_wave, int wor
     const std::int64_t tiles = tiles_of(sequence.k_length);
     pack_tiles_of_head(call_, memory_.keys, wave, {head_in_wave, worker, 0, tiles}, worker);
   }
-  for (std::int64_t index = 0; index < blocks; ++index) run(wave, head_in_wave, worker, index, 0);
+  for (std::int64_t index = 0; index < blocks; ++index) run(wave, head_in_wave, worker, {index});
+}
+
+// Leaves the rows of the part in block_. False: there are none.
+bool BlockForward::cut(const BlockPart& part) {
+  if (block_.heads > 1) return part.first_row == 0;
+  const int first = std::min(part.first_row, block_.rows);
+  block_.rows = std::min(part.last_row, block_.rows) - first;
+  block_.position += first;
+  return block_.rows > 0;
 }
 
 void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place,
-                       std::int64_t index, std::int64_t split) {
+                       const BlockPart& part) {
   const std::int64_t head = wave.first + head_in_wave;
   sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
   group_ = head % call_.sizes.hkv;
@@ -31,19 +40,21 @@ void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t
   place_ = place;
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t splits = split_count(sequence_.q_length, sequence_.k_length);
-  const std::int64_t blocks = block_count(sequence_.q_length, heads);
-  if (index >= blocks || split >= splits) return;
+  const std::int64_t blocks = block_count(sequence_.q_length, heads, part.block);
+  if (part.index >= blocks || part.split >= splits) return;
   read_once_ = blocks == 1;
-  block_ = find_block(sequence_.q_length, heads, index);
+  block_ = find_block(sequence_.q_length, heads, part.index, part.block);
   first_head_ = group_ * heads + block_.head;
-  start();
-
+  // Tiles are found for the whole block, also if this is a part of it: a tile that is mixed for
+  // some of its rows is so for all, whoever does them, and every row has the same bits.
   RowBlock rows = rows_seen(call_, sequence_, first_head_, block_);
   if (splits > 1) {
-    constexpr int tiles_of_part = split_keys / tile_columns;
-    rows.first_tile = static_cast<int>(split) * tiles_of_part;
-    rows.last_tile = std::min(rows.last_tile, rows.first_tile + tiles_of_part);
+    const auto tiles = static_cast<int>(split_tiles(sequence_.q_length, sequence_.k_length));
+    rows.first_tile = static_cast<int>(part.split) * tiles;
+    rows.last_tile = std::min(rows.last_tile, rows.first_tile + tiles);
   }
+  if (!cut(part)) return;
+  start();
   walk_.start(call_.keys(sequence_, group_), memory_.keys.table(head_in_wave), rows);
   Tile ahead;
   bool more = walk_.next(ahead);
@@ -58,7 +69,7 @@ void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t
   if (splits == 1) {
     finish();
   } else {
-    keep_part(split);
+    keep_part(part.split);
   }
 }
 

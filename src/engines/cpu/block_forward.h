@@ -7,6 +7,15 @@
 
 namespace fovea::cpu {
 
+// What one task does of a block: some of its rows (of blocks with several heads all), with all keys
+// or with one part of them.
+struct BlockPart {
+  std::int64_t index = 0;  // of the block, in its head
+  std::int64_t split = 0;
+  int first_row = 0, last_row = block_rows;
+  int block = block_rows;  // rows of the blocks that `index` counts
+};
+
 class BlockForward {
  public:
   BlockForward(const Call& call, const ForwardMemory& memory, int worker)
@@ -23,12 +32,12 @@ class BlockForward {
   }
 
   // `place`: of the head's keys in WaveKeys.
-  void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, std::int64_t index,
-           std::int64_t split);
+  void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, const BlockPart& part);
   // All blocks of a head whose keys nobody has packed: they go to the place of this worker.
   void run_head(const Wave& wave, std::int64_t head_in_wave, int worker);
 
  private:
+  bool cut(const BlockPart& part);
   void start();
   void attend(const Tile& tile);
   void attend(const Part& part, const KeyTile& keys, bool masked);

@@ -12,8 +12,11 @@ inline constexpr int tile_columns = 128;  // keys of a tile: whole panels, whole
 inline constexpr int keep_words = tile_columns / 64;
 inline constexpr int trim_rows =
     24;  // rows of a mixed tile that are cut to what they keep together
-inline constexpr int split_keys = 1024;  // keys of a part, where few rows see many keys
-inline constexpr int pack_tiles = 8;     // tiles that are packed by one task
+inline constexpr int most_splits = 64;     // parts of a sequence's keys
+inline constexpr int splits_of_piece = 4;  // parts that one task takes, unless they are few
+inline constexpr int most_slices = 8;      // tasks that share the rows of a block
+inline constexpr int pack_tiles = 8;       // tiles that are packed by one task, at most
+static_assert(block_rows % most_slices == 0);
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
@@ -35,33 +38,52 @@ constexpr int heads_in_block(std::int64_t length, std::int64_t heads) {
   if (length <= 0 || length >= block_rows) return 1;
   return static_cast<int>(std::min(heads, block_rows / length));
 }
+// How many lie one after the other. `rows`: of a block, if that is not block_rows; a sequence that
+// is one block stays one.
+constexpr std::int64_t blocks_along(std::int64_t length, int rows) {
+  return length <= block_rows ? 1 : ceil_div(length, rows);
+}
 // Longer sequences have no fewer blocks: that of the longest counts where memory is laid out.
-constexpr std::int64_t block_count(std::int64_t length, std::int64_t heads) {
+constexpr std::int64_t block_count(std::int64_t length, std::int64_t heads, int rows = block_rows) {
   if (length <= 0 || heads <= 0) return 0;
-  return ceil_div(heads, heads_in_block(length, heads)) * ceil_div(length, block_rows);
+  return ceil_div(heads, heads_in_block(length, heads)) * blocks_along(length, rows);
 }
 // Rows that see most under a causal mask come first, so that the last tasks are short ones.
-constexpr Block find_block(std::int64_t length, std::int64_t heads, std::int64_t index) {
+constexpr Block find_block(std::int64_t length, std::int64_t heads, std::int64_t index,
+                           int rows = block_rows) {
   const int together = heads_in_block(length, heads);
-  const std::int64_t along = ceil_div(length, block_rows);
+  const std::int64_t along = blocks_along(length, rows);
   Block block;
   block.head = index / along * together;
   block.heads = static_cast<int>(std::min<std::int64_t>(together, heads - block.head));
-  block.position = (along - 1 - index % along) * block_rows;
-  block.rows = static_cast<int>(std::min<std::int64_t>(block_rows, length - block.position));
+  block.position = (along - 1 - index % along) * rows;
+  block.rows = static_cast<int>(
+      std::min<std::int64_t>(along == 1 ? block_rows : rows, length - block.position));
   return block;
 }
 
 // Parts into which the keys of a sequence are split, so that few query rows can still use all
-// threads: the parts are attended to apart and merged in order.
+// threads: the parts are attended to apart and merged in order. The more rows, the more there is to
+// merge, and the longer a part.
+constexpr std::int64_t least_split_tiles(std::int64_t q_length) { return q_length <= 16 ? 2 : 4; }
+constexpr std::int64_t split_tiles(std::int64_t q_length, std::int64_t k_length) {
+  return std::max(least_split_tiles(q_length), ceil_div(tiles_of(k_length), most_splits));
+}
 constexpr std::int64_t split_count(std::int64_t q_length, std::int64_t k_length) {
-  return q_length <= block_rows && k_length > 2 * split_keys ? ceil_div(k_length, split_keys) : 1;
+  if (q_length > block_rows || tiles_of(k_length) <= 4 * least_split_tiles(q_length)) return 1;
+  return ceil_div(tiles_of(k_length), split_tiles(q_length, k_length));
+}
+// No sequence with so many keys or fewer, and so many rows or more, has more parts.
+constexpr std::int64_t splits_at_most(std::int64_t q_length, std::int64_t k_length) {
+  if (tiles_of(k_length) <= 4 * least_split_tiles(q_length)) return 1;
+  return std::min<std::int64_t>(most_splits,
+                                ceil_div(tiles_of(k_length), least_split_tiles(q_length)));
 }
 
 // Chunks into which the keys of a sequence are cut in a backward: each belongs to one task, which
-// owns its dK and dV. At most four: every chunk has a dQ of its own, to be added up in order.
+// owns its dK and dV. At most eight: every chunk has a dQ of its own, to be added up in order.
 constexpr std::int64_t chunk_count(std::int64_t k_length) {
-  return k_length <= 0 ? 0 : std::min<std::int64_t>(4, ceil_div(k_length, 256));
+  return k_length <= 0 ? 0 : std::min<std::int64_t>(8, tiles_of(k_length));
 }
 constexpr std::int64_t chunk_tiles(std::int64_t k_length) {
   return k_length <= 0 ? 0 : ceil_div(tiles_of(k_length), chunk_count(k_length));

@@ -1,12 +1,14 @@
 #include "engines/cpu/call.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "attention/philox.h"
 #include "base/error.h"
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/pool.h"
+#include "engines/cpu/schedule.h"
 
 namespace fovea::cpu {
 namespace {
@@ -105,21 +107,50 @@ KeySequence Call::keys(const Sequence& sequence, std::int64_t group) const {
 }
 
 void Call::parallel(std::int64_t tasks, double flops, TaskBody body) const {
+  std::array<std::int64_t, most_homes + 1> homes{};
+  const auto nodes =
+      static_cast<std::size_t>(std::clamp(executor.nodes(), 1, std::min(workers, most_homes)));
+  for (std::size_t n = 0; n <= nodes; ++n) {
+    homes[n] = tasks * static_cast<std::int64_t>(n) / static_cast<std::int64_t>(nodes);
+  }
+  parallel(std::span(homes).first(nodes + 1), flops, body);
+}
+
+void Call::parallel(std::span<const std::int64_t> homes, double flops, TaskBody body) const {
+  const std::int64_t tasks = homes.back();
   const auto used = static_cast<int>(std::min<std::int64_t>(workers, tasks));
   if (used <= 1 || flops < least_shared_flops) {
-    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
+    for (std::int64_t task = 0; task < tasks; ++task) {
+      executor.begins(task);
+      body(task, 0);
+    }
     return;
   }
-  // Each worker has memory of its own and takes tasks until none is left. Where the executor runs
-  // them one after the other, the first does it all. The lambda holds one pointer: no allocation.
+  // Each worker has memory of its own and takes tasks until none is left: first those of its node,
+  // then of the others. If the executor runs workers one after the other, the first does it all.
+  // The lambda holds one pointer: no allocation.
+  struct alignas(64) Home {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
   struct Region {
     TaskBody body;
-    std::int64_t tasks;
-    std::atomic<std::int64_t> next{0};
-  } region{body, tasks};
+    Executor& executor;
+    std::size_t count;
+    std::array<Home, most_homes> homes;
+  } region{body, executor, homes.size() - 1, {}};
+  for (std::size_t n = 0; n < region.count; ++n) {
+    region.homes[n].next.store(homes[n], std::memory_order_relaxed);
+    region.homes[n].end = homes[n + 1];
+  }
   executor.run(static_cast<std::size_t>(used), [at = &region](std::size_t worker) {
-    for (std::int64_t task = at->next++; task < at->tasks; task = at->next++) {
-      at->body(task, static_cast<int>(worker));
+    const auto here = static_cast<std::size_t>(at->executor.node_here());
+    for (std::size_t n = 0; n < at->count; ++n) {
+      Home& home = at->homes[(here + n) % at->count];
+      for (std::int64_t task = home.next++; task < home.end; task = home.next++) {
+        at->executor.begins(task);
+        at->body(task, static_cast<int>(worker));
+      }
     }
   });
 }

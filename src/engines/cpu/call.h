@@ -99,8 +99,11 @@ struct Call {
   std::int32_t head_seen(std::int64_t head) const;  // with its offset
 
   // Runs body(task, worker) for every task. No two tasks of one worker at a time; tasks wait for
-  // nothing. `flops`: what it costs all in all, since little work is done sooner alone.
+  // nothing. `flops`: what it costs all in all, since little work is done sooner alone. Tasks next
+  // to one another are best done on one memory node.
   void parallel(std::int64_t tasks, double flops, TaskBody body) const;
+  // The same, if it is known which node should take which: see WaveSchedule::homes.
+  void parallel(std::span<const std::int64_t> homes, double flops, TaskBody body) const;
 };
 
 // Dropout of one call: which scores are not dropped, as bits.

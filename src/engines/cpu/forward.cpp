@@ -1,31 +1,110 @@
 #include "engines/cpu/forward.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "engines/cpu/block_forward.h"
 
 namespace fovea::cpu {
 namespace {
 
-void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave) {
-  const std::int64_t whole = memory.parts.splits > 1 ? 0 : whole_heads(call, wave);
-  prepare_keys(call, memory.keys, wave, /*least_blocks=*/2, whole);
-  const std::int64_t blocks = block_count(call.sizes.sq, call.heads_per_group());
-  const std::int64_t splits = memory.parts.splits;
-  const double scores = static_cast<double>(wave.count) *
-                        static_cast<double>(call.heads_per_group()) *
-                        static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.skv);
-  const double flops = 2 * scores * static_cast<double>(call.sizes.d + call.sizes.dv);
-  const std::int64_t tasks = whole + (wave.count - whole) * blocks * splits;
-  call.parallel(tasks, flops, [&](std::int64_t task, int worker) {
-    BlockForward forward(call, memory, worker);
-    if (task < whole) {
-      forward.run_head(wave, task, worker);
+// Counts the parts of each head that are done: whoever does the last one merges them all. The order
+// in which they are added up is the same whoever that is.
+class MergeCount {
+ public:
+  MergeCount(const Parts& parts, std::int64_t heads, std::int64_t of_head)
+      : done_(parts.done), of_head_(static_cast<std::uint32_t>(of_head)) {
+    if (!done_.empty()) std::ranges::fill(done_.first(static_cast<std::size_t>(heads)), 0u);
+  }
+  bool is_last(std::int64_t head, int parts) const {
+    const std::atomic_ref<std::uint32_t> done(done_[static_cast<std::size_t>(head)]);
+    const auto now = static_cast<std::uint32_t>(parts);
+    return done.fetch_add(now, std::memory_order_acq_rel) + now == of_head_;
+  }
+
+ private:
+  std::span<std::uint32_t> done_;
+  std::uint32_t of_head_;
+};
+
+constexpr double flops_of_packing = 20;  // how many take as long as packing a number
+
+double wave_flops(const Call& call, const Wave& wave, bool read_once) {
+  const auto numbers = static_cast<double>(call.sizes.d + call.sizes.dv);
+  const double keys = static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv);
+  const double rows =
+      static_cast<double>(call.heads_per_group()) * static_cast<double>(call.sizes.sq);
+  return keys * numbers * (2 * rows + (read_once ? flops_of_packing : 0));
+}
+
+// Rows of a block such that few workers wait for others at the end. A row's bits do not depend on
+// it as long as no tile is mixed: see BlockForward::run.
+int rows_of_block(const Call& call, const Wave& wave) {
+  const std::int64_t heads = wave.count * call.heads_per_group();
+  if (!call.plan.tiles.hides_nothing() || wave.count >= 2 * call.workers) return block_rows;
+  // As the schedule does it: whole rounds of blocks, the rest in slices. What a task costs besides
+  // its rows was measured with AVX2: as much as 3 of them.
+  constexpr int step = 6, least = block_rows / 2, rows_besides = 3;
+  const auto time = [&](int rows) {
+    const std::int64_t blocks = heads * ceil_div(call.sizes.sq, rows);
+    const std::int64_t rounds = blocks / call.workers, rest = blocks % call.workers;
+    return most_slices * rounds * (rows + rows_besides) +
+           ceil_div(rest * most_slices, call.workers) * (rows + most_slices * rows_besides);
+  };
+  int best = block_rows;
+  for (int rows = block_rows - step; rows >= least; rows -= step) {
+    if (time(rows) < time(best)) best = rows;
+  }
+  return best;
+}
+
+// The pieces of a head: its blocks, and of each, if keys are split, groups of parts of them.
+struct Pieces {
+  int rows = block_rows;  // of a block
+  std::int64_t blocks = 0;
+  std::int64_t groups = 1;
+  bool split = false;
+
+  std::int64_t count() const { return blocks * groups; }
+  int most_cuts() const { return split ? splits_of_piece : blocks > 1 ? most_slices : 1; }
+
+  void run(BlockForward& forward, const Wave& wave, const WaveSchedule::Task& task) const {
+    const std::int64_t block = task.piece / groups, group = task.piece % groups;
+    if (!split) {
+      // The last part has all that is left: a sequence of one block may have more than `rows`.
+      const int first = rows * task.cut / task.cuts;
+      const int last = task.cut + 1 == task.cuts ? block_rows : rows * (task.cut + 1) / task.cuts;
+      forward.run(wave, task.head, /*place=*/task.head, {block, 0, first, last, rows});
       return;
     }
-    const std::int64_t rest = task - whole, i = whole + rest / (blocks * splits);
-    forward.run(wave, i, /*place=*/i, rest / splits % blocks, rest % splits);
-  });
+    const int size = splits_of_piece / task.cuts, first = task.cut * size;
+    for (int part = first; part < first + size; ++part) {
+      forward.run(wave, task.head, /*place=*/task.head, {block, group * splits_of_piece + part});
+    }
+  }
+};
+
+void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave) {
+  Pieces pieces;
+  pieces.rows = rows_of_block(call, wave);
+  pieces.blocks = block_count(call.sizes.sq, call.heads_per_group(), pieces.rows);
+  pieces.groups = ceil_div(memory.parts.splits, splits_of_piece);
+  pieces.split = memory.parts.splits > 1;
+  const WaveSchedule schedule({wave.count, pieces.count(), pieces.most_cuts(), !pieces.split,
+                               call.plan.tiles.hides_nothing() && !pieces.split},
+                              call.workers, call.executor.nodes());
+  prepare_keys(call, memory.keys, wave, schedule, /*least_blocks=*/2);
+  const MergeCount merged(memory.parts, wave.count, pieces.count() * splits_of_piece);
+  call.parallel(schedule.homes(), wave_flops(call, wave, pieces.blocks == 1),
+                [&](std::int64_t number, int worker) {
+                  const WaveSchedule::Task task = schedule.find(number);
+                  BlockForward forward(call, memory, worker);
+                  if (task.whole) return forward.run_head(wave, task.head, worker);
+                  pieces.run(forward, wave, task);
+                  if (pieces.split && merged.is_last(task.head, splits_of_piece / task.cuts)) {
+                    merge_parts(call, memory, wave, task.head);
+                  }
+                });
 }
 
 }  // namespace
@@ -36,7 +115,6 @@ void forward(const Call& call, const ForwardMemory& memory) {
   for (std::int64_t first = 0; first < heads && call.sizes.sq > 0; first += memory.keys.heads) {
     const Wave wave{first, std::min(memory.keys.heads, heads - first)};
     attend_wave(call, memory, wave);
-    if (memory.parts.splits > 1) merge_parts(call, memory, first, wave.count);
   }
   if (call.baked.max_logit) write_max_logit(call, memory);
 }

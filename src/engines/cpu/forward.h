@@ -34,6 +34,7 @@ struct Parts {
   std::span<double> row_max, reference;
   std::span<float> row_sum, shift;
   Panels o;
+  std::span<std::uint32_t> done;  // [wave]: how many
 
   std::int64_t row(std::int64_t head_in_wave, std::int64_t split, std::int64_t row_in_group) const {
     return (head_in_wave * splits + split) * rows + row_in_group;
@@ -73,8 +74,8 @@ void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,
                const RowResult& result);
 float sink_of(const Call& call, std::int64_t head);  // -inf where there is none
 
-void merge_parts(const Call& call, const ForwardMemory& memory, std::int64_t first_head,
-                 std::int64_t heads);
+void merge_parts(const Call& call, const ForwardMemory& memory, const Wave& wave,
+                 std::int64_t head_in_wave);
 void write_rows_of_no_sequence(const Call& call, const ForwardMemory& memory);
 void write_max_logit(const Call& call, const ForwardMemory& memory);
 

@@ -36,7 +36,8 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   Parts parts;
   if (sizes.sq > block_rows && !lengths_vary(plan.baked)) return parts;
   const std::int64_t longest = std::min<std::int64_t>(sizes.sq, block_rows);
-  parts.splits = split_count(longest, sizes.skv);
+  const std::int64_t shortest = lengths_vary(plan.baked) ? 1 : longest;
+  parts.splits = splits_at_most(shortest, sizes.skv);
   if (parts.splits == 1) return parts;
   parts.rows = heads * longest;
   const std::int64_t rows = wave * parts.splits * parts.rows;
@@ -45,6 +46,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   parts.row_sum = arena.take<float>(rows);
   parts.shift = arena.take<float>(rows);
   parts.o = take_panels(arena, plan.kernels, rows, sizes.dv);
+  parts.done = arena.take<std::uint32_t>(wave);
   return parts;
 }
 

@@ -98,11 +98,6 @@ std::int64_t wave_heads(const Sizes& sizes, Direction direction) {
   return std::min(sizes.b * sizes.hkv, std::max(least_heads, most_bytes / bytes));
 }
 
-std::int64_t whole_heads(const Call& call, const Wave& wave) {
-  if (call.workers == 1) return wave.count;
-  return std::max<std::int64_t>(0, wave.count / call.workers - 1) * call.workers;
-}
-
 WaveKeys::WaveKeys(Arena& arena, const Prepared& plan, const Sizes& sizes, bool packed)
     : heads(wave_heads(sizes, plan.baked.direction)),
       tiles(arena, plan, sizes, packed ? heads * tiles_of(sizes.skv) : 0),
@@ -159,17 +154,23 @@ void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave
 }
 
 void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
-                  std::int64_t least_blocks, std::int64_t first_head) {
+                  const WaveSchedule& schedule, std::int64_t least_blocks) {
   if (keys.table_bytes > 0) fill_tables(call, keys, wave);
-  const std::int64_t parts = ceil_div(tiles_of(call.sizes.skv), pack_tiles);
-  const std::int64_t heads = wave.count - first_head;
+  if (block_count(call.sizes.sq, call.heads_per_group()) < least_blocks) return;
+  const std::int64_t tiles = tiles_of(call.sizes.skv), heads = schedule.shared_heads();
+  if (heads == 0) return;
+  constexpr std::int64_t tasks_of_worker = 8;  // so that all end together
+  const std::int64_t together =
+      std::clamp<std::int64_t>(heads * tiles / (tasks_of_worker * call.workers), 1, pack_tiles);
+  const std::int64_t parts = ceil_div(tiles, together);
   const double cost = 40 * static_cast<double>(heads) * static_cast<double>(call.sizes.skv) *
                       static_cast<double>(call.sizes.d + call.sizes.dv);
-  call.parallel(heads * parts, cost, [&](std::int64_t task, int worker) {
-    const std::int64_t i = first_head + task / parts, first = task % parts * pack_tiles;
+  call.parallel(wave.count * parts, cost, [&](std::int64_t task, int worker) {
+    const std::int64_t i = task / parts, first = task % parts * together;
+    if (schedule.is_whole(i)) return;
     const Sequence sequence = call.geometry.sequence((wave.first + i) / call.sizes.hkv);
     if (block_count(sequence.q_length, call.heads_per_group()) < least_blocks) return;
-    pack_tiles_of_head(call, keys, wave, {i, i, first, first + pack_tiles}, worker);
+    pack_tiles_of_head(call, keys, wave, {i, i, first, first + together}, worker);
   });
 }
 

@@ -10,6 +10,7 @@
 
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/call.h"
+#include "engines/cpu/schedule.h"
 
 namespace fovea::cpu {
 
@@ -57,11 +58,6 @@ struct Wave {
 // How many: enough for many threads, few enough for memory.
 std::int64_t wave_heads(const Sizes& sizes, Direction direction);
 
-// How many of a wave's heads, the first ones, workers take whole: what is read of a head again and
-// again then stays in one worker's cache. The last heads, one for each worker or a few more, are
-// left to be shared in smaller pieces, so that all workers end together.
-std::int64_t whole_heads(const Call& call, const Wave& wave);
-
 // What all blocks of a wave's queries read: its keys, and what TileMap knows of captured tensors.
 struct WaveKeys {
   // `packed`: false where workers pack for themselves.
@@ -94,10 +90,10 @@ struct TilesToPack {
 void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
                         const TilesToPack& tiles, int worker);
 
-// Fills both for a wave: tables of all heads, tiles of those from `first_head` on that have at
-// least `least_blocks` blocks of queries.
+// Fills both for a wave: tables of all heads, tiles of those that have at least `least_blocks`
+// blocks of queries and that no worker takes whole.
 void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
-                  std::int64_t least_blocks, std::int64_t first_head = 0);
+                  const WaveSchedule& schedule, std::int64_t least_blocks);
 
 // The rows of one block, or of all blocks of a group, as TileWalk takes them.
 RowBlock rows_seen(const Call& call, const Sequence& sequence, std::int64_t first_head,

@@ -1,11 +1,13 @@
 #include "engines/cpu/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <system_error>
 #include <thread>
 
@@ -88,6 +90,15 @@ struct Pool::Job {
   }
 };
 
+Pool::Pool(int threads)
+    : threads_(threads), cpus_(process_cpus()), nodes_(memory_nodes(cpus_.all)) {}
+
+int Pool::node_here() const {
+  if (nodes_.count == 1) return 0;
+  const auto cpu = static_cast<std::size_t>(std::max(0, sched_getcpu()));
+  return cpu < nodes_.of_cpu.size() ? nodes_.of_cpu[cpu] : 0;
+}
+
 void Pool::run(std::size_t count, const std::function<void(std::size_t)>& task) {
   Slot* const slot = count > 1 && threads_ > 1 && !inside_task && ready() ? free_slot() : nullptr;
   if (slot == nullptr) return run_alone(count, task);
@@ -110,7 +121,7 @@ void Pool::run_slice(Slot& slot, std::uint32_t count) {
   while (help(slot)) {
   }
   const auto finished = [&] { return slot.unfinished.load(std::memory_order_acquire) == 0; };
-  if (spin_until(finished)) return;
+  if (spins() && spin_until(finished)) return;
   for (;;) {
     const std::uint32_t left = slot.unfinished.load(std::memory_order_acquire);
     if (left == 0) return;
@@ -133,11 +144,17 @@ bool Pool::help(Slot& slot) {
   return true;
 }
 
+// More threads than can run, but one, are not woken: what they would have done is done sooner by
+// the others.
 void Pool::wake(std::uint32_t tasks) {
   signal_.fetch_add(1, std::memory_order_release);
-  if (tasks >= static_cast<std::uint32_t>(threads_)) return signal_.notify_all();
-  for (std::uint32_t i = 1; i < tasks; ++i) signal_.notify_one();
+  const auto useful = std::min(tasks, std::max(2u, static_cast<unsigned>(cpus_.all.size())));
+  if (useful >= static_cast<std::uint32_t>(threads_)) return signal_.notify_all();
+  for (std::uint32_t i = 1; i < useful; ++i) signal_.notify_one();
 }
+
+// A thread that waits awake must not keep one that works from its processor.
+bool Pool::spins() const { return static_cast<std::size_t>(threads_) <= cpus_.all.size(); }
 
 Pool::Slot* Pool::free_slot() {
   for (Slot& slot : slots_) {
@@ -159,7 +176,7 @@ void Pool::work() {
     }
     if (helped) continue;
     const auto called = [&] { return signal_.load(std::memory_order_acquire) != seen; };
-    if (!spin_until(called)) signal_.wait(seen, std::memory_order_acquire);
+    if (!spins() || !spin_until(called)) signal_.wait(seen, std::memory_order_acquire);
   }
 }
 
@@ -190,11 +207,11 @@ void Pool::start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
+    const Cpus& cpus = cpus_.all;
+    const auto here = std::ranges::find(cpus, sched_getcpu()) - cpus.begin();
     for (int i = 1; i < threads_; ++i) {
-      std::thread thread([this] {
-        bind_thread(0, cpus_.all);
-        work();
-      });
+      std::thread thread([this] { work(); });
+      start_thread_on(thread, cpus[static_cast<std::size_t>((here + i) % std::ssize(cpus))], cpus);
       pthread_setname_np(thread.native_handle(), "fovea-cpu");
       thread.detach();
     }

@@ -28,8 +28,10 @@ Executor& serial_executor();  // the caller alone
 // keep it.
 class Pool final : public Executor {
  public:
-  explicit Pool(int threads) : threads_(threads) {}  // the caller counts as one
+  explicit Pool(int threads);  // the caller counts as one
   int threads() const override { return threads_; }
+  int nodes() const override { return nodes_.count; }
+  int node_here() const override;
   void run(std::size_t count, const std::function<void(std::size_t task)>& task) override;
 
  private:
@@ -51,9 +53,11 @@ class Pool final : public Executor {
   bool help(Slot& slot);
   void run_slice(Slot& slot, std::uint32_t count);
   void wake(std::uint32_t tasks);
+  bool spins() const;
 
   const int threads_;
-  ProcessCpus cpus_;                     // when the threads were started
+  ProcessCpus cpus_;  // when the threads were started
+  const MemoryNodes nodes_;
   std::atomic<std::uint32_t> state_{0};  // whether the threads run, and in which process
   alignas(64) std::atomic<std::uint32_t> signal_{0};  // counts slices; threads sleep on it
   std::array<Slot, 8> slots_;

@@ -97,16 +97,12 @@ float sink_of(const Call& call, std::int64_t head) {
   return call.baked.sink ? static_cast<const float*>(call.bound.sink)[head] : minus_infinity;
 }
 
-void merge_parts(const Call& call, const ForwardMemory& memory, std::int64_t first_head,
-                 std::int64_t heads) {
-  const double cost =
-      4.0 * static_cast<double>(memory.parts.row_max.size()) * static_cast<double>(call.sizes.dv);
-  call.parallel(heads, cost, [&](std::int64_t i, int) {
-    const std::int64_t head = first_head + i;
-    const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
-    if (split_count(sequence.q_length, sequence.k_length) == 1) return;
-    merge_head(call, memory, sequence, {i, head % call.sizes.hkv, 0});
-  });
+void merge_parts(const Call& call, const ForwardMemory& memory, const Wave& wave,
+                 std::int64_t head_in_wave) {
+  const std::int64_t head = wave.first + head_in_wave;
+  const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
+  if (split_count(sequence.q_length, sequence.k_length) == 1) return;
+  merge_head(call, memory, sequence, {head_in_wave, head % call.sizes.hkv, 0});
 }
 
 void write_rows_of_no_sequence(const Call& call, const ForwardMemory& memory) {

@@ -17,14 +17,17 @@ constexpr int strip_rows = 512 / panel_width;  // a strip of scores is 2 KiB
 constexpr int W = 16;              // floats in a vector
 constexpr int group_rows = 6;      // rows and columns of sums that a micro-kernel holds:
 constexpr int group_columns = 64;  // 6 x 4 vectors, beside 4 of B and 1 of A
+constexpr bool fetches = true;     // what Product::fetch asks for
 #elif FOVEA_ISA_LEVEL == 1
 constexpr int W = 8;
 constexpr int group_rows = 6;
 constexpr int group_columns = 16;  // 6 x 2 vectors, beside 2 of B and 1 of A
+constexpr bool fetches = false;    // it slows Zen 3 down: 1 % at d = 64, 2 % at 128
 #else
 constexpr int W = 4;
 constexpr int group_rows = 2;
 constexpr int group_columns = 16;  // 2 x 4 vectors
+constexpr bool fetches = false;
 #endif
 
 }  // namespace fovea::cpu::FOVEA_ISA

@@ -41,10 +41,11 @@ FOVEA_INLINE float* score_at(const Panels& scores, int row, int c) {
   return scores.data + (c / panel_width * scores.rows + row) * panel_width + c % panel_width;
 }
 
-// Calls four(at, c) for every four vectors of a row of a tile, and one(at, c) for each that is
-// left.
-template <class Four, class One>
-FOVEA_INLINE void for_vectors(const SoftmaxTile& tile, int row, const Four& four, const One& one) {
+// Calls four(at, c) for every four vectors of a row of a tile, and rest(at, c, count) for those
+// that are left, if any. What lies in a column meets the same of the four sums in either.
+template <class Four, class Rest>
+FOVEA_INLINE void for_vectors(const SoftmaxTile& tile, int row, const Four& four,
+                              const Rest& rest) {
   static_assert(panel_width % (4 * W) == 0);
   float* at = tile.scores.data + int64_t{row} * panel_width;
   const int64_t panel = tile.scores.rows * panel_width;
@@ -53,7 +54,7 @@ FOVEA_INLINE void for_vectors(const SoftmaxTile& tile, int row, const Four& four
     for (int v = 0; v < panel_width; v += 4 * W) four(at + v, c + v);
   }
   for (; c + 4 * W <= tile.columns; c += 4 * W, at += 4 * W) four(at, c);
-  for (; c < tile.columns; c += W, at += W) one(at, c);
+  if (c < tile.columns) rest(at, c, (tile.columns - c + W - 1) / W);
 }
 
 // Lane i is the maximum, or the sum, of all lanes of x[i]: two halves of two vectors become one
@@ -105,13 +106,16 @@ FOVEA_INLINE vf mask_and_find_max(const SoftmaxTile& tile, int row) {
           look_at(at + v * W, c + v * W, most[v]);
         }
       },
-      [&](float* at, int c) __attribute__((always_inline)) { look_at(at, c, most[0]); });
+      [&](float* at, int c, int count) __attribute__((always_inline)) {
+        _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
+          if (v < count) look_at(at + v * W, c + v * W, most[v]);
+        }
+      });
   return max_raw(max_raw(most[0], most[1]), max_raw(most[2], most[3]));
 }
 
-// 2^(s log2 e - base) in place; their sums, by lane.
-FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int row, float base) {
-  const vf shift = splat(-base);
+// 2^(s log2 e + shift) in place; their sums, by lane.
+FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int row, vf shift) {
   vf sum_0{}, sum_1{};
   for_vectors(
       tile, row,
@@ -124,10 +128,15 @@ FOVEA_INLINE vf exponentials(const SoftmaxTile& tile, int row, float base) {
         sum_0 += p[0] + p[1];
         sum_1 += p[2] + p[3];
       },
-      [&](float* at, int) __attribute__((always_inline)) {
-        const vf p = exp2_below(fma(load(at), splat(log2_e), shift));
-        store(at, p);
-        sum_0 += p;
+      [&](float* at, int, int count) __attribute__((always_inline)) {
+        vf p[4] = {};
+        _Pragma("GCC unroll 4") for (int v = 0; v < 4; ++v) {
+          if (v >= count) break;
+          p[v] = exp2_below(fma(load(at + v * W), splat(log2_e), shift));
+          store(at + v * W, p[v]);
+        }
+        sum_0 += p[0] + p[1];
+        sum_1 += p[2] + p[3];
       });
   return sum_0 + sum_1;
 }
@@ -177,25 +186,35 @@ FOVEA_INLINE References move_shifted_references(const SoftmaxTile& tile, int fir
   return out;
 }
 
+// The references of W rows from `first` on, or of those that are left: one row is one lane.
+FOVEA_INLINE References find_references(const SoftmaxTile& tile, int first, vf (&largest)[W]) {
+  const int count = tile.last - first < W ? tile.last - first : W;
+  const vf most = fold_rows<Larger>(largest);
+  return tile.shift == nullptr ? move_references(tile, first, count, most)
+                               : move_shifted_references(tile, first, count, most);
+}
+
+template <bool masked>
+FOVEA_INLINE vf largest_of(const SoftmaxTile& tile, int row) {
+  return row < tile.last ? mask_and_find_max<masked>(tile, row) : splat(minus_infinity);
+}
+
+// Between the exponentials of W rows the next ones are searched for their largest scores: one is
+// bound by multiply-adds, the other by loads.
 template <bool masked>
 void softmax_rows(const SoftmaxTile& tile) {
-  for (int first = tile.first; first < tile.last; first += W) {  // W rows: one is one lane
+  vf largest[W], sum[W];
+  for (int i = 0; i < W; ++i) largest[i] = largest_of<masked>(tile, tile.first + i);
+  for (int first = tile.first; first < tile.last; first += W) {
     const int count = tile.last - first < W ? tile.last - first : W;
-    vf lanes_of_row[W];
+    const References here = find_references(tile, first, largest);
+    float shift[W];
+    store(shift, -here.base);
     for (int i = 0; i < W; ++i) {
-      lanes_of_row[i] =
-          i < count ? mask_and_find_max<masked>(tile, first + i) : splat(minus_infinity);
+      largest[i] = largest_of<masked>(tile, first + W + i);
+      sum[i] = i < count ? exponentials(tile, first + i, splat(shift[i])) : vf{};
     }
-    const vf most = fold_rows<Larger>(lanes_of_row);
-    const References moved = tile.shift == nullptr
-                                 ? move_references(tile, first, count, most)
-                                 : move_shifted_references(tile, first, count, most);
-    float base[W];
-    store(base, moved.base);
-    for (int i = 0; i < W; ++i) {
-      lanes_of_row[i] = i < count ? exponentials(tile, first + i, base[i]) : vf{};
-    }
-    const vf sums = fold_rows<Sum>(lanes_of_row), factor = exp2_of(moved.moved);
+    const vf sums = fold_rows<Sum>(sum), factor = exp2_of(here.moved);
     store_first(tile.rescale + first, factor, count);
     store_first(tile.row_sum + first, fma(load_first(tile.row_sum + first, count), factor, sums),
                 count);

@@ -9,52 +9,70 @@
 namespace fovea::cpu::FOVEA_ISA {
 namespace {
 
-// One vector of the backward: what p and grad are, and which of its scores are alive.
-struct Gradient {
-  vf p, grad;
-  uint32_t live;
-};
-// lse comes as what a float holds of it and what that leaves.
+// What is the same for a row. lse comes as what a float holds of it and what that leaves, times
+// -log2 e.
 struct RowTerms {
-  vf lse, lse_rest, term;
+  vf lse, rest, term;
 };
-FOVEA_INLINE Gradient gradient_of(const SoftmaxBackward& x, int row, int c, const RowTerms& of) {
-  const int at = row * panel_width + c;
-  const vf s = load(x.scores + at);
-  Gradient out;
-  out.live = bits_of(s != minus_infinity);
-  if (x.keep != nullptr) {
-    out.live &= bits_at(x.keep + int64_t{row} * x.keep_words, x.keep_shift + c);
-  }
-  const vf p = exp2_of(((s - of.lse) - of.lse_rest) * log2_e);
-  vf kept = p, dp = load(x.grad_p + at);
-  if (x.drop != nullptr) {
-    const uint32_t bits = bits_at(x.drop + int64_t{row} * x.keep_words, x.keep_shift + c);
-    kept = select_bits(bits, kept * x.drop_scale, vf{});
-    dp = select_bits(bits, dp * x.drop_scale, vf{});
-  }
-  out.p = select_bits(out.live, kept, vf{});
-  out.grad = select_bits(out.live, p * (dp + of.term), vf{});
-  return out;
+FOVEA_INLINE RowTerms terms_of(const SoftmaxBackward& x, int row) {
+  const float lse = static_cast<float>(x.lse[row]);
+  const double rest = x.lse[row] - static_cast<double>(lse);  // NaN for infinities, as it should
+  return {splat(lse), splat(static_cast<float>(rest) * -log2_e), splat(x.row_term[row])};
 }
 
-void softmax_backward(const SoftmaxBackward& x) {
+// One vector of p and grad. Returns which of its scores are alive.
+template <bool masked, bool dropped>
+FOVEA_INLINE uint32_t differentiate(const SoftmaxBackward& x, int row, int c, const RowTerms& of) {
+  const int at = row * panel_width + c;
+  const vf s = load(x.scores + at);
+  Lanes live = lanes_where(s != minus_infinity);
+  if constexpr (masked) {
+    live &= lanes_of_bits(bits_at(x.keep + int64_t{row} * x.keep_words, x.keep_shift + c));
+  }
+  const vf p = exp2_of(fma(s - of.lse, splat(log2_e), of.rest));
+  vf kept = p, dp = load(x.grad_p + at);
+  if constexpr (dropped) {
+    const uint32_t bits = bits_at(x.drop + int64_t{row} * x.keep_words, x.keep_shift + c);
+    const Lanes stays = lanes_of_bits(bits);
+    kept = only(stays, kept * x.drop_scale);
+    dp = only(stays, dp * x.drop_scale);
+  }
+  store(x.p + at, only(live, kept));
+  store(x.grad + at, only(live, p * (dp + of.term)));
+  return bits_of_lanes(live);
+}
+
+FOVEA_INLINE void clear_row(const SoftmaxBackward& x, int row) {
+  for (int c = 0; c < x.columns; c += W) {
+    store(x.p + row * panel_width + c, vf{});
+    store(x.grad + row * panel_width + c, vf{});
+  }
+  x.live[row] = 0;
+}
+
+template <bool masked, bool dropped>
+void softmax_backward_rows(const SoftmaxBackward& x) {
   constexpr uint64_t all = W == 64 ? ~uint64_t{0} : (uint64_t{1} << W) - 1;
   for (int row = 0; row < x.rows; ++row) {
-    const bool dead = x.lse[row] == static_cast<double>(minus_infinity);
-    const float lse = static_cast<float>(x.lse[row]);
-    const double rest = x.lse[row] - static_cast<double>(lse);  // NaN for infinities, as it should
-    const RowTerms terms{splat(lse), splat(static_cast<float>(rest)), splat(x.row_term[row])};
+    if (x.lse[row] == static_cast<double>(minus_infinity)) {
+      clear_row(x, row);
+      continue;
+    }
+    const RowTerms terms = terms_of(x, row);
     uint64_t live = 0;
-    for (int c = 0; c < x.columns; c += W) {
-      Gradient g{};
-      if (!dead) g = gradient_of(x, row, c, terms);
-      store(x.p + row * panel_width + c, g.p);
-      store(x.grad + row * panel_width + c, g.grad);
-      live |= (g.live & all) << c;
+    _Pragma("GCC unroll 4") for (int c = 0; c < x.columns; c += W) {
+      live |= (differentiate<masked, dropped>(x, row, c, terms) & all) << c;
     }
     x.live[row] = live;
   }
+}
+
+void softmax_backward(const SoftmaxBackward& x) {
+  const bool masked = x.keep != nullptr, dropped = x.drop != nullptr;
+  if (masked && dropped) return softmax_backward_rows<true, true>(x);
+  if (masked) return softmax_backward_rows<true, false>(x);
+  if (dropped) return softmax_backward_rows<false, true>(x);
+  softmax_backward_rows<false, false>(x);
 }
 
 void spread(const float* from, int row_step, int column_step, int rows, int columns,

@@ -1,0 +1,104 @@
+#include "engines/cpu/schedule.h"
+
+#include <algorithm>
+
+namespace fovea::cpu {
+
+namespace {
+
+// How many rounds of `tasks` tasks (one for each worker) are given out before the rest is cut in
+// half. If there are several, a quarter of one is left at least, so that those who were held up can
+// be helped. Uneven tasks may take twice as long as the mean: then it takes two rounds to balance
+// them.
+std::int64_t rounds_of(std::int64_t tasks, std::int64_t workers, bool even) {
+  if (!even) return tasks < 2 * workers ? 0 : (2 * tasks - workers) / (2 * workers);
+  const std::int64_t rounds = tasks / workers;
+  return rounds > 1 && tasks % workers <= workers / 4 ? rounds - 1 : rounds;
+}
+
+}  // namespace
+
+// What is waited for at the end is a part of the smallest size.
+void WaveSchedule::Node::share(const Shape& shape, std::int64_t workers) {
+  if (workers == 1) {
+    whole = shape.whole_heads ? heads : 0;
+    pieces[0] = (heads - whole) * shape.pieces;
+    return;
+  }
+  if (shape.whole_heads) whole = std::max<std::int64_t>(0, heads / workers - 1) * workers;
+  std::int64_t left = (heads - whole) * shape.pieces;
+  int level = 0;
+  for (; (2 << level) <= shape.most_cuts; ++level) {
+    const std::int64_t rounds = rounds_of(left << level, workers, shape.even);
+    pieces[static_cast<std::size_t>(level)] = (rounds * workers) >> level;
+    left -= pieces[static_cast<std::size_t>(level)];
+  }
+  pieces[static_cast<std::size_t>(level)] = left;
+}
+
+std::int64_t WaveSchedule::Node::tasks() const {
+  std::int64_t count = whole;
+  for (std::size_t level = 0; level < levels; ++level) count += pieces[level] << level;
+  return count;
+}
+
+// Pieces of one number are taken of all heads before those of the next.
+WaveSchedule::Task WaveSchedule::Node::find(std::int64_t task) const {
+  Task out;
+  if (task < whole) {
+    out.head = first_head + task;
+    out.whole = true;
+    return out;
+  }
+  task -= whole;
+  std::int64_t piece = 0;  // of all
+  for (std::size_t level = 0; level < levels; ++level) {
+    const std::int64_t here = pieces[level] << level;
+    if (task < here) {
+      piece += task >> level;
+      out.cuts = 1 << level;
+      out.cut = static_cast<int>(task) & (out.cuts - 1);
+      break;
+    }
+    task -= here;
+    piece += pieces[level];
+  }
+  const std::int64_t shared = heads - whole;
+  out.head = first_head + whole + piece % shared;
+  out.piece = piece / shared;
+  return out;
+}
+
+WaveSchedule::WaveSchedule(const Shape& shape, int workers, int nodes) {
+  const std::int64_t most = std::min<std::int64_t>({nodes, workers, shape.heads, most_homes});
+  nodes_ = static_cast<int>(std::max<std::int64_t>(1, most));
+  for (int n = 0; n < nodes_; ++n) {
+    Node& node = node_[static_cast<std::size_t>(n)];
+    node.first_head = shape.heads * n / nodes_;
+    node.heads = shape.heads * (n + 1) / nodes_ - node.first_head;
+    node.share(shape, std::max(1, workers / nodes_));
+    first_task_[static_cast<std::size_t>(n) + 1] =
+        first_task_[static_cast<std::size_t>(n)] + node.tasks();
+  }
+}
+
+WaveSchedule::Task WaveSchedule::find(std::int64_t task) const {
+  std::size_t n = 0;
+  while (task >= first_task_[n + 1]) ++n;
+  return node_[n].find(task - first_task_[n]);
+}
+
+bool WaveSchedule::is_whole(std::int64_t head) const {
+  return std::ranges::any_of(
+      std::span(node_).first(static_cast<std::size_t>(nodes_)), [&](const Node& node) {
+        return head >= node.first_head && head < node.first_head + node.whole;
+      });
+}
+
+std::int64_t WaveSchedule::shared_heads() const {
+  std::int64_t count = 0;
+  for (const Node& node : node_) count += node.heads - node.whole;
+  return count;
+}
+
+}  // namespace fovea::cpu

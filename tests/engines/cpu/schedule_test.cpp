@@ -1,0 +1,164 @@
+// The order of tasks: everything is done once, whoever there is to do it, and all bits stay the
+// same.
+#include "engines/cpu/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "attention/device.h"
+#include "engines/cpu/blocks.h"
+#include "engines/cpu/engine.h"
+#include "engines/cpu/pool.h"
+#include "tests/attention/bound_call.h"
+
+namespace fovea::cpu {
+namespace {
+
+// How many eighths of each piece of each head were done.
+std::vector<int> eighths(const WaveSchedule& schedule, const WaveSchedule::Shape& shape) {
+  std::vector<int> done(static_cast<std::size_t>(shape.heads * shape.pieces));
+  for (std::int64_t number = 0; number < schedule.tasks(); ++number) {
+    const WaveSchedule::Task task = schedule.find(number);
+    EXPECT_EQ(task.whole, schedule.is_whole(task.head));
+    EXPECT_LT(task.cut, task.cuts);
+    EXPECT_LE(task.cuts, shape.most_cuts);
+    const std::int64_t first = task.whole ? 0 : task.piece;
+    const std::int64_t last = task.whole ? shape.pieces : task.piece + 1;
+    for (std::int64_t piece = first; piece < last; ++piece) {
+      done.at(static_cast<std::size_t>(task.head * shape.pieces + piece)) += 8 / task.cuts;
+    }
+  }
+  return done;
+}
+
+TEST(Schedule, EveryPieceIsDoneOnce) {
+  for (const int nodes : {1, 2, 3, 8, 20}) {
+    for (const int workers : {1, 2, 3, 7, 16, 64, 127, 128, 500}) {
+      for (const WaveSchedule::Shape& shape :
+           std::vector<WaveSchedule::Shape>{{0, 3, 8, true},
+                                            {1, 1, 1, false},
+                                            {8, 11, 8, true},
+                                            {8, 11, 8, true, false},
+                                            {16, 86, 8, true},
+                                            {32, 16, 4, false},
+                                            {5, 4, 1, true},
+                                            {100, 2, 2, true}}) {
+        const WaveSchedule schedule(shape, workers, nodes);
+        const std::vector<int> once(static_cast<std::size_t>(shape.heads * shape.pieces), 8);
+        EXPECT_EQ(eighths(schedule, shape), once) << nodes << " nodes, " << workers << " workers";
+        EXPECT_LE(schedule.homes().size(), static_cast<std::size_t>(most_homes) + 1);
+      }
+    }
+  }
+}
+
+TEST(Schedule, AHeadBelongsToOneNode) {
+  const WaveSchedule schedule({8, 11, 8, true}, 64, 2);
+  ASSERT_EQ(schedule.homes().size(), 3u);
+  for (std::int64_t task = 0; task < schedule.tasks(); ++task) {
+    EXPECT_EQ(schedule.find(task).head < 4, task < schedule.homes()[1]);
+  }
+}
+
+TEST(Schedule, NoSequenceHasMorePartsThanThereIsMemoryFor) {
+  for (std::int64_t keys = 0; keys < 30000; keys += 37) {
+    for (const std::int64_t rows : {1, 16, 17, 96, 97}) {
+      for (const std::int64_t fewer : {keys / 3, keys - keys % 128, keys}) {
+        EXPECT_LE(split_count(rows, fewer), splits_at_most(rows, keys)) << rows << " " << fewer;
+        EXPECT_LE(split_count(rows, fewer), splits_at_most(1, keys)) << rows << " " << fewer;
+      }
+      EXPECT_GE(split_count(rows, keys) * split_tiles(rows, keys), 1);
+    }
+  }
+}
+
+// Says that it has so many threads on so many nodes, and runs what it is given on the caller.
+class Claimed final : public Executor {
+ public:
+  Claimed(int threads, int nodes) : threads_(threads), nodes_(nodes) {}
+  int threads() const override { return threads_; }
+  int nodes() const override { return nodes_; }
+  int node_here() const override { return nodes_ - 1; }
+  void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
+    for (std::size_t i = 0; i < count; ++i) task(i);
+  }
+
+ private:
+  int threads_, nodes_;
+};
+
+// All that a call writes, with inputs drawn from a fixed seed.
+class Outputs {
+ public:
+  explicit Outputs(const std::string& line) : call_(line) { draw(); }
+
+  std::vector<char> with(Executor& executor, int threads) {
+    Device device = cpu_device();
+    device.threads = threads;
+    const Baking baking = cpu_engine().bake(call_.problem, device);
+    const std::unique_ptr<Plan> plan = cpu_engine().compile(baking.baked, device);
+    const std::size_t bytes = plan->workspace_bytes(call_.problem.sizes);
+    const std::unique_ptr<void, void (*)(void*)> workspace(
+        std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free);
+    Bindings& bindings = call_.bindings;
+    bindings.workspace = workspace.get();
+    bindings.workspace_bytes = bytes;
+    bindings.literals = baking.literals;
+    bindings.tensors = call_.tensors;
+    bindings.scalars = call_.scalars;
+    bindings.executor = &executor;
+    const Sizes& sizes = call_.problem.sizes;
+    const auto rows = static_cast<std::size_t>(sizes.b * sizes.h * sizes.sq);
+    std::vector<char> out(rows * static_cast<std::size_t>(sizes.dv + 1) * sizeof(float));
+    const std::size_t o_bytes = rows * static_cast<std::size_t>(sizes.dv) * sizeof(float);
+    std::memset(bindings.o.data, 0xff, o_bytes);
+    plan->run(bindings);
+    std::memcpy(out.data(), bindings.o.data, o_bytes);
+    std::memcpy(out.data() + o_bytes, bindings.lse, rows * sizeof(float));
+    return out;
+  }
+
+ private:
+  void draw() {
+    std::mt19937 random(20261116);
+    std::normal_distribution<float> normal;
+    const Sizes& sizes = call_.problem.sizes;
+    const auto fill = [&](const BoundTensor& tensor, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) static_cast<float*>(tensor.data)[i] = normal(random);
+    };
+    fill(call_.bindings.q, sizes.b * sizes.h * sizes.sq * sizes.d);
+    fill(call_.bindings.k, sizes.b * sizes.hkv * sizes.skv * sizes.d);
+    fill(call_.bindings.v, sizes.b * sizes.hkv * sizes.skv * sizes.dv);
+  }
+
+  test::BoundCall call_;
+};
+
+TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
+  for (const char* const line :
+       {"b=1 h=2 sq=700 d=64 lse=1", "b=1 h=2 sq=333 d=40 lse=1 mask=causal",
+        "b=2 h=4 hkv=2 sq=421 skv=517 d=32 lse=1 mask=\"sliding(77)\" mod=\"softcap(5)\"",
+        "b=1 h=3 sq=301 d=64 lse=1 mask=\"(q * 7 + k * 3) % 5 != 0\" mod=alibi dropout=0.2",
+        "b=1 h=3 sq=777 d=80 lse=1 mod=alibi", "b=2 h=2 sq=200 d=32 lse=1 qlens=90,200",
+        "b=1 h=4 hkv=2 sq=1 skv=3000 d=64 lse=1",
+        "b=2 h=2 sq=40 skv=3001 d=64 lse=1 mask=causal_bottom_right"}) {
+    Outputs outputs(line);
+    const std::vector<char> alone = outputs.with(serial_executor(), 1);
+    for (const int threads : {2, 3, 5, 8, 21, 64, 128}) {
+      for (const int nodes : {1, 3}) {
+        Claimed claimed(threads, nodes);
+        EXPECT_TRUE(outputs.with(claimed, threads) == alone)
+            << line << " with " << threads << " threads on " << nodes << " nodes";
+      }
+    }
+    EXPECT_TRUE(outputs.with(own_pool(), own_pool().threads()) == alone) << line;
+  }
+}
+
+}  // namespace
+}  // namespace fovea::cpu
