@@ -20,11 +20,12 @@ std::vector<store::Recorded> compile_one(const Engine& engine, const Problem& pr
     return {};
   }
   const Baked baked = engine.bake(problem, device).baked;
-  verdict = engine.judge(baked, device);
+  const Judged judged = engine.judge(baked, device);
+  verdict = judged;
   if (!can(verdict)) return {};
   store::Recording recording;
   try {
-    engine.compile(baked, device);
+    engine.compile(baked, judged, device);
   } catch (const Unsupported& refusal) {
     verdict = refused_to_compile(refusal.what());
     return {};
@@ -38,13 +39,12 @@ std::vector<store::Recorded> compile_one(const Engine& engine, const Problem& pr
 
 std::vector<CompiledAhead> Planner::compile_ahead(const Problem& problem,
                                                   const PlanRequest& request) {
-  const Wish wanted = wish(request);
+  const NamedEngine named = named_engine(request);
   std::vector<CompiledAhead> out;
   Explanation refused;
   for (const Candidate& candidate : candidates_) {
     const Engine& engine = *candidate.engine;
-    const bool asked =
-        wanted.engine.empty() ? engine.keeps_plans() : engine.name() == wanted.engine;
+    const bool asked = named.name.empty() ? engine.keeps_plans() : engine.name() == named.name;
     if (!asked) continue;
     Verdict verdict;
     auto blobs = compile_one(engine, problem, request.device, verdict);

@@ -55,122 +55,142 @@ const Engine& Planner::engine(const std::string& name) const {
   throw InternalError("the planner chose an engine '" + name + "' that it does not have");
 }
 
-Planner::Wish Planner::wish(const PlanRequest& request) const {
-  Wish wish{request.engine, false};
-  if (wish.engine.empty()) {
-    wish = {env_value(Env::Engine).value_or(""), true};
-  }
-  if (wish.engine.empty()) return {};
-  if (find_engine(wish.engine) != nullptr) return wish;
+Planner::NamedEngine Planner::named_engine(const PlanRequest& request) const {
+  NamedEngine named{request.engine, false};
+  if (named.name.empty()) named = {env_value(Env::Engine).value_or(""), true};
+  if (named.name.empty()) return {};
+  if (find_engine(named.name) != nullptr) return named;
   const std::vector<std::string> names = engine_names();
-  throw InvalidArgument((wish.from_environment ? "FOVEA_ENGINE: " : "") + std::string("engine '") +
-                        wish.engine + "' is unknown" + did_you_mean(wish.engine, names) +
+  throw InvalidArgument((named.from_environment ? "FOVEA_ENGINE: " : "") + std::string("engine '") +
+                        named.name + "' is unknown" + did_you_mean(named.name, names) +
                         " (engines: " + listed(names) + ")");
 }
 
-Verdict Planner::verdict_of(const Engine& engine, const Problem& problem, const Device& device,
-                            bool prove) {
-  Baked baked = engine.bake(problem, device).baked;
-  Verdict verdict = prove ? engine.prove(baked, device) : engine.judge(baked, device);
-  if (const double seconds = engine.expected_seconds(problem, device);
-      can(verdict) && seconds > 0) {
-    verdict.cost = seconds;
-  }
-  if (can(verdict) && has_refusals_) {
-    const std::string refusal = noted_refusal({engine.name(), device, std::move(baked)});
-    if (!refusal.empty()) verdict = refused_to_compile(refusal);
-  }
-  return verdict;
-}
-
-std::shared_ptr<const Explanation> Planner::judge(const Problem& problem,
-                                                  const PlanRequest& request, const Wish& wish,
-                                                  bool prove) {
-  auto explanation = std::make_shared<Explanation>();
+Planner::JudgedProblems Planner::judge(const Problem& problem, const Device& device, bool prove) {
+  JudgedProblems all;
   for (const Candidate& candidate : candidates_) {
     const Engine& engine = *candidate.engine;
-    EngineVerdict one{engine.name(), verdict_of(engine, problem, request.device, prove),
-                      candidate.only_when_named};
-    if (request.partner) one.partner = verdict_of(engine, *request.partner, request.device, prove);
+    JudgedProblem one{engine.bake(problem, device), {}};
+    const Baked& baked = one.baking.baked;
+    one.judged = prove ? engine.prove(baked, device) : engine.judge(baked, device);
+    if (can(one.judged)) {
+      const double seconds = engine.expected_seconds(problem, device);
+      if (seconds > 0) one.judged.cost = seconds;
+    }
+    if (can(one.judged) && has_refusals_) {
+      const std::string refusal = noted_refusal({engine.name(), device, baked});
+      if (!refusal.empty()) one.judged = {refused_to_compile(refusal)};
+    }
+    all.push_back(std::make_shared<const JudgedProblem>(std::move(one)));
+  }
+  return all;
+}
+
+Choice Planner::choose(const Problem& problem, const NamedEngine& named, const JudgedProblems& own,
+                       const JudgedProblems* partner) const {
+  auto explanation = std::make_shared<Explanation>();
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    EngineVerdict one{candidates_[i].engine->name(), own[i]->judged,
+                      candidates_[i].only_when_named};
+    if (partner != nullptr) one.partner = (*partner)[i]->judged;
     explanation->verdicts.push_back(std::move(one));
   }
-  if (wish.engine.empty()) {
+  if (named.name.empty()) {
     choose_best(*explanation, problem);
   } else {
-    choose_named(*explanation, problem, wish.engine, wish.from_environment);
+    choose_named(*explanation, problem, named.name, named.from_environment);
   }
-  return explanation;
+  std::shared_ptr<const JudgedProblem> chosen;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (explanation->verdicts[i].engine == explanation->chosen) chosen = own[i];
+  }
+  return {std::move(explanation), std::move(chosen)};
+}
+
+Planner::PairChoice Planner::choose_pair(const Problem& problem, const PlanRequest& request,
+                                         const NamedEngine& named, bool prove) {
+  const JudgedProblems own = judge(problem, request.device, prove);
+  if (!request.partner) return {choose(problem, named, own, nullptr), std::nullopt};
+  const JudgedProblems other = judge(*request.partner, request.device, prove);
+  return {choose(problem, named, own, &other), choose(*request.partner, named, other, &own)};
+}
+
+Choice Planner::choice_of(const Problem& problem, const PlanRequest& request,
+                          const NamedEngine& named) {
+  const ChoiceKey key{problem, request.device, named.name, request.partner};
+  if (auto known = memo_.find(key)) return *std::move(known);
+  PairChoice made = choose_pair(problem, request, named, /*prove=*/false);
+  if (made.partner) {
+    const auto own = std::make_shared<const Problem>(problem);
+    memo_.remember({*request.partner, request.device, named.name, own}, *std::move(made.partner));
+  }
+  memo_.remember(key, made.own);
+  return made.own;
 }
 
 std::shared_ptr<const Explanation> Planner::explain(const Problem& problem,
                                                     const PlanRequest& request, bool prove) {
-  const Wish wanted = wish(request);
-  const ChoiceKey key{problem, request.device, wanted.engine, request.partner};
-  if (!prove) {
-    if (auto choice = memo_.find(key)) return choice->explanation;
-  }
-  auto explanation = judge(problem, request, wanted, prove);
-  if (!prove) memo_.remember(key, {explanation, {}, {}});
-  return explanation;
+  const NamedEngine named = named_engine(request);
+  return prove ? choose_pair(problem, request, named, prove).own.explanation
+               : choice_of(problem, request, named).explanation;
 }
 
 PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& request) {
-  const Wish wanted = wish(request);
-  const ChoiceKey key{problem, request.device, wanted.engine, request.partner};
-  std::optional<Choice> choice = memo_.find(key);
-  if (choice) {
-    auto plan = choice->plan.lock();
-    if (plan && cache_.touch(*plan)) {
-      return {std::move(plan), choice->explanation->chosen, std::move(choice->literals)};
-    }
-  }
-  auto explanation =
-      choice ? choice->explanation : judge(problem, request, wanted, /*prove=*/false);
+  const NamedEngine named = named_engine(request);
   for (;;) {
-    if (explanation->chosen.empty()) throw Unsupported(refusal_text(*explanation));
+    Choice choice = choice_of(problem, request, named);
+    const Explanation& explanation = *choice.explanation;
+    if (auto plan = choice.plan.lock(); plan && cache_.touch(*plan)) {
+      return {std::move(plan), explanation.chosen, choice.chosen->baking.literals};
+    }
+    if (explanation.chosen.empty()) throw Unsupported(refusal_text(explanation));
     try {
-      const Engine& chosen = engine(explanation->chosen);
-      const auto backward = build_backward_meanwhile(problem, request);
-      PlannedCall call = build(problem, request, chosen);
+      std::future<void> meanwhile;
+      std::optional<Choice> partner;
+      PlanRequest other = request;
+      if (request.partner) {
+        other.partner = std::make_shared<const Problem>(problem);
+        partner = choice_of(*request.partner, other, named);
+        if (problem.direction == Direction::Forward) {
+          meanwhile = build_meanwhile(request.partner, other, *partner);
+        }
+      }
+      PlannedCall call = build(problem, request, choice);
       // Where the partner must follow, it is built before this one can have run.
-      if (request.partner && is_pinned(problem)) build(*request.partner, request, chosen);
-      memo_.remember(key, {explanation, call.plan, call.literals});
+      if (partner && is_pinned(problem)) build(*request.partner, other, *partner);
+      choice.plan = call.plan;
+      memo_.remember({problem, request.device, named.name, request.partner}, std::move(choice));
       return call;
     } catch (const Unsupported&) {  // noted by build(); every round has one engine fewer
       memo_.clear();
-      explanation = judge(problem, request, wanted, /*prove=*/false);
     }
   }
 }
 
 // A backward follows its forward. What goes wrong here is met again by whoever asks for that plan.
-std::future<void> Planner::build_backward_meanwhile(const Problem& problem,
-                                                    const PlanRequest& request) {
-  if (!request.partner || problem.direction != Direction::Forward || !request.may_build) return {};
-  PlanRequest other = request;
-  other.partner = std::make_shared<const Problem>(problem);
-  const std::string chosen = explain(*request.partner, other, /*prove=*/false)->chosen;
-  if (chosen.empty() || !engine(chosen).builds_pairs_at_once()) return {};
-  return std::async(std::launch::async, [this, chosen, other, backward = request.partner] {
-    build(*backward, other, engine(chosen));
+std::future<void> Planner::build_meanwhile(std::shared_ptr<const Problem> backward,
+                                           const PlanRequest& request, const Choice& choice) {
+  const std::string& chosen = choice.explanation->chosen;
+  if (chosen.empty() || !request.may_build || !engine(chosen).builds_pairs_at_once()) return {};
+  return std::async(std::launch::async, [this, backward = std::move(backward), request, choice] {
+    build(*backward, request, choice);
   });
 }
 
 PlannedCall Planner::build(const Problem& problem, const PlanRequest& request,
-                           const Engine& engine) {
+                           const Choice& choice) {
   const Device& device = request.device;
-  Baking baking = engine.bake(problem, device);
-  const PlanKey key{engine.name(), device, std::move(baking.baked)};
+  const auto& [baking, judged] = *choice.chosen;
+  const PlanKey key{choice.explanation->chosen, device, baking.baked};
   if (!request.may_build) {  // not as a build that fails: others may be waiting for that one
-    auto ready = cache_.find_ready(key);
-    if (ready) return {std::move(ready), key.engine, std::move(baking.literals)};
+    if (auto ready = cache_.find_ready(key)) return {std::move(ready), key.engine, baking.literals};
     throw DeviceError(
         "stream: it is being captured into a CUDA graph, and the plan is not built yet: make it, "
         "or run the call once, before the capture. Nothing was enqueued");
   }
-  const auto compile = [&] {
+  const auto compile = [&, &judged = judged] {
     const auto start = std::chrono::steady_clock::now();
-    std::unique_ptr<Plan> plan = engine.compile(key.baked, device);
+    std::unique_ptr<Plan> plan = engine(key.engine).compile(key.baked, judged, device);
     if (log_enabled()) {
       const std::chrono::duration<double, std::milli> time =
           std::chrono::steady_clock::now() - start;
@@ -181,7 +201,7 @@ PlannedCall Planner::build(const Problem& problem, const PlanRequest& request,
     return plan;
   };
   try {
-    return {cache_.get(key, compile), key.engine, std::move(baking.literals)};
+    return {cache_.get(key, compile), key.engine, baking.literals};
   } catch (const Unsupported& refusal) {
     note_refusal(key, refusal.what());
     throw;

@@ -19,18 +19,17 @@ class HostEngine : public Engine {
  public:
   std::string name() const override { return "cudnn_on_host"; }
   Baking bake(const Problem& problem, const Device&) const override { return cudnn::bake(problem); }
-  Verdict judge(const Baked& baked, const Device&) const override {
-    Verdict verdict = cudnn::judge(baked.problem, cuda::find_device("cuda:0"));
+  Judged judge(const Baked& baked, const Device&) const override {
+    Judged verdict = cudnn::judge(baked.problem, cuda::find_device("cuda:0"));
     if (verdict.answer != Answer::No && baked.problem.dropout > 0) {
-      verdict = {Answer::No, {{"generator", "the host has none of cuDNN's", "dropout", ""}}, 0, ""};
+      verdict.answer = Answer::No;
+      verdict.reasons.push_back({"generator", "the host has none of cuDNN's", "dropout", ""});
     }
     return verdict;
   }
-  Verdict prove(const Baked& baked, const Device& device) const override {
-    return judge(baked, device);
-  }
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    throw_if_refused(judge(baked, device));
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
+                                const Device&) const override {
+    throw_if_refused(judged);
     std::vector<Slice> slices;
     std::int64_t first = 0;
     for (const std::int64_t batch : batches(baked.problem)) {

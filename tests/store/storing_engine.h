@@ -24,11 +24,12 @@ class StoringEngine : public FakeEngine {
 
   std::string environment = "fake 1.0 sm_90";
 
-  Verdict judge(const Baked& baked, const Device& device) const override {
-    if (device.kind == DeviceKind::Cpu) return refusal("no_gpu");
+  Judged judge(const Baked& baked, const Device& device) const override {
+    if (device.kind == DeviceKind::Cpu) return {refusal("no_gpu")};
     return FakeEngine::judge(baked, device);
   }
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& from,
+                                const Device& device) const override {
     const std::string line = print(baked.problem);
     if (baked.problem.sizes.h == 13) std::raise(SIGKILL);  // as a library that aborts
     if (baked.problem.sizes.h == 17) throw DeviceError("fake: the device is on fire");
@@ -36,7 +37,7 @@ class StoringEngine : public FakeEngine {
       ++built;
       return store::testing::blob_of("plan of " + line);
     });
-    return FakeEngine::compile(baked, device);
+    return FakeEngine::compile(baked, from, device);
   }
   bool keeps_plans() const override { return true; }
   std::string refuse_stored(const std::string& of) const override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/cost.h"
 #include "engines/cudnn/graph.h"
@@ -16,7 +17,7 @@ class Rules {
  public:
   Rules(const Problem& problem, const Device& device) : p_(problem), device_(device) {}
 
-  Verdict run() {
+  Judged run() {
     if (device_.kind != DeviceKind::Cuda) {
       refuse("device_not_cuda", "engine cudnn runs on an NVIDIA GPU", "device " + device_.name,
              "use engine cpu");
@@ -28,10 +29,11 @@ class Rules {
     check_strides();
     check_features();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
-    const Lowered lowered = check_formulas();
+    auto lowered = std::make_shared<const Lowered>(check_formulas());
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
-    note_cost(p_, lowered, device_, verdict_);
+    note_cost(p_, *lowered, device_, verdict_);
+    verdict_.lowered = std::move(lowered);
     return std::move(verdict_);
   }
 
@@ -227,11 +229,16 @@ class Rules {
   static constexpr std::size_t most_tensors = 60;
   const Problem& p_;
   const Device& device_;
-  Verdict verdict_;
+  Judged verdict_;
 };
 
 }  // namespace
 
-Verdict judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
+Judged judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
+
+const Lowered& lowered_by(const Judged& judged) {
+  if (!judged.lowered) throw InternalError("engine cudnn compiles what it has not judged");
+  return *static_cast<const Lowered*>(judged.lowered.get());
+}
 
 }  // namespace fovea::cudnn
