@@ -12,11 +12,9 @@
 #include <string>
 #include <unordered_map>
 
-#include "attention/engine.h"
+#include "planner/explanation.h"
 
 namespace fovea {
-
-struct Explanation;
 
 struct ChoiceKey {
   const Problem& problem;

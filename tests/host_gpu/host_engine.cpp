@@ -10,6 +10,7 @@
 #include "engines/cudnn/bake.h"
 #include "engines/cudnn/judge.h"
 #include "engines/cudnn/plan.h"
+#include "planner/planner.h"
 #include "tests/host_gpu/spec_graph.h"
 
 namespace fovea::cudnn::on_host {
@@ -55,9 +56,6 @@ void load_host_gpu() {
   }
 }
 
-const Engine& host_engine() {
-  static const HostEngine& engine = *new HostEngine;
-  return engine;
-}
+void add_host_engine() { planner().add({new HostEngine, /*only_when_named=*/true}); }
 
 }  // namespace fovea::cudnn::on_host

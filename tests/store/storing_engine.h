@@ -8,7 +8,7 @@
 
 #include "attention/problem_text.h"
 #include "tests/planner/fake_engine.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 namespace fovea::testing {
 
@@ -51,7 +51,7 @@ class StoringEngine : public FakeEngine {
 inline std::string use_own_folder() {
   static const store::testing::TemporaryFolder folder;
   static const bool set = ::setenv("FOVEA_CACHE_DIR", folder.path("cache").c_str(), 1) == 0;
-  return set ? store::shelf().disk().choice().path : "";
+  return set ? store::plan_store().disk().choice().path : "";
 }
 
 // One for the process, known to its planner.

@@ -27,8 +27,8 @@ class ReferencePlan : public Plan {
 
   void run(const Bindings& bindings) const override {
     Arena arena("reference", bindings.workspace);
-    Call call(baked_, formulas_, bindings,
-              Scratch::lay_out(arena, needs(bindings.sizes), bindings.sizes));
+    ReferenceCall call(baked_, formulas_, bindings,
+                       Scratch::lay_out(arena, needs(bindings.sizes), bindings.sizes));
     switch (baked_.direction) {
       case Direction::Forward: return forward(call);
       case Direction::Backward: return backward(call);
