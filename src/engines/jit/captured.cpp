@@ -159,165 +159,45 @@ int Captured::table_room() const {
 
 int Captured::shared_bytes() const { return 4 * table_room() * tables(); }
 
-// That kernel has no scores any more when it has their gradients.
+// Entries of a table of device/hopper/backward.h, which has little room.
+int Captured::hopper_table_room() const {
+  constexpr int most = 1024;
+  return deterministic_ || tables() == 0 ? 0 : most / tables() / 4 * 4;
+}
+
+// As the classes of device/hopper/captured.h have them.
+int Captured::hopper_bytes_of(const CapturedTerm& term) const {
+  switch (term.kind) {
+    case TermKind::Uniform: return 4 * device::backward_key_threads;
+    case TermKind::Column: return 8 * device::backward_key_threads;
+    case TermKind::Diagonal: return 4 * hopper_table_room();
+    case TermKind::Row:
+    case TermKind::Element:
+    case TermKind::Cells: return 0;
+    case TermKind::Gather: break;  // why_not_hopper
+  }
+  return 0;
+}
+
+int Captured::hopper_shared_bytes() const {
+  int bytes = 0;
+  for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term);
+  return bytes;
+}
+
+// That kernel has no scores any more when it has their gradients, only dS itself.
 std::string Captured::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
   for (const CapturedTerm& term : terms_) {
-    if (term.kind != TermKind::Element && term.kind != TermKind::Cells) {
-      return "of captured tensors they compute the gradients of those by query and key alone";
+    if (term.kind == TermKind::Diagonal) continue;
+    if (term.kind == TermKind::Gather) {
+      return "of tables they add up the gradients of those by k - q alone";
     }
-    if (reads(term.value)) return "the gradient of a captured tensor changes with the score";
+    if (reads(term.value) || std::ranges::any_of(term.indices, reads)) {
+      return "the gradient of a captured tensor changes with the score";
+    }
   }
   return "";
-}
-
-namespace {
-
-class TermText {
- public:
-  TermText(const CapturedTerm& term, const CapturedTarget& target, const WordLayout& layout)
-      : term_(term),
-        target_(target),
-        word_(target.is_tensor ? layout.tensor_gradients[target.slot]
-                               : layout.scalar_gradients[target.slot]) {}
-
-  std::string text(const std::string& name) const {
-    const std::size_t outer = static_cast<std::size_t>(target_.outer), all = target_.order.size();
-    std::string entries = "1ll";
-    for (std::size_t i = outer; i < all; ++i) entries += " * " + extent("a", i);
-    const std::string start = "  static FOVEA_DEVICE ";
-    return "struct " + name + " {\n  static constexpr int word = " + std::to_string(word_) + ";\n" +
-           start + "float value(const CapturedScore& x) { return " + call(term_.name) + "; }\n" +
-           start + "long long outer(const CapturedScore& x) { return " + element(0, outer) +
-           "; }\n" + start + "long long entries(const Arguments& a) { return " + entries + "; }\n" +
-           start + "long long inner(const CapturedScore& x) { return " + element(outer, all) +
-           "; }\n" + start + "long long last(const Arguments& a) { return " +
-           (all > 0 ? extent("a", all - 1) : "1") + "; }\n" + start +
-           "long long rows(const Arguments& a) { return " + rows_extent() + "; }\n};\n";
-  }
-
- private:
-  static std::string call(const std::string& function) {
-    return "Formula::" + function + "(x.a, x.u, x.row, x.column, x.s, x.grad)";
-  }
-  std::string extent(const std::string& a, std::size_t i) const {
-    return a + ".words[" + std::to_string(WordLayout::extent(word_, target_.order[i])) + "]";
-  }
-  // Of the index that is q; 0: none is.
-  std::string rows_extent() const {
-    for (std::size_t i = 0; i < target_.order.size(); ++i) {
-      const auto index = static_cast<std::size_t>(target_.order[i]);
-      if (term_.indices[index]->op() == ir::Op::IndexQ) return extent("a", i);
-    }
-    return "0";
-  }
-  // The element by indices number first to end - 1 of the order.
-  std::string element(std::size_t first, std::size_t end) const {
-    std::string at;
-    for (std::size_t i = first; i < end; ++i) {
-      const std::string index = "captured::clamped(" +
-                                call(term_.name + "_" + std::to_string(target_.order[i])) + ", " +
-                                extent("x.a", i) + ")";
-      at = at.empty() ? index : "(" + at + ") * " + extent("x.a", i) + " + " + index;
-    }
-    return at.empty() ? "0" : at;
-  }
-
-  const CapturedTerm& term_;
-  const CapturedTarget& target_;
-  int word_;
-};
-
-std::string sums_type(device::SumsKept kept) {
-  switch (kept) {
-    case device::SumsKept::Nowhere: break;
-    case device::SumsKept::F32: return "F32Sums";
-    case device::SumsKept::F64: return "F64Sums";
-    case device::SumsKept::Exact: return "ExactSums";
-  }
-  return {};
-}
-
-std::string member_type(TermKind kind, const std::string& term, const std::string& sums, int room) {
-  const std::string arguments = term + ", " + sums;
-  switch (kind) {
-    case TermKind::Uniform: return "UniformTerm<" + arguments + ">";
-    case TermKind::Row: return "RowTerm<" + arguments + ", rows>";
-    case TermKind::Column: return "ColumnTerm<" + arguments + ", rows>";
-    case TermKind::Element: return "ElementTerm<" + arguments + ", rows>";
-    case TermKind::Cells: return "CellsTerm<" + term + ">";
-    case TermKind::Diagonal: return "DiagonalTerm<" + arguments + ", " + std::to_string(room) + ">";
-    case TermKind::Gather:
-      return "GatherTerm<" + arguments + ", rows, " + std::to_string(room) + ">";
-  }
-  return {};
-}
-
-}  // namespace
-
-std::string Captured::text(const WordLayout& layout) const {
-  if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
-  std::string structs, members, begins, reads;
-  int tables = 0;
-  bool asks = false;  // for every score
-  for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const CapturedTerm& term = terms_[i];
-    const CapturedTarget& target = targets_[term.target];
-    const std::string number = std::to_string(i), name = "CapturedTerm" + number;
-    structs += TermText(term, target, layout).text(name);
-    members += "  " + member_type(term.kind, name, sums_type(target.kept), table_room()) + " t" +
-               number + ";\n";
-    begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
-    const bool diagonal = term.kind == TermKind::Diagonal;
-    const bool in_tile = diagonal || term.kind == TermKind::Cells;
-    if (diagonal || term.kind == TermKind::Gather) ++tables;
-    asks = asks || !in_tile;
-    if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
-  }
-  // One of the functions that every term has.
-  const auto each = [&](const std::string& function, const std::string& parameters,
-                        const std::string& arguments) {
-    std::string out = "  FOVEA_DEVICE void " + function + "(" + parameters + ") {";
-    for (std::size_t i = 0; i < terms_.size(); ++i) {
-      out += " t" + std::to_string(i) + "." + function + "(" + arguments + ");";
-    }
-    return out + " }\n";
-  };
-  const std::string uniform = "const Formula::Uniform& u";
-  return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
-         (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
-         ";\n"
-         "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
-         members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
-         each("new_head", "const Arguments& a, " + uniform, "a, u") +
-         each("begin_tile",
-              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at") +
-         each("add", "const CapturedScore& x", "x") +
-         each("end_tile",
-              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at") +
-         "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
-         ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
-         each("end", "const Arguments& a", "a") + "};\n";
-}
-
-std::string Captured::hopper_text(const WordLayout& layout) const {
-  if (terms_.empty()) return "struct CapturedTerms { static constexpr bool any = false; };\n";
-  if (!why_not_hopper().empty()) return {};
-  std::string structs, members, begins, adds;
-  for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const CapturedTarget& target = targets_[terms_[i].target];
-    const std::string number = std::to_string(i), name = "CapturedTerm" + number;
-    structs += TermText(terms_[i], target, layout).text(name);
-    members += "  ElementTerm<" + name + ", " + sums_type(target.kept) + "> t" + number + ";\n";
-    begins += " t" + number + ".begin_step(a, u, p);";
-    adds += " t" + number + ".add(x);";
-  }
-  return structs + "struct CapturedTerms {\n  static constexpr bool any = true;\n" + members +
-         "  FOVEA_DEVICE void begin_step(const Arguments& a, const Formula::Uniform& u, "
-         "const CapturedPlace& p) {" +
-         begins + " }\n  FOVEA_DEVICE void add(const CapturedScore& x) {" + adds + " }\n};\n";
 }
 
 }  // namespace fovea::jit

@@ -1,0 +1,197 @@
+// The text of struct CapturedTerms: what device/captured.h is told of a plan's terms.
+#include <algorithm>
+
+#include "engines/jit/captured.h"
+
+namespace fovea::jit {
+namespace {
+
+class TermText {
+ public:
+  TermText(const CapturedTerm& term, const CapturedTarget& target, const WordLayout& layout)
+      : term_(term),
+        target_(target),
+        word_(target.is_tensor ? layout.tensor_gradients[target.slot]
+                               : layout.scalar_gradients[target.slot]) {}
+
+  std::string text(const std::string& name) const {
+    const std::size_t outer = static_cast<std::size_t>(target_.outer), all = target_.order.size();
+    std::string entries = "1ll";
+    for (std::size_t i = outer; i < all; ++i) entries += " * " + extent("a", i);
+    const std::string start = "  static FOVEA_DEVICE ";
+    return "struct " + name + " {\n  static constexpr int word = " + std::to_string(word_) + ";\n" +
+           start + "float value(const CapturedScore& x) { return " + call(term_.name) + "; }\n" +
+           start + "long long outer(const CapturedScore& x) { return " + element(0, outer) +
+           "; }\n" + start + "long long entries(const Arguments& a) { return " + entries + "; }\n" +
+           start + "long long inner(const CapturedScore& x) { return " + element(outer, all) +
+           "; }\n" + start + "long long last(const Arguments& a) { return " +
+           (all > 0 ? extent("a", all - 1) : "1") + "; }\n" + start +
+           "long long rows(const Arguments& a) { return " + rows_extent() + "; }\n};\n";
+  }
+
+ private:
+  static std::string call(const std::string& function) {
+    return "Formula::" + function + "(x.a, x.u, x.row, x.column, x.s, x.grad)";
+  }
+  std::string extent(const std::string& a, std::size_t i) const {
+    return a + ".words[" + std::to_string(WordLayout::extent(word_, target_.order[i])) + "]";
+  }
+  // Of the index that is q; 0: none is.
+  std::string rows_extent() const {
+    for (std::size_t i = 0; i < target_.order.size(); ++i) {
+      const auto index = static_cast<std::size_t>(target_.order[i]);
+      if (term_.indices[index]->op() == ir::Op::IndexQ) return extent("a", i);
+    }
+    return "0";
+  }
+  // The element by indices number first to end - 1 of the order.
+  std::string element(std::size_t first, std::size_t end) const {
+    std::string at;
+    for (std::size_t i = first; i < end; ++i) {
+      const std::string index = "captured::clamped(" +
+                                call(term_.name + "_" + std::to_string(target_.order[i])) + ", " +
+                                extent("x.a", i) + ")";
+      at = at.empty() ? index : "(" + at + ") * " + extent("x.a", i) + " + " + index;
+    }
+    return at.empty() ? "0" : at;
+  }
+
+  const CapturedTerm& term_;
+  const CapturedTarget& target_;
+  int word_;
+};
+
+std::string sums_type(device::SumsKept kept) {
+  switch (kept) {
+    case device::SumsKept::Nowhere: break;
+    case device::SumsKept::F32: return "F32Sums";
+    case device::SumsKept::F64: return "F64Sums";
+    case device::SumsKept::Exact: return "ExactSums";
+  }
+  return {};
+}
+
+std::string member_type(TermKind kind, const std::string& term, const std::string& sums, int room) {
+  const std::string arguments = term + ", " + sums;
+  switch (kind) {
+    case TermKind::Uniform: return "UniformTerm<" + arguments + ">";
+    case TermKind::Row: return "RowTerm<" + arguments + ", rows>";
+    case TermKind::Column: return "ColumnTerm<" + arguments + ", rows>";
+    case TermKind::Element: return "ElementTerm<" + arguments + ", rows>";
+    case TermKind::Cells: return "CellsTerm<" + term + ">";
+    case TermKind::Diagonal: return "DiagonalTerm<" + arguments + ", " + std::to_string(room) + ">";
+    case TermKind::Gather:
+      return "GatherTerm<" + arguments + ", rows, " + std::to_string(room) + ">";
+  }
+  return {};
+}
+
+// Of device/hopper/captured.h, where a lane has two keys whatever the term.
+// `place`: of its part of shared memory.
+std::string hopper_member_type(TermKind kind, const std::string& arguments, int place, int room) {
+  const std::string placed = arguments + ", " + std::to_string(place);
+  switch (kind) {
+    case TermKind::Uniform: return "UniformTerm<" + placed + ">";
+    case TermKind::Row: return "RowTerm<" + arguments + ">";
+    case TermKind::Column: return "ColumnTerm<" + placed + ">";
+    case TermKind::Element:
+    case TermKind::Cells: return "ElementTerm<" + arguments + ">";
+    case TermKind::Diagonal: return "DiagonalTerm<" + placed + ", " + std::to_string(room) + ">";
+    case TermKind::Gather: break;  // why_not_hopper
+  }
+  return {};
+}
+
+// Whose sums are of a step's dS in device/hopper/backward.h, and whose are of single scores.
+bool in_ds(TermKind kind) { return kind == TermKind::Diagonal; }
+bool by_score(TermKind kind) { return kind != TermKind::Diagonal; }
+
+}  // namespace
+
+std::string Captured::each_term(const Function& function, bool (*has)(TermKind)) const {
+  std::string out = "  FOVEA_DEVICE void " + function.name + "(" + function.parameters + ") {";
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    if (has != nullptr && !has(terms_[i].kind)) continue;
+    out += " t" + std::to_string(i) + "." + function.name + "(" + function.arguments + ");";
+  }
+  return out + " }\n";
+}
+
+std::string Captured::text(const WordLayout& layout) const {
+  if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
+  std::string structs, members, begins, reads;
+  int tables = 0;
+  bool asks = false;  // for every score
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    const CapturedTerm& term = terms_[i];
+    const CapturedTarget& target = targets_[term.target];
+    const std::string number = std::to_string(i), name = "CapturedTerm" + number;
+    structs += TermText(term, target, layout).text(name);
+    members += "  " + member_type(term.kind, name, sums_type(target.kept), table_room()) + " t" +
+               number + ";\n";
+    begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
+    const bool diagonal = term.kind == TermKind::Diagonal;
+    const bool in_tile = diagonal || term.kind == TermKind::Cells;
+    if (diagonal || term.kind == TermKind::Gather) ++tables;
+    asks = asks || !in_tile;
+    if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
+  }
+  const std::string uniform = "const Formula::Uniform& u";
+  return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
+         (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
+         ";\n"
+         "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
+         members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
+         each_term({"new_head", "const Arguments& a, " + uniform, "a, u"}) +
+         each_term(
+             {"begin_tile",
+              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
+              "a, u, row, at"}) +
+         each_term({"add", "const CapturedScore& x", "x"}) +
+         each_term(
+             {"end_tile",
+              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
+              "a, u, row, at"}) +
+         "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
+         ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
+         each_term({"end", "const Arguments& a", "a"}) + "};\n";
+}
+
+std::string Captured::hopper_text(const WordLayout& layout) const {
+  if (terms_.empty()) {
+    return "struct CapturedTerms {\n  static constexpr bool any = false, asks_scores = false, "
+           "reads_ds = false;\n};\n";
+  }
+  if (!why_not_hopper().empty()) return {};
+  std::string structs, members;
+  int offset = 0;
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    const CapturedTerm& term = terms_[i];
+    const CapturedTarget& target = targets_[term.target];
+    const std::string number = std::to_string(i), name = "CapturedTerm" + number;
+    structs += TermText(term, target, layout).text(name);
+    const std::string arguments = name + ", " + sums_type(target.kept);
+    members += "  " + hopper_member_type(term.kind, arguments, offset, hopper_table_room()) + " t" +
+               number + ";\n";
+    offset += hopper_bytes_of(term);
+  }
+  const auto any = [&](bool (*has)(TermKind)) {
+    const bool one = std::ranges::any_of(terms_, [&](const auto& term) { return has(term.kind); });
+    return std::string(one ? "true" : "false");
+  };
+  const std::string head = "const Arguments& a, const Formula::Uniform& u, ";
+  const std::string of_step = head + "const CapturedPlace& p";
+  return structs + "struct CapturedTerms {\n  static constexpr bool any = true, asks_scores = " +
+         any(by_score) + ", reads_ds = " + any(in_ds) + ";\n" + members +
+         each_term({"begin_step", of_step, "a, u, p"}, by_score) +
+         each_term({"add", "const CapturedScore& x", "x"}, by_score) +
+         each_term({"end_step", of_step, "a, u, p"}, by_score) +
+         each_term({"end_head", of_step, "a, u, p"}, by_score) +
+         each_term({"begin", "Team team", "team"}, in_ds) +
+         each_term({"read", head + "Shared ds, const TileBox& box, Shared staged",
+                    "a, u, ds, box, staged"},
+                   in_ds) +
+         each_term({"flush", head + "Team team", "a, u, team"}, in_ds) + "};\n";
+}
+
+}  // namespace fovea::jit
