@@ -77,7 +77,7 @@ TEST_P(KnownBad, IsAvoidedWhereItIsWrong) {
                                        : "it needs a row in known_bad");
 }
 INSTANTIATE_TEST_SUITE_P(Rows, KnownBad, testing::ValuesIn(rows),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& row) { return row.param.name; });
 
 }  // namespace
 }  // namespace fovea::gpu_tests
