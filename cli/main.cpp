@@ -4,12 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
+#include <fovea/handle.hpp>
 #include <iostream>
 #include <vector>
 
-#include "handles.h"
-#include "spelling.h"
-#include "verbs.h"
+#include "cli/verbs/verbs.h"
 
 namespace {
 
@@ -26,30 +25,31 @@ void add_verbs(CLI::App& program) {
   fovea::cli::add_compile(program);
 }
 
-bool is_known(const std::vector<std::string>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+// Words separated by spaces.
+bool is_known(const std::string& words, const std::string& word) {
+  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
 }
 
 // CLI11 says only that an argument was not expected: these say what it could have been.
 std::string unknown_verb(const CLI::App& program, const std::string& first) {
-  std::vector<std::string> verbs;
-  for (const CLI::App* verb : program.get_subcommands({})) verbs.push_back(verb->get_name());
+  std::string verbs;
+  for (const CLI::App* verb : program.get_subcommands({})) verbs += verb->get_name() + " ";
   if (first.starts_with("-") || is_known(verbs, first)) return "";
-  return "unknown verb '" + first + "'" + fovea::cli::did_you_mean(first, verbs);
+  return "unknown verb '" + first + "'" + fovea::did_you_mean(first, verbs);
 }
 
 std::string unknown_option(const CLI::App& program, const std::vector<std::string>& arguments) {
   const std::string& first = arguments.front();
   if (first.starts_with("-")) return "";
-  std::vector<std::string> options{"--help", "--help-all", "-h"};
+  std::string options = "--help --help-all -h";
   for (const CLI::Option* option : program.get_subcommand(first)->get_options()) {
-    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) options.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) options += " --" + name;
+    for (const std::string& name : option->get_snames()) options += " -" + name;
   }
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string word = arguments[i].substr(0, arguments[i].find('='));
     if (!word.starts_with("-") || is_known(options, word)) continue;
-    return "unknown option '" + word + "' of " + first + fovea::cli::did_you_mean(word, options);
+    return "unknown option '" + word + "' of " + first + fovea::did_you_mean(word, options);
   }
   return "";
 }
@@ -106,7 +106,7 @@ int main(int count, char** arguments) {
     return run({arguments + 1, arguments + count});
   } catch (const fovea::cli::Failed&) {
     return bad_result;
-  } catch (const fovea::cli::LibraryError& error) {
+  } catch (const fovea::Error& error) {
     return say(error.what(), exit_code(error.status()));
   } catch (const std::exception& error) {
     return say(error.what(), usage_error);

@@ -27,13 +27,10 @@ class IdleEngine : public Engine {
     baked.problem.program = std::move(lifted.program);
     return {std::move(baked), std::move(lifted.literals)};
   }
-  Verdict judge(const Baked&, const Device&) const override {
-    return {Answer::Expected, {}, 0, ""};
+  Judged judge(const Baked&, const Device&) const override {
+    return {{Answer::Expected, {}, 0, ""}};
   }
-  Verdict prove(const Baked& baked, const Device& device) const override {
-    return judge(baked, device);
-  }
-  std::unique_ptr<Plan> compile(const Baked&, const Device&) const override {
+  std::unique_ptr<Plan> compile(const Baked&, const Judged&, const Device&) const override {
     return std::make_unique<IdlePlan>();
   }
 };

@@ -6,7 +6,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from . import rows
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-# DESIGN: ||x - ref|| / ||ref|| of outputs; three times that of gradients.
+# docs/semantics.md: ||x - ref|| / ||ref|| of outputs; three times that of gradients.
 LIMITS = {"f32": 2e-6, "bf16": 6e-3, "f16": 8e-4}
 
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <sstream>
 
-#include "cli/array.h"
+#include "cli/check/array.h"
 
 namespace fovea::bench {
 namespace {
@@ -33,9 +33,9 @@ void fill_strides(std::int64_t (&strides)[4], const fovea_problem_config& config
   }
 }
 
-void describe(fovea_problem problem, fovea_problem_config& config) {
+void describe(const Problem& problem, fovea_problem_config& config) {
   config.struct_size = sizeof config;
-  cli::check(fovea_problem_describe(problem, &config));
+  check(fovea_problem_describe(problem.get(), &config));
   const fovea_sizes& s = config.sizes;
   for (auto* strides : {&config.q_strides, &config.dq_strides}) {
     fill_strides(*strides, config, s.h, s.sq, s.d);
@@ -80,7 +80,7 @@ std::unique_ptr<Block> normal_block(fovea_dtype dtype, std::int64_t count, unsig
 std::unique_ptr<Block> integers(const std::string& line, const char* key, bool wanted) {
   if (!wanted) return nullptr;
   std::vector<std::int32_t> values;
-  std::istringstream in(cli::line_value(line, key));
+  std::istringstream in(line_value(line, key));
   for (std::int32_t x = 0; in >> x; in.ignore()) values.push_back(x);
   if (values.empty())
     throw std::invalid_argument("the line needs numbers after " + std::string(key));
@@ -106,44 +106,29 @@ const std::int32_t* numbers(const std::unique_ptr<Block>& block) {
 
 DeviceLine::DeviceLine(const std::string& line, const std::string& engine) : line_(line) {
   if (line_.find("direction=") == std::string::npos) line_ += " direction=both";
-  fovea_problem forward = nullptr, backward = nullptr;
-  cli::check(fovea_problem_parse(line_.c_str(), &forward, &backward));
-  problem_.reset(forward);
-  backward_.reset(backward);
+  const auto [forward, backward] = Problem::parse(line_);
   describe(forward, config_);
   if (config_.direction != FOVEA_FORWARD) throw std::invalid_argument("direction: forward or both");
-  if (backward != nullptr) describe(backward, backward_config_);
-  fovea_program program = nullptr;
-  cli::check(fovea_problem_program(forward, &program));
-  program_.reset(program);
+  if (backward) describe(*backward, backward_config_);
+  program_ = forward.program();
 
   const auto start = std::chrono::steady_clock::now();
-  forward_plan_ = make_plan(forward, engine);
-  if (backward != nullptr) backward_plan_ = make_plan(backward, engine);
+  const Where where{engine, "cuda:0"};
+  forward_plan_.emplace(forward, where);
+  if (backward) backward_plan_.emplace(*backward, where);
   plan_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   place_captured();
   place_lengths();
   make_sets();
+  const std::size_t of_backward = backward_plan_ ? backward_plan_->workspace() : 0;
   workspace_ = std::make_unique<Block>(
-      std::max({forward_plan_.workspace_bytes, backward_plan_.workspace_bytes, std::size_t{256}}));
-}
-
-DeviceLine::Direction DeviceLine::make_plan(fovea_problem problem, const std::string& engine) {
-  fovea_plan_options options{};
-  options.struct_size = sizeof options;
-  options.engine = engine.empty() ? nullptr : engine.c_str();
-  options.device = "cuda:0";
-  fovea_plan plan = nullptr;
-  cli::check(fovea_plan_create(problem, &options, &plan));
-  Direction out{cli::Plan(plan), 0};
-  cli::check(fovea_plan_workspace(plan, nullptr, &out.workspace_bytes));
-  return out;
+      std::max({forward_plan_->workspace(), of_backward, std::size_t{256}}));
 }
 
 std::string DeviceLine::engine_name() const {
-  std::string name = fovea_plan_engine(forward_plan_.plan.get());
+  const std::string name = forward_plan_->engine();
   if (!has_backward()) return name;
-  const std::string other = fovea_plan_engine(backward_plan_.plan.get());
+  const std::string other = backward_plan_->engine();
   return name == other ? name : name + ", " + other;
 }
 
@@ -158,8 +143,8 @@ void DeviceLine::place_captured() {
   if (config_.h_global != 0) sizes.h = config_.h_global;
   fovea_capture_info info{};
   info.struct_size = sizeof info;
-  for (std::size_t i = 0; i < fovea_program_tensor_count(program_.get()); ++i) {
-    cli::check(fovea_program_tensor(program_.get(), i, &info));
+  for (std::size_t i = 0; i < fovea_program_tensor_count(program_->get()); ++i) {
+    check(fovea_program_tensor(program_->get(), i, &info));
     const std::vector<std::int64_t> extents = cli::extents_of(info.extents, sizes);
     std::int64_t count = 1;
     for (const std::int64_t x : extents) count *= x;
@@ -169,7 +154,7 @@ void DeviceLine::place_captured() {
       captured_.tensors.push_back(
           {info.name, cli::make_data({info.name, cli::dtype_name(info.dtype), info.data, extents,
                                       cli::seed_for(1, info.name),
-                                      cli::index_bound(program_.get(), info.name, sizes)})});
+                                      cli::index_bound(program_->get(), info.name, sizes)})});
       const auto& bytes = captured_.tensors.back().values.bytes;
       blocks_.push_back(block_of(bytes.data(), bytes.size()));
     } else {
@@ -184,8 +169,8 @@ void DeviceLine::place_captured() {
     }
     tensors_with_gradients_.push_back(binding);
   }
-  for (std::size_t i = 0; i < fovea_program_scalar_count(program_.get()); ++i) {
-    cli::check(fovea_program_scalar(program_.get(), i, &info));
+  for (std::size_t i = 0; i < fovea_program_scalar_count(program_->get()); ++i) {
+    check(fovea_program_scalar(program_->get(), i, &info));
     captured_.scalars.push_back({info.name, info.value, info.dtype == FOVEA_F32});
     fovea_scalar_binding binding{info.name, info.value, nullptr, nullptr};
     scalars_.push_back(binding);
@@ -201,7 +186,7 @@ void DeviceLine::place_lengths() {
   lengths_.q_lengths = integers(line_, "qlens", config_.has_q_lengths != 0);
   lengths_.k_lengths = integers(line_, "klens", config_.has_k_lengths != 0);
   const bool packed = config_.layout == FOVEA_THD;
-  const bool same = cli::line_value(line_, "cu_k").empty();
+  const bool same = line_value(line_, "cu_k").empty();
   lengths_.q_starts = integers(line_, "cu_q", packed);
   lengths_.k_starts = integers(line_, same ? "cu_q" : "cu_k", packed);
   lengths_.q_offsets = integers(line_, "q_offset", config_.has_q_offsets != 0);
@@ -273,8 +258,8 @@ fovea_bindings DeviceLine::bindings_of(const TensorSet& set) const {
 
 void DeviceLine::forward() {
   fovea_bindings b = bindings_of(sets_[next_++ % sets_.size()]);
-  b.workspace_bytes = forward_plan_.workspace_bytes;
-  cli::check(fovea_plan_run(forward_plan_.plan.get(), &b));
+  b.workspace_bytes = forward_plan_->workspace();
+  forward_plan_->run(b);
 }
 
 void DeviceLine::backward() {
@@ -291,8 +276,8 @@ void DeviceLine::backward() {
   b.grad_sink = data(grad_sink_);
   b.tensors = tensors_with_gradients_.data();
   b.scalars = scalars_with_gradients_.data();
-  b.workspace_bytes = backward_plan_.workspace_bytes;
-  cli::check(fovea_plan_run(backward_plan_.plan.get(), &b));
+  b.workspace_bytes = backward_plan_->workspace();
+  backward_plan_->run(b);
 }
 
 }  // namespace fovea::bench

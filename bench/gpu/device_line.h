@@ -3,12 +3,14 @@
 // say.
 #pragma once
 
+#include <fovea/handle.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/gpu/events.h"
-#include "cli/captured.h"
+#include "cli/check/captured.h"
 
 namespace fovea::bench {
 
@@ -23,7 +25,7 @@ class DeviceLine {
  public:
   DeviceLine(const std::string& line, const std::string& engine);  // plans are made: seconds
 
-  bool has_backward() const { return backward_ != nullptr; }
+  bool has_backward() const { return backward_plan_.has_value(); }
   void forward();   // of the next set, on the default stream
   void backward();  // after a forward of every set
   std::size_t sets() const { return sets_.size(); }
@@ -31,8 +33,9 @@ class DeviceLine {
 
   const std::string& line() const { return line_; }
   const fovea_problem_config& config() const { return config_; }
-  fovea_program program() const { return program_.get(); }
-  const cli::Captured& captured() const { return captured_; }  // on the host, without large tensors
+  fovea_program program() const { return program_->get(); }
+  // On the host, without large tensors.
+  const cli::CapturedData& captured() const { return captured_; }
   double plan_seconds() const { return plan_seconds_; }
   std::string engine_name() const;
   std::size_t key_value_bytes() const { return key_value_bytes_; }
@@ -41,11 +44,6 @@ class DeviceLine {
   struct Lengths {
     std::unique_ptr<Block> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;
   };
-  struct Direction {
-    cli::Plan plan;
-    std::size_t workspace_bytes = 0;
-  };
-  Direction make_plan(fovea_problem problem, const std::string& engine);
   void place_captured();
   void place_lengths();
   void make_sets();
@@ -54,10 +52,9 @@ class DeviceLine {
   bool wants(const std::string& gradient) const;
 
   std::string line_;
-  cli::Problem problem_, backward_;
-  cli::Program program_;
+  std::optional<Program> program_;  // always there
   fovea_problem_config config_{}, backward_config_{};
-  cli::Captured captured_;
+  cli::CapturedData captured_;
   std::vector<fovea_tensor_binding> tensors_, tensors_with_gradients_;
   std::vector<fovea_scalar_binding> scalars_, scalars_with_gradients_;
   std::vector<std::unique_ptr<Block>>
@@ -65,7 +62,7 @@ class DeviceLine {
   std::unique_ptr<Block> sink_, grad_sink_, workspace_;
   Lengths lengths_;
   std::vector<TensorSet> sets_;
-  Direction forward_plan_, backward_plan_;
+  std::optional<Plan> forward_plan_, backward_plan_;
   double plan_seconds_ = 0;
   std::size_t next_ = 0, key_value_bytes_ = 0, set_bytes_ = 0;
 };

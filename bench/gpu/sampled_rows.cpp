@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/bound_program.h"
+#include "cli/check/bound_program.h"
 
 namespace fovea::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "canvas.h"
+#include "cli/draw/canvas.h"
 
 #include <cairo-pdf.h>
 #include <cairo-svg.h>

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "colormap.h"
-#include "figure.h"
+#include "cli/draw/colormap.h"
+#include "cli/draw/figure.h"
 
 namespace fovea::cli {
 

@@ -1,11 +1,11 @@
-#include "cells.h"
+#include "cli/draw/cells.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
-#include "ticks.h"
+#include "cli/draw/ticks.h"
 
 namespace fovea::cli {
 namespace {

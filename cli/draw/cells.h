@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "colormap.h"
-#include "picture.h"
+#include "cli/draw/colormap.h"
+#include "cli/draw/picture.h"
 
 namespace fovea::cli {
 

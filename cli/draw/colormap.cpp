@@ -1,4 +1,4 @@
-#include "colormap.h"
+#include "cli/draw/colormap.h"
 
 #include <algorithm>
 #include <array>

@@ -1,13 +1,13 @@
-#include "figure.h"
+#include "cli/draw/figure.h"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <stdexcept>
 
-#include "legend_column.h"
-#include "ticks.h"
-#include "wrap.h"
+#include "cli/draw/legend_column.h"
+#include "cli/draw/ticks.h"
+#include "cli/draw/wrap.h"
 
 namespace fovea::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "picture.h"
+#include "cli/draw/picture.h"
 
 namespace fovea::cli {
 

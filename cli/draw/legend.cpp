@@ -1,4 +1,4 @@
-#include "legend.h"
+#include "cli/draw/legend.h"
 
 namespace fovea::cli {
 namespace {

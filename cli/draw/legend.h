@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cells.h"
+#include "cli/draw/cells.h"
 
 namespace fovea::cli {
 

@@ -1,9 +1,9 @@
-#include "legend_column.h"
+#include "cli/draw/legend_column.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "ticks.h"
+#include "cli/draw/ticks.h"
 
 namespace fovea::cli {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "canvas.h"
-#include "legend.h"
+#include "cli/draw/canvas.h"
+#include "cli/draw/legend.h"
 
 namespace fovea::cli {
 

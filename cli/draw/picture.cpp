@@ -1,4 +1,4 @@
-#include "picture.h"
+#include "cli/draw/picture.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,13 +1,13 @@
-#include "terminal.h"
+#include "cli/draw/terminal.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "legend.h"
-#include "terminal_cells.h"
-#include "ticks.h"
-#include "wrap.h"
+#include "cli/draw/legend.h"
+#include "cli/draw/terminal_cells.h"
+#include "cli/draw/ticks.h"
+#include "cli/draw/wrap.h"
 
 namespace fovea::cli {
 namespace {

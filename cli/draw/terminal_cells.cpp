@@ -1,4 +1,4 @@
-#include "terminal_cells.h"
+#include "cli/draw/terminal_cells.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "ticks.h"
+#include "cli/draw/ticks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // What is linked instead of canvas.cpp and figure.cpp if Fovea is built without Cairo.
 #include <stdexcept>
 
-#include "figure.h"
+#include "cli/draw/figure.h"
 
 namespace fovea::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "wrap.h"
+#include "cli/draw/wrap.h"
 
 #include <algorithm>
 

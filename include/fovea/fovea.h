@@ -8,7 +8,7 @@
  *   its default. A later version appends fields only.
  * - Handles are opaque, immutable, safe to share between threads, and destroyed by their _destroy;
  *   destroying NULL does nothing. Texts come in reports, which own them.
- * - No exception crosses, nothing is printed, nothing aborts.
+ * - No exception crosses, nothing aborts, nothing is printed unless FOVEA_VERBOSE asks for it.
  * - Sizes, strides and extents count elements. Positions are 0-based.
  *
  * docs/language.md has the formulas, docs/c.md a walk through one call.
@@ -253,6 +253,9 @@ FOVEA_API void fovea_problem_destroy(fovea_problem problem);
 /* What stands after `key=` in a line, without quotes ("" if it has no such key): the values to bind
  * that a line may carry beside the problem (qlens, klens, cu_q, cu_k, seed, offset ...). */
 FOVEA_API fovea_status fovea_line_value(const char* line, const char* key, fovea_report* value);
+
+/* "; did you mean 'x'?" with the nearest of candidates that spaces separate; "" if none is near. */
+FOVEA_API fovea_status fovea_suggest(const char* word, const char* candidates, fovea_report* text);
 
 /* The problem's program; to be destroyed. */
 FOVEA_API fovea_status fovea_problem_program(fovea_problem problem, fovea_program* program);

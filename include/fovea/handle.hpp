@@ -59,6 +59,17 @@ std::string report_of(Function function, Arguments... arguments) {
   return Report(report).text();
 }
 
+// What stands after `key=` in a line, without quotes; empty if it has no such key.
+inline std::string line_value(const std::string& line, const char* key) {
+  return report_of(fovea_line_value, line.c_str(), key);
+}
+
+// "; did you mean 'x'?" to append to an error, or nothing if no candidate is near to the word.
+// Candidates are separated by spaces.
+inline std::string did_you_mean(const std::string& word, const std::string& candidates) {
+  return report_of(fovea_suggest, word.c_str(), candidates.c_str());
+}
+
 // Formulas with what they capture; immutable.
 class Program {
  public:

@@ -1,6 +1,5 @@
-// The rules of one call's Bindings against its Problem, one step after the other. Split over
-// validate_bindings (tensors, rows, sequences, values) and validate_captured (what formulas
-// capture). Used by those two only. Allocates nothing unless a rule is broken.
+// The rules of one call's Bindings against its Problem, one step after the other: tensors, rows,
+// sequences, values, then what formulas capture. Allocates nothing unless a rule is broken.
 #pragma once
 
 #include "attention/bindings.h"

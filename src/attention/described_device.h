@@ -1,5 +1,4 @@
-// GPUs that are described rather than present: the built-in ones and JSON files. Used by
-// device.cpp.
+// GPUs that are described rather than present: the built-in ones and JSON files.
 #pragma once
 
 #include <optional>

@@ -35,8 +35,13 @@ struct Verdict {
   std::string note;             // "supported, but slow: ..."
 };
 
-// For compile(): throws Unsupported with the first reason of a No.
+// Throws Unsupported with the first reason of a No.
 void throw_if_refused(const Verdict& verdict);
+
+// A verdict with what the engine worked out to reach it, so that compile() need not do so again.
+struct Judged : Verdict {
+  std::shared_ptr<const void> lowered{};  // the engine's own; may be null
+};
 
 // What a plan may depend on: the Problem with everything that the engine does not bake set to its
 // default. It is the cache key, compared in full, and all that compile() gets.
@@ -68,13 +73,17 @@ class Engine {
   // Never refuses: what cannot be run is judged, not baked.
   virtual Baking bake(const Problem& problem, const Device& device) const = 0;
   // Microseconds, builds nothing.
-  virtual Verdict judge(const Baked& baked, const Device& device) const = 0;
+  virtual Judged judge(const Baked& baked, const Device& device) const = 0;
   // What a call will take, to order engines by; 0: unknown. Of the whole Problem, since plans need
   // not depend on sizes. Microseconds; changes no verdict.
   virtual double expected_seconds(const Problem& problem, const Device& device) const;
   // As judge, but by building or asking the library; remembered.
-  virtual Verdict prove(const Baked& baked, const Device& device) const = 0;
-  virtual std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const = 0;
+  virtual Judged prove(const Baked& baked, const Device& device) const {
+    return judge(baked, device);
+  }
+  // `judged` is what judge() or prove() said of the same. Throws Unsupported if that is a No.
+  virtual std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
+                                        const Device& device) const = 0;
   // Whether the plans of a training pair are built at the same time, by two threads, as soon as the
   // forward's is asked for: of use if compile() takes seconds of one thread.
   virtual bool builds_pairs_at_once() const { return false; }

@@ -1,6 +1,5 @@
 // How large tensors are: the eight over positions and features, and the captured ones, whose
-// declared extents name sizes of the problem. Used by validate, the reference engine and whoever
-// makes data to bind.
+// declared extents name sizes of the problem.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // The words of a problem line by key, read as numbers, lists, flags and choices. Knows which keys
-// there are, not what they mean. Used by problem_parse only.
+// there are, not what they mean.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where tensors lie in memory, to find outputs that overlap. Used by validate_bindings only.
+// Where tensors lie in memory, to find outputs that overlap.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the OpenMP runtimes in this process bind threads to. Used by affinity.cpp.
+// What the OpenMP runtimes in this process bind threads to.
 #pragma once
 
 #include <vector>

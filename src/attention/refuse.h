@@ -1,5 +1,4 @@
 // How attention says no: every error names the argument, its value and the rule, in one form.
-// Used by attention's own files only.
 #pragma once
 
 #include <array>

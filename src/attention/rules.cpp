@@ -7,11 +7,11 @@
 
 #include "attention/extents.h"
 #include "attention/refuse.h"
+#include "attention/sequences.h"
 
 namespace fovea {
 namespace {
 
-constexpr std::int64_t positions = std::int64_t{1} << 31;
 constexpr std::int64_t largest_element = 8;  // bytes
 
 // Nothing where it does not fit 64 bits.
@@ -58,7 +58,7 @@ void check_one_size(std::string_view name, std::int64_t value, std::int64_t larg
 }  // namespace
 
 void check_sizes(const Sizes& s, Layout layout) {
-  constexpr std::int64_t largest = positions - 1;
+  constexpr std::int64_t largest = most_positions - 1;
   check_one_size("b", s.b, largest);
   check_one_size("h", s.h, largest);
   check_one_size("hkv", s.hkv, largest);
@@ -148,7 +148,7 @@ void check_coordinates(const Coordinates& c, const Sizes& sizes) {
                       {"k_offset", "skv", c.k_offset, sizes.skv}};
   for (const Row& row : rows) {
     if (row.offset < 0) refuse(row.name, row.offset, "must be 0 or more");
-    if (row.offset + row.size > positions) {
+    if (row.offset + row.size > most_positions) {
       refuse(row.name, row.offset,
              "positions must stay below 2^31 (" + std::string(row.size_name) + "=" +
                  std::to_string(row.size) + ")");

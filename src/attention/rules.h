@@ -1,5 +1,5 @@
 // The rules that a Problem's sizes and strides share with those that Bindings bring along. Each
-// throws InvalidArgument. Used by validate_problem and validate_bindings only.
+// throws InvalidArgument.
 #pragma once
 
 #include <array>

@@ -54,11 +54,10 @@ void check_lengths(const Sequences& s) {
 }
 
 void check_offsets(const Sequences& s) {
-  constexpr std::int64_t positions = std::int64_t{1} << 31;
   for (std::size_t i = 0; i < s.offsets.size(); ++i) {
     if (s.offsets[i] < 0) refuse(entry(s.named.offsets, i), s.offsets[i], "must be 0 or more");
     const std::int64_t length = s.lengths.empty() ? s.longest : s.lengths[i];
-    if (s.offsets[i] + length > positions) {
+    if (s.offsets[i] + length > most_positions) {
       refuse(entry(s.named.offsets, i), s.offsets[i],
              "positions must stay below 2^31 (its length is " + std::to_string(length) + ")");
     }

@@ -1,5 +1,5 @@
 // The rules of lengths, starts and offsets that come one per sequence. Checked where they are known
-// on the host: in a problem line, and in Bindings. Used by attention's own files only.
+// on the host: in a problem line, and in Bindings.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include <string_view>
 
 namespace fovea {
+
+// Formulas see positions as i32.
+inline constexpr std::int64_t most_positions = std::int64_t{1} << 31;
 
 // The sequences of queries, or those of keys. A span is empty where its values are absent or not
 // known here; `named` are the words of the caller for them.

@@ -1,5 +1,4 @@
-// "Did you mean": the known name nearest to a misspelt one. Used by every parser and the command
-// line, so that all of them judge nearness alike.
+// "Did you mean": the known name nearest to a misspelt one.
 #pragma once
 
 #include <optional>

@@ -111,4 +111,10 @@ std::string join_word(std::string_view key, std::string_view value) {
   return out + '"';
 }
 
+std::string run_command(const std::string& line, const std::string& engine) {
+  std::string quoted;
+  for (const char c : line) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return "fovea run '" + quoted + "' --engine " + engine;
+}
+
 }  // namespace fovea

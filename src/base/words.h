@@ -21,4 +21,8 @@ std::vector<Word> split_words(std::string_view line);
 // `key=value`, quoted where needed: split_words gives it back.
 std::string join_word(std::string_view key, std::string_view value);
 
+// A line as a command that can be pasted into a shell, which FOVEA_VERBOSE prints:
+// fovea run '<line>' --engine <engine>
+std::string run_command(const std::string& line, const std::string& engine);
+
 }  // namespace fovea

@@ -45,7 +45,7 @@ void check_struct(const void* given, const StructSize& sizes, const StructName& 
   }
 }
 
-Place::operator std::string() const {
+ArgumentPlace::operator std::string() const {
   return std::string(argument) + "." + list + "[" + std::to_string(index) + "]" + field;
 }
 

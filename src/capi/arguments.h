@@ -72,7 +72,7 @@ std::int64_t raw(const Enum& field) {
 
 // Where a value stands in a list, to be written out only if something is wrong with it:
 // "bindings.tensors[1].array.dtype".
-struct Place {
+struct ArgumentPlace {
   const char* argument = "";
   const char* list = "";
   std::size_t index = 0;
@@ -81,7 +81,7 @@ struct Place {
 };
 
 // The enumerators of the C interface count up from 0 as those inside do. `name` is a text or a
-// Place.
+// ArgumentPlace.
 [[noreturn]] void refuse_enum(std::int64_t value, std::int64_t count, const std::string& name,
                               const char* type);
 template <class Inside, class Enum, class Name>

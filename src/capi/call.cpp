@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "attention/problem_text.h"
 #include "attention/rules.h"
+#include "base/words.h"
 #include "capi/arguments.h"
 #include "capi/strides.h"
 
@@ -58,7 +60,7 @@ float default_scale(const Problem& problem, const Sizes& sizes) {
   return sizes.d > 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.d))) : 1.0f;
 }
 
-Call::Call(const PlanFacts& plan, const fovea_bindings& given)
+CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
     : problem_(*plan.problem),
       executor_(given.executor),
       sizes_(call_sizes(problem_, given)),
@@ -72,7 +74,7 @@ Call::Call(const PlanFacts& plan, const fovea_bindings& given)
   if (plan.device == DeviceKind::Cpu) read_pointers();
 }
 
-void Call::bind_tensors(const CallRules& rules, const fovea_bindings& given) {
+void CallBindings::bind_tensors(const CallRules& rules, const fovea_bindings& given) {
   const bool own_sizes = sizes_ == problem_.sizes;
   for (std::size_t i = 0; i < std::size(fields); ++i) {
     const fovea_tensor& tensor = given.*fields[i].given;
@@ -97,7 +99,7 @@ void Call::bind_tensors(const CallRules& rules, const fovea_bindings& given) {
   bindings_.k_offsets = given.k_offsets;
 }
 
-void Call::bind_values(const fovea_bindings& given) {
+void CallBindings::bind_values(const fovea_bindings& given) {
   bindings_.tensors = captured_.tensors();
   bindings_.scalars = captured_.scalars();
   bindings_.tensor_gradients = captured_.tensor_gradients();
@@ -120,7 +122,7 @@ void Call::bind_values(const fovea_bindings& given) {
 
 // On the CPU the device is the host: values bound as pointers are read now, so that validation sees
 // what the engine will.
-void Call::read_pointers() {
+void CallBindings::read_pointers() {
   captured_.read_pointers(problem_.program);
   read_pointer(bindings_.scale);
   read_pointer(bindings_.seed);
@@ -129,6 +131,89 @@ void Call::read_pointers() {
   read_pointer(bindings_.h_offset);
   read_pointer(bindings_.q_offset);
   read_pointer(bindings_.k_offset);
+}
+
+namespace {
+
+// Scalars with the values of this call as their defaults.
+ir::Program with_values(const ir::Program& program, const Bindings& bindings) {
+  ir::Declarations declarations = program.declarations();
+  for (std::size_t slot = 0; slot < declarations.scalars.size(); ++slot) {
+    const PerCall<ir::ScalarValue>& bound = bindings.scalars[slot];
+    if (bound.device != nullptr) continue;
+    ir::ScalarDecl& scalar = declarations.scalars[slot];
+    scalar.value = scalar.type == ir::Type::F32 ? static_cast<double>(bound.value.f)
+                                                : static_cast<double>(bound.value.i);
+  }
+  return ir::Program::with_slots(std::move(declarations), program.mod(), program.mask(),
+                                 program.bprop());
+}
+
+Problem with_values(const Problem& planned, const Bindings& b) {
+  Problem problem = planned;
+  if (problem.sizes != b.sizes) {  // given strides belong to other sizes
+    for (const NamedTensor& tensor : named_tensors()) (problem.*tensor.spec).strides.reset();
+  }
+  problem.sizes = b.sizes;
+  problem.program = with_values(problem.program, b);
+  if (b.scale.device == nullptr && b.scale.value != default_scale(planned, b.sizes)) {
+    problem.scale = b.scale.value;
+  }
+  problem.b_offset = b.b_offset.value;
+  problem.h_offset = b.h_offset.value;
+  if (!problem.has_q_offsets) problem.q_offset = b.q_offset.value;
+  if (!problem.has_k_offsets) problem.k_offset = b.k_offset.value;
+  return problem;
+}
+
+// The line says `key=bound` for what comes with each call; here are its values.
+class Line {
+ public:
+  explicit Line(const Problem& problem) : words_(split_words(print(problem))) {}
+
+  void fill(const std::string& key, const std::int32_t* values, std::int64_t count) {
+    std::string list;
+    for (std::int64_t i = 0; i < count; ++i)
+      list += (i == 0 ? "" : ",") + std::to_string(values[i]);
+    for (Word& word : words_) {
+      if (word.key == key && word.value == "bound" && !list.empty()) word.value = list;
+    }
+  }
+  void add(const std::string& key, std::uint64_t value) {
+    words_.push_back({key, std::to_string(value), 0});
+  }
+  std::string text() const {
+    std::string out;
+    for (const Word& word : words_) {
+      out += (out.empty() ? "" : " ") + join_word(word.key, word.value);
+    }
+    return out;
+  }
+
+ private:
+  std::vector<Word> words_;
+};
+
+}  // namespace
+
+std::string call_command(const PlanFacts& plan, const Bindings& b) {
+  const Problem problem = with_values(*plan.problem, b);
+  Line line(problem);
+  if (plan.device == DeviceKind::Cpu) {  // else they are in the device's memory
+    if (problem.has_q_lengths) line.fill("qlens", b.q_lengths, b.sizes.b);
+    if (problem.has_k_lengths) line.fill("klens", b.k_lengths, b.sizes.b);
+    if (problem.has_q_offsets) line.fill("q_offset", b.q_offsets, b.sizes.b);
+    if (problem.has_k_offsets) line.fill("k_offset", b.k_offsets, b.sizes.b);
+    if (problem.layout == Layout::Thd && b.sizes.b > 0) {
+      line.fill("cu_q", b.q_starts, b.sizes.b + 1);
+      line.fill("cu_k", b.k_starts, b.sizes.b + 1);
+    }
+  }
+  if (problem.dropout > 0) {
+    line.add("seed", b.seed.value);
+    line.add("offset", b.offset.value);
+  }
+  return run_command(line.text(), plan.engine);
 }
 
 }  // namespace fovea::capi

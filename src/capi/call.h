@@ -9,11 +9,11 @@
 
 namespace fovea::capi {
 
-class Call {
+class CallBindings {
  public:
-  Call(const PlanFacts& plan, const fovea_bindings& given);
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  CallBindings(const PlanFacts& plan, const fovea_bindings& given);
+  CallBindings(const CallBindings&) = delete;
+  CallBindings& operator=(const CallBindings&) = delete;
 
   const Bindings& bindings() const { return bindings_; }
 
@@ -25,7 +25,7 @@ class Call {
   const Problem& problem_;
   HostExecutor executor_;
   Sizes sizes_;
-  Captured captured_;
+  CapturedBindings captured_;
   Bindings bindings_;
 };
 

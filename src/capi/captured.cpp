@@ -31,7 +31,9 @@ struct Matching {
   const char* kind;      // "tensor"
   InlineVector<char, 32> bound{declared.size()};
 
-  Place at(std::size_t i, const char* field = "") const { return {argument, list, i, field}; }
+  ArgumentPlace at(std::size_t i, const char* field = "") const {
+    return {argument, list, i, field};
+  }
   [[noreturn]] void refuse(std::size_t i, const char* field, const std::string& rule) const {
     throw InvalidArgument(std::string(at(i, field)) + rule);
   }
@@ -79,7 +81,7 @@ void set_strides(Shape& shape, const fovea_array& array) {
 }
 
 Shape tensor_shape(const fovea_array& array, const ir::TensorDecl& declared,
-                   const CapturedSizes& sizes, const Place& place) {
+                   const CapturedSizes& sizes, const ArgumentPlace& place) {
   Shape shape;
   shape.rank = static_cast<int>(declared.extents.size());
   if (array.rank == 0 && shape.rank != 0) {  // nothing said: as declared
@@ -108,7 +110,7 @@ bool has_elements(const Shape& shape) {
 }
 
 BoundGradient bound_gradient(const fovea_array& gradient, const Shape& tensor, DType dtype,
-                             const Place& place) {
+                             const ArgumentPlace& place) {
   BoundGradient out;
   if (gradient.data == nullptr) return out;
   Shape shape = tensor;
@@ -127,13 +129,14 @@ BoundGradient bound_gradient(const fovea_array& gradient, const Shape& tensor, D
   }
   set_strides(shape, gradient);
   out.data = gradient.data;
-  out.dtype = to_dtype(gradient.dtype,
-                       Place{place.argument, place.list, place.index, ".gradient.dtype"}, dtype);
+  out.dtype =
+      to_dtype(gradient.dtype,
+               ArgumentPlace{place.argument, place.list, place.index, ".gradient.dtype"}, dtype);
   out.stride = shape.stride;
   return out;
 }
 
-ir::ScalarValue to_scalar(double value, const ir::ScalarDecl& scalar, const Place& place) {
+ir::ScalarValue to_scalar(double value, const ir::ScalarDecl& scalar, const ArgumentPlace& place) {
   if (scalar.type == ir::Type::F32) return {static_cast<float>(value), 0};
   const bool fits = value >= std::numeric_limits<std::int32_t>::min() &&
                     value <= std::numeric_limits<std::int32_t>::max();
@@ -146,8 +149,8 @@ ir::ScalarValue to_scalar(double value, const ir::ScalarDecl& scalar, const Plac
 
 }  // namespace
 
-Captured::Captured(const ir::Program& program, const CapturedArguments& given,
-                   const CapturedSizes& sizes)
+CapturedBindings::CapturedBindings(const ir::Program& program, const CapturedArguments& given,
+                                   const CapturedSizes& sizes)
     : tensors_(program.tensors().size()),
       tensor_gradients_(program.tensors().size()),
       scalars_(program.scalars().size()),
@@ -156,15 +159,15 @@ Captured::Captured(const ir::Program& program, const CapturedArguments& given,
   bind_scalars(program, given);
 }
 
-void Captured::bind_tensors(const ir::Program& program, const CapturedArguments& given,
-                            const CapturedSizes& sizes) {
+void CapturedBindings::bind_tensors(const ir::Program& program, const CapturedArguments& given,
+                                    const CapturedSizes& sizes) {
   need_list(given.tensors, given.tensor_count, given.argument, "tensors");
   Matching<ir::TensorDecl> matching{program.tensors(), given.argument, "tensors", "tensor"};
   for (std::size_t i = 0; i < given.tensor_count; ++i) {
     const fovea_tensor_binding& binding = given.tensors[i];
     const std::size_t slot = matching.slot(i, binding.name);
     const ir::TensorDecl& declared = program.tensors()[slot];
-    const Place place = matching.at(i);
+    const ArgumentPlace place = matching.at(i);
     const Shape shape = tensor_shape(binding.array, declared, sizes, place);
     const DType dtype =
         to_dtype(binding.array.dtype, matching.at(i, ".array.dtype"), declared.dtype);
@@ -186,7 +189,7 @@ void Captured::bind_tensors(const ir::Program& program, const CapturedArguments&
   }
 }
 
-void Captured::bind_scalars(const ir::Program& program, const CapturedArguments& given) {
+void CapturedBindings::bind_scalars(const ir::Program& program, const CapturedArguments& given) {
   need_list(given.scalars, given.scalar_count, given.argument, "scalars");
   Matching<ir::ScalarDecl> matching{program.scalars(), given.argument, "scalars", "scalar"};
   for (std::size_t i = 0; i < given.scalar_count; ++i) {
@@ -211,7 +214,7 @@ void Captured::bind_scalars(const ir::Program& program, const CapturedArguments&
   }
 }
 
-void Captured::read_pointers(const ir::Program& program) {
+void CapturedBindings::read_pointers(const ir::Program& program) {
   for (std::size_t slot = 0; slot < program.scalars().size(); ++slot) {
     PerCall<ir::ScalarValue>& scalar = scalars_[slot];
     if (scalar.device == nullptr) continue;

@@ -1,5 +1,5 @@
 // Captured tensors and scalars of one call, which C callers bind by name, put into the order of the
-// Program's slots, with defaults filled in. Used by run, evaluate and classify.
+// Program's slots, with defaults filled in.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,14 @@ struct CapturedSizes {
   std::int32_t h_global = 0;
 };
 
-class Captured {
+class CapturedBindings {
  public:
   static constexpr std::size_t in_place = 8;
 
   // Throws InvalidArgument: a name that is unknown, given twice or missing; a rank or an element
   // type other than declared.
-  Captured(const ir::Program& program, const CapturedArguments& given, const CapturedSizes& sizes);
+  CapturedBindings(const ir::Program& program, const CapturedArguments& given,
+                   const CapturedSizes& sizes);
 
   std::span<const ir::TensorView> tensors() const { return tensors_.span(); }
   std::span<const PerCall<ir::ScalarValue>> scalars() const { return scalars_.span(); }

@@ -22,7 +22,7 @@ std::int32_t size_or_one(std::int32_t size, const std::string& name) {
 // A point with what is captured there. `argument` is its name in errors.
 struct BoundPoint {
   fovea_point at;
-  Captured captured;
+  CapturedBindings captured;
   std::vector<ir::ScalarValue> scalars;
 
   BoundPoint(const ir::Program& program, const fovea_point& given, const char* argument)

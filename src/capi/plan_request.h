@@ -1,4 +1,4 @@
-// What a C caller asks of the planner. Used by plan and support.
+// What a C caller asks of the planner.
 #pragma once
 
 #include "capi/handles.h"

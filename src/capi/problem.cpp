@@ -2,10 +2,13 @@
 #include "attention/problem.h"
 
 #include <cstddef>
+#include <iterator>
+#include <sstream>
 
 #include "attention/gradients.h"
 #include "attention/problem_text.h"
 #include "attention/tensor_strides.h"
+#include "base/spelling.h"
 #include "base/words.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -71,6 +74,18 @@ fovea_status fovea_line_value(const char* line, const char* key, fovea_report* v
       break;
     }
     *value = new_report(std::move(found));
+  });
+}
+
+fovea_status fovea_suggest(const char* word, const char* candidates, fovea_report* text) {
+  return guarded([&] {
+    need(text, "text");
+    *text = nullptr;
+    need(word, "word");
+    need(candidates, "candidates");
+    std::istringstream list(candidates);
+    const std::vector<std::string> names(std::istream_iterator<std::string>(list), {});
+    *text = new_report(did_you_mean(word, names));
   });
 }
 

@@ -1,12 +1,18 @@
-// Programs: made from text, printed, compared, and asked what they capture.
-#include "ir/program.h"
+// Programs: parsed, printed, compared, described, differentiated.
+#include <algorithm>
+#include <cstdio>
 
 #include "base/error.h"
+#include "base/spelling.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "ir/bprop.h"
+#include "ir/build.h"
+#include "ir/diff.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
+#include "ir/simplify.h"
 
 using namespace fovea;
 using namespace fovea::capi;
@@ -124,5 +130,116 @@ fovea_status fovea_program_scalar(fovea_program program, size_t i, fovea_capture
     info->extents = info->data = "";
     info->value = scalar.value.value_or(0);
     info->has_value = scalar.value.has_value() ? 1 : 0;
+  });
+}
+
+namespace {
+
+struct Printing {
+  const ir::Declarations& names;
+  bool indented;
+
+  std::string operator()(const ir::Expr& derivative) const {
+    const ir::Expr simple = ir::simplify(derivative);
+    return indented ? ir::print_indented(simple, names) : ir::print(simple, names);
+  }
+};
+
+std::string by_tensor(const ir::Gradients& gradients, std::size_t slot, const Printing& text) {
+  std::string out;
+  for (const ir::LoadGradient& one : gradients.loads) {
+    if (one.load->slot() != slot) continue;
+    const std::string load = ir::print(one.load, text.names);
+    if (text.indented) {
+      out += load + " =>\n" + text(one.gradient);
+    } else {
+      out += (out.empty() ? "" : "\n") + load + " => " + text(one.gradient);
+    }
+  }
+  return out;
+}
+
+std::string by_scalar(const ir::Gradients& gradients, std::size_t slot, const Printing& text) {
+  for (const ir::ScalarGradient& one : gradients.scalars) {
+    if (one.slot == slot) return text(one.gradient);
+  }
+  return text(ir::constant(0.0f));
+}
+
+std::string by_name(const ir::Program& program, const std::string& by, const Printing& text) {
+  const ir::Gradients gradients = ir::differentiate(program.mod());
+  if (by == "score") return text(gradients.score);
+  std::vector<std::string> known{"score"};
+  for (std::size_t slot = 0; slot < program.tensors().size(); ++slot) {
+    const ir::TensorDecl& tensor = program.tensors()[slot];
+    known.push_back(tensor.name);
+    if (tensor.name != by) continue;
+    if (ir::loaded_type(tensor.dtype) == ir::Type::F32) return by_tensor(gradients, slot, text);
+    throw InvalidArgument("by is '" + by + "', a tensor of " +
+                          std::string(dtype_name(tensor.dtype)) +
+                          "; only float tensors have derivatives");
+  }
+  for (std::size_t slot = 0; slot < program.scalars().size(); ++slot) {
+    const ir::ScalarDecl& scalar = program.scalars()[slot];
+    known.push_back(scalar.name);
+    if (scalar.name != by) continue;
+    if (scalar.type == ir::Type::F32) return by_scalar(gradients, slot, text);
+    throw InvalidArgument("by is '" + by + "', a scalar of i32; only f32 scalars have derivatives");
+  }
+  throw InvalidArgument("by is '" + by.substr(0, 64) +
+                        "', which is neither score nor captured by the program" +
+                        did_you_mean(by, known));
+}
+
+// A hand-written bprop beside the derived one.
+std::string bprop_paragraph(const ir::Program& program, const Printing& text) {
+  constexpr std::uint64_t seed = 1;
+  const ir::BpropCheck check = ir::check_bprop(program, seed);
+  char error[32];
+  std::snprintf(error, sizeof error, "%.3g", check.worst_error);
+  std::string out = "\nbprop (hand-written)\n" + ir::print_indented(program.bprop(), text.names);
+  if (check.agrees()) {
+    return out + "  agrees with the derivative at " + std::to_string(check.points) +
+           " random points (largest relative error " + error + ")\n";
+  }
+  return out + "  DIFFERS from the derivative: relative error " + error + " at " +
+         check.worst_point + ": bprop gives " + std::to_string(check.hand) + ", the derivative " +
+         std::to_string(check.derived) + "\n";
+}
+
+std::string in_paragraphs(const ir::Program& program, Printing text) {
+  text.indented = true;
+  std::string out = "mod\n" + ir::print_indented(program.mod(), text.names);
+  const auto paragraph = [&](const std::string& by, const ir::Expr& derivative) {
+    out += "\nd mod / d " + by + "\n" + text(derivative);
+  };
+  const ir::Gradients gradients = ir::differentiate(program.mod());
+  paragraph("score", gradients.score);
+  for (const ir::LoadGradient& one : gradients.loads) {
+    paragraph(ir::print(one.load, text.names), one.gradient);
+  }
+  for (const ir::ScalarGradient& one : gradients.scalars) {
+    paragraph(text.names.scalars[one.slot].name, one.gradient);
+  }
+  if (program.bprop()) out += bprop_paragraph(program, text);
+  return out;
+}
+
+}  // namespace
+
+fovea_status fovea_program_differentiate(fovea_program program, const char* by,
+                                         fovea_text_form form, fovea_report* report) {
+  return guarded([&] {
+    need(report, "report");
+    *report = nullptr;
+    const ir::Program& formulas = content(program, "program").program;
+    const bool indented = to_enum<int>(form, 2, "form", "fovea_text_form") == FOVEA_TEXT_INDENTED;
+    if (!formulas.mod()) {
+      throw InvalidArgument("there is nothing to differentiate: give mod=\"...\"" +
+                            std::string(formulas.mask() ? " (a mask has no derivative)" : ""));
+    }
+    const Printing text{formulas.declarations(), indented};
+    *report =
+        new_report(by == nullptr ? in_paragraphs(formulas, text) : by_name(formulas, by, text));
   });
 }

@@ -1,4 +1,4 @@
-// Devices by name, GPUs of this machine included. Used by src/capi.
+// Devices by name, GPUs of this machine included.
 #pragma once
 
 #include <string>

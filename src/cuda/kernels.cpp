@@ -9,19 +9,19 @@
 namespace fovea::cuda {
 namespace {
 
-using Place = std::pair<Handle, const char*>;  // context, text
+using KernelKey = std::pair<Handle, const char*>;  // context, text
 
-struct Loaded {
+struct LoadedKernels {
   std::mutex mutex;
-  std::map<Place, Kernels> kernels;  // addresses of its values stay
+  std::map<KernelKey, Kernels> kernels;  // addresses of its values stay
 };
-Loaded& loaded() {
-  static Loaded& process = *new Loaded;
+LoadedKernels& loaded_kernels() {
+  static LoadedKernels& process = *new LoadedKernels;
   return process;
 }
 
 struct Last {
-  Place place{};
+  KernelKey place{};
   const Kernels* kernels = nullptr;
 };
 thread_local Last last;
@@ -41,10 +41,10 @@ Kernels load(const KernelSource& source) {
 }  // namespace
 
 const Kernels& kernels_of(const KernelSource& source) {
-  Place place{nullptr, source.ptx};
+  KernelKey place{nullptr, source.ptx};
   check(driver()->current_context(&place.first), "cuCtxGetCurrent");
   if (last.kernels != nullptr && last.place == place) return *last.kernels;
-  Loaded& all = loaded();
+  LoadedKernels& all = loaded_kernels();
   const std::lock_guard lock(all.mutex);
   auto known = all.kernels.find(place);
   if (known == all.kernels.end()) known = all.kernels.emplace(place, load(source)).first;

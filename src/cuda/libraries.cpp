@@ -79,7 +79,7 @@ void open_library(CudnnLibrary& found) {
   if (found.library != nullptr) load_companions(fs::path(loaded_path(found.library)).parent_path());
 }
 
-CudnnLibrary load() {
+CudnnLibrary load_cudnn() {
   CudnnLibrary found;
   open_library(found);
   if (!found.problem.empty()) return found;
@@ -107,7 +107,7 @@ CudnnLibrary load() {
 }  // namespace
 
 const CudnnLibrary& cudnn_library() {
-  static const CudnnLibrary& once = *new CudnnLibrary(load());
+  static const CudnnLibrary& once = *new CudnnLibrary(load_cudnn());
   return once;
 }
 

@@ -1,7 +1,7 @@
 // cuDNN and what it needs (cuBLASLt, NVRTC), loaded at run time, all from one installation: two
 // versions of cuDNN's parts in one process crash or compute nonsense. Searched in this order:
 // FOVEA_CUDNN_DIR; what the process has loaded already (PyTorch's, say); the Python environment's
-// packages; the system. Used by engines/cudnn and `doctor`.
+// packages; the system.
 #pragma once
 
 #include <string>

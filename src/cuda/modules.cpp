@@ -7,24 +7,24 @@
 namespace fovea::cuda {
 namespace {
 
-using Place = std::pair<Handle, std::string>;  // context, the image itself
+using ModuleKey = std::pair<Handle, std::string>;  // context, the image itself
 
-struct Loaded {
+struct LoadedModules {
   std::mutex mutex;
-  std::map<Place, Handle> modules;
+  std::map<ModuleKey, Handle> modules;
   ModuleStatistics statistics;
 };
-Loaded& loaded() {
-  static Loaded& process = *new Loaded;
+LoadedModules& loaded_modules() {
+  static LoadedModules& process = *new LoadedModules;
   return process;
 }
 
 }  // namespace
 
 Handle module_of(std::span<const std::uint8_t> image) {
-  Place place{nullptr, std::string(image.begin(), image.end())};
+  ModuleKey place{nullptr, std::string(image.begin(), image.end())};
   check(driver()->current_context(&place.first), "cuCtxGetCurrent");
-  Loaded& all = loaded();
+  LoadedModules& all = loaded_modules();
   const std::lock_guard lock(all.mutex);
   if (const auto known = all.modules.find(place); known != all.modules.end()) return known->second;
   Handle module = nullptr;
@@ -49,8 +49,8 @@ Handle kernel_of(Handle module, const std::string& name, int shared_bytes) {
 }
 
 ModuleStatistics module_statistics() {
-  const std::lock_guard lock(loaded().mutex);
-  return loaded().statistics;
+  const std::lock_guard lock(loaded_modules().mutex);
+  return loaded_modules().statistics;
 }
 
 }  // namespace fovea::cuda

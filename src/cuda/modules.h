@@ -1,6 +1,6 @@
 // Compiled kernels that are loaded into a GPU's context: once for the process by what is in them,
 // and never unloaded, since a CUDA graph that was captured may launch them when their plan is long
-// gone. Used by engines when a plan is made.
+// gone.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Where files of shared libraries are, or may be. Used by libraries and nvrtc.
+// Where files of shared libraries are, or may be.
 #pragma once
 
 #include <filesystem>

@@ -11,11 +11,6 @@ T element(const TensorView& tensor, std::int64_t at) {
   return static_cast<const T*>(tensor.data)[at];
 }
 
-std::int32_t saturate(std::int64_t x) {
-  using Limits = std::numeric_limits<std::int32_t>;
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(x, Limits::min(), Limits::max()));
-}
-
 }  // namespace
 
 TensorView TensorView::dense(const void* data, DType dtype, std::span<const std::int64_t> extents) {

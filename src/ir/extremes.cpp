@@ -99,10 +99,6 @@ T same(T x) {
   return x;
 }
 float narrow(double x) { return static_cast<float>(x); }
-std::int32_t saturate(std::int64_t x) {
-  using Limits = std::numeric_limits<std::int32_t>;
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(x, Limits::min(), Limits::max()));
-}
 
 bool has_nothing(const TensorView& tensor) {
   if (tensor.data == nullptr) return true;

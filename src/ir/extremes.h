@@ -1,4 +1,4 @@
-// Minima and maxima of a box of elements of a captured tensor. Used by ir/load_range.
+// Minima and maxima of a box of elements of a captured tensor.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 namespace fovea::ir {
 namespace {
 
-constexpr std::int32_t int_min = std::numeric_limits<std::int32_t>::min();
+constexpr std::int32_t least_i32 = std::numeric_limits<std::int32_t>::min();
 
 // Constants by their bits: +0 and -0 differ.
 bool is(const Expr& x, float value) {
@@ -30,7 +30,7 @@ bool is_negative_float(const Expr& x) {
   return is(x, Op::ConstF) && std::signbit(x->float_value()) && !std::isnan(x->float_value());
 }
 bool is_negative_int(const Expr& x) {
-  return is(x, Op::ConstI) && x->int_value() < 0 && x->int_value() != int_min;
+  return is(x, Op::ConstI) && x->int_value() < 0 && x->int_value() != least_i32;
 }
 
 // c such that x / c and x * (1 / c) round alike for every x: a power of two, both normal.
@@ -134,7 +134,7 @@ Expr sub_i32(const Expr& x, const Expr& y) {
   if (x == y) return constant(0);
   if (is(x, 0)) return -y;
   if (is_negative_int(y)) return x + constant(-y->int_value());
-  if (is(y, int_min)) return x + y;  // -INT_MIN is INT_MIN
+  if (is(y, least_i32)) return x + y;  // -INT_MIN is INT_MIN
   if (is(y, Op::NegI)) return x + y->arg(0);
   if (is(x, Op::AddI) && x->arg(1) == y) return x->arg(0);
   if (is(x, Op::AddI) && x->arg(0) == y) return x->arg(1);

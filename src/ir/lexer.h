@@ -1,4 +1,4 @@
-// Cuts a formula into tokens, one ahead. Used by ir/parse and ir/declare.
+// Cuts a formula into tokens, one ahead.
 #pragma once
 
 #include <cstdint>

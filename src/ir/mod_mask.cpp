@@ -12,7 +12,7 @@
 namespace fovea::ir {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float unbounded = std::numeric_limits<float>::infinity();
 
 bool is_false(const Expr& e) { return e->op() == Op::ConstB && !e->bool_value(); }
 
@@ -21,7 +21,7 @@ bool uses_score(const Expr& e) { return any(e->depends(), Depends::Score | Depen
 // x is -inf if `hidden` says so: is x + y?
 Expr sum_hidden(const Expr& hidden, const Expr& y) {
   if (is_false(hidden) || uses_score(y)) return constant(false);
-  return and_(hidden, y < constant(infinity));
+  return and_(hidden, y < constant(unbounded));
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ Expr always_minus_infinity(const Expr& mod) {
     const Expr x = Expr::share(node);
     Expr where = constant(false);
     if (x->op() == Op::ConstF || x->op() == Op::ScalarF || x->op() == Op::LoadF) {
-      where = equal(x, constant(-infinity));
+      where = equal(x, constant(-unbounded));
     } else if (x->op() == Op::SelectF && !uses_score(x->arg(0))) {
       where = select(x->arg(0), of(x->arg(1)), of(x->arg(2)));
     } else if (x->op() == Op::AddF) {

@@ -84,13 +84,6 @@ Slots number_by_use(std::span<const Expr> formulas, const Declarations& declarat
   return {tensors.finish(declarations.tensors), scalars.finish(declarations.scalars)};
 }
 
-template <class T>
-std::vector<T> reordered(const std::vector<T>& items, const std::vector<std::uint32_t>& slots) {
-  std::vector<T> out(items.size());
-  for (std::size_t old = 0; old < items.size(); ++old) out[slots[old]] = items[old];
-  return out;
-}
-
 std::vector<Expr> renumbered(std::span<const Expr> formulas, const Slots& slots) {
   std::vector<Expr> out(formulas.begin(), formulas.end());
   for (Expr& formula : out) {

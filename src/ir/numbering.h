@@ -1,5 +1,5 @@
-// Which slot each captured tensor and scalar of a Program gets: by structure alone, so that
-// neither names nor the order of declaration count. Used by ir/program.
+// Which slot each captured tensor and scalar of a Program gets: by structure alone, so that neither
+// names nor the order of declaration count.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,13 @@ struct Slots {
 
 // The roots may be null.
 Slots canonical_slots(std::span<const Expr> roots, const Declarations& declarations);
+
+// Each item at its new slot.
+template <class T>
+std::vector<T> reordered(const std::vector<T>& items, const std::vector<std::uint32_t>& slots) {
+  std::vector<T> out(items.size());
+  for (std::size_t old = 0; old < items.size(); ++old) out[slots[old]] = items[old];
+  return out;
+}
 
 }  // namespace fovea::ir

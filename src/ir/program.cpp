@@ -11,14 +11,7 @@
 namespace fovea::ir {
 namespace {
 
-template <class T>
-std::vector<T> reordered(std::vector<T> items, const std::vector<std::uint32_t>& slots) {
-  std::vector<T> out(items.size());
-  for (std::size_t old = 0; old < items.size(); ++old) out[slots[old]] = std::move(items[old]);
-  return out;
-}
-
-bool same_types(const TensorDecl& a, const TensorDecl& b) {
+bool same_type(const TensorDecl& a, const TensorDecl& b) {
   return a.dtype == b.dtype && a.extents == b.extents;
 }
 
@@ -44,8 +37,8 @@ Program::Program(Declarations declarations, Expr mod, Expr mask, Expr bprop) {
   verify_formulas(mod, mask, bprop);
   const Expr roots[] = {mod, mask, bprop};
   const Slots slots = canonical_slots(roots, declarations);
-  declarations_.tensors = reordered(std::move(declarations.tensors), slots.tensors);
-  declarations_.scalars = reordered(std::move(declarations.scalars), slots.scalars);
+  declarations_.tensors = reordered(declarations.tensors, slots.tensors);
+  declarations_.scalars = reordered(declarations.scalars, slots.scalars);
   const auto renumbered = [&](const Expr& e) {
     return e ? renumber(e, slots.tensors, slots.scalars) : e;
   };
@@ -66,7 +59,7 @@ Program Program::with_slots(Declarations declarations, Expr mod, Expr mask, Expr
 
 bool Program::operator==(const Program& other) const {
   return mod_ == other.mod_ && mask_ == other.mask_ && bprop_ == other.bprop_ &&
-         std::ranges::equal(tensors(), other.tensors(), same_types) &&
+         std::ranges::equal(tensors(), other.tensors(), same_type) &&
          std::ranges::equal(scalars(), other.scalars(), {}, &ScalarDecl::type, &ScalarDecl::type);
 }
 

@@ -1,5 +1,5 @@
 // Tells the captured tensors and scalars of formulas apart by what they are used for, whatever
-// their names and slots. Used by ir/numbering alone.
+// their names and slots.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The linear form that engines read: instructions in order, register numbers after liveness, and
-// when each must be computed. Formulas are lowered once; engines never look at expressions.
+// The linear form that engines cpu and jit read: instructions in order, register numbers after
+// liveness, and when each must be computed. Engine cudnn lowers expressions themselves.
 //
 // A value that does not change along the inner loop is computed outside it: the stages below run
 // in this order, each once per change of what it depends on. A register belongs to one stage and

@@ -2,8 +2,10 @@
 // Reading clamps every index, so that no formula can read outside.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "base/dtype.h"
@@ -26,6 +28,12 @@ struct TensorView {
 // i clamped to [0, extent).
 constexpr std::int64_t clamp_index(std::int64_t i, std::int64_t extent) {
   return i < 0 || extent <= 0 ? 0 : i < extent ? i : extent - 1;
+}
+
+// What a load of an i64 gives.
+inline std::int32_t saturate(std::int64_t x) {
+  using Limits = std::numeric_limits<std::int32_t>;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(x, Limits::min(), Limits::max()));
 }
 
 // The element at `index` (clamped), as the type that formulas compute with: i64 saturates to i32.

@@ -1,9 +1,9 @@
 // From everyone's verdict to a choice and the sentence that explains it. Of a training pair each
 // direction has the engine that is fastest at it, if times are known and the pair may be shared;
-// else one engine that runs both. Used by choose.
+// else one engine that runs both.
 #pragma once
 
-#include "planner/planner.h"
+#include "planner/explanation.h"
 
 namespace fovea {
 

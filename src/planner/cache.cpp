@@ -34,22 +34,6 @@ PlanCache::Entries::iterator PlanCache::find(const PlanKey& key, std::uint64_t h
   return entries_.end();
 }
 
-std::shared_ptr<PlanCache::Flight> PlanCache::find_flight(const PlanKey& key, std::uint64_t hash) {
-  const auto [first, last] = flights_.equal_range(hash);
-  for (auto at = first; at != last; ++at) {
-    if (at->second->key == key) return at->second;
-  }
-  return nullptr;
-}
-
-std::shared_ptr<const Plan> PlanCache::wait(std::unique_lock<std::mutex>& lock,
-                                            const Flight& flight) {
-  finished_.wait(lock, [&] { return flight.done; });
-  if (flight.failure) std::rethrow_exception(flight.failure);
-  ++statistics_.hits;
-  return flight.plan;
-}
-
 std::shared_ptr<const Plan> PlanCache::use(Entries::iterator entry) {
   if (entry == entries_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, entry);
@@ -58,29 +42,17 @@ std::shared_ptr<const Plan> PlanCache::use(Entries::iterator entry) {
 }
 
 std::shared_ptr<const Plan> PlanCache::get(const PlanKey& key, const Build& build) {
-  const std::uint64_t hash = key.hash();
-  std::unique_lock lock(mutex_);
-  if (auto ready = use(find(key, hash))) return ready;
-  if (const auto flight = find_flight(key, hash)) return wait(lock, *flight);
-
-  ++statistics_.misses;
-  const auto flight = std::make_shared<Flight>();
-  flight->key = key;
-  flights_.emplace(hash, flight);
-  lock.unlock();  // other keys go on while this one is built
-
-  const auto start = std::chrono::steady_clock::now();
-  std::shared_ptr<const Plan> plan;
-  std::exception_ptr failure;
-  try {
-    plan = build();
-    if (!plan) throw InternalError("engine " + key.engine + " compiled no plan");
-  } catch (...) {
-    failure = std::current_exception();
+  if (auto ready = find_ready(key)) return ready;
+  bool asked_first = false;
+  auto plan = builds_.once(key, [&] {
+    asked_first = true;
+    auto ready = find_ready(key);  // built since
+    return ready ? ready : build_and_keep(key, build);
+  });
+  if (!asked_first) {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.hits;
   }
-  finish(*flight, {key, hash, plan, plan ? plan->memory_bytes() : 0}, failure,
-         seconds_since(start));
-  if (failure) std::rethrow_exception(failure);
   return plan;
 }
 
@@ -90,31 +62,25 @@ std::shared_ptr<const Plan> PlanCache::find_ready(const PlanKey& key) {
   return use(find(key, hash));
 }
 
-// The plan is listed before the flight ends, so that no thread finds neither and builds again.
-void PlanCache::finish(Flight& flight, Entry entry, const std::exception_ptr& failure,
-                       double seconds) {
+std::shared_ptr<const Plan> PlanCache::build_and_keep(const PlanKey& key, const Build& build) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.misses;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const std::shared_ptr<const Plan> plan = build();
+  if (!plan) throw InternalError("engine " + key.engine + " compiled no plan");
+  Entry entry{key, key.hash(), plan, plan->memory_bytes()};
   Entries dropped;  // destroyed after the lock is gone: plans may own library objects
-  const std::uint64_t hash = entry.hash;
   const std::lock_guard lock(mutex_);
-  flight.plan = entry.plan;
-  flight.failure = failure;
-  if (!failure) {
-    ++statistics_.builds;
-    statistics_.build_seconds += seconds;
-    try {
-      dropped = insert(std::move(entry));
-    } catch (const std::bad_alloc&) {
-      // Not kept; those who asked for it have it. Nobody may wait for ever.
-    }
+  ++statistics_.builds;
+  statistics_.build_seconds += seconds_since(start);
+  try {
+    dropped = insert(std::move(entry));
+  } catch (const std::bad_alloc&) {
+    // Not kept; those who asked for it have it.
   }
-  flight.done = true;
-  const auto [first, last] = flights_.equal_range(hash);
-  for (auto at = first; at != last; ++at) {
-    if (at->second.get() != &flight) continue;
-    flights_.erase(at);
-    break;
-  }
-  finished_.notify_all();
+  return plan;
 }
 
 // All or nothing.

@@ -3,9 +3,7 @@
 // until its last user lets go. Keys are compared in full.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
@@ -14,6 +12,7 @@
 #include <unordered_map>
 
 #include "attention/engine.h"
+#include "base/single_flight.h"
 
 namespace fovea {
 
@@ -59,28 +58,20 @@ class PlanCache {
   };
   using Entries = std::list<Entry>;
 
-  // One build that threads wait for. Guarded by mutex_.
-  struct Flight {
-    PlanKey key;
-    bool done = false;
-    std::shared_ptr<const Plan> plan;
-    std::exception_ptr failure;
-  };
-
   Entries::iterator find(const PlanKey& key, std::uint64_t hash);
   std::shared_ptr<const Plan> use(Entries::iterator entry);  // a hit; null: there is none
-  std::shared_ptr<Flight> find_flight(const PlanKey& key, std::uint64_t hash);
-  std::shared_ptr<const Plan> wait(std::unique_lock<std::mutex>& lock, const Flight& flight);
-  void finish(Flight& flight, Entry entry, const std::exception_ptr& failure, double seconds);
+  std::shared_ptr<const Plan> build_and_keep(const PlanKey& key, const Build& build);
   Entries insert(Entry entry);
   Entries over_limit();
 
   mutable std::mutex mutex_;
-  std::condition_variable finished_;
   Entries entries_;  // most recently used first
   std::unordered_multimap<std::uint64_t, Entries::iterator> by_hash_;
   std::unordered_map<const Plan*, Entries::iterator> by_plan_;
-  std::unordered_multimap<std::uint64_t, std::shared_ptr<Flight>> flights_;
+  struct KeyHash {
+    std::size_t operator()(const PlanKey& key) const { return key.hash(); }
+  };
+  SingleFlight<PlanKey, std::shared_ptr<const Plan>, KeyHash> builds_;
   CacheStatistics statistics_;
   std::uint64_t most_plans_ = 256;
   std::uint64_t most_bytes_ = std::uint64_t{256} << 20;

@@ -1,7 +1,7 @@
 // What was decided before for a Problem (with its partner), a device and an engine's name: the
-// explanation, and the
-// plan as long as the cache holds it. Keys are compared in full. Bounded; it forgets everything
-// when full, which costs a judgement per Problem. Only the Planner uses it.
+// explanation, what the chosen engine compiles, and the plan as long as the cache holds it. Keys
+// are compared in full. Bounded; it forgets everything when full, which costs a judgement per
+// Problem. Only the Planner uses it.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,10 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
-#include "attention/engine.h"
+#include "planner/explanation.h"
 
 namespace fovea {
-
-struct Explanation;
 
 struct ChoiceKey {
   const Problem& problem;
@@ -26,10 +23,16 @@ struct ChoiceKey {
   const std::shared_ptr<const Problem>& partner;
 };
 
+// A Problem as one engine would run it.
+struct JudgedProblem {
+  Baking baking;
+  Judged judged;
+};
+
 struct Choice {
   std::shared_ptr<const Explanation> explanation;
-  std::weak_ptr<const Plan> plan;  // empty until one was made
-  std::vector<float> literals;     // of that plan
+  std::shared_ptr<const JudgedProblem> chosen;  // by the chosen engine; null: none was
+  std::weak_ptr<const Plan> plan{};             // empty until one was made
 };
 
 class ChoiceMemo {

@@ -14,36 +14,11 @@
 
 #include "attention/engine.h"
 #include "planner/cache.h"
+#include "planner/explanation.h"
 #include "planner/memo.h"
 #include "store/recording.h"
 
 namespace fovea {
-
-struct PlanRequest {
-  Device device;
-  std::string engine;  // empty: FOVEA_ENGINE, else the best that can; the reference only by name
-  std::shared_ptr<const Problem> partner{};  // the other direction of a training pair; null: none
-  bool may_build =
-      true;  // false: a plan that is not cached is a DeviceError (a stream is captured)
-};
-
-// What one engine says.
-struct EngineVerdict {
-  std::string engine;
-  Verdict verdict;
-  bool only_when_named = false;
-  std::optional<Verdict> partner{};  // on the other direction, where there is one
-};
-struct Explanation {
-  std::vector<EngineVerdict> verdicts;  // in order of choice
-  std::string chosen;                   // empty: none
-  std::string why;                      // one sentence
-
-  const EngineVerdict* find(const std::string& engine) const;
-};
-std::string refusal_text(const Explanation& explanation);  // `why` and every engine's reasons
-std::string to_table(const Problem& problem, const PlanRequest& request, const Explanation&);
-std::string to_json(const Problem& problem, const PlanRequest& request, const Explanation&);
 
 // A plan for one Problem: the shared plan with this Problem's own literals.
 struct PlannedCall {
@@ -91,19 +66,29 @@ class Planner {
   void add(const Candidate& candidate) { candidates_.push_back(candidate); }
 
  private:
-  struct Wish {
-    std::string engine;  // empty: any
+  struct NamedEngine {
+    std::string name;  // empty: any
     bool from_environment = false;
   };
-  Wish wish(const PlanRequest& request) const;
-  std::shared_ptr<const Explanation> judge(const Problem& problem, const PlanRequest& request,
-                                           const Wish& wish, bool prove);
-  Verdict verdict_of(const Engine& engine, const Problem& problem, const Device& device,
-                     bool prove);
-  PlannedCall build(const Problem& problem, const PlanRequest& request, const Engine& engine);
+  using JudgedProblems = std::vector<std::shared_ptr<const JudgedProblem>>;  // by candidate
+  struct PairChoice {
+    Choice own;
+    std::optional<Choice> partner;
+  };
+
+  NamedEngine named_engine(const PlanRequest& request) const;
+  JudgedProblems judge(const Problem& problem, const Device& device, bool prove);
+  Choice choose(const Problem& problem, const NamedEngine& named, const JudgedProblems& own,
+                const JudgedProblems* partner) const;
+  PairChoice choose_pair(const Problem& problem, const PlanRequest& request,
+                         const NamedEngine& named, bool prove);
+  // Remembered, or made now; a partner's is remembered with it.
+  Choice choice_of(const Problem& problem, const PlanRequest& request, const NamedEngine& named);
+  PlannedCall build(const Problem& problem, const PlanRequest& request, const Choice& choice);
   // Of a training pair, beside the forward and ended before that is handed out; the future's
   // destructor waits. Nothing if the engine gains nothing by it.
-  std::future<void> build_backward_meanwhile(const Problem& problem, const PlanRequest& request);
+  std::future<void> build_meanwhile(std::shared_ptr<const Problem> backward,
+                                    const PlanRequest& request, const Choice& choice);
   const Engine* find_engine(const std::string& name) const;  // null: there is none of that name
   const Engine& engine(const std::string& name) const;
   void note_refusal(PlanKey key, const std::string& text);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 
 #include "base/error.h"
 #include "store/entry.h"
+#include "store/packed.h"
 
 namespace fovea::store {
 namespace {
@@ -77,6 +79,102 @@ Blob Bundle::read(const BundleEntry& entry) const {
   Blob blob = read_or_throw(file_, entry.offset, entry.bytes);
   if (checksum(blob) != entry.sum) throw Damaged("has a plan with a wrong sum");
   return blob;
+}
+
+namespace {
+
+constexpr std::string_view bundle_magic = "FOVEABND";
+constexpr std::uint64_t smallest_entry = 3 * 8 + 3 * 4;  // with three empty texts
+constexpr std::uint64_t largest_index = std::uint64_t{1} << 28;
+
+// Blobs lie between the header and the index.
+bool lies_within(const BundleEntry& entry, const BundleHeader& header) {
+  return entry.offset >= bundle_header_bytes && entry.offset <= header.index_offset &&
+         entry.bytes <= header.index_offset - entry.offset && entry.bytes <= largest_blob;
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> encode(const BundleHeader& header) {
+  Writer out;
+  out.text(bundle_magic);
+  out.u32(bundle_format);
+  out.u32(0);
+  out.u64(header.file_bytes);
+  out.u64(header.index_offset);
+  out.u64(header.entries);
+  out.u64(header.index_sum);
+  out.u64(checksum(out.written()));
+  return out.take();
+}
+
+std::vector<std::uint8_t> encode(const BundleIndex& index) {
+  Writer out;
+  out.u32(static_cast<std::uint32_t>(index.made_by.size()));
+  out.text(index.made_by);
+  for (const BundleEntry& entry : index.entries) {
+    out.u64(entry.offset);
+    out.u64(entry.bytes);
+    out.u64(entry.sum);
+    put(out, entry.key);
+  }
+  return out.take();
+}
+
+BundleHeader decode_bundle_header(Bytes bytes, std::uint64_t file_bytes) {
+  ByteReader in(bytes);
+  if (in.text(bundle_magic.size()) != bundle_magic) throw Damaged("is not a bundle of Fovea");
+  // Before the sum: another format may have another header.
+  const std::uint32_t format = in.u32();
+  if (in.ok() && format != bundle_format) {
+    throw Damaged("has format " + std::to_string(format) + "; this Fovea reads format " +
+                  std::to_string(bundle_format) + ": compile it again");
+  }
+  in.u32();
+  BundleHeader out;
+  out.file_bytes = in.u64();
+  out.index_offset = in.u64();
+  out.entries = in.u64();
+  out.index_sum = in.u64();
+  const std::uint64_t sum = in.u64();
+  if (!in.ok()) throw Damaged("is cut short");
+  if (sum != checksum(bytes.first(bundle_header_bytes - 8))) {
+    throw Damaged("is damaged: its header has a wrong sum");
+  }
+  if (out.file_bytes != file_bytes) {
+    throw Damaged("is damaged: it has " + std::to_string(file_bytes) + " bytes, not " +
+                  std::to_string(out.file_bytes));
+  }
+  const bool inside = out.index_offset >= bundle_header_bytes && out.index_offset <= file_bytes &&
+                      file_bytes - out.index_offset <= largest_index;
+  if (!inside || out.entries > (file_bytes - out.index_offset) / smallest_entry) {
+    throw Damaged("is damaged: its index cannot lie where the header says");
+  }
+  return out;
+}
+
+BundleIndex decode_bundle_index(Bytes bytes, const BundleHeader& header) {
+  if (checksum(bytes) != header.index_sum) throw Damaged("is damaged: its index has a wrong sum");
+  ByteReader in(bytes);
+  BundleIndex out;
+  out.made_by = in.text(in.u32());
+  for (std::uint64_t i = 0; i < header.entries && in.ok(); ++i) {
+    BundleEntry entry;
+    entry.offset = in.u64();
+    entry.bytes = in.u64();
+    entry.sum = in.u64();
+    std::optional<Key> key = read_key(in);
+    if (!key) break;
+    entry.key = std::move(*key);
+    if (!lies_within(entry, header)) {
+      throw Damaged("is damaged: entry " + std::to_string(i) + " lies outside the file");
+    }
+    out.entries.push_back(std::move(entry));
+  }
+  if (!in.at_end() || out.entries.size() != header.entries) {
+    throw Damaged("is damaged: its index cannot be read");
+  }
+  return out;
 }
 
 }  // namespace fovea::store

@@ -5,7 +5,7 @@
 namespace fovea::store {
 namespace {
 
-constexpr std::string_view magic = "FOVEAPLN";
+constexpr std::string_view entry_magic = "FOVEAPLN";
 constexpr std::size_t summed_header_bytes = entry_header_bytes - 8;
 
 std::uint64_t sum_of(Bytes header, Bytes rest) {
@@ -20,7 +20,7 @@ std::vector<std::uint8_t> encode_entry(const Key& key, const Blob& blob) {
   const std::uint64_t key_bytes = rest.written().size();
   rest.bytes(blob);
   Writer out;
-  out.text(magic);
+  out.text(entry_magic);
   out.u32(entry_format);
   out.u32(static_cast<std::uint32_t>(key_bytes));
   out.u64(blob.size());
@@ -30,8 +30,8 @@ std::vector<std::uint8_t> encode_entry(const Key& key, const Blob& blob) {
 }
 
 EntryHeader decode_entry_header(Bytes header, std::uint64_t file_bytes) {
-  Reader in(header);
-  if (in.text(magic.size()) != magic) throw Damaged("is not a file of Fovea");
+  ByteReader in(header);
+  if (in.text(entry_magic.size()) != entry_magic) throw Damaged("is not a file of Fovea");
   const std::uint32_t format = in.u32();
   EntryHeader out;
   out.key_bytes = in.u32();
@@ -50,7 +50,7 @@ Entry decode_entry(Bytes file) {
   const EntryHeader header = decode_entry_header(file, file.size());
   const Bytes rest = file.subspan(entry_header_bytes);
   if (sum_of(file, rest) != header.sum) throw Damaged("has a wrong sum");
-  Reader in(rest.first(static_cast<std::size_t>(header.key_bytes)));
+  ByteReader in(rest.first(static_cast<std::size_t>(header.key_bytes)));
   const std::optional<Key> key = read_key(in);
   if (!key || !in.at_end()) throw Damaged("has a key that cannot be read");
   const Bytes blob = rest.subspan(static_cast<std::size_t>(header.key_bytes));

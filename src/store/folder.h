@@ -1,6 +1,6 @@
 // The folder that blobs are kept in. Blobs become code that a GPU runs, so a folder is used only if
 // it is this user's and nobody else can write to it. Opened anew for each use: it may go and come
-// back while a process lives. Used by disk and listing.
+// back while a process lives.
 #pragma once
 
 #include <string>

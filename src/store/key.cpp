@@ -27,7 +27,7 @@ void put(Writer& out, const Key& key) {
   for (const std::string* text : {&key.engine, &key.environment, &key.content}) out.text(*text);
 }
 
-std::optional<Key> read_key(Reader& in) {
+std::optional<Key> read_key(ByteReader& in) {
   const std::uint32_t sizes[] = {in.u32(), in.u32(), in.u32()};  // in this order: braces promise it
   Key key;
   key.engine = in.text(sizes[0]);

@@ -31,6 +31,12 @@ constexpr std::uint64_t largest_blob = std::uint64_t{1} << 28;
 
 // In files. Reading gives nothing where the bytes are not a key.
 void put(Writer& out, const Key& key);
-std::optional<Key> read_key(Reader& in);
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    return std::hash<std::string>{}(key.content);  // the rest is the same for most
+  }
+};
+
+std::optional<Key> read_key(ByteReader& in);
 
 }  // namespace fovea::store

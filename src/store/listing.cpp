@@ -10,13 +10,13 @@
 namespace fovea::store {
 namespace {
 
-struct Place {
+struct OpenListing {
   OpenFolder folder;
   Listing listing;  // no files yet
 };
 
-Place find_place(const Disk& disk) {
-  Place out;
+OpenListing open_listing(const Disk& disk) {
+  OpenListing out;
   if (!disk.is_on()) {
     out.listing.why = disk.choice().why_none;
     return out;
@@ -43,7 +43,7 @@ Key read_key_of(const OpenFile& file) {
   const EntryHeader header =
       decode_entry_header(read_or_throw(file, entry_header_bytes), file.bytes);
   const auto bytes = read_or_throw(file, entry_header_bytes + header.key_bytes);
-  Reader in(Bytes(bytes).subspan(entry_header_bytes));
+  ByteReader in(Bytes(bytes).subspan(entry_header_bytes));
   std::optional<Key> key = read_key(in);
   if (!key) throw Damaged("has a key that cannot be read");
   return std::move(*key);
@@ -66,7 +66,7 @@ Listed look_at(const File& folder, StoredFile stored, bool verify) {
 }  // namespace
 
 Listing summarise(const Disk& disk) {
-  auto [folder, listing] = find_place(disk);
+  auto [folder, listing] = open_listing(disk);
   if (!folder) return listing;
   for (StoredFile& file : stored_files(folder.folder)) {
     listing.bytes += file.bytes;

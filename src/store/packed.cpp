@@ -14,7 +14,7 @@ void Writer::number(std::uint64_t value, std::size_t size) {
   bytes(Bytes(little).first(size));
 }
 
-Bytes Reader::bytes(std::uint64_t size) {
+Bytes ByteReader::bytes(std::uint64_t size) {
   if (size > left_.size()) {
     ok_ = false;
     left_ = {};
@@ -25,12 +25,12 @@ Bytes Reader::bytes(std::uint64_t size) {
   return out;
 }
 
-std::string Reader::text(std::uint64_t size) {
+std::string ByteReader::text(std::uint64_t size) {
   const Bytes out = bytes(size);
   return {out.begin(), out.end()};
 }
 
-std::uint64_t Reader::number(std::size_t size) {
+std::uint64_t ByteReader::number(std::size_t size) {
   std::uint64_t value = 0;
   const Bytes read = bytes(size);
   for (std::size_t i = 0; i < read.size(); ++i) value |= std::uint64_t{read[i]} << (8 * i);

@@ -28,9 +28,9 @@ class Writer {
   std::vector<std::uint8_t> bytes_;
 };
 
-class Reader {
+class ByteReader {
  public:
-  explicit Reader(Bytes bytes) : left_(bytes) {}
+  explicit ByteReader(Bytes bytes) : left_(bytes) {}
 
   std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
   std::uint64_t u64() { return number(8); }

@@ -1,5 +1,5 @@
 // Notes which blobs a piece of work gets from the store: how plans are collected into bundles
-// without their engine knowing. Only what the same thread gets counts. Used by planner/ahead.
+// without their engine knowing. Only what the same thread gets counts.
 #pragma once
 
 #include <utility>

@@ -1,7 +1,7 @@
 // Blobs that outlive a process: serialised plans (70-250 KB each), found by what they depend on.
 // From the bundles that were loaded, then from the user's cache folder; else built, and written
 // there. Knows nothing of any engine: what is in a blob, and what its key must say, is the
-// engine's. Used by Engine::compile().
+// engine's.
 #pragma once
 
 #include <cstdint>

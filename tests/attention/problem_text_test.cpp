@@ -247,7 +247,7 @@ const Refusal refusals[] = {
     {"dq_dtype=f32", "dq_dtype=f32: belongs to a backward; this line has direction=forward"},
     {"direction=backward row_max=1",
      "row_max=1: is an output of a forward; this line has direction=backward"},
-    {R"~(bprop="grad * 2")~",  // trap 9
+    {R"~(bprop="grad * 2")~",
      "bprop is given without mod: it is the derivative of nothing"},
     {"direction=both lse=0", "lse=0: the backward of direction=both reads it"},
     {"direction=backward grads=q,w", "grads=w: is not q, k, v, sink or a captured name"},

@@ -93,7 +93,7 @@ const Rule number_rules[] = {
 };
 
 const Rule tensor_rules[] = {
-    {"k_dtype=bf16: q, k and v must have one type; q is f32",  // trap 39
+    {"k_dtype=bf16: q, k and v must have one type; q is f32",
      [](Problem& p) { p.k.dtype = DType::BF16; }},
     {"q_dtype=i32: must be f32, bf16, f16 or f64", [](Problem& p) { p.q.dtype = DType::I32; }},
     {"o_dtype=u8: must be f32, bf16, f16 or f64", [](Problem& p) { p.o.dtype = DType::U8; }},
@@ -119,7 +119,7 @@ const Rule tensor_rules[] = {
 };
 
 const Rule program_rules[] = {
-    {"tensor=t: is captured, but there is no mod or mask to use it",  // trap 9
+    {"tensor=t: is captured, but there is no mod or mask to use it",
      [](Problem& p) { p.program = ir::parse_program("tensor=t:f32[H]"); }},
     {"scalar=x: is captured, but there is no mod or mask to use it",
      [](Problem& p) { p.program = ir::parse_program("scalar=x=1"); }},
@@ -196,7 +196,7 @@ TEST(ValidateProblem, ZeroSizesAreValid) {
   EXPECT_EQ(refusal(headless), "accepted");
 }
 
-// Trap 38: a gradient that comes from a sum has zero strides; inputs may overlap themselves.
+// A gradient that comes from a sum has zero strides; inputs may overlap themselves.
 TEST(ValidateProblem, InputsMayHaveZeroStrides) {
   Problem p = backward();
   p.grad_o.strides = p.q.strides = p.k.strides = p.v.strides = p.o.strides = Strides{};

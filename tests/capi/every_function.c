@@ -169,6 +169,9 @@ static void problems(fovea_problem* forward, fovea_problem* backward) {
   EXPECT(strcmp(config.grads, "q,k,v,slopes,softcap") == 0);
   OK(fovea_problem_program(from_line, &same));
   EXPECT(fovea_program_equal(same, config.program) == 1);
+  OK(fovea_suggest("shwo", "run show", &value));
+  EXPECT(strcmp(fovea_report_text(value), "; did you mean 'show'?") == 0);
+  fovea_report_destroy(value);
   OK(fovea_line_value("b=2 qlens=3,4 seed=7", "qlens", &value));
   EXPECT(strcmp(fovea_report_text(value), "3,4") == 0);
 

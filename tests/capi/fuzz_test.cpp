@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "ir/expr.h"
 #include "tests/capi/c_call.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FOVEA_SLOW_BUILD 1

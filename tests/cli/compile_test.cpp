@@ -1,11 +1,12 @@
 // `fovea compile` with an engine that keeps texts: what is written, said and returned.
 #include <gtest/gtest.h>
 
+#include <fovea/fovea.h>
+
 #include <CLI/CLI.hpp>
 #include <sstream>
 
-#include "cli/handles.h"
-#include "cli/verbs.h"
+#include "cli/verbs/verbs.h"
 #include "store/bundle.h"
 #include "tests/store/storing_engine.h"
 

@@ -1,14 +1,14 @@
-// The parts that every check of an engine stands on: placed memory, limits, spelling, test data.
+// The parts that every check of an engine stands on: placed memory, limits, test data.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "cli/call.h"
-#include "cli/compare.h"
-#include "cli/gradient_check.h"
-#include "cli/spelling.h"
+#include "cli/check/call.h"
+#include "cli/check/compare.h"
+#include "cli/check/gradient_check.h"
+#include "cli/check/placement.h"
 
 namespace fovea::cli {
 namespace {
@@ -122,21 +122,15 @@ TEST(Array, GetsWhatWasSet) {
   EXPECT_EQ(half.get(3), -0.0999755859375);
 }
 
-TEST(Spelling, SuggestsWhatIsNear) {
-  EXPECT_EQ(did_you_mean("shwo", {"run", "show"}), "; did you mean 'show'?");
-  EXPECT_EQ(did_you_mean("xylophone", {"run", "show"}), "");
-  EXPECT_EQ(did_you_mean("", {"run"}), "");
-}
-
 TEST(IndexBound, IsTheSmallestExtentThatATensorIndexes) {
   const fovea_sizes sizes{2, 4, 2, 10, 12, 8, 8, 0, 0};
-  const Program program = parse_program(
+  const Program program = Program(
       "mod=\"score + t[i[b,q], h] + u[j[k]] + f32(n[h])\" tensor=\"t:f32[5,H]\" tensor=\"u:f32[Skv]\" "
       "tensor=\"i:i32[B,Sq]\" tensor=\"j:i32[Skv]\" tensor=\"n:i32[H]\"");
   EXPECT_EQ(index_bound(program.get(), "i", sizes), 5);
   EXPECT_EQ(index_bound(program.get(), "j", sizes), 12);
   EXPECT_EQ(index_bound(program.get(), "n", sizes), 8);
-  const Program shared = parse_program(
+  const Program shared = Program(
       "mod=\"let a = i[q]; score + t[a] + w[a]\" tensor=\"t:f32[7]\" tensor=\"w:f32[3]\" "
       "tensor=\"i:i32[Sq]\"");
   EXPECT_EQ(index_bound(shared.get(), "i", sizes), 3);

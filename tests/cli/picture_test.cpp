@@ -10,11 +10,11 @@
 #include <limits>
 #include <random>
 
+#include "cli/check/file.h"
 #include "cli/draw/canvas.h"
 #include "cli/draw/cells.h"
 #include "cli/draw/figure.h"
 #include "cli/draw/terminal.h"
-#include "cli/file.h"
 
 namespace fovea::cli {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "attention/cpu.h"
 #include "base/env.h"
-#include "cli/compare.h"
-#include "cli/gradient_check.h"
+#include "cli/check/compare.h"
+#include "cli/check/gradient_check.h"
 #include "empty_rows.h"
 #include "problems.h"
 
@@ -65,7 +65,7 @@ void hold_to_the_definition(const cli::Workload& workload, const cli::Results& r
 
 // An engine whose own generator is the portable one can be held to the reference also there.
 cli::Workload portable(const Case& problem) {
-  return cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.twists);
+  return cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.data);
 }
 
 void hold_to_the_reference(const Case& problem, const cli::Workload& workload,
@@ -97,11 +97,10 @@ TEST_P(Conformance, PassesOrRefusesWithAReason) {
   if (machine_lacks_the_instructions()) GTEST_SKIP() << "not on this machine";
   const auto& [engine, problem] = GetParam();
   constexpr std::uint64_t seed = 0;  // the line's
-  const cli::Workload workload = cli::make_workload(problem.line, seed, problem.twists);
+  const cli::Workload workload = cli::make_workload(problem.line, seed, problem.data);
   if (const std::string code = verdict(engine, problem); code != "pass") {
     EXPECT_NE(code, "no_reason");
-    EXPECT_THROW(run(workload, engine), cli::LibraryError)
-        << "refused with " << code << ", but runs";
+    EXPECT_THROW(run(workload, engine), Error) << "refused with " << code << ", but runs";
     return;
   }
   const cli::Results results = run(workload, engine);

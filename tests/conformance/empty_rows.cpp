@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cli/bound_program.h"
+#include "cli/check/bound_program.h"
 
 namespace fovea::conformance {
 namespace {
@@ -18,7 +18,7 @@ class Rows {
         o_(*results.find("o")),
         lse_(results.find("lse")),
         row_max_(results.find("row_max")),
-        program_(workload.program.get(), workload.captured, cli::seen_sizes(workload.config)) {}
+        program_(workload.program->get(), workload.captured, cli::seen_sizes(workload.config)) {}
 
   std::string check() {
     for (std::int64_t b = 0; b < config_.sizes.b; ++b) {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/call.h"
+#include "cli/check/call.h"
 
 namespace fovea::conformance {
 

@@ -22,9 +22,9 @@ std::string list_path() {
 void add_directive(Case& problem, const std::string& text) {
   const std::string name = text.substr(text.find_first_not_of("#! "));
   if (name == "poison_masked_kv") {
-    problem.twists.poison_masked_kv = true;
+    problem.data.poison_masked_kv = true;
   } else if (name == "spread_captured") {
-    problem.twists.spread_captured = true;
+    problem.data.spread_captured = true;
   } else {
     throw std::runtime_error(list_path() + ":" + std::to_string(problem.number) +
                              ": unknown directive '" + name + "'");

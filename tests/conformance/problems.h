@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/workload.h"
+#include "cli/check/captured.h"
 
 namespace fovea::conformance {
 
 struct Case {
   int number = 0;  // of its line in the file
   std::string line;
-  cli::Twists twists;
+  cli::DataOptions data;
   std::string directives;  // as written, for messages: "#! poison_masked_kv "
 };
 void PrintTo(const Case& problem, std::ostream* out);

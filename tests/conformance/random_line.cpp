@@ -39,8 +39,8 @@ class Line : DrawnWords {
     word("seed", 1 + sizes_.below(1000000));
     out_.line = line_.substr(1) + formula.words;
     const double scores = static_cast<double>(b_ * h_) * static_cast<double>(sq_ * skv_);
-    out_.twists.spread_captured = sizes_.chance(25);
-    out_.twists.poison_masked_kv = scores < most_poisoned_scores && sizes_.chance(40);
+    out_.data.spread_captured = sizes_.chance(25);
+    out_.data.poison_masked_kv = scores < most_poisoned_scores && sizes_.chance(40);
     return out_;
   }
 
@@ -229,8 +229,8 @@ RandomLine random_line(Random& structure, Random& sizes) { return Line(structure
 
 std::string run_command(const RandomLine& random) {
   return "fovea run '" + random.line + "' --engine cpu --check" +
-         (random.twists.poison_masked_kv ? " --poison-masked" : "") +
-         (random.twists.spread_captured ? " --spread-captured" : "");
+         (random.data.poison_masked_kv ? " --poison-masked" : "") +
+         (random.data.spread_captured ? " --spread-captured" : "");
 }
 
 }  // namespace fovea::conformance

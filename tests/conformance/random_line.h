@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "cli/workload.h"
+#include "cli/check/captured.h"
 #include "tests/ir/random.h"
 
 namespace fovea::conformance {
 
 struct RandomLine {
   std::string line;
-  cli::Twists twists;
+  cli::DataOptions data;
 };
 RandomLine random_line(test::Random& random);
 

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "cli/compare.h"
+#include "cli/check/compare.h"
 #include "random_line.h"
 
 namespace fovea::conformance {
@@ -29,7 +29,7 @@ cli::Results run(const cli::Workload& workload, const char* engine, cli::Threads
 
 // What is wrong with it, in words; "" if nothing is.
 std::string complaint(const RandomLine& random) {
-  const cli::Workload workload = cli::make_workload(random.line, 0, random.twists);
+  const cli::Workload workload = cli::make_workload(random.line, 0, random.data);
   const cli::Results results = run(workload, "cpu", cli::Threads::Own);
   const cli::Results in_turn = run(workload, "cpu", cli::Threads::OneInTurn);
   for (const cli::Pass* pass : {&results.forward, &results.backward, &in_turn.backward}) {

@@ -3,7 +3,8 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "cli/compare.h"
+#include "cli/check/compare.h"
+#include "cli/check/placement.h"
 
 namespace fovea::gpu_tests {
 namespace {
@@ -44,9 +45,9 @@ GpuPair::GpuPair(cli::Workload workload)
     : workload_(std::move(workload)), gpu_(cli::Gpu::find(tested_device())) {
   if (gpu_ != nullptr) seed_ = gpu_->allocate(256);
   send_seed(workload_.seed);
-  forward_ = make(workload_.forward.get(), false);
+  forward_ = make(*workload_.forward, false);
   if (!workload_.backward) return;
-  backward_ = make(workload_.backward.get(), true);
+  backward_ = make(*workload_.backward, true);
   fovea_bindings& bound = backward_.memory->bindings();
   bound.o.data = forward_.memory->bindings().o.data;
   bound.lse = forward_.memory->bindings().lse;
@@ -60,21 +61,12 @@ void GpuPair::wait() {
   if (gpu_ != nullptr) gpu_->wait();
 }
 
-GpuPair::Direction GpuPair::make(fovea_problem problem, bool backward) {
-  const std::string engine = tested_engine(), device = tested_device();
-  fovea_plan_options options{};
-  options.struct_size = sizeof options;
-  options.engine = engine.c_str();
-  options.device = device.c_str();
-  fovea_plan plan = nullptr;
-  cli::check(fovea_plan_create(problem, &options, &plan));
+GpuPair::Direction GpuPair::make(const Problem& problem, bool backward) {
   Direction out;
-  out.plan.reset(plan);
+  out.plan.emplace(problem, Where{tested_engine(), tested_device()});
   out.memory =
       std::make_unique<cli::CallMemory>(workload_, backward, empty_outputs(workload_), gpu_);
-  std::size_t bytes = 0;
-  cli::check(fovea_plan_workspace(plan, nullptr, &bytes));
-  out.memory->set_workspace(bytes);
+  out.memory->set_workspace(out.plan->workspace());
   if (workload_.config.dropout != 0 && gpu_ != nullptr) {
     out.memory->bindings().seed.device = static_cast<const std::uint64_t*>(seed_.get());
   }
@@ -86,7 +78,7 @@ void GpuPair::enqueue(void* stream) {
   for (Direction* one : {&forward_, &backward_}) {
     if (one->memory == nullptr) continue;
     one->memory->bindings().stream = stream;
-    cli::check(fovea_plan_run(one->plan.get(), &one->memory->bindings()));
+    one->plan->run(one->memory->bindings());
   }
 }
 

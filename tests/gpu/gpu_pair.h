@@ -2,7 +2,7 @@
 // any stream, also while a CUDA graph is captured, again and again with new data.
 #pragma once
 
-#include "cli/call_memory.h"
+#include "cli/check/call_memory.h"
 #include "gpu_call.h"
 
 namespace fovea::gpu_tests {
@@ -37,10 +37,10 @@ class GpuPair {
 
  private:
   struct Direction {
-    cli::Plan plan;
+    std::optional<Plan> plan;
     std::unique_ptr<cli::CallMemory> memory;
   };
-  Direction make(fovea_problem problem, bool backward);
+  Direction make(const Problem& problem, bool backward);
   void send_seed(std::uint64_t seed);
   void wait();
 

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli/call.h"
-#include "cli/compare.h"
+#include "cli/check/call.h"
+#include "cli/check/compare.h"
 #include "tests/conformance/problems.h"
 #include "tests/conformance/random_formula.h"
 
@@ -51,13 +51,13 @@ class OnGpu : public testing::TestWithParam<Case> {};
 TEST_P(OnGpu, EqualsTheReference) {
   NEED_GPU();
   const Case& problem = GetParam();
-  if (problem.twists.poison_masked_kv) {
+  if (problem.data.poison_masked_kv) {
     GTEST_SKIP() << "cuDNN multiplies keys and values that are hidden by 0: NaN among them spreads";
   }
   if (const std::string code = verdict("cudnn", problem, test_device()); code != "pass") {
     GTEST_SKIP() << "refused: " << code;  // pinned in cudnn_h200.txt
   }
-  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.twists);
+  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.data);
   if (workload.config.rng == FOVEA_RNG_ENGINE) {
     GTEST_SKIP() << "numbers of its own: see dropout_test";
   }

@@ -126,7 +126,7 @@ void expect_same_bits(const Sequences& s) {
   EXPECT_EQ(beyond_limits(whole, right), "");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(different(right, together.run_once()), "") << "again";
 
-  const bool backward = whole.backward != nullptr;
+  const bool backward = whole.backward.has_value();
   for (const std::size_t count : {std::size_t{1}, std::size_t{3}}) {
     for (std::size_t first = 0; first + count <= batch; first += count) {
       const auto found = GpuPair(part_of(s, whole, first, count)).run_once();

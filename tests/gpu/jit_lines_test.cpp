@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/compare.h"
+#include "cli/check/compare.h"
 #include "gpu_pair.h"
 #include "record.h"
 #include "tests/conformance/problems.h"
@@ -33,7 +33,7 @@ std::vector<std::string> complaints_of(const Case& problem,
                                        std::vector<cli::Comparison>& comparisons) {
   const std::string device = tested_device(), engine = tested_engine();
   std::vector<std::string> out;
-  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.twists);
+  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.data);
   const cli::Results results = run(workload, engine, device);
   for (const cli::Pass* pass : {&results.forward, &results.backward}) {
     for (const std::string& complaint : pass->complaints) out.push_back("it " + complaint);
@@ -46,7 +46,7 @@ std::vector<std::string> complaints_of(const Case& problem,
     }
   }
   const cli::Workload portable =
-      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.twists);
+      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.data);
   comparisons = cli::compare_all(portable, results, run(portable, "reference", "cpu"));
   for (const cli::Comparison& one : comparisons) {
     if (!one.within) out.push_back(one.name + ": " + one.complaint);
@@ -136,9 +136,9 @@ TEST_P(JitRandom, EqualsTheReference) {
       const conformance::RandomLine drawn = conformance::random_line(structure, sizes);
       Case problem;
       problem.line = drawn.line;
-      problem.twists = drawn.twists;
-      if (drawn.twists.poison_masked_kv) problem.directives += "#! poison_masked_kv ";
-      if (drawn.twists.spread_captured) problem.directives += "#! spread_captured ";
+      problem.data = drawn.data;
+      if (drawn.data.poison_masked_kv) problem.directives += "#! poison_masked_kv ";
+      if (drawn.data.spread_captured) problem.directives += "#! spread_captured ";
       const std::string key = std::to_string(seed) + ":" + std::to_string(number);
       hold_to_the_reference("random:" + key, problem);
     }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/compare.h"
+#include "cli/check/compare.h"
 
 namespace fovea::gpu_tests {
 

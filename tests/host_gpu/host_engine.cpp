@@ -10,6 +10,7 @@
 #include "engines/cudnn/bake.h"
 #include "engines/cudnn/judge.h"
 #include "engines/cudnn/plan.h"
+#include "planner/planner.h"
 #include "tests/host_gpu/spec_graph.h"
 
 namespace fovea::cudnn::on_host {
@@ -19,18 +20,17 @@ class HostEngine : public Engine {
  public:
   std::string name() const override { return "cudnn_on_host"; }
   Baking bake(const Problem& problem, const Device&) const override { return cudnn::bake(problem); }
-  Verdict judge(const Baked& baked, const Device&) const override {
-    Verdict verdict = cudnn::judge(baked.problem, cuda::find_device("cuda:0"));
+  Judged judge(const Baked& baked, const Device&) const override {
+    Judged verdict = cudnn::judge(baked.problem, cuda::find_device("cuda:0"));
     if (verdict.answer != Answer::No && baked.problem.dropout > 0) {
-      verdict = {Answer::No, {{"generator", "the host has none of cuDNN's", "dropout", ""}}, 0, ""};
+      verdict.answer = Answer::No;
+      verdict.reasons.push_back({"generator", "the host has none of cuDNN's", "dropout", ""});
     }
     return verdict;
   }
-  Verdict prove(const Baked& baked, const Device& device) const override {
-    return judge(baked, device);
-  }
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    throw_if_refused(judge(baked, device));
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
+                                const Device&) const override {
+    throw_if_refused(judged);
     std::vector<Slice> slices;
     std::int64_t first = 0;
     for (const std::int64_t batch : batches(baked.problem)) {
@@ -56,9 +56,6 @@ void load_host_gpu() {
   }
 }
 
-const Engine& host_engine() {
-  static const HostEngine& engine = *new HostEngine;
-  return engine;
-}
+void add_host_engine() { planner().add({new HostEngine, /*only_when_named=*/true}); }
 
 }  // namespace fovea::cudnn::on_host

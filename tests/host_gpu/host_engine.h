@@ -3,14 +3,13 @@
 // with no GPU here.
 #pragma once
 
-#include "attention/engine.h"
-
 namespace fovea::cudnn::on_host {
 
 // A libcuda.so.1 and a libcudnn.so.9 of this folder, before anyone looks for the real ones. Throws
 // std::runtime_error.
 void load_host_gpu();
 
-const Engine& host_engine();  // "cudnn_on_host", for device cpu
+// Adds it to the planner as "cudnn_on_host", for device cpu.
+void add_host_engine();
 
 }  // namespace fovea::cudnn::on_host

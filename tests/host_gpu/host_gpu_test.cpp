@@ -7,11 +7,10 @@
 #include <set>
 #include <thread>
 
-#include "cli/compare.h"
-#include "cli/gradient_check.h"
+#include "cli/check/compare.h"
+#include "cli/check/gradient_check.h"
 #include "engines/cudnn/graph.h"
 #include "engines/cudnn/handles.h"
-#include "planner/planner.h"
 #include "tests/conformance/problems.h"
 #include "tests/conformance/random_gpu_line.h"
 #include "tests/host_gpu/host_engine.h"
@@ -29,7 +28,7 @@ class HostGpu : public testing::Test {
   static void SetUpTestSuite() {
     static const bool once = [] {
       cudnn::on_host::load_host_gpu();
-      planner().add({&cudnn::on_host::host_engine(), /*only_when_named=*/true});
+      cudnn::on_host::add_host_engine();
       return true;
     }();
     EXPECT_TRUE(once);
@@ -98,7 +97,7 @@ TEST_F(HostGpu, RandomLinesMeetTheReference) {
   EXPECT_GE(claimed, all / 5);
 }
 
-// Trap 41, and: threads that have ended leave their handles to others.
+// Threads that have ended leave their handles to others.
 TEST_F(HostGpu, HandlesAreOfOneThreadAndHandedOn) {
   NEED_GRAPHS();
   std::set<void*> seen;

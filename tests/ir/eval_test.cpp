@@ -229,7 +229,7 @@ TEST(Eval, Functions) {
   expect_bits(reals("tanh(x)", 0.3f), static_cast<float>(std::tanh(static_cast<double>(0.3f))));
 }
 
-// Decisions are those of float, whatever the precision: the definition of DESIGN.md section 1.
+// Decisions are those of float, whatever the precision: see docs/semantics.md.
 TEST(Eval, DoubleDecidesAsFloatDoes) {
   const std::uint64_t seed = test_seed();
   constexpr Type types[] = {Type::Bool, Type::I32};

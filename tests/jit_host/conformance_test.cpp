@@ -74,7 +74,7 @@ TEST_P(JitOnHost, RandomLinesMeetTheReference) {
     const conformance::RandomLine random = conformance::random_line(structure, sizes);
     Case problem;
     problem.line = random.line;
-    problem.twists = random.twists;
+    problem.data = random.data;
     EXPECT_EQ(complaint(problem), "") << test::seed_text(seed, number) << "\n" << random.line;
   }
   std::printf("FOVEA_TEST_SEED=%llu: %llu random lines\n", static_cast<unsigned long long>(seed),

@@ -2,7 +2,7 @@
 // run: the host draws another one for each launch.
 #include <gtest/gtest.h>
 
-#include "cli/call.h"
+#include "cli/check/call.h"
 #include "tests/jit_host/host_gpu.h"
 
 namespace fovea::on_host {

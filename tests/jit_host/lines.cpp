@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "cli/compare.h"
+#include "cli/check/compare.h"
 #include "tests/ir/random.h"
 
 namespace fovea::on_host {
@@ -41,7 +41,7 @@ std::string complaint(const conformance::Case& problem) try {
   const std::string code = conformance::verdict(engine, problem, device);
   if (code != "pass") return may_refuse(code, problem) ? "" : "refused: " + code;
   const cli::Workload workload =
-      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.twists);
+      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.data);
   const cli::Results results = run(workload, engine, device);
   for (const cli::Pass* pass : {&results.forward, &results.backward}) {
     if (!pass->complaints.empty()) return "it " + pass->complaints.front();

@@ -38,7 +38,7 @@ TEST_F(Choose, TheFirstThatCan) {
   EXPECT_EQ(planner.explain(problem, here, false)->why, "fast is the fastest of those that can");
 }
 
-// Trap 40: under CUDA graph capture nothing can be built.
+// Under CUDA graph capture nothing can be built.
 TEST_F(Choose, NothingIsBuiltWhereItMayNot) {
   PlanRequest captured = here;
   captured.may_build = false;

@@ -48,31 +48,35 @@ class FakeEngine : public Engine {
   bool pairs_at_once = false;
 
   // What it was asked.
-  mutable std::atomic<int> judged{0}, proven{0}, compiled{0};
+  mutable std::atomic<int> bakes{0}, judged{0}, proven{0}, compiled{0};
   mutable Baked last_judged, last_compiled;
   std::shared_ptr<std::atomic<int>> plans_alive = std::make_shared<std::atomic<int>>(0);
 
   std::string name() const override { return name_; }
   Baking bake(const Problem& problem, const Device&) const override {
+    ++bakes;
     ir::Lifted lifted = ir::lift_literals(problem.program);
-    Baked baked{problem};
-    baked.problem.program = std::move(lifted.program);
-    if (!bakes_sizes) baked.problem.sizes = {};
-    return {std::move(baked), std::move(lifted.literals)};
+    Baked out{problem};
+    out.problem.program = std::move(lifted.program);
+    if (!bakes_sizes) out.problem.sizes = {};
+    return {std::move(out), std::move(lifted.literals)};
   }
-  Verdict judge(const Baked& baked, const Device&) const override {
+  Judged judge(const Baked& baked, const Device&) const override {
     if (record) last_judged = baked;
     ++judged;
-    return verdict(baked);
+    return {verdict(baked), std::make_shared<const Baked>(baked)};
   }
-  Verdict prove(const Baked& baked, const Device& device) const override {
+  Judged prove(const Baked& baked, const Device& device) const override {
     ++proven;
-    Verdict out = judge(baked, device);
+    Judged out = judge(baked, device);
     if (out.answer == Answer::Expected) out.answer = Answer::Proven;
     return out;
   }
   bool builds_pairs_at_once() const override { return pairs_at_once; }
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device&) const override {
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& from,
+                                const Device&) const override {
+    const auto* const lowered = static_cast<const Baked*>(from.lowered.get());
+    if (lowered == nullptr || *lowered != baked) throw InternalError("judged something else");
     if (record) last_compiled = baked;
     ++compiled;
     while_compiling();

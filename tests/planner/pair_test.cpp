@@ -166,6 +166,22 @@ TEST_F(Pair, WhatFailsBesideTheForwardIsSaidWhenItIsAskedFor) {
   EXPECT_EQ(number, 2);
 }
 
+// Lowering a formula for a library costs more than all else before a build.
+TEST_F(Pair, EachDirectionIsBakedAndJudgedOnceByEachEngine) {
+  for (const bool at_once : {false, true}) {
+    use(at_once ? "h=2 sq=8 d=4" : "h=2 sq=16 d=4");
+    fast.pairs_at_once = at_once;
+    fast.record = false;
+    for (FakeEngine* engine : {&fast, &slow, &exact}) engine->bakes = engine->judged = 0;
+    EXPECT_EQ(forward_engine(), "fast");
+    EXPECT_EQ(backward_engine(), "fast");
+    for (const FakeEngine* engine : {&fast, &slow, &exact}) {
+      EXPECT_EQ(engine->bakes, 2) << engine->name();
+      EXPECT_EQ(engine->judged, 2) << engine->name();
+    }
+  }
+}
+
 TEST_F(Pair, ANamedEngineIsTakenAndTheTableSaysWhatItLacks) {
   use("h=2 sq=8 d=4");
   fast.verdict = by_direction(able(), refusal("no_backward"));

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "store/bundle_writer.h"
 #include "store/entry.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 namespace fovea::store {
 namespace {
@@ -138,27 +138,27 @@ TEST(LoadedBundle, ComesBeforeTheDisk) {
   const TemporaryFolder top;
   write_bundle(top.path("a"), {{key_of("x"), blob_of("a's")}, {key_of("y"), blob_of("a's")}});
   write_bundle(top.path("b"), {{key_of("x"), blob_of("b's")}});
-  Shelf shelf(settings_for(top.path("cache")));
+  PlanStore plans(settings_for(top.path("cache")));
   const auto get = [&](const std::string& name, Origin expected) {
     Origin origin = Origin::Built;
-    const Blob blob = shelf.get_or_build(key_of(name), [] { return blob_of("built"); }, &origin);
+    const Blob blob = plans.get_or_build(key_of(name), [] { return blob_of("built"); }, &origin);
     EXPECT_EQ(origin, expected) << name;
     return text_of(blob);
   };
   EXPECT_EQ(get("z", Origin::Built), "built");
-  shelf.load(std::make_shared<const Bundle>(Bundle::open(top.path("a"))));
+  plans.load(std::make_shared<const Bundle>(Bundle::open(top.path("a"))));
   EXPECT_EQ(get("x", Origin::Bundle), "a's");
   EXPECT_EQ(get("z", Origin::Disk), "built");
-  shelf.load(std::make_shared<const Bundle>(Bundle::open(top.path("b"))));
+  plans.load(std::make_shared<const Bundle>(Bundle::open(top.path("b"))));
   EXPECT_EQ(get("x", Origin::Bundle), "b's");
   EXPECT_EQ(get("y", Origin::Bundle), "a's");
-  EXPECT_EQ(shelf.statistics().bundle_hits, 3U);
-  EXPECT_EQ(shelf.statistics().disk_hits, 1U);
-  EXPECT_EQ(shelf.statistics().disk_writes, 1U);
+  EXPECT_EQ(plans.statistics().bundle_hits, 3U);
+  EXPECT_EQ(plans.statistics().disk_hits, 1U);
+  EXPECT_EQ(plans.statistics().disk_writes, 1U);
 
   // What turns out to be of no use is built and kept.
-  shelf.discard(key_of("x"));
-  shelf.discard(key_of("z"));
+  plans.discard(key_of("x"));
+  plans.discard(key_of("z"));
   EXPECT_EQ(get("x", Origin::Built), "built");
   EXPECT_EQ(get("x", Origin::Disk), "built");
   EXPECT_EQ(get("z", Origin::Built), "built");
@@ -172,8 +172,8 @@ TEST(LoadedBundle, OneForAnotherEnvironmentIsSaidOnce) {
   Settings settings = settings_for("");
   settings.bundles = {top.path("a")};
   const Log log;
-  Shelf shelf(settings);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(shelf.find({"fake", "fake 1.0 sm_90", "x"}), std::nullopt);
+  PlanStore plans(settings);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(plans.find({"fake", "fake 1.0 sm_90", "x"}), std::nullopt);
   EXPECT_EQ(log.text(),
             "# bundle " + top.path("a") +
                 ": its plans of fake are for fake 1.0 sm_80, here is fake 1.0 sm_90: not "
@@ -187,11 +187,11 @@ TEST(LoadedBundle, AListInTheEnvironmentIsAskedInItsOrder) {
   Settings settings = settings_for("");
   settings.bundles = {top.path("a"), top.path("none"), top.path("b")};
   const Log log;
-  Shelf shelf(settings);
-  EXPECT_EQ(shelf.find(key_of("x")), blob_of("a's"));
-  EXPECT_EQ(shelf.find(key_of("y")), blob_of("b's"));
-  ASSERT_EQ(shelf.named_bundles().size(), 3U);
-  EXPECT_NE(shelf.named_bundles()[1].refusal.find("No such file"), std::string::npos);
+  PlanStore plans(settings);
+  EXPECT_EQ(plans.find(key_of("x")), blob_of("a's"));
+  EXPECT_EQ(plans.find(key_of("y")), blob_of("b's"));
+  ASSERT_EQ(plans.named_bundles().size(), 3U);
+  EXPECT_NE(plans.named_bundles()[1].refusal.find("No such file"), std::string::npos);
   EXPECT_NE(log.text().find("none: cannot be opened"), std::string::npos) << log.text();
 }
 
@@ -205,12 +205,12 @@ TEST(LoadedBundle, WhatCameWithTheLibraryIsAskedLast) {
   settings.bundles = {top.path("a")};
   settings.stock = {top.path("stock"), top.path("none")};
   const Log log;
-  Shelf shelf(settings);
-  EXPECT_EQ(shelf.find(key_of("x")), blob_of("a's"));
-  EXPECT_EQ(shelf.find(key_of("y")), blob_of("stock's"));
-  EXPECT_EQ(shelf.named_bundles().size(), 1U);
+  PlanStore plans(settings);
+  EXPECT_EQ(plans.find(key_of("x")), blob_of("a's"));
+  EXPECT_EQ(plans.find(key_of("y")), blob_of("stock's"));
+  EXPECT_EQ(plans.named_bundles().size(), 1U);
   EXPECT_NE(log.text().find("none: cannot be opened"), std::string::npos) << log.text();
-  EXPECT_EQ(shelf.find({"fake", "fake 1.0 sm_90", "z"}), std::nullopt);  // nothing is said of it
+  EXPECT_EQ(plans.find({"fake", "fake 1.0 sm_90", "z"}), std::nullopt);  // nothing is said of it
   EXPECT_EQ(log.text().find("sm_80"), std::string::npos) << log.text();
 }
 
@@ -222,13 +222,13 @@ TEST(LoadedBundle, ABlobThatIsDamagedIsBuilt) {
   bytes[bytes.find("a blob to find")] = 'A';
   write_file(top.path("a"), bytes);
   const Log log;
-  Shelf shelf(settings_for(""));
-  shelf.load(std::make_shared<const Bundle>(Bundle::open(top.path("a"))));  // the index is right
-  shelf.load(bundle);
-  EXPECT_EQ(text_of(shelf.get_or_build(key_of("x"), [] { return blob_of("built"); })), "built");
+  PlanStore plans(settings_for(""));
+  plans.load(std::make_shared<const Bundle>(Bundle::open(top.path("a"))));  // the index is right
+  plans.load(bundle);
+  EXPECT_EQ(text_of(plans.get_or_build(key_of("x"), [] { return blob_of("built"); })), "built");
   EXPECT_NE(log.text().find("has a plan with a wrong sum"), std::string::npos) << log.text();
   write_file(top.path("a"), bytes.substr(0, 60));  // cut under our hands
-  EXPECT_EQ(text_of(shelf.get_or_build(key_of("x"), [] { return blob_of("built"); })), "built");
+  EXPECT_EQ(text_of(plans.get_or_build(key_of("x"), [] { return blob_of("built"); })), "built");
 }
 
 }  // namespace

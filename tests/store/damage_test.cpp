@@ -9,7 +9,7 @@
 #include "store/entry.h"
 #include "tests/ir/random.h"
 #include "tests/store/damage_target.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 namespace fovea::store {
 namespace {

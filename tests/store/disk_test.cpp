@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "store/listing.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 namespace fovea::store {
 namespace {

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "store/listing.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 namespace fovea::store {
 namespace {
@@ -15,17 +15,17 @@ using namespace fovea::store::testing;
 // The store works as if there were no disk, and says why once.
 void expect_unused(const std::string& path, const std::string& why) {
   const Log log;
-  Shelf shelf(settings_for(path));
+  PlanStore plans(settings_for(path));
   for (int i = 0; i < 2; ++i) {
     Origin origin = Origin::Disk;
-    const Blob blob = shelf.get_or_build(key_of("x"), [] { return blob_of("of x"); }, &origin);
+    const Blob blob = plans.get_or_build(key_of("x"), [] { return blob_of("of x"); }, &origin);
     EXPECT_EQ(text_of(blob), "of x");
     EXPECT_EQ(origin, Origin::Built);
   }
   const std::size_t at = log.text().find(why);
   EXPECT_NE(at, std::string::npos) << "'" << log.text() << "' lacks '" << why << "'";
   EXPECT_EQ(log.text().find(why, at + 1), std::string::npos) << "twice: " << log.text();
-  EXPECT_EQ(shelf.statistics().disk_writes, 0U);
+  EXPECT_EQ(plans.statistics().disk_writes, 0U);
 }
 
 TEST(Folder, OneThatCannotBeMade) {
@@ -86,15 +86,15 @@ TEST(Folder, OneThatCannotBeWrittenTo) {
   const bool rooted = ::geteuid() == 0;
   ASSERT_EQ(rooted ? ::chown(top.path().c_str(), nobody, nobody) : 0, 0);
   const int code = run_without_rights([&] {
-    Shelf(settings_for(path)).get_or_build(key_of("x"), [] { return blob_of("of x"); });
+    PlanStore(settings_for(path)).get_or_build(key_of("x"), [] { return blob_of("of x"); });
     if (::chmod(path.c_str(), 0500) != 0) return 2;
-    Shelf shelf(settings_for(path));
+    PlanStore plans(settings_for(path));
     Origin origin = Origin::Built;
-    shelf.get_or_build(key_of("x"), [] { return blob_of("again"); }, &origin);
+    plans.get_or_build(key_of("x"), [] { return blob_of("again"); }, &origin);
     if (origin != Origin::Disk) return 3;
-    shelf.get_or_build(key_of("y"), [] { return blob_of("of y"); }, &origin);
-    if (origin != Origin::Built || shelf.statistics().disk_writes != 0) return 4;
-    const Listing listing = list(shelf.disk(), true);
+    plans.get_or_build(key_of("y"), [] { return blob_of("of y"); }, &origin);
+    if (origin != Origin::Built || plans.statistics().disk_writes != 0) return 4;
+    const Listing listing = list(plans.disk(), true);
     if (!listing.usable || listing.writable || listing.files.size() != 1) return 5;
     if (listing.why.find("cannot be written to") == std::string::npos) return 6;
     return ::chmod(path.c_str(), 0700) == 0 ? 0 : 7;
@@ -106,27 +106,27 @@ TEST(Folder, OneThatCannotBeWrittenTo) {
 TEST(Folder, AFileThatIsALinkIsReplaced) {
   const TemporaryFolder top;
   const std::string path = top.path("cache"), elsewhere = top.path("elsewhere");
-  Shelf(settings_for(path)).get_or_build(key_of("x"), [] { return blob_of("of x"); });
+  PlanStore(settings_for(path)).get_or_build(key_of("x"), [] { return blob_of("of x"); });
   std::filesystem::rename(file_of(path, key_of("x")), elsewhere);
   std::filesystem::create_symlink(elsewhere, file_of(path, key_of("x")));
   const std::string before = read_file(elsewhere);
   Origin origin = Origin::Disk;
-  Shelf shelf(settings_for(path));
-  shelf.get_or_build(key_of("x"), [] { return blob_of("again"); }, &origin);
+  PlanStore plans(settings_for(path));
+  plans.get_or_build(key_of("x"), [] { return blob_of("again"); }, &origin);
   EXPECT_EQ(origin, Origin::Built);
   EXPECT_EQ(read_file(elsewhere), before);
-  EXPECT_EQ(shelf.find(key_of("x")), blob_of("again"));
+  EXPECT_EQ(plans.find(key_of("x")), blob_of("again"));
   EXPECT_FALSE(std::filesystem::is_symlink(file_of(path, key_of("x"))));
 }
 
 TEST(Folder, GoesAndComesBackWhileAProcessLives) {
   const TemporaryFolder top;
-  Shelf shelf(settings_for(top.path("cache")));
+  PlanStore plans(settings_for(top.path("cache")));
   for (int i = 0; i < 2; ++i) {
     Origin origin = Origin::Disk;
-    shelf.get_or_build(key_of("x"), [] { return blob_of("of x"); }, &origin);
+    plans.get_or_build(key_of("x"), [] { return blob_of("of x"); }, &origin);
     EXPECT_EQ(origin, Origin::Built);
-    EXPECT_TRUE(shelf.find(key_of("x")));
+    EXPECT_TRUE(plans.find(key_of("x")));
     std::filesystem::remove_all(top.path("cache"));
   }
 }

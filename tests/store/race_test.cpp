@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "store/recording.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 namespace fovea::store {
 namespace {
@@ -48,9 +48,9 @@ std::size_t race(const std::string& folder, const Key& key, const std::string& n
   std::vector<pid_t> children;
   for (int i = 0; i < racers; ++i) {
     children.push_back(start_process([&] {
-      Shelf shelf(settings_for(folder));
+      PlanStore plans(settings_for(folder));
       gun.wait();
-      const Blob blob = shelf.get_or_build(key, [&] {
+      const Blob blob = plans.get_or_build(key, [&] {
         note_build(notes);
         while_building();
         return blob_of("the blob");
@@ -82,7 +82,7 @@ TEST(Race, ABuilderThatIsKilledBlocksNobody) {
   patient.patience = milliseconds(600'000);  // only the lock's end can wake them
   StartingGun building;
   const pid_t doomed = start_process([&] {
-    Shelf(patient).get_or_build(key, [&]() -> Blob {
+    PlanStore(patient).get_or_build(key, [&]() -> Blob {
       note_build(top.path("notes"));
       building.wait();
       ::raise(SIGKILL);
@@ -95,7 +95,7 @@ TEST(Race, ABuilderThatIsKilledBlocksNobody) {
   for (int i = 0; i < racers; ++i) {
     others.push_back(start_process([&] {
       building.fire();  // this process's end of it
-      const Blob blob = Shelf(patient).get_or_build(key, [&] {
+      const Blob blob = PlanStore(patient).get_or_build(key, [&] {
         note_build(top.path("notes"));
         return blob_of("the blob");
       });
@@ -113,7 +113,7 @@ TEST(Race, ABuilderThatIsStuckIsNotWaitedForForEver) {
   const TemporaryFolder top;
   StartingGun end;
   const pid_t stuck = start_process([&] {
-    Shelf(settings_for(top.path("cache"))).get_or_build(key_of("x"), [&] {
+    PlanStore(settings_for(top.path("cache"))).get_or_build(key_of("x"), [&] {
       note_build(top.path("notes"));
       end.wait();
       return blob_of("late");
@@ -125,9 +125,9 @@ TEST(Race, ABuilderThatIsStuckIsNotWaitedForForEver) {
   hasty.patience = milliseconds(30);
   Origin origin = Origin::Disk;
   const Log log;
-  Shelf shelf(hasty);
+  PlanStore plans(hasty);
   EXPECT_EQ(
-      text_of(shelf.get_or_build(key_of("x"), [] { return blob_of("own"); }, &origin)), "own");
+      text_of(plans.get_or_build(key_of("x"), [] { return blob_of("own"); }, &origin)), "own");
   EXPECT_EQ(origin, Origin::Built);
   EXPECT_NE(log.text().find("is building for too long"), std::string::npos) << log.text();
   end.fire();
@@ -141,8 +141,8 @@ TEST(Race, AChildOfTheBuilderDoesNotKeepTheLock) {
   pid_t child = 0;
   Settings settings = settings_for(top.path("cache"));
   settings.patience = milliseconds(600'000);
-  Shelf shelf(settings);
-  EXPECT_THROW(shelf.get_or_build(key_of("x"),
+  PlanStore plans(settings);
+  EXPECT_THROW(plans.get_or_build(key_of("x"),
                                   [&]() -> Blob {
                                     child = start_process([&] {
                                       end.wait();
@@ -151,7 +151,7 @@ TEST(Race, AChildOfTheBuilderDoesNotKeepTheLock) {
                                     throw DeviceError("no plan");
                                   }),
                DeviceError);
-  EXPECT_EQ(text_of(shelf.get_or_build(key_of("x"), [] { return blob_of("of x"); })), "of x");
+  EXPECT_EQ(text_of(plans.get_or_build(key_of("x"), [] { return blob_of("of x"); })), "of x");
   end.fire();
   EXPECT_EQ(wait_for(child), 0);
 }
@@ -159,7 +159,7 @@ TEST(Race, AChildOfTheBuilderDoesNotKeepTheLock) {
 TEST(Race, OfManyThreadsOneBuilds) {
   const TemporaryFolder top;
   for (const bool on_disk : {true, false}) {
-    Shelf shelf(settings_for(on_disk ? top.path() : ""));
+    PlanStore plans(settings_for(on_disk ? top.path() : ""));
     std::atomic<int> builds = 0, right = 0, built = 0;
     std::atomic<bool> go = false;
     std::vector<std::thread> threads;
@@ -168,7 +168,7 @@ TEST(Race, OfManyThreadsOneBuilds) {
         while (!go) std::this_thread::yield();
         Recording recording;
         Origin origin = Origin::Bundle;
-        const Blob blob = shelf.get_or_build(
+        const Blob blob = plans.get_or_build(
             key_of(std::to_string(i % 2)),
             [&] {
               ++builds;
@@ -192,13 +192,13 @@ TEST(Race, OfManyThreadsOneBuilds) {
 }
 
 TEST(Race, AFailureReachesAllWhoWaitAndIsForgotten) {
-  Shelf shelf(settings_for(""));
+  PlanStore plans(settings_for(""));
   std::atomic<int> failed = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < racers; ++i) {
     threads.emplace_back([&] {
       try {
-        shelf.get_or_build(key_of("x"), []() -> Blob {
+        plans.get_or_build(key_of("x"), []() -> Blob {
           std::this_thread::sleep_for(milliseconds(20));
           throw DeviceError("no plan");
         });
@@ -209,7 +209,7 @@ TEST(Race, AFailureReachesAllWhoWaitAndIsForgotten) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, racers);
-  EXPECT_EQ(text_of(shelf.get_or_build(key_of("x"), [] { return blob_of("of x"); })), "of x");
+  EXPECT_EQ(text_of(plans.get_or_build(key_of("x"), [] { return blob_of("of x"); })), "of x");
 }
 
 // Readers beside writers of the same key never see half a file.

@@ -8,7 +8,7 @@
 
 #include "attention/problem_text.h"
 #include "tests/planner/fake_engine.h"
-#include "tests/store/shelf_case.h"
+#include "tests/store/store_case.h"
 
 namespace fovea::testing {
 
@@ -24,11 +24,12 @@ class StoringEngine : public FakeEngine {
 
   std::string environment = "fake 1.0 sm_90";
 
-  Verdict judge(const Baked& baked, const Device& device) const override {
-    if (device.kind == DeviceKind::Cpu) return refusal("no_gpu");
+  Judged judge(const Baked& baked, const Device& device) const override {
+    if (device.kind == DeviceKind::Cpu) return {refusal("no_gpu")};
     return FakeEngine::judge(baked, device);
   }
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& from,
+                                const Device& device) const override {
     const std::string line = print(baked.problem);
     if (baked.problem.sizes.h == 13) std::raise(SIGKILL);  // as a library that aborts
     if (baked.problem.sizes.h == 17) throw DeviceError("fake: the device is on fire");
@@ -36,7 +37,7 @@ class StoringEngine : public FakeEngine {
       ++built;
       return store::testing::blob_of("plan of " + line);
     });
-    return FakeEngine::compile(baked, device);
+    return FakeEngine::compile(baked, from, device);
   }
   bool keeps_plans() const override { return true; }
   std::string refuse_stored(const std::string& of) const override {
@@ -50,7 +51,7 @@ class StoringEngine : public FakeEngine {
 inline std::string use_own_folder() {
   static const store::testing::TemporaryFolder folder;
   static const bool set = ::setenv("FOVEA_CACHE_DIR", folder.path("cache").c_str(), 1) == 0;
-  return set ? store::shelf().disk().choice().path : "";
+  return set ? store::plan_store().disk().choice().path : "";
 }
 
 // One for the process, known to its planner.

@@ -72,8 +72,8 @@ class CpuEngine : public Engine {
     return baking;
   }
 
-  Verdict judge(const Baked& baked, const Device& device) const override {
-    Verdict verdict;
+  Judged judge(const Baked& baked, const Device& device) const override {
+    Judged verdict;
     refuse_other_devices(name(), device, verdict);
     for (const NamedTensor& tensor : named_tensors()) {
       const DType dtype = (baked.problem.*tensor.spec).dtype;
@@ -98,12 +98,9 @@ class CpuEngine : public Engine {
     return verdict;
   }
 
-  Verdict prove(const Baked& baked, const Device& device) const override {
-    return judge(baked, device);
-  }
-
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    throw_if_refused(judge(baked, device));
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
+                                const Device& device) const override {
+    throw_if_refused(judged);
     return std::make_unique<CpuPlan>(baked.problem, device);
   }
 };

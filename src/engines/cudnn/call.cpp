@@ -35,12 +35,12 @@ const BoundTensor* bound_tensor(const Bindings& b, Role role) {
   }
 }
 
-bool Call::is_value(Role role) {
+bool CudnnCall::is_value(Role role) {
   return role == Role::Scale || role == Role::OffsetH || role == Role::OffsetQ ||
          role == Role::OffsetK || role == Role::Scalar;
 }
 
-Call::OneValue Call::value_of(const Tensor& tensor) const {
+CudnnCall::OneValue CudnnCall::value_of(const Tensor& tensor) const {
   const auto whole = [](const PerCall<std::int32_t>& bound, std::size_t place) {
     return OneValue{static_cast<std::uint32_t>(bound.value), bound.device, place};
   };
@@ -58,26 +58,26 @@ Call::OneValue Call::value_of(const Tensor& tensor) const {
   }
 }
 
-void Call::start_slice(std::int64_t first) {
+void CudnnCall::start_slice(std::int64_t first) {
   first_ = first;
   value_count_ = 0;
 }
 
-void* Call::in_workspace(std::size_t at) const {
+void* CudnnCall::in_workspace(std::size_t at) const {
   return static_cast<std::byte*>(b_.workspace) + at;
 }
 
-void* Call::of_batch(const BoundTensor& tensor, std::size_t scratch) const {
+void* CudnnCall::of_batch(const BoundTensor& tensor, std::size_t scratch) const {
   if (scratch != CallMemory::none) return in_workspace(scratch);
   return static_cast<std::byte*>(tensor.data) + first_ * tensor.strides.b * 2;  // f16 or bf16
 }
 
-void* Call::value(std::uint32_t bits) {
+void* CudnnCall::value(std::uint32_t bits) {
   values_[value_count_] = bits;
   return &values_[value_count_++];
 }
 
-std::uint32_t Call::scalar_bits(std::uint32_t slot) const {
+std::uint32_t CudnnCall::scalar_bits(std::uint32_t slot) const {
   if (slot >= b_.scalars.size()) {
     return std::bit_cast<std::uint32_t>(b_.literals[slot - b_.scalars.size()]);
   }
@@ -87,7 +87,7 @@ std::uint32_t Call::scalar_bits(std::uint32_t slot) const {
              : std::bit_cast<std::uint32_t>(bound.f);
 }
 
-std::span<const ir::ScalarValue> Call::all_scalars() {
+std::span<const ir::ScalarValue> CudnnCall::all_scalars() {
   if (scalars_.size() == 0) {
     const std::size_t count = b_.scalars.size() + b_.literals.size();
     for (std::size_t slot = 0; slot < count; ++slot) {
@@ -98,7 +98,7 @@ std::span<const ir::ScalarValue> Call::all_scalars() {
   return scalars_.span();
 }
 
-void* Call::uniform(const CompiledUniform& uniform, Type type) {
+void* CudnnCall::uniform(const CompiledUniform& uniform, Type type) {
   ir::Point<double> point;
   const Sizes& s = baked_.sizes;
   point.B = static_cast<std::int32_t>(s.b);
@@ -115,7 +115,7 @@ void* Call::uniform(const CompiledUniform& uniform, Type type) {
       std::bit_cast<std::uint32_t>(uniform.decides ? result.exact : static_cast<float>(result.f)));
 }
 
-void* Call::pointer(const Tensor& tensor) {
+void* CudnnCall::pointer(const Tensor& tensor) {
   if (is_value(tensor.role)) {
     const OneValue one = value_of(tensor);
     if (tensor.by_value) return value(one.bits);
@@ -168,19 +168,20 @@ void* Call::pointer(const Tensor& tensor) {
 }
 
 // What index `i` of a load by `view` is at position (first_, 0, 0, 0).
-std::int64_t Call::first_index(const View& view, std::size_t i) const {
+std::int64_t CudnnCall::first_index(const View& view, std::size_t i) const {
   if (view.axis[i] < 0) return view.constant[i];
   const std::array<std::int64_t, 4> start{b_.b_offset.value + first_, b_.h_offset.value,
                                           b_.q_offset.value, b_.k_offset.value};
   return start[static_cast<std::size_t>(view.axis[i])];
 }
 
-void Call::refuse_captured(const View& view, const std::string& rule) const {
+void CudnnCall::refuse_captured(const View& view, const std::string& rule) const {
   refuse("tensor", baked_.program.tensors()[view.slot].name, rule);
 }
 
 // The graph walks through memory by strides that it bakes, and knows no extents.
-void Call::check_view(const View& view, std::size_t i, std::int64_t stride, bool gradient) const {
+void CudnnCall::check_view(const View& view, std::size_t i, std::int64_t stride,
+                           bool gradient) const {
   const std::int64_t extent = b_.tensors[view.slot].extent[i];
   const std::string index = std::to_string(i);
   if (stride != view.stride[i] && extent > 1) {
@@ -200,7 +201,7 @@ void Call::check_view(const View& view, std::size_t i, std::int64_t stride, bool
 }
 
 // The element that position (first_, 0, 0, 0) of this call loads.
-void* Call::captured(const Tensor& tensor, const View& view) const {
+void* CudnnCall::captured(const Tensor& tensor, const View& view) const {
   const bool gradient = tensor.role == Role::GradBias;
   if (gradient && b_.tensor_gradients[view.slot].dtype != baked_.q.dtype) {
     refuse_captured(view, "its gradient is bound as " +
@@ -226,6 +227,73 @@ void* Call::captured(const Tensor& tensor, const View& view) const {
                               "a contiguous tensor of what the formula loads");
   }
   return start;
+}
+
+namespace {
+
+template <class T>
+void refuse_device_value(const char* name, const PerCall<T>& value) {
+  if (value.device == nullptr) return;
+  refuse(name, "a device pointer",
+         "this plan takes it from the host, when the call is enqueued; a problem with "
+         "values=device takes it from either");
+}
+
+void check_strides(const Tensor& tensor, const BoundTensor& bound) {
+  if (bound.data == nullptr) return;
+  const Strides& s = bound.strides;
+  const Four given{s.b, s.h, s.s, s.d};
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
+    if (i == 0 && tensor.starts) continue;  // packed: there is no batch to step through
+    refuse("strides", given[i],
+           "differ from those that this plan was made for (" + std::to_string(tensor.stride[i]) +
+               "): engine cudnn bakes strides; make a problem with these");
+  }
+  if (reinterpret_cast<std::uintptr_t>(bound.data) % 16 != 0) {
+    refuse("data", reinterpret_cast<std::uintptr_t>(bound.data),
+           "cuDNN wants q, k, v, o and their gradients at multiples of 16 bytes");
+  }
+}
+
+}  // namespace
+
+void check_call(const Problem& baked, const Lowered& lowered, const Bindings& b) {
+  Sizes sizes = b.sizes;
+  sizes.t_q = baked.sizes.t_q;  // rows of packed tensors are not baked
+  sizes.t_k = baked.sizes.t_k;
+  if (!(sizes == baked.sizes)) {
+    refuse("sizes", b.sizes.b,
+           "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
+           "problem with these (graphs are shared where only the batch differs)");
+  }
+  for (const Tensor& tensor : lowered.spec.tensors) {
+    if (const BoundTensor* bound = bound_tensor(b, tensor.role)) check_strides(tensor, *bound);
+  }
+  if (b.b_offset.device != nullptr) {
+    refuse("b_offset", "a device pointer", "engine cudnn takes it from the host");
+  }
+  if (!baked.device_values) {
+    refuse_device_value("scale", b.scale);
+    refuse_device_value("h_offset", b.h_offset);
+    refuse_device_value("q_offset", b.q_offset);
+    refuse_device_value("k_offset", b.k_offset);
+    for (const PerCall<ir::ScalarValue>& scalar : b.scalars) refuse_device_value("scalar", scalar);
+  }
+  const bool formulas = baked.program.mod() || baked.program.mask();
+  const auto fixed = [&](const char* name, const PerCall<std::int32_t>& bound,
+                         std::int32_t allowed) {
+    const bool moves = bound.device != nullptr || bound.value != 0;
+    if (!formulas || !moves || allowed != 0) return;
+    refuse(
+        name, bound.device != nullptr ? "a device pointer" : std::to_string(bound.value),
+        "this plan was made for 0: engine cudnn adds offsets only where the problem has one that "
+        "is not 0 (any value will do; other values are then bound without a new plan)");
+  };
+  if (lowered.computes_with_b) fixed("b_offset", b.b_offset, baked.b_offset);
+  fixed("h_offset", b.h_offset, baked.h_offset);
+  fixed("q_offset", b.q_offset, baked.q_offset);
+  fixed("k_offset", b.k_offset, baked.k_offset);
 }
 
 }  // namespace fovea::cudnn

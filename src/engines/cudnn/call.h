@@ -47,9 +47,9 @@ struct CompiledUniform {
   bool decides = false;  // see Uniform
 };
 
-class Call {
+class CudnnCall {
  public:
-  Call(const Problem& baked, const Bindings& bindings, const CallMemory& memory)
+  CudnnCall(const Problem& baked, const Bindings& bindings, const CallMemory& memory)
       : baked_(baked), b_(bindings), memory_(memory) {}
 
   void fill_workspace(const Spec& spec);  // enqueues what CallMemory needs

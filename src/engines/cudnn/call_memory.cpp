@@ -38,7 +38,7 @@ std::size_t CallMemory::take(std::size_t bytes) {
   return at;
 }
 
-void Call::fill_workspace(const Spec& spec) {
+void CudnnCall::fill_workspace(const Spec& spec) {
   const cuda::Driver& d = *cuda::driver();
   const auto fill = [&](std::size_t at, std::uint32_t word, std::size_t count) {
     if (at == CallMemory::none) return;
@@ -67,7 +67,7 @@ void Call::fill_workspace(const Spec& spec) {
   }
 }
 
-void Call::clear(const BoundTensor& tensor, const Tensor& shape) {
+void CudnnCall::clear(const BoundTensor& tensor, const Tensor& shape) {
   if (tensor.data == nullptr) return;
   const cuda::Driver& d = *cuda::driver();
   const Sizes& s = baked_.sizes;
@@ -92,7 +92,7 @@ void Call::clear(const BoundTensor& tensor, const Tensor& shape) {
   }
 }
 
-void Call::clear_bias_gradient(const Lowered& lowered) {
+void CudnnCall::clear_bias_gradient(const Lowered& lowered) {
   const Tensor* const gradient = lowered.spec.find(Role::GradBias);
   if (gradient == nullptr) return;
   const View& view = lowered.views[1];  // after that of the bias itself
@@ -106,7 +106,7 @@ void Call::clear_bias_gradient(const Lowered& lowered) {
   cuda::check(cuda::driver()->set_bytes_async(at, 0, bytes, b_.stream), "cuMemsetD8Async");
 }
 
-void Call::clear_outputs(const Lowered& lowered) {
+void CudnnCall::clear_outputs(const Lowered& lowered) {
   clear_bias_gradient(lowered);
   const Spec& spec = lowered.spec;
   if (!spec.padding) return;

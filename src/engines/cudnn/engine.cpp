@@ -28,21 +28,21 @@ class CudnnEngine : public Engine {
     return device.kind == DeviceKind::Cuda ? cudnn::bake(problem) : Baking{{problem}, {}};
   }
 
-  Verdict judge(const Baked& baked, const Device& device) const override {
-    Verdict verdict = cudnn::judge(baked.problem, device);
+  Judged judge(const Baked& baked, const Device& device) const override {
+    Judged verdict = cudnn::judge(baked.problem, device);
     const auto proof = find_proof(baked, device);
     if (!proof) return verdict;
-    if (proof->answer == Answer::No) return *proof;
+    if (proof->answer == Answer::No) return {*proof};
     if (verdict.answer == Answer::Expected) verdict.answer = Answer::Proven;
     return verdict;
   }
 
   // Whoever asks for a proof will want the plan: it is built, and stored.
-  Verdict prove(const Baked& baked, const Device& device) const override {
-    Verdict verdict = judge(baked, device);
+  Judged prove(const Baked& baked, const Device& device) const override {
+    Judged verdict = judge(baked, device);
     if (verdict.answer != Answer::Expected) return verdict;
     try {
-      compile_graphs(baked.problem, device);
+      compile_graphs(baked.problem, lowered_by(verdict), device);
       verdict.answer = Answer::Proven;
     } catch (const Unsupported& refusal) {
       verdict.answer = Answer::No;
@@ -53,13 +53,14 @@ class CudnnEngine : public Engine {
     return verdict;
   }
 
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    throw_if_refused(cudnn::judge(baked.problem, device));
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
+                                const Device& device) const override {
+    throw_if_refused(judged);
     if (device.described) {
-      compile_graphs(baked.problem, device);
+      compile_graphs(baked.problem, lowered_by(judged), device);
       return make_described_plan(device);
     }
-    return make_plan(baked.problem, device, load_graphs(baked.problem, device));
+    return make_plan(baked.problem, device, load_graphs(baked.problem, lowered_by(judged), device));
   }
 
   bool keeps_plans() const override { return true; }

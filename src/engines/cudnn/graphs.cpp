@@ -111,8 +111,16 @@ void* handle_of(const Device& device) {
   return handle_for(device.ordinal, nullptr);
 }
 
-Avoid avoid_on(const Device& device) {
-  return what_to_avoid(cuda::cudnn_library().version, device.sm);
+// Without their graphs.
+std::vector<Slice> slices_of(const Problem& baked, const Lowered& first, const Device& device) {
+  const Avoid avoid = what_to_avoid(cuda::cudnn_library().version, device.sm);
+  std::vector<Slice> slices;
+  std::int64_t start = 0;
+  for (const std::int64_t batch : batches(baked)) {
+    slices.push_back({start, batch, nullptr, start == 0 ? first : lower(baked, batch, avoid)});
+    start += batch;
+  }
+  return slices;
 }
 
 // A real device is current while its graphs are made.
@@ -125,33 +133,30 @@ struct Current {
 
 }  // namespace
 
-void check_graphs(const Problem& baked, const Device& device) {
+void check_graphs(const Problem& baked, const Lowered& first, const Device& device) {
   const Current current(device);
-  for (const std::int64_t batch : batches(baked)) {
-    check_support(lower(baked, batch, avoid_on(device)).spec, device, handle_of(device));
+  for (const Slice& slice : slices_of(baked, first, device)) {
+    check_support(slice.lowered.spec, device, handle_of(device));
   }
 }
 
-void compile_graphs(const Problem& baked, const Device& device) {
+void compile_graphs(const Problem& baked, const Lowered& first, const Device& device) {
   const Current current(device);
   void* const handle = handle_of(device);
-  for (const std::int64_t batch : batches(baked)) {
-    const Spec spec = lower(baked, batch, avoid_on(device)).spec;
-    store::get_or_build(key_of(baked, batch, spec, device),
-                        [&] { return build_and_log(spec, device, handle, line_of(baked, batch)); });
+  for (const Slice& slice : slices_of(baked, first, device)) {
+    const Spec& spec = slice.lowered.spec;
+    store::get_or_build(key_of(baked, slice.batch, spec, device), [&] {
+      return build_and_log(spec, device, handle, line_of(baked, slice.batch));
+    });
   }
 }
 
-std::vector<Slice> load_graphs(const Problem& baked, const Device& device) {
+std::vector<Slice> load_graphs(const Problem& baked, const Lowered& first, const Device& device) {
   const Current current(device);
   prepare_handles(device.ordinal);
-  std::vector<Slice> slices;
-  std::int64_t first = 0;
-  for (const std::int64_t batch : batches(baked)) {
-    Lowered lowered = lower(baked, batch, avoid_on(device));
-    auto graph = find_or_load(baked, batch, lowered.spec, device);
-    slices.push_back({first, batch, std::move(graph), std::move(lowered)});
-    first += batch;
+  std::vector<Slice> slices = slices_of(baked, first, device);
+  for (Slice& slice : slices) {
+    slice.graph = find_or_load(baked, slice.batch, slice.lowered.spec, device);
   }
   return slices;
 }

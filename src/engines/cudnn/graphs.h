@@ -1,5 +1,5 @@
 // The graphs of a Problem, from memory, a bundle, the disk, or built: one per slice of the batch.
-// Used by engine alone.
+// `first` is the first slice as judge() lowered it.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 namespace fovea::cudnn {
 
 // cuDNN's own support check of each, which compiles nothing: for tests of many. Throws Unsupported.
-void check_graphs(const Problem& baked, const Device& device);
+void check_graphs(const Problem& baked, const Lowered& first, const Device& device);
 
 // Compiles and stores them, on a machine with the device or without. Throws Unsupported.
-void compile_graphs(const Problem& baked, const Device& device);
+void compile_graphs(const Problem& baked, const Lowered& first, const Device& device);
 
 // Ready to run on a GPU that is here. Graphs are shared by plans that have them in common.
-std::vector<Slice> load_graphs(const Problem& baked, const Device& device);
+std::vector<Slice> load_graphs(const Problem& baked, const Lowered& first, const Device& device);
 
 // "" where stored plans of this environment are of use here, else why not.
 std::string refuse_environment(const std::string& environment);

@@ -1,8 +1,11 @@
 #include "engines/cudnn/judge.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <set>
 
+#include "base/error.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/cost.h"
 #include "engines/cudnn/graph.h"
@@ -12,11 +15,33 @@
 namespace fovea::cudnn {
 namespace {
 
+struct BadVersions {
+  int first_version, last_version;  // of cuDNN, both included
+  int first_sm, last_sm;
+  bool (*concerns)(const Problem& problem);
+  const char* what;
+  const char* advice;
+};
+
+bool any_attention(const Problem&) { return true; }
+bool packed(const Problem& problem) { return problem.layout == Layout::Thd; }
+
+// Versions whose results are wrong for a feature as a whole. Only what is known.
+constexpr std::array<BadVersions, 2> bad_versions{{
+    // cudnn-frontend refuses these versions too. Can go when nobody has them.
+    {91000, 91001, 80, 129, any_attention, "attention is wrong in cuDNN 9.10.0 and 9.10.1",
+     "use cuDNN 9.10.2 or newer"},
+    // Its backward on sm_90 read a workspace that it had not cleared where there were rows between
+    // sequences (Transformer Engine's issue 2186); sm_8x has packed sequences since 9.18.1.
+    {90000, 91800, 80, 129, packed, "packed sequences are not right before cuDNN 9.18.1",
+     "use cuDNN 9.18.1 or newer, or pad the sequences and give their lengths"},
+}};
+
 class Rules {
  public:
   Rules(const Problem& problem, const Device& device) : p_(problem), device_(device) {}
 
-  Verdict run() {
+  Judged run() {
     if (device_.kind != DeviceKind::Cuda) {
       refuse("device_not_cuda", "engine cudnn runs on an NVIDIA GPU", "device " + device_.name,
              "use engine cpu");
@@ -28,10 +53,11 @@ class Rules {
     check_strides();
     check_features();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
-    const Lowered lowered = check_formulas();
+    auto lowered = std::make_shared<const Lowered>(check_formulas());
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
-    note_cost(p_, lowered, device_, verdict_);
+    note_cost(p_, *lowered, device_, verdict_);
+    verdict_.lowered = std::move(lowered);
     return std::move(verdict_);
   }
 
@@ -227,11 +253,46 @@ class Rules {
   static constexpr std::size_t most_tensors = 60;
   const Problem& p_;
   const Device& device_;
-  Verdict verdict_;
+  Judged verdict_;
 };
 
 }  // namespace
 
-Verdict judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
+std::vector<Reason> known_bad(int version, int sm, const Problem& problem) {
+  std::vector<Reason> reasons;
+  for (const BadVersions& row : bad_versions) {
+    if (version < row.first_version || version > row.last_version) continue;
+    if (sm < row.first_sm || sm > row.last_sm || !row.concerns(problem)) continue;
+    reasons.push_back({"known_bad", row.what, "cuDNN " + cuda::version_text(version), row.advice});
+  }
+  return reasons;
+}
+
+Judged judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
+
+const Lowered& lowered_by(const Judged& judged) {
+  if (!judged.lowered) throw InternalError("engine cudnn compiles what it has not judged");
+  return *static_cast<const Lowered*>(judged.lowered.get());
+}
+
+std::vector<std::int64_t> batches(const Problem& baked) {
+  const bool sums_over_batch =
+      baked.direction == Direction::Backward &&
+      (baked.want_sink || std::ranges::count(baked.want_tensors, true) != 0);
+  // cuDNN draws dropout by the place in the batch.
+  if (sums_over_batch || baked.dropout > 0) return {baked.sizes.b};
+  // Packed, further sequences may be empty and cost next to nothing: one graph of the next power of
+  // two does it. Not where something is read for each sequence, which would be read beyond its end.
+  const bool bound_per_sequence =
+      !baked.program.tensors().empty() || baked.has_q_offsets || baked.has_k_offsets;
+  if (baked.layout == Layout::Thd && !bound_per_sequence) {
+    return {static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(baked.sizes.b)))};
+  }
+  std::vector<std::int64_t> out;
+  for (std::int64_t size = std::int64_t{1} << 40; size > 0; size /= 2) {
+    if ((baked.sizes.b & size) != 0) out.push_back(size);
+  }
+  return out.empty() ? std::vector<std::int64_t>{baked.sizes.b} : out;
+}
 
 }  // namespace fovea::cudnn

@@ -7,8 +7,13 @@
 
 namespace fovea::cudnn {
 
-// Also where there is no cuDNN in this machine: then that is one of the reasons.
-Verdict judge(const Problem& baked, const Device& device);
+// Also where there is no cuDNN in this machine: then that is one of the reasons. If it is not
+// refused, `lowered` is the Lowered of the first batch.
+Judged judge(const Problem& baked, const Device& device);
+const Lowered& lowered_by(const Judged& judged);
+
+// Why this version of cuDNN is not used for such a problem on this architecture; empty: it may be.
+std::vector<Reason> known_bad(int version, int sm, const Problem& problem);
 
 // Batches that are run one after the other: powers of two, the largest first, so that a plan for
 // one batch serves others. One batch where sums over it are asked for.

@@ -1,16 +1,9 @@
-// Combinations of cuDNN version, architecture and feature that give wrong results or crash, each
-// with the reason and what it holds for. A row can go when no version in its range is in use.
+// What cuDNN gets wrong in graphs that it supports, and lowering therefore avoids, for the versions
+// and architectures where it was seen.
 #pragma once
-
-#include <vector>
-
-#include "attention/engine.h"
 
 namespace fovea::cudnn {
 
-std::vector<Reason> known_bad(int version, int sm, const Problem& problem);
-
-// What cuDNN gets wrong in graphs that it supports, and lowering therefore avoids.
 struct Avoid {
   // Inputs of one element per sequence, and in a backward of one per key, are read from wrong
   // places: they are repeated along the rows, where they are read right.
@@ -26,5 +19,9 @@ struct Avoid {
   bool scattered_rows = true;
 };
 Avoid what_to_avoid(int version, int sm);
+
+// For `./dev gpu known-bad`, which looks at one row at a time: from now on what_to_avoid() gives
+// this; null: what is known again.
+void replace_what_to_avoid(const Avoid* avoid);
 
 }  // namespace fovea::cudnn

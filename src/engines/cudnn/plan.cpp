@@ -75,7 +75,7 @@ class CudnnPlan : public Plan {
 
   void run(const Bindings& bindings) const override {
     const Lowered& lowered = slices_.front().lowered;
-    Call call(baked_, bindings, memory_);
+    CudnnCall call(baked_, bindings, memory_);
     check_call(baked_, lowered, bindings);
     check_captured(call);
     const cuda::OnDevice here(ordinal_);
@@ -93,7 +93,7 @@ class CudnnPlan : public Plan {
       const Slice& slice = slices_[i];
       std::size_t count = 0;
       call.start_slice(slice.first);
-      for (const Place& place : places_[i]) {
+      for (const GraphTensor& place : places_[i]) {
         const Tensor& tensor = slice.lowered.spec.tensors[place.tensor];
         pointers[count++] = packed_ && packed_->has(tensor)
                                 ? packed_->pointer(tensor, bindings.sizes, own, slice.first)
@@ -106,7 +106,7 @@ class CudnnPlan : public Plan {
 
  private:
   // A tensor of a graph, and where the formulas' view of it is, if it is a captured one.
-  struct Place {
+  struct GraphTensor {
     std::uint32_t tensor = 0, view = 0;
   };
 
@@ -115,22 +115,23 @@ class CudnnPlan : public Plan {
   }
 
   // In the order of uids, as execute() wants them.
-  static std::vector<Place> places_of(const Spec& spec) {
-    std::vector<Place> places;
+  static std::vector<GraphTensor> places_of(const Spec& spec) {
+    std::vector<GraphTensor> places;
     std::uint32_t views = 0;
     for (std::uint32_t i = 0; i < spec.tensors.size(); ++i) {
       places.push_back({i, is_viewed(spec.tensors[i].role) ? views++ : 0});
     }
-    std::ranges::sort(places, {}, [&](const Place& at) { return spec.tensors[at.tensor].uid(); });
+    std::ranges::sort(places, {},
+                      [&](const GraphTensor& at) { return spec.tensors[at.tensor].uid(); });
     return places;
   }
 
   // Before anything is enqueued.
-  void check_captured(Call& call) const {
+  void check_captured(CudnnCall& call) const {
     if (slices_.front().lowered.views.empty()) return;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       call.start_slice(slices_[i].first);
-      for (const Place& place : places_[i]) {
+      for (const GraphTensor& place : places_[i]) {
         const Tensor& tensor = slices_[i].lowered.spec.tensors[place.tensor];
         if (is_viewed(tensor.role)) call.captured(tensor, slices_[i].lowered.views[place.view]);
       }
@@ -138,7 +139,7 @@ class CudnnPlan : public Plan {
     call.start_slice(0);
   }
 
-  void* pointer(Call& call, const Slice& slice, const Place& place) const {
+  void* pointer(CudnnCall& call, const Slice& slice, const GraphTensor& place) const {
     const Tensor& tensor = slice.lowered.spec.tensors[place.tensor];
     if (is_viewed(tensor.role)) return call.captured(tensor, slice.lowered.views[place.view]);
     if (tensor.role == Role::Table) return tables_[tensor.slot];
@@ -149,7 +150,7 @@ class CudnnPlan : public Plan {
   Problem baked_;
   int ordinal_;
   std::vector<Slice> slices_;
-  std::vector<std::vector<Place>> places_;  // by slice
+  std::vector<std::vector<GraphTensor>> places_;  // by slice
   std::vector<CompiledUniform> uniforms_;
   std::vector<void*> tables_;  // by slot
   CallMemory memory_;

@@ -1,5 +1,5 @@
 // What kernels get of a call: device::Call and the words behind it, packed from Bindings. Nothing
-// is allocated. Used by plan.
+// is allocated.
 #pragma once
 
 #include "attention/bindings.h"

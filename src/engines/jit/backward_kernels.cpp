@@ -32,10 +32,10 @@ struct TileChoice {
 constexpr TileChoice choices[] = {{128, 128, 8}, {64, 128, 8}, {64, 64, 8},
                                   {32, 64, 8},   {32, 32, 4},  {16, 16, 2}};
 // How many tiles of queries and of output gradients are in shared memory at once.
-struct Stages {
+struct TileStages {
   int q, grad_o;
 };
-constexpr Stages stages[] = {{2, 2}, {2, 1}, {1, 1}};
+constexpr TileStages stages[] = {{2, 2}, {2, 1}, {1, 1}};
 
 device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
   return {shape.warps,          is_wide(facts) ? 4 : 2, shape.d,         shape.dv,
@@ -59,7 +59,7 @@ Shape backward_shape(const ShapeFacts& facts) {
     Shape shape = with_tiles(facts, choice);
     if (sums_of_thread(shape) > most_sums) continue;
     if (is_wide(facts) && choice.columns > 64) continue;
-    for (const Stages& count : stages) {
+    for (const TileStages& count : stages) {
       const device::BackwardShared shared(tile_sizes(facts, shape), count.q, count.grad_o,
                                           facts.captured_bytes);
       shape.shared_bytes = shared.bytes;

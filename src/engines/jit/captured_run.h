@@ -1,5 +1,5 @@
 // One call's sums of captured gradients: where they lie in the workspace, cleared before the
-// kernels that add to them and written out behind those. Used by plan, memory and arguments.
+// kernels that add to them and written out behind those.
 #pragma once
 
 #include "attention/bindings.h"

@@ -28,8 +28,8 @@ class JitEngine : public Engine {
     return device.kind == DeviceKind::Cuda ? jit::bake(problem) : Baking{{problem}, {}};
   }
 
-  Verdict judge(const Baked& baked, const Device& device) const override {
-    Verdict verdict = jit::judge(baked.problem, device);
+  Judged judge(const Baked& baked, const Device& device) const override {
+    Judged verdict{jit::judge(baked.problem, device)};
     if (verdict.answer == Answer::Expected && is_proven(baked, device)) {
       verdict.answer = Answer::Proven;
     }
@@ -41,8 +41,8 @@ class JitEngine : public Engine {
   }
 
   // Whoever asks for a proof will want the plan: it is compiled, and stored.
-  Verdict prove(const Baked& baked, const Device& device) const override {
-    Verdict verdict = judge(baked, device);
+  Judged prove(const Baked& baked, const Device& device) const override {
+    Judged verdict = judge(baked, device);
     if (verdict.answer != Answer::Expected) return verdict;
     try {
       compile_images(prepare(baked.problem, device, wanted_tier()), device);
@@ -56,8 +56,9 @@ class JitEngine : public Engine {
     return verdict;
   }
 
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    throw_if_refused(jit::judge(baked.problem, device));
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
+                                const Device& device) const override {
+    throw_if_refused(judged);
     Prepared prepared = prepare(baked.problem, device, wanted_tier());
     std::unique_ptr<Plan> plan;
     if (device.described) {

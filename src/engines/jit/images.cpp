@@ -106,7 +106,7 @@ store::Blob packed(const std::vector<Image>& images) {
 
 // Throws DeviceError if the bytes are something else.
 std::vector<KernelImage> unpacked(const store::Blob& blob, std::size_t count) {
-  store::Reader in(blob);
+  store::ByteReader in(blob);
   std::vector<std::uint64_t> sizes;
   bool right = in.u32() == count;
   for (std::size_t i = 0; right && i < count; ++i) sizes.push_back(in.u64());

@@ -1,4 +1,4 @@
-// The workspace of one call: where each piece lies, or how much all of them take. Used by plan.
+// The workspace of one call: where each piece lies, or how much all of them take.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ void write_zeros(const Rows& rows, const Geometry& geometry, std::int64_t heads,
 
 class Backward {
  public:
-  explicit Backward(Call& call)
+  explicit Backward(ReferenceCall& call)
       : call_(call),
         scratch_(call.scratch),
         sizes_(call.bound.sizes),
@@ -43,7 +43,7 @@ class Backward {
   void write_keys(const Sequence& sequence, std::int64_t g) const;
   void write_sums() const;
 
-  Call& call_;
+  ReferenceCall& call_;
   const Scratch& scratch_;
   const Sizes& sizes_;
   CapturedSums captured_;
@@ -171,6 +171,6 @@ void Backward::run() {
 
 }  // namespace
 
-void backward(Call& call) { Backward(call).run(); }
+void backward(ReferenceCall& call) { Backward(call).run(); }
 
 }  // namespace fovea::reference

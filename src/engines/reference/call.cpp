@@ -39,8 +39,8 @@ double Dropout::factor(const Point& point) const {
   return dropout_keeps(seed_, offset_, at, threshold_) ? 1 / (1 - probability_) : 0;
 }
 
-Call::Call(const Problem& problem, const Formulas& program, const Bindings& bindings,
-           Scratch memory)
+ReferenceCall::ReferenceCall(const Problem& problem, const Formulas& program,
+                             const Bindings& bindings, Scratch memory)
     : baked(problem),
       formulas(program),
       bound(bindings),
@@ -59,7 +59,7 @@ Call::Call(const Problem& problem, const Formulas& program, const Bindings& bind
   }
 }
 
-void Call::read_keys(const Sequence& sequence, std::int64_t g) {
+void ReferenceCall::read_keys(const Sequence& sequence, std::int64_t g) {
   const Rows k(bound.k, baked.k.dtype), v(bound.v, baked.v.dtype);
   for (std::int64_t j = 0; j < sequence.k_length; ++j) {
     const std::int64_t row = sequence.k_first + j;
@@ -68,14 +68,14 @@ void Call::read_keys(const Sequence& sequence, std::int64_t g) {
   }
 }
 
-std::span<const double> Call::k_row(std::int64_t i) const {
+std::span<const double> ReferenceCall::k_row(std::int64_t i) const {
   return row_of(scratch.k_head, i, bound.sizes.d);
 }
-std::span<const double> Call::v_row(std::int64_t i) const {
+std::span<const double> ReferenceCall::v_row(std::int64_t i) const {
   return row_of(scratch.v_head, i, bound.sizes.dv);
 }
 
-Point Call::point(const Sequence& sequence, std::int64_t h, std::int64_t i) const {
+Point ReferenceCall::point(const Sequence& sequence, std::int64_t h, std::int64_t i) const {
   const auto size = [](std::int64_t x) { return static_cast<std::int32_t>(x); };
   Point point;
   point.b = position(sequence.b, value_of(bound.b_offset));
@@ -91,17 +91,17 @@ Point Call::point(const Sequence& sequence, std::int64_t h, std::int64_t i) cons
   return point;
 }
 
-void Call::move_to_key(Point& point, const Sequence& sequence, std::int64_t j) const {
+void ReferenceCall::move_to_key(Point& point, const Sequence& sequence, std::int64_t j) const {
   point.k = position(j, sequence.k_offset);
 }
 
-double Call::score(Point& point, std::int64_t j) const {
+double ReferenceCall::score(Point& point, std::int64_t j) const {
   if (!formulas.keeps(point, scratch.cells)) return minus_infinity;
   point.score = scale * dot(scratch.q_row, k_row(j));
   return formulas.modified_score(point, scratch.cells);
 }
 
-double Call::sink(std::int64_t h) const {
+double ReferenceCall::sink(std::int64_t h) const {
   return baked.sink ? read_number(bound.sink, row_type, h) : minus_infinity;
 }
 

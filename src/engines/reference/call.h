@@ -31,8 +31,9 @@ class Dropout {
   std::uint64_t threshold_, seed_, offset_;
 };
 
-struct Call {
-  Call(const Problem& problem, const Formulas& program, const Bindings& bindings, Scratch memory);
+struct ReferenceCall {
+  ReferenceCall(const Problem& problem, const Formulas& program, const Bindings& bindings,
+                Scratch memory);
 
   const Problem& baked;
   const Formulas& formulas;
@@ -63,7 +64,7 @@ struct Call {
   double sink(std::int64_t h) const;  // -inf where there is none
 };
 
-void forward(Call& call);
-void backward(Call& call);
+void forward(ReferenceCall& call);
+void backward(ReferenceCall& call);
 
 }  // namespace fovea::reference

@@ -27,8 +27,8 @@ class ReferencePlan : public Plan {
 
   void run(const Bindings& bindings) const override {
     Arena arena("reference", bindings.workspace);
-    Call call(baked_, formulas_, bindings,
-              Scratch::lay_out(arena, needs(bindings.sizes), bindings.sizes));
+    ReferenceCall call(baked_, formulas_, bindings,
+                       Scratch::lay_out(arena, needs(bindings.sizes), bindings.sizes));
     switch (baked_.direction) {
       case Direction::Forward: return forward(call);
       case Direction::Backward: return backward(call);
@@ -53,8 +53,8 @@ class ReferenceEngine : public Engine {
     return bake_for_host(problem);
   }
 
-  Verdict judge(const Baked& baked, const Device& device) const override {
-    Verdict verdict;
+  Judged judge(const Baked& baked, const Device& device) const override {
+    Judged verdict;
     refuse_other_devices(name(), device, verdict);
     if (baked.problem.rng == Rng::Engine) {
       verdict.reasons.push_back({"rng_engine_unknown",
@@ -68,12 +68,9 @@ class ReferenceEngine : public Engine {
     return verdict;
   }
 
-  Verdict prove(const Baked& baked, const Device& device) const override {
-    return judge(baked, device);
-  }
-
-  std::unique_ptr<Plan> compile(const Baked& baked, const Device& device) const override {
-    throw_if_refused(judge(baked, device));
+  std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
+                                const Device&) const override {
+    throw_if_refused(judged);
     return std::make_unique<ReferencePlan>(baked.problem);
   }
 };

@@ -1,4 +1,4 @@
-// The forward, as DESIGN's definition has it:
+// The forward, as docs/semantics.md defines it:
 //   s = score_mod(scale * dot(Q, K)),  lse = log(sum of exp(s) over what is kept [+ exp(sink)]),
 //   O = sum of dropout(exp(s - lse)) * V.
 #include <algorithm>
@@ -10,12 +10,12 @@
 namespace fovea::reference {
 namespace {
 
-void write_row_value(const Call& call, void* rows, std::int64_t at, double value) {
+void write_row_value(const ReferenceCall& call, void* rows, std::int64_t at, double value) {
   if (rows != nullptr) write_number(rows, call.row_type, at, value);
 }
 
 // Rows that no loop visits, past a sequence's length or in no sequence, keep what is written here.
-void write_empty_rows(Call& call) {
+void write_empty_rows(ReferenceCall& call) {
   std::ranges::fill(call.scratch.o_row, 0.0);
   std::ranges::fill(call.scratch.per_head, minus_infinity);
   const Rows o(call.bound.o, call.baked.o.dtype);
@@ -41,7 +41,7 @@ double log_sum_exp(std::span<const double> scores, double sink, double row_max) 
   return shift + std::log(sum);
 }
 
-void forward_row(Call& call, const Sequence& sequence, std::int64_t h, std::int64_t i) {
+void forward_row(ReferenceCall& call, const Sequence& sequence, std::int64_t h, std::int64_t i) {
   const std::int64_t row = sequence.q_first + i;
   const auto scores = call.scratch.scores.first(static_cast<std::size_t>(sequence.k_length));
   const std::span<double> o_row = call.scratch.o_row;
@@ -75,7 +75,7 @@ void forward_row(Call& call, const Sequence& sequence, std::int64_t h, std::int6
 
 }  // namespace
 
-void forward(Call& call) {
+void forward(ReferenceCall& call) {
   const Sizes& sizes = call.bound.sizes;
   write_empty_rows(call);
   for (std::int64_t b = 0; b < sizes.b; ++b) {

@@ -16,7 +16,8 @@ namespace {
 long allocations_of_a_run(const std::string& line, Executor& executor) {
   BoundCall call(line);
   const Baking baking = cpu_engine().bake(call.problem, cpu_device());
-  const std::unique_ptr<Plan> plan = cpu_engine().compile(baking.baked, cpu_device());
+  const std::unique_ptr<Plan> plan = cpu_engine().compile(
+      baking.baked, cpu_engine().judge(baking.baked, cpu_device()), cpu_device());
   const std::size_t bytes = plan->workspace_bytes(call.problem.sizes);
   const std::unique_ptr<void, void (*)(void*)> workspace(
       std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64), std::free);

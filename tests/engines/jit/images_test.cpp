@@ -47,7 +47,7 @@ class JitImages : public ::testing::Test {
   }
   int compile(const Baked& baked) {
     const int before = compiler_.compiled;
-    jit_engine().compile(baked, h200_);
+    jit_engine().compile(baked, jit_engine().judge(baked, h200_), h200_);
     return compiler_.compiled - before;
   }
 

@@ -141,9 +141,10 @@ std::unique_ptr<Plan> Example::plan(Direction direction, std::vector<float>& lit
   directed.direction = direction;
   const Device cpu;
   const Baking baking = reference_engine().bake(directed, cpu);
-  EXPECT_EQ(reference_engine().judge(baking.baked, cpu).answer, Answer::Proven);
+  const Judged judged = reference_engine().judge(baking.baked, cpu);
+  EXPECT_EQ(judged.answer, Answer::Proven);
   literals = baking.literals;
-  return reference_engine().compile(baking.baked, cpu);
+  return reference_engine().compile(baking.baked, judged, cpu);
 }
 
 std::vector<Array*> Example::outputs(Direction direction) {

@@ -33,6 +33,11 @@ namespace {
 
 Baked baked(const Problem& problem) { return reference_engine().bake(problem, {}).baked; }
 
+std::unique_ptr<Plan> compile(const Problem& problem, const Device& device) {
+  const Engine& engine = reference_engine();
+  return engine.compile(baked(problem), engine.judge(baked(problem), device), device);
+}
+
 Problem backward_problem(const std::string& program = "") {
   Problem problem = make_problem(small_sizes(3, 4), program);
   problem.direction = Direction::Backward;
@@ -103,14 +108,14 @@ TEST(Judge, RefusesWhatItCannotDoWithReasons) {
   ASSERT_EQ(verdict.reasons.size(), 1u);
   EXPECT_EQ(verdict.reasons[0].code, "device_not_cpu");
   EXPECT_EQ(verdict.reasons[0].got, "device NVIDIA H200");
-  EXPECT_THROW(reference_engine().compile(baked(problem), gpu), Unsupported);
+  EXPECT_THROW(compile(problem, gpu), Unsupported);
 
   problem.dropout = 0.5f;
   problem.rng = Rng::Engine;
   verdict = reference_engine().prove(baked(problem), {});
   ASSERT_EQ(verdict.reasons.size(), 1u);
   EXPECT_EQ(verdict.reasons[0].code, "rng_engine_unknown");
-  EXPECT_THROW(reference_engine().compile(baked(problem), {}), Unsupported);
+  EXPECT_THROW(compile(problem, {}), Unsupported);
   EXPECT_EQ(reference_engine().judge(baked(problem), gpu).reasons.size(), 2u);
 
   problem.rng = Rng::Portable;
@@ -194,7 +199,7 @@ TEST(Run, IsSafeFromManyThreads) {
 TEST(Workspace, IsReportedForSizes) {
   Problem problem = backward_problem(R"p(mod="score + t[k]" tensor="t:f32[Skv]")p");
   problem.want_tensors = {true};
-  const auto plan = reference_engine().compile(baked(problem), {});
+  const auto plan = compile(problem, {});
   Sizes larger = problem.sizes;
   larger.b = 100;
   EXPECT_EQ(plan->workspace_bytes(larger), plan->workspace_bytes(problem.sizes));

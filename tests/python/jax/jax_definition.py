@@ -8,7 +8,7 @@ import numpy as np
 from jax_cases import HKV, B, Case, D, H, S
 from jax_setup import DEVICE, seed
 
-# The limits of the design notes: relative to the norm, outputs and gradients.
+# The limits of docs/semantics.md: relative to the norm, outputs and gradients.
 LIMITS = {"float32": (2e-6, 6e-6), "bfloat16": (6e-3, 1.8e-2), "float16": (8e-4, 2.4e-3)}
 DTYPE = "float32" if DEVICE == "cpu" else "bfloat16"
 

@@ -269,7 +269,7 @@ def test_flax_module_masks_like_transformer_engine(qkv):
 
 
 def test_modifier_arguments_without_a_modifier(qkv):
-    """Trap 9: one message for all of them."""
+    """One message for all of them."""
     for name, value in (
         ("score_mod_bprop", lambda g, s, b, h, q, k: g),
         ("score_mod_tensors", {"x": 1.0}),

@@ -40,7 +40,7 @@ def count_lowerings(monkeypatch):
 
 
 def test_a_new_number_compiles_and_builds_nothing(qkv, monkeypatch):
-    """Trap 10: numbers are bound per call."""
+    """Numbers are bound per call."""
     lines = count_lowerings(monkeypatch)
     results, built = [], []
     for cap in (3.0, 4.0, 0.5):
@@ -95,7 +95,7 @@ def test_traced_once_under_jit(qkv):
 
 
 def test_a_smaller_batch_builds_no_other_plan(qkv):
-    """Trap 16: batch is not part of the plan. (Engine cudnn bakes it: there powers of two share graphs.)"""
+    """The batch is not part of the plan. (Engine cudnn bakes it: there powers of two share graphs.)"""
     engine = "jit" if DEVICE == "cuda" else None
 
     def attend(n):

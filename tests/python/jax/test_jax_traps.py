@@ -154,7 +154,7 @@ def test_trap_24_views_and_host_arrays(qkv):
 
 
 def test_masked_nan_does_not_leak(qkv):
-    """Trap 30 through XLA: NaN in keys and values that no query keeps. Engine cudnn lets it out (docs/gpu.md)."""
+    """Through XLA: NaN in keys and values that no query keeps. Engine cudnn lets it out (docs/gpu.md)."""
     q, k, v = qkv
     k, v = (x.at[:, 20:].set(jnp.nan) for x in (k, v))
     engine = "jit" if DEVICE == "cuda" else None

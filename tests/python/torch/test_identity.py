@@ -1,4 +1,4 @@
-"""A modifier is what it computes: tests of the traps (TRAPS.md by number) that caches keyed by Python objects fall into."""
+"""A modifier is what it computes: tests of the traps that caches keyed by Python objects fall into."""
 
 import functools
 import gc

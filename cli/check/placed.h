@@ -1,0 +1,58 @@
+// A tensor where an engine will find it: at any strides, in memory that is NaN everywhere else,
+// with guards on both sides. What lies between and around its elements must be the same after a
+// call.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cli/check/array.h"
+#include "cli/check/gpu.h"
+
+namespace fovea::cli {
+
+struct Placement {
+  std::string dtype = "f32";
+  std::vector<std::int64_t> extents;
+  std::vector<std::int64_t> strides;  // elements, by dimension; 0 repeats
+
+  static Placement dense(std::string dtype, std::vector<std::int64_t> extents);
+};
+
+class Placed {
+ public:
+  Placed() = default;                                // no memory: data() is null
+  explicit Placed(Placement placement);              // to be written: every byte poisoned
+  Placed(Placement placement, const Array& values);  // to be read
+  Placed(Placed&&) = default;
+  Placed& operator=(Placed&&) = default;
+
+  // From here on data() is on the GPU. send() copies there, fetch() back, guards included.
+  void put_on(Gpu& gpu);
+  void send();
+  void replace(const Array& values);  // of an input, where it lies
+  void fetch();
+
+  void* data();
+  const Placement& placement() const { return placement_; }
+  Array take() const;  // the elements, dense
+
+  void poison();  // the elements only
+  bool surroundings_untouched() const;
+  bool bytes_untouched() const;        // nothing at all was written since it was made
+  bool has_unwritten_element() const;  // the poison is still there
+
+ private:
+  template <class Visit>
+  void each_element(Visit visit) const;  // visit(dense index, byte position)
+
+  Placement placement_;
+  std::vector<unsigned char> bytes_, before_;
+  std::size_t start_ = 0, element_ = 1;
+  Gpu* gpu_ = nullptr;
+  Gpu::Block block_;
+  unsigned char* there_ = nullptr;  // where bytes_ are on the GPU
+};
+
+}  // namespace fovea::cli

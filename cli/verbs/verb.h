@@ -1,0 +1,47 @@
+// What a verb takes from the command line. The only way to CLI11, but for main(): its header alone
+// takes longer to compile than all of a verb.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace fovea::cli {
+
+class Option {
+ public:
+  explicit Option(CLI::Option& option) : option_(option) {}
+  Option& required();
+  Option& tell_default();  // in the help
+  Option& not_negative();
+  Option& between(int lowest, int highest);
+  Option& between(double lowest, double highest);
+
+ private:
+  CLI::Option& option_;
+};
+
+class Verb {
+ public:
+  Verb(CLI::App& program, const std::string& name, const std::string& help);
+
+  // For T = std::string, int, unsigned long and double. The value outlives the command line's
+  // parsing.
+  template <class T>
+  Option option(const std::string& name, T& value, const std::string& help);
+  void flag(const std::string& name, bool& value, const std::string& help);
+  void footer(const std::string& text);
+  void callback(const std::function<void()>& work);
+
+ private:
+  CLI::App& app_;
+};
+
+// The line, or a bare formula as the mod of one.
+std::string line_of(const std::string& line_or_formula);
+
+}  // namespace fovea::cli

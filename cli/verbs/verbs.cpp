@@ -1,0 +1,190 @@
+// The verbs that print what the library says and do no work of their own: diff, doctor, explain,
+// cache. The others have a file each.
+#include "cli/verbs/verbs.h"
+
+#include <fovea/handle.hpp>
+#include <iostream>
+#include <memory>
+
+#include "cli/verbs/table.h"
+#include "cli/verbs/verb.h"
+
+namespace fovea::cli {
+namespace {
+
+// ---- diff ----
+
+void run_diff(const std::string& text) {
+  const Program program = Problem(line_of(text)).program();
+  const std::string printed = program.line();
+  if (line_value(printed, "mod").empty()) {
+    const bool masked = !line_value(printed, "mask").empty();
+    throw std::invalid_argument("there is nothing to differentiate: give mod=\"...\"" +
+                                std::string(masked ? " (a mask has no derivative)" : ""));
+  }
+  const char* const by_all = nullptr;
+  std::cout << report_of(fovea_program_differentiate, program.get(), by_all, FOVEA_TEXT_INDENTED);
+}
+
+// ---- doctor ----
+
+void run_doctor() {
+  const std::string text = report_of(fovea_doctor);
+  std::cout << text << (text.ends_with('\n') ? "" : "\n");
+}
+
+// ---- explain ----
+
+struct ExplainOptions {
+  std::string line, engine, device = "cpu";
+  bool json = false, prove = false;
+};
+
+std::string explanation_of(const Problem& problem, const ExplainOptions& options) {
+  std::uint32_t flags = 0;
+  if (options.json) flags |= FOVEA_EXPLAIN_JSON;
+  if (options.prove) flags |= FOVEA_EXPLAIN_PROVE;
+  std::string text = explain(problem, {options.engine, options.device}, flags);
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+void run_explain(const ExplainOptions& options) {
+  const auto [problem, backward] = Problem::parse(options.line);
+  const std::string first = explanation_of(problem, options);
+  if (!backward) {
+    std::cout << first << "\n";
+    return;
+  }
+  const std::string second = explanation_of(*backward, options);
+  if (options.json) {
+    std::cout << "{\"forward\": " << first << ",\n\"backward\": " << second << "}\n";
+  } else {
+    std::cout << "forward\n" << first << "\n\nbackward\n" << second << "\n";
+  }
+}
+
+// ---- cache ----
+
+struct CacheOptions {
+  std::string what = "list";
+  bool json = false;
+};
+
+std::string folder() { return report_of(fovea_disk_cache_folder); }
+
+std::string size_text(std::uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+std::string plans_text(std::uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " plan" : " plans");
+}
+
+// "3 plans, 512 KiB of at most 1 GiB in /home/me/.cache/fovea"
+std::string where_text(const fovea_disk_cache_info& info) {
+  const std::string bytes = size_text(info.bytes) + " of at most " + size_text(info.limit);
+  std::string out = plans_text(info.plans) + ", " + bytes + " in " + folder();
+  if (info.usable == 0) out += " (not in use: 'fovea doctor' says why)";
+  if (info.usable != 0 && info.writable == 0) out += " (not written to: 'fovea doctor' says why)";
+  return out;
+}
+
+void print_cache(const CacheOptions& options, bool verify) {
+  fovea_disk_cache_info info{};
+  info.struct_size = sizeof info;
+  std::uint32_t flags = verify ? FOVEA_DISK_CACHE_VERIFY : 0;
+  if (options.json) flags |= FOVEA_DISK_CACHE_JSON;
+  const std::string text = report_of(fovea_disk_cache_list, flags, &info);
+  if (options.json || info.plans > 0) std::cout << text;
+  if (!options.json && folder().empty()) {
+    std::cout << "no plans are kept on disk: 'fovea doctor' says why\n";
+  } else if (!options.json) {
+    std::cout << where_text(info);
+    if (verify) std::cout << "; " << info.damaged << " damaged";
+    std::cout << "\n";
+  }
+  if (verify && info.damaged > 0) {
+    std::cerr << "fovea: damaged files are never used, and replaced when their plan is next built;"
+                 " 'fovea cache clear' removes everything\n";
+    throw Failed{};
+  }
+}
+
+void clear_cache() {
+  std::uint64_t plans = 0, bytes = 0;
+  check(fovea_disk_cache_clear(&plans, &bytes));
+  std::cout << "removed " << plans_text(plans) << ", " << size_text(bytes)
+            << (folder().empty() ? "" : " from " + folder()) << "\n";
+}
+
+void run_cache(const CacheOptions& options) {
+  if (options.what == "list") return print_cache(options, /*verify=*/false);
+  if (options.what == "verify") return print_cache(options, /*verify=*/true);
+  if (options.what == "clear") return clear_cache();
+  if (options.what == "path") {
+    std::cout << folder() << "\n";
+    return;
+  }
+  throw std::invalid_argument("unknown argument '" + options.what + "' of cache" +
+                              did_you_mean(options.what, "list verify clear path"));
+}
+
+}  // namespace
+
+void add_cache(CLI::App& program) {
+  Verb verb(program, "cache", "List, verify or clear the plans kept on disk");
+  const auto options = std::make_shared<CacheOptions>();
+  verb.option("WHAT", options->what, "list, verify, clear or path").tell_default();
+  verb.flag("--json", options->json, "For programs: of list and verify");
+  verb.footer(
+      "Engines that can write their plans down keep them in a folder of this user, so that the next\n"
+      "process starts in milliseconds. FOVEA_CACHE_DIR names another folder, or off;\n"
+      "FOVEA_CACHE_LIMIT bounds it (500M, 2G): what was not used for longest goes first.\n"
+      "Examples:\n"
+      "  fovea cache                what is there, last used first\n"
+      "  fovea cache verify         read all of it; exit 1 if a file is damaged\n"
+      "  fovea cache clear          remove all of it: plans are built again when they are needed\n"
+      "  du -sh $(fovea cache path)");
+  verb.callback([options] { run_cache(*options); });
+}
+
+void add_diff(CLI::App& program) {
+  Verb verb(program, "diff",
+            "Print the derivative of a score modifier by the score and by all it captures");
+  const auto line = std::make_shared<std::string>();
+  verb.option("LINE", *line, "A formula, or a line: mod=\"...\" scalar=\"...\" tensor=\"...\"")
+      .required();
+  verb.footer(
+      "Examples:\n"
+      "  fovea diff 'tanh(score / 20) * 20'\n"
+      "  fovea diff 'mod=\"softcap*tanh(score/softcap)\" scalar=\"softcap=30\"'\n"
+      "  fovea diff 'mod=\"score + bias[h, q - k + 511]\" tensor=\"bias:f32[H,1023]\"'\n"
+      "With bprop=\"...\" (in score and grad) the hand-written derivative is checked against it.");
+  verb.callback([line] { run_diff(*line); });
+}
+
+void add_doctor(CLI::App& program) {
+  Verb verb(program, "doctor", "Say what was found on this machine and what was not");
+  verb.footer("Example:\n  fovea doctor");
+  verb.callback(run_doctor);
+}
+
+void add_explain(CLI::App& program) {
+  Verb verb(program, "explain",
+            "Say which engine would run a problem line, and why the others cannot");
+  const auto options = std::make_shared<ExplainOptions>();
+  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
+  verb.option(
+          "--device", options->device,
+          "cpu, cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
+      .tell_default();
+  verb.option("--engine", options->engine, "As if this engine had been asked for");
+  verb.flag("--json", options->json, "For programs");
+  verb.flag("--prove", options->prove, "Build plans to prove support");
+  verb.footer(
+      "Examples:\n"
+      "  fovea explain 'b=2 h=8 sq=1024 dtype=bf16 mask=causal direction=both'\n"
+      "  fovea explain 'sq=4096 d=320 dtype=bf16' --device h200 --json");
+  verb.callback([options] { run_explain(*options); });
+}
+
+}  // namespace fovea::cli

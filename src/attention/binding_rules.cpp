@@ -1,0 +1,391 @@
+#include "attention/binding_rules.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "attention/engine.h"
+#include "attention/extents.h"
+#include "attention/refuse.h"
+#include "attention/rules.h"
+#include "attention/validate.h"
+
+namespace fovea {
+namespace {
+
+// In the order of named_tensors().
+struct TensorField {
+  std::string_view name, strides;
+  BoundTensor Bindings::* bound;
+};
+constexpr std::array<TensorField, 8> fields{{{"q", "q.strides", &Bindings::q},
+                                             {"k", "k.strides", &Bindings::k},
+                                             {"v", "v.strides", &Bindings::v},
+                                             {"o", "o.strides", &Bindings::o},
+                                             {"grad_o", "grad_o.strides", &Bindings::grad_o},
+                                             {"grad_q", "grad_q.strides", &Bindings::grad_q},
+                                             {"grad_k", "grad_k.strides", &Bindings::grad_k},
+                                             {"grad_v", "grad_v.strides", &Bindings::grad_v}}};
+
+std::string address_text(const void* data) {
+  std::array<char, 24> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(),
+                                          reinterpret_cast<std::uintptr_t>(data), 16);
+  return "0x" + std::string(text.data(), end);
+}
+
+template <class T>
+T host_value(const PerCall<T>& value) {
+  return value.device == nullptr ? value.value : T{};
+}
+
+std::uintptr_t number(const void* data) { return reinterpret_cast<std::uintptr_t>(data); }
+
+}  // namespace
+
+BindingRules::BindingRules(const CallRules& rules, const Bindings& bindings, bool device_memory)
+    : problem_(rules.problem()),
+      rules_(rules),
+      bindings_(bindings),
+      device_memory_(device_memory),
+      own_sizes_(bindings.sizes == problem_.sizes),
+      row_bytes_(problem_.q.dtype == DType::F64 ? 8 : 4) {}
+
+void BindingRules::check(const Plan& plan) {
+  if (!own_sizes_) check_sizes(bindings_.sizes, problem_.layout);
+  check_values();
+  check_tensors();
+  check_rows();
+  check_sequences_of_call();
+  check_captured();
+  check_exact_indices();
+  check_workspace(plan);
+  check_overlaps(ranges_.span(), [&](std::size_t i) { return region_of(i); });
+}
+
+void BindingRules::hold(const Held& held, const ByteRange& range) {
+  ranges_.push_back(range);
+  held_.push_back(held);
+}
+
+Region BindingRules::region_of(std::size_t i) const {
+  Region region;
+  switch (held_[i].kind) {
+    case Held::Kind::Block:
+      region.element_bytes = static_cast<std::int64_t>(ranges_[i].bytes);
+      break;
+    case Held::Kind::Tensor: region = tensor_region(held_[i].index); break;
+    case Held::Kind::Captured: region = captured_region(held_[i].index, /*gradient=*/false); break;
+    case Held::Kind::Gradient: region = captured_region(held_[i].index, /*gradient=*/true); break;
+  }
+  region.name = held_[i].name.text();
+  region.address = ranges_[i].address;
+  return region;
+}
+
+Region BindingRules::tensor_region(std::size_t i) const {
+  const NamedTensor& tensor = named_tensors()[i];
+  Region region;
+  region.element_bytes = dtype_size((problem_.*tensor.spec).dtype);
+  region.rank = 4;
+  std::ranges::copy(extents_of(bindings_.sizes, problem_.layout, tensor), region.extent.begin());
+  const Strides& s = (bindings_.*fields[i].bound).strides;
+  region.stride = {s.b * region.element_bytes, s.h * region.element_bytes,
+                   s.s * region.element_bytes, s.d * region.element_bytes};
+  return region;
+}
+
+void BindingRules::check_pointer(const ArgumentName& name, const void* data,
+                                 std::int64_t alignment) const {
+  if (data == nullptr) refuse(name.text(), "must not be null");
+  if ((number(data) & static_cast<std::uintptr_t>(alignment - 1)) != 0) {  // a power of two
+    refuse(name.text(), address_text(data),
+           "must be aligned to " + std::to_string(alignment) + " bytes");
+  }
+}
+
+void BindingRules::check_block(const Block& block) {
+  if (!block.needed) {
+    if (block.data != nullptr) {
+      refuse(block.name.text(), address_text(block.data), "is bound, but this problem has none");
+    }
+    return;
+  }
+  if (block.elements == 0) return;
+  check_pointer(block.name, block.data, block.element_bytes);
+  const auto bytes = static_cast<std::uintptr_t>(block.elements * block.element_bytes);
+  hold({Held::Kind::Block, 0, block.name}, {number(block.data), bytes, block.written});
+}
+
+void BindingRules::check_tensors() {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const CallRules::OwnTensor& own = rules_.tensor(i);
+    const BoundTensor& bound = bindings_.*fields[i].bound;
+    if (!own.takes_part) {
+      if (bound.data == nullptr) continue;
+      refuse(fields[i].name, address_text(bound.data), "is bound, but this problem has none");
+    }
+    std::uintptr_t bytes = own.bytes;
+    if (!own_sizes_ || !(bound.strides == own.strides)) {
+      const auto extents = extents_of(bindings_.sizes, problem_.layout, named_tensors()[i]);
+      const StridedTensor strided{fields[i].strides, extents, bound.strides, own.element_bytes,
+                                  own.written};
+      check_strides(strided, problem_.layout);
+      bytes = bytes_of(strided);
+    }
+    if (bytes == 0) continue;
+    check_pointer(fields[i].name, bound.data, own.element_bytes);
+    hold({Held::Kind::Tensor, i, fields[i].name}, {number(bound.data), bytes, own.written});
+  }
+}
+
+void BindingRules::check_rows() {
+  const bool backward = problem_.direction == Direction::Backward;
+  const std::int64_t rows = row_count(bindings_.sizes, problem_.layout), heads = bindings_.sizes.h;
+  const Bindings& b = bindings_;
+  check_block({"lse", b.lse, rows, row_bytes_, backward || problem_.lse, !backward});
+  check_block({"grad_lse", b.grad_lse, rows, row_bytes_, problem_.grad_lse, false});
+  check_block({"row_max", b.row_max, rows, row_bytes_, problem_.row_max, true});
+  check_block({"max_logit", b.max_logit, heads, row_bytes_, problem_.max_logit, true});
+  check_block({"sink", b.sink, heads, row_bytes_, problem_.sink, false});
+  check_block({"grad_sink", b.grad_sink, heads, row_bytes_, backward && problem_.want_sink, true});
+}
+
+Sequences BindingRules::query_sequences() const {
+  Sequences s{{"q_lengths", "q_starts", "q_offsets", "sq", "t_q"},
+              {},
+              {},
+              {},
+              bindings_.sizes.sq,
+              bindings_.sizes.t_q};
+  const auto count = static_cast<std::size_t>(bindings_.sizes.b);
+  if (device_memory_ || count == 0) return s;
+  if (bindings_.q_lengths != nullptr) s.lengths = {bindings_.q_lengths, count};
+  if (bindings_.q_starts != nullptr) s.starts = {bindings_.q_starts, count + 1};
+  if (bindings_.q_offsets != nullptr) s.offsets = {bindings_.q_offsets, count};
+  return s;
+}
+
+Sequences BindingRules::key_sequences() const {
+  Sequences s{{"k_lengths", "k_starts", "k_offsets", "skv", "t_k"},
+              {},
+              {},
+              {},
+              bindings_.sizes.skv,
+              bindings_.sizes.t_k};
+  const auto count = static_cast<std::size_t>(bindings_.sizes.b);
+  if (device_memory_ || count == 0) return s;
+  if (bindings_.k_lengths != nullptr) s.lengths = {bindings_.k_lengths, count};
+  if (bindings_.k_starts != nullptr) s.starts = {bindings_.k_starts, count + 1};
+  if (bindings_.k_offsets != nullptr) s.offsets = {bindings_.k_offsets, count};
+  return s;
+}
+
+void BindingRules::check_sequences_of_call() {
+  const Problem& p = problem_;
+  const Bindings& b = bindings_;
+  const std::int64_t count = b.sizes.b, starts = count == 0 ? 0 : count + 1;
+  const bool packed = p.layout == Layout::Thd;
+  check_block({"q_lengths", b.q_lengths, count, 4, p.has_q_lengths, false});
+  check_block({"k_lengths", b.k_lengths, count, 4, p.has_k_lengths, false});
+  check_block({"q_starts", b.q_starts, starts, 4, packed, false});
+  check_block({"k_starts", b.k_starts, starts, 4, packed, false});
+  check_block({"q_offsets", b.q_offsets, count, 4, p.has_q_offsets, false});
+  check_block({"k_offsets", b.k_offsets, count, 4, p.has_k_offsets, false});
+  check_sequences(query_sequences());
+  check_sequences(key_sequences());
+}
+
+void BindingRules::check_values() {
+  const Bindings& b = bindings_;
+  check_scale(host_value(b.scale));
+  check_dropout(host_value(b.dropout));
+  if (problem_.dropout == 0 && (b.dropout.device != nullptr || b.dropout.value != 0)) {
+    refuse("dropout", b.dropout.value, "the problem has no dropout to vary");
+  }
+  if (host_value(b.offset) > std::numeric_limits<std::uint32_t>::max()) {
+    refuse("offset", b.offset.value, "must be below 2^32");
+  }
+  check_coordinates({host_value(b.b_offset), host_value(b.h_offset), host_value(b.q_offset),
+                     host_value(b.k_offset), b.h_global, problem_.dropout > 0},
+                    b.sizes);
+  if (own_sizes_ && b.h_global == problem_.h_global) return;
+  check_captured_extents(problem_.program, b.sizes, b.h_global);
+}
+
+void BindingRules::check_workspace(const Plan& plan) {
+  constexpr std::int64_t alignment = 64;
+  const std::size_t needed = plan.workspace_bytes(bindings_.sizes);
+  if (needed == 0) return;
+  check_pointer("workspace", bindings_.workspace, alignment);
+  if (bindings_.workspace_bytes < needed) {
+    refuse("workspace_bytes", bindings_.workspace_bytes,
+           "these sizes need " + std::to_string(needed));
+  }
+  check_block({"workspace", bindings_.workspace, static_cast<std::int64_t>(needed), 1, true, true});
+}
+
+namespace {
+
+std::string list(std::span<const std::int64_t> numbers) {
+  std::string out;
+  for (const std::int64_t x : numbers) out += (out.empty() ? "" : ",") + number_text(x);
+  return "[" + out + "]";
+}
+
+void check_count(const char* name, std::size_t count, std::size_t expected, const char* of) {
+  if (count == expected) return;
+  refuse(name, "has " + std::to_string(count) + " entries, the program has " +
+                   std::to_string(expected) + " " + of);
+}
+
+ByteRange range_of(const void* data, std::span<const std::int64_t> extents,
+                   std::span<const std::int64_t> strides, std::int64_t element_bytes) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < extents.size(); ++i) last += (extents[i] - 1) * strides[i];
+  return {reinterpret_cast<std::uintptr_t>(data),
+          static_cast<std::uintptr_t>((last + 1) * element_bytes), false};
+}
+
+bool has_elements(std::span<const std::int64_t> extents) {
+  return std::ranges::find(extents, 0) == extents.end();
+}
+
+// One past the last position that formulas see, or nothing where that is not known on the host.
+std::optional<std::int64_t> positions_end(const Sequences& s, std::int64_t batch,
+                                          const PerCall<std::int32_t>& offset) {
+  if (offset.device != nullptr && s.offsets.empty()) return std::nullopt;
+  std::int64_t end = 0;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t length = !s.lengths.empty()  ? std::int64_t{s.lengths[at]}
+                                : !s.starts.empty() ? std::int64_t{s.starts[at + 1]} - s.starts[at]
+                                                    : s.longest;
+    const std::int64_t first = s.offsets.empty() ? offset.value : s.offsets[at];
+    if (length > 0) end = std::max(end, first + length);
+    if (s.lengths.empty() && s.starts.empty() && s.offsets.empty()) break;  // all are alike
+  }
+  return end;
+}
+
+}  // namespace
+
+void BindingRules::check_captured() {
+  const ir::Program& program = problem_.program;
+  const Bindings& b = bindings_;
+  check_count("tensors", b.tensors.size(), program.tensors().size(), "captured tensors");
+  check_count("scalars", b.scalars.size(), program.scalars().size(), "scalars");
+  if (!b.tensor_gradients.empty()) {
+    check_count("tensor_gradients", b.tensor_gradients.size(), program.tensors().size(),
+                "captured tensors");
+  }
+  if (!b.scalar_gradients.empty()) {
+    check_count("scalar_gradients", b.scalar_gradients.size(), program.scalars().size(), "scalars");
+  }
+  for (std::size_t slot = 0; slot < program.tensors().size(); ++slot) {
+    check_captured_tensor(slot);
+    const bool wanted = slot < problem_.want_tensors.size() && problem_.want_tensors[slot];
+    check_tensor_gradient(slot, wanted);
+  }
+  check_scalar_gradients();
+}
+
+void BindingRules::check_captured_tensor(std::size_t slot) {
+  const ir::TensorDecl& declared = problem_.program.tensors()[slot];
+  const ir::TensorView& bound = bindings_.tensors[slot];
+  const ArgumentName name{"tensor", declared.name};
+  if (bound.dtype != declared.dtype) {
+    refuse(name.text(), dtype_name(bound.dtype),
+           "is declared as " + std::string(dtype_name(declared.dtype)));
+  }
+  const ResolvedExtents resolved = resolved_extents(declared, bindings_.sizes, bindings_.h_global);
+  const std::span<const std::int64_t> extents = resolved;
+  const auto rank = static_cast<std::size_t>(std::clamp(bound.rank, 0, 8));
+  const std::span<const std::int64_t> got(bound.extent.data(), rank);
+  if (bound.rank != static_cast<int>(extents.size()) || !std::ranges::equal(got, extents)) {
+    refuse(name.text(), list(got), "must have the declared extents " + list(extents));
+  }
+  const std::int64_t bytes = dtype_size(bound.dtype);
+  const std::span<const std::int64_t> strides(bound.stride.data(), rank);
+  check_reach(name, extents, strides, bytes);
+  if (!has_elements(extents)) return;
+  check_pointer(name, bound.data, bytes);
+  hold({Held::Kind::Captured, slot, name}, range_of(bound.data, extents, strides, bytes));
+}
+
+void BindingRules::check_tensor_gradient(std::size_t slot, bool wanted) {
+  const ir::TensorDecl& declared = problem_.program.tensors()[slot];
+  const ArgumentName name{"gradient of tensor", declared.name};
+  const bool given = !bindings_.tensor_gradients.empty();
+  if (!wanted) {
+    if (given && bindings_.tensor_gradients[slot].data != nullptr) {
+      refuse(name.text(), "is bound, but grads does not name it");
+    }
+    return;
+  }
+  const BoundGradient bound = given ? bindings_.tensor_gradients[slot] : BoundGradient{};
+  const ResolvedExtents resolved = resolved_extents(declared, bindings_.sizes, bindings_.h_global);
+  const std::span<const std::int64_t> extents = resolved;
+  if (ir::loaded_type(bound.dtype) != ir::Type::F32) {
+    refuse(name.text(), dtype_name(bound.dtype), "must be f32, f16, bf16 or f64");
+  }
+  const std::int64_t bytes = dtype_size(bound.dtype);
+  const std::span<const std::int64_t> strides(bound.stride.data(), extents.size());
+  check_reach(name, extents, strides, bytes);
+  if (!has_elements(extents)) return;
+  check_pointer(name, bound.data, bytes);
+  if (!is_free_of_overlap(extents, strides)) {
+    refuse(name.text(), list(strides),
+           "elements of an output must not overlap (extents " + list(extents) + ")");
+  }
+  ByteRange range = range_of(bound.data, extents, strides, bytes);
+  range.written = true;
+  hold({Held::Kind::Gradient, slot, name}, range);
+}
+
+Region BindingRules::captured_region(std::size_t slot, bool gradient) const {
+  const ResolvedExtents extents =
+      resolved_extents(problem_.program.tensors()[slot], bindings_.sizes, bindings_.h_global);
+  Region region;
+  region.rank = extents.rank;
+  region.extent = extents.extent;
+  region.stride =
+      gradient ? bindings_.tensor_gradients[slot].stride : bindings_.tensors[slot].stride;
+  region.element_bytes =
+      dtype_size(gradient ? bindings_.tensor_gradients[slot].dtype : bindings_.tensors[slot].dtype);
+  for (std::size_t i = 0; i < region.rank; ++i) region.stride[i] *= region.element_bytes;
+  return region;
+}
+
+void BindingRules::check_scalar_gradients() {
+  const auto& scalars = problem_.program.scalars();
+  for (std::size_t slot = 0; slot < scalars.size(); ++slot) {
+    void* const data =
+        bindings_.scalar_gradients.empty() ? nullptr : bindings_.scalar_gradients[slot];
+    const bool wanted = slot < problem_.want_scalars.size() && problem_.want_scalars[slot];
+    check_block({{"gradient of scalar", scalars[slot].name}, data, 1, row_bytes_, wanted, true});
+  }
+}
+
+void BindingRules::check_exact_indices() {
+  if (rules_.exact_indices().empty()) return;
+  const bool q_known = !device_memory_ || !(problem_.has_q_lengths || problem_.has_q_offsets ||
+                                            problem_.layout == Layout::Thd);
+  const bool k_known = !device_memory_ || !(problem_.has_k_lengths || problem_.has_k_offsets ||
+                                            problem_.layout == Layout::Thd);
+  std::array<std::optional<std::int64_t>, 2> ends;
+  const std::int64_t batch = bindings_.sizes.b;
+  if (q_known) ends[0] = positions_end(query_sequences(), batch, bindings_.q_offset);
+  if (k_known) ends[1] = positions_end(key_sequences(), batch, bindings_.k_offset);
+  for (const CallRules::ExactIndex& exact : rules_.exact_indices()) {
+    const std::optional<std::int64_t>& end = ends[exact.is_k ? 1 : 0];
+    const std::int64_t extent = bindings_.tensors[exact.slot].extent[exact.index];
+    if (!end || extent >= *end) continue;
+    refuse("tensor " + problem_.program.tensors()[exact.slot].name,
+           "extent " + std::to_string(extent) + " of index " + std::to_string(exact.index) +
+               ", which is " + (exact.is_k ? "k" : "q") +
+               ", must cover offset + length = " + std::to_string(*end));
+  }
+}
+
+}  // namespace fovea
