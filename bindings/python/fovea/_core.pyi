@@ -145,26 +145,47 @@ class Viewer:
     def __init__(self, table: Any, types: tuple[type, ...], is_altered: Callable[[Any], bool]) -> None: ...
     def signature(self, tensors: list, with_gradients: bool) -> bytes | None: ...
 
-class Reader:
-    """Reads what modifiers read from outside."""
+class Symbol:
+    """What modifiers are run on: Steps writes down every operator, index, method and function that it meets."""
 
-    def __init__(self, rules: Any) -> None: ...
-    def look(self, modifiers: tuple, key: list, tensors: list) -> bool: ...
+class Unwritable(Exception):
+    """A modifier meets what no step can hold."""
 
-class Quick:
-    """A call that Front makes by itself."""
+class Steps:
+    """What modifiers do to symbols, step by step."""
+
+    replayed: Any
+    def __init__(self, hooks: Any, like: Any, on_host: bool) -> None: ...
+    def run(self, modifiers: tuple) -> None: ...
+    def call(self, function: Any, arguments: tuple, named: dict | None, always: bool = False) -> Symbol | None: ...
+    def method(self, name: str, *arguments: Any, **named: Any) -> Symbol: ...
+    def replay(self, values: list) -> tuple[bool, Any] | None: ...
+    @property
+    def like(self) -> Any: ...
+    @property
+    def tensors(self) -> list: ...
+
+class HostCall:
+    """A call that CallCache makes by itself."""
 
     def __init__(
-        self, caller: Caller, empty: Callable[..., Any], output: tuple, slots: Sequence[int], scale: float
+        self,
+        caller: Caller,
+        empty_like: Callable[[Any], Any],
+        outputs: tuple,
+        pointers: Sequence[int],
+        returned: Sequence[int],
     ) -> None: ...
 
-class Front:
-    """Knows plain calls again."""
+class CallCache:
+    """Finds what was made ready for a call before."""
 
-    def __init__(self, known: Any) -> None: ...
+    def __init__(self, facts: Any) -> None: ...
     def look_up(
-        self, functions: tuple, q: Any, k: Any, v: Any, options: Any
-    ) -> tuple[tuple, list, Any, tuple[int, int, bool]] | tuple[None, Any] | None: ...
+        self, options: Any, written: Steps | None, tensors: list, scale: float
+    ) -> tuple[tuple, list, Any, tuple[int, int, bool]] | tuple[None, list, Any, tuple] | None: ...
+
+def environment_engine() -> str | None: ...
 
 class HostView:
     """An array of another library, in place; by DLPack or the buffer protocol."""

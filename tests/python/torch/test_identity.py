@@ -14,7 +14,7 @@ import torch
 
 import fovea
 from fovea.torch import attention, create_block_mask, flex_attention
-from fovea.torch.plans import RECENT
+from fovea.torch.call_cache import TABLE
 
 
 @pytest.fixture
@@ -221,9 +221,9 @@ def test_trap_12_tables_are_bounded(tensors):
     """What this package keeps per shape and formula has a limit, and can be cleared."""
     for i in range(40):
         flex_attention(*tensors, lambda s, b, h, q, k: s + i)
-    assert 0 < len(RECENT) <= 1024
+    assert 0 < len(TABLE) <= 1024
     fovea.cache_clear()
-    assert len(RECENT) == 0
+    assert len(TABLE) == 0
     right(flex_attention(*tensors), tensors)
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import fovea
 from fovea.torch import TraceError, create_block_mask, flex_attention
-from fovea.torch.modifiers import formulas
+from fovea.torch.modifiers import traced as formulas
 from fovea.torch.plans import Parts
 
 # Each is applied to a float x in [-2, 2], an int i in [-7, 7] and the head h; torch computes the same on real tensors.

@@ -31,15 +31,9 @@ class Call:
     k_starts: Optional[Tensor] = None
     q_offsets: Optional[Tensor] = None  # i32 [B]
     k_offsets: Optional[Tensor] = None
-    made_key: Optional[tuple] = None
 
     def key(self):
-        """What a plan may depend on; values and lengths are bound. Asked for when all of it is set."""
-        if self.made_key is None:
-            self.made_key = self.make_key()
-        return self.made_key
-
-    def make_key(self):
+        """What a plan may depend on; values and lengths are bound."""
         return (
             self.formulas,
             self.layout,
