@@ -3,11 +3,8 @@ keys."""
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
-
-from ._core import InvalidArgument
 
 _PLAIN = re.compile(r"[^\s\"\\]+")
 
@@ -85,53 +82,6 @@ def problem_line(
     ]
     program = program_line(mod, mask, bprop, tensors, scalars)
     return " ".join([*words, program] if program else words)
-
-
-def both_masks(*masks: str | None) -> str | None:
-    """The mask that keeps what all of them keep; None: there is none."""
-    there = [mask for mask in masks if mask]
-    if len(there) < 2:
-        return there[0] if there else None
-    return " && ".join(f"({mask})" for mask in there)
-
-
-def window_mask(
-    is_causal: bool | str = False, window_size: int | Sequence[int] | None = None, from_the_end: bool = False
-) -> str | None:
-    """The formula of `is_causal` (True or "top_left": q >= k; "bottom_right": the last query sees the last key) and of a
-    window (left, right): keys from q - left to q + right; -1: no bound. From the end, or with "bottom_right", q counts
-    so that the last query stands at the last key."""
-    if is_causal not in (False, True, None, "top_left", "bottom_right"):
-        raise InvalidArgument(
-            f"is_causal={is_causal!r}: must be True, False, 'top_left' or 'bottom_right'"
-        )
-    left, right = _sides(window_size)
-    from_the_end = from_the_end or is_causal == "bottom_right"
-    shifted = "(q + (Skv - Sq))"
-    q = shifted if from_the_end else "q"
-    bounds = []
-    if is_causal:
-        bounds.append(f"{shifted if is_causal == 'bottom_right' else 'q'} >= k")
-    elif right >= 0:
-        bounds.append(f"{q} >= k" if right == 0 else f"k - {q} <= {right}")
-    if left >= 0:
-        bounds.append(f"{q} - k <= {left}")
-    return " && ".join(bounds) or None
-
-
-def _sides(window_size: int | Sequence[int] | None) -> tuple[int, int]:
-    if window_size is None:
-        return -1, -1
-    try:
-        sides = (window_size, window_size) if hasattr(window_size, "__index__") else tuple(window_size)
-        left, right = map(operator.index, sides)
-    except (TypeError, ValueError):
-        left = right = -2
-    if left < -1 or right < -1:
-        raise InvalidArgument(
-            f"window_size={window_size!r}: must be (left, right), each a number of positions, or -1 for no bound"
-        )
-    return left, right
 
 
 def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:

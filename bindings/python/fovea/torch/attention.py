@@ -5,8 +5,9 @@ from typing import Optional, Tuple, Union
 import torch
 from torch import Tensor
 
+from .. import _request
 from .._core import InvalidArgument
-from .._line import both_masks, window_mask
+from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
 from . import call_cache
 from .call import Call
 from .eager import attend, attend_found, wanted
@@ -15,7 +16,7 @@ from .precision import autocast
 from .random import seed_tensor
 from .recorded import record_callbacks
 from .runtime import keep_plan
-from .shapes import AXES, check_ranks, check_tensors, heads_of, scale_of
+from .shapes import check_device, check_ranks, check_tensors, heads_of, scale_of
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 
@@ -150,12 +151,12 @@ def request(
     call = Call(
         window_mask(is_causal, *window) or "",
         layout=layout,
-        engine=engine_name(engine),
+        engine=engine_of(engine),
         lse=outputs[0],
         max_logit=outputs[1],
         scale=scale_of(scale),
         seed=seed_tensor(*dropout, q),
-        dropout=float(dropout[0]),
+        dropout=dropout_of(dropout[0]),
         deterministic=bool(deterministic),
     )
     bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
@@ -171,12 +172,6 @@ def add_formulas(call, formulas, q, k, v, sinks):
     formulas.mask = both_masks(formulas.mask, call.formulas) or ""
     call.formulas, call.values = formulas.text(), tuple(formulas.values)
     call.wants = wanted(q, k, v, sinks, formulas.names, formulas.tensors)
-
-
-def engine_name(engine) -> str:
-    if engine is not None and not isinstance(engine, str):
-        raise InvalidArgument(f"engine={engine!r}: must be the name of an engine")
-    return engine or ""
 
 
 def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
@@ -200,12 +195,8 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
         if cu_seqlens is None:
             raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
         call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
-        if call.q_starts.shape[0] == 0:
-            raise InvalidArgument("cu_seqlens: must have one start more than there are sequences, got none")
-        if call.q_starts.shape != call.k_starts.shape:
-            raise InvalidArgument(
-                f"cu_seqlens: {call.q_starts.shape[0]} starts of queries, {call.k_starts.shape[0]} of keys"
-            )
+        check_starts("cu_seqlens", call.q_starts.shape)
+        check_starts("cu_seqlens", call.k_starts.shape, call.q_starts.shape[0])
         longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
         call.max_q, call.max_k = (
             longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest)
@@ -222,17 +213,13 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
 
 
 def a_pair(x):
-    """One for queries and one for keys. A list of numbers is one thing, as a tensor is."""
-    if isinstance(x, (tuple, list)) and len(x) == 2 and not any(isinstance(item, int) for item in x):
-        return tuple(x)
-    return x, x
+    """One for queries and one for keys."""
+    return tuple(x) if is_a_pair(x) else (x, x)
 
 
 def per_sequence(call, numbers, q, name):
-    """The library reads as many as there are sequences."""
     count = q.shape[AXES[call.layout][0]] if call.q_starts is None else call.q_starts.shape[0] - 1
-    if numbers.shape[0] != count:
-        raise InvalidArgument(f"{name}: {numbers.shape[0]} numbers for {count} sequences")
+    check_per_sequence(name, numbers.shape, count)
     return numbers
 
 
@@ -250,19 +237,15 @@ def integers(x, q, name):
             raise InvalidArgument(f"{name}={x!r}: must be one integer per sequence") from None
     if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
         raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
-    if x.device != q.device:
-        raise InvalidArgument(f"{name}: on {x.device}, but the query is on {q.device}; move one of them")
+    check_device(name, x, q)
     return x.to(torch.int32).contiguous()
 
 
 def check_sinks(call, q, sinks):
     if not isinstance(sinks, Tensor):
         raise InvalidArgument(f"sinks: must be a torch.Tensor, got {type(sinks).__name__}")
-    heads = heads_of(call.layout, q)
-    if tuple(sinks.shape) != (heads,):
-        raise InvalidArgument(f"sinks: shape {list(sinks.shape)} must be [{heads}], one for each query head")
-    if sinks.device != q.device:
-        raise InvalidArgument(f"sinks: on {sinks.device}, but the query is on {q.device}; move one of them")
+    _request.check_sinks(sinks.shape, heads_of(call.layout, q))
+    check_device("sinks", sinks, q)
 
 
 def bind_offsets(call, q, q_offset, k_offset):

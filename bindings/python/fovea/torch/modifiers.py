@@ -11,6 +11,7 @@ import types
 import torch
 
 from .._core import InvalidArgument
+from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import BOOL, FLOAT, Value
@@ -25,9 +26,6 @@ DIRECT = {
     torch.uint8: "u8",
     torch.bool: "bool",
 }
-
-
-_TAKEN = ("q", "k", "v", "sink")  # what gradients are asked for by
 
 
 KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
@@ -52,12 +50,7 @@ class Formulas:
 
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
     """`like` is the query: captured tensors must lie where it does."""
-    if score_mod is None and mask_mod is None and (tensors or scalars):
-        raise InvalidArgument(
-            f"{'tensors' if tensors else 'scalars'}: given without a modifier that names them"
-        )
-    if bprop is not None and score_mod is None:
-        raise InvalidArgument("score_mod_bprop: given without score_mod")
+    check_modifiers(score_mod, mask_mod, bprop, (("tensors", tensors), ("scalars", scalars)))
     out = Formulas()
     trace = Trace(like)
     if isinstance(score_mod, Program):
@@ -144,12 +137,12 @@ def take_named(out, tensors, scalars, like):
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise InvalidArgument(f"tensors[{name!r}]: must be a torch.Tensor, got {type(tensor).__name__}")
-        check_name(name)
+        check_captured_name(name)
         out.names.append(name)
         out.tensors.append(bindable(tensor, like, name))
         out.uses.append("?" * tensor.dim())
     for name, value in scalars.items():
-        check_name(name)
+        check_captured_name(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InvalidArgument(
                 f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; "
@@ -157,17 +150,6 @@ def take_named(out, tensors, scalars, like):
             )
         out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
         out.values.append(float(value))
-
-
-def check_name(name):
-    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise InvalidArgument(
-            f"the captured name {name!r}: must be letters, digits and _, and begin with a letter"
-        )
-    if name in _TAKEN:
-        raise InvalidArgument(
-            f"the captured name {name!r}: stands for something else; {', '.join(_TAKEN)} do"
-        )
 
 
 def bindable(tensor, like, name=None):
@@ -198,9 +180,7 @@ _TAKES = {
 
 def checked(function, name):
     if not callable(function):
-        raise InvalidArgument(
-            f"{name}: must be a function, a formula text or a fovea.Program, got {type(function).__name__}"
-        )
+        raise no_modifier(name, function, "a function, a formula text or a fovea.Program")
     if isinstance(function, types.FunctionType) and not torch.compiler.is_compiling():
         code, count = function.__code__, _TAKES[name].count(",") + 1
         least = code.co_argcount - len(function.__defaults__ or ())

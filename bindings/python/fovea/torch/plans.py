@@ -21,7 +21,7 @@ _CODES = {
     torch.uint8: _core.U8,
     torch.bool: _core.BOOL,
 }
-_LEAF_SIZES = {"b": (0, "B"), "h": (1, "H"), "q": (3, "Sq"), "k": (4, "Skv")}
+_LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
 
 class Prepared:
     """A plan of one direction and what every call of it binds alike."""
@@ -75,7 +75,7 @@ class Parts:
             extents = []
             for extent, leaf in zip(tensor.shape, uses):
                 size, word = _LEAF_SIZES.get(leaf, (None, None))
-                extents.append(word if word and sizes[size] == extent else int(extent))
+                extents.append(word if word and getattr(sizes, size) == extent else int(extent))
             out.append((name, DIRECT[tensor.dtype], tuple(extents)))
         return out
 
@@ -105,7 +105,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     parts = Parts(call.formulas)
     mod, mask, bprop = parts.with_extents(captured)
     packed = call.layout == "thd"
-    fields = dict(zip(("b", "h", "hkv", "sq", "skv", "d", "dv"), sizes))
+    fields = {name: getattr(sizes, name) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv")}
     fields.update(
         dtype=DIRECT[q.dtype],
         layout="thd" if packed else "bhsd",
@@ -128,7 +128,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         k_offset=offset_word(call.k_offset, call.k_offsets),
     )
     if packed:
-        fields.update(cu_q="bound", cu_k="bound", tq=sizes[7], tk=sizes[8])
+        fields.update(cu_q="bound", cu_k="bound", tq=sizes.t_q, tk=sizes.t_k)
     return fields, sizes, parts
 
 
