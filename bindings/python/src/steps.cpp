@@ -121,8 +121,10 @@ void Steps::add_tensor(PyObject* x) {
   const auto count = static_cast<Py_ssize_t>(tensors_.size());
   while (at < count && PyList_GET_ITEM(tensors_.ptr(), at) != x) ++at;
   if (at == count) {
-    const nb::object number = hooks_.attr("taken")(nb::handle(x), on_host_);
-    if (!number.is_none()) return add_operand(number.ptr());
+    if (!on_host_) {
+      const nb::object number = hooks_.attr("number_in")(nb::handle(x));
+      if (!number.is_none()) return add_operand(number.ptr());
+    }
     tensors_.append(nb::handle(x));
   }
   text_ += 'T';

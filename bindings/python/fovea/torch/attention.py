@@ -10,7 +10,7 @@ from .._core import InvalidArgument
 from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
 from . import call_cache
 from .call import Call
-from .eager import attend, attend_found, wanted
+from .eager import attend, attend_found, attend_run, wanted
 from .modifiers import Formulas, is_callback, traced
 from .precision import autocast
 from .random import seed_tensor
@@ -102,6 +102,8 @@ def attend_request(qkv, modifiers, named, **options):
     if not call_cache.is_traced() and can_be_written(modifiers, named) and call_cache.is_plain():
         tensors = [q, k, v] if sinks is None else [q, k, v, sinks]
         found = call_cache.look_up(call.key(), modifiers, tensors, call.scale)
+        if type(found) is tuple:
+            return attend_run(found, call.scale)
         if found is not None:
             if found.prepared is None:
                 formulas = found.formulas()

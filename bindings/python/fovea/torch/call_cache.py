@@ -67,14 +67,13 @@ def is_default_device(mode) -> bool:
 
 
 class Found:
-    """A plain call, looked up: with its plan if there was such a call before, with its outputs if it has run."""
+    """A plain call, looked up, that has not run: with its plan if there was such a call before."""
 
-    __slots__ = ("modifiers", "steps", "scale", "key", "tensors", "prepared", "where", "outputs")
+    __slots__ = ("modifiers", "steps", "scale", "key", "tensors", "prepared", "where")
 
     def __init__(self, modifiers, steps, scale, found):
         self.modifiers, self.steps, self.scale = modifiers, steps, scale
         self.key, self.tensors, self.prepared, self.where = found
-        self.outputs = self.where if self.key is None else None
 
     @property
     def count(self) -> int:
@@ -87,15 +86,18 @@ class Found:
 
 def look_up(options, modifiers, tensors, scale):
     """Finds a call: `modifiers` are score_mod, mask_mod and perhaps the derivative by hand, `tensors` q, k, v and perhaps
-    the sinks. None if it must go the long way, which says what is wrong."""
-    steps, q = None, tensors[0]
+    the sinks. A Found; or, if the call has run, (None, its tensors, its plan, its outputs); or None if it must go the long
+    way, which says what is wrong."""
+    q = tensors[0]
     if type(q) not in PLAIN:
         return None
-    for modifier in modifiers:
-        if modifier is not None:
-            steps = written(modifiers, q)
-            if steps is None:
-                return None
-            break
+    steps = None
+    if modifiers not in NO_MODIFIERS:
+        steps = written(modifiers, q)
+        if steps is None:
+            return None
     found = find(options, steps, tensors, scale)
-    return None if found is None else Found(modifiers, steps, scale, found)
+    return found if found is None or found[0] is None else Found(modifiers, steps, scale, found)
+
+
+NO_MODIFIERS = ((None, None), (None, None, None))

@@ -103,23 +103,30 @@ def wanted(q, k, v, sink, names, captured) -> str:
     return ",".join(out)
 
 
+def attend_run(found, scale):
+    """The outputs of a call that look_up has run, as autograd sees them."""
+    _, tensors, prepared, outputs = found
+    call = prepared.call
+    if not call.wants:
+        return outputs
+    if call.scale != scale:
+        call = dataclasses.replace(call, scale=scale)
+    q, k, v = tensors[:3]
+    captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
+    return differentiable(prepared, call, outputs, q, k, v, None, captured)
+
+
 def attend_found(found, call=None):
     """The outputs of a call that was looked up and has a plan. `call` is given if it binds values of its own."""
     prepared, tensors = found.prepared, found.tensors
     if call is None:
-        call = prepared.call
-        if call.scale != found.scale:
-            call = dataclasses.replace(call, scale=found.scale)
+        call = dataclasses.replace(prepared.call, scale=found.scale)
     else:
         call.formulas, call.wants = prepared.call.formulas, prepared.call.wants
-    outputs = found.outputs
-    if outputs is not None and not call.wants:
-        return outputs
     q, k, v = tensors[:3]
     sink = tensors[3] if "sink" in prepared.roles else None
     captured = runtime.captured_by(prepared, tensors)
-    if outputs is None:
-        outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, found.where)
+    outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, found.where)
     return differentiable(prepared, call, outputs, q, k, v, sink, captured) if call.wants else outputs
 
 

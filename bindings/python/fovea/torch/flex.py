@@ -8,7 +8,7 @@ from torch import Tensor
 from .._core import InvalidArgument
 from . import call_cache
 from .call import Call
-from .eager import attend, attend_found, wanted
+from .eager import attend, attend_found, attend_run, wanted
 from .masks import BlockMask, mask_of
 from .modifiers import traced
 from .precision import autocast
@@ -76,11 +76,15 @@ def flex_attention(
         raise InvalidArgument("return_lse and return_aux: give one of them")
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
     wants_max = return_aux is not None and return_aux.max_scores
-    found, scale = None, scale_of(scale)
+    found, scale = None, 0.0 if scale is None else scale_of(scale)
     if not call_cache.is_traced() and call_cache.is_plain():
         options = (bool(enable_gqa), wants_lse, wants_max, kernel_options and engine_of(kernel_options))
         found = look_up((query, key, value), score_mod, block_mask, scale, options)
-    if found is None or found.prepared is None:
+    if type(found) is tuple:
+        out = attend_run(found, scale)
+    elif found is not None and found.prepared is not None:
+        out = attend_found(found)
+    else:
         made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options, found)
         call, formulas, *tensors = made
         call.lse, call.row_max = wants_lse, wants_max
@@ -89,8 +93,6 @@ def flex_attention(
         else:
             keep_plan(found, call, None, formulas)
             out = attend_found(found)
-    else:
-        out = attend_found(found)
     o, lse, row_max, _ = out
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
@@ -98,7 +100,7 @@ def flex_attention(
 
 
 def look_up(qkv, score_mod, block_mask, scale, options):
-    """call_cache.Found, or None if there is more to a block mask than its function."""
+    """As call_cache.look_up; None, too, if there is more to a block mask than its function."""
     mask_mod = None
     if block_mask is not None:
         if type(block_mask) is not BlockMask:

@@ -6,16 +6,14 @@ and give the formula's text."""
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .._core import Steps, Unwritable
-from .errors import TraceError, refuse
+from .._core import Steps
+from .._request import TraceError
 from .functions import TABLE
-from .modifiers import KINDS, Formulas, checked, one_line, take_captured, traced
+from .modifiers import KINDS, Formulas, one_line, take_captured, traced
 from .trace import FILLED, NUMBERS, Trace, Tracing, is_single, positions, refuse_write
 from .values import FLOAT, Value
 from .vectors import REDUCTIONS
 from .views import PLAIN
-
-_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 class Hooks:
@@ -31,14 +29,9 @@ class Hooks:
         return replay(steps).values[number]
 
     @staticmethod
-    def taken(tensor, on_host):
-        """Asked for every captured tensor: a number if it is to be written down as that, else None."""
-        if _transforms() is not None:  # none is round a call that comes here
-            raise refuse(
-                "torch.vmap inside it",
-                "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])",
-            )
-        if on_host or tensor.requires_grad or tensor.device.type != "cpu" or tensor.numel() != 1:
+    def number_in(tensor):
+        """Of a captured tensor on the host beside a query elsewhere: its number, if it has but one; else None."""
+        if tensor.requires_grad or tensor.device.type != "cpu" or tensor.numel() != 1:
             return None
         return tensor.item()  # no copy to the device, and no wait for it
 
@@ -88,25 +81,14 @@ class Recording(TorchFunctionMode):
 
 
 def written(modifiers, like):
-    """What score_mod, mask_mod and perhaps a derivative by hand (functions, texts or None) do, as Steps; None if they are
-    of other kinds, or meet what no step can hold."""
-    for modifier in modifiers:
-        if not (modifier is None or type(modifier) is str or callable(modifier)):
-            return None
+    """What score_mod, mask_mod and perhaps a derivative by hand (functions, texts or None) do, as Steps. None if they do
+    what no step can hold, or raise: the long way then runs them again and says why."""
     steps = Steps(Hooks, like, like.is_cpu)
     try:
         with Recording(steps):
             steps.run(modifiers)
-    except Unwritable:
+    except Exception:
         return None
-    except TraceError:
-        traced(*modifiers, like=like)  # the same error, surely with the line of the modifier
-        raise
-    except TypeError:  # perhaps of a function that takes other arguments
-        for modifier, name in zip(modifiers, ("score_mod", "mask_mod", "score_mod_bprop")):
-            if callable(modifier):
-                checked(modifier, name)
-        raise
     return steps
 
 
