@@ -78,6 +78,8 @@ class Line : DrawnWords {
         h_ = hkv_;
       } else if (sq_ > 70) {
         sq_ /= 2;
+      } else if (skv_ > 70) {  // head dims last: each is another kernel on a GPU
+        skv_ /= 2;
       } else if (d_ > 16) {
         d_ /= 2;
       } else if (dv_ > 16) {

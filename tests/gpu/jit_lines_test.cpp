@@ -115,10 +115,10 @@ TEST_P(JitSanitized, EqualsTheReference) {
 }
 INSTANTIATE_TEST_SUITE_P(Lines, JitSanitized, testing::ValuesIn(sanitized_lines()), line_name);
 
-// Random lines: FOVEA_TEST_COUNT of them in blocks that processes can share. Twenty of each
+// Random lines: FOVEA_TEST_COUNT of them in blocks that processes can share. Fifty of each
 // structure, since compiling its kernels takes seconds; a structure belongs to one block, so that
 // no process waits for another one's build.
-constexpr std::uint64_t blocks = 64, sizes_of_one_structure = 20;
+constexpr std::uint64_t blocks = 64, sizes_of_one_structure = 50;
 
 class JitRandom : public testing::TestWithParam<std::uint64_t> {};
 

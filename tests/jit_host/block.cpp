@@ -317,6 +317,7 @@ const Machine& Block::machine() {
         running_block->async_.bulk(call, running_block->user(), where);
       },
       [] { running_block->memory_.fence_for_async(running_block->current_); },
+      [](Where where) { throw Mistake("a wait for another block at " + text(where)); },
   };
   return table;
 }

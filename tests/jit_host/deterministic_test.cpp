@@ -17,6 +17,10 @@ constexpr const char* lines[] = {
     "b=2 h=2 sq=50 d=16 mod=\"score + t[h, clamp(q - k, -9, 9) + 9]\" tensor=\"t:f32[H,19]\" "
     "grads=q,k,v,t",
     "b=2 h=2 sq=50 d=16 mod=\"c * tanh(score / c)\" scalar=\"c=2\" sink=1 grads=q,k,v,c,sink",
+    // The kernels for sm_90: several tiles of keys and of queries, some of which add nothing to dQ.
+    "b=1 h=4 hkv=2 sq=200 skv=400 d=64 dtype=bf16 mask=sliding(90)",
+    "b=1 h=2 sq=200 skv=300 d=128 dtype=bf16 mod=\"score + t[h] + u[q] + w[k]\" "
+    "tensor=\"t:f32[H]\" tensor=\"u:f32[Sq]\" tensor=\"w:f32[Skv]\" grads=q,k,v,t,u,w",
 };
 
 cli::Results run(const std::string& line) {

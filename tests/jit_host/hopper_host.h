@@ -63,8 +63,13 @@ FOVEA_DEVICE void wait_bulk(FOVEA_WHERE) {
 }
 
 // --- a warpgroup ---
-FOVEA_DEVICE int warpgroup_index() { return thread_index() / 128; }
-FOVEA_DEVICE int warp_index() { return thread_index() / 32; }
+// Shuffles, as on a GPU: all lanes must come here.
+FOVEA_DEVICE int warpgroup_index(FOVEA_WHERE) {
+  return shuffled(Meeting::Shuffle, thread_index() / 128, 0, {file, line});
+}
+FOVEA_DEVICE int warp_index(FOVEA_WHERE) {
+  return shuffled(Meeting::Shuffle, thread_index() / 32, 0, {file, line});
+}
 FOVEA_DEVICE void sync_threads(int id, int threads, FOVEA_WHERE) {
   machine->named_barrier(true, id, threads, {file, line});
 }

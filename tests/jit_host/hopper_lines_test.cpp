@@ -35,10 +35,13 @@ constexpr const char* lines[] = {
     "tensor=\"u:f32[Sq]\"",
     "b=3 h=2 sq=200 d=64 dtype=bf16 qlens=90,200,1 klens=150,17,0 lse=1",
     "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=64 dtype=bf16 mask=causal lse=1",
+    "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 q_offset=3 "
+    "k_offset=0,7,1,90 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" tensor=\"t:f32[H,16]\"",
     "b=1 h=1 sq=200 d=64 dtype=bf16 scale=-0.2 lse=1",
     "b=1 h=1 sq=200 d=20 dtype=bf16",
     // Backwards: several tiles of keys and of queries, groups of heads, every kind of captured
-    // gradient. Those other than t[.., q, .., k] run the general backward behind this forward.
+    // gradient. Those of tables, and those that change with the score, run the general backward
+    // behind this forward.
     "b=1 h=2 sq=300 d=128 dtype=bf16 direction=both",
     "b=1 h=2 sq=200 skv=260 d=128 dv=64 dtype=f16 mask=causal direction=both",
     "b=2 h=4 hkv=2 sq=130 skv=300 d=64 dtype=bf16 mask=causal_bottom_right direction=both",
@@ -56,6 +59,15 @@ constexpr const char* lines[] = {
     "direction=both",
     "b=2 h=4 hkv=2 sq=200 d=64 dtype=bf16 mod=\"score + w[h] * (k - q)\" mask=causal "
     "tensor=\"w:f32[H]=uniform(0.004,0.5)\" grads=q,k,v,w direction=both",
+    "b=1 h=4 hkv=2 sq=130 skv=200 d=64 dtype=f16 mod=\"score + t[h,q] - c * u[h,k]\" scalar=\"c=0.5\" "
+    "tensor=\"t:f16[H,Sq]\" tensor=\"u:bf16[H,Skv]\" mask=sliding(50) grads=q,k,v,t,u,c "
+    "direction=both",
+    "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=64 dtype=bf16 "
+    "mod=\"score + t[b,h] * (k - q) / 99 + u[q]\" tensor=\"t:f32[B,H]\" tensor=\"u:f32[270]\" "
+    "grads=q,k,v,t,u direction=both",
+    "b=1 h=4 hkv=2 sq=200 skv=400 d=64 dtype=bf16 mask=causal deterministic=1 direction=both",
+    "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 d=128 "
+    "dtype=f16 mask=\"q / 50 == k / 50\" deterministic=1 direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" "
     "tensor=\"t:f32[H,16]\" grads=q,k,v,t direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score * w[h] + t[a[q]]\" tensor=\"w:f32[H]\" "

@@ -273,6 +273,21 @@ TEST(JitHostHopper, NamedBarriersOrderMemory) {
   expect_mistake(kernel, {"shared bytes"}, 128);
 }
 
+// It is a shuffle on a GPU: one lane alone would wait for the others there.
+TEST(JitHostHopper, AWarpsNumberForSomeLanes) {
+  expect_mistake(
+      [](void**) {
+        if (lane_index() == 0) store_shared(4 * warp_index(), 1);
+      },
+      {"hopper_test.cpp:"});
+}
+
+TEST(JitHostHopper, AWaitForAnotherBlock) {
+  static unsigned word = 1;
+  expect_mistake([](void**) { wait_for_bits(&word, &word, 3u); }, {"another block"});
+  EXPECT_EQ(run([](void**) { wait_for_bits(&word, &word, 1u); }), "");
+}
+
 TEST(JitHostHopper, MatricesAreStoredAsTheyAreLoaded) {
   static unsigned loaded[32][4];
   const auto kernel = [](void**) {

@@ -103,6 +103,7 @@ struct Machine {
   void (*load_tile)(const TileLoad& load, Where where);
   void (*bulk)(const BulkCall& call, Where where);
   void (*fence_for_async)();
+  void (*wait_for_ever)(Where where);  // for what no one will bring about
 };
 
 }  // namespace fovea::on_host

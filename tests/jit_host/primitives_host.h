@@ -157,6 +157,7 @@ FOVEA_DEVICE void add_global(float* at, float value) { *at += value; }
 FOVEA_DEVICE void add_global(double* at, double value) { *at += value; }
 FOVEA_DEVICE void add_global(unsigned long long* at, unsigned long long value) { *at += value; }
 FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { *at |= value; }
+FOVEA_DEVICE void or_global_after(unsigned* at, unsigned value) { *at |= value; }
 inline constexpr bool adds_vectors = true;
 FOVEA_DEVICE void add_global(float* at, const Floats4& v) {
   auto* const to = static_cast<float*>(__builtin_assume_aligned(at, 16));
@@ -170,6 +171,11 @@ FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) {
   const unsigned before = *at;
   *at += value;
   return before;
+}
+// Blocks run one after the other: what is not there will never be.
+FOVEA_DEVICE void wait_for_bits(const unsigned* one, const unsigned* other, unsigned bits,
+                                FOVEA_WHERE) {
+  if (((*one | *other) & bits) != bits) machine->wait_for_ever({file, line});
 }
 FOVEA_DEVICE void fence_global() {}
 

@@ -180,10 +180,12 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.row_terms = memory.row_terms;
   call.key_nans = memory.key_nans;
   call.tile_counter = memory.tile_counter;
+  call.query_turns = memory.query_turns;
   call.partial_o = memory.partial_o;
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;
   call.taken_tiles = memory.taken_tiles;
+  call.distances = memory.distances;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
   pack_gradient_words(prepared, bindings, memory, arguments.words);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/refuse.h"
+#include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/device/shared_layout.h"
 #include "engines/jit/hopper_backward.h"
 
@@ -121,7 +122,9 @@ bool wants_sink(const ShapeFacts& facts) { return facts.baked.want_sink; }
 bool adds_up_q(const ShapeFacts& facts) {
   return is_general(facts) && facts.baked.want_q && !facts.baked.deterministic;
 }
-bool orders_q(const ShapeFacts& facts) { return facts.baked.want_q && facts.baked.deterministic; }
+bool orders_q(const ShapeFacts& facts) {
+  return is_general(facts) && facts.baked.want_q && facts.baked.deterministic;
+}
 bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
 
 // --- grids ---
@@ -190,6 +193,12 @@ std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes) {
 std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes) {
   const Shape& shape = main_kernel(prepared).shape;
   return sizes.h * sum_tiles(prepared, sizes, shape.rows) * 2 * shape.rows;
+}
+
+std::int64_t query_turn_words(const Prepared& prepared, const Sizes& sizes) {
+  const int rows = main_kernel(prepared).shape.rows;
+  return sizes.h * sum_tiles(prepared, sizes, rows) * device::backward_turn_sets *
+         device::backward_turn_words(static_cast<int>(sizes.skv));
 }
 
 std::span<const KernelRow> backward_kernel_rows() { return rows; }

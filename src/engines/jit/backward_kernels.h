@@ -14,5 +14,6 @@ std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes);
 
 // Floats of what the kernels for Hopper read of each query.
 std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes);
+std::int64_t query_turn_words(const Prepared& prepared, const Sizes& sizes);
 
 }  // namespace fovea::jit

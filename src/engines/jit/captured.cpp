@@ -159,14 +159,43 @@ int Captured::table_room() const {
 
 int Captured::shared_bytes() const { return 4 * table_room() * tables(); }
 
-// That kernel has no scores any more when it has their gradients.
+// Entries of a table of device/hopper/backward.h, which has little room.
+int Captured::hopper_table_room() const {
+  constexpr int most = 1024;
+  return deterministic_ || tables() == 0 ? 0 : most / tables() / 4 * 4;
+}
+
+// As the classes of device/hopper/captured.h have them.
+int Captured::hopper_bytes_of(const CapturedTerm& term) const {
+  switch (term.kind) {
+    case TermKind::Uniform: return 4 * device::backward_key_threads;
+    case TermKind::Column: return 8 * device::backward_key_threads;
+    case TermKind::Diagonal: return 4 * hopper_table_room();
+    case TermKind::Row:
+    case TermKind::Element:
+    case TermKind::Cells: return 0;
+    case TermKind::Gather: break;  // why_not_hopper
+  }
+  return 0;
+}
+
+int Captured::hopper_shared_bytes() const {
+  int bytes = 0;
+  for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term);
+  return bytes;
+}
+
+// That kernel has no scores any more when it has their gradients, only dS itself.
 std::string Captured::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
   for (const CapturedTerm& term : terms_) {
-    if (term.kind != TermKind::Element && term.kind != TermKind::Cells) {
-      return "of captured tensors they compute the gradients of those by query and key alone";
+    if (term.kind == TermKind::Diagonal) continue;
+    if (term.kind == TermKind::Gather) {
+      return "of tables they add up the gradients of those by k - q alone";
     }
-    if (reads(term.value)) return "the gradient of a captured tensor changes with the score";
+    if (reads(term.value) || std::ranges::any_of(term.indices, reads)) {
+      return "the gradient of a captured tensor changes with the score";
+    }
   }
   return "";
 }

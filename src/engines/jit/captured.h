@@ -50,8 +50,10 @@ class Captured {
   // struct CapturedTerms, to stand behind device/backward.h.
   std::string text(const WordLayout& layout) const;
 
-  // The same for device/hopper/backward.h.
+  // The same for device/hopper/backward.h, and how much of shared memory it takes there.
   std::string hopper_text(const WordLayout& layout) const;
+  int hopper_shared_bytes() const;
+  int hopper_table_room() const;
   // Why that kernel does not add them up; "": it does.
   std::string why_not_hopper() const;
 
@@ -63,6 +65,12 @@ class Captured {
   void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
   void arrange(std::size_t target, const ir::Program& program);
   int tables() const;
+  int hopper_bytes_of(const CapturedTerm& term) const;
+  // A function of struct CapturedTerms: that of the same name of all terms, or of those of a kind.
+  struct Function {
+    std::string name, parameters, arguments;
+  };
+  std::string each_term(const Function& function, bool (*has)(TermKind) = nullptr) const;
 
   bool deterministic_ = false;
   std::vector<CapturedTerm> terms_;

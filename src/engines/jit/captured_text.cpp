@@ -1,4 +1,6 @@
 // The text of struct CapturedTerms: what device/captured.h is told of a plan's terms.
+#include <algorithm>
+
 #include "engines/jit/captured.h"
 
 namespace fovea::jit {
@@ -84,7 +86,36 @@ std::string member_type(TermKind kind, const std::string& term, const std::strin
   return {};
 }
 
+// Of device/hopper/captured.h, where a lane has two keys whatever the term.
+// `place`: of its part of shared memory.
+std::string hopper_member_type(TermKind kind, const std::string& arguments, int place, int room) {
+  const std::string placed = arguments + ", " + std::to_string(place);
+  switch (kind) {
+    case TermKind::Uniform: return "UniformTerm<" + placed + ">";
+    case TermKind::Row: return "RowTerm<" + arguments + ">";
+    case TermKind::Column: return "ColumnTerm<" + placed + ">";
+    case TermKind::Element:
+    case TermKind::Cells: return "ElementTerm<" + arguments + ">";
+    case TermKind::Diagonal: return "DiagonalTerm<" + placed + ", " + std::to_string(room) + ">";
+    case TermKind::Gather: break;  // why_not_hopper
+  }
+  return {};
+}
+
+// Whose sums are of a step's dS in device/hopper/backward.h, and whose are of single scores.
+bool in_ds(TermKind kind) { return kind == TermKind::Diagonal; }
+bool by_score(TermKind kind) { return kind != TermKind::Diagonal; }
+
 }  // namespace
+
+std::string Captured::each_term(const Function& function, bool (*has)(TermKind)) const {
+  std::string out = "  FOVEA_DEVICE void " + function.name + "(" + function.parameters + ") {";
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    if (has != nullptr && !has(terms_[i].kind)) continue;
+    out += " t" + std::to_string(i) + "." + function.name + "(" + function.arguments + ");";
+  }
+  return out + " }\n";
+}
 
 std::string Captured::text(const WordLayout& layout) const {
   if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
@@ -105,50 +136,62 @@ std::string Captured::text(const WordLayout& layout) const {
     asks = asks || !in_tile;
     if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
-  // One of the functions that every term has.
-  const auto each = [&](const std::string& function, const std::string& parameters,
-                        const std::string& arguments) {
-    std::string out = "  FOVEA_DEVICE void " + function + "(" + parameters + ") {";
-    for (std::size_t i = 0; i < terms_.size(); ++i) {
-      out += " t" + std::to_string(i) + "." + function + "(" + arguments + ");";
-    }
-    return out + " }\n";
-  };
   const std::string uniform = "const Formula::Uniform& u";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
          (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
-         each("new_head", "const Arguments& a, " + uniform, "a, u") +
-         each("begin_tile",
+         each_term({"new_head", "const Arguments& a, " + uniform, "a, u"}) +
+         each_term(
+             {"begin_tile",
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at") +
-         each("add", "const CapturedScore& x", "x") +
-         each("end_tile",
+              "a, u, row, at"}) +
+         each_term({"add", "const CapturedScore& x", "x"}) +
+         each_term(
+             {"end_tile",
               "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at") +
+              "a, u, row, at"}) +
          "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
          ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
-         each("end", "const Arguments& a", "a") + "};\n";
+         each_term({"end", "const Arguments& a", "a"}) + "};\n";
 }
 
 std::string Captured::hopper_text(const WordLayout& layout) const {
-  if (terms_.empty()) return "struct CapturedTerms { static constexpr bool any = false; };\n";
-  if (!why_not_hopper().empty()) return {};
-  std::string structs, members, begins, adds;
-  for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const CapturedTarget& target = targets_[terms_[i].target];
-    const std::string number = std::to_string(i), name = "CapturedTerm" + number;
-    structs += TermText(terms_[i], target, layout).text(name);
-    members += "  ElementTerm<" + name + ", " + sums_type(target.kept) + "> t" + number + ";\n";
-    begins += " t" + number + ".begin_step(a, u, p);";
-    adds += " t" + number + ".add(x);";
+  if (terms_.empty()) {
+    return "struct CapturedTerms {\n  static constexpr bool any = false, asks_scores = false, "
+           "reads_ds = false;\n};\n";
   }
-  return structs + "struct CapturedTerms {\n  static constexpr bool any = true;\n" + members +
-         "  FOVEA_DEVICE void begin_step(const Arguments& a, const Formula::Uniform& u, "
-         "const CapturedPlace& p) {" +
-         begins + " }\n  FOVEA_DEVICE void add(const CapturedScore& x) {" + adds + " }\n};\n";
+  if (!why_not_hopper().empty()) return {};
+  std::string structs, members;
+  int offset = 0;
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    const CapturedTerm& term = terms_[i];
+    const CapturedTarget& target = targets_[term.target];
+    const std::string number = std::to_string(i), name = "CapturedTerm" + number;
+    structs += TermText(term, target, layout).text(name);
+    const std::string arguments = name + ", " + sums_type(target.kept);
+    members += "  " + hopper_member_type(term.kind, arguments, offset, hopper_table_room()) + " t" +
+               number + ";\n";
+    offset += hopper_bytes_of(term);
+  }
+  const auto any = [&](bool (*has)(TermKind)) {
+    const bool one = std::ranges::any_of(terms_, [&](const auto& term) { return has(term.kind); });
+    return std::string(one ? "true" : "false");
+  };
+  const std::string head = "const Arguments& a, const Formula::Uniform& u, ";
+  const std::string of_step = head + "const CapturedPlace& p";
+  return structs + "struct CapturedTerms {\n  static constexpr bool any = true, asks_scores = " +
+         any(by_score) + ", reads_ds = " + any(in_ds) + ";\n" + members +
+         each_term({"begin_step", of_step, "a, u, p"}, by_score) +
+         each_term({"add", "const CapturedScore& x", "x"}, by_score) +
+         each_term({"end_step", of_step, "a, u, p"}, by_score) +
+         each_term({"end_head", of_step, "a, u, p"}, by_score) +
+         each_term({"begin", "Team team", "team"}, in_ds) +
+         each_term({"read", head + "Shared ds, const TileBox& box, Shared staged",
+                    "a, u, ds, box, staged"},
+                   in_ds) +
+         each_term({"flush", head + "Team team", "a, u, team"}, in_ds) + "};\n";
 }
 
 }  // namespace fovea::jit

@@ -5,8 +5,10 @@
 
 #include "attention/live_share.h"
 #include "engines/jit/bake.h"
+#include "engines/jit/captured.h"
 #include "engines/jit/device/shared_layout.h"
 #include "engines/jit/hopper.h"
+#include "engines/jit/hopper_backward.h"
 #include "ir/topology.h"
 
 namespace fovea::jit {
@@ -22,24 +24,29 @@ struct Rates {
   int multiprocessors;  // of the GPU that they hold for
 };
 
-// sm_90 as measured on an H200 (docs/results/jit_h200.md; head dims of 256 in the backward are
-// guessed). The others are guesses, from what kernels with the same instructions reach elsewhere.
+// sm_90 as measured on an H200 (docs/results/jit_h200.md). The others are guesses, from what
+// kernels with the same instructions reach elsewhere.
 constexpr Rates table[] = {
     {80, {150, 180, 140}, {100, 120, 80}, 7, 4, 1.7, 108},
-    {90, {314, 363, 275}, {250, 295, 180}, 33, 32, 3.8, 132},
+    {90, {314, 363, 275}, {250, 295, 215}, 33, 32, 3.8, 132},
     {100, {330, 420, 320}, {220, 250, 170}, 30, 15, 6.5, 148},
     {120, {180, 220, 160}, {100, 120, 80}, 40, 20, 1.5, 188},
 };
 
-// The forward for sm_90 (hopper.h), measured on an H200 (docs/results/hopper_forward_h200.md). It
-// has less time to hide a function in.
-constexpr double hopper_forward[3] = {450, 705, 650};
+// The kernels for sm_90 (hopper.h), measured on an H200 (docs/results/jit_hopper_nvidia_h200.md).
+// They have less time to hide a function in.
+constexpr double hopper_forward[3] = {530, 750, 670};
+constexpr double hopper_backward[3] = {455, 620, 0};
+constexpr double hopper_in_order = 0.53;  // of a backward's rate, if dQ is added up in order
 constexpr double hopper_function = 0.2, general_function = 0.12;
 
-bool has_hopper_forward(const Problem& p, const Device& device) {
+bool has_hopper_kernel(const Problem& p, const Device& device) {
+  const Captured captured(p);
   ShapeFacts facts{p, device.sm, device.shared_memory_per_block};
   facts.tier = wanted_tier();
-  return p.direction == Direction::Forward && why_no_hopper_forward(facts).empty();
+  facts.captured = &captured;
+  return p.direction == Direction::Forward ? why_no_hopper_forward(facts).empty()
+                                           : why_no_hopper_backward(facts).empty();
 }
 
 const Rates& rates_of(int sm) {
@@ -68,7 +75,7 @@ double modifier_cost(const ir::Program& program, double function_cost) {
   return cost;
 }
 
-double rate(const Problem& p, const Rates& rates, const Device& device) {
+double rate(const Problem& p, const Rates& rates, const Device& device, bool for_hopper) {
   const bool backward = p.direction == Direction::Backward;
   const double scale =
       static_cast<double>(std::max(device.multiprocessors, 1)) / rates.multiprocessors;
@@ -77,7 +84,10 @@ double rate(const Problem& p, const Rates& rates, const Device& device) {
   }
   const std::int64_t d = std::max(p.sizes.d, p.sizes.dv);
   const int column = d <= 64 ? 0 : d <= 128 ? 1 : 2;
-  if (has_hopper_forward(p, device)) return 1e12 * scale * hopper_forward[column];
+  if (for_hopper && backward) {
+    return 1e12 * scale * hopper_backward[column] * (p.deterministic ? hopper_in_order : 1);
+  }
+  if (for_hopper) return 1e12 * scale * hopper_forward[column];
   return 1e12 * scale * (backward ? rates.backward : rates.forward)[column];
 }
 
@@ -107,9 +117,10 @@ double expected_seconds(const Problem& p, const Device& device) {
   const auto features = static_cast<double>(class_of_d(s.d) + class_of_dv(s.dv));
   const double flops = 2 * static_cast<double>(s.b * s.h) * static_cast<double>(s.sq) *
                        static_cast<double>(s.skv) * features * (backward ? 2.5 : 1);
-  const double function = has_hopper_forward(p, device) ? hopper_function : general_function;
-  const double busy =
-      flops * live_share(p) * (1 + modifier_cost(p.program, function)) / rate(p, rates, device);
+  const bool for_hopper = has_hopper_kernel(p, device);
+  const double function = for_hopper && !backward ? hopper_function : general_function;
+  const double busy = flops * live_share(p) * (1 + modifier_cost(p.program, function)) /
+                      rate(p, rates, device, for_hopper);
   const double moving = bytes_of(p) / (0.85e12 * rates.memory);
   const auto group = static_cast<int>(s.hkv == 0 ? 1 : s.h / s.hkv);
   const bool split = !backward && device::decodes(s.sq, s.skv, group);

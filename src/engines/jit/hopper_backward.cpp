@@ -20,9 +20,13 @@ constexpr int chunk = 64, widest = 128;
 int in_chunks(std::int64_t features) { return static_cast<int>(ceil_div(features, chunk)) * chunk; }
 
 // In the order of speed: dQ's pieces that are on their way while the next ones are computed.
-constexpr int sum_slots[] = {4, 2, 1};
+constexpr int sum_slots[] = {4, 3, 2, 1};
 
 constexpr int q_stages = 2;
+
+int captured_bytes(const ShapeFacts& facts) {
+  return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
+}
 
 device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
   return {in_chunks(facts.baked.sizes.d),
@@ -31,7 +35,9 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
           slots,
           facts.row_words,
           facts.column_words,
-          facts.cell_bytes};
+          facts.diagonal_words,
+          facts.cell_bytes,
+          captured_bytes(facts)};
 }
 
 int best_slots(const ShapeFacts& facts) {
@@ -70,12 +76,10 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (!is_16_bit(p.q.dtype) || p.grad_o.dtype != p.q.dtype)
     return "they take f16 and bf16, and output gradients of the same type";
   if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 128";
-  if (p.deterministic) return "they are not deterministic";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";
   if (facts.cell_bytes > 2) return "they take captured tensors by query and key of 16 bits";
-  if (facts.diagonal_words > 0) return "the formula stages values that change with k - q alone";
   if (facts.captured != nullptr && facts.captured->any_terms()) {
     const std::string why = facts.captured->why_not_hopper();
     if (!why.empty()) return why;
@@ -95,7 +99,8 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
   const int slots = best_slots(facts);
   shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  shape.own = {{"q_stages", q_stages}, {"sum_slots", slots}};
+  shape.own = {
+      {"q_stages", q_stages}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }

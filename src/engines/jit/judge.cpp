@@ -7,6 +7,7 @@
 #include "engines/jit/hopper.h"
 #include "engines/jit/hopper_backward.h"
 #include "engines/jit/kernels.h"
+#include "engines/jit/prepare.h"
 
 namespace fovea::jit {
 namespace {
@@ -48,9 +49,9 @@ class Rules {
   }
 
   void note_tier() {
-    ShapeFacts known = facts();
     const Captured captured(p_);
-    known.captured = &captured;
+    const Rendered formula = render_for(p_, captured, device_, wanted_tier());
+    const ShapeFacts known = shape_facts(p_, device_, formula, captured, wanted_tier());
     const bool forward = p_.direction == Direction::Forward;
     const std::string why = forward ? why_no_hopper_forward(known) : why_no_hopper_backward(known);
     const std::string name = forward ? "the forward's kernel" : "the backward's kernel";

@@ -93,6 +93,9 @@ Shape max_logit_shape(const ShapeFacts& facts) {
 
 bool is_general(const ShapeFacts& facts) { return !why_no_hopper_forward(facts).empty(); }
 bool is_for_hopper(const ShapeFacts& facts) { return why_no_hopper_forward(facts).empty(); }
+bool reads_distances(const ShapeFacts& facts) {
+  return is_for_hopper(facts) && facts.diagonal_words > 0;
+}
 bool may_split_keys(const ShapeFacts& facts) { return splits_keys(facts.baked); }
 bool wants_max_logit(const ShapeFacts& facts) { return facts.baked.max_logit; }
 bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
@@ -138,6 +141,11 @@ Grid over_group_rows(const Call& call, const Shape& shape) {
                  1, shape);
 }
 
+Grid over_distances(const Call& call, const Shape& shape) {
+  return in_line(std::int64_t{call.b} * call.h,
+                 ceil_div(std::int64_t{call.sq} + call.skv, 32 * shape.warps), shape);
+}
+
 Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
 
 // Before, between and behind packed sequences.
@@ -149,6 +157,8 @@ Grid over_gaps(const Call& call, const Shape& shape) {
 
 constexpr KernelRow forward_rows[] = {
     {"forward", "forward.h", true, is_general, has_many_queries, forward_shape, over_queries},
+    {"distances", "distances.h", true, reads_distances, has_many_queries, small_shape,
+     over_distances},
     {"hopper_forward", "hopper/forward.h", true, is_for_hopper, has_many_queries,
      hopper_forward_shape, over_query_tiles, false, true},
     {"decode", "decode.h", true, may_split_keys, has_splits, decode_shape, over_splits},

@@ -17,13 +17,16 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
   const std::int64_t rows = row_count(sizes, baked.layout);
   if (baked.direction == Direction::Backward) {
     delta = arena.take<float>(rows).data();
-    if (baked.want_q && !baked.deterministic) {
+    const bool mapped = prepared.mapped_kernel() != nullptr;
+    if (baked.want_q && (mapped || !baked.deterministic)) {
       grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
     }
-    if (prepared.mapped_kernel() != nullptr) {
+    if (mapped) {
       row_terms = arena.take<float>(row_term_floats(prepared, sizes)).data();
       key_nans = arena.take<unsigned>(key_nan_words(sizes)).data();
       tile_counter = arena.take<unsigned>(1).data();
+      const std::int64_t words = baked.deterministic ? query_turn_words(prepared, sizes) : 0;
+      if (words > 0) query_turns = arena.take<unsigned>(words).data();
     }
     captured = arena.take<std::byte>(captured_sum_bytes(prepared, sizes)).data();
   } else {
@@ -46,6 +49,12 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
   if (mapped != nullptr && baked.direction == Direction::Forward) {
     taken_words = 1 + query_tiles(sizes, mapped->shape);
     taken_tiles = arena.take<unsigned>(taken_words).data();
+    if (prepared.formula.diagonal_words > 0) {
+      distances = arena
+                      .take<unsigned>(sizes.b * sizes.h,
+                                      prepared.formula.diagonal_words * (sizes.sq + sizes.skv))
+                      .data();
+    }
   }
 }
 

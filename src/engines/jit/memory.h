@@ -15,7 +15,7 @@ struct Memory {
   Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes);
 
   float *delta = nullptr, *grad_q_sum = nullptr, *row_terms = nullptr;
-  unsigned *key_nans = nullptr, *tile_counter = nullptr;
+  unsigned *key_nans = nullptr, *tile_counter = nullptr, *query_turns = nullptr;
   int split_keys = 0;
   float* partial_o = nullptr;
   double* partial_rows = nullptr;
@@ -24,6 +24,7 @@ struct Memory {
   std::array<void*, most_summaries> summaries{};
   unsigned* taken_tiles = nullptr;  // of blocks that take tiles as they come
   std::int64_t taken_words = 0;
+  unsigned* distances = nullptr;  // values of the formula by k - q
 };
 
 }  // namespace fovea::jit

@@ -46,28 +46,38 @@ const PreparedKernel* Prepared::mapped_kernel() const {
   return at == kernels.end() ? nullptr : &*at;
 }
 
-Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
-  Prepared out;
-  out.baked = baked;
-  out.captured = Captured(baked);
-  RenderOptions options = render_options(baked, out.captured);
+Rendered render_for(const Problem& baked, const Captured& captured, const Device& device,
+                    Tier tier) {
+  RenderOptions options = render_options(baked, captured);
   options.splits_factors = has_hopper_forward(baked, device, tier);
   // Which also saves conversions of integers there. Few queries are computed by other kernels,
   // which only lose time by that.
   options.splits_shift |= options.splits_factors && !splits_keys(baked);
-  out.formula = render(baked, options);
+  return render(baked, options);
+}
+
+ShapeFacts shape_facts(const Problem& baked, const Device& device, const Rendered& formula,
+                       const Captured& captured, Tier tier) {
+  return {baked,
+          device.sm,
+          device.shared_memory_per_block,
+          formula.row_words,
+          formula.column_words,
+          formula.diagonal_words,
+          formula.cell_bytes,
+          captured.shared_bytes(),
+          device.multiprocessors,
+          tier,
+          &captured};
+}
+
+Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
+  Prepared out;
+  out.baked = baked;
+  out.captured = Captured(baked);
+  out.formula = render_for(baked, out.captured, device, tier);
   out.multiprocessors = device.multiprocessors;
-  const ShapeFacts facts{baked,
-                         device.sm,
-                         device.shared_memory_per_block,
-                         out.formula.row_words,
-                         out.formula.column_words,
-                         out.formula.diagonal_words,
-                         out.formula.cell_bytes,
-                         out.captured.shared_bytes(),
-                         device.multiprocessors,
-                         tier,
-                         &out.captured};
+  const ShapeFacts facts = shape_facts(baked, device, out.formula, out.captured, tier);
   const int targets = static_cast<int>(out.captured.targets().size());
   if (out.formula.words + targets * device::captured_call_words <= most_words) {
     out.captured_words = {out.formula.words, targets};

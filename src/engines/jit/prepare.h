@@ -42,6 +42,13 @@ struct Prepared {
   const PreparedKernel* mapped_kernel() const;
 };
 
+// The formula as a plan's kernels take it, and what their tiles are chosen by. Both are kept by the
+// caller as long as the facts are.
+Rendered render_for(const Problem& baked, const Captured& captured, const Device& device,
+                    Tier tier);
+ShapeFacts shape_facts(const Problem& baked, const Device& device, const Rendered& formula,
+                       const Captured& captured, Tier tier);
+
 Prepared prepare(const Problem& baked, const Device& device, Tier tier = Tier::Best);
 
 }  // namespace fovea::jit

@@ -99,6 +99,7 @@ std::string operation_text(const Node& node, bool exact, Args args, const Functi
     const std::string_view space = exact ? "exact::" : functions.precise ? "precise::" : "fast::";
     return call(std::string(space) + std::string(name), args);
   };
+  const bool coarse = !exact && !functions.precise && functions.coarse_tanh;
   switch (node.op()) {
     case Op::AddF: return exact ? call("add_rn", args) : infix(args, "+");
     case Op::AddI: return call("arith::add", args);
@@ -136,11 +137,13 @@ std::string operation_text(const Node& node, bool exact, Args args, const Functi
     case Op::Sqrt: return function("sqrt");
     case Op::Rsqrt: return function("rsqrt");
     case Op::Pow: return function("power");
-    case Op::Tanh: {
-      const bool coarse = !exact && !functions.precise && functions.coarse_tanh;
-      return coarse ? call("tanh_approx", args) : function("tanh");
+    case Op::Tanh: return coarse ? call("tanh_approx", args) : function("tanh");
+    case Op::Sigmoid: {
+      // Of a value within -1 and 1 the result is not near 0, and so relatively as exact as tanh.
+      const Op operand = node.arg(0)->op();
+      const bool is_small = operand == Op::Sigmoid || operand == Op::Tanh;
+      return coarse && is_small ? call("sigmoid_approx", args) : function("sigmoid");
     }
-    case Op::Sigmoid: return function("sigmoid");
     case Op::Softplus: return function("softplus");
     case Op::Erf: return function("erf");
     case Op::Sin: return function("sin");

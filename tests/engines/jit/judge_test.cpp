@@ -1,6 +1,7 @@
 // What engine jit refuses, and why.
 #include "engines/jit/judge.h"
 
+#include "engines/jit/compiler.h"
 #include "tests/engines/jit/jit_case.h"
 
 namespace fovea::jit::testing {
@@ -41,6 +42,25 @@ TEST(JitJudge, RefusesTilesThatDoNotFit) {
   EXPECT_EQ(code_of(baked_forward("sq=8 d=576 dv=512"), small), "shared_memory");
   EXPECT_EQ(code_of(baked_forward("sq=8 d=576 dv=512 dtype=bf16"), small), "");
   EXPECT_EQ(code_of(baked_forward("sq=8 d=256"), small), "");
+}
+
+// Which of two backwards runs, and why, also if only the rendered formula says so.
+TEST(JitJudge, NamesTheBackward) {
+  if (!compiler().problem().empty()) GTEST_SKIP() << compiler().problem();
+  const std::string sizes = "h=2 sq=999 d=128 dtype=bf16 ";
+  const auto says = [&](const std::string& line, const char* words) {
+    const Verdict verdict = judge(baked_backward(sizes + line).problem, find_device("h200"));
+    EXPECT_NE(verdict.note.find(words), std::string::npos) << verdict.note;
+  };
+  says("mod=score+t[h,k-q] tensor=t:f32[H,9] grads=q,k,v,t", "is that for sm_90");
+  says("mod=score+t[q,k] tensor=t:f32[Sq,Skv]", "of 16 bits");
+  says("mod=score+t[h,q*k] tensor=t:f32[H,9] grads=q,k,v,t", "of tables");
+  std::string mod = "score", tensors;
+  for (int i = 0; i < 99; ++i) {
+    mod = "max(" + mod + ",t" + std::to_string(i) + "[k])";
+    tensors += " tensor=t" + std::to_string(i) + ":f32[Skv]";
+  }
+  says("mod=" + mod + tensors, "too many values");
 }
 
 TEST(JitJudge, TakesWhatParametersHold) {

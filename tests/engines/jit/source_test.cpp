@@ -98,14 +98,14 @@ TEST(JitSource, TiersOfTheBackward) {
   const std::string heads = "h=2 sq=999 d=64 dtype=bf16 tensor=t:f32[H] grads=q,k,v,t ";
   for (const std::string& line :
        {std::string("sq=999 d=8 dtype=f16 mask=causal"), std::string("sq=999 d=96 dtype=bf16"),
-        std::string("sq=999 d=128 dv=64 dtype=bf16 dropout=0.1"), bias + "mod=score+t[q,k]"}) {
+        std::string("sq=999 d=128 dv=64 dtype=bf16 dropout=0.1"), bias + "mod=score+t[q,k]",
+        heads + "mod=score+t[h]*(k-q)", heads + "mod=score+t[h]*(k-q) deterministic=1"}) {
     EXPECT_TRUE(tier(line)) << line;
   }
   for (const std::string& line :
        {std::string("sq=999 d=64 dtype=f32"), std::string("sq=999 d=192 dtype=bf16"),
-        std::string("sq=999 d=64 dtype=bf16 deterministic=1"),
         std::string("sq=999 d=64 dtype=bf16 precision=strict"), heads + "mod=score*t[h]",
-        heads + "mod=score+t[h]*(k-q)", bias + "mod=score+t[q,k] dropout=0.1"}) {
+        bias + "mod=score+t[q,k] dropout=0.1"}) {
     EXPECT_FALSE(tier(line)) << line;
   }
 }

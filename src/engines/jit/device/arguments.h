@@ -60,6 +60,7 @@ struct Call {
   float* row_terms;
   unsigned* key_nans;
   unsigned* tile_counter;
+  unsigned* query_turns;  // if it is deterministic: see hopper/backward_turns.h
   // Decoding with split keys: see decode.h.
   float* partial_o;      // [slot, kv head, row, dv]
   double* partial_rows;  // [slot, kv head, row, 2]: lse and maximum, in natural units
@@ -67,6 +68,7 @@ struct Call {
   // Tiles of queries that blocks take as they come (hopper/forward.h), all zero before: how many
   // were taken, and then of each, who took it.
   unsigned* taken_tiles;
+  unsigned* distances;  // values of the formula by k - q: see distances.h
 };
 
 // A tensor as the hardware copies tiles of it: made by the driver (cuda/tensor_map.h), of no

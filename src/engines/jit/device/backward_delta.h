@@ -6,7 +6,7 @@
 #include "backward_place.h"
 #include "captured_clear.h"
 #include "element.h"
-#include "hopper/backward_layout.h"
+#include "hopper/backward_turns.h"
 
 namespace fovea::device {
 
@@ -103,7 +103,12 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
       }
     }
   }
-  if constexpr (Config::want_q && !Config::deterministic) clear_sums<Config>(call, s, b, h, first);
+  if constexpr (Config::want_q && (Config::row_terms != 0 || !Config::deterministic)) {
+    clear_sums<Config>(call, s, b, h, first);
+  }
+  if constexpr (Config::row_terms != 0 && Config::deterministic) {
+    if (first % Config::rows == 0) QueryTurns::clear(call, tile);
+  }
 }
 
 }  // namespace fovea::device

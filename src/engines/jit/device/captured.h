@@ -5,7 +5,7 @@
 
 #include "backward_scores.h"
 #include "captured_load.h"
-#include "captured_score.h"
+#include "captured_table.h"
 
 namespace fovea::device {
 
@@ -154,70 +154,23 @@ struct ElementTerm {
   FOVEA_DEVICE void end(const Arguments&) {}
 };
 
-// A head's elements in shared memory until the head changes, if they are few: `room` of them fit.
+// A table that all threads of a block add to.
 template <class Term, class Sums, int room>
-struct SharedTable {
-  Shared table;
-  long long outer;
-
-  // They fit in `table`; their numbers need more than 31 bits.
-  FOVEA_DEVICE static bool small(const Arguments& a) { return Term::entries(a) <= room; }
-  FOVEA_DEVICE static bool huge(const Arguments& a) { return Term::entries(a) > 0x7fffffff; }
-  FOVEA_DEVICE void begin(Shared at) {
-    table = at;
-    outer = -1;
-    if constexpr (!Sums::exact) {
-      for (int i = thread_index(); i < room; i += block_threads())
-        store_shared(table + 4 * i, 0.0f);
-    }
-  }
+struct BlockTable : SharedTable<Term, Sums, room> {
+  FOVEA_DEVICE void begin(Shared at) { SharedTable<Term, Sums, room>::begin(at, whole_block()); }
   FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
     end(a);
-    const NoPosition nowhere;
-    outer = Term::outer(nowhere.score(a, u));
+    this->take_head(a, u);
     if constexpr (!Sums::exact) sync_block();  // the table is clear
   }
-  FOVEA_DEVICE void end(const Arguments& a) {
-    if constexpr (!Sums::exact) {
-      if (outer < 0 || !small(a)) return;
-      const auto entries = static_cast<int>(Term::entries(a));
-      for (int i = thread_index(); i < entries; i += block_threads()) {
-        const float x = load_shared<float>(table + 4 * i);
-        if (x == 0) continue;
-        Sums::add(a.words[Term::word], outer * entries + i, x);
-        store_shared(table + 4 * i, 0.0f);
-      }
-    }
-  }
-  FOVEA_DEVICE void put(const Arguments& a, long long at, float x) const {
-    if (at < 0) return;
-    if (!Sums::exact && small(a)) {
-      add_shared(table + 4 * static_cast<int>(at), x);
-    } else {
-      Sums::add(a.words[Term::word], outer * Term::entries(a) + at, x);
-    }
-  }
-  // By a warp, each lane with an element of its own or -1. Neighbours often have the same: the
-  // first of each such run adds for all of it.
-  FOVEA_DEVICE void put_together(const Arguments& a, long long at, float x) const {
-    if (huge(a)) return put(a, at, x);
-    const int lane = lane_index(), element = static_cast<int>(at);
-    const bool first = element != shuffle(element, max(lane - 1, 0)) || lane == 0;
-    const unsigned later = ballot(first) >> lane >> 1;  // the first lanes of runs behind this one
-    const int last = later != 0 ? lane + first_bit(later) : 31;  // of this lane's run
-    FOVEA_UNROLL for (int step = 1; step < 32; step *= 2) {
-      const float other = shuffle(x, min(lane + step, 31));
-      if (lane + step <= last) x += other;
-    }
-    if (first) put(a, at, x);
-  }
+  FOVEA_DEVICE void end(const Arguments& a) { this->flush(a, whole_block()); }
 };
 
 // Changes with k - q alone, and is added to as the plain score's gradient is: a thread for each
 // diagonal of a tile's dS, once that is in shared memory.
 template <class Term, class Sums, int room>
 struct DiagonalTerm {
-  SharedTable<Term, Sums, room> table;
+  BlockTable<Term, Sums, room> table;
 
   FOVEA_DEVICE void begin(Shared at) { table.begin(at); }
   FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {
@@ -270,18 +223,11 @@ struct DiagonalTerm {
 
   FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
                                         const TileBox& at, int row, int difference, Shared staged) {
-    unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
-    unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
-    const int q = seen(row, at.q_first), k = seen(row + difference, at.k_first);
-    if constexpr (Formula::row_words > 0) Formula::make_row(a, u, q, row_words);
-    if constexpr (Formula::column_words > 0) Formula::make_column(a, u, k, column_words);
-    const auto row_value = Formula::row(a, u, q, row_words);
-    auto column_value = Formula::column(a, u, k, column_words);
     constexpr int count = Formula::diagonal_words;
     unsigned words[count > 0 ? count : 1];
     load_words<count>(staged, Config::rows + Config::columns, difference + Config::rows - 1, words);
-    column_value.pair = Formula::pair(words, 0);
-    return Term::inner({a, u, row_value, column_value, 0, 0, true, 0, 0});
+    return diagonal_element<Term>(a, u, seen(row, at.q_first), seen(row + difference, at.k_first),
+                                  words);
   }
 };
 
@@ -291,7 +237,7 @@ template <class Term, class Sums, int rows, int room>
 struct GatherTerm {
   float sum[rows];
   int element[rows];  // of the head's; -1: none
-  SharedTable<Term, Sums, room> table;
+  BlockTable<Term, Sums, room> table;
 
   FOVEA_DEVICE void begin(Shared at) { table.begin(at); }
   FOVEA_DEVICE void new_head(const Arguments& a, const typename Formula::Uniform& u) {

@@ -179,4 +179,7 @@ FOVEA_DEVICE float power(float x, float y) { return precise::power(x, y); }
 
 }  // namespace fast
 
+// As exact as tanh_approx, so not near 0: one unit of work instead of two.
+FOVEA_DEVICE float sigmoid_approx(float x) { return fma_rn(tanh_approx(0.5f * x), 0.5f, 0.5f); }
+
 }  // namespace fovea::device

@@ -126,7 +126,7 @@ FOVEA_DEVICE void store_shared(Shared at, T value) {
     asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(x.word) : "memory");
   }
 }
-// A word whose address is known when kernels are compiled; if nobody uses it, it is not loaded.
+// A word that is not loaded if nobody uses it.
 FOVEA_DEVICE unsigned load_shared_word(Shared at) {
   return *reinterpret_cast<const unsigned*>(fovea_shared_memory + at);
 }
@@ -216,6 +216,10 @@ FOVEA_DEVICE void add_global(unsigned long long* at, unsigned long long value) {
   atomicAdd(at, value);
 }
 FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { atomicOr(at, value); }
+// The same with what this thread did before: who sees the bits finds it done.
+FOVEA_DEVICE void or_global_after(unsigned* at, unsigned value) {
+  asm volatile("red.release.gpu.global.or.b32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
 // Whether several neighbours are added to at once; else a warp should add to 32 neighbours.
 #if __CUDA_ARCH__ >= 900
 inline constexpr bool adds_vectors = true;
@@ -246,6 +250,13 @@ FOVEA_DEVICE void add_global(float* at, const Floats2& v) {
 }
 // Counts up and returns what was there: for "the last block to arrive goes on".
 FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) { return atomicAdd(at, value); }
+// Until all of `bits` are in one of two words, which other blocks set.
+FOVEA_DEVICE void wait_for_bits(const unsigned* one, const unsigned* other, unsigned bits) {
+  for (unsigned x = 0, y = 0; ((x | y) & bits) != bits;) {
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(one) : "memory");
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(y) : "l"(other) : "memory");
+  }
+}
 // What this thread wrote before is seen by whoever sees what it writes after.
 FOVEA_DEVICE void fence_global() { __threadfence(); }
 

@@ -7,6 +7,7 @@
 namespace fovea::device {
 
 constexpr int backward_queries = 64, backward_keys = 128;  // of a tile
+constexpr int backward_key_threads = 256;                  // that have scores
 constexpr int backward_ds_stages = 2;
 // Steps that are described at once: those that are loaded, computed and added to dQ.
 constexpr int backward_steps = 8, backward_step_bytes = 64;
@@ -16,7 +17,8 @@ struct HopperBackwardSizes {
   int d, dv;      // multiples of 64
   int q_stages;   // tiles of queries and output gradients that are there at once
   int sum_slots;  // pieces of dQ of each warp that are on their way to global memory
-  int row_words, column_words, cell_bytes;  // of the formula
+  int row_words, column_words, diagonal_words, cell_bytes;  // of the formula
+  int captured_bytes;                                       // for sums of captured gradients
 };
 
 // Rows of cells are 16 bytes longer than they need to be: see row_bytes.
@@ -26,8 +28,8 @@ constexpr int backward_cells_bytes(int cell_bytes) {
 
 // Tiles that the matrix units read lie at multiples of 1024 bytes.
 struct HopperBackwardShared {
-  int k, v, q, grad_o, ds, sums, row_terms, uniform, row_words, column_words, cells, steps,
-      barriers, bytes;
+  int k, v, q, grad_o, ds, sums, row_terms, uniform, row_words, column_words, diagonal, cells,
+      steps, captured, barriers, bytes;
   constexpr explicit HopperBackwardShared(const HopperBackwardSizes& t)
       : k(0),
         v(k + backward_keys * t.d * 2),
@@ -39,11 +41,19 @@ struct HopperBackwardShared {
         uniform(row_terms + t.q_stages * 2 * 4 * backward_queries),
         row_words(uniform + t.q_stages * uniform_bytes),
         column_words(row_words + t.q_stages * 4 * backward_queries * t.row_words),
-        cells(column_words + t.q_stages * 4 * backward_keys * t.column_words),
+        diagonal(column_words + t.q_stages * 4 * backward_keys * t.column_words),
+        cells(diagonal + t.q_stages * 4 * (backward_queries + backward_keys) * t.diagonal_words),
         steps(cells + t.q_stages * backward_cells_bytes(t.cell_bytes)),
-        barriers(steps + backward_steps * backward_step_bytes),
+        captured(steps + backward_steps * backward_step_bytes),
+        barriers(captured + t.captured_bytes),
         bytes(barriers + 256) {}
 };
+
+// Words of a set of tiles of keys, and such sets for each tile of dQ's sums: see backward_turns.h.
+constexpr int backward_turn_sets = 5;
+constexpr int backward_turn_words(int keys) {
+  return (keys + 32 * backward_keys - 1) / (32 * backward_keys);
+}
 
 // Where lse and delta of query `row` of a tile lie among the tile's: a lane that has queries
 // 8 j + 2 t and the next finds those of two j in one load of 16 bytes.

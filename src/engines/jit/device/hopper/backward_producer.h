@@ -6,8 +6,10 @@
 #include "../live_tiles.h"
 #include "../staged.h"
 #include "../tile_values.h"
+#include "backward_diagonals.h"
 #include "backward_shape.h"
 #include "backward_step.h"
+#include "backward_turns.h"
 #include "tma.h"
 
 namespace fovea::device {
@@ -87,7 +89,8 @@ FOVEA_DEVICE typename BackwardProducer<Config>::KeyPlace BackwardProducer<Config
   return {head / call_.hkv, head % call_.hkv, k * Shape::keys};
 }
 
-// Of tile i of queries, counted through all heads of the group.
+// Of tile i of queries, counted through all heads of the group. One that is empty adds nothing to
+// dQ.
 template <class Config>
 FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const KeyPlace& at,
                                                      int i) const {
@@ -97,8 +100,13 @@ FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const Ke
         first + Shape::queries <= s.q_length && at.k_first + Shape::keys <= s.k_length;
     return whole ? Tile::Full : Tile::Mixed;
   }
-  return class_of_tile<Formula>(a_, head_of(call_, s, at.b, at.g * call_.group + head), s,
-                                {first, Shape::queries}, {at.k_first, Shape::keys});
+  const int h = at.g * call_.group + head;
+  const Tile kind = class_of_tile<Formula>(a_, head_of(call_, s, at.b, h), s,
+                                           {first, Shape::queries}, {at.k_first, Shape::keys});
+  if (Config::deterministic && kind == Tile::Empty) {
+    QueryTurns(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first).leave_out();
+  }
+  return kind;
 }
 
 // A tile of keys: which tiles of queries look at it, then a step for each.
@@ -117,7 +125,8 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
       const bool same_head =
           following.index >= 0 && live.index / query_tiles(s) == following.index / query_tiles(s);
       const unsigned last = following.index < 0 ? step_last : 0u;
-      produce_step(at, s, live, first | last | (live.full ? 0u : step_mixed));
+      const unsigned end = same_head ? 0u : static_cast<unsigned>(step_head_end);
+      produce_step(at, s, live, first | last | end | (live.full ? 0u : step_mixed));
       first = same_head ? 0u : static_cast<unsigned>(step_new_head);
     } else if (following.index < 0) {
       return publish_bare(Step{step_nothing, at.b, at.g * call_.group, 0, at.k_first, s, 0});
@@ -149,6 +158,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
   sync_warp();  // no lane is left behind by two phases
   if (lane_index() == 0) {
     step.write(Shape::at.steps + number_ % backward_steps * backward_step_bytes);
+    if constexpr (BackwardDiagonals<Config>::warps > 0) arrive(barriers_.described(ring_.stage));
   }
   ++number_;
 }

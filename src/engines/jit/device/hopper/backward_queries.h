@@ -5,6 +5,7 @@
 
 #include "backward_shape.h"
 #include "backward_step.h"
+#include "backward_turns.h"
 #include "tma.h"
 #include "wgmma.h"
 
@@ -19,7 +20,8 @@ class BackwardQueries {
  public:
   // warp: of the four
   FOVEA_DEVICE BackwardQueries(const Arguments& a, BackwardBarriers barriers, int warp)
-      : to_(a.call.grad_q_sum + warp * piece_floats),
+      : call_(a.call),
+        warp_(warp),
         from_(Shape::at.sums + warp * Shape::sum_slots * piece_floats * 4),
         barriers_(barriers) {}
 
@@ -29,15 +31,19 @@ class BackwardQueries {
       wait_for(barriers_.full_ds(ring_.stage), ring_.parity);
       const unsigned flags = step.flags();
       sync_warp();
-      if ((flags & step_end) != 0) break;
+      if ((flags & step_end) != 0) {
+        pass_turn(number);
+        break;
+      }
       if ((flags & step_first) != 0) {
         wait_for(barriers_.full_keys(), keys_parity_);
         keys_parity_ ^= 1;
       }
       if ((flags & step_nothing) == 0) {
-        add(to_ + step.sums() * (Shape::queries * Shape::d), flags);
-      } else if (lane_index() == 0) {
-        arrive(barriers_.empty_ds(ring_.stage));
+        add(step, number);
+      } else {
+        pass_turn(number);
+        if (lane_index() == 0) arrive(barriers_.empty_ds(ring_.stage));
       }
       ring_.advance(backward_ds_stages);
     }
@@ -45,19 +51,46 @@ class BackwardQueries {
   }
 
  private:
-  FOVEA_DEVICE void add(float* to, unsigned flags) {
+  FOVEA_DEVICE float* sums_of(const StepRef& step) const {
+    return call_.grad_q_sum + step.sums() * (Shape::queries * Shape::d) + warp_ * piece_floats;
+  }
+  FOVEA_DEVICE QueryTurns turns(const StepRef& step) const {
+    return {call_, step.sums(), step.k_first()};
+  }
+
+  FOVEA_DEVICE void add(const StepRef& step, int number) {
+    float* const to = sums_of(step);
     FOVEA_UNROLL for (int piece = 0; piece < pieces; ++piece) {
       float sums[8][4];
-      multiply(sums, piece);
+      begin_product(sums, piece);
+      if (Config::deterministic && piece == 0) {
+        pass_turn(number);
+        turns(step).wait(warp_);
+      }
+      wait_products<0>();
+      settle(sums);
       if (piece == pieces - 1 && lane_index() == 0) {
         arrive(barriers_.empty_ds(ring_.stage));
-        if ((flags & step_last) != 0) arrive(barriers_.empty_keys());
+        if ((step.flags() & step_last) != 0) arrive(barriers_.empty_keys());
       }
       send(to + piece * 4 * piece_floats, sums);
     }
   }
 
-  FOVEA_DEVICE void multiply(float (&sums)[8][4], int piece) {
+  // If turns are taken: whoever waits for the step before this one may add. It is told so late
+  // because sums take long to arrive, and that time is spent on this step.
+  FOVEA_DEVICE void pass_turn(int number) const {
+    if constexpr (Config::deterministic) {
+      const StepRef before = StepRef::number(Shape::at.steps, number + backward_steps - 1);
+      if (number > 0 && (before.flags() & step_nothing) == 0 && lane_index() == 0) {
+        wait_bulk<0>();
+        turns(before).pass(warp_);
+      }
+      sync_warp();
+    }
+  }
+
+  FOVEA_DEVICE void begin_product(float (&sums)[8][4], int piece) {
     const auto ds = across_rows(Shape::ds_tile(ring_.stage), Shape::ds_bytes);
     const auto keys = across_rows(Shape::at.k + piece * Shape::k_chunk, Shape::k_chunk);
     settle(sums);
@@ -67,8 +100,6 @@ class BackwardQueries {
                                  moved_by(keys, 2048 * i), i != 0);
     }
     commit_products();
-    wait_products<0>();
-    settle(sums);
   }
 
   // Through memory of this warp alone, which a copy reads that this warp waits for: no one else is
@@ -90,7 +121,8 @@ class BackwardQueries {
     }
   }
 
-  float* to_;
+  const Call& call_;
+  int warp_;
   Shared from_;
   BackwardBarriers barriers_;
   Ring ring_;

@@ -72,10 +72,13 @@ class BackwardScores {
   }
   // Cells at this lane's elements [2 jj] and [2 jj + 1], packed as p is.
   FOVEA_DEVICE void load_cells(int jj, unsigned (&cells)[4]) const;
-  FOVEA_DEVICE static typename Formula::Pair pair(unsigned cell) {
-    const unsigned no_diagonals[1] = {};
-    return Formula::pair(no_diagonals, cell & 0xffffu);
-  }
+  // What is staged for the diagonals of this lane's elements [j], for each j in turn from 0 on: the
+  // second key's are those of the first key and the j before.
+  static constexpr int words = Formula::diagonal_words;
+  struct Diagonals {
+    unsigned word[2][2][words > 0 ? words : 1];  // [r][c]
+  };
+  FOVEA_DEVICE void load_diagonals(int j, Diagonals& at) const;
   template <class Uniform, class Captured>
   FOVEA_DEVICE CapturedPlace captured_place(const Uniform& u,
                                             typename Formula::Column (&columns)[2],
@@ -99,6 +102,21 @@ FOVEA_DEVICE void BackwardScores<Config>::load_cells(int jj, unsigned (&cells)[4
 }
 
 template <class Config>
+FOVEA_DEVICE void BackwardScores<Config>::load_diagonals(int j, Diagonals& at) const {
+  if constexpr (words > 0) {
+    const Shared first =
+        Shape::diagonal(stage_) + 4 * (key_ - first_query() + Shape::queries - 1 - 8 * j);
+    FOVEA_UNROLL for (int w = 0; w < words; ++w) {
+      FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
+        const Shared own = first + 4 * (w * (Shape::queries + Shape::keys) - c);
+        at.word[1][c][w] = j > 0 ? at.word[0][c][w] : load_shared_word(own + 32);
+        at.word[0][c][w] = load_shared_word(own);
+      }
+    }
+  }
+}
+
+template <class Config>
 FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
   const auto u = uniform<Formula::has_mask>();
   const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
@@ -107,7 +125,9 @@ FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
   unsigned kept = 0;
   typename Formula::Column columns[2] = {column(u, key_, k_seen), column(u, key_ + 8, k_seen)};
   unsigned cells[4] = {};
+  Diagonals diagonals{};
   FOVEA_UNROLL for (int j = 0; j < 8; ++j) {
+    if (Formula::keep_reads.diagonal) load_diagonals(j, diagonals);
     if (Formula::keep_reads.cell && j % 2 == 0) load_cells(j / 2, cells);
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
       const int query = 8 * j + first_query() + c;
@@ -115,7 +135,8 @@ FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         bool keep = query < q_count && key_ + 8 * r < k_count;
         if constexpr (Formula::has_mask) {
-          columns[r].pair = pair(cells[j % 2 * 2 + r] >> 16 * c);
+          columns[r].pair =
+              Formula::pair(diagonals.word[r][c], cells[j % 2 * 2 + r] >> 16 * c & 0xffffu);
           keep = keep && Formula::keep(a_, u, formula_row, columns[r]);
         }
         kept |= keep ? 1u << (4 * j + 2 * r + c) : 0u;
@@ -177,6 +198,7 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
   }
   float factor = 1;
   if constexpr (Config::dropout) factor = dropout().factor;
+  Diagonals diagonals{};
   FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
     const auto lse = load_shared<Floats4>(terms + 64 * jj);
     const float negative_lse[4]{lse.x, lse.y, lse.z, lse.w};
@@ -184,6 +206,7 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
     if constexpr (Formula::has_mod) load_cells(jj, cells);
     FOVEA_UNROLL for (int half = 0; half < 2; ++half) {
       const int j = 2 * jj + half;
+      load_diagonals(j, diagonals);
       float probability[2][2], weight[2][2];  // [r][c]
       FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
         const int query = 8 * j + first_query() + c;
@@ -192,7 +215,8 @@ FOVEA_DEVICE void BackwardScores<Config>::probabilities(const float (&s)[8][4], 
           const auto formula_row = row(u, query, q_seen);
           FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
             const float x = s[j][2 * r + c] * scale;
-            columns[r].pair = pair(cells[2 * half + r] >> 16 * c);
+            columns[r].pair =
+                Formula::pair(diagonals.word[r][c], cells[2 * half + r] >> 16 * c & 0xffffu);
             const float y = Formula::score(a_, u, formula_row, columns[r], x);
             probability[r][c] = exp2_approx(fma_rn(y, log2_of_e, term));
             weight[r][c] = probability[r][c];
@@ -244,6 +268,11 @@ FOVEA_DEVICE void BackwardScores<Config>::clear_masked(unsigned kept, unsigned (
   }
 }
 
+// The same for halves that are not 0.
+FOVEA_DEVICE unsigned halves_above_zero(unsigned x) {
+  return ((x & 0xffffu) != 0 ? 0xffffu : 0u) | (x > 0xffffu ? 0xffff0000u : 0u);
+}
+
 // Products of two packed pairs, rounded to the packed type. bf16 has the range of f32, so that the
 // second factor may be rounded before.
 FOVEA_DEVICE unsigned weigh(BF16, unsigned w, float x, float y) {
@@ -260,9 +289,15 @@ template <class Uniform, class Captured>
 FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
     const Uniform& u, typename Formula::Column (&columns)[2], Captured&) const {
   CapturedPlace place{};
-  if constexpr (Captured::any) {
-    place = {key_, step_.q_seen(), step_.k_seen(), step_.q_length() - step_.q_first(),
-             step_.k_length() - step_.k_first()};
+  if constexpr (Captured::asks_scores) {
+    place = {key_,
+             step_.q_seen(),
+             step_.k_seen(),
+             step_.q_length() - step_.q_first(),
+             step_.k_length() - step_.k_first(),
+             (step_.flags() & (step_first | step_new_head)) != 0,
+             Shape::row_words(stage_),
+             columns};
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) columns[r] = column(u, key_ + 8 * r, place.k_seen);
   }
   return place;
@@ -277,10 +312,11 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
   const Shared terms = Shape::delta(stage_) + 16 * (lane_index() % 4);
   float factor = 1;
   if constexpr (Config::dropout) factor = dropout().factor;
-  const auto u = uniform<Captured::any>();
+  const auto u = uniform<Captured::asks_scores>();
   typename Formula::Column columns[2];
   const CapturedPlace place = captured_place(u, columns, captured);
-  if constexpr (Captured::any) captured.begin_step(a_, u, place);
+  if constexpr (Captured::asks_scores) captured.begin_step(a_, u, place);
+  Diagonals diagonals{};
   FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
     const auto delta = load_shared<Floats4>(terms + 64 * jj);
     const float deltas[4]{delta.x, delta.y, delta.z, delta.w};
@@ -289,9 +325,10 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
       const auto four = load_shared<Words4>(weights + 512 * jj + 16 * lane_index());
       w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
     }
-    if constexpr (Captured::any) load_cells(jj, cells);
+    if constexpr (Captured::asks_scores) load_cells(jj, cells);
     FOVEA_UNROLL for (int half = 0; half < 2; ++half) {
       const int j = 2 * jj + half;
+      if constexpr (Captured::asks_scores) load_diagonals(j, diagonals);
       float to_score[2][2];  // [r][c]: by the score before its probability is multiplied in
       FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
         FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
@@ -301,13 +338,14 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
           }
           to_score[r][c] = to_p - deltas[2 * half + c];
         }
-        if constexpr (Captured::any) {
+        if constexpr (Captured::asks_scores) {
           const int query = 8 * j + first_query() + c;
           const auto formula_row = row(u, query, place.q_seen);
           FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
             const unsigned bits = p[jj][2 * half + r] >> 16 * c;
             const float probability = to_float(Element{}, static_cast<unsigned short>(bits));
-            columns[r].pair = pair(cells[2 * half + r] >> 16 * c);
+            columns[r].pair =
+                Formula::pair(diagonals.word[r][c], cells[2 * half + r] >> 16 * c & 0xffffu);
             captured.add({a_, u, formula_row, columns[r], 0, probability * to_score[r][c],
                           probability != 0, r, c, j});
           }
@@ -316,8 +354,14 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         const int i = 2 * half + r;
         ds[jj][i] = weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
+        // A NaN of something masked must not be among sums of other scores.
+        if constexpr (Captured::reads_ds) ds[jj][i] &= halves_above_zero(p[jj][i]);
       }
     }
+  }
+  if constexpr (Captured::asks_scores) {
+    captured.end_step(a_, u, place);
+    if ((step_.flags() & step_head_end) != 0) captured.end_head(a_, u, place);
   }
 }
 

@@ -16,9 +16,10 @@ struct HopperBackwardShape {
   static constexpr int d = Config::d, dv = Config::dv;
   static constexpr int queries = backward_queries, keys = backward_keys;
   static constexpr int q_stages = Config::q_stages, sum_slots = Config::sum_slots;
-  static_assert(d % 64 == 0 && dv % 64 == 0 && Formula::diagonal_words == 0);
+  static_assert(d % 64 == 0 && dv % 64 == 0);
   static constexpr HopperBackwardShared at{{d, dv, q_stages, sum_slots, Formula::row_words,
-                                            Formula::column_words, cell_bytes_of<Formula>}};
+                                            Formula::column_words, Formula::diagonal_words,
+                                            cell_bytes_of<Formula>, Config::captured_bytes}};
   static_assert(at.bytes <= Config::shared_bytes);
 
   static constexpr int row_bytes = 128;  // of a chunk
@@ -45,6 +46,9 @@ struct HopperBackwardShape {
   }
   FOVEA_DEVICE static Shared column_words(int stage) {
     return at.column_words + stage * 4 * keys * Formula::column_words;
+  }
+  FOVEA_DEVICE static Shared diagonal(int stage) {
+    return at.diagonal + stage * 4 * (queries + keys) * Formula::diagonal_words;
   }
   FOVEA_DEVICE static Shared cells(int stage) {
     return at.cells + stage * backward_cells_bytes(cell_bytes_of<Formula>);

@@ -18,6 +18,7 @@ enum StepFlag : unsigned {
   step_nothing = 8,    // no query looks at these keys: there is no tile of queries
   step_end = 16,       // there are no more steps
   step_new_head = 32,  // the first of its query head, but not of a tile of keys
+  step_head_end = 64,  // the last of its query head, for this tile of keys
 };
 
 struct Step {
@@ -85,6 +86,9 @@ struct BackwardBarriers {
   FOVEA_DEVICE Shared full_keys() const { return at + 8 * 5 * most_stages; }
   FOVEA_DEVICE Shared empty_keys() const { return at + 8 * (5 * most_stages + 1); }
   FOVEA_DEVICE Shared landed() const { return at + 8 * (5 * most_stages + 2); }  // the producer's
+  FOVEA_DEVICE Shared described(int stage) const {  // a step, for backward_diagonals.h
+    return at + 8 * (5 * most_stages + 3 + stage);
+  }
 };
 
 }  // namespace fovea::device

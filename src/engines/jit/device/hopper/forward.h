@@ -37,9 +37,10 @@ struct HopperForward {
   static constexpr auto shared = Layout::shared;
   static constexpr int rows = Config::rows, columns = Config::columns;
   static constexpr int keys = columns / 8, features = Config::dv / 8;  // of a row's sums, by 8
-  static constexpr int parts = columns / 16;                   // of P, as products take them
-  static constexpr int early = parts / 4 > 0 ? parts / 4 : 1;  // that are ready first
-  static constexpr int first_turn = 1;                         // a named barrier for each warpgroup
+  static constexpr int parts = columns / 16;  // of P, as products take them
+  // Parts that are ready first, measured: a modifier has more to do while the rest is multiplied.
+  static constexpr int early = parts >= 4 ? parts / (Formula::has_mod ? 2 : 4) : 1;
+  static constexpr int first_turn = 1;  // a named barrier for each warpgroup
   static constexpr float most_sum = is_same_element<Element, BF16> ? 1e18f : 16384.0f;
 
   const Arguments& a;
@@ -52,6 +53,7 @@ struct HopperForward {
   float outer = 1;     // of modified scores, if it cannot be their unit
   bool seeks = false;  // maxima in every step
   bool has_none;       // some row of this warp has seen nothing but -inf: it has no reference yet
+  bool careful;        // some step needs more than what every step does: see run()
   bool nan = false;    // one was written
   WarpRows at;
   float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
@@ -111,15 +113,23 @@ struct HopperForward {
 
   // --- scores ---
 
-  FOVEA_DEVICE void modify(const Step& step, int stage) {
-    if constexpr (Formula::has_mod) apply<false>(step, stage);
+  // What every step does with scores before masks.
+  static constexpr bool modifies = Formula::has_mod || Layout::stages_values;
+  FOVEA_DEVICE void modify(const Step& step, const Ring& k) {
+    if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k.stage), k.parity);
+    if constexpr (Formula::has_mod) apply<false>(step, k.stage);
+  }
+  FOVEA_DEVICE void mask(const Step& step, int stage) {
     if (outer != 1) {
       FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= outer;
     }
     if (step.is(Step::mixed)) apply<true>(step, stage);
+  }
+  FOVEA_DEVICE void leave_staged(const Step& step, int stage) {
     if constexpr (Layout::stages_values) {
       sync_warp();
-      release(At::free_staged, stage);
+      if (!step.is(Step::end)) release(At::free_staged, stage);
+      if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
     }
   }
 
@@ -220,6 +230,14 @@ struct HopperForward {
     }
   }
 
+  FOVEA_DEVICE void begin_exponentials(const Step& step, int stage, float (&sums)[4]) {
+    leave_staged(step, stage);
+    wait_products<1>();  // the first part of P was read
+    FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
+    exponentiate<0, early>(step, sums);
+    FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
+  }
+
   // References move to the maxima of this tile if those are well above them. Sums and, later, o
   // shrink by what is returned.
   struct Shrink {
@@ -236,22 +254,23 @@ struct HopperForward {
       at.sum[r] *= shrink.by[r];
     }
     has_none = any_in_warp(at.reference[0] == -infinity() || at.reference[1] == -infinity());
+    careful = seeks || has_none || outer != 1;
     return shrink;
   }
   FOVEA_DEVICE void shrink_output(const Shrink& shrink) {
     FOVEA_UNROLL for (int i = 0; i < features * 4; ++i) o[i / 4][i % 4] *= shrink.by[i % 4 / 2];
   }
 
-  FOVEA_DEVICE void begin_rows() {
+  // What changes with a tile of queries, before its first scores are modified; `ended`: what is
+  // known of the rows before.
+  FOVEA_DEVICE void begin_tile(const Step& step, WarpRows& ended) {
+    ended = at;
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
       at.reference[r] = at.top[r] = -infinity();
       at.sum[r] = 0;
     }
     seeks = Config::row_max;
-  }
-
-  // What changes with a tile of queries, before its first scores are modified.
-  FOVEA_DEVICE void begin_tile(const Step& step) {
+    if (step.is(Step::end)) return;
     const TilePlace place = place_at(step);
     uniform = Formula::uniform(a, place.head);
     find_factors();
@@ -272,6 +291,7 @@ struct HopperForward {
     if (step.is(Step::end)) return;
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
+    WarpRows ended;     // of the tile of queries before
     bool adds = false;  // to o
     int last_keys = 0;
     for (;;) {
@@ -293,25 +313,34 @@ struct HopperForward {
       arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
       wait_products<2>();
       settle(x);
-      const WarpRows ended = at;
-      if (fresh) begin_rows();
-      if (!ends) modify_and_leave(step, k);
-      bool shrinks = false;
+      release(At::free_k, k.stage);
+      if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, q_stage);
       Shrink shrink{{1, 1}};
-      if (fresh || seeks || has_none) {
-        shrink = seek_references();
-        shrinks = !fresh;
-      }
+      bool shrinks = false;
       float sums[4] = {0, 0, 0, 0};
-      wait_products<1>();  // the first part of P was read
-      FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
-      exponentiate<0, early>(step, sums);
-      FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
+      // One branch for all that most steps do without: each costs some 20 cycles if not taken.
+      // What most steps do has none between products and probabilities.
+      if (careful || step.is(Step::first | Step::mixed | Step::end)) {
+        if (fresh) begin_tile(step, ended);
+        if (!ends) {
+          modify(step, k);
+          mask(step, k.stage);
+        }
+        if (fresh || seeks || has_none) {
+          shrink = seek_references();
+          shrinks = !fresh;
+        }
+        if (modifies) begin_exponentials(step, k.stage, sums);
+      } else if (modifies) {
+        modify(step, k);
+        begin_exponentials(step, k.stage, sums);
+      }
+      if (!modifies) begin_exponentials(step, k.stage, sums);
       const int v_stage = v.stage;
       k.advance(Layout::k_stages);
       v.advance(value_stages);
       // This wait ends a basic block: the compiler would else move the next one up.
-      if (!ends) wait_for(barrier(At::filled_k, k.stage), k.parity);
+      wait_for(barrier(At::filled_k, k.stage), k.parity);
       wait_products<0>();
       settle(o), settle(p);
       release(At::free_v, v_stage);
@@ -322,7 +351,7 @@ struct HopperForward {
         FOVEA_UNROLL for (int i = 0; i < 4; ++i) sums[i] = 0;
         exponentiate<0, parts>(step, sums);
         FOVEA_UNROLL for (int r = 0; r < 2; ++r) shrink.by[r] *= again.by[r];
-        shrinks = seeks = true;
+        shrinks = seeks = careful = true;
       }
       adds = !fresh;
       if (fresh) {
@@ -339,17 +368,6 @@ struct HopperForward {
       step = load_step(shared.step + 16 * k.stage);
     }
   }
-
-  // Scores to what the formula makes of them; keys, and at last queries, may be replaced.
-  FOVEA_DEVICE void modify_and_leave(const Step& step, const Ring& k) {
-    const int k_stage = k.stage;
-    release(At::free_k, k_stage);
-    if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
-    if (step.is(Step::first)) begin_tile(step);
-    if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k_stage), k.parity);
-    modify(step, k_stage);
-    if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
-  }
 };
 
 template <class Config>
@@ -358,18 +376,19 @@ FOVEA_DEVICE void hopper_forward(const MappedArgumentsOf<Arguments>& a) {
   if (thread_index() == 0) Layout::make_barriers();
   sync_block();
   const int group = warpgroup_index();
-  if (group == 0) {
-    give_registers_back<56>();
-    if (thread_index() < 32) {
+  if (group == Layout::warpgroups) {
+    give_registers_back<Layout::loader_registers>();
+    const int warp = warp_index() - 4 * Layout::warpgroups;
+    if (warp == 0) {
       Producer<Layout>(a).run();
-    } else if (thread_index() < 64) {
+    } else if (warp == 1) {
       ValueLoader<Layout>(a).run();
     } else if constexpr (Layout::stages_values) {
-      Stager<Layout>{a.rest, thread_index() - 64}.run();
+      Stager<Layout>{a.rest, 32 * (warp - 2) + lane_index()}.run();
     }
   } else {
-    take_registers<Layout::warpgroups == 2 ? 224 : 152>();
-    HopperForward<Config> own(a.rest, group - 1);
+    take_registers<Layout::registers>();
+    HopperForward<Config> own(a.rest, group);
     own.run();
     if (any_in_warp(own.nan)) mend_tiles<Config>(a.rest, own.first_row);
   }

@@ -31,6 +31,9 @@ struct ForwardLayout {
   static constexpr bool stages_values = Formula::row_words > 0 || Formula::column_words > 0 ||
                                         Formula::diagonal_words > 0 || Formula::has_cells;
   static constexpr int stager_warps = stages_values ? 2 : 0;
+  // Registers of a thread: few for warps that load and stage, all others for those that multiply.
+  static constexpr bool wide = warpgroups == 2;
+  static constexpr int loader_registers = wide ? 56 : 32, registers = wide ? 224 : 160;
 
   FOVEA_DEVICE static Shared barrier(int which, int stage) {
     return shared.barriers + 8 * (which + stage);
@@ -60,9 +63,8 @@ struct ForwardLayout {
     }
     FOVEA_UNROLL for (int i = 0; i < k_stages; ++i) {
       init_barrier(barrier(At::announced, i), 1);
-      init_barrier(barrier(At::filled_k, i),
-                   2);  // by the loader of values, too: it has read the step
-      init_barrier(barrier(At::free_k, i), readers);
+      init_barrier(barrier(At::filled_k, i), 1);
+      init_barrier(barrier(At::free_k, i), readers + 1);  // the loader of values reads the step
       init_barrier(barrier(At::staged, i), stages_values ? stager_warps : 1);
       init_barrier(barrier(At::free_staged, i), readers);
     }

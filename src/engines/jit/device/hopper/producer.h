@@ -35,7 +35,12 @@ struct Producer {
   FOVEA_DEVICE void run() {
     take();
     while (produce()) ++place;
-    if (lane_index() == 0) publish({0, Step::end, 0});
+    // Twice: whoever has met the first one still waits for the step behind it.
+    FOVEA_NO_UNROLL for (int i = 0; i < 2; ++i) {
+      wait_for_room();
+      if (lane_index() == 0) announce({0, Step::end, 0}, 0);
+      k.advance(Layout::k_stages);
+    }
   }
 
   // The answer comes while something else is done.
@@ -112,7 +117,7 @@ struct Producer {
     LiveTile now{-1, false};
     if (exists) {
       const auto found = load_struct<TilePlace>(at);
-      if (lane_index() == 0) load_queries(found);
+      load_queries(found);
       walk = {last_chunk(found.key_tiles), {found.live, found.mixed}};
       q0 = found.q0;
       k_row = static_cast<int>(found.s.k_first);
@@ -146,8 +151,9 @@ struct Producer {
   FOVEA_DEVICE void step(const LiveTile& tile, int flags) {
     const int k0 = tile.index * columns;
     flags |= common | (tile.full ? 0 : Step::mixed);
+    wait_for_room();
     if (lane_index() == 0) {
-      publish({k0, flags, q0});
+      announce({k0, flags, q0}, Layout::k_bytes);
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
         load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
                   barrier(At::filled_k, k.stage), {i * piece_columns, k_row + k0, kv_head, batch});
@@ -156,10 +162,17 @@ struct Producer {
     k.advance(Layout::k_stages);
   }
 
-  // --- by one lane ---
+  // All lanes wait: a lane that waits alone is woken late, and the others run ahead in its way.
+  FOVEA_DEVICE void wait_for_room() const {
+    wait_for(barrier(At::free_k, k.stage), k.parity);
+    if constexpr (Layout::stages_values) {
+      wait_for(barrier(At::free_staged, k.stage), k.parity);
+    }
+  }
 
   FOVEA_DEVICE void load_queries(const TilePlace& at) const {
     wait_for(barrier(At::free_q, q.stage), q.parity);
+    if (lane_index() != 0) return;
     const Shared filled = barrier(At::filled_q, q.stage);
     arrive_expecting(filled, Layout::q_bytes);
     FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
@@ -168,17 +181,10 @@ struct Producer {
     }
   }
 
-  FOVEA_DEVICE void publish(const Step& step) const {
-    wait_for(barrier(At::free_k, k.stage), k.parity);
-    if constexpr (Layout::stages_values) {
-      wait_for(barrier(At::free_staged, k.stage), k.parity);
-    }
+  // By one lane.
+  FOVEA_DEVICE void announce(const Step& step, int bytes) const {
     store_step(shared.step + 16 * k.stage, step);
-    if (step.is(Step::end)) {
-      arrive(barrier(At::filled_k, k.stage));
-    } else {
-      arrive_expecting(barrier(At::filled_k, k.stage), Layout::k_bytes);
-    }
+    arrive_expecting(barrier(At::filled_k, k.stage), bytes);
     arrive(barrier(At::announced, k.stage));
   }
 };
@@ -204,7 +210,7 @@ struct ValueLoader {
       wait_for(barrier(At::announced, k.stage), k.parity);
       const Step step = load_step(shared.step + 16 * k.stage);
       sync_warp();
-      if (lane_index() == 0) arrive(barrier(At::filled_k, k.stage));
+      if (lane_index() == 0) arrive(barrier(At::free_k, k.stage));  // the step was read
       if (step.is(Step::end)) return;
       if (is_first) load(step);  // for a step before the first: see forward.h
       is_first = false;
@@ -221,8 +227,8 @@ struct ValueLoader {
     const bool clears = keep < columns;
     const Shared filled = clears ? barrier(At::cleared, 0) : barrier(At::filled_v, v.stage);
     const Shared to = shared.v + v.stage * Layout::v_bytes;
+    wait_for(barrier(At::free_v, v.stage), v.parity);
     if (lane_index() == 0) {
-      wait_for(barrier(At::free_v, v.stage), v.parity);
       arrive_expecting(filled, Layout::v_bytes);
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::dv); ++i) {
         load_tile(to + i * columns * 128, a.maps[map_v], filled,

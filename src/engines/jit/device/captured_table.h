@@ -1,0 +1,86 @@
+// Gradients of captured tensors whose elements are few: a table in shared memory, added to by the
+// threads of a block.
+#pragma once
+
+#include "captured_load.h"
+#include "captured_score.h"
+#include "team.h"
+
+namespace fovea::device {
+
+// A head's elements in shared memory until the head changes, if they are few: `room` of them fit.
+template <class Term, class Sums, int room>
+struct SharedTable {
+  Shared table;
+  long long outer;
+
+  // They fit in `table`; their numbers need more than 31 bits.
+  FOVEA_DEVICE static bool small(const Arguments& a) { return Term::entries(a) <= room; }
+  FOVEA_DEVICE static bool huge(const Arguments& a) { return Term::entries(a) > 0x7fffffff; }
+  // By all threads of a team; a barrier must follow.
+  FOVEA_DEVICE void begin(Shared at, Team team) {
+    table = at;
+    outer = -1;
+    if constexpr (!Sums::exact) {
+      for (int i = team.thread; i < room; i += team.threads) store_shared(table + 4 * i, 0.0f);
+    }
+  }
+  // Which head the next sums are of.
+  FOVEA_DEVICE void take_head(const Arguments& a, const typename Formula::Uniform& u) {
+    const NoPosition nowhere;
+    outer = Term::outer(nowhere.score(a, u));
+  }
+  // Adds what there is of a head to its sums, and clears the table. By all threads of a team,
+  // between barriers.
+  FOVEA_DEVICE void flush(const Arguments& a, Team team) const {
+    if constexpr (!Sums::exact) {
+      if (outer < 0 || !small(a)) return;
+      const auto entries = static_cast<int>(Term::entries(a));
+      for (int i = team.thread; i < entries; i += team.threads) {
+        const float x = load_shared<float>(table + 4 * i);
+        if (x == 0) continue;
+        Sums::add(a.words[Term::word], outer * entries + i, x);
+        store_shared(table + 4 * i, 0.0f);
+      }
+    }
+  }
+  FOVEA_DEVICE void put(const Arguments& a, long long at, float x) const {
+    if (at < 0) return;
+    if (!Sums::exact && small(a)) {
+      add_shared(table + 4 * static_cast<int>(at), x);
+    } else {
+      Sums::add(a.words[Term::word], outer * Term::entries(a) + at, x);
+    }
+  }
+  // By a warp, each lane with an element of its own or -1. Neighbours often have the same: the
+  // first of each such run adds for all of it.
+  FOVEA_DEVICE void put_together(const Arguments& a, long long at, float x) const {
+    if (huge(a)) return put(a, at, x);
+    const int lane = lane_index(), element = static_cast<int>(at);
+    const bool first = element != shuffle(element, max(lane - 1, 0)) || lane == 0;
+    const unsigned later = ballot(first) >> lane >> 1;  // the first lanes of runs behind this one
+    const int last = later != 0 ? lane + first_bit(later) : 31;  // of this lane's run
+    FOVEA_UNROLL for (int step = 1; step < 32; step *= 2) {
+      const float other = shuffle(x, min(lane + step, 31));
+      if (lane + step <= last) x += other;
+    }
+    if (first) put(a, at, x);
+  }
+};
+
+// The element of a head that the scores at q and k, and all others of their diagonal, add to.
+// `words`: what is staged for that.
+template <class Term>
+FOVEA_DEVICE long long diagonal_element(const Arguments& a, const typename Formula::Uniform& u,
+                                        int q, int k, const unsigned* words) {
+  unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
+  unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
+  if constexpr (Formula::row_words > 0) Formula::make_row(a, u, q, row_words);
+  if constexpr (Formula::column_words > 0) Formula::make_column(a, u, k, column_words);
+  const auto row = Formula::row(a, u, q, row_words);
+  auto column = Formula::column(a, u, k, column_words);
+  column.pair = Formula::pair(words, 0);
+  return Term::inner({a, u, row, column, 0, 0, true, 0, 0});
+}
+
+}  // namespace fovea::device

@@ -1,0 +1,38 @@
+// What a formula has that changes with k - q alone, computed once for every distance of a sequence:
+// kernels for sm_90 read it from here. In the middle of products it would take long: functions that
+// decide are computed in double, and units for that stand still while matrices are multiplied
+// (measured on an H200: 300 cycles for an instruction).
+#pragma once
+
+#include "formula.h"
+#include "live_tiles.h"
+
+namespace fovea::device {
+
+// Of (b, h): word w of k - q = i - (sq - 1) is the element w (sq + skv) + i.
+FOVEA_DEVICE int distance_count(const Call& call) { return call.sq + call.skv; }
+template <class Formula>
+FOVEA_DEVICE unsigned* distances_of(const Call& call, int b, int h) {
+  return call.distances +
+         (static_cast<long long>(b) * call.h + h) * Formula::diagonal_words * distance_count(call);
+}
+
+// A block for 128 distances of a head.
+template <class Config>
+FOVEA_DEVICE void distances(const Arguments& a) {
+  const Call& call = a.call;
+  const int count = distance_count(call), blocks = (count + block_threads() - 1) / block_threads();
+  const int number = block_x() / blocks, b = number / call.h, h = number % call.h;
+  const int i = block_x() % blocks * block_threads() + thread_index();
+  if (i >= count) return;
+  const Sequence s = sequence_of(call, b);
+  const auto uniform = Formula::uniform(a, head_of(call, s, b, h));
+  const int distance = i - (call.sq - 1);
+  unsigned words[Formula::diagonal_words > 0 ? Formula::diagonal_words : 1];
+  Formula::make_diagonal(a, uniform, seen(distance < 0 ? -distance : 0, s.q_offset),
+                         seen(distance < 0 ? 0 : distance, s.k_offset), words);
+  unsigned* const to = distances_of<Formula>(call, b, h);
+  FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) to[w * count + i] = words[w];
+}
+
+}  // namespace fovea::device

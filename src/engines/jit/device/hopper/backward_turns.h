@@ -1,0 +1,56 @@
+// With deterministic=1: who may add to a tile of dQ's sums next. Tiles of keys do so in their
+// order, those that no query of the tile looks at are left out.
+//
+// Each tile of sums has five sets of tiles of keys, as bits: those that are left out, and for each
+// of the four warps of backward_queries.h those that it has added. Blocks take tiles of keys in
+// order, so whoever is waited for has begun, and waits for earlier ones only.
+#pragma once
+
+#include "../arguments.h"
+#include "../primitives.h"
+#include "backward_layout.h"
+
+namespace fovea::device {
+
+class QueryTurns {
+ public:
+  // keys: position of the first of a tile of keys
+  FOVEA_DEVICE QueryTurns(const Call& call, long long sums, int keys)
+      : words_(backward_turn_words(call.skv)),
+        left_out_(call.query_turns + sums * (backward_turn_sets * words_)),
+        tile_(keys / backward_keys) {}
+
+  FOVEA_DEVICE void leave_out() const { or_global(left_out_ + tile_ / 32, 1u << tile_ % 32); }
+
+  // By a warp, until all tiles before this one have been added by their warps of this number. What
+  // the warp adds next is added in the cache that all blocks share, where the sets are as well.
+  FOVEA_DEVICE void wait(int warp) const {
+    const unsigned* const added = of_warp(warp);
+    for (int i = lane_index(); i <= tile_ / 32; i += 32) {
+      const unsigned before = i < tile_ / 32 ? ~0u : (1u << tile_ % 32) - 1;
+      wait_for_bits(added + i, left_out_ + i, before);
+    }
+    sync_warp();
+  }
+  // By the thread that has added, and waited for it.
+  FOVEA_DEVICE void pass(int warp) const {
+    or_global_after(of_warp(warp) + tile_ / 32, 1u << tile_ % 32);
+  }
+
+  // Before the first turn, by all threads of a block.
+  FOVEA_DEVICE static void clear(const Call& call, long long sums) {
+    const int words = backward_turn_sets * backward_turn_words(call.skv);
+    for (int i = thread_index(); i < words; i += block_threads()) {
+      call.query_turns[sums * words + i] = 0;
+    }
+  }
+
+ private:
+  FOVEA_DEVICE unsigned* of_warp(int warp) const { return left_out_ + (1 + warp) * words_; }
+
+  int words_;  // of a set
+  unsigned* left_out_;
+  int tile_;
+};
+
+}  // namespace fovea::device
