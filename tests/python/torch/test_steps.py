@@ -200,8 +200,10 @@ def test_nothing_of_the_callers_is_kept():
     table, thing = torch.randn(4), Thing(table=torch.randn(4), scale=2.0)
     mod, space = in_space(MOD + "s + table[h] + thing.table[h]", table=table, thing=thing)
     flex_attention(*tensors, mod), flex_attention(*tensors, mod)
-    refs = [weakref.ref(x) for x in (mod, mod.__code__, table, thing, thing.table)]
-    del mod, table, thing
+    lengths, sinks = torch.tensor([7], dtype=torch.int32), torch.randn(4)
+    attention(*tensors, score_mod=mod, seq_lens=lengths, sinks=sinks, q_offset=lengths)
+    refs = [weakref.ref(x) for x in (mod, mod.__code__, table, thing, thing.table, lengths, sinks)]
+    del mod, table, thing, lengths, sinks
     space.clear()
     gc.collect()
     assert not any(ref() for ref in refs)

@@ -56,6 +56,15 @@ class Call:
             self.k_offset != 0,
         )
 
+    def with_scale(self, scale):
+        """Itself, or the same with another scale."""
+        return self if self.scale == scale else dataclasses.replace(self, scale=scale)
+
+    def without_tensors(self):
+        """For a table, which keeps nothing of a caller's alive."""
+        empty = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
+        return dataclasses.replace(self, **dict.fromkeys(empty))
+
     def tensors(self):
         """Those that a backward must see as they were."""
         return (

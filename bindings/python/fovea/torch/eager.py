@@ -1,8 +1,6 @@
 """The eager way of one call: straight into the library, with torch.autograd.Function where a gradient is wanted. The
 host's time counts here. Whatever is not plain eager goes through the operators of ops.py."""
 
-import dataclasses
-
 import torch
 import torch.autograd.forward_ad as forward_ad
 
@@ -109,8 +107,7 @@ def attend_run(found, scale):
     call = prepared.call
     if not call.wants:
         return outputs
-    if call.scale != scale:
-        call = dataclasses.replace(call, scale=scale)
+    call = call.with_scale(scale)
     q, k, v = tensors[:3]
     captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
     return differentiable(prepared, call, outputs, q, k, v, None, captured)
@@ -120,7 +117,7 @@ def attend_found(found, call=None):
     """The outputs of a call that was looked up and has a plan. `call` is given if it binds values of its own."""
     prepared, tensors = found.prepared, found.tensors
     if call is None:
-        call = dataclasses.replace(prepared.call, scale=found.scale)
+        call = prepared.call.with_scale(found.scale)
     else:
         call.formulas, call.wants = prepared.call.formulas, prepared.call.wants
     q, k, v = tensors[:3]

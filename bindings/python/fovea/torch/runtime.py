@@ -39,7 +39,8 @@ def keep_plan(found, call, sink, formulas):
     """The plan of a call that was looked up and is new, for the next ones."""
     q, k, v = found.tensors[:3]
     prepared = prepare_forward(call, q, k, v, sink, formulas.tensors, found.where)
-    prepared.call, prepared.slots = call, [len(found.tensors) - found.count + i for i in formulas.slots]
+    prepared.call = call.without_tensors()
+    prepared.slots = [len(found.tensors) - found.count + i for i in formulas.slots]
     pairs = list(zip(formulas.tensors, prepared.slots))
     prepared.as_they_are = all(x is found.tensors[i] for x, i in pairs)
     if all(x.data_ptr() == found.tensors[i].data_ptr() for x, i in pairs):
