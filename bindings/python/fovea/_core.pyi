@@ -148,9 +148,6 @@ class Viewer:
 class Symbol:
     """What modifiers are run on: Steps writes down every operator, index, method and function that it meets."""
 
-class Unwritable(Exception):
-    """A modifier meets what no step can hold."""
-
 class Steps:
     """What modifiers do to symbols, step by step."""
 

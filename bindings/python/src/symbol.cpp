@@ -8,7 +8,6 @@ namespace fovea_python {
 namespace {
 
 PyTypeObject* symbol_type = nullptr;
-PyObject* unwritable_type = nullptr;
 
 // Runs what may throw, for a slot of a Python type.
 template <typename Body>
@@ -18,7 +17,7 @@ PyObject* guarded(Body body) {
   } catch (nb::python_error& error) {
     error.restore();
   } catch (const Unwritable& error) {
-    PyErr_SetString(unwritable_type, error.what());
+    PyErr_SetString(PyExc_RuntimeError, error.what());
   }
   return nullptr;
 }
@@ -51,43 +50,24 @@ template <PyObject* (*ask)(PyObject*)>
 PyObject* asked(PyObject* self) {
   return guarded([&] { return ask(known(self).ptr()); });
 }
-int is_true(PyObject* self) {
-  PyObject* const answer = guarded([&] {
-    const int truth = PyObject_IsTrue(known(self).ptr());
-    if (truth < 0) nb::raise_python_error();
-    return PyBool_FromLong(truth);
+// An answer of C, -1 with an error set if `ask` gives that.
+template <typename Ask>
+Py_ssize_t answered(PyObject* self, Ask ask) {
+  Py_ssize_t answer = -1;
+  PyObject* const done = guarded([&] {
+    answer = ask(known(self).ptr());
+    return answer < 0 ? nullptr : Py_None;  // borrowed: nothing is returned
   });
-  if (answer == nullptr) return -1;
-  Py_DECREF(answer);
-  return answer == Py_True ? 1 : 0;
+  return done == nullptr ? -1 : answer;
 }
-Py_ssize_t length(PyObject* self) {
-  PyObject* const answer = guarded([&] {
-    const Py_ssize_t count = PyObject_Size(known(self).ptr());
-    if (count < 0) nb::raise_python_error();
-    return PyLong_FromSsize_t(count);
-  });
-  if (answer == nullptr) return -1;
-  const Py_ssize_t out = PyLong_AsSsize_t(answer);
-  Py_DECREF(answer);
-  return out;
-}
+int is_true(PyObject* self) { return static_cast<int>(answered(self, PyObject_IsTrue)); }
+Py_ssize_t length(PyObject* self) { return answered(self, PyObject_Size); }
 int contains(PyObject* self, PyObject* x) {
-  PyObject* const answer = guarded([&] {
-    const int found = PySequence_Contains(known(self).ptr(), x);
-    if (found < 0) nb::raise_python_error();
-    return PyBool_FromLong(found);
-  });
-  if (answer == nullptr) return -1;
-  Py_DECREF(answer);
-  return answer == Py_True ? 1 : 0;
+  return static_cast<int>(answered(self, [&](PyObject* in) { return PySequence_Contains(in, x); }));
 }
 int set_item(PyObject* self, PyObject* index, PyObject* value) {
-  PyObject* const done = guarded([&] {
-    if (PyObject_SetItem(known(self).ptr(), index, value) < 0) nb::raise_python_error();
-    return nb::none().release().ptr();
-  });
-  return done == nullptr ? -1 : 0;
+  return static_cast<int>(
+      answered(self, [&](PyObject* into) { return PyObject_SetItem(into, index, value); }));
 }
 // One symbol for each item that there is.
 PyObject* iterate(PyObject* self) {
@@ -212,8 +192,6 @@ void define_symbol(nb::module_& module) {
   symbol_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   type.attr("__array_ufunc__") = nb::none();  // NumPy's numbers leave operators to symbols
   module.attr("Symbol") = type;
-  const nb::object error = nb::exception<Unwritable>(module, "Unwritable");
-  unwritable_type = error.ptr();
 }
 
 }  // namespace fovea_python

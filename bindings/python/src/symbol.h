@@ -28,7 +28,7 @@ struct Symbol {
   std::uint32_t number;
 };
 
-// Something that no step can hold. Becomes fovea._core.Unwritable.
+// Something that no step can hold.
 struct Unwritable : std::exception {
   const char* what() const noexcept override { return "a modifier meets what no step can hold"; }
 };
