@@ -125,6 +125,9 @@ bool adds_up_q(const ShapeFacts& facts) {
 bool orders_q(const ShapeFacts& facts) {
   return is_general(facts) && facts.baked.want_q && facts.baked.deterministic;
 }
+bool reads_distances(const ShapeFacts& facts) {
+  return is_hopper_backward(facts) && facts.diagonal_words > 0;
+}
 bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
 
 // --- grids ---
@@ -146,6 +149,10 @@ Grid over_queries(const Call& call, const Shape& shape) {
 Grid over_rows(const Call& call, const Shape& shape) {
   return in_line(ceil_div(call.sq, device::delta_rows), std::int64_t{call.h} * call.b, shape);
 }
+Grid over_distances(const Call& call, const Shape& shape) {
+  return in_line(ceil_div(std::int64_t{call.sq} + call.skv, 32 * shape.warps),
+                 std::int64_t{call.h} * call.b, shape);
+}
 Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
 Grid over_gaps(const Call& call, const Shape& shape) {
   return in_line(std::int64_t{call.b} + 1, 1, shape);
@@ -161,6 +168,7 @@ constexpr KernelRow rows[] = {
     {"backward_finish", "backward_finish.h", true, adds_up_q, nullptr, finish_shape, over_queries,
      false, false, true},
     {"backward_dq", "backward_dq.h", true, orders_q, nullptr, backward_dq_shape, over_queries},
+    {"distances", "distances.h", true, reads_distances, nullptr, sink_shape, over_distances},
     {"hopper_backward", "hopper/backward.h", true, is_hopper_backward, nullptr,
      hopper_backward_shape, over_multiprocessors, true, true},
     {"hopper_backward_finish", "hopper/backward_finish.h", true, is_hopper_backward, nullptr,

@@ -49,12 +49,10 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
   if (mapped != nullptr && baked.direction == Direction::Forward) {
     taken_words = 1 + query_tiles(sizes, mapped->shape);
     taken_tiles = arena.take<unsigned>(taken_words).data();
-    if (prepared.formula.diagonal_words > 0) {
-      distances = arena
-                      .take<unsigned>(sizes.b * sizes.h,
-                                      prepared.formula.diagonal_words * (sizes.sq + sizes.skv))
-                      .data();
-    }
+  }
+  if (mapped != nullptr && prepared.formula.diagonal_words > 0) {
+    const std::int64_t words = prepared.formula.diagonal_words * (sizes.sq + sizes.skv);
+    distances = arena.take<unsigned>(sizes.b * sizes.h, words).data();
   }
 }
 

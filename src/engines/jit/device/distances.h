@@ -6,6 +6,7 @@
 
 #include "formula.h"
 #include "live_tiles.h"
+#include "team.h"
 
 namespace fovea::device {
 
@@ -33,6 +34,20 @@ FOVEA_DEVICE void distances(const Arguments& a) {
                          seen(distance < 0 ? 0 : distance, s.k_offset), words);
   unsigned* const to = distances_of<Formula>(call, b, h);
   FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) to[w * count + i] = words[w];
+}
+
+// Those of a tile's diagonals to shared memory, as tile_values.h lays them out. By all threads of a
+// team. Beyond the sequences nobody reads.
+template <class Formula, int rows, int columns>
+FOVEA_DEVICE void copy_distances(const Call& call, const unsigned* from, int q_first, int k_first,
+                                 Shared to, Team team) {
+  const int count = distance_count(call), first = k_first - q_first + call.sq - rows;
+  FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) {
+    for (int i = team.thread; i < rows + columns; i += team.threads) {
+      const int index = min(max(first + i, 0), count - 1);
+      store_shared(to + 4 * (w * (rows + columns) + i), from[w * count + index]);
+    }
+  }
 }
 
 }  // namespace fovea::device

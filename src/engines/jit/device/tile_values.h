@@ -18,14 +18,13 @@ struct TileBox {
 };
 
 // Word w of the diagonal through row r and column c lies at 4 (w (rows + columns) + c - r + rows -
-// 1). The first `count` of them, by all threads of a team.
+// 1). By all threads of a team.
 template <class Formula, int rows, int columns, class Arguments>
 FOVEA_DEVICE void stage_diagonals(const Arguments& a, const typename Formula::Uniform& u, Shared at,
-                                  const TileBox& box, Team team = whole_block(),
-                                  int count = rows + columns - 1) {
+                                  const TileBox& box, Team team = whole_block()) {
   if constexpr (Formula::diagonal_words > 0) {
     FOVEA_NO_UNROLL
-    for (int i = team.thread; i < count; i += team.threads) {
+    for (int i = team.thread; i < rows + columns - 1; i += team.threads) {
       const int distance = i - (rows - 1);  // from the tile's own diagonal
       const unsigned q = static_cast<unsigned>(box.q_first) + (distance < 0 ? -distance : 0);
       const unsigned k = static_cast<unsigned>(box.k_first) + (distance < 0 ? 0 : distance);

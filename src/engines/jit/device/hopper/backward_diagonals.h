@@ -1,8 +1,9 @@
-// Three warps of hopper/backward.h beside its products: they stage values of the formula that
+// Three warps of hopper/backward.h beside its products: they fetch values of the formula that
 // change with k - q alone, for the diagonals of each step's scores, and add up gradients of
 // captured tensors that are sums along diagonals of dS (captured_diagonal.h).
 #pragma once
 
+#include "../distances.h"
 #include "../staged.h"
 #include "../tile_values.h"
 #include "backward_shape.h"
@@ -55,36 +56,17 @@ class BackwardDiagonals {
     return {step.q_seen(), step.k_seen(), Shape::queries, Shape::keys};
   }
 
-  // Whether a step has the next queries after those of the step before, and the same keys.
-  FOVEA_DEVICE static bool goes_on(int number) {
-    const StepRef at = step(number);
-    return number > 0 && (at.flags() & (step_first | step_new_head)) == 0 &&
-           at.q_first() == step(number - 1).q_first() + Shape::queries;
-  }
-
-  // A step that goes on has most diagonals of the one before.
   FOVEA_DEVICE void stage(int number) const {
     const StepRef at = step(number);
     const Ring ring = place(number, Shape::q_stages);
-    meet();  // all have done with the place that is staged now, and with what is copied from
+    meet();  // all have done with the place that is staged now
     wait_for(barriers_.described(ring.stage), ring.parity);
     if (stages && (at.flags() & (step_end | step_nothing)) == 0) {
-      const bool old = goes_on(number);
-      const Shared to = Shape::diagonal(ring.stage);
-      if (old) copy_diagonals(to, Shape::diagonal((number - 1) % Shape::q_stages));
-      stage_diagonals<Formula, Shape::queries, Shape::keys>(
-          a_, uniform(at), to, box(at), team(),
-          old ? Shape::queries : Shape::queries + Shape::keys - 1);
+      copy_distances<Formula, Shape::queries, Shape::keys>(
+          a_.call, distances_of<Formula>(a_.call, at.b(), at.h()), at.q_first(), at.k_first(),
+          Shape::diagonal(ring.stage), team());
     }
     tell(barriers_.full_q(ring.stage));
-  }
-  FOVEA_DEVICE static void copy_diagonals(Shared to, Shared from) {
-    constexpr int count = Shape::queries + Shape::keys;
-    for (int i = Shape::queries + team().thread; i < count - 1; i += threads) {
-      unsigned words[Formula::diagonal_words > 0 ? Formula::diagonal_words : 1];
-      load_words<Formula::diagonal_words>(from, count, i - Shape::queries, words);
-      store_words<Formula::diagonal_words>(to, count, i, words);
-    }
   }
 
   FOVEA_DEVICE void add_up(int number) {

@@ -50,22 +50,10 @@ struct Stager {
     }
     stage_columns<Formula>(a, uniform, Layout::columns_at(stage), k, columns, team);
     if constexpr (Formula::diagonal_words > 0) {
-      copy_distances(at, step, Layout::diagonal_at(stage));
+      copy_distances<Formula, rows, columns>(a.call, distances_of<Formula>(a.call, at.b, at.h),
+                                             step.q0, step.k0, Layout::diagonal_at(stage), team);
     }
     wait_copies<0>();
-  }
-
-  FOVEA_DEVICE void copy_distances(const TilePlace& at, const Step& step, Shared to) const {
-    const int count = distance_count(a.call), first = step.k0 - step.q0 + a.call.sq - rows;
-    const unsigned* const from = distances_of<Formula>(a.call, at.b, at.h);
-    FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) {
-      FOVEA_UNROLL for (int i = 0; i < rows + columns; i += threads) {
-        const int index = min(max(first + i + thread, 0), count - 1);  // nobody reads beyond
-        if (i + thread < rows + columns) {
-          store_shared(to + 4 * (w * (rows + columns) + i + thread), from[w * count + index]);
-        }
-      }
-    }
   }
 };
 
