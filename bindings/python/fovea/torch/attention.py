@@ -74,10 +74,17 @@ def attention(
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
     engine       reference, cpu, cudnn, jit ...; otherwise the fastest that can.
     """
+    modifiers = (score_mod, mask_mod, score_mod_bprop)
+    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
+    key = None
+    moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
+    if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
+        key = (is_causal, window_size, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
     out = attend_request(
         (q, k, v),
-        (score_mod, mask_mod, score_mod_bprop),
-        {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors},
+        modifiers,
+        named,
+        key,
         is_causal=is_causal,
         window=(window_size, window_from_the_end),
         scale=scale,
@@ -97,19 +104,43 @@ def attention(
     return (o, *asked) if asked else o
 
 
-def attend_request(qkv, modifiers, named, **options):
+def binds(*values) -> bool:
+    for value in values:
+        if value is not None:
+            return True
+    return False
+
+
+def is_hashable(key) -> bool:
+    try:
+        hash(key)
+    except TypeError:  # a list: the long way says what is wrong with it, or takes it
+        return False
+    return True
+
+
+def attend_request(qkv, modifiers, named, key, **options):
+    """`key` has all options but the scale of a call that binds nothing beside its tensors: such a call is looked up by them
+    before they are checked, since whatever is found was checked when it was made."""
+    plain = not call_cache.is_traced() and can_be_written(modifiers, named) and call_cache.is_plain()
+    found = None
+    if plain and key is not None and is_hashable(key):
+        scale = scale_of(options["scale"])
+        found = call_cache.look_up(key, modifiers, list(qkv), scale)
+        if type(found) is tuple:
+            return attend_run(found, scale)
     call, q, k, v, sinks = request(*qkv, **options)
-    if not call_cache.is_traced() and can_be_written(modifiers, named) and call_cache.is_plain():
+    if plain and found is None:
         tensors = [q, k, v] if sinks is None else [q, k, v, sinks]
         found = call_cache.look_up(call.key(), modifiers, tensors, call.scale)
         if type(found) is tuple:
             return attend_run(found, call.scale)
-        if found is not None:
-            if found.prepared is None:
-                formulas = found.formulas()
-                add_formulas(call, formulas, q, k, v, sinks)
-                keep_plan(found, call, sinks, formulas)
-            return attend_found(found, call)
+    if found is not None:
+        if found.prepared is None:
+            formulas = found.formulas()
+            add_formulas(call, formulas, q, k, v, sinks)
+            keep_plan(found, call, sinks, formulas)
+        return attend_found(found, call)
     formulas = modifiers_of(*modifiers, named, (q, k), call.layout)
     add_formulas(call, formulas, q, k, v, sinks)
     return attend(call, q, k, v, sinks, formulas.tensors)
