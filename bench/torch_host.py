@@ -2,8 +2,8 @@
 """The host's time of a cached eager call of fovea.torch.flex_attention: what a call costs before and beside the attention.
 
 Every row is one small problem, so that the device never holds the host up. Columns, in microseconds: a forward call; of it
-the library (the plan run again with the same pointers) and the rest, which is Python's (knowing the modifier again, finding
-the plan, allocating); a forward call that a backward will follow; the backward. The bar is 60 us forward on a GPU.
+the library (the plan run again with the same pointers) and the rest, which is Python's (running the modifier on symbols,
+finding the plan, allocating); a forward call that a backward will follow; the backward. The bar is 60 us forward on a GPU.
 
   python bench/torch_host.py                    CPU tensors
   python bench/torch_host.py --device cuda
@@ -19,10 +19,10 @@ import time
 import torch
 
 import fovea
-from fovea.torch import create_block_mask, flex_attention, front, runtime
+from fovea.torch import call_cache, create_block_mask, flex_attention, runtime
 
 BAR = 60.0  # us forward on a GPU
-CALLS, ROUNDS = 100, 40
+CALLS, ROUNDS = 10, 1000
 
 
 def parse_arguments():
@@ -70,7 +70,7 @@ def microseconds(function, device):
 
 def library_alone(forward, device):
     """What one such call hands to the library, as a function to time. All memory it names is held."""
-    front.READY.clear()  # a call that was made ready need not come by here
+    call_cache.TABLE.clear()  # a call that was made ready need not come by here
     seen, launch = [], runtime.launch
     runtime.launch = lambda *arguments: seen.append(arguments) or launch(*arguments)
     try:
@@ -81,7 +81,7 @@ def library_alone(forward, device):
     space = torch.empty(prepared.workspace, dtype=torch.uint8, device=device)
     workspace = (space.data_ptr(), prepared.workspace) if prepared.workspace else ()
     arguments = (tuple(pointers), where[0], where[1], workspace, call.scale)
-    return lambda: (held, space) and prepared.run(*arguments)
+    return lambda: (held, space) and prepared.caller.run(*arguments)
 
 
 def calls_of(score_mod, mask_mod, shape, device, dtype):

@@ -19,6 +19,7 @@ from ._core import (
 )
 from ._core import version as _version
 from ._plans import cache_clear
+from ._request import TraceError
 from .picture import Picture
 from .program import Program, formula
 from .report import Explanation, cache_stats, doctor, explain, load_bundle
@@ -41,6 +42,7 @@ __all__ = [
     "OutOfMemory",
     "Picture",
     "Program",
+    "TraceError",
     "Unsupported",
     "attention",
     "attention_backward",

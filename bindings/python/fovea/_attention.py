@@ -9,7 +9,7 @@ from typing import Any
 from ._arrays import HostArray, dense_strides, host_array, new_array
 from ._core import InvalidArgument
 from ._plans import plan
-from ._request import Options, Request
+from ._host_request import Options, Request
 
 _OUTPUTS = ("lse", "row_max", "max_logit")
 
@@ -106,8 +106,8 @@ def _output_shape(request: Request) -> tuple[int, ...]:
 def _row_shape(request: Request, name: str) -> tuple[int, ...]:
     sizes = request.sizes
     if name == "max_logit":
-        return (sizes["h"],)
-    return (sizes["h"], sizes["tq"]) if request.packed else (sizes["b"], sizes["h"], sizes["sq"])
+        return (sizes.h,)
+    return (sizes.h, sizes.t_q) if request.packed else (sizes.b, sizes.h, sizes.sq)
 
 
 def _exact(request: Request) -> str:
@@ -195,7 +195,7 @@ def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
         array = getattr(request, name)
         return array.shape, array.dtype
     if name == "sinks":
-        return (request.sizes["h"],), _exact(request)
+        return (request.sizes.h,), _exact(request)
     formula_name = request.modifier.names[name]
     if formula_name in request.modifier.tensors:
         array = request.modifier.tensors[formula_name][1]

@@ -3,11 +3,8 @@ keys."""
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
-
-from ._core import InvalidArgument
 
 _PLAIN = re.compile(r"[^\s\"\\]+")
 
@@ -85,38 +82,6 @@ def problem_line(
     ]
     program = program_line(mod, mask, bprop, tensors, scalars)
     return " ".join([*words, program] if program else words)
-
-
-def both_masks(*masks: str | None) -> str | None:
-    """The mask that keeps what all of them keep; None: there is none."""
-    there = [mask for mask in masks if mask]
-    if len(there) < 2:
-        return there[0] if there else None
-    return " && ".join(f"({mask})" for mask in there)
-
-
-def window_mask(is_causal: bool = False, window_size: int | Sequence[int] | None = None) -> str | None:
-    """The formula of `is_causal` and of a window (left, right): keys from q - left to q + right; -1: no
-    bound."""
-    if window_size is None:
-        return "q >= k" if is_causal else None
-    try:
-        sides = (window_size, window_size) if hasattr(window_size, "__index__") else tuple(window_size)
-        left, right = map(operator.index, sides)
-    except (TypeError, ValueError):
-        left = right = -2
-    if left < -1 or right < -1:
-        raise InvalidArgument(
-            f"window_size is {window_size!r}; it must be (left, right), each a number of positions or -1 for no bound"
-        )
-    bounds = []
-    if is_causal or right == 0:
-        bounds.append("q >= k")
-    elif right > 0:
-        bounds.append(f"k - q <= {right}")
-    if left >= 0:
-        bounds.append(f"q - k <= {left}")
-    return " && ".join(bounds) or None
 
 
 def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:

@@ -10,11 +10,10 @@ from typing import Any
 from . import recorder
 from ._arrays import HostArray, host_array
 from ._core import InvalidArgument
-from ._line import both_masks, symbolic_extents
+from ._line import symbolic_extents
+from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier
 from .program import Program
 
-_OPERANDS = ("q", "k", "v", "sink", "sinks")
-FLOATS = ("f32", "f16", "bf16", "f64")
 
 
 @dataclasses.dataclass
@@ -109,17 +108,9 @@ def read_modifiers(
         if mapping is not None and not isinstance(mapping, Mapping):
             raise InvalidArgument(f"{argument} is {mapping!r}; it must be a mapping of names")
     given = _Given(tensors or {}, scalars or {}, sizes, Modifier())
-    if score_mod_bprop is not None and score_mod is None:
-        raise InvalidArgument("score_mod_bprop is given without score_mod")
-    if (given.tensors or given.scalars) and score_mod is None and mask_mod is None:
-        raise InvalidArgument(
-            "tensors or scalars are given without score_mod or mask_mod: no formula captures them"
-        )
+    check_modifiers(score_mod, mask_mod, score_mod_bprop, (("tensors", tensors), ("scalars", scalars)))
     for name in (*given.tensors, *given.scalars):
-        if name in _OPERANDS:
-            raise InvalidArgument(
-                f"{name!r} can't be captured: it is what gradients call an operand; choose another name"
-            )
+        check_captured_name(name)
     texts = [part for part in (score_mod, mask_mod, score_mod_bprop) if isinstance(part, str)]
     _read_score_mod(given, score_mod, score_mod_bprop)
     _read_mask_mod(given, mask_mod)
@@ -152,9 +143,7 @@ def _read_score_mod(given: _Given, score_mod: Any, bprop: Any) -> None:
         _record(given, score_mod, bprop)
         return
     else:
-        raise InvalidArgument(
-            f"score_mod is {score_mod!r}; it must be a formula text, a fovea.Program or a callback (graph, score, tensors)"
-        )
+        raise no_modifier("score_mod", score_mod, "a formula text, a fovea.Program or a callback (graph, score, tensors)")
     if bprop is None:
         return
     if made.bprop is not None:
@@ -208,6 +197,4 @@ def _read_mask_mod(given: _Given, mask_mod: Any) -> None:
         given.add_program(mask_mod)
         given.made.mask = both_masks(given.made.mask, mask_mod.mask)
     else:
-        raise InvalidArgument(
-            f"mask_mod is {mask_mod!r}; it must be a formula text of positions, or a fovea.Program with a mask alone"
-        )
+        raise no_modifier("mask_mod", mask_mod, "a formula text of positions, or a fovea.Program with a mask alone")

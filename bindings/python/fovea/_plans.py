@@ -78,7 +78,7 @@ def plan(
     """The plan of a problem line of one direction. `partner` is the line of the other half of a training
     pair."""
     # FOVEA_ENGINE chooses where no engine is named, and may change while a process runs.
-    key = (line, engine or os.environ.get("FOVEA_ENGINE"), device, partner)
+    key = (line, engine or _core.environment_engine(), device, partner)
     made = _plans.get(key)
     if made is None:
         other = _core.Problem(partner) if partner else None

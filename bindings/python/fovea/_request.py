@@ -1,254 +1,222 @@
-"""One call of attention on the host, read from its arguments: which problem it is, and what is bound to
-it."""
+"""What a request may be, for every front end: layouts and their axes, sizes that fit each other, windows and masks,
+numbers and names, and the exceptions of all that is wrong with one. NumPy, fovea.torch and fovea.jax bring shapes,
+arrays and tracing; nothing here knows any of their types.
+
+Errors name the argument, its value and the rule: `window_size=(1.5, 0): must be ...`, `k: 3 sequences; must be 2 ...`."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ._arrays import HostArray, host_array
-from ._core import InvalidArgument
-from ._line import both_masks, problem_line, window_mask
-from ._modifiers import FLOATS, Modifier, read_modifiers
+from ._core import InvalidArgument, engines
 
-# Where batch, head, position and feature stand in the shape.
-_AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3), "thd": (None, 1, 0, 2)}
+# Where batch, head, position and feature stand in a tensor of each layout.
+AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3), "thd": (None, 1, 0, 2)}
+FLOATS = ("f32", "f16", "bf16", "f64")
+NAMES = ("q", "k", "v")
+# What gradients are asked for by, so that nothing captured has these names.
+_OPERANDS = ("q", "k", "v", "sink", "sinks")
+_SHIFTED = "(q + (Skv - Sq))"  # counts so that the last query stands at the last key
+
+
+class TraceError(InvalidArgument, TypeError):
+    """A modifier does what a formula cannot say."""
+
+
+TraceError.__module__ = "fovea"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """Everything of a call but q, k and v. fovea.attention says what each is."""
+class Sizes:
+    """As the library counts them. Of packed sequences b is their number, sq and skv are the longest, t_q and t_k all
+    tokens."""
 
-    score_mod: Any = None
-    mask_mod: Any = None
-    score_mod_bprop: Any = None
-    is_causal: bool = False
-    window_size: int | Sequence[int] | None = None
-    scale: float | None = None
-    layout: str = "bhsd"
-    seq_lens: Any = None
-    cu_seqlens: Any = None
-    sinks: Any = None
-    dropout_p: float = 0.0
-    seed: int = 0
-    offset: int = 0
-    q_offset: Any = 0
-    k_offset: Any = 0
-    b_offset: int = 0
-    h_offset: int = 0
-    h_global: int | None = None
-    deterministic: bool = False
-    tensors: Mapping[str, Any] | None = None
-    scalars: Mapping[str, Any] | None = None
-    engine: str | None = None
-    threads: int = 0
+    b: int
+    h: int
+    hkv: int
+    sq: int
+    skv: int
+    d: int
+    dv: int
+    t_q: int = 0
+    t_k: int = 0
 
 
-class Request:
-    """The problem of a call, and its arrays."""
-
-    def __init__(self, q: Any, k: Any, v: Any, options: Options) -> None:
-        self.options = options
-        if options.layout not in _AXES:
-            raise InvalidArgument(f"layout is {options.layout!r}; there are: {', '.join(_AXES)}")
-        self.q, self.k, self.v = self._operand("q", q), self._operand("k", k), self._operand("v", v)
-        for name, array in (("k", self.k), ("v", self.v)):
-            if array.dtype != self.q.dtype:
-                raise InvalidArgument(
-                    f"{name} has elements of type {array.dtype}, q of {self.q.dtype}; they must be the same"
-                )
-        self.lengths = _pair("seq_lens", options.seq_lens)
-        self.starts = _pair("cu_seqlens", options.cu_seqlens)
-        self.offsets = tuple(_offset(name, getattr(options, name)) for name in ("q_offset", "k_offset"))
-        self.sizes = self._sizes()
-        self.sinks = self._sinks()
-        self.modifier = self._modifier()
-
-    @property
-    def packed(self) -> bool:
-        return self.options.layout == "thd"
-
-    def _operand(self, name: str, array: Any) -> HostArray:
-        seen = host_array(name, array)
-        rank = 3 if self.packed else 4
-        if len(seen.shape) != rank:
-            raise InvalidArgument(
-                f"{name} has the shape {list(seen.shape)}; layout {self.options.layout} has {rank} extents"
-            )
-        if seen.dtype not in FLOATS:
-            raise InvalidArgument(
-                f"{name} has elements of type {seen.dtype}; it must be one of {', '.join(FLOATS)}"
-            )
-        return seen
-
-    def extent(self, array: HostArray, axis: int) -> int:
-        """Along batch (0), head, position, feature (3), wherever these stand in the layout."""
-        place = _AXES[self.options.layout][axis]
-        return array.shape[place] if place is not None else self.batch()
-
-    def batch(self) -> int:
-        if not self.packed:
-            return self.extent(self.q, 0)
-        if self.starts[0] is None or self.starts[1] is None:
-            raise InvalidArgument(
-                "layout thd needs cu_seqlens: one array of starts for both, or a pair (of q, of k and v)"
-            )
-        if not self.starts[0].shape[0]:
-            raise InvalidArgument("cu_seqlens is empty; it has one start more than there are sequences")
-        return self.starts[0].shape[0] - 1
-
-    def _sizes(self) -> dict[str, int]:
-        q, k, v = self.q, self.k, self.v
-        self._check_alike()
-        sizes = {"b": self.batch(), "h": self.extent(q, 1), "hkv": self.extent(k, 1)}
-        sizes |= {"d": q.shape[-1], "dv": v.shape[-1]}
-        if self.packed:
-            sizes |= {"tq": self.extent(q, 2), "tk": self.extent(k, 2)}
-            sizes |= {"sq": self._longest(0), "skv": self._longest(1)}
-        else:
-            sizes |= {"sq": self.extent(q, 2), "skv": self.extent(k, 2)}
-        self._check_counts(sizes["b"])
-        return sizes
-
-    def _check_alike(self) -> None:
-        rules = (("k", "batch", 0, "q"), ("v", "batch", 0, "q"), ("k", "features", 3, "q"))
-        for name, what, axis, like in (*rules, ("v", "heads", 1, "k"), ("v", "positions", 2, "k")):
-            got, rule = (self.extent(getattr(self, array), axis) for array in (name, like))
-            if got != rule:
-                raise InvalidArgument(f"{name} has {what} {got}; it must be {rule}, as that of {like}")
-
-    def _check_counts(self, batch: int) -> None:
-        if not self.packed and any(array is not None for array in self.starts):
-            raise InvalidArgument(
-                f"cu_seqlens is for layout thd; this is {self.options.layout}: use seq_lens"
-            )
-        for name, pair, count in (("seq_lens", self.lengths, batch), ("cu_seqlens", self.starts, batch + 1)):
-            for array in pair:
-                if array is not None and array.shape != (count,):
-                    raise InvalidArgument(
-                        f"{name} has the shape {list(array.shape)}; it must be [{count}] for {batch} sequences"
-                    )
-        for name, offset in zip(("q_offset", "k_offset"), self.offsets):
-            if isinstance(offset, HostArray) and offset.shape != (batch,):
-                raise InvalidArgument(
-                    f"{name} has the shape {list(offset.shape)}; it must be a number, or [{batch}]"
-                )
-
-    def _longest(self, side: int) -> int:
-        starts = self.starts[side].owner.tolist()  # type: ignore[union-attr]
-        return max((b - a for a, b in zip(starts, starts[1:])), default=0)
-
-    def _sinks(self) -> HostArray | None:
-        if self.options.sinks is None:
-            return None
-        seen = host_array("sinks", self.options.sinks)
-        wanted = "f64" if self.q.dtype == "f64" else "f32"
-        heads = self.sizes["h"]
-        if seen.shape != (heads,) or seen.dtype != wanted or seen.strides != (1,) and heads > 1:
-            raise InvalidArgument(
-                f"sinks is {seen.dtype}{list(seen.shape)} with strides {list(seen.strides)}; it must be {wanted}[{heads}], dense: "
-                "one per head of q"
-            )
-        return seen
-
-    def _modifier(self) -> Modifier:
-        options, sizes = self.options, self.sizes
-        # In the order in which an extent that fits several of them is declared.
-        named = {"Sq": sizes["sq"], "Skv": sizes["skv"], "H": options.h_global or sizes["h"], "B": sizes["b"]}
-        modifier = read_modifiers(
-            options.score_mod,
-            options.mask_mod,
-            options.score_mod_bprop,
-            options.tensors,
-            options.scalars,
-            named,
-        )
-        modifier.mask = both_masks(modifier.mask, window_mask(options.is_causal, options.window_size))
-        return modifier
-
-    def line(self, direction: str, **fields: Any) -> str:
-        """The problem line of one direction; `fields` are the outputs or gradients asked for."""
-        options = self.options
-        common: dict[str, Any] = dict(
-            direction=direction, **self.sizes, dtype=self.q.dtype, layout=options.layout
-        )
-        common |= {"cu_q": "bound", "cu_k": "bound"} if self.packed else {}
-        for key, array in zip(("qlens", "klens"), self.lengths):
-            common[key] = None if array is None else "bound"
-        for key, given in zip(("q_offset", "k_offset"), self.offsets):
-            common[key] = "bound" if isinstance(given, HostArray) else None
-        common |= {
-            "sink": self.sinks is not None,
-            "dropout": options.dropout_p or None,
-            "h_global": options.h_global,
-        }
-        common["deterministic"] = bool(options.deterministic)
-        return problem_line(**common, **self.modifier.fields(), **fields)
-
-    def by_axes(self, array: HostArray) -> tuple[int, tuple[int, int, int, int]]:
-        """(pointer, strides by batch, head, position, feature), as Plan.run takes a tensor."""
-        strides = tuple(0 if place is None else array.strides[place] for place in _AXES[self.options.layout])
-        return array.pointer, strides  # type: ignore[return-value]
-
-    def bindings(self, captured: Mapping[str, HostArray], **operands: HostArray) -> dict[str, Any]:
-        """What Plan.run is given: operands by name, `captured` is where gradients of captured things go."""
-        options, modifier = self.options, self.modifier
-        bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
-        bound["tensors"] = tuple(
-            array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items()
-        )
-        bound["scalars"] = tuple(
-            (name, value, 0, captured[name].pointer if name in captured else 0)
-            for name, (_, value) in modifier.scalars.items()
-        )
-        bound |= {"threads": options.threads, "scale": options.scale}
-        bound |= {"b_offset": options.b_offset or None, "h_offset": options.h_offset or None}
-        if options.dropout_p:
-            bound |= {"seed": options.seed, "offset": options.offset}
-        for side, array in zip("qk", self.lengths):
-            bound[f"{side}_lengths"] = array.pointer if array is not None else None
-        for side, array in zip("qk", self.starts):
-            bound[f"{side}_starts"] = array.pointer if array is not None else None
-        for side, offset in zip("qk", self.offsets):
-            if isinstance(offset, HostArray):
-                bound[f"{side}_offsets"] = offset.pointer
-            else:
-                bound[f"{side}_offset"] = offset or None
-        bound["sink"] = self.sinks.pointer if self.sinks is not None else None
-        return bound
+def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
+    known = tuple(known)
+    if value not in known:
+        raise InvalidArgument(f"{name}={value!r}: must be one of {', '.join(map(str, known))}")
+    return value
 
 
-def _pair(name: str, given: Any) -> tuple[HostArray | None, HostArray | None]:
-    """One array for queries and keys, or a pair of them."""
-    if given is None:
-        return None, None
-    if (
-        isinstance(given, (tuple, list))
-        and len(given) == 2
-        and all(x is None or hasattr(x, "__len__") for x in given)
-    ):
-        q, k = (None if one is None else _counts(name, one) for one in given)
-        return q, k
-    both = _counts(name, given)
-    return both, both
+def by_axes(numbers: Sequence[int], layout: str, absent: int) -> tuple[int, ...]:
+    """Of batch, head, position and feature."""
+    return tuple(absent if axis is None else numbers[axis] for axis in AXES[layout])
 
 
-def _offset(name: str, given: Any) -> int | HostArray:
-    if isinstance(given, int) or hasattr(given, "__index__") and not getattr(given, "shape", ()):
-        return int(given)
-    return _counts(name, given)
-
-
-def _counts(name: str, given: Any) -> HostArray:
-    """Whole numbers as int32: few, so that they may be copied."""
-    import numpy
-
-    array = numpy.asarray(given)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+def check_rank(name: str, layout: str, shape: Sequence[int]) -> None:
+    if layout not in AXES:
+        one_of("layout", layout, AXES)
+    rank = 3 if layout == "thd" else 4
+    if len(shape) != rank:
         raise InvalidArgument(
-            f"{name} must be whole numbers in one dimension, got {array.dtype}{list(array.shape)}"
+            f"{name}: {len(shape)} dimensions {list(shape)}; must be {rank}, as layout {layout} has"
         )
-    if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
-        raise InvalidArgument(f"{name} has values that do not fit 32 bits")
-    return host_array(name, numpy.ascontiguousarray(array, dtype=numpy.int32))
+
+
+def check_types(dtypes: Sequence[Any], names: Sequence[str] = NAMES) -> None:
+    """All of one type."""
+    for name, dtype in zip(names, dtypes):
+        if dtype != dtypes[0]:
+            raise InvalidArgument(f"{name}: {dtype}; must be {dtypes[0]}, as {names[0]} is; convert one of them")
+
+
+def sizes_of(
+    layout: str,
+    shapes: Sequence[Sequence[int]],
+    packed: tuple[int, int, int] | None = None,
+    names: Sequence[str] = NAMES,
+) -> Sizes:
+    """From the shapes of q, k and v, which must fit; `packed` is how many sequences thd has, and the longest."""
+    for name, shape in zip(names, shapes):
+        check_rank(name, layout, shape)
+    (b, h, sq, d), (bk, hkv, skv, dk), (bv, hv, sv, dv) = (by_axes(shape, layout, 0) for shape in shapes)
+    q, k, v = names
+    if dk != d:
+        raise InvalidArgument(f"{k}: last extent {dk}; must be {d}, as that of {q}")
+    if bk != b:
+        raise InvalidArgument(f"{k}: {bk} sequences; must be {b}, as {q} has")
+    if (bk, hkv, skv) != (bv, hv, sv):
+        raise InvalidArgument(
+            f"{v}: shape {list(shapes[2])}; must be that of {k}, {list(shapes[1])}, but for the last extent"
+        )
+    if h != hkv and (hkv == 0 or h % hkv):
+        raise InvalidArgument(f"{k}: {hkv} heads; must divide the {h} of {q}")
+    if packed is None:
+        return Sizes(b, h, hkv, sq, skv, d, dv)
+    return Sizes(packed[0], h, hkv, packed[1], packed[2], d, dv, sq, skv)
+
+
+def both_masks(*masks: str | None) -> str | None:
+    """The mask that keeps what all of them keep; None: there is none."""
+    there = [mask for mask in masks if mask]
+    if len(there) < 2:
+        return there[0] if there else None
+    return " && ".join(f"({mask})" for mask in there)
+
+
+def window_mask(
+    is_causal: bool | str | None = False,
+    window_size: int | Sequence[int] | None = None,
+    from_the_end: bool = False,
+    name: str = "window_size",
+) -> str | None:
+    """The formula of `is_causal` (True or "top_left": query i sees keys up to i; "bottom_right": the last query sees the
+    last key) and of a window (left, right): keys from i - left to i + right; -1: no bound; one number: both. From the
+    end, or with "bottom_right", i counts so that the last query stands at the last key."""
+    if is_causal not in (False, True, None, "top_left", "bottom_right"):
+        raise InvalidArgument(f"is_causal={is_causal!r}: must be True, False, 'top_left' or 'bottom_right'")
+    if not is_causal and window_size is None:
+        return None
+    left, right = _sides(name, window_size)
+    q = _SHIFTED if from_the_end or is_causal == "bottom_right" else "q"
+    bounds = []
+    if is_causal:
+        bounds.append(f"{_SHIFTED if is_causal == 'bottom_right' else 'q'} >= k")
+    elif right >= 0:
+        bounds.append(f"{q} >= k" if right == 0 else f"k - {q} <= {right}")
+    if left >= 0:
+        bounds.append(f"{q} - k <= {left}")
+    return " && ".join(bounds) or None
+
+
+def _sides(name: str, window_size: int | Sequence[int] | None) -> tuple[int, int]:
+    if window_size is None:
+        return -1, -1
+    try:
+        sides = (window_size, window_size) if hasattr(window_size, "__index__") else tuple(window_size)
+        left, right = map(operator.index, sides)
+    except (TypeError, ValueError):
+        left = right = -2
+    if left < -1 or right < -1:
+        raise InvalidArgument(
+            f"{name}={window_size!r}: must be (left, right), each a number of positions, or -1 for no bound"
+        )
+    return left, right
+
+
+def scale_of(scale: Any) -> float | None:
+    """A finite number; None for 1 / sqrt(d)."""
+    if scale is None:
+        return None
+    try:
+        number = float(scale)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"scale={scale!r}: must be a number") from None
+    if not math.isfinite(number):
+        raise InvalidArgument(f"scale={scale}: must be a finite number")
+    return number
+
+
+def dropout_of(rate: Any, name: str = "dropout_p") -> float:
+    if not isinstance(rate, (int, float)) and not hasattr(rate, "__float__") or not 0.0 <= rate < 1.0:
+        raise InvalidArgument(f"{name}={rate!r}: must be at least 0 and below 1")
+    return float(rate)
+
+
+def engine_of(engine: Any) -> str:
+    """"" for the fastest that can."""
+    if engine is not None and not isinstance(engine, str):
+        raise InvalidArgument(f"engine={engine!r}: must be the name of an engine: {', '.join(engines())}")
+    return engine or ""
+
+
+def check_sinks(shape: Sequence[int], heads: int, name: str = "sinks") -> None:
+    if tuple(shape) != (heads,):
+        raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{heads}], one for each head of q")
+
+
+def check_per_sequence(name: str, shape: Sequence[int], count: int) -> None:
+    """Lengths and offsets: the library reads as many as there are sequences."""
+    if tuple(shape) != (count,):
+        raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{count}], one number per sequence")
+
+
+def check_starts(name: str, shape: Sequence[int], count: int | None = None) -> None:
+    """Where packed sequences begin; `count` of them if another array has said so."""
+    if len(shape) != 1 or shape[0] == 0 or count not in (None, shape[0]):
+        wanted = "B + 1" if count is None else count
+        raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{wanted}], one start more than there are sequences")
+
+
+def is_a_pair(given: Any) -> bool:
+    """One thing for queries and one for keys? A list of numbers is one thing, as an array is."""
+    is_pair = isinstance(given, (tuple, list)) and len(given) == 2
+    return is_pair and all(x is None or hasattr(x, "__len__") for x in given)
+
+
+def check_captured_name(name: Any) -> None:
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
+        raise InvalidArgument(
+            f"the captured name {name!r}: must be letters, digits and _, and begin with a letter"
+        )
+    if name in _OPERANDS:
+        raise InvalidArgument(f"the captured name {name!r}: stands for an operand; {', '.join(_OPERANDS)} do")
+
+
+def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Iterable[tuple[str, Any]] = ()) -> None:
+    """What belongs together: a derivative to its modifier, `captured` arguments (name, value) to a formula."""
+    if bprop is not None and score_mod is None:
+        raise InvalidArgument("score_mod_bprop: given without score_mod")
+    if score_mod is None and mask_mod is None:
+        for name, value in captured:
+            if value:
+                raise InvalidArgument(f"{name}: given without a modifier that names them")
+
+
+def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
+    return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")

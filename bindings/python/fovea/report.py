@@ -102,7 +102,7 @@ def explain(
             )
         return explain_line(q, engine=engine, device=device, prove=prove)
     from ._attention import _lines, _wanted
-    from ._request import Options, Request
+    from ._host_request import Options, Request
 
     options = {name: value for name, value in options.items() if name not in _RETURNS}
     request = Request(q, k, v, Options(**options))

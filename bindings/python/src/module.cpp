@@ -19,9 +19,10 @@ NB_MODULE(_core, module) {
   define_program(module);
   define_problem(module);
   define_plan(module);
-  define_reader(module);
+  define_symbol(module);
+  define_steps(module);
   define_viewer(module);
-  define_front(module);
+  define_call_cache(module);
   define_caller(module);
   define_process(module);
 

@@ -12,14 +12,15 @@ namespace nb = nanobind;
 
 void define_caller(nb::module_& module);
 void define_errors(nb::module_& module);
-void define_front(nb::module_& module);
+void define_call_cache(nb::module_& module);
 void define_host_view(nb::module_& module);
 void define_log(nb::module_& module);
 void define_plan(nb::module_& module);
 void define_problem(nb::module_& module);
 void define_process(nb::module_& module);
 void define_program(nb::module_& module);
-void define_reader(nb::module_& module);
+void define_steps(nb::module_& module);
+void define_symbol(nb::module_& module);
 void define_viewer(nb::module_& module);
 
 // A mistake of the caller that the library has not seen yet: becomes fovea.InvalidArgument.

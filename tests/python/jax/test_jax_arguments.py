@@ -276,73 +276,73 @@ def test_modifier_arguments_without_a_modifier(qkv):
         ("score_mod_bprop_tensors", {"x": 1.0}),
     ):
         with pytest.raises(
-            ValueError, match=f"{name} given without score_mod: score_mod_bprop, .* belong to a score_mod"
+            ValueError, match=f"{name}: given without score_mod"
         ):
             jax.eval_shape(functools.partial(attention, **{name: value}), *qkv)
 
 
 MISTAKES = {
-    "heads": (lambda q, k, v: attention(q[:, :, :3], k, v), ValueError, "q has 3 heads, k has 2"),
+    "heads": (lambda q, k, v: attention(q[:, :, :3], k, v), fovea.InvalidArgument, "k: 2 heads; must divide the 3 of q"),
     "types": (
         lambda q, k, v: attention(q, k.astype(jnp.float16), v),
-        TypeError,
-        "q, k and v must have one type",
+        fovea.InvalidArgument,
+        "k: float16; must be float32, as q is",
     ),
     "integers": (
         lambda q, k, v: attention(*(x.astype(int) for x in (q, k, v))),
-        TypeError,
+        fovea.InvalidArgument,
         "must be one of float32",
     ),
-    "rank": (lambda q, k, v: attention(q[0], k, v), ValueError, "layout bshd has 4 dimensions"),
-    "batch": (lambda q, k, v: attention(q[:2], k, v), ValueError, "must have the same batch"),
+    "rank": (lambda q, k, v: attention(q[0], k, v), fovea.InvalidArgument, "must be 4, as layout bshd has"),
+    "batch": (lambda q, k, v: attention(q[:2], k, v), fovea.InvalidArgument, "sequences; must be"),
     "features": (
         lambda q, k, v: attention(q[..., :8], k, v),
-        ValueError,
-        "must have the same last dimension",
+        fovea.InvalidArgument,
+        "k: last extent .* as that of q",
     ),
     "layout": (
         lambda q, k, v: attention(q, k, v, layout="bdhs"),
-        ValueError,
-        "layout='bdhs' must be one of bshd",
+        fovea.InvalidArgument,
+        "layout='bdhs': must be one of bhsd",
     ),
-    "missing v": (lambda q, k, v: attention(q, k), ValueError, "v is missing: layout bshd takes q, k, v"),
-    "packed": (lambda q, k, v: attention(q, layout="bs3hd"), ValueError, "qkv has shape .*5 dimensions"),
-    "sink": (lambda q, k, v: attention(q, k, v, sink=jnp.ones(3)), ValueError, r"must be \[H\] = \(4,\)"),
-    "seed": (lambda q, k, v: attention(q, k, v, dropout_rate=0.1), ValueError, "needs dropout_seed"),
-    "rate": (lambda q, k, v: attention(q, k, v, dropout_rate=1.5, dropout_seed=1), ValueError, "below 1"),
+    "missing v": (lambda q, k, v: attention(q, k), fovea.InvalidArgument, "v is missing: layout bshd takes q, k, v"),
+    "packed": (lambda q, k, v: attention(q, layout="bs3hd"), fovea.InvalidArgument, "qkv: shape .* must be 3"),
+    "sink": (lambda q, k, v: attention(q, k, v, sink=jnp.ones(3)), fovea.InvalidArgument, r"sink: shape \[3\]; must be \[4\]"),
+    "seed": (lambda q, k, v: attention(q, k, v, dropout_rate=0.1), fovea.InvalidArgument, "needs dropout_seed"),
+    "rate": (lambda q, k, v: attention(q, k, v, dropout_rate=1.5, dropout_seed=1), fovea.InvalidArgument, "below 1"),
     "bias": (
         lambda q, k, v: attention(q, k, v, bias=jnp.ones((1, H, 3, S))),
-        ValueError,
+        fovea.InvalidArgument,
         "must broadcast to",
     ),
     "mask type": (
         lambda q, k, v: attention(q, k, v, dense_mask=jnp.ones((1, 1, S, S))),
-        TypeError,
+        fovea.InvalidArgument,
         "must be bool",
     ),
-    "starts": (lambda q, k, v: attention(q[0], k[0], v[0], layout="thd"), ValueError, "needs cu_seqlens_q"),
+    "starts": (lambda q, k, v: attention(q[0], k[0], v[0], layout="thd"), fovea.InvalidArgument, "needs cu_seqlens_q"),
     "starts elsewhere": (
         lambda q, k, v: attention(q, k, v, cu_seqlens_q=jnp.zeros(2, int)),
-        ValueError,
+        fovea.InvalidArgument,
         "only layout thd has packed",
     ),
-    "formula": (lambda q, k, v: attention(q, k, v, score_mod="scor * 2"), ValueError, "did you mean 'score'"),
+    "formula": (lambda q, k, v: attention(q, k, v, score_mod="scor * 2"), fovea.InvalidArgument, "did you mean 'score'"),
     "unused name": (
         lambda q, k, v: attention(q, k, v, score_mod="score", score_mod_tensors={"x": 1.0}),
-        ValueError,
+        fovea.InvalidArgument,
         "does not use",
     ),
-    "kind": (lambda q, k, v: attention(q, k, v, score_mod=3.0), TypeError, "must be a function, a formula"),
-    "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), ValueError, "engine='fast' must be one of"),
+    "kind": (lambda q, k, v: attention(q, k, v, score_mod=3.0), fovea.InvalidArgument, "must be a function, a formula text"),
+    "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), fovea.InvalidArgument, "engine='fast': must be one of"),
     "scale": (
         lambda q, k, v: jax.grad(lambda x: jnp.sum(attention(q, k, v, scale=x)))(0.5),
-        NotImplementedError,
+        fovea.Unsupported,
         "scale has no gradient",
     ),
     "context": (
         lambda q, k, v: fovea.jax.context_attention(q, k, v, axis_name="s", order="random"),
-        ValueError,
-        "order='random' must be one of contiguous, striped, zigzag",
+        fovea.InvalidArgument,
+        "order='random': must be one of contiguous, striped, zigzag",
     ),
 }
 

@@ -220,13 +220,13 @@ def beside(q, kv):
 MISTAKES = {
     "features of packed keys": (
         lambda q, k, v: beside(q, jnp.ones((B, S, 2, 2, 32), q.dtype)),
-        ValueError,
-        "must have the same last dimension",
+        fovea.InvalidArgument,
+        "k: last extent .* as that of q",
     ),
     "batch of packed keys": (
         lambda q, k, v: beside(q, jnp.ones((2, S, 2, 2, 16), q.dtype)),
-        ValueError,
-        "must have the same batch",
+        fovea.InvalidArgument,
+        "sequences; must be",
     ),
     "a traced bound": (
         lambda q, k, v: attention(
@@ -235,45 +235,45 @@ MISTAKES = {
             cu_seqlens_q=jnp.array([0, S]),
             max_seqlen_q=jnp.sum(q.astype(int)),
         ),
-        TypeError,
+        fovea.InvalidArgument,
         "max_seqlen_q is traced",
     ),
     "segments": (
         lambda *a: attention(
             *a, sequence_descriptor=SequenceDescriptor.from_segment_ids_and_pos(jnp.ones((B, S)))
         ),
-        TypeError,
+        fovea.InvalidArgument,
         "segment_ids has the type float32",
     ),
     "seed": (
         lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=1.5),
-        TypeError,
+        fovea.InvalidArgument,
         "dropout_seed has type float",
     ),
     "seeds": (
         lambda *a: attention(*a, dropout_rate=0.1, dropout_seed=[1, 2]),
-        TypeError,
+        fovea.InvalidArgument,
         r"shape \(2,\); give a number",
     ),
     "rate": (
         lambda *a: attention(*a, dropout_rate=jnp.mean(a[0]), dropout_seed=1),
-        TypeError,
+        fovea.InvalidArgument,
         "dropout_rate .* number that is not traced",
     ),
     "lengths": (
         lambda *a: attention(*a, kv_lengths=jnp.ones(B)),
-        TypeError,
+        fovea.InvalidArgument,
         "kv_lengths has the type float32",
     ),
     "lengths of jax.nn": (
         lambda *a: dot_product_attention(*a, query_seq_lengths=jnp.array([1])),
-        ValueError,
-        r"query_seq_lengths has shape \(1,\); it must be \[4\]",
+        fovea.InvalidArgument,
+        r"query_seq_lengths: shape \[1\]; must be \[4\]",
     ),
-    "offset": (lambda *a: attention(*a, kv_offset=jnp.array([1])), ValueError, r"kv_offset has shape \(1,\)"),
+    "offset": (lambda *a: attention(*a, kv_offset=jnp.array([1])), ValueError, r"kv_offset: shape \[1\]"),
     "a list of tensors": (
         lambda *a: attention(*a, score_mod="score * t[h]", score_mod_tensors=[SLOPES]),
-        TypeError,
+        fovea.InvalidArgument,
         "score_mod_tensors must be a dict of names, got list",
     ),
     "what is not captured": (

@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from fovea.torch import DotProductAttention, TraceError, attention, create_block_mask, flex_attention, ops
 from fovea.torch.call import Call
-from fovea.torch.modifiers import formulas
+from fovea.torch.modifiers import traced
 
 S = 20
 
@@ -196,7 +196,7 @@ def test_operators_beside_tensors(tensors):
 def test_operators_are_sound(tensors):
     """torch's own check of schema, fake kernels, autograd registration and ahead-of-time dispatch."""
     slopes = torch.rand(4, requires_grad=True)
-    found = formulas(lambda s, b, h, i, j: s + slopes[h] * (i - j), like=tensors[0])
+    found = traced(lambda s, b, h, i, j: s + slopes[h] * (i - j), like=tensors[0])
     call = Call(found.text(), wants="q,k,v,_c0", lse=True)
     torch.library.opcheck(
         torch.ops.fovea.attention, (*tensors, None, [slopes], *call.tensors(), *ops.texts_of(call))

@@ -25,13 +25,13 @@ def refused(kind, pattern, function, *args, **options):
 
 
 def test_tensors(q):
-    refused(ValueError, r"key: torch.float16, but the query is torch.float32", attention, q, q.half(), q)
+    refused(ValueError, r"key: torch.float16; must be torch.float32, as query is", attention, q, q.half(), q)
     refused(ValueError, r"value: on meta, but the query is on cpu", attention, q, q, q.to("meta"))
     refused(ValueError, r"query: 3 dimensions", attention, q[0], q, q)
     refused(ValueError, r"query: 3 dimensions", flex_attention, q[0], q, q)
-    refused(ValueError, r"key: its last extent 6 must be the query's, 8", attention, q, q[..., :6], q)
-    refused(ValueError, r"value: shape .* does not go with the key's", attention, q, q, q[:, :, :5])
-    refused(ValueError, r"key: 3 heads do not divide the query's 4", attention, q, q[:, :3], q[:, :3])
+    refused(ValueError, r"key: last extent 6; must be 8, as that of query", attention, q, q[..., :6], q)
+    refused(ValueError, r"value: shape .* must be that of key", attention, q, q, q[:, :, :5])
+    refused(ValueError, r"key: 3 heads; must divide the 4 of query", attention, q, q[:, :3], q[:, :3])
     refused(ValueError, r"key: 2 heads.*enable_gqa=True", flex_attention, q, q[:, :2], q[:, :2])
     refused(ValueError, r"key: 2 sequences, the query has 3", flex_attention, torch.cat([q, q[:1]]), q, q)
     refused(ValueError, r"query: torch.int32 must be float32", attention, q.int(), q.int(), q.int())
@@ -47,7 +47,7 @@ def test_values(q):
     refused(ValueError, r"dropout_p=1.5: must be at least 0 and below 1", attention, q, q, q, dropout_p=1.5)
     refused(ValueError, r"window_size=\(3,\)", attention, q, q, q, window_size=(3,))
     refused(ValueError, r"is_causal='left'", attention, q, q, q, is_causal="left")
-    refused(ValueError, r"sinks: shape \[3\] must be \[4\]", attention, q, q, q, sinks=torch.zeros(3))
+    refused(ValueError, r"sinks: shape \[3\]; must be \[4\]", attention, q, q, q, sinks=torch.zeros(3))
     refused(
         ValueError, r"seq_lens: must be one integer per sequence", attention, q, q, q, seq_lens=torch.zeros(2)
     )
@@ -118,7 +118,7 @@ def test_trap_9_companions_without_their_modifier(q):
 
 
 def test_names_of_captured_tensors(q):
-    with pytest.raises(ValueError, match="the captured name 'v': stands for something else"):
+    with pytest.raises(ValueError, match="the captured name 'v': stands for an operand"):
         attention(q, q, q, score_mod="score * v[h]", tensors={"v": torch.ones(4)})
 
 

@@ -14,7 +14,7 @@ import torch
 
 import fovea
 from fovea.torch import attention, create_block_mask, flex_attention
-from fovea.torch.plans import RECENT
+from fovea.torch.call_cache import TABLE
 
 
 @pytest.fixture
@@ -221,9 +221,9 @@ def test_trap_12_tables_are_bounded(tensors):
     """What this package keeps per shape and formula has a limit, and can be cleared."""
     for i in range(40):
         flex_attention(*tensors, lambda s, b, h, q, k: s + i)
-    assert 0 < len(RECENT) <= 1024
+    assert 0 < len(TABLE) <= 1024
     fovea.cache_clear()
-    assert len(RECENT) == 0
+    assert len(TABLE) == 0
     right(flex_attention(*tensors), tensors)
 
 
@@ -339,7 +339,7 @@ def test_trap_39_autocast_is_obeyed(tensors):
         )  # mixed before, one type after
     o.sum().backward()
     assert all(x.grad.dtype == torch.float32 for x in tensors)
-    with pytest.raises(ValueError, match="but the query is"):
+    with pytest.raises(ValueError, match="as query is"):
         attention(tensors[0].bfloat16(), *tensors[1:])
 
 

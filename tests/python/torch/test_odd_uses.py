@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fovea
-from fovea.torch import attention, flex_attention, front, memory
+from fovea.torch import attention, call_cache, flex_attention, runtime
 from fovea.torch.views import PLAIN, VIEWER, AskingViewer
 
 
@@ -56,17 +56,17 @@ def test_as_many_numbers_as_sequences(count):
     q, numbers = torch.randn(2, 2, 4, 8), torch.ones(count, dtype=torch.int64)
     attention(q, q, q, seq_lens=torch.tensor([3, 4]), q_offset=torch.tensor([0, 1]))
     for name in ("seq_lens", "q_offset", "k_offset"):
-        with pytest.raises(fovea.InvalidArgument, match=f"{name}: {count} numbers for 2 sequences"):
+        with pytest.raises(fovea.InvalidArgument, match=rf"{name}: shape \[{count}\]; must be \[2\]"):
             attention(q, q, q, **{name: numbers})
     packed = torch.randn(6, 2, 8)
-    with pytest.raises(fovea.InvalidArgument, match=f"seq_lens: {count} numbers for 2 sequences"):
+    with pytest.raises(fovea.InvalidArgument, match=rf"seq_lens: shape \[{count}\]; must be \[2\]"):
         attention(packed, packed, packed, layout="thd", cu_seqlens=[0, 3, 6], seq_lens=numbers)
 
 
 def test_sinks_are_looked_at_in_every_call():
     q = torch.randn(1, 4, 5, 8)
     attention(q, q, q, sinks=torch.zeros(4))
-    with pytest.raises(fovea.InvalidArgument, match=r"sinks: shape \[2\] must be \[4\]"):
+    with pytest.raises(fovea.InvalidArgument, match=r"sinks: shape \[2\]; must be \[4\]"):
         attention(q, q, q, sinks=torch.zeros(2))
 
 
@@ -156,8 +156,7 @@ def test_quick_calls_and_others_of_the_same_tensors():
             assert call(scale=0.3).is_inference()
     table.mul_(2)
     assert not torch.equal(call(scale=0.3), first)
-    quick = [ready.quick for ready in front.READY.values.values()]
-    assert any(x is not None for x in quick) and any(x is None for x in quick)
+    assert all(kept.whole is not None for kept in call_cache.TABLE.values.values())
 
 
 def test_a_learned_scale_is_not_taken_in_silence():
@@ -173,7 +172,7 @@ def test_a_learned_scale_is_not_taken_in_silence():
     [
         ({"scale": "large"}, "scale='large': must be a number"),
         ({"dropout_p": "a"}, "dropout_p='a'"),
-        ({"window_size": 3}, "window_size=3: must be"),
+        ({"window_size": (3, 1.5)}, r"window_size=\(3, 1.5\): must be"),
         ({"sinks": [0.0, 1.0]}, "sinks: must be a torch.Tensor, got list"),
         ({"seed": 1.5, "dropout_p": 0.1}, "seed=1.5: must be an integer"),
         ({"engine": 3}, "engine=3"),
@@ -218,8 +217,8 @@ def test_without_the_table_calls_go_the_long_way(monkeypatch):
     q, table = torch.randn(2, 4, 5, 8), torch.randn(4)
     mod = lambda s, b, h, i, j: s + table[h]
     fast = [flex_attention(q, q, q, mod) for _ in range(2)]
-    monkeypatch.setattr(front, "_look_up", None)
-    monkeypatch.setattr(memory, "VIEWER", AskingViewer)
+    monkeypatch.setattr(call_cache, "find", None)
+    monkeypatch.setattr(runtime, "VIEWER", AskingViewer)
     for _ in range(2):
         assert torch.equal(flex_attention(q, q, q, mod), fast[1])
         assert torch.equal(attention(q, q, q, score_mod=mod), fast[0])

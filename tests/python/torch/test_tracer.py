@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import fovea
 from fovea.torch import TraceError, create_block_mask, flex_attention
-from fovea.torch.modifiers import formulas
+from fovea.torch.modifiers import traced
 from fovea.torch.plans import Parts
 
 # Each is applied to a float x in [-2, 2], an int i in [-7, 7] and the head h; torch computes the same on real tensors.
@@ -76,7 +76,7 @@ def test_pointwise_functions(name):
 
 
 def program_of(mod):
-    parts = Parts(formulas(mod).text())
+    parts = Parts(traced(mod).text())
     return fovea._core.Program(f'mod="{parts.mod}"')
 
 
@@ -88,7 +88,7 @@ def run(mod=None, mask=None):
 
 def test_a_trace_is_text():
     table = torch.randn(4, 16)
-    found = formulas(lambda s, b, h, q, k: torch.where(q >= k, s + table[h, q - k + 3], -float("inf")))
+    found = traced(lambda s, b, h, q, k: torch.where(q >= k, s + table[h, q - k + 3], -float("inf")))
     assert found.text().split("\n")[0] == (
         "let _t0 = q >= k; let _t1 = q - k; let _t2 = _t1 + 3; let _t3 = _t2 < 0 ? _t2 + #0.1 : _t2; "
         "let _t4 = _c0[h, _t3]; let _t5 = score + _t4; let _t6 = _t0 ? _t5 : (-inf); _t6"
@@ -98,14 +98,14 @@ def test_a_trace_is_text():
 
 def test_a_tensor_is_captured_once():
     table = torch.randn(4)
-    assert len(formulas(lambda s, b, h, q, k: s + table[h] * table[h] + table[0] + table[-1]).tensors) == 3
-    shared = formulas(lambda s, b, h, q, k: s + table[h], lambda b, h, q, k: table[h] > 0)
+    assert len(traced(lambda s, b, h, q, k: s + table[h] * table[h] + table[0] + table[-1]).tensors) == 3
+    shared = traced(lambda s, b, h, q, k: s + table[h], lambda b, h, q, k: table[h] > 0)
     assert len(shared.tensors) == 1
 
 
 def test_indices_that_cannot_be_negative_are_not_wrapped():
     table = torch.randn(4, 64)
-    found = formulas(
+    found = traced(
         lambda s, b, h, q, k: s + table[h % 2, (q // 2 + k).clamp(max=63)] + table[h, (q - k).abs()]
     )
     assert "#" not in found.mod
@@ -123,7 +123,7 @@ def test_smallest_and_largest_numbers():
         (1e-45, "1e-45"),
         (-0.0, "(-0.0)"),
     ):
-        assert formulas(lambda s, b, h, q, k: s * number).mod.startswith(f"let _t0 = score * {text};")
+        assert traced(lambda s, b, h, q, k: s * number).mod.startswith(f"let _t0 = score * {text};")
 
 
 # fmt: off
@@ -256,8 +256,8 @@ def test_tables_of_every_type_are_bound_as_they_are():
     made = lambda dtype, *shape: torch.empty(*shape, dtype=dtype, device=device)
     doc, pad, level = made(torch.int64, 8), made(torch.bool, 1, 8), made(torch.uint8, 8)
     mask = lambda b, h, q, k: (doc[q] == doc[k]) & ~pad[b, k] & (level[q] < 3)
-    found = formulas(mask_mod=mask, like=like)
+    found = traced(mask_mod=mask, like=like)
     assert [x is y for x, y in zip(found.tensors, (doc, pad, level))] == [True] * 3
     assert re.search(r"let (_t\d+) = _c1\[b, k\]; let _t\d+ = !\1;", found.mask)
-    named = formulas("score + a[q]", tensors={"a": made(torch.int64, 8), "c": made(torch.bool, 8)}, like=like)
+    named = traced("score + a[q]", tensors={"a": made(torch.int64, 8), "c": made(torch.bool, 8)}, like=like)
     assert [x.dtype for x in named.tensors] == [torch.int64, torch.bool]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fovea.torch import attention
-from fovea.torch.plans import RECENT
+from fovea.torch.call_cache import TABLE
 
 
 def packed_qkv(device, dtype):
@@ -79,7 +79,7 @@ def captured_view(name, device, dtype, learns):
     for x, y in zip(found, run(dense_one)):
         close = 0 if device.type == "cpu" else 2e-2  # gradients are added up in any order
         torch.testing.assert_close(x, y, rtol=close, atol=close)
-    kept = [known for known in RECENT.values.values() if known.captured]
+    kept = [known for known in TABLE.values.values() if known.captured]
     assert any(known.captured[0][3] == view.stride() for known in kept), "a copy was bound"
 
 

@@ -5,6 +5,7 @@ Nothing of Python runs when a compiled program runs: modifiers are traced once, 
 
 from __future__ import annotations
 
+from .._request import TraceError
 from ._attention import attention
 from ._context import context_attention
 from ._explain import explain
@@ -12,7 +13,6 @@ from ._native import custom_call_targets, register
 from ._nn import dot_product_attention
 from ._order import reorder_sequence
 from ._sequence import SequenceDescriptor
-from ._symbolic import TraceError
 
 __all__ = [
     "DotProductAttention",

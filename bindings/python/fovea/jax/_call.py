@@ -7,21 +7,22 @@ options show is raised here, while JAX still traces.
 from __future__ import annotations
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import _core
+from .._core import InvalidArgument
+from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
 from . import _derivative, _explicit
 from ._captures import Captures, note_load
 from ._explain import note
-from ._inputs import check_sizes, packed_sequences, tensors_of
-from ._modifiers import Given, all_of, formulas
+from ._inputs import packed_sequences, tensors_of
+from ._modifiers import Given, formulas
 from ._rewrite import substitute
 from ._sequence import SequenceDescriptor
-from ._spec import Captured, Sizes, Spec, problem_line, sizes_of
+from ._spec import Captured, Spec, problem_line, sizes_of
 from ._values import (
     in_shard_map,
     is_zero,
@@ -43,7 +44,6 @@ class Call:
         self._spec = Spec(layout=tensor_layout, max_q=longest[0], max_k=longest[1])
         roles = tuple(self._operands)
         self.sizes: Sizes = sizes_of(self._spec.replace(operands=roles), list(self._operands.values()))
-        check_sizes(tensor_layout, self.sizes, self._operands)
 
     # --- what is captured ---
 
@@ -64,7 +64,7 @@ class Call:
         self._extra_masks += [substitute(text, leaves) for text in masks]
         s = self.sizes
         found = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
-        mask = all_of([*self._extra_masks, *([found.mask] if found.mask is not None else [])])
+        mask = both_masks(*self._extra_masks, found.mask)
         self._spec = self._spec.replace(mod=found.mod, mask=mask, bprop=found.bprop)
 
     def number(self, name: str, value) -> None:
@@ -95,7 +95,7 @@ class Call:
         """A dense mask, [B|1, H|1, Sq|1, Skv|1] of bool; before modify()."""
         mask = jnp.asarray(mask)
         if mask.dtype != jnp.bool_:
-            raise TypeError(f"{name} has the type {mask.dtype}; it must be bool (true: kept)")
+            raise InvalidArgument(f"{name} has the type {mask.dtype}; it must be bool (true: kept)")
         self._extra_masks.append(self._dense(name, mask))
 
     def _dense(self, name: str, array) -> str:
@@ -104,9 +104,9 @@ class Call:
         s = self.sizes
         full = (s.b, s.h, s.sq, s.skv)
         if self._spec.layout == "thd":
-            raise ValueError(f"{name} has no meaning with layout thd; capture an array in score_mod instead")
+            raise InvalidArgument(f"{name} has no meaning with layout thd; capture an array in score_mod instead")
         if array.ndim != 4 or any(n not in (1, m) for n, m in zip(array.shape, full)):
-            raise ValueError(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
+            raise InvalidArgument(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
         capture = self._captures.add_tensor(array)
         indices = ["0" if n == 1 and m != 1 else self._row(w) for n, m, w in zip(array.shape, full, "bhqk")]
         note_load(capture, indices)
@@ -116,7 +116,7 @@ class Call:
         """A mask of equal segments; what q and k are where there are positions."""
         s = self.sizes
         if self._spec.layout == "thd":
-            raise ValueError(
+            raise InvalidArgument(
                 "segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens"
             )
         leaves = {}
@@ -132,10 +132,10 @@ class Call:
     def _rows(self, name: str, array, length: int, word: str) -> str:
         array = jnp.asarray(array)
         if not jnp.issubdtype(array.dtype, jnp.integer):
-            raise TypeError(f"{name} has the type {array.dtype}; it must be int32")
+            raise InvalidArgument(f"{name} has the type {array.dtype}; it must be int32")
         array = array.astype(jnp.int32)
         if array.shape != (self.sizes.b, length):
-            raise ValueError(f"{name} has shape {array.shape}; it must be [B, S] = {(self.sizes.b, length)}")
+            raise InvalidArgument(f"{name} has shape {array.shape}; it must be [B, S] = {(self.sizes.b, length)}")
         capture, indices = self._captures.add_tensor(array), [self._row("b"), self._row(word)]
         note_load(capture, indices)
         return f"{capture.name}[{', '.join(indices)}]"
@@ -175,7 +175,7 @@ class Call:
     ) -> None:
         if descriptor is not None and descriptor.seqlens is not None:
             if q_lengths is not None or kv_lengths is not None:
-                raise ValueError(
+                raise InvalidArgument(
                     "lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths"
                 )
             q_lengths, kv_lengths = descriptor.seqlens
@@ -188,24 +188,21 @@ class Call:
             self._operands["scale"] = scalar("scale", scale, jnp.float32)
         if sink is not None:
             sink = jnp.asarray(sink)
-            if sink.shape != (self.sizes.h,):
-                raise ValueError(f"sink has shape {sink.shape}; it must be [H] = ({self.sizes.h},)")
+            check_sinks(sink.shape, self.sizes.h, "sink")
             rows = jnp.float64 if self._dtype == jnp.float64 else jnp.float32
             self._operands["sink"] = sink.astype(rows)
 
     def dropout(self, rate: float, seed, rng: str = "portable") -> None:
-        if rng not in ("portable", "engine"):
-            raise ValueError(f"dropout_rng={rng!r} must be portable or engine")
+        one_of("dropout_rng", rng, ("portable", "engine"))
         if not isinstance(rate, (int, float, np.number)):
-            raise TypeError(
+            raise InvalidArgument(
                 f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced"
             )
         if not rate:
             return
-        if not 0 < rate < 1 or not math.isfinite(rate):
-            raise ValueError(f"dropout_rate={rate} must be at least 0 and below 1")
+        dropout_of(rate, "dropout_rate")
         if seed is None:
-            raise ValueError(f"dropout_rate={rate} needs dropout_seed: a number, a PRNG key or uint32[2]")
+            raise InvalidArgument(f"dropout_rate={rate} needs dropout_seed: a number, a PRNG key or uint32[2]")
         self._operands["seed"] = seed_words(seed)
         self._spec = self._spec.replace(dropout=float(rate), rng=rng)
 
@@ -247,8 +244,7 @@ def _check_problem(spec: Spec, arrays) -> None:
     problem = _core.Problem(problem_line(spec, arrays, "forward"))
     if spec.engine is None:
         return
-    if spec.engine not in _core.engines():
-        raise ValueError(f"engine={spec.engine!r} must be one of {', '.join(_core.engines())}")
+    one_of("engine", spec.engine, _core.engines())
     if jax.default_backend() == "cpu":
         answer, reasons = _core.supported(problem, engine=spec.engine, device="cpu")
         if not answer:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._core import InvalidArgument
 from ._arrays import SymbolicArray
 from ._operations import NoFormula
 from ._terms import Term, Writer
@@ -84,7 +85,7 @@ class Captures:
 
     def reserve(self, name: str) -> None:
         if name in self._reserved:
-            raise ValueError(f"{name!r} is captured twice; give the captured things different names")
+            raise InvalidArgument(f"{name!r} is captured twice; give the captured things different names")
         self._reserved.add(name)
 
     def claim(self, name: str, value) -> bool:

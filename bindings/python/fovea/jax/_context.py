@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._core import InvalidArgument
+from .._request import one_of
 from ._call import Call
 from ._modifiers import Given, Modifier
 from ._order import ORDERS, Place, reorder_sequence
@@ -100,15 +102,14 @@ def _check_choices(strategy: str, order: str, layout: str) -> None:
         ("order", order, ORDERS),
         ("layout", layout, LAYOUTS),
     ):
-        if value not in known or value == "thd":
-            raise ValueError(f"{name}={value!r} must be one of {', '.join(x for x in known if x != 'thd')}")
+        one_of(name, value, [x for x in known if x != "thd"])
 
 
 def _check_dropout(rate: float, rng: str, order: str) -> None:
     if rate and rng != "portable":
-        raise ValueError(f"dropout_rng={rng!r}: parts of one sequence need the portable generator")
+        raise InvalidArgument(f"dropout_rng={rng!r}: parts of one sequence need the portable generator")
     if rate and order != "contiguous":
-        raise ValueError(
+        raise InvalidArgument(
             f"dropout needs order='contiguous': what is dropped follows the position, and order is {order!r}"
         )
 

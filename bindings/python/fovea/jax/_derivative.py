@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
+from .._core import Unsupported
 from . import _primitive
 from ._spec import Spec, gradient_roles, gradient_source
 
@@ -62,7 +63,7 @@ def wanted_of(spec: Spec, primals) -> tuple[str, ...]:
         elif role in _DIFFERENTIABLE or role.startswith(("tensor:", "scalar:")):
             wanted.append(role)
         elif role == "scale":
-            raise NotImplementedError("scale has no gradient; multiply q by what is to be learned instead")
+            raise Unsupported("scale has no gradient; multiply q by what is to be learned instead")
     return tuple(wanted)
 
 

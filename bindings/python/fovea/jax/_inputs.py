@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._spec import DTYPES, LAYOUTS, Sizes
+from .._core import InvalidArgument
+from .._request import check_rank, check_starts, check_types, one_of
+from ._spec import DTYPES, LAYOUTS
 from ._values import vector
 
 # layout argument -> (layout of a tensor, roles of q, k, v)
@@ -25,15 +27,13 @@ _LAYOUTS = {
 
 def tensors_of(layout: str, q, k, v) -> tuple[str, dict[str, jax.Array]]:
     """The layout of one tensor, and the arrays by role."""
-    if layout not in _LAYOUTS:
-        raise ValueError(f"layout={layout!r} must be one of {', '.join(_LAYOUTS)}")
-    tensor_layout, roles = _LAYOUTS[layout]
+    tensor_layout, roles = _LAYOUTS[one_of("layout", layout, _LAYOUTS)]
     given = {"q": q, "k": k, "v": v}
     wanted = [name for name, _ in zip(given, roles)]
     for name, value in given.items():
         if (value is not None) != (name in wanted):
             rule = f"layout {layout} takes {', '.join(wanted)}"
-            raise ValueError(f"{name} is {'missing' if value is None else 'given'}: {rule}")
+            raise InvalidArgument(f"{name} is {'missing' if value is None else 'given'}: {rule}")
     operands = {role: jnp.asarray(given[name]) for role, name in zip(roles, wanted)}
     _check_types(operands)
     for role, x in operands.items():
@@ -42,22 +42,20 @@ def tensors_of(layout: str, q, k, v) -> tuple[str, dict[str, jax.Array]]:
 
 
 def _check_types(operands: Mapping[str, jax.Array]) -> None:
-    dtypes = {np.dtype(x.dtype).name for x in operands.values()}
-    if len(dtypes) > 1:
-        raise TypeError(f"q, k and v must have one type, got {', '.join(sorted(dtypes))}")
-    if dtypes.isdisjoint(DTYPES):
-        raise TypeError(f"q, k and v have the type {dtypes.pop()}; it must be one of {', '.join(DTYPES)}")
+    dtypes = [np.dtype(x.dtype).name for x in operands.values()]
+    check_types(dtypes, list(operands))
+    one_of(f"{next(iter(operands))}.dtype", dtypes[0], DTYPES)
 
 
 def _check_shape(layout: str, role: str, x: jax.Array) -> None:
     if not all(isinstance(n, int) for n in x.shape):
-        raise TypeError(f"{role} has shape {x.shape}: sizes must be numbers, none may be symbolic")
-    together = role in ("qkv", "kv")
-    rank = (3 if layout == "thd" else 4) + together
-    if x.ndim != rank:
-        raise ValueError(f"{role} has shape {x.shape}: layout {layout} has {rank} dimensions there")
-    if together and x.shape[-3] != len(role):
-        raise ValueError(f"{role} has shape {x.shape}: dimension {rank - 3} must be {len(role)}")
+        raise InvalidArgument(f"{role} has shape {x.shape}: sizes must be numbers, none may be symbolic")
+    if role in ("qkv", "kv"):
+        if x.ndim < 3 or x.shape[-3] != len(role):
+            raise InvalidArgument(f"{role}: shape {list(x.shape)}; its third extent from the end must be {len(role)}")
+        check_rank(role, layout, (*x.shape[:-3], *x.shape[-2:]))
+    else:
+        check_rank(role, layout, x.shape)
 
 
 def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, jax.Array], tuple[int, int]]:
@@ -71,12 +69,14 @@ def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, j
     given = [name for name, value in arguments.items() if value is not None]
     if layout != "thd":
         if given:
-            raise ValueError(f"{', '.join(given)} given: only layout thd has packed sequences")
+            raise InvalidArgument(f"{', '.join(given)} given: only layout thd has packed sequences")
         return {}, (0, 0)
     if cu_q is None or max_q is None:
-        raise ValueError("layout thd needs cu_seqlens_q and max_seqlen_q")
-    q_starts = vector("cu_seqlens_q", cu_q, None)
-    k_starts = vector("cu_seqlens_kv", cu_q if cu_k is None else cu_k, q_starts.shape[0])
+        raise InvalidArgument("layout thd needs cu_seqlens_q and max_seqlen_q")
+    q_starts = vector("cu_seqlens_q", cu_q)
+    k_starts = vector("cu_seqlens_kv", cu_q if cu_k is None else cu_k)
+    check_starts("cu_seqlens_q", q_starts.shape)
+    check_starts("cu_seqlens_kv", k_starts.shape, q_starts.shape[0])
     longest = (
         _length("max_seqlen_q", max_q),
         _length("max_seqlen_kv", max_q if max_k is None else max_k),
@@ -86,25 +86,5 @@ def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, j
 
 def _length(name: str, value) -> int:
     if isinstance(value, jax.core.Tracer):
-        raise TypeError(f"{name} is traced; it must be a number, the bound that a plan is made for")
+        raise InvalidArgument(f"{name} is traced; it must be a number, the bound that a plan is made for")
     return operator.index(value)
-
-
-def check_sizes(layout: str, sizes: Sizes, operands: Mapping[str, jax.Array]) -> None:
-    if sizes.h != sizes.hkv and (sizes.hkv == 0 or sizes.h % sizes.hkv):
-        raise ValueError(
-            f"q has {sizes.h} heads, k has {sizes.hkv}: the first must be a multiple of the second"
-        )
-    if "qkv" in operands:
-        return
-    q, k, v = (tuple(operands[role].shape) if role in operands else None for role in ("q", "k", "v"))
-    if k is None:  # together with v: [..., 2, H, D]
-        whole = operands["kv"].shape
-        k = v = (*whole[:-3], *whole[-2:])
-    batch = LAYOUTS[layout][0]
-    if k[:-1] != v[:-1]:
-        raise ValueError(f"k {k} and v {v} must have the same shape but for the last dimension")
-    if q[-1] != k[-1]:
-        raise ValueError(f"q {q} and k {k} must have the same last dimension")
-    if batch is not None and q[batch] != k[batch]:
-        raise ValueError(f"q {q} and k {k} must have the same batch, dimension {batch}")

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _core
+from .._core import InvalidArgument
 from .._line import program_line
+from .._request import TraceError, both_masks, check_modifiers, no_modifier
 from ..program import Program
 from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
 from ._operations import NoFormula
 from ._rewrite import rewrite_loads, substitute, tokens
-from ._symbolic import TraceError
 from ._terms import LEAVES, Term
 from ._trace import trace
 
@@ -36,25 +37,20 @@ class Given:
 
     def check(self) -> None:
         """Raises at what does not belong together."""
-        needs = ("score_mod_bprop", "score_mod_tensors", "score_mod_bprop_tensors")
-        alone = [name for name in needs if getattr(self, name) is not None]
-        if self.score_mod is None and alone:
-            raise ValueError(
-                f"{', '.join(alone)} given without score_mod: {', '.join(needs)} belong to a score_mod"
-            )
+        check_modifiers(self.score_mod, self.mask_mod, self.score_mod_bprop)
+        for name in ("score_mod_tensors", "score_mod_bprop_tensors"):
+            if self.score_mod is None and getattr(self, name) is not None:
+                raise InvalidArgument(f"{name}: given without score_mod")
         if self.mask_mod is None and self.mask_mod_tensors is not None:
-            raise ValueError("mask_mod_tensors given without mask_mod")
+            raise InvalidArgument("mask_mod_tensors: given without mask_mod")
         for name in ("score_mod", "mask_mod", "score_mod_bprop"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, Program)) and not callable(value):
-                raise TypeError(
-                    f"{name} must be a function, a formula (str) or a fovea.Program, "
-                    f"got {type(value).__name__}"
-                )
+                raise no_modifier(name, value, "a function, a formula text or a fovea.Program")
         for name in _TENSORS:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
-                raise TypeError(f"{name} must be a dict of names, got {type(value).__name__}")
+                raise InvalidArgument(f"{name} must be a dict of names, got {type(value).__name__}")
 
     def names(self) -> set[str]:
         """What formulas may call what they capture."""
@@ -88,7 +84,7 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
         masks = [own_mask] if own_mask else []
     if given.score_mod_bprop is not None and not _is_callback(given.score_mod):
         if _is_callback(given.score_mod_bprop):
-            raise TypeError("score_mod_bprop takes (graph, score, tensors), so score_mod must do so too")
+            raise InvalidArgument("score_mod_bprop takes (graph, score, tensors), so score_mod must do so too")
         tensors = given.score_mod_bprop_tensors
         if isinstance(given.score_mod_bprop, (str, Program)):
             tensors = {**_used_by(given.score_mod_bprop, given.score_mod_tensors or {}), **(tensors or {})}
@@ -98,7 +94,7 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
         masks = [*(masks or []), mask]
     if mod is None and "score" in leaves:
         mod = leaves["score"]
-    return Formulas(mod, all_of(masks or []), bprop)
+    return Formulas(mod, both_masks(*masks or []), bprop)
 
 
 def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,12 +104,6 @@ def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, A
     else:
         used = set(tokens(modifier))
     return {name: value for name, value in tensors.items() if name in used}
-
-
-def all_of(masks: list[str]) -> str | None:
-    if len(masks) < 2:
-        return masks[0] if masks else None
-    return " && ".join(f"({mask})" for mask in masks)
 
 
 def _is_callback(modifier) -> bool:
@@ -147,14 +137,14 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         names = [name for name, *_ in (*program.tensors, *program.scalars)]
         missing = [name for name in names if name not in values]
         if missing:
-            raise ValueError(f"{what} captures {', '.join(missing)}: give {what}_tensors with these names")
+            raise InvalidArgument(f"{what} captures {', '.join(missing)}: give {what}_tensors with these names")
     else:
         key = {"score_mod": "mod", "mask_mod": "mask", "score_mod_bprop": "bprop"}[what]
         texts = {key: modifier} if key != "bprop" else {"mod": "score", "bprop": modifier}
         known = {name: v for name, v in values.items() if name in tokens(modifier)}
         unused = [name for name in values if name not in known]
         if unused:
-            raise ValueError(
+            raise InvalidArgument(
                 f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use"
             )
         arrays = [(n, TENSOR_TYPES[_type(n, v)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
@@ -172,7 +162,7 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
     if what == "score_mod_bprop":
         texts = [None, None, program.bprop]
     elif what == "mask_mod" and (program.mod or program.bprop):
-        raise ValueError(f"mask_mod is a Program with a mod; give it as score_mod: {program!r}")
+        raise InvalidArgument(f"mask_mod is a Program with a mod; give it as score_mod: {program!r}")
     for text in texts:
         _note_loads(text, bound)
     return tuple(_placed(text, leaves) for text in texts)

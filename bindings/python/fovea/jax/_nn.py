@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from .._core import InvalidArgument
+from .._request import window_mask
 from ._call import Call
 from ._modifiers import Given, Modifier
 
@@ -69,9 +69,9 @@ def dot_product_attention(
     call.keep_names(given)
     if mask is not None:
         call.mask_array("mask", _with_rank_four(mask))
-    masks = ["q >= k"] if is_causal else []
-    masks += [_window(local_window_size)] if local_window_size is not None else []
-    call.modify(given, bias=None if bias is None else _with_rank_four(bias), masks=masks)
+    mask = window_mask(is_causal, local_window_size, name="local_window_size")
+    bias = None if bias is None else _with_rank_four(bias)
+    call.modify(given, bias=bias, masks=[mask] if mask else [])
     names = ("query_seq_lengths", "key_value_seq_lengths")
     call.lengths(query_seq_lengths, key_value_seq_lengths, names=names)
     call.values(scale=scale)
@@ -86,14 +86,9 @@ def dot_product_attention(
 
 def _refuse_modifiers(given: Given) -> None:
     if given != Given():
-        raise ValueError('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
+        raise InvalidArgument('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
 
 
 def _with_rank_four(array):
     array = jnp.asarray(array)
     return array.reshape((1,) * (4 - array.ndim) + array.shape) if array.ndim < 4 else array
-
-
-def _window(size: int | tuple[int, int]) -> str:
-    left, right = (size, size) if np.ndim(size) == 0 else size
-    return f"q <= k + {operator.index(left)} && q >= k - {operator.index(right)}"

@@ -7,6 +7,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from .._core import InvalidArgument
+from .._request import one_of
+
 ORDERS = ("contiguous", "striped", "zigzag")
 
 
@@ -45,13 +48,12 @@ def reorder_sequence(
     "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts
     pieces.
     """
-    if order not in ORDERS:
-        raise ValueError(f"order={order!r} must be one of {', '.join(ORDERS)}")
+    one_of("order", order, ORDERS)
     if order == "contiguous":
         return x
     length = x.shape[axis]
     if length % parts:
-        raise ValueError(f"a sequence of {length} can't be dealt out to {parts} devices")
+        raise InvalidArgument(f"a sequence of {length} can't be dealt out to {parts} devices")
     x = jnp.moveaxis(x, axis, 0)
     rest = x.shape[1:]
     if order == "striped":
@@ -67,7 +69,7 @@ def reorder_sequence(
 
 def _half(length: int) -> int:
     if length % 2:
-        raise ValueError(
+        raise InvalidArgument(
             f"order='zigzag' cuts each device's {length} tokens in two; that number must be even"
         )
     return length // 2

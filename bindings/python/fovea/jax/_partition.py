@@ -14,8 +14,10 @@ import jax.numpy as jnp
 from jax.experimental.custom_partitioning import SdyShardingRule, custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
+from .._core import Unsupported
+from .._request import Sizes
 from ._rewrite import substitute, tokens, uses_apart_from_loads
-from ._spec import LAYOUTS, Sizes, Spec, gradient_roles, gradient_source, sizes_of
+from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, sizes_of
 
 # What a dimension is: "b", "h" (query heads), "g" (key/value heads), or None: never cut.
 Dimensions = tuple[str | None, ...]
@@ -131,7 +133,7 @@ class _Plan:
                 size = self._sizes.b if dimension == "b" else self._sizes.h
                 axes[dimension] = names if size % _count(mesh, names) == 0 else ()
         if self._spec.dropout and not self._by_place and _count(mesh, (*axes["b"], *axes["h"])) > 1:
-            raise NotImplementedError(
+            raise Unsupported(
                 "dropout_rng='engine' under jit over several devices: forward and backward might be cut "
                 "differently, and an engine's generator would then drop other scores. Call attention inside "
                 "jax.shard_map, with jax.lax.axis_index in the seed, or use dropout_rng='portable'"

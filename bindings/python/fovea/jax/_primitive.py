@@ -21,6 +21,7 @@ from jax.interpreters import ad, batching, mlir, xla
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import _core
+from .._core import Unsupported
 from . import _batching, _native, _partition
 from ._gpu import without_b_offset
 from ._spec import (
@@ -140,7 +141,7 @@ def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
 
 
 def _refuse_derivative(primals, tangents, **_):
-    raise NotImplementedError(
+    raise Unsupported(
         "fovea.jax.attention has first derivatives in reverse mode only: jax.grad, jax.vjp and jax.jacrev "
         "work; jax.jvp, jax.jacfwd and jax.hessian do not"
     )

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from .. import _request
+from .._request import Sizes
 from ._captures import TENSOR_TYPES
 
 DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
 # layout of one tensor -> which dimension is batch, head, position (features are last)
-LAYOUTS = {"bshd": (0, 2, 1), "bhsd": (0, 1, 2), "sbhd": (1, 2, 0), "thd": (None, 1, 0)}
+LAYOUTS = {layout: axes[:3] for layout, axes in _request.AXES.items()}
 
 _GPU_VALUES = ("scale", "h_offset", "q_offset", "k_offset")
 
@@ -28,19 +30,6 @@ class Captured:
 
     name: str
     axes: tuple[str | None, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    b: int
-    h: int
-    hkv: int
-    sq: int
-    skv: int
-    d: int
-    dv: int
-    t_q: int = 0
-    t_k: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +65,7 @@ class Spec:
 
 
 def sizes_of(spec: Spec, avals: Sequence) -> Sizes:
-    """From the shapes of the operands, which were checked when the Spec was made."""
+    """From the shapes of the operands, which must fit."""
     shape = {role: tuple(a.shape) for role, a in zip(spec.operands, avals)}
     if spec.packing == "qkv":
         whole = shape["qkv"]  # [..., 3, H, D]
@@ -86,11 +75,8 @@ def sizes_of(spec: Spec, avals: Sequence) -> Sizes:
         k = v = whole[:-3] + whole[-2:]
     else:
         q, k, v = shape["q"], shape["k"], shape["v"]
-    batch, head, position = LAYOUTS[spec.layout]
-    if spec.layout == "thd":
-        b = shape["q_starts"][0] - 1
-        return Sizes(b, q[1], k[1], spec.max_q, spec.max_k, q[-1], v[-1], q[0], k[0])
-    return Sizes(q[batch], q[head], k[head], q[position], k[position], q[-1], v[-1])
+    packed = (shape["q_starts"][0] - 1, spec.max_q, spec.max_k) if spec.layout == "thd" else None
+    return _request.sizes_of(spec.layout, (q, k, v), packed)
 
 
 _INTEGERS = ("b_offset", "h_offset", "q_offset", "k_offset", "q_offsets", "k_offsets")

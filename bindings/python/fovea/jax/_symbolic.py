@@ -17,16 +17,13 @@ from jax._src import source_info_util  # the only way to the user's line of an e
 
 from . import _arrays as arrays
 from ._arrays import SymbolicArray
+from .._request import TraceError
 from ._captures import TENSOR_TYPES, Captures
 from ._operations import REDUCTIONS, RULES, NoFormula, kind_of
 from ._terms import Writer, literal
 
 UNROLLED = 64  # elements of a reduction that is written out
 _INLINED = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call"}
-
-
-class TraceError(ValueError):
-    """A modifier that has no formula: the text names the primitive and the line of the source."""
 
 
 @dataclasses.dataclass(frozen=True)

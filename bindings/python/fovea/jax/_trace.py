@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._request import TraceError
 from . import _arrays as arrays
 from ._captures import Captures
 from ._numbers import Numbers, liftable_types
 from ._operations import NoFormula, kind_of
-from ._symbolic import Known, Reader, TraceError
+from ._symbolic import Known, Reader
 from ._terms import LEAVES, Term
 
 ARGUMENTS = {
@@ -43,7 +44,7 @@ def trace(
     wanted = len(names) + (tensors is not None)
     last: tuple = () if tensors is None else (dict(tensors),)
     if takes is not None and not takes[0] <= wanted <= takes[1]:
-        raise TypeError(
+        raise TraceError(
             f"{what} must take {wanted} arguments, ({', '.join(names)}{', tensors' if last else ''}); "
             f"{getattr(function, '__name__', function)!s} takes {takes[0]}"
         )
@@ -109,18 +110,18 @@ def _weak(value):
 
 def _check_result(what: str, outvars) -> None:
     if len(outvars) != 1:
-        raise TypeError(f"{what} must return one value, it returns {len(outvars)}")
+        raise TraceError(f"{what} must return one value, it returns {len(outvars)}")
     out = outvars[0].aval
     try:
         kind = kind_of(out.dtype, "it")
     except NoFormula as error:
-        raise TypeError(f"{what}: {error}") from None
+        raise TraceError(f"{what}: {error}") from None
     if out.shape:
-        raise TypeError(f"{what} must return a scalar, it returns an array of shape {out.shape}")
+        raise TraceError(f"{what} must return a scalar, it returns an array of shape {out.shape}")
     if what == "mask_mod" and kind != "bool":
-        raise TypeError(f"mask_mod must return bool (true: kept), it returns {np.dtype(out.dtype).name}")
+        raise TraceError(f"mask_mod must return bool (true: kept), it returns {np.dtype(out.dtype).name}")
     if what != "mask_mod" and kind == "bool":
-        raise TypeError(f"{what} must return a number, it returns bool; a mask belongs into mask_mod")
+        raise TraceError(f"{what} must return a number, it returns bool; a mask belongs into mask_mod")
 
 
 def _positional(function: Callable) -> tuple[int, float] | None:

@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._core import InvalidArgument
+from .._request import check_per_sequence
+
 
 def made_alike(arrays: list[jax.Array]) -> list[jax.Array]:
     """Inside shard_map all operands must vary over the same axes of the mesh."""
@@ -35,21 +38,19 @@ def is_zero(value) -> bool:
 def scalar(name: str, value, dtype) -> jax.Array:
     array = jnp.asarray(value)
     if array.ndim:
-        raise ValueError(f"{name} has shape {array.shape}; it must be a scalar")
+        raise InvalidArgument(f"{name} has shape {array.shape}; it must be a scalar")
     if dtype == jnp.int32 and not jnp.issubdtype(array.dtype, jnp.integer):
-        raise TypeError(f"{name} has the type {array.dtype}; it must be an integer")
+        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be an integer")
     return array.astype(dtype)
 
 
-def vector(name: str, value, count: int | None) -> jax.Array:
-    """int32, one number per sequence (or, where no count is given, their starts)."""
+def vector(name: str, value, count: int | None = None) -> jax.Array:
+    """int32: one number for each of `count` sequences, if that is given."""
     array = jnp.asarray(value)
     if not jnp.issubdtype(array.dtype, jnp.integer):
-        raise TypeError(f"{name} has the type {array.dtype}; it must be int32")
-    if array.ndim != 1 or (count is not None and array.shape[0] != count) or array.shape[0] == 0 != count:
-        raise ValueError(
-            f"{name} has shape {array.shape}; it must be [{'B + 1' if count is None else count}]"
-        )
+        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be int32")
+    if count is not None:
+        check_per_sequence(name, array.shape, count)
     return array.astype(jnp.int32)
 
 
@@ -67,6 +68,6 @@ def seed_words(seed) -> jax.Array:
     if words.shape == (1,) and jnp.issubdtype(words.dtype, jnp.integer):
         high = words >> 32 if words.dtype.itemsize == 8 else jnp.where(words < 0, -1, 0)
         return jnp.concatenate([words, high]).astype(jnp.uint32)
-    raise TypeError(
+    raise InvalidArgument(
         f"dropout_seed has type {array.dtype} and shape {array.shape}; give a number, a PRNG key or uint32[2]"
     )

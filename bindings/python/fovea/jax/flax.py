@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._core import InvalidArgument
+from .._request import one_of, window_mask
 from ._attention import attention
 from ._context import context_attention
-from ._modifiers import Modifier, all_of
+from ._modifiers import Modifier
 from ._sequence import SequenceDescriptor
 
 _CAUSAL = {"causal", "padding_causal", "causal_padding"}
@@ -120,33 +122,26 @@ class DotProductAttention(nn.Module):
             "qkv_layout": _LAYOUTS,
         }
         for name, values in known.items():
-            if getattr(self, name) not in values:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} must be one of {', '.join(map(str, values))}"
-                )
+            one_of(name, getattr(self, name), values)
         heads = self.num_attention_heads
         groups = self.num_gqa_groups or heads
         if heads % groups:
-            raise ValueError(f"num_attention_heads={heads} must be a multiple of num_gqa_groups={groups}")
+            raise InvalidArgument(f"num_attention_heads={heads} must be a multiple of num_gqa_groups={groups}")
         if query.shape[-2:] != (heads, self.head_dim):
-            raise ValueError(
+            raise InvalidArgument(
                 f"query has shape {query.shape}; it must end in (heads, head_dim) = {(heads, self.head_dim)}"
             )
         if key is not None and key.shape[-2:] != (groups, self.head_dim):
-            raise ValueError(
+            raise InvalidArgument(
                 f"key has shape {key.shape}; it must end in (groups, head_dim) = {(groups, self.head_dim)}"
             )
         if bias is not None and self.attn_bias_type in ("no_bias",):
-            raise ValueError('a bias is given, but attn_bias_type is "no_bias"')
+            raise InvalidArgument('a bias is given, but attn_bias_type is "no_bias"')
 
     def _masks(self) -> tuple[str, ...]:
-        q = "(q + (Skv - Sq))" if self.attn_mask_type in _BOTTOM_RIGHT else "q"
-        masks = [f"{q} >= k"] if self.attn_mask_type in _CAUSAL | _BOTTOM_RIGHT else []
-        left, right = self.window_size or (-1, -1)
-        masks += [f"{q} - k <= {left}"] if left >= 0 else []
-        masks += [f"k - {q} <= {right}"] if right >= 0 else []
-        both = all_of(masks)
-        return (both,) if both else ()
+        from_the_end = self.attn_mask_type in _BOTTOM_RIGHT
+        mask = window_mask("bottom_right" if from_the_end else self.attn_mask_type in _CAUSAL, self.window_size)
+        return (mask,) if mask else ()
 
     def _bias(self, bias):
         if bias is None or self.attn_bias_type != "pre_scale_bias":
@@ -169,13 +164,13 @@ class DotProductAttention(nn.Module):
 
     def _over_devices(self, tensors, layout: str, arguments, descriptor, dense) -> jax.Array:
         if layout not in ("bshd", "sbhd"):
-            raise ValueError(
+            raise InvalidArgument(
                 f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}"
             )
         if any(x is not None for x in dense) or (
             descriptor is not None and descriptor.segment_ids is not None
         ):
-            raise ValueError(
+            raise InvalidArgument(
                 "with context_parallel_axis give masks, biases and segments as mask_mod and score_mod, which "
                 "see global positions"
             )

@@ -5,15 +5,18 @@ from typing import Optional, Tuple, Union
 import torch
 from torch import Tensor
 
+from .. import _request
 from .._core import InvalidArgument
-from . import front
+from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
+from . import call_cache
 from .call import Call
-from .eager import attend, wanted
-from .modifiers import Formulas, formulas, is_callback
+from .eager import attend, attend_found, attend_run, wanted
+from .modifiers import Formulas, is_callback, traced
 from .precision import autocast
 from .random import seed_tensor
 from .recorded import record_callbacks
-from .shapes import AXES, check_ranks, check_tensors, heads_of, scale_of
+from .runtime import keep_plan
+from .shapes import check_device, check_ranks, check_tensors, heads_of, scale_of
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 
@@ -71,64 +74,92 @@ def attention(
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
     engine       reference, cpu, cudnn, jit ...; otherwise the fastest that can.
     """
-    known = functions = options = None
-    if not (
-        front.is_traced()
-        or something(seq_lens, cu_seqlens, max_seqlen, sinks, tensors, scalars, bprop_tensors)
-    ):
-        functions = (score_mod, mask_mod, score_mod_bprop)
-        options = plain_options(is_causal, window_size, dropout_p, q_offset, k_offset)
-        if options is not None and type(scale) in front.SCALES:
-            options += (scale, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
-            known = front.look_up(functions, q, k, v, options)
-    out = front.attend(known)
-    if out is None:
-        made, found = prepare(
-            (q, k, v),
-            (score_mod, mask_mod, score_mod_bprop),
-            {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors},
-            is_causal=is_causal,
-            window=(window_size, window_from_the_end),
-            scale=scale,
-            layout=layout,
-            seq_lens=seq_lens,
-            cu_seqlens=cu_seqlens,
-            max_seqlen=max_seqlen,
-            sinks=sinks,
-            dropout=(dropout_p, generator, seed),
-            offsets=(q_offset, k_offset),
-            deterministic=deterministic,
-            outputs=(return_lse, return_max_logit),
-            engine=engine,
-        )
-        out = attend(*made)
-        if known:
-            front.keep(known, functions, q, k, v, options, (made[0], found.tensors, found.slots))
+    modifiers = (score_mod, mask_mod, score_mod_bprop)
+    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
+    key = None
+    moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
+    if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
+        key = (is_causal, window_size, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
+    out = attend_request(
+        (q, k, v),
+        modifiers,
+        named,
+        key,
+        is_causal=is_causal,
+        window=(window_size, window_from_the_end),
+        scale=scale,
+        layout=layout,
+        seq_lens=seq_lens,
+        cu_seqlens=cu_seqlens,
+        max_seqlen=max_seqlen,
+        sinks=sinks,
+        dropout=(dropout_p, generator, seed),
+        offsets=(q_offset, k_offset),
+        deterministic=deterministic,
+        outputs=(return_lse, return_max_logit),
+        engine=engine,
+    )
     o, lse, _, max_logit = out
     asked = [x for x in (lse, max_logit) if x is not None]
     return (o, *asked) if asked else o
 
 
-def something(*values) -> bool:
+def binds(*values) -> bool:
     for value in values:
         if value is not None:
             return True
     return False
 
 
-def plain_options(is_causal, window_size, dropout_p, q_offset, k_offset):
-    """Those of a call that front.py can compare, as a tuple; None where it has others."""
-    if dropout_p or type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset:
-        return None
-    if type(is_causal) not in (bool, str) or type(window_size) not in (type(None), tuple):
-        return None
-    return ("attention", is_causal, window_size)
+def is_hashable(key) -> bool:
+    try:
+        hash(key)
+    except TypeError:  # a list: the long way says what is wrong with it, or takes it
+        return False
+    return True
 
 
-def prepare(
-    qkv,
-    modifiers,
-    named,
+def attend_request(qkv, modifiers, named, key, **options):
+    """`key` has all options but the scale of a call that binds nothing beside its tensors: such a call is looked up by them
+    before they are checked, since whatever is found was checked when it was made."""
+    plain = not call_cache.is_traced() and can_be_written(modifiers, named) and call_cache.is_plain()
+    found = None
+    if plain and key is not None and is_hashable(key):
+        scale = scale_of(options["scale"])
+        found = call_cache.look_up(key, modifiers, list(qkv), scale)
+        if type(found) is tuple:
+            return attend_run(found, scale)
+    call, q, k, v, sinks = request(*qkv, **options)
+    if plain and found is None:
+        tensors = [q, k, v] if sinks is None else [q, k, v, sinks]
+        found = call_cache.look_up(call.key(), modifiers, tensors, call.scale)
+        if type(found) is tuple:
+            return attend_run(found, call.scale)
+    if found is not None:
+        if found.prepared is None:
+            formulas = found.formulas()
+            add_formulas(call, formulas, q, k, v, sinks)
+            keep_plan(found, call, sinks, formulas)
+        return attend_found(found, call)
+    formulas = modifiers_of(*modifiers, named, (q, k), call.layout)
+    add_formulas(call, formulas, q, k, v, sinks)
+    return attend(call, q, k, v, sinks, formulas.tensors)
+
+
+def can_be_written(modifiers, named) -> bool:
+    """May what the modifiers do be written down as steps? Names of a formula's captured things and callbacks are not."""
+    score_mod, _, bprop = modifiers
+    if named["tensors"] or named["scalars"] or named["bprop_tensors"]:
+        return False
+    if bprop is not None and (score_mod is None or is_callback(bprop, (3, 4))):
+        return False
+    return not is_callback(score_mod)
+
+
+def request(
+    q,
+    k,
+    v,
     *,
     is_causal=False,
     window=(None, False),
@@ -144,25 +175,21 @@ def prepare(
     outputs=(False, False),
     engine=None,
 ):
-    """What attend() takes (the call, q, k, v, sinks and the captured tensors), and the formulas."""
-    check_tensors(*qkv)
-    q, k, v = autocast(*qkv)
+    """(call, q, k, v, sinks): all but the modifiers. The call's formula is the mask of is_causal and the window."""
+    check_tensors(q, k, v)
+    q, k, v = autocast(q, k, v)
     check_ranks(layout, q, k, v)
-    found = modifiers_of(*modifiers, named, (q, k), layout)
-    from_the_end = window[1] or is_causal == "bottom_right"
-    add_mask(found, causal_text(is_causal), window_text(window[0], bool(is_causal), from_the_end))
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
     call = Call(
-        found.text(),
-        tuple(found.values),
+        window_mask(is_causal, *window) or "",
         layout=layout,
-        engine=engine_name(engine),
+        engine=engine_of(engine),
         lse=outputs[0],
         max_logit=outputs[1],
         scale=scale_of(scale),
         seed=seed_tensor(*dropout, q),
-        dropout=float(dropout[0]),
+        dropout=dropout_of(dropout[0]),
         deterministic=bool(deterministic),
     )
     bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
@@ -170,14 +197,14 @@ def prepare(
     if sinks is not None:
         check_sinks(call, q, sinks)
         sinks = sinks.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
-    call.wants = wanted(q, k, v, sinks, found.names, found.tensors)
-    return (call, q, k, v, sinks, found.tensors), found
+    return call, q, k, v, sinks
 
 
-def engine_name(engine) -> str:
-    if engine is not None and not isinstance(engine, str):
-        raise InvalidArgument(f"engine={engine!r}: must be the name of an engine")
-    return engine or ""
+def add_formulas(call, formulas, q, k, v, sinks):
+    """Of the modifiers, to a call that has its window's."""
+    formulas.mask = both_masks(formulas.mask, call.formulas) or ""
+    call.formulas, call.values = formulas.text(), tuple(formulas.values)
+    call.wants = wanted(q, k, v, sinks, formulas.names, formulas.tensors)
 
 
 def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
@@ -193,41 +220,7 @@ def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas
         raise InvalidArgument(
             "bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors"
         )
-    return formulas(score_mod, mask_mod, bprop, tensors=named["tensors"], scalars=named["scalars"], like=q)
-
-
-def add_mask(found: Formulas, *more: str):
-    """Joins further masks to the one there is."""
-    if not any(more):
-        return
-    texts = [text for text in (found.mask, *more) if text]
-    found.known = None
-    found.mask = texts[0] if len(texts) == 1 else " && ".join(f"({text})" for text in texts)
-
-
-def causal_text(is_causal) -> str:
-    if is_causal in (False, None):
-        return ""
-    if is_causal is True or is_causal == "top_left":
-        return "q >= k"
-    if is_causal == "bottom_right":
-        return "q + (Skv - Sq) >= k"
-    raise InvalidArgument(f"is_causal={is_causal!r}: must be True, False, 'top_left' or 'bottom_right'")
-
-
-def window_text(window, is_causal, from_the_end) -> str:
-    if window is None:
-        return ""
-    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(isinstance(n, int) and n >= -1 for n in window):
-        raise InvalidArgument(
-            f"window_size={window!r}: must be (left, right), each 0 or more, or -1 for no bound"
-        )
-    left, right = window
-    q = "(q + (Skv - Sq))" if from_the_end else "q"
-    texts = [] if left < 0 else [f"{q} - k <= {left}"]
-    if right >= 0 and not is_causal:
-        texts.append(f"k - {q} <= {right}")
-    return " && ".join(texts)
+    return traced(score_mod, mask_mod, bprop, tensors=named["tensors"], scalars=named["scalars"], like=q)
 
 
 def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
@@ -235,12 +228,8 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
         if cu_seqlens is None:
             raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
         call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
-        if call.q_starts.shape[0] == 0:
-            raise InvalidArgument("cu_seqlens: must have one start more than there are sequences, got none")
-        if call.q_starts.shape != call.k_starts.shape:
-            raise InvalidArgument(
-                f"cu_seqlens: {call.q_starts.shape[0]} starts of queries, {call.k_starts.shape[0]} of keys"
-            )
+        check_starts("cu_seqlens", call.q_starts.shape)
+        check_starts("cu_seqlens", call.k_starts.shape, call.q_starts.shape[0])
         longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
         call.max_q, call.max_k = (
             longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest)
@@ -257,17 +246,13 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
 
 
 def a_pair(x):
-    """One for queries and one for keys. A list of numbers is one thing, as a tensor is."""
-    if isinstance(x, (tuple, list)) and len(x) == 2 and not any(isinstance(item, int) for item in x):
-        return tuple(x)
-    return x, x
+    """One for queries and one for keys."""
+    return tuple(x) if is_a_pair(x) else (x, x)
 
 
 def per_sequence(call, numbers, q, name):
-    """The library reads as many as there are sequences."""
     count = q.shape[AXES[call.layout][0]] if call.q_starts is None else call.q_starts.shape[0] - 1
-    if numbers.shape[0] != count:
-        raise InvalidArgument(f"{name}: {numbers.shape[0]} numbers for {count} sequences")
+    check_per_sequence(name, numbers.shape, count)
     return numbers
 
 
@@ -285,19 +270,15 @@ def integers(x, q, name):
             raise InvalidArgument(f"{name}={x!r}: must be one integer per sequence") from None
     if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
         raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
-    if x.device != q.device:
-        raise InvalidArgument(f"{name}: on {x.device}, but the query is on {q.device}; move one of them")
+    check_device(name, x, q)
     return x.to(torch.int32).contiguous()
 
 
 def check_sinks(call, q, sinks):
     if not isinstance(sinks, Tensor):
         raise InvalidArgument(f"sinks: must be a torch.Tensor, got {type(sinks).__name__}")
-    heads = heads_of(call.layout, q)
-    if tuple(sinks.shape) != (heads,):
-        raise InvalidArgument(f"sinks: shape {list(sinks.shape)} must be [{heads}], one for each query head")
-    if sinks.device != q.device:
-        raise InvalidArgument(f"sinks: on {sinks.device}, but the query is on {q.device}; move one of them")
+    _request.check_sinks(sinks.shape, heads_of(call.layout, q))
+    check_device("sinks", sinks, q)
 
 
 def bind_offsets(call, q, q_offset, k_offset):

@@ -31,15 +31,9 @@ class Call:
     k_starts: Optional[Tensor] = None
     q_offsets: Optional[Tensor] = None  # i32 [B]
     k_offsets: Optional[Tensor] = None
-    made_key: Optional[tuple] = None
 
     def key(self):
-        """What a plan may depend on; values and lengths are bound. Asked for when all of it is set."""
-        if self.made_key is None:
-            self.made_key = self.make_key()
-        return self.made_key
-
-    def make_key(self):
+        """What a plan may depend on; values and lengths are bound."""
         return (
             self.formulas,
             self.layout,
@@ -61,6 +55,15 @@ class Call:
             self.q_offset != 0,
             self.k_offset != 0,
         )
+
+    def with_scale(self, scale):
+        """Itself, or the same with another scale."""
+        return self if self.scale == scale else dataclasses.replace(self, scale=scale)
+
+    def without_tensors(self):
+        """For a table, which keeps nothing of a caller's alive."""
+        empty = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
+        return dataclasses.replace(self, **dict.fromkeys(empty))
 
     def tensors(self):
         """Those that a backward must see as they were."""

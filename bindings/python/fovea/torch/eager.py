@@ -5,49 +5,57 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 
 from . import ops, runtime, vmap
-from .views import resolved
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+from .call_cache import find, place
+from .views import PLAIN, resolved
 
 
 class Attention(torch.autograd.Function):
-    """Saved tensors carry torch's version check: one that was changed in place before the backward is an error."""
+    """A node of autograd's graph for outputs that are there already: a call that was looked up has run. Saved tensors carry
+    torch's version check: one that was changed in place before the backward is an error."""
 
     @staticmethod
-    def forward(ctx, call, known, q, k, v, sink, *captured):
-        if known is None:
-            where = runtime.place(q)
-            prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
+    def forward(ctx, run, q, k, v, sink, *captured):
+        prepared, call, (o, lse, row_max, max_logit) = run
+        ctx.prepared, ctx.call, ctx.has_sink = prepared, call, sink is not None
+        if prepared.plain and call.seed is None:
+            ctx.save_for_backward(q, k, v, o, lse, *captured)
         else:
-            prepared, where = known
-        o, lse, row_max, max_logit = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
-        ctx.call, ctx.count, ctx.has_sink = call, len(captured), sink is not None
-        ctx.names = [name for name, *_ in prepared.captured]
-        extra = [x for x in (sink, *call.tensors()) if x is not None]
-        ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
+            extra = [x for x in (sink, *call.tensors()) if x is not None]
+            ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
+        ctx.set_materialize_grads(False)
+        if not (call.lse or call.row_max or call.max_logit):  # every output costs
+            return o
         if row_max is not None or max_logit is not None:
             ctx.mark_non_differentiable(*[x for x in (row_max, max_logit) if x is not None])
-        ctx.set_materialize_grads(False)
-        return o, lse, row_max, max_logit
+        return o, lse if call.lse else None, row_max, max_logit
 
     @staticmethod
-    def backward(ctx, grad_o, grad_lse, *_):
-        call = ctx.call
-        q, k, v, o, lse, *rest = ctx.saved_tensors
-        captured = rest[: ctx.count]
-        sink = rest[ctx.count] if ctx.has_sink else None
-        if grad_o is None and grad_lse is None:
-            return (None,) * (6 + ctx.count)
-        if torch.is_grad_enabled():  # create_graph=True
-            with torch.no_grad():
-                grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-            return (None, None, *once([grads.get(name) for name in ("q", "k", "v", "sink", *ctx.names)]))
-        grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse).get
-        return (None, None, grads("q"), grads("k"), grads("v"), grads("sink"), *[grads(name) for name in ctx.names])
+    def backward(ctx, grad_o, grad_lse=None, *_):
+        saved, call = ctx.saved_tensors, ctx.call
+        found = None
+        if grad_lse is None and grad_o is not None and ctx.prepared.whole is not None:
+            found = find(ctx.prepared, None, [grad_o, *saved], call.scale)
+            if found is not None and found[0] is None:
+                return found[3]
+        return long_backward(ctx, saved, grad_o, grad_lse, found)
 
     @staticmethod
     def jvp(ctx, *tangents):
         raise runtime.forward_mode()
+
+
+def long_backward(ctx, saved, grad_o, grad_lse, found):
+    """A backward that the table does not run by itself."""
+    names = [name for name, *_ in ctx.prepared.captured]
+    if grad_o is None and grad_lse is None:
+        return (None,) * (5 + len(names))
+    q, k, v, o, lse, *rest = saved
+    captured = rest[: len(names)]
+    sink = rest[len(names)] if ctx.has_sink else None
+    with torch.no_grad():
+        grads = runtime.backward(ctx.call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found)
+    out = [grads.get(name) for name in ("q", "k", "v", "sink", *names)]
+    return (None, *(once(out) if torch.is_grad_enabled() else out))  # enabled by create_graph=True
 
 
 class Once(torch.autograd.Function):
@@ -75,7 +83,7 @@ def is_plain(tensors) -> bool:
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() or tensors[0].is_meta:
         return False
     for x in tensors:
-        if type(x) not in _PLAIN:
+        if type(x) not in PLAIN:
             return False
     return True
 
@@ -93,6 +101,37 @@ def wanted(q, k, v, sink, names, captured) -> str:
     return ",".join(out)
 
 
+def attend_run(found, scale):
+    """The outputs of a call that look_up has run, as autograd sees them."""
+    _, tensors, prepared, outputs = found
+    call = prepared.call
+    if not call.wants:
+        return outputs
+    call = call.with_scale(scale)
+    q, k, v = tensors[:3]
+    captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
+    return differentiable(prepared, call, outputs, q, k, v, None, captured)
+
+
+def attend_found(found, call=None):
+    """The outputs of a call that was looked up and has a plan. `call` is given if it binds values of its own."""
+    prepared, tensors = found.prepared, found.tensors
+    if call is None:
+        call = prepared.call.with_scale(found.scale)
+    else:
+        call.formulas, call.wants = prepared.call.formulas, prepared.call.wants
+    q, k, v = tensors[:3]
+    sink = tensors[3] if "sink" in prepared.roles else None
+    captured = runtime.captured_by(prepared, tensors)
+    outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, found.where)
+    return differentiable(prepared, call, outputs, q, k, v, sink, captured) if call.wants else outputs
+
+
+def differentiable(prepared, call, outputs, q, k, v, sink, captured):
+    out = Attention.apply((prepared, call, outputs), q, k, v, sink, *captured)
+    return out if isinstance(out, tuple) else (out, None, None, None)
+
+
 def attend(call, q, k, v, sink, captured):
     """(o, lse, row_max, max_logit); what the call did not ask for is None."""
     if torch.compiler.is_compiling():
@@ -102,9 +141,12 @@ def attend(call, q, k, v, sink, captured):
     if not is_plain((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
+    where = place(q)
+    prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
+    outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
     if call.wants or forward_ad._current_level >= 0:
-        return asked_for(call, Attention.apply(call, None, q, k, v, sink, *captured))
-    return runtime.forward(call, q, k, v, sink, captured)
+        return differentiable(prepared, call, outputs, q, k, v, sink, captured)
+    return outputs
 
 
 def asked_for(call, outputs):

@@ -6,14 +6,10 @@ import sys
 
 import torch
 
-from .._core import Error
+from .._request import TraceError
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-
-
-class TraceError(Error, TypeError):
-    """A modifier does what a formula cannot say."""
 
 
 def source_line() -> str:

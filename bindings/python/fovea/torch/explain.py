@@ -1,7 +1,7 @@
 """fovea.torch.explain: which engine would run a call, and why the others cannot. Runs nothing, builds nothing."""
 
 from ..report import Explanation, explain_problem
-from .attention import prepare
+from .attention import add_formulas, modifiers_of, request
 from .plans import device_name, forward_problem
 
 
@@ -32,17 +32,19 @@ def explain(
     device  another one than the tensors': "h200", "cuda:0", a description's file. Works on a machine without it.
     prove   builds plans to prove support."""
     named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
-    (call, q, k, v, sinks, captured), _ = prepare(
-        (q, k, v),
-        (score_mod, mask_mod, score_mod_bprop),
-        named,
+    call, q, k, v, sinks = request(
+        q,
+        k,
+        v,
         window=(window_size, window_from_the_end),
         dropout=(dropout_p, None, 0),
         offsets=(q_offset, k_offset),
         outputs=(return_lse, return_max_logit),
         **options,
     )
-    problem, partner, _ = forward_problem(call, q, k, v, sinks, captured, False)
+    found = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, (q, k), call.layout)
+    add_formulas(call, found, q, k, v, sinks)
+    problem, partner, _ = forward_problem(call, q, k, v, sinks, found.tensors, False)
     return explain_problem(
         problem,
         engine=call.engine or None,

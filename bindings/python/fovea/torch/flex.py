@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from .._core import InvalidArgument
-from . import front
+from . import call_cache
 from .call import Call
-from .eager import attend, wanted
+from .eager import attend, attend_found, attend_run, wanted
 from .masks import BlockMask, mask_of
-from .modifiers import formulas
+from .modifiers import traced
 from .precision import autocast
+from .runtime import keep_plan
 from .shapes import check_tensors, scale_of
 
 try:
@@ -75,52 +76,57 @@ def flex_attention(
         raise InvalidArgument("return_lse and return_aux: give one of them")
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
     wants_max = return_aux is not None and return_aux.max_scores
-    known = functions = options = None
-    if not (front.is_traced() or kernel_options) and type(scale) in front.SCALES:
-        options = (scale, bool(enable_gqa), wants_lse, wants_max)
-        functions, options = plain_call(score_mod, block_mask, options)
-        known = functions and front.look_up(functions, query, key, value, options)
-    out = front.attend(known)
-    if out is None:
-        made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options)
-        call, found, query, key, value = made
+    found, scale = None, 0.0 if scale is None else scale_of(scale)
+    if not call_cache.is_traced() and call_cache.is_plain():
+        options = (bool(enable_gqa), wants_lse, wants_max, kernel_options and engine_of(kernel_options))
+        found = look_up((query, key, value), score_mod, block_mask, scale, options)
+    if type(found) is tuple:
+        out = attend_run(found, scale)
+    elif found is not None and found.prepared is not None:
+        out = attend_found(found)
+    else:
+        made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options, found)
+        call, formulas, *tensors = made
         call.lse, call.row_max = wants_lse, wants_max
-        out = attend(call, query, key, value, None, found.tensors)
-        if known:
-            front.keep(known, functions, query, key, value, options, (call, found.tensors, found.slots))
+        if found is None or tensors[1] is not key:
+            out = attend(call, *tensors, None, formulas.tensors)
+        else:
+            keep_plan(found, call, None, formulas)
+            out = attend_found(found)
     o, lse, row_max, _ = out
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
     return (o, lse) if return_lse else o
 
 
-def plain_call(score_mod, block_mask, options):
-    """The functions of a call and everything else that is not a tensor, as front.py compares them; None where there is
-    more to a block mask than its function."""
-    if block_mask is None:
-        return (score_mod, None), options
-    if type(block_mask) is BlockMask:
-        return (score_mod, block_mask.mask_mod), (*options, block_mask.B, block_mask.H, *block_mask.seq_lengths)
-    return None, options
+def look_up(qkv, score_mod, block_mask, scale, options):
+    """As call_cache.look_up; None, too, if there is more to a block mask than its function."""
+    mask_mod = None
+    if block_mask is not None:
+        if type(block_mask) is not BlockMask:
+            return None
+        mask_mod = block_mask.mask_mod
+        options = (*options, block_mask.B, block_mask.H, *block_mask.seq_lengths)
+    return call_cache.look_up(options, (score_mod, mask_mod), list(qkv), scale)
 
 
-def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options):
+def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options, found):
     """The call, its formulas, and the tensors as they are bound."""
     check_tensors(query, key, value)
     query, key, value = autocast(query, key, value)
     check(query, key, value, enable_gqa)
     if key.shape[0] != query.shape[0]:
         key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
-    found = formulas(score_mod, mask_of(block_mask, query, key), like=query)
+    mask_mod = mask_of(block_mask, query, key)
+    formulas = found.formulas() if found is not None else traced(score_mod, mask_mod, like=query)
     call = Call(
-        found.text(),
-        tuple(found.values),
+        formulas.text(),
         engine=engine_of(kernel_options),
         deterministic=torch.are_deterministic_algorithms_enabled(),
-        scale=scale_of(scale),
-        wants=wanted(query, key, value, None, found.names, found.tensors),
+        scale=scale,
+        wants=wanted(query, key, value, None, formulas.names, formulas.tensors),
     )
-    return call, found, query, key, value
+    return call, formulas, query, key, value
 
 
 def check(query, key, value, enable_gqa):

@@ -1,14 +1,13 @@
 """Block masks that hold no blocks: a mask's formula says which tiles are empty, so nothing of the size of the scores is
 ever made. torch's own BlockMask objects are read here too."""
 
-import functools
 from typing import Callable, Optional, Tuple, Union
 
 import torch
 
 from .._core import InvalidArgument
 from .block_tables import table_mask
-from .modifiers import formulas
+from .modifiers import traced
 
 MaskMod = Callable
 
@@ -20,25 +19,26 @@ def noop_mask(b, h, q_idx, kv_idx):
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
     """The mask that keeps what all of them keep."""
-    return functools.reduce(both, checked_masks(mask_mods, "and_masks"))
+    masks = checked_masks(mask_mods, "and_masks")
 
-
-def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """The mask that keeps what one of them keeps."""
-    return functools.reduce(either, checked_masks(mask_mods, "or_masks"))
-
-
-# Pairs, so that each function reads no more than two others: memory.py looks into those.
-def both(first, second):
     def mask_mod(b, h, q_idx, kv_idx):
-        return first(b, h, q_idx, kv_idx) & second(b, h, q_idx, kv_idx)
+        kept = masks[0](b, h, q_idx, kv_idx)
+        for mask in masks[1:]:
+            kept = kept & mask(b, h, q_idx, kv_idx)
+        return kept
 
     return mask_mod
 
 
-def either(first, second):
+def or_masks(*mask_mods: MaskMod) -> MaskMod:
+    """The mask that keeps what one of them keeps."""
+    masks = checked_masks(mask_mods, "or_masks")
+
     def mask_mod(b, h, q_idx, kv_idx):
-        return first(b, h, q_idx, kv_idx) | second(b, h, q_idx, kv_idx)
+        kept = masks[0](b, h, q_idx, kv_idx)
+        for mask in masks[1:]:
+            kept = kept | mask(b, h, q_idx, kv_idx)
+        return kept
 
     return mask_mod
 
@@ -101,7 +101,7 @@ def create_block_mask(
     for name, length in (("Q_LEN", Q_LEN), ("KV_LEN", KV_LEN)):
         if isinstance(length, int) and length < 0:
             raise InvalidArgument(f"{name}={length}: must be 0 or more")
-    formulas(mask_mod=mask_mod)  # what can't be traced is an error here, not in the first call
+    traced(mask_mod=mask_mod)  # what can't be traced is an error here, not in the first call
     blocks = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
     return BlockMask(mask_mod, B, H, Q_LEN, KV_LEN, blocks)
 

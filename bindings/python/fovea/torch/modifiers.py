@@ -2,7 +2,7 @@
 
 A modifier is a Python function of (score, b, h, q_idx, kv_idx), a mask one of (b, h, q_idx, kv_idx), a derivative one
 of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a callback (graph, score, tensors) as
-Transformer Engine takes. Called at every call, so it is written for speed."""
+Transformer Engine takes."""
 
 import functools
 import inspect
@@ -11,10 +11,10 @@ import types
 import torch
 
 from .._core import InvalidArgument
+from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
-from . import memory
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
-from .values import FLOAT, Value
+from .values import BOOL, FLOAT, Value
 
 DIRECT = {
     torch.float32: "f32",
@@ -28,90 +28,29 @@ DIRECT = {
 }
 
 
-_TAKEN = ("q", "k", "v", "sink")  # what gradients are asked for by
-
-
-NOTHING = "\n\n\n\n"  # text() of no formulas
+KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
 
 
 class Formulas:
     """Texts, and the captured tensors in the order of their names."""
 
-    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "known", "slots")
+    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "slots")
 
     def __init__(self):
         self.mod = self.mask = self.bprop = ""
         self.names, self.tensors, self.uses = [], [], []
         self.scalars, self.values = [], []
-        self.known = None  # the text, where it was made before
-        self.slots = None  # which of the tensors that the modifiers read were captured, where all were (memory.py)
+        self.slots = []  # which of the tensors that steps met were captured (steps.py)
 
     def text(self) -> str:
         """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
-        if self.known is not None:
-            return self.known
         captured = ";".join([f"{name} {use}" for name, use in zip(self.names, self.uses)])
         return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{';'.join(self.scalars)}"
 
-    def emptied(self) -> "Formulas":
-        """Itself without the tensors, to be kept."""
-        out = self.with_tensors([])
-        out.known = self.text()
-        return out
 
-    def with_tensors(self, tensors) -> "Formulas":
-        """The same with other tensors. Shares the lists of names, which nobody changes from here on."""
-        out = Formulas.__new__(Formulas)
-        out.mod, out.mask, out.bprop, out.known = self.mod, self.mask, self.bprop, self.known
-        out.names, out.uses, out.scalars, out.values = self.names, self.uses, self.scalars, self.values
-        out.slots = self.slots
-        out.tensors = tensors
-        return out
-
-
-def formulas(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
+def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
     """`like` is the query: captured tensors must lie where it does."""
-    if score_mod is None and mask_mod is None and bprop is None:
-        if tensors or scalars:
-            raise InvalidArgument(
-                f"{'tensors' if tensors else 'scalars'}: given without a modifier that names them"
-            )
-        out = Formulas()
-        out.known, out.slots = NOTHING, []
-        return out
-    if bprop is not None and score_mod is None:
-        raise InvalidArgument("score_mod_bprop: given without score_mod")
-    if tensors or scalars or torch.compiler.is_compiling() or not memory.undisturbed():
-        return traced(score_mod, mask_mod, bprop, tensors, scalars, like)[0]
-    return remembered(score_mod, mask_mod, bprop, like)
-
-
-def remembered(score_mod, mask_mod, bprop, like) -> Formulas:
-    """What these modifiers gave before, with the tensors that they read now; or traced."""
-    key = start_of_key(like)
-    read = memory.look((score_mod, mask_mod, bprop), key)
-    if read is None:
-        return traced(score_mod, mask_mod, bprop, None, None, like)[0]
-    key = tuple(key)
-    known = memory.REMEMBERED.get(key)
-    if known is not None:
-        return known.with_tensors([bindable(read[i], like) for i in known.slots])
-    out, trace = traced(score_mod, mask_mod, bprop, None, None, like)
-    slots = memory.slots_of(trace, read)
-    again = start_of_key(like)
-    if slots is not None and memory.look((score_mod, mask_mod, bprop), again) is not None and tuple(again) == key:
-        out.slots = slots
-        memory.REMEMBERED.put(key, out.emptied())
-    return out
-
-
-def start_of_key(like):
-    """What tracing depends on beside the modifiers."""
-    return [None if like is None else like.device]
-
-
-def traced(score_mod, mask_mod, bprop, tensors, scalars, like):
-    """(formulas, the trace that gave them)"""
+    check_modifiers(score_mod, mask_mod, bprop, (("tensors", tensors), ("scalars", scalars)))
     out = Formulas()
     trace = Trace(like)
     if isinstance(score_mod, Program):
@@ -121,22 +60,20 @@ def traced(score_mod, mask_mod, bprop, tensors, scalars, like):
         out.mod = (
             one_line(score_mod)
             if isinstance(score_mod, str)
-            else run_score_mod(trace, checked(score_mod, 5, "score_mod"))
+            else run_score_mod(trace, checked(score_mod, "score_mod"))
         )
     if mask_mod is not None:
         out.mask = mask_text(trace, mask_mod)
     if bprop is not None:
         out.bprop = (
-            one_line(bprop)
-            if isinstance(bprop, str)
-            else run_bprop(trace, checked(bprop, 6, "score_mod_bprop"))
+            one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, "score_mod_bprop"))
         )
     take_captured(out, trace, like)
     if isinstance(score_mod, Program):
         scalars = defaults(score_mod, tensors or {}, scalars or {})
     if tensors or scalars:
         take_named(out, tensors or {}, scalars or {}, like)
-    return out, trace
+    return out
 
 
 def take_captured(out, trace, like):
@@ -183,7 +120,7 @@ def mask_text(trace, mask_mod):
         if mask_mod.mod or not mask_mod.mask:
             raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
         return mask_mod.mask
-    return run_mask_mod(trace, checked(mask_mod, 4, "mask_mod"))
+    return run_mask_mod(trace, checked(mask_mod, "mask_mod"))
 
 
 def one_line(text):
@@ -200,12 +137,12 @@ def take_named(out, tensors, scalars, like):
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise InvalidArgument(f"tensors[{name!r}]: must be a torch.Tensor, got {type(tensor).__name__}")
-        check_name(name)
+        check_captured_name(name)
         out.names.append(name)
         out.tensors.append(bindable(tensor, like, name))
         out.uses.append("?" * tensor.dim())
     for name, value in scalars.items():
-        check_name(name)
+        check_captured_name(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InvalidArgument(
                 f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; "
@@ -213,17 +150,6 @@ def take_named(out, tensors, scalars, like):
             )
         out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
         out.values.append(float(value))
-
-
-def check_name(name):
-    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise InvalidArgument(
-            f"the captured name {name!r}: must be letters, digits and _, and begin with a letter"
-        )
-    if name in _TAKEN:
-        raise InvalidArgument(
-            f"the captured name {name!r}: stands for something else; {', '.join(_TAKEN)} do"
-        )
 
 
 def bindable(tensor, like, name=None):
@@ -252,13 +178,11 @@ _TAKES = {
 }
 
 
-def checked(function, count, name):
+def checked(function, name):
     if not callable(function):
-        raise InvalidArgument(
-            f"{name}: must be a function, a formula text or a fovea.Program, got {type(function).__name__}"
-        )
+        raise no_modifier(name, function, "a function, a formula text or a fovea.Program")
     if isinstance(function, types.FunctionType) and not torch.compiler.is_compiling():
-        code = function.__code__
+        code, count = function.__code__, _TAKES[name].count(",") + 1
         least = code.co_argcount - len(function.__defaults__ or ())
         if least > count or (code.co_argcount < count and not code.co_flags & inspect.CO_VARARGS):
             names = ", ".join(code.co_varnames[: code.co_argcount])

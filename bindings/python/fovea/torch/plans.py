@@ -1,5 +1,5 @@
-"""From a call and its tensors to plans of the library. A prepared plan is kept per formulas, shapes, strides, types and
-device, in a bounded table; the library's own cache of plans stands behind it."""
+"""From a call and its tensors to plans of the library. Prepared plans are kept in the table of call_cache.py; the
+library's own cache of plans stands behind it."""
 
 import re
 
@@ -8,7 +8,6 @@ import torch
 from .. import _core
 from .._core import InvalidArgument
 from .._line import problem_line
-from .._plans import Recent
 from .modifiers import DIRECT
 from .shapes import dense_like, rows_shape, sizes_of, strides_word
 
@@ -22,10 +21,7 @@ _CODES = {
     torch.uint8: _core.U8,
     torch.bool: _core.BOOL,
 }
-_LEAF_SIZES = {"b": (0, "B"), "h": (1, "H"), "q": (3, "Sq"), "k": (4, "Skv")}
-
-RECENT = Recent(1024)
-
+_LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
 
 class Prepared:
     """A plan of one direction and what every call of it binds alike."""
@@ -33,7 +29,6 @@ class Prepared:
     __slots__ = (
         "plan",
         "caller",  # of the plan with the template of its call
-        "run",
         "roles",  # the pointers of a call by name, in the order in which runtime.py brings them
         "workspace",
         "captured",  # (name, type, extents, strides) each
@@ -47,6 +42,11 @@ class Prepared:
         "plain",  # nothing is bound but big and captured tensors
         "by_value",  # numbers are, too: not in a template
         "seed_at",  # is the seed of dropout read on the device?
+        # Of a call that was looked up:
+        "call",  # its first call, with the formulas
+        "slots",  # which of the tensors that were looked up are captured, in order
+        "as_they_are",  # are they bound without a conversion?
+        "whole",  # a fovea._core.HostCall, or None
     )
 
 
@@ -75,7 +75,7 @@ class Parts:
             extents = []
             for extent, leaf in zip(tensor.shape, uses):
                 size, word = _LEAF_SIZES.get(leaf, (None, None))
-                extents.append(word if word and sizes[size] == extent else int(extent))
+                extents.append(word if word and getattr(sizes, size) == extent else int(extent))
             out.append((name, DIRECT[tensor.dtype], tuple(extents)))
         return out
 
@@ -105,7 +105,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     parts = Parts(call.formulas)
     mod, mask, bprop = parts.with_extents(captured)
     packed = call.layout == "thd"
-    fields = dict(zip(("b", "h", "hkv", "sq", "skv", "d", "dv"), sizes))
+    fields = {name: getattr(sizes, name) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv")}
     fields.update(
         dtype=DIRECT[q.dtype],
         layout="thd" if packed else "bhsd",
@@ -128,7 +128,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         k_offset=offset_word(call.k_offset, call.k_offsets),
     )
     if packed:
-        fields.update(cu_q="bound", cu_k="bound", tq=sizes[7], tk=sizes[8])
+        fields.update(cu_q="bound", cu_k="bound", tq=sizes.t_q, tk=sizes.t_k)
     return fields, sizes, parts
 
 
@@ -231,7 +231,7 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
         out.scalars or call.q_offset or call.k_offset or (call.dropout and not out.seed_at)
     )
     out.caller = _core.Caller(out.plan, out.roles, template(out))
-    out.run = out.caller.run
+    out.whole = None
     return out
 
 

@@ -6,13 +6,12 @@ import operator
 import torch
 
 from .._core import InvalidArgument
+from .._request import dropout_of
 
 
 def seed_tensor(dropout_p, generator, seed, like):
     """One int64 on the query's device, or None where nothing is dropped."""
-    if not isinstance(dropout_p, (int, float)) or not 0.0 <= dropout_p < 1.0:
-        raise InvalidArgument(f"dropout_p={dropout_p!r}: must be at least 0 and below 1")
-    if dropout_p == 0.0:
+    if dropout_of(dropout_p) == 0.0:
         return None
     if seed is not None:
         if generator is not None:

@@ -1,28 +1,18 @@
 """Runs plans on real tensors: looks up the prepared plan, allocates what is written, binds pointers. Every path into
 the library (eager, the operators that torch.compile sees, backward) ends here. Its own time is part of every call."""
 
-from os import environ
+import functools
 
 import torch
 
-from .._core import Unsupported
-from .plans import RECENT, prepare_backward, prepare_forward
+from .._core import HostCall, Unsupported, environment_engine
+from .call_cache import TABLE, place
+from .modifiers import bindable
+from .plans import prepare_backward, prepare_forward
 from .shapes import heads_of, rows_dtype
 from .views import VIEWER, resolved
 
-# What os.environ looks into; its own get() takes longer than the rest of a lookup.
-ENVIRONMENT = getattr(environ, "_data", {})
-_empty, _threads = torch.empty_strided, torch.get_num_threads  # at hand: a lookup in torch is long after an attention
-# What code of torch.compile allocates by: past the dispatcher, in a third of the time.
-empty_cpu = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cpu", None)
-if empty_cpu is None:
-    empty_cpu = lambda shape, strides, dtype: _empty(shape, strides, dtype=dtype, device="cpu")
-
-
-def fresh(shape, strides, dtype, prepared, device):
-    if prepared.on_cpu:
-        return empty_cpu(shape, strides, dtype)
-    return _empty(shape, strides, dtype=dtype, device=device)
+_empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
 
 
 def signature(tensors):
@@ -30,50 +20,82 @@ def signature(tensors):
     return seen if seen is not None else tuple((x.shape, x.stride(), x.dtype, x.device) for x in tensors)
 
 
-def place(q):
-    """(stream, threads, capturing) of a call on q's device. While a CUDA graph is captured, plans are made only from what
-    is built already: the library refuses the rest before anything is enqueued."""
-    if q.is_cuda:
-        stream = torch._C._cuda_getCurrentRawStream(q.device.index)
-        return stream, 0, torch._C._cuda_isCurrentStreamCapturing()
-    return 0, _threads(), False
-
-
 def forward(call, q, k, v, sink, captured):
     """(o, lse, row_max, max_logit); what was not asked for is None. lse is there for a backward too."""
     where = place(q)
-    prepared = forward_plan(call, q, k, v, sink, captured, where)
-    return run_forward(prepared, call, q, k, v, sink, captured, where)
+    return run_forward(forward_plan(call, q, k, v, sink, captured, where), call, q, k, v, sink, captured, where)
 
 
 def forward_plan(call, q, k, v, sink, captured, where):
-    key = (
-        call.key(),
-        sink is None,
-        where[2],
-        ENVIRONMENT.get(b"FOVEA_ENGINE"),
-        signature([q, k, v, *captured]),
-    )
-    prepared = RECENT.get(key)
+    """The plan of a call whose formulas are known as texts."""
+    key = (call.key(), sink is None, where[2], environment_engine(), signature([q, k, v, *captured]))
+    prepared = TABLE.get(key)
     if prepared is None:
-        prepared = RECENT.put(key, prepare_forward(call, q, k, v, sink, captured, where))
+        prepared = TABLE.put(key, prepare_forward(call, q, k, v, sink, captured, where))
     return prepared
 
 
+def keep_plan(found, call, sink, formulas):
+    """The plan of a call that was looked up and is new, for the next ones."""
+    q, k, v = found.tensors[:3]
+    prepared = prepare_forward(call, q, k, v, sink, formulas.tensors, found.where)
+    prepared.call = call.without_tensors()
+    prepared.slots = [len(found.tensors) - found.count + i for i in formulas.slots]
+    pairs = list(zip(formulas.tensors, prepared.slots))
+    prepared.as_they_are = all(x is found.tensors[i] for x, i in pairs)
+    if all(x.data_ptr() == found.tensors[i].data_ptr() for x, i in pairs):
+        made = [0 if v.shape[-1] == q.shape[-1] else output(*prepared.o, q.dtype, q.device)]
+        returned = [0, -1, -1, -1]
+        rows = functools.partial(output, *prepared.rows, rows_dtype(q), q.device)
+        most = functools.partial(output, (heads_of(call.layout, q),), (1,), rows_dtype(q), q.device)
+        for i, (name, make) in enumerate((("lse", rows), ("row_max", rows), ("max_logit", most)), 1):
+            if name in prepared.roles:
+                returned[i] = len(made)
+                made.append(make())
+        inputs = [*range(3), *(~i for i in range(len(made))), *prepared.slots]
+        prepared.whole = host_call(prepared, made, inputs, returned)
+    found.prepared = TABLE.put(found.key, prepared)
+
+
+def output(shape, strides, dtype, device):
+    """A function that allocates it. With the device, since there may be a default one."""
+    return functools.partial(_empty, shape, strides, dtype=dtype, device=device)
+
+
+def host_call(prepared, outputs, pointers, returned):
+    """For fovea._core.CallCache to run by itself, or None if a call brings more than tensors on the host. Outputs are
+    allocated like a tensor of the call, by its number, or by a function."""
+    if not prepared.on_cpu or not prepared.plain or prepared.by_value:
+        return None
+    return HostCall(prepared.caller, torch.empty_like, tuple(outputs), pointers, returned)
+
+
+def captured_by(ready, tensors):
+    """Those of a call that was looked up, as they are bound."""
+    if ready.as_they_are:
+        return [tensors[i] for i in ready.slots]
+    out = []
+    for i, (_, _, extents, _) in zip(ready.slots, ready.captured):
+        x = tensors[i]
+        out.append(bindable(x if x.dim() == len(extents) else x.reshape(extents), tensors[0]))
+    return out
+
+
 def run_forward(prepared, call, q, k, v, sink, captured, where):
-    o = fresh(*prepared.o, q.dtype, prepared, q.device)
+    dtype, device = q.dtype, q.device
+    o = _empty(*prepared.o, dtype=dtype, device=device)
     lse = row_max = max_logit = None
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
     if call.lse or call.wants:
-        lse = fresh(*prepared.rows, rows_dtype(q), prepared, q.device)
+        lse = _empty(*prepared.rows, dtype=rows_dtype(q), device=device)
         pointers.append(lse.data_ptr())
     if call.row_max:
-        row_max = fresh(*prepared.rows, rows_dtype(q), prepared, q.device)
+        row_max = _empty(*prepared.rows, dtype=rows_dtype(q), device=device)
         pointers.append(row_max.data_ptr())
     if call.max_logit:
-        max_logit = torch.empty(heads_of(call.layout, q), dtype=rows_dtype(q), device=q.device)
+        max_logit = torch.empty(heads_of(call.layout, q), dtype=rows_dtype(q), device=device)
         pointers.append(max_logit.data_ptr())
-    launch(prepared, call, pointers, sink, captured, (), where, q.device)
+    launch(prepared, call, pointers, sink, captured, (), where, device)
     return o, lse, row_max, max_logit
 
 
@@ -97,7 +119,7 @@ def launch(prepared, call, pointers, sink, captured, grads, where, device):
     if prepared.by_value:
         run_with_numbers(prepared, call, pointers, where, workspace)
     else:
-        prepared.run(tuple(pointers), where[0], where[1], workspace, call.scale)
+        prepared.caller.run(tuple(pointers), where[0], where[1], workspace, call.scale)
 
 
 def run_with_numbers(prepared, call, pointers, where, workspace):
@@ -124,34 +146,34 @@ def run_with_numbers(prepared, call, pointers, where, workspace):
     prepared.plan.run(**bound, stream=where[0], threads=where[1])
 
 
-def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
-    """Gradients by name of call.wants: {"q": dq, ..., "_c0": ...}. What is not wanted is not computed."""
+def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None):
+    """Gradients by name of call.wants: {"q": dq, ..., "_c0": ...}. What is not wanted is not computed. `found` is what
+    looking this backward up gave, if it was."""
     where = place(q)
     if grad_o is None:
         grad_o = torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape)
     grad_o = readable(resolved(grad_o), q)
-    key = (
-        call.key(),
-        sink is None,
-        grad_lse is None,
-        where[2],
-        ENVIRONMENT.get(b"FOVEA_ENGINE"),
-        signature([q, k, v, o, grad_o, *captured]),
-    )
-    prepared = RECENT.get(key)
+    if found is not None:
+        key, _, prepared, _ = found
+    else:
+        seen = signature([q, k, v, o, grad_o, *captured])
+        key = (call.key(), sink is None, grad_lse is None, where[2], environment_engine(), seen)
+        prepared = TABLE.get(key)
     if prepared is None:
         has_grad_lse = grad_lse is not None
         prepared = prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where)
-        RECENT.put(key, prepared)
+        if found is not None:
+            prepared.whole = whole_backward(prepared, captured)
+        TABLE.put(key, prepared)
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), grad_o.data_ptr(), lse.data_ptr()]
-    grads = {}
+    grads, dtype, device = {}, q.dtype, q.device
     for name, shape, strides in prepared.inputs:
-        grads[name] = made = fresh(shape, strides, q.dtype, prepared, q.device)
+        grads[name] = made = _empty(shape, strides, dtype=dtype, device=device)
         pointers.append(made.data_ptr())
     if grad_lse is not None:
         grad_lse = resolved(grad_lse).to(lse.dtype).contiguous()
         pointers.append(grad_lse.data_ptr())
-    if "sink" in prepared.wanted:
+    if sink is not None and "sink" in prepared.wanted:
         grads["sink"] = torch.empty_like(sink)
         pointers.append(grads["sink"].data_ptr())
     of_captured = []
@@ -159,8 +181,23 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse):
         if gradient is not None:
             grads[name] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
             of_captured.append(grads[name])
-    launch(prepared, call, pointers, sink, captured, of_captured, where, q.device)
+    launch(prepared, call, pointers, sink, captured, of_captured, where, device)
     return grads
+
+
+def whole_backward(prepared, captured):
+    """Of grad_o, q, k, v, o, lse and what is captured, as eager.py looks it up."""
+    made, returned = [], [-1] * 5
+    for name, *_ in prepared.inputs:
+        returned[1 + "qkv".index(name)] = len(made)
+        made.append(1 + "qkv".index(name))
+    inputs = [1, 2, 3, 4, 0, 5, *(~i for i in range(len(made))), *range(6, 6 + len(captured))]
+    for strides, x in zip(prepared.gradients, captured):
+        returned.append(-1 if strides is None else len(made))
+        if strides is not None:
+            inputs.append(~len(made))
+            made.append(output(tuple(x.shape), strides, x.dtype, "cpu"))
+    return host_call(prepared, made, inputs, returned)
 
 
 def readable(grad_o, q):

@@ -1,41 +1,21 @@
 """Sizes and strides: from the tensors of a layout to what the library counts by, and from the query to its output."""
 
-import math
-
 import torch
 
+from .. import _request
 from .._core import InvalidArgument
+from .._request import AXES, by_axes
 
-# Where batch, head, position and feature stand in a tensor of each layout.
-AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3), "thd": (None, 1, 0, 2)}
-RANK = {"bhsd": 4, "bshd": 4, "sbhd": 4, "thd": 3}
-
-
-def by_axes(numbers, layout, absent):
-    return tuple(absent if axis is None else numbers[axis] for axis in AXES[layout])
+NAMES = ("query", "key", "value")
 
 
-def sizes_of(call, q, k, v):
-    """(b, h, hkv, sq, skv, d, dv, t_q, t_k), as the library wants them; checks what torch's tensors can get wrong."""
-    check_ranks(call.layout, q, k, v)
-    b, h, sq, d = by_axes(q.shape, call.layout, 0)
-    bk, hkv, skv, dk = by_axes(k.shape, call.layout, 0)
-    bv, hv, sv, dv = by_axes(v.shape, call.layout, 0)
-    if dk != d:
-        raise InvalidArgument(f"key: its last extent {dk} must be the query's, {d}")
-    if (bk, hkv, skv) != (bv, hv, sv):
-        raise InvalidArgument(f"value: shape {list(v.shape)} does not go with the key's, {list(k.shape)}")
-    if call.layout != "thd" and bk != b:
-        raise InvalidArgument(f"key: {bk} sequences, the query has {b}")
-    if h % max(hkv, 1) != 0 or (hkv == 0 and h > 0):
-        raise InvalidArgument(f"key: {hkv} heads do not divide the query's {h}")
-    if call.layout != "thd":
-        return (b, h, hkv, sq, skv, d, dv, 0, 0)
-    return (call.q_starts.shape[0] - 1, h, hkv, call.max_q, call.max_k, d, dv, sq, skv)
+def sizes_of(call, q, k, v) -> _request.Sizes:
+    packed = None if call.layout != "thd" else (call.q_starts.shape[0] - 1, call.max_q, call.max_k)
+    return _request.sizes_of(call.layout, [x.shape for x in (q, k, v)], packed, NAMES)
 
 
 def check_tensors(q, k, v):
-    for name, x in (("query", q), ("key", k), ("value", v)):
+    for name, x in zip(NAMES, (q, k, v)):
         if not isinstance(x, torch.Tensor):
             raise InvalidArgument(f"{name}: must be a torch.Tensor, got {type(x).__name__}")
         if x.layout != torch.strided:
@@ -43,17 +23,15 @@ def check_tensors(q, k, v):
 
 
 def check_ranks(layout, q, k, v):
-    if layout not in AXES:
-        raise InvalidArgument(f"layout={layout!r}: must be one of {', '.join(AXES)}")
-    for name, x in (("query", q), ("key", k), ("value", v)):
-        if x.dim() != RANK[layout]:
-            raise InvalidArgument(
-                f"{name}: {x.dim()} dimensions {list(x.shape)}; layout {layout} has {RANK[layout]}"
-            )
-        if x.dtype != q.dtype:
-            raise InvalidArgument(f"{name}: {x.dtype}, but the query is {q.dtype}; convert one of them")
-        if x.device != q.device:
-            raise InvalidArgument(f"{name}: on {x.device}, but the query is on {q.device}; move one of them")
+    for name, x in zip(NAMES, (q, k, v)):
+        _request.check_rank(name, layout, x.shape)
+        check_device(name, x, q)
+    _request.check_types((q.dtype, k.dtype, v.dtype), NAMES)
+
+
+def check_device(name, x, q):
+    if x.device != q.device:
+        raise InvalidArgument(f"{name}: on {x.device}, but the query is on {q.device}; move one of them")
 
 
 def strides_of(x, layout):
@@ -102,10 +80,7 @@ def scale_of(scale) -> float:
         return 0.0
     if isinstance(scale, torch.Tensor) and scale.requires_grad:
         raise InvalidArgument("scale: gets no gradient; a learned one is a modifier: score * temperature")
-    try:
-        number = float(scale)
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"scale={scale!r}: must be a number") from None
-    if not (math.isfinite(number) and number != 0):
+    number = _request.scale_of(scale)
+    if number == 0:
         raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
     return number

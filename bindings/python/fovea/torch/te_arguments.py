@@ -1,6 +1,7 @@
 """The arguments of Transformer Engine's modules: what Fovea does not have is an error that says so, never ignored."""
 
-from .._core import InvalidArgument, Unsupported
+from .._core import Unsupported
+from .._request import one_of
 
 _ALIASES = {
     "padding,causal": "padding_causal",
@@ -59,12 +60,4 @@ def refuse_others(owner: str, **given):
 
 def mask_type_of(name: str) -> str:
     name = _ALIASES.get(name, name)
-    if name not in MASK_TYPES:
-        raise InvalidArgument(f"attn_mask_type={name!r}: must be one of {', '.join(MASK_TYPES)}")
-    return name
-
-
-def one_of(name, value, allowed):
-    if value not in allowed:
-        raise InvalidArgument(f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}")
-    return value
+    return one_of("attn_mask_type", name, MASK_TYPES)

@@ -1,6 +1,5 @@
-"""Runs a modifier once on symbols and keeps what it did as formula text. Done at every call for which memory.py cannot
-tell that it would give the same text again: nothing is ever keyed by the identity of a caller's object, and closures,
-globals and parameters are always the current ones."""
+"""Runs a modifier once on symbols that know types and rules, and keeps what it did as formula text. Done for steps that
+were not seen before (steps.py), and at every call that is not plain eager."""
 
 import operator
 
@@ -16,22 +15,8 @@ from .vectors import TRACED, Vector
 
 _GETITEM = torch.Tensor.__getitem__
 _SETITEM = torch.Tensor.__setitem__
-_NUMBERS = (torch.tensor, torch.scalar_tensor, torch.as_tensor)
-_FILLED = (torch.full, torch.zeros, torch.ones)
-# What memory.py compares of every tensor: asking for it makes no other text.
-_OF_SIGNATURES = frozenset(
-    (
-        torch.Tensor.shape.__get__,
-        torch.Tensor.ndim.__get__,
-        torch.Tensor.dtype.__get__,
-        torch.Tensor.device.__get__,
-        torch.Tensor.dim,
-        torch.Tensor.size,
-        torch.Tensor.numel,
-        torch.Tensor.__len__,
-        torch.Tensor.is_floating_point,
-    )
-)
+NUMBERS = (torch.tensor, torch.scalar_tensor, torch.as_tensor)
+FILLED = (torch.full, torch.zeros, torch.ones)
 _INDEX_TYPES = (torch.int32, torch.int64, torch.uint8, torch.bool)
 
 
@@ -47,7 +32,6 @@ class Trace:
         self.count = 0
         self.tensors = []
         self.leaves = []  # per tensor, per dimension: "b", "h", "q", "k", or "" for anything else
-        self.computed = False  # did it look at the contents of a tensor, or make one?
 
     def emit(self, text, kind, sure=False):
         name = "_t" + str(self.count)
@@ -82,7 +66,6 @@ class Trace:
             and self.device.type != "cpu"
             and is_number(tensor)
         ):
-            self.computed = True
             return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
@@ -138,7 +121,7 @@ class Trace:
         wrapped = index.text + " < 0 ? " + index.text + " + " + extent + " : " + index.text
         return self.emit(wrapped, INT, True).text
 
-    def formula(self, out, wanted, function):
+    def formula(self, out, wanted, function=None):
         """The text of what a modifier returned, and a fresh start for the next one."""
         if isinstance(out, (Rows, Vector)):
             raise refuse(f"a result of shape {list(out.shape)}", "one value: x.sum(), x[0] ...", function)
@@ -212,7 +195,6 @@ class Tracing(TorchFunctionMode):
             index = args[1]
             if any_traced(index if isinstance(index, tuple) else (index,)):
                 return self.trace.load(args[0], index)
-            self.trace.computed = True
             return func(*args)
         if len(args) == 1 and not kwargs and isinstance(args[0], Value):  # torch.tanh(score) and its like
             rule = UNARY.get(name_of(func))
@@ -226,24 +208,28 @@ class Tracing(TorchFunctionMode):
         return self.of_real_tensors(func, args, kwargs)
 
     def of_real_tensors(self, func, args, kwargs):
-        if func in _NUMBERS:
-            if args and isinstance(args[0], (bool, int, float)):
-                return constant(self.trace, args[0], kwargs.get("dtype"))
-        elif func in _FILLED:
-            if args and isinstance(args[0], (tuple, list)) and len(args[0]) == 0:
-                value = args[1] if func is torch.full else 1.0 if func is torch.ones else 0.0
+        if func in NUMBERS or func in FILLED:
+            if is_single(func, args):
+                value = args[0] if func in NUMBERS else args[1] if func is torch.full else float(func is torch.ones)
                 return constant(self.trace, value, kwargs.get("dtype"))
         elif not torch.compiler.is_compiling():  # Dynamo sees writes by itself
-            name = func.__name__
-            if func is _SETITEM or (
-                name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
-            ):
-                raise refuse(
-                    f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)"
-                )
-        if not torch.compiler.is_compiling() and func not in _OF_SIGNATURES:
-            self.trace.computed = True
+            refuse_write(func)
         return func(*args, **kwargs)
+
+
+def is_single(func, args) -> bool:
+    """Does torch.tensor and its like make a single number of Python's numbers?"""
+    if not args:
+        return False
+    if func in NUMBERS:
+        return isinstance(args[0], (bool, int, float))
+    return isinstance(args[0], (tuple, list)) and len(args[0]) == 0
+
+
+def refuse_write(func):
+    name = func.__name__
+    if func is _SETITEM or (name.endswith("_") and not name.endswith("__") and name != "requires_grad_"):
+        raise refuse(f"a write into a tensor ({name})", "a new tensor, or torch.where(condition, new, old)")
 
 
 def any_traced(items) -> bool:

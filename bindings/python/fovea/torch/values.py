@@ -150,7 +150,7 @@ def float_text(x: float) -> str:
     elif size <= 7.006492321624085e-46:  # rounds to zero
         text = "0.0"
     else:
-        text = repr(size)
+        text = repr(float(size))  # of NumPy's numbers, too
     return text if math.copysign(1.0, x) > 0 else "(-" + text + ")"
 
 

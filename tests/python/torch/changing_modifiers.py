@@ -1,5 +1,5 @@
-"""Modifiers that read something from outside, each with ways to change that: CHANGES are seen by what is remembered of
-them, and what reads as NEVER does is not remembered at all."""
+"""Modifiers that read something from outside, each with ways to change that: CHANGES have texts of their own before and
+after, what STATEFUL ones do differs from run to run or reads the contents of tensors."""
 
 import builtins
 import functools
@@ -315,7 +315,7 @@ def identity_of_numbers():
     return mod, lambda: setattr(numbers, "b", int("1000001"))
 
 
-NEVER = [
+STATEFUL = [
     an_item,
     a_number_of_a_tensor,
     a_branch_on_a_tensor,

@@ -1,0 +1,223 @@
+"""One call of attention on the host, read from its arguments: which problem it is, and what is bound to
+it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._arrays import HostArray, host_array
+from ._core import InvalidArgument
+from ._line import problem_line
+from ._modifiers import Modifier, read_modifiers
+from ._request import (
+    FLOATS,
+    both_masks,
+    by_axes,
+    check_per_sequence,
+    check_rank,
+    check_sinks,
+    check_starts,
+    check_types,
+    dropout_of,
+    engine_of,
+    is_a_pair,
+    one_of,
+    scale_of,
+    sizes_of,
+    window_mask,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Everything of a call but q, k and v. fovea.attention says what each is."""
+
+    score_mod: Any = None
+    mask_mod: Any = None
+    score_mod_bprop: Any = None
+    is_causal: bool = False
+    window_size: int | Sequence[int] | None = None
+    scale: float | None = None
+    layout: str = "bhsd"
+    seq_lens: Any = None
+    cu_seqlens: Any = None
+    sinks: Any = None
+    dropout_p: float = 0.0
+    seed: int = 0
+    offset: int = 0
+    q_offset: Any = 0
+    k_offset: Any = 0
+    b_offset: int = 0
+    h_offset: int = 0
+    h_global: int | None = None
+    deterministic: bool = False
+    tensors: Mapping[str, Any] | None = None
+    scalars: Mapping[str, Any] | None = None
+    engine: str | None = None
+    threads: int = 0
+
+
+class Request:
+    """The problem of a call, and its arrays."""
+
+    def __init__(self, q: Any, k: Any, v: Any, options: Options) -> None:
+        self.options = options
+        scale_of(options.scale), dropout_of(options.dropout_p), engine_of(options.engine)
+        self.q, self.k, self.v = self._operand("q", q), self._operand("k", k), self._operand("v", v)
+        check_types([array.dtype for array in (self.q, self.k, self.v)])
+        self.lengths = _pair("seq_lens", options.seq_lens)
+        self.starts = _pair("cu_seqlens", options.cu_seqlens)
+        self.offsets = tuple(_offset(name, getattr(options, name)) for name in ("q_offset", "k_offset"))
+        shapes = [array.shape for array in (self.q, self.k, self.v)]
+        self.sizes = sizes_of(options.layout, shapes, self._packed_sizes())
+        self._check_counts()
+        self.sinks = self._sinks()
+        self.modifier = self._modifier()
+
+    @property
+    def packed(self) -> bool:
+        return self.options.layout == "thd"
+
+    def _operand(self, name: str, array: Any) -> HostArray:
+        seen = host_array(name, array)
+        check_rank(name, self.options.layout, seen.shape)
+        one_of(f"{name}.dtype", seen.dtype, FLOATS)
+        return seen
+
+    def _packed_sizes(self) -> tuple[int, int, int] | None:
+        if not self.packed:
+            if any(array is not None for array in self.starts):
+                raise InvalidArgument(
+                    f"cu_seqlens: goes with layout thd, got {self.options.layout}; padded sequences have seq_lens"
+                )
+            return None
+        q, k = self.starts
+        if q is None or k is None:
+            raise InvalidArgument(
+                "cu_seqlens: layout thd needs it: one array of starts for both, or a pair (of q, of k and v)"
+            )
+        check_starts("cu_seqlens", q.shape)
+        check_starts("cu_seqlens", k.shape, q.shape[0])
+        return q.shape[0] - 1, _longest(q), _longest(k)
+
+    def _check_counts(self) -> None:
+        counted = [("seq_lens", array) for array in self.lengths]
+        counted += zip(("q_offset", "k_offset"), self.offsets)
+        for name, array in counted:
+            if isinstance(array, HostArray):
+                check_per_sequence(name, array.shape, self.sizes.b)
+
+    def _sinks(self) -> HostArray | None:
+        if self.options.sinks is None:
+            return None
+        seen = host_array("sinks", self.options.sinks)
+        wanted = "f64" if self.q.dtype == "f64" else "f32"
+        check_sinks(seen.shape, self.sizes.h)
+        if seen.dtype != wanted or seen.strides != (1,) and self.sizes.h > 1:
+            raise InvalidArgument(
+                f"sinks: {seen.dtype} with strides {list(seen.strides)}; must be {wanted} and dense"
+            )
+        return seen
+
+    def _modifier(self) -> Modifier:
+        options, sizes = self.options, self.sizes
+        # In the order in which an extent that fits several of them is declared.
+        named = {"Sq": sizes.sq, "Skv": sizes.skv, "H": options.h_global or sizes.h, "B": sizes.b}
+        modifier = read_modifiers(
+            options.score_mod,
+            options.mask_mod,
+            options.score_mod_bprop,
+            options.tensors,
+            options.scalars,
+            named,
+        )
+        modifier.mask = both_masks(modifier.mask, window_mask(options.is_causal, options.window_size))
+        return modifier
+
+    def line(self, direction: str, **fields: Any) -> str:
+        """The problem line of one direction; `fields` are the outputs or gradients asked for."""
+        options = self.options
+        sizes = dataclasses.asdict(self.sizes)
+        tokens = {"tq": sizes.pop("t_q"), "tk": sizes.pop("t_k")}
+        common: dict[str, Any] = dict(direction=direction, **sizes, dtype=self.q.dtype, layout=options.layout)
+        common |= {"cu_q": "bound", "cu_k": "bound", **tokens} if self.packed else {}
+        for key, array in zip(("qlens", "klens"), self.lengths):
+            common[key] = None if array is None else "bound"
+        for key, given in zip(("q_offset", "k_offset"), self.offsets):
+            common[key] = "bound" if isinstance(given, HostArray) else None
+        common |= {
+            "sink": self.sinks is not None,
+            "dropout": options.dropout_p or None,
+            "h_global": options.h_global,
+        }
+        common["deterministic"] = bool(options.deterministic)
+        return problem_line(**common, **self.modifier.fields(), **fields)
+
+    def by_axes(self, array: HostArray) -> tuple[int, tuple[int, int, int, int]]:
+        """(pointer, strides by batch, head, position, feature), as Plan.run takes a tensor."""
+        return array.pointer, by_axes(array.strides, self.options.layout, 0)  # type: ignore[return-value]
+
+    def bindings(self, captured: Mapping[str, HostArray], **operands: HostArray) -> dict[str, Any]:
+        """What Plan.run is given: operands by name, `captured` is where gradients of captured things go."""
+        options, modifier = self.options, self.modifier
+        bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
+        bound["tensors"] = tuple(
+            array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items()
+        )
+        bound["scalars"] = tuple(
+            (name, value, 0, captured[name].pointer if name in captured else 0)
+            for name, (_, value) in modifier.scalars.items()
+        )
+        bound |= {"threads": options.threads, "scale": options.scale}
+        bound |= {"b_offset": options.b_offset or None, "h_offset": options.h_offset or None}
+        if options.dropout_p:
+            bound |= {"seed": options.seed, "offset": options.offset}
+        for side, array in zip("qk", self.lengths):
+            bound[f"{side}_lengths"] = array.pointer if array is not None else None
+        for side, array in zip("qk", self.starts):
+            bound[f"{side}_starts"] = array.pointer if array is not None else None
+        for side, offset in zip("qk", self.offsets):
+            if isinstance(offset, HostArray):
+                bound[f"{side}_offsets"] = offset.pointer
+            else:
+                bound[f"{side}_offset"] = offset or None
+        bound["sink"] = self.sinks.pointer if self.sinks is not None else None
+        return bound
+
+
+def _longest(starts: HostArray) -> int:
+    numbers = starts.owner.tolist()
+    return max((b - a for a, b in zip(numbers, numbers[1:])), default=0)
+
+
+def _pair(name: str, given: Any) -> tuple[HostArray | None, HostArray | None]:
+    """One array for queries and keys, or a pair of them."""
+    if given is None:
+        return None, None
+    if is_a_pair(given):
+        q, k = (None if one is None else _counts(name, one) for one in given)
+        return q, k
+    both = _counts(name, given)
+    return both, both
+
+
+def _offset(name: str, given: Any) -> int | HostArray:
+    if isinstance(given, int) or hasattr(given, "__index__") and not getattr(given, "shape", ()):
+        return int(given)
+    return _counts(name, given)
+
+
+def _counts(name: str, given: Any) -> HostArray:
+    """Whole numbers as int32: few, so that they may be copied."""
+    import numpy
+
+    array = numpy.asarray(given)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidArgument(
+            f"{name}: must be one integer per sequence, got {array.dtype} {list(array.shape)}"
+        )
+    if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
+        raise InvalidArgument(f"{name}: has values that do not fit 32 bits")
+    return host_array(name, numpy.ascontiguousarray(array, dtype=numpy.int32))

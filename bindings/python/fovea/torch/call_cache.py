@@ -1,0 +1,103 @@
+"""Plain eager calls: from what a call is given straight to its plan. A call is known by what its modifiers wrote down
+(steps.py), its options and the signatures of its tensors, so whatever was checked, traced and chosen for the first such
+call holds. One table has the plans of all calls, those of backward passes and of the operators of ops.py among them."""
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch.utils._device import DeviceContext
+
+from .. import _core
+from .._plans import Recent
+from .precision import autocast_anywhere
+from .steps import formulas_of, written
+from .views import PLAIN, VIEWER
+
+TABLE = Recent(1024)
+# Dynamo runs this module's callers. torch.compiler.is_compiling() is asked on the long way: whatever else sets it (export)
+# brings modes and tensors that look_up refuses.
+is_traced = torch.compiler.is_dynamo_compiling
+
+# At hand: after an attention torch's modules are out of the processor's caches, and every lookup in them costs.
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_transforms = torch._C._functorch.peek_interpreter_stack
+_tracing = torch._C._get_tracing_state
+_threads = torch.get_num_threads
+
+
+def place(q):
+    """(stream, threads, capturing) of a call on q's device. While a CUDA graph is captured, plans are made only from what
+    is built already: the library refuses the rest before anything is enqueued."""
+    if q.is_cuda:
+        stream = torch._C._cuda_getCurrentRawStream(q.device.index)
+        return stream, 0, torch._C._cuda_isCurrentStreamCapturing()
+    return 0, _threads(), False
+
+
+class Facts:
+    """What fovea._core.CallCache asks and looks into at every call."""
+
+    viewer = VIEWER
+    is_grad_enabled, is_deterministic = torch.is_grad_enabled, torch.are_deterministic_algorithms_enabled
+    place, threads = staticmethod(place), _threads
+    table = TABLE.values
+
+
+# If torch has no table to look at tensors by, every call goes the long way.
+find = _core.CallCache(Facts).look_up if isinstance(VIEWER, _core.Viewer) else None
+
+
+def is_plain() -> bool:
+    """Does nothing but its arguments decide what a call does? Asked if nothing is being compiled."""
+    modes = _function_modes()
+    return not (
+        _dispatch_modes()
+        or (modes and not (modes == 1 and is_default_device(torch._C._get_function_stack_at(0))))
+        or _transforms() is not None
+        or _tracing()
+        or autocast_anywhere()
+        or forward_ad._current_level >= 0
+        or find is None
+    )
+
+
+def is_default_device(mode) -> bool:
+    """torch.set_default_device and `with torch.device(...)` concern tensors that are made, which none is here."""
+    return type(mode) is DeviceContext
+
+
+class Found:
+    """A plain call, looked up, that has not run: with its plan if there was such a call before."""
+
+    __slots__ = ("modifiers", "steps", "scale", "key", "tensors", "prepared", "where")
+
+    def __init__(self, modifiers, steps, scale, found):
+        self.modifiers, self.steps, self.scale = modifiers, steps, scale
+        self.key, self.tensors, self.prepared, self.where = found
+
+    @property
+    def count(self) -> int:
+        """How many of the tensors the modifiers met: the last ones."""
+        return 0 if self.steps is None else len(self.steps.tensors)
+
+    def formulas(self):
+        return formulas_of(self.steps, self.modifiers)
+
+
+def look_up(options, modifiers, tensors, scale):
+    """Finds a call: `modifiers` are score_mod, mask_mod and perhaps the derivative by hand, `tensors` q, k, v and perhaps
+    the sinks. A Found; or, if the call has run, (None, its tensors, its plan, its outputs); or None if it must go the long
+    way, which says what is wrong."""
+    q = tensors[0]
+    if type(q) not in PLAIN:
+        return None
+    steps = None
+    if modifiers not in NO_MODIFIERS:
+        steps = written(modifiers, q)
+        if steps is None:
+            return None
+    found = find(options, steps, tensors, scale)
+    return found if found is None or found[0] is None else Found(modifiers, steps, scale, found)
+
+
+NO_MODIFIERS = ((None, None), (None, None, None))

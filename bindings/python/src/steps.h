@@ -1,0 +1,77 @@
+// What a modifier does to symbols, written down step by step: operators, functions of the framework
+// and indices, with numbers as they are and tensors by their place. Two runs that wrote the same
+// did the same. Rules and types of the formula language are no part of this: who needs a formula
+// replays the steps on symbols that know them (fovea/torch/steps.py).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "module.h"
+
+namespace fovea_python {
+
+class Steps {
+ public:
+  // hooks: an object with the attributes that fovea.torch.steps.Hooks has. like: the query, which
+  // hooks may ask for. on_host: does the call run on the host? Elsewhere, tensors of one number on
+  // the host are written as that number.
+  Steps(nb::object hooks, nb::object like, bool on_host);
+
+  // Runs score_mod, mask_mod and a derivative by hand, each a function, a text or None, on symbols
+  // whose first six are score, grad, b, h, q and k.
+  void run(const nb::handle& self, const nb::tuple& modifiers);
+
+  // A call of one of the framework's functions; None if no argument is a symbol and none has to be.
+  nb::object call(const nb::handle& self, const nb::object& function, const nb::tuple& arguments,
+                  const nb::handle& named, bool always);
+  // value.name(...)
+  nb::object method(const nb::handle& self, const nb::str& name, const nb::args& arguments,
+                    const nb::kwargs& named);
+  // Does what was written down, from where the last replay ended to the end of a modifier or of
+  // the steps, on the objects in `values`, one for each symbol to begin with; adds one for each
+  // step. (is it a function?, what it returned or is), or None at the end of the steps.
+  nb::object replay(const nb::list& values);
+
+  // Adds what identifies these steps to a key that is being made.
+  void add_to(const nb::list& key) const;
+  const nb::list& tensors() const { return tensors_; }
+  const nb::object& like() const { return like_; }
+
+  nb::object replayed = nb::none();  // for the hooks: where the objects of a replay are kept
+
+  // For the symbols' operators, by number in `operators` (steps.cpp).
+  PyObject* write(PyObject* self, std::uint8_t operation, PyObject* first, PyObject* second);
+  nb::object known_value(const nb::handle& self, std::uint32_t symbol) const;
+  bool is_method(const nb::handle& name) const;
+
+ private:
+  void begin_step();
+  void finish(PyObject* result, bool is_function);
+  void add_number(std::uint64_t number, int bytes);
+  void add_object(PyObject* object);
+  void add_call(const nb::object& function, const nb::tuple& arguments, const nb::handle& named,
+                std::uint8_t operation);
+  void add_operand(PyObject* x);
+  void add_tensor(PyObject* x);
+  void add_foreign(PyObject* x);
+  void add_sequence(char tag, PyObject* items);
+  nb::object next_symbol(const nb::handle& self);
+
+  std::uint64_t read_number(int bytes);
+  nb::object read_object();
+  nb::object read_operand(const nb::list& values);
+  nb::object read_sequence(const nb::list& values, bool as_tuple);
+  nb::object run_step(std::uint8_t operation, const nb::list& values);
+
+  nb::object hooks_, like_, methods_, constants_;
+  nb::tuple types_;
+  bool on_host_;
+  std::uint32_t count_ = 0;
+  std::string text_;
+  nb::list objects_, tensors_;
+  std::size_t read_ = 0;
+  bool broken_ = false;  // a step was begun and not finished: nothing that is written counts
+};
+
+}  // namespace fovea_python

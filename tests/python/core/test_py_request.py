@@ -1,0 +1,91 @@
+"""One request, one answer: NumPy, fovea.torch and fovea.jax refuse the same mistakes with the same words and exceptions,
+and mean the same by windows."""
+
+import numpy as np
+import pytest
+
+import fovea
+from fovea._request import window_mask
+
+Q = np.random.default_rng(5).standard_normal((2, 4, 6, 8)).astype(np.float32)
+
+
+def by_numpy(q, k, v, **options):
+    return fovea.attention(q, k, v, **options)
+
+
+def by_torch(q, k, v, **options):
+    torch = pytest.importorskip("torch")
+    from fovea.torch import attention
+
+    options = {name: torch.from_numpy(x) if isinstance(x, np.ndarray) else x for name, x in options.items()}
+    return attention(*(torch.from_numpy(np.ascontiguousarray(x)) for x in (q, k, v)), **options)
+
+
+def by_jax(q, k, v, **options):
+    pytest.importorskip("jax")
+    from fovea.jax import attention
+
+    names = {"sinks": "sink", "seq_lens": "q_lengths", "k_offset": "kv_offset", "dropout_p": "dropout_rate"}
+    options = {names.get(name, name): x for name, x in options.items()}
+    return attention(q, k, v, **{"layout": "bhsd", **options})
+
+
+FRONT_ENDS = [by_numpy, by_torch, by_jax]
+MISTAKES = {
+    "layout": ((Q, Q, Q), {"layout": "bdsh"}, "layout='bdsh': must be one of bhsd, bshd, sbhd, thd"),
+    "rank": ((Q[0], Q, Q), {}, "q: 3 dimensions [4, 6, 8]; must be 4, as layout bhsd has"),
+    "features": ((Q, Q[..., :4], Q), {}, "k: last extent 4; must be 8, as that of q"),
+    "batch": ((Q, Q[:1], Q[:1]), {}, "k: 1 sequences; must be 2, as q has"),
+    "heads": ((Q, Q[:, :3], Q[:, :3]), {}, "k: 3 heads; must divide the 4 of q"),
+    "values": ((Q, Q, Q[:, :, :5]), {}, "v: shape [2, 4, 5, 8]; must be that of k, [2, 4, 6, 8], but for the last extent"),
+    "sinks": ((Q, Q, Q), {"sinks": np.zeros(3, np.float32)}, "sinks: shape [3]; must be [4], one for each head of q"),
+    "lengths": ((Q, Q, Q), {"seq_lens": np.array([3])}, "seq_lens: shape [1]; must be [2], one number per sequence"),
+    "offsets": ((Q, Q, Q), {"k_offset": np.array([1])}, "k_offset: shape [1]; must be [2], one number per sequence"),
+    "dropout": ((Q, Q, Q), {"dropout_p": 1.5}, "dropout_p=1.5: must be at least 0 and below 1"),
+    "bprop": ((Q, Q, Q), {"score_mod_bprop": "grad"}, "score_mod_bprop: given without score_mod"),
+    "kind": ((Q, Q, Q), {"score_mod": 3}, "score_mod: must be a"),
+}
+
+
+@pytest.mark.parametrize("attend", FRONT_ENDS)
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_has_one_name(attend, name):
+    tensors, options, words = MISTAKES[name]
+    with pytest.raises(fovea.InvalidArgument) as error:
+        attend(*tensors, **options)
+    said = str(error.value).replace("query", "q").replace("key:", "k:").replace("that of key", "that of k")
+    said = said.replace("value:", "v:").replace("sink:", "sinks:").replace("q_lengths:", "seq_lens:")
+    said = said.replace("kv_offset:", "k_offset:").replace("dropout_rate=", "dropout_p=")
+    assert said.startswith(words)
+    assert isinstance(error.value, ValueError) and isinstance(error.value, fovea.Error)
+
+
+def test_one_family_of_exceptions():
+    assert issubclass(fovea.TraceError, (fovea.InvalidArgument)) and issubclass(fovea.TraceError, TypeError)
+    for name in ("torch", "jax"):
+        pytest.importorskip(name)
+        module = __import__(f"fovea.{name}", fromlist=["TraceError"])
+        assert module.TraceError is fovea.TraceError
+
+
+@pytest.mark.parametrize("window", [None, 2, (2, 1), (0, 0), (-1, 2), (3, -1), (-1, -1)])
+@pytest.mark.parametrize("is_causal", [False, True, "bottom_right"])
+@pytest.mark.parametrize("from_the_end", [False, True])
+def test_windows_by_their_definition(window, is_causal, from_the_end):
+    text = window_mask(is_causal, window, from_the_end) or "true"
+    q, k, Sq, Skv = np.arange(5)[:, None], np.arange(7)[None], 5, 7
+    got = eval(text.replace("&&", "&").replace(" & ", ") & (").join("()"), {"q": q, "k": k, "Sq": Sq, "Skv": Skv, "true": True})
+    left, right = (-1, -1) if window is None else (window, window) if isinstance(window, int) else window
+    last = Skv - Sq
+    i = q + (last if from_the_end or is_causal == "bottom_right" else 0)
+    kept = np.ones((5, 7), bool)
+    kept &= (k >= i - left) if left >= 0 else True
+    kept &= (k <= i + right) if right >= 0 and not is_causal else True
+    kept &= (k <= q + (last if is_causal == "bottom_right" else 0)) if is_causal else True
+    assert np.array_equal(np.broadcast_to(got, kept.shape), kept)
+
+
+@pytest.mark.parametrize("attend", [by_numpy, by_torch])
+def test_a_window_of_one_number(attend):
+    assert np.allclose(np.asarray(attend(Q, Q, Q, window_size=2)), np.asarray(attend(Q, Q, Q, window_size=(2, 2))))
