@@ -115,7 +115,7 @@ class Call {
     Device device = cpu_device();
     device.threads = threads;
     const Baking baking = cpu_engine().bake(bound_.problem, device);
-    plan_ = cpu_engine().compile(baking.baked, device);
+    plan_ = cpu_engine().compile(baking.baked, cpu_engine().judge(baking.baked, device), device);
     literals_ = baking.literals;
     const std::size_t bytes = plan_->workspace_bytes(bound_.problem.sizes);
     workspace_.reset(std::aligned_alloc(64, (bytes + 127) / 64 * 64));

@@ -101,7 +101,8 @@ class Outputs {
     Device device = cpu_device();
     device.threads = threads;
     const Baking baking = cpu_engine().bake(call_.problem, device);
-    const std::unique_ptr<Plan> plan = cpu_engine().compile(baking.baked, device);
+    const std::unique_ptr<Plan> plan =
+        cpu_engine().compile(baking.baked, cpu_engine().judge(baking.baked, device), device);
     const std::size_t bytes = plan->workspace_bytes(call_.problem.sizes);
     const std::unique_ptr<void, void (*)(void*)> workspace(
         std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free);
