@@ -123,7 +123,12 @@ void Steps::add_tensor(PyObject* x) {
   if (at == count) {
     if (!on_host_) {
       const nb::object number = hooks_.attr("number_in")(nb::handle(x));
-      if (!number.is_none()) return add_operand(number.ptr());
+      if (!number.is_none()) {  // the key has the number, a replay the tensor itself
+        text_ += 'C';
+        add_number(host_numbers_.size(), 4);
+        host_numbers_.append(nb::handle(x));
+        return add_operand(number.ptr());
+      }
     }
     tensors_.append(nb::handle(x));
   }
@@ -226,6 +231,11 @@ nb::object Steps::read_operand(const nb::list& values) {
     case 'I': return nb::int_(static_cast<std::int64_t>(read_number(8)));
     case 'N': return nb::none();
     case 'T': return tensors_[read_number(4)];
+    case 'C': {
+      const std::uint64_t i = read_number(4);
+      read_operand(values);
+      return host_numbers_[i];
+    }
     case '(': return read_sequence(values, true);
     case '[': return read_sequence(values, false);
     case 'O': return read_object();

@@ -70,6 +70,7 @@ class Steps {
   std::uint32_t count_ = 0;
   std::string text_;
   nb::list objects_, tensors_;
+  nb::list host_numbers_;  // tensors of one element on the host, if the query is elsewhere
   std::size_t read_ = 0;
   bool broken_ = false;  // a step was begun and not finished: nothing that is written counts
 };

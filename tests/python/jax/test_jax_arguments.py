@@ -286,7 +286,7 @@ MISTAKES = {
     "types": (
         lambda q, k, v: attention(q, k.astype(jnp.float16), v),
         fovea.InvalidArgument,
-        "k: float16; must be float32, as q is",
+        "k: float16; must be b?float(16|32), as q is",
     ),
     "integers": (
         lambda q, k, v: attention(*(x.astype(int) for x in (q, k, v))),

@@ -289,3 +289,24 @@ def test_one_memory_for_a_number_and_its_tensor():
         o = flex_attention(*tensors, lambda s, b, h, q, k: cap * torch.tanh(s / cap))
         assert torch.equal(o, flex_attention(*tensors, lambda s, b, h, q, k: value * torch.tanh(s / value)))
         assert torch.autograd.grad(o.sum(), cap)[0].shape == (1,)
+
+
+def test_a_number_on_the_host_meets_a_query_elsewhere():
+    """As on a GPU: the formula has it as a number."""
+    like, cap = torch.empty(1, 2, 3, 4, device="meta"), torch.tensor(20.0)
+    modifiers = (lambda s, b, h, q, k: cap * torch.tanh(s / cap), None)
+    texts = []
+    for value in (20.0, 20.0, 5.0):
+        cap.fill_(value)
+        formulas = formulas_of(written(modifiers, like), modifiers)
+        assert not formulas.tensors
+        texts.append(formulas.mod)
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_keys_elsewhere_are_refused():
+    q = torch.randn(1, 2, 3, 4)
+    with pytest.raises(fovea.InvalidArgument, match="key: on meta, but the query is on cpu"):
+        flex_attention(q, q.to("meta"), q)
+    with pytest.raises(fovea.InvalidArgument, match="value: on meta, but the query is on cpu"):
+        attention(q, q, q.to("meta"))

@@ -9,7 +9,7 @@ from .. import _core
 from .._core import InvalidArgument
 from .._line import problem_line
 from .modifiers import DIRECT
-from .shapes import dense_like, rows_shape, sizes_of, strides_word
+from .shapes import check_ranks, dense_like, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,
@@ -167,6 +167,7 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
 
 def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
     """`where` is runtime.place() of the call."""
+    check_ranks(call.layout, q, k, v)
     problem, partner, parts = forward_problem(call, q, k, v, sink, captured, where[2])
     roles = ["q", "k", "v", "o"] + ["lse"] * bool(call.lse or call.wants)
     roles += ["row_max"] * bool(call.row_max) + ["max_logit"] * bool(call.max_logit)
