@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -132,6 +133,14 @@ def window_mask(
     if left >= 0:
         bounds.append(f"{q} - k <= {left}")
     return " && ".join(bounds) or None
+
+
+def module_window(window_size: int | Sequence[int] | None, is_causal: bool) -> tuple[int, int] | None:
+    """As Transformer Engine's modules take it: (-1, 0) without a causal mask means no window, with a warning."""
+    sides = _sides("window_size", window_size)
+    if sides == (-1, 0) and not is_causal:
+        warnings.warn("window_size=(-1, 0) without a causal mask means no window: (-1, -1)", stacklevel=4)
+    return None if sides in ((-1, -1), (-1, 0)) else sides
 
 
 def _sides(name: str, window_size: int | Sequence[int] | None) -> tuple[int, int]:

@@ -71,6 +71,72 @@ def test_padding_masks():
         compare(module, inputs, mask, attention_mask=masked[:, None, None, :])
 
 
+def test_padding_that_is_not_at_the_end():
+    """On the left, with holes, or by query and key: a mask, not lengths."""
+    inputs = [draw() for _ in range(3)]
+    left = torch.zeros(B, S, dtype=torch.bool)
+    left[1, :9] = True
+    holes = torch.zeros(B, S, dtype=torch.bool)
+    holes[0, 3::5] = True
+    for masked in (left, holes):
+        kept = lambda b, h, q, k: ~(masked[b, q] | masked[b, k])
+        for mask_type, mask in (("padding", kept), ("padding_causal", lambda b, h, q, k: kept(b, h, q, k) & (q >= k))):
+            module = DotProductAttention(H, D, attn_mask_type=mask_type)
+            compare(module, inputs, mask, attention_mask=masked[:, None, None, :])
+            compare(module, inputs, mask, attention_mask=(masked[:, None, None, :], masked[:, None, None, :]))
+    module = DotProductAttention(H, D, attn_mask_type="padding_causal_bottom_right")
+    with pytest.raises(fovea.InvalidArgument, match="needs padding at the end"):
+        module(*inputs, attention_mask=left[:, None, None, :])
+    hidden = torch.rand(B, 1, S, S) < 0.5
+    module = DotProductAttention(H, D, attn_mask_type="padding")
+    compare(module, inputs, lambda b, h, q, k: ~hidden[b, 0, q, k], attention_mask=hidden)
+
+
+def test_a_window_without_a_bound_is_none():
+    """Transformer Engine's rule, with its warning."""
+    inputs = [draw() for _ in range(3)]
+    with pytest.warns(UserWarning, match="means no window"):
+        compare(DotProductAttention(H, D, attn_mask_type="no_mask", window_size=(-1, 0)), inputs)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, S), (B, 1, 1, S), (1, H, S, 1), (B, H, S, S)])
+def test_biases_are_broadcast(shape):
+    inputs, bias = [draw() for _ in range(3)], torch.randn(shape)
+    at = lambda b, h, q, k: bias[tuple(i if extent > 1 else 0 for extent, i in zip(shape, (b, h, q, k)))]
+    compare(
+        DotProductAttention(H, D),
+        inputs,
+        causal,
+        mod=lambda s, b, h, q, k: s + at(b, h, q, k),
+        core_attention_bias_type="post_scale_bias",
+        core_attention_bias=bias,
+    )
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"core_attention_bias_type": "post_scale_bias", "core_attention_bias": torch.zeros(1, 2, S, S)}, "H must be 4 or 1"),
+        ({"core_attention_bias_type": "post_scale_bias", "core_attention_bias": torch.zeros(1, 1, S, 7)}, "Skv must be 26 or 1"),
+        ({"core_attention_bias_type": "post_scale_bias"}, "core_attention_bias: post_scale_bias needs"),
+        ({"core_attention_bias": torch.zeros(1, 1, S, S)}, "core_attention_bias: given, but .* 'no_bias'"),
+        (
+            {"core_attention_bias_type": "alibi", "core_attention_bias": torch.zeros(1, 1, S, S)},
+            "core_attention_bias: given, but .* 'alibi'",
+        ),
+        ({"alibi_slopes": torch.ones(H)}, "alibi_slopes: given, but"),
+        ({"core_attention_bias_type": "alibi", "alibi_slopes": torch.ones(3)}, r"alibi_slopes: \[3\]; must be \[4\]"),
+        ({"attn_mask_type": "arbitrary", "attention_mask": torch.zeros(1, 1, S, S, dtype=torch.int32)}, "must be a bool tensor"),
+        ({"attn_mask_type": "arbitrary", "attention_mask": torch.zeros(3, 1, S, S, dtype=torch.bool)}, "B must be 2 or 1"),
+        ({"attn_mask_type": "padding", "attention_mask": torch.zeros(B, 1, 1, 9, dtype=torch.bool)}, r"must be \[2, 1, 1, 26\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    inputs = [draw() for _ in range(3)]
+    with pytest.raises(fovea.InvalidArgument, match=message):
+        DotProductAttention(H, D)(*inputs, **options)
+
+
 def test_arbitrary_masks():
     inputs = [draw() for _ in range(3)]
     for shape in ((1, 1, S, S), (B, 1, S, S), (B, H, S, S)):
@@ -300,3 +366,9 @@ def test_multihead_attention_options():
     turned, shifted = module(x, rotary_pos_emb=angles), module(x, rotary_pos_emb=angles + angles[3:4])
     torch.testing.assert_close(turned, shifted, rtol=1e-4, atol=1e-5)  # only differences of angles count
     assert not torch.allclose(turned, module(x), atol=1e-5)
+
+
+def test_rotary_tables_must_be_long_enough():
+    module, x = MultiheadAttention(H * D, H), torch.randn(S, B, H * D)
+    with pytest.raises(fovea.InvalidArgument, match=r"rotary_pos_emb: \[20, 1, 1, 16\]; must have at least 26 positions"):
+        module(x, rotary_pos_emb=torch.randn(20, 1, 1, D))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._core import InvalidArgument
-from .._request import one_of, window_mask
+from .._request import module_window, one_of, window_mask
 from ._attention import attention
 from ._context import context_attention
 from ._modifiers import Modifier
@@ -139,8 +139,8 @@ class DotProductAttention(nn.Module):
             raise InvalidArgument('a bias is given, but attn_bias_type is "no_bias"')
 
     def _masks(self) -> tuple[str, ...]:
-        from_the_end = self.attn_mask_type in _BOTTOM_RIGHT
-        mask = window_mask("bottom_right" if from_the_end else self.attn_mask_type in _CAUSAL, self.window_size)
+        is_causal = "bottom_right" if self.attn_mask_type in _BOTTOM_RIGHT else self.attn_mask_type in _CAUSAL
+        mask = window_mask(is_causal, module_window(self.window_size, bool(is_causal)))
         return (mask,) if mask else ()
 
     def _bias(self, bias):

@@ -8,8 +8,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .._core import InvalidArgument
+from .._request import module_window
 from .attention import attention
 from .te_arguments import mask_type_of, one_of, refuse_others
+from .te_masks import check_extents, element, outside, padding, sizes_of_call
 
 
 class DotProductAttention(torch.nn.Module):
@@ -135,12 +137,13 @@ class DotProductAttention(torch.nn.Module):
             raise InvalidArgument(
                 "pad_between_seqs=True: needs cu_seqlens_q_padded or cu_seqlens_kv_padded, which say where sequences begin"
             )
-        options.update(lengths(layout, mask_type, q, attention_mask, starts, (max_seqlen_q, max_seqlen_kv)))
+        sizes = sizes_of_call(layout, q, k, cu_seqlens_q, (max_seqlen_q, max_seqlen_kv))
+        options.update(lengths(layout, mask_type, sizes, attention_mask, starts, (max_seqlen_q, max_seqlen_kv)))
         if mask_type == "arbitrary":
-            options["mask_mod"] = outside(attention_mask)
+            options["mask_mod"] = outside(attention_mask, sizes)
         options.update(modifiers(score_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors))
         bias = bias_of(
-            self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q
+            self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes
         )
         if bias is not None:
             if score_mod is not None:
@@ -201,13 +204,14 @@ def diagonal(mask_type, window, bottom_right):
         aligned = True
     causal = "causal" in mask_type
     out = {"is_causal": ("bottom_right" if aligned else True) if causal else False, "aligned": aligned}
-    if window is not None and tuple(window) not in ((-1, -1), (-1, 0) if causal else (-1, -1)):
-        out["window_size"] = tuple(window)
+    window = module_window(window, causal)
+    if window is not None:
+        out["window_size"] = window
         out["window_from_the_end"] = aligned
     return out
 
 
-def lengths(layout, mask_type, q, attention_mask, starts, longest):
+def lengths(layout, mask_type, sizes, attention_mask, starts, longest):
     (q_starts, k_starts), padded = starts
     if layout == "thd":
         if q_starts is None or k_starts is None:
@@ -225,19 +229,7 @@ def lengths(layout, mask_type, q, attention_mask, starts, longest):
         raise InvalidArgument(
             f"attn_mask_type={mask_type!r}: needs cu_seqlens_q and cu_seqlens_kv, or attention_mask"
         )
-    masks = attention_mask if isinstance(attention_mask, tuple) else (attention_mask, attention_mask)
-    count = lambda mask: mask.logical_not().reshape(mask.shape[0], -1).sum(-1)  # True is what is masked
-    return {"seq_lens": (count(masks[0]), count(masks[1]))}
-
-
-def outside(attention_mask):
-    """A mask function of a tensor [B or 1, H or 1, Sq, Skv] that is True where nothing is seen."""
-    if not isinstance(attention_mask, Tensor) or attention_mask.dim() != 4:
-        raise InvalidArgument(
-            "attention_mask: attn_mask_type 'arbitrary' needs one bool tensor [B or 1, H or 1, Sq, Skv]"
-        )
-    batch, heads = attention_mask.shape[0] > 1, attention_mask.shape[1] > 1
-    return lambda b, h, q, k: ~attention_mask[b if batch else 0, h if heads else 0, q, k].to(torch.bool)
+    return padding(attention_mask, sizes, mask_type.endswith("bottom_right"))
 
 
 def modifiers(score_mod, bprop, tensors, bprop_tensors):
@@ -260,22 +252,30 @@ def modifiers(score_mod, bprop, tensors, bprop_tensors):
     }
 
 
-def bias_of(module, kind, bias, slopes, aligned, q):
+def bias_of(module, kind, bias, slopes, aligned, q, sizes):
     """A bias as a modifier."""
     one_of("core_attention_bias_type", kind, ("no_bias", "pre_scale_bias", "post_scale_bias", "alibi"))
+    if slopes is not None and kind != "alibi":
+        raise InvalidArgument(f"alibi_slopes: given, but core_attention_bias_type is {kind!r}")
+    if bias is not None and kind in ("no_bias", "alibi"):
+        raise InvalidArgument(f"core_attention_bias: given, but core_attention_bias_type is {kind!r}")
     if kind == "no_bias":
         return None
     if kind == "alibi":
         if slopes is None:
             slopes = default_slopes(module.num_attention_heads, q.device)
+        elif tuple(slopes.shape) not in ((sizes[1],), (sizes[0], sizes[1])):
+            raise InvalidArgument(
+                f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]"
+            )
         load = "slopes[b, h]" if slopes.dim() == 2 else "slopes[h]"
         at = "q + (Skv - Sq)" if aligned else "q"
         return {"score_mod": f"score - {load} * abs({at} - k)", "tensors": {"slopes": slopes.float()}}
-    if bias is None or bias.dim() != 4:
-        raise InvalidArgument(f"core_attention_bias: {kind} needs a tensor [B or 1, H or 1, Sq, Skv]")
-    batch, heads = bias.shape[0] > 1, bias.shape[1] > 1
+    if bias is None:
+        raise InvalidArgument(f"core_attention_bias: {kind} needs a tensor [B or 1, H or 1, Sq or 1, Skv or 1]")
+    check_extents("core_attention_bias", bias, sizes)
     factor = module.softmax_scale if kind == "pre_scale_bias" else 1.0
-    return {"score_mod": lambda s, b, h, q, k: s + bias[b if batch else 0, h if heads else 0, q, k] * factor}
+    return {"score_mod": lambda s, b, h, q, k: s + element(bias, b, h, q, k) * factor}
 
 
 def default_slopes(heads: int, device) -> Tensor:

@@ -2,9 +2,15 @@
 
 import torch
 
+from .._core import InvalidArgument
+
 
 def apply_rotary(x, angles, layout, interleaved):
     length = x.shape[0 if layout == "sbhd" else 1]
+    if angles.shape[0] < length or angles.shape[-1] > x.shape[-1]:
+        raise InvalidArgument(
+            f"rotary_pos_emb: {list(angles.shape)}; must have at least {length} positions, and at most {x.shape[-1]} features"
+        )
     angles = angles[:length].reshape(length, -1).float()
     angles = angles.view(length, 1, 1, -1) if layout == "sbhd" else angles.view(1, length, 1, -1)
     width = angles.shape[-1]
