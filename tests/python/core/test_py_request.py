@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fovea
-from fovea._request import window_mask
+from fovea._request import module_window, window_mask
 
 Q = np.random.default_rng(5).standard_normal((2, 4, 6, 8)).astype(np.float32)
 
@@ -89,3 +89,13 @@ def test_windows_by_their_definition(window, is_causal, from_the_end):
 @pytest.mark.parametrize("attend", [by_numpy, by_torch])
 def test_a_window_of_one_number(attend):
     assert np.allclose(np.asarray(attend(Q, Q, Q, window_size=2)), np.asarray(attend(Q, Q, Q, window_size=(2, 2))))
+
+
+def test_a_modules_window_without_a_bound_is_none():
+    """Transformer Engine's rule, for the modules of torch and JAX."""
+    with pytest.warns(UserWarning, match="means no window"):
+        assert module_window((-1, 0), is_causal=False) is None
+    assert module_window((-1, 0), is_causal=True) is None
+    assert module_window(None, is_causal=False) is None
+    assert module_window((5, 2), is_causal=False) == (5, 2)
+    assert module_window(16, is_causal=True) == (16, 16)

@@ -384,20 +384,3 @@ def test_nothing_to_do(shape):
     k = jnp.ones(shape, DTYPE)
     o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, k)))(q)
     assert o == 0 and not np.asarray(grads).any()
-
-
-def test_a_modules_window_without_a_bound_is_none(qkv):
-    """Transformer Engine's rule: (-1, 0) without a causal mask is no window."""
-    pytest.importorskip("flax", reason="the module needs flax, which is not installed")
-    module = functools.partial(
-        fovea.jax.DotProductAttention,
-        head_dim=D,
-        num_attention_heads=H,
-        num_gqa_groups=HKV,
-        transpose_batch_sequence=False,
-        attn_mask_type="no_mask",
-        dtype=DTYPE,
-    )
-    with pytest.warns(UserWarning, match="means no window"):
-        windowed = module(window_size=(-1, 0)).apply({}, *qkv, deterministic=True)
-    close(windowed, module().apply({}, *qkv, deterministic=True))
