@@ -31,7 +31,8 @@ class Rules {
     verdict_.answer = Answer::Expected;
     if (device_.sm == 90) note_tier();
     if (!compiler().problem().empty()) {
-      verdict_.note = "there is no NVRTC here: only kernels that are stored run";
+      verdict_.note += std::string(verdict_.note.empty() ? "" : "; ") +
+                       "there is no NVRTC here: only kernels that are stored run";
     }
     return std::move(verdict_);
   }
