@@ -48,13 +48,13 @@ struct HopperForward {
   int group, first_row;  // of this warp
   typename Formula::Uniform uniform;
   Dropout dropout;
-  float scale;         // of products, before a formula sees them
-  float factor;        // from scores as they are kept to exponents of 2
-  float outer = 1;     // of modified scores, if it cannot be their unit
-  bool seeks = false;  // maxima in every step
-  bool has_none;       // some row of this warp has seen nothing but -inf: it has no reference yet
-  bool careful;        // some step needs more than what every step does: see run()
-  bool nan = false;    // one was written
+  float scale;            // of products, before a formula sees them
+  float factor;           // from scores as they are kept to exponents of 2
+  float outer = 1;        // of modified scores, if it cannot be their unit
+  bool seeks = false;     // maxima in every step
+  bool has_none = false;  // some row of this warp has seen nothing but -inf: it has no reference
+  bool careful = false;   // some step needs more than what every step does: see run()
+  bool nan = false;       // one was written
   WarpRows at;
   float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
   float x[keys][4];
