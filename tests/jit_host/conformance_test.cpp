@@ -1,8 +1,8 @@
 // Engine jit without a GPU: lines of the list, and lines drawn at random, through its own kernels,
 // run on the host thread by thread, against the reference. As many as FOVEA_TEST_SECONDS allow, 180
-// unless told; where to begin is drawn from FOVEA_TEST_SEED, or from the clock. FOVEA_TEST_ALL=1
-// runs the whole list, FOVEA_TEST_LINE=n that line of the file; FOVEA_TEST_TIMES=1 says what each
-// line takes.
+// (60 under sanitizers) unless told; where to begin is drawn from FOVEA_TEST_SEED, or from the
+// clock. FOVEA_TEST_ALL=1 runs the whole list, FOVEA_TEST_LINE=n that line of the file;
+// FOVEA_TEST_TIMES=1 says what each line takes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ TEST_P(JitOnHost, LinesOfTheListMeetTheReference) {
   const std::uint64_t seed = seed_of_this_run();
   const auto first = test::Random(seed).below(static_cast<std::uint32_t>(lines.size()));
   std::rotate(lines.begin(), lines.begin() + first, lines.end());
-  const Budget budget(env_number("FOVEA_TEST_SECONDS", 180));
+  const Budget budget(env_number("FOVEA_TEST_SECONDS", default_seconds));
   std::size_t count = 0;
   for (; count < lines.size() && budget.is_left(); ++count) {
     const Case& problem = lines[count];
@@ -66,7 +66,7 @@ TEST_P(JitOnHost, LinesOfTheListMeetTheReference) {
 TEST_P(JitOnHost, RandomLinesMeetTheReference) {
   if (env_number("FOVEA_TEST_LINE", 0) != 0) GTEST_SKIP() << "a line of the list is asked for";
   const std::uint64_t seed = seed_of_this_run();
-  const Budget budget(env_number("FOVEA_TEST_SECONDS", 180) / 4);
+  const Budget budget(env_number("FOVEA_TEST_SECONDS", default_seconds) / 4);
   const auto most = static_cast<std::uint64_t>(env_number("FOVEA_TEST_COUNT", 200));
   std::uint64_t number = static_cast<std::uint64_t>(GetParam()), count = 0;
   for (; count < most && budget.is_left(); ++count, number += parts) {

@@ -83,7 +83,7 @@ TEST(JitOnHostHopper, LinesOfItsOwn) {
     EXPECT_EQ(complaint(one), "") << given;
     return;
   }
-  const Budget budget(env_number("FOVEA_TEST_SECONDS", 180));
+  const Budget budget(env_number("FOVEA_TEST_SECONDS", default_seconds));
   for (const char* const line : lines) {
     if (!budget.is_left()) break;
     conformance::Case problem;

@@ -8,6 +8,13 @@
 
 namespace fovea::on_host {
 
+// Seconds for lines, if FOVEA_TEST_SECONDS does not say: under sanitizers other tests take longer.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr int default_seconds = 60;
+#else
+inline constexpr int default_seconds = 180;
+#endif
+
 // What is wrong with it, in words; "" if nothing is, or if it may be refused. With deterministic=1
 // it runs twice, its blocks in another order, and must give the same bits. FOVEA_TEST_FORWARD=1: no
 // backward.
