@@ -44,7 +44,7 @@ struct Results {
   const Array* find(const std::string& name) const;  // null: there is none
 };
 
-// Throws Error, with status FOVEA_UNSUPPORTED where no engine can or the named one refuses.
+// Throws Error, with status FOVEA_UNSUPPORTED if no engine can or the named one refuses.
 Results run_workload(const Workload& workload, const CallOptions& options);
 
 // The forward alone.

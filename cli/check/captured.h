@@ -42,7 +42,7 @@ struct DataRequest {
 };
 Array make_data(const DataRequest& request);
 
-// Drawn from the seed and the tensor's name, as its declaration asks for . Throws where a
+// Drawn from the seed and the tensor's name, as its declaration asks for. Throws if a
 // scalar has no value.
 CapturedData make_captured(fovea_program program, const fovea_sizes& sizes, std::uint64_t seed);
 

@@ -10,7 +10,7 @@ namespace fovea::cli {
 Placement placement_of(const Workload& workload, const std::string& name);
 // Where a captured tensor lies: dense, or as tensor_strides of the line says.
 Placement captured_placement(const Workload& workload, const CapturedTensor& tensor);
-// lse and its like: [B,H,Sq], packed [H,T]; f64 where q is.
+// lse and its like: [B,H,Sq], packed [H,T]; f64 if q is.
 Placement row_placement(const Workload& workload);
 std::string statistics_dtype(const Workload& workload);
 

@@ -171,7 +171,7 @@ std::string subtitle(const Options& options, const fovea_sizes& sizes,
   return out + text;
 }
 
-// The line with h=8 sq=256 where it has none.
+// The line, with h=8 sq=256 if it has none.
 std::string with_sizes_to_show(const std::string& line) {
   std::string out = line;
   const bool packed = line_value(line, "layout") == "thd";

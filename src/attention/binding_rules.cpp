@@ -251,7 +251,7 @@ bool has_elements(std::span<const std::int64_t> extents) {
   return std::ranges::find(extents, 0) == extents.end();
 }
 
-// One past the last position that formulas see, or nothing where that is not known on the host.
+// One past the last position that formulas see, or nothing if that is not known on the host.
 std::optional<std::int64_t> positions_end(const Sequences& s, std::int64_t batch,
                                           const PerCall<std::int32_t>& offset) {
   if (offset.device != nullptr && s.offsets.empty()) return std::nullopt;

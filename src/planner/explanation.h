@@ -24,7 +24,7 @@ struct EngineVerdict {
   std::string engine;
   Verdict verdict;
   bool only_when_named = false;
-  std::optional<Verdict> partner{};  // on the other direction, where there is one
+  std::optional<Verdict> partner{};  // on the other direction, if there is one
 };
 struct Explanation {
   std::vector<EngineVerdict> verdicts;  // in order of choice

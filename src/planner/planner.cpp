@@ -151,7 +151,7 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
         }
       }
       PlannedCall call = build(problem, request, choice);
-      // Where the partner must follow, it is built before this one can have run.
+      // If the partner must follow, it is built before this one can have run.
       if (partner && is_pinned(problem)) build(*request.partner, other, *partner);
       choice.plan = call.plan;
       memo_.remember({problem, request.device, named.name, request.partner}, std::move(choice));
@@ -224,7 +224,7 @@ Verdict keeps_no_plans() {
   return {Answer::No, {reason}, 0, ""};
 }
 
-// The blobs that it took; none where it could not, and then `verdict` says why.
+// The blobs that it took; none if it could not, and then `verdict` says why.
 std::vector<store::Recorded> compile_one(const Engine& engine, const Problem& problem,
                                          const Device& device, Verdict& verdict) {
   if (!engine.keeps_plans()) {

@@ -1,6 +1,6 @@
 // Formulas as pointwise steps of a cuDNN graph, one rule per operation.  Conditions have no logic
 // operators in cuDNN's fused attention: they become chains of selects. Whole numbers are i32 while
-// they are only added and compared, and f32 beyond, where ir/range proves that they stay below
+// they are only added and compared, and f32 beyond, if ir/range proves that they stay below
 // 2^24, exact.
 #pragma once
 

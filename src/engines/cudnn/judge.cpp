@@ -31,7 +31,7 @@ constexpr std::array<BadVersions, 2> bad_versions{{
     // cudnn-frontend refuses these versions too. Can go when nobody has them.
     {91000, 91001, 80, 129, any_attention, "attention is wrong in cuDNN 9.10.0 and 9.10.1",
      "use cuDNN 9.10.2 or newer"},
-    // Its backward on sm_90 read a workspace that it had not cleared where there were rows between
+    // Its backward on sm_90 read a workspace that it had not cleared if there were rows between
     // sequences (Transformer Engine's issue 2186); sm_8x has packed sequences since 9.18.1.
     {90000, 91800, 80, 129, packed, "packed sequences are not right before cuDNN 9.18.1",
      "use cuDNN 9.18.1 or newer, or pad the sequences and give their lengths"},
@@ -282,7 +282,7 @@ std::vector<std::int64_t> batches(const Problem& baked) {
   // cuDNN draws dropout by the place in the batch.
   if (sums_over_batch || baked.dropout > 0) return {baked.sizes.b};
   // Packed, further sequences may be empty and cost next to nothing: one graph of the next power of
-  // two does it. Not where something is read for each sequence, which would be read beyond its end.
+  // two does it. Not if something is read for each sequence, which would be read beyond its end.
   const bool bound_per_sequence =
       !baked.program.tensors().empty() || baked.has_q_offsets || baked.has_k_offsets;
   if (baked.layout == Layout::Thd && !bound_per_sequence) {

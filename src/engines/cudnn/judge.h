@@ -7,7 +7,7 @@
 
 namespace fovea::cudnn {
 
-// Also where there is no cuDNN in this machine: then that is one of the reasons. If it is not
+// Also if there is no cuDNN in this machine: then that is one of the reasons. If it is not
 // refused, `lowered` is the Lowered of the first batch.
 Judged judge(const Problem& baked, const Device& device);
 const Lowered& lowered_by(const Judged& judged);
