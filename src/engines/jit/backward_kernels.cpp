@@ -2,17 +2,15 @@
 
 #include <algorithm>
 
-#include "attention/refuse.h"
 #include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/device/shared_layout.h"
+#include "engines/jit/grid.h"
 #include "engines/jit/hopper_backward.h"
 
 namespace fovea::jit {
 namespace {
 
 using device::Call;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool is_wide(const ShapeFacts& facts) { return facts.baked.q.dtype == DType::F32; }
 
@@ -132,14 +130,6 @@ bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::T
 
 // --- grids ---
 
-Grid in_line(std::int64_t tiles, std::int64_t heads, const Shape& shape) {
-  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
-  if (heads > 0 && tiles > most / heads) {
-    refuse("sizes", tiles, "engine jit launches at most 2^31 - 1 blocks");
-  }
-  return {static_cast<unsigned>(tiles * heads), 1, 1, static_cast<unsigned>(32 * shape.warps)};
-}
-
 Grid over_keys(const Call& call, const Shape& shape) {
   return in_line(ceil_div(call.skv, shape.columns), std::int64_t{call.hkv} * call.b, shape);
 }
@@ -149,15 +139,6 @@ Grid over_queries(const Call& call, const Shape& shape) {
 Grid over_rows(const Call& call, const Shape& shape) {
   return in_line(ceil_div(call.sq, device::delta_rows), std::int64_t{call.h} * call.b, shape);
 }
-Grid over_distances(const Call& call, const Shape& shape) {
-  return in_line(ceil_div(std::int64_t{call.sq} + call.skv, 32 * shape.warps),
-                 std::int64_t{call.h} * call.b, shape);
-}
-Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
-Grid over_gaps(const Call& call, const Shape& shape) {
-  return in_line(std::int64_t{call.b} + 1, 1, shape);
-}
-
 // Either the general kernels or those for Hopper.
 constexpr KernelRow rows[] = {
     {"backward_delta", "backward_delta.h", false, is_general, nullptr, delta_shape, over_rows},

@@ -5,13 +5,12 @@
 #include "base/env.h"
 #include "cuda/tensor_map.h"
 #include "engines/jit/device/hopper/forward_shared.h"
+#include "engines/jit/grid.h"
 
 namespace fovea::jit {
 namespace {
 
 using device::Call;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // --- tiles ---
 

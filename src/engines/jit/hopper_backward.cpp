@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
-#include "attention/refuse.h"
 #include "engines/jit/captured.h"
 #include "engines/jit/device/hopper/backward_layout.h"
+#include "engines/jit/grid.h"
 
 namespace fovea::jit {
 namespace {
 
 using device::Call;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool is_16_bit(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
 
@@ -60,13 +58,6 @@ Shape with_tiles(const ShapeFacts& facts, int warps) {
 
 std::int64_t key_tiles(std::int64_t keys) { return ceil_div(keys, device::backward_keys); }
 
-Grid in_line(std::int64_t blocks, const Shape& shape) {
-  if (blocks > (std::int64_t{1} << 31) - 1) {
-    refuse("sizes", blocks, "engine jit launches at most 2^31 - 1 blocks");
-  }
-  return {static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(32 * shape.warps)};
-}
-
 }  // namespace
 
 std::string why_no_hopper_backward(const ShapeFacts& facts) {
@@ -109,12 +100,12 @@ Shape hopper_finish_shape(const ShapeFacts& facts) { return with_tiles(facts, 4)
 
 Grid over_multiprocessors(const Call& call, const Shape& shape) {
   const std::int64_t tiles = key_tiles(call.skv) * call.hkv * call.b;
-  return in_line(std::min<std::int64_t>(tiles, shape.most_blocks), shape);
+  return in_line(std::min<std::int64_t>(tiles, shape.most_blocks), 1, shape);
 }
 
 Grid over_queries_and_keys(const Call& call, const Shape& shape) {
   const std::int64_t queries = ceil_div(call.sq, shape.rows) * call.h * call.b;
-  return in_line(queries + key_tiles(call.skv) * call.hkv * call.b, shape);
+  return in_line(queries + key_tiles(call.skv) * call.hkv * call.b, 1, shape);
 }
 
 std::int64_t key_nan_words(const Sizes& sizes) {

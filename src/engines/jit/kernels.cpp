@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "attention/refuse.h"
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/bake.h"
 #include "engines/jit/device/shared_layout.h"
+#include "engines/jit/grid.h"
 #include "engines/jit/hopper.h"
 
 namespace fovea::jit {
@@ -13,14 +13,12 @@ namespace {
 
 using device::Call;
 
-int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
-
 // --- shapes ---
 
 Shape head_dims(const Problem& baked) {
   Shape shape;
   shape.d = static_cast<int>(baked.sizes.d);
-  shape.dv_chunks = ceil_div(baked.sizes.dv, widest_chunk);
+  shape.dv_chunks = static_cast<int>(ceil_div(baked.sizes.dv, widest_chunk));
   shape.dv = static_cast<int>(baked.sizes.dv) / shape.dv_chunks;
   return shape;
 }
@@ -110,15 +108,6 @@ bool has_many_queries(const Call& call) {
 
 // --- grids ---
 
-unsigned size(std::int64_t x) { return static_cast<unsigned>(x); }
-
-// All in one dimension: the others have at most 65535.
-Grid in_line(std::int64_t a, std::int64_t b, const Shape& shape) {
-  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
-  if (b > 0 && a > most / b) refuse("sizes", a, "engine jit launches at most 2^31 - 1 blocks");
-  return {size(a * b), 1, 1, size(32 * shape.warps)};
-}
-
 Grid over_queries(const Call& call, const Shape& shape) {
   return in_line(std::int64_t{call.h} * call.b * shape.dv_chunks, ceil_div(call.sq, shape.rows),
                  shape);
@@ -129,28 +118,17 @@ std::int64_t group_rows(const Call& call) {
 }
 
 Grid over_splits(const Call& call, const Shape& shape) {
-  return in_line(std::int64_t{ceil_div(group_rows(call), device::decode_rows)} *
-                     ceil_div(call.skv, call.split_keys),
-                 std::int64_t{call.hkv} * call.b * shape.dv_chunks, shape);
+  return in_line(
+      ceil_div(group_rows(call), device::decode_rows) * ceil_div(call.skv, call.split_keys),
+      std::int64_t{call.hkv} * call.b * shape.dv_chunks, shape);
 }
 
 // A warp for every 32 features of a row.
 Grid over_group_rows(const Call& call, const Shape& shape) {
-  return in_line(ceil_div(group_rows(call) * call.hkv * call.b * std::max(ceil_div(call.dv, 32), 1),
+  return in_line(ceil_div(group_rows(call) * call.hkv * call.b *
+                              std::max<std::int64_t>(ceil_div(call.dv, 32), 1),
                           shape.warps),
                  1, shape);
-}
-
-Grid over_distances(const Call& call, const Shape& shape) {
-  return in_line(std::int64_t{call.b} * call.h,
-                 ceil_div(std::int64_t{call.sq} + call.skv, 32 * shape.warps), shape);
-}
-
-Grid over_heads(const Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
-
-// Before, between and behind packed sequences.
-Grid over_gaps(const Call& call, const Shape& shape) {
-  return in_line(std::int64_t{call.b} + 1, 1, shape);
 }
 
 // --- the tables ---
