@@ -7,15 +7,15 @@
 //         dP^T = V dO^T, dV += P^T dO, dK += dS^T Q. P stays in registers, dS goes to shared
 //         memory.
 //   2     dQ = dS K, added to f32 sums in global memory (backward_queries.h)
-//   3     one warp that loads (backward_producer.h), and three for what changes with k - q alone
-//         (backward_diagonals.h), if there is anything
+//   3     one warp that loads (backward_producer.h), and three for values that change with k - q
+//         alone and for sums of dS (backward_beside.h), if there are any
 // They meet at barriers in shared memory alone (backward_step.h).
 //
 // Grid: as many blocks as multiprocessors. Needs what backward_delta.h leaves, and leaves what
 // backward_finish.h reads.
 #pragma once
 
-#include "backward_diagonals.h"
+#include "backward_beside.h"
 #include "backward_producer.h"
 #include "backward_queries.h"
 #include "backward_scores.h"
@@ -292,17 +292,18 @@ FOVEA_DEVICE void BackwardKeys<Config>::write_zeros(const StepRef& step) const {
 template <class Config>
 FOVEA_DEVICE void make_backward_barriers(const BackwardBarriers& barriers) {
   using Shape = HopperBackwardShape<Config>;
-  using Diagonals = BackwardDiagonals<Config>;
+  using Beside = BackwardBeside<Config>;
   constexpr int key_warps = 8, query_warps = 4;
   for (int i = 0; i < Shape::q_stages; ++i) {
-    init_barrier(barriers.full_q(i), (Shape::stages_values ? 2 : 1) + Diagonals::warps);
+    init_barrier(barriers.full_q(i),
+                 (Shape::stages_values ? 2 : 1) + (Beside::stages ? Beside::warps : 0));
     init_barrier(barriers.full_grad_o(i), 1);
     init_barrier(barriers.empty_q(i), key_warps);
     init_barrier(barriers.described(i), 1);
   }
   for (int i = 0; i < backward_ds_stages; ++i) {
     init_barrier(barriers.full_ds(i), key_warps);
-    init_barrier(barriers.empty_ds(i), query_warps + (Diagonals::adds ? Diagonals::warps : 0));
+    init_barrier(barriers.empty_ds(i), query_warps + (Beside::adds ? Beside::warps : 0));
   }
   init_barrier(barriers.full_keys(), 1);
   init_barrier(barriers.empty_keys(), key_warps + query_warps);
@@ -327,8 +328,8 @@ FOVEA_DEVICE void hopper_backward(const MappedArgumentsOf<Arguments>& a) {
     give_registers_back<32>();
     if (warp == 12) {
       BackwardProducer<Config>(a, barriers).run();
-    } else if constexpr (BackwardDiagonals<Config>::warps > 0) {
-      BackwardDiagonals<Config>(a.rest, barriers).run();
+    } else if constexpr (BackwardBeside<Config>::stages || BackwardBeside<Config>::adds) {
+      BackwardBeside<Config>(a.rest, barriers).run();
     }
   }
 }

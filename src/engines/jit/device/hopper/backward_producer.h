@@ -6,7 +6,7 @@
 #include "../live_tiles.h"
 #include "../staged.h"
 #include "../tile_values.h"
-#include "backward_diagonals.h"
+#include "backward_beside.h"
 #include "backward_shape.h"
 #include "backward_step.h"
 #include "backward_turns.h"
@@ -158,7 +158,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
   sync_warp();  // no lane is left behind by two phases
   if (lane_index() == 0) {
     step.write(Shape::at.steps + number_ % backward_steps * backward_step_bytes);
-    if constexpr (BackwardDiagonals<Config>::warps > 0) arrive(barriers_.described(ring_.stage));
+    if constexpr (BackwardBeside<Config>::stages) arrive(barriers_.described(ring_.stage));
   }
   ++number_;
 }

@@ -1,6 +1,6 @@
 // Three warps of hopper/backward.h beside its products: they fetch values of the formula that
 // change with k - q alone, for the diagonals of each step's scores, and add up gradients of
-// captured tensors that are sums along diagonals of dS (captured_diagonal.h).
+// captured tensors from the tiles of dS (captured_diagonal.h, captured_cells.h).
 #pragma once
 
 #include "../distances.h"
@@ -8,30 +8,42 @@
 #include "../tile_values.h"
 #include "backward_shape.h"
 #include "backward_step.h"
+#include "captured_diagonal.h"
 #include "warpgroup.h"
 
 namespace fovea::device {
 
 template <class Config>
-class BackwardDiagonals {
+class BackwardBeside {
   using Shape = HopperBackwardShape<Config>;
   using Captured = typename Config::Captured;
+  using Sums = DiagonalSums<Config>;
 
  public:
   static constexpr bool stages = Formula::diagonal_words > 0, adds = Captured::reads_ds;
-  static constexpr int warps = stages || adds ? 3 : 0;  // that others wait for
-  static constexpr int threads = 96;
+  static constexpr int warps = 3, threads = 32 * warps;
 
-  FOVEA_DEVICE BackwardDiagonals(const Arguments& a, BackwardBarriers barriers)
+  FOVEA_DEVICE BackwardBeside(const Arguments& a, BackwardBarriers barriers)
       : a_(a), barriers_(barriers) {}
 
   // What is staged goes one step ahead of what is added up.
   FOVEA_DEVICE void run() {
-    if constexpr (adds) captured_.begin(team());
-    stage(0);
-    for (int number = 0; (step(number).flags() & step_end) == 0; ++number) {
-      stage(number + 1);
-      if constexpr (adds) add_up(number);
+    if constexpr (Captured::adds_diagonals) {
+      Sums::begin(team());
+      captured_.begin(team());
+    }
+    if constexpr (stages) stage(0);
+    for (int number = 0;; ++number) {
+      if constexpr (stages) {
+        if ((step(number).flags() & step_end) != 0) break;
+        stage(number + 1);
+      }
+      if constexpr (adds) {
+        const Ring ring = place(number, backward_ds_stages);
+        wait_for(barriers_.full_ds(ring.stage), ring.parity);
+        if ((step(number).flags() & step_end) != 0) break;
+        add_up(number);
+      }
     }
   }
 
@@ -61,7 +73,7 @@ class BackwardDiagonals {
     const Ring ring = place(number, Shape::q_stages);
     meet();  // all have done with the place that is staged now
     wait_for(barriers_.described(ring.stage), ring.parity);
-    if (stages && (at.flags() & (step_end | step_nothing)) == 0) {
+    if ((at.flags() & (step_end | step_nothing)) == 0) {
       copy_distances<Formula, Shape::queries, Shape::keys>(
           a_.call, distances_of<Formula>(a_.call, at.b(), at.h()), at.q_first(), at.k_first(),
           Shape::diagonal(ring.stage), team());
@@ -71,17 +83,25 @@ class BackwardDiagonals {
 
   FOVEA_DEVICE void add_up(int number) {
     const StepRef at = step(number);
-    const Ring ring = place(number, backward_ds_stages);
-    wait_for(barriers_.full_ds(ring.stage), ring.parity);
-    if ((at.flags() & step_nothing) == 0) {
-      captured_.read(a_, uniform(at), Shape::ds_tile(ring.stage), box(at),
-                     Shape::diagonal(number % Shape::q_stages));
+    const int stage = number % backward_ds_stages;
+    if ((at.flags() & step_nothing) != 0) return tell(barriers_.empty_ds(stage));
+    const Shared ds = Shape::ds_tile(stage);
+    captured_.read_cells(a_, uniform(at), ds, box(at), team());
+    if constexpr (Captured::adds_diagonals) {
+      meet();  // all have read the sums of the step before
+      Sums::add_up(ds, team());
+      meet();
+      const Floats2 sums = Sums::two(ds, team().thread);
+      tell(barriers_.empty_ds(stage));
+      captured_.add_diagonals(a_, uniform(at), box(at), Shape::diagonal(number % Shape::q_stages),
+                              Sums::first_of(team().thread), sums);
+      if ((at.flags() & step_head_end) == 0) return;
+      meet();
+      captured_.flush(a_, uniform(at), team());
+      meet();
+    } else {
+      tell(barriers_.empty_ds(stage));
     }
-    tell(barriers_.empty_ds(ring.stage));
-    if ((at.flags() & step_head_end) == 0) return;
-    meet();
-    captured_.flush(a_, uniform(at), team());
-    meet();
   }
 
   const Arguments& a_;
