@@ -185,8 +185,7 @@ std::string Captured::hopper_text(const WordLayout& layout) const {
   const std::string of_step = head + "const CapturedPlace& p";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, asks_scores = " +
          any(by_score) + ", reads_ds = " + any(in_ds) + ", adds_diagonals = " + any(is_diagonal) +
-         ";\n" + members +
-         each_term({"begin_step", of_step, "a, u, p"}, by_score) +
+         ";\n" + members + each_term({"begin_step", of_step, "a, u, p"}, by_score) +
          each_term({"add", "const CapturedScore& x", "x"}, by_score) +
          each_term({"end_step", of_step, "a, u, p"}, by_score) +
          each_term({"end_head", of_step, "a, u, p"}, by_score) +

@@ -65,7 +65,7 @@ struct SharedTable {
       const float other = shuffle_down(x, step);
       if (step <= behind) x += other;
     }
-    if (first) put(a, at, x);
+    if (first) put(a, element, x);
   }
 };
 

@@ -7,8 +7,8 @@
 //         dP^T = V dO^T, dV += P^T dO, dK += dS^T Q. P stays in registers, dS goes to shared
 //         memory.
 //   2     dQ = dS K, added to f32 sums in global memory (backward_queries.h)
-//   3     one warp that loads (backward_producer.h), and three for values that change with k - q
-//         alone and for sums of dS (backward_beside.h), if there are any
+//   3     one warp that loads (backward_producer.h), and three for gradients of captured tensors
+//         that are sums of dS (backward_beside.h), if there are any
 // They meet at barriers in shared memory alone (backward_step.h).
 //
 // Grid: as many blocks as multiprocessors. Needs what backward_delta.h leaves, and leaves what
@@ -295,15 +295,13 @@ FOVEA_DEVICE void make_backward_barriers(const BackwardBarriers& barriers) {
   using Beside = BackwardBeside<Config>;
   constexpr int key_warps = 8, query_warps = 4;
   for (int i = 0; i < Shape::q_stages; ++i) {
-    init_barrier(barriers.full_q(i),
-                 (Shape::stages_values ? 2 : 1) + (Beside::stages ? Beside::warps : 0));
+    init_barrier(barriers.full_q(i), Shape::stages_values ? 2 : 1);
     init_barrier(barriers.full_grad_o(i), 1);
-    init_barrier(barriers.empty_q(i), key_warps);
-    init_barrier(barriers.described(i), 1);
+    init_barrier(barriers.empty_q(i), key_warps + (Beside::reads_diagonals ? Beside::warps : 0));
   }
   for (int i = 0; i < backward_ds_stages; ++i) {
     init_barrier(barriers.full_ds(i), key_warps);
-    init_barrier(barriers.empty_ds(i), query_warps + (Beside::adds ? Beside::warps : 0));
+    init_barrier(barriers.empty_ds(i), query_warps + (Beside::works ? Beside::warps : 0));
   }
   init_barrier(barriers.full_keys(), 1);
   init_barrier(barriers.empty_keys(), key_warps + query_warps);
@@ -328,7 +326,7 @@ FOVEA_DEVICE void hopper_backward(const MappedArgumentsOf<Arguments>& a) {
     give_registers_back<32>();
     if (warp == 12) {
       BackwardProducer<Config>(a, barriers).run();
-    } else if constexpr (BackwardBeside<Config>::stages || BackwardBeside<Config>::adds) {
+    } else if constexpr (BackwardBeside<Config>::works) {
       BackwardBeside<Config>(a.rest, barriers).run();
     }
   }

@@ -1,10 +1,7 @@
-// Three warps of hopper/backward.h beside its products: they fetch values of the formula that
-// change with k - q alone, for the diagonals of each step's scores, and add up gradients of
-// captured tensors from the tiles of dS (captured_diagonal.h, captured_cells.h).
+// Three warps of hopper/backward.h beside its products: they add up gradients of captured tensors
+// from the tiles of dS (captured_diagonal.h, captured_cells.h).
 #pragma once
 
-#include "../distances.h"
-#include "../staged.h"
 #include "../tile_values.h"
 #include "backward_shape.h"
 #include "backward_step.h"
@@ -20,37 +17,31 @@ class BackwardBeside {
   using Sums = DiagonalSums<Config>;
 
  public:
-  static constexpr bool stages = Formula::diagonal_words > 0, adds = Captured::reads_ds;
+  static constexpr bool works = Captured::reads_ds;
+  // What the formula has for a step's diagonals, so that others must not write there.
+  static constexpr bool reads_diagonals = Captured::adds_diagonals && Formula::diagonal_words > 0;
   static constexpr int warps = 3, threads = 32 * warps;
 
   FOVEA_DEVICE BackwardBeside(const Arguments& a, BackwardBarriers barriers)
       : a_(a), barriers_(barriers) {}
 
-  // What is staged goes one step ahead of what is added up.
   FOVEA_DEVICE void run() {
     if constexpr (Captured::adds_diagonals) {
       Sums::begin(team());
       captured_.begin(team());
     }
-    if constexpr (stages) stage(0);
     for (int number = 0;; ++number) {
-      if constexpr (stages) {
-        if ((step(number).flags() & step_end) != 0) break;
-        stage(number + 1);
-      }
-      if constexpr (adds) {
-        const Ring ring = place(number, backward_ds_stages);
-        wait_for(barriers_.full_ds(ring.stage), ring.parity);
-        if ((step(number).flags() & step_end) != 0) break;
-        add_up(number);
-      }
+      const Ring ring = place(number, backward_ds_stages);
+      wait_for(barriers_.full_ds(ring.stage), ring.parity);
+      if ((step(number).flags() & step_end) != 0) break;
+      add_up(number);
     }
   }
 
  private:
   // Registers are few: what follows from the number of a step is computed again and again.
   FOVEA_DEVICE static Team team() {
-    return {thread_index() - (Config::threads - threads), threads};
+    return {thread_index_again() - (Config::threads - threads), threads};
   }
   FOVEA_DEVICE static Ring place(int number, int stages) {
     return {number % stages, number / stages % 2};
@@ -68,40 +59,42 @@ class BackwardBeside {
     return {step.q_seen(), step.k_seen(), Shape::queries, Shape::keys};
   }
 
-  FOVEA_DEVICE void stage(int number) const {
-    const StepRef at = step(number);
-    const Ring ring = place(number, Shape::q_stages);
-    meet();  // all have done with the place that is staged now
-    wait_for(barriers_.described(ring.stage), ring.parity);
-    if ((at.flags() & (step_end | step_nothing)) == 0) {
-      copy_distances<Formula, Shape::queries, Shape::keys>(
-          a_.call, distances_of<Formula>(a_.call, at.b(), at.h()), at.q_first(), at.k_first(),
-          Shape::diagonal(ring.stage), team());
-    }
-    tell(barriers_.full_q(ring.stage));
-  }
-
   FOVEA_DEVICE void add_up(int number) {
     const StepRef at = step(number);
     const int stage = number % backward_ds_stages;
-    if ((at.flags() & step_nothing) != 0) return tell(barriers_.empty_ds(stage));
     const Shared ds = Shape::ds_tile(stage);
+    if ((at.flags() & step_nothing) != 0) {
+      tell(barriers_.empty_ds(stage));
+      if constexpr (reads_diagonals) tell(barriers_.empty_q(number % Shape::q_stages));
+      return;
+    }
     captured_.read_cells(a_, uniform(at), ds, box(at), team());
     if constexpr (Captured::adds_diagonals) {
-      meet();  // all have read the sums of the step before
-      Sums::add_up(ds, team());
-      meet();
-      const Floats2 sums = Sums::two(ds, team().thread);
-      tell(barriers_.empty_ds(stage));
-      captured_.add_diagonals(a_, uniform(at), box(at), Shape::diagonal(number % Shape::q_stages),
-                              Sums::first_of(team().thread), sums);
-      if ((at.flags() & step_head_end) == 0) return;
-      meet();
-      captured_.flush(a_, uniform(at), team());
-      meet();
+      add_diagonals(number);
     } else {
       tell(barriers_.empty_ds(stage));
     }
+  }
+
+  FOVEA_DEVICE void add_diagonals(int number) {
+    const StepRef at = step(number);
+    const int stage = number % backward_ds_stages;
+    const Shared ds = Shape::ds_tile(stage);
+    meet();  // all have read the sums of the step before
+    Sums::add_up(ds, team());
+    meet();
+    const Floats2 sums = Sums::two(ds, team().thread);
+    tell(barriers_.empty_ds(stage));
+    const Ring ring = place(number, Shape::q_stages);
+    if constexpr (reads_diagonals) wait_for(barriers_.full_q(ring.stage), ring.parity);
+    captured_.add_diagonals(a_, uniform(at), box(at), Shape::diagonal(ring.stage),
+                            Sums::first_of(team().thread), sums);
+    const bool is_last = (at.flags() & step_head_end) != 0;
+    if constexpr (reads_diagonals) tell(barriers_.empty_q(ring.stage));
+    if (!is_last) return;
+    meet();
+    captured_.flush(a_, uniform(at), team());
+    meet();
   }
 
   const Arguments& a_;

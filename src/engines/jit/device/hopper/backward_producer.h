@@ -3,10 +3,10 @@
 // formula wants to know of each.
 #pragma once
 
+#include "../distances.h"
 #include "../live_tiles.h"
 #include "../staged.h"
 #include "../tile_values.h"
-#include "backward_beside.h"
 #include "backward_shape.h"
 #include "backward_step.h"
 #include "backward_turns.h"
@@ -56,6 +56,7 @@ class BackwardProducer {
   FOVEA_DEVICE void load_cells(const Step& step, Shared full) const;
   FOVEA_DEVICE void publish_bare(const Step& step);
   FOVEA_DEVICE void load_queries(const Step& step);
+  FOVEA_DEVICE void load_distances(const Step& step, Shared signal) const;
   FOVEA_DEVICE void load_keys(const Step& step);
   FOVEA_DEVICE void stage_values(const Step& step);
   FOVEA_DEVICE static void clear_rows(Shared tile, int chunks, int rows, int first);
@@ -158,7 +159,6 @@ FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
   sync_warp();  // no lane is left behind by two phases
   if (lane_index() == 0) {
     step.write(Shape::at.steps + number_ % backward_steps * backward_step_bytes);
-    if constexpr (BackwardBeside<Config>::stages) arrive(barriers_.described(ring_.stage));
   }
   ++number_;
 }
@@ -237,16 +237,17 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const Step& step) {
     const int row = static_cast<int>(step.s.q_first) + step.q_first;
     const float* const terms = call_.row_terms + step.sums * (2 * Shape::queries);
     if (cleared) {
-      arrive_expecting(barriers_.landed(),
-                       Shape::q_bytes + Shape::grad_o_bytes + 2 * Shape::term_bytes);
+      arrive_expecting(barriers_.landed(), Shape::q_bytes + Shape::grad_o_bytes +
+                                               2 * Shape::term_bytes + Shape::diagonal_bytes);
     } else {
-      arrive_expecting(full_q, Shape::q_bytes + Shape::term_bytes);
+      arrive_expecting(full_q, Shape::q_bytes + Shape::term_bytes + Shape::diagonal_bytes);
     }
     FOVEA_UNROLL for (int i = 0; i < Shape::d / 64; ++i) {
       load_tile(Shape::q_tile(stage) + i * Shape::q_chunk, maps_[map_q], q_signal,
                 {64 * i, row, step.h, step.s.b});
     }
     load_bytes(Shape::lse(stage), terms, Shape::term_bytes, q_signal);
+    load_distances(step, q_signal);
     if (!cleared) arrive_expecting(full_grad_o, Shape::grad_o_bytes + Shape::term_bytes);
     FOVEA_UNROLL for (int i = 0; i < Shape::dv / 64; ++i) {
       load_tile(Shape::grad_o_tile(stage) + i * Shape::q_chunk, maps_[map_grad_o], grad_o_signal,
@@ -264,6 +265,21 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const Step& step) {
   if (lane_index() == 0) {
     arrive(full_q);
     arrive(full_grad_o);
+  }
+}
+
+// What the formula has for the diagonals of the step's scores. By one thread.
+template <class Config>
+FOVEA_DEVICE void BackwardProducer<Config>::load_distances(const Step& step, Shared signal) const {
+  if constexpr (Formula::diagonal_words > 0) {
+    const unsigned* const from =
+        distances_of<Formula>(call_, step.b, step.h) +
+        distance_place(call_.sq, step.k_first - step.q_first - Shape::queries + 1);
+    constexpr int bytes = Shape::diagonal_bytes / Formula::diagonal_words;
+    FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) {
+      load_bytes(Shape::diagonal(ring_.stage) + w * bytes,
+                 from + w * distance_stride(call_.sq, call_.skv), bytes, signal);
+    }
   }
 }
 

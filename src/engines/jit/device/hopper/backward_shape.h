@@ -28,6 +28,7 @@ struct HopperBackwardShape {
   static constexpr int k_bytes = keys * d * 2, v_bytes = keys * dv * 2;
   static constexpr int ds_bytes = keys * queries * 2;
   static constexpr int term_bytes = 4 * queries;  // lse, or delta, of a tile
+  static constexpr int diagonal_bytes = 4 * (queries + keys) * Formula::diagonal_words;
 
   // What is kept for a whole head: only fields that are used are loaded.
   static constexpr bool has_uniform = sizeof(typename Formula::Uniform) % 4 == 0 &&
@@ -47,9 +48,7 @@ struct HopperBackwardShape {
   FOVEA_DEVICE static Shared column_words(int stage) {
     return at.column_words + stage * 4 * keys * Formula::column_words;
   }
-  FOVEA_DEVICE static Shared diagonal(int stage) {
-    return at.diagonal + stage * 4 * (queries + keys) * Formula::diagonal_words;
-  }
+  FOVEA_DEVICE static Shared diagonal(int stage) { return at.diagonal + stage * diagonal_bytes; }
   FOVEA_DEVICE static Shared cells(int stage) {
     return at.cells + stage * backward_cells_bytes(cell_bytes_of<Formula>);
   }

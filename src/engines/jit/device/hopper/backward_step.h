@@ -86,9 +86,6 @@ struct BackwardBarriers {
   FOVEA_DEVICE Shared full_keys() const { return at + 8 * 5 * most_stages; }
   FOVEA_DEVICE Shared empty_keys() const { return at + 8 * (5 * most_stages + 1); }
   FOVEA_DEVICE Shared landed() const { return at + 8 * (5 * most_stages + 2); }  // the producer's
-  FOVEA_DEVICE Shared described(int stage) const {  // a step, for backward_beside.h
-    return at + 8 * (5 * most_stages + 3 + stage);
-  }
 };
 
 }  // namespace fovea::device

@@ -37,8 +37,7 @@ struct CellsTerm {
   FOVEA_DEVICE static void add_piece(float* to, long long row_step, Shared keys, int queries) {
     const int lane = lane_index(), odd = lane % 2;
     unsigned words[4];
-    load_matrices_transposed(words,
-                             keys + lane * Shape::row_bytes + ((queries ^ lane % 8) << 4));
+    load_matrices_transposed(words, keys + lane * Shape::row_bytes + ((queries ^ lane % 8) << 4));
     float* const row = to + (8 * queries + lane / 4) * row_step + 8 * odd + lane % 4 / 2 * 4;
     FOVEA_UNROLL for (int i = 0; i < 2; ++i) {
       const unsigned own = odd != 0 ? words[2 * i + 1] : words[2 * i];

@@ -5,18 +5,17 @@
 #include "../captured_table.h"
 #include "../tile_values.h"
 #include "backward_shape.h"
-#include "warpgroup.h"
 
 namespace fovea::device {
 
 // Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127, by the matrix units.
-// The tile has 16 x 8 blocks of 8 x 8 elements. Block (i, j) has parts of two diagonals out of eight
-// each: of those from 8 (i - j) on, and of those from 8 (i - j) - 8 on. As a row of 64 elements
-// it is multiplied by 64 x 16 ones and zeros, 16 elements at a time, which leaves the block's share
-// of 16 diagonals. All blocks of one i - j are added up in one row of the product.
+// The tile has 16 x 8 blocks of 8 x 8 elements. Block (i, j) has parts of two diagonals out of
+// eight each: of those from 8 (i - j) on, and of those from 8 (i - j) - 8 on. As a row of 64
+// elements it is multiplied by 64 x 16 ones and zeros, 16 elements at a time, which leaves the
+// block's share of 16 diagonals. All blocks of one i - j are added up in one row of the product.
 //
-// Two warps have the products with i >= j, of half of the blocks each; the third one has the others.
-// They leave their sums in four parts, one behind the other.
+// Two warps have the products with i >= j, of half of the blocks each; the third one has the
+// others. They leave their sums in four parts, one behind the other.
 template <class Config>
 class DiagonalSums {
   using Shape = HopperBackwardShape<Config>;
@@ -32,22 +31,21 @@ class DiagonalSums {
 
   // By three warps, between barriers.
   FOVEA_DEVICE static void add_up(Shared ds, Team team) {
-    const int warp = team.thread / 32, lane = lane_index_again();
-    float low[4] = {}, high[4] = {};  // of the diagonals from 8 (i - j) on, and of those before them
-    FOVEA_NO_UNROLL for (int p = 0; p < 4; ++p) {  // rows 2 p and 2 p + 1 of each block
-      unsigned ones[2][2];                         // [row][low or high]
+    const int warp = team.thread / 32, lane = team.thread % 32;
+    float low[4] = {},
+          high[4] = {};  // of the diagonals from 8 (i - j) on, and of those before them
+    FOVEA_NO_UNROLL for (int i = 0; i < 16; ++i) {  // registers are few
+      const int p = i % 4;                          // rows 2 p and 2 p + 1 of each block
+      unsigned blocks[4], ones[2][2];               // [row][low or high]
+      load_matrices(blocks, row_of_block(ds, warp, lane, i / 4, 2 * p));
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
         const int x = 2 * p + r - lane / 4;
         const unsigned word = (x >> 1 & 3) != lane % 4 ? 0u : (x & 1) != 0 ? one << 16 : one;
         ones[r][0] = x >= 0 ? word : 0u;
         ones[r][1] = x >= 0 ? 0u : word;
       }
-      FOVEA_UNROLL for (int turn = 0; turn < 4; ++turn) {
-        unsigned blocks[4];
-        load_matrices(blocks, row_of_block(ds, warp, lane, turn, 2 * p));
-        multiply_add(Element{}, low, blocks, ones[0][0], ones[1][0]);
-        multiply_add(Element{}, high, blocks, ones[0][1], ones[1][1]);
-      }
+      multiply_add(Element{}, low, blocks, ones[0][0], ones[1][0]);
+      multiply_add(Element{}, high, blocks, ones[0][1], ones[1][1]);
     }
     // Row lane / 4 of the product, and the eighth below it.
     const int first = lane / 4 * 8 + lane % 4 * 2;
