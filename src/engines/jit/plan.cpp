@@ -59,6 +59,9 @@ class JitPlan : public Plan {
     if (mapped != nullptr && in_call(*mapped->row, arguments.call)) {
       if (!can_map(arguments.call)) return general().run(bindings);
       pack_maps(arguments.call, mapped->shape, arguments.maps);
+      if (prepared_.baked.direction == Direction::Backward) {
+        pack_cell_map(prepared_.formula, bindings, arguments);
+      }
     }
     if (memory.taken_words > 0) {
       cuda::check(cuda::driver()->set_words_async(

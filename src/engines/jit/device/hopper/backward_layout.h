@@ -22,14 +22,14 @@ struct HopperBackwardSizes {
   int captured_bytes;                                       // for sums of captured gradients
 };
 
-// Rows of cells are 16 bytes longer than they need to be: see row_bytes.
+// Cells of 16 bits lie as those of cells.h.
 constexpr int backward_cells_bytes(int cell_bytes) {
-  return cell_bytes == 0 ? 0 : backward_queries * row_bytes(backward_keys, cell_bytes);
+  return backward_queries * backward_keys * cell_bytes;
 }
 
 // Tiles that the matrix units read lie at multiples of 1024 bytes.
 struct HopperBackwardShared {
-  int k, v, q, grad_o, ds, sums, row_terms, uniform, row_words, column_words, diagonal, cells,
+  int k, v, q, grad_o, ds, sums, cells, row_terms, uniform, row_words, column_words, diagonal,
       steps, captured, barriers, bytes;
   constexpr explicit HopperBackwardShared(const HopperBackwardSizes& t)
       : k(0),
@@ -38,13 +38,13 @@ struct HopperBackwardShared {
         grad_o(q + t.q_stages * backward_queries * t.d * 2),
         ds(grad_o + t.q_stages * backward_queries * t.dv * 2),
         sums(ds + backward_ds_stages * backward_queries * backward_keys * 2),
-        row_terms(sums + t.sum_slots * 4 * 16 * 64 * 4),
+        cells(sums + t.sum_slots * 4 * 16 * 64 * 4),
+        row_terms(cells + t.q_stages * backward_cells_bytes(t.cell_bytes)),
         uniform(row_terms + t.q_stages * 2 * 4 * backward_queries),
         row_words(uniform + t.q_stages * uniform_bytes),
         column_words(row_words + t.q_stages * 4 * backward_queries * t.row_words),
         diagonal(column_words + t.q_stages * 4 * backward_keys * t.column_words),
-        cells(diagonal + t.q_stages * 4 * (backward_queries + backward_keys) * t.diagonal_words),
-        steps(cells + t.q_stages * backward_cells_bytes(t.cell_bytes)),
+        steps(diagonal + t.q_stages * 4 * (backward_queries + backward_keys) * t.diagonal_words),
         captured(steps + backward_steps * backward_step_bytes),
         barriers(captured + t.captured_bytes),
         bytes(barriers + 256) {}

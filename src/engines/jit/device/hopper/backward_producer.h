@@ -53,7 +53,7 @@ class BackwardProducer {
 
   FOVEA_DEVICE void begin_step(const Step& step);
   FOVEA_DEVICE void end_step(const Step* has_cells = nullptr);
-  FOVEA_DEVICE void load_cells(const Step& step, Shared full) const;
+  FOVEA_DEVICE void load_cells(const Step& step, Shared full);
   FOVEA_DEVICE void publish_bare(const Step& step);
   FOVEA_DEVICE void load_queries(const Step& step);
   FOVEA_DEVICE void load_distances(const Step& step, Shared signal) const;
@@ -70,6 +70,7 @@ class BackwardProducer {
   int keys_parity_ = 1;  // of the next tile of keys
   int landed_parity_ = 0;
   unsigned staged_columns_ = 0;  // a bit for each stage that has those of this head
+  int cell_slice_ = 0;           // of this head, in the map of cells
 };
 
 // Blocks that run at the same time have different keys of one head, which share its queries in the
@@ -163,7 +164,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
   ++number_;
 }
 
-// What the formula wants is there, or on its way: cells of a tile that is whole come row by row.
+// What the formula wants is there, or on its way.
 template <class Config>
 FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
   const Shared full = barriers_.full_q(ring_.stage);
@@ -181,35 +182,32 @@ FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
 }
 
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared full) const {
-  constexpr int bytes = cell_bytes_of<Formula> > 0 ? cell_bytes_of<Formula> : 2;
-  constexpr int row_step = device::row_bytes(Shape::keys, bytes);
+FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared full) {
   const auto uniform = Formula::uniform(a_, head_of(call_, step.s, step.b, step.h));
-  const CellSource from = Formula::cells(a_, uniform);
   const TileBox box{seen(step.q_first, step.s.q_offset), seen(step.k_first, step.s.k_offset),
-                    min(step.s.q_length - step.q_first, Shape::queries),
-                    min(step.s.k_length - step.k_first, Shape::keys)};
-  const Shared to = Shape::cells(ring_.stage);
-  const char* const data = static_cast<const char*>(from.data) +
-                           (box.q_first * from.q_stride + box.k_first * from.k_stride) * bytes;
-  const bool whole = box.q_count == Shape::queries && box.k_count == Shape::keys &&
-                     cell_copy_bytes<bytes>(from, data, box) == 16;
-  if (!whole) {
-    FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::queries * Shape::keys; i += 32) {
-      const int row = i / Shape::keys, column = i % Shape::keys;
-      typename Formula::Cell::Stored value = 0;
-      if (row < box.q_count && column < box.k_count)
-        value = load_cell<typename Formula::Cell::Stored>(from, box, row, column);
-      store_shared(to + row * row_step + column * bytes, value);
+                    step.s.q_length - step.q_first, step.s.k_length - step.k_first};
+  const auto to = Shape::cells(ring_.stage);
+  const bool mapped = call_.cell_slices != 0 && box.q_first >= 0 && box.k_first >= 0;
+  if (mapped) {
+    if ((step.flags & (step_first | step_new_head)) != 0) {
+      const CellSource from = Formula::cells(a_, uniform);
+      const long long bytes = reinterpret_cast<long long>(from.data) - from.tensor;
+      cell_slice_ = static_cast<int>(bytes / (2 * call_.cell_slices));
     }
+    if (lane_index() != 0) return;
+    arrive_expecting(full, Shape::cells_bytes);
+    FOVEA_UNROLL for (int column = 0; column < Shape::keys; column += piece_columns) {
+      load_tile(to.at(0, column), maps_[map_cells], full,
+                {box.k_first + column, box.q_first, cell_slice_, 0});
+    }
+    return;
   }
+  copy_small_cells<Formula, Shape::queries, Shape::keys, 32>(a_, uniform, to.base, box,
+                                                             lane_index());
+  commit_copies();
+  wait_copies<0>();
   sync_warp();
-  if (lane_index() == 0) arrive_expecting(full, whole ? Shape::queries * Shape::keys * bytes : 0);
-  sync_warp();
-  if (!whole) return;
-  FOVEA_UNROLL for (int row = lane_index(); row < Shape::queries; row += 32) {
-    load_bytes(to + row * row_step, data + row * from.q_stride * bytes, Shape::keys * bytes, full);
-  }
+  if (lane_index() == 0) arrive(full);
 }
 
 // A step without a tile of queries.

@@ -8,6 +8,7 @@
 #include "../formula.h"
 #include "../tile_values.h"
 #include "backward_layout.h"
+#include "cells.h"
 
 namespace fovea::device {
 
@@ -49,8 +50,9 @@ struct HopperBackwardShape {
     return at.column_words + stage * 4 * keys * Formula::column_words;
   }
   FOVEA_DEVICE static Shared diagonal(int stage) { return at.diagonal + stage * diagonal_bytes; }
-  FOVEA_DEVICE static Shared cells(int stage) {
-    return at.cells + stage * backward_cells_bytes(cell_bytes_of<Formula>);
+  static constexpr int cells_bytes = backward_cells_bytes(cell_bytes_of<Formula>);
+  FOVEA_DEVICE static SwappedTile<queries, keys> cells(int stage) {
+    return {static_cast<Shared>(at.cells + stage * cells_bytes)};
   }
 };
 
