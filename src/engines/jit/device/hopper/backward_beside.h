@@ -62,13 +62,12 @@ class BackwardBeside {
   FOVEA_DEVICE void add_up(int number) {
     const StepRef at = step(number);
     const int stage = number % backward_ds_stages;
-    const Shared ds = Shape::ds_tile(stage);
     if ((at.flags() & step_nothing) != 0) {
       tell(barriers_.empty_ds(stage));
       if constexpr (reads_diagonals) tell(barriers_.empty_q(number % Shape::q_stages));
       return;
     }
-    captured_.read_cells(a_, uniform(at), ds, box(at), team());
+    captured_.read_cells(a_, uniform(at), Shape::ds_tile(stage), box(at), team());
     if constexpr (Captured::adds_diagonals) {
       add_diagonals(number);
     } else {
@@ -79,12 +78,11 @@ class BackwardBeside {
   FOVEA_DEVICE void add_diagonals(int number) {
     const StepRef at = step(number);
     const int stage = number % backward_ds_stages;
-    const Shared ds = Shape::ds_tile(stage);
     meet();  // all have read the sums of the step before
-    Sums::add_up(ds, team());
-    meet();
-    const Floats2 sums = Sums::two(ds, team().thread);
+    Sums::add_up(Shape::ds_tile(stage), team());
     tell(barriers_.empty_ds(stage));
+    meet();
+    const Floats2 sums = Sums::two(team().thread);
     const Ring ring = place(number, Shape::q_stages);
     if constexpr (reads_diagonals) wait_for(barriers_.full_q(ring.stage), ring.parity);
     captured_.add_diagonals(a_, uniform(at), box(at), Shape::diagonal(ring.stage),

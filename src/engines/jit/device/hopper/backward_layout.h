@@ -11,8 +11,8 @@ constexpr int backward_key_threads = 256;                  // that have scores
 constexpr int backward_ds_stages = 2;
 // Steps that are described at once: those that are loaded, computed and added to dQ.
 constexpr int backward_steps = 8, backward_step_bytes = 64;
-constexpr int backward_diagonal_bytes = 4 * 4 * (64 + 128);  // of captured_diagonal.h's sums
-constexpr int uniform_bytes = 256;  // for what a formula has for a whole head
+constexpr int backward_diagonal_bytes = 4 * 8 * 200;  // of captured_diagonal.h's sums
+constexpr int uniform_bytes = 256;                    // for what a formula has for a whole head
 
 struct HopperBackwardSizes {
   int d, dv;      // multiples of 64

@@ -8,57 +8,44 @@
 
 namespace fovea::device {
 
-// Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127, by the matrix units.
-// The tile has 16 x 8 blocks of 8 x 8 elements. Block (i, j) has parts of two diagonals out of
-// eight each: of those from 8 (i - j) on, and of those from 8 (i - j) - 8 on. As a row of 64
-// elements it is multiplied by 64 x 16 ones and zeros, 16 elements at a time, which leaves the
-// block's share of 16 diagonals. All blocks of one i - j are added up in one row of the product.
-//
-// Two warps have the products with i >= j, of half of the blocks each; the third one has the
-// others. They leave their sums in four parts, one behind the other.
+// Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127. The tile has 16 x 8
+// blocks of 8 x 8 elements: those with the same i - j are added up element by element, which leaves
+// eight numbers for each diagonal, one for each row of a block. These lie in shared memory until
+// the threads have them that want the sums. (The matrix units could do all of it, but mma beside
+// wgmma takes some 190 cycles. Measured on an H200.)
 template <class Config>
 class DiagonalSums {
   using Shape = HopperBackwardShape<Config>;
   using Element = typename Config::Element;
-  static constexpr int parts = 4, count = backward_queries + backward_keys;
-  static_assert(backward_diagonal_bytes == 4 * parts * count);
+  static constexpr int rows = 8, stride = 200;  // of the eight; few banks are asked twice
+  static_assert(stride >= backward_queries + backward_keys);
+  static_assert(backward_diagonal_bytes == 4 * rows * stride);
 
  public:
   // By all threads of a team; a barrier must follow.
   FOVEA_DEVICE static void begin(Team team) {
-    for (int i = team.thread; i < parts * count; i += team.threads) store_shared(part(0, i), 0.0f);
+    for (int i = team.thread; i < rows * stride; i += team.threads) store_shared(at(0, i), 0.0f);
   }
 
-  // By three warps, between barriers.
+  // By three warps, between barriers. Blocks (i, j) with i - j = distance, and those with i - j =
+  // distance - 16 behind them, are eight together.
   FOVEA_DEVICE static void add_up(Shared ds, Team team) {
-    const int warp = team.thread / 32, lane = team.thread % 32;
-    float low[4] = {},
-          high[4] = {};  // of the diagonals from 8 (i - j) on, and of those before them
-    FOVEA_NO_UNROLL for (int i = 0; i < 16; ++i) {  // registers are few
-      const int p = i % 4;                          // rows 2 p and 2 p + 1 of each block
-      unsigned blocks[4], ones[2][2];               // [row][low or high]
-      load_matrices(blocks, row_of_block(ds, warp, lane, i / 4, 2 * p));
-      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        const int x = 2 * p + r - lane / 4;
-        const unsigned word = (x >> 1 & 3) != lane % 4 ? 0u : (x & 1) != 0 ? one << 16 : one;
-        ones[r][0] = x >= 0 ? word : 0u;
-        ones[r][1] = x >= 0 ? 0u : word;
+    const int lane = team.thread % 32;
+    FOVEA_NO_UNROLL for (int distance = team.thread / 32; distance < 16; distance += 3) {
+      Floats2 sums{0, 0};
+      FOVEA_UNROLL for (int four = 0; four < 2; ++four) {
+        unsigned blocks[4];
+        load_matrices(blocks, row_of_block(ds, lane, distance, 4 * four + lane / 8));
+        FOVEA_UNROLL for (int b = 0; b < 4; ++b) {
+          if (distance + 4 * four + b == 16) {
+            store(lane, distance, sums);
+            sums = {0, 0};
+          }
+          sums.x += to_float(Element{}, static_cast<unsigned short>(blocks[b]));
+          sums.y += to_float(Element{}, static_cast<unsigned short>(blocks[b] >> 16));
+        }
       }
-      multiply_add(Element{}, low, blocks, ones[0][0], ones[1][0]);
-      multiply_add(Element{}, high, blocks, ones[0][1], ones[1][1]);
-    }
-    // Row lane / 4 of the product, and the eighth below it.
-    const int first = lane / 4 * 8 + lane % 4 * 2;
-    if (warp < 2) {
-      FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        const int at = 64 + 64 * r + first;
-        store_shared(part(2 * warp, at), Floats2{low[2 * r], low[2 * r + 1]});
-        store_shared(part(2 * warp + 1, at - 8), Floats2{high[2 * r], high[2 * r + 1]});
-      }
-    } else {
-      store_shared(part(0, first), Floats2{low[0] + low[2], low[1] + low[3]});
-      if (first >= 8)
-        store_shared(part(1, first - 8), Floats2{high[0] + high[2], high[1] + high[3]});
+      store(lane, distance > 8 ? distance - 16 : distance, sums);
     }
     sync_warp();
   }
@@ -66,46 +53,30 @@ class DiagonalSums {
   // The first of the diagonals that thread number i of 96 has.
   FOVEA_DEVICE static int first_of(int i) { return 2 * i - backward_queries; }
   // The sums of that one and the next, after a barrier.
-  FOVEA_DEVICE static Floats2 two(Shared ds, int i) {
+  FOVEA_DEVICE static Floats2 two(int i) {
     Floats2 sums{0, 0};
-    FOVEA_UNROLL for (int p = 0; p < parts; ++p) {
-      const auto more = load_shared<Floats2>(part(p, 2 * i));
+    FOVEA_UNROLL for (int row = 0; row < rows; ++row) {
+      const auto more = load_shared<Floats2>(at(row, 2 * i));
       sums.x += more.x, sums.y += more.y;
     }
-    // An infinity or a NaN, times 0, is in the sums of other diagonals as well.
-    if (sums.x != sums.x) sums.x = one_by_one(ds, first_of(i));
-    if (sums.y != sums.y) sums.y = one_by_one(ds, first_of(i) + 1);
-    sync_warp();
     return sums;
   }
 
  private:
-  static constexpr unsigned one = is_same_element<Element, BF16> ? 0x3f80u : 0x3c00u;
-
-  FOVEA_DEVICE static Shared part(int p, int i) { return Shape::at.captured + 4 * (p * count + i); }
-
-  // What this lane tells load_matrices: `row`, or the next for the upper lanes, of a block. Lanes
-  // take different j at once, so that they read from different banks. Blocks beyond the tile are
-  // zeros, as what part 2 has for the diagonals before 0 always is.
-  FOVEA_DEVICE static Shared row_of_block(Shared ds, int warp, int lane, int turn, int row) {
-    const int upper = lane / 8 % 2;
-    const int distance = lane % 8 - (warp < 2 ? 0 : 8) + (warp < 2 ? 8 * upper : 0);
-    const int half = warp < 2 ? warp : upper;
-    const int j = (lane + 4 * half + turn) % 8, i = distance + j, own = row + lane / 16;
-    return static_cast<unsigned>(i) < backward_keys / 8
-               ? ds + (8 * i + own) * Shape::row_bytes + ((j ^ own) << 4)
-               : part(2, 0);
+  FOVEA_DEVICE static Shared at(int row, int i) {
+    return Shape::at.captured + 4 * (row * stride + i);
   }
 
-  FOVEA_DEVICE static float one_by_one(Shared ds, int difference) {
-    float sum = 0;
-    const int last = min(backward_queries, backward_keys - difference) - 1;
-    FOVEA_NO_UNROLL for (int q = max(-difference, 0); q <= last; ++q) {
-      const int k = q + difference;
-      const Shared at = ds + k * Shape::row_bytes + ((q / 8 ^ k % 8) << 4) + q % 8 * 2;
-      sum += to_float(Element{}, load_shared<unsigned short>(at));
-    }
-    return sum;
+  // What this lane tells load_matrices: of block j of a distance.
+  FOVEA_DEVICE static Shared row_of_block(Shared ds, int lane, int distance, int j) {
+    const int i = (distance + j) % 16, row = lane % 8;
+    return ds + (8 * i + row) * Shape::row_bytes + ((j ^ row) << 4);
+  }
+  // A lane has two neighbours of a row of a block.
+  FOVEA_DEVICE static void store(int lane, int distance, const Floats2& sums) {
+    const int row = lane / 4, i = backward_queries + 8 * distance + row - lane % 4 * 2;
+    store_shared(at(row, i), sums.x);
+    store_shared(at(row, i - 1), sums.y);
   }
 };
 
