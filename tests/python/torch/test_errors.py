@@ -41,7 +41,7 @@ def test_tensors(q):
 
 
 def test_values(q):
-    for scale in (float("nan"), float("inf"), 0.0):
+    for scale in (float("nan"), float("inf"), "0.1", b"1", [1, 2]):
         refused(ValueError, r"scale=.*must be a finite number", attention, q, q, q, scale=scale)
         refused(ValueError, r"scale=.*must be a finite number", flex_attention, q, q, q, scale=scale)
     refused(ValueError, r"dropout_p=1.5: must be at least 0 and below 1", attention, q, q, q, dropout_p=1.5)
@@ -139,7 +139,7 @@ def test_block_masks(q):
     mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 12, 16)
     refused(
         ValueError,
-        r"block_mask: made for Q_LEN=12, KV_LEN=16, but the query has 12 and the key 12",
+        r"block_mask was created for block_mask.shape=\(1, 1, 12, 16\) but got q_len=12 and kv_len=12",
         flex_attention,
         q,
         q,

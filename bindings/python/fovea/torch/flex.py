@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .._core import InvalidArgument
 from . import call_cache
+from .block_tables import add_tables
 from .call import Call
 from .eager import attend, attend_found, attend_run, wanted
 from .masks import BlockMask, mask_of
@@ -76,7 +77,7 @@ def flex_attention(
         raise InvalidArgument("return_lse and return_aux: give one of them")
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
     wants_max = return_aux is not None and return_aux.max_scores
-    found, scale = None, 0.0 if scale is None else scale_of(scale)
+    found, scale = None, scale_of(scale)
     if not call_cache.is_traced() and call_cache.is_plain():
         options = (bool(enable_gqa), wants_lse, wants_max, kernel_options and engine_of(kernel_options))
         found = look_up((query, key, value), score_mod, block_mask, scale, options)
@@ -119,8 +120,11 @@ def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_
         key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
     mask_mod = mask_of(block_mask, query, key)
     formulas = found.formulas() if found is not None else traced(score_mod, mask_mod, like=query)
+    if block_mask is not None and not isinstance(block_mask, BlockMask):
+        add_tables(formulas, block_mask, query)
     call = Call(
         formulas.text(),
+        tuple(formulas.values),
         engine=engine_of(kernel_options),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         scale=scale,

@@ -6,6 +6,7 @@ import functools
 import torch
 
 from .._core import HostCall, Unsupported, environment_engine
+from .call import DEFAULT_SCALE
 from .call_cache import TABLE, place
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
@@ -119,7 +120,7 @@ def launch(prepared, call, pointers, sink, captured, grads, where, device):
     if prepared.by_value:
         run_with_numbers(prepared, call, pointers, where, workspace)
     else:
-        prepared.caller.run(tuple(pointers), where[0], where[1], workspace, call.scale)
+        prepared.caller.run(tuple(pointers), where[0], where[1], workspace, call.scale, call.values)
 
 
 def run_with_numbers(prepared, call, pointers, where, workspace):
@@ -133,7 +134,7 @@ def run_with_numbers(prepared, call, pointers, where, workspace):
     ]
     if workspace:
         bound["workspace"], bound["workspace_bytes"] = workspace
-    if call.scale:
+    if call.scale != DEFAULT_SCALE:
         bound["scale"] = call.scale
     if prepared.scalars:
         bound["scalars"] = list(zip(prepared.scalars, call.values))

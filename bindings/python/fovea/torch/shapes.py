@@ -5,6 +5,7 @@ import torch
 from .. import _request
 from .._core import InvalidArgument
 from .._request import AXES, by_axes
+from .call import DEFAULT_SCALE
 
 NAMES = ("query", "key", "value")
 
@@ -75,12 +76,9 @@ def rows_dtype(q):
 
 
 def scale_of(scale) -> float:
-    """The scale as a call has it: 0 for 1 / sqrt(d)."""
+    """The scale as a call has it."""
     if scale is None:
-        return 0.0
+        return DEFAULT_SCALE
     if isinstance(scale, torch.Tensor) and scale.requires_grad:
         raise InvalidArgument("scale: gets no gradient; a learned one is a modifier: score * temperature")
-    number = _request.scale_of(scale)
-    if number == 0:
-        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
-    return number
+    return _request.scale_of(scale)

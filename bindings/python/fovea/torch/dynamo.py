@@ -1,0 +1,49 @@
+"""What Dynamo lacks for modifiers, up to torch 2.13: `~` of an object that is no tensor, and a refusal of functions with a
+derivative of their own, whose forward it would inline. Imported once; a version of torch that is built otherwise keeps
+what it has."""
+
+from .errors import NO_DERIVATIVE
+from .vectors import TRACED
+
+
+def invert(self, tx, x):
+    """As Dynamo does the other operators of one operand; None lets it go on by itself."""
+    from torch._dynamo.variables import UserDefinedObjectVariable
+
+    return x.call_method(tx, "__invert__", [], {}) if isinstance(x, UserDefinedObjectVariable) else None
+
+
+def refusing(call_apply):
+    """torch.autograd.Function.apply, but for traced values: without fullgraph=True the call then runs in eager mode, which
+    says what is wrong."""
+    from torch._dynamo.exc import unimplemented
+    from torch._dynamo.variables import UserDefinedObjectVariable
+
+    def call(self, tx, args, kwargs):
+        for x in (*args, *kwargs.values()):
+            if isinstance(x, UserDefinedObjectVariable) and issubclass(x.python_type(), TRACED):
+                operation, instead = NO_DERIVATIVE
+                unimplemented(
+                    gb_type="a torch.autograd.Function in a modifier",
+                    context="",
+                    explanation=f"a modifier can't use {operation}",
+                    hints=[f"instead: {instead}"],
+                )
+        return call_apply(self, tx, args, kwargs)
+
+    return call
+
+
+def install():
+    try:
+        from torch._dynamo.variables.builtin import BuiltinVariable
+        from torch._dynamo.variables.misc import AutogradFunctionVariable
+    except ImportError:
+        return
+    if not hasattr(BuiltinVariable, "call_invert"):
+        BuiltinVariable.call_invert = invert
+    if hasattr(AutogradFunctionVariable, "call_apply"):
+        AutogradFunctionVariable.call_apply = refusing(AutogradFunctionVariable.call_apply)
+
+
+install()
