@@ -43,6 +43,8 @@ class Given:
                 raise InvalidArgument(f"{name}: given without score_mod")
         if self.mask_mod is None and self.mask_mod_tensors is not None:
             raise InvalidArgument("mask_mod_tensors: given without mask_mod")
+        if self.score_mod_bprop is None and self.score_mod_bprop_tensors is not None:
+            raise InvalidArgument("score_mod_bprop_tensors: given without score_mod_bprop")
         for name in ("score_mod", "mask_mod", "score_mod_bprop"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, Program)) and not callable(value):
@@ -51,6 +53,9 @@ class Given:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
                 raise InvalidArgument(f"{name} must be a dict of names, got {type(value).__name__}")
+            for key in value or ():
+                if not isinstance(key, str):
+                    raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; it must be a name")
 
     def names(self) -> set[str]:
         """What formulas may call what they capture."""
