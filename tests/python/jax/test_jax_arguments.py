@@ -223,9 +223,13 @@ MISTAKES = {
     "kind": (lambda q, k, v: attention(q, k, v, score_mod=3.0), fovea.InvalidArgument, "must be a function, a formula text"),
     "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), fovea.InvalidArgument, "engine='fast': must be one of"),
     "scale": (
-        lambda q, k, v: jax.grad(lambda x: jnp.sum(attention(q, k, v, scale=x)))(0.5),
+        lambda q, k, v: jax.grad(
+            lambda x: jnp.sum(
+                attention(q, k, v, scale=x, score_mod="score", score_mod_bprop=lambda g, s, b, h, q, k: g)
+            )
+        )(0.5),
         fovea.Unsupported,
-        "scale has no gradient",
+        "scale has no gradient beside score_mod_bprop",
     ),
     "context": (
         lambda q, k, v: fovea.jax.context_attention(q, k, v, axis_name="s", order="random"),

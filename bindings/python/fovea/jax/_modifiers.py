@@ -217,21 +217,22 @@ def _recorded(given: Given, captures: Captures, sizes):
     """A callback that builds a graph node by node, recorded by the same recorder as for PyTorch."""
     from .. import recorder
 
+    def arrays(tensors):
+        # A number is captured as an array of rank 0: a new value is bound, and builds nothing.
+        return {name: jnp.asarray(value) for name, value in (tensors or {}).items()}
+
+    bprop_tensors = given.score_mod_bprop_tensors
     recorded = recorder.record(
         given.score_mod,
         given.score_mod_bprop,
-        tensors=dict(given.score_mod_tensors or {}),
-        bprop_tensors=dict(given.score_mod_bprop_tensors or {}),
+        tensors=arrays(given.score_mod_tensors),
+        bprop_tensors=None if bprop_tensors is None else arrays(bprop_tensors),
         sizes=sizes,
     )
     bound = {}
     for capture in recorded.captures:
         captures.reserve(capture.name)
-        if len(capture.extents) == 0:
-            captures.add_scalar(jnp.asarray(capture.tensor).reshape(()), capture.name)
-        else:
-            value = jnp.asarray(capture.tensor)
-            bound[capture.name] = captures.add_tensor(value, capture.name)
+        bound[capture.name] = captures.add_tensor(capture.tensor, capture.name)
     for text in (recorded.mod, recorded.bprop):
         _note_loads(text, bound)
     return recorded.mod, recorded.bprop
