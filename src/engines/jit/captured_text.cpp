@@ -193,10 +193,10 @@ std::string Captured::hopper_text(const WordLayout& layout) const {
          each_term({"read_cells", head + "Shared ds, const TileBox& box, Team team",
                     "a, u, ds, box, team"},
                    is_cells) +
-         each_term({"add_diagonals",
-                    head + "const TileBox& box, Shared staged, int first, const Floats2& sums",
-                    "a, u, box, staged, first, sums"},
+         each_term({"find_elements", head + "const TileBox& box, Shared staged, int first",
+                    "a, u, box, staged, first"},
                    is_diagonal) +
+         each_term({"add_diagonals", head + "const Floats2& sums", "a, u, sums"}, is_diagonal) +
          each_term({"flush", head + "Team team", "a, u, team"}, is_diagonal) + "};\n";
 }
 

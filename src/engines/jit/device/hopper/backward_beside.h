@@ -31,6 +31,7 @@ class BackwardBeside {
       captured_.begin(team());
     }
     for (int number = 0;; ++number) {
+      if constexpr (reads_diagonals) find_elements(number);
       const Ring ring = place(number, backward_ds_stages);
       wait_for(barriers_.full_ds(ring.stage), ring.parity);
       if ((step(number).flags() & step_end) != 0) break;
@@ -59,14 +60,22 @@ class BackwardBeside {
     return {step.q_seen(), step.k_seen(), Shape::queries, Shape::keys};
   }
 
+  // Before dS is there, so that what is read for it does not lie in the way of the next step.
+  FOVEA_DEVICE void find_elements(int number) {
+    const StepRef at = step(number);
+    const Ring ring = place(number, Shape::q_stages);
+    wait_for(barriers_.full_q(ring.stage), ring.parity);
+    if ((at.flags() & (step_nothing | step_end)) == 0) {
+      captured_.find_elements(a_, uniform(at), box(at), Shape::diagonal(ring.stage),
+                              Sums::first_of(team().thread));
+    }
+    tell(barriers_.empty_q(ring.stage));
+  }
+
   FOVEA_DEVICE void add_up(int number) {
     const StepRef at = step(number);
     const int stage = number % backward_ds_stages;
-    if ((at.flags() & step_nothing) != 0) {
-      tell(barriers_.empty_ds(stage));
-      if constexpr (reads_diagonals) tell(barriers_.empty_q(number % Shape::q_stages));
-      return;
-    }
+    if ((at.flags() & step_nothing) != 0) return tell(barriers_.empty_ds(stage));
     captured_.read_cells(a_, uniform(at), Shape::ds_tile(stage), box(at), team());
     if constexpr (Captured::adds_diagonals) {
       add_diagonals(number);
@@ -82,14 +91,11 @@ class BackwardBeside {
     Sums::add_up(Shape::ds_tile(stage), team());
     tell(barriers_.empty_ds(stage));
     meet();
-    const Floats2 sums = Sums::two(team().thread);
-    const Ring ring = place(number, Shape::q_stages);
-    if constexpr (reads_diagonals) wait_for(barriers_.full_q(ring.stage), ring.parity);
-    captured_.add_diagonals(a_, uniform(at), box(at), Shape::diagonal(ring.stage),
-                            Sums::first_of(team().thread), sums);
-    const bool is_last = (at.flags() & step_head_end) != 0;
-    if constexpr (reads_diagonals) tell(barriers_.empty_q(ring.stage));
-    if (!is_last) return;
+    if constexpr (!reads_diagonals) {
+      captured_.find_elements(a_, uniform(at), box(at), 0, Sums::first_of(team().thread));
+    }
+    captured_.add_diagonals(a_, uniform(at), Sums::two(team().thread));
+    if ((at.flags() & step_head_end) == 0) return;
     meet();
     captured_.flush(a_, uniform(at), team());
     meet();

@@ -83,21 +83,25 @@ class DiagonalSums {
 template <class Term, class Sums, int place, int room>
 struct DiagonalTerm {
   SharedTable<Term, Sums, room> table;
+  long long elements[2];  // that a thread's diagonals add to
 
   FOVEA_DEVICE void begin(Team team) {
     table.begin(HopperBackwardShape<Config>::at.captured + place, team);
   }
-  // Sums of the diagonals k - q = first and the next of a tile, by each lane of a warp. `staged`:
+  // Of the diagonals k - q = first and the next of a tile; the very first has no scores. `staged`:
   // what the formula has for the diagonals.
+  FOVEA_DEVICE void find_elements(const Arguments& a, const typename Formula::Uniform& u,
+                                  const TileBox& box, Shared staged, int first) {
+    elements[1] = element(a, u, box, staged, first + 1);
+    elements[0] = first == -backward_queries ? elements[1] : element(a, u, box, staged, first);
+  }
+  // What scores of these diagonals add up to, by each lane of a warp.
   FOVEA_DEVICE void add_diagonals(const Arguments& a, const typename Formula::Uniform& u,
-                                  const TileBox& box, Shared staged, int first,
                                   const Floats2& sums) {
     table.take_head(a, u);
-    const long long next = sums.y != 0 ? element(a, u, box, staged, first + 1) : -1;
-    const long long one = sums.x != 0 ? element(a, u, box, staged, first) : next;
-    const bool apart = any_in_warp(one != next);
-    table.put_together(a, one, apart ? sums.x : sums.x + sums.y);
-    if (apart) table.put_together(a, next, sums.y);
+    const bool apart = any_in_warp(elements[0] != elements[1]);
+    table.put_together(a, elements[0], apart ? sums.x : sums.x + sums.y);
+    if (apart) table.put_together(a, elements[1], sums.y);
     sync_warp();
   }
   FOVEA_DEVICE void flush(const Arguments& a, const typename Formula::Uniform& u, Team team) {
