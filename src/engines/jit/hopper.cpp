@@ -184,8 +184,8 @@ void pack_maps(const Call& call, const Shape& shape, device::TensorMap* maps) {
             maps[device::map_grad_o]);
 }
 
-void pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments& arguments) {
-  if (formula.cell_bytes != 2) return;
+bool pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments& arguments) {
+  if (formula.cell_bytes == 0) return true;
   const ir::TensorView& view = bindings.tensors[formula.cell_slot];
   const auto q = static_cast<std::size_t>(formula.cell_q);
   const auto k = static_cast<std::size_t>(formula.cell_k);
@@ -196,7 +196,7 @@ void pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments&
                     view.stride[q] > 0 && view.stride[q] % multiple == 0 &&
                     view.stride[q] < furthest &&
                     reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
-  if (!fits) return;
+  if (!fits) return false;
   arguments.call.cell_slices = slices.stride;
   device::Tensor tensor{};
   tensor.data = const_cast<void*>(view.data);
@@ -204,6 +204,7 @@ void pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments&
   tensor.head = slices.stride;
   write_map(tensor, {view.extent[k], view.extent[q], slices.count, 1, device::backward_queries},
             arguments.maps[device::map_cells]);
+  return true;
 }
 
 }  // namespace fovea::jit

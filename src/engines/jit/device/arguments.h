@@ -69,8 +69,8 @@ struct Call {
   // were taken, and then of each, who took it.
   unsigned* taken_tiles;
   unsigned* distances;  // values of the formula by k - q: see distances.h
-  // If cells of a captured tensor t[..., q, ..., k] come by its map: how many elements there are
-  // from one slice of it to the next. 0: it has no map.
+  // hopper/backward.h: how many elements there are from one slice of the captured tensor t[..., q,
+  // ..., k] that comes by its map to the next.
   long long cell_slices;
 };
 

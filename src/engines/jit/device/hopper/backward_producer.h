@@ -198,33 +198,41 @@ FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
   ring_.advance(Shape::q_stages);
 }
 
+// By the map of their tensor; one by one if they are not all inside of it, since indices are
+// clamped then.
 template <class Config>
 FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared full) {
   const auto uniform = Formula::uniform(a_, head_of(call_, step.s, step.b, step.h));
+  const CellSource from = Formula::cells(a_, uniform);
+  if ((step.flags & (step_first | step_new_head)) != 0) {
+    const long long bytes = reinterpret_cast<long long>(from.data) - from.tensor;
+    cell_slice_ = static_cast<int>(bytes / (2 * call_.cell_slices));
+  }
   const TileBox box{seen(step.q_first, step.s.q_offset), seen(step.k_first, step.s.k_offset),
-                    step.s.q_length - step.q_first, step.s.k_length - step.k_first};
+                    min(step.s.q_length - step.q_first, Shape::queries),
+                    min(step.s.k_length - step.k_first, Shape::keys)};
   const auto to = Shape::cells(ring_.stage);
-  const bool mapped = call_.cell_slices != 0 && box.q_first >= 0 && box.k_first >= 0;
-  if (mapped) {
-    if ((step.flags & (step_first | step_new_head)) != 0) {
-      const CellSource from = Formula::cells(a_, uniform);
-      const long long bytes = reinterpret_cast<long long>(from.data) - from.tensor;
-      cell_slice_ = static_cast<int>(bytes / (2 * call_.cell_slices));
+  const bool inside = box.q_first >= 0 && box.k_first >= 0 &&
+                      static_cast<long long>(box.q_first) + box.q_count <= from.q_extent &&
+                      static_cast<long long>(box.k_first) + box.k_count <= from.k_extent;
+  if (!inside) {
+    FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::queries * Shape::keys; i += 32) {
+      const int row = i / Shape::keys, column = i % Shape::keys;
+      typename Formula::Cell::Stored value = 0;
+      if (row < box.q_count && column < box.k_count) {
+        value = load_cell<typename Formula::Cell::Stored>(from, box, row, column);
+      }
+      store_shared(to.at(row, column), value);
     }
-    if (lane_index() != 0) return;
-    arrive_expecting(full, Shape::cells_bytes);
-    FOVEA_UNROLL for (int column = 0; column < Shape::keys; column += piece_columns) {
+  }
+  sync_warp();
+  if (lane_index() == 0) {
+    arrive_expecting(full, inside ? Shape::cells_bytes : 0);
+    FOVEA_UNROLL for (int column = 0; inside && column < Shape::keys; column += piece_columns) {
       load_tile(to.at(0, column), maps_[map_cells], full,
                 {box.k_first + column, box.q_first, cell_slice_, 0});
     }
-    return;
   }
-  copy_small_cells<Formula, Shape::queries, Shape::keys, 32>(a_, uniform, to.base, box,
-                                                             lane_index());
-  commit_copies();
-  wait_copies<0>();
-  sync_warp();
-  if (lane_index() == 0) arrive(full);
 }
 
 // A step without a tile of queries.
