@@ -211,10 +211,10 @@ _HINTS = {
 def instead_of(name: str) -> str:
     if name in _HINTS:
         return _HINTS[name]
+    known = "one of torch's pointwise functions: arithmetic, comparisons, torch.where, exp, log, tanh, sigmoid, clamp ..."
+    if torch.compiler.is_compiling():  # Dynamo knows the name only as a key, and can't trace the search below
+        return known
     if name.endswith("_") and not name.startswith("_") and name[:-1] in TABLE:
         return f"the function that gives a new value: {name[:-1]}"
-    known = "one of torch's pointwise functions: arithmetic, comparisons, torch.where, exp, log, tanh, sigmoid, clamp ..."
-    if torch.compiler.is_compiling():  # Dynamo can't trace the search below
-        return known
     near = [x for x in difflib.get_close_matches(name, TABLE, n=4) if not x.startswith("__")]
     return known if not near else f"{' or '.join(near)}, or another pointwise function"
