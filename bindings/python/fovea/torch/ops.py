@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .._core import OUTPUTS
 from . import runtime
+from .block_tables import settled
 from .call import Call
 from .shapes import dense_like, heads_of, rows_dtype, rows_shape
 
@@ -63,6 +64,7 @@ def attention(
 ) -> Tuple[(Tensor,) * (1 + len(OUTPUTS))]:
     bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
     call = unpack(formulas, options, values, numbers, lengths, bound)
+    call, captured = settled(call, captured, q, k)
     return tuple(nothing(q) if x is None else x for x in runtime.forward(call, q, k, v, sink, captured))
 
 
@@ -102,6 +104,7 @@ def attention_backward(
 ) -> List[Tensor]:
     bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
     call = unpack(formulas, options, values, numbers, lengths, bound)
+    call, captured = settled(call, captured, q, k)
     grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
     return [grads[name] for name in call.wants.split(",")]
 
