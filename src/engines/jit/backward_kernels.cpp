@@ -187,9 +187,9 @@ std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes) {
 }
 
 std::int64_t query_turn_words(const Prepared& prepared, const Sizes& sizes) {
-  const int rows = main_kernel(prepared).shape.rows;
-  return sizes.h * sum_tiles(prepared, sizes, rows) * device::backward_turn_sets *
-         device::backward_turn_words(static_cast<int>(sizes.skv));
+  const Shape& shape = main_kernel(prepared).shape;
+  return sizes.h * sum_tiles(prepared, sizes, shape.rows) * device::backward_turn_sets *
+         device::backward_turn_words(static_cast<int>(sizes.skv), shape.columns);
 }
 
 std::span<const KernelRow> backward_kernel_rows() { return rows; }

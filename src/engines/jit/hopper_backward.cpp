@@ -32,7 +32,7 @@ struct Places {
   int ds, sums;
 };
 constexpr Places narrow_places[] = {{2, 4}, {2, 3}, {2, 2}, {2, 1}};
-constexpr Places wide_places[] = {{2, 0}, {1, 0}};
+constexpr Places wide_places[] = {{2, 3}, {2, 2}, {2, 1}, {1, 1}, {1, 0}};
 std::span<const Places> all_places(const ShapeFacts& facts) {
   return is_wide(facts) ? std::span<const Places>(wide_places) : narrow_places;
 }
@@ -71,6 +71,7 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, const Places& plac
 
 const Places* best_places(const ShapeFacts& facts) {
   for (const Places& places : all_places(facts)) {
+    if (facts.baked.deterministic && places.sums == 0) continue;  // nobody waits for those
     const device::HopperBackwardShared shared(sizes_of(facts, places));
     if (shared.bytes <= facts.shared_memory) return &places;
   }
@@ -103,7 +104,6 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (!is_16_bit(p.q.dtype) || p.grad_o.dtype != p.q.dtype)
     return "they take f16 and bf16, and output gradients of the same type";
   if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
-  if (is_wide(facts) && p.deterministic) return "they add up dQ in order for head dims up to 128";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";

@@ -55,8 +55,8 @@ struct HopperBackwardShared {
 
 // Words of a set of tiles of keys, and such sets for each tile of dQ's sums: see backward_turns.h.
 constexpr int backward_turn_sets = 5;
-constexpr int backward_turn_words(int keys) {
-  return (keys + 32 * backward_keys - 1) / (32 * backward_keys);
+constexpr int backward_turn_words(int keys, int tile_keys) {
+  return (keys + 32 * tile_keys - 1) / (32 * tile_keys);
 }
 
 // Where lse and delta of query `row` of a tile lie among the tile's: a lane that has queries

@@ -104,7 +104,8 @@ FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const Ke
   const Tile kind = class_of_tile<Formula>(a_, head_of(call_, s, at.b, h), s,
                                            {first, Shape::queries}, {at.k_first, Shape::keys});
   if (Config::deterministic && kind == Tile::Empty) {
-    QueryTurns(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first).leave_out();
+    QueryTurns<Shape::keys>(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first)
+        .leave_out();
   }
   return kind;
 }

@@ -54,7 +54,7 @@ class BackwardQueries {
   FOVEA_DEVICE float* sums_of(const StepRef& step) const {
     return call_.grad_q_sum + step.sums() * (Shape::queries * Shape::d) + warp_ * piece_floats;
   }
-  FOVEA_DEVICE QueryTurns turns(const StepRef& step) const {
+  FOVEA_DEVICE QueryTurns<Shape::keys> turns(const StepRef& step) const {
     return {call_, step.sums(), step.k_first()};
   }
 
