@@ -32,7 +32,7 @@ struct Places {
   int ds, sums;
 };
 constexpr Places narrow_places[] = {{2, 4}, {2, 3}, {2, 2}, {2, 1}};
-constexpr Places wide_places[] = {{2, 3}, {2, 2}, {2, 1}, {1, 1}, {1, 0}};
+constexpr Places wide_places[] = {{2, 2}, {2, 1}, {1, 1}, {1, 0}};
 std::span<const Places> all_places(const ShapeFacts& facts) {
   return is_wide(facts) ? std::span<const Places>(wide_places) : narrow_places;
 }

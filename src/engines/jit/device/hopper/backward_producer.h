@@ -82,7 +82,7 @@ FOVEA_DEVICE typename BackwardProducer<Config>::KeyPlace BackwardProducer<Config
     const int rest = tile / call_.b;  // batches follow one another, with the same cells
     return {tile % call_.b, rest / tiles, rest % tiles * Shape::keys};
   }
-  const int together = Formula::classifies ? min(heads, 16) : 1;
+  const int together = Formula::classifies ? min(heads, Shape::heads_together) : 1;
   const int section = tile / (tiles * together), rest = tile - section * tiles * together;
   const int in_section = min(together, heads - section * together);
   const int k = rest / in_section, head = section * together + rest % in_section;

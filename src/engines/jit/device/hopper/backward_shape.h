@@ -32,6 +32,10 @@ struct HopperBackwardShape {
   static constexpr int ds_bytes = keys * queries * 2;
   static constexpr int term_bytes = 4 * queries;  // lse, or delta, of a tile
 
+  // How many heads' first keys come before the second ones, if masks decide how long tiles take. So
+  // many heads' queries, output gradients and sums of dQ stay in the cache.
+  static constexpr int heads_together = d + dv > 256 ? 4 : 16;
+
   // What is kept for a whole head: only fields that are used are loaded.
   static constexpr bool has_uniform = sizeof(typename Formula::Uniform) % 4 == 0 &&
                                       sizeof(typename Formula::Uniform) <= uniform_bytes;
