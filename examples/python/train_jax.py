@@ -38,8 +38,6 @@ def attention(q, k, v, table, use_flax: bool):
             head_dim=q.shape[-1],
             num_attention_heads=HEADS,
             attn_mask_type="causal",
-            dtype=q.dtype,
-            transpose_batch_sequence=False,
             score_mod=score_mod,
         )
         return module.apply({}, q, k, v, bias=bias, deterministic=True)

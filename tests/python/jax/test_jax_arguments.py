@@ -1,7 +1,6 @@
-"""Arguments beyond modifiers: layouts, packing, jax.nn's function, descriptors, the Flax module, mistakes."""
+"""Arguments beyond modifiers: layouts, packing, descriptors, mistakes."""
 
 import functools
-import inspect
 
 import jax
 import jax.numpy as jnp
@@ -88,70 +87,6 @@ def test_packed_sequences(qkv):
     assert not np.asarray(o[sum(lengths) :]).any()
 
 
-# --- jax.nn's function ---
-
-NN_CASES = {
-    "plain": {},
-    "causal": {"is_causal": True},
-    "scale": {"scale": 0.3},
-    "window": {"local_window_size": (5, 2)},
-    "window, causal": {"local_window_size": 4, "is_causal": True},
-    "bias": {"bias": (1, H, S, S)},
-    "bias of keys": {"bias": (B, 1, 1, S)},
-    "mask": {"mask": True},
-    "lengths": {"query_seq_lengths": (32, 20, 7, 1), "key_value_seq_lengths": (32, 9, 30, 2)},
-}
-
-
-@pytest.mark.parametrize("name", NN_CASES)
-def test_like_jax_nn(name, qkv):
-    arguments = dict(NN_CASES[name])
-    if "bias" in arguments:
-        arguments["bias"] = random(arguments["bias"], 5)
-    if "mask" in arguments:
-        arguments["mask"] = (random((B, 1, S, S), 6) > -0.5) | jnp.eye(S, dtype=bool)
-    for key in ("query_seq_lengths", "key_value_seq_lengths"):
-        if key in arguments:
-            arguments[key] = jnp.asarray(arguments[key], jnp.int32)
-    weights = random((B, S, H, D), 8)
-
-    def loss(function, q, k, v, bias):
-        more = {**arguments, "bias": bias} if bias is not None else arguments
-        o = function(q, k, v, **more)
-        return jnp.sum(o.astype(jnp.float32) * weights), o
-
-    functions = (jax.nn.dot_product_attention, fovea.jax.dot_product_attention)
-    run = [jax.grad(functools.partial(loss, f), argnums=(0, 1, 2), has_aux=True) for f in functions]
-    theirs, ours = (f(*qkv, arguments.get("bias")) for f in run)
-    close(ours, theirs, 2e-4, 2e-5)
-    if "bias" in arguments:
-        slopes = [jax.grad(lambda b, f=f: loss(f, *qkv, b)[0])(arguments["bias"]) for f in functions]
-        close(slopes[1], slopes[0], 1e-3, 2e-5)
-
-
-def test_jax_nn_without_batch_and_with_residual(qkv):
-    q, k, v = (x[0] for x in qkv)
-    got, lse = fovea.jax.dot_product_attention(q, k, v, return_residual=True)
-    wanted, residual = jax.nn.dot_product_attention(q, k, v, return_residual=True)
-    close(got, wanted)
-    close(lse, residual)
-    close(fovea.jax.dot_product_attention(q, k, v, implementation="xla"), wanted)
-    with pytest.raises(ValueError, match="takes no modifiers"):
-        fovea.jax.dot_product_attention(q, k, v, implementation="xla", mask_mod=causal)
-
-
-def test_the_signature_of_jax_nn():
-    """Its arguments as of JAX 0.10, each with its place and default; then the modifiers."""
-    theirs, ours = (
-        inspect.signature(f).parameters
-        for f in (jax.nn.dot_product_attention, fovea.jax.dot_product_attention)
-    )
-    same = [(p.name, p.kind, p.default) for p in theirs.values() if p.name in ours]
-    assert len(same) == 12
-    assert [(p.name, p.kind, p.default) for p in ours.values()][:12] == same
-    assert all(p.kind == p.KEYWORD_ONLY and p.default is None for p in list(ours.values())[12:])
-
-
 def test_order_is_bias_then_modifier(qkv):
     bias = random((B, H, S, S), 4)
     got = attention(*qkv, bias=bias, score_mod=softcap(2.0))
@@ -216,53 +151,6 @@ def test_seeds_of_every_kind(rng, qkv):
     close(drop(dropout_seed=key), drop(dropout_seed=jax.random.key_data(key)))
     assert differs(drop(dropout_seed=1), drop(dropout_seed=2))
     close(drop(dropout_seed=5), drop(dropout_seed=jnp.asarray([5, 0], jnp.uint32)))
-
-
-# --- the Flax module ---
-
-
-def test_flax_module(qkv):
-    pytest.importorskip("flax", reason="the module needs flax, which is not installed")
-    module = fovea.jax.DotProductAttention(
-        head_dim=D,
-        num_attention_heads=H,
-        num_gqa_groups=HKV,
-        transpose_batch_sequence=False,
-        softmax_type="learnable",
-        window_size=(6, -1),
-        attention_dropout=0.5,
-        dtype=DTYPE,
-        score_mod=softcap(2.0),
-    )
-    params = module.init(jax.random.key(0), *qkv, deterministic=True)
-    assert params["params"]["softmax_offset"].shape == (H,)
-    got = module.apply(params, *qkv, deterministic=True)
-    want = attention(
-        *qkv, score_mod=softcap(2.0), mask_mod=lambda b, h, q, k: (q >= k) & (q - k <= 6), sink=jnp.zeros(H)
-    )
-    close(got, want)
-    dropped = module.apply(params, *qkv, rngs={"dropout": jax.random.key(1)})
-    assert differs(dropped, got)
-    grads = jax.grad(lambda p: jnp.sum(module.apply(p, *qkv, deterministic=True) ** 2))(params)
-    assert np.asarray(grads["params"]["softmax_offset"]).any()
-
-
-def test_flax_module_masks_like_transformer_engine(qkv):
-    pytest.importorskip("flax", reason="the module needs flax, which is not installed")
-    dropped = random((B, 1, S, S), 3) > 1.0
-    bias = random((1, H, S, S), 4)
-    module = fovea.jax.DotProductAttention(
-        head_dim=D,
-        num_attention_heads=H,
-        num_gqa_groups=HKV,
-        attn_mask_type="no_mask",
-        attn_bias_type="pre_scale_bias",
-        dtype=DTYPE,
-    )
-    turned = [jnp.swapaxes(x, 0, 1) for x in qkv]
-    got = module.apply({}, *turned, bias=bias, mask=dropped, deterministic=True)
-    want = attention(*qkv, bias=bias / np.sqrt(D), dense_mask=~dropped)
-    close(jnp.swapaxes(got, 0, 1), want)
 
 
 # --- mistakes: said while JAX traces ---
@@ -335,9 +223,13 @@ MISTAKES = {
     "kind": (lambda q, k, v: attention(q, k, v, score_mod=3.0), fovea.InvalidArgument, "must be a function, a formula text"),
     "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), fovea.InvalidArgument, "engine='fast': must be one of"),
     "scale": (
-        lambda q, k, v: jax.grad(lambda x: jnp.sum(attention(q, k, v, scale=x)))(0.5),
+        lambda q, k, v: jax.grad(
+            lambda x: jnp.sum(
+                attention(q, k, v, scale=x, score_mod="score", score_mod_bprop=lambda g, s, b, h, q, k: g)
+            )
+        )(0.5),
         fovea.Unsupported,
-        "scale has no gradient",
+        "scale has no gradient beside score_mod_bprop",
     ),
     "context": (
         lambda q, k, v: fovea.jax.context_attention(q, k, v, axis_name="s", order="random"),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax_cases import B, H, S, causal
+from jax_cases import B, H, S, SoftcapGraph, causal, softcap
 from jax_definition import close, differs
 from test_jax_values import IDS, expected
 
@@ -71,6 +71,42 @@ def test_tables_that_can_not_be_indexed(table, qkv):
     rows = table if isinstance(table, list) else type("Holder", (), table)
     with pytest.raises(TraceError, match=r"score_mod: Python needs a value .* jnp.asarray\(table\)"):
         attention(*qkv, score_mod=lambda s, b, h, i, j: s + (rows if isinstance(rows, list) else rows.t)[h])
+
+
+def test_numbers_for_callbacks(qkv):
+    """Python's numbers and arrays of rank 0, as Transformer Engine takes them; each with its gradient."""
+    callbacks = SoftcapGraph()
+
+    def loss(cap, **more):
+        tensors = {"softcap": cap}
+        return jnp.sum(attention(*qkv, score_mod=callbacks.forward, score_mod_tensors=tensors, **more) ** 2)
+
+    def wanted(cap):
+        return jnp.sum(attention(*qkv, score_mod=softcap(cap)) ** 2)
+
+    close(loss(0.8), wanted(0.8))
+    close(loss(np.float32(0.8)), wanted(0.8))
+    close(loss(jnp.float32(0.8), score_mod_bprop=callbacks.backward), wanted(0.8))
+    close(jax.grad(loss)(0.8), jax.grad(wanted)(0.8), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("score_mod", (None, softcap(0.8), lambda s, b, h, q, k: s * (q - k) + SLOPES[h]))
+@pytest.mark.parametrize("scale", (0.3, 0.0))
+def test_the_gradient_of_scale(score_mod, scale, qkv):
+    """As that of a factor that the modifier has; under jit and vmap too."""
+    weights = jax.random.normal(jax.random.key(9), qkv[0].shape)
+
+    def own(scale):
+        return jnp.sum(attention(*qkv, scale=scale, score_mod=score_mod, mask_mod="causal") * weights)
+
+    def by_formula(factor):
+        mod = score_mod or (lambda s, *_: s)
+        scaled = lambda s, b, h, q, k: mod(s * factor, b, h, q, k)  # noqa: E731
+        return jnp.sum(attention(*qkv, scale=1.0, score_mod=scaled, mask_mod="causal") * weights)
+
+    close(jax.grad(own)(scale), jax.grad(by_formula)(scale), 1e-4, 1e-4)
+    several = jnp.asarray([scale, 0.2])
+    close(jax.jit(jax.vmap(jax.grad(own)))(several)[0], jax.grad(own)(scale), 1e-4, 1e-4)
 
 
 # --- names and types of what a text captures ---

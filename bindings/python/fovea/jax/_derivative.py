@@ -15,6 +15,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from .._core import Unsupported
 from . import _primitive
+from ._rewrite import substitute, tokens
 from ._spec import Spec, gradient_roles, gradient_source
 
 _DIFFERENTIABLE = ("q", "k", "v", "qkv", "kv", "sink")
@@ -28,20 +29,25 @@ def attend(spec: Spec, name: str | None, *operands):
 
 @jax.tree_util.register_pytree_node_class
 class Residuals:
-    def __init__(self, arrays, wanted: tuple[str, ...]):
+    """What a forward keeps, and of which attention: its Spec and the gradients that are wanted."""
+
+    def __init__(self, arrays, known: tuple[Spec, tuple[str, ...]]):
         self.arrays = arrays
-        self.wanted = wanted
+        self.known = known
 
     def tree_flatten(self):
-        return (self.arrays,), self.wanted
+        return (self.arrays,), self.known
 
     @classmethod
-    def tree_unflatten(cls, wanted, children):
-        return cls(children[0], wanted)
+    def tree_unflatten(cls, known, children):
+        return cls(children[0], known)
 
 
 def _forward(spec: Spec, name: str | None, *primals):
     operands = [p.value for p in primals]
+    learns_scale = any(p.perturbed for role, p in zip(spec.operands, primals) if role == "scale")
+    if learns_scale:
+        spec, operands = with_learned_scale(spec, operands)
     wanted = wanted_of(spec, primals)
     outputs = spec.outputs if "lse" in spec.outputs else (*spec.outputs, "lse")
     pair = spec.replace(outputs=outputs, training=bool(wanted), wanted=wanted)
@@ -49,7 +55,7 @@ def _forward(spec: Spec, name: str | None, *primals):
     if name is not None:
         results.update({key: checkpoint_name(results[key], name) for key in ("o", "lse")})
     saved = (tuple(operands), results["o"], results["lse"])
-    return tuple(results[key] for key in spec.outputs), Residuals(saved, wanted)
+    return tuple(results[key] for key in spec.outputs), Residuals(saved, (spec, wanted))
 
 
 def wanted_of(spec: Spec, primals) -> tuple[str, ...]:
@@ -63,18 +69,37 @@ def wanted_of(spec: Spec, primals) -> tuple[str, ...]:
         elif role in _DIFFERENTIABLE or role.startswith(("tensor:", "scalar:")):
             wanted.append(role)
         elif role == "scale":
-            raise Unsupported("scale has no gradient; multiply q by what is to be learned instead")
+            raise Unsupported("scale has no gradient here; multiply q by what is to be learned instead")
     return tuple(wanted)
+
+
+def with_learned_scale(spec: Spec, operands) -> tuple[Spec, list[jax.Array]]:
+    """The same attention with a scale of 1, and the caller's as a scalar of the formula, which has a gradient."""
+    if spec.bprop is not None:
+        raise Unsupported("scale has no gradient beside score_mod_bprop; multiply the score by it in score_mod")
+    mod, name = spec.mod or "score", "scale"
+    used = {n for n, _ in spec.scalars} | {t.name for t in spec.tensors} | {*tokens(mod), *tokens(spec.mask or "")}
+    while name in used:
+        name += "_"
+    roles = tuple(f"scalar:{name}" if role == "scale" else role for role in spec.operands)
+    changed = spec.replace(
+        operands=(*roles, "scale"),
+        mod=substitute(mod, {"score": f"(score * {name})"}),
+        scalars=(*spec.scalars, (name, "f32")),
+    )
+    return changed, [*operands, jnp.ones_like(operands[spec.operands.index("scale")])]
 
 
 def _backward(spec: Spec, name: str | None, residuals: Residuals, cotangents):
     operands, o, lse = residuals.arrays
+    count = len(spec.operands)
+    spec, wanted = residuals.known
     given = {key: None if isinstance(c, SymbolicZero) else c for key, c in zip(spec.outputs, cotangents)}
-    if not residuals.wanted or (given.get("o") is None and given.get("lse") is None):
-        return tuple(None for _ in operands)
+    if not wanted or (given.get("o") is None and given.get("lse") is None):
+        return (None,) * count
     if given.get("o") is None:
         given["o"] = jnp.zeros_like(o)
-    spec = spec.replace(training=True, wanted=residuals.wanted)
+    spec = spec.replace(training=True, wanted=wanted)
     roles, extra = ["o", "lse", "grad_o"], [o, lse, given["o"].astype(o.dtype)]
     if given.get("lse") is not None:
         roles.append("grad_lse")
@@ -82,7 +107,8 @@ def _backward(spec: Spec, name: str | None, residuals: Residuals, cotangents):
     full = spec.replace(operands=(*spec.operands, *roles))
     results = _primitive.bind("backward", full, [*operands, *extra])
     gradients = {gradient_source(role): g for role, g in zip(gradient_roles(full), results)}
-    return tuple(_as_cotangent(gradients.get(role), x) for role, x in zip(spec.operands, operands))
+    each = [_as_cotangent(gradients.get(role), x) for role, x in zip(spec.operands, operands)]
+    return tuple(each[:count])
 
 
 def _as_cotangent(gradient, operand):

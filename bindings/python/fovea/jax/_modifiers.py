@@ -43,6 +43,8 @@ class Given:
                 raise InvalidArgument(f"{name}: given without score_mod")
         if self.mask_mod is None and self.mask_mod_tensors is not None:
             raise InvalidArgument("mask_mod_tensors: given without mask_mod")
+        if self.score_mod_bprop is None and self.score_mod_bprop_tensors is not None:
+            raise InvalidArgument("score_mod_bprop_tensors: given without score_mod_bprop")
         for name in ("score_mod", "mask_mod", "score_mod_bprop"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, Program)) and not callable(value):
@@ -51,6 +53,9 @@ class Given:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
                 raise InvalidArgument(f"{name} must be a dict of names, got {type(value).__name__}")
+            for key in value or ():
+                if not isinstance(key, str):
+                    raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; it must be a name")
 
     def names(self) -> set[str]:
         """What formulas may call what they capture."""
@@ -212,21 +217,22 @@ def _recorded(given: Given, captures: Captures, sizes):
     """A callback that builds a graph node by node, recorded by the same recorder as for PyTorch."""
     from .. import recorder
 
+    def arrays(tensors):
+        # A number is captured as an array of rank 0: a new value is bound, and builds nothing.
+        return {name: jnp.asarray(value) for name, value in (tensors or {}).items()}
+
+    bprop_tensors = given.score_mod_bprop_tensors
     recorded = recorder.record(
         given.score_mod,
         given.score_mod_bprop,
-        tensors=dict(given.score_mod_tensors or {}),
-        bprop_tensors=dict(given.score_mod_bprop_tensors or {}),
+        tensors=arrays(given.score_mod_tensors),
+        bprop_tensors=None if bprop_tensors is None else arrays(bprop_tensors),
         sizes=sizes,
     )
     bound = {}
     for capture in recorded.captures:
         captures.reserve(capture.name)
-        if len(capture.extents) == 0:
-            captures.add_scalar(jnp.asarray(capture.tensor).reshape(()), capture.name)
-        else:
-            value = jnp.asarray(capture.tensor)
-            bound[capture.name] = captures.add_tensor(value, capture.name)
+        bound[capture.name] = captures.add_tensor(capture.tensor, capture.name)
     for text in (recorded.mod, recorded.bprop):
         _note_loads(text, bound)
     return recorded.mod, recorded.bprop

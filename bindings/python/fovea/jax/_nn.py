@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .._core import InvalidArgument
-from .._request import window_mask
 from ._call import Call
 from ._modifiers import Given, Modifier
 
@@ -39,8 +39,8 @@ def dot_product_attention(
 
     query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None
     (Fovea's choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no
-    modifiers. A row with nothing kept gives zeros. The residual is the natural logarithm of the sum, [B, T,
-    N] in float32.
+    modifiers. The residual is the natural logarithm of the sum, [B, T, N] in the type of `key`, without a
+    gradient. A row with nothing kept gives zeros, and -inf as its residual.
     """
     given = Given(
         score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
@@ -61,32 +61,50 @@ def dot_product_attention(
             implementation="xla",
             return_residual=return_residual,
         )
-    query, key, value = (jnp.asarray(x) for x in (query, key, value))
-    single = query.ndim == 3
-    if single:
-        query, key, value = query[None], key[None], value[None]
+    shape = jnp.shape(query)
+    query, key, value = (_with_rank_four(x) for x in (query, key, value))
     call = Call("bshd", query, key, value)
     call.keep_names(given)
     if mask is not None:
         call.mask_array("mask", _with_rank_four(mask))
-    mask = window_mask(is_causal, local_window_size, name="local_window_size")
+    window = _window(is_causal, local_window_size)
     bias = None if bias is None else _with_rank_four(bias)
-    call.modify(given, bias=bias, masks=[mask] if mask else [])
+    call.modify(given, bias=bias, masks=[window] if window else [])
     names = ("query_seq_lengths", "key_value_seq_lengths")
-    call.lengths(query_seq_lengths, key_value_seq_lengths, names=names)
+    lengths = zip((query_seq_lengths, key_value_seq_lengths), (query.shape[1], key.shape[1]))
+    # A length beyond the array means all of it.
+    call.lengths(*(x if x is None else jnp.clip(jnp.asarray(x), 0, n) for x, n in lengths), names=names)
     call.values(scale=scale)
     call.options(engine=implementation, outputs=("o", "lse") if return_residual else ("o",))
     results = call.run()
-    if single:
-        results = tuple(x[0] for x in results)
+    o = results[0].reshape((*shape[:-1], value.shape[-1]))
     if not return_residual:
-        return results[0]
-    return results[0], jnp.swapaxes(results[1], -1, -2)
+        return o
+    residual = jnp.swapaxes(results[1], -1, -2).astype(key.dtype).reshape(shape[:-1])
+    return o, jax.lax.stop_gradient(residual)
 
 
 def _refuse_modifiers(given: Given) -> None:
     if given != Given():
         raise InvalidArgument('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
+
+
+def _window(is_causal: bool, size: int | Sequence[int] | None) -> str | None:
+    """Keys from q - left to q + right. Unlike other windows, -1 is a number of positions as any other."""
+    bounds = ["q >= k"] if is_causal else []
+    if size is not None:
+        try:
+            left, right = map(operator.index, size if isinstance(size, Sequence) else (size, size))
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                f"local_window_size={size!r}: must be (left, right), each a number of positions, or one for both"
+            ) from None
+        if right == 0 and not is_causal:
+            bounds.append("q >= k")
+        elif right < 0 or not is_causal:
+            bounds.append(f"k - q <= {right}")
+        bounds.append(f"q - k <= {left}")
+    return " && ".join(bounds) or None
 
 
 def _with_rank_four(array):

@@ -85,21 +85,22 @@ def _ring_fwd(spec: Spec, ring, *primals):
     out, o, lse = _ring_forward(spec, ring, arrays)
     if ring.name is not None:
         out, o, lse = (name_for_checkpoint(x, ring.name) for x in (out, o, lse))
-    return out, _derivative.Residuals((tuple(arrays), o, lse), wanted)
+    return out, _derivative.Residuals((tuple(arrays), o, lse), (spec, wanted))
 
 
 def _ring_bwd(spec: Spec, ring, residuals, grad_o):
     arrays, o, lse = residuals.arrays
-    if isinstance(grad_o, jax.custom_derivatives.SymbolicZero) or not residuals.wanted:
+    _, wanted = residuals.known
+    if isinstance(grad_o, jax.custom_derivatives.SymbolicZero) or not wanted:
         return tuple(None for _ in arrays)
     operands, sink = _split(spec, arrays)
     grad_o = grad_o.astype(jnp.float32)
-    gradients = _ring_gradients(spec, ring, operands, (o, lse, grad_o), residuals.wanted)
+    gradients = _ring_gradients(spec, ring, operands, (o, lse, grad_o), wanted)
     result = [
         g.astype(x.dtype) if (g := gradients.get(role)) is not None else None for role, x in operands.items()
     ]
     if sink is not None:
-        result.append(_sink_gradient(spec, sink, o, lse, grad_o) if "sink" in residuals.wanted else None)
+        result.append(_sink_gradient(spec, sink, o, lse, grad_o) if "sink" in wanted else None)
     return tuple(result)
 
 
