@@ -104,6 +104,7 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (!is_16_bit(p.q.dtype) || p.grad_o.dtype != p.q.dtype)
     return "they take f16 and bf16, and output gradients of the same type";
   if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
+  if (is_wide(facts) && p.deterministic) return "they add up dQ in order for head dims up to 128";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";
