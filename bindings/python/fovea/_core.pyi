@@ -4,6 +4,8 @@ callers may use it."""
 from collections.abc import Callable, Sequence
 from typing import Any
 
+# What a forward can give besides o, in order: "rows" for one number a row, "heads" for one a head.
+OUTPUTS: dict[str, str]
 F32: int
 F16: int
 BF16: int
@@ -40,6 +42,9 @@ class Program:
         scalars: Sequence[tuple] = (),
         in_double: bool = False,
     ) -> tuple[float, bool, float]: ...
+    def classify(
+        self, at: tuple[int, int, int, int], sizes: tuple[int, int, int, int, int], ends: Sequence[int]
+    ) -> int: ...
     def evaluate_grid(
         self,
         score: float,
@@ -85,58 +90,33 @@ class Plan:
     @property
     def device(self) -> str: ...
     def workspace(self, sizes: _Sizes | None = None) -> int: ...
+    # Tensors by position or name, all else by the names of include/fovea/fields.def; of a value also name_at, the
+    # address where the device finds it.
     def run(
         self,
-        q: _Tensor = None,
-        k: _Tensor = None,
-        v: _Tensor = None,
-        o: _Tensor = None,
-        grad_o: _Tensor = None,
-        grad_q: _Tensor = None,
-        grad_k: _Tensor = None,
-        grad_v: _Tensor = None,
-        *,
-        lse: int | None = None,
-        grad_lse: int | None = None,
-        row_max: int | None = None,
-        max_logit: int | None = None,
-        sink: int | None = None,
-        grad_sink: int | None = None,
-        q_lengths: int | None = None,
-        k_lengths: int | None = None,
-        q_starts: int | None = None,
-        k_starts: int | None = None,
-        q_offsets: int | None = None,
-        k_offsets: int | None = None,
-        tensors: Sequence[tuple] | None = None,
-        scalars: Sequence[tuple] | None = None,
-        scale: float | None = None,
-        seed: int | None = None,
-        offset: int | None = None,
-        b_offset: int | None = None,
-        h_offset: int | None = None,
-        q_offset: int | None = None,
-        k_offset: int | None = None,
-        scale_at: int | None = None,
-        seed_at: int | None = None,
-        offset_at: int | None = None,
-        b_offset_at: int | None = None,
-        h_offset_at: int | None = None,
-        q_offset_at: int | None = None,
-        k_offset_at: int | None = None,
+        *tensors: _Tensor,
         sizes: _Sizes | None = None,
         workspace: int | None = None,
         workspace_bytes: int | None = None,
         stream: int | None = None,
         threads: int | None = None,
+        **bound: Any,
     ) -> None: ...
 
 class Caller:
     """A plan with a template of its call."""
 
-    def __init__(self, plan: Plan, roles: Sequence[str], captured: Sequence[tuple]) -> None: ...
+    def __init__(
+        self, plan: Plan, roles: Sequence[str], captured: Sequence[tuple], scalars: Sequence[tuple]
+    ) -> None: ...
     def run(
-        self, pointers: tuple[int, ...], stream: int, threads: int, workspace: tuple[int, ...], scale: float
+        self,
+        pointers: tuple[int, ...],
+        stream: int,
+        threads: int,
+        workspace: tuple[int, ...],
+        scale: float,
+        numbers: Sequence[float],
     ) -> None: ...
 
 class Viewer:
@@ -155,7 +135,8 @@ class Steps:
     def run(self, modifiers: tuple) -> None: ...
     def call(self, function: Any, arguments: tuple, named: dict | None, always: bool = False) -> Symbol | None: ...
     def method(self, name: str, *arguments: Any, **named: Any) -> Symbol: ...
-    def replay(self, values: list) -> tuple[bool, Any] | None: ...
+    def replay(self, values: list, shift: Callable[[int], Any]) -> tuple[bool, Any] | None: ...
+    def key(self) -> tuple: ...
     @property
     def replayed(self) -> Any: ...
     @replayed.setter
@@ -164,6 +145,8 @@ class Steps:
     def like(self) -> Any: ...
     @property
     def tensors(self) -> list: ...
+    @property
+    def shifts(self) -> tuple[float, ...]: ...
 
 class HostCall:
     """A call that CallCache makes by itself."""
@@ -182,7 +165,7 @@ class CallCache:
 
     def __init__(self, facts: Any) -> None: ...
     def look_up(
-        self, options: Any, written: Steps | None, tensors: list, scale: float
+        self, options: Any, written: Steps | None, tensors: list, scale: float, scalars: Sequence[float]
     ) -> tuple[tuple, list, Any, tuple[int, int, bool]] | tuple[None, list, Any, tuple] | None: ...
 
 def environment_engine() -> str | None: ...

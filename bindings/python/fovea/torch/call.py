@@ -6,19 +6,19 @@ from typing import Optional
 
 from torch import Tensor
 
+DEFAULT_SCALE = float("inf")  # which no scale is: stands for 1 / sqrt(d)
+
 
 @dataclasses.dataclass(slots=True)
 class Call:
-    formulas: str = "\n\n\n\n"  # modifiers.Formulas.text()
+    formulas: str = "\n" * 5  # modifiers.Formulas.text()
     values: tuple = ()  # of scalars
     layout: str = "bhsd"  # bhsd, bshd, sbhd, thd
     engine: str = ""  # "": the fastest
     wants: str = ""  # gradients that a backward will be asked for: "q,k,v,sink,_c0"
-    lse: bool = False  # outputs that the caller asked for
-    row_max: bool = False
-    max_logit: bool = False
+    outputs: tuple = ()  # names of fovea._core.OUTPUTS that the caller asked for, in that order
     deterministic: bool = False
-    scale: float = 0.0  # 0: 1 / sqrt(d)
+    scale: float = DEFAULT_SCALE
     dropout: float = 0.0
     max_q: int = 0  # thd: the longest sequences
     max_k: int = 0
@@ -39,9 +39,7 @@ class Call:
             self.layout,
             self.engine,
             self.wants,
-            self.lse,
-            self.row_max,
-            self.max_logit,
+            self.outputs,
             self.deterministic,
             self.dropout,
             self.max_q,
@@ -56,9 +54,15 @@ class Call:
             self.k_offset != 0,
         )
 
-    def with_scale(self, scale):
-        """Itself, or the same with another scale."""
-        return self if self.scale == scale else dataclasses.replace(self, scale=scale)
+    def written(self):
+        """The outputs that the library writes: a backward needs lse."""
+        return ("lse", *self.outputs) if self.wants and "lse" not in self.outputs else self.outputs
+
+    def with_numbers(self, scale, values):
+        """Itself, or the same with another scale and other values of scalars."""
+        if self.scale == scale and self.values == values:
+            return self
+        return dataclasses.replace(self, scale=scale, values=values)
 
     def without_tensors(self):
         """For a table, which keeps nothing of a caller's alive."""

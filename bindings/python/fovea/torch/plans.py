@@ -9,7 +9,7 @@ from .. import _core
 from .._core import InvalidArgument
 from .._line import problem_line
 from .modifiers import DIRECT
-from .shapes import check_ranks, dense_like, rows_shape, sizes_of, strides_word
+from .shapes import check_ranks, dense_like, heads_of, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,
@@ -22,6 +22,9 @@ _CODES = {
     torch.bool: _core.BOOL,
 }
 _LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
+
+_LENGTHS = (_LEAF_SIZES["k"], _LEAF_SIZES["q"])
+
 
 class Prepared:
     """A plan of one direction and what every call of it binds alike."""
@@ -36,7 +39,7 @@ class Prepared:
         "scalars",
         "wanted",
         "o",  # shape and strides of the output
-        "rows",  # of lse and row maxima
+        "extents",  # of other outputs: {"rows": ..., "heads": ...}
         "inputs",  # of the gradients of q, k and v
         "on_cpu",
         "plain",  # nothing is bound but big and captured tensors
@@ -54,28 +57,30 @@ class Parts:
     """Formulas.text() taken apart again."""
 
     def __init__(self, text):
-        self.mod, self.mask, self.bprop, captured, scalars = text.split("\n")
+        self.mod, self.mask, self.bprop, captured, scalars, _ = text.split("\n")
         pairs = [item.split(" ") for item in captured.split(";") if item]
         self.names = [name for name, _ in pairs]
         self.uses = [uses for _, uses in pairs]
         self.scalars = [tuple(item.split(":")) for item in scalars.split(";") if item]
 
-    def with_extents(self, captured):
+    def with_extents(self, declared):
         """Texts with the extents of captured tensors in place of `#slot.dimension`."""
-        extent = lambda found: str(captured[int(found[1])].shape[int(found[2])])
+        extent = lambda found: str(declared[int(found[1])][2][int(found[2])])
         return [re.sub(r"#(\d+)\.(\d+)", extent, text) or None for text in (self.mod, self.mask, self.bprop)]
 
     def declared(self, captured, sizes):
         """[(name, dtype, extents)]. An extent that is indexed by a position and is as large as that size is declared by
-        the size's name, so that another batch or length shares the plan."""
+        the size's name, so that another batch or length shares the plan; so is one as large as a length that is indexed by
+        anything else (k + 1)."""
         out = []
         for name, uses, tensor in zip(self.names, self.uses, captured):
             if "?" in uses:
                 uses = self.uses_in_text(name, len(uses))
             extents = []
             for extent, leaf in zip(tensor.shape, uses):
-                size, word = _LEAF_SIZES.get(leaf, (None, None))
-                extents.append(word if word and getattr(sizes, size) == extent else int(extent))
+                words = [_LEAF_SIZES[leaf]] if leaf in _LEAF_SIZES else _LENGTHS if extent > 1 else ()
+                equal = [word for size, word in words if getattr(sizes, size) == extent]
+                extents.append(equal[0] if equal else int(extent))
             out.append((name, DIRECT[tensor.dtype], tuple(extents)))
         return out
 
@@ -103,8 +108,11 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     if q.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         raise InvalidArgument(f"query: {q.dtype} must be float32, float16, bfloat16 or float64")
     parts = Parts(call.formulas)
-    mod, mask, bprop = parts.with_extents(captured)
     packed = call.layout == "thd"
+    declared = parts.declared(captured, sizes)
+    mod, mask, bprop = parts.with_extents(
+        declared if is_one_length(call) else [(None, None, x.shape) for x in captured]
+    )
     fields = {name: getattr(sizes, name) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv")}
     fields.update(
         dtype=DIRECT[q.dtype],
@@ -112,7 +120,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         mod=mod,
         mask=mask,
         bprop=bprop,
-        tensors=parts.declared(captured, sizes),
+        tensors=declared,
         tensor_strides=captured_strides(parts.names, captured),
         scalars=parts.scalars,
         sink=sink is not None,
@@ -130,6 +138,11 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes.t_q, tk=sizes.t_k)
     return fields, sizes, parts
+
+
+def is_one_length(call) -> bool:
+    """Is Sq in a formula the size itself, and Skv? Not if every sequence has its own."""
+    return call.layout != "thd" and call.q_lens is None and call.k_lens is None
 
 
 def captured_strides(names, captured):
@@ -155,13 +168,13 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
     """(problem, its partner or None, parts): where a backward will follow, it is part of the choice of an engine."""
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
     o = dense_like(meta(q), v.shape[-1])
-    fields.update(o_strides=strides_word(o, call.layout), row_max=call.row_max, max_logit=call.max_logit)
+    fields["o_strides"] = strides_word(o, call.layout)
     partner = None
     if call.wants:
         partner = _core.Problem(
-            problem_line(**backward_fields(call, fields, (q, k, v), o, call.lse, o.dtype))
+            problem_line(**backward_fields(call, fields, (q, k, v), o, "lse" in call.outputs, o.dtype))
         )
-    line = problem_line(direction="forward", lse=call.lse or bool(call.wants), **fields)
+    line = problem_line(direction="forward", **dict.fromkeys(call.written(), True), **fields)
     return _core.Problem(line), partner, parts
 
 
@@ -169,18 +182,17 @@ def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
     """`where` is runtime.place() of the call."""
     check_ranks(call.layout, q, k, v)
     problem, partner, parts = forward_problem(call, q, k, v, sink, captured, where[2])
-    roles = ["q", "k", "v", "o"] + ["lse"] * bool(call.lse or call.wants)
-    roles += ["row_max"] * bool(call.row_max) + ["max_logit"] * bool(call.max_logit)
+    roles = ["q", "k", "v", "o", *call.written()]
     out = prepared(problem, partner, call, q, sink, captured, parts, (), roles, where)
     o, rows = dense_like(meta(q), v.shape[-1]), tuple(rows_shape(call.layout, q))
-    out.o, out.rows = (tuple(o.shape), o.stride()), (rows, dense_strides(rows))
+    out.o = tuple(o.shape), o.stride()
+    out.extents = {"rows": (rows, dense_strides(rows)), "heads": ((heads_of(call.layout, q),), (1,))}
     return out
 
 
 def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
-    fields = {name: x for name, x in fields.items() if name not in ("row_max", "max_logit")}
     q, k, v = (dense_like(meta(x)) for x in inputs)
-    fields.update(
+    return fields | dict(
         direction="backward",
         grads=call.wants.split(","),
         dlse=has_grad_lse,
@@ -190,7 +202,6 @@ def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
         dk_strides=strides_word(k, call.layout),
         dv_strides=strides_word(v, call.layout),
     )
-    return fields
 
 
 def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where) -> Prepared:
@@ -228,10 +239,8 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     beside = ["sink"] * (sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
     out.plain = not beside
     out.roles = roles + beside
-    out.by_value = bool(
-        out.scalars or call.q_offset or call.k_offset or (call.dropout and not out.seed_at)
-    )
-    out.caller = _core.Caller(out.plan, out.roles, template(out))
+    out.by_value = bool(call.q_offset or call.k_offset or (call.dropout and not out.seed_at))
+    out.caller = _core.Caller(out.plan, out.roles, template(out), [(name, 0.0) for name in out.scalars])
     out.whole = None
     return out
 
