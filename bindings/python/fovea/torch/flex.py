@@ -72,7 +72,7 @@ def flex_attention(
             out = attend_eager((query, key, value), score_mod, block_mask, options)
         except InvalidArgument as error:
             raise in_users_words(error, (score_mod, getattr(block_mask, "mask_mod", None))) from None
-    o, lse, row_max, _ = out
+    o, lse, row_max, *_ = out
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
     return (o, lse) if return_lse else o
@@ -95,7 +95,7 @@ def attend_new(qkv, score_mod, block_mask, options, found):
     """A call that was not made before, or that is not plain."""
     *options, lse, row_max = options
     call, formulas, *tensors = prepare(*qkv, score_mod, block_mask, *options, found)
-    call.lse, call.row_max = lse, row_max
+    call.outputs = ("lse",) * bool(lse) + ("row_max",) * bool(row_max)
     if found is None or tensors[1] is not qkv[1] or tensors[2] is not qkv[2]:
         return attend(call, *tensors, None, formulas.tensors)
     keep_plan(found, call, None, formulas)
