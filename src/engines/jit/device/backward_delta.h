@@ -109,7 +109,7 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
     }
   }
   if constexpr (Config::row_terms != 0 && Config::deterministic) {
-    if (first % Config::rows == 0) QueryTurns::clear(call, tile);
+    if (first % Config::rows == 0) QueryTurns<Config::columns>::clear(call, tile);
   }
 }
 

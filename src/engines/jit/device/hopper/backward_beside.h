@@ -32,7 +32,7 @@ class BackwardBeside {
     }
     for (int number = 0;; ++number) {
       if constexpr (reads_diagonals) find_elements(number);
-      const Ring ring = place(number, backward_ds_stages);
+      const Ring ring = place(number, Shape::ds_stages);
       wait_for(barriers_.full_ds(ring.stage), ring.parity);
       if ((step(number).flags() & step_end) != 0) break;
       add_up(number);
@@ -74,7 +74,7 @@ class BackwardBeside {
 
   FOVEA_DEVICE void add_up(int number) {
     const StepRef at = step(number);
-    const int stage = number % backward_ds_stages;
+    const int stage = number % Shape::ds_stages;
     if ((at.flags() & step_nothing) != 0) return tell(barriers_.empty_ds(stage));
     captured_.read_cells(a_, uniform(at), Shape::ds_tile(stage), box(at), team());
     if constexpr (Captured::adds_diagonals) {
@@ -86,7 +86,7 @@ class BackwardBeside {
 
   FOVEA_DEVICE void add_diagonals(int number) {
     const StepRef at = step(number);
-    const int stage = number % backward_ds_stages;
+    const int stage = number % Shape::ds_stages;
     meet();  // all have read the sums of the step before
     Sums::add_up(Shape::ds_tile(stage), team());
     tell(barriers_.empty_ds(stage));

@@ -26,7 +26,8 @@ struct CellsTerm {
                         static_cast<long long>(at.k_first) + Shape::keys <= Term::last(a);
     if (!inside || (first | row_step) % 4 != 0) return read_slowly(a, u, ds, at, team);
     float* const to = reinterpret_cast<float*>(sums) + first;
-    FOVEA_NO_UNROLL for (int i = team.thread / 32; i < 32; i += team.threads / 32) {
+    constexpr int pieces = Shape::keys / 32 * (Shape::queries / 8);
+    FOVEA_NO_UNROLL for (int i = team.thread / 32; i < pieces; i += team.threads / 32) {
       add_piece(to + i / 8 * 32, row_step, ds + i / 8 * 32 * Shape::row_bytes, i % 8);
     }
   }
