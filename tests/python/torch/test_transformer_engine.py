@@ -24,7 +24,8 @@ def reference(q, k, v, mod=None, mask=None):
 
 def test_a_bias_beside_a_modifier():
     """The order is scale, bias, score_mod."""
-    module, (q, k, v), bias = DotProductAttention(H, D, qkv_format="bshd", attn_mask_type="no_mask"), [draw() for _ in range(3)], draw(1, H, S, S)
+    module = DotProductAttention(H, D, qkv_format="bshd", attn_mask_type="no_mask")
+    (q, k, v), bias = (draw() for _ in range(3)), draw(1, H, S, S)
     cap = lambda s, b, h, i, j: 2 * torch.tanh(s / 2)
     o = module(q, k, v, core_attention_bias_type="post_scale_bias", core_attention_bias=bias, score_mod=cap)
     capped = lambda s, b, h, i, j: 2 * torch.tanh((s + bias.double()[0, h, i, j]) / 2)
@@ -107,9 +108,8 @@ def test_checkpoints_load_strictly(kind, norm):
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rotary_positions_of_packed_sequences(interleaved):
     """Each sequence counts from 0, as it does alone."""
-    module = MultiheadAttention(
-        H * D, H, qkv_format="thd", attn_mask_type="padding_causal", device="cpu", attention_dropout=0.0, rotary_pos_interleaved=interleaved
-    )
+    options = {"qkv_format": "thd", "attn_mask_type": "padding_causal", "device": "cpu", "attention_dropout": 0.0}
+    module = MultiheadAttention(H * D, H, rotary_pos_interleaved=interleaved, **options)
     angles = torch.rand(S, 1, 1, D) * 6
     lengths = (5, 12, 0, 3)
     starts = torch.tensor([0, 5, 17, 17, 20], dtype=torch.int32)

@@ -17,7 +17,8 @@ def scaled(score_mod, bprop, scale):
     """The modifier of scores that have no scale yet."""
     if scale.numel() != 1:
         raise InvalidArgument(f"scale: shape {list(scale.shape)}; must be a number, or a tensor of one element")
-    if bprop is not None or isinstance(score_mod, str) or is_callback(score_mod) or not (score_mod is None or callable(score_mod)):
+    is_function = callable(score_mod) and not is_callback(score_mod)
+    if bprop is not None or not (score_mod is None or is_function):
         raise InvalidArgument(
             "scale: a learned one goes with a score_mod that is a function; in a formula it is a captured tensor, score * t[]"
         )
