@@ -10,7 +10,7 @@ from .dot_product_attention import DotProductAttention
 from .errors import TraceError
 from .explain import explain
 from .flex import AuxOutput, AuxRequest, flex_attention
-from .masks import BlockMask, and_masks, create_block_mask, noop_mask, or_masks
+from .masks import BlockMask, and_masks, create_block_mask, create_mask, noop_mask, or_masks
 from .multihead_attention import MultiheadAttention
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "and_masks",
     "attention",
     "create_block_mask",
+    "create_mask",
     "explain",
     "flex_attention",
     "noop_mask",
