@@ -183,7 +183,7 @@ void CapturedBindings::bind_tensors(const ir::Program& program, const CapturedAr
     tensor_gradients_[slot] = bound_gradient(binding.gradient, shape, dtype, place);
   }
   for (std::size_t slot = 0; slot < program.tensors().size(); ++slot) {
-    if (matching.bound[slot] != 0) continue;
+    if (matching.bound[slot] != 0 || given.may_lack_tensors) continue;
     throw InvalidArgument(std::string(given.argument) + ".tensors: the captured tensor '" +
                           program.tensors()[slot].name + "' is not bound");
   }

@@ -176,14 +176,7 @@ def test_engines_without_what_is_asked(q):
 def test_arguments_of_transformer_engine():
     unsupported = fovea.Unsupported
     refused(unsupported, r"tp_size=2 is not supported", DotProductAttention, 4, 8, tp_size=2)
-    refused(
-        unsupported,
-        r"cp_group=.*context parallelism is the caller's",
-        DotProductAttention,
-        4,
-        8,
-        cp_group=object(),
-    )
+    refused(ValueError, r"cp_comm_type='p2q': must be one of", DotProductAttention, 4, 8, cp_comm_type="p2q")
     refused(TypeError, "no_such", DotProductAttention, 4, 8, no_such=1)
     refused(
         ValueError,

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from .._core import InvalidArgument
 from .._request import module_window
 from .attention import attention
+from .context_parallel import context_parallel
 from .te_arguments import mask_type_of, one_of, refuse_others
 from .te_masks import check_extents, element, outside, padding, sizes_of_call
 
@@ -54,10 +55,8 @@ class DotProductAttention(torch.nn.Module):
             tp_size=(tp_size, 1),
             get_rng_state_tracker=(get_rng_state_tracker, None),
             tp_group=(tp_group, None),
-            cp_group=(cp_group, None),
-            cp_global_ranks=(cp_global_ranks, None),
-            cp_stream=(cp_stream, None),
         )
+        self.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
         one_of("attention_type", attention_type, ("self", "cross"))
         self.qkv_format = one_of("qkv_format", qkv_format, ("sbhd", "bshd", "thd"))
         self.num_attention_heads = num_attention_heads
@@ -75,6 +74,15 @@ class DotProductAttention(torch.nn.Module):
         self.softmax_offset = None
         if softmax_type == "learnable":
             self.softmax_offset = torch.nn.Parameter(torch.zeros(num_attention_heads))
+
+    def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
+        """Sequences are cut over the ranks of cp_group from now on, in the order zigzag as Transformer Engine's are; None: over
+        none. A pair of groups, of all-to-alls and of the ring, goes with cp_comm_type "a2a+p2p". cp_global_ranks must be the
+        ranks of the group."""
+        self.cp_group, self.cp_stream = cp_group, cp_stream
+        self.cp_strategy = COMMUNICATION[one_of("cp_comm_type", cp_comm_type, COMMUNICATION)]
+        if cp_group is not None:
+            check_global_ranks(cp_group, cp_global_ranks)
 
     def forward(
         self,
@@ -138,6 +146,12 @@ class DotProductAttention(torch.nn.Module):
                 "pad_between_seqs=True: needs cu_seqlens_q_padded or cu_seqlens_kv_padded, which say where sequences begin"
             )
         sizes = sizes_of_call(layout, q, k, cu_seqlens_q, (max_seqlen_q, max_seqlen_kv))
+        attend = attention
+        if self.cp_group is not None:  # masks and biases are those of the whole sequence
+            ranks = group_size(self.cp_group)
+            sizes = (*sizes[:2], *(n if layout == "thd" else n * ranks for n in sizes[2:]))
+            attend = context_parallel
+            options.update(group=self.cp_group, strategy=self.cp_strategy, order="zigzag", stream=self.cp_stream)
         options.update(lengths(layout, mask_type, sizes, attention_mask, starts, (max_seqlen_q, max_seqlen_kv)))
         if mask_type == "arbitrary":
             options["mask_mod"] = outside(attention_mask, sizes)
@@ -149,7 +163,7 @@ class DotProductAttention(torch.nn.Module):
             if score_mod is not None:
                 raise InvalidArgument("core_attention_bias_type and score_mod: put the bias into score_mod")
             options.update(bias)
-        run = lambda q, k, v: attention(q, k, v, **options)
+        run = lambda q, k, v: attend(q, k, v, **options)
         out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
         if self.return_max_logit:
             return merged(out[0]), out[1]
@@ -161,6 +175,22 @@ class DotProductAttention(torch.nn.Module):
         if self.softmax_type == "off-by-one":
             return torch.zeros(self.num_attention_heads, device=q.device)
         return self.softmax_offset
+
+
+COMMUNICATION = {"p2p": "ring", "all_gather": "all_gather", "a2a": "all_to_all", "a2a+p2p": "a2a+p2p"}
+
+
+def group_size(group):
+    groups = group if isinstance(group, (tuple, list)) else (group,)
+    return math.prod(torch.distributed.get_world_size(one) for one in groups)
+
+
+def check_global_ranks(group, given):
+    if given is None or isinstance(group, (tuple, list)):
+        return
+    own = torch.distributed.get_process_group_ranks(group)
+    if list(given) != list(own):
+        raise InvalidArgument(f"cp_global_ranks={list(given)}: the group has the ranks {own}")
 
 
 def merged(o):

@@ -200,6 +200,10 @@ class MultiheadAttention(torch.nn.Module):
             out.append(normed)
         return tuple(out) if len(out) > 1 else out[0]
 
+    def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
+        """As DotProductAttention's."""
+        self.core_attention.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
+
     def project(self, hidden, encoder_output):
         """Queries, keys and values as views of what the projections give, and the normalised input."""
         source = hidden

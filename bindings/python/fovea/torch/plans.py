@@ -9,7 +9,7 @@ from .. import _core
 from .._core import InvalidArgument
 from .._line import problem_line
 from .modifiers import DIRECT
-from .shapes import check_ranks, dense_like, rows_shape, sizes_of, strides_word
+from .shapes import check_ranks, dense_like, part_dtype, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,
@@ -126,7 +126,11 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         klens=bound(call.k_lens),
         q_offset=offset_word(call.q_offset, call.q_offsets),
         k_offset=offset_word(call.k_offset, call.k_offsets),
+        h_offset=offset_word(call.h_offset, None),
+        h_global=call.h_global or None,
     )
+    if call.parts:
+        fields["o_dtype"] = DIRECT[part_dtype(call, q)]
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes.t_q, tk=sizes.t_k)
     return fields, sizes, parts
@@ -190,6 +194,8 @@ def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
         dk_strides=strides_word(k, call.layout),
         dv_strides=strides_word(v, call.layout),
     )
+    if call.parts:
+        fields["grad_dtype"] = fields["o_dtype"]
     return fields
 
 
@@ -229,7 +235,7 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     out.plain = not beside
     out.roles = roles + beside
     out.by_value = bool(
-        out.scalars or call.q_offset or call.k_offset or (call.dropout and not out.seed_at)
+        out.scalars or call.q_offset or call.k_offset or call.h_offset or (call.dropout and not out.seed_at)
     )
     out.caller = _core.Caller(out.plan, out.roles, template(out))
     out.whole = None

@@ -9,7 +9,7 @@ from .._core import HostCall, Unsupported, environment_engine
 from .call_cache import TABLE, place
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
-from .shapes import heads_of, rows_dtype
+from .shapes import heads_of, part_dtype, rows_dtype
 from .views import VIEWER, resolved
 
 _empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
@@ -82,8 +82,8 @@ def captured_by(ready, tensors):
 
 
 def run_forward(prepared, call, q, k, v, sink, captured, where):
-    dtype, device = q.dtype, q.device
-    o = _empty(*prepared.o, dtype=dtype, device=device)
+    device = q.device
+    o = _empty(*prepared.o, dtype=part_dtype(call, q), device=device)
     lse = row_max = max_logit = None
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
     if call.lse or call.wants:
@@ -141,6 +141,8 @@ def run_with_numbers(prepared, call, pointers, where, workspace):
         bound["q_offset"] = call.q_offset
     if call.k_offset:
         bound["k_offset"] = call.k_offset
+    if call.h_offset:
+        bound["h_offset"] = call.h_offset
     if call.dropout and not prepared.seed_at:
         bound["seed"] = int(call.seed) & 0xFFFFFFFFFFFFFFFF
     prepared.plan.run(**bound, stream=where[0], threads=where[1])
@@ -166,7 +168,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
             prepared.whole = whole_backward(prepared, captured)
         TABLE.put(key, prepared)
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), grad_o.data_ptr(), lse.data_ptr()]
-    grads, dtype, device = {}, q.dtype, q.device
+    grads, dtype, device = {}, part_dtype(call, q), q.device
     for name, shape, strides in prepared.inputs:
         grads[name] = made = _empty(shape, strides, dtype=dtype, device=device)
         pointers.append(made.data_ptr())

@@ -74,6 +74,11 @@ def rows_dtype(q):
     return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
+def part_dtype(call, q):
+    """Of o and of the gradients of q, k and v."""
+    return rows_dtype(q) if call.parts else q.dtype
+
+
 def scale_of(scale) -> float:
     """The scale as a call has it: 0 for 1 / sqrt(d)."""
     if scale is None:
