@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attention/device.h"
+#include "engines/cpu/instruction_set.h"
 #include "engines/cpu/strips/strip.h"
 #include "ir/build.h"
 #include "ir/diff.h"
@@ -55,10 +56,6 @@ constexpr Formula formulas[] = {
     {"document_mask", "mask=\"q >= k && doc[q] == doc[k]\" tensor=\"doc:i32[Sq]\""},
 };
 
-const KernelTable& kernels_of(const std::string& isa) {
-  return isa == "avx512" ? avx512_kernels : isa == "avx2" ? avx2_kernels : scalar_kernels;
-}
-
 std::uint64_t ticks() {
 #if defined(__x86_64__)
   return __rdtsc();
@@ -77,7 +74,7 @@ void run_formula(benchmark::State& bench, const Formula& formula, const std::str
     roots.push_back(ir::simplify(gradients.score));
     for (const auto& load : gradients.loads) roots.push_back(ir::simplify(load.gradient));
   }
-  const KernelTable& kernels = kernels_of(isa);
+  const KernelTable& kernels = kernels_named(isa);
   const StripProgram program({roots, second_phase, !mask}, kernels);
 
   std::vector<ir::ScalarValue> scalars;

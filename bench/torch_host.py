@@ -80,7 +80,7 @@ def library_alone(forward, device):
     prepared, call, pointers, *_, where, _ = seen[-1]
     space = torch.empty(prepared.workspace, dtype=torch.uint8, device=device)
     workspace = (space.data_ptr(), prepared.workspace) if prepared.workspace else ()
-    arguments = (tuple(pointers), where[0], where[1], workspace, call.scale)
+    arguments = (tuple(pointers), where[0], where[1], workspace, call.scale, call.values)
     return lambda: (held, space) and prepared.caller.run(*arguments)
 
 

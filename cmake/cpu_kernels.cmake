@@ -8,6 +8,11 @@ function(fovea_cpu_kernels folder)
       -Wno-stringop-overflow)  # under sanitizers GCC 12 no longer sees that a tail is shorter than a vector
   endif()
   set_source_files_properties(${folder}/scalar.cpp PROPERTIES COMPILE_OPTIONS "${flags}")
+  set(neon "")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(neon -fno-schedule-insns)  # loads that come early take registers of sums, which then go to memory
+  endif()
+  set_source_files_properties(${folder}/neon.cpp PROPERTIES COMPILE_OPTIONS "${flags};${neon}")
   set_source_files_properties(${folder}/avx2.cpp PROPERTIES COMPILE_OPTIONS
     "${flags};-mavx2;-mfma;-mf16c;-mbmi2")
   set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c -mbmi2

@@ -134,6 +134,11 @@ std::vector<std::string> cpu_isa() {
   return isa;
 }
 
+#elif defined(__aarch64__)
+
+std::string cpu_name() { return "AArch64"; }
+std::vector<std::string> cpu_isa() { return {"neon", "scalar"}; }  // all have it
+
 #else
 
 std::string cpu_name() { return "CPU"; }

@@ -10,7 +10,7 @@ namespace fovea {
 
 std::string cpu_name();  // "AMD EPYC ...", or the architecture's name
 std::vector<std::string>
-cpu_isa();  // "avx512_bf16", "avx512", "avx2", "scalar": those it has, best first
+cpu_isa();  // "avx512_bf16", "avx512", "avx2", "neon", "scalar": those it has, best first
 
 // Whole processors that control groups allow, rounded up; 0: no limit. `root` is where they are
 // mounted, `membership` the text of /proc/self/cgroup. Versions 1 and 2.

@@ -24,10 +24,10 @@ std::vector<std::string> chosen_isa() {
   std::vector<std::string> isa = cpu_isa();
   const auto asked = env_value(Env::CpuIsa);
   if (!asked) return isa;
-  const std::vector<std::string> known{"scalar", "avx2", "avx512", "avx512_bf16"};
+  const std::vector<std::string> known{"scalar", "neon", "avx2", "avx512", "avx512_bf16"};
   if (std::ranges::find(known, *asked) == known.end()) {
     refuse(env_name(Env::CpuIsa), *asked,
-           "must be scalar, avx2, avx512 or avx512_bf16" + did_you_mean(*asked, known));
+           "must be scalar, neon, avx2, avx512 or avx512_bf16" + did_you_mean(*asked, known));
   }
   const auto at = std::ranges::find(isa, *asked);
   if (at == isa.end()) {

@@ -17,7 +17,7 @@ struct Device {
   std::string name;        // "AMD EPYC ...", "NVIDIA H200"
 
   // CPU: what the compiler may use, best first.
-  std::vector<std::string> isa;  // "avx512_bf16", "avx512", "avx2", "scalar"
+  std::vector<std::string> isa;  // "avx512_bf16", "avx512", "avx2", "neon", "scalar"
   int threads = 1;
 
   // CUDA.

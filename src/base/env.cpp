@@ -14,7 +14,7 @@ constexpr std::array<EnvVariable, 11> variables{{
     {Env::CacheLimit, "FOVEA_CACHE_LIMIT", "the most bytes in that folder: 500M, 2G; default: 1G"},
     {Env::NumThreads, "FOVEA_NUM_THREADS", "threads of the CPU engine; default: those it may use"},
     {Env::CpuIsa, "FOVEA_CPU_ISA",
-     "scalar, avx2, avx512 or avx512_bf16; default: the best of this machine"},
+     "scalar, neon, avx2, avx512 or avx512_bf16; default: the best of this machine"},
     {Env::Verbose, "FOVEA_VERBOSE", "1: a line on standard error per plan built and per call"},
     {Env::Bundle, "FOVEA_BUNDLE", "files of plans that were compiled ahead, separated by colons"},
     {Env::CudnnDir, "FOVEA_CUDNN_DIR", "the folder that all cuDNN libraries are taken from"},

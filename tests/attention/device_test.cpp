@@ -172,7 +172,7 @@ TEST(DeviceDeathTest, TheEnvironmentLimitsTheCpu) {
   EXPECT_EXIT(run("FOVEA_CPU_ISA", "scalar"), done, "^scalar ");
   EXPECT_EXIT(
       run("FOVEA_CPU_ISA", "avx3"), done,
-      "^FOVEA_CPU_ISA=avx3: must be scalar, avx2, avx512 or avx512_bf16; did you mean 'avx2'");
+      "^FOVEA_CPU_ISA=avx3: must be scalar, neon, avx2, avx512 or avx512_bf16; did you mean 'avx2'");
   EXPECT_EXIT(run("FOVEA_NUM_THREADS", "3"), done, " 3$");
   EXPECT_EXIT(run("FOVEA_NUM_THREADS", "0"), done,
               "^FOVEA_NUM_THREADS=0: must be a whole number from 1 to 4096$");

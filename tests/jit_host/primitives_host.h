@@ -157,7 +157,6 @@ FOVEA_DEVICE void add_global(float* at, float value) { *at += value; }
 FOVEA_DEVICE void add_global(double* at, double value) { *at += value; }
 FOVEA_DEVICE void add_global(unsigned long long* at, unsigned long long value) { *at += value; }
 FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { *at |= value; }
-FOVEA_DEVICE void or_global_after(unsigned* at, unsigned value) { *at |= value; }
 inline constexpr bool adds_vectors = true;
 FOVEA_DEVICE void add_global(float* at, const Floats4& v) {
   auto* const to = static_cast<float*>(__builtin_assume_aligned(at, 16));

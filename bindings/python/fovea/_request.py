@@ -163,11 +163,11 @@ def scale_of(scale: Any) -> float | None:
     if scale is None:
         return None
     try:
-        number = float(scale)
+        number = math.nan if isinstance(scale, (str, bytes)) else float(scale)
     except (TypeError, ValueError):
-        raise InvalidArgument(f"scale={scale!r}: must be a number") from None
+        number = math.nan
     if not math.isfinite(number):
-        raise InvalidArgument(f"scale={scale}: must be a finite number")
+        raise InvalidArgument(f"scale={scale!r}: must be a finite number")
     return number
 
 

@@ -18,7 +18,14 @@ nb::object environment_engine() {
   return name == nullptr ? nb::none() : nb::object(nb::str(name));
 }
 
-// A call on the host that binds nothing but tensors: made and run without going back to Python.
+// What a call binds beside tensors.
+struct Numbers {
+  double scale;
+  const std::vector<double>& scalars;
+};
+
+// A call on the host that binds nothing but tensors and numbers: made and run without going back to
+// Python.
 class HostCall {
  public:
   // empty_like: the framework's function. outputs: for each the number of a tensor that it is
@@ -34,8 +41,8 @@ class HostCall {
         pointers_(std::move(pointers)),
         returned_(std::move(returned)) {}
 
-  nb::object run(const Viewer& viewer, const Seen& seen, const nb::list& tensors, double scale,
-                 std::int32_t threads) const {
+  nb::object run(const Viewer& viewer, const Seen& seen, const nb::list& tensors,
+                 const Numbers& numbers, std::int32_t threads) const {
     std::vector<nb::object> made;
     std::vector<void*> new_memory;
     for (const nb::handle make : outputs_) {
@@ -48,7 +55,7 @@ class HostCall {
       bound.push_back(i < 0 ? new_memory.at(static_cast<std::size_t>(~i))
                             : seen.pointers.at(static_cast<std::size_t>(i)));
     }
-    caller_.run(bound, bindings_of(scale), threads);
+    caller_.run(bound, numbers.scalars, bindings_of(numbers.scale), threads);
     nb::list out;
     for (const std::int64_t i : returned_) {
       out.append(i < 0 ? nb::none() : made.at(static_cast<std::size_t>(i)));
@@ -77,7 +84,7 @@ class CallCache {
         table_(facts.attr("table")) {}
 
   nb::object look_up(const nb::object& options, const nb::object& written, nb::list tensors,
-                     double scale) const {
+                     double scale, const std::vector<double>& scalars) const {
     const nb::object grad = is_grad_enabled_();
     nb::list key;
     key.append(options);
@@ -100,12 +107,13 @@ class CallCache {
       where = place_(tensors[0]);
       key.append(where[2]);  // is a graph being captured?
     }
-    return found(nb::tuple(key), tensors, seen, where, scale);
+    const Numbers numbers{scale, steps == nullptr ? scalars : steps->shifts()};
+    return found(nb::tuple(key), tensors, seen, where, numbers);
   }
 
  private:
   nb::object found(const nb::object& key, const nb::list& tensors, const Seen& seen,
-                   nb::object where, double scale) const {
+                   nb::object where, const Numbers& numbers) const {
     PyObject* const kept = PyDict_GetItemWithError(table_.ptr(), key.ptr());
     if (kept == nullptr && PyErr_Occurred() != nullptr) nb::raise_python_error();
     const nb::object ready = kept == nullptr ? nb::none() : nb::borrow(kept);
@@ -114,7 +122,7 @@ class CallCache {
       const nb::object whole = ready.is_none() ? nb::none() : nb::object(ready.attr(whole_));
       if (!whole.is_none()) {
         const nb::object outputs = nb::cast<const HostCall&>(whole).run(
-            viewer_, seen, tensors, scale, nb::cast<std::int32_t>(threads));
+            viewer_, seen, tensors, numbers, nb::cast<std::int32_t>(threads));
         return nb::make_tuple(nb::none(), tensors, ready, outputs);
       }
       where = nb::make_tuple(0, threads, false);
@@ -140,9 +148,10 @@ void define_call_cache(nb::module_& module) {
       .def(nb::init<const nb::object&>(), "facts"_a, "An object as fovea.torch.call_cache.Facts.")
       .def(
           "look_up", &CallCache::look_up, "options"_a, "written"_a.none(), "tensors"_a, "scale"_a,
+          "scalars"_a,
           "(key, tensors with those of the steps, what is kept under the key or None, (stream, threads, "
           "capturing)), or None if a tensor can't be looked at. (None, tensors, what is kept, outputs) if that has "
-          "an attribute `whole`, which has run.");
+          "an attribute `whole`, which has run. scalars: their values, if there are no steps that know them.");
 }
 
 }  // namespace fovea_python

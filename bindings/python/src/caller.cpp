@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
@@ -52,7 +53,8 @@ std::size_t offset_of(const std::string& name) {
 }
 
 void run_by_python(const Caller& caller, const nb::tuple& given, std::uintptr_t stream,
-                   std::int32_t threads, const nb::tuple& workspace, double scale) {
+                   std::int32_t threads, const nb::tuple& workspace, double scale,
+                   const std::vector<double>& numbers) {
   std::vector<void*> pointers(given.size());
   for (std::size_t i = 0; i < pointers.size(); ++i) {
     pointers[i] =
@@ -65,7 +67,7 @@ void run_by_python(const Caller& caller, const nb::tuple& given, std::uintptr_t 
     bindings.workspace_bytes =
         static_cast<std::size_t>(integer_of({"workspace", workspace[1].ptr()}));
   }
-  caller.run(pointers, bindings, threads);
+  caller.run(pointers, numbers, bindings, threads);
 }
 
 }  // namespace
@@ -73,25 +75,28 @@ void run_by_python(const Caller& caller, const nb::tuple& given, std::uintptr_t 
 fovea_bindings bindings_of(double scale) {
   fovea_bindings bindings{};
   bindings.struct_size = sizeof bindings;
-  if (scale != 0) bindings.scale = {static_cast<float>(scale), 1, nullptr};
+  if (std::isfinite(scale)) bindings.scale = {static_cast<float>(scale), 1, nullptr};
   return bindings;
 }
 
-Caller::Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured)
+Caller::Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured,
+               const nb::object& scalars)
     : plan_(std::move(plan)), on_plan_(nb::cast<const PlanObject&>(plan_)) {
   for (const std::string& name : names) offsets_.push_back(offset_of(name));
   captured_.set_tensors({"captured", captured.ptr()});
+  captured_.set_scalars({"scalars", scalars.ptr()});
   for (const fovea_tensor_binding& tensor : captured_.tensors) {
     if (tensor.gradient.data != nullptr) ++gradients_;
   }
 }
 
-void Caller::run(std::span<void* const> pointers, fovea_bindings bindings,
-                 std::int32_t threads) const {
+void Caller::run(std::span<void* const> pointers, std::span<const double> numbers,
+                 fovea_bindings bindings, std::int32_t threads) const {
   const std::size_t count = offsets_.size() + captured_.tensors.size() + gradients_;
-  if (pointers.size() != count) {
-    throw BadArgument("pointers has " + std::to_string(pointers.size()) + ", the template " +
-                      std::to_string(count));
+  if (pointers.size() != count || numbers.size() != captured_.scalars.size()) {
+    throw BadArgument("pointers has " + std::to_string(pointers.size()) + ", numbers " +
+                      std::to_string(numbers.size()) + "; the template has " +
+                      std::to_string(count) + " and " + std::to_string(captured_.scalars.size()));
   }
   auto next = pointers.begin();
   for (const std::size_t offset : offsets_) {
@@ -104,6 +109,10 @@ void Caller::run(std::span<void* const> pointers, fovea_bindings bindings,
   }
   bindings.tensors = tensors.data();
   bindings.tensor_count = tensors.size();
+  std::vector<fovea_scalar_binding> scalars = captured_.scalars;
+  for (std::size_t i = 0; i < scalars.size(); ++i) scalars[i].value = numbers[i];
+  bindings.scalars = scalars.data();
+  bindings.scalar_count = scalars.size();
   const fovea_executor executor{sizeof(fovea_executor), nullptr, threads, nullptr};
   if (threads > 0) bindings.executor = &executor;
   const nb::gil_scoped_release unlocked;
@@ -119,14 +128,18 @@ void Caller::run(std::span<void* const> pointers, fovea_bindings bindings,
 void define_caller(nb::module_& module) {
   nb::class_<Caller>(module, "Caller", "A plan with a template of its call.")
       .def(
-          nb::init<nb::object, const std::vector<std::string>&, const nb::object&>(), "plan"_a,
-          "roles"_a, "captured"_a,
+          nb::init<nb::object, const std::vector<std::string>&, const nb::object&,
+                   const nb::object&>(),
+          "plan"_a, "roles"_a, "captured"_a, "scalars"_a,
           "roles: the pointers that each call brings, by their names in Plan.run, in order. captured: as "
-          "Plan.run's tensors; a gradient pointer other than 0 says that there is one.")
+          "Plan.run's tensors; a gradient pointer other than 0 says that there is one. scalars: as Plan.run's; a "
+          "call brings their values.")
       .def(
           "run", run_by_python, "pointers"_a, "stream"_a, "threads"_a, "workspace"_a, "scale"_a,
+          "numbers"_a,
           "Runs the plan. pointers: those of roles, then of what is captured, then of gradients of that. "
-          "workspace: (pointer, bytes), or () where a plan on the host is lent one. scale 0: the problem's.");
+          "workspace: (pointer, bytes), or () where a plan on the host is lent one. scale inf: the problem's. "
+          "numbers: the values of scalars.");
 }
 
 }  // namespace fovea_python

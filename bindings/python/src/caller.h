@@ -17,11 +17,14 @@ namespace fovea_python {
 class Caller {
  public:
   // captured: as Plan.run takes them; the pointers in them say only whether there is a gradient.
-  Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured);
+  // scalars: as Plan.run takes them; a call brings their values.
+  Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured,
+         const nb::object& scalars);
 
   // pointers: those of the names, then of what is captured, then of gradients of that. The
   // interpreter's lock is held, and released meanwhile.
-  void run(std::span<void* const> pointers, fovea_bindings bindings, std::int32_t threads) const;
+  void run(std::span<void* const> pointers, std::span<const double> numbers,
+           fovea_bindings bindings, std::int32_t threads) const;
 
  private:
   nb::object plan_;
@@ -31,7 +34,7 @@ class Caller {
   std::size_t gradients_ = 0;
 };
 
-// Bindings of a call with a scale of its own (0: the problem's).
+// Bindings of a call with a scale of its own (infinity: the problem's).
 fovea_bindings bindings_of(double scale);
 
 }  // namespace fovea_python

@@ -104,6 +104,19 @@ nb::tuple evaluate(const fovea::Program& program, double score, const nb::tuple&
   return nb::make_tuple(value.mod, value.keep != 0, value.bprop);
 }
 
+// 0, 1 or 2: is the mask empty, full or mixed in a box (q_first, q_last, k_first, k_last)?
+int classify_box(const fovea::Program& program, const nb::tuple& at, const nb::tuple& sizes,
+                 const nb::sequence& ends) {
+  fovea_box box{};
+  box.struct_size = sizeof box;
+  box.at = point_at(at, sizes);
+  std::int32_t* const into[] = {&box.q_first, &box.q_last, &box.k_first, &box.k_last};
+  for (std::size_t i = 0; i < 4; ++i) *into[i] = nb::cast<std::int32_t>(ends[i]);
+  fovea_tile_class result = FOVEA_TILE_MIXED;
+  fovea::check(fovea_program_classify(program.get(), &box, &result));
+  return result;
+}
+
 // The class of each tile of a head, a byte each, row by row.
 std::string classify(const fovea::Program& program, const fovea_point& point, int tile) {
   std::string classes;
@@ -171,6 +184,10 @@ void define_program(nb::module_& module) {
       .def("evaluate", evaluate, "score"_a, "at"_a, "sizes"_a, "grad"_a = 0.0,
            "tensors"_a = nb::tuple(), "scalars"_a = nb::tuple(), "in_double"_a = false,
            "(mod, keep, bprop) at one point.")
+      .def(
+          "classify", classify_box, "at"_a, "sizes"_a, "ends"_a,
+          "Is the mask, which captures nothing, empty (0), full (1) or mixed (2) in a box of positions (q_first, "
+          "q_last, k_first, k_last)? Never calls a live one empty.")
       .def("evaluate_grid", evaluate_grid, "score"_a, "at"_a, "sizes"_a, "tensors"_a = nb::tuple(),
            "scalars"_a = nb::tuple(), "tile"_a = 64,
            "(mod as f64 bytes, keep as bytes) of every q and k, classes of tiles as bytes.")

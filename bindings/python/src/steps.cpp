@@ -1,5 +1,8 @@
 #include "steps.h"
 
+#include <nanobind/stl/vector.h>
+
+#include <climits>
 #include <cstring>
 #include <iterator>
 
@@ -39,8 +42,10 @@ Steps::Steps(nb::object hooks, nb::object like, bool on_host)
       like_(std::move(like)),
       methods_(hooks_.attr("methods")),
       constants_(hooks_.attr("constants")),
+      is_grad_enabled_(hooks_.attr("is_grad_enabled")),
       types_(nb::cast<nb::tuple>(hooks_.attr("tensors"))),
-      on_host_(on_host) {}
+      on_host_(on_host),
+      with_gradients_(nb::cast<bool>(is_grad_enabled_())) {}
 
 void Steps::run(const nb::handle& self, const nb::tuple& modifiers) {
   nb::object leaves[6];
@@ -65,9 +70,10 @@ nb::object Steps::next_symbol(const nb::handle& self) { return make_symbol(self,
 
 // --- writing ---
 
-// If a modifier caught what a step threw, half of that step is written.
+// If a modifier caught what a step threw, half of that step is written. What a modifier does while
+// autograd looks away has a derivative of its own, or none.
 void Steps::begin_step() {
-  if (broken_) throw Unwritable{};
+  if (broken_ || (with_gradients_ && is_grad_enabled_().ptr() != Py_True)) throw Unwritable{};
   broken_ = true;
 }
 
@@ -106,6 +112,32 @@ void Steps::add_operand(PyObject* x) {
     }
     add_foreign(x);
   }
+}
+
+// A number beside q or k itself (a decoder's q + offset), or beside a sum with such a number, may be
+// another one in the next call, and is bound as a scalar. Elsewhere engines know numbers by their
+// values: widths of windows, offsets of tables by k - q.
+void Steps::add_sum(PyObject* first, PyObject* second) {
+  const auto is_moved = [&](PyObject* x) {
+    return is_symbol(x) && moved_.count(symbol_of(x).number) != 0;
+  };
+  const auto is_position = [](PyObject* x) {
+    return is_symbol(x) && (symbol_of(x).number == 4 || symbol_of(x).number == 5);
+  };
+  bool result_moved = is_moved(first) || is_moved(second);
+  const bool moves = result_moved || is_position(first) || is_position(second);
+  for (PyObject* const x : {first, second}) {
+    int overflows = 0;
+    const long value = PyLong_CheckExact(x) ? PyLong_AsLongAndOverflow(x, &overflows) : LONG_MAX;
+    if (!moves || overflows != 0 || value < INT32_MIN || value > INT32_MAX) {
+      add_operand(x);
+    } else {
+      text_ += value < 0 ? '-' : '+';
+      shifts_.push_back(static_cast<double>(value));
+      result_moved = true;
+    }
+  }
+  if (result_moved) moved_.insert(count_);
 }
 
 void Steps::add_sequence(char tag, PyObject* items) {
@@ -158,8 +190,12 @@ void Steps::add_foreign(PyObject* x) {
 PyObject* Steps::write(PyObject* self, std::uint8_t operation, PyObject* first, PyObject* second) {
   begin_step();
   text_ += static_cast<char>(operation);
-  add_operand(first);
-  if (second != nullptr) add_operand(second);
+  if (on_host_ && (operation == Operation::add || operation == Operation::sub)) {
+    add_sum(first, second);
+  } else {
+    add_operand(first);
+    if (second != nullptr) add_operand(second);
+  }
   broken_ = false;
   return next_symbol(self).release().ptr();
 }
@@ -230,6 +266,8 @@ nb::object Steps::read_operand(const nb::list& values) {
     case '0': return nb::bool_(false);
     case 'I': return nb::int_(static_cast<std::int64_t>(read_number(8)));
     case 'N': return nb::none();
+    case '+':
+    case '-': return shift_(static_cast<std::int64_t>(shifts_[read_shifts_++]));
     case 'T': return tensors_[read_number(4)];
     case 'C': {
       const std::uint64_t i = read_number(4);
@@ -273,8 +311,9 @@ nb::object Steps::run_step(std::uint8_t operation, const nb::list& values) {
   return called(*arguments, **named);
 }
 
-nb::object Steps::replay(const nb::list& values) {
+nb::object Steps::replay(const nb::list& values, const nb::object& shift) {
   nb::list into = values;
+  shift_ = shift;
   while (read_ < text_.size()) {
     const auto operation = static_cast<std::uint8_t>(text_[read_++]);
     if (operation == Operation::finished) {
@@ -321,12 +360,21 @@ void define_steps(nb::module_& module) {
           },
           "Writes a call of a method down; the first argument is whose.")
       .def(
-          "replay", &Steps::replay, "values"_a,
+          "replay", &Steps::replay, "values"_a, "shift"_a,
           "Does the steps up to the end of a modifier on the objects in `values`; (is it a function?, what it returned), "
-          "or None at the end of the steps.")
+          "or None at the end of the steps. shift: a function of a number that moves a position.")
+      .def(
+          "key",
+          [](const Steps& self) {
+            nb::list key;
+            self.add_to(key);
+            return nb::tuple(key);
+          },
+          "What identifies the steps, but for their tensors.")
       .def_rw("replayed", &Steps::replayed)
       .def_prop_ro("like", [](const Steps& self) { return self.like(); })
-      .def_prop_ro("tensors", [](const Steps& self) { return self.tensors(); });
+      .def_prop_ro("tensors", [](const Steps& self) { return self.tensors(); })
+      .def_prop_ro("shifts", [](const Steps& self) { return nb::tuple(nb::cast(self.shifts())); });
 }
 
 }  // namespace fovea_python

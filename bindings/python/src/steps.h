@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "module.h"
 
@@ -30,12 +32,15 @@ class Steps {
                     const nb::kwargs& named);
   // Does what was written down, from where the last replay ended to the end of a modifier or of
   // the steps, on the objects in `values`, one for each symbol to begin with; adds one for each
-  // step. (is it a function?, what it returned or is), or None at the end of the steps.
-  nb::object replay(const nb::list& values);
+  // step. (is it a function?, what it returned or is), or None at the end of the steps. For a
+  // number that moves a position stands what shift(number) returns.
+  nb::object replay(const nb::list& values, const nb::object& shift);
 
   // Adds what identifies these steps to a key that is being made.
   void add_to(const nb::list& key) const;
   const nb::list& tensors() const { return tensors_; }
+  // Numbers that move a position: not part of what identifies the steps, but for their signs.
+  const std::vector<double>& shifts() const { return shifts_; }
   const nb::object& like() const { return like_; }
 
   nb::object replayed = nb::none();  // for the hooks: where the objects of a replay are kept
@@ -53,6 +58,7 @@ class Steps {
   void add_call(const nb::object& function, const nb::tuple& arguments, const nb::handle& named,
                 std::uint8_t operation);
   void add_operand(PyObject* x);
+  void add_sum(PyObject* first, PyObject* second);
   void add_tensor(PyObject* x);
   void add_foreign(PyObject* x);
   void add_sequence(char tag, PyObject* items);
@@ -64,14 +70,17 @@ class Steps {
   nb::object read_sequence(const nb::list& values, bool as_tuple);
   nb::object run_step(std::uint8_t operation, const nb::list& values);
 
-  nb::object hooks_, like_, methods_, constants_;
+  nb::object hooks_, like_, methods_, constants_, is_grad_enabled_;
   nb::tuple types_;
-  bool on_host_;
+  bool on_host_, with_gradients_;
   std::uint32_t count_ = 0;
   std::string text_;
   nb::list objects_, tensors_;
   nb::list host_numbers_;  // tensors of one element on the host, if the query is elsewhere
-  std::size_t read_ = 0;
+  std::vector<double> shifts_;
+  std::set<std::uint32_t> moved_;  // symbols that are sums with a shift
+  nb::object shift_;  // while steps are replayed
+  std::size_t read_ = 0, read_shifts_ = 0;
   bool broken_ = false;  // a step was begun and not finished: nothing that is written counts
 };
 

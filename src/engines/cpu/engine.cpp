@@ -4,22 +4,16 @@
 #include "base/error.h"
 #include "engines/cpu/backward.h"
 #include "engines/cpu/forward.h"
+#include "engines/cpu/instruction_set.h"
 
 namespace fovea {
 namespace {
 
 using namespace cpu;
 
+// The best of the device: its first.
 const KernelTable& kernels_of(const Device& device) {
-#if defined(__x86_64__)
-  for (const std::string& isa : device.isa) {
-    if (isa == "avx512_bf16") return avx512_bf16_kernels;
-    if (isa == "avx512") return avx512_kernels;
-    if (isa == "avx2") return avx2_kernels;
-    if (isa == "scalar") break;
-  }
-#endif
-  return scalar_kernels;
+  return kernels_named(device.isa.empty() ? "" : device.isa.front());
 }
 
 class CpuPlan : public Plan {

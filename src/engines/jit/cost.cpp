@@ -37,7 +37,7 @@ constexpr Rates table[] = {
 // They have less time to hide a function in.
 constexpr double hopper_forward[3] = {530, 750, 670};
 constexpr double hopper_backward[3] = {455, 620, 0};
-constexpr double hopper_in_order = 0.53;  // of a backward's rate, if dQ is added up in order
+constexpr double hopper_in_order = 0.89;  // of a backward's rate, if dQ is added up in order
 constexpr double hopper_function = 0.2, general_function = 0.12;
 
 bool has_hopper_kernel(const Problem& p, const Device& device) {

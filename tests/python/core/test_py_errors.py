@@ -30,7 +30,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"dropout_p": 1.0}, "dropout_p=1.0: must be at least 0 and below 1"),
         ({"dropout_p": -0.1}, "dropout_p=-0.1"),
         ({"dropout_p": "x"}, "dropout_p='x': must be at least 0 and below 1"),
-        ({"scale": "x"}, "scale='x': must be a number"),
+        ({"scale": "x"}, "scale='x': must be a finite number"),
         ({"q_offset": 1.5}, "q_offset: must be one integer per sequence, got float64 []"),
         ({"seed": "x", "dropout_p": 0.5}, "seed must be an integer"),
         ({"score_mod": "score", "tensors": 3}, "tensors is 3; it must be a mapping of names"),

@@ -1,13 +1,16 @@
 """Block masks: ours, which hold no blocks, and torch's own in every form."""
 
+import functools
+
 import dense
 import pytest
 import torch
 from torch.nn.attention import flex_attention as torch_flex
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.flop_counter import FlopCounterMode
 
 import fovea
-from fovea.torch import and_masks, create_block_mask, flex_attention, noop_mask, or_masks
-from fovea.torch.block_tables import tables_agree
+from fovea.torch import and_masks, block_tables, create_block_mask, flex_attention, noop_mask, or_masks
 
 S = 96
 
@@ -20,6 +23,14 @@ def tensors():
 def right(o, tensors, mask):
     ref, _ = dense.attention(*(x.double() for x in tensors), None, mask)
     dense.assert_close("o", o, ref, torch.float32)
+
+
+def needs_tables(block_mask):
+    """Of a mask that has run: did its tables become part of it?"""
+    names = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
+    tables = [getattr(block_mask, name) for name in names]
+    (found,) = block_tables.known_of([x for x in tables if x is not None]).values()
+    return found != (None, None)
 
 
 def causal(b, h, q, k):
@@ -41,8 +52,8 @@ def test_torchs_block_masks_by_their_function(tensors, block):
         torch_flex.or_masks(causal, near),
     ):
         theirs = torch_flex.create_block_mask(mask, None, None, S, S, device="cpu", BLOCK_SIZE=block)
-        assert tables_agree(theirs)
         o = flex_attention(*tensors, block_mask=theirs)
+        assert not needs_tables(theirs)
         right(o, tensors, mask)
         assert torch.equal(o, flex_attention(*tensors, block_mask=create_block_mask(mask, None, None, S, S)))
 
@@ -89,10 +100,125 @@ def test_tables_that_say_less_than_their_function(tensors):
     both = torch_flex.BlockMask.from_kv_blocks(
         block_mask.kv_num_blocks, block_mask.kv_indices, BLOCK_SIZE=16, mask_mod=causal, seq_lengths=(S, S)
     )
-    assert not tables_agree(both)
     right(
         flex_attention(*tensors, block_mask=both), tensors, lambda b, h, q, k: listed(b, h, q, k) & (q >= k)
     )
+    assert needs_tables(both)
+
+
+def diagonal(mask_mod):
+    """Only the blocks of the diagonal are listed, whatever else the function keeps."""
+    indices = torch.zeros(1, 1, 6, 6, dtype=torch.int32)
+    indices[0, 0, :, 0] = torch.arange(6)
+    return torch_flex.BlockMask.from_kv_blocks(
+        torch.ones(1, 1, 6, dtype=torch.int32), indices, BLOCK_SIZE=16, mask_mod=mask_mod, seq_lengths=(S, S)
+    )
+
+
+def few(b, h, q, k):
+    """The diagonal, and one score of every block."""
+    return (q == k) | ((q % 16 == 5) & (k % 16 == 3))
+
+
+def few_of_the_diagonal(b, h, q, k):
+    return few(b, h, q, k) & (q // 16 == k // 16)
+
+
+def ways_to_run():
+    call = lambda q, k, v, block_mask: flex_attention(q, k, v, block_mask=block_mask)
+    yield call
+    yield torch.compile(call, fullgraph=True, backend="aot_eager")
+
+    def counted(*given):
+        with FlopCounterMode(display=False):
+            return call(*given)
+
+    yield counted
+
+    def checkpointed(*given):
+        keep_all = functools.partial(
+            create_selective_checkpoint_contexts, lambda *_, **__: CheckpointPolicy.MUST_SAVE
+        )
+        return checkpoint(call, *given, use_reentrant=False, context_fn=keep_all)
+
+    yield checkpointed
+
+
+@pytest.mark.parametrize("way", range(4))
+def test_a_function_that_keeps_more_than_the_tables_list(tensors, way):
+    """Seen in a few places of a block, the function would agree with the tables."""
+    run = list(ways_to_run())[way]
+    tensors = [x.requires_grad_() for x in tensors]
+    right(run(*tensors, diagonal(few)), tensors, few_of_the_diagonal)
+    agreed = torch_flex.create_block_mask(causal, None, None, S, S, device="cpu", BLOCK_SIZE=16)
+    right(run(*tensors, agreed), tensors, causal)
+    assert not needs_tables(agreed)
+    agreed.mask_mod = lambda b, h, q, k: q >= k - 20  # the tables stay
+    o = run(*tensors, agreed)
+    right(o, tensors, lambda b, h, q, k: q // 16 >= k // 16)
+    grads = torch.autograd.grad(o.sum(), tensors)
+    plain = [x.detach().double().requires_grad_() for x in tensors]
+    expected, _ = dense.attention(*plain, None, lambda b, h, q, k: q // 16 >= k // 16)
+    for name, got, wanted in zip("qkv", grads, torch.autograd.grad(expected.sum(), plain)):
+        dense.assert_close("d" + name, got, wanted, torch.float32)
+
+
+def test_tables_go_with_an_exported_program(tensors):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block_mask = diagonal(few)
+
+        def forward(self, q, k, v):
+            return flex_attention(q, k, v, block_mask=self.block_mask)
+
+    program = torch.export.export(Model(), tuple(tensors))
+    right(program.module()(*tensors), tensors, few_of_the_diagonal)
+
+
+def test_tables_that_change_and_captured_values_that_change(tensors):
+    """Tables are what they are when the call runs; a function of captured values never makes them superfluous."""
+    mask = diagonal(causal)
+    right(flex_attention(*tensors, block_mask=mask), tensors, lambda b, h, q, k: causal(b, h, q, k) & (q // 16 == k // 16))
+    mask.kv_indices[0, 0, 5, 0] = 2
+    moved = lambda b, h, q, k: (q >= k) & (k // 16 == torch.where(q // 16 == 5, 2, q // 16))
+    right(flex_attention(*tensors, block_mask=mask), tensors, moved)
+    doc = torch.arange(S) // 32
+    same = lambda b, h, q, k: doc[q] == doc[k]
+    theirs = torch_flex.create_block_mask(same, None, None, S, S, device="cpu", BLOCK_SIZE=16)
+    right(flex_attention(*tensors, block_mask=theirs), tensors, same)
+    doc.zero_()  # torch's tables know nothing of it
+    before = lambda b, h, q, k: q // 32 == k // 32
+    right(flex_attention(*tensors, block_mask=theirs), tensors, before)
+
+
+def test_torchs_mask_that_keeps_all(tensors):
+    """Made for any lengths, with one huge block."""
+    empty = torch_flex._create_empty_block_mask(*tensors[:2])
+    right(flex_attention(*tensors, block_mask=empty), tensors, None)
+
+
+def test_a_sliced_mask_as_torch_takes_it(tensors):
+    """A row of blocks, with the function moved by hand; without that it is torch's error."""
+    whole = torch_flex.create_block_mask(causal, None, None, S, S, device="cpu", BLOCK_SIZE=16)
+    part = whole[:, :, torch.tensor([2])]
+    part.seq_lengths = (16, S)
+    one = [tensors[0][:, :, 32:48], *tensors[1:]]
+    with pytest.raises(RuntimeError, match="Cannot use mask_mod from a sliced BlockMask"):
+        flex_attention(*one, block_mask=part)
+    part.mask_mod = lambda b, h, q, k: q + 32 >= k
+    right(flex_attention(*one, block_mask=part), one, lambda b, h, q, k: q + 32 >= k)
+    short = [x[:, :, :40] for x in tensors]
+    right(flex_attention(*short, block_mask=whole._adjust(40, 40)), short, causal)
+
+
+@pytest.mark.parametrize("q_len,kv_len", [(48, S), (S, 48), (S + 8, S), (S, S + 8)])
+def test_masks_of_other_lengths_are_refused_as_torch_does(q_len, kv_len):
+    q, k = torch.randn(2, 4, q_len, 16), torch.randn(2, 4, kv_len, 16)
+    for make in (torch_flex.create_block_mask, create_block_mask):
+        mask = make(causal, None, None, S, S, device="cpu", BLOCK_SIZE=16)
+        with pytest.raises(ValueError, match="block_mask was created for block_mask.shape="):
+            flex_attention(q, k, k, block_mask=mask)
 
 
 def test_torchs_mask_with_a_batch_and_heads(tensors):

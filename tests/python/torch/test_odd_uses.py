@@ -170,7 +170,7 @@ def test_a_learned_scale_is_not_taken_in_silence():
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"scale": "large"}, "scale='large': must be a number"),
+        ({"scale": "large"}, "scale='large': must be a finite number"),
         ({"dropout_p": "a"}, "dropout_p='a'"),
         ({"window_size": (3, 1.5)}, r"window_size=\(3, 1.5\): must be"),
         ({"sinks": [0.0, 1.0]}, "sinks: must be a torch.Tensor, got list"),

@@ -1,84 +1,154 @@
-"""torch's BlockMask as a mask function. One that create_block_mask made says nothing that its mask_mod does not say, and
-the formula is faster than its tables. One that was given as bare indices, or whose tables disagree with its mask_mod,
-is read by its tables: captured tensors, one element per block."""
+"""torch's BlockMask: the scores of a block are kept if the tables say that it is full, and if they list it and its function
+keeps them. A call carries the tables beside the function's formula, also through a compiled or exported program. Right
+before it runs they are left out if the formula provably says the same; else they become part of the mask, one element
+per block."""
+
+import dataclasses
+import itertools
+import re
 
 import torch
-from torch.nn.attention import flex_attention as torch_flex
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .. import _core
+from .._core import InvalidArgument
+from .._line import program_line
+
+NAMES = ("_counts", "_indices", "_full_counts", "_full_indices")
+MOST_PROOFS = 4096  # boxes of positions that one mask is looked at in, at some microseconds each
 
 
-def table_mask(block_mask):
-    if block_mask.mask_mod is torch_flex.noop_mask:
-        return by_tables(block_mask)
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
-        return block_mask.mask_mod  # nothing can be looked at here
-    agrees = getattr(block_mask, "_fovea_agrees", None)
-    if agrees is None:
-        agrees = block_mask._fovea_agrees = tables_agree(block_mask)
-    return block_mask.mask_mod if agrees else by_tables(block_mask)
-
-
-def by_tables(block_mask):
-    """keep = the block is full, or it is listed and the mask keeps the score."""
-    full, partial = tables_of(block_mask)
+def add_tables(formulas, block_mask, query):
+    """To the formulas of the mask's function."""
+    tables = [block_mask.kv_num_blocks, block_mask.kv_indices]
+    if block_mask.full_kv_num_blocks is not None:
+        tables += [block_mask.full_kv_num_blocks, block_mask.full_kv_indices]
+    counts = tables[0]
     rows, columns = block_mask.BLOCK_SIZE
-    mask_mod = block_mask.mask_mod
-
-    def at(table, b, h, q, k):
-        one = [0 if extent == 1 else index for extent, index in zip(table.shape, (b, h))]
-        return table[one[0], one[1], q // rows, k // columns]
-
-    def mask(b, h, q_idx, kv_idx):
-        kept = at(partial, b, h, q_idx, kv_idx)
-        if mask_mod is not torch_flex.noop_mask:
-            kept = kept & mask_mod(b, h, q_idx, kv_idx)
-        return kept if full is None else at(full, b, h, q_idx, kv_idx) | kept
-
-    return mask
-
-
-def tables_of(block_mask):
-    """(full or None, partial): bool [B, H, blocks of queries, blocks of keys]."""
-    partial = dense(block_mask.kv_num_blocks, block_mask.kv_indices, block_mask)
-    if block_mask.full_kv_num_blocks is None:
-        return None, partial
-    return dense(block_mask.full_kv_num_blocks, block_mask.full_kv_indices, block_mask), partial
+    if counts.dim() != 3 or counts.shape[2] * rows < query.shape[2]:
+        raise InvalidArgument(
+            f"block_mask: its tables have {list(counts.shape)} rows of blocks of {rows} queries; must be [B, H, rows], with "
+            f"a row for each of the {query.shape[2]} queries"
+        )
+    if query.device != counts.device:
+        raise InvalidArgument(
+            f"Expect q/k/v and block_mask to be on the same device but got {query.device} and {counts.device}."
+        )
+    b, h = (0 if extent == 1 else leaf for extent, leaf in zip(counts.shape, "bh"))
+    formulas.block = f"{b}, {h}, q // {rows}, k // {columns}"
+    formulas.names += NAMES[: len(tables)]
+    formulas.tensors += tables
+    formulas.uses += ["-" * x.dim() for x in tables]
 
 
-def dense(counts, indices, block_mask):
-    columns = -(-block_mask.seq_lengths[1] // block_mask.BLOCK_SIZE[1])
+def settled(call, captured, q, k):
+    """The call without tables, and what its formulas capture then. For tensors that have values."""
+    if call.formulas.endswith("\n"):
+        return call, captured
+    mod, mask, bprop, names, scalars, block = call.formulas.split("\n")
+    items = names.split(";")
+    first = next(i for i, item in enumerate(items) if item.startswith(NAMES[0] + " "))
+    tables, captured, items = captured[first:], list(captured[:first]), items[:first]
+    listed, full = needed(tables, mask, block, (*q.shape[:2], k.shape[1], q.shape[2], k.shape[2]))
+    for table, text in ((listed, f"_listed[{block}] && ({{}})"), (full, f"_full[{block}] || ({{}})")):
+        if table is not None:
+            items.append(text[: text.index("[")] + " ----")
+            captured.append(table)
+            mask = text.format(mask)
+    formulas = "\n".join([mod, mask, bprop, ";".join(items), scalars, ""])
+    return dataclasses.replace(call, formulas=formulas), captured
+
+
+def needed(tables, mask, block, sizes):
+    """(listed, full): tables that the mask needs beside its formula, None for one that it does not need. Found out once
+    for tables that stay as they are; while a CUDA graph is captured nothing may be read, so that all are needed."""
+    known, key = known_of(tables), (mask, block, sizes)
+    if key in known:
+        return known[key]
+    columns = -(-sizes[4] // int(block.rsplit(" ", 1)[1]))
+    listed = dense(*tables[:2], columns)
+    full = dense(*tables[2:], columns) if len(tables) > 2 else None
+    if tables[0].is_cuda and torch._C._cuda_isCurrentStreamCapturing():
+        return listed, full
+    known[key] = (None, None) if is_said(mask, block, sizes, listed, full) else (listed, full)
+    return known[key]
+
+
+_known = WeakTensorKeyDictionary()  # by the indices of listed blocks: (the other tables, all versions, what was found)
+
+
+def known_of(tables):
+    """What needed() found for these tables as they are now."""
+    if any(x.is_inference() for x in tables):  # they have no versions
+        return {}
+    others, versions = (tables[0], *tables[2:]), [x._version for x in tables]
+    kept = _known.get(tables[1])
+    if kept is None or kept[1] != versions or not all(a is b for a, b in zip(kept[0], others)):
+        kept = _known[tables[1]] = (others, versions, {})
+    return kept[2]
+
+
+def dense(counts, indices, columns):
+    """bool [B, H, rows of blocks, columns of blocks]"""
     slots = torch.arange(indices.shape[-1], device=indices.device)
-    targets = torch.where(
-        slots < counts.unsqueeze(-1), indices.long(), columns
-    )  # what is not listed lands beside
+    is_used = (slots < counts.unsqueeze(-1)) & (indices >= 0) & (indices < columns)
+    targets = torch.where(is_used, indices.long(), columns)  # what is not listed lands beside
     table = torch.zeros((*counts.shape, columns + 1), dtype=torch.bool, device=indices.device)
     return table.scatter(-1, targets, True)[..., :columns].contiguous()
 
 
-def tables_agree(block_mask) -> bool:
-    """Does the mask function keep nothing in blocks that are not listed, and all in full ones? Looked at in nine places
-    of every block, once per object: what create_block_mask made always agrees, tables of another origin almost never
-    do in all of them."""
-    full, partial = tables_of(block_mask)
-    rows, columns = block_mask.BLOCK_SIZE
-    q = probes(partial.shape[2], rows, block_mask.seq_lengths[0], partial.device)
-    k = probes(partial.shape[3], columns, block_mask.seq_lengths[1], partial.device)
-    b = torch.arange(partial.shape[0], device=partial.device)
-    h = torch.arange(partial.shape[1], device=partial.device)
-    try:
-        kept = block_mask.mask_mod(
-            b.view(-1, 1, 1, 1), h.view(1, -1, 1, 1), q.view(1, 1, -1, 1), k.view(1, 1, 1, -1)
-        )
-    except Exception:  # a mask that only takes single positions: its tables are exact anyway
+EMPTY, FULL, ANY = 0, 1, 2  # what tables say of a block; the first two are classes of the library
+
+
+def is_said(mask, block, sizes, listed, full) -> bool:
+    """Does the range analysis prove that the formula keeps nothing in blocks that are not listed, and all of full ones? A
+    formula of captured values is not asked: these may change while the tables stay."""
+    if "[" in mask:
         return False
-    spread = lambda table: table.repeat_interleave(3, 2).repeat_interleave(3, 3)
-    listed = spread(partial if full is None else partial | full)
-    wrong = kept & ~listed
-    return not bool((wrong if full is None else wrong | (spread(full) & ~kept)).any())
+    says = torch.where(listed, ANY, EMPTY) if full is None else torch.where(full, FULL, torch.where(listed, ANY, EMPTY))
+    says = says.tolist()
+    proof = Proof(mask, block, sizes)
+    by_batch, by_head = (re.search(rf"\b{leaf}\b", mask) is not None for leaf in "bh")
+    seen = []
+    for b, h in itertools.product(range(sizes[0]), range(sizes[1])):
+        of_head = says[b % len(says)]
+        one = (b if by_batch else 0, h if by_head else 0, of_head[h % len(of_head)])
+        if one not in seen:
+            seen.append(one)
+            if not proof.holds(*one):
+                return False
+    return True
 
 
-def probes(blocks, size, length, device):
-    """The first, middle and last position of each block."""
-    first = torch.arange(blocks, device=device) * size
-    return (
-        torch.stack([first, first + size // 2, first + size - 1], 1).flatten().clamp(max=max(length - 1, 0))
-    )
+class Proof:
+    def __init__(self, mask, block, sizes):
+        self.program, self.sizes, self.left = _core.Program(program_line(mask=mask)), sizes, MOST_PROOFS
+        self.extents = [int(index.split(" // ")[1]) for index in block.split(", ")[2:]]
+
+    def holds(self, b, h, says) -> bool:
+        """Of one head."""
+        rows = -(-self.sizes[3] // self.extents[0])
+        for row, of_row in enumerate(says[:rows]):
+            at = 0
+            for state, group in itertools.groupby(of_row):
+                count = len(list(group))
+                if state != ANY and not self.is_class(state, (b, h), row, (at, at + count)):
+                    return False
+                at += count
+        return True
+
+    def is_class(self, state, head, row, columns) -> bool:
+        """Of blocks side by side: all at once, or one by one."""
+        if self.left == 0:
+            return False
+        self.left -= 1
+        ends = [(row, row + 1), columns]
+        box = [
+            min(end * extent, size)
+            for pair, extent, size in zip(ends, self.extents, self.sizes[3:])
+            for end in pair
+        ]
+        if self.program.classify((*head, 0, 0), self.sizes, box) == state:
+            return True
+        first, last = columns
+        return last - first > 1 and all(self.is_class(state, head, row, (i, i + 1)) for i in range(first, last))

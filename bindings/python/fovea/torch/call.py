@@ -6,10 +6,12 @@ from typing import Optional
 
 from torch import Tensor
 
+DEFAULT_SCALE = float("inf")  # which no scale is: stands for 1 / sqrt(d)
+
 
 @dataclasses.dataclass(slots=True)
 class Call:
-    formulas: str = "\n\n\n\n"  # modifiers.Formulas.text()
+    formulas: str = "\n" * 5  # modifiers.Formulas.text()
     values: tuple = ()  # of scalars
     layout: str = "bhsd"  # bhsd, bshd, sbhd, thd
     engine: str = ""  # "": the fastest
@@ -18,7 +20,7 @@ class Call:
     row_max: bool = False
     max_logit: bool = False
     deterministic: bool = False
-    scale: float = 0.0  # 0: 1 / sqrt(d)
+    scale: float = DEFAULT_SCALE
     dropout: float = 0.0
     max_q: int = 0  # thd: the longest sequences
     max_k: int = 0
@@ -62,9 +64,11 @@ class Call:
             self.parts,
         )
 
-    def with_scale(self, scale):
-        """Itself, or the same with another scale."""
-        return self if self.scale == scale else dataclasses.replace(self, scale=scale)
+    def with_numbers(self, scale, values):
+        """Itself, or the same with another scale and other values of scalars."""
+        if self.scale == scale and self.values == values:
+            return self
+        return dataclasses.replace(self, scale=scale, values=values)
 
     def without_tensors(self):
         """For a table, which keeps nothing of a caller's alive."""

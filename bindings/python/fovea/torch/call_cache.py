@@ -76,6 +76,11 @@ class Found:
         self.key, self.tensors, self.prepared, self.where = found
 
     @property
+    def values(self) -> tuple:
+        """Of the scalars."""
+        return () if self.steps is None else self.steps.shifts
+
+    @property
     def count(self) -> int:
         """How many of the tensors the modifiers met: the last ones."""
         return 0 if self.steps is None else len(self.steps.tensors)
@@ -86,8 +91,8 @@ class Found:
 
 def look_up(options, modifiers, tensors, scale):
     """Finds a call: `modifiers` are score_mod, mask_mod and perhaps the derivative by hand, `tensors` q, k, v and perhaps
-    the sinks. A Found; or, if the call has run, (None, its tensors, its plan, its outputs); or None if it must go the long
-    way, which says what is wrong."""
+    the sinks. A Found; or, if the call has run, (its tensors, its plan, its outputs, its steps); or None if it must go the
+    long way, which says what is wrong."""
     q = tensors[0]
     if type(q) not in PLAIN:
         return None
@@ -96,8 +101,10 @@ def look_up(options, modifiers, tensors, scale):
         steps = written(modifiers, q)
         if steps is None:
             return None
-    found = find(options, steps, tensors, scale)
-    return found if found is None or found[0] is None else Found(modifiers, steps, scale, found)
+    found = find(options, steps, tensors, scale, ())
+    if found is None:
+        return None
+    return (*found[1:], steps) if found[0] is None else Found(modifiers, steps, scale, found)
 
 
 NO_MODIFIERS = ((None, None), (None, None, None))

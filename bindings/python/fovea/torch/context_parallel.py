@@ -149,7 +149,8 @@ _SIZES = re.compile(r"\b(Sq|Skv|Hkv)\b")
 def with_whole_sizes(call, captured, whole):
     """Formulas that name lengths mean those of the whole: as numbers, or, if sequences have their own, as a captured tensor
     each. Gives what is captured then."""
-    *texts, names, scalars = call.formulas.split("\n")
+    lines = call.formulas.split("\n")  # modifiers.Formulas.text(): three formulas, then what they capture
+    texts, names = lines[:3], lines[3]
     captured = list(captured)
     if not any(_SIZES.search(text) for text in texts):
         return captured
@@ -164,7 +165,7 @@ def with_whole_sizes(call, captured, whole):
             captured.append(lengths)
             names += f"{';' if names else ''}_whole_{name} b"
     texts = [_SIZES.sub(lambda found: words[found[1]], text) for text in texts]
-    call.formulas = "\n".join([*texts, names, scalars])
+    call.formulas = "\n".join([*texts, names, *lines[4:]])
     return captured
 
 

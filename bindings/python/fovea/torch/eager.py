@@ -5,6 +5,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 
 from . import ops, runtime, vmap
+from .block_tables import settled
 from .call_cache import find, place
 from .views import PLAIN, resolved
 
@@ -34,10 +35,14 @@ class Attention(torch.autograd.Function):
         saved, call = ctx.saved_tensors, ctx.call
         found = None
         if grad_lse is None and grad_o is not None and ctx.prepared.whole is not None:
-            found = find(ctx.prepared, None, [grad_o, *saved], call.scale)
-            if found is not None and found[0] is None:
-                return found[3]
-        return long_backward(ctx, saved, grad_o, grad_lse, found)
+            found = find(ctx.prepared, None, [grad_o, *saved], call.scale, call.values)
+        if found is not None and found[0] is None:
+            grads = found[3]
+        else:
+            grads = long_backward(ctx, saved, grad_o, grad_lse, found)
+        if torch.is_grad_enabled():  # by create_graph=True
+            return (None, *once((*saved, grad_o, grad_lse), grads[1:]))
+        return grads
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -54,26 +59,24 @@ def long_backward(ctx, saved, grad_o, grad_lse, found):
     sink = rest[len(names)] if ctx.has_sink else None
     with torch.no_grad():
         grads = runtime.backward(ctx.call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found)
-    out = [grads.get(name) for name in ("q", "k", "v", "sink", *names)]
-    return (None, *(once(out) if torch.is_grad_enabled() else out))  # enabled by create_graph=True
+    return (None, *(grads.get(name) for name in ("q", "k", "v", "sink", *names)))
 
 
 class Once(torch.autograd.Function):
-    """Passes gradients on, and says why where someone differentiates them again."""
+    """Passes gradients on, and says why if someone differentiates them again by what they depend on."""
 
     @staticmethod
-    def forward(ctx, anchor, *grads):
-        return grads
+    def forward(ctx, count, *tensors):
+        return tensors[count:]
 
     @staticmethod
     def backward(ctx, *grads):
         raise runtime.second_derivative()
 
 
-def once(grads):
-    present = [g for g in grads if g is not None]
-    anchor = torch.zeros((), requires_grad=True)
-    marked = iter(Once.apply(anchor, *present))
+def once(inputs, grads):
+    inputs, present = ([x for x in tensors if x is not None] for tensors in (inputs, grads))
+    marked = iter(Once.apply(len(inputs), *inputs, *present)) if present else None
     return [None if g is None else next(marked) for g in grads]
 
 
@@ -103,11 +106,11 @@ def wanted(q, k, v, sink, names, captured) -> str:
 
 def attend_run(found, scale):
     """The outputs of a call that look_up has run, as autograd sees them."""
-    _, tensors, prepared, outputs = found
+    tensors, prepared, outputs, steps = found
     call = prepared.call
     if not call.wants:
         return outputs
-    call = call.with_scale(scale)
+    call = call.with_numbers(scale, () if steps is None else steps.shifts)
     q, k, v = tensors[:3]
     captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
     return differentiable(prepared, call, outputs, q, k, v, None, captured)
@@ -117,9 +120,9 @@ def attend_found(found, call=None):
     """The outputs of a call that was looked up and has a plan. `call` is given if it binds values of its own."""
     prepared, tensors = found.prepared, found.tensors
     if call is None:
-        call = prepared.call.with_scale(found.scale)
+        call = prepared.call.with_numbers(found.scale, found.values)
     else:
-        call.formulas, call.wants = prepared.call.formulas, prepared.call.wants
+        call.formulas, call.wants, call.values = prepared.call.formulas, prepared.call.wants, found.values
     q, k, v = tensors[:3]
     sink = tensors[3] if "sink" in prepared.roles else None
     captured = runtime.captured_by(prepared, tensors)
@@ -141,6 +144,7 @@ def attend(call, q, k, v, sink, captured):
     if not is_plain((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
+    call, captured = settled(call, captured, q, k)
     where = place(q)
     prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
     outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)

@@ -11,6 +11,12 @@ from .._request import TraceError
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
+# What runs while autograd looks away would be differentiated as if it did not.
+NO_DERIVATIVE = (
+    "torch.autograd.Function or torch.no_grad(), whose derivative a formula does not have",
+    "plain functions, which are differentiated, or score_mod_bprop of fovea.torch.attention",
+)
+
 
 def source_line() -> str:
     """The innermost line of the caller's own code, with its text."""

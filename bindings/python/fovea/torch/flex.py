@@ -1,5 +1,6 @@
 """flex_attention with the signature and the meaning of torch.nn.attention.flex_attention.flex_attention."""
 
+import warnings
 from typing import Optional
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from .._core import InvalidArgument
 from . import call_cache
+from .block_tables import add_tables
 from .call import Call
 from .eager import attend, attend_found, attend_run, wanted
 from .masks import BlockMask, mask_of
@@ -31,27 +33,12 @@ except ImportError:  # torch before 2.9
 
 # What torch's kernels are tuned by. Fovea's engines choose for themselves.
 _TUNING = {
-    "num_warps",
-    "num_stages",
-    "BLOCK_M",
-    "BLOCK_N",
-    "BLOCK_M1",
-    "BLOCK_N1",
-    "BLOCK_M2",
-    "BLOCK_N2",
-    "PRESCALE_QK",
-    "ROWS_GUARANTEED_SAFE",
-    "BLOCKS_ARE_CONTIGUOUS",
-    "WRITE_DQ",
-    "FORCE_USE_FLEX_ATTENTION",
-    "USE_TMA",
-    "SPLIT_KV",
-    "kpack",
-    "matrix_instr_nonkdim",
-    "waves_per_eu",
-    "OUTPUT_LOGSUMEXP",
-    "BACKEND",
+    *("num_warps", "num_stages", "BLOCK_M", "BLOCK_N", "BLOCK_M1", "BLOCK_N1", "BLOCK_M2", "BLOCK_N2"),
+    *("PRESCALE_QK", "ROWS_GUARANTEED_SAFE", "BLOCKS_ARE_CONTIGUOUS", "WRITE_DQ", "FORCE_USE_FLEX_ATTENTION", "USE_TMA"),
+    *("SPLIT_KV", "kpack", "matrix_instr_nonkdim", "waves_per_eu", "OUTPUT_LOGSUMEXP", "BACKEND"),
 }
+_BACKENDS = ("AUTO", "TRITON", "FLASH", "TRITON_DECODE")
+_warned = set()
 
 
 def flex_attention(
@@ -72,11 +59,11 @@ def flex_attention(
     `score_mod` may also be a formula text or a fovea.Program, `block_mask` one of torch's or of
     fovea.torch.create_block_mask. `kernel_options` may name an engine: {"engine": "cpu"}; torch's tuning options are
     accepted and have nothing to say. Captured tensors and parameters get gradients."""
-    if return_lse and return_aux is not None:
-        raise InvalidArgument("return_lse and return_aux: give one of them")
+    if return_lse:
+        check_return_lse(return_aux)
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
     wants_max = return_aux is not None and return_aux.max_scores
-    found, scale = None, 0.0 if scale is None else scale_of(scale)
+    found, scale = None, scale_of(scale)
     if not call_cache.is_traced() and call_cache.is_plain():
         options = (bool(enable_gqa), wants_lse, wants_max, kernel_options and engine_of(kernel_options))
         found = look_up((query, key, value), score_mod, block_mask, scale, options)
@@ -88,7 +75,7 @@ def flex_attention(
         made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options, found)
         call, formulas, *tensors = made
         call.lse, call.row_max = wants_lse, wants_max
-        if found is None or tensors[1] is not key:
+        if found is None or tensors[1] is not key or tensors[2] is not value:
             out = attend(call, *tensors, None, formulas.tensors)
         else:
             keep_plan(found, call, None, formulas)
@@ -115,12 +102,16 @@ def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_
     check_tensors(query, key, value)
     query, key, value = autocast(query, key, value)
     check(query, key, value, enable_gqa)
+    key, value = (x if x.dtype == query.dtype else converted(x, query) for x in (key, value))
     if key.shape[0] != query.shape[0]:
         key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
     mask_mod = mask_of(block_mask, query, key)
     formulas = found.formulas() if found is not None else traced(score_mod, mask_mod, like=query)
+    if block_mask is not None and not isinstance(block_mask, BlockMask):
+        add_tables(formulas, block_mask, query)
     call = Call(
         formulas.text(),
+        tuple(formulas.values),
         engine=engine_of(kernel_options),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         scale=scale,
@@ -131,6 +122,11 @@ def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_
 
 def check(query, key, value, enable_gqa):
     shape, other = query.shape, key.shape
+    if not query.device == key.device == value.device:
+        raise InvalidArgument(
+            f"Expected query, key, and value to have the same device type, but got query.device: {query.device}, "
+            f"key.device: {key.device}, and value.device: {value.device} instead"
+        )
     if len(shape) == len(other) == value.dim() == 4 and shape[:2] == other[:2]:
         return  # what most calls are
     for name, x in (("query", query), ("key", key), ("value", value)):
@@ -147,13 +143,35 @@ def check(query, key, value, enable_gqa):
         )
 
 
+def converted(x, query):
+    """Keys and values of another type, as torch takes them: float8, say."""
+    if not (x.is_floating_point() and query.is_floating_point()):
+        raise InvalidArgument(f"key, value: {x.dtype}; must be of a floating type, as query is, {query.dtype}")
+    return x.to(query.dtype)
+
+
+def check_return_lse(return_aux):
+    if return_aux is not None:
+        raise InvalidArgument(
+            "Cannot specify both return_lse and return_aux. return_lse is deprecated, please use "
+            "return_aux=AuxRequest(lse=True) instead"
+        )
+    warn_once("return_lse is deprecated; please use return_aux=AuxRequest(lse=True) instead", FutureWarning)
+
+
+def warn_once(text, kind=UserWarning):
+    if not torch.compiler.is_compiling() and text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, kind, stacklevel=4)
+
+
 def engine_of(options) -> str:
     engine = ""
     for name, value in (options or {}).items():
         if name == "engine":
             engine = value or ""
+        elif name == "BACKEND" and value not in _BACKENDS:
+            raise InvalidArgument(f"Invalid BACKEND value {value!r}. Must be one of {_BACKENDS}")
         elif name.removeprefix("fwd_").removeprefix("bwd_") not in _TUNING:
-            raise InvalidArgument(
-                f"kernel_options: there is no option {name!r}; {{'engine': ...}} names Fovea's engine"
-            )
+            warn_once(f"kernel_options: {name!r} is not known here and ignored; {{'engine': ...}} names Fovea's engine")
     return engine

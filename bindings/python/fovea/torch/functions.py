@@ -31,8 +31,8 @@ UNARY = {
     "neg": lambda trace, x: -lift(trace, x), "positive": pw.same,
     "trunc": lambda trace, x: ar.truncate(lift(trace, x)),
     "frac": lambda trace, x: lift(trace, x) - ar.truncate(lift(trace, x)),
-    "logical_not": lambda trace, x: ~truth(lift(trace, x)), "bitwise_not": lambda trace, x: ~lift(trace, x),
-    "invert": lambda trace, x: ~lift(trace, x),
+    "logical_not": lambda trace, x: truth(lift(trace, x)).__invert__(),
+    "bitwise_not": lambda trace, x: lift(trace, x).__invert__(), "invert": lambda trace, x: lift(trace, x).__invert__(),
 }
 
 _BINARY = {

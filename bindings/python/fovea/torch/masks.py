@@ -6,10 +6,10 @@ from typing import Callable, Optional, Tuple, Union
 import torch
 
 from .._core import InvalidArgument
-from .block_tables import table_mask
 from .modifiers import traced
 
 MaskMod = Callable
+NO_BLOCKS = 1 << 30  # torch's block size of a mask that keeps all, whatever the lengths
 
 
 def noop_mask(b, h, q_idx, kv_idx):
@@ -115,12 +115,8 @@ def mask_of(block_mask, query, key):
             f"block_mask: must be a BlockMask, got {type(block_mask).__name__}; "
             f"create_block_mask makes one of a mask function"
         )
-    lengths = tuple(block_mask.seq_lengths)
-    if lengths != (query.shape[2], key.shape[2]):
-        raise InvalidArgument(
-            f"block_mask: made for Q_LEN={lengths[0]}, KV_LEN={lengths[1]}, but the query has "
-            f"{query.shape[2]} and the key {key.shape[2]} positions; create one for these lengths"
-        )
+    if tuple(block_mask.BLOCK_SIZE) != (NO_BLOCKS, NO_BLOCKS):
+        check_lengths(block_mask, query.shape[2], key.shape[2])
     ours = isinstance(block_mask, BlockMask)
     batch, heads = (block_mask.B, block_mask.H) if ours else block_mask.kv_num_blocks.shape[:2]
     for name, extent, size in (("B", batch, query.shape[0]), ("H", heads, query.shape[1])):
@@ -128,4 +124,18 @@ def mask_of(block_mask, query, key):
             raise InvalidArgument(
                 f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None"
             )
-    return block_mask.mask_mod if ours else table_mask(block_mask)
+    return block_mask.mask_mod
+
+
+def check_lengths(block_mask, q_len, kv_len):
+    """In torch's words."""
+    lengths = tuple(block_mask.seq_lengths)
+    if lengths == (q_len, kv_len):
+        return
+    made = f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={q_len} and kv_len={kv_len}. "
+    if q_len > lengths[0] or kv_len > lengths[1]:
+        raise InvalidArgument(made + "As it was created for a smaller length, create one for these lengths")
+    raise InvalidArgument(
+        made + "As it was created for a larger length, create one for these lengths, or cut its upper left corner: "
+        "block_mask._adjust(q_len, kv_len)"
+    )

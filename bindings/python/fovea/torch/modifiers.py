@@ -34,18 +34,19 @@ KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
 class Formulas:
     """Texts, and the captured tensors in the order of their names."""
 
-    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "slots")
+    __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "slots", "block")
 
     def __init__(self):
         self.mod = self.mask = self.bprop = ""
         self.names, self.tensors, self.uses = [], [], []
         self.scalars, self.values = [], []
+        self.block = ""  # indices of a score's block in the tables of torch's BlockMask (block_tables.py)
         self.slots = []  # which of the tensors that steps met were captured (steps.py)
 
     def text(self) -> str:
         """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
         captured = ";".join([f"{name} {use}" for name, use in zip(self.names, self.uses)])
-        return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{';'.join(self.scalars)}"
+        return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{';'.join(self.scalars)}\n{self.block}"
 
 
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
@@ -80,7 +81,7 @@ def take_captured(out, trace, like):
     for i, tensor in enumerate(trace.tensors):
         out.names.append("_c" + str(i))
         out.tensors.append(bindable(tensor, like))
-        out.uses.append("".join([leaf or "-" for leaf in trace.leaves[i]]))
+    out.uses += trace.uses()
 
 
 def defaults(program, tensors, scalars):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from . import runtime
+from .block_tables import settled
 from .call import Call
 from .shapes import dense_like, heads_of, rows_dtype, rows_shape
 
@@ -61,6 +62,7 @@ def attention(
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
     call = unpack(formulas, options, values, numbers, lengths, bound)
+    call, captured = settled(call, captured, q, k)
     return tuple(nothing(q) if x is None else x for x in runtime.forward(call, q, k, v, sink, captured))
 
 
@@ -100,6 +102,7 @@ def attention_backward(
 ) -> List[Tensor]:
     bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
     call = unpack(formulas, options, values, numbers, lengths, bound)
+    call, captured = settled(call, captured, q, k)
     grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
     return [grads[name] for name in call.wants.split(",")]
 

@@ -23,6 +23,9 @@ _CODES = {
 }
 _LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
 
+_LENGTHS = (_LEAF_SIZES["k"], _LEAF_SIZES["q"])
+
+
 class Prepared:
     """A plan of one direction and what every call of it binds alike."""
 
@@ -54,28 +57,30 @@ class Parts:
     """Formulas.text() taken apart again."""
 
     def __init__(self, text):
-        self.mod, self.mask, self.bprop, captured, scalars = text.split("\n")
+        self.mod, self.mask, self.bprop, captured, scalars, _ = text.split("\n")
         pairs = [item.split(" ") for item in captured.split(";") if item]
         self.names = [name for name, _ in pairs]
         self.uses = [uses for _, uses in pairs]
         self.scalars = [tuple(item.split(":")) for item in scalars.split(";") if item]
 
-    def with_extents(self, captured):
+    def with_extents(self, declared):
         """Texts with the extents of captured tensors in place of `#slot.dimension`."""
-        extent = lambda found: str(captured[int(found[1])].shape[int(found[2])])
+        extent = lambda found: str(declared[int(found[1])][2][int(found[2])])
         return [re.sub(r"#(\d+)\.(\d+)", extent, text) or None for text in (self.mod, self.mask, self.bprop)]
 
     def declared(self, captured, sizes):
         """[(name, dtype, extents)]. An extent that is indexed by a position and is as large as that size is declared by
-        the size's name, so that another batch or length shares the plan."""
+        the size's name, so that another batch or length shares the plan; so is one as large as a length that is indexed by
+        anything else (k + 1)."""
         out = []
         for name, uses, tensor in zip(self.names, self.uses, captured):
             if "?" in uses:
                 uses = self.uses_in_text(name, len(uses))
             extents = []
             for extent, leaf in zip(tensor.shape, uses):
-                size, word = _LEAF_SIZES.get(leaf, (None, None))
-                extents.append(word if word and getattr(sizes, size) == extent else int(extent))
+                words = [_LEAF_SIZES[leaf]] if leaf in _LEAF_SIZES else _LENGTHS if extent > 1 else ()
+                equal = [word for size, word in words if getattr(sizes, size) == extent]
+                extents.append(equal[0] if equal else int(extent))
             out.append((name, DIRECT[tensor.dtype], tuple(extents)))
         return out
 
@@ -103,8 +108,11 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     if q.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         raise InvalidArgument(f"query: {q.dtype} must be float32, float16, bfloat16 or float64")
     parts = Parts(call.formulas)
-    mod, mask, bprop = parts.with_extents(captured)
     packed = call.layout == "thd"
+    declared = parts.declared(captured, sizes)
+    mod, mask, bprop = parts.with_extents(
+        declared if is_one_length(call) else [(None, None, x.shape) for x in captured]
+    )
     fields = {name: getattr(sizes, name) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv")}
     fields.update(
         dtype=DIRECT[q.dtype],
@@ -112,7 +120,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         mod=mod,
         mask=mask,
         bprop=bprop,
-        tensors=parts.declared(captured, sizes),
+        tensors=declared,
         tensor_strides=captured_strides(parts.names, captured),
         scalars=parts.scalars,
         sink=sink is not None,
@@ -134,6 +142,11 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes.t_q, tk=sizes.t_k)
     return fields, sizes, parts
+
+
+def is_one_length(call) -> bool:
+    """Is Sq in a formula the size itself, and Skv? Not if every sequence has its own."""
+    return call.layout != "thd" and call.q_lens is None and call.k_lens is None
 
 
 def captured_strides(names, captured):
@@ -234,10 +247,8 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     beside = ["sink"] * (sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
     out.plain = not beside
     out.roles = roles + beside
-    out.by_value = bool(
-        out.scalars or call.q_offset or call.k_offset or call.h_offset or (call.dropout and not out.seed_at)
-    )
-    out.caller = _core.Caller(out.plan, out.roles, template(out))
+    out.by_value = bool(call.q_offset or call.k_offset or call.h_offset or (call.dropout and not out.seed_at))
+    out.caller = _core.Caller(out.plan, out.roles, template(out), [(name, 0.0) for name in out.scalars])
     out.whole = None
     return out
 

@@ -6,10 +6,11 @@ import functools
 import torch
 
 from .._core import HostCall, Unsupported, environment_engine
+from .call import DEFAULT_SCALE
 from .call_cache import TABLE, place
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
-from .shapes import heads_of, part_dtype, rows_dtype
+from .shapes import heads_of, is_like_its_output, part_dtype, rows_dtype
 from .views import VIEWER, resolved
 
 _empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
@@ -44,7 +45,7 @@ def keep_plan(found, call, sink, formulas):
     pairs = list(zip(formulas.tensors, prepared.slots))
     prepared.as_they_are = all(x is found.tensors[i] for x, i in pairs)
     if all(x.data_ptr() == found.tensors[i].data_ptr() for x, i in pairs):
-        made = [0 if v.shape[-1] == q.shape[-1] else output(*prepared.o, q.dtype, q.device)]
+        made = [0 if is_like_its_output(q, v.shape[-1]) else output(*prepared.o, q.dtype, q.device)]
         returned = [0, -1, -1, -1]
         rows = functools.partial(output, *prepared.rows, rows_dtype(q), q.device)
         most = functools.partial(output, (heads_of(call.layout, q),), (1,), rows_dtype(q), q.device)
@@ -119,7 +120,7 @@ def launch(prepared, call, pointers, sink, captured, grads, where, device):
     if prepared.by_value:
         run_with_numbers(prepared, call, pointers, where, workspace)
     else:
-        prepared.caller.run(tuple(pointers), where[0], where[1], workspace, call.scale)
+        prepared.caller.run(tuple(pointers), where[0], where[1], workspace, call.scale, call.values)
 
 
 def run_with_numbers(prepared, call, pointers, where, workspace):
@@ -133,7 +134,7 @@ def run_with_numbers(prepared, call, pointers, where, workspace):
     ]
     if workspace:
         bound["workspace"], bound["workspace_bytes"] = workspace
-    if call.scale:
+    if call.scale != DEFAULT_SCALE:
         bound["scale"] = call.scale
     if prepared.scalars:
         bound["scalars"] = list(zip(prepared.scalars, call.values))

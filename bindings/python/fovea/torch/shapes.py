@@ -5,6 +5,7 @@ import torch
 from .. import _request
 from .._core import InvalidArgument
 from .._request import AXES, by_axes
+from .call import DEFAULT_SCALE
 
 NAMES = ("query", "key", "value")
 
@@ -49,13 +50,17 @@ def strides_word(x, layout):
 
 
 def dense_like(q, last=None):
-    """An empty tensor with q's shape and order of dimensions in memory, its last extent `last` where given: what
-    flex_attention and SDPA return, so that transposing back costs nothing."""
-    if last is None or last == q.shape[-1]:
+    """An empty tensor with q's shape and order of dimensions in memory. With `last` it is an output with that last extent,
+    whose last stride is 1 whatever q's is: what flex_attention and SDPA return, so that transposing back costs nothing."""
+    if last is None or is_like_its_output(q, last):
         return torch.empty_like(q)
     shape = (*q.shape[:-1], last)
-    order = sorted(range(len(shape)), key=lambda i: (q.stride(i), -i), reverse=True)
-    return torch.empty_permuted(shape, order, dtype=q.dtype, device=q.device)
+    order = sorted(range(len(shape) - 1), key=lambda i: (q.stride(i), -i), reverse=True)
+    return torch.empty_permuted(shape, (*order, len(shape) - 1), dtype=q.dtype, device=q.device)
+
+
+def is_like_its_output(q, last) -> bool:
+    return last == q.shape[-1] and q.stride(-1) == 1
 
 
 def rows_shape(layout, q):
@@ -80,12 +85,9 @@ def part_dtype(call, q):
 
 
 def scale_of(scale) -> float:
-    """The scale as a call has it: 0 for 1 / sqrt(d)."""
+    """The scale as a call has it."""
     if scale is None:
-        return 0.0
+        return DEFAULT_SCALE
     if isinstance(scale, torch.Tensor) and scale.requires_grad:
         raise InvalidArgument("scale: gets no gradient; a learned one is a modifier: score * temperature")
-    number = _request.scale_of(scale)
-    if number == 0:
-        raise InvalidArgument(f"scale={scale}: must be a finite number other than 0")
-    return number
+    return _request.scale_of(scale)

@@ -7,9 +7,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .._core import Steps
+from .._plans import Recent
 from .._request import TraceError
 from .functions import TABLE
-from .modifiers import KINDS, Formulas, one_line, take_captured, traced
+from .modifiers import KINDS, Formulas, bindable, one_line, traced
 from .trace import FILLED, NUMBERS, Trace, Tracing, is_single, positions, refuse_write
 from .values import FLOAT, Value
 from .vectors import REDUCTIONS
@@ -19,6 +20,7 @@ from .views import PLAIN
 class Hooks:
     """What Steps asks about what it meets."""
 
+    is_grad_enabled = torch.is_grad_enabled
     tensors = PLAIN
     constants = frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format))
     methods = frozenset(name for name in (*TABLE, *REDUCTIONS, "unbind") if not name.startswith("__"))
@@ -57,7 +59,7 @@ def replay(steps) -> Replayed:
         steps.replayed = Replayed(steps.like)
     done = steps.replayed
     with Tracing(done.trace):
-        while (ended := steps.replay(done.values)) is not None:
+        while (ended := steps.replay(done.values, done.trace.shift)) is not None:
             is_function, returned = ended
             kind = KINDS[len(done.texts)]
             done.texts.append(done.trace.formula(returned, kind) if is_function else one_line(returned or ""))
@@ -98,15 +100,37 @@ def formulas_of(steps, modifiers) -> Formulas:
     out = Formulas()
     if steps is None:  # there are no modifiers
         return out
+    key = (steps.key(), steps.like.dtype, *((x.dtype, x.dim()) for x in steps.tensors))
+    kept = TEXTS.get(key)
+    if kept is None:
+        kept = replayed_texts(steps, modifiers, key)
+    texts, captured, out.slots, out.uses = kept
+    out.mod, out.mask, out.bprop = texts
+    out.values = list(steps.shifts)
+    out.scalars = [f"_i{i}:i32" for i in range(len(out.values))]
+    if captured is None:
+        captured = [steps.tensors[i] for i in out.slots]
+    out.names = [f"_c{i}" for i in range(len(captured))]
+    out.tensors = [bindable(x, steps.like) for x in captured]
+    return out
+
+
+TEXTS = Recent(1024)  # of steps that other lengths have the same of
+
+
+def replayed_texts(steps, modifiers, key):
+    """(texts, captured tensors, slots, uses). Kept if no text depends on a shape; then without the tensors."""
     try:
         done = replay(steps)
     except TraceError:
         traced(*modifiers, like=steps.like)
         raise
-    out.mod, out.mask, out.bprop = (*done.texts, "")[:3]
-    take_captured(out, done.trace, steps.like)
-    out.slots = [slot_of(x, steps.tensors) for x in done.trace.tensors]
-    return out
+    trace = done.trace
+    slots = [slot_of(x, steps.tensors) for x in trace.tensors]
+    found = (*done.texts, "")[:3], trace.tensors, slots, trace.uses()
+    if not trace.asked_shapes:
+        TEXTS.put(key, (found[0], None, *found[2:]))
+    return found
 
 
 def slot_of(captured, tensors) -> int:

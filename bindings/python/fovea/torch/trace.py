@@ -6,8 +6,11 @@ import operator
 import torch
 from torch.overrides import TorchFunctionMode
 
-from . import arithmetic  # noqa: F401  installs the operators
-from .errors import refuse
+from . import (
+    arithmetic,  # noqa: F401  installs the operators
+    dynamo,  # noqa: F401  teaches Dynamo them
+)
+from .errors import NO_DERIVATIVE, refuse
 from .functions import UNARY, call, name_of
 from .pointwise import constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
@@ -28,16 +31,29 @@ class Trace:
         self.transforms = (
             0 if torch.compiler.is_compiling() else transforms()
         )  # of torch.func round the whole call
+        self.with_gradients = torch.is_grad_enabled()
         self.lines = []
         self.count = 0
         self.tensors = []
         self.leaves = []  # per tensor, per dimension: "b", "h", "q", "k", or "" for anything else
+        self.shifts = 0  # numbers that move positions and are bound as scalars
+        self.asked_shapes = False  # of a captured tensor, so that another shape may give another text
 
     def emit(self, text, kind, sure=False):
+        if self.with_gradients and not torch.is_grad_enabled():
+            raise refuse(*NO_DERIVATIVE)
         name = "_t" + str(self.count)
         self.count += 1
         self.lines.append("let " + name + " = " + text + "; ")
         return Value(self, name, kind, sure)
+
+    def uses(self):
+        return ["".join([leaf or "-" for leaf in leaves]) for leaves in self.leaves]
+
+    def shift(self, number):
+        """The scalar that stands for a number beside a position; whether it is negative, texts may depend on."""
+        self.shifts += 1
+        return Value(self, f"_i{self.shifts - 1}", INT, number >= 0)
 
     def capture(self, tensor) -> int:
         for i, known in enumerate(self.tensors):
@@ -54,6 +70,7 @@ class Trace:
 
     def load_single(self, tensor):
         if tensor.dim() != 0:
+            self.asked_shapes = True
             if tensor.numel() != 1:
                 raise refuse(
                     f"a captured tensor of shape {list(tensor.shape)} as a number",
@@ -80,6 +97,7 @@ class Trace:
             given[d] = self.checked_index(tensor, item)
         rest = [d for d in open_dims if given[d] is None]
         if rest:
+            self.asked_shapes = True
             return Rows(self, tensor, given, torch.Size([tensor.shape[d] for d in rest]))
         return self.loaded(tensor, given)
 
@@ -132,7 +150,7 @@ class Trace:
         value = lift(self, out)
         text = value.text
         if wanted == BOOL and value.kind != BOOL:
-            text = "bool(" + text + ")"
+            raise refuse(f"a mask of type {value.dtype}", "a bool: a comparison, or x.to(torch.bool)", function)
         if wanted == FLOAT and value.kind == BOOL:
             text = "f32(" + text + ")"
         text = "".join(self.lines) + text

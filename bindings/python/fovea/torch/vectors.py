@@ -64,6 +64,7 @@ def is_vector(x) -> bool:
 def items_of(trace, x):
     if isinstance(x, Vector):
         return x.items
+    trace.asked_shapes = True
     if x.shape[0] > LONGEST:
         raise refuse(
             f"a vector of {x.shape[0]} elements, unrolled",

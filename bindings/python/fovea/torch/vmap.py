@@ -73,15 +73,15 @@ def rows_apart(x, n):
 
 def inner_batch(formulas, batch):
     """Formulas whose b counts inside one example."""
-    mod, mask, bprop, captured, scalars = formulas.split("\n")
-    texts = [
-        re.sub(r"\bB\b", str(batch), re.sub(r"\bb\b", f"(b % {batch})", text)) for text in (mod, mask, bprop)
+    mod, mask, bprop, captured, scalars, block = formulas.split("\n")
+    mod, mask, bprop, block = [
+        re.sub(r"\bB\b", str(batch), re.sub(r"\bb\b", f"(b % {batch})", text)) for text in (mod, mask, bprop, block)
     ]
     uses = ";".join(
         f"{name} {use.replace('b', '-').replace('?', '-')}"
         for name, use in (item.split(" ") for item in captured.split(";") if item)
     )
-    return "\n".join([*texts, uses, scalars])
+    return "\n".join([mod, mask, bprop, uses, scalars, block])
 
 
 class Transformed(torch.autograd.Function):

@@ -4,7 +4,7 @@
 #include "engines/cpu/kernels/dropout.h"
 #include "engines/cpu/kernels/gemm.h"
 #include "engines/cpu/kernels/pack.h"
-#if FOVEA_ISA_LEVEL == 3 || FOVEA_ISA_LEVEL == 0
+#if FOVEA_ISA_LEVEL == 3 || (FOVEA_ISA_LEVEL == 0 && !FOVEA_NEON)
 #define FOVEA_PAIR_KERNELS &FOVEA_ISA::pair_kernels
 #include "engines/cpu/kernels/pairs.h"
 #else

@@ -1,12 +1,20 @@
 // Which instruction set this translation unit is compiled for. avx512_bf16.cpp, avx512.cpp,
-// avx2.cpp and scalar.cpp define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and include every
-// kernel source after it; CMake gives each file its flags. The objects hold one global symbol,
-// their KernelTable, and no weak ones (tests/repo checks that).
+// avx2.cpp, neon.cpp and scalar.cpp define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and
+// include every kernel source after it; CMake gives each file its flags. The objects hold one
+// global symbol, their KernelTable, and no weak ones (tests/repo checks that).
+//
+// The level counts what x86 has beyond plain vectors: 1 AVX2, 2 AVX-512, 3 with pairs of bf16. NEON
+// is at level 0, and differs from plain vectors in vec_neon.h and in the few places that ask for
+// FOVEA_NEON.
 #pragma once
 
 #if !defined(FOVEA_ISA) || !defined(FOVEA_ISA_LEVEL)
-#error "include this from avx512_bf16.cpp, avx512.cpp, avx2.cpp or scalar.cpp only"
+#error "include this from avx512_bf16.cpp, avx512.cpp, avx2.cpp, neon.cpp or scalar.cpp only"
 #endif
+#ifndef FOVEA_NEON
+#define FOVEA_NEON 0
+#endif
+#define FOVEA_HAS_FMA (FOVEA_ISA_LEVEL > 0 || FOVEA_NEON)  // fma() rounds once
 
 namespace fovea::cpu::FOVEA_ISA {
 
@@ -23,6 +31,11 @@ constexpr int W = 8;
 constexpr int group_rows = 6;
 constexpr int group_columns = 16;  // 6 x 2 vectors, beside 2 of B and 1 of A
 constexpr bool fetches = false;    // it slows Zen 3 down: 1 % at d = 64, 2 % at 128
+#elif FOVEA_NEON
+constexpr int W = 4;
+constexpr int group_rows = 6;
+constexpr int group_columns = 16;  // 6 x 4 vectors, beside 4 of B and 1 of A
+constexpr bool fetches = false;    // measured nowhere
 #else
 constexpr int W = 4;
 constexpr int group_rows = 2;

@@ -19,13 +19,6 @@ FOVEA_INLINE T element(const void* p, int64_t at) {
   memcpy(&out, static_cast<const char*>(p) + at * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return out;
 }
-FOVEA_INLINE float half_cell(uint16_t x) {
-#if FOVEA_ISA_LEVEL > 0
-  return _cvtsh_ss(x);
-#else
-  return half_value(x);
-#endif
-}
 
 struct CellF32 {
   using Stored = float;
@@ -34,7 +27,7 @@ struct CellF32 {
 };
 struct CellF16 {
   using Stored = uint16_t;
-  FOVEA_INLINE int32_t of(uint16_t x) { return float_bits(half_cell(x)); }
+  FOVEA_INLINE int32_t of(uint16_t x) { return float_bits(half_value(x)); }
   FOVEA_INLINE vf vector(const uint16_t* p) { return load_half(p); }
 };
 struct CellBF16 {

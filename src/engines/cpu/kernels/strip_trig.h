@@ -8,7 +8,7 @@
 namespace fovea::cpu::FOVEA_ISA::strip {
 namespace {
 
-#if FOVEA_ISA_LEVEL > 0
+#if FOVEA_HAS_FMA
 
 struct Angle {
   Pack r;         // in [-pi/4, pi/4]

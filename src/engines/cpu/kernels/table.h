@@ -145,6 +145,7 @@ struct KernelTable {
 };
 
 extern const KernelTable scalar_kernels;
+extern const KernelTable neon_kernels;
 extern const KernelTable avx2_kernels;
 extern const KernelTable avx512_kernels;
 extern const KernelTable avx512_bf16_kernels;

@@ -216,10 +216,6 @@ FOVEA_DEVICE void add_global(unsigned long long* at, unsigned long long value) {
   atomicAdd(at, value);
 }
 FOVEA_DEVICE void or_global(unsigned* at, unsigned value) { atomicOr(at, value); }
-// The same with what this thread did before: who sees the bits finds it done.
-FOVEA_DEVICE void or_global_after(unsigned* at, unsigned value) {
-  asm volatile("red.release.gpu.global.or.b32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
-}
 // Whether several neighbours are added to at once; else a warp should add to 32 neighbours.
 #if __CUDA_ARCH__ >= 900
 inline constexpr bool adds_vectors = true;

@@ -24,11 +24,9 @@ class BackwardProducer {
 
   FOVEA_DEVICE void run() {
     const int tiles = key_tiles() * call_.hkv * call_.b;
-    // The number of the next tile is asked for before this one is worked on.
-    for (int tile = next_number(), next; tile < tiles; tile = shuffle(next, 0)) {
-      next = ask_number();
-      produce(tile);
-    }
+    // The next number is asked for as late as possible: tiles are begun in the order of their
+    // numbers, which balances the blocks, and with deterministic=1 others wait for earlier ones.
+    for (int tile = next_number(); tile < tiles; tile = next_number()) produce(tile);
     publish_bare(Step{step_end, 0, 0, 0, 0, {}, 0});
   }
 
@@ -38,10 +36,11 @@ class BackwardProducer {
   };
 
   FOVEA_DEVICE int key_tiles() const { return (call_.skv + Shape::keys - 1) / Shape::keys; }
-  FOVEA_DEVICE int ask_number() const {  // the first lane has it
-    return lane_index() == 0 ? static_cast<int>(count_global(call_.tile_counter, 1)) : 0;
+  FOVEA_DEVICE int next_number() const {
+    const unsigned mine = lane_index() == 0 ? count_global(call_.tile_counter, 1) : 0u;
+    return static_cast<int>(shuffle(mine, 0));
   }
-  FOVEA_DEVICE int next_number() const { return shuffle(ask_number(), 0); }
+  FOVEA_DEVICE int heads_together(int tiles, int heads) const;
   FOVEA_DEVICE KeyPlace place_of(int tile) const;
   FOVEA_DEVICE static int query_tiles(const Sequence& s) {
     return (s.q_length + Shape::queries - 1) / Shape::queries;
@@ -71,9 +70,18 @@ class BackwardProducer {
   unsigned staged_columns_ = 0;  // a bit for each stage that has those of this head
 };
 
-// Blocks that run at the same time have different keys of one head, which share its queries in the
-// cache. Under a mask the first keys often have the most queries (causal ones): those of several
-// heads come first, so that no long tile is left for the end.
+// How many heads take turns: after the first keys of each come the second of each. Blocks that run
+// at the same time should have different keys of few heads, which share queries in the cache.
+// Under a mask the first keys often have the most queries (causal ones): those of several heads
+// come first, so that no long tile is left for the end. With deterministic=1 blocks with keys of
+// one head wait for one another, which costs nothing if they begin one after the other: as many
+// heads as the blocks can work on.
+template <class Config>
+FOVEA_DEVICE int BackwardProducer<Config>::heads_together(int tiles, int heads) const {
+  if constexpr (Formula::classifies) return min(heads, 16);
+  return Config::deterministic ? min(heads, (grid_x() + tiles - 1) / tiles) : 1;
+}
+
 template <class Config>
 FOVEA_DEVICE typename BackwardProducer<Config>::KeyPlace BackwardProducer<Config>::place_of(
     int tile) const {
@@ -82,7 +90,7 @@ FOVEA_DEVICE typename BackwardProducer<Config>::KeyPlace BackwardProducer<Config
     const int rest = tile / call_.b;  // batches follow one another, with the same cells
     return {tile % call_.b, rest / tiles, rest % tiles * Shape::keys};
   }
-  const int together = Formula::classifies ? min(heads, 16) : 1;
+  const int together = heads_together(tiles, heads);
   const int section = tile / (tiles * together), rest = tile - section * tiles * together;
   const int in_section = min(together, heads - section * together);
   const int k = rest / in_section, head = section * together + rest % in_section;
@@ -116,7 +124,16 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
   const Sequence s = sequence_of(call_, at.b);
   if (at.k_first >= (call_.q_starts != nullptr ? s.k_length : call_.skv)) return;
   LiveTiles all(at.k_first < s.k_length ? query_tiles(s) * call_.group : 0);
-  const auto next = [&] { return next_live(all, [&](int i) { return class_of(s, at, i); }); };
+  // With deterministic=1 from the last to the first: under a causal mask all keys have the last
+  // queries in common, so that blocks that wait for one another do so only at their beginning.
+  const auto in_order = [count = all.count](int i) {
+    return Config::deterministic ? count - 1 - i : i;
+  };
+  const auto next = [&] {
+    LiveTile found = next_live(all, [&](int i) { return class_of(s, at, in_order(i)); });
+    if (found.index >= 0) found.index = in_order(found.index);
+    return found;
+  };
   // A step says whether it is the last of its keys: the next one is looked for first.
   unsigned first = step_first;
   for (LiveTile live{-1, false};;) {

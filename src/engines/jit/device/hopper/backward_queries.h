@@ -31,19 +31,15 @@ class BackwardQueries {
       wait_for(barriers_.full_ds(ring_.stage), ring_.parity);
       const unsigned flags = step.flags();
       sync_warp();
-      if ((flags & step_end) != 0) {
-        pass_turn(number);
-        break;
-      }
+      if ((flags & step_end) != 0) break;
       if ((flags & step_first) != 0) {
         wait_for(barriers_.full_keys(), keys_parity_);
         keys_parity_ ^= 1;
       }
       if ((flags & step_nothing) == 0) {
-        add(step, number);
-      } else {
-        pass_turn(number);
-        if (lane_index() == 0) arrive(barriers_.empty_ds(ring_.stage));
+        add(step);
+      } else if (lane_index() == 0) {
+        arrive(barriers_.empty_ds(ring_.stage));
       }
       ring_.advance(backward_ds_stages);
     }
@@ -58,15 +54,12 @@ class BackwardQueries {
     return {call_, step.sums(), step.k_first()};
   }
 
-  FOVEA_DEVICE void add(const StepRef& step, int number) {
+  FOVEA_DEVICE void add(const StepRef& step) {
     float* const to = sums_of(step);
     FOVEA_UNROLL for (int piece = 0; piece < pieces; ++piece) {
       float sums[8][4];
       begin_product(sums, piece);
-      if (Config::deterministic && piece == 0) {
-        pass_turn(number);
-        turns(step).wait(warp_);
-      }
+      if (Config::deterministic && piece == 0) turns(step).wait(warp_);
       wait_products<0>();
       settle(sums);
       if (piece == pieces - 1 && lane_index() == 0) {
@@ -75,16 +68,10 @@ class BackwardQueries {
       }
       send(to + piece * 4 * piece_floats, sums);
     }
-  }
-
-  // If turns are taken: whoever waits for the step before this one may add. It is told so late
-  // because sums take long to arrive, and that time is spent on this step.
-  FOVEA_DEVICE void pass_turn(int number) const {
     if constexpr (Config::deterministic) {
-      const StepRef before = StepRef::number(Shape::at.steps, number + backward_steps - 1);
-      if (number > 0 && (before.flags() & step_nothing) == 0 && lane_index() == 0) {
+      if (lane_index() == 0) {
         wait_bulk<0>();
-        turns(before).pass(warp_);
+        turns(step).pass(warp_);
       }
       sync_warp();
     }

@@ -22,8 +22,10 @@ class QueryTurns {
 
   FOVEA_DEVICE void leave_out() const { or_global(left_out_ + tile_ / 32, 1u << tile_ % 32); }
 
-  // By a warp, until all tiles before this one have been added by their warps of this number. What
-  // the warp adds next is added in the cache that all blocks share, where the sets are as well.
+  // By a warp, until all tiles before this one have been added by their warps of this number.
+  // Nothing is fenced: sums are added in the cache that all blocks share, where the sets are as
+  // well, and pass() comes after they have arrived there. Measured: a release in pass() makes
+  // backwards 11 to 18 % slower.
   FOVEA_DEVICE void wait(int warp) const {
     const unsigned* const added = of_warp(warp);
     for (int i = lane_index(); i <= tile_ / 32; i += 32) {
@@ -34,7 +36,7 @@ class QueryTurns {
   }
   // By the thread that has added, and waited for it.
   FOVEA_DEVICE void pass(int warp) const {
-    or_global_after(of_warp(warp) + tile_ / 32, 1u << tile_ % 32);
+    or_global(of_warp(warp) + tile_ / 32, 1u << tile_ % 32);
   }
 
   // Before the first turn, by all threads of a block.

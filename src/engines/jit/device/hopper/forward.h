@@ -22,6 +22,7 @@
 #include "forward_layout.h"
 #include "mend.h"
 #include "producer.h"
+#include "score_unit.h"
 #include "stager.h"
 #include "warpgroup.h"
 #include "wgmma.h"
@@ -48,14 +49,17 @@ struct HopperForward {
   int group, first_row;  // of this warp
   typename Formula::Uniform uniform;
   Dropout dropout;
-  float scale;            // of products, before a formula sees them
-  float factor;           // from scores as they are kept to exponents of 2
-  float outer = 1;        // of modified scores, if it cannot be their unit
-  bool seeks = false;     // maxima in every step
-  bool has_none = false;  // some row of this warp has seen nothing but -inf: it has no reference
-  bool careful = false;   // some step needs more than what every step does: see run()
-  bool nan = false;       // one was written
-  WarpRows at;
+  ScoreUnit units{1, 1, 1};
+  float factor;            // from scores as they are kept to exponents of 2
+  bool seeks = false;      // maxima in every step
+  bool has_none = false;   // some row of this warp has seen nothing but -inf: it has no reference
+  bool careful = false;    // some step needs more than what every step does: see run()
+  bool nan = false;        // one was written
+  bool adds = false;       // the next output to o
+  Ring k, v;               // the places of keys and values
+  int last_keys = 0;       // the place of those before
+  unsigned q_parity = 0;   // by place
+  WarpRows at, ended;      // of this tile of queries, and of the one before
   float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
   float x[keys][4];
   unsigned p[parts][4];
@@ -66,22 +70,6 @@ struct HopperForward {
     first_row = warpgroup_rows * group + warp_index() % 4 * 16;
   }
 
-  // A factor of all scores becomes their unit, unless it turns maxima into minima.
-  FOVEA_DEVICE static bool can_be_unit(float x) { return x > 0 && x < infinity(); }
-  template <class Factors = Formula>
-  FOVEA_DEVICE void find_factors() {
-    scale = value_of(call.scale);
-    outer = Formula::has_mod ? 1 : scale;
-    if constexpr (Factors::has_factors) {
-      const typename Formula::Row no_row{};
-      const typename Formula::Column no_column{};
-      scale *= Factors::inner_scale(a, uniform, no_row, no_column);
-      outer = Factors::outer(a, uniform, no_row, no_column);
-    }
-    at.unit = can_be_unit(outer) ? outer : 1;
-    if (can_be_unit(outer)) outer = 1;
-    factor = at.unit * log2_of_e;
-  }
   FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
   FOVEA_DEVICE void release(int which, int stage) const {
     if (lane_index() == 0) arrive(barrier(which, stage));
@@ -120,8 +108,8 @@ struct HopperForward {
     if constexpr (Formula::has_mod) apply<false>(step, k.stage);
   }
   FOVEA_DEVICE void mask(const Step& step, int stage) {
-    if (outer != 1) {
-      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= outer;
+    if (units.outer != 1) {
+      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= units.outer;
     }
     if (step.is(Step::mixed)) apply<true>(step, stage);
   }
@@ -183,11 +171,11 @@ struct HopperForward {
                               const typename Formula::Column& column, float product,
                               float line) const {
     if constexpr (Factors::has_factors) {
-      return Factors::inner(a, uniform, row_value, column, product * scale);
+      return Factors::inner(a, uniform, row_value, column, product * units.scale);
     } else if constexpr (Factors::is_score) {
-      return fma_rn(product, scale, line);
+      return fma_rn(product, units.scale, line);
     } else {
-      const float score = Formula::score(a, uniform, row_value, column, product * scale);
+      const float score = Formula::score(a, uniform, row_value, column, product * units.scale);
       return Factors::shifts ? score + line : score;
     }
   }
@@ -254,16 +242,15 @@ struct HopperForward {
       at.sum[r] *= shrink.by[r];
     }
     has_none = any_in_warp(at.reference[0] == -infinity() || at.reference[1] == -infinity());
-    careful = seeks || has_none || outer != 1;
+    careful = seeks || has_none || units.outer != 1;
     return shrink;
   }
   FOVEA_DEVICE void shrink_output(const Shrink& shrink) {
     FOVEA_UNROLL for (int i = 0; i < features * 4; ++i) o[i / 4][i % 4] *= shrink.by[i % 4 / 2];
   }
 
-  // What changes with a tile of queries, before its first scores are modified; `ended`: what is
-  // known of the rows before.
-  FOVEA_DEVICE void begin_tile(const Step& step, WarpRows& ended) {
+  // What changes with a tile of queries, before its first scores are modified.
+  FOVEA_DEVICE void begin_tile(const Step& step) {
     ended = at;
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
       at.reference[r] = at.top[r] = -infinity();
@@ -273,7 +260,9 @@ struct HopperForward {
     if (step.is(Step::end)) return;
     const TilePlace place = place_at(step);
     uniform = Formula::uniform(a, place.head);
-    find_factors();
+    units = score_unit<Formula>(a, uniform);
+    at.unit = units.unit;
+    factor = at.unit * log2_of_e;
     if constexpr (Config::dropout) dropout = dropout_of(call, place.head);
   }
 
@@ -284,58 +273,17 @@ struct HopperForward {
   // nobody looks at the result. There are no keys in the last turn: it takes those of the turn
   // before once more, for nothing. So all of this is there once, and no product is in a branch.
   FOVEA_DEVICE void run() {
-    Ring k, v;
-    unsigned q_parity = 0;  // by place
     wait_for(barrier(At::filled_k, 0), 0);
     Step step = load_step(shared.step), previous{0, Step::end, 0};
     if (step.is(Step::end)) return;
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
-    WarpRows ended;     // of the tile of queries before
-    bool adds = false;  // to o
-    int last_keys = 0;
     for (;;) {
       const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
-      const int q_stage = step.q_stage();
-      if (step.is(Step::first)) {
-        wait_for(barrier(At::filled_q, q_stage), q_parity >> q_stage & 1);
-        q_parity ^= 1u << q_stage;
-      }
-      sync_threads(first_turn + group, 256);
-      settle(x), settle(p), settle(o);
-      fence_registers();
-      begin_scores(q_stage, ends ? last_keys : k.stage);
-      last_keys = k.stage;
-      wait_for(barrier(At::filled_v, v.stage), v.parity);
-      fence_registers();
-      begin_output<0, early>(v.stage, adds);
-      begin_output<early, parts>(v.stage, true);
-      arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
-      wait_products<2>();
-      settle(x);
-      release(At::free_k, k.stage);
-      if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, q_stage);
+      begin_products(step);
       Shrink shrink{{1, 1}};
-      bool shrinks = false;
       float sums[4] = {0, 0, 0, 0};
-      // One branch for all that most steps do without: each costs some 20 cycles if not taken.
-      // What most steps do has none between products and probabilities.
-      if (careful || step.is(Step::first | Step::mixed | Step::end)) {
-        if (fresh) begin_tile(step, ended);
-        if (!ends) {
-          modify(step, k);
-          mask(step, k.stage);
-        }
-        if (fresh || seeks || has_none) {
-          shrink = seek_references();
-          shrinks = !fresh;
-        }
-        if (modifies) begin_exponentials(step, k.stage, sums);
-      } else if (modifies) {
-        modify(step, k);
-        begin_exponentials(step, k.stage, sums);
-      }
-      if (!modifies) begin_exponentials(step, k.stage, sums);
+      bool shrinks = begin_probabilities(step, shrink, sums);
       const int v_stage = v.stage;
       k.advance(Layout::k_stages);
       v.advance(value_stages);
@@ -344,15 +292,7 @@ struct HopperForward {
       wait_products<0>();
       settle(o), settle(p);
       release(At::free_v, v_stage);
-      exponentiate<early, parts>(step, sums);
-      const bool leaves = sums[0] + sums[1] > most_sum || sums[2] + sums[3] > most_sum;
-      if (any_in_warp(leaves && !seeks)) {
-        const Shrink again = seek_references();
-        FOVEA_UNROLL for (int i = 0; i < 4; ++i) sums[i] = 0;
-        exponentiate<0, parts>(step, sums);
-        FOVEA_UNROLL for (int r = 0; r < 2; ++r) shrink.by[r] *= again.by[r];
-        shrinks = seeks = careful = true;
-      }
+      shrinks |= end_probabilities(step, shrink, sums);
       adds = !fresh;
       if (fresh) {
         if (!previous.is(Step::end)) {
@@ -367,6 +307,68 @@ struct HopperForward {
       previous = step;
       step = load_step(shared.step + 16 * k.stage);
     }
+  }
+
+  // When it is this warpgroup's turn; scores are there when it returns.
+  FOVEA_DEVICE void begin_products(const Step& step) {
+    const int q_stage = step.q_stage();
+    if (step.is(Step::first)) {
+      wait_for(barrier(At::filled_q, q_stage), q_parity >> q_stage & 1);
+      q_parity ^= 1u << q_stage;
+    }
+    sync_threads(first_turn + group, 256);
+    settle(x), settle(p), settle(o);
+    fence_registers();
+    begin_scores(q_stage, step.is(Step::end) ? last_keys : k.stage);
+    last_keys = k.stage;
+    wait_for(barrier(At::filled_v, v.stage), v.parity);
+    fence_registers();
+    begin_output<0, early>(v.stage, adds);
+    begin_output<early, parts>(v.stage, true);
+    arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
+    wait_products<2>();
+    settle(x);
+    release(At::free_k, k.stage);
+    if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, q_stage);
+  }
+
+  // From scores to the first part of P. One branch for all that most steps do without: each costs
+  // some 20 cycles if not taken. What most steps do has none between products and probabilities.
+  // Returns whether o shrinks, by `shrink`.
+  FOVEA_DEVICE bool begin_probabilities(const Step& step, Shrink& shrink, float (&sums)[4]) {
+    const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
+    bool shrinks = false;
+    if (careful || step.is(Step::first | Step::mixed | Step::end)) {
+      if (fresh) begin_tile(step);
+      if (!ends) {
+        modify(step, k);
+        mask(step, k.stage);
+      }
+      if (fresh || seeks || has_none) {
+        shrink = seek_references();
+        shrinks = !fresh;
+      }
+      if (modifies) begin_exponentials(step, k.stage, sums);
+    } else if (modifies) {
+      modify(step, k);
+      begin_exponentials(step, k.stage, sums);
+    }
+    if (!modifies) begin_exponentials(step, k.stage, sums);
+    return shrinks;
+  }
+
+  // The rest of P; all of it again if sums leave the room that they have. Returns whether o shrinks
+  // for that.
+  FOVEA_DEVICE bool end_probabilities(const Step& step, Shrink& shrink, float (&sums)[4]) {
+    exponentiate<early, parts>(step, sums);
+    const bool leaves = sums[0] + sums[1] > most_sum || sums[2] + sums[3] > most_sum;
+    if (!any_in_warp(leaves && !seeks)) return false;
+    const Shrink again = seek_references();
+    FOVEA_UNROLL for (int i = 0; i < 4; ++i) sums[i] = 0;
+    exponentiate<0, parts>(step, sums);
+    FOVEA_UNROLL for (int r = 0; r < 2; ++r) shrink.by[r] *= again.by[r];
+    seeks = careful = true;
+    return true;
   }
 };
 

@@ -163,15 +163,18 @@ struct Producer {
   }
 
   // All lanes wait: a lane that waits alone is woken late, and the others run ahead in its way.
+  // They meet again behind it: a lane that is left behind by two phases would wait for ever.
   FOVEA_DEVICE void wait_for_room() const {
     wait_for(barrier(At::free_k, k.stage), k.parity);
     if constexpr (Layout::stages_values) {
       wait_for(barrier(At::free_staged, k.stage), k.parity);
     }
+    sync_warp();
   }
 
   FOVEA_DEVICE void load_queries(const TilePlace& at) const {
     wait_for(barrier(At::free_q, q.stage), q.parity);
+    sync_warp();
     if (lane_index() != 0) return;
     const Shared filled = barrier(At::filled_q, q.stage);
     arrive_expecting(filled, Layout::q_bytes);
@@ -228,6 +231,7 @@ struct ValueLoader {
     const Shared filled = clears ? barrier(At::cleared, 0) : barrier(At::filled_v, v.stage);
     const Shared to = shared.v + v.stage * Layout::v_bytes;
     wait_for(barrier(At::free_v, v.stage), v.parity);
+    sync_warp();
     if (lane_index() == 0) {
       arrive_expecting(filled, Layout::v_bytes);
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::dv); ++i) {

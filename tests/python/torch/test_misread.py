@@ -1,0 +1,135 @@
+"""What could be taken for something else without a word: it is right, or it is refused."""
+
+import dense
+import numpy
+import pytest
+import torch
+
+import fovea
+from fovea.torch import attention, create_block_mask, flex_attention
+
+S = 24
+
+
+@pytest.fixture
+def tensors():
+    return [torch.randn(1, 2, S, 8) for _ in range(3)]
+
+
+def compiled(function):
+    return torch.compile(function, fullgraph=True, backend="aot_eager")
+
+
+NEGATIONS = {
+    "operator": lambda b, h, q, k: ~(q < k),
+    "logical_not": lambda b, h, q, k: torch.logical_not(q < k),
+    "bitwise_not": lambda b, h, q, k: torch.bitwise_not(q < k),
+    "method": lambda b, h, q, k: (q < k).logical_not(),
+    "of_an_int": lambda b, h, q, k: ~(k - q) >= -1,
+}
+
+
+@pytest.mark.parametrize("name", NEGATIONS)
+def test_negations_compile_in_one_graph(tensors, name):
+    call = lambda q, k, v: flex_attention(
+        q, k, v, block_mask=create_block_mask(NEGATIONS[name], None, None, S, S)
+    )
+    ref, _ = dense.attention(*(x.double() for x in tensors), None, lambda b, h, q, k: q >= k)
+    for run in (call, compiled(call)):
+        dense.assert_close("o", run(*tensors), ref, torch.float32)
+
+
+class Straight(torch.autograd.Function):
+    """Rounds, with the derivative of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def without_gradients(score, b, h, q, k):
+    with torch.no_grad():
+        return score * 2
+
+
+def straight(score, b, h, q, k):
+    return Straight.apply(score)
+
+
+@pytest.mark.parametrize("score_mod", [straight, without_gradients])
+def test_a_derivative_of_ones_own_is_refused(tensors, score_mod):
+    call = lambda q, k, v: flex_attention(q, k, v, score_mod)
+    for run in (call, lambda q, k, v: attention(q, k, v, score_mod=score_mod)):
+        with pytest.raises(fovea.TraceError, match="torch.autograd.Function or torch.no_grad"):
+            run(*tensors)
+    with pytest.raises(Exception, match="torch.autograd.Function or torch.no_grad"):
+        compiled(call)(*tensors)
+    with torch.no_grad():  # nothing is differentiated
+        assert call(*tensors).shape == tensors[0].shape
+
+
+MASKS_OF_NUMBERS = {
+    "float": lambda b, h, q, k: (q - k) * 0.5,
+    "int": lambda b, h, q, k: q - k + 1,
+    "number": lambda b, h, q, k: 1,
+    "select": lambda b, h, q, k: torch.where(q >= k, 1.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", MASKS_OF_NUMBERS)
+def test_a_mask_that_is_no_bool_is_refused(tensors, name):
+    mask = MASKS_OF_NUMBERS[name]
+    with pytest.raises(fovea.TraceError, match="a mask of type torch"):
+        create_block_mask(mask, None, None, S, S)
+    with pytest.raises(fovea.TraceError, match="a mask of type torch"):
+        attention(*tensors, mask_mod=mask)
+
+
+def test_a_scale_of_zero_means_the_same_everywhere(tensors):
+    """All kept scores are equal."""
+    arrays = [x.numpy() for x in tensors]
+    mean = arrays[2].mean(2, keepdims=True) + numpy.zeros_like(arrays[0])
+    results = [fovea.attention(*arrays, scale=0), attention(*tensors, scale=0), flex_attention(*tensors, scale=0.0)]
+    results.append(compiled(lambda *given: attention(*given, scale=0.0))(*tensors))
+    results.append(attention(*tensors, scale=0, score_mod="score * t", scalars={"t": 2.0}))
+    for o in results:
+        numpy.testing.assert_allclose(numpy.asarray(o), mean, rtol=1e-5, atol=1e-6)
+
+
+def test_a_scale_of_zero_has_gradients(tensors):
+    q, k, v = (x.requires_grad_() for x in tensors)
+    dq, dk, dv = torch.autograd.grad(attention(q, k, v, scale=0.0).sum(), (q, k, v))
+    assert not dq.any() and not dk.any()
+    torch.testing.assert_close(dv, torch.ones_like(dv))
+
+
+def test_one_number_for_a_window(tensors):
+    both = attention(*tensors, window_size=(5, 5))
+    assert torch.equal(attention(*tensors, window_size=5), both)
+    o = fovea.attention(*(x.numpy() for x in tensors), window_size=5)
+    numpy.testing.assert_allclose(numpy.asarray(o), both, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("way", ["flex", "attention", "with_lse", "dispatched"])
+def test_a_second_derivative_is_never_none(tensors, times, way):
+    """Also if the caller says that inputs may be unused; also of a call that was made before."""
+    q, k, v = (x.requires_grad_() for x in tensors)
+    for _ in range(times):
+        if way == "flex":
+            o = flex_attention(q, k, v)
+        elif way == "attention":
+            o = attention(q, k, v, sinks=torch.zeros(2, requires_grad=True))
+        elif way == "with_lse":
+            o = sum(x.sum() for x in flex_attention(q, k, v, return_lse=True))
+        else:
+            with torch.utils.flop_counter.FlopCounterMode(display=False):
+                o = flex_attention(q, k, v)
+        (g,) = torch.autograd.grad(o.sum(), q, create_graph=True)
+    for wrt in (q, k, v):
+        with pytest.raises((fovea.Unsupported, RuntimeError), match="no second derivative|no autograd formula"):
+            torch.autograd.grad(g.sum(), wrt, allow_unused=True, retain_graph=True)
