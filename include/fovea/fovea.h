@@ -1,5 +1,5 @@
 /* Fovea: fused attention whose scores you can modify. The C interface, all of it (what concerns
- * files of plans stands in caching.h, which this includes).
+ * files of plans stands in caching.h, many ranks in parallel.h, which this includes).
  *
  * Rules that hold throughout:
  * - Every function that can fail returns a fovea_status. The text of the last failure of this
@@ -379,31 +379,13 @@ FOVEA_API fovea_status fovea_forward(fovea_problem problem, const fovea_plan_opt
 FOVEA_API fovea_status fovea_backward(fovea_problem problem, const fovea_plan_options* options,
                                       const fovea_bindings* bindings, size_t* workspace_bytes);
 
-/* ---- attention over many ranks ---- */
-
-typedef struct fovea_parallel_config {
-  size_t struct_size;
-  int32_t ranks;
-  int32_t rank;         /* JSON: whose steps */
-  const char* strategy; /* NULL: "ring"; "all_gather", "all_to_all", "a2a+p2p" */
-  const char* order;    /* NULL: "contiguous"; "zigzag", "striped" */
-  int32_t head_ranks;   /* a2a+p2p: ranks of one all-to-all */
-} fovea_parallel_config;
-
-/* Who computes which tiles in which step and sends what to whom, if `problem` (the whole attention)
- * is cut over ranks along its sequence: a table, or with FOVEA_EXPLAIN_JSON the pieces and one
- * rank's steps. Steps with nothing kept are neither sent nor computed. Of `values` (may be NULL)
- * starts, lengths, tensors and scalars count, all in host memory; tensors and scalars that are not
- * there may be anything. docs/parallel.md has the words. */
-FOVEA_API fovea_status fovea_parallel_plan(fovea_problem problem,
-                                           const fovea_parallel_config* config,
-                                           const fovea_bindings* values, uint32_t flags,
-                                           fovea_report* report);
-
 /* ---- the process ---- */
 
 /* Plans in memory and in files: fovea_cache_*, fovea_bundle_*, fovea_disk_cache_*. */
 #include "fovea/caching.h"
+
+/* Attention over many ranks: fovea_parallel_plan. */
+#include "fovea/parallel.h"
 
 /* What was found on this machine and what was not, with what to do about it. */
 FOVEA_API fovea_status fovea_doctor(fovea_report* report);

@@ -65,7 +65,7 @@ fovea_status fovea_parallel_plan(fovea_problem problem, const fovea_parallel_con
                                     {.argument = "values",
                                      .tensors = given.tensors,
                                      .tensor_count = given.tensor_count,
-                                     .may_lack_tensors = true},
+                                     .may_lack = true},
                                     {whole.sizes, whole.h_global});
     const auto scalars = scalars_of(whole.program, given);
     ParallelValues bound;

@@ -2,6 +2,7 @@
 makes itself. Processes are started once and given cases by name."""
 
 import datetime
+import os
 import sys
 import traceback
 
@@ -13,17 +14,21 @@ import fovea.torch as ft
 
 B, H, HKV, D, DV = 2, 4, 2, 8, 6
 CU = [0, 7, 7, 24, 37]  # packed sequences, one of them empty
+DEVICE = os.environ.get("FOVEA_TEST_DEVICE", "cpu")
 
 
 def serve(rank, size, store, pipe):
     """Runs what comes through the pipe until None comes."""
     torch.set_num_threads(1)
+    torch.set_default_device(DEVICE)
     dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=20)
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=12)
     )
-    groups = {size: dist.group.WORLD, 2: dist.new_group([0, 1])}
-    groups["inside"] = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
-    groups["ring"] = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+    groups = {2: dist.new_group([0, 1]), size: dist.group.WORLD}
+    if size == 4:
+        groups["inside"] = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
+        groups["ring"] = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+        groups["single"] = [dist.new_group([i]) for i in range(size)][rank]
     while (work := pipe.recv()) is not None:
         name, arguments = work
         try:
@@ -35,7 +40,7 @@ def serve(rank, size, store, pipe):
 
 
 def inputs(layout, length, seed, dtype=torch.float32):
-    make = torch.Generator().manual_seed(seed)
+    make = torch.Generator(DEVICE).manual_seed(seed)
     shapes = {
         "bhsd": lambda h, d: (B, h, length, d),
         "bshd": lambda h, d: (B, length, h, d),
@@ -87,7 +92,7 @@ def run_case(groups, *, ranks, strategy, order, case, layout="bhsd", length=24, 
     if group == "two":
         group = (groups["inside"], groups["ring"])
     whole = inputs(layout, length, 3, dtype)
-    make = torch.Generator().manual_seed(4)
+    make = torch.Generator(DEVICE).manual_seed(4)
     kept, wanted = modification(case, CU[-1] if layout == "thd" else length, make)
     packed = {} if layout != "thd" else {"cu_seqlens": torch.tensor(CU, dtype=torch.int32)}
     extra = {**kept, **packed, "layout": layout, "deterministic": same_bits}
@@ -99,7 +104,7 @@ def run_case(groups, *, ranks, strategy, order, case, layout="bhsd", length=24, 
     expected = single_call(whole, extra, leaves)
     got = parallel_call(
         [deal(x) for x in whole],
-        {**extra, "group": group, "strategy": strategy, "order": order, "seq_len": None if layout == "thd" else length, **options},
+        {**extra, "group": group, "strategy": strategy, "order": order, "seq_len": length * (layout != "thd") or None, **options},
         leaves,
         deal(expected["weights"], -1),
     )
@@ -171,7 +176,7 @@ def counted_bytes(groups, *, strategy, order, case, head_ranks=None, determinist
     module.Ranks, module.plan_of = noted_ranks, noted_plan
     try:
         rank = dist.get_rank()
-        options, _ = modification(case, length, torch.Generator())
+        options, _ = modification(case, length, torch.Generator(DEVICE))
         parts = [ft.shard_sequence(x, 4, rank, order=order).requires_grad_() for x in inputs("bhsd", length, 1)]
         more = {"head_ranks": head_ranks, "deterministic": deterministic}
         o = ft.context_parallel(*parts[:3], strategy=strategy, order=order, **options, **more)
@@ -218,6 +223,39 @@ def modules(groups, *, communication, layout):
         refusal(lambda: module.set_context_parallel_group(group, [0, 1], None), "cp_global_ranks")
 
 
+def tensor_parallel(groups, *, sequence_parallel, layernorm):
+    """MultiheadAttention with its heads on two ranks beside the module that has all of them."""
+    rank, width = dist.get_rank(), 32
+    if rank >= 2:
+        return
+    torch.manual_seed(7)
+    options = {"num_gqa_groups": HKV, "attention_dropout": 0.0, "device": DEVICE, "input_layernorm": layernorm}
+    whole = ft.MultiheadAttention(width, H, **options)
+    options.update(set_parallel_mode=True, tp_size=2, sequence_parallel=sequence_parallel)
+    part = ft.MultiheadAttention(width, H, **options)
+    part.set_tensor_parallel_group(groups[2])
+    name = "layernorm_qkv" if layernorm else "qkv"
+    own = lambda x: torch.cat([y.chunk(2)[rank] for y in x.split([width, width // 2, width // 2])])
+    columns = lambda x: x.chunk(2, 1)[rank]
+    with torch.no_grad():
+        for key, cut in (("weight", own), ("bias", own)):
+            getattr(getattr(part, name), key).copy_(cut(getattr(getattr(whole, name), key)))
+        part.proj.weight.copy_(columns(whole.proj.weight))
+        whole.proj.bias.normal_()
+        part.proj.bias.copy_(whole.proj.bias)
+    x = torch.randn(6, B, width).requires_grad_()
+    mine = (x.detach().chunk(2)[rank] if sequence_parallel else x.detach()).clone().requires_grad_()
+    expected, got = (m(y, core_attention_bias_type="alibi") for m, y in ((whole, x), (part, mine)))
+    here = lambda y: y.chunk(2)[rank] if sequence_parallel else y
+    compare("o", got, here(expected), torch.float32, False)
+    expected.square().sum().backward()
+    got.square().sum().backward()
+    compare("input", mine.grad, here(x.grad), torch.float32, False)
+    compare("qkv", getattr(part, name).weight.grad, own(getattr(whole, name).weight.grad), torch.float32, False)
+    compare("proj", part.proj.weight.grad, columns(whole.proj.weight.grad), torch.float32, False)
+    refusal(lambda: part.set_tensor_parallel_group(groups["single"]), "tp_size is 2")
+
+
 def seeds_are_shared(groups):
     """Without a seed the first rank's generator counts, on every rank."""
     rank = dist.get_rank()
@@ -257,8 +295,6 @@ def mistakes(groups):
 
 def die(groups, *, who):
     """One rank dies, and the others are told so."""
-    import os
-
     if dist.get_rank() == who:
         os._exit(1)
     part = torch.randn(B, H, 6, D)

@@ -105,7 +105,8 @@ def test_layouts_and_uneven_lengths(workers, strategy):
 
 @pytest.mark.parametrize("strategy,ranks", [("all_gather", 2), ("all_gather", 4), ("all_to_all", 2)])
 def test_the_same_bits(workers, strategy, ranks):
-    for case, order in (("causal", "zigzag"), ("dropout", "contiguous"), ("sliding", "contiguous"), ("documents", "zigzag")):
+    cases = ("causal", "zigzag"), ("dropout", "contiguous"), ("sliding", "contiguous"), ("documents", "zigzag")
+    for case, order in cases:
         workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, length=200, same_bits=True)
 
 
@@ -125,7 +126,8 @@ def test_half_types(workers, dtype):
 
 @pytest.mark.parametrize("strategy,more", [("ring", {}), ("all_gather", {}), ("a2a+p2p", {"head_ranks": 2})])
 def test_bytes_are_those_of_the_plan(workers, strategy, more):
-    for case, order in (("none", "contiguous"), ("causal", "zigzag"), ("sliding", "contiguous"), ("documents", "contiguous")):
+    cases = ("none", "contiguous"), ("causal", "zigzag"), ("sliding", "contiguous"), ("documents", "contiguous")
+    for case, order in cases:
         workers.check("counted_bytes", strategy=strategy, order=order, case=case, **more)
     if strategy == "all_gather":
         workers.check("counted_bytes", strategy=strategy, order="zigzag", case="causal", deterministic=True)
@@ -135,6 +137,11 @@ def test_bytes_are_those_of_the_plan(workers, strategy, more):
 def test_modules(workers, communication):
     for layout in ("bshd", "sbhd", "thd"):
         workers.check("modules", communication=communication, layout=layout)
+
+
+def test_tensor_parallel_modules(workers):
+    for sequence_parallel in (False, True):
+        workers.check("tensor_parallel", sequence_parallel=sequence_parallel, layernorm=sequence_parallel)
 
 
 def test_seeds_are_shared(workers):

@@ -55,8 +55,8 @@ def context_parallel(
     return_max_logit=False,
     engine=None,
 ):
-    """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v are this rank's rows, and so are o
-    and the gradients. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and
+    """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v, o and their gradients are this
+    rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and
     cu_seqlens are those of the whole, the same on all ranks. Gradients of captured tensors and sinks are summed over
     ranks.
 

@@ -1,5 +1,6 @@
 """DotProductAttention with Transformer Engine's constructor and forward arguments."""
 
+import contextlib
 import math
 from typing import Callable, Dict, Optional, Tuple, Union
 
@@ -12,6 +13,7 @@ from .._request import module_window
 from .attention import attention
 from .context_parallel import context_parallel
 from .te_arguments import mask_type_of, one_of, refuse_others
+from .tensor_parallel import Region
 from .te_masks import check_extents, element, outside, padding, sizes_of_call
 
 
@@ -49,19 +51,14 @@ class DotProductAttention(torch.nn.Module):
         engine: Optional[str] = None,
     ):
         super().__init__()
-        refuse_others(
-            "DotProductAttention",
-            sequence_parallel=(sequence_parallel, False),
-            tp_size=(tp_size, 1),
-            get_rng_state_tracker=(get_rng_state_tracker, None),
-            tp_group=(tp_group, None),
-        )
+        self.region = Region(tp_group, tp_size, sequence_parallel)
+        self.get_rng_state_tracker = get_rng_state_tracker
         self.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
         one_of("attention_type", attention_type, ("self", "cross"))
         self.qkv_format = one_of("qkv_format", qkv_format, ("sbhd", "bshd", "thd"))
-        self.num_attention_heads = num_attention_heads
-        self.num_gqa_groups = num_gqa_groups or num_attention_heads
-        if num_attention_heads % self.num_gqa_groups:
+        self.num_attention_heads = self.region.part("num_attention_heads", num_attention_heads)  # of this rank
+        self.num_gqa_groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
+        if self.num_attention_heads % self.num_gqa_groups:
             raise InvalidArgument(
                 f"num_gqa_groups={num_gqa_groups}: must divide the {num_attention_heads} heads"
             )
@@ -73,7 +70,11 @@ class DotProductAttention(torch.nn.Module):
         self.return_max_logit, self.layer_number, self.engine = bool(return_max_logit), layer_number, engine
         self.softmax_offset = None
         if softmax_type == "learnable":
-            self.softmax_offset = torch.nn.Parameter(torch.zeros(num_attention_heads))
+            self.softmax_offset = torch.nn.Parameter(torch.zeros(self.num_attention_heads))
+
+    def set_tensor_parallel_group(self, tp_group):
+        """Whose ranks have a part of the heads each: h of modifiers counts a rank's own."""
+        self.region.set_group(tp_group)
 
     def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
         """Sequences are cut over the ranks of cp_group from now on, in the order zigzag as Transformer Engine's are; None: over
@@ -164,10 +165,17 @@ class DotProductAttention(torch.nn.Module):
                 raise InvalidArgument("core_attention_bias_type and score_mod: put the bias into score_mod")
             options.update(bias)
         run = lambda q, k, v: attend(q, k, v, **options)
-        out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
+        with self.own_random_numbers():
+            out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
         if self.return_max_logit:
             return merged(out[0]), out[1]
         return merged(out)
+
+    def own_random_numbers(self):
+        """Ranks with different heads drop by different numbers, as Transformer Engine's do."""
+        if self.get_rng_state_tracker is None or self.region.sequence_parallel or not self.attention_dropout:
+            return contextlib.nullcontext()
+        return self.get_rng_state_tracker().fork()
 
     def sinks(self, q):
         if self.softmax_type == "vanilla":
@@ -293,7 +301,7 @@ def bias_of(module, kind, bias, slopes, aligned, q, sizes):
         return None
     if kind == "alibi":
         if slopes is None:
-            slopes = default_slopes(module.num_attention_heads, q.device)
+            slopes = own_slopes(module.region, module.num_attention_heads, q.device)
         elif tuple(slopes.shape) not in ((sizes[1],), (sizes[0], sizes[1])):
             raise InvalidArgument(
                 f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]"
@@ -306,6 +314,13 @@ def bias_of(module, kind, bias, slopes, aligned, q, sizes):
     check_extents("core_attention_bias", bias, sizes)
     factor = module.softmax_scale if kind == "pre_scale_bias" else 1.0
     return {"score_mod": lambda s, b, h, q, k: s + element(bias, b, h, q, k) * factor}
+
+
+def own_slopes(region, heads, device):
+    """Of this rank's heads among all of them."""
+    region.check()
+    first = 0 if region.size == 1 else torch.distributed.get_rank(region.group) * heads
+    return default_slopes(heads * region.size, device)[first : first + heads]
 
 
 def default_slopes(heads: int, device) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 
 from .. import _request
-from .._core import InvalidArgument
+from .._core import InvalidArgument, Unsupported
 from .._request import AXES, by_axes
 from .call import DEFAULT_SCALE
 
@@ -19,6 +19,12 @@ def check_tensors(q, k, v):
     for name, x in zip(NAMES, (q, k, v)):
         if not isinstance(x, torch.Tensor):
             raise InvalidArgument(f"{name}: must be a torch.Tensor, got {type(x).__name__}")
+        if type(x).__name__ == "DTensor":
+            raise Unsupported(
+                f"{name}: a DTensor ({x.placements}) is not taken, since modifiers would see a part's positions; "
+                "fovea.torch.context_parallel(x.to_local(), ..., group=mesh.get_group(dim)) takes one that is cut along its "
+                "sequence, and attention the to_local() of others if no modifier asks for b or h"
+            )
         if x.layout != torch.strided:
             raise InvalidArgument(f"{name}: {x.layout} must be torch.strided; to_dense() makes it so")
 
