@@ -35,6 +35,12 @@ INSIDE = {room for room in UPPER if room not in ("bindings", "examples")}
 UPPER["tests"] = INSIDE
 UPPER["bench"] = INSIDE | {"tests"}
 
+# The list of fields belongs to no room: the library, its interface and its users are made from it.
+FIELDS = Path("include/fovea/fields.def")
+for room in [room for room in UPPER if room not in ("base", "store", "ir", "engines/jit/device")]:
+    UPPER[room] = UPPER[room] | {"fields"}
+UPPER["fields"] = set()
+
 # Rooms of which not even a header of the system may be included: NVRTC compiles them from memory.
 CLOSED = {"engines/jit/device"}
 
@@ -52,6 +58,8 @@ SET_ASIDE = re.compile(r'/\*.*?\*/|\bR"(\w*)\(.*?\)\1"', re.DOTALL)
 def room_of(path):
     """The room of a path relative to the root, or None for a folder of src/ that is no room."""
     parts = path.parts
+    if path == FIELDS:
+        return "fields"
     if parts[0] != "src":
         return parts[0]
     folder = "/".join(parts[1:-1])

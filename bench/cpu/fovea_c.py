@@ -1,58 +1,16 @@
 """Fovea's C interface by ctypes, as much of it as benchmarks need: the structs of include/fovea/fovea.h, and a
 plan bound to memory. Knows nothing of torch: tensors come as addresses."""
 import ctypes as c
-from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_void_p, sizeof
+import sys
+from ctypes import POINTER, byref, c_char_p, c_size_t, c_void_p, sizeof
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import c_structs
 
-class Sizes(Structure):
-    _fields_ = [(name, c_int64) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv", "t_q", "t_k")]
-
-
-class PlanOptions(Structure):
-    _fields_ = [("struct_size", c_size_t), ("engine", c_char_p), ("device", c_char_p), ("partner", c_void_p)]
-
-
-class Tensor(Structure):
-    _fields_ = [("data", c_void_p), ("stride", c_int64 * 4)]
-
-
-class Array(Structure):
-    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("rank", c_int32),
-                ("extent", c_int64 * 8), ("stride", c_int64 * 8)]
-
-
-class TensorBinding(Structure):
-    _fields_ = [("name", c_char_p), ("array", Array), ("gradient", Array)]
-
-
-class ScalarBinding(Structure):
-    _fields_ = [("name", c_char_p), ("value", c.c_double), ("device", c_void_p), ("gradient", c_void_p)]
-
-
-class F32Value(Structure):
-    _fields_ = [("value", c.c_float), ("is_set", c_int32), ("device", c_void_p)]
-
-
-class I32Value(Structure):
-    _fields_ = [("value", c_int32), ("is_set", c_int32), ("device", c_void_p)]
-
-
-class U64Value(Structure):
-    _fields_ = [("value", c.c_uint64), ("device", c_void_p)]
-
-
-class Bindings(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t), ("sizes", POINTER(Sizes)),
-        *((name, Tensor) for name in ("q", "k", "v", "o", "grad_o", "grad_q", "grad_k", "grad_v")),
-        *((name, c_void_p) for name in ("lse", "grad_lse", "row_max", "max_logit", "sink", "grad_sink")),
-        *((name, c_void_p) for name in ("q_lengths", "k_lengths", "q_starts", "k_starts", "q_offsets", "k_offsets")),
-        ("tensors", POINTER(TensorBinding)), ("tensor_count", c_size_t),
-        ("scalars", POINTER(ScalarBinding)), ("scalar_count", c_size_t),
-        ("scale", F32Value), ("seed", U64Value), ("offset", U64Value),
-        *((name, I32Value) for name in ("b_offset", "h_offset", "q_offset", "k_offset")),
-        ("workspace", c_void_p), ("workspace_bytes", c_size_t), ("stream", c_void_p), ("executor", c_void_p),
-    ]
+_STRUCTS = c_structs.ctypes_structs()
+PlanOptions, Bindings = _STRUCTS["plan_options"], _STRUCTS["bindings"]
+TensorBinding = _STRUCTS["tensor_binding"]
 
 
 class FoveaError(RuntimeError):
@@ -111,8 +69,6 @@ class Plan:
     """A plan with the memory of its calls: bind(q=address, ..., tensors={"bias": address}), then run() as often as
     wanted. Tensors are dense."""
 
-    ROWS = {"lse", "grad_lse", "row_max", "max_logit", "sink", "grad_sink"}
-
     def __init__(self, library, handle):
         self.library, self.handle = library, handle
         self.engine = library.c.fovea_plan_engine(handle).decode()
@@ -129,10 +85,14 @@ class Plan:
 
     def bind(self, tensors=None, **addresses):
         for name, address in addresses.items():
-            setattr(self.bindings, name, address if name in self.ROWS else Tensor(address))
+            into = getattr(self.bindings, name)
+            if hasattr(into, "data"):
+                into.data = address
+            else:
+                setattr(self.bindings, name, address)
         named = tensors or {}
         self._tensors = (TensorBinding * len(named))(
-            *(TensorBinding(name.encode(), Array(address)) for name, address in named.items()))
+            *(TensorBinding(name.encode(), _STRUCTS["array"](address)) for name, address in named.items()))
         self.bindings.tensors, self.bindings.tensor_count = self._tensors, len(named)
         self._arguments = (self.handle, c.addressof(self.bindings))
         return self

@@ -217,13 +217,15 @@ TensorSet DeviceLine::make_set(unsigned seed) {
   key_value_bytes_ = set_bytes_;
   set.q = make(f.q_strides, s.h, rows, s.d, type, 1);
   set.o = make(f.o_strides, s.h, rows, s.dv, or_else(f.o_dtype, type), 4);
-  const std::int64_t statistics = batch * s.h * rows;
-  set.lse = normal_block(FOVEA_F32, statistics, 5);
-  if (f.row_max != 0) set.row_max = normal_block(FOVEA_F32, statistics, 5);
-  if (f.max_logit != 0) set.max_logit = normal_block(FOVEA_F32, s.h, 5);
+  const struct {
+    std::int64_t rows, heads;
+  } count{batch * s.h * rows, s.h};
+#define FOVEA_OUTPUT(name, extent, saved) \
+  if (f.name != 0 || saved) set.name = normal_block(FOVEA_F32, count.extent, 5);
+#include "fovea/fields.def"
   if (!has_backward()) return set;
   set.grad_o = make(g.do_strides, s.h, rows, s.dv, or_else(g.do_dtype, type), 6);
-  if (g.has_grad_lse != 0) set.grad_lse = normal_block(FOVEA_F32, statistics, 10);
+  if (g.has_grad_lse != 0) set.grad_lse = normal_block(FOVEA_F32, count.rows, 10);
   if (wants("q")) set.grad_q = make(g.dq_strides, s.h, rows, s.d, or_else(g.dq_dtype, type), 7);
   if (wants("k")) set.grad_k = make(g.dk_strides, s.hkv, keys, s.d, or_else(g.dk_dtype, type), 8);
   if (wants("v")) set.grad_v = make(g.dv_strides, s.hkv, keys, s.dv, or_else(g.dv_dtype, type), 9);
@@ -243,8 +245,6 @@ fovea_bindings DeviceLine::bindings_of(const TensorSet& set) const {
   fovea_bindings b{};
   b.struct_size = sizeof b;
   b.q.data = data(set.q), b.k.data = data(set.k), b.v.data = data(set.v), b.o.data = data(set.o);
-  if (config_.lse != 0) b.lse = data(set.lse);
-  b.row_max = data(set.row_max), b.max_logit = data(set.max_logit);
   b.sink = data(sink_);
   b.q_lengths = numbers(lengths_.q_lengths), b.k_lengths = numbers(lengths_.k_lengths);
   b.q_starts = numbers(lengths_.q_starts), b.k_starts = numbers(lengths_.k_starts);
@@ -257,7 +257,11 @@ fovea_bindings DeviceLine::bindings_of(const TensorSet& set) const {
 }
 
 void DeviceLine::forward() {
-  fovea_bindings b = bindings_of(sets_[next_++ % sets_.size()]);
+  const TensorSet& set = sets_[next_++ % sets_.size()];
+  fovea_bindings b = bindings_of(set);
+#define FOVEA_OUTPUT(name, extent, saved) \
+  if (config_.name != 0) b.name = set.name->data();
+#include "fovea/fields.def"
   b.workspace_bytes = forward_plan_->workspace();
   forward_plan_->run(b);
 }
@@ -268,7 +272,6 @@ void DeviceLine::backward() {
     return block ? block->data() : nullptr;
   };
   fovea_bindings b = bindings_of(set);
-  b.row_max = b.max_logit = nullptr;
   b.lse = data(set.lse);
   b.grad_o.data = data(set.grad_o), b.grad_q.data = data(set.grad_q);
   b.grad_k.data = data(set.grad_k), b.grad_v.data = data(set.grad_v);

@@ -17,8 +17,9 @@ namespace fovea::bench {
 // What one call reads and writes. Several of them are run in turn, so that nothing is left of a
 // call in the caches of the GPU when its tensors come again.
 struct TensorSet {
-  std::unique_ptr<Block> q, k, v, o, grad_o, grad_q, grad_k, grad_v, lse, grad_lse, row_max,
-      max_logit;
+  std::unique_ptr<Block> q, k, v, o, grad_o, grad_q, grad_k, grad_v, grad_lse;
+#define FOVEA_OUTPUT(name, extent, saved) std::unique_ptr<Block> name;
+#include "fovea/fields.def"
 };
 
 class DeviceLine {

@@ -171,11 +171,10 @@ void CallMemory::bind_forward() {
   const fovea_problem_config& config = workload_.config;
   const Placement rows = row_placement(workload_);
   bindings_.o.data = output("o", placement_of(workload_, "o"));
-  if (config.lse != 0) bindings_.lse = output("lse", rows);
-  if (config.row_max != 0) bindings_.row_max = output("row_max", rows);
-  if (config.max_logit != 0) {
-    bindings_.max_logit = output("max_logit", Placement::dense(rows.dtype, {config.sizes.h}));
-  }
+  const Placement heads = Placement::dense(rows.dtype, {config.sizes.h});
+#define FOVEA_OUTPUT(name, extent, saved) \
+  if (config.name != 0) bindings_.name = output(#name, extent);
+#include "fovea/fields.def"
 }
 
 void CallMemory::bind_backward(const Results& before) {

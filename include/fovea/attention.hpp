@@ -57,7 +57,9 @@ struct AttentionOptions {
 
 struct Outputs {
   View o{};
-  Rows lse{}, row_max{}, max_logit{};  // where wanted
+  // Where wanted: lse, row_max, max_logit.
+#define FOVEA_OUTPUT(name, extent, saved) Rows name{};
+#include "fovea/fields.def"
 };
 
 struct Incoming {
@@ -111,7 +113,7 @@ class Attention {
   fovea_bindings bindings(const fovea_sizes& sizes) const;
   void set_strides(const View& view, std::int64_t (&strides)[4]) const;
   static fovea_tensor bound(const View& view, const char* name, bool written);
-  void* rows(const Rows& rows, const char* name, std::int64_t count) const;
+  void* memory_of(const Rows& rows, const char* name, std::int64_t count) const;
   std::int64_t row_count() const;
   void expect_memory(const fovea_sizes& sizes);
   void check_memory(const std::vector<Binding>& bindings) const;

@@ -121,7 +121,7 @@ inline std::int64_t Attention::row_count() const {
   return q_.layout == FOVEA_THD ? q_.h() * q_.s() : q_.b() * q_.h() * q_.s();
 }
 
-inline void* Attention::rows(const Rows& rows, const char* name, std::int64_t count) const {
+inline void* Attention::memory_of(const Rows& rows, const char* name, std::int64_t count) const {
   if (rows.data == nullptr) return nullptr;
   detail::expect(rows.count == static_cast<std::size_t>(count), name, " has ", rows.count,
                  " numbers, not ", count);
@@ -143,7 +143,7 @@ inline fovea_bindings Attention::bindings(const fovea_sizes& sizes) const {
   bindings.q = bound(q_, "q", false);
   bindings.k = bound(k_, "k", false);
   bindings.v = bound(v_, "v", false);
-  bindings.sink = rows(options_.sink, "sink", q_.h());
+  bindings.sink = memory_of(options_.sink, "sink", q_.h());
   bindings.q_lengths = per_sequence(options_.q_lengths, b, "q_lengths");
   bindings.k_lengths = per_sequence(options_.k_lengths, b, "k_lengths");
   bindings.q_starts = per_sequence(options_.q_starts, b + 1, "q_starts");
@@ -295,15 +295,13 @@ inline void Attention::forward(const Outputs& out) {
   fovea_problem_config made = config(FOVEA_FORWARD, n);
   made.o_dtype = out.o.dtype;
   set_strides(out.o, made.o_strides);
-  made.lse = out.lse.data != nullptr;
-  made.row_max = out.row_max.data != nullptr;
-  made.max_logit = out.max_logit.data != nullptr;
-
   fovea_bindings call = bindings(n);
   call.o = bound(out.o, "o", true);
-  call.lse = rows(out.lse, "lse", row_count());
-  call.row_max = rows(out.row_max, "row_max", row_count());
-  call.max_logit = rows(out.max_logit, "max_logit", q_.h());
+  const std::int64_t rows = row_count(), heads = q_.h();
+#define FOVEA_OUTPUT(name, extent, saved) \
+  made.name = out.name.data != nullptr;   \
+  call.name = memory_of(out.name, #name, extent);
+#include "fovea/fields.def"
   expect_memory(n);
   check_memory(options_.captured);
   lists_.fill(options_.captured, {});
@@ -343,9 +341,9 @@ inline void Attention::backward(const Incoming& in, const Gradients& gradients) 
   call.grad_q = bound(gradients.q, "gradients.q", true);
   call.grad_k = bound(gradients.k, "gradients.k", true);
   call.grad_v = bound(gradients.v, "gradients.v", true);
-  call.lse = rows(in.lse, "lse", row_count());
-  call.grad_lse = rows(in.grad_lse, "grad_lse", row_count());
-  call.grad_sink = rows(gradients.sink, "gradients.sink", q_.h());
+  call.lse = memory_of(in.lse, "lse", row_count());
+  call.grad_lse = memory_of(in.grad_lse, "grad_lse", row_count());
+  call.grad_sink = memory_of(gradients.sink, "gradients.sink", q_.h());
   expect_memory(n);
   check_memory(options_.captured);
   check_memory(gradients.captured);

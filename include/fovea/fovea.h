@@ -383,9 +383,7 @@ FOVEA_API fovea_status fovea_backward(fovea_problem problem, const fovea_plan_op
 
 /* Plans in memory and in files: fovea_cache_*, fovea_bundle_*, fovea_disk_cache_*. */
 #include "fovea/caching.h"
-
-/* Attention over many ranks: fovea_parallel_plan. */
-#include "fovea/parallel.h"
+#include "fovea/parallel.h" /* fovea_parallel_plan */
 
 /* What was found on this machine and what was not, with what to do about it. */
 FOVEA_API fovea_status fovea_doctor(fovea_report* report);
@@ -399,5 +397,4 @@ FOVEA_API void fovea_set_log(void (*log)(void* context, const char* line), void*
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -18,14 +18,11 @@ struct TensorField {
   std::string_view name, strides;
   BoundTensor Bindings::* bound;
 };
-constexpr std::array<TensorField, 8> fields{{{"q", "q.strides", &Bindings::q},
-                                             {"k", "k.strides", &Bindings::k},
-                                             {"v", "v.strides", &Bindings::v},
-                                             {"o", "o.strides", &Bindings::o},
-                                             {"grad_o", "grad_o.strides", &Bindings::grad_o},
-                                             {"grad_q", "grad_q.strides", &Bindings::grad_q},
-                                             {"grad_k", "grad_k.strides", &Bindings::grad_k},
-                                             {"grad_v", "grad_v.strides", &Bindings::grad_v}}};
+constexpr std::array<TensorField, 8> fields{{
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) \
+  {#field, #field ".strides", &Bindings::field},
+#include "fovea/fields.def"
+}};
 
 std::string address_text(const void* data) {
   std::array<char, 24> text{};
@@ -55,8 +52,9 @@ void BindingRules::check(const Plan& plan) {
   if (!own_sizes_) check_sizes(bindings_.sizes, problem_.layout);
   check_values();
   check_tensors();
-  check_rows();
-  check_sequences_of_call();
+  check_pointers();
+  check_sequences(query_sequences());
+  check_sequences(key_sequences());
   check_captured();
   check_exact_indices();
   check_workspace(plan);
@@ -139,16 +137,19 @@ void BindingRules::check_tensors() {
   }
 }
 
-void BindingRules::check_rows() {
-  const bool backward = problem_.direction == Direction::Backward;
-  const std::int64_t rows = row_count(bindings_.sizes, problem_.layout), heads = bindings_.sizes.h;
-  const Bindings& b = bindings_;
-  check_block({"lse", b.lse, rows, row_bytes_, backward || problem_.lse, !backward});
-  check_block({"grad_lse", b.grad_lse, rows, row_bytes_, problem_.grad_lse, false});
-  check_block({"row_max", b.row_max, rows, row_bytes_, problem_.row_max, true});
-  check_block({"max_logit", b.max_logit, heads, row_bytes_, problem_.max_logit, true});
-  check_block({"sink", b.sink, heads, row_bytes_, problem_.sink, false});
-  check_block({"grad_sink", b.grad_sink, heads, row_bytes_, backward && problem_.want_sink, true});
+void BindingRules::check_pointers() {
+  struct Extent {
+    std::int64_t elements, bytes;
+  };
+  const Problem& p = problem_;
+  const bool backward = p.direction == Direction::Backward;
+  const std::int64_t count = bindings_.sizes.b;
+  const Extent rows{row_count(bindings_.sizes, p.layout), row_bytes_};
+  const Extent heads{bindings_.sizes.h, row_bytes_};
+  const Extent batch{count, 4}, starts{count == 0 ? 0 : count + 1, 4};
+#define FOVEA_POINTER(type, name, extent, needed, written) \
+  check_block({#name, bindings_.name, extent.elements, extent.bytes, needed, written});
+#include "fovea/fields.def"
 }
 
 Sequences BindingRules::query_sequences() const {
@@ -179,21 +180,6 @@ Sequences BindingRules::key_sequences() const {
   if (bindings_.k_starts != nullptr) s.starts = {bindings_.k_starts, count + 1};
   if (bindings_.k_offsets != nullptr) s.offsets = {bindings_.k_offsets, count};
   return s;
-}
-
-void BindingRules::check_sequences_of_call() {
-  const Problem& p = problem_;
-  const Bindings& b = bindings_;
-  const std::int64_t count = b.sizes.b, starts = count == 0 ? 0 : count + 1;
-  const bool packed = p.layout == Layout::Thd;
-  check_block({"q_lengths", b.q_lengths, count, 4, p.has_q_lengths, false});
-  check_block({"k_lengths", b.k_lengths, count, 4, p.has_k_lengths, false});
-  check_block({"q_starts", b.q_starts, starts, 4, packed, false});
-  check_block({"k_starts", b.k_starts, starts, 4, packed, false});
-  check_block({"q_offsets", b.q_offsets, count, 4, p.has_q_offsets, false});
-  check_block({"k_offsets", b.k_offsets, count, 4, p.has_k_offsets, false});
-  check_sequences(query_sequences());
-  check_sequences(key_sequences());
 }
 
 void BindingRules::check_values() {

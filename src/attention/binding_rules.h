@@ -20,8 +20,7 @@ class BindingRules {
 
  private:
   void check_tensors();
-  void check_rows();
-  void check_sequences_of_call();
+  void check_pointers();
   void check_values();
   void check_captured();
   void check_exact_indices();

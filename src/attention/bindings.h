@@ -37,23 +37,14 @@ struct BoundGradient {
 
 struct Bindings {
   Sizes sizes;
-  BoundTensor q, k, v, o, grad_o, grad_q, grad_k, grad_v;
+  PerCall<float> dropout;
+  std::int32_t h_global = 0;
 
-  // Rows of (b, h, q): [B, H, Sq], or [H, T] under Thd; dense. f32 (f64 where q is f64).
-  void* lse = nullptr;
-  const void* grad_lse = nullptr;
-  void* row_max = nullptr;
-  void* max_logit = nullptr;   // [H]
-  const void* sink = nullptr;  // [H]
-  void* grad_sink = nullptr;   // [H]
-
-  // Lengths [B] and, under Thd, cumulative starts [B + 1], in i32.
-  const std::int32_t* q_lengths = nullptr;
-  const std::int32_t* k_lengths = nullptr;
-  const std::int32_t* q_starts = nullptr;
-  const std::int32_t* k_starts = nullptr;
-  const std::int32_t* q_offsets = nullptr;  // [B], instead of q_offset
-  const std::int32_t* k_offsets = nullptr;
+  // Pointers are to dense memory; the list has their extents.
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) BoundTensor field;
+#define FOVEA_POINTER(type, name, extent, needed, written) type* name = nullptr;
+#define FOVEA_VALUE(type, name) PerCall<type> name;
+#include "fovea/fields.def"
 
   // By slot of the Program. A scalar's device pointer is one f32 or i32, of its declared type.
   std::span<const ir::TensorView> tensors;
@@ -61,12 +52,6 @@ struct Bindings {
   std::span<const BoundGradient> tensor_gradients;
   std::span<void* const> scalar_gradients;  // one f32 each (f64 where q is f64); null: not wanted
   std::span<const float> literals;          // that bake lifted out of the formulas
-
-  PerCall<float> scale;
-  PerCall<float> dropout;
-  PerCall<std::uint64_t> seed, offset;
-  PerCall<std::int32_t> b_offset, h_offset, q_offset, k_offset;
-  std::int32_t h_global = 0;
 
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;

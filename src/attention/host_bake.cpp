@@ -33,9 +33,8 @@ Problem what_is_baked(const Problem& problem, ir::Program lifted) {
   baked.sink = problem.sink;
   baked.rng = problem.dropout > 0 ? problem.rng : Rng::Portable;
   if (problem.direction == Direction::Forward) {
-    baked.lse = problem.lse;
-    baked.row_max = problem.row_max;
-    baked.max_logit = problem.max_logit;
+#define FOVEA_OUTPUT(name, extent, saved) baked.name = problem.name;
+#include "fovea/fields.def"
   } else {
     baked.grad_lse = problem.grad_lse;
     baked.want_q = problem.want_q;

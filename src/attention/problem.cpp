@@ -1,5 +1,6 @@
 #include "attention/problem.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/hash.h"
@@ -50,11 +51,10 @@ std::uint64_t Problem::hash() const {
   h.add(program.hash());
   h.add(scale.has_value());
   h.add(scale.value_or(0));
-  for (const bool flag :
-       {has_q_lengths, has_k_lengths, sink, lse, row_max, max_logit, grad_lse, want_q, want_k,
-        want_v, want_sink, has_q_offsets, has_k_offsets, device_values, deterministic, capture}) {
-    h.add(flag);
-  }
+#define FOVEA_FLAG(field, config) h.add(field);
+#define FOVEA_NUMBER(name) h.add(name);
+#include "fovea/fields.def"
+  for (const bool flag : {want_q, want_k, want_v, want_sink}) h.add(flag);
   h.add(dropout);
   h.add(rng);
   h.add(want_tensors);
@@ -63,9 +63,20 @@ std::uint64_t Problem::hash() const {
     h.add(strides.size());
     for (const std::int64_t stride : strides) h.add(stride);
   }
-  for (const std::int32_t x : {b_offset, h_offset, q_offset, k_offset, h_global}) h.add(x);
   h.add(precision);
   return h.value();
+}
+
+std::string outputs_beyond(const Problem& problem,
+                           std::initializer_list<std::string_view> written) {
+  std::string names;
+  const auto look_at = [&](bool wanted, std::string_view name) {
+    if (!wanted || std::ranges::find(written, name) != written.end()) return;
+    names.append(names.empty() ? "" : ", ").append(name);
+  };
+#define FOVEA_OUTPUT(name, extent, saved) look_at(problem.name, #name);
+#include "fovea/fields.def"
+  return names;
 }
 
 Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t length,
@@ -81,14 +92,9 @@ Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t l
 
 const std::array<NamedTensor, 8>& named_tensors() {
   static constexpr std::array<NamedTensor, 8> tensors{{
-      {"q", &Problem::q, false, false, false},
-      {"k", &Problem::k, true, false, false},
-      {"v", &Problem::v, true, true, false},
-      {"o", &Problem::o, false, true, true},
-      {"do", &Problem::grad_o, false, true, false},
-      {"dq", &Problem::grad_q, false, false, true},
-      {"dk", &Problem::grad_k, true, false, true},
-      {"dv", &Problem::grad_v, true, true, true},
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) \
+  {#key, &Problem::field, of_keys, of_values, output},
+#include "fovea/fields.def"
   }};
   return tensors;
 }

@@ -3,13 +3,15 @@
 // (pointers, values) lives in Bindings.
 //
 // attention/problem_text prints it as the problem line and reads it back; attention/validate holds
-// every rule between its fields.
+// every rule between its fields; its flags and numbers are listed in fovea/fields.def.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -63,35 +65,25 @@ struct Problem {
   std::vector<std::vector<std::int64_t>> tensor_strides;
   std::optional<float> scale;  // absent: 1 / sqrt(d)
 
-  bool has_q_lengths = false, has_k_lengths = false;  // one length per sequence, bound per call
-  bool sink = false;                                  // one logit per query head joins the sum
-  float dropout = 0;                                  // probability
+  float dropout = 0;  // probability
   Rng rng = Rng::Portable;
+  Precision precision = Precision::Default;
 
-  // Outputs of a Forward besides o. A Backward reads lse always, and grad_lse if it has one.
-  bool lse = false, row_max = false, max_logit = false;
-  bool grad_lse = false;
+#define FOVEA_FLAG(field, config) bool field = false;
+#define FOVEA_NUMBER(name) std::int32_t name = 0;
+#include "fovea/fields.def"
 
   // Which gradients a Backward writes. Captured things by slot; i32 and bool ones can have none.
   bool want_q = true, want_k = true, want_v = true, want_sink = false;
   std::vector<bool> want_tensors, want_scalars;
 
-  // Added to the positions that formulas and dropout see. Values bound per call override them.
-  std::int32_t b_offset = 0, h_offset = 0, q_offset = 0, k_offset = 0;
-  bool has_q_offsets = false, has_k_offsets = false;  // one per sequence, bound per call
-  std::int32_t h_global = 0;                          // what the leaf H is; 0: sizes.h
-
-  // Calls bind scale, scalars and offsets where the device finds them when it runs. Host engines
-  // read them anyway; others need to know it beforehand.
-  bool device_values = false;
-
-  bool deterministic = false;
-  bool capture = false;  // the call will run under CUDA graph capture
-  Precision precision = Precision::Default;
-
   bool operator==(const Problem&) const = default;
   std::uint64_t hash() const;
 };
+
+// The outputs besides o that a forward asks for and that are not among `written`; by their names in
+// fovea/fields.def, with commas. For engines that do not write all of them.
+std::string outputs_beyond(const Problem& problem, std::initializer_list<std::string_view> written);
 
 // Dense strides of a tensor with `heads` heads and `features` features.
 Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t length,

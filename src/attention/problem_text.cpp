@@ -21,6 +21,11 @@ const std::vector<std::string> backward_keys{"grads",      "dlse",       "do_dty
                                              "dq_dtype",   "dk_dtype",   "dv_dtype",  "do_strides",
                                              "dq_strides", "dk_strides", "dv_strides"};
 
+const std::vector<std::string> output_keys{
+#define FOVEA_OUTPUT(name, extent, saved) #name,
+#include "fovea/fields.def"
+};
+
 // One side's keys, and where its values go.
 struct Side {
   const char *lengths, *starts, *offset;
@@ -147,21 +152,20 @@ Problem read_shared(const LineWords& words) {
   p.has_q_lengths = words.has("qlens");
   p.has_k_lengths = words.has("klens");
   p.sink = words.flag("sink");
+#define FOVEA_OPTION(name) p.name = words.flag(#name);
+#include "fovea/fields.def"
   p.dropout = words.f32("dropout", 0);
   p.rng = static_cast<Rng>(words.choice("rng", {"portable", "engine"}));
   read_offsets(words, p);
-  p.deterministic = words.flag("deterministic");
-  p.capture = words.flag("capture");
   p.precision = static_cast<Precision>(words.choice("precision", {"default", "strict"}));
   return p;
 }
 
 Problem as_forward(Problem p, const LineWords& words, bool with_backward) {
   p.direction = Direction::Forward;
-  p.lse = words.flag("lse", with_backward);
+#define FOVEA_OUTPUT(name, extent, saved) p.name = words.flag(#name, saved && with_backward);
+#include "fovea/fields.def"
   if (with_backward && !p.lse) refuse("lse", "0", "the backward of direction=both reads it");
-  p.row_max = words.flag("row_max");
-  p.max_logit = words.flag("max_logit");
   return p;
 }
 
@@ -185,7 +189,7 @@ void refuse_backward_keys(const LineWords& words) {
 }
 
 void refuse_forward_outputs(const LineWords& words) {
-  for (const char* key : {"lse", "row_max", "max_logit"}) {
+  for (const std::string& key : output_keys) {
     if (words.flag(key)) {
       refuse(key, "1", "is an output of a forward; this line has direction=backward");
     }
@@ -296,9 +300,8 @@ void print_outputs(LinePrinter& out, const Problem& p) {
   if (p.direction == Direction::Backward) {
     if (const std::string grads = wanted_gradients(p); grads != "q,k,v") out.text("grads", grads);
   }
-  out.flag("lse", p.lse);
-  out.flag("row_max", p.row_max);
-  out.flag("max_logit", p.max_logit);
+#define FOVEA_OUTPUT(name, extent, saved) out.flag(#name, p.name);
+#include "fovea/fields.def"
   out.flag("dlse", p.grad_lse);
 }
 
@@ -322,15 +325,20 @@ const std::vector<std::string>& problem_keys() {
       // formulas and the rest of the definition
       "mod", "mask", "bprop", "tensor", "scalar", "scale", "sink", "dropout", "rng",
       // what is asked for
-      "grads", "lse", "row_max", "max_logit", "dlse",
+      "grads",
+#define FOVEA_OUTPUT(name, extent, saved) #name,
+#include "fovea/fields.def"
+      "dlse",
       // positions
       "b_offset", "h_offset", "q_offset", "k_offset", "h_global",
       // types and memory
       "o_dtype", "do_dtype", "grad_dtype", "dq_dtype", "dk_dtype", "dv_dtype", "q_strides",
       "k_strides", "v_strides", "o_strides", "do_strides", "dq_strides", "dk_strides", "dv_strides",
       "tensor_strides", "values",
-      // how it is run
-      "deterministic", "capture", "precision", "seed", "offset"};
+  // how it is run
+#define FOVEA_OPTION(name) #name,
+#include "fovea/fields.def"
+      "precision", "seed", "offset"};
   return keys;
 }
 
@@ -353,8 +361,8 @@ std::string print(const Problem& p) {
     out.text("tensor_strides", text);
   }
   if (p.device_values) out.text("values", "device");
-  out.flag("deterministic", p.deterministic);
-  out.flag("capture", p.capture);
+#define FOVEA_OPTION(name) out.flag(#name, p.name);
+#include "fovea/fields.def"
   if (p.precision == Precision::Strict) out.text("precision", "strict");
   return out.line();
 }

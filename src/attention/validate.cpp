@@ -129,9 +129,13 @@ void check_wanted(const char* kind, const std::vector<Decl>& declared,
 }
 
 void check_backward(const Problem& p) {
-  if (p.lse) refuse("lse", "1", "is an output of a forward; a backward reads it always");
-  if (p.row_max) refuse("row_max", "1", "is an output of a forward; this is a backward");
-  if (p.max_logit) refuse("max_logit", "1", "is an output of a forward; this is a backward");
+#define FOVEA_OUTPUT(name, extent, saved)                                  \
+  if (p.name) {                                                            \
+    refuse(#name, "1",                                                     \
+           saved ? "is an output of a forward; a backward reads it always" \
+                 : "is an output of a forward; this is a backward");       \
+  }
+#include "fovea/fields.def"
   check_wanted("tensor", p.program.tensors(), p.want_tensors, [](const ir::TensorDecl& tensor) {
     return ir::loaded_type(tensor.dtype) == ir::Type::F32;
   });

@@ -35,10 +35,9 @@ struct TensorFields {
   BoundTensor Bindings::* bound;
 };
 constexpr TensorFields fields[] = {
-    {&fovea_bindings::q, &Bindings::q},           {&fovea_bindings::k, &Bindings::k},
-    {&fovea_bindings::v, &Bindings::v},           {&fovea_bindings::o, &Bindings::o},
-    {&fovea_bindings::grad_o, &Bindings::grad_o}, {&fovea_bindings::grad_q, &Bindings::grad_q},
-    {&fovea_bindings::grad_k, &Bindings::grad_k}, {&fovea_bindings::grad_v, &Bindings::grad_v},
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) \
+  {&fovea_bindings::field, &Bindings::field},
+#include "fovea/fields.def"
 };
 
 template <class T, class Given>
@@ -85,18 +84,8 @@ void CallBindings::bind_tensors(const CallRules& rules, const fovea_bindings& gi
                     : own_sizes                    ? rules.tensor(i).strides
                                 : default_strides(problem_, named_tensors()[i], sizes_);
   }
-  bindings_.lse = given.lse;
-  bindings_.grad_lse = given.grad_lse;
-  bindings_.row_max = given.row_max;
-  bindings_.max_logit = given.max_logit;
-  bindings_.sink = given.sink;
-  bindings_.grad_sink = given.grad_sink;
-  bindings_.q_lengths = given.q_lengths;
-  bindings_.k_lengths = given.k_lengths;
-  bindings_.q_starts = given.q_starts;
-  bindings_.k_starts = given.k_starts;
-  bindings_.q_offsets = given.q_offsets;
-  bindings_.k_offsets = given.k_offsets;
+#define FOVEA_POINTER(type, name, extent, needed, written) bindings_.name = given.name;
+#include "fovea/fields.def"
 }
 
 void CallBindings::bind_values(const fovea_bindings& given) {
@@ -124,13 +113,8 @@ void CallBindings::bind_values(const fovea_bindings& given) {
 // what the engine will.
 void CallBindings::read_pointers() {
   captured_.read_pointers(problem_.program);
-  read_pointer(bindings_.scale);
-  read_pointer(bindings_.seed);
-  read_pointer(bindings_.offset);
-  read_pointer(bindings_.b_offset);
-  read_pointer(bindings_.h_offset);
-  read_pointer(bindings_.q_offset);
-  read_pointer(bindings_.k_offset);
+#define FOVEA_VALUE(type, name) read_pointer(bindings_.name);
+#include "fovea/fields.def"
 }
 
 namespace {

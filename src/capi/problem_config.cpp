@@ -72,26 +72,12 @@ Problem to_problem(const Config& config) {
   set_tensors(p, config);
   if (config.program != nullptr) p.program = config.program->program;
   if (config.tensor_strides != nullptr) set_tensor_strides(p, config.tensor_strides);
-  p.device_values = config.device_values != 0;
   if (config.scale != 0) p.scale = config.scale;
   p.dropout = config.dropout;
   p.rng = to_enum<Rng>(config.rng, 2, "config.rng", "fovea_rng");
-  p.has_q_lengths = config.has_q_lengths != 0;
-  p.has_k_lengths = config.has_k_lengths != 0;
-  p.sink = config.sink != 0;
-  p.lse = config.lse != 0;
-  p.row_max = config.row_max != 0;
-  p.max_logit = config.max_logit != 0;
-  p.grad_lse = config.has_grad_lse != 0;
-  p.b_offset = config.b_offset;
-  p.h_offset = config.h_offset;
-  p.q_offset = config.q_offset;
-  p.k_offset = config.k_offset;
-  p.has_q_offsets = config.has_q_offsets != 0;
-  p.has_k_offsets = config.has_k_offsets != 0;
-  p.h_global = config.h_global;
-  p.deterministic = config.deterministic != 0;
-  p.capture = config.capture != 0;
+#define FOVEA_FLAG(field, in_config) p.field = config.in_config != 0;
+#define FOVEA_NUMBER(name) p.name = config.name;
+#include "fovea/fields.def"
   p.precision = config.strict != 0 ? Precision::Strict : Precision::Default;
   if (p.direction == Direction::Backward) {
     want_gradients(p, config.grads == nullptr ? "q,k,v" : config.grads);
@@ -118,24 +104,10 @@ void describe(const Problem& p, Config& config) {
   config.scale = p.scale.value_or(0);
   config.dropout = p.dropout;
   config.rng = p.rng == Rng::Portable ? FOVEA_RNG_PORTABLE : FOVEA_RNG_ENGINE;
-  config.has_q_lengths = p.has_q_lengths;
-  config.has_k_lengths = p.has_k_lengths;
-  config.sink = p.sink;
-  config.lse = p.lse;
-  config.row_max = p.row_max;
-  config.max_logit = p.max_logit;
-  config.has_grad_lse = p.grad_lse;
-  config.b_offset = p.b_offset;
-  config.h_offset = p.h_offset;
-  config.q_offset = p.q_offset;
-  config.k_offset = p.k_offset;
-  config.has_q_offsets = p.has_q_offsets;
-  config.has_k_offsets = p.has_k_offsets;
-  config.h_global = p.h_global;
-  config.deterministic = p.deterministic;
-  config.capture = p.capture;
+#define FOVEA_FLAG(field, in_config) config.in_config = p.field;
+#define FOVEA_NUMBER(name) config.name = p.name;
+#include "fovea/fields.def"
   config.strict = p.precision == Precision::Strict;
-  config.device_values = p.device_values;
 }
 
 }  // namespace fovea::capi

@@ -62,11 +62,11 @@ void BoundCall::bind_tensors() {
 void BoundCall::bind_rows() {
   const std::int64_t rows = row_count(problem.sizes, problem.layout) * 8;
   const std::int64_t heads = problem.sizes.h * 8;
-  const bool backward = problem.direction == Direction::Backward;
-  if (problem.lse || backward) bindings.lse = allocate(rows);
+  if (problem.direction == Direction::Backward) bindings.lse = allocate(rows);
+#define FOVEA_OUTPUT(name, extent, saved) \
+  if (problem.name) bindings.name = allocate(extent);
+#include "fovea/fields.def"
   if (problem.grad_lse) bindings.grad_lse = allocate(rows);
-  if (problem.row_max) bindings.row_max = allocate(rows);
-  if (problem.max_logit) bindings.max_logit = allocate(heads);
   if (problem.sink) bindings.sink = allocate(heads);
   if (problem.want_sink) bindings.grad_sink = allocate(heads);
 }

@@ -52,22 +52,12 @@ std::vector<Change> tensor_changes() {
 
 std::vector<Change> flag_changes() {
   const std::pair<const char*, bool Problem::*> flags[] = {
-      {"has_q_lengths", &Problem::has_q_lengths},
-      {"has_k_lengths", &Problem::has_k_lengths},
-      {"sink", &Problem::sink},
-      {"lse", &Problem::lse},
-      {"row_max", &Problem::row_max},
-      {"max_logit", &Problem::max_logit},
-      {"grad_lse", &Problem::grad_lse},
+#define FOVEA_FLAG(field, config) {#field, &Problem::field},
+#include "fovea/fields.def"
       {"want_q", &Problem::want_q},
       {"want_k", &Problem::want_k},
       {"want_v", &Problem::want_v},
-      {"want_sink", &Problem::want_sink},
-      {"has_q_offsets", &Problem::has_q_offsets},
-      {"has_k_offsets", &Problem::has_k_offsets},
-      {"device_values", &Problem::device_values},
-      {"deterministic", &Problem::deterministic},
-      {"capture", &Problem::capture}};
+      {"want_sink", &Problem::want_sink}};
   std::vector<Change> changes;
   for (const auto& [name, flag] : flags) {
     changes.push_back({name, [=](Problem& p) { p.*flag = !(p.*flag); }});
@@ -89,11 +79,8 @@ std::vector<Change> other_changes() {
           {"want_scalars value", [](Problem& p) { p.want_scalars[0] = false; }},
           {"tensor_strides size", [](Problem& p) { p.tensor_strides.pop_back(); }},
           {"tensor_strides value", [](Problem& p) { p.tensor_strides[0][1] = 9; }},
-          {"b_offset", [](Problem& p) { p.b_offset = 1; }},
-          {"h_offset", [](Problem& p) { p.h_offset = 1; }},
-          {"q_offset", [](Problem& p) { p.q_offset = 1; }},
-          {"k_offset", [](Problem& p) { p.k_offset = 1; }},
-          {"h_global", [](Problem& p) { p.h_global = 1; }},
+#define FOVEA_NUMBER(name) {#name, [](Problem& p) { p.name = 1; }},
+#include "fovea/fields.def"
           {"precision", [](Problem& p) { p.precision = Precision::Strict; }}};
 }
 

@@ -147,9 +147,8 @@ Problem random_problem(std::mt19937_64& random) {
   if (draw.once_in(3)) p.dropout = std::fabs(std::fmod(draw.real(), 1.0f));
   if (draw.once_in(4)) p.rng = Rng::Engine;
   if (p.direction == Direction::Forward) {
-    p.lse = draw.once_in(2);
-    p.row_max = draw.once_in(3);
-    p.max_logit = draw.once_in(3);
+#define FOVEA_OUTPUT(name, extent, saved) p.name = draw.once_in(saved ? 2 : 3);
+#include "fovea/fields.def"
   } else {
     draw_gradients(draw, p);
   }

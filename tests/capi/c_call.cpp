@@ -113,10 +113,11 @@ void CCall::bind_rows() {
   const bool packed = config.layout == FOVEA_THD, backward = config.direction == FOVEA_BACKWARD;
   const std::size_t rows = element_count(s, s.h, packed ? s.t_q : s.sq, 1, packed);
   const auto heads = static_cast<std::size_t>(s.h);
-  if (config.lse != 0 || backward) bindings.lse = allocate("lse", rows);
+  if (backward) bindings.lse = allocate("lse", rows);
+#define FOVEA_OUTPUT(name, extent, saved) \
+  if (config.name != 0) bindings.name = allocate(#name, extent);
+#include "fovea/fields.def"
   if (config.has_grad_lse != 0) bindings.grad_lse = allocate("dlse", rows);
-  if (config.row_max != 0) bindings.row_max = allocate("row_max", rows);
-  if (config.max_logit != 0) bindings.max_logit = allocate("max_logit", heads);
   if (config.sink != 0) bindings.sink = allocate("sink", heads);
   if (backward && wants("sink")) bindings.grad_sink = allocate("d_sink", heads);
 }

@@ -167,8 +167,9 @@ class Line : DrawnWords {
     if (!backward && random_.chance(50)) word("lse", 1);
     sink_ = random_.chance(25);
     if (sink_) word("sink", 1);
-    if (!lone && random_.chance(20)) word("row_max", 1);
-    if (!lone && random_.chance(20)) word("max_logit", 1);
+#define FOVEA_OUTPUT(name, extent, saved) \
+  if (!lone && !saved && random_.chance(20)) word(#name, 1);
+#include "fovea/fields.def"
     if (backward && random_.chance(20)) word("dlse", 1);
     if (random_.chance(15)) word("dropout", pick({"0.1", "0.5", "0.9"}));
     if (random_.chance(20)) word("deterministic", 1);

@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ._arrays import HostArray, dense_strides, host_array, new_array
-from ._core import InvalidArgument
+from ._core import OUTPUTS, InvalidArgument
 from ._plans import plan
 from ._host_request import Options, Request
-
-_OUTPUTS = ("lse", "row_max", "max_logit")
 
 
 def attention(
@@ -66,22 +64,20 @@ def attention(
 
     Gives o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
     """
-    options = _options(locals())
-    return _forward(Request(q, k, v, options), (return_lse, return_row_max, return_max_logit), None)
+    given = locals()
+    returned = [name for name in OUTPUTS if given[f"return_{name}"]]
+    return _forward(Request(q, k, v, _options(given)), returned, None)
 
 
 def _options(given: Mapping[str, Any]) -> Options:
     return Options(**{name: given[name] for name in Options.__dataclass_fields__})
 
 
-def _forward(request: Request, returned: tuple[bool, bool, bool], partner: str | None) -> Any:
+def _forward(request: Request, returned: Sequence[str], partner: str | None) -> Any:
     _check(request)
-    wanted = dict(zip(_OUTPUTS, map(bool, returned)))
-    made = plan(request.line("forward", **wanted), request.options.engine, None, partner)
+    made = plan(request.line("forward", **dict.fromkeys(returned, True)), request.options.engine, None, partner)
     o, o_seen = new_array(_output_shape(request), request.q.dtype)
-    extra = {
-        name: new_array(_row_shape(request, name), _exact(request)) for name, asked in wanted.items() if asked
-    }
+    extra = {name: new_array(_row_shape(request, name), _exact(request)) for name in returned}
     bound = request.bindings(captured={}, q=request.q, k=request.k, v=request.v, o=o_seen)
     bound |= {name: seen.pointer for name, (_, seen) in extra.items()}
     made.run(**bound)
@@ -105,7 +101,7 @@ def _output_shape(request: Request) -> tuple[int, ...]:
 
 def _row_shape(request: Request, name: str) -> tuple[int, ...]:
     sizes = request.sizes
-    if name == "max_logit":
+    if OUTPUTS[name] == "heads":
         return (sizes.h,)
     return (sizes.h, sizes.t_q) if request.packed else (sizes.b, sizes.h, sizes.sq)
 
@@ -231,7 +227,7 @@ def vjp(
     request = Request(q, k, v, Options(**options))
     wanted = _wanted(request, grads)
     backward = _lines(request, wanted, False)[1] if wanted else None
-    o, lse = _forward(request, (True, False, False), backward)
+    o, lse = _forward(request, ["lse"], backward)
 
     def pull(grad_o: Any, grad_lse: Any = None) -> dict[str, Any]:
         return _backward(request, host_array("grad_o", grad_o), (o, lse), wanted, grad_lse)

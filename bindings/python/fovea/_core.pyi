@@ -4,6 +4,8 @@ callers may use it."""
 from collections.abc import Callable, Sequence
 from typing import Any
 
+# What a forward can give besides o, in order: "rows" for one number a row, "heads" for one a head.
+OUTPUTS: dict[str, str]
 F32: int
 F16: int
 BF16: int
@@ -88,50 +90,17 @@ class Plan:
     @property
     def device(self) -> str: ...
     def workspace(self, sizes: _Sizes | None = None) -> int: ...
+    # Tensors by position or name, all else by the names of include/fovea/fields.def; of a value also name_at, the
+    # address where the device finds it.
     def run(
         self,
-        q: _Tensor = None,
-        k: _Tensor = None,
-        v: _Tensor = None,
-        o: _Tensor = None,
-        grad_o: _Tensor = None,
-        grad_q: _Tensor = None,
-        grad_k: _Tensor = None,
-        grad_v: _Tensor = None,
-        *,
-        lse: int | None = None,
-        grad_lse: int | None = None,
-        row_max: int | None = None,
-        max_logit: int | None = None,
-        sink: int | None = None,
-        grad_sink: int | None = None,
-        q_lengths: int | None = None,
-        k_lengths: int | None = None,
-        q_starts: int | None = None,
-        k_starts: int | None = None,
-        q_offsets: int | None = None,
-        k_offsets: int | None = None,
-        tensors: Sequence[tuple] | None = None,
-        scalars: Sequence[tuple] | None = None,
-        scale: float | None = None,
-        seed: int | None = None,
-        offset: int | None = None,
-        b_offset: int | None = None,
-        h_offset: int | None = None,
-        q_offset: int | None = None,
-        k_offset: int | None = None,
-        scale_at: int | None = None,
-        seed_at: int | None = None,
-        offset_at: int | None = None,
-        b_offset_at: int | None = None,
-        h_offset_at: int | None = None,
-        q_offset_at: int | None = None,
-        k_offset_at: int | None = None,
+        *tensors: _Tensor,
         sizes: _Sizes | None = None,
         workspace: int | None = None,
         workspace_bytes: int | None = None,
         stream: int | None = None,
         threads: int | None = None,
+        **bound: Any,
     ) -> None: ...
 
 class Caller:
@@ -228,6 +197,7 @@ def explain(
     prove: bool = False,
     json: bool = False,
 ) -> str: ...
+def parallel_plan(problem: Problem, how: tuple[int, str, str, int], rank: int | None, **values: Any) -> str: ...
 def version() -> str: ...
 def engines() -> list[str]: ...
 def doctor() -> str: ...

@@ -104,7 +104,9 @@ def explain(
     from ._attention import _lines, _wanted
     from ._host_request import Options, Request
 
-    options = {name: value for name, value in options.items() if name not in _RETURNS}
+    options = {
+        name: value for name, value in options.items() if name.removeprefix("return_") not in _core.OUTPUTS
+    }
     request = Request(q, k, v, Options(**options))
     forward = request.line("forward")
     if not backward:
@@ -114,9 +116,6 @@ def explain(
     return explain_problem(
         _core.Problem(line), engine=options.get("engine"), device=device, partner=partner, prove=prove
     )
-
-
-_RETURNS = ("return_lse", "return_row_max", "return_max_logit")
 
 
 def cache_stats() -> dict[str, int | float]:

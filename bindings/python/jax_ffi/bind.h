@@ -17,10 +17,9 @@ class Binder {
  public:
   explicit Binder(Memory memory);
 
-  void operand(const Slot& slot, xla::ffi::AnyBuffer buffer);
-  void result(const Slot& slot, xla::ffi::AnyBuffer buffer);
+  void bind(const Slot& slot, xla::ffi::AnyBuffer buffer);  // an operand or a result
 
-  // The bindings; valid as long as this object, and until the next call of operand() or result().
+  // The bindings; valid as long as this object, and until the next call of bind().
   fovea_bindings& bindings();
 
  private:

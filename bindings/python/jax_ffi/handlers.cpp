@@ -79,10 +79,10 @@ Binder bind_all(const Call& call, Memory memory, ffi::RemainingArgs& arguments,
   }
   Binder binder(memory);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    binder.operand(call.operands()[i], arguments.get<ffi::AnyBuffer>(i).value());
+    binder.bind(call.operands()[i], arguments.get<ffi::AnyBuffer>(i).value());
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
-    binder.result(call.results()[i], *results.get<ffi::AnyBuffer>(i).value());
+    binder.bind(call.results()[i], *results.get<ffi::AnyBuffer>(i).value());
   }
   return binder;
 }

@@ -22,27 +22,10 @@ struct Role {
 };
 using B = fovea_bindings;
 constexpr Role roles[] = {
-    {"q", offsetof(B, q.data)},
-    {"k", offsetof(B, k.data)},
-    {"v", offsetof(B, v.data)},
-    {"o", offsetof(B, o.data)},
-    {"grad_o", offsetof(B, grad_o.data)},
-    {"grad_q", offsetof(B, grad_q.data)},
-    {"grad_k", offsetof(B, grad_k.data)},
-    {"grad_v", offsetof(B, grad_v.data)},
-    {"lse", offsetof(B, lse)},
-    {"grad_lse", offsetof(B, grad_lse)},
-    {"row_max", offsetof(B, row_max)},
-    {"max_logit", offsetof(B, max_logit)},
-    {"sink", offsetof(B, sink)},
-    {"grad_sink", offsetof(B, grad_sink)},
-    {"q_lengths", offsetof(B, q_lengths)},
-    {"k_lengths", offsetof(B, k_lengths)},
-    {"q_starts", offsetof(B, q_starts)},
-    {"k_starts", offsetof(B, k_starts)},
-    {"q_offsets", offsetof(B, q_offsets)},
-    {"k_offsets", offsetof(B, k_offsets)},
-    {"seed_at", offsetof(B, seed.device)},
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) {#field, offsetof(B, field.data)},
+#define FOVEA_POINTER(type, name, extent, needed, written) {#name, offsetof(B, name)},
+#define FOVEA_VALUE(type, name) {#name "_at", offsetof(B, name.device)},
+#include "fovea/fields.def"
 };
 
 std::size_t offset_of(const std::string& name) {

@@ -26,6 +26,11 @@ NB_MODULE(_core, module) {
   define_caller(module);
   define_process(module);
 
+  nb::dict outputs;
+#define FOVEA_OUTPUT(name, extent, saved) outputs[#name] = #extent;
+#include <fovea/fields.def>
+  module.attr("OUTPUTS") = outputs;
+
   module.attr("F32") = static_cast<int>(FOVEA_F32);
   module.attr("F16") = static_cast<int>(FOVEA_F16);
   module.attr("BF16") = static_cast<int>(FOVEA_BF16);

@@ -39,29 +39,31 @@ void set_device(Call& call, const Given& given) {
   auto& into = (call.bindings.*field).device;
   into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
 }
-void set_scale(Call& call, const Given& given) {
-  call.bindings.scale.value = static_cast<float>(number_of(given));
-  call.bindings.scale.is_set = 1;
+void read_value(fovea_f32_value& into, const Given& given) {
+  into.value = static_cast<float>(number_of(given));
+  into.is_set = 1;
 }
-template <auto field>
-void set_i32(Call& call, const Given& given) {
+void read_value(fovea_i32_value& into, const Given& given) {
   const std::int64_t value = integer_of(given);
   if (value != static_cast<std::int32_t>(value)) {
     throw BadArgument(std::string(given.name) + " is " + std::to_string(value) +
                       "; it must fit 32 bits");
   }
-  (call.bindings.*field).value = static_cast<std::int32_t>(value);
-  (call.bindings.*field).is_set = 1;
+  into.value = static_cast<std::int32_t>(value);
+  into.is_set = 1;
 }
-template <auto field>
-void set_u64(Call& call, const Given& given) {
+void read_value(fovea_u64_value& into, const Given& given) {
   // Seeds of frameworks are signed or unsigned: the bits count.
   const unsigned long long value = PyLong_AsUnsignedLongLongMask(given.value);
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
     throw BadArgument(std::string(given.name) + " must be an integer");
   }
-  (call.bindings.*field).value = value;
+  into.value = value;
+}
+template <auto field>
+void set_value(Call& call, const Given& given) {
+  read_value(call.bindings.*field, given);
 }
 void set_sizes(Call& call, const Given& given) {
   call.sizes = sizes_of(given);
@@ -84,42 +86,12 @@ void set_workspace_bytes(Call& call, const Given& given) {
 // Those that may be given by position stand first, in order.
 using B = fovea_bindings;
 constexpr Keyword keywords[] = {
-    {"q", set_tensor<&B::q>},
-    {"k", set_tensor<&B::k>},
-    {"v", set_tensor<&B::v>},
-    {"o", set_tensor<&B::o>},
-    {"grad_o", set_tensor<&B::grad_o>},
-    {"grad_q", set_tensor<&B::grad_q>},
-    {"grad_k", set_tensor<&B::grad_k>},
-    {"grad_v", set_tensor<&B::grad_v>},
-    {"lse", set_pointer<&B::lse>},
-    {"grad_lse", set_pointer<&B::grad_lse>},
-    {"row_max", set_pointer<&B::row_max>},
-    {"max_logit", set_pointer<&B::max_logit>},
-    {"sink", set_pointer<&B::sink>},
-    {"grad_sink", set_pointer<&B::grad_sink>},
-    {"q_lengths", set_pointer<&B::q_lengths>},
-    {"k_lengths", set_pointer<&B::k_lengths>},
-    {"q_starts", set_pointer<&B::q_starts>},
-    {"k_starts", set_pointer<&B::k_starts>},
-    {"q_offsets", set_pointer<&B::q_offsets>},
-    {"k_offsets", set_pointer<&B::k_offsets>},
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) {#field, set_tensor<&B::field>},
+#define FOVEA_POINTER(type, name, extent, needed, written) {#name, set_pointer<&B::name>},
+#define FOVEA_VALUE(type, name) {#name, set_value<&B::name>}, {#name "_at", set_device<&B::name>},
+#include "fovea/fields.def"
     {"tensors", [](Call& call, const Given& given) { call.captured.set_tensors(given); }},
     {"scalars", [](Call& call, const Given& given) { call.captured.set_scalars(given); }},
-    {"scale", set_scale},
-    {"seed", set_u64<&B::seed>},
-    {"offset", set_u64<&B::offset>},
-    {"b_offset", set_i32<&B::b_offset>},
-    {"h_offset", set_i32<&B::h_offset>},
-    {"q_offset", set_i32<&B::q_offset>},
-    {"k_offset", set_i32<&B::k_offset>},
-    {"scale_at", set_device<&B::scale>},
-    {"seed_at", set_device<&B::seed>},
-    {"offset_at", set_device<&B::offset>},
-    {"b_offset_at", set_device<&B::b_offset>},
-    {"h_offset_at", set_device<&B::h_offset>},
-    {"q_offset_at", set_device<&B::q_offset>},
-    {"k_offset_at", set_device<&B::k_offset>},
     {"sizes", set_sizes},
     {"workspace", set_pointer<&B::workspace>},
     {"workspace_bytes", set_workspace_bytes},

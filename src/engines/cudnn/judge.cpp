@@ -156,9 +156,8 @@ class Rules {
 
   void check_features() {
     if (p_.layout == Layout::Thd) check_packed();
-    if (p_.row_max || p_.max_logit) {
-      refuse("maxima", "cuDNN writes either lse or the maxima of rows",
-             p_.max_logit ? "max_logit" : "row_max", "use engine jit");
+    if (const std::string others = outputs_beyond(p_, {"lse"}); !others.empty()) {
+      refuse("maxima", "cuDNN writes either lse or the maxima of rows", others, "use engine jit");
     }
     if (p_.grad_lse) {
       refuse("grad_lse", "cuDNN's backward takes no gradient of lse", "grad_lse", "use engine jit");

@@ -25,6 +25,7 @@ class Rules {
     check_device();
     check_types();
     check_head_dims();
+    check_outputs();
     check_captured();
     if (verdict_.reasons.empty()) check_shared_memory();
     if (!verdict_.reasons.empty()) return std::move(verdict_);
@@ -60,6 +61,13 @@ class Rules {
                                       " is that for sm_90; calls whose strides or addresses are no "
                                       "multiples of 16 bytes run the general one"
                                 : name + " is the general one, not that for sm_90: " + why;
+  }
+
+  void check_outputs() {
+    const std::string others = outputs_beyond(p_, {"lse", "row_max", "max_logit"});
+    if (others.empty()) return;
+    refuse("outputs", "engine jit writes lse, row_max and max_logit", others,
+           "use engine reference on the host");
   }
 
   void check_device() {

@@ -97,7 +97,8 @@ Problem problem_of(const Case& test) {
   if (has("scale")) problem.scale = std::stof(test.options.at("scale"));
   if (has("dropout")) problem.dropout = std::stof(test.options.at("dropout"));
   problem.sink = problem.want_sink = has("sink");
-  problem.row_max = has("row_max"), problem.max_logit = has("max_logit");
+#define FOVEA_OUTPUT(name, extent, saved) problem.name = saved ? problem.name : has(#name);
+#include "fovea/fields.def"
   problem.grad_lse = has("grad_lse");
   problem.has_q_lengths = has("q_lengths"), problem.has_k_lengths = has("k_lengths");
   problem.has_q_offsets = has("q_offsets"), problem.has_k_offsets = has("k_offsets");
@@ -125,20 +126,15 @@ Example example_of(const Case& test) {
 }
 
 Array& array_of(Example& example, const std::string& name) {
-  const std::map<std::string, Array*> arrays{{"q", &example.q},
-                                             {"k", &example.k},
-                                             {"v", &example.v},
-                                             {"o", &example.o},
-                                             {"do", &example.grad_o},
-                                             {"dq", &example.grad_q},
-                                             {"dk", &example.grad_k},
-                                             {"dv", &example.grad_v},
-                                             {"lse", &example.lse},
-                                             {"sink", &example.sink},
-                                             {"dsink", &example.grad_sink},
-                                             {"dlse", &example.grad_lse},
-                                             {"row_max", &example.row_max},
-                                             {"max_logit", &example.max_logit}};
+  const std::map<std::string, Array*> arrays{
+      {"q", &example.q},          {"k", &example.k},
+      {"v", &example.v},          {"o", &example.o},
+      {"do", &example.grad_o},    {"dq", &example.grad_q},
+      {"dk", &example.grad_k},    {"dv", &example.grad_v},
+#define FOVEA_OUTPUT(name, extent, saved) {#name, &example.name},
+#include "fovea/fields.def"
+      {"sink", &example.sink},    {"dsink", &example.grad_sink},
+      {"dlse", &example.grad_lse}};
   if (arrays.contains(name)) return *arrays.at(name);
   if (name.starts_with("given_")) return *arrays.at(name.substr(6));
   if (!name.starts_with("d_")) return example.tensor(name).value;

@@ -67,15 +67,14 @@ Example::Example(Problem attention) : problem(std::move(attention)) {
     eight[i]->fill(0);
   }
   const DType row_type = problem.q.dtype == DType::F64 ? DType::F64 : DType::F32;
-  for (Array* rows : {&lse, &grad_lse, &row_max}) {
-    *rows = packed ? Array::dense(row_type, {sizes.h, sizes.t_q})
-                   : Array::dense(row_type, {sizes.b, sizes.h, sizes.sq});
-    rows->fill(0);
-  }
-  for (Array* heads : {&max_logit, &sink, &grad_sink}) {
-    *heads = Array::dense(row_type, {sizes.h});
-    heads->fill(0);
-  }
+  Array heads = Array::dense(row_type, {sizes.h});
+  Array rows = packed ? Array::dense(row_type, {sizes.h, sizes.t_q})
+                      : Array::dense(row_type, {sizes.b, sizes.h, sizes.sq});
+  heads.fill(0), rows.fill(0);
+#define FOVEA_OUTPUT(name, extent, saved) name = extent;
+#include "fovea/fields.def"
+  grad_lse = rows;
+  sink = grad_sink = heads;
   for (const ir::TensorDecl& decl : problem.program.tensors()) {
     const std::vector<std::int64_t> extents = captured_extents(decl, sizes, problem.h_global);
     const bool in_double = row_type == DType::F64 && decl.dtype == DType::F32;
@@ -103,8 +102,9 @@ Bindings Example::bindings() {
   out.q = bound(q), out.k = bound(k), out.v = bound(v), out.o = bound(o);
   out.grad_o = bound(grad_o);
   out.grad_q = bound(grad_q), out.grad_k = bound(grad_k), out.grad_v = bound(grad_v);
-  out.lse = lse.data(), out.grad_lse = grad_lse.data();
-  out.row_max = row_max.data(), out.max_logit = max_logit.data();
+#define FOVEA_OUTPUT(name, extent, saved) out.name = name.data();
+#include "fovea/fields.def"
+  out.grad_lse = grad_lse.data();
   out.sink = sink.data(), out.grad_sink = grad_sink.data();
   out.q_lengths = data_or_null(q_lengths), out.k_lengths = data_or_null(k_lengths);
   out.q_starts = data_or_null(q_starts), out.k_starts = data_or_null(k_starts);
@@ -151,9 +151,9 @@ std::vector<Array*> Example::outputs(Direction direction) {
   std::vector<Array*> out;
   if (direction == Direction::Forward) {
     out = {&o};
-    if (problem.lse) out.push_back(&lse);
-    if (problem.row_max) out.push_back(&row_max);
-    if (problem.max_logit) out.push_back(&max_logit);
+#define FOVEA_OUTPUT(name, extent, saved) \
+  if (problem.name) out.push_back(&name);
+#include "fovea/fields.def"
     return out;
   }
   if (problem.want_q) out.push_back(&grad_q);
@@ -170,9 +170,10 @@ std::vector<Array*> Example::outputs(Direction direction) {
 }
 
 std::vector<const Array*> Example::all_arrays() const {
-  std::vector<const Array*> out{&q,       &k,         &v,      &o,        &grad_o,
-                                &grad_q,  &grad_k,    &grad_v, &lse,      &grad_lse,
-                                &row_max, &max_logit, &sink,   &grad_sink};
+  std::vector<const Array*> out{&q,      &k,      &v,        &o,    &grad_o,   &grad_q,
+                                &grad_k, &grad_v, &grad_lse, &sink, &grad_sink};
+#define FOVEA_OUTPUT(name, extent, saved) out.push_back(&name);
+#include "fovea/fields.def"
   for (const Captured& tensor : tensors) out.insert(out.end(), {&tensor.value, &tensor.gradient});
   for (const Array& gradient : scalar_gradients) out.push_back(&gradient);
   return out;

@@ -86,7 +86,9 @@ struct Example {
 
   Problem problem;
   Array q, k, v, o, grad_o, grad_q, grad_k, grad_v;  // [B, heads, S, D]; packed [1, heads, T, D]
-  Array lse, grad_lse, row_max, max_logit, sink, grad_sink;
+#define FOVEA_OUTPUT(name, extent, saved) Array name;
+#include "fovea/fields.def"
+  Array grad_lse, sink, grad_sink;
   std::vector<Captured> tensors;  // by slot
   std::vector<ir::ScalarValue> scalars;
   std::vector<Array> scalar_gradients;

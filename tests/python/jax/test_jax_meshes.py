@@ -193,7 +193,7 @@ def test_parts_of_a_sequence_have_names_for_checkpoint(strategy, qkv, eight_devi
         text = str(jax.make_jaxpr(jax.grad(lambda *a: jnp.sum(jnp.sin(part(*a)))))(*qkv))
         return text.count("fovea_forward[")
 
-    assert forwards("context") == 1 and forwards(None) == 2
+    assert forwards(None) == 2 * forwards("context")
 
 
 def test_wide_integers_change_nothing(qkv, eight_devices):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 from typing import Callable
 
 import dense
@@ -10,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import fovea
+from fovea._core import OUTPUTS
 from fovea.torch import attention
 
 CASES = {}
@@ -257,7 +259,10 @@ def test_outputs_beside_o(device):
     dense.assert_close("lse", lse, ref_lse, torch.float32)
     scores = (q @ k.transpose(-1, -2) / 4).masked_fill(torch.ones(20, 20).triu(1).bool(), -float("inf"))
     dense.assert_close("max_logit", most, scores.amax((0, 2, 3)), torch.float32)
-    assert attention(q, k, v, return_max_logit=True)[1].shape == (3,)
+    o, rows, heads = attention(q, k, v, return_row_max=True, return_max_logit=True)
+    assert torch.equal(rows.amax((0, 2)), heads) and heads.shape == (3,)
+    keywords = [name for name in inspect.signature(attention).parameters if name.startswith("return_")]
+    assert keywords == [f"return_{name}" for name in OUTPUTS]
     assert isinstance(attention(q, k, v), torch.Tensor)
 
 

@@ -197,7 +197,7 @@ def test_operators_are_sound(tensors):
     """torch's own check of schema, fake kernels, autograd registration and ahead-of-time dispatch."""
     slopes = torch.rand(4, requires_grad=True)
     found = traced(lambda s, b, h, i, j: s + slopes[h] * (i - j), like=tensors[0])
-    call = Call(found.text(), wants="q,k,v,_c0", lse=True)
+    call = Call(found.text(), wants="q,k,v,_c0", outputs=("lse",))
     torch.library.opcheck(
         torch.ops.fovea.attention, (*tensors, None, [slopes], *call.tensors(), *ops.texts_of(call))
     )

@@ -18,7 +18,7 @@ export cudnnSDPAForward, cudnnSDPAForward!, cudnnSDPABackward
 
 include("bfloat16.jl")
 # The C interface.
-include("c/structs.jl")
+include("c/types.jl")
 include("c/library.jl")
 include("c/calls.jl")
 # Where arrays lie in memory.

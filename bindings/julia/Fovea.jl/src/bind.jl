@@ -16,15 +16,17 @@ tensor(x) = CTensor(address_or_null(x), NO_STRIDES)  # strides are the problem's
 
 function bindings_of(o::Options, arrays, slots::Slots, extras::Extras, tensors, scalars, workspace, bytes, stream)
     q, k, v = arrays
-    offset(x) = CI32(x, 1, C_NULL)
-    return CBindings(
-        sizeof(CBindings), C_NULL, tensor(q), tensor(k), tensor(v), tensor(slots.o), tensor(slots.grad_o),
-        tensor(slots.grad_q), tensor(slots.grad_k), tensor(slots.grad_v), address_or_null(extras.lse),
-        address_or_null(extras.grad_lse), C_NULL, C_NULL, address_or_null(extras.sinks), address_or_null(extras.grad_sinks),
-        address_or_null(extras.q_lengths), address_or_null(extras.kv_lengths), C_NULL, C_NULL, C_NULL, C_NULL,
-        pointer(tensors), length(tensors), pointer(scalars), length(scalars), CF32(0, 0, C_NULL), CU64(o.seed, C_NULL),
-        CU64(o.offset, C_NULL), CI32(0, 0, C_NULL), CI32(0, 0, C_NULL), offset(o.q_offset), offset(o.k_offset), workspace,
-        bytes, stream, C_NULL)
+    offset(x) = CI32Value(x, 1, C_NULL)
+    return filled(
+        CBindings; q = tensor(q), k = tensor(k), v = tensor(v), o = tensor(slots.o), grad_o = tensor(slots.grad_o),
+        grad_q = tensor(slots.grad_q), grad_k = tensor(slots.grad_k), grad_v = tensor(slots.grad_v),
+        lse = address_or_null(extras.lse), grad_lse = address_or_null(extras.grad_lse),
+        sink = address_or_null(extras.sinks), grad_sink = address_or_null(extras.grad_sinks),
+        q_lengths = address_or_null(extras.q_lengths), k_lengths = address_or_null(extras.kv_lengths),
+        tensors = pointer(tensors), tensor_count = length(tensors), scalars = pointer(scalars),
+        scalar_count = length(scalars), seed = CU64Value(o.seed, C_NULL), offset = CU64Value(o.offset, C_NULL),
+        q_offset = offset(o.q_offset), k_offset = offset(o.k_offset), workspace = workspace, workspace_bytes = bytes,
+        stream = stream)
 end
 
 tensor_binding(t::CapturedTensor, gradient) =

@@ -70,27 +70,30 @@ slot_dtype(::Nothing) = DTYPE_DEFAULT
 # come with each call, so that a decoder's next step finds its plan; the problem says only that there are some.
 function config_of(direction::Direction, sizes::CSizes, code::DType, o::Options, arrays, slots::Slots, flags)
     q, k, v = arrays
-    return CConfig(
-        sizeof(CConfig), direction, LAYOUT_BSHD, sizes, code, slot_dtype(slots.o), slot_dtype(slots.grad_o),
-        slot_dtype(slots.grad_q), slot_dtype(slots.grad_k), slot_dtype(slots.grad_v),
-        strides4("q", q), strides4("k", k), strides4("v", v), slot_strides("o", slots.o),
-        slot_strides("dO", slots.grad_o), slot_strides("the gradient of q", slots.grad_q),
-        slot_strides("the gradient of k", slots.grad_k), slot_strides("the gradient of v", slots.grad_v),
-        C_NULL, o.scale, o.dropout, 0, o.q_lengths !== nothing, o.kv_lengths !== nothing, o.sinks !== nothing,
-        flags.lse, 0, 0, flags.grad_lse, C_NULL, 0, 0, o.q_offset != 0, o.k_offset != 0, 0, 0, 0, o.deterministic, 0, 0,
-        ntuple(_ -> C_NULL, 8), C_NULL, 0)
+    return filled(
+        CProblemConfig; direction = direction, layout = LAYOUT_BSHD, sizes = sizes, dtype = code,
+        o_dtype = slot_dtype(slots.o), do_dtype = slot_dtype(slots.grad_o), dq_dtype = slot_dtype(slots.grad_q),
+        dk_dtype = slot_dtype(slots.grad_k), dv_dtype = slot_dtype(slots.grad_v),
+        q_strides = strides4("q", q), k_strides = strides4("k", k), v_strides = strides4("v", v),
+        o_strides = slot_strides("o", slots.o), do_strides = slot_strides("dO", slots.grad_o),
+        dq_strides = slot_strides("the gradient of q", slots.grad_q),
+        dk_strides = slot_strides("the gradient of k", slots.grad_k),
+        dv_strides = slot_strides("the gradient of v", slots.grad_v),
+        scale = o.scale, dropout = o.dropout, has_q_lengths = o.q_lengths !== nothing,
+        has_k_lengths = o.kv_lengths !== nothing, sink = o.sinks !== nothing, lse = flags.lse, has_grad_lse = flags.grad_lse,
+        q_offset = o.q_offset != 0, k_offset = o.k_offset != 0, deterministic = o.deterministic)
 end
 
 # What a plan is made for, compared in full.
 struct PlanKey
-    config::CConfig
+    config::CProblemConfig
     line::String
     strides::String  # of captured arrays
     grads::String
     engine::String
     device::String
 end
-PlanKey(config::CConfig, program::Program, grads, engine, device) =
+PlanKey(config::CProblemConfig, program::Program, grads, engine, device) =
     PlanKey(config, program.recipe.line, tensor_strides(program, device), grads, engine, device)
 
 Base.:(==)(a::PlanKey, b::PlanKey) = a.config === b.config && a.line == b.line && a.strides == b.strides &&
@@ -110,17 +113,17 @@ function tensor_strides(program::Program, device)
 end
 
 # The config with the addresses that a key can't hold; nothing where a text is empty.
-function with_pointers(config::CConfig, program::Handle, grads::String, strides::String)
+function with_pointers(config::CProblemConfig, program::Handle, grads::String, strides::String)
     ref = Ref(config)
     GC.@preserve ref begin
-        store!(name, value) = unsafe_store!(Ptr{Ptr{Cvoid}}(address_of(ref) + fieldoffset(CConfig, config_field(name))), value)
+        store!(name, value) = unsafe_store!(Ptr{Ptr{Cvoid}}(address_of(ref) + fieldoffset(CProblemConfig, config_field(name))), value)
         store!(:program, program)
         isempty(grads) || store!(:grads, Ptr{Cvoid}(pointer(grads)))
         isempty(strides) || store!(:tensor_strides, Ptr{Cvoid}(pointer(strides)))
     end
     return ref
 end
-config_field(name) = findfirst(==(name), collect(fieldnames(CConfig)))
+config_field(name) = findfirst(==(name), collect(fieldnames(CProblemConfig)))
 
 # Calls f(problem) with the problem that a key describes.
 function with_problem(f, key::PlanKey, program::Program)
@@ -131,7 +134,7 @@ function with_problem(f, key::PlanKey, program::Program)
     grads, strides = key.grads, key.strides
     status = GC.@preserve grads strides begin
         config = with_pointers(key.config, handle[], grads, strides)
-        ccall(functions.problem_create, Cint, (Ptr{CConfig}, Ptr{Handle}), config, problem)
+        ccall(functions.problem_create, Cint, (Ptr{CProblemConfig}, Ptr{Handle}), config, problem)
     end
     handle[] == C_NULL || ccall(functions.program_destroy, Cvoid, (Handle,), handle[])
     check(status)

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from .._core import OUTPUTS
 from ._call import Call
 from ._modifiers import Given, Modifier
 from ._sequence import SequenceDescriptor
@@ -86,10 +87,8 @@ def attention(
 
     Returns o in the layout of q, or a tuple with what the return_ arguments ask for.
     """
-    outputs = ["o"]
-    outputs += ["lse"] if return_lse else []
-    outputs += ["row_max"] if return_row_max else []
-    outputs += ["max_logit"] if return_max_logit else []
+    arguments = locals()
+    outputs = ["o", *(name for name in OUTPUTS if arguments[f"return_{name}"])]
     given = Given(
         score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
     )

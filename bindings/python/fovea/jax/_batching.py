@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 
+from .._core import OUTPUTS
 from ._rewrite import rewrite_loads, substitute
 from ._spec import LAYOUTS, Captured, Spec, gradient_roles, gradient_source, sizes_of
 
 _PER_SEQUENCE = ("q_lengths", "k_lengths", "q_offsets", "k_offsets")
-_ROWS = ("lse", "grad_lse", "row_max")
+_HEADS = {name for name, extent in OUTPUTS.items() if extent == "heads"}
+_ROWS = {"grad_lse", *OUTPUTS} - _HEADS
 _TENSORS = ("q", "k", "v", "o", "grad_o", "qkv", "kv")
 
 
@@ -33,7 +35,7 @@ def batch(direction: str, bind: Callable, operands: Sequence, dims: Sequence, *,
 
 
 def _can_fold(spec: Spec, mapped: Sequence[bool]) -> bool:
-    if spec.layout == "thd" or spec.dropout or "b_offset" in spec.operands or "max_logit" in spec.outputs:
+    if spec.layout == "thd" or spec.dropout or "b_offset" in spec.operands or _HEADS & {*spec.outputs}:
         return False
     if "sink" in spec.wanted:
         return False

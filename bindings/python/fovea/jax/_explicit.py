@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from .._core import OUTPUTS
 from ._spec import LAYOUTS, Spec
 
 
@@ -38,5 +39,7 @@ def _cuts(spec: Spec, queries: PartitionSpec) -> list[PartitionSpec]:
     tensor[head] = h
     if batch is not None:
         tensor[batch] = b
-    every = {"o": PartitionSpec(*tensor), "lse": rows, "row_max": rows, "max_logit": PartitionSpec(h)}
+    heads = PartitionSpec(h)
+    every = {"o": PartitionSpec(*tensor)}
+    every |= {name: heads if extent == "heads" else rows for name, extent in OUTPUTS.items()}
     return [every[name] for name in spec.outputs]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.experimental.custom_partitioning import SdyShardingRule, custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .._core import Unsupported
+from .._core import OUTPUTS, Unsupported
 from .._request import Sizes
 from ._rewrite import substitute, tokens, uses_apart_from_loads
 from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, sizes_of
@@ -91,10 +91,10 @@ class _Plan:
             head = rank - 2 if role in ("qkv", "kv") else head
             heads = "g" if role in ("k", "v", "kv") else "h"
             return tuple("b" if d == batch else heads if d == head else None for d in range(rank))
-        if role in ("lse", "grad_lse", "row_max"):
-            return ("h", None) if spec.layout == "thd" else ("b", "h", None)
-        if role in ("sink", "max_logit"):
+        if role == "sink" or OUTPUTS.get(role) == "heads":
             return ("h",)
+        if role == "grad_lse" or role in OUTPUTS:
+            return ("h", None) if spec.layout == "thd" else ("b", "h", None)
         if role in ("q_lengths", "k_lengths", "q_offsets", "k_offsets"):
             return ("b",) if spec.layout != "thd" else (None,)
         if role in ("q_starts", "k_starts", "seed", "offset"):
@@ -192,9 +192,9 @@ class _Plan:
         """A result that other devices have a part of."""
         own = {name for d in dims if d for name in axes[d]}
         others = tuple(name for name in (*axes["b"], *axes["h"]) if name not in own)
-        if not others or role in ("o", "lse", "row_max"):
+        if not others or role == "o" or OUTPUTS.get(role) == "rows":
             return result
-        if role == "max_logit":
+        if role in OUTPUTS:  # of heads: a maximum
             return jax.lax.pmax(result, others)
         wide = jnp.promote_types(result.dtype, jnp.float32)
         return jax.lax.psum(result.astype(wide), others).astype(result.dtype)

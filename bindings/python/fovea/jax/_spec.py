@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _request
+from .._core import OUTPUTS
 from .._request import Sizes
 from ._captures import TENSOR_TYPES
 
@@ -36,7 +37,7 @@ class Captured:
 class Spec:
     layout: str = "bshd"
     operands: tuple[str, ...] = ("q", "k", "v")  # roles, in order; see jax_ffi/roles.h
-    outputs: tuple[str, ...] = ("o",)  # o, lse, row_max, max_logit
+    outputs: tuple[str, ...] = ("o",)  # o, and names of fovea._core.OUTPUTS
     mod: str | None = None
     mask: str | None = None
     bprop: str | None = None
@@ -122,10 +123,9 @@ def output_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np
     length = sizes.t_q if spec.layout == "thd" else sizes.sq
     shapes = {
         "o": (tensor_shape(spec, sizes, sizes.h, length, sizes.dv), spec.o_dtype or dtype),
-        "lse": (row_shape(spec, sizes), rows),
-        "row_max": (row_shape(spec, sizes), rows),
-        "max_logit": ((sizes.h,), rows),
     }
+    for name, extent in OUTPUTS.items():
+        shapes[name] = ((sizes.h,) if extent == "heads" else row_shape(spec, sizes), rows)
     return [(shape, np.dtype(t)) for shape, t in (shapes[name] for name in spec.outputs)]
 
 

@@ -1,12 +1,13 @@
 """fovea.torch.attention: the whole semantics of Fovea on torch's tensors."""
 
+from itertools import compress
 from typing import Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from .. import _request
-from .._core import InvalidArgument
+from .._core import OUTPUTS, InvalidArgument
 from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
 from . import call_cache
 from .call import Call
@@ -44,6 +45,7 @@ def attention(
     k_offset: Union[int, Tensor] = 0,
     deterministic: Optional[bool] = None,
     return_lse: bool = False,
+    return_row_max: bool = False,
     return_max_logit: bool = False,
     engine: Optional[str] = None,
     tensors: Optional[dict] = None,
@@ -51,7 +53,7 @@ def attention(
     bprop_tensors: Optional[dict] = None,
     window_from_the_end: bool = False,
 ):
-    """Attention with modified scores: o, or a tuple (o, lse, max_logit) of what was asked for.
+    """Attention with modified scores: o, or a tuple (o, lse, row_max, max_logit) of what was asked for.
 
     q, k, v      in `layout`: bhsd, bshd, sbhd, or thd (packed sequences [T, H, D] with cu_seqlens); any strides.
                  k and v may have fewer heads than q.
@@ -76,10 +78,10 @@ def attention(
     """
     modifiers = (score_mod, mask_mod, score_mod_bprop)
     named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
-    key = None
+    key, outputs = None, tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit)))
     moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
     if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
-        key = (is_causal, window_size, layout, deterministic, window_from_the_end, return_lse, return_max_logit, engine)
+        key = (is_causal, window_size, layout, deterministic, window_from_the_end, outputs, engine)
     out = attend_request(
         (q, k, v),
         modifiers,
@@ -96,11 +98,11 @@ def attention(
         dropout=(dropout_p, generator, seed),
         offsets=(q_offset, k_offset),
         deterministic=deterministic,
-        outputs=(return_lse, return_max_logit),
+        outputs=outputs,
         engine=engine,
     )
-    o, lse, _, max_logit = out
-    asked = [x for x in (lse, max_logit) if x is not None]
+    o, *others = out
+    asked = [x for x in others if x is not None]
     return (o, *asked) if asked else o
 
 
@@ -172,7 +174,7 @@ def request(
     dropout=(0.0, None, None),
     offsets=(0, 0),
     deterministic=None,
-    outputs=(False, False),
+    outputs=(),
     engine=None,
 ):
     """(call, q, k, v, sinks): all but the modifiers. The call's formula is the mask of is_causal and the window."""
@@ -185,8 +187,7 @@ def request(
         window_mask(is_causal, *window) or "",
         layout=layout,
         engine=engine_of(engine),
-        lse=outputs[0],
-        max_logit=outputs[1],
+        outputs=outputs,
         scale=scale_of(scale),
         seed=seed_tensor(*dropout, q),
         dropout=dropout_of(dropout[0]),

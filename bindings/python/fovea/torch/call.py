@@ -16,9 +16,7 @@ class Call:
     layout: str = "bhsd"  # bhsd, bshd, sbhd, thd
     engine: str = ""  # "": the fastest
     wants: str = ""  # gradients that a backward will be asked for: "q,k,v,sink,_c0"
-    lse: bool = False  # outputs that the caller asked for
-    row_max: bool = False
-    max_logit: bool = False
+    outputs: tuple = ()  # names of fovea._core.OUTPUTS that the caller asked for, in that order
     deterministic: bool = False
     scale: float = DEFAULT_SCALE
     dropout: float = 0.0
@@ -44,9 +42,7 @@ class Call:
             self.layout,
             self.engine,
             self.wants,
-            self.lse,
-            self.row_max,
-            self.max_logit,
+            self.outputs,
             self.deterministic,
             self.dropout,
             self.max_q,
@@ -63,6 +59,10 @@ class Call:
             self.h_global,
             self.parts,
         )
+
+    def written(self):
+        """The outputs that the library writes: a backward needs lse."""
+        return ("lse", *self.outputs) if self.wants and "lse" not in self.outputs else self.outputs
 
     def with_numbers(self, scale, values):
         """Itself, or the same with another scale and other values of scalars."""

@@ -6,7 +6,7 @@ import dataclasses
 import torch
 
 from . import runtime
-from .context_job import Sums, by_piece, resized
+from .context_job import Sums, by_piece, resized, with_lse
 from .shapes import rows_dtype
 
 
@@ -70,7 +70,7 @@ def parted_queries(job, x, pieces):
 
 def gather_forward(job, call, q, k, v, sink, captured):
     k, v, needed = gather_keys(job, k, v)
-    call = dataclasses.replace(call, lse=True)
+    call = with_lse(call)
     outputs, rows, most = [], [], None
     for pieces in job.query_groups():
         tile = job.plan.tile(call, pieces, needed)

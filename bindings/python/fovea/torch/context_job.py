@@ -119,6 +119,11 @@ def resized(shape, axis, rows):
     return (*shape[:axis], rows, *shape[axis + 1 :])
 
 
+def with_lse(call):
+    """What merging and a backward need of a part."""
+    return dataclasses.replace(call, outputs=("lse", *(name for name in call.outputs if name != "lse")))
+
+
 def by_piece(tensors, pieces, count):
     """{piece: tensors} of a message."""
     return {piece: tensors[i * count : (i + 1) * count] for i, piece in enumerate(pieces)}

@@ -96,7 +96,7 @@ def context_parallel(
         dropout=(dropout_p, generator, seed),
         offsets=(q_offset, k_offset),
         deterministic=deterministic,
-        outputs=(return_lse, return_max_logit),
+        outputs=("lse",) * bool(return_lse) + ("max_logit",) * bool(return_max_logit),
         engine=engine,
     )
     if call.seed is not None and seed is None:
@@ -186,9 +186,9 @@ class ContextParallel(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         out = job.collect_heads(o.to(q.dtype), plan.q)
         rows = None
-        if call.lse:
+        if "lse" in call.outputs:
             rows = job.tensor_as_rows(job.collect_heads(job.rows_as_tensor(lse), plan.q))
-        if call.max_logit:
+        if "max_logit" in call.outputs:
             max_logit = largest(job, max_logit, q)
             ctx.mark_non_differentiable(max_logit)
         return out, rows, max_logit
@@ -199,7 +199,7 @@ class ContextParallel(torch.autograd.Function):
         q, k, v, o, lse, sink, *rest = ctx.saved_tensors
         captured, bound = rest[: ctx.count], rest[ctx.count :]
         job, names = ctx.job, ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
-        call = dataclasses.replace(ctx.call, **dict(zip(names, bound)), lse=False, max_logit=False)
+        call = dataclasses.replace(ctx.call, **dict(zip(names, bound)), outputs=())
         if grad_o is None:
             grad_o = torch.zeros_like(o, dtype=q.dtype)
         else:

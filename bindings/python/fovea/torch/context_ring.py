@@ -7,7 +7,7 @@ import torch
 
 from .._request import AXES
 from . import runtime
-from .context_job import Sums, by_piece, resized
+from .context_job import Sums, by_piece, resized, with_lse
 from .shapes import rows_dtype
 
 
@@ -64,7 +64,7 @@ def finite(lse):
 
 def ring_forward(job, call, q, k, v, sink, captured):
     wants = ",".join(name for name in call.wants.split(",") if name != "sink")
-    call = dataclasses.replace(call, wants=wants, lse=True, parts=True)
+    call = dataclasses.replace(with_lse(call), wants=wants, parts=True)
     merged = {piece: Merged(job, q, v, piece) for piece in job.plan.held}
     keys = {piece: [job.piece(x, job.plan.k, piece) for x in (k, v)] for piece in job.plan.held}
     most = None

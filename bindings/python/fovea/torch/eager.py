@@ -4,10 +4,13 @@ host's time counts here. Whatever is not plain eager goes through the operators 
 import torch
 import torch.autograd.forward_ad as forward_ad
 
+from .._core import OUTPUTS
 from . import ops, runtime, vmap
 from .block_tables import settled
 from .call_cache import find, place
 from .views import PLAIN, resolved
+
+NONE = (None,) * len(OUTPUTS)
 
 
 class Attention(torch.autograd.Function):
@@ -16,7 +19,7 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, run, q, k, v, sink, *captured):
-        prepared, call, (o, lse, row_max, max_logit) = run
+        prepared, call, (o, lse, *others) = run
         ctx.prepared, ctx.call, ctx.has_sink = prepared, call, sink is not None
         if prepared.plain and call.seed is None:
             ctx.save_for_backward(q, k, v, o, lse, *captured)
@@ -24,11 +27,10 @@ class Attention(torch.autograd.Function):
             extra = [x for x in (sink, *call.tensors()) if x is not None]
             ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
         ctx.set_materialize_grads(False)
-        if not (call.lse or call.row_max or call.max_logit):  # every output costs
+        if not call.outputs:  # every output costs
             return o
-        if row_max is not None or max_logit is not None:
-            ctx.mark_non_differentiable(*[x for x in (row_max, max_logit) if x is not None])
-        return o, lse if call.lse else None, row_max, max_logit
+        ctx.mark_non_differentiable(*[x for x in others if x is not None])
+        return o, lse if "lse" in call.outputs else None, *others
 
     @staticmethod
     def backward(ctx, grad_o, grad_lse=None, *_):
@@ -132,11 +134,11 @@ def attend_found(found, call=None):
 
 def differentiable(prepared, call, outputs, q, k, v, sink, captured):
     out = Attention.apply((prepared, call, outputs), q, k, v, sink, *captured)
-    return out if isinstance(out, tuple) else (out, None, None, None)
+    return out if isinstance(out, tuple) else (out, *NONE)
 
 
 def attend(call, q, k, v, sink, captured):
-    """(o, lse, row_max, max_logit); what the call did not ask for is None."""
+    """(o, *OUTPUTS); what the call did not ask for is None."""
     if torch.compiler.is_compiling():
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     if torch._C._functorch.peek_interpreter_stack() is not None:
@@ -154,10 +156,4 @@ def attend(call, q, k, v, sink, captured):
 
 
 def asked_for(call, outputs):
-    o, lse, row_max, max_logit = outputs
-    return (
-        o,
-        lse if call.lse else None,
-        row_max if call.row_max else None,
-        max_logit if call.max_logit else None,
-    )
+    return outputs[0], *(x if name in call.outputs else None for name, x in zip(OUTPUTS, outputs[1:]))

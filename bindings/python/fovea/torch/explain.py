@@ -1,5 +1,6 @@
 """fovea.torch.explain: which engine would run a call, and why the others cannot. Runs nothing, builds nothing."""
 
+from .._core import OUTPUTS
 from ..report import Explanation, explain_problem
 from .attention import add_formulas, modifiers_of, request
 from .plans import device_name, forward_problem
@@ -23,8 +24,6 @@ def explain(
     dropout_p=0.0,
     q_offset=0,
     k_offset=0,
-    return_lse=False,
-    return_max_logit=False,
     **options,
 ) -> Explanation:
     """Takes what fovea.torch.attention takes. Tensors that require gradients ask for an engine with a backward.
@@ -39,7 +38,7 @@ def explain(
         window=(window_size, window_from_the_end),
         dropout=(dropout_p, None, 0),
         offsets=(q_offset, k_offset),
-        outputs=(return_lse, return_max_logit),
+        outputs=tuple(name for name in OUTPUTS if options.pop(f"return_{name}", False)),
         **options,
     )
     found = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, (q, k), call.layout)

@@ -74,13 +74,13 @@ def flex_attention(
     else:
         made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options, found)
         call, formulas, *tensors = made
-        call.lse, call.row_max = wants_lse, wants_max
+        call.outputs = ("lse",) * bool(wants_lse) + ("row_max",) * bool(wants_max)
         if found is None or tensors[1] is not key or tensors[2] is not value:
             out = attend(call, *tensors, None, formulas.tensors)
         else:
             keep_plan(found, call, None, formulas)
             out = attend_found(found)
-    o, lse, row_max, _ = out
+    o, lse, row_max, *_ = out
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
     return (o, lse) if return_lse else o

@@ -6,6 +6,7 @@ from typing import List, Optional, Tuple
 import torch
 from torch import Tensor
 
+from .._core import OUTPUTS
 from . import runtime
 from .block_tables import settled
 from .call import Call
@@ -13,27 +14,28 @@ from .shapes import dense_like, heads_of, rows_dtype, rows_shape
 
 
 def pack_options(call: Call) -> str:
-    flags = "".join("01"[flag] for flag in (call.lse, call.row_max, call.max_logit, call.deterministic))
-    return f"{call.layout} {flags} {call.engine or '-'} {call.wants or '-'}"
+    words = (call.layout, ",".join(call.outputs), "1" if call.deterministic else "", call.engine, call.wants)
+    return " ".join(word or "-" for word in words)
 
 
 def unpack(formulas, options, values, numbers, lengths, tensors) -> Call:
-    layout, flags, engine, wants = options.split(" ")
-    lse, row_max, max_logit, deterministic = (flag == "1" for flag in flags)
+    layout, outputs, deterministic, engine, wants = unpack_options(options)
     return Call(
         formulas,
         tuple(values),
         layout,
-        "" if engine == "-" else engine,
-        "" if wants == "-" else wants,
-        lse,
-        row_max,
-        max_logit,
-        deterministic,
+        engine,
+        wants,
+        tuple(outputs.split(",")) if outputs else (),
+        bool(deterministic),
         *numbers,
         *lengths,
         *tensors,
     )
+
+
+def unpack_options(options: str):
+    return ["" if word == "-" else word for word in options.split(" ")]
 
 
 def nothing(x: Tensor) -> Tensor:
@@ -59,7 +61,7 @@ def attention(
     values: List[float],
     numbers: List[float],
     lengths: List[int],
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> Tuple[(Tensor,) * (1 + len(OUTPUTS))]:
     bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
     call = unpack(formulas, options, values, numbers, lengths, bound)
     call, captured = settled(call, captured, q, k)
@@ -69,11 +71,11 @@ def attention(
 @attention.register_fake
 def _(q, k, v, sink, captured, *rest):
     call = unpack(*rest[7:], rest[:7])
-    rows = lambda wanted: (
-        q.new_empty(rows_shape(call.layout, q), dtype=rows_dtype(q)) if wanted else nothing(q)
+    shapes, written = {"rows": rows_shape(call.layout, q), "heads": (heads_of(call.layout, q),)}, call.written()
+    return dense_like(q, v.shape[-1]), *(
+        q.new_empty(shapes[extent], dtype=rows_dtype(q)) if name in written else nothing(q)
+        for name, extent in OUTPUTS.items()
     )
-    most = q.new_empty((heads_of(call.layout, q),), dtype=rows_dtype(q)) if call.max_logit else nothing(q)
-    return dense_like(q, v.shape[-1]), rows(call.lse or call.wants), rows(call.row_max), most
 
 
 @torch.library.custom_op("fovea::attention_backward", mutates_args=())
@@ -122,8 +124,8 @@ def named(call, q, k, v, sink, captured):
 
 def save(ctx, inputs, output):
     q, k, v, sink, captured, *rest = inputs
-    o, lse, row_max, max_logit = output
-    ctx.mark_non_differentiable(row_max, max_logit)
+    o, lse, *others = output
+    ctx.mark_non_differentiable(*others)
     ctx.texts, optional = rest[7:], (sink, *rest[:7])
     ctx.count, ctx.present = len(captured), [x is not None for x in optional]
     ctx.save_for_backward(q, k, v, o, lse, *captured, *(x for x in optional if x is not None))
@@ -137,7 +139,7 @@ def differentiate(ctx, grad_o, grad_lse, *_):
     if grad_o is None:
         grad_o = torch.zeros_like(o)
     grads = attention_backward(
-        q, k, v, sink, captured, o, lse, grad_o, grad_lse if call.lse else None, *bound, *ctx.texts
+        q, k, v, sink, captured, o, lse, grad_o, grad_lse if "lse" in call.outputs else None, *bound, *ctx.texts
     )
     found = dict(zip(call.wants.split(","), grads))
     names = list(named(call, q, k, v, sink, captured))[4:]

@@ -9,7 +9,7 @@ from .. import _core
 from .._core import InvalidArgument
 from .._line import problem_line
 from .modifiers import DIRECT
-from .shapes import check_ranks, dense_like, part_dtype, rows_shape, sizes_of, strides_word
+from .shapes import check_ranks, dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,
@@ -39,7 +39,7 @@ class Prepared:
         "scalars",
         "wanted",
         "o",  # shape and strides of the output
-        "rows",  # of lse and row maxima
+        "extents",  # of other outputs: {"rows": ..., "heads": ...}
         "inputs",  # of the gradients of q, k and v
         "on_cpu",
         "plain",  # nothing is bound but big and captured tensors
@@ -172,13 +172,13 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
     """(problem, its partner or None, parts): where a backward will follow, it is part of the choice of an engine."""
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
     o = dense_like(meta(q), v.shape[-1])
-    fields.update(o_strides=strides_word(o, call.layout), row_max=call.row_max, max_logit=call.max_logit)
+    fields["o_strides"] = strides_word(o, call.layout)
     partner = None
     if call.wants:
         partner = _core.Problem(
-            problem_line(**backward_fields(call, fields, (q, k, v), o, call.lse, o.dtype))
+            problem_line(**backward_fields(call, fields, (q, k, v), o, "lse" in call.outputs, o.dtype))
         )
-    line = problem_line(direction="forward", lse=call.lse or bool(call.wants), **fields)
+    line = problem_line(direction="forward", **dict.fromkeys(call.written(), True), **fields)
     return _core.Problem(line), partner, parts
 
 
@@ -186,18 +186,17 @@ def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
     """`where` is runtime.place() of the call."""
     check_ranks(call.layout, q, k, v)
     problem, partner, parts = forward_problem(call, q, k, v, sink, captured, where[2])
-    roles = ["q", "k", "v", "o"] + ["lse"] * bool(call.lse or call.wants)
-    roles += ["row_max"] * bool(call.row_max) + ["max_logit"] * bool(call.max_logit)
+    roles = ["q", "k", "v", "o", *call.written()]
     out = prepared(problem, partner, call, q, sink, captured, parts, (), roles, where)
     o, rows = dense_like(meta(q), v.shape[-1]), tuple(rows_shape(call.layout, q))
-    out.o, out.rows = (tuple(o.shape), o.stride()), (rows, dense_strides(rows))
+    out.o = tuple(o.shape), o.stride()
+    out.extents = {"rows": (rows, dense_strides(rows)), "heads": ((heads_of(call.layout, q),), (1,))}
     return out
 
 
 def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
-    fields = {name: x for name, x in fields.items() if name not in ("row_max", "max_logit")}
     q, k, v = (dense_like(meta(x)) for x in inputs)
-    fields.update(
+    return fields | dict(
         direction="backward",
         grads=call.wants.split(","),
         dlse=has_grad_lse,
@@ -206,10 +205,8 @@ def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
         dq_strides=strides_word(q, call.layout),
         dk_strides=strides_word(k, call.layout),
         dv_strides=strides_word(v, call.layout),
+        grad_dtype=fields.get("o_dtype"),
     )
-    if call.parts:
-        fields["grad_dtype"] = fields["o_dtype"]
-    return fields
 
 
 def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where) -> Prepared:

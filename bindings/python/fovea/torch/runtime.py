@@ -5,12 +5,12 @@ import functools
 
 import torch
 
-from .._core import HostCall, Unsupported, environment_engine
+from .._core import OUTPUTS, HostCall, Unsupported, environment_engine
 from .call import DEFAULT_SCALE
 from .call_cache import TABLE, place
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
-from .shapes import heads_of, is_like_its_output, part_dtype, rows_dtype
+from .shapes import is_like_its_output, part_dtype, rows_dtype
 from .views import VIEWER, resolved
 
 _empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
@@ -22,7 +22,7 @@ def signature(tensors):
 
 
 def forward(call, q, k, v, sink, captured):
-    """(o, lse, row_max, max_logit); what was not asked for is None. lse is there for a backward too."""
+    """(o, *OUTPUTS); what was not asked for is None. lse is there for a backward too."""
     where = place(q)
     return run_forward(forward_plan(call, q, k, v, sink, captured, where), call, q, k, v, sink, captured, where)
 
@@ -46,13 +46,11 @@ def keep_plan(found, call, sink, formulas):
     prepared.as_they_are = all(x is found.tensors[i] for x, i in pairs)
     if all(x.data_ptr() == found.tensors[i].data_ptr() for x, i in pairs):
         made = [0 if is_like_its_output(q, v.shape[-1]) else output(*prepared.o, q.dtype, q.device)]
-        returned = [0, -1, -1, -1]
-        rows = functools.partial(output, *prepared.rows, rows_dtype(q), q.device)
-        most = functools.partial(output, (heads_of(call.layout, q),), (1,), rows_dtype(q), q.device)
-        for i, (name, make) in enumerate((("lse", rows), ("row_max", rows), ("max_logit", most)), 1):
+        returned = [0] + [-1] * len(OUTPUTS)
+        for i, (name, extent) in enumerate(OUTPUTS.items(), 1):
             if name in prepared.roles:
                 returned[i] = len(made)
-                made.append(make())
+                made.append(output(*prepared.extents[extent], rows_dtype(q), q.device))
         inputs = [*range(3), *(~i for i in range(len(made))), *prepared.slots]
         prepared.whole = host_call(prepared, made, inputs, returned)
     found.prepared = TABLE.put(found.key, prepared)
@@ -85,19 +83,16 @@ def captured_by(ready, tensors):
 def run_forward(prepared, call, q, k, v, sink, captured, where):
     device = q.device
     o = _empty(*prepared.o, dtype=part_dtype(call, q), device=device)
-    lse = row_max = max_logit = None
+    outputs, written = [o], call.written()
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
-    if call.lse or call.wants:
-        lse = _empty(*prepared.rows, dtype=rows_dtype(q), device=device)
-        pointers.append(lse.data_ptr())
-    if call.row_max:
-        row_max = _empty(*prepared.rows, dtype=rows_dtype(q), device=device)
-        pointers.append(row_max.data_ptr())
-    if call.max_logit:
-        max_logit = torch.empty(heads_of(call.layout, q), dtype=rows_dtype(q), device=device)
-        pointers.append(max_logit.data_ptr())
+    for name, extent in OUTPUTS.items():
+        made = None
+        if name in written:
+            made = _empty(*prepared.extents[extent], dtype=rows_dtype(q), device=device)
+            pointers.append(made.data_ptr())
+        outputs.append(made)
     launch(prepared, call, pointers, sink, captured, (), where, device)
-    return o, lse, row_max, max_logit
+    return tuple(outputs)
 
 
 def launch(prepared, call, pointers, sink, captured, grads, where, device):

@@ -5,26 +5,26 @@ import re
 
 import torch
 
-from .._core import Unsupported
+from .._core import OUTPUTS, Unsupported
 from . import ops, runtime
 
 BATCH_AXIS = {"bhsd": 0, "bshd": 0, "sbhd": 1}
 
 
 def forward(info, in_dims, q, k, v, sink, captured, *rest):
-    (layout, flags, *_), shared = split_options(rest), (sink, captured, rest[:7])
-    refuse_mapped(in_dims[3:12], shared, layout, flags)
+    (layout, outputs, *_), shared = ops.unpack_options(rest[8]), (sink, captured, rest[:7])
+    refuse_mapped(in_dims[3:12], shared, layout, outputs)
     axis, n = BATCH_AXIS[layout], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
-    o, lse, row_max, max_logit = ops.attention(q, k, v, sink, captured, *rest)
-    out = apart(o, axis, n), rows_apart(lse, n), rows_apart(row_max, n), max_logit.expand(n, *max_logit.shape)
-    return out, (0, 0, 0, 0)
+    o, *others = ops.attention(q, k, v, sink, captured, *rest)
+    out = apart(o, axis, n), *(rows_apart(x, n) for x in others)
+    return out, (0,) * len(out)
 
 
 def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
-    layout, flags, _, wants = split_options(rest)
-    refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, flags)
+    layout, outputs, *_, wants = ops.unpack_options(rest[8])
+    refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, outputs)
     if set(wants.split(",")) - {"q", "k", "v"}:
         raise Unsupported(
             f"vmap over the gradient of what a modifier captures ({wants}) is not supported: "
@@ -41,11 +41,7 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
     return [apart(x, axis, n) for x in grads], [0] * len(grads)
 
 
-def split_options(rest):
-    return rest[8].split(" ")
-
-
-def refuse_mapped(dims, shared, layout, flags):
+def refuse_mapped(dims, shared, layout, outputs):
     sink, captured, bound = shared
     flat = [d for dim in dims for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
     if any(d is not None for d in flat) or any(x is not None for x in bound):
@@ -53,8 +49,10 @@ def refuse_mapped(dims, shared, layout, flags):
             "vmap over captured tensors, sinks, lengths or seeds is not supported: only q, k and v may be "
             "mapped; give the mapped values a batch dimension and index it by b"
         )
-    if layout == "thd" or flags[2] == "1":
-        raise Unsupported("vmap over packed sequences or max_logit is not supported: use a batch dimension")
+    of_heads = [name for name in outputs.split(",") if OUTPUTS.get(name) == "heads"]
+    if layout == "thd" or of_heads:
+        what = of_heads[0] if of_heads else "packed sequences"
+        raise Unsupported(f"vmap over {what} is not supported: use a batch dimension")
 
 
 def joined(x, dim, axis, n):
@@ -96,8 +94,8 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.texts, ctx.bound, q, k, v, sink, *captured = inputs
-        o, lse, row_max, max_logit = output
-        ctx.mark_non_differentiable(row_max, max_logit)
+        o, lse, *others = output
+        ctx.mark_non_differentiable(*others)
         ctx.has_sink = sink is not None
         ctx.save_for_backward(q, k, v, o, lse, *([sink] if ctx.has_sink else []), *captured)
 
@@ -107,7 +105,7 @@ class Transformed(torch.autograd.Function):
         sink, captured = (rest[0], rest[1:]) if ctx.has_sink else (None, rest)
         call = ops.unpack(*ctx.texts, ctx.bound)
         grads = Backward.apply(
-            ctx.texts, ctx.bound, q, k, v, o, lse, grad_o, grad_lse if call.lse else None, sink, *captured
+            ctx.texts, ctx.bound, q, k, v, o, lse, grad_o, grad_lse if "lse" in call.outputs else None, sink, *captured
         )
         found = dict(zip(call.wants.split(","), grads))
         return None, None, *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))

@@ -86,7 +86,7 @@ end
 Counters of libfovea's cache of plans: hits, misses, builds, evictions, plans and bytes held now, seconds spent building.
 """
 function cache_statistics()
-    stats = Ref(CCacheStats(sizeof(CCacheStats), 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0))
+    stats = Ref(filled(CCacheStats))
     check(ccall(library().functions.cache_statistics, Cint, (Ptr{CCacheStats},), stats))
     s = stats[]
     return (hits = s.hits, misses = s.misses, builds = s.builds, evictions = s.evictions, plans = s.plans,

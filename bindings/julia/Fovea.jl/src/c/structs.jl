@@ -1,16 +1,26 @@
-# The structs of fovea.h, field by field; test/layout.jl compares offsets with the C compiler's. All are plain bits, so
-# that a problem can be a key of the cache as it stands.
+# Written by tools/c_structs.py from include/fovea/*.h; test/library.jl compares offsets with the C compiler's.
+# All are plain bits, so that a problem can be a key of the cache as it stands.
 
-const Handle = Ptr{Cvoid}
+struct CArray
+    data::Ptr{Cvoid}
+    dtype::DType
+    rank::Int32
+    extent::NTuple{8,Int64}
+    stride::NTuple{8,Int64}
+end
 
-@enum Status::Cint OK INVALID_ARGUMENT UNSUPPORTED DEVICE_ERROR OUT_OF_MEMORY INTERNAL_ERROR
-@enum DType::Cint DTYPE_DEFAULT F32 F16 BF16 F64 I32 I64 U8 BOOL
-@enum Direction::Cint FORWARD BACKWARD
-const LAYOUT_BSHD = Cint(1)  # what (head_dim, heads, seq, batch) is, column-major
-const ZERO_STRIDE = typemin(Int64)
+struct CTensorBinding
+    name::Ptr{UInt8}
+    array::CArray
+    gradient::CArray
+end
 
-const Strides4 = NTuple{4,Int64}  # by batch, head, position, feature
-const NO_STRIDES = (0, 0, 0, 0)
+struct CScalarBinding
+    name::Ptr{UInt8}
+    value::Cdouble
+    device::Ptr{Cvoid}
+    gradient::Ptr{Cvoid}
+end
 
 struct CSizes
     b::Int64
@@ -24,7 +34,7 @@ struct CSizes
     t_k::Int64
 end
 
-struct CConfig
+struct CProblemConfig
     struct_size::Csize_t
     direction::Direction
     layout::Cint
@@ -35,14 +45,14 @@ struct CConfig
     dq_dtype::DType
     dk_dtype::DType
     dv_dtype::DType
-    q_strides::Strides4
-    k_strides::Strides4
-    v_strides::Strides4
-    o_strides::Strides4
-    do_strides::Strides4
-    dq_strides::Strides4
-    dk_strides::Strides4
-    dv_strides::Strides4
+    q_strides::NTuple{4,Int64}
+    k_strides::NTuple{4,Int64}
+    v_strides::NTuple{4,Int64}
+    o_strides::NTuple{4,Int64}
+    do_strides::NTuple{4,Int64}
+    dq_strides::NTuple{4,Int64}
+    dk_strides::NTuple{4,Int64}
+    dv_strides::NTuple{4,Int64}
     program::Handle
     scale::Cfloat
     dropout::Cfloat
@@ -77,46 +87,24 @@ struct CPlanOptions
     partner::Handle
 end
 
-struct CArray
-    data::Ptr{Cvoid}
-    dtype::DType
-    rank::Int32
-    extent::NTuple{8,Int64}
-    stride::NTuple{8,Int64}
-end
-const NO_ARRAY = CArray(C_NULL, DTYPE_DEFAULT, 0, ntuple(_ -> 0, 8), ntuple(_ -> 0, 8))
-
-struct CTensorBinding
-    name::Ptr{UInt8}
-    array::CArray
-    gradient::CArray
-end
-
-struct CScalarBinding
-    name::Ptr{UInt8}
-    value::Cdouble
-    device::Ptr{Cvoid}
-    gradient::Ptr{Cvoid}
-end
-
 struct CTensor
     data::Ptr{Cvoid}
-    stride::Strides4
+    stride::NTuple{4,Int64}
 end
 
-struct CF32
+struct CF32Value
     value::Cfloat
     is_set::Int32
     device::Ptr{Cvoid}
 end
 
-struct CI32
+struct CI32Value
     value::Int32
     is_set::Int32
     device::Ptr{Cvoid}
 end
 
-struct CU64
+struct CU64Value
     value::UInt64
     device::Ptr{Cvoid}
 end
@@ -148,13 +136,13 @@ struct CBindings
     tensor_count::Csize_t
     scalars::Ptr{CScalarBinding}
     scalar_count::Csize_t
-    scale::CF32
-    seed::CU64
-    offset::CU64
-    b_offset::CI32
-    h_offset::CI32
-    q_offset::CI32
-    k_offset::CI32
+    scale::CF32Value
+    seed::CU64Value
+    offset::CU64Value
+    b_offset::CI32Value
+    h_offset::CI32Value
+    q_offset::CI32Value
+    k_offset::CI32Value
     workspace::Ptr{Cvoid}
     workspace_bytes::Csize_t
     stream::Ptr{Cvoid}
