@@ -125,7 +125,7 @@ def test_devices_of_captured_tensors(q):
     table = torch.randn(4, device="meta")
     refused(
         ValueError,
-        r"captured tensor of shape \[4\] is on meta, the query on cpu",
+        r"captured tensor .table. of shape \[4\] is on meta, the query on cpu",
         flex_attention,
         q,
         q,

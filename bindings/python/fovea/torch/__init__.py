@@ -11,7 +11,7 @@ from .dot_product_attention import DotProductAttention
 from .errors import TraceError
 from .explain import explain
 from .flex import AuxOutput, AuxRequest, flex_attention
-from .masks import BlockMask, and_masks, create_block_mask, noop_mask, or_masks
+from .masks import BlockMask, and_masks, create_block_mask, create_mask, noop_mask, or_masks
 from .multihead_attention import MultiheadAttention
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "attention",
     "context_parallel",
     "create_block_mask",
+    "create_mask",
     "explain",
     "flex_attention",
     "noop_mask",

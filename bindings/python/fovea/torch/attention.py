@@ -11,6 +11,7 @@ from .._core import OUTPUTS, InvalidArgument
 from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
 from . import call_cache
 from .call import Call
+from .captured_names import in_users_words
 from .eager import attend, attend_found, attend_run, wanted
 from .modifiers import Formulas, is_callback, traced
 from .precision import autocast
@@ -82,25 +83,28 @@ def attention(
     moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
     if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
         key = (is_causal, window_size, layout, deterministic, window_from_the_end, outputs, engine)
-    out = attend_request(
-        (q, k, v),
-        modifiers,
-        named,
-        key,
-        is_causal=is_causal,
-        window=(window_size, window_from_the_end),
-        scale=scale,
-        layout=layout,
-        seq_lens=seq_lens,
-        cu_seqlens=cu_seqlens,
-        max_seqlen=max_seqlen,
-        sinks=sinks,
-        dropout=(dropout_p, generator, seed),
-        offsets=(q_offset, k_offset),
-        deterministic=deterministic,
-        outputs=outputs,
-        engine=engine,
-    )
+    options = {
+        "is_causal": is_causal,
+        "window": (window_size, window_from_the_end),
+        "scale": scale,
+        "layout": layout,
+        "seq_lens": seq_lens,
+        "cu_seqlens": cu_seqlens,
+        "max_seqlen": max_seqlen,
+        "sinks": sinks,
+        "dropout": (dropout_p, generator, seed),
+        "offsets": (q_offset, k_offset),
+        "deterministic": deterministic,
+        "outputs": outputs,
+        "engine": engine,
+    }
+    if call_cache.is_traced():
+        out = attend_request((q, k, v), modifiers, named, key, **options)
+    else:
+        try:
+            out = attend_request((q, k, v), modifiers, named, key, **options)
+        except InvalidArgument as error:
+            raise in_users_words(error, modifiers) from None
     o, *others = out
     asked = [x for x in others if x is not None]
     return (o, *asked) if asked else o
