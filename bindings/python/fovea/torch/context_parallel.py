@@ -14,6 +14,7 @@ from .context_job import Job
 from .context_plan import plan_of
 from .context_ring import ring_backward, ring_forward
 from .context_transport import Ranks
+from .learned_scale import is_learned, scaled
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 ORDERS = ("contiguous", "zigzag")
@@ -76,6 +77,8 @@ def context_parallel(
     one_of("order", order, ORDERS)
     if not isinstance(q_offset, int) or not isinstance(k_offset, int):
         raise InvalidArgument("q_offset, k_offset: must be integers here")
+    if is_learned(scale):
+        score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
     ranks = Ranks(group, stream)
     if strategy == "a2a+p2p":
         head_ranks = ranks.head_ranks or head_ranks

@@ -1,7 +1,7 @@
 """DotProductAttention with Transformer Engine's constructor and forward arguments."""
 
-import contextlib
 import math
+import re
 from typing import Callable, Dict, Optional, Tuple, Union
 
 import torch
@@ -11,10 +11,12 @@ from torch.utils.checkpoint import checkpoint
 from .._core import InvalidArgument
 from .._request import module_window
 from .attention import attention
+from .checkpoints import without_extra_state
 from .context_parallel import context_parallel
+from .modifiers import is_callback
 from .te_arguments import mask_type_of, one_of, refuse_others
-from .tensor_parallel import Region
 from .te_masks import check_extents, element, outside, padding, sizes_of_call
+from .tensor_parallel import Region
 
 
 class DotProductAttention(torch.nn.Module):
@@ -52,7 +54,6 @@ class DotProductAttention(torch.nn.Module):
     ):
         super().__init__()
         self.region = Region(tp_group, tp_size, sequence_parallel)
-        self.get_rng_state_tracker = get_rng_state_tracker
         self.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
         one_of("attention_type", attention_type, ("self", "cross"))
         self.qkv_format = one_of("qkv_format", qkv_format, ("sbhd", "bshd", "thd"))
@@ -68,6 +69,8 @@ class DotProductAttention(torch.nn.Module):
         self.softmax_scale = 1 / math.sqrt(self.channels[0]) if softmax_scale is None else softmax_scale
         self.softmax_type = one_of("softmax_type", softmax_type, ("vanilla", "off-by-one", "learnable"))
         self.return_max_logit, self.layer_number, self.engine = bool(return_max_logit), layer_number, engine
+        self.rng_tracker = None if get_rng_state_tracker is None else get_rng_state_tracker()
+        self.register_load_state_dict_pre_hook(without_extra_state)
         self.softmax_offset = None
         if softmax_type == "learnable":
             self.softmax_offset = torch.nn.Parameter(torch.zeros(self.num_attention_heads))
@@ -161,21 +164,18 @@ class DotProductAttention(torch.nn.Module):
             self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes
         )
         if bias is not None:
-            if score_mod is not None:
-                raise InvalidArgument("core_attention_bias_type and score_mod: put the bias into score_mod")
-            options.update(bias)
-        run = lambda q, k, v: attend(q, k, v, **options)
-        with self.own_random_numbers():
-            out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
+            options.update(bias if score_mod is None else bias_before(bias, options))
+
+        def run(q, k, v):
+            if self.rng_tracker is None or self.region.sequence_parallel or not options["dropout_p"]:
+                return attend(q, k, v, **options)
+            with self.rng_tracker.fork():
+                return attend(q, k, v, **options)
+
+        out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
         if self.return_max_logit:
             return merged(out[0]), out[1]
         return merged(out)
-
-    def own_random_numbers(self):
-        """Ranks with different heads drop by different numbers, as Transformer Engine's do."""
-        if self.get_rng_state_tracker is None or self.region.sequence_parallel or not self.attention_dropout:
-            return contextlib.nullcontext()
-        return self.get_rng_state_tracker().fork()
 
     def sinks(self, q):
         if self.softmax_type == "vanilla":
@@ -199,6 +199,21 @@ def check_global_ranks(group, given):
     own = torch.distributed.get_process_group_ranks(group)
     if list(given) != list(own):
         raise InvalidArgument(f"cp_global_ranks={list(given)}: the group has the ranks {own}")
+
+
+def bias_before(bias, options):
+    """Options of attention() for a score_mod of scores that have their bias: scale, bias, score_mod."""
+    first, then = bias["score_mod"], options["score_mod"]
+    if options["score_mod_bprop"] is None:
+        if isinstance(first, str) and isinstance(then, str):
+            names = {**bias["tensors"], **(options["tensors"] or {})}
+            return {"score_mod": f"let biased = {first}; " + re.sub(r"\bscore\b", "biased", then), "tensors": names}
+        if callable(first) and callable(then) and not is_callback(then):
+            return {"score_mod": lambda s, b, h, q, k: then(first(s, b, h, q, k), b, h, q, k)}
+    raise InvalidArgument(
+        "core_attention_bias_type and score_mod: a tensor goes with a function, alibi with a formula text, and neither with "
+        "score_mod_bprop or a callback; put the bias into score_mod"
+    )
 
 
 def merged(o):

@@ -6,6 +6,7 @@ from .._request import one_of
 _ALIASES = {
     "padding,causal": "padding_causal",
     "causal,padding": "padding_causal",
+    "causal_padding": "padding_causal",
     "padding,causal_bottom_right": "padding_causal_bottom_right",
 }
 MASK_TYPES = (
@@ -36,7 +37,6 @@ _WHY = {
     "ub_overlap_rs_dgrad": "gemm",
     "ub_bulk_dgrad": "gemm",
     "ub_bulk_wgrad": "gemm",
-    "is_first_microbatch": "fp8",
 }
 
 
