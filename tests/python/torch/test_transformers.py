@@ -106,6 +106,17 @@ def test_generation_is_that_of_eager_token_by_token(name):
         assert close(ours, logits, 1e-4), f"with a {cache} cache"
 
 
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_generation_builds_few_plans(name, cache):
+    model, ids = tiny(name, "fovea"), tokens()
+    fovea.cache_clear()
+    before = fovea.cache_stats()["builds"]
+    given = {"attention_mask": padding(ids, left=4), "cache_implementation": cache, "disable_compile": True}
+    model.generate(ids, **given, do_sample=False, max_new_tokens=30)
+    assert fovea.cache_stats()["builds"] - before <= 4
+
+
 def test_heads_of_keys_are_not_repeated(monkeypatch):
     shapes = []
     inner = fovea.transformers.attention
