@@ -1,6 +1,7 @@
 """DotProductAttention with Transformer Engine's constructor and forward arguments."""
 
 import math
+import re
 from typing import Callable, Dict, Optional, Tuple, Union
 
 import torch
@@ -10,6 +11,8 @@ from torch.utils.checkpoint import checkpoint
 from .._core import InvalidArgument
 from .._request import module_window
 from .attention import attention
+from .checkpoints import without_extra_state
+from .modifiers import is_callback
 from .te_arguments import mask_type_of, one_of, refuse_others
 from .te_masks import check_extents, element, outside, padding, sizes_of_call
 
@@ -52,7 +55,6 @@ class DotProductAttention(torch.nn.Module):
             "DotProductAttention",
             sequence_parallel=(sequence_parallel, False),
             tp_size=(tp_size, 1),
-            get_rng_state_tracker=(get_rng_state_tracker, None),
             tp_group=(tp_group, None),
             cp_group=(cp_group, None),
             cp_global_ranks=(cp_global_ranks, None),
@@ -72,6 +74,8 @@ class DotProductAttention(torch.nn.Module):
         self.softmax_scale = 1 / math.sqrt(self.channels[0]) if softmax_scale is None else softmax_scale
         self.softmax_type = one_of("softmax_type", softmax_type, ("vanilla", "off-by-one", "learnable"))
         self.return_max_logit, self.layer_number, self.engine = bool(return_max_logit), layer_number, engine
+        self.rng_tracker = None if get_rng_state_tracker is None else get_rng_state_tracker()
+        self.register_load_state_dict_pre_hook(without_extra_state)
         self.softmax_offset = None
         if softmax_type == "learnable":
             self.softmax_offset = torch.nn.Parameter(torch.zeros(num_attention_heads))
@@ -146,10 +150,14 @@ class DotProductAttention(torch.nn.Module):
             self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes
         )
         if bias is not None:
-            if score_mod is not None:
-                raise InvalidArgument("core_attention_bias_type and score_mod: put the bias into score_mod")
-            options.update(bias)
-        run = lambda q, k, v: attention(q, k, v, **options)
+            options.update(bias if score_mod is None else bias_before(bias, options))
+
+        def run(q, k, v):
+            if self.rng_tracker is None or not options["dropout_p"]:
+                return attention(q, k, v, **options)
+            with self.rng_tracker.fork():
+                return attention(q, k, v, **options)
+
         out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
         if self.return_max_logit:
             return merged(out[0]), out[1]
@@ -161,6 +169,21 @@ class DotProductAttention(torch.nn.Module):
         if self.softmax_type == "off-by-one":
             return torch.zeros(self.num_attention_heads, device=q.device)
         return self.softmax_offset
+
+
+def bias_before(bias, options):
+    """Options of attention() for a score_mod of scores that have their bias: scale, bias, score_mod."""
+    first, then = bias["score_mod"], options["score_mod"]
+    if options["score_mod_bprop"] is None:
+        if isinstance(first, str) and isinstance(then, str):
+            names = {**bias["tensors"], **(options["tensors"] or {})}
+            return {"score_mod": f"let biased = {first}; " + re.sub(r"\bscore\b", "biased", then), "tensors": names}
+        if callable(first) and callable(then) and not is_callback(then):
+            return {"score_mod": lambda s, b, h, q, k: then(first(s, b, h, q, k), b, h, q, k)}
+    raise InvalidArgument(
+        "core_attention_bias_type and score_mod: a tensor goes with a function, alibi with a formula text, and neither with "
+        "score_mod_bprop or a callback; put the bias into score_mod"
+    )
 
 
 def merged(o):

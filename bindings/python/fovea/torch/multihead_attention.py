@@ -1,6 +1,6 @@
 """MultiheadAttention with Transformer Engine's constructor and forward arguments: projections round
 DotProductAttention. Parameters have the names and layouts that it has with fuse_qkv_params=True: qkv or query_layer and
-key_value, proj, layernorm_*."""
+key_value, proj, layernorm_*. Checkpoints load with those names, and with query_weight, key_weight and value_weight."""
 
 from typing import Callable, Dict, Optional, Tuple, Union
 
@@ -10,7 +10,8 @@ from torch import Tensor
 from .._core import InvalidArgument
 from .dot_product_attention import DotProductAttention
 from .projections import LayerNormLinear, Linear, head_norm
-from .rotary import apply_rotary
+from .checkpoints import with_joined_projections
+from .rotary import apply_rotary, of_tokens
 from .te_arguments import one_of, refuse_others
 
 
@@ -72,7 +73,6 @@ class MultiheadAttention(torch.nn.Module):
             tp_group=(tp_group, None),
             tp_size=(tp_size, 1),
             fuse_wgrad_accumulation=(fuse_wgrad_accumulation, False),
-            get_rng_state_tracker=(get_rng_state_tracker, None),
             sequence_parallel=(sequence_parallel, False),
             set_parallel_mode=(set_parallel_mode, False),
             ub_overlap_ag=(ub_overlap_ag, False),
@@ -127,8 +127,10 @@ class MultiheadAttention(torch.nn.Module):
             layer_number=layer_number,
             attention_type=attention_type,
             softmax_type=softmax_type,
+            get_rng_state_tracker=get_rng_state_tracker,
             engine=engine,
         ).to(made["device"])
+        self.register_load_state_dict_pre_hook(with_joined_projections)
         self.proj = Linear(
             q_width, hidden_size, **{**made, "init_method": output_layer_init_method or init_method}
         )
@@ -162,13 +164,10 @@ class MultiheadAttention(torch.nn.Module):
         score_mod_tensors: Optional[Dict[str, Tensor]] = None,
         score_mod_bprop_tensors: Optional[Dict[str, Tensor]] = None,
     ):
-        refuse_others(
-            "MultiheadAttention",
-            inference_params=(inference_params, None),
-            is_first_microbatch=(is_first_microbatch, None),
-        )
+        refuse_others("MultiheadAttention", inference_params=(inference_params, None))
         q, k, v, normed = self.project(hidden_states, encoder_output)
-        q, k = self.positioned(q, k, rotary_pos_emb)
+        starts = (cu_seqlens_q, cu_seqlens_kv), (cu_seqlens_q_padded, cu_seqlens_kv_padded)
+        q, k = self.positioned(q, k, rotary_pos_emb, starts)
         context = self.core_attention(
             q,
             k,
@@ -225,15 +224,14 @@ class MultiheadAttention(torch.nn.Module):
         k, v = mixed.view(*mixed.shape[:-1], *shape).unbind(-2 if self.interleaved else -3)
         return q.view(*q.shape[:-1], self.heads, self.channels), k, v, normed
 
-    def positioned(self, q, k, rotary):
+    def positioned(self, q, k, rotary, starts):
         if self.qk_norm_before_rope:
             q, k = self.q_norm(q), self.k_norm(k)
         if rotary is not None:
-            if self.qkv_format == "thd":
-                raise InvalidArgument(
-                    "rotary_pos_emb: qkv_format thd is not supported; rotate before the module"
-                )
             of_q, of_k = rotary if isinstance(rotary, tuple) else (rotary, rotary)
+            of_sequences = [padded if padded is not None else own for own, padded in zip(*starts)]
+            if self.qkv_format == "thd":
+                of_q, of_k = (of_tokens(*given) for given in zip((of_q, of_k), (q, k), of_sequences))
             q = apply_rotary(q, of_q, self.qkv_format, self.rotary_pos_interleaved)
             k = apply_rotary(k, of_k, self.qkv_format, self.rotary_pos_interleaved)
         return (q, k) if self.qk_norm_before_rope else (self.q_norm(q), self.k_norm(k))

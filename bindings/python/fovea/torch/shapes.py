@@ -1,6 +1,7 @@
 """Sizes and strides: from the tensors of a layout to what the library counts by, and from the query to its output."""
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from .. import _request
 from .._core import InvalidArgument
@@ -83,6 +84,6 @@ def scale_of(scale) -> float:
     """The scale as a call has it."""
     if scale is None:
         return DEFAULT_SCALE
-    if isinstance(scale, torch.Tensor) and scale.requires_grad:
-        raise InvalidArgument("scale: gets no gradient; a learned one is a modifier: score * temperature")
+    if torch.compiler.is_compiling() and not isinstance(scale, str):  # one that Dynamo holds as a symbol has its value
+        scale = guard_scalar(scale)
     return _request.scale_of(scale)

@@ -6,6 +6,7 @@ from .._request import one_of
 _ALIASES = {
     "padding,causal": "padding_causal",
     "causal,padding": "padding_causal",
+    "causal_padding": "padding_causal",
     "padding,causal_bottom_right": "padding_causal_bottom_right",
 }
 MASK_TYPES = (
@@ -22,7 +23,6 @@ MASK_TYPES = (
 _REASONS = {
     "tp": "Fovea's modules hold all heads of their rank: give them the local number of heads, or shard with DTensor",
     "cp": "context parallelism is the caller's: fovea.torch.attention takes q_offset, k_offset and returns lse to merge",
-    "rng": "dropout seeds come from torch's generators",
     "fp8": "there is no fp8 in this version",
     "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
     "gemm": "projections are torch.nn.Linear",
@@ -33,7 +33,6 @@ _WHY = {
     "tp_size": "tp",
     "tp_group": "tp",
     "set_parallel_mode": "tp",
-    "get_rng_state_tracker": "rng",
     "cp_group": "cp",
     "cp_global_ranks": "cp",
     "cp_stream": "cp",
@@ -47,7 +46,6 @@ _WHY = {
     "ub_overlap_rs_dgrad": "gemm",
     "ub_bulk_dgrad": "gemm",
     "ub_bulk_wgrad": "gemm",
-    "is_first_microbatch": "fp8",
 }
 
 
