@@ -13,6 +13,7 @@ from . import call_cache
 from .call import Call
 from .captured_names import in_users_words
 from .eager import attend, attend_found, attend_run, wanted
+from .learned_scale import is_learned, scaled
 from .modifiers import Formulas, is_callback, traced
 from .precision import autocast
 from .random import seed_tensor
@@ -60,6 +61,7 @@ def attention(
                  k and v may have fewer heads than q.
     score_mod    a function of (score, b, h, q_idx, kv_idx), a formula text, a fovea.Program, or a callback
                  (graph, score, tensors) as Transformer Engine takes.
+    scale        a number; or a tensor of one element, which gets a gradient if it wants one (score_mod is then a function).
     mask_mod     a function of (b, h, q_idx, kv_idx) or a formula text: True keeps a score.
     score_mod_bprop  a hand-written derivative: a function of (grad, score, b, h, q_idx, kv_idx), a text, or a callback.
                  Without it the derivative is derived.
@@ -77,6 +79,8 @@ def attention(
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
     engine       reference, cpu, cudnn, jit ...; otherwise the fastest that can.
     """
+    if is_learned(scale):
+        score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
     modifiers = (score_mod, mask_mod, score_mod_bprop)
     named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
     key, outputs = None, tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit)))

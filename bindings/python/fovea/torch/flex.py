@@ -12,6 +12,7 @@ from .block_tables import add_tables
 from .call import Call
 from .captured_names import in_users_words
 from .eager import attend, attend_found, attend_run, wanted
+from .learned_scale import is_learned, scaled
 from .masks import BlockMask, mask_of
 from .modifiers import traced
 from .precision import autocast
@@ -64,6 +65,8 @@ def flex_attention(
         check_return_lse(return_aux)
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
     wants_max = return_aux is not None and return_aux.max_scores
+    if is_learned(scale):
+        score_mod, scale = scaled(score_mod, None, scale), 1.0
     options = (scale_of(scale), enable_gqa, kernel_options, wants_lse, wants_max)
     if call_cache.is_traced():
         out = attend_new((query, key, value), score_mod, block_mask, options, None)
