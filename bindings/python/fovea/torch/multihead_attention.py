@@ -13,6 +13,7 @@ from .projections import LayerNormLinear, Linear, head_norm
 from .checkpoints import with_joined_projections
 from .rotary import apply_rotary, of_tokens
 from .te_arguments import one_of, refuse_others
+from .tensor_parallel import Region
 
 
 class MultiheadAttention(torch.nn.Module):
@@ -70,11 +71,7 @@ class MultiheadAttention(torch.nn.Module):
         super().__init__()
         refuse_others(
             "MultiheadAttention",
-            tp_group=(tp_group, None),
-            tp_size=(tp_size, 1),
             fuse_wgrad_accumulation=(fuse_wgrad_accumulation, False),
-            sequence_parallel=(sequence_parallel, False),
-            set_parallel_mode=(set_parallel_mode, False),
             ub_overlap_ag=(ub_overlap_ag, False),
             ub_overlap_rs=(ub_overlap_rs, False),
             ub_overlap_rs_dgrad=(ub_overlap_rs_dgrad, False),
@@ -82,7 +79,11 @@ class MultiheadAttention(torch.nn.Module):
             ub_bulk_wgrad=(ub_bulk_wgrad, False),
         )
         self.attention_type = one_of("attention_type", attention_type, ("self", "cross"))
-        self.heads, self.groups = num_attention_heads, num_gqa_groups or num_attention_heads
+        self.region = Region(tp_group, tp_size, sequence_parallel)
+        if self.region.size > 1 and not set_parallel_mode:
+            raise InvalidArgument(f"tp_size={self.region.size}: goes with set_parallel_mode=True")
+        self.heads = self.region.part("num_attention_heads", num_attention_heads)
+        self.groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
         if kv_channels is None and hidden_size % num_attention_heads:
             raise InvalidArgument(
                 f"hidden_size={hidden_size}: must be a multiple of the {num_attention_heads} heads"
@@ -99,6 +100,7 @@ class MultiheadAttention(torch.nn.Module):
             "device": device or ("cuda" if torch.cuda.is_available() else "cpu"),
             "dtype": params_dtype,
             "init_method": init_method,
+            "region": self.region if set_parallel_mode else None,
         }
         norm = {"kind": normalization, "eps": layernorm_epsilon, "zero_centered": zero_centered_gamma}
         first = lambda width: (
@@ -126,13 +128,16 @@ class MultiheadAttention(torch.nn.Module):
             bottom_right_diagonal=bottom_right_diagonal,
             layer_number=layer_number,
             attention_type=attention_type,
+            sequence_parallel=sequence_parallel,
+            tp_size=self.region.size,
+            tp_group=tp_group,
             softmax_type=softmax_type,
             get_rng_state_tracker=get_rng_state_tracker,
             engine=engine,
         ).to(made["device"])
         self.register_load_state_dict_pre_hook(with_joined_projections)
         self.proj = Linear(
-            q_width, hidden_size, **{**made, "init_method": output_layer_init_method or init_method}
+            q_width, hidden_size, **{**made, "init_method": output_layer_init_method or init_method, "row": True}
         )
 
     def forward(
@@ -198,6 +203,15 @@ class MultiheadAttention(torch.nn.Module):
         if self.return_layernorm_output:
             out.append(normed)
         return tuple(out) if len(out) > 1 else out[0]
+
+    def set_tensor_parallel_group(self, tp_group):
+        """Of tp_size ranks, before the first forward."""
+        self.region.set_group(tp_group)
+        self.core_attention.set_tensor_parallel_group(tp_group)
+
+    def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
+        """As DotProductAttention's."""
+        self.core_attention.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
 
     def project(self, hidden, encoder_output):
         """Queries, keys and values as views of what the projections give, and the normalised input."""

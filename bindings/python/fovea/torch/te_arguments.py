@@ -21,21 +21,12 @@ MASK_TYPES = (
 
 # Why an argument is refused where it is not at its default.
 _REASONS = {
-    "tp": "Fovea's modules hold all heads of their rank: give them the local number of heads, or shard with DTensor",
-    "cp": "context parallelism is the caller's: fovea.torch.attention takes q_offset, k_offset and returns lse to merge",
     "fp8": "there is no fp8 in this version",
     "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
     "gemm": "projections are torch.nn.Linear",
     "splits": "engines choose how they split keys",
 }
 _WHY = {
-    "sequence_parallel": "tp",
-    "tp_size": "tp",
-    "tp_group": "tp",
-    "set_parallel_mode": "tp",
-    "cp_group": "cp",
-    "cp_global_ranks": "cp",
-    "cp_stream": "cp",
     "inference_params": "kv",
     "fp8_output": "fp8",
     "bf16_backward": "fp8",
