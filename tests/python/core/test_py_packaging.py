@@ -9,7 +9,7 @@ import numpy
 
 def test_the_wheel_is_built_installed_and_used(root, run, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    # Compiled as ./dev build compiles, so that ccache, where there is one, has most of it. What builds is
+    # Compiled as ./dev build compiles, so that ccache, if there is one, has most of it. What builds is
     # what runs the tests: no network.
     environment["CXX"] = "c++"
     options = [

@@ -38,7 +38,7 @@ def trace(
     tensors: Mapping[str, Any] | None = None,
     leaves: Mapping[str, Term] | None = None,
 ) -> str:
-    """The formula of `function`, which takes ARGUMENTS[what], and then `tensors` where there are any."""
+    """The formula of `function`, which takes ARGUMENTS[what], and then `tensors` if there are any."""
     takes = _positional(function)
     names = ARGUMENTS[what]
     wanted = len(names) + (tensors is not None)

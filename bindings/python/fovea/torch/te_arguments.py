@@ -18,7 +18,7 @@ MASK_TYPES = (
     "arbitrary",
 )
 
-# Why an argument is refused where it is not at its default.
+# Why an argument is refused if it is not at its default.
 _REASONS = {
     "tp": "Fovea's modules hold all heads of their rank: give them the local number of heads, or shard with DTensor",
     "cp": "context parallelism is the caller's: fovea.torch.attention takes q_offset, k_offset and returns lse to merge",
