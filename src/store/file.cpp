@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <random>
 #include <system_error>
 
 namespace fovea::store {
@@ -87,9 +86,13 @@ int write_at(const File& file, std::uint64_t offset, Bytes bytes) {
 std::string temporary_name() {
   static std::atomic<unsigned> count{0};
   // The process number is not enough: containers that share a folder have the same.
+  unsigned drawn = 0;
+  if (::getentropy(&drawn, sizeof drawn) != 0) {
+    throw std::system_error(errno, std::generic_category(), "random numbers");
+  }
   char name[64];
   std::snprintf(name, sizeof name, "%s%ld-%08x-%u", temporary_prefix, static_cast<long>(::getpid()),
-                std::random_device{}(), count.fetch_add(1));
+                drawn, count.fetch_add(1));
   return name;
 }
 

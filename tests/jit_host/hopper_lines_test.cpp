@@ -70,6 +70,19 @@ constexpr const char* lines[] = {
     "dtype=f16 mask=\"q / 50 == k / 50\" deterministic=1 direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" "
     "tensor=\"t:f32[H,16]\" grads=q,k,v,t direction=both",
+    // Heads wider than 128 have a backward of their own.
+    "b=1 h=2 sq=140 skv=200 d=256 dtype=bf16 mask=causal direction=both",
+    "b=1 h=2 hkv=1 sq=100 skv=130 d=192 dv=128 dtype=f16 mask=causal_bottom_right direction=both",
+    "b=1 h=1 sq=130 d=160 dv=256 dtype=bf16 mod=softcap(5) dropout=0.2 direction=both",
+    "b=3 h=1 sq=150 d=192 dtype=bf16 qlens=90,150,1 klens=130,17,0 direction=both",
+    "h=1 layout=thd cu_q=0,70,70,100,200 cu_k=0,100,120,130,200 sq=100 skv=100 d=256 "
+    "dtype=bf16 mask=\"q / 50 == k / 50\" direction=both",
+    "b=1 h=2 sq=100 skv=130 d=256 dtype=bf16 "
+    "mod=\"5 * tanh(score / 5) + t[k] + u[b,q] + w[h] * (k - q)\" tensor=\"t:f32[Skv]\" "
+    "tensor=\"u:f32[B,Sq]\" tensor=\"w:f32[H]\" grads=q,k,v,t,u,w direction=both",
+    "b=1 h=2 hkv=1 sq=100 skv=200 d=256 dtype=bf16 mask=causal deterministic=1 direction=both",
+    "b=2 h=2 sq=100 d=192 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\" "
+    "grads=q,k,v,t direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score * w[h] + t[a[q]]\" tensor=\"w:f32[H]\" "
     "tensor=\"t:f32[9]\" tensor=\"a:i32[Sq]\" grads=q,k,v,w,t direction=both",
 };

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-VERBS = {"setup", "build", "demo", "test", "bench", "gpu", "fuzz", "format", "python", "julia"}
+VERBS = {"setup", "build", "demo", "test", "bench", "gpu", "fuzz", "format", "wheel", "python", "julia"}
 
 
 @pytest.fixture

@@ -150,7 +150,9 @@ constexpr KernelRow rows[] = {
      false, false, true},
     {"backward_dq", "backward_dq.h", true, orders_q, nullptr, backward_dq_shape, over_queries},
     {"distances", "distances.h", true, reads_distances, nullptr, sink_shape, over_distances},
-    {"hopper_backward", "hopper/backward.h", true, is_hopper_backward, nullptr,
+    {"hopper_backward", "hopper/backward.h", true, is_narrow_hopper_backward, nullptr,
+     hopper_backward_shape, over_multiprocessors, true, true},
+    {"hopper_backward_wide", "hopper/backward_wide.h", true, is_wide_hopper_backward, nullptr,
      hopper_backward_shape, over_multiprocessors, true, true},
     {"hopper_backward_finish", "hopper/backward_finish.h", true, is_hopper_backward, nullptr,
      hopper_finish_shape, over_queries_and_keys, false, false, true},
@@ -185,9 +187,9 @@ std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes) {
 }
 
 std::int64_t query_turn_words(const Prepared& prepared, const Sizes& sizes) {
-  const int rows = main_kernel(prepared).shape.rows;
-  return sizes.h * sum_tiles(prepared, sizes, rows) * device::backward_turn_sets *
-         device::backward_turn_words(static_cast<int>(sizes.skv));
+  const Shape& shape = main_kernel(prepared).shape;
+  return sizes.h * sum_tiles(prepared, sizes, shape.rows) * device::backward_turn_sets *
+         device::backward_turn_words(static_cast<int>(sizes.skv), shape.columns);
 }
 
 std::span<const KernelRow> backward_kernel_rows() { return rows; }

@@ -36,7 +36,7 @@ constexpr Rates table[] = {
 // The kernels for sm_90 (hopper.h), measured on an H200 (docs/results/jit_hopper_nvidia_h200.md).
 // They have less time to hide a function in.
 constexpr double hopper_forward[3] = {530, 750, 670};
-constexpr double hopper_backward[3] = {455, 620, 0};
+constexpr double hopper_backward[3] = {455, 620, 420};
 constexpr double hopper_in_order = 0.89;  // of a backward's rate, if dQ is added up in order
 constexpr double hopper_function = 0.2, general_function = 0.12;
 
@@ -95,7 +95,8 @@ double rate(const Problem& p, const Rates& rates, const Device& device, bool for
 double idle_factor(const Problem& p, const Device& device) {
   const Sizes& s = p.sizes;
   const bool backward = p.direction == Direction::Backward;
-  const double along = std::ceil(static_cast<double>(backward ? s.skv : s.sq) / 128);
+  const double tile = backward && std::max(s.d, s.dv) > 128 ? 64 : 128;
+  const double along = std::ceil(static_cast<double>(backward ? s.skv : s.sq) / tile);
   const double blocks = along * static_cast<double>(s.b * (backward ? s.hkv : s.h));
   const double processors = std::max(device.multiprocessors, 1);
   return std::max(1.0, std::ceil(blocks / processors) * processors / std::max(blocks, 1.0));

@@ -1,6 +1,7 @@
 #include "engines/jit/hopper_backward.h"
 
 #include <algorithm>
+#include <span>
 
 #include "engines/jit/captured.h"
 #include "engines/jit/device/hopper/backward_layout.h"
@@ -14,23 +15,53 @@ using device::Call;
 bool is_16_bit(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
 
 // Whole chunks of 64 features; what a head lacks is loaded as zeros.
-constexpr int chunk = 64, widest = 128;
+constexpr int chunk = 64, widest = 256;
 int in_chunks(std::int64_t features) { return static_cast<int>(ceil_div(features, chunk)) * chunk; }
 
-// In the order of speed: dQ's pieces that are on their way while the next ones are computed.
-constexpr int sum_slots[] = {4, 3, 2, 1};
+// Heads wider than 128 have a kernel of their own, with narrower tiles.
+bool is_wide(const ShapeFacts& facts) {
+  return std::max(facts.baked.sizes.d, facts.baked.sizes.dv) > 128;
+}
+int tile_keys(const ShapeFacts& facts) {
+  return is_wide(facts) ? device::wide_backward_keys : device::backward_keys;
+}
+
+// In the order of speed: tiles of dS, and pieces of dQ that are on their way while the next ones
+// are computed (0: sums are added to global memory from registers).
+struct Places {
+  int ds, sums;
+};
+constexpr Places narrow_places[] = {{2, 4}, {2, 3}, {2, 2}, {2, 1}};
+constexpr Places wide_places[] = {{2, 2}, {2, 1}, {1, 1}, {1, 0}};
+std::span<const Places> all_places(const ShapeFacts& facts) {
+  return is_wide(facts) ? std::span<const Places>(wide_places) : narrow_places;
+}
 
 constexpr int q_stages = 2;
 
+// Tiles of P that one warpgroup leaves for another: what multiplies dP, and P itself for captured
+// gradients.
+int p_tiles(const ShapeFacts& facts) {
+  if (!is_wide(facts)) return 0;
+  return facts.captured != nullptr && facts.captured->any_terms() ? 2 : 1;
+}
+
+bool has_diagonal_terms(const Captured& captured) {
+  return std::ranges::any_of(
+      captured.terms(), [](const CapturedTerm& term) { return term.kind == TermKind::Diagonal; });
+}
 int captured_bytes(const ShapeFacts& facts) {
   return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
 }
 
-device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
+device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, const Places& places) {
   return {in_chunks(facts.baked.sizes.d),
           in_chunks(facts.baked.sizes.dv),
+          tile_keys(facts),
           q_stages,
-          slots,
+          places.ds,
+          places.sums,
+          p_tiles(facts),
           facts.row_words,
           facts.column_words,
           facts.diagonal_words,
@@ -38,12 +69,13 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, int slots) {
           captured_bytes(facts)};
 }
 
-int best_slots(const ShapeFacts& facts) {
-  for (const int slots : sum_slots) {
-    const device::HopperBackwardShared shared(sizes_of(facts, slots));
-    if (shared.bytes <= facts.shared_memory) return slots;
+const Places* best_places(const ShapeFacts& facts) {
+  for (const Places& places : all_places(facts)) {
+    if (facts.baked.deterministic && places.sums == 0) continue;  // nobody waits for those
+    const device::HopperBackwardShared shared(sizes_of(facts, places));
+    if (shared.bytes <= facts.shared_memory) return &places;
   }
-  return 0;
+  return nullptr;
 }
 
 Shape with_tiles(const ShapeFacts& facts, int warps) {
@@ -51,14 +83,19 @@ Shape with_tiles(const ShapeFacts& facts, int warps) {
   shape.d = in_chunks(facts.baked.sizes.d);
   shape.dv = in_chunks(facts.baked.sizes.dv);
   shape.rows = device::backward_queries;
-  shape.columns = device::backward_keys;
+  shape.columns = tile_keys(facts);
   shape.warps = warps;
   return shape;
 }
 
-std::int64_t key_tiles(std::int64_t keys) { return ceil_div(keys, device::backward_keys); }
-
 }  // namespace
+
+bool is_narrow_hopper_backward(const ShapeFacts& facts) {
+  return is_hopper_backward(facts) && !is_wide(facts);
+}
+bool is_wide_hopper_backward(const ShapeFacts& facts) {
+  return is_hopper_backward(facts) && is_wide(facts);
+}
 
 std::string why_no_hopper_backward(const ShapeFacts& facts) {
   const Problem& p = facts.baked;
@@ -66,7 +103,8 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (facts.sm != 90) return "they are for sm_90";
   if (!is_16_bit(p.q.dtype) || p.grad_o.dtype != p.q.dtype)
     return "they take f16 and bf16, and output gradients of the same type";
-  if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 128";
+  if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
+  if (is_wide(facts) && p.deterministic) return "they add up dQ in order for head dims up to 128";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";
@@ -74,9 +112,12 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (facts.captured != nullptr && facts.captured->any_terms()) {
     const std::string why = facts.captured->why_not_hopper();
     if (!why.empty()) return why;
+    if (is_wide(facts) && has_diagonal_terms(*facts.captured)) {
+      return "they add up the gradients of tables by k - q for head dims up to 128";
+    }
     if (p.dropout > 0) return "they compute no gradients of captured tensors under dropout";
   }
-  if (best_slots(facts) == 0) return "the formula stages too many values";
+  if (best_places(facts) == nullptr) return "the formula stages too many values";
   return "";
 }
 
@@ -88,10 +129,13 @@ Shape hopper_delta_shape(const ShapeFacts& facts) {
 
 Shape hopper_backward_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 16);
-  const int slots = best_slots(facts);
-  shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, slots)).bytes;
-  shape.own = {
-      {"q_stages", q_stages}, {"sum_slots", slots}, {"captured_bytes", captured_bytes(facts)}};
+  const Places& places = *best_places(facts);
+  shape.shared_bytes = device::HopperBackwardShared(sizes_of(facts, places)).bytes;
+  shape.own = {{"q_stages", q_stages},
+               {"ds_stages", places.ds},
+               {"sum_slots", places.sums},
+               {"p_tiles", p_tiles(facts)},
+               {"captured_bytes", captured_bytes(facts)}};
   shape.most_blocks = facts.multiprocessors;
   return shape;
 }
@@ -99,17 +143,17 @@ Shape hopper_backward_shape(const ShapeFacts& facts) {
 Shape hopper_finish_shape(const ShapeFacts& facts) { return with_tiles(facts, 4); }
 
 Grid over_multiprocessors(const Call& call, const Shape& shape) {
-  const std::int64_t tiles = key_tiles(call.skv) * call.hkv * call.b;
+  const std::int64_t tiles = ceil_div(call.skv, shape.columns) * call.hkv * call.b;
   return in_line(std::min<std::int64_t>(tiles, shape.most_blocks), 1, shape);
 }
 
 Grid over_queries_and_keys(const Call& call, const Shape& shape) {
   const std::int64_t queries = ceil_div(call.sq, shape.rows) * call.h * call.b;
-  return in_line(queries + key_tiles(call.skv) * call.hkv * call.b, 1, shape);
+  return in_line(queries + ceil_div(call.skv, shape.columns) * call.hkv * call.b, 1, shape);
 }
 
-std::int64_t key_nan_words(const Sizes& sizes) {
-  return key_tiles(sizes.skv) * sizes.hkv * sizes.b * 8;
+std::int64_t key_nan_words(const Sizes& sizes, const Shape& shape) {
+  return ceil_div(sizes.skv, shape.columns) * sizes.hkv * sizes.b * 8;
 }
 
 }  // namespace fovea::jit

@@ -13,6 +13,9 @@ std::string why_no_hopper_backward(const ShapeFacts& facts);
 inline bool is_hopper_backward(const ShapeFacts& facts) {
   return why_no_hopper_backward(facts).empty();
 }
+// Which of the two that have scores: hopper/backward.h, or backward_wide.h for wide heads.
+bool is_narrow_hopper_backward(const ShapeFacts& facts);
+bool is_wide_hopper_backward(const ShapeFacts& facts);
 
 Shape hopper_delta_shape(const ShapeFacts& facts);
 Shape hopper_backward_shape(const ShapeFacts& facts);
@@ -21,7 +24,7 @@ Shape hopper_finish_shape(const ShapeFacts& facts);
 Grid over_multiprocessors(const device::Call& call, const Shape& shape);
 Grid over_queries_and_keys(const device::Call& call, const Shape& shape);
 
-// Words that hopper/backward.h leaves for each tile of keys.
-std::int64_t key_nan_words(const Sizes& sizes);
+// Words that those kernels leave for each tile of keys.
+std::int64_t key_nan_words(const Sizes& sizes, const Shape& shape);
 
 }  // namespace fovea::jit

@@ -15,15 +15,15 @@ namespace fovea::jit {
 Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
   const Problem& baked = prepared.baked;
   const std::int64_t rows = row_count(sizes, baked.layout);
+  const PreparedKernel* const mapped = prepared.mapped_kernel();
   if (baked.direction == Direction::Backward) {
     delta = arena.take<float>(rows).data();
-    const bool mapped = prepared.mapped_kernel() != nullptr;
-    if (baked.want_q && (mapped || !baked.deterministic)) {
+    if (baked.want_q && (mapped != nullptr || !baked.deterministic)) {
       grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
     }
-    if (mapped) {
+    if (mapped != nullptr) {
       row_terms = arena.take<float>(row_term_floats(prepared, sizes)).data();
-      key_nans = arena.take<unsigned>(key_nan_words(sizes)).data();
+      key_nans = arena.take<unsigned>(key_nan_words(sizes, mapped->shape)).data();
       tile_counter = arena.take<unsigned>(1).data();
       const std::int64_t words = baked.deterministic ? query_turn_words(prepared, sizes) : 0;
       if (words > 0) query_turns = arena.take<unsigned>(words).data();
@@ -45,7 +45,6 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
         resolved_extents(baked.program.tensors()[summary.slot], sizes, baked.h_global);
     summaries[i] = arena.take<std::byte>(summary_bytes(summary, extents)).data();
   }
-  const PreparedKernel* const mapped = prepared.mapped_kernel();
   if (mapped != nullptr && baked.direction == Direction::Forward) {
     taken_words = 1 + query_tiles(sizes, mapped->shape);
     taken_tiles = arena.take<unsigned>(taken_words).data();

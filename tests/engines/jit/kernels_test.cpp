@@ -59,6 +59,8 @@ constexpr const char* hopper_lines[] = {
     "h=8 sq=1024 d=192 dv=128 dtype=bf16 mask=causal",
     "h=8 sq=1024 d=192 dtype=bf16",
     "h=8 sq=1024 d=256 dtype=bf16 mask=causal",
+    "h=8 sq=1024 d=256 dtype=bf16 mod=softcap(20) mask=causal",
+    "h=8 sq=1024 d=256 dtype=bf16 mod=score+t[h]*(k-q) mask=causal tensor=t:f32[H] grads=q,k,v,t",
 };
 
 // Tiles are as large as registers allow: a few of 255 are spilled. Tiles that do not fit spill

@@ -91,19 +91,24 @@ TEST(JitSource, TiersOfTheForward) {
 TEST(JitSource, TiersOfTheBackward) {
   const auto tier = [](const std::string& line) {
     const Prepared all = prepare(baked_backward(line).problem, find_device("h200"), Tier::Best);
-    EXPECT_NE(has_unit(all, "fovea_backward"), has_unit(all, "fovea_hopper_backward")) << line;
-    return has_unit(all, "fovea_hopper_backward");
+    const bool narrow = has_unit(all, "fovea_hopper_backward");
+    const bool wide = has_unit(all, "fovea_hopper_backward_wide");
+    EXPECT_EQ(has_unit(all, "fovea_backward") + narrow + wide, 1) << line;
+    const bool wide_heads = all.baked.sizes.d > 128 || all.baked.sizes.dv > 128;
+    EXPECT_EQ(wide, wide_heads && !has_unit(all, "fovea_backward")) << line;
+    return narrow || wide;
   };
   const std::string bias = "sq=999 d=64 dtype=bf16 tensor=t:bf16[Sq,Skv] grads=q,k,v,t ";
   const std::string heads = "h=2 sq=999 d=64 dtype=bf16 tensor=t:f32[H] grads=q,k,v,t ";
   for (const std::string& line :
        {std::string("sq=999 d=8 dtype=f16 mask=causal"), std::string("sq=999 d=96 dtype=bf16"),
         std::string("sq=999 d=128 dv=64 dtype=bf16 dropout=0.1"), bias + "mod=score+t[q,k]",
+        std::string("sq=999 d=192 dtype=bf16"), std::string("sq=999 d=64 dv=256 dtype=f16"),
         heads + "mod=score+t[h]*(k-q)", heads + "mod=score+t[h]*(k-q) deterministic=1"}) {
     EXPECT_TRUE(tier(line)) << line;
   }
   for (const std::string& line :
-       {std::string("sq=999 d=64 dtype=f32"), std::string("sq=999 d=192 dtype=bf16"),
+       {std::string("sq=999 d=64 dtype=f32"), std::string("sq=999 d=264 dtype=bf16"),
         std::string("sq=999 d=64 dtype=bf16 precision=strict"), heads + "mod=score*t[h]",
         bias + "mod=score+t[q,k] dropout=0.1"}) {
     EXPECT_FALSE(tier(line)) << line;

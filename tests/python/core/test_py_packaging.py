@@ -1,6 +1,7 @@
-"""The wheel: built as users build it, installed into an environment of its own, and used there."""
+"""The wheel of ./dev wheel: it says where it runs, is installed into an environment of its own, and used there."""
 
 import os
+import re
 import sys
 import zipfile
 
@@ -9,18 +10,11 @@ import numpy
 
 def test_the_wheel_is_built_installed_and_used(root, run, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    # Compiled as ./dev build compiles, so that ccache, if there is one, has most of it. What builds is
-    # what runs the tests: no network.
-    environment["CXX"] = "c++"
-    options = [
-        "--no-build-isolation",
-        "--no-deps",
-        "--disable-pip-version-check",
-        "--quiet",
-        "--config-settings=cmake.define.FOVEA_WERROR=ON",
-    ]
-    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", tmp_path, root, env=environment)
+    run(root / "dev", "wheel", tmp_path, env=environment)
     (wheel,) = tmp_path.glob("fovea-*.whl")
+    # Enterprise Linux 9, Ubuntu 22.04 and Debian 12 have glibc 2.34 or newer.
+    (minor,) = re.findall(r"-manylinux_2_(\d+)_", wheel.name)
+    assert int(minor) <= 34, wheel.name
     inside = zipfile.ZipFile(wheel).namelist()
     assert "fovea/py.typed" in inside and "fovea/_core.pyi" in inside and "fovea/recorder/graph.py" in inside
     assert [name for name in inside if "libfovea" in name] == ["fovea/libfovea.so.0.1"]
@@ -54,6 +48,10 @@ def test_the_wheel_is_built_installed_and_used(root, run, tmp_path):
         run(python, "-I", "-c", maps, cwd=tmp_path, env=environment).stdout.strip()
         == f"{site}/fovea/libfovea.so.0.1"
     )
+
+    command = run(tmp_path / "venv/bin/fovea", "explain", "sq=64", cwd=tmp_path, env=environment).stdout
+    assert command == run(python, "-I", "-m", "fovea", "explain", "sq=64", env=environment).stdout
+    assert "cpu" in command
 
     # NumPy from this environment: a wheel of it would have to be fetched.
     numpy_folder = os.path.dirname(os.path.dirname(numpy.__file__))

@@ -107,7 +107,7 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
     clear_sums<Config>(call, s, b, h, first);
   }
   if constexpr (Config::row_terms != 0 && Config::deterministic) {
-    if (first % Config::rows == 0) QueryTurns::clear(call, tile);
+    if (first % Config::rows == 0) QueryTurns<Config::columns>::clear(call, tile);
   }
 }
 

@@ -15,6 +15,7 @@
 // backward_finish.h reads.
 #pragma once
 
+#include "backward_barriers.h"
 #include "backward_diagonals.h"
 #include "backward_producer.h"
 #include "backward_queries.h"
@@ -224,18 +225,7 @@ template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::advance() {
   ++number_;
   ring_.advance(Shape::q_stages);
-  ds_ring_.advance(backward_ds_stages);
-}
-
-template <int n>
-FOVEA_DEVICE bool scale_sums(float (&sums)[n][4], float factor) {
-  bool nan = false;
-  FOVEA_UNROLL for (int i = 0; i < 4 * n; ++i) {
-    float& x = sums[i / 4][i % 4];
-    x *= factor;
-    nan |= x != x;
-  }
-  return nan;
+  ds_ring_.advance(Shape::ds_stages);
 }
 
 // This warp's 16 rows of dK and dV.
@@ -287,27 +277,6 @@ FOVEA_DEVICE void BackwardKeys<Config>::write_zeros(const StepRef& step) const {
     clear_rows<Out>(rows_out<Out>(call.grad_v, s.b, g, s.k_first + first, call.dv), exist - first);
   }
   note_nan(step, false);
-}
-
-template <class Config>
-FOVEA_DEVICE void make_backward_barriers(const BackwardBarriers& barriers) {
-  using Shape = HopperBackwardShape<Config>;
-  using Diagonals = BackwardDiagonals<Config>;
-  constexpr int key_warps = 8, query_warps = 4;
-  for (int i = 0; i < Shape::q_stages; ++i) {
-    init_barrier(barriers.full_q(i), (Shape::stages_values ? 2 : 1) + Diagonals::warps);
-    init_barrier(barriers.full_grad_o(i), 1);
-    init_barrier(barriers.empty_q(i), key_warps);
-    init_barrier(barriers.described(i), 1);
-  }
-  for (int i = 0; i < backward_ds_stages; ++i) {
-    init_barrier(barriers.full_ds(i), key_warps);
-    init_barrier(barriers.empty_ds(i), query_warps + (Diagonals::adds ? Diagonals::warps : 0));
-  }
-  init_barrier(barriers.full_keys(), 1);
-  init_barrier(barriers.empty_keys(), key_warps + query_warps);
-  init_barrier(barriers.landed(), 1);
-  publish_barriers();
 }
 
 template <class Config>

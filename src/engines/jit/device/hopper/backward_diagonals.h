@@ -71,7 +71,7 @@ class BackwardDiagonals {
 
   FOVEA_DEVICE void add_up(int number) {
     const StepRef at = step(number);
-    const Ring ring = place(number, backward_ds_stages);
+    const Ring ring = place(number, Shape::ds_stages);
     wait_for(barriers_.full_ds(ring.stage), ring.parity);
     if ((at.flags() & step_nothing) == 0) {
       captured_.read(a_, uniform(at), Shape::ds_tile(ring.stage), box(at),

@@ -41,13 +41,17 @@ FOVEA_DEVICE bool write_query_piece(const Call& call, const Sequence& s, int h, 
 template <class Config>
 FOVEA_DEVICE void mend_keys(const Arguments& a, int tile) {
   const Call& call = a.call;
-  const int tiles = (call.skv + backward_keys - 1) / backward_keys, head = tile / tiles;
+  constexpr int keys = Config::columns;
+  const int tiles = (call.skv + keys - 1) / keys, head = tile / tiles;
   const int b = head / call.hkv, g = head % call.hkv;
   const Sequence s = sequence_of(call, b);
-  const int first = (tile - head * tiles) * backward_keys;
+  const int first = (tile - head * tiles) * keys;
   if (first >= s.k_length) return;
-  for (int group = thread_index() / 32; group < 8; group += Config::threads / 32) {
-    if (call.key_nans[8 * static_cast<long long>(tile) + group] == 0) continue;
+  // Eight warps have had this tile's keys: if it is one of 64, two of them the same.
+  constexpr int groups = keys / 16;
+  for (int group = thread_index() / 32; group < groups; group += Config::threads / 32) {
+    const unsigned* const nans = call.key_nans + 8 * static_cast<long long>(tile) + group;
+    if ((nans[0] | nans[8 - groups]) == 0) continue;
     const int begin = first + 16 * group;
     FOVEA_NO_UNROLL for (int k = begin; k < begin + 16 && k < s.k_length; ++k) {
       bool nan = false;

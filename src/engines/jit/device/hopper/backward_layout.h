@@ -1,5 +1,5 @@
-// How hopper/backward.h lays out a block's shared memory, as functions of plain numbers: the host
-// needs the same sums to launch it.
+// How hopper/backward.h and backward_wide.h lay out a block's shared memory, as functions of plain
+// numbers: the host needs the same sums to launch it.
 #pragma once
 
 #include "../shared_layout.h"
@@ -7,43 +7,47 @@
 namespace fovea::device {
 
 constexpr int backward_queries = 64, backward_keys = 128;  // of a tile
+constexpr int wide_backward_keys = 64;                     // of backward_wide.h
 constexpr int backward_key_threads = 256;                  // that have scores
-constexpr int backward_ds_stages = 2;
 // Steps that are described at once: those that are loaded, computed and added to dQ.
 constexpr int backward_steps = 8, backward_step_bytes = 64;
 constexpr int uniform_bytes = 256;  // for what a formula has for a whole head
 
 struct HopperBackwardSizes {
   int d, dv;      // multiples of 64
+  int keys;       // of a tile
   int q_stages;   // tiles of queries and output gradients that are there at once
+  int ds_stages;  // tiles of dS
   int sum_slots;  // pieces of dQ of each warp that are on their way to global memory
+  int p_tiles;    // that go from one warpgroup to another
   int row_words, column_words, diagonal_words, cell_bytes;  // of the formula
   int captured_bytes;                                       // for sums of captured gradients
 };
 
 // Rows of cells are 16 bytes longer than they need to be: see row_bytes.
-constexpr int backward_cells_bytes(int cell_bytes) {
-  return cell_bytes == 0 ? 0 : backward_queries * row_bytes(backward_keys, cell_bytes);
+constexpr int backward_cells_bytes(int keys, int cell_bytes) {
+  return cell_bytes == 0 ? 0 : backward_queries * row_bytes(keys, cell_bytes);
 }
 
 // Tiles that the matrix units read lie at multiples of 1024 bytes.
 struct HopperBackwardShared {
-  int k, v, q, grad_o, ds, sums, row_terms, uniform, row_words, column_words, diagonal, cells,
+  int k, v, q, grad_o, ds, p, sums, row_terms, uniform, row_words, column_words, diagonal, cells,
       steps, captured, barriers, bytes;
   constexpr explicit HopperBackwardShared(const HopperBackwardSizes& t)
       : k(0),
-        v(k + backward_keys * t.d * 2),
-        q(v + backward_keys * t.dv * 2),
+        v(k + t.keys * t.d * 2),
+        q(v + t.keys * t.dv * 2),
         grad_o(q + t.q_stages * backward_queries * t.d * 2),
         ds(grad_o + t.q_stages * backward_queries * t.dv * 2),
-        sums(ds + backward_ds_stages * backward_queries * backward_keys * 2),
+        p(ds + t.ds_stages * backward_queries * t.keys * 2),
+        sums(p + t.p_tiles * backward_queries * t.keys * 2),
         row_terms(sums + t.sum_slots * 4 * 16 * 64 * 4),
         uniform(row_terms + t.q_stages * 2 * 4 * backward_queries),
         row_words(uniform + t.q_stages * uniform_bytes),
         column_words(row_words + t.q_stages * 4 * backward_queries * t.row_words),
-        diagonal(column_words + t.q_stages * 4 * backward_keys * t.column_words),
-        cells(diagonal + t.q_stages * 4 * (backward_queries + backward_keys) * t.diagonal_words),
-        steps(cells + t.q_stages * backward_cells_bytes(t.cell_bytes)),
+        diagonal(column_words + t.q_stages * 4 * t.keys * t.column_words),
+        cells(diagonal + t.q_stages * 4 * (backward_queries + t.keys) * t.diagonal_words),
+        steps(cells + t.q_stages * backward_cells_bytes(t.keys, t.cell_bytes)),
         captured(steps + backward_steps * backward_step_bytes),
         barriers(captured + t.captured_bytes),
         bytes(barriers + 256) {}
@@ -51,8 +55,8 @@ struct HopperBackwardShared {
 
 // Words of a set of tiles of keys, and such sets for each tile of dQ's sums: see backward_turns.h.
 constexpr int backward_turn_sets = 5;
-constexpr int backward_turn_words(int keys) {
-  return (keys + 32 * backward_keys - 1) / (32 * backward_keys);
+constexpr int backward_turn_words(int keys, int tile_keys) {
+  return (keys + 32 * tile_keys - 1) / (32 * tile_keys);
 }
 
 // Where lse and delta of query `row` of a tile lie among the tile's: a lane that has queries

@@ -78,7 +78,7 @@ class BackwardProducer {
 // heads as the blocks can work on.
 template <class Config>
 FOVEA_DEVICE int BackwardProducer<Config>::heads_together(int tiles, int heads) const {
-  if constexpr (Formula::classifies) return min(heads, 16);
+  if constexpr (Formula::classifies) return min(heads, Shape::heads_together);
   return Config::deterministic ? min(heads, (grid_x() + tiles - 1) / tiles) : 1;
 }
 
@@ -112,7 +112,8 @@ FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const Ke
   const Tile kind = class_of_tile<Formula>(a_, head_of(call_, s, at.b, h), s,
                                            {first, Shape::queries}, {at.k_first, Shape::keys});
   if (Config::deterministic && kind == Tile::Empty) {
-    QueryTurns(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first).leave_out();
+    QueryTurns<Shape::keys>(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first)
+        .leave_out();
   }
   return kind;
 }

@@ -41,7 +41,7 @@ class BackwardQueries {
       } else if (lane_index() == 0) {
         arrive(barriers_.empty_ds(ring_.stage));
       }
-      ring_.advance(backward_ds_stages);
+      ring_.advance(Shape::ds_stages);
     }
     if (lane_index() == 0) wait_bulk<0>();
   }
@@ -50,7 +50,7 @@ class BackwardQueries {
   FOVEA_DEVICE float* sums_of(const StepRef& step) const {
     return call_.grad_q_sum + step.sums() * (Shape::queries * Shape::d) + warp_ * piece_floats;
   }
-  FOVEA_DEVICE QueryTurns turns(const StepRef& step) const {
+  FOVEA_DEVICE QueryTurns<Shape::keys> turns(const StepRef& step) const {
     return {call_, step.sums(), step.k_first()};
   }
 
@@ -92,9 +92,13 @@ class BackwardQueries {
   // Through memory of this warp alone, which a copy reads that this warp waits for: no one else is
   // asked.
   FOVEA_DEVICE void send(float* to, const float (&sums)[8][4]) {
+    if constexpr (Shape::sum_slots == 0) {
+      FOVEA_UNROLL for (int j = 0; j < 8; ++j) add_piece(to + 128 * j, sums[j]);
+      return;
+    }
     const Shared from = from_ + slot_ * piece_floats * 4;
     if (++slot_ == Shape::sum_slots) slot_ = 0;
-    if (lane_index() == 0) wait_bulk_read<Shape::sum_slots - 1>();
+    if (lane_index() == 0) wait_bulk_read<(Shape::sum_slots > 0 ? Shape::sum_slots - 1 : 0)>();
     sync_warp();
     FOVEA_UNROLL for (int j = 0; j < 8; ++j) {
       store_shared(from + 512 * j + 16 * lane_index(),

@@ -23,8 +23,10 @@ class BackwardScores {
 
  public:
   // What multiplies dP - delta is P, if the modifier only adds something to the score; else P times
-  // its derivative, which waits in the part of dS's tile that this warp writes later.
-  static constexpr bool has_weights = (Formula::has_mod && !Formula::adds_only) || Config::dropout;
+  // its derivative, which waits in the part of dS's tile that this warp writes later. In
+  // backward_wide.h either goes to another warpgroup.
+  static constexpr bool has_weights =
+      (Formula::has_mod && !Formula::adds_only) || Config::dropout || Shape::p_tiles > 0;
 
   // key: of this lane's first element in the tile.
   FOVEA_DEVICE BackwardScores(const Arguments& a, StepRef step, int stage, int key)

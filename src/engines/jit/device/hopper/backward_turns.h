@@ -12,13 +12,14 @@
 
 namespace fovea::device {
 
+template <int tile_keys>
 class QueryTurns {
  public:
   // keys: position of the first of a tile of keys
   FOVEA_DEVICE QueryTurns(const Call& call, long long sums, int keys)
-      : words_(backward_turn_words(call.skv)),
+      : words_(backward_turn_words(call.skv, tile_keys)),
         left_out_(call.query_turns + sums * (backward_turn_sets * words_)),
-        tile_(keys / backward_keys) {}
+        tile_(keys / tile_keys) {}
 
   FOVEA_DEVICE void leave_out() const { or_global(left_out_ + tile_ / 32, 1u << tile_ % 32); }
 
@@ -41,7 +42,7 @@ class QueryTurns {
 
   // Before the first turn, by all threads of a block.
   FOVEA_DEVICE static void clear(const Call& call, long long sums) {
-    const int words = backward_turn_sets * backward_turn_words(call.skv);
+    const int words = backward_turn_sets * backward_turn_words(call.skv, tile_keys);
     for (int i = thread_index(); i < words; i += block_threads()) {
       call.query_turns[sums * words + i] = 0;
     }

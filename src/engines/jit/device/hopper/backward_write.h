@@ -12,6 +12,18 @@ FOVEA_DEVICE unsigned pack_16_bit(float x, float y) {
   return 0;
 }
 
+// Says whether there is a NaN among them.
+template <int n>
+FOVEA_DEVICE bool scale_sums(float (&sums)[n][4], float factor) {
+  bool nan = false;
+  FOVEA_UNROLL for (int i = 0; i < 4 * n; ++i) {
+    float& x = sums[i / 4][i % 4];
+    x *= factor;
+    nan |= x != x;
+  }
+  return nan;
+}
+
 // 16 rows of 8 n sums. Rows from `inside` on are written as zeros, those from `end` on not at all.
 template <class Output, int n>
 FOVEA_DEVICE void write_rows(const float (&sum)[n][4], const RowsOut& to, int inside, int end) {

@@ -157,8 +157,8 @@ struct ElementTerm {
       const long long step =
           element_of<Term>(CapturedScore{a, u, below, column, 0, 0, true, 0, 0}) - element;
       row_step = static_cast<int>(step);
-      const bool inside = place.k_seen >= 0 && place.k_count >= backward_keys &&
-                          static_cast<long long>(place.k_seen) + backward_keys <= Term::last(a) &&
+      const bool inside = place.k_seen >= 0 && place.k_count >= Config::columns &&
+                          static_cast<long long>(place.k_seen) + Config::columns <= Term::last(a) &&
                           place.q_seen >= 0 && place.q_count >= backward_queries &&
                           static_cast<long long>(place.q_seen) + backward_queries <= Term::rows(a);
       const long long sums = a.words[Term::word];

@@ -1,0 +1,17 @@
+"""The program `fovea`, which a wheel has inside: `fovea` where it is installed, or `python -m fovea`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fovea")
+    if not os.path.exists(program):
+        sys.exit("fovea: this package was built without the program; './dev build' makes it, as build/fovea")
+    os.execv(program, ["fovea", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Fovea for Hugging Face transformers: importing this module registers attn_implementation="fovea".
+
+    import fovea.transformers
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="fovea")
+
+Masks are formulas, so nothing of the size of the scores is made: causal, sliding and chunked windows, padding on either
+side, packed sequences. Keys and values keep their own heads. Soft caps, sinks, position biases (T5, Swin) and dropout
+are part of the same call, and what of them is learned gets its gradient. docs/pytorch.md has the details."""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import BlockMask
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import causal_mask_function, eager_mask, prepare_padding_mask
+from transformers.models.falcon import modeling_falcon
+
+from ._core import InvalidArgument
+from .torch import attention
+
+__all__ = ["attend", "make_mask"]
+
+NAME = "fovea"
+
+
+class Mask(BlockMask):
+    """A mask function for queries and keys of these lengths. It is one of torch's block masks, without their tables, since
+    transformers passes only tensors and block masks on as they are."""
+
+    ndim = 4
+
+    def __init__(self, mask_mod, shape):
+        self.mask_mod, self._shape = mask_mod, shape
+
+    @property
+    def shape(self):
+        return self._shape
+
+    def contiguous(self):
+        return self
+
+    def to(self, *args, **kwargs):
+        return self
+
+    def __repr__(self):
+        return f"fovea.transformers.Mask(shape={self._shape})"
+
+
+def make_mask(
+    batch_size,
+    q_length,
+    kv_length,
+    q_offset=0,
+    kv_offset=0,
+    mask_function=causal_mask_function,
+    attention_mask=None,
+    allow_is_causal_skip=False,
+    allow_is_bidirectional_skip=False,
+    local_size=None,
+    config=None,
+    device=None,
+    **options,
+):
+    """What transformers calls for a mask, once for all layers that share it: None if is_causal, or nothing, says the same;
+    a tensor [B, 1, 1, Skv] for single queries; otherwise a Mask."""
+    lengths = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length}
+    if not calls_attend(type(config)):
+        offsets = {"q_offset": q_offset, "kv_offset": kv_offset}
+        return eager_mask(
+            **lengths, **offsets, mask_function=mask_function, attention_mask=attention_mask, device=device, **options
+        )
+    padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
+    if padding is not None and not torch.compiler.is_compiling() and bool(padding.all()):
+        padding = None
+    is_local = local_size is not None and kv_length >= local_size
+    if padding is None and not is_local:
+        if allow_is_bidirectional_skip or (allow_is_causal_skip and (q_length == 1 or q_length == kv_length)):
+            return None
+
+    def mask_mod(b, h, q, k):
+        kept = mask_function(b, h, q, k)
+        return kept if padding is None else kept & padding[b, k]
+
+    if q_length == 1:
+        kept = single_query(mask_mod, batch_size, q_offset, kv_length, kv_offset, device)
+        # A window's cache holds no more than the window. On a GPU asking would wait for it.
+        can_be_asked = allow_is_causal_skip and kept.is_cpu and not torch.compiler.is_compiling()
+        return None if can_be_asked and bool(kept.all()) else kept
+    # Tensors, since a number would be part of the formula: static caches count in place, so theirs is copied.
+    first_q = None if type(q_offset) is int and q_offset == 0 else torch.as_tensor(q_offset, device=device).clone()
+    first_k = None if kv_offset == 0 else torch.as_tensor(kv_offset, device=device)
+
+    def shifted(b, h, q, k):
+        return mask_mod(b, h, q if first_q is None else q + first_q, k if first_k is None else k + first_k)
+
+    return Mask(shifted, (batch_size, 1, q_length, kv_length))
+
+
+def calls_attend(config_class) -> bool:
+    """Do the models of a configuration look attention up by its name? A few (BLOOM, MPT, Falcon) have it written out: they
+    add a mask of floats to their scores."""
+    module = sys.modules.get(config_class.__module__.replace(".configuration_", ".modeling_"))
+    return not hasattr(module, "PreTrainedModel") or hasattr(module, "ALL_ATTENTION_FUNCTIONS")
+
+
+def single_query(mask_mod, batch_size, q_offset, kv_length, kv_offset, device):
+    """The mask's only row, made at once: every layer then reads one small tensor, whatever the mask's formula."""
+    b = torch.arange(batch_size, device=device)[:, None, None, None]
+    h = torch.zeros((1, 1, 1, 1), dtype=torch.int64, device=device)
+    k = torch.arange(kv_length, device=device)[None, None, None] + kv_offset
+    kept = mask_mod(b, h, h + q_offset, k)
+    return kept.expand(batch_size, 1, 1, kv_length)
+
+
+def attend(
+    module,
+    query,
+    key,
+    value,
+    attention_mask,
+    dropout=0.0,
+    scaling=None,
+    is_causal=None,
+    softcap=None,
+    s_aux=None,
+    position_bias=None,
+    **options,
+):
+    """What transformers calls for attention: query [B, H, Sq, D] to ([B, Sq, H, Dv], None)."""
+    refuse(options)
+    mask_mod = bias = None
+    if isinstance(attention_mask, Mask):
+        mask_mod = attention_mask.mask_mod
+    elif attention_mask is not None:
+        check_mask(attention_mask)
+        if attention_mask.dtype == torch.bool:
+            mask_mod = indexed(attention_mask)
+        else:
+            bias = indexed(attention_mask)
+    elif query.shape[2] > 1:
+        is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    o = attention(
+        query,
+        key,
+        value,
+        score_mod=modifier(softcap, bias, position_bias),
+        mask_mod=mask_mod,
+        is_causal=attention_mask is None and query.shape[2] > 1 and bool(is_causal),
+        scale=scaling,
+        sinks=s_aux,
+        dropout_p=dropout,
+    )
+    return o.transpose(1, 2).contiguous(), None
+
+
+def refuse(options):
+    if options.get("output_attentions"):
+        raise InvalidArgument(
+            'output_attentions: attn_implementation="fovea" never has the probabilities; '
+            'model.set_attn_implementation("eager") gives them'
+        )
+    if options.get("cache") is not None:
+        raise InvalidArgument(
+            'cache: attn_implementation="fovea" has no paged caches (generate_batch); "sdpa" and "paged|eager" have'
+        )
+
+
+def check_mask(mask):
+    if not isinstance(mask, torch.Tensor) or mask.dim() != 4:
+        found = f"{mask.dim()} dimensions" if isinstance(mask, torch.Tensor) else type(mask).__name__
+        raise InvalidArgument(
+            f"attention_mask: {found}; must be a tensor that broadcasts to [B, H, Sq, Skv], or a mask of fovea.transformers"
+        )
+
+
+def indexed(tensor):
+    """The element of a tensor that broadcasts to [B, H, Sq, Skv] as a function of positions."""
+    fixed = [extent == 1 for extent in tensor.shape]
+
+    def element(*positions):
+        return tensor[tuple([0 if is_one else position for is_one, position in zip(fixed, positions)])]
+
+    return element
+
+
+def modifier(softcap, bias, position_bias):
+    if position_bias is not None:
+        position_bias = indexed(position_bias)
+    added = [x for x in (position_bias, bias) if x is not None]
+    if softcap is None and not added:
+        return None
+
+    def score_mod(score, b, h, q, k):
+        if softcap is not None:
+            score = softcap * torch.tanh(score / softcap)
+        for element in added:
+            score = score + element(b, h, q, k)
+        return score
+
+    return score_mod
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, make_mask)
+# Falcon has a table of its own, which must know the name even if its attention is the one written out there.
+modeling_falcon.FALCON_ATTENTION_CLASSES.setdefault(NAME, modeling_falcon.FalconAttention)
