@@ -151,7 +151,8 @@ def record(arguments, load, lines, verdict):
 {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d, %H:%M}, commit {commit()}, {processor()}, {os.cpu_count()} cores, load {load:.1f} before,
 one thread, f32, transformers {transformers.__version__}, torch {torch.__version__}. Command: `./dev python bench/transformers.py`.
 The processor's time of whole models (4 layers, hidden 256, 4 heads of 64 with 2 of keys, {PROMPT} tokens, {NEW} generated):
-medians of {arguments.rounds} rounds, in which the implementations take turns. A row counts as slower beyond {100 * (BAR - 1):.0f} %.
+medians of {arguments.rounds} rounds, in which the implementations take turns, since others may work on the machine.
+A row counts as slower beyond {100 * (BAR - 1):.0f} %.
 
 """
     path = ROOT / "docs/results" / name

@@ -209,10 +209,17 @@ fovea_sizes seen_sizes(const fovea_problem_config& config) {
   return sizes;
 }
 
-Workload make_workload(const std::string& line, std::uint64_t seed, const DataOptions& data) {
+Workload make_values(const std::string& line, std::uint64_t seed) {
   Workload out;
   parse_problems(out, line);
   read_bound_values(out, line);
+  out.captured =
+      make_captured(out.program->get(), seen_sizes(out.config), seed == 0 ? out.seed : seed);
+  return out;
+}
+
+Workload make_workload(const std::string& line, std::uint64_t seed, const DataOptions& data) {
+  Workload out = make_values(line, seed);
   if (seed == 0) seed = out.seed;
   out.q = normal_tensor(out, "q", seed);
   out.k = normal_tensor(out, "k", seed);
@@ -227,7 +234,6 @@ Workload make_workload(const std::string& line, std::uint64_t seed, const DataOp
     out.sink = make_data(
         {"sink", rows.dtype, "normal(1)", {out.config.sizes.h}, seed_for(seed, "sink"), 1});
   }
-  out.captured = make_captured(out.program->get(), seen_sizes(out.config), seed);
   out.spread_captured = data.spread_captured;
   if (data.poison_masked_kv) poison_masked(out);
   return out;

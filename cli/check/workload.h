@@ -21,8 +21,8 @@ struct Workload {
   fovea_problem_config config{}, backward_config{};  // as described by the problems
 
   // Dense, in the order of the layout: [B,H,S,D], [B,S,H,D], [S,B,H,D] or [T,H,D].
-  Array q, k, v;
-  Array grad_o = zeros("f32", {0}), sink = grad_o, grad_lse = grad_o;  // of no elements: has none
+  Array q = zeros("f32", {0}), k = q, v = q;
+  Array grad_o = q, sink = q, grad_lse = q;  // of no elements: has none
   CapturedData captured;
   std::vector<std::int32_t> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;
   std::uint64_t seed = 0, offset = 0;  // of dropout
@@ -37,6 +37,9 @@ struct Workload {
 
 // `seed` 0: the line's own, or 1.
 Workload make_workload(const std::string& line, std::uint64_t seed, const DataOptions& data = {});
+
+// All but the tensors over positions and features, which may be too large for this machine.
+Workload make_values(const std::string& line, std::uint64_t seed);
 
 // A line without `rng=engine`: what the reference engine can run.
 std::string with_portable_rng(std::string line);

@@ -6,6 +6,8 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/check/bound_program.h"
+#include "cli/check/workload.h"
 #include "cli/verbs/table.h"
 #include "cli/verbs/verb.h"
 
@@ -36,8 +38,9 @@ void run_doctor() {
 // ---- explain ----
 
 struct ExplainOptions {
-  std::string line, engine, device = "cpu";
+  std::string line, engine, device = "cpu", strategy = "ring", order = "contiguous";
   bool json = false, prove = false;
+  int ranks = 0, rank = 0, head_ranks = 0;
 };
 
 std::string explanation_of(const Problem& problem, const ExplainOptions& options) {
@@ -49,7 +52,33 @@ std::string explanation_of(const Problem& problem, const ExplainOptions& options
   return text;
 }
 
+// Who computes what on many ranks, with the line's own lengths and data.
+void explain_ranks(const ExplainOptions& options) {
+  const Workload work = make_values(options.line, 0);
+  const auto tensors = bind_tensors(work.captured);
+  const auto scalars = bind_scalars(work.captured);
+  const auto data = [](const std::vector<std::int32_t>& x) {
+    return x.empty() ? nullptr : x.data();
+  };
+  fovea_bindings values{};
+  values.struct_size = sizeof values;
+  values.q_lengths = data(work.q_lengths);
+  values.k_lengths = data(work.k_lengths);
+  values.q_starts = data(work.q_starts);
+  values.k_starts = data(work.k_starts);
+  values.tensors = tensors.data();
+  values.tensor_count = tensors.size();
+  values.scalars = scalars.data();
+  values.scalar_count = scalars.size();
+  const fovea_parallel_config config{sizeof config,         options.ranks,
+                                     options.rank,          options.strategy.c_str(),
+                                     options.order.c_str(), options.head_ranks};
+  const std::uint32_t flags = options.json ? FOVEA_EXPLAIN_JSON : 0;
+  std::cout << report_of(fovea_parallel_plan, work.forward->get(), &config, &values, flags);
+}
+
 void run_explain(const ExplainOptions& options) {
+  if (options.ranks != 0) return explain_ranks(options);
   const auto [problem, backward] = Problem::parse(options.line);
   const std::string first = explanation_of(problem, options);
   if (!backward) {
@@ -180,10 +209,19 @@ void add_explain(CLI::App& program) {
   verb.option("--engine", options->engine, "As if this engine had been asked for");
   verb.flag("--json", options->json, "For programs");
   verb.flag("--prove", options->prove, "Build plans to prove support");
+  verb.option("--ranks", options->ranks,
+              "Who computes and sends what if the sequence is cut over so many ranks");
+  verb.option("--strategy", options->strategy, "ring, all_gather, all_to_all or a2a+p2p")
+      .tell_default();
+  verb.option("--order", options->order, "How tokens are dealt out: contiguous, zigzag or striped")
+      .tell_default();
+  verb.option("--head-ranks", options->head_ranks, "a2a+p2p: ranks of one all-to-all");
+  verb.option("--rank", options->rank, "With --json: whose steps").tell_default();
   verb.footer(
       "Examples:\n"
       "  fovea explain 'b=2 h=8 sq=1024 dtype=bf16 mask=causal direction=both'\n"
-      "  fovea explain 'sq=4096 d=320 dtype=bf16' --device h200 --json");
+      "  fovea explain 'sq=4096 d=320 dtype=bf16' --device h200 --json\n"
+      "  fovea explain 'h=8 sq=65536 d=128 mask=causal' --ranks 8 --strategy ring --order zigzag");
   verb.callback([options] { run_explain(*options); });
 }
 

@@ -1,5 +1,5 @@
 /* Fovea: fused attention whose scores you can modify. The C interface, all of it (what concerns
- * files of plans stands in caching.h, which this includes).
+ * files of plans stands in caching.h, many ranks in parallel.h, which this includes).
  *
  * Rules that hold throughout:
  * - Every function that can fail returns a fovea_status. The text of the last failure of this
@@ -383,6 +383,7 @@ FOVEA_API fovea_status fovea_backward(fovea_problem problem, const fovea_plan_op
 
 /* Plans in memory and in files: fovea_cache_*, fovea_bundle_*, fovea_disk_cache_*. */
 #include "fovea/caching.h"
+#include "fovea/parallel.h" /* fovea_parallel_plan */
 
 /* What was found on this machine and what was not, with what to do about it. */
 FOVEA_API fovea_status fovea_doctor(fovea_report* report);
@@ -396,5 +397,4 @@ FOVEA_API void fovea_set_log(void (*log)(void* context, const char* line), void*
 #ifdef __cplusplus
 }
 #endif
-
 #endif

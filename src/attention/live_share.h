@@ -1,14 +1,53 @@
-// How much of the scores a mask keeps, as a share: for estimates of what a call will take. Tiles by
-// ir/range, halved if they are mixed; what decides over values that are not known here is a
-// guess. Microseconds.
+// How much of the scores a mask keeps, as a share: for estimates of what a call will take, and for
+// what need not be computed at all. Tiles by ir/range, halved if they are mixed. Microseconds.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "attention/problem.h"
+#include "ir/eval.h"
+#include "ir/load_range.h"
+#include "ir/range.h"
 
 namespace fovea {
 
 // From 0 to 1. Where a captured tensor or a scalar without a value decides: half, what documents
 // and block masks leave at least.
 double live_share(const Problem& problem);
+
+// The same for rectangles of positions, with what is known of captured values: 0 only if nothing in
+// the rectangle is kept, whatever the rest may be.
+class LiveShare {
+ public:
+  // `keep` is a mask; none keeps all. Tensors by slot, one without data is not known; scalars by
+  // slot.
+  LiveShare(const Problem& problem, const ir::Expr& keep,
+            std::span<const ir::TensorView> tensors = {},
+            std::span<const std::optional<ir::ScalarValue>> scalars = {});
+  LiveShare(const LiveShare&) = delete;  // its box points into it
+  LiveShare& operator=(const LiveShare&) = delete;
+
+  struct Rectangle {
+    ir::IntInterval b, q, k;  // as formulas see them
+    std::int64_t Sq = 0, Skv = 0;
+  };
+  // Mixed tiles are halved at most `depth` times.
+  double of(const Rectangle& rectangle, int depth);
+
+ private:
+  double share(ir::IntInterval q, ir::IntInterval k, int depth);
+  ir::TileClass classify();
+
+  std::optional<ir::Ranges> mask_;
+  std::optional<ir::LoadRanges> load_ranges_;
+  std::span<const ir::TensorView> tensors_;
+  std::vector<ir::Range> scalars_, loads_, inner_, steps_;
+  std::vector<char> broken_;
+  ir::Ranges::Scratch scratch_;
+  ir::Box box_;
+  int boxes_ = 0;
+};
 
 }  // namespace fovea

@@ -183,7 +183,7 @@ void CapturedBindings::bind_tensors(const ir::Program& program, const CapturedAr
     tensor_gradients_[slot] = bound_gradient(binding.gradient, shape, dtype, place);
   }
   for (std::size_t slot = 0; slot < program.tensors().size(); ++slot) {
-    if (matching.bound[slot] != 0) continue;
+    if (matching.bound[slot] != 0 || given.may_lack) continue;
     throw InvalidArgument(std::string(given.argument) + ".tensors: the captured tensor '" +
                           program.tensors()[slot].name + "' is not bound");
   }
@@ -206,6 +206,7 @@ void CapturedBindings::bind_scalars(const ir::Program& program, const CapturedAr
   for (std::size_t slot = 0; slot < program.scalars().size(); ++slot) {
     if (matching.bound[slot] != 0) continue;
     const ir::ScalarDecl& declared = program.scalars()[slot];
+    if (!declared.value && given.may_lack) continue;
     if (!declared.value) {
       throw InvalidArgument(std::string(given.argument) + ".scalars: the captured scalar '" +
                             declared.name + "' is not bound and has no default");

@@ -198,6 +198,21 @@ static void support(fovea_problem problem, const fovea_plan_options* options) {
   fovea_report_destroy(json);
 }
 
+static void ranks(fovea_problem problem) {
+  fovea_parallel_config config;
+  fovea_report table = NULL, json = NULL;
+  memset(&config, 0, sizeof config);
+  config.struct_size = sizeof config;
+  config.ranks = 2;
+  config.rank = 1;
+  OK(fovea_parallel_plan(problem, &config, NULL, 0, &table));
+  OK(fovea_parallel_plan(problem, &config, NULL, FOVEA_EXPLAIN_JSON, &json));
+  EXPECT(strstr(fovea_report_text(table), "ring over 2 ranks") != NULL);
+  EXPECT(strstr(fovea_report_text(json), "\"steps\": [") != NULL);
+  fovea_report_destroy(table);
+  fovea_report_destroy(json);
+}
+
 static void* workspace(size_t bytes, void** block) {
   *block = malloc(bytes + 64);
   return (char*)*block + (64 - (size_t)*block % 64);
@@ -339,6 +354,7 @@ int main(void) {
   points_and_tiles();
   problems(&forward, &backward);
   support(forward, &options);
+  ranks(forward);
   fovea_set_log(count_line, &log_lines);
   calls(forward, backward, &options);
   fovea_set_log(NULL, NULL);

@@ -1,5 +1,6 @@
 """The program: every verb does what its help says, every mistake is one clear line and exit code 2."""
 import json
+import os
 import re
 
 import pytest
@@ -154,6 +155,19 @@ def test_check_finds_a_wrong_derivative(fovea):
 def test_explain_lists_every_engine(fovea):
     text = fovea("explain", PAIR, "--device", "h200").stdout
     assert "forward" in text and "backward" in text and "reference" in text
+
+
+@pytest.mark.parametrize("prove", [(), ("--prove",)])
+def test_explain_for_a_gpu_without_cudnn(fovea, tmp_path, prove):
+    """By the rules of the newest version that is known; what cuDNN cannot run is refused by those too."""
+    for more, said in (
+        ({}, r"cudnn +expected .*there is no cuDNN here: by the rules of 9\.19\.0, and nothing can be compiled"),
+        ({"d": 320}, r"cudnn +no +d 320"),
+    ):
+        sizes = " ".join(f"{key}={value}" for key, value in {"d": 128, **more}.items())
+        text = fovea("explain", f"b=4 h=16 sq=4096 {sizes} dtype=bf16 mask=causal", "--device", "h200", *prove,
+                     env={**os.environ, "FOVEA_CUDNN_DIR": str(tmp_path)}).stdout  # fmt: skip
+        assert re.search(said, " ".join(text.split())), text
 
 
 @pytest.mark.parametrize("prove", [(), ("--prove",)])

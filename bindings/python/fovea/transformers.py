@@ -8,6 +8,7 @@ side, packed sequences. Keys and values keep their own heads. Soft caps, sinks, 
 are part of the same call, and what of them is learned gets its gradient. docs/pytorch.md has the details."""
 
 import sys
+import warnings
 
 import torch
 from torch.nn.attention.flex_attention import BlockMask
@@ -65,6 +66,9 @@ def make_mask(
     a tensor [B, 1, 1, Skv] for single queries; otherwise a Mask."""
     lengths = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length}
     if not calls_attend(type(config)):
+        warnings.warn(
+            f"models of {type(config).__name__} compute attention in their own code: Fovea has no part in it", stacklevel=2
+        )
         offsets = {"q_offset": q_offset, "kv_offset": kv_offset}
         return eager_mask(
             **lengths, **offsets, mask_function=mask_function, attention_mask=attention_mask, device=device, **options
@@ -124,6 +128,7 @@ def attend(
     softcap=None,
     s_aux=None,
     position_bias=None,
+    deterministic=None,
     **options,
 ):
     """What transformers calls for attention: query [B, H, Sq, D] to ([B, Sq, H, Dv], None)."""
@@ -149,6 +154,7 @@ def attend(
         scale=scaling,
         sinks=s_aux,
         dropout_p=dropout,
+        deterministic=deterministic or None,  # None: as torch.use_deterministic_algorithms says
     )
     return o.transpose(1, 2).contiguous(), None
 

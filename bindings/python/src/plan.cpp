@@ -79,6 +79,8 @@ void define_plan(nb::module_& module) {
       .def("__repr__", [](const PlanObject& self) {
         return "Plan(" + self.plan.engine() + ": " + self.problem.line() + ")";
       });
+  module.def("parallel_plan", parallel_plan, "problem"_a, "how"_a, "rank"_a.none(), "values"_a,
+             "What the ranks of many compute and send, as docs/parallel.md has it.");
 }
 
 }  // namespace fovea_python

@@ -1,5 +1,7 @@
 #include "run.h"
 
+#include <nanobind/stl/string.h>
+
 #include <optional>
 #include <type_traits>
 
@@ -151,6 +153,23 @@ void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& valu
     call.bindings.workspace_bytes = lent->size();
   }
   plan.plan.run(call.bindings);
+}
+
+std::string parallel_plan(const fovea::Problem& problem, const nb::tuple& how,
+                          const nb::object& rank, const nb::kwargs& values) {
+  Call call;
+  call.bindings.struct_size = sizeof call.bindings;
+  read_arguments(call, nb::args(), values);
+  call.captured.fill(call.bindings);
+  const bool table = rank.is_none();
+  if (how.size() != 4) throw BadArgument("how must be (ranks, strategy, order, head_ranks)");
+  const auto strategy = nb::cast<std::string>(how[1]), order = nb::cast<std::string>(how[2]);
+  const fovea_parallel_config config{
+      sizeof config,    nb::cast<int>(how[0]), table ? 0 : nb::cast<int>(rank),
+      strategy.c_str(), order.c_str(),         nb::cast<int>(how[3])};
+  const nb::gil_scoped_release unlocked;
+  return fovea::report_of(fovea_parallel_plan, problem.get(), &config, &call.bindings,
+                          table ? 0U : std::uint32_t{FOVEA_EXPLAIN_JSON});
 }
 
 std::string run_keywords() {

@@ -20,6 +20,12 @@ struct PlanObject {
 
 void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& values);
 
+// The steps of one rank of many as JSON, or without one the table for people. `how` is (ranks,
+// strategy, order, head_ranks); `values` are keywords of run(): starts, lengths and captured things
+// in host memory.
+std::string parallel_plan(const fovea::Problem& problem, const nb::tuple& how,
+                          const nb::object& rank, const nb::kwargs& values);
+
 // The names that run() takes, for its documentation and its errors.
 std::string run_keywords();
 

@@ -34,11 +34,19 @@ void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
 
 // Of heads that are shared the first chunks, which most rows see under a causal mask, come first.
 void run_units(const Call& call, const BackwardMemory& memory, const Wave& wave) {
-  const WaveSchedule schedule({wave.count, memory.chunks, 1, true}, call.workers,
-                              call.executor.nodes());
+  const int most_cuts = memory.parts_done.empty() ? 1 : row_parts;
+  std::ranges::fill(memory.parts_done, 0u);
+  const WaveSchedule schedule(
+      {wave.count, memory.chunks, most_cuts, true, call.plan.tiles.hides_nothing()}, call.workers,
+      call.executor.nodes());
   call.parallel(schedule.homes(), wave_flops(call, wave), [&](std::int64_t number, int worker) {
     const WaveSchedule::Task task = schedule.find(number);
     UnitBackward unit(call, memory, worker);
+    if (task.cuts > 1) {
+      const int size = row_parts / task.cuts, part = task.cut * size;
+      unit.run_parts(task.head, wave.first + task.head, task.piece, part, part + size);
+      return;
+    }
     const std::int64_t first = task.whole ? 0 : task.piece;
     const std::int64_t last = task.whole ? memory.chunks : task.piece + 1;
     for (std::int64_t chunk = first; chunk < last; ++chunk) {

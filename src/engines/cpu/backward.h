@@ -18,13 +18,22 @@ namespace fovea::cpu {
 // gradient by the score, then what Captured wants.
 inline constexpr std::size_t score_root = 0, gradient_root = 1, first_captured_root = 2;
 
+// dK and dV of a chunk, or what a part of the query rows adds to them; empty if not wanted.
+struct KeySums {
+  KeySums() = default;
+  KeySums(Arena& arena, const Prepared& plan, const Sizes& sizes);
+
+  Panels k, v;
+  std::span<float> all;  // both
+};
+
 // What one worker needs. The constructor lays it out, or measures it.
 struct BackwardWorker {
   BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
   Panels scores;                                         // becomes dS
   Panels grad_p;                                         // becomes P
-  Panels grad_k, grad_v;                                 // of a chunk
+  KeySums sums, part;                                    // of a chunk, and of a part of its rows
   Panels q, grad_o, o;                                   // of a block, in f32
   Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
   RowShifts shifts;
@@ -66,6 +75,11 @@ struct BackwardMemory {
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
   std::span<double> sink;       // [H]
   std::span<std::byte> captured;
+  // [wave][chunks]: parts that are done of chunks that several tasks share, and [row_parts] KeySums
+  // of each. Empty: none is shared.
+  std::span<std::uint32_t> parts_done;
+  std::size_t part_bytes = 0;
+  std::span<std::byte> parts;
   std::size_t worker_bytes = 0;
   std::span<std::byte> workers;
 };
@@ -78,6 +92,7 @@ void backward(const Call& call, const BackwardMemory& memory);
 Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
                 std::int64_t columns, std::int64_t rows = block_rows);
 
+KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t unit, int part);
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker);
 
 void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wave);

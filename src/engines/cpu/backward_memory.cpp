@@ -13,15 +13,26 @@ std::span<std::byte> take_bytes(Arena& arena, std::size_t count, std::int64_t ti
 
 }  // namespace
 
+KeySums::KeySums(Arena& arena, const Prepared& plan, const Sizes& sizes) {
+  const std::int64_t keys = chunk_tiles(sizes.skv) * tile_columns;
+  const auto columns = [&](bool wanted, std::int64_t count) {
+    return wanted ? round_up(count, plan.kernels.panel_width) : 0;
+  };
+  const std::int64_t of_k = columns(plan.baked.want_k, sizes.d);
+  const std::int64_t of_v = columns(plan.baked.want_v, sizes.dv);
+  all = arena.take<float>(keys, of_k + of_v);
+  if (of_k > 0) k = {all.data(), keys};
+  if (of_v > 0) v = {all.data() + keys * of_k, keys};
+}
+
 BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes)
     : scores(take_panels(arena, plan.kernels, block_rows, tile_columns)),
       grad_p(take_panels(arena, plan.kernels, block_rows, tile_columns)),
+      sums(arena, plan, sizes),
+      part(arena, plan, sizes),
       shifts(arena, plan),
       lse(arena.take<double>(block_rows)) {
   const KernelTable& kernels = plan.kernels;
-  const std::int64_t keys = chunk_tiles(sizes.skv) * tile_columns;
-  if (plan.baked.want_k) grad_k = take_panels(arena, kernels, keys, sizes.d);
-  if (plan.baked.want_v) grad_v = take_panels(arena, kernels, keys, sizes.dv);
   o = take_panels(arena, kernels, block_rows, sizes.dv);
   if (plan.pairs) {
     q = take_panels(arena, kernels, block_rows, sizes.d);
@@ -68,6 +79,16 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   if (plan.captured.any()) {
     captured = take_bytes(arena, plan.captured.workspace_bytes(sizes, units));
   }
+  // Chunks are shared if there are few of them for so many workers. Lanes of captured gradients
+  // have an order of their own.
+  const std::int64_t chunks_of_wave = keys.heads * chunks;
+  if (!plan.captured.any() && chunks_of_wave <= 2 * plan.workers && queries.blocks >= row_parts) {
+    Arena measure("cpu", nullptr);
+    KeySums(measure, plan, sizes);
+    part_bytes = measure.used();
+    parts_done = arena.take<std::uint32_t>(chunks_of_wave);
+    parts = take_bytes(arena, part_bytes, chunks_of_wave * row_parts);
+  }
   Arena measure("cpu", nullptr);
   BackwardWorker(measure, plan, sizes);
   worker_bytes = measure.used();
@@ -78,6 +99,12 @@ Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t numb
                 std::int64_t columns, std::int64_t rows) {
   if (all.data == nullptr) return {};
   return {all.data + number * rows * round_up(columns, kernels.panel_width), rows};
+}
+
+KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t unit, int part) {
+  const auto at = static_cast<std::size_t>(unit * row_parts + part);
+  Arena arena("cpu", memory.parts.data() + at * memory.part_bytes);
+  return {arena, call.plan, call.sizes};
 }
 
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker) {

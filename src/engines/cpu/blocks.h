@@ -89,4 +89,17 @@ constexpr std::int64_t chunk_tiles(std::int64_t k_length) {
   return k_length <= 0 ? 0 : ceil_div(tiles_of(k_length), chunk_count(k_length));
 }
 
+// Parts into which the query rows of a chunk are cut: dK and dV are summed over each and then added
+// up in order, so that up to four tasks can share a chunk. Few blocks are one part, the first.
+inline constexpr int row_parts = 4;
+struct BlockRange {
+  std::int64_t first = 0, last = 0;
+
+  bool empty() const { return first == last; }
+};
+constexpr BlockRange blocks_of_part(std::int64_t blocks, int part) {
+  if (blocks < row_parts) return {0, part == 0 ? blocks : 0};
+  return {ceil_div(blocks * part, row_parts), ceil_div(blocks * (part + 1), row_parts)};
+}
+
 }  // namespace fovea::cpu

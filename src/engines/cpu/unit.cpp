@@ -1,6 +1,7 @@
 #include "engines/cpu/unit.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace fovea::cpu {
 
@@ -15,33 +16,64 @@ UnitBackward::UnitBackward(const Call& call, const BackwardMemory& memory, int w
   if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
 }
 
-void UnitBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
-                       const CapturedRun* captured, std::int64_t lane) {
+bool UnitBackward::start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk) {
   sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
-  if (chunk >= chunk_count(sequence_.k_length)) return;
+  if (chunk >= chunk_count(sequence_.k_length)) return false;
   group_ = head % call_.sizes.hkv;
   head_in_wave_ = head_in_wave;
   chunk_ = chunk;
-  captured_ = captured;
-  lane_ = lane;
   const std::int64_t tiles = chunk_tiles(sequence_.k_length);
   first_tile_ = chunk * tiles;
   last_tile_ = std::min(tiles_of(sequence_.k_length), first_tile_ + tiles);
-  const std::int64_t keys = chunk_tiles(call_.sizes.skv) * tile_columns;
-  const auto clear = [&](const Panels& sums, std::int64_t columns) {
-    if (sums.data != nullptr) {
-      std::fill_n(sums.data, keys * round_up(columns, kernels_.panel_width), 0.0f);
-    }
-  };
-  clear(mine_.grad_k, call_.sizes.d);
-  clear(mine_.grad_v, call_.sizes.dv);
-  const std::int64_t blocks = block_count(sequence_.q_length, call_.heads_per_group());
-  for (std::int64_t index = 0; index < blocks; ++index) {
+  return true;
+}
+
+void UnitBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
+                       const CapturedRun* captured, std::int64_t lane) {
+  if (!start(head_in_wave, head, chunk)) return;
+  captured_ = captured;
+  lane_ = lane;
+  sum_part(0, mine_.sums);
+  for (int part = 1; part < row_parts && !blocks_of(part).empty(); ++part) {
+    sum_part(part, mine_.part);
+    add_sums(mine_.part, mine_.sums);
+  }
+  write_keys(mine_.sums);
+}
+
+void UnitBackward::run_parts(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
+                             int first, int last) {
+  if (!start(head_in_wave, head, chunk)) return;
+  const std::int64_t unit = head_in_wave * memory_.chunks + chunk;
+  const auto sums_of = [&](int part) { return part_of(call_, memory_, unit, part); };
+  for (int part = first; part < last; ++part) sum_part(part, sums_of(part));
+  const std::atomic_ref<std::uint32_t> done(memory_.parts_done[static_cast<std::size_t>(unit)]);
+  const auto now = static_cast<std::uint32_t>(last - first);
+  if (done.fetch_add(now, std::memory_order_acq_rel) + now < row_parts) return;
+  for (int part = 1; part < row_parts && !blocks_of(part).empty(); ++part) {
+    add_sums(sums_of(part), sums_of(0));
+  }
+  write_keys(sums_of(0));
+}
+
+BlockRange UnitBackward::blocks_of(int part) const {
+  return blocks_of_part(block_count(sequence_.q_length, call_.heads_per_group()), part);
+}
+
+// What a part of the query rows adds to dK and dV, and all of its dQ.
+void UnitBackward::sum_part(int part, const KeySums& into) {
+  sums_ = into;
+  std::ranges::fill(sums_.all, 0.0f);
+  const BlockRange blocks = blocks_of(part);
+  for (std::int64_t index = blocks.first; index < blocks.last; ++index) {
     start_block(index);
     for (Tile tile; walk_.next(tile);) differentiate(tile);
     if (!has_grad_q_) into_grad_q(/*whole=*/false);
   }
-  write_keys();
+}
+
+void UnitBackward::add_sums(const KeySums& part, const KeySums& to) const {
+  kernels_.add(to.all.data(), part.all.data(), static_cast<std::int64_t>(to.all.size()));
 }
 
 void UnitBackward::start_block(std::int64_t index) {
@@ -194,11 +226,11 @@ void UnitBackward::key_products(const Part& part, bool masked) {
   };
   if (call_.baked.want_v) {
     product.n = static_cast<int>(call_.sizes.dv);
-    add(mine_.grad_p, mine_.p_rows, grad_o_rows_, mine_.grad_v, facts_.grad_o_finite);
+    add(mine_.grad_p, mine_.p_rows, grad_o_rows_, sums_.v, facts_.grad_o_finite);
   }
   if (call_.baked.want_k) {
     product.n = static_cast<int>(call_.sizes.d);
-    add(mine_.scores, mine_.grad_scores_rows, q_rows_, mine_.grad_k, facts_.q_finite);
+    add(mine_.scores, mine_.grad_scores_rows, q_rows_, sums_.k, facts_.q_finite);
   }
 }
 
@@ -216,7 +248,7 @@ void UnitBackward::key_products_of_mixed(std::span<const Part> parts) {
   }
 }
 
-void UnitBackward::write_keys() {
+void UnitBackward::write_keys(const KeySums& sums) {
   const std::int64_t position = first_tile_ * tile_columns;
   const auto rows =
       static_cast<int>(std::min(sequence_.k_length, last_tile_ * tile_columns) - position);
@@ -225,13 +257,13 @@ void UnitBackward::write_keys() {
     float factor[tile_columns];  // pairs of q are not scaled
     std::fill_n(factor, tile_columns, call_.plan.pairs ? call_.scale : 1.0f);
     for (int first = 0; first < rows; first += tile_columns) {
-      kernels_.unpack(from_row(mine_.grad_k, first, kernels_.panel_width),
+      kernels_.unpack(from_row(sums.k, first, kernels_.panel_width),
                       std::min(tile_columns, rows - first), static_cast<int>(call_.sizes.d), factor,
                       call_.rows(call_.bound.grad_k, call_.baked.grad_k, b, group_, row + first));
     }
   }
   if (call_.baked.want_v) {
-    kernels_.unpack(mine_.grad_v, rows, static_cast<int>(call_.sizes.dv), nullptr,
+    kernels_.unpack(sums.v, rows, static_cast<int>(call_.sizes.dv), nullptr,
                     call_.rows(call_.bound.grad_v, call_.baked.grad_v, b, group_, row));
   }
 }

@@ -16,8 +16,15 @@ class UnitBackward {
   // `captured`: null where no gradients of captured things are wanted.
   void run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
            const CapturedRun* captured, std::int64_t lane);
+  // Parts [first, last) of its query rows. Whoever does the last of all adds them up.
+  void run_parts(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk, int first,
+                 int last);
 
  private:
+  bool start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk);
+  void sum_part(int part, const KeySums& into);
+  BlockRange blocks_of(int part) const;
+  void add_sums(const KeySums& part, const KeySums& to) const;
   void start_block(std::int64_t index);
   void differentiate(const Tile& tile);
   void score_products(const Part& part);
@@ -30,7 +37,7 @@ class UnitBackward {
   void query_product(const Part& part, bool masked);
   void key_products(const Part& part, bool masked);
   void key_products_of_mixed(std::span<const Part> parts);
-  void write_keys();
+  void write_keys(const KeySums& sums);
 
   const Call& call_;
   const KernelTable& kernels_;
@@ -46,6 +53,8 @@ class UnitBackward {
   Sequence sequence_;
   std::int64_t head_in_wave_ = 0, group_ = 0, chunk_ = 0;
   std::int64_t first_tile_ = 0, last_tile_ = 0;
+
+  KeySums sums_;  // of the part at hand
 
   // The block at hand.
   Block block_;

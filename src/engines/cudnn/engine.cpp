@@ -40,7 +40,7 @@ class CudnnEngine : public Engine {
   // Whoever asks for a proof will want the plan: it is built, and stored.
   Judged prove(const Baked& baked, const Device& device) const override {
     Judged verdict = judge(baked, device);
-    if (verdict.answer != Answer::Expected) return verdict;
+    if (verdict.answer != Answer::Expected || !cuda::cudnn_library().usable()) return verdict;
     try {
       compile_graphs(baked.problem, lowered_by(verdict), device);
       verdict.answer = Answer::Proven;
@@ -56,6 +56,10 @@ class CudnnEngine : public Engine {
   std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
                                 const Device& device) const override {
     throw_if_refused(judged);
+    if (const cuda::CudnnLibrary& library = cuda::cudnn_library(); !library.usable()) {
+      throw Unsupported("engine cudnn: nothing can be compiled on this machine: " +
+                        library.problem);
+    }
     if (device.described) {
       compile_graphs(baked.problem, lowered_by(judged), device);
       return make_described_plan(device);

@@ -57,6 +57,7 @@ class Rules {
     if (!verdict_.reasons.empty()) return std::move(verdict_);
     verdict_.answer = Answer::Expected;
     note_cost(p_, *lowered, device_, verdict_);
+    note_absence();
     verdict_.lowered = std::move(lowered);
     return std::move(verdict_);
   }
@@ -67,6 +68,14 @@ class Rules {
         {std::move(code), std::move(limit), std::move(got), std::move(advice)});
   }
 
+  // A described GPU is judged also on a machine without cuDNN, by what is known of the newest.
+  void note_absence() {
+    if (cuda::cudnn_library().usable()) return;
+    verdict_.note += std::string(verdict_.note.empty() ? "" : "; ") +
+                     "there is no cuDNN here: by the rules of " +
+                     cuda::version_text(newest_known_version) + ", and nothing can be compiled";
+  }
+
   void check_library() {
     if (!graphs_are_built_in()) {
       refuse("no_cudnn_part", "this Fovea was built without the headers of cuDNN", "engine cudnn",
@@ -74,7 +83,7 @@ class Rules {
       return;
     }
     const cuda::CudnnLibrary& library = cuda::cudnn_library();
-    if (!library.usable()) {
+    if (!library.usable() && !device_.described) {
       refuse("no_cudnn", "engine cudnn needs cuDNN 9", "this machine", library.problem);
       return;
     }
@@ -82,7 +91,7 @@ class Rules {
       refuse("architecture", "cuDNN's fused attention needs sm_80 or newer",
              "sm_" + std::to_string(device_.sm), "use engine cpu");
     }
-    for (Reason& reason : known_bad(library.version, device_.sm, p_)) {
+    for (Reason& reason : known_bad(rules_version(), device_.sm, p_)) {
       verdict_.reasons.push_back(std::move(reason));
     }
   }
@@ -210,7 +219,7 @@ class Rules {
 
   Lowered check_formulas() {
     const std::vector<std::int64_t> sizes = batches(p_);
-    const Avoid avoid = what_to_avoid(cuda::cudnn_library().version, device_.sm);
+    const Avoid avoid = what_to_avoid(rules_version(), device_.sm);
     Lowered lowered = lower(p_, sizes.front(), avoid);
     for (Reason& reason : lowered.reasons) verdict_.reasons.push_back(std::move(reason));
     const std::size_t bound = std::max(lowered.spec.tensors.size(), p_.program.scalars().size());
@@ -256,6 +265,11 @@ class Rules {
 };
 
 }  // namespace
+
+int rules_version() {
+  const cuda::CudnnLibrary& library = cuda::cudnn_library();
+  return library.usable() ? library.version : newest_known_version;
+}
 
 std::vector<Reason> known_bad(int version, int sm, const Problem& problem) {
   std::vector<Reason> reasons;

@@ -12,6 +12,11 @@ namespace fovea::cudnn {
 Judged judge(const Problem& baked, const Device& device);
 const Lowered& lowered_by(const Judged& judged);
 
+// The newest cuDNN that the conformance list ran on, and the one whose rules count: that of this
+// machine, or the newest known if there is none.
+inline constexpr int newest_known_version = 91900;
+int rules_version();
+
 // Why this version of cuDNN is not used for such a problem on this architecture; empty: it may be.
 std::vector<Reason> known_bad(int version, int sm, const Problem& problem);
 

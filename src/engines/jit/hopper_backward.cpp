@@ -71,7 +71,6 @@ device::HopperBackwardSizes sizes_of(const ShapeFacts& facts, const Places& plac
 
 const Places* best_places(const ShapeFacts& facts) {
   for (const Places& places : all_places(facts)) {
-    if (facts.baked.deterministic && places.sums == 0) continue;  // nobody waits for those
     const device::HopperBackwardShared shared(sizes_of(facts, places));
     if (shared.bytes <= facts.shared_memory) return &places;
   }

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "attention/device.h"
@@ -113,28 +115,55 @@ class Outputs {
     bindings.tensors = call_.tensors;
     bindings.scalars = call_.scalars;
     bindings.executor = &executor;
-    const Sizes& sizes = call_.problem.sizes;
-    const auto rows = static_cast<std::size_t>(sizes.b * sizes.h * sizes.sq);
-    std::vector<char> out(rows * static_cast<std::size_t>(sizes.dv + 1) * sizeof(float));
-    const std::size_t o_bytes = rows * static_cast<std::size_t>(sizes.dv) * sizeof(float);
-    std::memset(bindings.o.data, 0xff, o_bytes);
+    std::vector<char> out;
+    for (const std::span<float> part : written()) {
+      std::memset(part.data(), 0xff, part.size_bytes());
+    }
     plan->run(bindings);
-    std::memcpy(out.data(), bindings.o.data, o_bytes);
-    std::memcpy(out.data() + o_bytes, bindings.lse, rows * sizeof(float));
+    for (const std::span<float> part : written()) {
+      const auto* const first = reinterpret_cast<const char*>(part.data());
+      out.insert(out.end(), first, first + part.size_bytes());
+    }
     return out;
   }
 
  private:
+  static std::span<float> numbers(void* data, std::int64_t count) {
+    return {static_cast<float*>(data), static_cast<std::size_t>(count)};
+  }
+  std::int64_t rows() const {
+    const Sizes& sizes = call_.problem.sizes;
+    return sizes.b * sizes.h * sizes.sq;
+  }
+  std::int64_t keys() const {
+    const Sizes& sizes = call_.problem.sizes;
+    return sizes.b * sizes.hkv * sizes.skv;
+  }
+  bool backward() const { return call_.problem.direction == Direction::Backward; }
+
+  std::vector<std::span<float>> written() {
+    const Sizes& sizes = call_.problem.sizes;
+    const Bindings& to = call_.bindings;
+    if (!backward()) return {numbers(to.o.data, rows() * sizes.dv), numbers(to.lse, rows())};
+    return {numbers(to.grad_q.data, rows() * sizes.d), numbers(to.grad_k.data, keys() * sizes.d),
+            numbers(to.grad_v.data, keys() * sizes.dv)};
+  }
+
   void draw() {
     std::mt19937 random(20261116);
     std::normal_distribution<float> normal;
-    const Sizes& sizes = call_.problem.sizes;
-    const auto fill = [&](const BoundTensor& tensor, std::int64_t count) {
-      for (std::int64_t i = 0; i < count; ++i) static_cast<float*>(tensor.data)[i] = normal(random);
+    const auto fill = [&](std::span<float> to) {
+      for (float& number : to) number = normal(random);
     };
-    fill(call_.bindings.q, sizes.b * sizes.h * sizes.sq * sizes.d);
-    fill(call_.bindings.k, sizes.b * sizes.hkv * sizes.skv * sizes.d);
-    fill(call_.bindings.v, sizes.b * sizes.hkv * sizes.skv * sizes.dv);
+    const Sizes& sizes = call_.problem.sizes;
+    const Bindings& to = call_.bindings;
+    fill(numbers(to.q.data, rows() * sizes.d));
+    fill(numbers(to.k.data, keys() * sizes.d));
+    fill(numbers(to.v.data, keys() * sizes.dv));
+    if (!backward()) return;
+    fill(numbers(to.o.data, rows() * sizes.dv));
+    fill(numbers(to.grad_o.data, rows() * sizes.dv));
+    std::ranges::fill(numbers(to.lse, rows()), 6.0f);
   }
 
   test::BoundCall call_;
@@ -147,7 +176,10 @@ TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
         "b=1 h=3 sq=301 d=64 lse=1 mask=\"(q * 7 + k * 3) % 5 != 0\" mod=alibi dropout=0.2",
         "b=1 h=3 sq=777 d=80 lse=1 mod=alibi", "b=2 h=2 sq=200 d=32 lse=1 qlens=90,200",
         "b=1 h=4 hkv=2 sq=1 skv=3000 d=64 lse=1",
-        "b=2 h=2 sq=40 skv=3001 d=64 lse=1 mask=causal_bottom_right"}) {
+        "b=2 h=2 sq=40 skv=3001 d=64 lse=1 mask=causal_bottom_right",
+        "b=1 h=2 sq=777 d=64 direction=backward",
+        "b=1 h=4 hkv=2 sq=430 skv=900 d=40 direction=backward mask=causal",
+        "b=2 h=2 sq=500 d=32 direction=backward qlens=500,90 klens=500,333"}) {
     Outputs outputs(line);
     const std::vector<char> alone = outputs.with(serial_executor(), 1);
     for (const int threads : {2, 3, 5, 8, 21, 64, 128}) {
@@ -159,6 +191,30 @@ TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
     }
     EXPECT_TRUE(outputs.with(own_pool(), own_pool().threads()) == alone) << line;
   }
+}
+
+// The most tasks of a region that this executor's workers share.
+class Counted final : public Executor {
+ public:
+  explicit Counted(int threads) : threads_(threads) {}
+  int threads() const override { return threads_; }
+  void run(std::size_t, const std::function<void(std::size_t)>& task) override { task(0); }
+  void begins(std::int64_t task) override { most = std::max(most, task + 1); }
+
+  std::int64_t most = 0;
+
+ private:
+  int threads_;
+};
+
+// Eight heads have 64 chunks of keys.
+TEST(Schedule, ABackwardOfFewHeadsHasTasksForManyWorkers) {
+  Outputs outputs("b=1 h=8 sq=1024 d=16 direction=backward");
+  Counted many(128), few(8);
+  outputs.with(many, 128);
+  EXPECT_GE(many.most, 128);
+  outputs.with(few, 8);
+  EXPECT_LT(few.most, 128);
 }
 
 }  // namespace

@@ -157,7 +157,9 @@ void compile_hopper_line(const std::string& line, const Device& device, Table& t
   for (const Problem& problem : problems) {
     for (const PreparedUnit& unit : prepare(bake(problem).baked.problem, device).units) {
       const std::string& kernel = unit.source.name;
-      if (kernel != "fovea_hopper_forward" && kernel != "fovea_hopper_backward") continue;
+      const bool inner = kernel == "fovea_hopper_forward" || kernel == "fovea_hopper_backward" ||
+                         kernel == "fovea_hopper_backward_wide";
+      if (!inner) continue;
       const std::string log = compiler().compile(unit.source.unit(), target).log;
       Usage usage = usage_of(log, kernel);
       usage.shared = unit.shared_bytes;

@@ -1,6 +1,7 @@
 """Meshes as users make them: uneven cuts, both partitioners, explicit axes, several axes at once."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -193,7 +194,22 @@ def test_parts_of_a_sequence_have_names_for_checkpoint(strategy, qkv, eight_devi
         text = str(jax.make_jaxpr(jax.grad(lambda *a: jnp.sum(jnp.sin(part(*a)))))(*qkv))
         return text.count("fovea_forward[")
 
-    assert forwards("context") == 1 and forwards(None) == 2
+    assert forwards(None) == 2 * forwards("context")
+
+
+def test_the_ring_leaves_out_what_is_masked(qkv, eight_devices):
+    """As the library's plan says: a window over neighbours takes one step beside a device's own, nothing masked seven."""
+    mesh, one = Mesh(np.array(eight_devices), ("s",)), P(None, "s")
+
+    def sent(mask):
+        attend = functools.partial(context_attention, axis_name="s", mask_mod=mask)
+        part = jax.shard_map(attend, mesh=mesh, in_specs=(one,) * 3, out_specs=one)
+        pairs = re.findall(r"perm=(\(.*?\),?\))", str(jax.make_jaxpr(part)(*qkv)))
+        return [len(re.findall(r"\(\d+, \d+\)", pair)) for pair in pairs]
+
+    assert sent(None) == [8] * 14
+    assert sent("q >= k && q - k < 2") == [7] * 2
+    assert sent("q >= k") == [n for n in range(7, 0, -1) for _ in "kv"]
 
 
 def test_wide_integers_change_nothing(qkv, eight_devices):

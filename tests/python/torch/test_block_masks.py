@@ -10,7 +10,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from torch.utils.flop_counter import FlopCounterMode
 
 import fovea
-from fovea.torch import and_masks, block_tables, create_block_mask, flex_attention, noop_mask, or_masks
+from fovea.torch import and_masks, block_tables, create_block_mask, create_mask, flex_attention, noop_mask, or_masks
 
 S = 96
 
@@ -230,7 +230,7 @@ def test_torchs_mask_with_a_batch_and_heads(tensors):
 
 def test_a_block_mask_is_small_at_any_length():
     mask = create_block_mask(causal, None, None, 1 << 24, 1 << 24)
-    assert mask.shape == (1, 1, 1 << 24, 1 << 24) and mask.to("cpu") is mask and "causal" in repr(mask)
+    assert mask.shape == (1, 1, 1 << 24, 1 << 24) and "causal" in repr(mask.to("cpu")) and mask.tables is None
 
 
 def test_masks_are_traced_when_they_are_made():
@@ -250,3 +250,39 @@ def test_a_mask_changes_after_it_was_made(tensors):
     right(flex_attention(*tensors, block_mask=mask), tensors, lambda b, h, q, k: doc[q] == doc[k])
     doc = torch.randint(5, (S,))
     right(flex_attention(*tensors, block_mask=mask), tensors, lambda b, h, q, k: doc[q] == doc[k])
+
+
+@pytest.mark.parametrize("sizes", [(None, None), (2, 4)])
+def test_ours_have_what_people_use_of_torchs(tensors, sizes):
+    """Tables are made when they are asked for, and are torch's."""
+    mask = lambda b, h, q, k: (q >= k) & (q - k < 20 * (h + 1))
+    given = (mask, *sizes, S, S)
+    ours = create_block_mask(*given, device="cpu", BLOCK_SIZE=16)
+    theirs = torch_flex.create_block_mask(*given, device="cpu", BLOCK_SIZE=16)
+    assert isinstance(ours, torch_flex.BlockMask) and ours.shape == theirs.shape and ours.numel() == theirs.numel()
+    names = [f"{kind}_{what}" for kind in ("kv", "full_kv", "q", "full_q") for what in ("num_blocks", "indices")]
+    assert all(torch.equal(getattr(ours, name), getattr(theirs, name)) for name in names)
+    assert torch.equal(ours.to_dense(), theirs.to_dense()) and ours.sparsity() == theirs.sparsity()
+    assert ours.to_string() == theirs.to_string() and len(ours.as_tuple()) == len(theirs.as_tuple())
+    part, wanted = ours[:, :, torch.tensor([1])], theirs[:, :, torch.tensor([1])]
+    assert torch.equal(part.kv_indices, wanted.kv_indices)
+    assert torch.equal(create_mask(mask, *sizes, S, S, device="cpu"), torch_flex.create_mask(mask, *sizes, S, S, device="cpu"))
+    small = [x[:, :, :40] for x in tensors]
+    right(flex_attention(*small, block_mask=ours._adjust(40, 40)), small, mask)
+
+
+def test_torchs_function_takes_our_block_masks(tensors):
+    ours = create_block_mask(causal, None, None, S, S, device="cpu", BLOCK_SIZE=16)
+    o = torch.compile(torch_flex.flex_attention, backend="aot_eager")(*tensors, block_mask=ours)
+    right(o, tensors, causal)
+    tables = type(ours).from_kv_blocks(ours.kv_num_blocks, ours.kv_indices, BLOCK_SIZE=16, seq_lengths=(S, S))
+    assert isinstance(tables, torch_flex.BlockMask)
+
+
+def test_captured_values_are_read_when_a_call_runs(tensors):
+    """Also those that were changed in place after the mask was made: a mask of ours has no tables that could be older."""
+    doc = torch.arange(S) // 32
+    same = lambda b, h, q, k: doc[q] == doc[k]
+    mask = create_block_mask(same, None, None, S, S)
+    doc.copy_(torch.arange(S) % 3)
+    right(flex_attention(*tensors, block_mask=mask), tensors, same)

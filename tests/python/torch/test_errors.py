@@ -125,7 +125,7 @@ def test_devices_of_captured_tensors(q):
     table = torch.randn(4, device="meta")
     refused(
         ValueError,
-        r"captured tensor of shape \[4\] is on meta, the query on cpu",
+        r"captured tensor .table. of shape \[4\] is on meta, the query on cpu",
         flex_attention,
         q,
         q,
@@ -174,15 +174,9 @@ def test_engines_without_what_is_asked(q):
 
 def test_arguments_of_transformer_engine():
     unsupported = fovea.Unsupported
-    refused(unsupported, r"tp_size=2 is not supported", DotProductAttention, 4, 8, tp_size=2)
-    refused(
-        unsupported,
-        r"cp_group=.*context parallelism is the caller's",
-        DotProductAttention,
-        4,
-        8,
-        cp_group=object(),
-    )
+    refused(ValueError, r"num_attention_heads=4: must be a multiple of tp_size=3", DotProductAttention, 4, 8, tp_size=3)
+    refused(ValueError, r"tp_size=2: goes with set_parallel_mode=True", MultiheadAttention, 32, 4, tp_size=2)
+    refused(ValueError, r"cp_comm_type='p2q': must be one of", DotProductAttention, 4, 8, cp_comm_type="p2q")
     refused(TypeError, "no_such", DotProductAttention, 4, 8, no_such=1)
     refused(
         ValueError,

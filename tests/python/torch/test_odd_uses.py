@@ -159,12 +159,23 @@ def test_quick_calls_and_others_of_the_same_tensors():
     assert all(kept.whole is not None for kept in call_cache.TABLE.values.values())
 
 
-def test_a_learned_scale_is_not_taken_in_silence():
-    q, scale = torch.randn(1, 2, 4, 8), torch.tensor(0.5, requires_grad=True)
-    for call in (flex_attention, attention):
-        with pytest.raises(fovea.InvalidArgument, match="scale: gets no gradient"):
-            call(q, q, q, scale=scale)
-        assert torch.equal(call(q, q, q, scale=scale.detach()), call(q, q, q, scale=0.5))
+def test_a_learned_scale_gets_its_gradient():
+    q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
+    scale = torch.tensor(0.5, requires_grad=True)
+    exact = scale.detach().double().requires_grad_()
+    mod = lambda s, b, h, i, j: torch.tanh(s) + (i - j) * 0.1
+    for score_mod in (None, mod):
+        ref, _ = dense.attention(q.double(), k.double(), v.double(), score_mod, None, exact)
+        (wanted,) = torch.autograd.grad(ref.square().sum(), exact)
+        for call in (flex_attention, attention, torch.compile(attention, fullgraph=True, backend="aot_eager")):
+            for _ in range(2):
+                o = call(q, k, v, score_mod=score_mod, scale=scale)
+                dense.assert_close("o", o, ref, torch.float32)
+                (got,) = torch.autograd.grad(o.square().sum(), scale)
+                dense.assert_close("dscale", got, wanted, torch.float32, gradient=True)
+            torch.testing.assert_close(call(q, q, q, scale=scale.detach()), call(q, q, q, scale=0.5))
+    with pytest.raises(fovea.InvalidArgument, match="scale: a learned one goes with a score_mod that is a function"):
+        attention(q, k, v, score_mod="score + 1", scale=scale)
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,20 @@ def close(got, expected, relative, absolute=0.0):
     return float((got - expected).abs().max()) <= max(absolute, relative * float(expected.abs().max()))
 
 
+@pytest.mark.filterwarnings("ignore:models of:UserWarning")
 @pytest.mark.parametrize("name", ALL)
 def test_outputs_and_gradients_are_those_of_eager(name, calls):
     compare(tiny(name, "fovea"), inputs(name))
     assert bool(calls) == (name not in WRITTEN_OUT)
 
 
+@pytest.mark.parametrize("name", WRITTEN_OUT)
+def test_models_that_have_attention_written_out_say_so(name):
+    with pytest.warns(UserWarning, match="Fovea has no part in it"):
+        tiny(name, "fovea")(**inputs(name))
+
+
+@pytest.mark.filterwarnings("ignore:models of:UserWarning")
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", [*DECODERS, *WRITTEN_OUT, *(x for x in ENCODERS if x != "clip_text")])
 def test_padding(name, side):
@@ -93,6 +101,7 @@ def generated(model, attn_implementation, cache, given):
     return out.sequences, torch.stack(out.logits)
 
 
+@pytest.mark.filterwarnings("ignore:models of:UserWarning")
 @pytest.mark.parametrize("name", [*DECODERS, *WRITTEN_OUT, *SEQ2SEQ])
 def test_generation_is_that_of_eager_token_by_token(name):
     model, given = tiny(name), inputs(name)
@@ -104,6 +113,17 @@ def test_generation_is_that_of_eager_token_by_token(name):
         got, ours = generated(model, "fovea", cache, given)
         assert torch.equal(got, expected), f"with a {cache} cache"
         assert close(ours, logits, 1e-4), f"with a {cache} cache"
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_generation_builds_few_plans(name, cache):
+    model, ids = tiny(name, "fovea"), tokens()
+    fovea.cache_clear()
+    before = fovea.cache_stats()["builds"]
+    given = {"attention_mask": padding(ids, left=4), "cache_implementation": cache, "disable_compile": True}
+    model.generate(ids, **given, do_sample=False, max_new_tokens=30)
+    assert fovea.cache_stats()["builds"] - before <= 4
 
 
 def test_heads_of_keys_are_not_repeated(monkeypatch):
@@ -136,6 +156,15 @@ def test_compiled_without_a_break():
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     with torch.no_grad():
         assert close(compiled(**given).logits, model(**given).logits, 1e-6)
+
+
+def test_what_a_model_asks_of_flash_attention(calls):
+    """ModernBERT's configuration may ask for a backward whose sums have an order."""
+    model = tiny("modernbert", "fovea")
+    for layer in model.layers:
+        layer.attn.deterministic_flash_attn = True
+    model(**inputs("modernbert"))
+    assert all(call["deterministic"] is True for call in calls) and calls
 
 
 def test_packed_sequences():

@@ -86,6 +86,7 @@ def context_attention(
     for word, name, value in (("q", "q_lengths", q_lengths), ("k", "kv_lengths", kv_lengths)):
         if value is not None:
             call.mask_text(f"{leaves.get(word, word)} < {call.per_sequence(f'{word}_ends', value, name)}")
+    placed = dict(leaves)
     leaves.update({"Sq": str(total[0]), "Skv": str(total[1])})
     call.modify(given, masks=builtin_masks, leaves=leaves)
     call.values(scale=scale, sink=None if strategy == "ring" else sink)
@@ -93,7 +94,7 @@ def context_attention(
     call.options(engine=engine, deterministic=deterministic, strict=strict, h_global=global_heads or 0)
     if strategy == "all_gather":
         return call.run(checkpoint_name)[0]
-    return ring_of(call, Ring(axis_name, places[1], checkpoint_name), sink)
+    return ring_of(call, Ring(axis_name, places[1], checkpoint_name), sink, placed)
 
 
 def _check_choices(strategy: str, order: str, layout: str) -> None:

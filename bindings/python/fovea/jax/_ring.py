@@ -1,22 +1,25 @@
-"""The ring of context parallelism: keys and values go round the devices, and each part is merged by its lse.
+"""The ring of context parallelism: keys and values of one device after the other, each part merged by its lse.
 
-Called by context_attention(). The derivative goes round once more; gradients of keys and values travel with
-them and are back home at the end.
+Called by context_attention(). The library's plan says which steps there are and who needs whose keys in them
+(fovea_parallel_plan): steps that are masked on every device are left out, and what one need not see is not
+sent to it. Keys come straight from the device that has them, and their gradients go straight back.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name as name_for_checkpoint
 
+from .. import _core
 from . import _derivative, _primitive
 from ._call import Call
 from ._order import Place
-from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source
+from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, problem_line
 from ._values import made_alike
 
 
@@ -25,13 +28,44 @@ class Ring:
     axis_name: str
     keys: Place  # of the part that a device has at first
     name: str | None  # for jax.checkpoint policies
+    steps: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (how far keys come, (from, to) of each)
 
 
-def ring_of(call: Call, ring: Ring, sink):
+def ring_of(call: Call, ring: Ring, sink, leaves):
+    """`leaves` are what stands for the positions of the whole sequence in the formulas of a part."""
     spec, arrays = call.finished()
+    ring = dataclasses.replace(ring, steps=_steps(spec, arrays, ring.keys, leaves))
     extra = () if sink is None else (jnp.asarray(sink, jnp.float32),)
     arrays = made_alike([*arrays, *extra])
     return _ring_compiled(spec, ring, *arrays)
+
+
+def _steps(spec: Spec, arrays, place: Place, leaves):
+    """Steps in which some device has something to compute. What is captured is not known while JAX traces, and may be
+    anything.
+    """
+    whole = {word: text for word, text in leaves.items() if word in ("q", "k")}
+    texts = {}
+    for name in ("mod", "mask"):
+        texts[name] = getattr(spec, name)
+        for word, text in whole.items():
+            texts[name] = texts[name] and texts[name].replace(text, word)
+    position = LAYOUTS[spec.layout][2]
+    shapes = [
+        jax.ShapeDtypeStruct(
+            tuple(n * place.parts if i == position else n for i, n in enumerate(x.shape)) if role in "qkv" else x.shape,
+            x.dtype,
+        )
+        for role, x in zip(spec.operands, arrays)
+    ]
+    problem = _core.Problem(problem_line(spec.replace(bprop=None, dropout=0.0, **texts), shapes, "forward"))
+    needs = {}
+    for rank in range(place.parts):
+        plan = json.loads(_core.parallel_plan(problem, (place.parts, "ring", place.order, 0), rank))
+        for i, step in enumerate(plan["steps"]):
+            if step["tiles"]:
+                needs.setdefault(i, []).append((step["from"], rank))
+    return tuple((i, tuple(needs[i])) for i in sorted(needs))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -46,31 +80,17 @@ def _split(spec: Spec, arrays):
 
 
 def _ring_forward(spec: Spec, ring, arrays):
-    axis_name, place = ring.axis_name, ring.keys
-    parts = place.parts
+    place = ring.keys
     operands, sink = _split(spec, arrays)
     part = spec.replace(outputs=("o", "lse"), o_dtype="float32")
-
-    def visit(carry, i):
-        k, v, o, lse = carry
-        here = {**operands, "k": k, "v": v, place.role: place.of(_source(axis_name, parts, i))}
+    q, k, v = (operands[role] for role in "qkv")
+    shape = (*q.shape[:-1], v.shape[-1])
+    o, lse = jnp.zeros(shape, jnp.float32), jnp.full(_rows(spec, q.shape), -jnp.inf, jnp.float32)
+    for i, pairs in ring.steps:
+        brought = _brought((k, v), ring, i, pairs)
+        here = {**operands, **dict(zip("kv", brought)), place.role: place.of(_source(ring, i))}
         o_part, lse_part = _primitive.bind("forward", part, made_alike(list(here.values())))
         o, lse = _merged(spec, (o, lse), (o_part, lse_part))
-        return (*_passed_on((k, v), axis_name, parts), o, lse), None
-
-    q = operands["q"]
-    shape = (*q.shape[:-1], operands["v"].shape[-1])
-    rows = _rows(spec, q.shape)
-    start = made_alike(
-        [
-            operands["k"],
-            operands["v"],
-            jnp.zeros(shape, jnp.float32),
-            jnp.full(rows, -jnp.inf, jnp.float32),
-            q,
-        ]
-    )[:4]
-    (_, _, o, lse), _ = jax.lax.scan(visit, tuple(start), jnp.arange(parts))
     if sink is not None:
         with_sink = jnp.logaddexp(lse, sink[None, :, None])
         o, lse = o * _by_row(spec, jnp.exp(lse - _finite(with_sink))), with_sink
@@ -110,8 +130,7 @@ _ring_compiled = jax.jit(_ring, static_argnums=(0, 1))
 
 
 def _ring_gradients(spec: Spec, ring, operands, rest, wanted) -> dict[str, jax.Array]:
-    axis_name, place = ring.axis_name, ring.keys
-    parts = place.parts
+    place = ring.keys
     part = spec.replace(
         operands=(*spec.operands, "o", "lse", "grad_o"),
         wanted=tuple(w for w in wanted if w != "sink"),
@@ -123,31 +142,27 @@ def _ring_gradients(spec: Spec, ring, operands, rest, wanted) -> dict[str, jax.A
     roles = [gradient_source(role) for role in gradient_roles(part)]
     if not roles:
         return {}
-    travelling = [role for role in ("k", "v") if role in roles]
-
-    def visit(carry, i):
-        k, v, sums = carry
-        here = {**operands, "k": k, "v": v, place.role: place.of(_source(axis_name, parts, i))}
+    like = made_alike([*(operands[role] for role in roles), operands["q"]])
+    sums = {role: jnp.zeros_like(x, jnp.float32) for role, x in zip(roles, like)}
+    for i, pairs in ring.steps:
+        brought = _brought((operands["k"], operands["v"]), ring, i, pairs)
+        here = {**operands, **dict(zip("kv", brought)), place.role: place.of(_source(ring, i))}
         results = _primitive.bind("backward", part, made_alike([*here.values(), *rest]))
-        sums = {role: sums[role] + g.astype(jnp.float32) for role, g in zip(roles, results)}
-        sums.update(zip(travelling, _passed_on([sums[role] for role in travelling], axis_name, parts)))
-        return (*_passed_on((k, v), axis_name, parts), sums), None
-
-    zeros = made_alike([*(jnp.zeros(operands[role].shape, jnp.float32) for role in roles), operands["q"]])[
-        :-1
-    ]
-    start = (operands["k"], operands["v"], dict(zip(roles, zeros)))
-    (_, _, sums), _ = jax.lax.scan(visit, start, jnp.arange(parts))
+        back = tuple((to, source) for source, to in pairs)
+        for role, g in zip(roles, results):
+            g = g.astype(jnp.float32)
+            sums[role] += _brought((g,), ring, i, back)[0] if role in ("k", "v") else g
     return sums
 
 
-def _source(axis_name: str, parts: int, i):
-    """Whose keys this device holds after i steps."""
-    return ((jax.lax.axis_index(axis_name) - i) % parts).astype(jnp.int32)
+def _source(ring: Ring, i: int):
+    """Whose keys this device works on in step i."""
+    return ((jax.lax.axis_index(ring.axis_name) - i) % ring.keys.parts).astype(jnp.int32)
 
 
-def _passed_on(arrays, axis_name: str, parts: int):
-    return [jax.lax.ppermute(x, axis_name, [(i, (i + 1) % parts) for i in range(parts)]) for x in arrays]
+def _brought(arrays, ring: Ring, i: int, pairs):
+    """From one device of each pair to the other; a device that nothing is sent to gets zeros, which are masked there."""
+    return arrays if i == 0 else [jax.lax.ppermute(x, ring.axis_name, pairs) for x in arrays]
 
 
 def _rows(spec: Spec, shape) -> tuple[int, ...]:

@@ -11,7 +11,9 @@ from .._core import OUTPUTS, InvalidArgument
 from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
 from . import call_cache
 from .call import Call
+from .captured_names import in_users_words
 from .eager import attend, attend_found, attend_run, wanted
+from .learned_scale import is_learned, scaled
 from .modifiers import Formulas, is_callback, traced
 from .precision import autocast
 from .random import seed_tensor
@@ -59,6 +61,7 @@ def attention(
                  k and v may have fewer heads than q.
     score_mod    a function of (score, b, h, q_idx, kv_idx), a formula text, a fovea.Program, or a callback
                  (graph, score, tensors) as Transformer Engine takes.
+    scale        a number; or a tensor of one element, which gets a gradient if it wants one (score_mod is then a function).
     mask_mod     a function of (b, h, q_idx, kv_idx) or a formula text: True keeps a score.
     score_mod_bprop  a hand-written derivative: a function of (grad, score, b, h, q_idx, kv_idx), a text, or a callback.
                  Without it the derivative is derived.
@@ -76,31 +79,36 @@ def attention(
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
     engine       reference, cpu, cudnn, jit ...; otherwise the fastest that can.
     """
+    if is_learned(scale):
+        score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
     modifiers = (score_mod, mask_mod, score_mod_bprop)
     named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
     key, outputs = None, tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit)))
     moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
     if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
         key = (is_causal, window_size, layout, deterministic, window_from_the_end, outputs, engine)
-    out = attend_request(
-        (q, k, v),
-        modifiers,
-        named,
-        key,
-        is_causal=is_causal,
-        window=(window_size, window_from_the_end),
-        scale=scale,
-        layout=layout,
-        seq_lens=seq_lens,
-        cu_seqlens=cu_seqlens,
-        max_seqlen=max_seqlen,
-        sinks=sinks,
-        dropout=(dropout_p, generator, seed),
-        offsets=(q_offset, k_offset),
-        deterministic=deterministic,
-        outputs=outputs,
-        engine=engine,
-    )
+    options = {
+        "is_causal": is_causal,
+        "window": (window_size, window_from_the_end),
+        "scale": scale,
+        "layout": layout,
+        "seq_lens": seq_lens,
+        "cu_seqlens": cu_seqlens,
+        "max_seqlen": max_seqlen,
+        "sinks": sinks,
+        "dropout": (dropout_p, generator, seed),
+        "offsets": (q_offset, k_offset),
+        "deterministic": deterministic,
+        "outputs": outputs,
+        "engine": engine,
+    }
+    if call_cache.is_traced():
+        out = attend_request((q, k, v), modifiers, named, key, **options)
+    else:
+        try:
+            out = attend_request((q, k, v), modifiers, named, key, **options)
+        except InvalidArgument as error:
+            raise in_users_words(error, modifiers) from None
     o, *others = out
     asked = [x for x in others if x is not None]
     return (o, *asked) if asked else o

@@ -24,6 +24,8 @@ class Call:
     max_k: int = 0
     q_offset: int = 0
     k_offset: int = 0
+    h_offset: int = 0  # of a part of the heads: the first one,
+    h_global: int = 0  # and how many there are; 0: all are here
     seed: Optional[Tensor] = None  # of dropout: one int64 on the query's device
     q_lens: Optional[Tensor] = None  # i32 [B]
     k_lens: Optional[Tensor] = None
@@ -31,6 +33,7 @@ class Call:
     k_starts: Optional[Tensor] = None
     q_offsets: Optional[Tensor] = None  # i32 [B]
     k_offsets: Optional[Tensor] = None
+    parts: bool = False  # o and the gradients of q, k, v are f32: they will be added to others
 
     def key(self):
         """What a plan may depend on; values and lengths are bound."""
@@ -52,6 +55,9 @@ class Call:
             self.k_offsets is None,
             self.q_offset != 0,
             self.k_offset != 0,
+            self.h_offset != 0,
+            self.h_global,
+            self.parts,
         )
 
     def written(self):

@@ -1,6 +1,7 @@
 """DotProductAttention with Transformer Engine's constructor and forward arguments."""
 
 import math
+import re
 from typing import Callable, Dict, Optional, Tuple, Union
 
 import torch
@@ -10,8 +11,12 @@ from torch.utils.checkpoint import checkpoint
 from .._core import InvalidArgument
 from .._request import module_window
 from .attention import attention
+from .checkpoints import without_extra_state
+from .context_parallel import context_parallel
+from .modifiers import is_callback
 from .te_arguments import mask_type_of, one_of, refuse_others
 from .te_masks import check_extents, element, outside, padding, sizes_of_call
+from .tensor_parallel import Region
 
 
 class DotProductAttention(torch.nn.Module):
@@ -48,21 +53,13 @@ class DotProductAttention(torch.nn.Module):
         engine: Optional[str] = None,
     ):
         super().__init__()
-        refuse_others(
-            "DotProductAttention",
-            sequence_parallel=(sequence_parallel, False),
-            tp_size=(tp_size, 1),
-            get_rng_state_tracker=(get_rng_state_tracker, None),
-            tp_group=(tp_group, None),
-            cp_group=(cp_group, None),
-            cp_global_ranks=(cp_global_ranks, None),
-            cp_stream=(cp_stream, None),
-        )
+        self.region = Region(tp_group, tp_size, sequence_parallel)
+        self.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
         one_of("attention_type", attention_type, ("self", "cross"))
         self.qkv_format = one_of("qkv_format", qkv_format, ("sbhd", "bshd", "thd"))
-        self.num_attention_heads = num_attention_heads
-        self.num_gqa_groups = num_gqa_groups or num_attention_heads
-        if num_attention_heads % self.num_gqa_groups:
+        self.num_attention_heads = self.region.part("num_attention_heads", num_attention_heads)  # of this rank
+        self.num_gqa_groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
+        if self.num_attention_heads % self.num_gqa_groups:
             raise InvalidArgument(
                 f"num_gqa_groups={num_gqa_groups}: must divide the {num_attention_heads} heads"
             )
@@ -72,9 +69,24 @@ class DotProductAttention(torch.nn.Module):
         self.softmax_scale = 1 / math.sqrt(self.channels[0]) if softmax_scale is None else softmax_scale
         self.softmax_type = one_of("softmax_type", softmax_type, ("vanilla", "off-by-one", "learnable"))
         self.return_max_logit, self.layer_number, self.engine = bool(return_max_logit), layer_number, engine
+        self.rng_tracker = None if get_rng_state_tracker is None else get_rng_state_tracker()
+        self.register_load_state_dict_pre_hook(without_extra_state)
         self.softmax_offset = None
         if softmax_type == "learnable":
-            self.softmax_offset = torch.nn.Parameter(torch.zeros(num_attention_heads))
+            self.softmax_offset = torch.nn.Parameter(torch.zeros(self.num_attention_heads))
+
+    def set_tensor_parallel_group(self, tp_group):
+        """Whose ranks have a part of the heads each: h of modifiers counts a rank's own."""
+        self.region.set_group(tp_group)
+
+    def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
+        """Sequences are cut over the ranks of cp_group from now on, in the order zigzag as Transformer Engine's are; None: over
+        none. A pair of groups, of all-to-alls and of the ring, goes with cp_comm_type "a2a+p2p". cp_global_ranks must be the
+        ranks of the group."""
+        self.cp_group, self.cp_stream = cp_group, cp_stream
+        self.cp_strategy = COMMUNICATION[one_of("cp_comm_type", cp_comm_type, COMMUNICATION)]
+        if cp_group is not None:
+            check_global_ranks(cp_group, cp_global_ranks)
 
     def forward(
         self,
@@ -138,6 +150,12 @@ class DotProductAttention(torch.nn.Module):
                 "pad_between_seqs=True: needs cu_seqlens_q_padded or cu_seqlens_kv_padded, which say where sequences begin"
             )
         sizes = sizes_of_call(layout, q, k, cu_seqlens_q, (max_seqlen_q, max_seqlen_kv))
+        attend = attention
+        if self.cp_group is not None:  # masks and biases are those of the whole sequence
+            ranks = group_size(self.cp_group)
+            sizes = (*sizes[:2], *(n if layout == "thd" else n * ranks for n in sizes[2:]))
+            attend = context_parallel
+            options.update(group=self.cp_group, strategy=self.cp_strategy, order="zigzag", stream=self.cp_stream)
         options.update(lengths(layout, mask_type, sizes, attention_mask, starts, (max_seqlen_q, max_seqlen_kv)))
         if mask_type == "arbitrary":
             options["mask_mod"] = outside(attention_mask, sizes)
@@ -146,10 +164,14 @@ class DotProductAttention(torch.nn.Module):
             self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes
         )
         if bias is not None:
-            if score_mod is not None:
-                raise InvalidArgument("core_attention_bias_type and score_mod: put the bias into score_mod")
-            options.update(bias)
-        run = lambda q, k, v: attention(q, k, v, **options)
+            options.update(bias if score_mod is None else bias_before(bias, options))
+
+        def run(q, k, v):
+            if self.rng_tracker is None or self.region.sequence_parallel or not options["dropout_p"]:
+                return attend(q, k, v, **options)
+            with self.rng_tracker.fork():
+                return attend(q, k, v, **options)
+
         out = checkpoint(run, q, k, v, use_reentrant=False) if checkpoint_core_attention else run(q, k, v)
         if self.return_max_logit:
             return merged(out[0]), out[1]
@@ -161,6 +183,37 @@ class DotProductAttention(torch.nn.Module):
         if self.softmax_type == "off-by-one":
             return torch.zeros(self.num_attention_heads, device=q.device)
         return self.softmax_offset
+
+
+COMMUNICATION = {"p2p": "ring", "all_gather": "all_gather", "a2a": "all_to_all", "a2a+p2p": "a2a+p2p"}
+
+
+def group_size(group):
+    groups = group if isinstance(group, (tuple, list)) else (group,)
+    return math.prod(torch.distributed.get_world_size(one) for one in groups)
+
+
+def check_global_ranks(group, given):
+    if given is None or isinstance(group, (tuple, list)):
+        return
+    own = torch.distributed.get_process_group_ranks(group)
+    if list(given) != list(own):
+        raise InvalidArgument(f"cp_global_ranks={list(given)}: the group has the ranks {own}")
+
+
+def bias_before(bias, options):
+    """Options of attention() for a score_mod of scores that have their bias: scale, bias, score_mod."""
+    first, then = bias["score_mod"], options["score_mod"]
+    if options["score_mod_bprop"] is None:
+        if isinstance(first, str) and isinstance(then, str):
+            names = {**bias["tensors"], **(options["tensors"] or {})}
+            return {"score_mod": f"let biased = {first}; " + re.sub(r"\bscore\b", "biased", then), "tensors": names}
+        if callable(first) and callable(then) and not is_callback(then):
+            return {"score_mod": lambda s, b, h, q, k: then(first(s, b, h, q, k), b, h, q, k)}
+    raise InvalidArgument(
+        "core_attention_bias_type and score_mod: a tensor goes with a function, alibi with a formula text, and neither with "
+        "score_mod_bprop or a callback; put the bias into score_mod"
+    )
 
 
 def merged(o):
@@ -263,7 +316,7 @@ def bias_of(module, kind, bias, slopes, aligned, q, sizes):
         return None
     if kind == "alibi":
         if slopes is None:
-            slopes = default_slopes(module.num_attention_heads, q.device)
+            slopes = own_slopes(module.region, module.num_attention_heads, q.device)
         elif tuple(slopes.shape) not in ((sizes[1],), (sizes[0], sizes[1])):
             raise InvalidArgument(
                 f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]"
@@ -276,6 +329,13 @@ def bias_of(module, kind, bias, slopes, aligned, q, sizes):
     check_extents("core_attention_bias", bias, sizes)
     factor = module.softmax_scale if kind == "pre_scale_bias" else 1.0
     return {"score_mod": lambda s, b, h, q, k: s + element(bias, b, h, q, k) * factor}
+
+
+def own_slopes(region, heads, device):
+    """Of this rank's heads among all of them."""
+    region.check()
+    first = 0 if region.size == 1 else torch.distributed.get_rank(region.group) * heads
+    return default_slopes(heads * region.size, device)[first : first + heads]
 
 
 def default_slopes(heads: int, device) -> Tensor:

@@ -10,7 +10,9 @@ from .._core import InvalidArgument
 from . import call_cache
 from .block_tables import add_tables
 from .call import Call
+from .captured_names import in_users_words
 from .eager import attend, attend_found, attend_run, wanted
+from .learned_scale import is_learned, scaled
 from .masks import BlockMask, mask_of
 from .modifiers import traced
 from .precision import autocast
@@ -63,27 +65,44 @@ def flex_attention(
         check_return_lse(return_aux)
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
     wants_max = return_aux is not None and return_aux.max_scores
-    found, scale = None, scale_of(scale)
-    if not call_cache.is_traced() and call_cache.is_plain():
-        options = (bool(enable_gqa), wants_lse, wants_max, kernel_options and engine_of(kernel_options))
-        found = look_up((query, key, value), score_mod, block_mask, scale, options)
-    if type(found) is tuple:
-        out = attend_run(found, scale)
-    elif found is not None and found.prepared is not None:
-        out = attend_found(found)
+    if is_learned(scale):
+        score_mod, scale = scaled(score_mod, None, scale), 1.0
+    options = (scale_of(scale), enable_gqa, kernel_options, wants_lse, wants_max)
+    if call_cache.is_traced():
+        out = attend_new((query, key, value), score_mod, block_mask, options, None)
     else:
-        made = prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options, found)
-        call, formulas, *tensors = made
-        call.outputs = ("lse",) * bool(wants_lse) + ("row_max",) * bool(wants_max)
-        if found is None or tensors[1] is not key or tensors[2] is not value:
-            out = attend(call, *tensors, None, formulas.tensors)
-        else:
-            keep_plan(found, call, None, formulas)
-            out = attend_found(found)
+        try:
+            out = attend_eager((query, key, value), score_mod, block_mask, options)
+        except InvalidArgument as error:
+            raise in_users_words(error, (score_mod, getattr(block_mask, "mask_mod", None))) from None
     o, lse, row_max, *_ = out
     if return_aux is not None:
         return o, AuxOutput(lse=lse, max_scores=row_max)
     return (o, lse) if return_lse else o
+
+
+def attend_eager(qkv, score_mod, block_mask, options):
+    found = None
+    if call_cache.is_plain():
+        scale, enable_gqa, kernel_options, *outputs = options
+        key = (bool(enable_gqa), *outputs, kernel_options and engine_of(kernel_options))
+        found = look_up(qkv, score_mod, block_mask, scale, key)
+    if type(found) is tuple:
+        return attend_run(found, options[0])
+    if found is not None and found.prepared is not None:
+        return attend_found(found)
+    return attend_new(qkv, score_mod, block_mask, options, found)
+
+
+def attend_new(qkv, score_mod, block_mask, options, found):
+    """A call that was not made before, or that is not plain."""
+    *options, lse, row_max = options
+    call, formulas, *tensors = prepare(*qkv, score_mod, block_mask, *options, found)
+    call.outputs = ("lse",) * bool(lse) + ("row_max",) * bool(row_max)
+    if found is None or tensors[1] is not qkv[1] or tensors[2] is not qkv[2]:
+        return attend(call, *tensors, None, formulas.tensors)
+    keep_plan(found, call, None, formulas)
+    return attend_found(found)
 
 
 def look_up(qkv, score_mod, block_mask, scale, options):

@@ -8,6 +8,7 @@ import torch
 
 from . import arithmetic as ar
 from . import pointwise as pw
+from . import special as sp
 from .errors import refuse
 from .values import BOOL, FLOAT, INT, Rows, Value, lift, real, truth
 from .vectors import REDUCTIONS, TRACED, apply, is_vector
@@ -31,6 +32,16 @@ UNARY = {
     "neg": lambda trace, x: -lift(trace, x), "positive": pw.same,
     "trunc": lambda trace, x: ar.truncate(lift(trace, x)),
     "frac": lambda trace, x: lift(trace, x) - ar.truncate(lift(trace, x)),
+    "asin": sp.asin, "acos": sp.acos, "atan": sp.atan, "selu": sp.selu, "signbit": pw.question(pw.NEGATIVE),
+    "asinh": pw.expression("sign({x}) * log1p(abs({x}) + {x} * {x} / (1.0 + sqrt(1.0 + {x} * {x})))"),
+    "acosh": pw.expression("log({x} + sqrt({x} - 1.0) * sqrt({x} + 1.0))"),
+    "atanh": pw.expression("0.5 * log1p(2.0 * {x} / (1.0 - {x}))"),
+    "hardsigmoid": pw.may_be_inplace(pw.expression("clamp({x} + 3.0, 0.0, 6.0) / 6.0")),
+    "hardswish": pw.may_be_inplace(pw.expression("{x} * (clamp({x} + 3.0, 0.0, 6.0) / 6.0)")),
+    "tanhshrink": pw.expression("{x} - tanh({x})"), "special_ndtr": pw.expression("0.5 + 0.5 * erf({x} * 0.7071067811865476)"),
+    "deg2rad": pw.expression("{x} * 0.017453292519943295"), "rad2deg": pw.expression("{x} * 57.29577951308232"),
+    "special_entr": pw.expression("{x} > 0.0 ? -{x} * log({x}) : {x} == 0.0 ? 0.0 : {x} < 0.0 ? (-inf) : {x}"),
+    "sinc": pw.expression("{x} == 0.0 ? 1.0 : sin({x} * 3.141592653589793) / ({x} * 3.141592653589793)"),
     "logical_not": lambda trace, x: truth(lift(trace, x)).__invert__(),
     "bitwise_not": lambda trace, x: lift(trace, x).__invert__(), "invert": lambda trace, x: lift(trace, x).__invert__(),
 }
@@ -54,15 +65,18 @@ _BINARY = {
     "clamp": pw.clamp, "clip": pw.clamp, "clamp_min": lambda trace, x, min: pw.clamp(trace, x, min),
     "clamp_max": lambda trace, x, max: pw.clamp(trace, x, None, max),
     "softplus": pw.softplus, "gelu": pw.gelu, "leaky_relu": pw.leaky_relu, "elu": pw.elu, "hardtanh": pw.hardtanh,
+    "celu": sp.celu, "threshold": sp.threshold, "hardshrink": sp.shrink(False), "softshrink": sp.shrink(True),
+    "prelu": sp.prelu, "nan_to_num": sp.nan_to_num, "atan2": sp.atan2, "copysign": sp.copysign,
+    "logaddexp2": sp.logaddexp2, "xlogy": sp.xlogy("log"), "special_xlog1py": sp.xlogy("log1p"),
 }
 
 _SHAPES = {
     "to": pw.to, "type": pw.to, "type_as": pw.to, "float": pw.casting(FLOAT), "double": pw.casting(FLOAT),
     "half": pw.casting(FLOAT), "bfloat16": pw.casting(FLOAT), "int": pw.casting(INT), "long": pw.casting(INT),
-    "bool": pw.casting(BOOL), "clone": pw.same, "contiguous": pw.same, "squeeze": pw.same, "detach": pw.stop,
+    "bool": pw.casting(BOOL), "clone": pw.same, "contiguous": pw.same, "detach": pw.stop,
     "cpu": pw.same, "cuda": pw.same, "zeros_like": pw.filled(0), "ones_like": pw.filled(1),
     "new_zeros": pw.filled(0), "new_ones": pw.filled(1), "full_like": pw.full_like, "new_full": pw.new_full,
-    "new_tensor": pw.new_tensor,
+    "new_tensor": pw.new_tensor, **{name: sp.reshaped(name) for name in sp.SHAPES},
 }
 
 TABLE = {**UNARY, **_BINARY, **_SHAPES}
@@ -71,7 +85,9 @@ ALIASES = {
     "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "fix": "trunc", "truediv": "div",
     "special_expit": "sigmoid", "special_exp2": "exp2", "special_expm1": "expm1", "special_log1p": "log1p",
     "special_erf": "erf", "special_erfc": "erfc", "special_round": "round", "special_logit": "logit",
-    "log_sigmoid": "logsigmoid", "mod": "remainder", "rtruediv": "rdiv",
+    "log_sigmoid": "logsigmoid", "mod": "remainder", "rtruediv": "rdiv", "arctan": "atan", "arctan2": "atan2",
+    "arcsin": "asin", "arccos": "acos", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "special_sinc": "sinc",
+    "special_xlogy": "xlogy", "_threshold": "threshold",
 }
 # fmt: on
 
@@ -113,6 +129,8 @@ def call(func, args, kwargs):
     name = name_of(func)
     rule, joins = TABLE.get(name), REDUCTIONS.get(name)
     trace = find_trace(args, kwargs)
+    if name in sp.WHOLE and trace is not None:
+        return sp.WHOLE[name](trace, *args, **kwargs)
     if (rule is None and joins is None) or trace is None:
         raise refuse(f"torch.{name}", instead_of(name))
     if kwargs:
@@ -161,6 +179,8 @@ def find_trace(args, kwargs):
 def method(value, name):
     """value.name, a method of tensors."""
     rule, joins = TABLE.get(name), REDUCTIONS.get(name)
+    if name in sp.WHOLE:
+        return lambda *args, **kwargs: sp.WHOLE[name](value.trace, value, *args, **kwargs)
     if rule is None and (joins is None or isinstance(value, Value)):
         raise refuse(f".{name} of a traced value", instead_of(name))
 
@@ -172,17 +192,15 @@ def method(value, name):
 
 
 _HINTS = {
-    "atan": "a captured table of it",
-    "atan2": "a captured table of it",
+    "softmax": "the score: attention takes the softmax of what a modifier returns",
+    "log_softmax": "the score: attention takes the softmax of what a modifier returns",
+    "dropout": "dropout_p of fovea.torch.attention",
     "any": "the value itself",
     "all": "the value itself",
     "sum": "a sum of single values, or of a row of a captured tensor",
     "stack": "single values",
     "cat": "single values",
     "matmul": "the products, written out",
-    "bucketize": "a captured table of the buckets, indexed by the position",
-    "searchsorted": "a captured table",
-    "embedding": "weight[index, h]",
     "gather": "table[i, j]",
     "index_select": "table[i]",
     "take": "table[i]",
@@ -193,10 +211,10 @@ _HINTS = {
 def instead_of(name: str) -> str:
     if name in _HINTS:
         return _HINTS[name]
+    known = "one of torch's pointwise functions: arithmetic, comparisons, torch.where, exp, log, tanh, sigmoid, clamp ..."
+    if torch.compiler.is_compiling():  # Dynamo knows the name only as a key, and can't trace the search below
+        return known
     if name.endswith("_") and not name.startswith("_") and name[:-1] in TABLE:
         return f"the function that gives a new value: {name[:-1]}"
-    known = "one of torch's pointwise functions: arithmetic, comparisons, torch.where, exp, log, tanh, sigmoid, clamp ..."
-    if torch.compiler.is_compiling():  # Dynamo can't trace the search below
-        return known
     near = [x for x in difflib.get_close_matches(name, TABLE, n=4) if not x.startswith("__")]
     return known if not near else f"{' or '.join(near)}, or another pointwise function"

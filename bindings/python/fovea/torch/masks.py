@@ -8,6 +8,14 @@ import torch
 from .._core import InvalidArgument
 from .modifiers import traced
 
+try:
+    from torch.nn.attention import flex_attention as torch_flex
+    from torch.nn.attention.flex_attention import BlockMask as TorchsBlockMask
+    from torch.nn.attention.flex_attention import create_mask
+except ImportError:  # torch before 2.5
+    torch_flex = create_mask = None
+    TorchsBlockMask = object
+
 MaskMod = Callable
 NO_BLOCKS = 1 << 30  # torch's block size of a mask that keeps all, whatever the lengths
 
@@ -52,8 +60,12 @@ def checked_masks(mask_mods, name):
     return mask_mods
 
 
-class BlockMask:
-    """A mask function with the lengths it is meant for. B and H of None: the same for every sequence, every head."""
+class BlockMask(TorchsBlockMask):
+    """A mask function with the lengths it is meant for. B and H of None: the same for every sequence, every head. Passes for
+    torch's of this name: its tables (kv_indices ...) are made when they are first asked for, and with them to_dense,
+    sparsity and [] work. Nothing here needs them: what the function captures is read when a call runs."""
+
+    dq_write_order = dq_write_order_full = dq_kv_order = dq_kv_order_spt = None
 
     def __init__(
         self,
@@ -63,22 +75,47 @@ class BlockMask:
         Q_LEN: int,
         KV_LEN: int,
         BLOCK_SIZE: Tuple[int, int] = (128, 128),
+        device=None,
     ):
         self.mask_mod = mask_mod
         self.B, self.H = B, H
         self.seq_lengths = (Q_LEN, KV_LEN)
         self.BLOCK_SIZE = BLOCK_SIZE
+        self.device = device
+        self.tables = None
 
     @property
     def shape(self) -> Tuple[int, int, int, int]:
         return (self.B or 1, self.H or 1, *self.seq_lengths)
 
     def to(self, device) -> "BlockMask":
-        """Itself: what the mask captures is moved by whoever holds it."""
-        return self
+        """The same for tables on that device; what the mask captures is moved by whoever holds it."""
+        return BlockMask(self.mask_mod, self.B, self.H, *self.seq_lengths, self.BLOCK_SIZE, device)
+
+    def _adjust(self, new_q_len: int, new_kv_len: int) -> "BlockMask":
+        return BlockMask(self.mask_mod, self.B, self.H, new_q_len, new_kv_len, self.BLOCK_SIZE, self.device)
 
     def __repr__(self):
         return f"fovea.torch.BlockMask(shape={self.shape}, mask_mod={getattr(self.mask_mod, '__name__', self.mask_mod)!r})"
+
+    __str__ = __repr__
+
+    def table(self, name):
+        if self.tables is None:
+            sizes = (self.B, self.H, *self.seq_lengths)
+            self.tables = torch_flex.create_block_mask(self.mask_mod, *sizes, device=self.device, BLOCK_SIZE=self.BLOCK_SIZE)
+        return getattr(self.tables, name)
+
+
+def _add_tables():
+    for kind in ("kv", "full_kv", "q", "full_q"):
+        for name in (f"{kind}_num_blocks", f"{kind}_indices"):
+            setattr(BlockMask, name, property(lambda self, name=name: self.table(name)))
+    if torch_flex is not None:
+        BlockMask.from_kv_blocks = torch_flex.BlockMask.from_kv_blocks  # gives one of torch's
+
+
+_add_tables()
 
 
 def create_block_mask(
@@ -92,8 +129,8 @@ def create_block_mask(
     _compile: bool = False,
     **unused,
 ) -> BlockMask:
-    """torch's function of the same name. Costs microseconds and no memory at any length. `device`, `BLOCK_SIZE`,
-    `_compile` and the options of torch's block tables have nothing to say here."""
+    """torch's function of the same name. Costs microseconds and no memory at any length. `device` and `BLOCK_SIZE` are those
+    of the tables, if someone asks for them; `_compile` and the other options of tables have nothing to say here."""
     known = {"separate_full_blocks", "compute_dq_write_order", "dq_kv_order"}
     for name in unused:
         if name not in known:
@@ -103,7 +140,7 @@ def create_block_mask(
             raise InvalidArgument(f"{name}={length}: must be 0 or more")
     traced(mask_mod=mask_mod)  # what can't be traced is an error here, not in the first call
     blocks = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
-    return BlockMask(mask_mod, B, H, Q_LEN, KV_LEN, blocks)
+    return BlockMask(mask_mod, B, H, Q_LEN, KV_LEN, blocks, device)
 
 
 def mask_of(block_mask, query, key):

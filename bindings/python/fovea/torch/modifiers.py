@@ -13,6 +13,7 @@ import torch
 from .._core import InvalidArgument
 from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
+from .captured_names import about
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import BOOL, FLOAT, Value
 
@@ -157,9 +158,12 @@ def bindable(tensor, like, name=None):
     """The tensor as the library takes it: on the query's device, of a type that formulas load."""
     if like is not None and tensor.device != like.device:
         if tensor.dim() != 0 or tensor.device.type != "cpu":
-            raise InvalidArgument(
-                f"{'a captured tensor' if name is None else name} of shape {list(tensor.shape)} is on "
-                f"{tensor.device}, the query on {like.device}: move it there"
+            raise about(
+                tensor,
+                InvalidArgument(
+                    f"{'a captured tensor' if name is None else name} of shape {list(tensor.shape)} is on "
+                    f"{tensor.device}, the query on {like.device}: move it there"
+                ),
             )
         tensor = tensor.to(like.device)  # torch lets a number on the CPU meet any device
     dtype = tensor.dtype

@@ -1,6 +1,6 @@
 """MultiheadAttention with Transformer Engine's constructor and forward arguments: projections round
 DotProductAttention. Parameters have the names and layouts that it has with fuse_qkv_params=True: qkv or query_layer and
-key_value, proj, layernorm_*."""
+key_value, proj, layernorm_*. Checkpoints load with those names, and with query_weight, key_weight and value_weight."""
 
 from typing import Callable, Dict, Optional, Tuple, Union
 
@@ -10,8 +10,10 @@ from torch import Tensor
 from .._core import InvalidArgument
 from .dot_product_attention import DotProductAttention
 from .projections import LayerNormLinear, Linear, head_norm
-from .rotary import apply_rotary
+from .checkpoints import with_joined_projections
+from .rotary import apply_rotary, of_tokens
 from .te_arguments import one_of, refuse_others
+from .tensor_parallel import Region
 
 
 class MultiheadAttention(torch.nn.Module):
@@ -69,12 +71,7 @@ class MultiheadAttention(torch.nn.Module):
         super().__init__()
         refuse_others(
             "MultiheadAttention",
-            tp_group=(tp_group, None),
-            tp_size=(tp_size, 1),
             fuse_wgrad_accumulation=(fuse_wgrad_accumulation, False),
-            get_rng_state_tracker=(get_rng_state_tracker, None),
-            sequence_parallel=(sequence_parallel, False),
-            set_parallel_mode=(set_parallel_mode, False),
             ub_overlap_ag=(ub_overlap_ag, False),
             ub_overlap_rs=(ub_overlap_rs, False),
             ub_overlap_rs_dgrad=(ub_overlap_rs_dgrad, False),
@@ -82,7 +79,11 @@ class MultiheadAttention(torch.nn.Module):
             ub_bulk_wgrad=(ub_bulk_wgrad, False),
         )
         self.attention_type = one_of("attention_type", attention_type, ("self", "cross"))
-        self.heads, self.groups = num_attention_heads, num_gqa_groups or num_attention_heads
+        self.region = Region(tp_group, tp_size, sequence_parallel)
+        if self.region.size > 1 and not set_parallel_mode:
+            raise InvalidArgument(f"tp_size={self.region.size}: goes with set_parallel_mode=True")
+        self.heads = self.region.part("num_attention_heads", num_attention_heads)
+        self.groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
         if kv_channels is None and hidden_size % num_attention_heads:
             raise InvalidArgument(
                 f"hidden_size={hidden_size}: must be a multiple of the {num_attention_heads} heads"
@@ -99,6 +100,7 @@ class MultiheadAttention(torch.nn.Module):
             "device": device or ("cuda" if torch.cuda.is_available() else "cpu"),
             "dtype": params_dtype,
             "init_method": init_method,
+            "region": self.region if set_parallel_mode else None,
         }
         norm = {"kind": normalization, "eps": layernorm_epsilon, "zero_centered": zero_centered_gamma}
         first = lambda width: (
@@ -126,11 +128,16 @@ class MultiheadAttention(torch.nn.Module):
             bottom_right_diagonal=bottom_right_diagonal,
             layer_number=layer_number,
             attention_type=attention_type,
+            sequence_parallel=sequence_parallel,
+            tp_size=self.region.size,
+            tp_group=tp_group,
             softmax_type=softmax_type,
+            get_rng_state_tracker=get_rng_state_tracker,
             engine=engine,
         ).to(made["device"])
+        self.register_load_state_dict_pre_hook(with_joined_projections)
         self.proj = Linear(
-            q_width, hidden_size, **{**made, "init_method": output_layer_init_method or init_method}
+            q_width, hidden_size, **{**made, "init_method": output_layer_init_method or init_method, "row": True}
         )
 
     def forward(
@@ -162,13 +169,10 @@ class MultiheadAttention(torch.nn.Module):
         score_mod_tensors: Optional[Dict[str, Tensor]] = None,
         score_mod_bprop_tensors: Optional[Dict[str, Tensor]] = None,
     ):
-        refuse_others(
-            "MultiheadAttention",
-            inference_params=(inference_params, None),
-            is_first_microbatch=(is_first_microbatch, None),
-        )
+        refuse_others("MultiheadAttention", inference_params=(inference_params, None))
         q, k, v, normed = self.project(hidden_states, encoder_output)
-        q, k = self.positioned(q, k, rotary_pos_emb)
+        starts = (cu_seqlens_q, cu_seqlens_kv), (cu_seqlens_q_padded, cu_seqlens_kv_padded)
+        q, k = self.positioned(q, k, rotary_pos_emb, starts)
         context = self.core_attention(
             q,
             k,
@@ -200,6 +204,15 @@ class MultiheadAttention(torch.nn.Module):
             out.append(normed)
         return tuple(out) if len(out) > 1 else out[0]
 
+    def set_tensor_parallel_group(self, tp_group):
+        """Of tp_size ranks, before the first forward."""
+        self.region.set_group(tp_group)
+        self.core_attention.set_tensor_parallel_group(tp_group)
+
+    def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
+        """As DotProductAttention's."""
+        self.core_attention.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
+
     def project(self, hidden, encoder_output):
         """Queries, keys and values as views of what the projections give, and the normalised input."""
         source = hidden
@@ -225,15 +238,14 @@ class MultiheadAttention(torch.nn.Module):
         k, v = mixed.view(*mixed.shape[:-1], *shape).unbind(-2 if self.interleaved else -3)
         return q.view(*q.shape[:-1], self.heads, self.channels), k, v, normed
 
-    def positioned(self, q, k, rotary):
+    def positioned(self, q, k, rotary, starts):
         if self.qk_norm_before_rope:
             q, k = self.q_norm(q), self.k_norm(k)
         if rotary is not None:
-            if self.qkv_format == "thd":
-                raise InvalidArgument(
-                    "rotary_pos_emb: qkv_format thd is not supported; rotate before the module"
-                )
             of_q, of_k = rotary if isinstance(rotary, tuple) else (rotary, rotary)
+            of_sequences = [padded if padded is not None else own for own, padded in zip(*starts)]
+            if self.qkv_format == "thd":
+                of_q, of_k = (of_tokens(*given) for given in zip((of_q, of_k), (q, k), of_sequences))
             q = apply_rotary(q, of_q, self.qkv_format, self.rotary_pos_interleaved)
             k = apply_rotary(k, of_k, self.qkv_format, self.rotary_pos_interleaved)
         return (q, k) if self.qk_norm_before_rope else (self.q_norm(q), self.k_norm(k))

@@ -9,7 +9,7 @@ from .. import _core
 from .._core import InvalidArgument
 from .._line import problem_line
 from .modifiers import DIRECT
-from .shapes import check_ranks, dense_like, heads_of, rows_shape, sizes_of, strides_word
+from .shapes import check_ranks, dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,
@@ -134,7 +134,11 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         klens=bound(call.k_lens),
         q_offset=offset_word(call.q_offset, call.q_offsets),
         k_offset=offset_word(call.k_offset, call.k_offsets),
+        h_offset=offset_word(call.h_offset, None),
+        h_global=call.h_global or None,
     )
+    if call.parts:
+        fields["o_dtype"] = DIRECT[part_dtype(call, q)]
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes.t_q, tk=sizes.t_k)
     return fields, sizes, parts
@@ -201,6 +205,7 @@ def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
         dq_strides=strides_word(q, call.layout),
         dk_strides=strides_word(k, call.layout),
         dv_strides=strides_word(v, call.layout),
+        grad_dtype=fields.get("o_dtype"),
     )
 
 
@@ -239,7 +244,7 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     beside = ["sink"] * (sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
     out.plain = not beside
     out.roles = roles + beside
-    out.by_value = bool(call.q_offset or call.k_offset or (call.dropout and not out.seed_at))
+    out.by_value = bool(call.q_offset or call.k_offset or call.h_offset or (call.dropout and not out.seed_at))
     out.caller = _core.Caller(out.plan, out.roles, template(out), [(name, 0.0) for name in out.scalars])
     out.whole = None
     return out

@@ -51,13 +51,15 @@ def question(pattern):
     def apply(trace, x):
         v = lift(trace, x)
         if v.kind != FLOAT:
-            return trace.emit("true" if pattern == FINITE else "false", BOOL)
+            sign = f"{number(v).text} < 0" if pattern == NEGATIVE else "false"
+            return trace.emit("true" if pattern == FINITE else sign, BOOL)
         return trace.emit(pattern.format(x=v.text), BOOL)
 
     return apply
 
 
 FINITE = "abs({x}) < inf"
+NEGATIVE = "{x} < 0.0 || ({x} == 0.0 && 1.0 / {x} < 0.0)"
 
 
 def absolute(trace, x):

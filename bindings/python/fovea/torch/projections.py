@@ -9,6 +9,9 @@ from .te_arguments import one_of
 
 
 class Linear(torch.nn.Linear):
+    """`region` is set for a layer of tensor parallelism, `row` if it is the one that leaves the region; widths are then this
+    rank's."""
+
     def __init__(
         self,
         width_in,
@@ -18,6 +21,8 @@ class Linear(torch.nn.Linear):
         device=None,
         dtype=None,
         init_method: Optional[Callable] = None,
+        region=None,
+        row=False,
     ):
         super().__init__(width_in, width_out, bias=bias, device=device, dtype=dtype)
         if init_method is None:
@@ -27,8 +32,16 @@ class Linear(torch.nn.Linear):
         if bias:
             torch.nn.init.zeros_(self.bias)
 
+        self.region, self.row = region, row
+
     def forward(self, x, with_bias=True):
-        return F.linear(x, self.weight, self.bias if with_bias else None)
+        bias = self.bias if with_bias else None
+        if self.region is None:
+            return F.linear(x, self.weight, bias)
+        if not self.row:
+            return F.linear(self.region.enter(x), self.weight, bias)
+        out = self.region.leave(F.linear(x, self.weight))  # the bias is added once
+        return out if bias is None else out + bias
 
 
 class LayerNormLinear(Linear):

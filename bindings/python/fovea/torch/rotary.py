@@ -5,15 +5,31 @@ import torch
 from .._core import InvalidArgument
 
 
+def of_tokens(angles, x, starts):
+    """Angles of packed tokens [T, ...], each by its place in its own sequence; `starts` says where these begin."""
+    if starts is None:
+        raise InvalidArgument("rotary_pos_emb: qkv_format thd needs cu_seqlens_q and cu_seqlens_kv")
+    tokens = torch.arange(x.shape[0], device=x.device, dtype=starts.dtype)
+    first = starts[torch.searchsorted(starts, tokens, right=True) - 1]
+    places = tokens - first
+    if x.shape[0] and x.device.type == "cpu" and int(places.max()) >= angles.shape[0]:
+        raise InvalidArgument(
+            f"rotary_pos_emb: {list(angles.shape)}; must have at least {int(places.max()) + 1} positions, as the longest sequence"
+        )
+    return angles[places.long()]
+
+
 def apply_rotary(x, angles, layout, interleaved):
+    if layout == "thd":  # a batch of one: [T, 1, H, D]
+        return apply_rotary(x.unsqueeze(1), angles, "sbhd", interleaved).squeeze(1)
     length = x.shape[0 if layout == "sbhd" else 1]
     if angles.shape[0] < length or angles.shape[-1] > x.shape[-1]:
         raise InvalidArgument(
             f"rotary_pos_emb: {list(angles.shape)}; must have at least {length} positions, and at most {x.shape[-1]} features"
         )
-    angles = angles[:length].reshape(length, -1).float()
-    angles = angles.view(length, 1, 1, -1) if layout == "sbhd" else angles.view(1, length, 1, -1)
+    angles = angles[:length].flatten(1).float()
     width = angles.shape[-1]
+    angles = angles.view(length, 1, 1, width) if layout == "sbhd" else angles.view(1, length, 1, width)
     turned, rest = x[..., :width].float(), x[..., width:]
     out = turned * angles.cos() + partner(turned, interleaved) * angles.sin()
     return torch.cat([out.to(x.dtype), rest], -1) if rest.shape[-1] else out.to(x.dtype)

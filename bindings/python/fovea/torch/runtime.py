@@ -10,7 +10,7 @@ from .call import DEFAULT_SCALE
 from .call_cache import TABLE, place
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
-from .shapes import is_like_its_output, rows_dtype
+from .shapes import is_like_its_output, part_dtype, rows_dtype
 from .views import VIEWER, resolved
 
 _empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
@@ -81,8 +81,8 @@ def captured_by(ready, tensors):
 
 
 def run_forward(prepared, call, q, k, v, sink, captured, where):
-    dtype, device = q.dtype, q.device
-    o = _empty(*prepared.o, dtype=dtype, device=device)
+    device = q.device
+    o = _empty(*prepared.o, dtype=part_dtype(call, q), device=device)
     outputs, written = [o], call.written()
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
     for name, extent in OUTPUTS.items():
@@ -137,6 +137,8 @@ def run_with_numbers(prepared, call, pointers, where, workspace):
         bound["q_offset"] = call.q_offset
     if call.k_offset:
         bound["k_offset"] = call.k_offset
+    if call.h_offset:
+        bound["h_offset"] = call.h_offset
     if call.dropout and not prepared.seed_at:
         bound["seed"] = int(call.seed) & 0xFFFFFFFFFFFFFFFF
     prepared.plan.run(**bound, stream=where[0], threads=where[1])
@@ -162,7 +164,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
             prepared.whole = whole_backward(prepared, captured)
         TABLE.put(key, prepared)
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), grad_o.data_ptr(), lse.data_ptr()]
-    grads, dtype, device = {}, q.dtype, q.device
+    grads, dtype, device = {}, part_dtype(call, q), q.device
     for name, shape, strides in prepared.inputs:
         grads[name] = made = _empty(shape, strides, dtype=dtype, device=device)
         pointers.append(made.data_ptr())

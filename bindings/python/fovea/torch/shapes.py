@@ -1,9 +1,10 @@
 """Sizes and strides: from the tensors of a layout to what the library counts by, and from the query to its output."""
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from .. import _request
-from .._core import InvalidArgument
+from .._core import InvalidArgument, Unsupported
 from .._request import AXES, by_axes
 from .call import DEFAULT_SCALE
 
@@ -19,6 +20,12 @@ def check_tensors(q, k, v):
     for name, x in zip(NAMES, (q, k, v)):
         if not isinstance(x, torch.Tensor):
             raise InvalidArgument(f"{name}: must be a torch.Tensor, got {type(x).__name__}")
+        if type(x).__name__ == "DTensor":
+            raise Unsupported(
+                f"{name}: a DTensor ({x.placements}) is not taken, since modifiers would see a part's positions; "
+                "fovea.torch.context_parallel(x.to_local(), ..., group=mesh.get_group(dim)) takes one that is cut along its "
+                "sequence, and attention the to_local() of others if no modifier asks for b or h"
+            )
         if x.layout != torch.strided:
             raise InvalidArgument(f"{name}: {x.layout} must be torch.strided; to_dense() makes it so")
 
@@ -79,10 +86,15 @@ def rows_dtype(q):
     return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
+def part_dtype(call, q):
+    """Of o and of the gradients of q, k and v."""
+    return rows_dtype(q) if call.parts else q.dtype
+
+
 def scale_of(scale) -> float:
     """The scale as a call has it."""
     if scale is None:
         return DEFAULT_SCALE
-    if isinstance(scale, torch.Tensor) and scale.requires_grad:
-        raise InvalidArgument("scale: gets no gradient; a learned one is a modifier: score * temperature")
+    if torch.compiler.is_compiling() and not isinstance(scale, str):  # one that Dynamo holds as a symbol has its value
+        scale = guard_scalar(scale)
     return _request.scale_of(scale)

@@ -11,6 +11,7 @@ from .._plans import Recent
 from .._request import TraceError
 from .functions import TABLE
 from .modifiers import KINDS, Formulas, bindable, one_line, traced
+from .special import WHOLE
 from .trace import FILLED, NUMBERS, Trace, Tracing, is_single, positions, refuse_write
 from .values import FLOAT, Value
 from .vectors import REDUCTIONS
@@ -23,7 +24,7 @@ class Hooks:
     is_grad_enabled = torch.is_grad_enabled
     tensors = PLAIN
     constants = frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format))
-    methods = frozenset(name for name in (*TABLE, *REDUCTIONS, "unbind") if not name.startswith("__"))
+    methods = frozenset(name for name in (*TABLE, *REDUCTIONS, *WHOLE, "unbind") if not name.startswith("__"))
 
     @staticmethod
     def known_value(steps, number):
@@ -123,7 +124,7 @@ def replayed_texts(steps, modifiers, key):
     try:
         done = replay(steps)
     except TraceError:
-        traced(*modifiers, like=steps.like)
+        traced(*modifiers, like=steps.like)  # it knows the line
         raise
     trace = done.trace
     slots = [slot_of(x, steps.tensors) for x in trace.tensors]

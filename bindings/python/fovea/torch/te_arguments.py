@@ -6,6 +6,7 @@ from .._request import one_of
 _ALIASES = {
     "padding,causal": "padding_causal",
     "causal,padding": "padding_causal",
+    "causal_padding": "padding_causal",
     "padding,causal_bottom_right": "padding_causal_bottom_right",
 }
 MASK_TYPES = (
@@ -20,23 +21,12 @@ MASK_TYPES = (
 
 # Why an argument is refused if it is not at its default.
 _REASONS = {
-    "tp": "Fovea's modules hold all heads of their rank: give them the local number of heads, or shard with DTensor",
-    "cp": "context parallelism is the caller's: fovea.torch.attention takes q_offset, k_offset and returns lse to merge",
-    "rng": "dropout seeds come from torch's generators",
     "fp8": "there is no fp8 in this version",
     "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
     "gemm": "projections are torch.nn.Linear",
     "splits": "engines choose how they split keys",
 }
 _WHY = {
-    "sequence_parallel": "tp",
-    "tp_size": "tp",
-    "tp_group": "tp",
-    "set_parallel_mode": "tp",
-    "get_rng_state_tracker": "rng",
-    "cp_group": "cp",
-    "cp_global_ranks": "cp",
-    "cp_stream": "cp",
     "inference_params": "kv",
     "fp8_output": "fp8",
     "bf16_backward": "fp8",
@@ -47,7 +37,6 @@ _WHY = {
     "ub_overlap_rs_dgrad": "gemm",
     "ub_bulk_dgrad": "gemm",
     "ub_bulk_wgrad": "gemm",
-    "is_first_microbatch": "fp8",
 }
 
 

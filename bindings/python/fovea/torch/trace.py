@@ -10,6 +10,7 @@ from . import (
     arithmetic,  # noqa: F401  installs the operators
     dynamo,  # noqa: F401  teaches Dynamo them
 )
+from .captured_names import about, numpy_array_of
 from .errors import NO_DERIVATIVE, refuse
 from .functions import UNARY, call, name_of
 from .pointwise import constant
@@ -72,9 +73,12 @@ class Trace:
         if tensor.dim() != 0:
             self.asked_shapes = True
             if tensor.numel() != 1:
-                raise refuse(
-                    f"a captured tensor of shape {list(tensor.shape)} as a number",
-                    "an index for each of its dimensions: table[h, q_idx]",
+                raise about(
+                    tensor,
+                    refuse(
+                        f"a captured tensor of shape {list(tensor.shape)} as a number",
+                        "an index for each of its dimensions: table[h, q_idx]",
+                    ),
                 )
             tensor = tensor.reshape(())
         if (
@@ -258,15 +262,22 @@ def any_traced(items) -> bool:
 
 
 def run_score_mod(trace, function):
-    with Tracing(trace):
-        out = function(Value(trace, "score", FLOAT), *positions(trace))
-    return trace.formula(out, FLOAT, function)
+    return trace.formula(run(trace, function, Value(trace, "score", FLOAT)), FLOAT, function)
 
 
 def run_mask_mod(trace, function):
-    with Tracing(trace):
-        out = function(*positions(trace))
-    return trace.formula(out, BOOL, function)
+    return trace.formula(run(trace, function), BOOL, function)
+
+
+def run(trace, function, *first):
+    try:
+        with Tracing(trace):
+            return function(*first, *positions(trace))
+    except IndexError:  # of NumPy, which says nothing of arrays that meet what is no number
+        name = None if torch.compiler.is_compiling() else numpy_array_of([function])
+        if name is None:
+            raise
+        raise refuse(f"{name!r}, an array of NumPy's, with a traced index", f"torch.as_tensor({name})", function) from None
 
 
 def positions(trace):

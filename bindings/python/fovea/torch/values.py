@@ -66,14 +66,18 @@ class Value:
 
     def __index__(self):
         raise refuse(
-            "a traced value as an index of a Python list or range", "a tensor in place of the list: table[h]"
+            "a traced value as an index of a Python list, a range or an array of NumPy's",
+            "a tensor in place of the list: torch.as_tensor(table)[h]",
         )
 
     def __int__(self):
         raise refuse("int() of a traced value", "x.to(torch.int32)")
 
     def __float__(self):
-        raise refuse("float() of a traced value", "x.to(torch.float32)")
+        raise refuse(
+            "float() of a traced value, or a function of Python's math",
+            "x.to(torch.float32), and torch's functions: torch.tanh for math.tanh",
+        )
 
     def __iter__(self):
         raise refuse("iteration over a traced value", "a loop over a Python range, with the value inside")
@@ -162,6 +166,8 @@ def lift(trace, x) -> Value:
         return literal(trace, x)
     if isinstance(x, torch.Tensor):
         return trace.load_single(x)
+    if type(x).__module__ == "numpy" and len(x.shape) > 0:
+        raise refuse(f"an array of NumPy's of shape {list(x.shape)}", "torch.as_tensor of it, and its indices")
     if hasattr(x, "shape") and len(x.shape) > 0:
         raise refuse(
             f"a part of shape {list(x.shape)} of a captured tensor as a number",

@@ -1,0 +1,172 @@
+"""Context parallelism with all keys first: what own queries look at is gathered, then computed in one call per piece of
+queries. Also a rank's part of the heads after an all-to-all, which has all keys already."""
+
+import dataclasses
+
+import torch
+
+from . import runtime
+from .context_job import Sums, by_piece, resized, with_lse
+from .shapes import rows_dtype
+
+
+def gathered(job, tensors, side, needed, sends, receives):
+    """The tensors over the pieces `needed` (neighbours), in the order of their positions. What nobody sent is zero: it is
+    masked. sends and receives: {rank: pieces}."""
+    messages = {
+        rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()
+    }
+    shapes = {
+        rank: [resized(x.shape, job.axis, side.piece_rows[piece]) for piece in pieces for x in tensors]
+        for rank, pieces in receives.items()
+    }
+    received = job.ranks.exchange(messages, shapes, tensors[0]).wait()
+    found = {piece: [job.piece(x, side, piece) for x in tensors] for piece in job.plan.held}
+    for rank, pieces in receives.items():
+        for i, piece in enumerate(pieces):
+            found[piece] = received[rank][i * len(tensors) : (i + 1) * len(tensors)]
+    order = side.gathered_order(needed)
+    out = []
+    for i, x in enumerate(tensors):
+        empty = lambda piece, x=x: x.new_zeros(resized(x.shape, job.axis, side.piece_rows[piece]))
+        whole = torch.cat([found[piece][i] if piece in found else empty(piece) for piece in needed], job.axis)
+        out.append(whole if order is None else whole.index_select(job.axis, order))
+    return out
+
+
+def gather_keys(job, k, v):
+    """(k, v, pieces) over all pieces that own queries look at; with deterministic=True over all, so that sums are added in
+    the order of the whole attention."""
+    steps = job.plan.steps
+    looked_at = [k_piece for step in steps for _, k_piece, _ in step["tiles"]] or job.plan.held[:1]
+    last = len(job.plan.k.pieces) - 1
+    ends = (0, last) if job.call.deterministic or job.one_place else (min(looked_at), max(looked_at))
+    needed = list(range(ends[0], ends[1] + 1))
+    sends, receives = {}, {}
+    for step in steps[1:]:
+        sends.setdefault(step["to"], []).extend(step["sent"])
+        receives.setdefault(step["from"], []).extend(step["received"])
+    return (*gathered(job, [k, v], job.plan.k, needed, sends, receives), needed)
+
+
+def joined_queries(job, x, pieces):
+    """Some pieces of queries as one."""
+    if len(pieces) == 1:
+        return job.piece(x, job.plan.q, pieces[0])
+    order = job.plan.q.gathered_order(pieces)
+    return x if order is None else x.index_select(job.axis, order)
+
+
+def joined_rows(job, rows, pieces):
+    x = joined_queries(job, job.rows_as_tensor(rows), pieces)
+    return job.tensor_as_rows(x)
+
+
+def parted_queries(job, x, pieces):
+    """The inverse of joined_queries."""
+    order = None if len(pieces) == 1 else job.plan.q.gathered_order(pieces)
+    return x if order is None else torch.empty_like(x).index_copy_(job.axis, order, x)
+
+
+def gather_forward(job, call, q, k, v, sink, captured):
+    k, v, needed = gather_keys(job, k, v)
+    call = with_lse(call)
+    outputs, rows, most = [], [], None
+    for pieces in job.query_groups():
+        tile = job.plan.tile(call, pieces, needed)
+        o, lse, _, max_logit = runtime.forward(tile, joined_queries(job, q, pieces), k, v, sink, captured)
+        outputs.append(parted_queries(job, o, pieces))
+        rows.append(job.tensor_as_rows(parted_queries(job, job.rows_as_tensor(lse), pieces)))
+        if max_logit is not None:
+            most = max_logit if most is None else torch.maximum(most, max_logit)
+    return torch.cat(outputs, job.axis), torch.cat(rows, -1), most
+
+
+def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
+    q, k, v, o, lse = saved
+    wants = call.wants.split(",")
+    of_keys = [name for name in ("k", "v") if name in wants]
+    apart = job.call.deterministic and not job.one_place and of_keys
+    here = [name for name in wants if not (apart and name in of_keys)]
+    grads = Sums()
+    keys, values, needed = gather_keys(job, k, v)
+    if any(here):
+        sums = not job.one_place and any(name in of_keys for name in here)  # those will be added to others
+        part_call = dataclasses.replace(call, wants=",".join(here))
+        for pieces in job.query_groups():
+            tile = job.plan.tile(part_call, pieces, needed)
+            given = [joined_queries(job, x, pieces) for x in (q, o, grad_o)]
+            rows = [None if x is None else joined_rows(job, x, pieces) for x in (lse, grad_lse)]
+            found = runtime.backward(
+                tile, given[0], keys, values, sink, captured, given[1], rows[0], given[2], rows[1]
+            )
+            if "q" in found:
+                grads[f"q{pieces[0]}"] = parted_queries(job, found.pop("q"), pieces)
+            for name, x in found.items():
+                grads.add(name, x.to(rows_dtype(q)) if sums and name in of_keys else x)
+    if "q" in wants:
+        grads["q"] = torch.cat([grads.pop(f"q{pieces[0]}") for pieces in job.query_groups()], job.axis)
+    if apart:
+        grads.update(gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, of_keys))
+    elif of_keys:
+        grads.update(scattered(job, {name: grads[name] for name in of_keys}, needed))
+    return grads
+
+
+def scattered(job, of_keys, needed):
+    """Gradients of gathered keys, added up by the ranks that have these."""
+    side, names = job.plan.k, list(of_keys)
+    order = side.gathered_order(needed)
+    parts = {piece: [] for piece in needed}
+    for x in of_keys.values():
+        x = x if order is None else torch.empty_like(x).index_copy_(job.axis, order, x)
+        for piece, part in zip(needed, x.split([side.piece_rows[piece] for piece in needed], job.axis)):
+            parts[piece].append(part)
+    like = of_keys[names[0]]
+    own = {piece: parts.get(piece) for piece in job.plan.held}
+    sends, shapes = {}, {}
+    for step in job.plan.steps[1:]:
+        if step["received"]:
+            sends[step["from"]] = [x for piece in step["received"] for x in parts[piece]]
+        if step["sent"]:
+            shapes[step["to"]] = [
+                resized(of_keys[name].shape, job.axis, side.piece_rows[piece])
+                for piece in step["sent"]
+                for name in names
+            ]
+    received = job.ranks.exchange(sends, shapes, like).wait()
+    for step in job.plan.steps[1:]:
+        for piece, tensors in by_piece(received.get(step["to"], []), step["sent"], len(names)).items():
+            own[piece] = tensors if own[piece] is None else [x + y for x, y in zip(own[piece], tensors)]
+    out = {}
+    for i, name in enumerate(names):
+        empty = lambda piece, name=name: of_keys[name].new_zeros(
+            resized(of_keys[name].shape, job.axis, side.piece_rows[piece])
+        )
+        out[name] = torch.cat([empty(p) if own[p] is None else own[p][i] for p in job.plan.held], job.axis)
+    return out
+
+
+def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
+    """With all queries that looked at own keys: each sum is added up on one rank, in the order of the whole attention."""
+    q, k, v, o, lse = saved
+    side = job.plan.q
+    sends, receives = {}, {}
+    for step in job.plan.steps[1:]:
+        looking = sorted({q_piece for q_piece, _, _ in step["tiles"]})
+        sends.setdefault(step["from"], []).extend(looking)
+        receives.setdefault(step["to"], []).extend(step["looking"])
+    needed = list(range(len(side.pieces)))
+    queries, outputs, grad_outputs = gathered(job, [q, o.to(q.dtype), grad_o.to(q.dtype)], side, needed, sends, receives)
+    with_rows = [lse] if grad_lse is None else [lse, grad_lse]
+    rows = gathered(job, [job.rows_as_tensor(x) for x in with_rows], side, needed, sends, receives)
+    rows = [job.tensor_as_rows(x) for x in rows] + [None]
+    call = dataclasses.replace(call, wants=",".join(names))
+    parts = {name: [] for name in names}
+    for piece in job.plan.held:
+        tile = job.plan.tile(call, needed, [piece])
+        keys = [job.piece(x, job.plan.k, piece) for x in (k, v)]
+        found = runtime.backward(tile, queries, *keys, None, captured, outputs, rows[0], grad_outputs, rows[1])
+        for name in names:
+            parts[name].append(found[name])
+    return {name: torch.cat(parts[name], job.axis) for name in names}

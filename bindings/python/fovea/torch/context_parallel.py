@@ -1,0 +1,275 @@
+"""fovea.torch.context_parallel: attention over a sequence that is cut over the ranks of a torch.distributed group."""
+
+import dataclasses
+import re
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from .._core import InvalidArgument
+from .._request import AXES, one_of
+from .attention import add_formulas, modifiers_of, request
+from .context_gather import gather_backward, gather_forward
+from .context_job import Job
+from .context_plan import plan_of
+from .context_ring import ring_backward, ring_forward
+from .context_transport import Ranks
+from .learned_scale import is_learned, scaled
+
+STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
+ORDERS = ("contiguous", "zigzag")
+
+
+def context_parallel(
+    q,
+    k,
+    v,
+    *,
+    group=None,
+    strategy="ring",
+    order="contiguous",
+    head_ranks=None,
+    seq_len=None,
+    stream=None,
+    score_mod=None,
+    mask_mod=None,
+    score_mod_bprop=None,
+    tensors=None,
+    scalars=None,
+    bprop_tensors=None,
+    is_causal=False,
+    window_size=None,
+    window_from_the_end=False,
+    scale=None,
+    layout="bhsd",
+    seq_lens=None,
+    cu_seqlens=None,
+    max_seqlen=None,
+    sinks=None,
+    dropout_p=0.0,
+    generator=None,
+    seed=None,
+    q_offset=0,
+    k_offset=0,
+    deterministic=None,
+    return_lse=False,
+    return_max_logit=False,
+    engine=None,
+):
+    """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v, o and their gradients are this
+    rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and
+    cu_seqlens are those of the whole, the same on all ranks. Gradients of captured tensors and sinks are summed over
+    ranks.
+
+    group        of torch.distributed; the default one if None. A pair for a2a+p2p: of all-to-alls, and of the ring.
+    strategy     ring: keys come from one rank after the other, results are merged by lse. all_gather: keys first.
+                 all_to_all: each rank gets all positions of a part of the heads. a2a+p2p: all-to-all inside groups of
+                 `head_ranks` neighbours, a ring of them. Parts of keys that are all masked are not sent.
+    order        how rows are dealt out (`shard_sequence` does it): contiguous, or zigzag, which shares the work of causal
+                 masks evenly: rank i has the i-th and the i-th last of twice as many parts as there are ranks, packed
+                 sequences each for itself.
+    seq_len      rows of the whole sequence, or a pair for queries and keys, if ranks have different numbers of them.
+    stream       CUDA: for what is sent; one of Fovea's own if None.
+    dropout_p    drops the same scores as on one GPU with the same seed; without `seed`, the first rank's generator counts.
+    deterministic  all_gather and all_to_all then give o, lse and the gradients of q, k, v bit by bit as one GPU does.
+    """
+    one_of("strategy", strategy, STRATEGIES)
+    one_of("order", order, ORDERS)
+    if not isinstance(q_offset, int) or not isinstance(k_offset, int):
+        raise InvalidArgument("q_offset, k_offset: must be integers here")
+    if is_learned(scale):
+        score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
+    ranks = Ranks(group, stream)
+    if strategy == "a2a+p2p":
+        head_ranks = ranks.head_ranks or head_ranks
+        if head_ranks is None:
+            raise InvalidArgument("strategy='a2a+p2p': needs head_ranks, or two groups")
+    call, q, k, v, sinks = request(
+        q,
+        k,
+        v,
+        is_causal=is_causal,
+        window=(window_size, window_from_the_end),
+        scale=scale,
+        layout=layout,
+        seq_lens=seq_lens,
+        cu_seqlens=cu_seqlens,
+        max_seqlen=max_seqlen,
+        sinks=sinks,
+        dropout=(dropout_p, generator, seed),
+        offsets=(q_offset, k_offset),
+        deterministic=deterministic,
+        outputs=("lse",) * bool(return_lse) + ("max_logit",) * bool(return_max_logit),
+        engine=engine,
+    )
+    if call.seed is not None and seed is None:
+        ranks.same_seed(call.seed)
+    whole = whole_tensors(call, q, k, v, ranks, seq_len)
+    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
+    like = [q.new_empty(()).expand(x.shape) for x in whole[:2]]
+    formulas = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, like, layout)
+    add_formulas(call, formulas, q, k, v, sinks)
+    captured = with_whole_sizes(call, formulas.tensors, whole)
+    how = (ranks.size, strategy, order, head_ranks or 0)
+    plan = plan_of(call, whole, captured, how, ranks.rank, q.device)
+    asked = f"{how} {[tuple(x.shape) for x in whole]} {[tuple(x.shape) for x in captured]} {q.dtype} {call.key()}"
+    ranks.agree(asked, wrong_rows(call, plan, q, k))
+    job = Job(call, plan, ranks, gathers=strategy in ("all_gather", "all_to_all"))
+    o, lse, max_logit = ContextParallel.apply(job, q, k, v, sinks, *captured)
+    asked = [x for x, wanted in ((lse, return_lse), (max_logit, return_max_logit)) if wanted]
+    return (o, *asked) if asked else o
+
+
+def whole_tensors(call, q, k, v, ranks, seq_len):
+    """q, k and v of the whole attention, without memory."""
+    pair = seq_len if isinstance(seq_len, (tuple, list)) else (seq_len, seq_len)
+    axis = AXES[call.layout][2]
+    out = []
+    for x, starts, given in ((q, call.q_starts, pair[0]), (k, call.k_starts, pair[1]), (v, call.k_starts, pair[1])):
+        rows = int(starts[-1]) if starts is not None else given
+        shape = list(x.shape)
+        shape[axis] = shape[axis] * ranks.size if rows is None else int(rows)
+        out.append(torch.empty(shape, dtype=x.dtype, device="meta"))
+    return out
+
+
+def wrong_rows(call, plan, q, k) -> str:
+    """What is wrong with the rows of this rank, or nothing."""
+    axis = AXES[call.layout][2]
+    for name, x, side in (("query", q, plan.q), ("key", k, plan.k)):
+        expected = side.rank_rows(plan.rank)
+        if x.shape[axis] != expected:
+            return (
+                f"{name}: rank {plan.rank} of {plan.ranks} has {x.shape[axis]} rows and should have {expected}; "
+                "shard_sequence deals them out, and seq_len says how many there are in all if ranks differ"
+            )
+    return ""
+
+
+_SIZES = re.compile(r"\b(Sq|Skv|Hkv)\b")
+
+
+def with_whole_sizes(call, captured, whole):
+    """Formulas that name lengths mean those of the whole: as numbers, or, if sequences have their own, as a captured tensor
+    each. Gives what is captured then."""
+    lines = call.formulas.split("\n")  # modifiers.Formulas.text(): three formulas, then what they capture
+    texts, names = lines[:3], lines[3]
+    captured = list(captured)
+    if not any(_SIZES.search(text) for text in texts):
+        return captured
+    axis, heads = AXES[call.layout][2], AXES[call.layout][1]
+    numbers = {"Sq": whole[0].shape[axis], "Skv": whole[1].shape[axis], "Hkv": whole[1].shape[heads]}
+    words = {name: str(number) for name, number in numbers.items()}
+    for name, lengths, starts in (("Sq", call.q_lens, call.q_starts), ("Skv", call.k_lens, call.k_starts)):
+        if lengths is None and starts is not None:
+            lengths = starts.diff().to(torch.int32)
+        if lengths is not None and any(re.search(rf"\b{name}\b", text) for text in texts):
+            words[name] = f"_whole_{name}[b]"
+            captured.append(lengths)
+            names += f"{';' if names else ''}_whole_{name} b"
+    texts = [_SIZES.sub(lambda found: words[found[1]], text) for text in texts]
+    call.formulas = "\n".join([*texts, names, *lines[4:]])
+    return captured
+
+
+class ContextParallel(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, job, q, k, v, sink, *captured):
+        plan, call = job.plan, job.call
+        heads = q.shape[job.head_axis]
+        q, k, v = job.deal_heads(q, plan.q), job.deal_heads(k, plan.k), job.deal_heads(v, plan.k)
+        if plan.head_ranks > 1:
+            call = dataclasses.replace(call, h_global=heads, h_offset=heads // plan.head_ranks * plan.member)
+        sink = job.own_heads(sink)
+        run = gather_forward if job.gathers else ring_forward
+        o, lse, max_logit = run(job, call, q, k, v, sink, captured)
+        if call.wants:
+            ctx.save_for_backward(q, k, v, o, lse, sink, *captured, *call.tensors())
+            ctx.job, ctx.call, ctx.count = job, call.without_tensors(), len(captured)
+        ctx.set_materialize_grads(False)
+        out = job.collect_heads(o.to(q.dtype), plan.q)
+        rows = None
+        if "lse" in call.outputs:
+            rows = job.tensor_as_rows(job.collect_heads(job.rows_as_tensor(lse), plan.q))
+        if "max_logit" in call.outputs:
+            max_logit = largest(job, max_logit, q)
+            ctx.mark_non_differentiable(max_logit)
+        return out, rows, max_logit
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_o, grad_lse, _):
+        q, k, v, o, lse, sink, *rest = ctx.saved_tensors
+        captured, bound = rest[: ctx.count], rest[ctx.count :]
+        job, names = ctx.job, ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
+        call = dataclasses.replace(ctx.call, **dict(zip(names, bound)), outputs=())
+        if grad_o is None:
+            grad_o = torch.zeros_like(o, dtype=q.dtype)
+        else:
+            grad_o = job.deal_heads(grad_o.contiguous(), job.plan.q)
+        if grad_lse is not None:
+            grad_lse = job.tensor_as_rows(job.deal_heads(job.rows_as_tensor(grad_lse), job.plan.q))
+        run = gather_backward if job.gathers else ring_backward
+        grads = run(job, call, (q, k, v, o, lse), sink, captured, grad_o, grad_lse)
+        return (None, *own_gradients(job, call, grads, (q, k, v), captured))
+
+
+def own_gradients(job, call, grads, qkv, captured):
+    """In the order of forward's arguments: rows of this rank, and sums over ranks."""
+    out = []
+    for name, x, side in zip("qkv", qkv, (job.plan.q, job.plan.k, job.plan.k)):
+        found = grads.get(name)
+        out.append(None if found is None else job.collect_heads(found.to(x.dtype), side))
+    names = [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
+    shared = [name for name in ("sink", *names) if name in call.wants.split(",")]
+    if "sink" in shared:
+        grads["sink"] = job.all_heads(grads["sink"])
+    types = dict(zip(names, [x.dtype for x in captured]))
+    for name, x in zip(names, captured):
+        if name in shared and name not in grads:  # this rank computed no tile
+            grads[name] = torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+    for name in shared:
+        grads[name] = grads[name].float() if grads[name].dtype in (torch.float16, torch.bfloat16) else grads[name]
+        grads[name] = grads[name].contiguous()
+    job.ranks.sum([grads[name] for name in shared])
+    of = lambda name: grads[name].to(types.get(name, grads[name].dtype)) if name in shared else None
+    return [*out, of("sink"), *map(of, names)]
+
+
+def largest(job, own, q):
+    """The largest logit of each head, over all ranks."""
+    if own is None:
+        own = torch.full((q.shape[job.head_axis],), -torch.inf, device=q.device)
+    out = own.new_full((own.shape[0] * job.plan.head_ranks,), -torch.inf)
+    out.chunk(job.plan.head_ranks)[job.plan.member].copy_(own)
+    job.ranks.reduce([out], torch.distributed.ReduceOp.MAX)
+    return out
+
+
+def shard_sequence(x, ranks, rank, *, order="contiguous", dim=2, cu_seqlens=None):
+    """The rows of a whole tensor that a rank has. Packed sequences (with cu_seqlens) in the order zigzag are cut one by
+    one."""
+    index = rows_of(x.shape[dim], ranks, rank, one_of("order", order, ORDERS), cu_seqlens)
+    return x.index_select(dim, torch.tensor(index, dtype=torch.int64, device=x.device))
+
+
+def unshard_sequence(parts, *, order="contiguous", dim=2, cu_seqlens=None):
+    """The whole tensor of all ranks' rows."""
+    rows = sum(x.shape[dim] for x in parts)
+    places = [i for rank in range(len(parts)) for i in rows_of(rows, len(parts), rank, order, cu_seqlens)]
+    whole = torch.cat(list(parts), dim)
+    return torch.empty_like(whole).index_copy_(dim, torch.tensor(places, device=whole.device), whole)
+
+
+def rows_of(rows, ranks, rank, order, cu_seqlens):
+    if order == "contiguous" or cu_seqlens is None:
+        starts = [0, rows if cu_seqlens is None else int(cu_seqlens[-1])]
+    else:
+        starts = [int(x) for x in cu_seqlens]
+    parts = ranks if order == "contiguous" else 2 * ranks
+    out = []
+    for first, last in zip(starts, starts[1:]):
+        pieces = torch.arange(first, last).tensor_split(parts)
+        for i in [rank] if order == "contiguous" else [rank, parts - 1 - rank]:
+            out += pieces[i].tolist()
+    return out

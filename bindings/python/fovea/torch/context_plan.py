@@ -1,0 +1,168 @@
+"""The plan of context parallelism as fovea.torch follows it: the library says who computes which tiles in which step
+(fovea_parallel_plan); here these become rows of tensors and calls of attention."""
+
+import dataclasses
+import functools
+import json
+
+import torch
+
+from .. import _core
+from .._line import problem_line
+from .plans import _CODES, fields_of
+
+
+class Side:
+    """Queries or keys, dealt out. A piece is what steps compute with; a rank holds one or two, or, if heads are dealt
+    out among ranks, these hold them together."""
+
+    def __init__(self, found, plan, starts):
+        self.rows, self.pieces, self.piece_rows = found["rows"], found["pieces"], found["piece_rows"]
+        self.plan, self.starts = plan, starts  # of packed sequences, or None
+
+    def rank_rows(self, rank) -> int:
+        return sum(sum(self.rows[i]) for i in self.held_by(rank))
+
+    def held_by(self, rank):
+        """Parts of the sequence that a rank has before heads are dealt out."""
+        return [rank] if len(self.rows) == self.plan.ranks else [rank, len(self.rows) - 1 - rank]
+
+    def blocks(self, parts):
+        """(part, sequence) in the order in which rows lie: sequence by sequence."""
+        return [(part, s) for s in range(len(self.rows[0])) for part in parts]
+
+    def parts_of(self, piece):
+        return range(piece * self.plan.head_ranks, (piece + 1) * self.plan.head_ranks)
+
+    @functools.cached_property
+    def order(self):
+        """Where the rows of a group's pieces, one after the other, lie in what its ranks have, one after the other; None:
+        there."""
+        first = self.plan.rank // self.plan.head_ranks * self.plan.head_ranks
+        members = range(first, first + self.plan.head_ranks)
+        given = [block for rank in members for block in self.blocks(self.held_by(rank))]
+        wanted = [block for piece in self.plan.held for block in self.blocks(self.parts_of(piece))]
+        return self.moved(given, wanted)
+
+    def gathered_order(self, pieces):
+        """The same for pieces that are gathered, to make one piece of them."""
+        given = [block for piece in pieces for block in self.blocks(self.parts_of(piece))]
+        wanted = self.blocks([part for piece in pieces for part in self.parts_of(piece)])
+        return self.moved(given, wanted)
+
+    def moved(self, given, wanted):
+        if given == wanted:
+            return None
+        at, starts = 0, {}
+        for block in given:
+            starts[block] = at
+            at += self.rows[block[0]][block[1]]
+        index = [starts[block] + i for block in wanted for i in range(self.rows[block[0]][block[1]])]
+        return torch.tensor(index, dtype=torch.int64, device=self.plan.device)
+
+    def start(self, piece) -> int:
+        """Of a piece among those that are held."""
+        before = self.plan.held[: self.plan.held.index(piece)]
+        return sum(self.piece_rows[i] for i in before)
+
+    def joined(self, pieces):
+        """[first position, length, row] of each sequence in neighbouring pieces, as of one."""
+        out = []
+        for s in range(len(self.pieces[0])):
+            runs = [self.pieces[i][s] for i in pieces]
+            live = [run[0] for run in runs if run[1] > 0] or [runs[0][0]]
+            out.append([live[0], sum(run[1] for run in runs), self.row(pieces, s)])
+        return out
+
+    def row(self, pieces, s) -> int:
+        if self.starts is None:
+            return 0
+        if len(self.rows[0]) > 1:  # sequences are cut one by one: a piece has rows of all those before
+            return sum(self.pieces[i][s][2] for i in pieces)
+        first = sum(self.piece_rows[: pieces[0]])
+        return min(max(self.starts[s] - first, 0), sum(self.piece_rows[i] for i in pieces))
+
+    def fields(self, word, call, pieces):
+        """What a call on these pieces binds for its queries ("q") or keys ("k")."""
+        numbers = functools.partial(torch.tensor, dtype=torch.int32, device=self.plan.device)
+        runs = self.joined(pieces)
+        lengths = [length for _, length, _ in runs]
+        if self.starts is None:
+            out = {f"{word}_offset": getattr(call, f"{word}_offset") + self.pieces[pieces[0]][0][0]}
+            if getattr(call, f"{word}_lens") is not None:
+                out[f"{word}_lens"] = numbers(lengths)
+            return out
+        starts = [row for _, _, row in runs] + [sum(self.piece_rows[i] for i in pieces)]
+        filled = lengths == [after - before for before, after in zip(starts, starts[1:])]
+        return {
+            f"{word}_starts": numbers(starts),
+            f"{word}_lens": None if filled else numbers(lengths),
+            f"{word}_offsets": numbers([getattr(call, f"{word}_offset") + first for first, _, _ in runs]),
+            f"{word}_offset": 0,
+            f"max_{word}": max(lengths, default=0),
+        }
+
+
+class Plan:
+    """Of one rank."""
+
+    def __init__(self, text, starts, device):
+        found = json.loads(text)
+        self.device, self.bound = device, {}
+        self.ranks, self.rank, self.head_ranks = found["ranks"], found["rank"], found["head_ranks"]
+        self.held, self.steps, self.bytes = found["held"], found["steps"], found["bytes"]
+        self.q, self.k = (Side(found[word], self, at) for word, at in zip("qk", starts))
+
+    @property
+    def member(self):
+        """Which part of the heads."""
+        return self.rank % self.head_ranks
+
+    def tile(self, call, q_pieces, k_pieces):
+        """The call for some pieces of queries and some of keys."""
+        key = (tuple(q_pieces), tuple(k_pieces), call.q_offset, call.k_offset)
+        if key not in self.bound:
+            self.bound[key] = {**self.q.fields("q", call, q_pieces), **self.k.fields("k", call, k_pieces)}
+        return dataclasses.replace(call, **self.bound[key])
+
+
+_PLANS = {}
+_MOST_PLANS = 256
+
+
+def plan_of(call, whole, captured, how, rank, device) -> Plan:
+    """`whole` are q, k, v of the whole attention, without memory; `how` is (ranks, strategy, order, head_ranks). Found
+    again by what it depends on; a mask that reads tensors is looked at in every call."""
+    fields, _, parts = fields_of(call, *whole, None, captured, False)
+    fields.update(q_offset=call.q_offset or None, k_offset=call.k_offset or None)  # their values count here
+    line = problem_line(direction="forward", **fields)
+    used = [i for i, name in enumerate(parts.names) if f"{name}[" in parts.mask.replace(" ", "")]
+    host = {name: None if x is None else x.cpu() for name, x in zip(_NAMES, call.tensors()[1:5])}
+    key = None if used else (line, how, rank, device, call.values, *map(values_of, host.values()))
+    if key in _PLANS:
+        return _PLANS[key]
+    seen = [captured[i].detach().cpu() for i in used]
+    tensors = [
+        (parts.names[i], x.data_ptr(), _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for i, x in zip(used, seen)
+    ]
+    text = _core.parallel_plan(
+        _core.Problem(line),
+        how,
+        rank,
+        tensors=tensors,
+        scalars=list(zip([name for name, _ in parts.scalars], call.values)),
+        **{name: None if x is None else x.data_ptr() for name, x in host.items()},
+    )
+    plan = Plan(text, [values_of(host[name]) for name in ("q_starts", "k_starts")], device)
+    if key is not None:
+        while len(_PLANS) >= _MOST_PLANS:
+            _PLANS.pop(next(iter(_PLANS)))
+        _PLANS[key] = plan
+    return plan
+
+
+_NAMES = ("q_lengths", "k_lengths", "q_starts", "k_starts")
+
+
+def values_of(tensor):
+    return None if tensor is None else tuple(tensor.tolist())

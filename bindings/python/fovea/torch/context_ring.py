@@ -1,0 +1,151 @@
+"""The ring of context parallelism: keys and values of one rank after the other, in the order of the plan, each straight
+from the rank that has them; results are merged by lse. Backward, gradients of keys go straight back."""
+
+import dataclasses
+
+import torch
+
+from .._request import AXES
+from . import runtime
+from .context_job import Sums, by_piece, resized, with_lse
+from .shapes import rows_dtype
+
+
+class Coming:
+    """The keys of a step, under way while the one before is computed. Taken also if that fails: a message that nobody takes
+    would be the answer to somebody's next question."""
+
+    def __init__(self, job, i, k, v):
+        self.step = job.plan.steps[i] if i < len(job.plan.steps) else None
+        self.exchange = None if self.step is None else job.sent_keys(self.step, [k, v])
+        self.keys = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.exchange is not None:
+            received = self.exchange.wait().get(self.step["from"], [])
+            self.keys = by_piece(received, self.step["received"], 2)
+
+
+class Merged:
+    """Outputs of one piece of queries over several parts of the keys, weighted by their shares of the sum. A row that all
+    left empty stays empty."""
+
+    def __init__(self, job, q, v, piece):
+        rows = job.plan.q.piece_rows[piece]
+        dtype = rows_dtype(q)
+        shape = resized((*q.shape[:-1], v.shape[-1]), job.axis, rows)
+        heads = q.shape[job.head_axis]
+        lse_shape = (heads, rows) if job.call.layout == "thd" else (q.shape[AXES[job.call.layout][0]], heads, rows)
+        self.job = job
+        self.o = torch.zeros(shape, dtype=dtype, device=q.device)
+        self.lse = torch.full(lse_shape, -torch.inf, dtype=dtype, device=q.device)
+
+    def add(self, o, lse):
+        both = torch.logaddexp(self.lse, lse)
+        shift = finite(both)
+        self.o.mul_(self.job.rows_as_tensor(torch.exp(self.lse - shift)))
+        self.o.addcmul_(o, self.job.rows_as_tensor(torch.exp(lse - shift)))
+        self.lse = both
+
+    def add_sink(self, sink):
+        per_row = sink.to(self.lse.dtype).unsqueeze(-1).expand(self.lse.shape)
+        both = torch.logaddexp(self.lse, per_row)
+        self.o.mul_(self.job.rows_as_tensor(torch.exp(self.lse - finite(both))))
+        self.lse = both
+
+
+def finite(lse):
+    """What may be subtracted: a row with nothing in it has -inf."""
+    return torch.where(lse == -torch.inf, torch.zeros_like(lse), lse)
+
+
+def ring_forward(job, call, q, k, v, sink, captured):
+    wants = ",".join(name for name in call.wants.split(",") if name != "sink")
+    call = dataclasses.replace(with_lse(call), wants=wants, parts=True)
+    merged = {piece: Merged(job, q, v, piece) for piece in job.plan.held}
+    keys = {piece: [job.piece(x, job.plan.k, piece) for x in (k, v)] for piece in job.plan.held}
+    most = None
+    steps = job.plan.steps
+    for i, step in enumerate(steps):
+        with Coming(job, i + 1, k, v) as coming:
+            for q_piece, k_piece, _ in step["tiles"]:
+                tile = job.plan.tile(call, [q_piece], [k_piece])
+                rows = job.piece(q, job.plan.q, q_piece)
+                o, lse, _, max_logit = runtime.forward(tile, rows, *keys[k_piece], None, captured)
+                merged[q_piece].add(o, lse)
+                if max_logit is not None:
+                    most = max_logit if most is None else torch.maximum(most, max_logit)
+        keys = coming.keys
+    if sink is not None:
+        for one in merged.values():
+            one.add_sink(sink)
+    o = torch.cat([merged[piece].o for piece in job.plan.held], job.axis)
+    lse = torch.cat([merged[piece].lse for piece in job.plan.held], -1)
+    return o, lse, most
+
+
+def ring_backward(job, call, saved, sink, captured, grad_o, grad_lse):
+    q, k, v, o, lse = saved
+    wants = [name for name in call.wants.split(",") if name != "sink"]
+    grads = Sums()
+    if not any(wants):
+        return with_sink_gradient(job, call, grads, sink, saved, grad_o, grad_lse)
+    call = dataclasses.replace(call, wants=",".join(wants), parts=True)
+    keys = {piece: [job.piece(x, job.plan.k, piece) for x in (k, v)] for piece in job.plan.held}
+    names = [name for name in ("k", "v") if name in wants]
+    like = {"k": k.to(rows_dtype(q)).detach(), "v": v.to(rows_dtype(q)).detach()} if names else {}
+    steps, returning = job.plan.steps, []
+    for i, step in enumerate(steps):
+        found = {piece: Sums() for piece in {*step["received"], *(job.plan.held if i == 0 else ())}}
+        with Coming(job, i + 1, k, v) as coming:
+            for q_piece, k_piece, _ in step["tiles"]:
+                tile = job.plan.tile(call, [q_piece], [k_piece])
+                given = [job.piece(x, job.plan.q, q_piece) for x in (q, o, grad_o)]
+                rows = [None if x is None else job.rows_piece(x, q_piece).contiguous() for x in (lse, grad_lse)]
+                part = runtime.backward(
+                    tile, given[0], *keys[k_piece], None, captured, given[1], rows[0], given[2], rows[1]
+                )
+                for name, x in part.items():
+                    where = found[k_piece] if name in names else grads
+                    where.add(f"q{q_piece}" if name == "q" else name, x)
+        if i == 0:
+            own = found
+        else:
+            back = job.returned_gradients(step, found, names, like)
+            if back is not None:
+                returning.append((step, back))
+        keys = coming.keys
+    for step, back in returning:
+        for piece, tensors in by_piece(back.wait().get(step["to"], []), step["sent"], len(names)).items():
+            for name, x in zip(names, tensors):
+                own[piece].add(name, x)
+    for name in names:
+        grads[name] = torch.cat([held_or_zeros(job, own, piece, name, like[name]) for piece in job.plan.held], job.axis)
+    if "q" in wants:
+        empty = lambda piece: torch.zeros_like(job.piece(q, job.plan.q, piece), dtype=rows_dtype(q))
+        pieces = [grads.pop(f"q{piece}", None) for piece in job.plan.held]
+        pieces = [empty(piece) if x is None else x for piece, x in zip(job.plan.held, pieces)]
+        grads["q"] = torch.cat(pieces, job.axis)
+    return with_sink_gradient(job, call, grads, sink, saved, grad_o, grad_lse)
+
+
+def held_or_zeros(job, own, piece, name, like):
+    found = own[piece].get(name)
+    return torch.zeros_like(job.piece(like, job.plan.k, piece)) if found is None else found
+
+
+def with_sink_gradient(job, call, grads, sink, saved, grad_o, grad_lse):
+    """The sink's logit joins the sum of every row."""
+    if sink is None or "sink" not in job.call.wants.split(","):
+        return grads
+    o, lse = saved[3:]
+    delta = job.tensor_as_rows((o.to(lse.dtype) * grad_o.to(lse.dtype)).sum(-1, keepdim=True))
+    if grad_lse is not None:
+        delta = delta - grad_lse
+    share = torch.exp(sink.to(lse.dtype).unsqueeze(-1) - finite(lse))
+    rows = share * delta
+    grads["sink"] = -rows.sum([i for i in range(rows.dim()) if i != rows.dim() - 2]).to(sink.dtype)
+    return grads

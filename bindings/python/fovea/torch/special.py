@@ -1,0 +1,165 @@
+"""Functions of torch that the formula language has no word for, as expressions of those that it has; and those that look a
+value up in a short table, which is unrolled."""
+
+import math
+
+from . import arithmetic as ar
+from . import pointwise as pw
+from .errors import refuse
+from .pointwise import emit
+from .values import BOOL, FLOAT, INT, cast, lift, real
+from .vectors import REDUCTIONS, apply, is_vector
+
+# atan(x) / x by powers of x * x, where |x| <= tan(pi / 8): off by 7e-10 of it, its derivative by 1e-7.
+_ATAN = (
+    0.9999999993921005,
+    -0.3333330749342899,
+    0.19998210797527466,
+    -0.14239982918017702,
+    0.10572814470211667,
+    -0.060332416873021495,
+)
+
+
+def atan(trace, x):
+    """|x| is brought below tan(pi / 8): by 1 / x above tan(3 pi / 8), by (x - 1) / (x + 1) between."""
+    v = real(lift(trace, x))
+    size = emit(v, f"abs({v.text})")
+    far, middle = (trace.emit(f"{size.text} > {math.tan(turn * math.pi / 8)!r}", BOOL) for turn in (3, 1))
+    near = emit(
+        v,
+        f"{far.text} ? -1.0 / {size.text} : {middle.text} ? ({size.text} - 1.0) / ({size.text} + 1.0) : {size.text}",
+    )
+    square = near * near
+    ratio = lift(trace, _ATAN[-1])
+    for coefficient in reversed(_ATAN[:-1]):
+        ratio = ratio * square + coefficient
+    angle = near * ratio
+    base = emit(v, f"{far.text} ? {math.pi / 2!r} : {middle.text} ? {math.pi / 4!r} : 0.0")
+    out = base + angle
+    return emit(v, f"{v.text} < 0.0 ? -{out.text} : {v.text} == 0.0 ? {v.text} : {out.text}")
+
+
+def atan2(trace, y, x):
+    y, x = (real(v) for v in ar.pair(trace, y, x))
+    turn = emit(x, f"{y.text} < 0.0 ? (-{math.pi!r}) : {math.pi!r}")
+    steep = emit(x, f"{y.text} < 0.0 ? (-{math.pi / 2!r}) : {y.text} > 0.0 ? {math.pi / 2!r} : 0.0")
+    slope = atan(trace, y / x)
+    inside = emit(x, f"{x.text} < 0.0 ? {(slope + turn).text} : {slope.text}")
+    return emit(x, f"{x.text} == 0.0 ? {steep.text} : {inside.text}")
+
+
+def asin(trace, x):
+    v = real(lift(trace, x))
+    return atan(trace, emit(v, f"{v.text} / sqrt((1.0 - {v.text}) * (1.0 + {v.text}))"))
+
+
+def acos(trace, x):
+    return -asin(trace, x) + math.pi / 2
+
+
+def nan_to_num(trace, x, nan=0.0, posinf=None, neginf=None):
+    v = lift(trace, x)
+    if v.kind != FLOAT:
+        return v
+    largest = 3.4028234663852886e38
+    high, low = (largest if posinf is None else float(posinf), -largest if neginf is None else float(neginf))
+    out = ar.where(trace, v == math.inf, high, ar.where(trace, v == -math.inf, low, v))
+    return ar.where(trace, v != v, float(nan or 0.0), out)
+
+
+def threshold(trace, x, threshold, value, inplace=False):
+    v = lift(trace, x)
+    return ar.where(trace, v > threshold, v, cast(lift(trace, value), v.kind))
+
+
+def celu(trace, x, alpha=1.0, inplace=False):
+    v = real(lift(trace, x))
+    return ar.where(trace, v > 0.0, v, emit(v, f"expm1({(v / float(alpha)).text})") * float(alpha))
+
+
+def selu(trace, x, inplace=False):
+    v = real(lift(trace, x))
+    scale, alpha = 1.0507009873554805, 1.6732632423543772
+    return ar.where(trace, v > 0.0, v * scale, emit(v, f"expm1({v.text})") * (scale * alpha))
+
+
+def shrink(soft):
+    """hardshrink and softshrink."""
+
+    def rule(trace, x, lambd=0.5):
+        v, zero = real(lift(trace, x)), lift(trace, 0.0)
+        above, below = (v - lambd, v + lambd) if soft else (v, v)
+        return ar.where(trace, v > float(lambd), above, ar.where(trace, v < -float(lambd), below, zero))
+
+    return rule
+
+
+def prelu(trace, x, weight):
+    v = real(lift(trace, x))
+    return ar.where(trace, v > 0.0, v, v * weight)
+
+
+def xlogy(name):
+    def rule(trace, x, y):
+        x, y = (real(v) for v in ar.pair(trace, x, y))
+        product = emit(x, f"{x.text} * {name}({y.text})")
+        return emit(x, f"{y.text} != {y.text} ? {y.text} : {x.text} == 0.0 ? 0.0 : {product.text}")
+
+    return rule
+
+
+def copysign(trace, x, y):
+    x, y = (real(v) for v in ar.pair(trace, x, y))
+    negative = trace.emit(pw.NEGATIVE.format(x=y.text), BOOL)
+    return emit(x, f"{negative.text} ? -abs({x.text}) : abs({x.text})")
+
+
+def logaddexp2(trace, a, b):
+    a, b = (real(v) for v in ar.pair(trace, a, b))
+    gap = emit(a, f"log1p(exp2(-abs({a.text} - {b.text}))) * {1 / math.log(2)!r}")
+    return ar.where(trace, a == b, a + 1.0, emit(a, f"max({a.text}, {b.text})") + gap)
+
+
+def places(trace, table, x, right):
+    """How many of a sorted table stand before x: below it, or up to it if `right`."""
+    if not is_vector(table):
+        raise refuse(f"a table of shape {list(table.shape)} to search in", "one of rank 1, with two elements or more")
+    return REDUCTIONS["sum"](trace, apply(ar.LE if right else ar.LT, trace, (table, x), {}))
+
+
+def bucketize(trace, x, boundaries, *, right=False, out_int32=False):
+    return places(trace, boundaries, x, right)
+
+
+def searchsorted(trace, table, x, *, right=False, side=None, out_int32=False, sorter=None):
+    if sorter is not None:
+        raise refuse("searchsorted with a sorter", "the table sorted outside the modifier")
+    return places(trace, table, x, right or side == "right")
+
+
+def isin(trace, x, table, *, assume_unique=False, invert=False):
+    found = REDUCTIONS["any"](trace, apply(ar.EQ, trace, (table, x), {})) if is_vector(table) else ar.EQ(trace, x, table)
+    return found.__invert__() if invert else found
+
+
+def embedding(trace, index, weight, *args, **kwargs):
+    return trace.load(weight, cast(lift(trace, index), INT))
+
+
+def reshaped(name):
+    """view, unsqueeze, expand and the like: of one number they give the same number."""
+
+    def rule(trace, x, *sizes, **kwargs):
+        v = lift(trace, x)
+        flat = [n for size in sizes for n in (size if isinstance(size, (tuple, list)) else (size,))]
+        counts = name in ("view", "reshape", "expand", "broadcast_to")
+        if any(not isinstance(n, int) or (counts and n not in (1, -1)) for n in flat):
+            raise refuse(f".{name}{tuple(flat)} of a traced value", "the value itself, which is one number")
+        return v
+
+    return rule
+
+
+WHOLE = {"bucketize": bucketize, "searchsorted": searchsorted, "isin": isin, "embedding": embedding}
+SHAPES = ("unsqueeze", "squeeze", "view", "reshape", "expand", "broadcast_to", "flatten", "ravel", "atleast_1d")

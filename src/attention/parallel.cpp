@@ -1,0 +1,312 @@
+#include "attention/parallel.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/spelling.h"
+#include "ir/build.h"
+#include "ir/mod_mask.h"
+
+namespace fovea {
+namespace {
+
+constexpr int depth = 4;  // 16 x 16 tiles of a pair of pieces: enough to see how work is shared
+constexpr std::int64_t most_sequences = 4096;  // looked at one by one
+
+template <class Enum>
+Enum one_named(const std::string& name, const char* argument,
+               const std::vector<std::string>& known) {
+  const auto found = std::ranges::find(known, name);
+  if (found != known.end()) return static_cast<Enum>(found - known.begin());
+  std::string all;
+  for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
+  throw InvalidArgument(std::string(argument) + "=" + name.substr(0, 64) + ": must be one of " +
+                        all + did_you_mean(name, known));
+}
+
+// A mask, and what a modifier turns into -inf.
+ir::Expr kept(const ir::Program& program) {
+  ir::Expr keep = program.mask();
+  if (!program.mod()) return keep;
+  const ir::Expr hidden = ir::not_(ir::always_minus_infinity(program.mod()));
+  return keep ? ir::and_(keep, hidden) : hidden;
+}
+
+// Where part `i` of `parts` of n rows begins; the first ones are longer by one if there is a rest.
+std::int64_t cut(std::int64_t n, int i, int parts) {
+  return i * (n / parts) + std::min<std::int64_t>(i, n % parts);
+}
+
+std::int64_t true_length(const ParallelValues::Side& side, std::size_t sequence,
+                         std::int64_t padded) {
+  return side.lengths.empty() ? padded : std::min<std::int64_t>(side.lengths[sequence], padded);
+}
+
+// How many rows there are of each sequence, and the sequences that differ.
+struct Cutter {
+  const ParallelValues::Side& side;
+  int parts, group;  // pieces of ranks, and how many of them make a piece of a step
+  Dealt dealt;
+
+  void dense(std::int64_t length) {
+    for (int i = 0; i < parts; ++i) {
+      dealt.rows.push_back({cut(length, i + 1, parts) - cut(length, i, parts)});
+    }
+    const std::size_t count = std::max<std::size_t>(side.lengths.size(), 1);
+    for (int i = 0; i < parts; i += group) {
+      const std::int64_t first = cut(length, i, parts), last = cut(length, i + group, parts);
+      Piece piece;
+      for (std::size_t s = 0; s < count; ++s) {
+        const std::int64_t end = std::clamp(true_length(side, s, length), first, last);
+        piece.push_back({first, end - first, 0});
+      }
+      dealt.pieces.push_back(std::move(piece));
+      dealt.piece_rows.push_back(last - first);
+    }
+  }
+
+  // All rows in a line, cut without regard to sequences.
+  void packed_line() {
+    const std::int64_t all = side.starts.back();
+    for (int i = 0; i < parts; ++i) {
+      dealt.rows.push_back({cut(all, i + 1, parts) - cut(all, i, parts)});
+    }
+    for (int i = 0; i < parts; i += group) {
+      const std::int64_t first = cut(all, i, parts), last = cut(all, i + group, parts);
+      Piece piece;
+      for (std::size_t s = 0; s + 1 < side.starts.size(); ++s) {
+        const std::int64_t start = side.starts[s];
+        const std::int64_t begin = std::clamp(start, first, last);
+        const std::int64_t end = start + true_length(side, s, side.starts[s + 1] - start);
+        const std::int64_t length = std::max<std::int64_t>(std::min(end, last) - begin, 0);
+        piece.push_back({length > 0 ? begin - start : 0, length, begin - first});
+      }
+      dealt.pieces.push_back(std::move(piece));
+      dealt.piece_rows.push_back(last - first);
+    }
+  }
+
+  // Each sequence cut for itself.
+  void packed_each() {
+    dealt.rows.resize(static_cast<std::size_t>(parts));
+    dealt.pieces.resize(static_cast<std::size_t>(parts / group));
+    dealt.piece_rows.resize(dealt.pieces.size());
+    for (std::size_t s = 0; s + 1 < side.starts.size(); ++s) {
+      const std::int64_t padded = side.starts[s + 1] - side.starts[s];
+      const std::int64_t length = true_length(side, s, padded);
+      for (int i = 0; i < parts; ++i) {
+        dealt.rows[static_cast<std::size_t>(i)].push_back(cut(padded, i + 1, parts) -
+                                                          cut(padded, i, parts));
+      }
+      for (int i = 0; i < parts; i += group) {
+        const auto at = static_cast<std::size_t>(i / group);
+        const std::int64_t first = cut(padded, i, parts), last = cut(padded, i + group, parts);
+        const std::int64_t end = std::clamp(length, first, last);
+        dealt.pieces[at].push_back({first, end - first, dealt.piece_rows[at]});
+        dealt.piece_rows[at] += last - first;
+      }
+    }
+  }
+};
+
+Dealt deal(const Problem& problem, const ParallelValues::Side& side, const ParallelSpec& spec,
+           int head_ranks, std::int64_t length) {
+  const int parts = spec.ranks * (spec.order == Order::Zigzag ? 2 : 1);
+  Cutter cutter{side, parts, head_ranks, {}};
+  if (problem.layout != Layout::Thd) {
+    cutter.dense(length);
+  } else if (spec.order == Order::Zigzag) {
+    cutter.packed_each();
+  } else {
+    cutter.packed_line();
+  }
+  return std::move(cutter.dealt);
+}
+
+void refuse(const std::string& text) { throw InvalidArgument(text); }
+
+int checked_head_ranks(const Problem& problem, const ParallelValues& values,
+                       const ParallelSpec& spec) {
+  if (spec.ranks < 1 || spec.ranks > 1 << 20) {
+    refuse("ranks=" + std::to_string(spec.ranks) + ": must be 1 to 1048576");
+  }
+  int head_ranks = spec.strategy == Strategy::AllToAll ? spec.ranks : 1;
+  if (spec.strategy == Strategy::TwoLevel) head_ranks = spec.head_ranks;
+  if (head_ranks < 1 || spec.ranks % head_ranks != 0) {
+    refuse("head_ranks=" + std::to_string(head_ranks) + ": must divide the " +
+           std::to_string(spec.ranks) + " ranks");
+  }
+  const Sizes& s = problem.sizes;
+  if (s.hkv % head_ranks != 0 || s.h % head_ranks != 0) {
+    refuse("an all-to-all among " + std::to_string(head_ranks) + " ranks deals out heads, and " +
+           std::to_string(s.hkv) + " heads of keys can't be dealt out evenly; use ring, " +
+           "all_gather, or a2a+p2p with a smaller group");
+  }
+  const bool cut =
+      problem.layout == Layout::Thd || !values.q.lengths.empty() || !values.k.lengths.empty();
+  if (spec.order == Order::Striped && (head_ranks > 1 || cut)) {
+    refuse("order=striped: goes with ring and all_gather, and with sequences of one length");
+  }
+  if (problem.layout == Layout::Thd) {
+    const auto wanted = static_cast<std::size_t>(s.b) + 1;
+    if (values.q.starts.size() != wanted || values.k.starts.size() != wanted) {
+      refuse("packed sequences are dealt out by where they begin: cu_q and cu_k must be known");
+    }
+  }
+  return head_ranks;
+}
+
+}  // namespace
+
+Strategy strategy_of(const std::string& name) {
+  return one_named<Strategy>(name, "strategy", {"ring", "all_gather", "all_to_all", "a2a+p2p"});
+}
+
+Order order_of(const std::string& name) {
+  return one_named<Order>(name, "order", {"contiguous", "zigzag", "striped"});
+}
+
+ParallelPlan::ParallelPlan(const Problem& problem, const ParallelValues& values,
+                           const ParallelSpec& spec)
+    : problem_(problem),
+      values_(values),
+      spec_(spec),
+      head_ranks_(checked_head_ranks(problem, values, spec)),
+      q_(deal(problem, values.q, spec, head_ranks_, problem.sizes.sq)),
+      k_(deal(problem, values.k, spec, head_ranks_, problem.sizes.skv)),
+      share_(problem, kept(problem.program), values.tensors, values.scalars) {
+  const ir::Expr keep = kept(problem.program);
+  const bool varies = keep && any(keep->depends(), ir::Depends::B | ir::Depends::Load);
+  by_sequence_ = problem.layout == Layout::Thd || !values.q.lengths.empty() ||
+                 !values.k.lengths.empty() || (varies && problem.sizes.b <= most_sequences);
+}
+
+std::vector<int> ParallelPlan::held(int place) const {
+  if (spec_.order != Order::Zigzag) return {place};
+  return {place, 2 * places() - 1 - place};
+}
+
+double ParallelPlan::scores(int q_piece, int k_piece) {
+  const Piece& of_q = q_.pieces[static_cast<std::size_t>(q_piece)];
+  const Piece& of_k = k_.pieces[static_cast<std::size_t>(k_piece)];
+  const auto run = [](const Piece& piece, std::int64_t s) {
+    return piece[piece.size() == 1 ? 0 : static_cast<std::size_t>(s)];
+  };
+  const auto interval = [&](const Run& r, int piece, std::int64_t offset) -> ir::IntInterval {
+    if (spec_.order != Order::Striped) return {offset + r.first, offset + r.first + r.length - 1};
+    return {offset + piece, offset + piece + (r.length - 1) * spec_.ranks};
+  };
+  const auto whole = [&](const ParallelValues::Side& side, std::int64_t s, std::int64_t padded) {
+    const auto at = static_cast<std::size_t>(s);
+    if (!side.starts.empty()) padded = side.starts[at + 1] - side.starts[at];
+    return true_length(side, at, padded);
+  };
+  const std::int64_t together = by_sequence_ ? 1 : problem_.sizes.b;
+  double sum = 0;
+  for (std::int64_t s = 0; s < problem_.sizes.b; s += together) {
+    const Run q = run(of_q, s), k = run(of_k, s);
+    if (q.length == 0 || k.length == 0) continue;
+    const LiveShare::Rectangle box{{problem_.b_offset + s, problem_.b_offset + s + together - 1},
+                                   interval(q, q_piece, problem_.q_offset),
+                                   interval(k, k_piece, problem_.k_offset),
+                                   whole(values_.q, s, problem_.sizes.sq),
+                                   whole(values_.k, s, problem_.sizes.skv)};
+    sum += share_.of(box, depth) * static_cast<double>(q.length * k.length * together);
+  }
+  return sum;
+}
+
+std::vector<ParallelTile> ParallelPlan::tiles(int place, int source) {
+  std::vector<ParallelTile> out;
+  for (const int q : held(place)) {
+    for (const int k : held(source)) {
+      if (const double kept = scores(q, k); kept > 0) out.push_back({q, k, kept});
+    }
+  }
+  return out;
+}
+
+std::vector<ParallelStep> ParallelPlan::steps(int rank) {
+  const int ring = places(), place = rank / head_ranks_, member = rank % head_ranks_;
+  const auto pieces_of = [](const std::vector<ParallelTile>& tiles, int ParallelTile::* side) {
+    std::vector<int> out;
+    for (const ParallelTile& tile : tiles) out.push_back(tile.*side);
+    std::ranges::sort(out);
+    out.erase(std::ranges::unique(out).begin(), out.end());
+    return out;
+  };
+  std::vector<ParallelStep> out;
+  for (int i = 0; i < ring; ++i) {
+    const int source = (place - i + ring) % ring, target = (place + i) % ring;
+    ParallelStep step;
+    step.from = source * head_ranks_ + member;
+    step.to = target * head_ranks_ + member;
+    step.tiles = tiles(place, source);
+    if (i > 0) {
+      const std::vector<ParallelTile> of_target = tiles(target, place);
+      step.received = pieces_of(step.tiles, &ParallelTile::k);
+      step.sent = pieces_of(of_target, &ParallelTile::k);
+      step.looking = pieces_of(of_target, &ParallelTile::q);
+    }
+    out.push_back(std::move(step));
+  }
+  return out;
+}
+
+// Of the pieces of queries that a step computes.
+std::int64_t ParallelPlan::rows_of_queries(const ParallelStep& step) const {
+  std::int64_t rows = 0;
+  int last = -1;  // tiles are sorted by q
+  for (const ParallelTile& tile : step.tiles) {
+    if (tile.q != last) rows += q_.piece_rows[static_cast<std::size_t>(tile.q)];
+    last = tile.q;
+  }
+  return rows;
+}
+
+ParallelPlan::Bytes ParallelPlan::sent(int rank, const std::vector<ParallelStep>& steps) const {
+  const Sizes& s = problem_.sizes;
+  const std::int64_t element = dtype_size(problem_.q.dtype),
+                     batch = problem_.layout == Layout::Thd ? 1 : s.b;
+  // Gradients that are added up elsewhere travel as f32, or f64 if all is f64.
+  const std::int64_t part = std::max<std::int64_t>(element, 4);
+  const std::int64_t of_keys = s.hkv / head_ranks_ * (s.d + s.dv) * batch;
+  const bool queries_travel = spec_.strategy == Strategy::AllGather && problem_.deterministic;
+  Bytes bytes;
+  for (const ParallelStep& step : steps) {
+    if (queries_travel && !step.received.empty()) {
+      // Whoever has the keys gets q, o, do and lse of all that looked at them.
+      const std::int64_t of_queries = s.h * ((s.d + 2 * s.dv) * element + part) * batch;
+      bytes.backward += rows_of_queries(step) * of_queries;
+    }
+    for (const int k : step.sent) {
+      const std::int64_t numbers = k_.piece_rows[static_cast<std::size_t>(k)] * of_keys;
+      bytes.forward += numbers * element;
+      bytes.backward += numbers * element;
+    }
+    for (const int k : step.received) {
+      if (queries_travel) break;
+      bytes.backward += k_.piece_rows[static_cast<std::size_t>(k)] * of_keys * part;
+    }
+  }
+  if (head_ranks_ > 1) {
+    const auto rows_of = [&](const Dealt& side) {
+      std::int64_t rows = 0;
+      const int parts = static_cast<int>(side.rows.size());
+      for (int i = 0; i < parts; ++i) {
+        if (i != rank && (spec_.order != Order::Zigzag || i != parts - 1 - rank)) continue;
+        for (const std::int64_t n : side.rows[static_cast<std::size_t>(i)]) rows += n;
+      }
+      return rows;
+    };
+    // q, k, v and o on the way there and back; their gradients on the way back and there.
+    const std::int64_t numbers = (rows_of(q_) * s.h + rows_of(k_) * s.hkv) * (s.d + s.dv) * batch;
+    const std::int64_t away = numbers / head_ranks_ * (head_ranks_ - 1) * element;
+    bytes.forward += away;
+    bytes.backward += away;
+  }
+  return bytes;
+}
+
+}  // namespace fovea

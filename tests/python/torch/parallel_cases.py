@@ -1,0 +1,301 @@
+"""What the processes of test_parallel.py run: one rank's part of a case, compared with the single-process call that it
+makes itself. Processes are started once and given cases by name."""
+
+import datetime
+import os
+import sys
+import traceback
+
+import torch
+import torch.distributed as dist
+
+import fovea
+import fovea.torch as ft
+
+B, H, HKV, D, DV = 2, 4, 2, 8, 6
+CU = [0, 7, 7, 24, 37]  # packed sequences, one of them empty
+DEVICE = os.environ.get("FOVEA_TEST_DEVICE", "cpu")
+
+
+def serve(rank, size, store, pipe):
+    """Runs what comes through the pipe until None comes."""
+    torch.set_num_threads(1)
+    torch.set_default_device(DEVICE)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=12)
+    )
+    groups = {2: dist.new_group([0, 1]), size: dist.group.WORLD}
+    if size == 4:
+        groups["inside"] = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
+        groups["ring"] = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+        groups["single"] = [dist.new_group([i]) for i in range(size)][rank]
+    while (work := pipe.recv()) is not None:
+        name, arguments = work
+        try:
+            globals()[name](groups, **arguments)
+            pipe.send(None)
+        except BaseException:  # noqa: B036  whatever it is, the test shows it
+            pipe.send(traceback.format_exc())
+    dist.destroy_process_group()
+
+
+def inputs(layout, length, seed, dtype=torch.float32):
+    make = torch.Generator(DEVICE).manual_seed(seed)
+    shapes = {
+        "bhsd": lambda h, d: (B, h, length, d),
+        "bshd": lambda h, d: (B, length, h, d),
+        "sbhd": lambda h, d: (length, B, h, d),
+        "thd": lambda h, d: (CU[-1], h, d),
+    }
+    draw = lambda h, d: torch.randn(shapes[layout](h, d), generator=make).to(dtype)
+    return draw(H, D), draw(HKV, D), draw(HKV, DV), draw(H, DV)
+
+
+def modification(name, length, make):
+    """(options, captured tensors whose gradients are compared)"""
+    if name == "none":
+        return {}, []
+    if name == "causal":
+        return {"is_causal": True}, []
+    if name == "bottom_right":
+        return {"is_causal": "bottom_right", "seq_lens": torch.tensor([length, length - 5])}, []
+    if name == "sliding":
+        return {"is_causal": True, "window_size": (4, 0)}, []
+    if name == "documents":
+        document = torch.arange(length)[None].expand(B, length) // torch.tensor([[5], [9]])
+        return {"mask_mod": lambda b, h, q, k: document[b, q] == document[b, k]}, []
+    if name == "softcap_alibi":
+        slopes = torch.randn(H, generator=make).requires_grad_()
+        cap = torch.tensor(3.0, requires_grad=True)
+        score = lambda s, b, h, q, k: cap * torch.tanh(s / cap) + slopes[h] * (k - q)
+        return {"score_mod": score, "is_causal": True}, [slopes, cap]
+    if name == "bias":
+        bias = torch.randn(H, length, length, generator=make).requires_grad_()
+        return {"score_mod": lambda s, b, h, q, k: s + bias[h, q, k]}, [bias]
+    if name == "dropout":
+        return {"dropout_p": 0.3, "seed": 5, "is_causal": True}, []
+    if name == "sinks":
+        return {"sinks": torch.randn(H, generator=make).requires_grad_(), "is_causal": True}, ["sinks"]
+    if name == "lengths":
+        return {"seq_lens": torch.tensor([length - 3, length // 2])}, []
+    raise KeyError(name)
+
+
+def run_case(groups, *, ranks, strategy, order, case, layout="bhsd", length=24, **options):
+    """One case on the first `ranks` processes."""
+    if dist.get_rank() >= ranks:
+        return
+    dtype = options.pop("dtype", torch.float32)
+    same_bits = options.pop("same_bits", False)
+    group = options.pop("group", None) or groups[ranks]
+    rank = dist.get_rank(group) if not isinstance(group, str) else dist.get_rank()
+    if group == "two":
+        group = (groups["inside"], groups["ring"])
+    whole = inputs(layout, length, 3, dtype)
+    make = torch.Generator(DEVICE).manual_seed(4)
+    kept, wanted = modification(case, CU[-1] if layout == "thd" else length, make)
+    packed = {} if layout != "thd" else {"cu_seqlens": torch.tensor(CU, dtype=torch.int32)}
+    extra = {**kept, **packed, "layout": layout, "deterministic": same_bits}
+    leaves = [kept["sinks"] if x == "sinks" else x for x in wanted]
+    dim = {"bhsd": 2, "bshd": 1, "sbhd": 0, "thd": 0}[layout]
+    deal = lambda x, dim=dim: ft.shard_sequence(
+        x, ranks, rank, order=order, dim=dim, cu_seqlens=CU if layout == "thd" else None
+    )
+    expected = single_call(whole, extra, leaves)
+    got = parallel_call(
+        [deal(x) for x in whole],
+        {**extra, "group": group, "strategy": strategy, "order": order, "seq_len": length * (layout != "thd") or None, **options},
+        leaves,
+        deal(expected["weights"], -1),
+    )
+    for name in ("o", "q", "k", "v"):
+        compare(name, got[name], deal(expected[name]), dtype, same_bits)
+    compare("lse", got["lse"], deal(expected["lse"], -1), torch.float32, same_bits)
+    compare("max_logit", got["max_logit"], expected["max_logit"], torch.float32, same_bits)
+    for i, x in enumerate(expected["leaves"]):
+        compare(f"captured {i}", got["leaves"][i], x, "captured", False)
+
+
+def weights_like(lse):
+    return torch.cos(torch.arange(lse.numel(), dtype=lse.dtype)).reshape(lse.shape)
+
+
+def differentiate(out, tensors, leaves, weights):
+    (q, k, v), grad = tensors
+    o, lse, max_logit = out
+    kept = torch.where(lse.isfinite(), lse, torch.zeros_like(lse))
+    loss = (o.float() * grad.float()).sum() + (kept * weights).sum()
+    grads = torch.autograd.grad(loss, [q, k, v, *leaves])
+    named = dict(zip("qkv", grads))
+    return {**named, "o": o.detach(), "lse": lse.detach(), "max_logit": max_logit, "leaves": grads[3:]}
+
+
+def single_call(whole, options, leaves):
+    q, k, v = (x.clone().requires_grad_() for x in whole[:3])
+    out = ft.attention(q, k, v, return_lse=True, return_max_logit=True, **options)
+    weights = weights_like(out[1].detach())
+    return {**differentiate(out, ((q, k, v), whole[3]), leaves, weights), "weights": weights}
+
+
+def parallel_call(parts, options, leaves, weights):
+    q, k, v = (x.clone().requires_grad_() for x in parts[:3])
+    out = ft.context_parallel(q, k, v, return_lse=True, return_max_logit=True, **options)
+    return differentiate(out, ((q, k, v), parts[3]), leaves, weights)
+
+
+# Of captured things the sums are long and cancel: two orders of them differ by more.
+LIMITS = {"captured": 5e-4, torch.float32: 6e-6, torch.bfloat16: 1.8e-2, torch.float16: 2.4e-3}
+
+
+def compare(name, got, wanted, dtype, same_bits):
+    assert got.shape == wanted.shape and got.dtype == wanted.dtype, f"{name}: {got.shape} {got.dtype}, {wanted.shape}"
+    if same_bits:
+        assert torch.equal(got, wanted), f"{name}: other bits, largest difference {(got - wanted).abs().max()}"
+        return
+    infinite = wanted.isinf()
+    assert torch.equal(got.isinf(), infinite), f"{name}: other infinities"
+    got, wanted = got[~infinite].double(), wanted[~infinite].double()
+    error = float((got - wanted).norm() / wanted.norm().clamp_min(1e-30)) if wanted.numel() else 0.0
+    assert error <= LIMITS[dtype], f"{name}: relative error {error:.2e}"
+
+
+def counted_bytes(groups, *, strategy, order, case, head_ranks=None, deterministic=False):
+    """What a rank sends is what the plan says, forward and backward, and less than everything if much is masked."""
+    module = sys.modules["fovea.torch.context_parallel"]
+    length, sent, plans = 64, [], []
+    make_ranks, make_plan = module.Ranks, module.plan_of
+
+    def noted_ranks(*arguments):
+        sent.append(make_ranks(*arguments))
+        return sent[-1]
+
+    def noted_plan(*arguments):
+        plans.append(make_plan(*arguments))
+        return plans[-1]
+
+    module.Ranks, module.plan_of = noted_ranks, noted_plan
+    try:
+        rank = dist.get_rank()
+        options, _ = modification(case, length, torch.Generator(DEVICE))
+        parts = [ft.shard_sequence(x, 4, rank, order=order).requires_grad_() for x in inputs("bhsd", length, 1)]
+        more = {"head_ranks": head_ranks, "deterministic": deterministic}
+        o = ft.context_parallel(*parts[:3], strategy=strategy, order=order, **options, **more)
+        forward = sent[0].sent_bytes
+        o.backward(parts[3])
+    finally:
+        module.Ranks, module.plan_of = make_ranks, make_plan
+    counted = {"forward": forward, "backward": sent[0].sent_bytes - forward}
+    assert counted == plans[0].bytes, f"counted {counted}, planned {plans[0].bytes}"
+    everything = 3 * 16 * B * HKV * (D + DV) * 4
+    if case in ("sliding", "documents") and strategy in ("ring", "all_gather"):
+        assert forward <= everything * 2 / 3, f"{forward} of {everything} bytes"
+
+
+def modules(groups, *, communication, layout):
+    """DotProductAttention with cp_group beside the same module without."""
+    rank, length = dist.get_rank(), 24
+    whole = [x.requires_grad_() for x in inputs(layout, length, 5)[:3]]
+    whole[2] = inputs(layout, length, 5)[1].requires_grad_()  # one number of channels
+    packed = {}
+    if layout == "thd":
+        starts = torch.tensor(CU, dtype=torch.int32)
+        packed = {"cu_seqlens_q": starts, "cu_seqlens_kv": starts, "max_seqlen_q": 17, "max_seqlen_kv": 17}
+    module = ft.DotProductAttention(H, D, num_gqa_groups=HKV, qkv_format=layout, softmax_type="learnable")
+    bias = {} if layout == "thd" else {"core_attention_bias_type": "alibi"}
+    expected = module(*whole, **packed, **bias)
+    wanted = torch.autograd.grad(expected.square().sum(), [*whole, module.softmax_offset])
+    group = (groups["inside"], groups["ring"]) if communication == "a2a+p2p" else groups[4]
+    ranks = [0, 1, 2, 3] if communication != "a2a+p2p" else None
+    if communication == "a2a":
+        group, ranks = groups["inside"], None
+    module.set_context_parallel_group(group, ranks, None, communication)
+    count, own = (2, rank % 2) if communication == "a2a" else (4, rank)
+    dim = {"bshd": 1, "sbhd": 0, "thd": 0}[layout]
+    deal = lambda x: ft.shard_sequence(x, count, own, order="zigzag", dim=dim, cu_seqlens=CU if layout == "thd" else None)
+    mine = [deal(x.detach()).requires_grad_() for x in whole]
+    got = module(*mine, **packed, **bias)
+    found = torch.autograd.grad(got.square().sum(), [*mine, module.softmax_offset])
+    compare("o", got, deal(expected), torch.float32, False)
+    for name, x, y in zip("qkv", found, wanted):
+        compare(name, x, deal(y), torch.float32, False)
+    compare("softmax_offset", found[3], wanted[3], "captured", False)
+    if communication == "p2p":
+        refusal(lambda: module.set_context_parallel_group(group, [0, 1], None), "cp_global_ranks")
+
+
+def tensor_parallel(groups, *, sequence_parallel, layernorm):
+    """MultiheadAttention with its heads on two ranks beside the module that has all of them."""
+    rank, width = dist.get_rank(), 32
+    if rank >= 2:
+        return
+    torch.manual_seed(7)
+    options = {"num_gqa_groups": HKV, "attention_dropout": 0.0, "device": DEVICE, "input_layernorm": layernorm}
+    whole = ft.MultiheadAttention(width, H, **options)
+    options.update(set_parallel_mode=True, tp_size=2, sequence_parallel=sequence_parallel)
+    part = ft.MultiheadAttention(width, H, **options)
+    part.set_tensor_parallel_group(groups[2])
+    name = "layernorm_qkv" if layernorm else "qkv"
+    own = lambda x: torch.cat([y.chunk(2)[rank] for y in x.split([width, width // 2, width // 2])])
+    columns = lambda x: x.chunk(2, 1)[rank]
+    with torch.no_grad():
+        for key, cut in (("weight", own), ("bias", own)):
+            getattr(getattr(part, name), key).copy_(cut(getattr(getattr(whole, name), key)))
+        part.proj.weight.copy_(columns(whole.proj.weight))
+        whole.proj.bias.normal_()
+        part.proj.bias.copy_(whole.proj.bias)
+    x = torch.randn(6, B, width).requires_grad_()
+    mine = (x.detach().chunk(2)[rank] if sequence_parallel else x.detach()).clone().requires_grad_()
+    expected, got = (m(y, core_attention_bias_type="alibi") for m, y in ((whole, x), (part, mine)))
+    here = lambda y: y.chunk(2)[rank] if sequence_parallel else y
+    compare("o", got, here(expected), torch.float32, False)
+    expected.square().sum().backward()
+    got.square().sum().backward()
+    compare("input", mine.grad, here(x.grad), torch.float32, False)
+    compare("qkv", getattr(part, name).weight.grad, own(getattr(whole, name).weight.grad), torch.float32, False)
+    compare("proj", part.proj.weight.grad, columns(whole.proj.weight.grad), torch.float32, False)
+    refusal(lambda: part.set_tensor_parallel_group(groups["single"]), "tp_size is 2")
+
+
+def seeds_are_shared(groups):
+    """Without a seed the first rank's generator counts, on every rank."""
+    rank = dist.get_rank()
+    torch.manual_seed(100 + rank)
+    parts = [ft.shard_sequence(x, 4, rank) for x in inputs("bhsd", 24, 3)]
+    o = ft.context_parallel(*parts[:3], dropout_p=0.5)
+    torch.manual_seed(100)
+    whole = ft.attention(*inputs("bhsd", 24, 3)[:3], dropout_p=0.5)
+    compare("o", o, ft.shard_sequence(whole, 4, rank), torch.float32, False)
+
+
+def refusal(function, *words):
+    try:
+        function()
+    except (fovea.InvalidArgument, fovea.Unsupported) as error:
+        for word in words:
+            assert word in str(error), f"{word!r} is not in: {error}"
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def mistakes(groups):
+    """What is wrong is an error on every rank."""
+    rank = dist.get_rank()
+    part = lambda rows, heads=H: torch.randn(B, heads, rows, D)
+    cut = lambda rows, **options: ft.context_parallel(part(rows), part(rows, HKV), part(rows, HKV), **options)
+    refusal(lambda: cut(6, seq_len=25), "rows and should have")
+    refusal(lambda: cut(6, strategy="all_to_all"), "2 heads of keys")
+    refusal(lambda: cut(6, strategy="rings"), "strategy")
+    refusal(lambda: cut(6, order="zig"), "order")
+    refusal(lambda: cut(6, strategy="a2a+p2p"), "head_ranks")
+    refusal(lambda: cut(6, q_offset=torch.tensor([1, 2])), "integers")
+    refusal(lambda: cut(6, is_causal=rank == 0), "must ask for the same attention")
+    if rank >= 2:
+        refusal(lambda: cut(6, group=groups[2]), "none of its ranks")
+
+
+def die(groups, *, who):
+    """One rank dies, and the others are told so."""
+    if dist.get_rank() == who:
+        os._exit(1)
+    part = torch.randn(B, H, 6, D)
+    refusal(lambda: ft.context_parallel(part, part, part), "context_parallel")

@@ -1,0 +1,159 @@
+"""Context parallelism in four processes on gloo, against the single-process call. Processes are started once."""
+
+import multiprocessing
+
+import pytest
+
+STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
+CASES = (
+    "none",
+    "causal",
+    "bottom_right",
+    "sliding",
+    "documents",
+    "softcap_alibi",
+    "bias",
+    "dropout",
+    "sinks",
+    "lengths",
+)
+
+
+class Workers:
+    def __init__(self, size, store):
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch.distributed", "fovea.torch", "parallel_cases"])
+        import parallel_cases
+
+        self.pipes, self.processes = [], []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=parallel_cases.serve, args=(rank, size, store, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self.pipes.append(ours)
+            self.processes.append(process)
+
+    def run(self, name, **arguments):
+        """The name of a function of parallel_cases; its failures, rank by rank."""
+        for pipe in self.pipes:
+            pipe.send((name, arguments))
+        return [self.answer(pipe) for pipe in self.pipes]
+
+    def answer(self, pipe):
+        assert pipe.poll(60), "a process hangs"
+        try:
+            return pipe.recv()
+        except EOFError:
+            return "died"
+
+    def check(self, name, **arguments):
+        failures = [f"rank {i}:\n{text}" for i, text in enumerate(self.run(name, **arguments)) if text]
+        assert not failures, "\n".join(failures)
+
+    def stop(self):
+        for pipe, process in zip(self.pipes, self.processes):
+            if process.is_alive():
+                try:
+                    pipe.send(None)
+                except OSError:
+                    pass
+        for process in self.processes:
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    four = Workers(4, str(tmp_path_factory.mktemp("store") / "file"))
+    yield four
+    four.stop()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_as_one_process(workers, strategy, case):
+    for ranks in (2, 4):
+        if strategy == "a2a+p2p" and ranks == 2:
+            continue
+        if strategy == "all_to_all" and ranks == 4:  # two heads of keys
+            continue
+        order = "zigzag" if ranks == 4 or strategy == "all_to_all" else "contiguous"
+        more = {"head_ranks": 2} if strategy == "a2a+p2p" else {}
+        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, **more)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("order", ("contiguous", "zigzag"))
+def test_packed_sequences(workers, strategy, order):
+    ranks = 2 if strategy == "all_to_all" else 4
+    more = {"head_ranks": 2} if strategy == "a2a+p2p" else {}
+    for case in ("none", "causal", "softcap_alibi", "dropout"):
+        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, layout="thd", **more)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_layouts_and_uneven_lengths(workers, strategy):
+    ranks = 2 if strategy == "all_to_all" else 4
+    more = {"head_ranks": 2} if strategy == "a2a+p2p" else {}
+    for layout, length, order in (("bshd", 29, "zigzag"), ("sbhd", 27, "contiguous"), ("bhsd", 5, "zigzag")):
+        workers.check(
+            "run_case", ranks=ranks, strategy=strategy, order=order, case="causal", layout=layout, length=length, **more
+        )
+
+
+@pytest.mark.parametrize("strategy,ranks", [("all_gather", 2), ("all_gather", 4), ("all_to_all", 2)])
+def test_the_same_bits(workers, strategy, ranks):
+    cases = ("causal", "zigzag"), ("dropout", "contiguous"), ("sliding", "contiguous"), ("documents", "zigzag")
+    for case, order in cases:
+        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, length=200, same_bits=True)
+
+
+def test_two_groups_as_transformer_engine_has_them(workers):
+    workers.check("run_case", ranks=4, strategy="a2a+p2p", order="zigzag", case="causal", group="two")
+
+
+@pytest.mark.parametrize("dtype", ("bfloat16", "float16"))
+def test_half_types(workers, dtype):
+    import torch
+
+    for strategy in ("ring", "all_gather"):
+        workers.check(
+            "run_case", ranks=4, strategy=strategy, order="zigzag", case="causal", dtype=getattr(torch, dtype)
+        )
+
+
+@pytest.mark.parametrize("strategy,more", [("ring", {}), ("all_gather", {}), ("a2a+p2p", {"head_ranks": 2})])
+def test_bytes_are_those_of_the_plan(workers, strategy, more):
+    cases = ("none", "contiguous"), ("causal", "zigzag"), ("sliding", "contiguous"), ("documents", "contiguous")
+    for case, order in cases:
+        workers.check("counted_bytes", strategy=strategy, order=order, case=case, **more)
+    if strategy == "all_gather":
+        workers.check("counted_bytes", strategy=strategy, order="zigzag", case="causal", deterministic=True)
+
+
+@pytest.mark.parametrize("communication", ("p2p", "all_gather", "a2a", "a2a+p2p"))
+def test_modules(workers, communication):
+    for layout in ("bshd", "sbhd", "thd"):
+        workers.check("modules", communication=communication, layout=layout)
+
+
+def test_tensor_parallel_modules(workers):
+    for sequence_parallel in (False, True):
+        workers.check("tensor_parallel", sequence_parallel=sequence_parallel, layernorm=sequence_parallel)
+
+
+def test_seeds_are_shared(workers):
+    workers.check("seeds_are_shared")
+
+
+def test_mistakes(workers):
+    workers.check("mistakes")
+
+
+def test_a_rank_that_dies(workers):
+    """The last test: three processes are left."""
+    answers = workers.run("die", who=3)
+    assert answers[3] == "died"
+    assert answers[:3] == [None] * 3, answers
