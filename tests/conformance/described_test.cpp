@@ -160,8 +160,8 @@ TEST_P(WholePlans, Compile) {
     EXPECT_NE(engine.compile(baked, engine.judge(baked, h200), h200), nullptr);
   }
 }
-// Some twenty lines, others with another FOVEA_TEST_SEED, all with FOVEA_TEST_ALL=1. That cuDNN takes
-// every line was asked above: it seldom refuses to compile then.
+// Some twenty lines, others with another FOVEA_TEST_SEED, all with FOVEA_TEST_ALL=1. That cuDNN
+// takes every line was asked above: it seldom refuses to compile then.
 std::vector<Case> compiled() {
   std::vector<Case> out;
   if (!cuda::cudnn_library().usable()) return out;  // asked whenever this program starts
