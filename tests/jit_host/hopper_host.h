@@ -70,6 +70,7 @@ FOVEA_DEVICE int warpgroup_index(FOVEA_WHERE) {
 FOVEA_DEVICE int warp_index(FOVEA_WHERE) {
   return shuffled(Meeting::Shuffle, thread_index() / 32, 0, {file, line});
 }
+FOVEA_DEVICE int thread_index_again() { return thread_index(); }
 FOVEA_DEVICE void sync_threads(int id, int threads, FOVEA_WHERE) {
   machine->named_barrier(true, id, threads, {file, line});
 }

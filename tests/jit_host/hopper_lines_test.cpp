@@ -70,6 +70,18 @@ constexpr const char* lines[] = {
     "dtype=f16 mask=\"q / 50 == k / 50\" deterministic=1 direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" "
     "tensor=\"t:f32[H,16]\" grads=q,k,v,t direction=both",
+    // Sums of dS: two tables by distance, one of them with runs of equal elements, and rows that
+    // are not whole tiles; a NaN that must stay among the distances of its query; a bias in slices
+    // that do not follow one another, and one that no map can have.
+    "b=2 h=2 hkv=1 sq=201 skv=330 d=64 dtype=f16 mod=\"score + t[h, k - q + 200] + "
+    "u[clamp(k - q, -9, 9) + 9]\" tensor=\"t:f32[H,530]\" tensor=\"u:bf16[19]\" grads=q,k,v,t,u "
+    "direction=both",
+    "b=1 h=1 sq=200 d=64 dtype=bf16 mask=causal mod=\"score + t[k - q + 199] + (q == 100 ? "
+    "sqrt(-1.0) : 0.0)\" tensor=\"t:f32[400]\" grads=q,k,v,t direction=both",
+    "b=2 h=2 sq=136 d=64 dtype=f16 mask=causal mod=\"3 * tanh((score + t[q,h,k]) / 3)\" "
+    "tensor=\"t:f16[Sq,H,Skv]\" grads=q,k,v,t direction=both",
+    "b=2 h=2 sq=130 skv=203 d=64 dtype=bf16 mod=\"score + t[h,q,k]\" "
+    "tensor=\"t:bf16[H,Sq,Skv]\" grads=q,k,v,t direction=both",
     // Heads wider than 128 have a backward of their own.
     "b=1 h=2 sq=140 skv=200 d=256 dtype=bf16 mask=causal direction=both",
     "b=1 h=2 hkv=1 sq=100 skv=130 d=192 dv=128 dtype=f16 mask=causal_bottom_right direction=both",

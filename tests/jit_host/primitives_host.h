@@ -68,6 +68,11 @@ template <class T>
 FOVEA_DEVICE T shuffle(T value, int lane, FOVEA_WHERE) {
   return shuffled(Meeting::Shuffle, value, lane, {file, line});
 }
+template <class T>
+FOVEA_DEVICE T shuffle_down(T value, int by, FOVEA_WHERE) {
+  const int lane = lane_index() + by < 32 ? lane_index() + by : lane_index();
+  return shuffled(Meeting::Shuffle, value, lane, {file, line});
+}
 
 // --- a block ---
 FOVEA_DEVICE void sync_block(FOVEA_WHERE) {

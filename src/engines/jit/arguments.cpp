@@ -186,6 +186,7 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.split_keys = memory.split_keys;
   call.taken_tiles = memory.taken_tiles;
   call.distances = memory.distances;
+  call.cell_slices = 0;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
   pack_gradient_words(prepared, bindings, memory, arguments.words);

@@ -179,8 +179,15 @@ int Captured::hopper_bytes_of(const CapturedTerm& term) const {
   return 0;
 }
 
+// For sums along diagonals, which all terms share: at the beginning.
+int Captured::hopper_diagonal_bytes() const {
+  const bool any = std::ranges::any_of(
+      terms_, [](const CapturedTerm& term) { return term.kind == TermKind::Diagonal; });
+  return any ? device::backward_diagonal_bytes : 0;
+}
+
 int Captured::hopper_shared_bytes() const {
-  int bytes = 0;
+  int bytes = hopper_diagonal_bytes();
   for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term);
   return bytes;
 }
@@ -189,7 +196,7 @@ int Captured::hopper_shared_bytes() const {
 std::string Captured::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
   for (const CapturedTerm& term : terms_) {
-    if (term.kind == TermKind::Diagonal) continue;
+    if (term.kind == TermKind::Diagonal || term.kind == TermKind::Cells) continue;
     if (term.kind == TermKind::Gather) {
       return "of tables they add up the gradients of those by k - q alone";
     }

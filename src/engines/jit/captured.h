@@ -66,6 +66,7 @@ class Captured {
   void arrange(std::size_t target, const ir::Program& program);
   int tables() const;
   int hopper_bytes_of(const CapturedTerm& term) const;
+  int hopper_diagonal_bytes() const;
   // A function of struct CapturedTerms: that of the same name of all terms, or of those of a kind.
   struct Function {
     std::string name, parameters, arguments;

@@ -94,8 +94,8 @@ std::string hopper_member_type(TermKind kind, const std::string& arguments, int 
     case TermKind::Uniform: return "UniformTerm<" + placed + ">";
     case TermKind::Row: return "RowTerm<" + arguments + ">";
     case TermKind::Column: return "ColumnTerm<" + placed + ">";
-    case TermKind::Element:
-    case TermKind::Cells: return "ElementTerm<" + arguments + ">";
+    case TermKind::Element: return "ElementTerm<" + arguments + ">";
+    case TermKind::Cells: return "CellsTerm<" + arguments.substr(0, arguments.find(',')) + ">";
     case TermKind::Diagonal: return "DiagonalTerm<" + placed + ", " + std::to_string(room) + ">";
     case TermKind::Gather: break;  // why_not_hopper
   }
@@ -103,8 +103,10 @@ std::string hopper_member_type(TermKind kind, const std::string& arguments, int 
 }
 
 // Whose sums are of a step's dS in device/hopper/backward.h, and whose are of single scores.
-bool in_ds(TermKind kind) { return kind == TermKind::Diagonal; }
-bool by_score(TermKind kind) { return kind != TermKind::Diagonal; }
+bool is_diagonal(TermKind kind) { return kind == TermKind::Diagonal; }
+bool is_cells(TermKind kind) { return kind == TermKind::Cells; }
+bool in_ds(TermKind kind) { return is_diagonal(kind) || is_cells(kind); }
+bool by_score(TermKind kind) { return !in_ds(kind); }
 
 }  // namespace
 
@@ -160,11 +162,11 @@ std::string Captured::text(const WordLayout& layout) const {
 std::string Captured::hopper_text(const WordLayout& layout) const {
   if (terms_.empty()) {
     return "struct CapturedTerms {\n  static constexpr bool any = false, asks_scores = false, "
-           "reads_ds = false;\n};\n";
+           "reads_ds = false, adds_diagonals = false;\n};\n";
   }
   if (!why_not_hopper().empty()) return {};
   std::string structs, members;
-  int offset = 0;
+  int offset = hopper_diagonal_bytes();
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     const CapturedTerm& term = terms_[i];
     const CapturedTarget& target = targets_[term.target];
@@ -182,16 +184,20 @@ std::string Captured::hopper_text(const WordLayout& layout) const {
   const std::string head = "const Arguments& a, const Formula::Uniform& u, ";
   const std::string of_step = head + "const CapturedPlace& p";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, asks_scores = " +
-         any(by_score) + ", reads_ds = " + any(in_ds) + ";\n" + members +
-         each_term({"begin_step", of_step, "a, u, p"}, by_score) +
+         any(by_score) + ", reads_ds = " + any(in_ds) + ", adds_diagonals = " + any(is_diagonal) +
+         ";\n" + members + each_term({"begin_step", of_step, "a, u, p"}, by_score) +
          each_term({"add", "const CapturedScore& x", "x"}, by_score) +
          each_term({"end_step", of_step, "a, u, p"}, by_score) +
          each_term({"end_head", of_step, "a, u, p"}, by_score) +
-         each_term({"begin", "Team team", "team"}, in_ds) +
-         each_term({"read", head + "Shared ds, const TileBox& box, Shared staged",
-                    "a, u, ds, box, staged"},
-                   in_ds) +
-         each_term({"flush", head + "Team team", "a, u, team"}, in_ds) + "};\n";
+         each_term({"begin", "Team team", "team"}, is_diagonal) +
+         each_term({"read_cells", head + "Shared ds, const TileBox& box, Team team",
+                    "a, u, ds, box, team"},
+                   is_cells) +
+         each_term({"find_elements", head + "const TileBox& box, Shared staged, int first",
+                    "a, u, box, staged, first"},
+                   is_diagonal) +
+         each_term({"add_diagonals", head + "const Floats2& sums", "a, u, sums"}, is_diagonal) +
+         each_term({"flush", head + "Team team", "a, u, team"}, is_diagonal) + "};\n";
 }
 
 }  // namespace fovea::jit

@@ -213,7 +213,8 @@ void FormulaText::cell_functions() {
        ";");
   line("using Cell = " + captured_type(cell) + ";");
   line("static FOVEA_DEVICE CellSource cells(const Arguments& a, const Uniform& u) {");
-  std::string text = "  return {u." + part_name(cell, Stage::Uniform);
+  std::string text = "  return {u." + part_name(cell, Stage::Uniform) + ", a.words[" +
+                     std::to_string(layout_.tensors[cell->slot()]) + "]";
   for (const Op op : {Op::IndexQ, Op::IndexK}) {
     int index = 0;
     while (cell->arg(static_cast<std::size_t>(index))->op() != op) ++index;

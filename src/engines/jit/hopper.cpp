@@ -1,9 +1,11 @@
 #include "engines/jit/hopper.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/env.h"
 #include "cuda/tensor_map.h"
+#include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/device/hopper/forward_shared.h"
 #include "engines/jit/grid.h"
 
@@ -100,6 +102,26 @@ void write_map(const device::Tensor& tensor, const Extents& extents, device::Ten
   cuda::write_tensor_map(spec, &to);
 }
 
+// A captured tensor as keys, queries and slices: all its other indices lie in multiples of one
+// stride. 0: they do not, or not as the hardware needs it.
+struct CellSlices {
+  std::int64_t stride = 0, count = 1;
+};
+CellSlices slices_of(const ir::TensorView& view, int q, int k) {
+  CellSlices out;
+  std::int64_t furthest = 0;
+  for (int i = 0; i < view.rank; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (view.extent[at] < 1 || view.stride[at] < 0) return {};
+    if (i == q || i == k) continue;
+    out.stride = std::gcd(out.stride, view.extent[at] > 1 ? view.stride[at] : 0);
+    furthest += (view.extent[at] - 1) * view.stride[at];
+  }
+  if (out.stride == 0) out.stride = 8;  // there is one
+  out.count = furthest / out.stride + 1;
+  return out;
+}
+
 }  // namespace
 
 Tier wanted_tier() { return env_value(Env::JitTier) == "general" ? Tier::General : Tier::Best; }
@@ -160,6 +182,29 @@ void pack_maps(const Call& call, const Shape& shape, device::TensorMap* maps) {
   if (call.grad_o.data == nullptr) return;
   write_map(call.grad_o, {call.dv, call.rows_q, call.h, batches, shape.rows},
             maps[device::map_grad_o]);
+}
+
+bool pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments& arguments) {
+  if (formula.cell_bytes == 0) return true;
+  const ir::TensorView& view = bindings.tensors[formula.cell_slot];
+  const auto q = static_cast<std::size_t>(formula.cell_q);
+  const auto k = static_cast<std::size_t>(formula.cell_k);
+  const CellSlices slices = slices_of(view, formula.cell_q, formula.cell_k);
+  constexpr std::int64_t furthest = std::int64_t{1} << 31, multiple = 8;  // elements
+  const bool fits = slices.stride > 0 && slices.stride % multiple == 0 &&
+                    slices.stride < furthest && slices.count < furthest && view.stride[k] == 1 &&
+                    view.stride[q] > 0 && view.stride[q] % multiple == 0 &&
+                    view.stride[q] < furthest &&
+                    reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
+  if (!fits) return false;
+  arguments.call.cell_slices = slices.stride;
+  device::Tensor tensor{};
+  tensor.data = const_cast<void*>(view.data);
+  tensor.position = view.stride[q];
+  tensor.head = slices.stride;
+  write_map(tensor, {view.extent[k], view.extent[q], slices.count, 1, device::backward_queries},
+            arguments.maps[device::map_cells]);
+  return true;
 }
 
 }  // namespace fovea::jit

@@ -26,5 +26,8 @@ std::int64_t query_tiles(const Sizes& sizes, const Shape& shape);
 bool can_map(const device::Call& call);
 // Maps of q, k and v, and of a backward's grad_o, for tiles of this shape.
 void pack_maps(const device::Call& call, const Shape& shape, device::TensorMap* maps);
+// The map of the captured tensor whose cells a backward's tiles copy, if there is one; false: it
+// does not lie so.
+bool pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments& arguments);
 
 }  // namespace fovea::jit

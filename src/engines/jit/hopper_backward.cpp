@@ -122,6 +122,7 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
 
 Shape hopper_delta_shape(const ShapeFacts& facts) {
   Shape shape = with_tiles(facts, 4);
+  shape.blocks = 8;
   shape.own = {{"row_terms", 1}};
   return shape;
 }

@@ -5,6 +5,7 @@
 #include "attention/extents.h"
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/captured_run.h"
+#include "engines/jit/device/distance_layout.h"
 #include "engines/jit/device/shared_layout.h"
 #include "engines/jit/hopper.h"
 #include "engines/jit/hopper_backward.h"
@@ -50,7 +51,9 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     taken_tiles = arena.take<unsigned>(taken_words).data();
   }
   if (mapped != nullptr && prepared.formula.diagonal_words > 0) {
-    const std::int64_t words = prepared.formula.diagonal_words * (sizes.sq + sizes.skv);
+    const std::int64_t words =
+        prepared.formula.diagonal_words *
+        device::distance_stride(static_cast<int>(sizes.sq), static_cast<int>(sizes.skv));
     distances = arena.take<unsigned>(sizes.b * sizes.h, words).data();
   }
 }

@@ -57,7 +57,11 @@ class JitPlan : public Plan {
     const cuda::OnDevice here(device_.ordinal);
     const PreparedKernel* const mapped = prepared_.mapped_kernel();
     if (mapped != nullptr && in_call(*mapped->row, arguments.call)) {
-      if (!can_map(arguments.call)) return general().run(bindings);
+      const bool copies_cells = prepared_.baked.direction == Direction::Backward;
+      if (!can_map(arguments.call) ||
+          (copies_cells && !pack_cell_map(prepared_.formula, bindings, arguments))) {
+        return general().run(bindings);
+      }
       pack_maps(arguments.call, mapped->shape, arguments.maps);
     }
     if (memory.taken_words > 0) {

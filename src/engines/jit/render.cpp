@@ -91,6 +91,12 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   out.diagonal_words = static_cast<int>(stages.diagonal().size());
   if (const ir::Node* const cell = stages.cell()) {
     out.cell_bytes = static_cast<int>(dtype_size(program.tensors()[cell->slot()].dtype));
+    out.cell_slot = cell->slot();
+    for (int i = 0; i < static_cast<int>(cell->args().size()); ++i) {
+      const ir::Op op = cell->arg(static_cast<std::size_t>(i))->op();
+      if (op == ir::Op::IndexQ) out.cell_q = i;
+      if (op == ir::Op::IndexK) out.cell_k = i;
+    }
   }
   for (std::size_t i = 0; i < roots.size(); ++i) {
     text.function(functions[i].name, functions[i].arguments, roots[i]);

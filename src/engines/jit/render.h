@@ -45,7 +45,11 @@ struct Rendered {
   bool classifies = false;  // false: classify() always says Full
   int row_words = 0, column_words = 0;
   int diagonal_words = 0;
-  int cell_bytes = 0;  // of an element of the tensor that is copied by tiles; 0: there is none
+  // The captured tensor t[..., q, ..., k] that is copied by tiles: bytes of an element, 0 if there
+  // is none; its number, and which of its indices are q and k.
+  int cell_bytes = 0;
+  std::uint32_t cell_slot = 0;
+  int cell_q = 0, cell_k = 0;
 };
 
 // `baked` has its literals lifted, or not: scalars are numbered as its Program numbers them.

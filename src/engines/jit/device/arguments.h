@@ -69,6 +69,9 @@ struct Call {
   // were taken, and then of each, who took it.
   unsigned* taken_tiles;
   unsigned* distances;  // values of the formula by k - q: see distances.h
+  // hopper/backward.h: how many elements there are from one slice of the captured tensor t[..., q,
+  // ..., k] that comes by its map to the next.
+  long long cell_slices;
 };
 
 // A tensor as the hardware copies tiles of it: made by the driver (cuda/tensor_map.h), of no

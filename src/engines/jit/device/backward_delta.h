@@ -78,12 +78,17 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const Sequence s = sequence_of(call, b);
   if (Config::row_terms != 0 && block_x() == 0 && thread_index() == 0) *call.tile_counter = 0;
   if (first >= s.q_length) return;
+  // Zeros first: they are on their way while rows are waited for.
+  if constexpr (Config::want_q && (Config::row_terms != 0 || !Config::deterministic)) {
+    clear_sums<Config>(call, s, b, h, first);
+  }
   const long long tile = sum_tile(call, s, b, h, first / Config::rows * Config::rows, Config::rows);
   for (int i = thread_index() / 8; i < delta_rows; i += Config::threads / 8) {
     const int row = first + i;
     const bool exists = row < s.q_length;  // the others keep their lanes company
     const long long at = s.q_first + (exists ? row : first);
     const long long number = row_number(call, s, h, at);
+    const float lse = call.lse[number];
     float sum =
         row_dot<Config>(call, s.b * call.o.batch + h * call.o.head + at * call.o.position,
                         s.b * call.grad_o.batch + h * call.grad_o.head + at * call.grad_o.position);
@@ -91,7 +96,7 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
     if (!exists || lane_index() % 8 != 0) continue;
     if constexpr (Config::grad_lse) sum -= call.grad_lse[number];
     // Nothing of a row that kept nothing counts, whatever dO holds there.
-    const float lse = call.lse[number], delta = lse == -infinity() ? 0.0f : sum;
+    const float delta = lse == -infinity() ? 0.0f : sum;
     call.delta[number] = delta;
     if constexpr (Config::row_terms != 0) write_row_terms<Config>(call, tile, row, lse, delta);
   }
@@ -102,9 +107,6 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
         write_row_terms<Config>(call, tile, row, -infinity(), 0);
       }
     }
-  }
-  if constexpr (Config::want_q && (Config::row_terms != 0 || !Config::deterministic)) {
-    clear_sums<Config>(call, s, b, h, first);
   }
   if constexpr (Config::row_terms != 0 && Config::deterministic) {
     if (first % Config::rows == 0) QueryTurns<Config::columns>::clear(call, tile);

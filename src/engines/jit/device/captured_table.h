@@ -57,14 +57,15 @@ struct SharedTable {
   FOVEA_DEVICE void put_together(const Arguments& a, long long at, float x) const {
     if (huge(a)) return put(a, at, x);
     const int lane = lane_index(), element = static_cast<int>(at);
-    const bool first = element != shuffle(element, max(lane - 1, 0)) || lane == 0;
-    const unsigned later = ballot(first) >> lane >> 1;  // the first lanes of runs behind this one
-    const int last = later != 0 ? lane + first_bit(later) : 31;  // of this lane's run
+    const int next = shuffle_down(element, 1);
+    const unsigned ends = ballot(lane == 31 || element != next);  // the last lanes of runs
+    const bool first = ((ends << 1 | 1u) >> lane & 1u) != 0;      // of its run
+    const int behind = first_bit(ends >> lane);                   // lanes of its run
     FOVEA_UNROLL for (int step = 1; step < 32; step *= 2) {
-      const float other = shuffle(x, min(lane + step, 31));
-      if (lane + step <= last) x += other;
+      const float other = shuffle_down(x, step);
+      if (step <= behind) x += other;
     }
-    if (first) put(a, at, x);
+    if (first) put(a, element, x);
   }
 };
 

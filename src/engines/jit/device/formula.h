@@ -82,6 +82,7 @@ struct Box {
 // A captured tensor by q and k: where it begins for a head, its extents and strides (in elements).
 struct CellSource {
   const void* data;
+  long long tensor;  // the address of the whole of it
   long long q_extent, q_stride, k_extent, k_stride;
 };
 

@@ -43,6 +43,11 @@ template <class T>
 FOVEA_DEVICE T shuffle(T value, int lane) {
   return __shfl_sync(~0u, value, lane);
 }
+// Of the lane that is `by` further on; its own in the last ones.
+template <class T>
+FOVEA_DEVICE T shuffle_down(T value, int by) {
+  return __shfl_down_sync(~0u, value, by);
+}
 
 // --- a block ---
 FOVEA_DEVICE void sync_block() { __syncthreads(); }

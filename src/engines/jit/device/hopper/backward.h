@@ -7,8 +7,8 @@
 //         dP^T = V dO^T, dV += P^T dO, dK += dS^T Q. P stays in registers, dS goes to shared
 //         memory.
 //   2     dQ = dS K, added to f32 sums in global memory (backward_queries.h)
-//   3     one warp that loads (backward_producer.h), and three for what changes with k - q alone
-//         (backward_diagonals.h), if there is anything
+//   3     one warp that loads (backward_producer.h), and three for gradients of captured tensors
+//         that are sums of dS (backward_beside.h), if there are any
 // They meet at barriers in shared memory alone (backward_step.h).
 //
 // Grid: as many blocks as multiprocessors. Needs what backward_delta.h leaves, and leaves what
@@ -16,7 +16,7 @@
 #pragma once
 
 #include "backward_barriers.h"
-#include "backward_diagonals.h"
+#include "backward_beside.h"
 #include "backward_producer.h"
 #include "backward_queries.h"
 #include "backward_scores.h"
@@ -296,8 +296,8 @@ FOVEA_DEVICE void hopper_backward(const MappedArgumentsOf<Arguments>& a) {
     give_registers_back<32>();
     if (warp == 12) {
       BackwardProducer<Config>(a, barriers).run();
-    } else if constexpr (BackwardDiagonals<Config>::warps > 0) {
-      BackwardDiagonals<Config>(a.rest, barriers).run();
+    } else if constexpr (BackwardBeside<Config>::works) {
+      BackwardBeside<Config>(a.rest, barriers).run();
     }
   }
 }

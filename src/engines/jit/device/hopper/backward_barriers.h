@@ -1,7 +1,7 @@
 // Makes the barriers of backward_step.h, with as many arrivals as each has.
 #pragma once
 
-#include "backward_diagonals.h"
+#include "backward_beside.h"
 #include "backward_shape.h"
 #include "backward_step.h"
 
@@ -10,17 +10,16 @@ namespace fovea::device {
 template <class Config>
 FOVEA_DEVICE void make_backward_barriers(const BackwardBarriers& barriers) {
   using Shape = HopperBackwardShape<Config>;
-  using Diagonals = BackwardDiagonals<Config>;
+  using Beside = BackwardBeside<Config>;
   constexpr int key_warps = 8, query_warps = 4, ds_warps = Shape::keys / 16;
   for (int i = 0; i < Shape::q_stages; ++i) {
-    init_barrier(barriers.full_q(i), (Shape::stages_values ? 2 : 1) + Diagonals::warps);
+    init_barrier(barriers.full_q(i), Shape::stages_values ? 2 : 1);
     init_barrier(barriers.full_grad_o(i), 1);
-    init_barrier(barriers.empty_q(i), key_warps);
-    init_barrier(barriers.described(i), 1);
+    init_barrier(barriers.empty_q(i), key_warps + (Beside::reads_diagonals ? Beside::warps : 0));
   }
   for (int i = 0; i < Shape::ds_stages; ++i) {
     init_barrier(barriers.full_ds(i), ds_warps);
-    init_barrier(barriers.empty_ds(i), query_warps + (Diagonals::adds ? Diagonals::warps : 0));
+    init_barrier(barriers.empty_ds(i), query_warps + (Beside::works ? Beside::warps : 0));
   }
   init_barrier(barriers.full_keys(), 1);
   init_barrier(barriers.empty_keys(), key_warps + query_warps);

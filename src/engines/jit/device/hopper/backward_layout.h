@@ -11,7 +11,8 @@ constexpr int wide_backward_keys = 64;                     // of backward_wide.h
 constexpr int backward_key_threads = 256;                  // that have scores
 // Steps that are described at once: those that are loaded, computed and added to dQ.
 constexpr int backward_steps = 8, backward_step_bytes = 64;
-constexpr int uniform_bytes = 256;  // for what a formula has for a whole head
+constexpr int backward_diagonal_bytes = 4 * 8 * 200;  // of captured_diagonal.h's sums
+constexpr int uniform_bytes = 256;                    // for what a formula has for a whole head
 
 struct HopperBackwardSizes {
   int d, dv;      // multiples of 64
@@ -24,14 +25,14 @@ struct HopperBackwardSizes {
   int captured_bytes;                                       // for sums of captured gradients
 };
 
-// Rows of cells are 16 bytes longer than they need to be: see row_bytes.
+// Cells of 16 bits lie as those of cells.h.
 constexpr int backward_cells_bytes(int keys, int cell_bytes) {
-  return cell_bytes == 0 ? 0 : backward_queries * row_bytes(keys, cell_bytes);
+  return backward_queries * keys * cell_bytes;
 }
 
 // Tiles that the matrix units read lie at multiples of 1024 bytes.
 struct HopperBackwardShared {
-  int k, v, q, grad_o, ds, p, sums, row_terms, uniform, row_words, column_words, diagonal, cells,
+  int k, v, q, grad_o, ds, p, sums, cells, row_terms, uniform, row_words, column_words, diagonal,
       steps, captured, barriers, bytes;
   constexpr explicit HopperBackwardShared(const HopperBackwardSizes& t)
       : k(0),
@@ -41,13 +42,13 @@ struct HopperBackwardShared {
         ds(grad_o + t.q_stages * backward_queries * t.dv * 2),
         p(ds + t.ds_stages * backward_queries * t.keys * 2),
         sums(p + t.p_tiles * backward_queries * t.keys * 2),
-        row_terms(sums + t.sum_slots * 4 * 16 * 64 * 4),
+        cells(sums + t.sum_slots * 4 * 16 * 64 * 4),
+        row_terms(cells + t.q_stages * backward_cells_bytes(t.keys, t.cell_bytes)),
         uniform(row_terms + t.q_stages * 2 * 4 * backward_queries),
         row_words(uniform + t.q_stages * uniform_bytes),
         column_words(row_words + t.q_stages * 4 * backward_queries * t.row_words),
         diagonal(column_words + t.q_stages * 4 * t.keys * t.column_words),
-        cells(diagonal + t.q_stages * 4 * (backward_queries + t.keys) * t.diagonal_words),
-        steps(cells + t.q_stages * backward_cells_bytes(t.keys, t.cell_bytes)),
+        steps(diagonal + t.q_stages * 4 * (backward_queries + t.keys) * t.diagonal_words),
         captured(steps + backward_steps * backward_step_bytes),
         barriers(captured + t.captured_bytes),
         bytes(barriers + 256) {}

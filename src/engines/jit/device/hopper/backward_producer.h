@@ -3,10 +3,10 @@
 // formula wants to know of each.
 #pragma once
 
+#include "../distances.h"
 #include "../live_tiles.h"
 #include "../staged.h"
 #include "../tile_values.h"
-#include "backward_diagonals.h"
 #include "backward_shape.h"
 #include "backward_step.h"
 #include "backward_turns.h"
@@ -52,9 +52,10 @@ class BackwardProducer {
 
   FOVEA_DEVICE void begin_step(const Step& step);
   FOVEA_DEVICE void end_step(const Step* has_cells = nullptr);
-  FOVEA_DEVICE void load_cells(const Step& step, Shared full) const;
+  FOVEA_DEVICE void load_cells(const Step& step, Shared full);
   FOVEA_DEVICE void publish_bare(const Step& step);
   FOVEA_DEVICE void load_queries(const Step& step);
+  FOVEA_DEVICE void load_distances(const Step& step, Shared signal) const;
   FOVEA_DEVICE void load_keys(const Step& step);
   FOVEA_DEVICE void stage_values(const Step& step);
   FOVEA_DEVICE static void clear_rows(Shared tile, int chunks, int rows, int first);
@@ -68,6 +69,7 @@ class BackwardProducer {
   int keys_parity_ = 1;  // of the next tile of keys
   int landed_parity_ = 0;
   unsigned staged_columns_ = 0;  // a bit for each stage that has those of this head
+  int cell_slice_ = 0;           // of this head, in the map of cells
 };
 
 // How many heads take turns: after the first keys of each come the second of each. Blocks that run
@@ -176,12 +178,11 @@ FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
   sync_warp();  // no lane is left behind by two phases
   if (lane_index() == 0) {
     step.write(Shape::at.steps + number_ % backward_steps * backward_step_bytes);
-    if constexpr (BackwardDiagonals<Config>::warps > 0) arrive(barriers_.described(ring_.stage));
   }
   ++number_;
 }
 
-// What the formula wants is there, or on its way: cells of a tile that is whole come row by row.
+// What the formula wants is there, or on its way.
 template <class Config>
 FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
   const Shared full = barriers_.full_q(ring_.stage);
@@ -198,35 +199,40 @@ FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
   ring_.advance(Shape::q_stages);
 }
 
+// By the map of their tensor; one by one if they are not all inside of it, since indices are
+// clamped then.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared full) const {
-  constexpr int bytes = cell_bytes_of<Formula> > 0 ? cell_bytes_of<Formula> : 2;
-  constexpr int row_step = device::row_bytes(Shape::keys, bytes);
+FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared full) {
   const auto uniform = Formula::uniform(a_, head_of(call_, step.s, step.b, step.h));
   const CellSource from = Formula::cells(a_, uniform);
+  if ((step.flags & (step_first | step_new_head)) != 0) {
+    const long long bytes = reinterpret_cast<long long>(from.data) - from.tensor;
+    cell_slice_ = static_cast<int>(bytes / (2 * call_.cell_slices));
+  }
   const TileBox box{seen(step.q_first, step.s.q_offset), seen(step.k_first, step.s.k_offset),
                     min(step.s.q_length - step.q_first, Shape::queries),
                     min(step.s.k_length - step.k_first, Shape::keys)};
-  const Shared to = Shape::cells(ring_.stage);
-  const char* const data = static_cast<const char*>(from.data) +
-                           (box.q_first * from.q_stride + box.k_first * from.k_stride) * bytes;
-  const bool whole = box.q_count == Shape::queries && box.k_count == Shape::keys &&
-                     cell_copy_bytes<bytes>(from, data, box) == 16;
-  if (!whole) {
+  const auto to = Shape::cells(ring_.stage);
+  const bool inside = box.q_first >= 0 && box.k_first >= 0 &&
+                      static_cast<long long>(box.q_first) + box.q_count <= from.q_extent &&
+                      static_cast<long long>(box.k_first) + box.k_count <= from.k_extent;
+  if (!inside) {
     FOVEA_NO_UNROLL for (int i = lane_index(); i < Shape::queries * Shape::keys; i += 32) {
       const int row = i / Shape::keys, column = i % Shape::keys;
       typename Formula::Cell::Stored value = 0;
-      if (row < box.q_count && column < box.k_count)
+      if (row < box.q_count && column < box.k_count) {
         value = load_cell<typename Formula::Cell::Stored>(from, box, row, column);
-      store_shared(to + row * row_step + column * bytes, value);
+      }
+      store_shared(to.at(row, column), value);
     }
   }
   sync_warp();
-  if (lane_index() == 0) arrive_expecting(full, whole ? Shape::queries * Shape::keys * bytes : 0);
-  sync_warp();
-  if (!whole) return;
-  FOVEA_UNROLL for (int row = lane_index(); row < Shape::queries; row += 32) {
-    load_bytes(to + row * row_step, data + row * from.q_stride * bytes, Shape::keys * bytes, full);
+  if (lane_index() == 0) {
+    arrive_expecting(full, inside ? Shape::cells_bytes : 0);
+    FOVEA_UNROLL for (int column = 0; inside && column < Shape::keys; column += piece_columns) {
+      load_tile(to.at(0, column), maps_[map_cells], full,
+                {box.k_first + column, box.q_first, cell_slice_, 0});
+    }
   }
 }
 
@@ -255,16 +261,17 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const Step& step) {
     const int row = static_cast<int>(step.s.q_first) + step.q_first;
     const float* const terms = call_.row_terms + step.sums * (2 * Shape::queries);
     if (cleared) {
-      arrive_expecting(barriers_.landed(),
-                       Shape::q_bytes + Shape::grad_o_bytes + 2 * Shape::term_bytes);
+      arrive_expecting(barriers_.landed(), Shape::q_bytes + Shape::grad_o_bytes +
+                                               2 * Shape::term_bytes + Shape::diagonal_bytes);
     } else {
-      arrive_expecting(full_q, Shape::q_bytes + Shape::term_bytes);
+      arrive_expecting(full_q, Shape::q_bytes + Shape::term_bytes + Shape::diagonal_bytes);
     }
     FOVEA_UNROLL for (int i = 0; i < Shape::d / 64; ++i) {
       load_tile(Shape::q_tile(stage) + i * Shape::q_chunk, maps_[map_q], q_signal,
                 {64 * i, row, step.h, step.s.b});
     }
     load_bytes(Shape::lse(stage), terms, Shape::term_bytes, q_signal);
+    load_distances(step, q_signal);
     if (!cleared) arrive_expecting(full_grad_o, Shape::grad_o_bytes + Shape::term_bytes);
     FOVEA_UNROLL for (int i = 0; i < Shape::dv / 64; ++i) {
       load_tile(Shape::grad_o_tile(stage) + i * Shape::q_chunk, maps_[map_grad_o], grad_o_signal,
@@ -282,6 +289,21 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const Step& step) {
   if (lane_index() == 0) {
     arrive(full_q);
     arrive(full_grad_o);
+  }
+}
+
+// What the formula has for the diagonals of the step's scores. By one thread.
+template <class Config>
+FOVEA_DEVICE void BackwardProducer<Config>::load_distances(const Step& step, Shared signal) const {
+  if constexpr (Formula::diagonal_words > 0) {
+    const unsigned* const from =
+        distances_of<Formula>(call_, step.b, step.h) +
+        distance_place(call_.sq, step.k_first - step.q_first - Shape::queries + 1);
+    constexpr int bytes = Shape::diagonal_bytes / Formula::diagonal_words;
+    FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) {
+      load_bytes(Shape::diagonal(ring_.stage) + w * bytes,
+                 from + w * distance_stride(call_.sq, call_.skv), bytes, signal);
+    }
   }
 }
 

@@ -98,8 +98,7 @@ FOVEA_DEVICE void BackwardScores<Config>::load_cells(int jj, unsigned (&cells)[4
     const int lane = lane_index(), matrix = lane / 8;
     const int query = 16 * jj + matrix / 2 * 8 + lane % 8;
     const int key = key_ - lane / 4 + matrix % 2 * 8;
-    load_matrices_transposed(
-        cells, Shape::cells(stage_) + query * device::row_bytes(Shape::keys, 2) + 2 * key);
+    load_matrices_transposed(cells, Shape::cells(stage_).at(query, key));
   }
 }
 

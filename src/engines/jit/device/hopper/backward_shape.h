@@ -9,6 +9,7 @@
 #include "../formula.h"
 #include "../tile_values.h"
 #include "backward_layout.h"
+#include "cells.h"
 
 namespace fovea::device {
 
@@ -31,6 +32,7 @@ struct HopperBackwardShape {
   static constexpr int k_bytes = keys * d * 2, v_bytes = keys * dv * 2;
   static constexpr int ds_bytes = keys * queries * 2;
   static constexpr int term_bytes = 4 * queries;  // lse, or delta, of a tile
+  static constexpr int diagonal_bytes = 4 * (queries + keys) * Formula::diagonal_words;
 
   // How many heads' first keys come before the second ones, if masks decide how long tiles take. So
   // many heads' queries, output gradients and sums of dQ stay in the cache.
@@ -55,11 +57,10 @@ struct HopperBackwardShape {
   FOVEA_DEVICE static Shared column_words(int stage) {
     return at.column_words + stage * 4 * keys * Formula::column_words;
   }
-  FOVEA_DEVICE static Shared diagonal(int stage) {
-    return at.diagonal + stage * 4 * (queries + keys) * Formula::diagonal_words;
-  }
-  FOVEA_DEVICE static Shared cells(int stage) {
-    return at.cells + stage * backward_cells_bytes(keys, cell_bytes_of<Formula>);
+  FOVEA_DEVICE static Shared diagonal(int stage) { return at.diagonal + stage * diagonal_bytes; }
+  static constexpr int cells_bytes = backward_cells_bytes(keys, cell_bytes_of<Formula>);
+  FOVEA_DEVICE static SwappedTile<queries, keys> cells(int stage) {
+    return {static_cast<Shared>(at.cells + stage * cells_bytes)};
   }
 };
 

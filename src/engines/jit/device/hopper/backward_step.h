@@ -86,12 +86,9 @@ struct BackwardBarriers {
   FOVEA_DEVICE Shared full_keys() const { return at + 8 * 5 * most_stages; }
   FOVEA_DEVICE Shared empty_keys() const { return at + 8 * (5 * most_stages + 1); }
   FOVEA_DEVICE Shared landed() const { return at + 8 * (5 * most_stages + 2); }  // the producer's
-  FOVEA_DEVICE Shared described(int stage) const {  // a step, for backward_diagonals.h
-    return at + 8 * (5 * most_stages + 3 + stage);
-  }
   // P, from one warpgroup of backward_wide.h to the other.
-  FOVEA_DEVICE Shared full_p() const { return at + 8 * (6 * most_stages + 3); }
-  FOVEA_DEVICE Shared empty_p() const { return at + 8 * (6 * most_stages + 4); }
+  FOVEA_DEVICE Shared full_p() const { return at + 8 * (5 * most_stages + 3); }
+  FOVEA_DEVICE Shared empty_p() const { return at + 8 * (5 * most_stages + 4); }
 };
 
 }  // namespace fovea::device

@@ -326,8 +326,8 @@ FOVEA_DEVICE void hopper_backward_wide(const MappedArgumentsOf<Arguments>& a) {
     give_registers_back<32>();
     if (warp == 12) {
       BackwardProducer<Config>(a, barriers).run();
-    } else if constexpr (BackwardDiagonals<Config>::warps > 0) {
-      BackwardDiagonals<Config>(a.rest, barriers).run();
+    } else if constexpr (BackwardBeside<Config>::works) {
+      BackwardBeside<Config>(a.rest, barriers).run();
     }
   }
 }

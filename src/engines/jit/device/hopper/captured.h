@@ -6,6 +6,7 @@
 #include "../captured_load.h"
 #include "../captured_score.h"
 #include "backward_shape.h"
+#include "captured_cells.h"
 #include "captured_diagonal.h"
 #include "warpgroup.h"
 
@@ -21,7 +22,8 @@ struct CapturedPlace {
   const typename Formula::Column* columns;  // of this lane's two keys
 };
 
-// --- the kinds of terms that ask for every score; the other one is in captured_diagonal.h ---
+// --- the kinds of terms that ask for every score; the others read dS: captured_diagonal.h,
+// captured_cells.h ---
 // By each warp: begin_step, add (queries in order, for each its two keys) and end_step; end_head
 // behind the last step of a head. All lanes of a warp take part in each of them: products are under
 // way, and the next ones are begun by all lanes at once. `place`: of a term's words among those of

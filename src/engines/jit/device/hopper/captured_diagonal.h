@@ -1,5 +1,5 @@
 // Gradients of captured tensors whose elements change with k - q alone and that every score adds
-// its own gradient to: the warps of backward_diagonals.h add up dS along its diagonals.
+// its own gradient to: the warps of backward_beside.h add up dS along its diagonals.
 #pragma once
 
 #include "../captured_table.h"
@@ -8,57 +8,100 @@
 
 namespace fovea::device {
 
-// Sums of the diagonals k - q = 2 n - 1, 2 n and 2 n + 1 of dS's tile, without those of the outer
-// two that other threads have: keys 2 m + e and queries 2 w, 2 w + 1 with m - w = n, which are two
-// sums in one word.
-struct ThreeDiagonals {
-  float sum[3];
+// Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127. The tile has 16 x 8
+// blocks of 8 x 8 elements: those with the same i - j are added up element by element, which leaves
+// eight numbers for each diagonal, one for each row of a block. These lie in shared memory until
+// the threads have them that want the sums. (The matrix units could do all of it, but mma beside
+// wgmma takes some 190 cycles. Measured on an H200.)
+template <class Config>
+class DiagonalSums {
+  using Shape = HopperBackwardShape<Config>;
+  using Element = typename Config::Element;
+  static constexpr int rows = 8, stride = 200;  // of the eight; few banks are asked twice
+  static_assert(stride >= backward_queries + backward_keys);
+  static_assert(backward_diagonal_bytes == 4 * rows * stride);
 
-  template <class Element>
-  FOVEA_DEVICE void read(Element, Shared ds, int n) {
-    sum[0] = sum[1] = sum[2] = 0;
-    const int last = min(backward_keys / 2 - 1, n + backward_queries / 2 - 1);
-    FOVEA_NO_UNROLL for (int first = max(n, 0) & ~3; first <= last; first += 4) {
-      unsigned words[4][2];  // [m][e]
-      FOVEA_UNROLL for (int i = 0; i < 8; ++i) {
-        const int m = first + i / 2, w = m - n, key = i;  // of eight
-        const bool inside = static_cast<unsigned>(w) < backward_queries / 2;
-        const Shared row = ds + (2 * first + key) * 128;
-        words[i / 2][i % 2] =
-            inside ? load_shared<unsigned>(row + (w / 4 ^ key) * 16 + w % 4 * 4) : 0u;
+ public:
+  // By all threads of a team; a barrier must follow.
+  FOVEA_DEVICE static void begin(Team team) {
+    for (int i = team.thread; i < rows * stride; i += team.threads) store_shared(at(0, i), 0.0f);
+  }
+
+  // By three warps, between barriers. Blocks (i, j) with i - j = distance, and those with i - j =
+  // distance - 16 behind them, are eight together.
+  FOVEA_DEVICE static void add_up(Shared ds, Team team) {
+    const int lane = team.thread % 32;
+    FOVEA_NO_UNROLL for (int distance = team.thread / 32; distance < 16; distance += 3) {
+      Floats2 sums{0, 0};
+      FOVEA_UNROLL for (int four = 0; four < 2; ++four) {
+        unsigned blocks[4];
+        load_matrices(blocks, row_of_block(ds, lane, distance, 4 * four + lane / 8));
+        FOVEA_UNROLL for (int b = 0; b < 4; ++b) {
+          if (distance + 4 * four + b == 16) {
+            store(lane, distance, sums);
+            sums = {0, 0};
+          }
+          sums.x += to_float(Element{}, static_cast<unsigned short>(blocks[b]));
+          sums.y += to_float(Element{}, static_cast<unsigned short>(blocks[b] >> 16));
+        }
       }
-      FOVEA_UNROLL for (int i = 0; i < 8; ++i) {
-        const unsigned word = words[i / 2][i % 2];
-        sum[1 + i % 2] += to_float(Element{}, static_cast<unsigned short>(word));
-        sum[i % 2] += to_float(Element{}, static_cast<unsigned short>(word >> 16));
-      }
+      store(lane, distance > 8 ? distance - 16 : distance, sums);
     }
+    sync_warp();
+  }
+
+  // The first of the diagonals that thread number i of 96 has.
+  FOVEA_DEVICE static int first_of(int i) { return 2 * i - backward_queries; }
+  // The sums of that one and the next, after a barrier.
+  FOVEA_DEVICE static Floats2 two(int i) {
+    Floats2 sums{0, 0};
+    FOVEA_UNROLL for (int row = 0; row < rows; ++row) {
+      const auto more = load_shared<Floats2>(at(row, 2 * i));
+      sums.x += more.x, sums.y += more.y;
+    }
+    return sums;
+  }
+
+ private:
+  FOVEA_DEVICE static Shared at(int row, int i) {
+    return Shape::at.captured + 4 * (row * stride + i);
+  }
+
+  // What this lane tells load_matrices: of block j of a distance.
+  FOVEA_DEVICE static Shared row_of_block(Shared ds, int lane, int distance, int j) {
+    const int i = (distance + j) % 16, row = lane % 8;
+    return ds + (8 * i + row) * Shape::row_bytes + ((j ^ row) << 4);
+  }
+  // A lane has two neighbours of a row of a block.
+  FOVEA_DEVICE static void store(int lane, int distance, const Floats2& sums) {
+    const int row = lane / 4, i = backward_queries + 8 * distance + row - lane % 4 * 2;
+    store_shared(at(row, i), sums.x);
+    store_shared(at(row, i - 1), sums.y);
   }
 };
 
 template <class Term, class Sums, int place, int room>
 struct DiagonalTerm {
   SharedTable<Term, Sums, room> table;
+  long long elements[2];  // that a thread's diagonals add to
 
   FOVEA_DEVICE void begin(Team team) {
     table.begin(HopperBackwardShape<Config>::at.captured + place, team);
   }
-  // By three warps. `staged`: what the formula has for the diagonals.
-  FOVEA_DEVICE void read(const Arguments& a, const typename Formula::Uniform& u, Shared ds,
-                         const TileBox& box, Shared staged) {
+  // Of the diagonals k - q = first and the next of a tile; the very first has no scores. `staged`:
+  // what the formula has for the diagonals.
+  FOVEA_DEVICE void find_elements(const Arguments& a, const typename Formula::Uniform& u,
+                                  const TileBox& box, Shared staged, int first) {
+    elements[1] = element(a, u, box, staged, first + 1);
+    elements[0] = first == -backward_queries ? elements[1] : element(a, u, box, staged, first);
+  }
+  // What scores of these diagonals add up to, by each lane of a warp.
+  FOVEA_DEVICE void add_diagonals(const Arguments& a, const typename Formula::Uniform& u,
+                                  const Floats2& sums) {
     table.take_head(a, u);
-    const int lane = lane_index();
-    const int n = thread_index() % 128 - 32 - (backward_queries / 2 - 1);
-    ThreeDiagonals three;
-    three.read(typename Config::Element{}, ds, n);
-    // The next lane has the rest of 2 n + 1.
-    const float next = shuffle(three.sum[0], min(lane + 1, 31));
-    if (lane < 31) three.sum[2] += next;
-    put(a, u, box, staged, 2 * n, three.sum[1]);
-    put(a, u, box, staged, 2 * n + 1, three.sum[2]);
-    if (lane == 0 && three.sum[0] != 0) {
-      table.put(a, element(a, u, box, staged, 2 * n - 1), three.sum[0]);
-    }
+    const bool apart = any_in_warp(elements[0] != elements[1]);
+    table.put_together(a, elements[0], apart ? sums.x : sums.x + sums.y);
+    if (apart) table.put_together(a, elements[1], sums.y);
     sync_warp();
   }
   FOVEA_DEVICE void flush(const Arguments& a, const typename Formula::Uniform& u, Team team) {
@@ -67,10 +110,6 @@ struct DiagonalTerm {
   }
 
  private:
-  FOVEA_DEVICE void put(const Arguments& a, const typename Formula::Uniform& u, const TileBox& box,
-                        Shared staged, int difference, float sum) const {
-    table.put_together(a, sum != 0 ? element(a, u, box, staged, difference) : -1, sum);
-  }
   FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
                                         const TileBox& box, Shared staged, int difference) {
     constexpr int count = Formula::diagonal_words;

@@ -20,19 +20,23 @@ struct Stager {
   const Arguments& a;
   int thread;  // of those
 
-  FOVEA_DEVICE void run() const {
+  bool has_rows = false;  // of this tile of queries
+
+  FOVEA_DEVICE void run() {
     Ring k;
     for (;; k.advance(Layout::k_stages)) {
       wait_for(Layout::barrier(HopperForwardShared::announced, k.stage), k.parity);
       const Step step = load_step(shared.step + 16 * k.stage);
       if (step.is(Step::end)) return;
-      stage(step, k.stage);
+      if (step.is(Step::first)) has_rows = false;
+      // If nothing is masked, nobody asks for what masks read.
+      if (Formula::has_mod || step.is(Step::mixed)) stage(step, k.stage);
       sync_warp();
       if (lane_index() == 0) arrive(Layout::barrier(HopperForwardShared::staged, k.stage));
     }
   }
 
-  FOVEA_DEVICE void stage(const Step& step, int stage) const {
+  FOVEA_DEVICE void stage(const Step& step, int stage) {
     const auto at = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
     const auto uniform = Formula::uniform(a, at.head);
     const Team team{thread, threads};
@@ -45,7 +49,8 @@ struct Stager {
       copy_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box, thread);
     }
     commit_copies();
-    if (step.is(Step::first)) {
+    if (!has_rows) {
+      has_rows = true;
       stage_rows<Formula>(a, uniform, Layout::rows_at(step.q_stage()), q, rows, team);
     }
     stage_columns<Formula>(a, uniform, Layout::columns_at(stage), k, columns, team);

@@ -16,6 +16,14 @@ namespace fovea::device {
 FOVEA_DEVICE int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }
 FOVEA_DEVICE int warp_index() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
 
+// As thread_index(), but what follows from it is computed again in every turn of a loop: that takes
+// no registers from turn to turn.
+FOVEA_DEVICE int thread_index_again() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 // Barrier `id` of a block, 1 to 15, for `threads` threads: those that wait and those that arrive
 // only.
 FOVEA_DEVICE void sync_threads(int id, int threads) {
