@@ -19,7 +19,7 @@ from fovea import _core
 from fovea.torch import attention, context_parallel, shard_sequence
 from fovea.torch.context_transport import Ranks
 
-B, H, S, D, ROUNDS = 1, 4, 4096, 64, 5
+B, H, S, D, ROUNDS = 1, 4, 2048, 64, 5
 STRATEGIES = ("ring", "all_gather", "all_to_all")
 
 

@@ -109,9 +109,9 @@ class Recorder final : public Executor {
 };
 
 // A line's call, as an engine on a machine with so many processors would run it.
-class Call {
+class TimedCall {
  public:
-  Call(const std::string& line, int threads) : bound_(line), recorder_(threads) {
+  TimedCall(const std::string& line, int threads) : bound_(line), recorder_(threads) {
     Device device = cpu_device();
     device.threads = threads;
     const Baking baking = cpu_engine().bake(bound_.problem, device);
@@ -238,7 +238,7 @@ void report(const std::string& line, const Options& options) {
   int at_worst = 0;
   // Beside each number of workers one worker is measured too: the machine's pace changes.
   for (const int workers : options.workers) {
-    Call one(line, 1), many(line, workers);
+    TimedCall one(line, 1), many(line, workers);
     for (int repeat = 0; repeat < options.repeats; ++repeat) {
       one.measure();
       many.measure();

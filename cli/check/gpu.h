@@ -11,7 +11,7 @@ namespace fovea::cli {
 
 class Gpu {
  public:
-  // The GPU of `cuda:N`; null for any other device. Throws std::runtime_error where there is none.
+  // The GPU of `cuda:N`; null for any other device. Throws std::runtime_error if there is none.
   static Gpu* find(const std::string& device);
 
   using Block = std::shared_ptr<void>;  // frees itself

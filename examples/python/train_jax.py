@@ -66,7 +66,7 @@ def logits(params, tokens, use_flax: bool):
 
 
 def loss(params, tokens, use_flax: bool):
-    """Cross entropy of the token DELAY places ago, where there is one."""
+    """Cross entropy of the token DELAY places ago, if there is one."""
     scores = jax.nn.log_softmax(logits(params, tokens, use_flax)[:, DELAY:])
     return -jnp.mean(jnp.take_along_axis(scores, tokens[:, :-DELAY, None], axis=-1))
 

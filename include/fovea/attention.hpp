@@ -21,7 +21,7 @@
 namespace fovea {
 inline namespace api {
 
-// One number per row [B, H, Sq] (packed [H, T]) or per head [H]: float, or double where q is f64.
+// One number per row [B, H, Sq] (packed [H, T]) or per head [H]: float, or double if q is f64.
 struct Rows {
   void* data = nullptr;
   std::size_t count = 0;
@@ -57,7 +57,7 @@ struct AttentionOptions {
 
 struct Outputs {
   View o{};
-  // Where wanted: lse, row_max, max_logit.
+  // If wanted: lse, row_max, max_logit.
 #define FOVEA_OUTPUT(name, extent, saved) Rows name{};
 #include "fovea/fields.def"
 };

@@ -50,7 +50,7 @@ FOVEA_API void fovea_bundle_destroy(fovea_bundle bundle);
 
 /* ---- in the cache folder, where processes find what others of this user compiled ---- */
 
-/* Its path: FOVEA_CACHE_DIR, else the user's own; "" where there is none. */
+/* Its path: FOVEA_CACHE_DIR, else the user's own; "" if there is none. */
 FOVEA_API fovea_status fovea_disk_cache_folder(fovea_report* report);
 
 typedef enum fovea_disk_cache_flags {

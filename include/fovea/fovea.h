@@ -156,7 +156,7 @@ typedef struct fovea_scalar_binding {
   const char* name;
   double value;
   const void* device; /* not NULL: an f32 or i32 that is read there when the call runs */
-  void* gradient;     /* one f32 (f64 where q is f64); NULL: not wanted */
+  void* gradient;     /* one f32 (f64 if q is f64); NULL: not wanted */
 } fovea_scalar_binding;
 
 typedef struct fovea_point {
@@ -172,9 +172,9 @@ typedef struct fovea_point {
 
 typedef struct fovea_value {
   size_t struct_size;
-  double mod;   /* the score where there is no mod */
-  double bprop; /* 0 where there is none */
-  int32_t keep; /* 1 where there is no mask */
+  double mod;   /* the score if there is no mod */
+  double bprop; /* 0 if there is none */
+  int32_t keep; /* 1 if there is no mask */
 } fovea_value;
 
 /* The program at one point: in f32 arithmetic, or in double with decisions in f32. */
@@ -343,7 +343,7 @@ typedef struct fovea_bindings {
   const fovea_sizes* sizes; /* NULL: the problem's */
   fovea_tensor q, k, v, o;
   fovea_tensor grad_o, grad_q, grad_k, grad_v;
-  void* lse;                /* [B, H, Sq], packed [H, T]; f32 (f64 where q is f64), dense */
+  void* lse;                /* [B, H, Sq], packed [H, T]; f32 (f64 if q is f64), dense */
   const void* grad_lse;     /* the same */
   void* row_max;            /* the same */
   void* max_logit;          /* [H] */

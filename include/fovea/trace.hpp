@@ -240,7 +240,7 @@ Formula mask(F&& lambda) {
                              leaf<I32>("k"));
 }
 
-// The gradient by the score before the modifier, where it is not to be derived:
+// The gradient by the score before the modifier, if it is not to be derived:
 // [](auto score, auto grad, auto b, auto h, auto q, auto k) { return ...; }
 template <class F>
 Formula bprop(F&& lambda) {

@@ -30,7 +30,7 @@ class BindingRules {
   void check_tensor_gradient(std::size_t slot, bool wanted);
   void check_scalar_gradients();
 
-  // A dense block of so many elements. Where it is not needed it must not be bound: whoever binds
+  // A dense block of so many elements. If it is not needed it must not be bound: whoever binds
   // it expects something of it.
   struct Block {
     ArgumentName name;

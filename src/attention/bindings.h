@@ -50,7 +50,7 @@ struct Bindings {
   std::span<const ir::TensorView> tensors;
   std::span<const PerCall<ir::ScalarValue>> scalars;
   std::span<const BoundGradient> tensor_gradients;
-  std::span<void* const> scalar_gradients;  // one f32 each (f64 where q is f64); null: not wanted
+  std::span<void* const> scalar_gradients;  // one f32 each (f64 if q is f64); null: not wanted
   std::span<const float> literals;          // that bake lifted out of the formulas
 
   void* workspace = nullptr;

@@ -19,7 +19,7 @@ std::array<std::int64_t, 4> extents_of(const Sizes& sizes, Layout layout,
 // Rows of lse: B * H * Sq, under Thd H * T. The sizes must be valid.
 std::int64_t row_count(const Sizes& sizes, Layout layout);
 
-// What the leaf H is: `h_global` where it is given.
+// What the leaf H is: `h_global` if it is given.
 std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global);
 
 // One declared extent of a captured tensor, in elements.

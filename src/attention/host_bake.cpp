@@ -6,7 +6,7 @@ namespace fovea {
 namespace {
 
 // Accumulators of captured gradients are as large as the tensors, and an extent H counts all heads
-// where there are more than this call has.
+// if there are more than this call has.
 bool needs_h_global(const Problem& problem) {
   const auto& tensors = problem.program.tensors();
   for (std::size_t slot = 0; slot < tensors.size(); ++slot) {

@@ -24,7 +24,7 @@ struct StridedTensor {
   bool output = false;
 };
 void check_strides(const StridedTensor& tensor, Layout layout);
-// From its first byte to behind its last, for strides that were checked; 0 where it is empty.
+// From its first byte to behind its last, for strides that were checked; 0 if it is empty.
 std::uintptr_t bytes_of(const StridedTensor& tensor);
 
 // Strides are at least 0, and the last byte is one that 64 bits can count.

@@ -18,7 +18,7 @@ struct Word {
 // over the size limit. Inside quotes \" and \\ stand for themselves.
 std::vector<Word> split_words(std::string_view line);
 
-// `key=value`, quoted where needed: split_words gives it back.
+// `key=value`, quoted if needed: split_words gives it back.
 std::string join_word(std::string_view key, std::string_view value);
 
 // A line as a command that can be pasted into a shell, which FOVEA_VERBOSE prints:

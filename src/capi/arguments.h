@@ -16,7 +16,7 @@ namespace fovea::capi {
 // Throws InvalidArgument: "<name> is NULL".
 void need(const void* pointer, const char* name);
 
-// A struct's size as its caller sees it: refused where it is 0 or smaller than the first version's.
+// A struct's size as its caller sees it: refused if it is 0 or smaller than the first version's.
 // A larger one is a later version's: fine as long as what this version does not know is zero.
 struct StructName {
   const char* argument;  // "config"

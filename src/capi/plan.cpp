@@ -18,6 +18,11 @@ using namespace fovea::capi;
 
 namespace {
 
+fovea_bindings read_bindings(const fovea_bindings* bindings) {
+  constexpr std::size_t first_size = offsetof(fovea_bindings, executor) + sizeof(void*);
+  return read_struct(bindings, {"bindings", "fovea_bindings"}, first_size);
+}
+
 // FOVEA_ENGINE counts where no engine is named, also if it has changed since.
 PlanWords with_environment(PlanWords words, const std::optional<std::string>& engine) {
   if (words.engine.empty() && engine) words.engine = *engine;
@@ -90,7 +95,7 @@ fovea_status plan_and_run(Direction direction, const WholeCall& whole) {
     check_direction(problem, direction);
     fovea_bindings given{};
     if (whole.bindings != nullptr || whole.workspace_bytes == nullptr) {
-      given = read_struct(whole.bindings, {"bindings", "fovea_bindings"});
+      given = read_bindings(whole.bindings);
     }
     const FoundPlan plan = find_or_build(problem, whole.options, given.stream);
     if (whole.workspace_bytes != nullptr && given.workspace == nullptr) {
@@ -131,7 +136,7 @@ fovea_status fovea_plan_run(fovea_plan plan, const fovea_bindings* bindings) {
   return guarded([&] {
     const fovea_plan_s& asked = content(plan, "plan");
     refuse_described(*asked.facts);
-    run(asked, read_struct(bindings, {"bindings", "fovea_bindings"}));
+    run(asked, read_bindings(bindings));
   });
 }
 

@@ -1,4 +1,4 @@
-// The CUDA driver, loaded at run time: Fovea is built and runs where there is none. Only the calls
+// The CUDA driver, loaded at run time: Fovea is built and runs if there is none. Only the calls
 // that engines and device facts need; the types are those of cuda.h without including it.
 #pragma once
 

@@ -10,7 +10,7 @@
 namespace fovea::cuda {
 
 struct CudnnLibrary {
-  void* library = nullptr;  // of dlopen; null where there is none
+  void* library = nullptr;  // of dlopen; null if there is none
   int version = 0;          // 91900 for 9.19.0
   std::string path;         // of libcudnn.so.9
   std::string problem;      // what is missing and what to install; "" where nothing is

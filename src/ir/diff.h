@@ -25,7 +25,7 @@ struct Gradients {
   Expr score;  // 0 where the formula does not use it
   std::vector<LoadGradient> loads;
   std::vector<ScalarGradient> scalars;
-  Expr grad;  // by the leaf `grad`, for derivatives of derivatives; 0 where it is not used
+  Expr grad;  // by the leaf `grad`, for derivatives of derivatives; 0 if it is not used
 };
 
 // `seed` is the incoming gradient: 1 by default; the leaf `grad` gives a bprop formula.

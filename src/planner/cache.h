@@ -39,7 +39,7 @@ class PlanCache {
   // again.
   std::shared_ptr<const Plan> get(const PlanKey& key, const Build& build);
 
-  // The same without building and without waiting: null where it is not there yet.
+  // The same without building and without waiting: null if it is not there yet.
   std::shared_ptr<const Plan> find_ready(const PlanKey& key);
 
   // Someone who kept a plan uses it again: a hit, if the cache still holds it. False: ask get().

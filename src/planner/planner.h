@@ -53,7 +53,7 @@ class Planner {
   PlannedCall make_plan(const Problem& problem, const PlanRequest& request);
 
   // For bundles: compiles with every engine that can and that keeps plans in files (or the one that
-  // is named), past the cache. Throws Unsupported where there is none.
+  // is named), past the cache. Throws Unsupported if there is none.
   std::vector<CompiledAhead> compile_ahead(const Problem& problem, const PlanRequest& request);
 
   // Why this process cannot use plans that this engine stored with this environment; empty: it can.

@@ -53,7 +53,7 @@ class Bundle {
   const BundleIndex& index() const { return index_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
 
-  // Nothing where there is no such key. Throws Damaged where there is, but not its blob.
+  // Nothing if there is no such key. Throws Damaged if there is, but not its blob.
   std::optional<Blob> find(const Key& key) const;
   Blob read(const BundleEntry& entry) const;  // throws Damaged
 

@@ -36,7 +36,7 @@ class Disk {
   bool save(const Key& key, const Blob& blob);
   void remove(const Key& key);
 
-  // Null where there is no folder to lock in.
+  // Null if there is no folder to lock in.
   std::unique_ptr<BuildLock> lock(const Key& key, std::chrono::milliseconds patience);
 
  private:

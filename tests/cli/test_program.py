@@ -236,3 +236,17 @@ def test_show_without_cairo_says_what_to_install(build, run, tmp_path):
 def test_show_draws_in_the_terminal(fovea):
     text = fovea("show", "mask=causal sq=16 skv=16").stdout
     assert "q >= k" in text and "\x1b" not in text
+
+
+def test_explain_for_many_ranks(fovea, refused):
+    """Who computes and sends what: a table, or one rank's steps for programs."""
+    line = "h=8 sq=4096 d=64 mask=causal"
+    table = fovea("explain", line, "--ranks", "8", "--strategy", "ring", "--order", "zigzag").stdout
+    assert "ring over 8 ranks, order zigzag, 16 pieces" in table
+    assert "tiles computed: 136 of 256" in table
+    assert "the busiest rank computes 1 times the mean" in table
+    plan = json.loads(fovea("explain", line, "--ranks", "8", "--json", "--rank", "1").stdout)
+    assert [bool(step["tiles"]) for step in plan["steps"]] == [True, True] + [False] * 6
+    documents = 'h=8 sq=4096 mask="doc[b,q] == doc[b,k]" tensor="doc:i32[B,Sq]=docs(64)"'
+    assert "tiles computed: 22 of 64" in fovea("explain", documents, "--ranks", "8").stdout
+    assert "did you mean 'ring'?" in refused("explain", line, "--ranks", "8", "--strategy", "rnig")

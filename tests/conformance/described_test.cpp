@@ -160,12 +160,16 @@ TEST_P(WholePlans, Compile) {
     EXPECT_NE(engine.compile(baked, engine.judge(baked, h200), h200), nullptr);
   }
 }
-// Every second one: some eighty lines.
+// Some twenty lines, others with another FOVEA_TEST_SEED, all with FOVEA_TEST_ALL=1. That cuDNN
+// takes every line was asked above: it seldom refuses to compile then.
 std::vector<Case> compiled() {
   std::vector<Case> out;
   if (!cuda::cudnn_library().usable()) return out;  // asked whenever this program starts
+  const bool all = std::getenv("FOVEA_TEST_ALL") != nullptr;
   for (const Case& problem : claimed()) {
-    if (problem.number % 2 == 0) out.push_back(problem);
+    if (all || problem.number % 8 == static_cast<int>(test::test_seed() % 8)) {
+      out.push_back(problem);
+    }
   }
   return out;
 }
@@ -175,7 +179,7 @@ std::string line_name(const testing::TestParamInfo<Case>& info) {
 // Without cuDNN there are none, which must be seen.
 TEST(WholePlansOfTheList, AreMany) {
   NEED_CUDNN();
-  EXPECT_GE(compiled().size(), 60u);
+  EXPECT_GE(compiled().size(), 12u);
 }
 INSTANTIATE_TEST_SUITE_P(Lines, WholePlans, testing::ValuesIn(compiled()), line_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(WholePlans);

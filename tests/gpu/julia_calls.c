@@ -6,7 +6,7 @@
  *
  *   fovea_julia_calls [ENGINE]     jit unless told; "cpu" runs the same calls on host memory
  *
- * Exits with 77 where there is no GPU, or no such engine. Memory is julia_memory.h's. */
+ * Exits with 77 if there is no GPU, or no such engine. Memory is julia_memory.h's. */
 #include <fovea/fovea.h>
 #include <math.h>
 #include <stdio.h>

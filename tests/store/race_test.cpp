@@ -185,7 +185,7 @@ TEST(Race, OfManyThreadsOneBuilds) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(right, 2 * racers);
     EXPECT_LE(builds.load(), on_disk ? 2 : racers);
-    // Where nothing is kept, a thread that came when a build was over builds again.
+    // If nothing is kept, a thread that came when a build was over builds again.
     EXPECT_GE(builds.load(), 2);
     EXPECT_GE(built.load(), builds.load());
   }

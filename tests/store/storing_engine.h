@@ -1,5 +1,5 @@
 // An engine that keeps its plans, which are texts, in the process's store: what bundles and their
-// verb are tested with where there is no GPU library. For GPUs alone, so that other tests of the
+// verb are tested with if there is no GPU library. For GPUs alone, so that other tests of the
 // process do not meet it.
 #pragma once
 

@@ -54,7 +54,7 @@ def attention(
         score_mod_bprop: the derivative by hand; without it, it is derived.
     tensors, scalars: what formulas capture, by name. A Python int is an i32, a float an f32.
     is_causal: keeps q >= k. window_size: (left, right) keeps q - left <= k <= q + right; -1: no bound.
-    scale: of the scores; 1 / sqrt(d) where not given. layout: "bhsd", "bshd", "sbhd", or "thd", packed.
+    scale: of the scores; 1 / sqrt(d) if not given. layout: "bhsd", "bshd", "sbhd", or "thd", packed.
     seq_lens: true lengths [B], for both or as (of q, of k). cu_seqlens: for "thd", starts [B + 1], likewise.
     sinks: [H], one more logit per head that joins the sum.
     dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.

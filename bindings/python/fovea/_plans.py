@@ -33,7 +33,7 @@ class Recent:
         return value
 
     def put(self, key: Hashable, value: Any) -> Any:
-        """Keeps the value, puts out the oldest where there are too many, and gives the value back."""
+        """Keeps the value, puts out the oldest if there are too many, and gives the value back."""
         with self._lock:
             self.values[key] = value
             while len(self.values) > self._limit:

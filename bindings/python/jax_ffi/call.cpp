@@ -4,7 +4,7 @@
 
 namespace fovea_jax {
 
-Call::Call(const Attributes& attributes, fovea_direction direction)
+CustomCall::CustomCall(const Attributes& attributes, fovea_direction direction)
     : problems_(fovea::Problem::parse(std::string(attributes.problem))),
       engine_(attributes.engine),
       operands_(parse_slots(attributes.operands)),
@@ -15,14 +15,14 @@ Call::Call(const Attributes& attributes, fovea_direction direction)
   }
 }
 
-const PreparedPlan& Call::plan_on(const std::string& device) {
+const PreparedPlan& CustomCall::plan_on(const std::string& device) {
   PreparedPlan& prepared = entry_of(device);
   // A build that throws leaves the flag as it was: the next call tries again.
   std::call_once(prepared.built, [&] { build(prepared); });
   return prepared;
 }
 
-PreparedPlan& Call::entry_of(const std::string& device) {
+PreparedPlan& CustomCall::entry_of(const std::string& device) {
   const std::lock_guard lock(mutex_);
   for (const auto& entry : plans_) {
     if (entry->device == device) return *entry;
@@ -32,7 +32,7 @@ PreparedPlan& Call::entry_of(const std::string& device) {
   return *plans_.back();
 }
 
-void Call::build(PreparedPlan& prepared) const {
+void CustomCall::build(PreparedPlan& prepared) const {
   const fovea::Where where{engine_, prepared.device, problems_.second};
   prepared.plan.emplace(problems_.first, where);
   prepared.workspace_bytes = prepared.plan->workspace();

@@ -25,10 +25,10 @@ struct PreparedPlan {
   std::size_t workspace_bytes = 0;
 };
 
-class Call {
+class CustomCall {
  public:
   // Throws fovea::Error or std::invalid_argument.
-  Call(const Attributes& attributes, fovea_direction direction);
+  CustomCall(const Attributes& attributes, fovea_direction direction);
 
   // The plan for a device ("cpu", "cuda:0"); built where it is the first call. Throws fovea::Error.
   const PreparedPlan& plan_on(const std::string& device);

@@ -20,7 +20,7 @@ namespace {
 template <class Platform>
 struct CallState {
   static ffi::TypeId id;
-  Call call;
+  CustomCall call;
   CallState(const Attributes& attributes, fovea_direction direction)
       : call(attributes, direction) {}
 };
@@ -70,7 +70,7 @@ ffi::ErrorOr<std::unique_ptr<State>> instantiate(std::string_view problem, std::
   return state;
 }
 
-Binder bind_all(const Call& call, Memory memory, ffi::RemainingArgs& arguments,
+Binder bind_all(const CustomCall& call, Memory memory, ffi::RemainingArgs& arguments,
                 ffi::RemainingRets& results) {
   if (arguments.size() != call.operands().size() || results.size() != call.results().size()) {
     throw std::invalid_argument("a custom call has " + std::to_string(arguments.size()) +

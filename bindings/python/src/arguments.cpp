@@ -143,7 +143,7 @@ fovea_sizes sizes_of(const Given& given) {
   return sizes;
 }
 
-void Captured::set_tensors(const Given& given) {
+void CapturedArguments::set_tensors(const Given& given) {
   tensor_tuple = as_tuple(given);
   const Items items({given.name, tensor_tuple.ptr()}, "");
   tensors.clear();
@@ -153,7 +153,7 @@ void Captured::set_tensors(const Given& given) {
   }
 }
 
-void Captured::set_scalars(const Given& given) {
+void CapturedArguments::set_scalars(const Given& given) {
   scalar_tuple = as_tuple(given);
   const Items items({given.name, scalar_tuple.ptr()}, "");
   scalars.clear();

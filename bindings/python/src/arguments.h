@@ -29,7 +29,7 @@ fovea_sizes sizes_of(const Given& given);
 
 // The captured things of one call. Holds references to the tuples it was read from: names live in
 // them.
-struct Captured {
+struct CapturedArguments {
   std::vector<fovea_tensor_binding> tensors;
   std::vector<fovea_scalar_binding> scalars;
   nb::object tensor_tuple, scalar_tuple;

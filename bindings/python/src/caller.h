@@ -30,7 +30,7 @@ class Caller {
   nb::object plan_;
   const PlanObject& on_plan_;
   std::vector<std::size_t> offsets_;
-  Captured captured_;
+  CapturedArguments captured_;
   std::size_t gradients_ = 0;
 };
 

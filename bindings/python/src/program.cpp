@@ -93,7 +93,7 @@ fovea_value value_at(const fovea::Program& program, const fovea_point& point, bo
 nb::tuple evaluate(const fovea::Program& program, double score, const nb::tuple& at,
                    const nb::tuple& sizes, double grad, const nb::object& tensors,
                    const nb::object& scalars, bool in_double) {
-  Captured captured;
+  CapturedArguments captured;
   captured.set_tensors({"tensors", tensors.ptr()});
   captured.set_scalars({"scalars", scalars.ptr()});
   fovea_point point = point_at(at, sizes);
@@ -140,7 +140,7 @@ std::string classify(const fovea::Program& program, const fovea_point& point, in
 nb::tuple evaluate_grid(const fovea::Program& program, double score, const nb::tuple& at,
                         const nb::tuple& sizes, const nb::object& tensors,
                         const nb::object& scalars, int tile) {
-  Captured captured;
+  CapturedArguments captured;
   captured.set_tensors({"tensors", tensors.ptr()});
   captured.set_scalars({"scalars", scalars.ptr()});
   fovea_point point = point_at(at, sizes);

@@ -11,31 +11,31 @@
 namespace fovea_python {
 namespace {
 
-struct Call {
+struct RunArguments {
   fovea_bindings bindings{};
   fovea_sizes sizes{};
   fovea_executor executor{};
-  Captured captured;
+  CapturedArguments captured;
 };
 
 // One keyword. The setters are templates over the field they fill, so that the table below is all
 // there is to read.
 struct Keyword {
   const char* name;
-  void (*set)(Call& call, const Given& given);
+  void (*set)(RunArguments& call, const Given& given);
 };
 
 template <auto field>
-void set_tensor(Call& call, const Given& given) {
+void set_tensor(RunArguments& call, const Given& given) {
   call.bindings.*field = tensor_of(given);
 }
 template <auto field>
-void set_pointer(Call& call, const Given& given) {
+void set_pointer(RunArguments& call, const Given& given) {
   auto& into = call.bindings.*field;
   into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
 }
 template <auto field>
-void set_device(Call& call, const Given& given) {
+void set_device(RunArguments& call, const Given& given) {
   auto& into = (call.bindings.*field).device;
   into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
 }
@@ -62,14 +62,14 @@ void read_value(fovea_u64_value& into, const Given& given) {
   into.value = value;
 }
 template <auto field>
-void set_value(Call& call, const Given& given) {
+void set_value(RunArguments& call, const Given& given) {
   read_value(call.bindings.*field, given);
 }
-void set_sizes(Call& call, const Given& given) {
+void set_sizes(RunArguments& call, const Given& given) {
   call.sizes = sizes_of(given);
   call.bindings.sizes = &call.sizes;
 }
-void set_threads(Call& call, const Given& given) {
+void set_threads(RunArguments& call, const Given& given) {
   const std::int64_t count = integer_of(given);
   if (count == 0) return;
   if (count < 0 || count > 1 << 16) {
@@ -79,7 +79,7 @@ void set_threads(Call& call, const Given& given) {
   call.executor = {sizeof(fovea_executor), nullptr, static_cast<std::int32_t>(count), nullptr};
   call.bindings.executor = &call.executor;
 }
-void set_workspace_bytes(Call& call, const Given& given) {
+void set_workspace_bytes(RunArguments& call, const Given& given) {
   call.bindings.workspace_bytes = static_cast<std::size_t>(integer_of(given));
 }
 
@@ -90,8 +90,8 @@ constexpr Keyword keywords[] = {
 #define FOVEA_POINTER(type, name, extent, needed, written) {#name, set_pointer<&B::name>},
 #define FOVEA_VALUE(type, name) {#name, set_value<&B::name>}, {#name "_at", set_device<&B::name>},
 #include "fovea/fields.def"
-    {"tensors", [](Call& call, const Given& given) { call.captured.set_tensors(given); }},
-    {"scalars", [](Call& call, const Given& given) { call.captured.set_scalars(given); }},
+    {"tensors", [](RunArguments& call, const Given& given) { call.captured.set_tensors(given); }},
+    {"scalars", [](RunArguments& call, const Given& given) { call.captured.set_scalars(given); }},
     {"sizes", set_sizes},
     {"workspace", set_pointer<&B::workspace>},
     {"workspace_bytes", set_workspace_bytes},
@@ -118,11 +118,11 @@ const Keyword& keyword_of(PyObject* name) {
                     "'; there are: " + run_keywords());
 }
 
-void set(Call& call, const Keyword& keyword, PyObject* value) {
+void set(RunArguments& call, const Keyword& keyword, PyObject* value) {
   if (value != Py_None) keyword.set(call, {keyword.name, value});
 }
 
-void read_arguments(Call& call, const nb::args& tensors, const nb::kwargs& values) {
+void read_arguments(RunArguments& call, const nb::args& tensors, const nb::kwargs& values) {
   if (tensors.size() > positional) throw BadArgument("run() takes 8 tensors by position, no more");
   for (std::size_t i = 0; i < tensors.size(); ++i) set(call, keywords[i], tensors[i].ptr());
   PyObject *name = nullptr, *value = nullptr;
@@ -131,7 +131,7 @@ void read_arguments(Call& call, const nb::args& tensors, const nb::kwargs& value
   }
 }
 
-std::size_t bytes_needed(const PlanObject& plan, const Call& call) {
+std::size_t bytes_needed(const PlanObject& plan, const RunArguments& call) {
   if (call.bindings.sizes == nullptr) return plan.workspace_bytes;
   std::size_t bytes = 0;
   fovea::check(fovea_plan_workspace(plan.plan.get(), call.bindings.sizes, &bytes));
@@ -141,7 +141,7 @@ std::size_t bytes_needed(const PlanObject& plan, const Call& call) {
 }  // namespace
 
 void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& values) {
-  Call call;
+  RunArguments call;
   call.bindings.struct_size = sizeof call.bindings;
   read_arguments(call, tensors, values);
   call.captured.fill(call.bindings);

@@ -11,7 +11,7 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   fetch(scores, part, keys.v, call_.sizes.dv);
   call_.plan.multiply(scores);
   if (mod_) modify(part);
-  soften(part, masked);
+  apply_softmax(part, masked);
   if (dropout_.any()) drop(part);
   if (call_.plan.pairs) {
     kernels_.pairs->narrow(
@@ -68,7 +68,7 @@ void BlockForward::modify(const Part& part) {
   });
 }
 
-void BlockForward::soften(const Part& part, bool masked) {
+void BlockForward::apply_softmax(const Part& part, bool masked) {
   SoftmaxTile softmax;
   softmax.scores = from_column(mine_.scores, part.column_first);
   softmax.first = part.first;

@@ -44,7 +44,7 @@ class BlockForward {
   bool is_whole(const Part& part) const { return part.last - part.first == block_.all_rows(); }
   Product score_product(const Part& part, const KeyTile& keys) const;
   void modify(const Part& part);
-  void soften(const Part& part, bool masked);
+  void apply_softmax(const Part& part, bool masked);
   Product value_product(const Part& part, const KeyTile& keys, bool masked);
   void fetch(Product& product, const Part& part, const Panels& panels, std::int64_t wide) const;
   Into into_o(const Part& part);

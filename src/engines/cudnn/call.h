@@ -26,7 +26,7 @@ class CallMemory {
   CallMemory(const Problem& baked, const Spec& spec);
   std::size_t bytes() const { return bytes_; }
 
-  // Offsets; none where it is not needed.
+  // Offsets; none if it is not needed.
   static constexpr std::size_t none = ~std::size_t{0};
   static constexpr std::size_t value_bytes = 16;   // of a number there: cuDNN may want it aligned
   std::size_t q_lengths = none, k_lengths = none;  // all sequences full

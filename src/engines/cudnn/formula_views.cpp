@@ -14,7 +14,7 @@ using ir::Op;
 namespace {
 
 // The largest power of two, up to 16, that divides what it takes from one row, head or sequence to
-// the next: where there are rows of keys, cuDNN loads as many bytes at once.
+// the next: if there are rows of keys, cuDNN loads as many bytes at once.
 std::int64_t alignment_of(const Tensor& tensor, std::size_t first_axis, std::int64_t bytes) {
   if (tensor.dim[3] == 1 || tensor.dim[2] == 1 || tensor.stride[2] == 0) return bytes;
   std::int64_t all = 16;

@@ -50,7 +50,7 @@ class PackedCall {
   bool has_stats() const { return backward_ || writes_lse_; }
   Transposed transposed(const Bindings& bindings, std::byte* workspace) const;
 
-  // Of a gradient that is not wanted, but written: 0 where it is wanted.
+  // Of a gradient that is not wanted, but written: 0 if it is wanted.
   struct Unwanted {
     std::int64_t q = 0, k = 0, v = 0;
   };

@@ -57,11 +57,11 @@ struct ReferenceCall {
   Point point(const Sequence& sequence, std::int64_t h, std::int64_t i) const;
   void move_to_key(Point& point, const Sequence& sequence, std::int64_t j) const;
 
-  // s, or -inf where it is not kept: then K is not read. Leaves s0 in point.score. The query is in
+  // s, or -inf if it is not kept: then K is not read. Leaves s0 in point.score. The query is in
   // the scratch's q_row.
   double score(Point& point, std::int64_t j) const;
 
-  double sink(std::int64_t h) const;  // -inf where there is none
+  double sink(std::int64_t h) const;  // -inf if there is none
 };
 
 void forward(ReferenceCall& call);

@@ -1,5 +1,5 @@
 // Compiled kernels and the store: what is compiled once is not compiled again, in this process or
-// in others, and runs where there is no compiler.
+// in others, and runs if there is no compiler.
 #include "engines/jit/images.h"
 
 #include <atomic>

@@ -7,7 +7,7 @@ from fovea.recorder import record
 
 
 def evaluate(callback, score, at=(0, 0, 0, 0), bprop=None, grad=0.0, tensors=None):
-    """Of the callback, or of its bprop where one is given."""
+    """Of the callback, or of its bprop if one is given."""
     recorded = record(callback, bprop, tensors=tensors)
     program = fovea.Program(program_line(recorded.mod, None, recorded.bprop, recorded.declarations))
     bound = tuple(host_array(one.key, one.tensor).captured(one.name) for one in recorded.captures)

@@ -138,7 +138,7 @@ def test_a_stateful_callback_from_many_threads():
 
 
 def test_a_callback_may_import_cudnn():
-    """As Transformer Engine's do. Where it is not installed, nothing of the stand-in is left behind."""
+    """As Transformer Engine's do. If it is not installed, nothing of the stand-in is left behind."""
     import importlib.util
     import sys
 

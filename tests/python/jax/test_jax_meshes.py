@@ -132,7 +132,7 @@ def test_shard_map_that_is_not_compiled(check_vma, qkv, eight_devices):
     "strategy, order", [("ring", "zigzag"), ("all_gather", "striped"), ("ring", "contiguous")]
 )
 def test_batch_heads_and_sequence_at_once(strategy, order, qkv, eight_devices):
-    """Modifiers see global batches and heads where the mesh cuts these beside the sequence."""
+    """Modifiers see global batches and heads if the mesh cuts these beside the sequence."""
     from fovea.jax import reorder_sequence
 
     mesh = Mesh(np.array(eight_devices).reshape(2, 2, 2), ("b", "h", "s"))

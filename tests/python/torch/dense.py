@@ -9,7 +9,7 @@ LIMITS = {torch.float64: 1e-7, torch.float32: 2e-6, torch.bfloat16: 6e-3, torch.
 
 
 def over_all(function, prefix):
-    """The function over [B, H, Sq, Skv]; the score, where there is one, goes along."""
+    """The function over [B, H, Sq, Skv]; the score, if there is one, goes along."""
     for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
         function = torch.vmap(function, in_dims=prefix + dims, out_dims=0)
     return function

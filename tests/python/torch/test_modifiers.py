@@ -85,7 +85,7 @@ def test_against_float64(case, device):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_against_torchs_own_flex_attention(case, device):
-    """The same functions, unchanged, through torch's eager flex_attention in float64; on a GPU, where it has one, through
+    """The same functions, unchanged, through torch's eager flex_attention in float64; on a GPU, if it has one, through
     its backward too, with gradients of all that is captured."""
     skip_what_torch_cannot(case, device)
     learns = device.type != "cpu"

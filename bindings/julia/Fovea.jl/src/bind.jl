@@ -1,6 +1,6 @@
 # The values of one call, as libfovea takes them, and running a plan with them.
 
-# What a call points to beside q, k, v and the arrays of Slots; nothing where there is none.
+# What a call points to beside q, k, v and the arrays of Slots; nothing if there is none.
 struct Extras
     lse::Any
     grad_lse::Any

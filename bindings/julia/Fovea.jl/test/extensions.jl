@@ -1,4 +1,4 @@
-# The optional integrations, with the packages themselves where they are installed and stand-ins where they are not.
+# The optional integrations, with the packages themselves where they are installed and stand-ins if they are not.
 
 const STUBS = joinpath(@__DIR__, "stubs")
 STUBS in LOAD_PATH || push!(LOAD_PATH, STUBS)
@@ -77,7 +77,7 @@ else
 
     @testset "CUDA" begin
         if !is_stub(CUDA)
-            println("CUDA.jl is the real one; its calls are tested with engine = \"cudnn\" where there is a GPU")
+            println("CUDA.jl is the real one; its calls are tested with engine = \"cudnn\" if there is a GPU")
         else
             stub_cuda(x, y, z, slopes)
         end

@@ -61,7 +61,7 @@ def context_attention(
     "contiguous", "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n),
     the last two so that causal masks give every device the same work; `reorder_sequence` brings an array into
     such an order. score_mod, mask_mod and the rest are as in `attention` and see global positions: capture
-    whole arrays, not shards. Lengths are global too. Where the mesh cuts batch or heads as well, b_offset,
+    whole arrays, not shards. Lengths are global too. If the mesh cuts batch or heads as well, b_offset,
     h_offset and global_heads say which part this is.
     """
     _check_choices(strategy, order, layout)

@@ -14,7 +14,7 @@ import numpy as np
 class SequenceDescriptor:
     """Made by one of the from_ functions.
 
-    A segment id of 0 is padding. Tokens attend to tokens of the same id only. Where there are positions,
+    A segment id of 0 is padding. Tokens attend to tokens of the same id only. If there are positions,
     the q and k that modifiers see are positions inside the segment.
     """
 

@@ -32,7 +32,7 @@ class Known:
     is_literal: bool = False  # written in the modifier itself, so part of its structure
 
 
-class Reader:
+class JaxprReader:
     """Reads one modifier; `writer` gets the text, `captures` what the text needs."""
 
     def __init__(self, what: str, writer: Writer, captures: Captures):

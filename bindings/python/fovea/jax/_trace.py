@@ -15,7 +15,7 @@ from . import _arrays as arrays
 from ._captures import Captures
 from ._numbers import Numbers, liftable_types
 from ._operations import NoFormula, kind_of
-from ._symbolic import Known, Reader
+from ._symbolic import Known, JaxprReader
 from ._terms import LEAVES, Term
 
 ARGUMENTS = {
@@ -38,7 +38,7 @@ def trace(
     tensors: Mapping[str, Any] | None = None,
     leaves: Mapping[str, Term] | None = None,
 ) -> str:
-    """The formula of `function`, which takes ARGUMENTS[what], and then `tensors` where there are any."""
+    """The formula of `function`, which takes ARGUMENTS[what], and then `tensors` if there are any."""
     takes = _positional(function)
     names = ARGUMENTS[what]
     wanted = len(names) + (tensors is not None)
@@ -91,7 +91,7 @@ def _read(
     # A copy, so that a reading that fails leaves nothing behind.
     own = captures.copy()
     writer = own.writer()
-    reader = Reader(what, writer, own)
+    reader = JaxprReader(what, writer, own)
     symbols = [*(arrays.scalar(t) for t in inputs), *(Known(v) for v in (*lifted, *tensors))]
     try:
         result = reader.symbolic(reader.read(closed.jaxpr, closed.consts, symbols)[0]).scalar

@@ -44,7 +44,7 @@ def record(
 
     `score_mod(graph, score, tensors)` gives the modified score; `score_mod_bprop(graph, grad, tensors)` the
     gradient of the score from that of the modified one (without it, it is derived). A bprop with a fourth
-    parameter is also given the score. `sizes` are (B, H, Sq, Skv): where given, extents are checked, and
+    parameter is also given the score. `sizes` are (B, H, Sq, Skv): if given, extents are checked, and
     other sizes give the same formulas.
     """
     graph = Graph(sizes)

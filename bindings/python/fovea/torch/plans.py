@@ -164,7 +164,7 @@ def bound(tensor):
 
 
 def offset_word(number, tensor):
-    """A problem says whether there is an offset, a call which: some engines add none where there is none."""
+    """A problem says whether there is an offset, a call which: some engines add none if there is none."""
     return "1" if tensor is None and number else bound(tensor)
 
 

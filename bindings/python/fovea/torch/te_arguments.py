@@ -19,7 +19,7 @@ MASK_TYPES = (
     "arbitrary",
 )
 
-# Why an argument is refused where it is not at its default.
+# Why an argument is refused if it is not at its default.
 _REASONS = {
     "fp8": "there is no fp8 in this version",
     "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",

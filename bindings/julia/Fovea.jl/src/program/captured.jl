@@ -99,7 +99,7 @@ function free_name(taken, wanted)
     return name
 end
 
-# What gradients are called: keywords, then `bias`, then what the program calls an array, where that is not taken.
+# What gradients are called: keywords, then `bias`, then what the program calls an array, if that is not taken.
 function array_keys(r, names)
     taken = Set{Symbol}([:q, :k, :v, :sinks])
     union!(taken, (g.name for g in r.given))

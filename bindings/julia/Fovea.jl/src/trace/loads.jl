@@ -9,7 +9,7 @@ Base.getindex(x::AbstractArray, i::Integer, j::Sym, rest::Index...) = load(x, i,
 Base.getindex(x::AbstractArray, i::Integer, j::Integer, k::Sym, rest::Index...) = load(x, i, j, k, rest...)
 Base.getindex(x::AbstractArray, i::Integer, j::Integer, k::Integer, l::Sym, rest::Index...) = load(x, i, j, k, l, rest...)
 
-# A captured array of the argument `c`: the same, also where it has no dimensions.
+# A captured array of the argument `c`: the same, also if it has no dimensions.
 struct Captured{A<:AbstractArray}
     trace::Trace
     slot::Int

@@ -1,4 +1,4 @@
-# A stand-in for CUDA.jl where there is none: as much of it as Fovea calls, on memory of the host.
+# A stand-in for CUDA.jl if there is none: as much of it as Fovea calls, on memory of the host.
 module CUDA
 
 primitive type CuPtr{T} 64 end

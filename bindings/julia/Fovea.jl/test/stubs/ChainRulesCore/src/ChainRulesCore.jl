@@ -1,4 +1,4 @@
-# A stand-in for ChainRulesCore where there is none: as much of it as Fovea uses.
+# A stand-in for ChainRulesCore if there is none: as much of it as Fovea uses.
 module ChainRulesCore
 
 abstract type AbstractTangent end

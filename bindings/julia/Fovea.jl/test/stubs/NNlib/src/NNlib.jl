@@ -1,4 +1,4 @@
-# A stand-in for NNlib where there is none: three activations.
+# A stand-in for NNlib if there is none: three activations.
 module NNlib
 
 σ(x) = inv(1 + exp(-x))
