@@ -47,6 +47,7 @@ constexpr const char* hopper_lines[] = {
     "h=8 sq=1024 d=128 dtype=bf16 mod=softcap(20) mask=causal",
     "h=8 sq=1024 d=128 dtype=bf16 mod=alibi mask=causal",
     "h=8 sq=1024 d=128 dtype=bf16 mask=sliding(99)",
+    "h=8 sq=1024 d=128 dtype=bf16 mod=score+t[h,q,k] tensor=t:bf16[H,Sq,Skv]",
     "h=8 sq=1024 d=128 dtype=bf16 mod=score+t[h,q,k] tensor=t:bf16[H,Sq,Skv] grads=q,k,v,t",
     "h=8 sq=1024 d=128 dtype=bf16 mod=score+t[h]*(k-q) mask=causal tensor=t:f32[H] grads=q,k,v,t",
     "h=8 sq=1024 d=128 dtype=bf16 mod=score+t[h,q] tensor=t:f32[H,Sq] grads=q,k,v,t",
