@@ -157,7 +157,7 @@ void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& valu
 
 std::string parallel_plan(const fovea::Problem& problem, const nb::tuple& how,
                           const nb::object& rank, const nb::kwargs& values) {
-  Call call;
+  RunArguments call;
   call.bindings.struct_size = sizeof call.bindings;
   read_arguments(call, nb::args(), values);
   call.captured.fill(call.bindings);
