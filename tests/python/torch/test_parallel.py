@@ -157,3 +157,36 @@ def test_a_rank_that_dies(workers):
     answers = workers.run("die", who=3)
     assert answers[3] == "died"
     assert answers[:3] == [None] * 3, answers
+
+
+def test_messages_wait_for_the_stream_that_computes(monkeypatch):
+    """On streams that only write down what is asked of them: there is no GPU here."""
+    import contextlib
+
+    import torch
+
+    from fovea.torch import context_transport
+
+    asked = []
+
+    class Stream:
+        def wait_stream(self, other):
+            asked.append(("wait", other))
+
+    class Sent:
+        def record_stream(self, stream):
+            asked.append(("kept for", stream))
+
+    @contextlib.contextmanager
+    def entered(stream):
+        current.append(stream)
+        yield
+        current.pop()
+
+    current, own = ["the caller's"], Stream()
+    monkeypatch.setattr(context_transport, "stream_of", lambda ranks, like: own)
+    monkeypatch.setattr(torch.cuda, "stream", entered)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current[-1])
+    monkeypatch.setattr(context_transport.Exchange, "post", lambda self, sends: asked.append(("post", current[-1])))
+    context_transport.Exchange(None, {1: [Sent()]}, {}, torch.zeros(1))
+    assert asked == [("wait", "the caller's"), ("kept for", own), ("post", own)]

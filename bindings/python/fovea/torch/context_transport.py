@@ -96,9 +96,12 @@ class Exchange:
         self.on_host = like.is_cuda and "gloo" in dist.get_backend(ranks.groups[0])  # gloo sends from the host only
         self.shapes = {rank: shapes for rank, shapes in receives.items() if shapes}
         self.stream = stream_of(ranks, like)
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(like.device))  # which has computed what is sent
+            for tensors in sends.values():
+                for x in tensors:
+                    x.record_stream(self.stream)
         with torch.cuda.stream(self.stream):
-            if self.stream is not None:
-                self.stream.wait_stream(torch.cuda.current_stream(like.device))
             self.post({rank: tensors for rank, tensors in sends.items() if tensors})
 
     def post(self, sends):
