@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -307,7 +308,7 @@ def main():
             for direction, one in found[row.name].items():
                 judge(row, direction, one, found, copy)
         except Exception as error:  # a row that fails is a row of the table
-            found[row.name] = {"forward": {"error": " ".join(str(error).split())[:160], "met": False}}
+            found[row.name] = {"forward": {"error": textwrap.shorten(str(error), 160, placeholder=" ..."), "met": False}}
         torch.cuda.empty_cache()
         for line in list(table([row], found))[2:]:
             print(f"[{time.perf_counter() - began:5.0f} s] {line}", flush=True)

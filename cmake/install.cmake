@@ -2,7 +2,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Fovea)
 
 install(DIRECTORY include/fovea DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 install(TARGETS fovea EXPORT FoveaTargets)
 # Where src/cuda/libraries looks for it, and nothing else does.
 install(FILES $<TARGET_FILE:fovea_standin> DESTINATION ${CMAKE_INSTALL_LIBDIR}/fovea/standin RENAME libcuda.so.1)
