@@ -8,7 +8,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::array<EnvVariable, 11> variables{{
+constexpr std::array<EnvVariable, 12> variables{{
     {Env::Engine, "FOVEA_ENGINE", "the engine to use where the caller names none"},
     {Env::CacheDir, "FOVEA_CACHE_DIR", "the folder of compiled plans; off: keep none on disk"},
     {Env::CacheLimit, "FOVEA_CACHE_LIMIT", "the most bytes in that folder: 500M, 2G; default: 1G"},
@@ -22,6 +22,8 @@ constexpr std::array<EnvVariable, 11> variables{{
      "a folder for the text of every kernel that engine jit compiles"},
     {Env::JitTier, "FOVEA_JIT_TIER",
      "general: engine jit leaves its kernels for sm_90 aside; read when plans are made"},
+    {Env::Verify, "FOVEA_VERIFY",
+     "first: a plan's first call is compared with the reference engine, on a sample"},
     {Env::Library, "FOVEA_LIBRARY", "the libfovea.so that language bindings load"},
 }};
 

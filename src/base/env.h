@@ -21,6 +21,7 @@ enum class Env : std::uint8_t {
   CudnnDir,
   JitKeep,
   JitTier,
+  Verify,
   Library,
 };
 

@@ -12,6 +12,7 @@
 #include "capi/handles.h"
 #include "cuda/driver.h"
 #include "cuda/find_device.h"
+#include "planner/verify.h"
 
 using namespace fovea;
 using namespace fovea::capi;
@@ -67,12 +68,40 @@ void refuse_described(const PlanFacts& facts) {
                         ", which is only described; it can be explained, not run");
 }
 
+bool verifies_first_calls() {
+  static const bool wanted = [] {
+    const auto value = env_value(Env::Verify);
+    if (value && *value != "first") {
+      throw InvalidArgument("FOVEA_VERIFY is '" + *value + "'; it must be first, or unset");
+    }
+    return value.has_value();
+  }();
+  return wanted;
+}
+
+// The first call of a plan that is not recorded into a graph.
+void verify(const PlanFacts& facts, const Bindings& bindings) {
+  const bool on_gpu = facts.device != DeviceKind::Cpu;
+  if (facts.engine == "reference" || (on_gpu && cuda::is_capturing(bindings.stream))) return;
+  if (facts.verified->test_and_set()) return;
+  const std::string text = differences(planner(), {*facts.problem, bindings, facts.device});
+  if (text.empty()) return;
+  throw InternalError("FOVEA_VERIFY: engine " + facts.engine + ": " + text + ": " +
+                      call_command(facts, bindings));
+}
+
 void run(const FoundPlan& plan, const fovea_bindings& given) {
   const PlanFacts& facts = *plan.facts;
   const CallBindings call(facts, given);
   facts.rules.check(call.bindings(), *plan.plan, facts.device != DeviceKind::Cpu);
   if (log_enabled()) log_line(call_command(facts, call.bindings()) + "  # call");
   plan.plan->run(call.bindings());
+  if (verifies_first_calls()) verify(facts, call.bindings());
+}
+
+fovea_bindings read_bindings(const fovea_bindings* bindings) {
+  constexpr std::size_t first_size = offsetof(fovea_bindings, exact_scale);
+  return read_struct(bindings, {"bindings", "fovea_bindings"}, first_size);
 }
 
 void check_direction(const fovea_problem_s& problem, Direction direction) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -23,9 +24,11 @@ struct PlanFacts {
   std::shared_ptr<const Problem> problem;
   CallRules rules;  // of *problem
   std::string engine;
-  std::vector<float> literals;  // of this problem
+  std::vector<double> literals;  // of this problem
   DeviceKind device = DeviceKind::Cpu;
   std::string described_as;  // the name of a device that is only described, where nothing can run
+  // Set by the first call that FOVEA_VERIFY compares.
+  std::shared_ptr<std::atomic_flag> verified = std::make_shared<std::atomic_flag>();
 };
 
 struct FoundPlan {

@@ -23,7 +23,7 @@ TEST(Env, EveryVariableIsListedOnce) {
   EXPECT_EQ(names, (std::set<std::string>{"FOVEA_ENGINE", "FOVEA_CACHE_DIR", "FOVEA_CACHE_LIMIT",
                                           "FOVEA_NUM_THREADS", "FOVEA_CPU_ISA", "FOVEA_VERBOSE",
                                           "FOVEA_BUNDLE", "FOVEA_CUDNN_DIR", "FOVEA_JIT_KEEP",
-                                          "FOVEA_JIT_TIER", "FOVEA_LIBRARY"}));
+                                          "FOVEA_JIT_TIER", "FOVEA_VERIFY", "FOVEA_LIBRARY"}));
 }
 
 TEST(Env, EmptyIsUnset) {

@@ -139,3 +139,21 @@ with contextlib.suppress(fovea.Error):
 print("done", flush=True)
 """
     assert in_new_process(code).splitlines() == ["done"]
+
+
+def test_first_calls_are_verified(in_new_process):
+    """FOVEA_VERIFY=first: right results pass, forward and backward; another value is refused by the first call."""
+    code = """
+import fovea, numpy
+x = numpy.random.default_rng(1).standard_normal((2, 4, 65, 8)).astype(numpy.float32)
+try:
+    o, pull = fovea.vjp(x, x[:, :2], x[:, :2], score_mod="softcap(0.8)", is_causal=True)
+    pull(x)
+    print("right", fovea.cache_stats()["builds"])
+except fovea.InvalidArgument as error:
+    print(error)
+"""
+    text = in_new_process(code, FOVEA_VERIFY="first")
+    builds = int(text.split()[-1])
+    assert "right" in text and builds == 4  # a forward and a backward, and their samples by the reference engine
+    assert "FOVEA_VERIFY is 'always'; it must be first" in in_new_process(code, FOVEA_VERIFY="always")
