@@ -99,11 +99,6 @@ void run(const FoundPlan& plan, const fovea_bindings& given) {
   if (verifies_first_calls()) verify(facts, call.bindings());
 }
 
-fovea_bindings read_bindings(const fovea_bindings* bindings) {
-  constexpr std::size_t first_size = offsetof(fovea_bindings, exact_scale);
-  return read_struct(bindings, {"bindings", "fovea_bindings"}, first_size);
-}
-
 void check_direction(const fovea_problem_s& problem, Direction direction) {
   if (problem.problem->direction == direction) return;
   throw InvalidArgument(direction == Direction::Forward

@@ -24,7 +24,7 @@ struct PlanFacts {
   std::shared_ptr<const Problem> problem;
   CallRules rules;  // of *problem
   std::string engine;
-  std::vector<double> literals;  // of this problem
+  std::vector<float> literals;  // of this problem
   DeviceKind device = DeviceKind::Cpu;
   std::string described_as;  // the name of a device that is only described, where nothing can run
   // Set by the first call that FOVEA_VERIFY compares.

@@ -75,7 +75,7 @@ class Call {
     planned.plan->run(bound.bindings);
   }
 
-  std::vector<double> literals_;
+  std::vector<float> literals_;
   std::vector<std::byte> workspace_;
 };
 
