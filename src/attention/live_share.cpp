@@ -17,15 +17,19 @@ bool is_known(const Problem& problem) {
                              [](const ir::ScalarDecl& scalar) { return scalar.value.has_value(); });
 }
 
-ir::Range known_range(const ir::ScalarDecl& scalar, const std::optional<ir::ScalarValue>& bound) {
+// bound: the value of a call, or null
+ir::Range known_range(const ir::ScalarDecl& scalar, const ir::ScalarValue* bound) {
   ir::Range known;
   if (scalar.type == ir::Type::I32) {
-    if (bound) known.i = ir::IntInterval::of(bound->i);
-    if (!bound && scalar.value) {
+    if (bound != nullptr) {
+      known.i = ir::IntInterval::of(bound->i);
+    } else if (scalar.value) {
       known.i = ir::IntInterval::of(static_cast<std::int64_t>(*scalar.value));
     }
-  } else if (bound || scalar.value) {
-    known.f = ir::RealInterval::of(bound ? bound->f : static_cast<float>(*scalar.value));
+  } else if (bound != nullptr) {
+    known.f = ir::RealInterval::of(bound->f);
+  } else if (scalar.value) {
+    known.f = ir::RealInterval::of(static_cast<float>(*scalar.value));
   }
   return known;
 }
@@ -43,8 +47,9 @@ LiveShare::LiveShare(const Problem& problem, const ir::Expr& keep,
   box_.H = ir::IntInterval::of(heads_seen(s, problem.h_global));
   box_.Hkv = ir::IntInterval::of(s.hkv);
   for (std::size_t slot = 0; slot < problem.program.scalars().size(); ++slot) {
-    const auto bound = slot < scalars.size() ? scalars[slot] : std::nullopt;
-    scalars_.push_back(known_range(problem.program.scalars()[slot], bound));
+    const bool is_bound = slot < scalars.size() && scalars[slot].has_value();
+    scalars_.push_back(
+        known_range(problem.program.scalars()[slot], is_bound ? &*scalars[slot] : nullptr));
   }
   box_.scalars = scalars_;
   if (!mask_ || tensors.empty() || mask_->loads().empty()) return;
