@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "attention/geometry.h"
+#include "engines/reference/rows.h"
 #include "ir/topology.h"
 #include "planner/host_memory.h"
 
@@ -30,22 +31,6 @@ bool uses(const ir::Program& program, ir::Op leaf) {
     if (found) return true;
   }
   return false;
-}
-
-double element(const void* data, DType dtype, std::int64_t at) {
-  switch (dtype) {
-    case DType::F32: return static_cast<double>(static_cast<const float*>(data)[at]);
-    case DType::F64: return static_cast<const double*>(data)[at];
-    case DType::F16:
-      return static_cast<double>(half_to_float(static_cast<const std::uint16_t*>(data)[at]));
-    case DType::BF16:
-      return static_cast<double>(bfloat16_to_float(static_cast<const std::uint16_t*>(data)[at]));
-    case DType::I32:
-    case DType::I64:
-    case DType::U8:
-    case DType::Bool: break;
-  }
-  return 0;
 }
 
 // What was computed beside what it should be, number by number.
@@ -314,8 +299,9 @@ std::string Sample::compare(const Output& output) {
     for (std::int64_t row = 0; row < output.rows; ++row) {
       for (std::int64_t d = 0; d < output.features; ++d) {
         const Strides& s = output.strides;
-        comparison.add(element(output.got, output.dtype, h * s.h + row * s.s + d * s.d),
-                       element(output.wanted.data(), output.wanted_dtype, at++));
+        comparison.add(
+            reference::read_number(output.got, output.dtype, h * s.h + row * s.s + d * s.d),
+            reference::read_number(output.wanted.data(), output.wanted_dtype, at++));
       }
     }
   }

@@ -26,7 +26,7 @@ class Viewer {
   Viewer(const nb::object& table, nb::tuple types, nb::object is_altered);
 
   // Device, type, extents and strides of each tensor of a list, which of them are the same object,
-  // and whether each requires a gradient if that is asked for; as bytes. None where one of them
+  // and whether each requires a gradient if that is asked for; as bytes. None if one of them
   // can't be looked at.
   nb::object signature(const nb::list& tensors, bool with_gradients, Seen* seen = nullptr) const;
 

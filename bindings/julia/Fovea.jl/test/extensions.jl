@@ -1,4 +1,4 @@
-# The optional integrations, with the packages themselves where they are installed and stand-ins if they are not.
+# The optional integrations, with the packages themselves if they are installed, with stand-ins otherwise.
 
 const STUBS = joinpath(@__DIR__, "stubs")
 STUBS in LOAD_PATH || push!(LOAD_PATH, STUBS)

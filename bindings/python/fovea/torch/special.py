@@ -10,7 +10,7 @@ from .pointwise import emit
 from .values import BOOL, FLOAT, INT, cast, lift, real
 from .vectors import REDUCTIONS, apply, is_vector
 
-# atan(x) / x by powers of x * x, where |x| <= tan(pi / 8): off by 7e-10 of it, its derivative by 1e-7.
+# atan(x) / x by powers of x * x, for |x| <= tan(pi / 8): off by 7e-10 of it, its derivative by 1e-7.
 _ATAN = (
     0.9999999993921005,
     -0.3333330749342899,

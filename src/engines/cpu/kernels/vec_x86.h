@@ -14,7 +14,7 @@ FOVEA_INLINE float half_value(uint16_t bits) { return _cvtsh_ss(bits); }
 FOVEA_INLINE vf fma(vf a, vf b, vf c) {
   return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
-// The second operand where either is NaN.
+// The second operand if either is NaN.
 FOVEA_INLINE vf max_raw(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 FOVEA_INLINE vf min_raw(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 FOVEA_INLINE vf round_even(vf x) { return (vf)_mm512_roundscale_ps((__m512)x, 8); }
