@@ -271,6 +271,14 @@ def test_ours_have_what_people_use_of_torchs(tensors, sizes):
     right(flex_attention(*small, block_mask=ours._adjust(40, 40)), small, mask)
 
 
+def test_ours_in_the_place_of_torchs(tensors, monkeypatch):
+    """People put our function into torch's module; tables are still made by torch's own."""
+    monkeypatch.setattr(torch_flex, "create_block_mask", create_block_mask)
+    mask = torch_flex.create_block_mask(causal, None, None, S, S, device="cpu", BLOCK_SIZE=16)
+    assert torch.equal(mask.to_dense()[0, 0], torch.ones(6, 6, dtype=torch.int32).tril())
+    right(flex_attention(*tensors, block_mask=mask), tensors, causal)
+
+
 def test_torchs_function_takes_our_block_masks(tensors):
     ours = create_block_mask(causal, None, None, S, S, device="cpu", BLOCK_SIZE=16)
     o = torch.compile(torch_flex.flex_attention, backend="aot_eager")(*tensors, block_mask=ours)
