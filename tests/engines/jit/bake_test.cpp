@@ -45,6 +45,16 @@ TEST(JitBake, FewQueriesHaveKernelsOfTheirOwn) {
   EXPECT_TRUE(few == baked_forward("b=9 h=8 hkv=2 sq=2 skv=100 d=64 dtype=bf16"));
 }
 
+// As fovea.torch writes the calls of a decoder: one more key each time, and numbers that move positions.
+TEST(JitBake, TheNextTokenIsNot) {
+  const std::string of_torch =
+      " b=2 h=4 sq=1 d=64 dtype=bf16 mask=\"seen[b, k + i1] && k <= q + i0\" tensor=seen:bool[B,Skv] "
+      "scalar=i0:i32 scalar=i1:i32";
+  const Baked first = baked_forward("skv=198 tensor_strides=seen:512,1" + of_torch);
+  EXPECT_TRUE(first == baked_forward("skv=199 tensor_strides=seen:512,1" + of_torch));
+  EXPECT_TRUE(first == baked_forward("skv=512" + of_torch));
+}
+
 TEST(JitBake, HowMuchIsDroppedIsNot) {
   EXPECT_TRUE(baked_forward("sq=8 d=8 dropout=0.1") == baked_forward("sq=8 d=8 dropout=0.3"));
   EXPECT_TRUE(baked_forward("sq=8 d=8 dropout=0.1 rng=engine") ==

@@ -45,9 +45,9 @@ def backwards(n, tensors, padding):
 
 @pytest.mark.parametrize("cache", [dynamic, static, sliding, backwards])
 @pytest.mark.parametrize("way", ["flex", "attention"])
-def test_two_hundred_tokens_build_few_plans(cache, way):
-    tensors = [torch.randn(2, 4, TOKENS, 8) for _ in range(3)]
-    padding = torch.rand(2, TOKENS) < 0.8
+def test_two_hundred_tokens_build_few_plans(cache, way, device):
+    tensors = [torch.randn(2, 4, TOKENS, 8, device=device) for _ in range(3)]
+    padding = torch.rand(2, TOKENS, device=device) < 0.8
     padding[:, 0] = True
     fovea.cache_clear()
     before = fovea.cache_stats()["builds"]
@@ -63,10 +63,10 @@ def test_two_hundred_tokens_build_few_plans(cache, way):
     assert fovea.cache_stats()["builds"] - before <= 4
 
 
-def test_a_number_is_bound_for_its_own_backward():
+def test_a_number_is_bound_for_its_own_backward(device):
     """Two calls of one plan with other numbers, and their backwards afterwards."""
-    q, k, v = (torch.randn(1, 2, 24, 8, requires_grad=True) for _ in range(3))
-    bias = torch.randn(64, requires_grad=True)
+    q, k, v = (torch.randn(1, 2, 24, 8, device=device, requires_grad=True) for _ in range(3))
+    bias = torch.randn(64, device=device, requires_grad=True)
 
     def run(attend, tensors, table, offset):
         score_mod = lambda s, b, h, i, j: s + table[i + offset]
@@ -87,10 +87,10 @@ def test_a_number_is_bound_for_its_own_backward():
             dense.assert_close(name, a, b, torch.float32, gradient=True)
 
 
-def test_the_sign_of_a_number_is_part_of_the_formula():
+def test_the_sign_of_a_number_is_part_of_the_formula(device):
     """A negative index counts from the end, a positive one does not."""
-    q, k, v = (torch.randn(1, 1, 6, 8) for _ in range(3))
-    bias = torch.randn(12)
+    q, k, v = (torch.randn(1, 1, 6, 8, device=device) for _ in range(3))
+    bias = torch.randn(12, device=device)
     for offset in (3, -6, 0, -1):
         score_mod = lambda s, b, h, i, j: s + bias[j + offset]
         ref, _ = dense.attention(q.double(), k.double(), v.double(), score_mod, None)
