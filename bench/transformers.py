@@ -35,17 +35,21 @@ MODELS = {
     "Llama": ("Llama", {}),
     "Mistral, window 128": ("Mistral", {"sliding_window": 128}),
     "Gemma 2, window 128": ("Gemma2", {"sliding_window": 128, "query_pre_attn_scalar": 64}),
+    "BLOOM": ("Bloom", {"head_dim": None}),
+    "Falcon": ("Falcon", {"head_dim": None}),
 }
+WITHOUT_SDPA = ("Gemma2", "Bloom")
 PROMPT, NEW = 512, 16
 
 
 def model_of(name, attn_implementation):
-    """None if the implementation can't run the model: sdpa has no soft cap."""
+    """None if the implementation can't run the model: sdpa has no soft cap, BLOOM no sdpa."""
     family, options = MODELS[name]
-    if family == "Gemma2" and attn_implementation == "sdpa":
+    if family in WITHOUT_SDPA and attn_implementation == "sdpa":
         return None
     torch.manual_seed(0)
-    config = getattr(transformers, family + "Config")(**{**OPTIONS, **options})
+    options = {key: value for key, value in {**OPTIONS, **options}.items() if value is not None or key == "eos_token_id"}
+    config = getattr(transformers, family + "Config")(**options)
     model_class = getattr(transformers, family + "ForCausalLM")
     return model_class._from_config(config, attn_implementation=attn_implementation).eval()
 

@@ -11,68 +11,57 @@ import sys
 import warnings
 
 import torch
-from torch.nn.attention.flex_attention import BlockMask
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function, eager_mask, prepare_padding_mask
-from transformers.models.falcon import modeling_falcon
 
+from . import _written_out
 from ._core import InvalidArgument
+from ._written_out import NAME
 from .torch import attention
 
 __all__ = ["attend", "make_mask"]
 
-NAME = "fovea"
 
-
-class Mask(BlockMask):
-    """A mask function for queries and keys of these lengths. It is one of torch's block masks, without their tables, since
-    transformers passes only tensors and block masks on as they are."""
+class Mask(_written_out.Opaque):
+    """A mask function for queries and keys of these lengths."""
 
     ndim = 4
 
     def __init__(self, mask_mod, shape):
-        self.mask_mod, self._shape = mask_mod, shape
-
-    @property
-    def shape(self):
-        return self._shape
-
-    def contiguous(self):
-        return self
-
-    def to(self, *args, **kwargs):
-        return self
-
-    def __repr__(self):
-        return f"fovea.transformers.Mask(shape={self._shape})"
+        super().__init__(shape)
+        self.mask_mod = mask_mod
 
 
-def make_mask(
+def make_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, *, config=None, device=None, **options):
+    """What transformers calls for a mask, once for all layers that share it: None if is_causal, or nothing, says the same;
+    a tensor [B, 1, 1, Skv] for single queries; otherwise a Mask. Models that have attention written out get it wrapped."""
+    lengths = (batch_size, q_length, kv_length, q_offset, kv_offset)
+    if calls_attend(type(config)):
+        return mask_of(*lengths, device=device, **options)
+    if _written_out.looks_attention_up(config):
+        return _written_out.Wrapped(mask_of(*lengths, device=device, **options), (batch_size, 1, q_length, kv_length))
+    warnings.warn(
+        f"this {type(config).__name__} is of a model that computes attention in its own code, so that Fovea has no part in "
+        f"it: from_pretrained and from_config, with attn_implementation={NAME!r}, make one that asks Fovea",
+        stacklevel=2,
+    )
+    return eager_mask(*lengths, device=device, **options)
+
+
+def mask_of(
     batch_size,
     q_length,
     kv_length,
-    q_offset=0,
-    kv_offset=0,
+    q_offset,
+    kv_offset,
     mask_function=causal_mask_function,
     attention_mask=None,
     allow_is_causal_skip=False,
     allow_is_bidirectional_skip=False,
     local_size=None,
-    config=None,
     device=None,
     **options,
 ):
-    """What transformers calls for a mask, once for all layers that share it: None if is_causal, or nothing, says the same;
-    a tensor [B, 1, 1, Skv] for single queries; otherwise a Mask."""
-    lengths = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length}
-    if not calls_attend(type(config)):
-        warnings.warn(
-            f"models of {type(config).__name__} compute attention in their own code: Fovea has no part in it", stacklevel=2
-        )
-        offsets = {"q_offset": q_offset, "kv_offset": kv_offset}
-        return eager_mask(
-            **lengths, **offsets, mask_function=mask_function, attention_mask=attention_mask, device=device, **options
-        )
     padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
     if padding is not None and not torch.compiler.is_compiling() and bool(padding.all()):
         padding = None
@@ -101,8 +90,8 @@ def make_mask(
 
 
 def calls_attend(config_class) -> bool:
-    """Do the models of a configuration look attention up by its name? A few (BLOOM, MPT, Falcon) have it written out: they
-    add a mask of floats to their scores."""
+    """Do the models of a configuration look attention up by its name, as transformers makes them? Those that have it written
+    out add a mask of floats to their scores."""
     module = sys.modules.get(config_class.__module__.replace(".configuration_", ".modeling_"))
     return not hasattr(module, "PreTrainedModel") or hasattr(module, "ALL_ATTENTION_FUNCTIONS")
 
@@ -208,5 +197,4 @@ def modifier(softcap, bias, position_bias):
 
 AttentionInterface.register(NAME, attend)
 AttentionMaskInterface.register(NAME, make_mask)
-# Falcon has a table of its own, which must know the name even if its attention is the one written out there.
-modeling_falcon.FALCON_ATTENTION_CLASSES.setdefault(NAME, modeling_falcon.FalconAttention)
+_written_out.register()

@@ -36,9 +36,15 @@ def output(model, given):
     return out.logits if hasattr(out, "logits") else out.last_hidden_state
 
 
+def use(model, attn_implementation):
+    """Models that have attention written out decline to change it, but look at their configuration."""
+    model.set_attn_implementation(attn_implementation)
+    model.config._attn_implementation = attn_implementation
+
+
 def outputs_and_gradients(model, attn_implementation, given, live):
     """Of a loss that weighs every live position of the output differently."""
-    model.set_attn_implementation(attn_implementation)
+    use(model, attn_implementation)
     model.zero_grad()
     out = output(model, given)
     if live is not None:
@@ -48,8 +54,13 @@ def outputs_and_gradients(model, attn_implementation, given, live):
     return out.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def compare(model, given, live=None):
-    expected, of_eager = outputs_and_gradients(model, "eager", given, live)
+def exact(name):
+    """The implementation to compare with: Falcon's eager one adds ALiBi twice."""
+    return "sdpa" if name == "falcon_alibi" else "eager"
+
+
+def compare(model, given, live=None, with_whom="eager"):
+    expected, of_eager = outputs_and_gradients(model, with_whom, given, live)
     got, gradients = outputs_and_gradients(model, "fovea", given, live)
     assert close(got, expected, 1e-5)
     assert of_eager.keys() == gradients.keys() and gradients
@@ -64,31 +75,39 @@ def close(got, expected, relative, absolute=0.0):
     return float((got - expected).abs().max()) <= max(absolute, relative * float(expected.abs().max()))
 
 
-@pytest.mark.filterwarnings("ignore:models of:UserWarning")
 @pytest.mark.parametrize("name", ALL)
 def test_outputs_and_gradients_are_those_of_eager(name, calls):
-    compare(tiny(name, "fovea"), inputs(name))
-    assert bool(calls) == (name not in WRITTEN_OUT)
+    compare(tiny(name, "fovea"), inputs(name), with_whom=exact(name))
+    assert calls
 
 
 @pytest.mark.parametrize("name", WRITTEN_OUT)
-def test_models_that_have_attention_written_out_say_so(name):
+def test_models_that_have_attention_written_out(name, calls):
+    """They ask Fovea if they are made for it; if not, they keep their own code and say so."""
+    model = tiny(name, "fovea")
+    with pytest.raises(InvalidArgument, match="output_attentions.*eager"):
+        model(**inputs(name), output_attentions=True)
+    if name.startswith("falcon"):
+        model = tiny(name, "eager")
+    else:
+        model = type(model)(model.config.from_dict(model.config.to_dict()))
+    use(model, "fovea")
     with pytest.warns(UserWarning, match="Fovea has no part in it"):
-        tiny(name, "fovea")(**inputs(name))
+        model(**inputs(name))
+    assert not calls
 
 
-@pytest.mark.filterwarnings("ignore:models of:UserWarning")
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", [*DECODERS, *WRITTEN_OUT, *(x for x in ENCODERS if x != "clip_text")])
 def test_padding(name, side):
     ids = tokens()
     mask = padding(ids, **{side: 5})
-    compare(tiny(name), {"input_ids": ids, "attention_mask": mask}, mask.bool())
+    compare(tiny(name, "fovea"), {"input_ids": ids, "attention_mask": mask}, mask.bool(), exact(name))
 
 
 def generated(model, attn_implementation, cache, given):
     """The tokens, and the logits of every step."""
-    model.set_attn_implementation(attn_implementation)
+    use(model, attn_implementation)
     out = model.generate(
         **given,
         do_sample=False,
@@ -101,14 +120,13 @@ def generated(model, attn_implementation, cache, given):
     return out.sequences, torch.stack(out.logits)
 
 
-@pytest.mark.filterwarnings("ignore:models of:UserWarning")
 @pytest.mark.parametrize("name", [*DECODERS, *WRITTEN_OUT, *SEQ2SEQ])
 def test_generation_is_that_of_eager_token_by_token(name):
-    model, given = tiny(name), inputs(name)
+    model, given = tiny(name, "fovea"), inputs(name)
     given.pop("decoder_input_ids", None)
     if name not in SEQ2SEQ:
         given["attention_mask"] = padding(given["input_ids"], left=4)
-    expected, logits = generated(model, "eager", "dynamic", given)
+    expected, logits = generated(model, exact(name), "dynamic", given)
     for cache in ("dynamic",) if name == "falcon_alibi" else ("dynamic", "static"):  # which has none with eager either
         got, ours = generated(model, "fovea", cache, given)
         assert torch.equal(got, expected), f"with a {cache} cache"

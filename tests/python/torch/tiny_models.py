@@ -76,7 +76,7 @@ DECODERS = {
     "cohere2": ("Cohere2ForCausalLM", hf.Cohere2Config, {**GROUPED, "sliding_window": 6, "layer_types": LOCAL}),
 }
 
-# Their attention is written out in the model: they get a mask that they can add to.
+# Their attention is written out in the model.
 WRITTEN_OUT = {
     "falcon": ("FalconForCausalLM", hf.FalconConfig, {**SIZES, **TOKENS, "alibi": False}),
     "falcon_alibi": ("FalconForCausalLM", hf.FalconConfig, {**SIZES, **TOKENS, "alibi": True}),
