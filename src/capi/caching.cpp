@@ -16,8 +16,7 @@
 #include "planner/cache.h"
 #include "planner/planner.h"
 #include "store/bundle.h"
-#include "store/bundle_writer.h"
-#include "store/listing.h"
+#include "store/disk.h"
 #include "store/plan_store.h"
 
 using namespace fovea;

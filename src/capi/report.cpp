@@ -12,7 +12,7 @@
 #include "engines/cudnn/graph.h"
 #include "fovea/fovea.h"
 #include "planner/planner.h"
-#include "store/listing.h"
+#include "store/disk.h"
 #include "store/plan_store.h"
 
 const char* fovea_report_text(fovea_report report) {

@@ -16,7 +16,7 @@
 #include "planner/cache.h"
 #include "planner/explanation.h"
 #include "planner/memo.h"
-#include "store/recording.h"
+#include "store/plan_store.h"
 
 namespace fovea {
 

@@ -11,28 +11,26 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "store/folder.h"
-#include "store/lock.h"
 #include "store/store.h"
 
 namespace fovea::store {
 
-constexpr const char* blob_suffix = ".plan";
-
 class Disk {
  public:
-  // `folder` empty: there is none.
+  // An empty path means that there is no folder.
   Disk(FolderChoice folder, std::uint64_t limit);
 
   const FolderChoice& choice() const { return choice_; }
   std::uint64_t limit() const { return limit_; }
   bool is_on() const { return !choice_.path.empty(); }
 
-  // Counts as used. A file that is damaged is removed.
+  // Marks the file as used. A file that is damaged is removed.
   std::optional<Blob> load(const Key& key);
-  // Replaces what is there, then lets the files go that were not used for longest until the rest is
-  // within the limit. False: not kept.
+  // Replaces what is there, then removes the least recently used files until the rest is within the
+  // limit. False if the blob was not kept.
   bool save(const Key& key, const Blob& blob);
   void remove(const Key& key);
 
@@ -48,5 +46,33 @@ class Disk {
   std::mutex mutex_;
   std::set<std::string> said_;  // a few: what can go wrong with one folder
 };
+
+// What is in the cache folder, as `fovea cache` and `fovea doctor` print it.
+struct Listed {
+  StoredFile file;
+  Key key;             // empty if it could not be read
+  std::string damage;  // "has a wrong sum"; empty: none seen
+};
+
+struct Listing {
+  bool usable = false;    // plans are read from it
+  bool writable = false;  // and written to it
+  bool missing = false;   // there is no folder yet: it is made when a plan is kept
+  std::string why;        // if one of these is false
+  std::uint64_t bytes = 0;
+  std::vector<Listed> files;  // last used first
+};
+
+// Reads the keys; with `verify` all of each file, checked in full.
+Listing list(const Disk& disk, bool verify);
+
+// The same without opening a file.
+Listing summarise(const Disk& disk);
+
+// Removes every blob.
+struct Removed {
+  std::uint64_t files = 0, bytes = 0;
+};
+Removed clear(const Disk& disk);
 
 }  // namespace fovea::store

@@ -15,8 +15,8 @@
 
 namespace fovea::store {
 
-// "is not a file of Fovea" ...: completes a sentence that begins with the file's name. Caught in
-// this room: a file that is damaged is as good as none.
+// Its text completes a sentence that begins with the file's name: "is not a file of Fovea". It is
+// caught inside the store, where a damaged file counts as missing.
 class Damaged : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -27,7 +27,7 @@ constexpr std::size_t entry_header_bytes = 32;
 
 std::vector<std::uint8_t> encode_entry(const Key& key, const Blob& blob);
 
-// What stands before the key; sizes are bounded, and add up to those of a file of `file_bytes`.
+// What stands before the key. Sizes are bounded and add up to those of a file of `file_bytes`.
 struct EntryHeader {
   std::uint64_t key_bytes = 0, blob_bytes = 0, sum = 0;
 };

@@ -1,5 +1,5 @@
-// Plain files by descriptor: owned, read and written whole. Only what this room needs; faults of
-// the disk are values here, since none of them is an error for a caller of the store.
+// Plain files by descriptor, read and written whole. Faults of the disk are return values, since
+// none of them is an error for a caller of the store.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "store/checksum.h"
+#include "store/packed.h"
 
 namespace fovea::store {
 
-// A file descriptor, closed at the end; -1: none.
+// A file descriptor, closed by the destructor; -1 is none.
 class File {
  public:
   File() = default;
@@ -34,8 +34,8 @@ class File {
 // "Permission denied": of errno, safe from many threads.
 std::string errno_text(int error);
 
-// A regular file, opened for reading without waiting (a pipe would), and not through a link where
-// `folder` is one of ours. Nothing with errno where it cannot be.
+// A regular file, opened for reading without waiting (a pipe would wait), and inside `folder` not
+// through a link. Nothing, with errno set, if it cannot be opened.
 struct OpenFile {
   File file;
   std::uint64_t bytes = 0;
@@ -44,7 +44,7 @@ struct OpenFile {
 std::optional<OpenFile> open_to_read(const std::string& path);
 std::optional<OpenFile> open_to_read(const File& folder, const std::string& name);
 
-// Exactly so many bytes from there; nothing where the file ends before or fails.
+// Exactly `size` bytes from `offset`; nothing if the file is shorter or cannot be read.
 std::optional<std::vector<std::uint8_t>> read_at(const File& file, std::uint64_t offset,
                                                  std::uint64_t size);
 

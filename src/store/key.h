@@ -1,5 +1,5 @@
-// What a stored blob depends on, in words: compared in full wherever a blob is found, so a hash
-// that collides costs a rebuild and nothing else. Made by engines, printed by listings.
+// What a stored blob depends on, in words. Keys are compared in full when a blob is found, so a
+// collision of hashes costs one rebuild. Engines make them, listings print them.
 #pragma once
 
 #include <optional>
@@ -29,14 +29,14 @@ std::string summary_of(const Key& key);
 constexpr std::uint64_t largest_text = std::uint64_t{1} << 24;
 constexpr std::uint64_t largest_blob = std::uint64_t{1} << 28;
 
-// In files. Reading gives nothing where the bytes are not a key.
+// In files. Reading gives nothing if the bytes are no key.
 void put(Writer& out, const Key& key);
+std::optional<Key> read_key(ByteReader& in);
+
 struct KeyHash {
   std::size_t operator()(const Key& key) const {
     return std::hash<std::string>{}(key.content);  // the rest is the same for most
   }
 };
-
-std::optional<Key> read_key(ByteReader& in);
 
 }  // namespace fovea::store

@@ -13,8 +13,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/entry.h"
-#include "store/plan_store.h"
-#include "store/recording.h"
 
 namespace fovea::store {
 
@@ -212,5 +210,15 @@ Blob get_or_build(const Key& key, const std::function<Blob()>& build, Origin* or
 std::optional<Blob> find(const Key& key, Origin* origin) { return plan_store().find(key, origin); }
 
 void discard(const Key& key) { plan_store().discard(key); }
+
+static thread_local Recording* innermost = nullptr;
+
+Recording::Recording() : outer_(std::exchange(innermost, this)) {}
+
+Recording::~Recording() { innermost = outer_; }
+
+void Recording::note(const Key& key, const Blob& blob, Origin origin) {
+  if (innermost != nullptr) innermost->blobs_.push_back({key, blob, origin});
+}
 
 }  // namespace fovea::store

@@ -7,6 +7,7 @@
 #include <set>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/single_flight.h"
@@ -83,5 +84,31 @@ class PlanStore {
 
 // Of the process, with the settings of its environment when it was first asked for.
 PlanStore& plan_store();
+
+struct Recorded {
+  Key key;
+  Blob blob;
+  Origin origin = Origin::Built;
+};
+
+// Notes which blobs this thread gets from the store while it lives: `compile_ahead` collects plans
+// into bundles this way, without their engines knowing. Within another one, only the inner one
+// notes.
+class Recording {
+ public:
+  Recording();
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::vector<Recorded> take() { return std::move(blobs_); }
+
+  // Called by the store for each blob that it hands out.
+  static void note(const Key& key, const Blob& blob, Origin origin);
+
+ private:
+  Recording* outer_;
+  std::vector<Recorded> blobs_;
+};
 
 }  // namespace fovea::store

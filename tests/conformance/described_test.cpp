@@ -18,7 +18,7 @@
 #include "problems.h"
 #include "random_formula.h"
 #include "random_gpu_line.h"
-#include "store/recording.h"
+#include "store/plan_store.h"
 
 namespace fovea::conformance {
 namespace {

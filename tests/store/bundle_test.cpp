@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "store/bundle_writer.h"
 #include "store/entry.h"
 #include "tests/store/store_case.h"
 

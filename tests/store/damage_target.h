@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "store/checksum.h"
+#include "store/packed.h"
 
 namespace fovea::store::testing {
 

@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "store/bundle_writer.h"
+#include "store/bundle.h"
 #include "store/entry.h"
 #include "tests/ir/random.h"
 #include "tests/store/damage_target.h"

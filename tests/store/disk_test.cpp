@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "store/listing.h"
 #include "tests/store/store_case.h"
 
 namespace fovea::store {

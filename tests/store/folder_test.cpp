@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "store/listing.h"
+#include "store/disk.h"
 #include "tests/store/store_case.h"
 
 namespace fovea::store {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "store/recording.h"
+#include "store/plan_store.h"
 #include "tests/store/store_case.h"
 
 namespace fovea::store {

@@ -13,7 +13,7 @@
 #include "cuda/modules.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/source.h"
-#include "store/recording.h"
+#include "store/plan_store.h"
 #include "store/store.h"
 
 namespace fovea::jit {
