@@ -4,7 +4,7 @@
 
 #include "bench/capi/idle_gpu_calls.h"
 #include "bench/cases.h"
-#include "engines/cudnn/bake.h"
+#include "engines/cudnn/lower.h"
 #include "engines/cudnn/plan.h"
 
 namespace fovea::bench {

@@ -12,12 +12,11 @@
 #include <random>
 #include <stdexcept>
 
+#include "cli/check/array.h"
 #include "cli/check/bound_program.h"
-#include "cli/check/file.h"
 #include "cli/check/workload.h"
 #include "cli/draw/figure.h"
 #include "cli/draw/terminal.h"
-#include "cli/verbs/verb.h"
 #include "cli/verbs/verbs.h"
 
 namespace fovea::cli {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "ir/build.h"
 #include "ir/mod_mask.h"
 

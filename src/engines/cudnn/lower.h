@@ -8,9 +8,38 @@
 
 #include "attention/engine.h"
 #include "engines/cudnn/graph_spec.h"
-#include "engines/cudnn/known_bad.h"
 
 namespace fovea::cudnn {
+
+// What cuDNN gets wrong in graphs that it supports: lowering avoids it for the versions and
+// architectures on which it was seen.
+struct Avoid {
+  // Inputs of one element per sequence, and in a backward of one per key, are read from wrong
+  // places: they are repeated along the rows, where they are read right.
+  bool narrow_inputs = true;
+  // Some comparisons of rows with columns (k + 2 < q) are taken for the diagonal: they are made of
+  // the difference.
+  bool row_comparisons = true;
+  // The gradient of a bias is wrong beside a modifier: refused.
+  bool bias_beside_modifier = true;
+  // Graphs whose modifier, or its derivative, does not use its input crash: refused.
+  bool unused_score = true;
+  // Captured tensors whose elements do not lie row by row fault, or are read elsewhere: refused.
+  bool scattered_rows = true;
+};
+Avoid what_to_avoid(int version, int sm);
+
+// For `./dev gpu known-bad`, which looks at one row at a time: from now on what_to_avoid() returns
+// this, or after null what is known again.
+void replace_what_to_avoid(const Avoid* avoid);
+
+// What a cuDNN plan depends on: nearly all of the Problem. Values that come with a call (scale,
+// scalars, literals, seeds, offsets) are taken out.
+Baking bake(const Problem& problem);
+
+// Whether formulas compute with b so that f32 must hold it exactly: how large it may get is then
+// part of a graph. Otherwise any b_offset can be bound.
+bool computes_with_b(const ir::Program& program);
 
 // A function of h alone, evaluated once per head when a plan is made.
 struct Table {
@@ -44,11 +73,11 @@ struct Lowered {
   int costly_steps = 0;          // transcendental functions, divisions
   bool dense_mask = false;       // a mask that cuDNN computes everywhere
   bool uses_b = false;           // formulas see the batch index: slices of a batch need an offset
-  bool computes_with_b = false;  // see bake.h
+  bool computes_with_b = false;  // see computes_with_b()
 };
 
-// `baked` as engines/cudnn/bake makes it; the graph is for `batch` of its sequences, whose tensors
-// lie as in the whole.
+// `baked` as bake() makes it; the graph is for `batch` of its sequences, whose tensors lie as in
+// the whole.
 Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid = {});
 
 }  // namespace fovea::cudnn

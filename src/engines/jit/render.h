@@ -30,7 +30,7 @@ struct RenderOptions {
   bool coarse_tanh = false;
   // What all scores of a row have in common is left to Formula::shift and Formula::slope.
   bool splits_shift = false;
-  // Formula::inner is wanted, with the factors around it: see score_factors.h.
+  // Formula::inner is wanted, with the factors around it: see render.cpp.
   bool splits_factors = false;
   bool gradient = false;  // Formula::gradient is wanted: a backward
   std::vector<ExtraRoot> extra = {};
