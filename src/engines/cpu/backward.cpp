@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engines/cpu/gaps.h"
-#include "engines/cpu/unit.h"
+#include "engines/cpu/key_chunk.h"
 
 namespace fovea::cpu {
 namespace {
@@ -17,23 +17,24 @@ double wave_flops(const Call& call, const Wave& wave) {
          static_cast<double>(call.sizes.d + call.sizes.dv);
 }
 
-// Units whose captured gradients share a lane run one after the other, in order.
+// Chunks whose captured gradients share a lane run one after the other, in order.
 void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
                const CapturedRun& captured) {
   call.parallel(captured.lanes(), wave_flops(call, wave), [&](std::int64_t lane, int worker) {
-    UnitBackward unit(call, memory, worker);
+    KeyChunkBackward chunk_backward(call, memory, worker);
     for (std::int64_t i = 0; i < wave.count; ++i) {
       const std::int64_t head = wave.first + i;
       const std::int64_t b = head / call.sizes.hkv, g = head % call.sizes.hkv;
       for (std::int64_t chunk = 0; chunk < memory.chunks; ++chunk) {
-        if (captured.lane_of(b, g, chunk) == lane) unit.run(i, head, chunk, &captured, lane);
+        if (captured.lane_of(b, g, chunk) == lane)
+          chunk_backward.run(i, head, chunk, &captured, lane);
       }
     }
   });
 }
 
 // Of heads that are shared the first chunks, which most rows see under a causal mask, come first.
-void run_units(const Call& call, const BackwardMemory& memory, const Wave& wave) {
+void run_chunks(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   const int most_cuts = memory.parts_done.empty() ? 1 : row_parts;
   std::ranges::fill(memory.parts_done, 0u);
   const WaveSchedule schedule(
@@ -41,16 +42,16 @@ void run_units(const Call& call, const BackwardMemory& memory, const Wave& wave)
       call.executor.nodes());
   call.parallel(schedule.homes(), wave_flops(call, wave), [&](std::int64_t number, int worker) {
     const WaveSchedule::Task task = schedule.find(number);
-    UnitBackward unit(call, memory, worker);
+    KeyChunkBackward chunk_backward(call, memory, worker);
     if (task.cuts > 1) {
       const int size = row_parts / task.cuts, part = task.cut * size;
-      unit.run_parts(task.head, wave.first + task.head, task.piece, part, part + size);
+      chunk_backward.run_parts(task.head, wave.first + task.head, task.piece, part, part + size);
       return;
     }
     const std::int64_t first = task.whole ? 0 : task.piece;
     const std::int64_t last = task.whole ? memory.chunks : task.piece + 1;
     for (std::int64_t chunk = first; chunk < last; ++chunk) {
-      unit.run(task.head, wave.first + task.head, chunk, nullptr, 0);
+      chunk_backward.run(task.head, wave.first + task.head, chunk, nullptr, 0);
     }
   });
 }
@@ -85,7 +86,7 @@ void backward(const Call& call, const BackwardMemory& memory) {
   const Captured& wanted = call.plan.captured;
   std::optional<CapturedRun> captured;
   if (wanted.any()) {
-    captured.emplace(wanted, call.bound, memory.units, memory.captured.data());
+    captured.emplace(wanted, call.bound, memory.counts, memory.captured.data());
     call.parallel(captured->clear_tasks(), flops_per_number * captured->numbers(),
                   [&](std::int64_t task, int) { captured->clear(task); });
   }
@@ -100,7 +101,7 @@ void backward(const Call& call, const BackwardMemory& memory) {
     if (captured) {
       run_lanes(call, memory, wave, *captured);
     } else {
-      run_units(call, memory, wave);
+      run_chunks(call, memory, wave);
     }
     write_query_gradients(call, memory, wave);
   }

@@ -1,6 +1,6 @@
-// The backward, from O, lse and their gradients alone. A unit is a chunk of the keys of one head:
-// it owns dK and dV of its keys and sums them over all query rows in order; dQ is summed per chunk
-// and added up chunk after chunk. Five products a tile:
+// The backward, from O, lse and their gradients alone. The keys of a head are cut into
+// chunks. A chunk owns dK and dV of its keys and sums them over all query rows in order; dQ is
+// summed per chunk and added up chunk after chunk. Five products a tile:
 //   S = Q K^T,  dP = dO V^T,  dV += P^T dO,  dQ += dS K,  dK += dS^T Q.
 #pragma once
 
@@ -49,7 +49,7 @@ struct QueryBlocks {
   std::int64_t blocks = 0;     // of a head group, at most
   Panels q, grad_o;            // left factors: q scaled, unless they are pairs
   Panels q_rows, grad_o_rows;  // right factors: the same, or pairs of rows
-  std::span<double> lse;       // without Prepared::shift; -inf where a row has no key
+  std::span<double> lse;       // without Prepared::shift; -inf if a row has no key
   std::span<float> row_term;   // dlse - rowsum(dO * O)
   struct Facts {
     bool q_finite = true, grad_o_finite = true;
@@ -70,7 +70,7 @@ struct BackwardMemory {
   WaveKeys keys;
   QueryBlocks queries;
   std::int64_t chunks;  // of a sequence, at most
-  Units units;
+  ChunkCounts counts;
   Panels grad_q;                // [wave][chunks][blocks][block_rows][d]
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
   std::span<double> sink;       // [H]
@@ -92,7 +92,7 @@ void backward(const Call& call, const BackwardMemory& memory);
 Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
                 std::int64_t columns, std::int64_t rows = block_rows);
 
-KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t unit, int part);
+KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t chunk, int part);
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker);
 
 void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wave);

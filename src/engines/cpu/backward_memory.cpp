@@ -56,7 +56,7 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
           static_cast<std::int64_t>(plan.baked.program.scalars().size()))),
       keys(arena, plan, sizes, /*packed=*/true),
       chunks(chunk_count(sizes.skv)),
-      units{sizes.b, sizes.hkv, chunks} {
+      counts{sizes.b, sizes.hkv, chunks} {
   queries.blocks = block_count(sizes.sq, group_heads(sizes));
   const std::int64_t blocks = keys.heads * queries.blocks, rows = blocks * block_rows;
   queries.q = take_panels(arena, plan.kernels, rows, plan.cells(sizes.d));
@@ -77,7 +77,7 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
     sink = arena.take<double>(sizes.h);
   }
   if (plan.captured.any()) {
-    captured = take_bytes(arena, plan.captured.workspace_bytes(sizes, units));
+    captured = take_bytes(arena, plan.captured.workspace_bytes(sizes, counts));
   }
   // Chunks are shared if there are few of them for so many workers. Lanes of captured gradients
   // have an order of their own.
@@ -101,8 +101,8 @@ Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t numb
   return {all.data + number * rows * round_up(columns, kernels.panel_width), rows};
 }
 
-KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t unit, int part) {
-  const auto at = static_cast<std::size_t>(unit * row_parts + part);
+KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t chunk, int part) {
+  const auto at = static_cast<std::size_t>(chunk * row_parts + part);
   Arena arena("cpu", memory.parts.data() + at * memory.part_bytes);
   return {arena, call.plan, call.sizes};
 }

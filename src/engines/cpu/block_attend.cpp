@@ -86,7 +86,7 @@ void BlockForward::apply_softmax(const Part& part, bool masked) {
   kernels_.softmax(softmax);
 }
 
-// O begins as the first product, where that covers all rows, or as zeros.
+// O begins as the first product, if that covers all rows, or as zeros.
 Into BlockForward::into_o(const Part& part) {
   const bool whole = is_whole(part);
   if (!has_o_ && !whole) {

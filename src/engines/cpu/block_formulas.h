@@ -81,7 +81,7 @@ struct KeepBits {
   std::uint64_t* row(int r) const { return words.data() + r * keep_words; }
   void keep_first(int rows, int columns) const;  // all rows keep columns [0, columns)
   // Columns [column_first, column_last) outside of which rows [first, last) keep nothing; the first
-  // a multiple of 64. Empty where they keep nothing at all.
+  // a multiple of 64. Empty if they keep nothing at all.
   Part trim(int first, int last) const;
 };
 
@@ -107,8 +107,8 @@ struct RowShifts {
                     std::int32_t k_first) const;
 };
 
-// What score_mod makes of a block's scores: Prepared::mod, or Prepared::relative where lines are
-// taken apart. Empty where scores stay as they are.
+// What score_mod makes of a block's scores: Prepared::mod, or Prepared::relative if lines are
+// taken apart. Empty if scores stay as they are.
 class BlockMod {
  public:
   BlockMod(const RowShifts& shifts, std::span<std::byte> state) : shifts_(shifts), state_(state) {}

@@ -23,7 +23,7 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_di
 constexpr std::int64_t tiles_of(std::int64_t keys) { return ceil_div(keys, tile_columns); }
 
 // A block of query rows: `heads` heads of a group, each with `rows` rows from `position` on, one
-// head's after the other. More than one head only where a head has few rows.
+// head's after the other. More than one head only if a head has few rows.
 struct Block {
   std::int64_t head = 0;  // in the group
   int heads = 1;
@@ -43,7 +43,7 @@ constexpr int heads_in_block(std::int64_t length, std::int64_t heads) {
 constexpr std::int64_t blocks_along(std::int64_t length, int rows) {
   return length <= block_rows ? 1 : ceil_div(length, rows);
 }
-// Longer sequences have no fewer blocks: that of the longest counts where memory is laid out.
+// Longer sequences have no fewer blocks: that of the longest counts for the layout of memory.
 constexpr std::int64_t block_count(std::int64_t length, std::int64_t heads, int rows = block_rows) {
   if (length <= 0 || heads <= 0) return 0;
   return ceil_div(heads, heads_in_block(length, heads)) * blocks_along(length, rows);

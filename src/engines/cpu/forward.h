@@ -1,5 +1,5 @@
 // The forward: blocks of query rows against tiles of keys, with the online softmax. A block belongs
-// to one task; where few rows see many keys, the keys are split and the parts merged in order.
+// to one task; if few rows see many keys, the keys are split and the parts merged in order.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct ForwardWorker {
   KeepBits keep;
   std::span<std::byte> mask_state, mod_state;
   RowShifts shifts;
-  KeyTiles own_tile;  // where a head's keys are read once
+  KeyTiles own_tile;  // if a head's keys are read once
 };
 
 // Results of parts of the keys, to be merged: [wave][splits][rows of a group].
@@ -48,7 +48,7 @@ struct ForwardMemory {
   std::span<ir::ScalarValue> scalars;
   WaveKeys keys;
   Parts parts;
-  std::span<float> row_max;  // of all rows, where max_logit is asked for and they are not
+  std::span<float> row_max;  // of all rows, if max_logit is asked for and they are not
   std::size_t worker_bytes = 0;
   std::span<std::byte> workers;
 };
@@ -72,7 +72,7 @@ RowResult finish_row(const RowSums& sums, float sink);
 // Where a call's row results go.
 void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,
                const RowResult& result);
-float sink_of(const Call& call, std::int64_t head);  // -inf where there is none
+float sink_of(const Call& call, std::int64_t head);  // -inf if there is none
 
 void merge_parts(const Call& call, const ForwardMemory& memory, const Wave& wave,
                  std::int64_t head_in_wave);

@@ -3,7 +3,7 @@
 namespace fovea::cpu {
 namespace {
 
-// f32 rows that lie one after the other, each as long as a panel is wide, are panels already; where
+// f32 rows that lie one after the other, each as long as a panel is wide, are panels already; if
 // vectors would cross cache lines, a copy is faster.
 bool lies_in_panels(const Call& call, const Strided& rows, std::int64_t columns) {
   const bool aligned = reinterpret_cast<std::uintptr_t>(rows.data) % workspace_alignment == 0;

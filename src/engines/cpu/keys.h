@@ -1,7 +1,7 @@
 // Keys and values as products read them: tiles of K transposed and of V (forward), and of both both
 // ways (backward), in panels of f32. Packed once per key/value head and read by every block of its
 // queries, for a wave of heads at a time so that memory stays bounded; or by the worker that does
-// all blocks of a head, so that they stay in its cache; or, where a head has one block only, tile
+// all blocks of a head, so that they stay in its cache; or, if a head has one block only, tile
 // by tile.
 #pragma once
 
@@ -39,7 +39,7 @@ class KeyTiles {
  private:
   struct Facts {
     bool k_finite = true, v_finite = true;
-    float* in_place = nullptr;  // V forward, K backward, where the caller's memory serves as it is
+    float* in_place = nullptr;  // V forward, K backward, if the caller's memory serves as it is
   };
   KeyTile places(const Call& call, const Sequence& sequence, std::int64_t tile,
                  std::int64_t at) const;
@@ -60,7 +60,7 @@ std::int64_t wave_heads(const Sizes& sizes, Direction direction);
 
 // What all blocks of a wave's queries read: its keys, and what TileMap knows of captured tensors.
 struct WaveKeys {
-  // `packed`: false where workers pack for themselves.
+  // `packed`: false if workers pack for themselves.
   WaveKeys(Arena& arena, const Prepared& plan, const Sizes& sizes, bool packed);
 
   std::byte* table(std::int64_t head_in_wave) const {

@@ -129,7 +129,7 @@ void Pool::run_slice(Slot& slot, std::uint32_t count) {
   }
 }
 
-// Claims one task and runs it; false where none was left.
+// Claims one task and runs it; false if none was left.
 bool Pool::help(Slot& slot) {
   std::uint64_t ticket = slot.ticket.load(std::memory_order_acquire);
   do {
@@ -180,7 +180,7 @@ void Pool::work() {
   }
 }
 
-// Whether this process has its threads; starts them where not. Whoever comes meanwhile works alone.
+// Whether this process has its threads; starts them if not. Whoever comes meanwhile works alone.
 // A child takes neither its parent's threads nor its parent's start for its own.
 bool Pool::ready() {
   const std::uint32_t starting = 2 * forks.load(std::memory_order_relaxed) + 1;

@@ -212,10 +212,10 @@ void CapturedCase::run_unit(const cpu::CapturedRun& run, const cpu::Captured& ca
 void CapturedCase::run(Random* order) {
   bind();
   const cpu::Captured captured(problem);
-  const cpu::Units units{bindings.sizes.b, bindings.sizes.hkv, options_.chunks};
-  workspace_bytes = captured.workspace_bytes(bindings.sizes, units);
+  const cpu::ChunkCounts counts{bindings.sizes.b, bindings.sizes.hkv, options_.chunks};
+  workspace_bytes = captured.workspace_bytes(bindings.sizes, counts);
   const GuardedMemory memory(workspace_bytes);
-  const cpu::CapturedRun run(captured, bindings, units, memory.data());
+  const cpu::CapturedRun run(captured, bindings, counts, memory.data());
   lanes = run.lanes();
   std::vector<std::int64_t> turn(static_cast<std::size_t>(lanes));
   std::iota(turn.begin(), turn.end(), 0);
@@ -224,9 +224,9 @@ void CapturedCase::run(Random* order) {
   }
   for (std::int64_t task = run.clear_tasks(); task-- > 0;) run.clear(task);
   for (const std::int64_t lane : turn) {
-    for (std::int64_t b = 0; b < units.sequences; ++b) {
-      for (std::int64_t g = 0; g < units.groups; ++g) {
-        for (std::int64_t chunk = 0; chunk < units.chunks; ++chunk) {
+    for (std::int64_t b = 0; b < counts.sequences; ++b) {
+      for (std::int64_t g = 0; g < counts.groups; ++g) {
+        for (std::int64_t chunk = 0; chunk < counts.chunks; ++chunk) {
           if (run.lane_of(b, g, chunk) == lane) run_unit(run, captured, b, g, chunk);
         }
       }

@@ -178,7 +178,7 @@ TEST(Captured, LargeTensorsAreSummedInPlace) {
   }
 }
 
-// Offsets move positions out of the tensors, where several units meet at the clamped end; and
+// Offsets move positions out of the tensors, where several chunks meet at the clamped end; and
 // chunks of sequences of other lengths are other keys. Lanes get fewer, results stay.
 TEST(Captured, ClampedIndicesAreNobodysOwn) {
   const Sizes sizes{.b = 2, .h = 4, .hkv = 2, .sq = 30, .skv = 61};

@@ -61,9 +61,10 @@ void Captured::add_load(std::size_t tensor, const ir::LoadGradient& of) {
   roots_.insert(roots_.end(), of.load->args().begin(), of.load->args().end());
 }
 
-Captured::Layout Captured::lay_out(const Sizes& sizes, const Units& units, void* memory) const {
+Captured::Layout Captured::lay_out(const Sizes& sizes, const ChunkCounts& counts,
+                                   void* memory) const {
   Layout out;
-  out.plan = plan_lanes(baked_, tensors_, scalars_.size(), sizes, units);
+  out.plan = plan_lanes(baked_, tensors_, scalars_.size(), sizes, counts);
   out.lane_step = round_to_line(out.plan.private_elements);
   Arena arena("cpu", memory);
   out.targets = arena.take<CapturedTarget>(static_cast<std::int64_t>(tensors_.size()));
@@ -95,8 +96,8 @@ Captured::Layout Captured::lay_out(const Sizes& sizes, const Units& units, void*
   return out;
 }
 
-std::size_t Captured::workspace_bytes(const Sizes& sizes, const Units& units) const {
-  return lay_out(sizes, units, nullptr).bytes;
+std::size_t Captured::workspace_bytes(const Sizes& sizes, const ChunkCounts& counts) const {
+  return lay_out(sizes, counts, nullptr).bytes;
 }
 
 }  // namespace fovea::cpu

@@ -1,11 +1,11 @@
 // Gradients of captured tensors and scalars. Each wanted one is a sum over scores; who sums what is
 // fixed by shapes alone, so that the result is the same for any number of threads.
 //
-// The work of a backward is cut into units (sequence b, key/value head g, chunk of keys c). Units
-// belong to lanes (captured_lanes.h); a lane's units run one after the other, in order, lanes run
-// in parallel. Use in a call, with a barrier after each step:
+// The work of a backward is cut into chunks of keys: chunk c of sequence b and key/value head g.
+// Each belongs to a lane (captured_lanes.h). The chunks of a lane run one after the other, in
+// order; lanes run in parallel. Use in a call, with a barrier after each step:
 //   1. CapturedRun::clear(task) for every task < clear_tasks()
-//   2. the units: all of lane l in increasing order of (b, g, c), each strip handed to add(l, ...)
+//   2. the chunks: all of lane l in increasing order of (b, g, c), each strip handed to add(l, ...)
 //   3. CapturedRun::write(task) for every task < write_tasks()
 #pragma once
 
@@ -33,10 +33,11 @@ class Captured {
 
   bool any() const { return !tensors_.empty() || !scalars_.empty(); }
   // Gradients and index expressions: roots of the strip program's second phase, from number
-  // `first_root` on. May be empty where some are wanted: then zeros are written.
+  // `first_root` on. May be empty if some are wanted: then zeros are written.
   const std::vector<ir::Expr>& roots() const { return roots_; }
 
-  std::size_t workspace_bytes(const Sizes& sizes, const Units& units) const;  // aligned to 64
+  std::size_t workspace_bytes(const Sizes& sizes,
+                              const ChunkCounts& counts) const;  // aligned to 64
 
  private:
   friend class CapturedRun;
@@ -51,7 +52,7 @@ class Captured {
   };
   struct Layout;
   void add_load(std::size_t tensor, const ir::LoadGradient& of);
-  Layout lay_out(const Sizes& sizes, const Units& units, void* memory) const;
+  Layout lay_out(const Sizes& sizes, const ChunkCounts& counts, void* memory) const;
 
   Problem baked_;
   std::vector<ir::Expr> roots_;
@@ -66,9 +67,10 @@ class Captured {
 class CapturedRun {
  public:
   // Throws InvalidArgument if a tensor is bound larger than declared.
-  CapturedRun(const Captured& captured, const Bindings& bindings, const Units& units, void* memory);
+  CapturedRun(const Captured& captured, const Bindings& bindings, const ChunkCounts& counts,
+              void* memory);
 
-  // Lanes of this call. At most as many as there are units; 0 if there are none.
+  // Lanes of this call. At most as many as there are chunks; 0 if there are none.
   std::int64_t lanes() const { return lanes_.count; }
   std::int64_t lane_of(std::int64_t b, std::int64_t g, std::int64_t chunk) const {
     return lanes_.lane_of(b, g, chunk);
@@ -82,7 +84,7 @@ class CapturedRun {
   void clear(std::int64_t task) const;
 
   // Adds the last strip of `run`, whose elements(1, strip) has been called. `live`: one word per
-  // row of the strip, bit c set where the score in its column c is alive; null: all are. What is
+  // row of the strip, bit c set if the score in its column c is alive; null: all are. What is
   // not alive adds nothing, whatever its gradient is.
   void add(std::int64_t lane, const StripRun& run, std::size_t first_root,
            const StripRun::Strip& strip, const std::uint64_t* live) const;

@@ -200,7 +200,7 @@ class StripAdder {
   LiveStrip& strip_;
   bool varies_by_row_ = false;
   int varying_columns_ = 0;
-  std::size_t column_index_ = 0;  // that changes along a row, where there is one
+  std::size_t column_index_ = 0;  // that changes along a row, if there is one
 };
 
 constexpr std::array<std::array<std::uint32_t, 4>, 16> kept_by_bits = [] {

@@ -15,7 +15,7 @@ namespace fovea::cpu {
 
 inline constexpr int most_strip_columns = 64;
 
-// The gradients of a strip, row by row, 0 where a score is not alive.
+// The gradients of a strip, row by row, 0 if a score is not alive.
 class LiveStrip {
  public:
   LiveStrip(StripValue value, const StripRun::Strip& strip, const std::uint64_t* live)

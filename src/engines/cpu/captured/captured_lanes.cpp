@@ -95,8 +95,8 @@ KeyPositions key_positions(const Problem& baked, const Bindings& bindings) {
 
 }  // namespace
 
-std::int64_t LaneKey::count(const Units& units) const {
-  return (b ? units.sequences : 1) * (g ? units.groups : 1) * (chunk ? units.chunks : 1);
+std::int64_t LaneKey::count(const ChunkCounts& counts) const {
+  return (b ? counts.sequences : 1) * (g ? counts.groups : 1) * (chunk ? counts.chunks : 1);
 }
 
 void CapturedTensor::add_load(const ir::Node& load) {
@@ -108,7 +108,7 @@ void CapturedTensor::add_load(const ir::Node& load) {
 }
 
 LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensors,
-                    std::size_t scalars, const Sizes& sizes, const Units& units) {
+                    std::size_t scalars, const Sizes& sizes, const ChunkCounts& counts) {
   LanePlan plan;
   plan.private_elements = static_cast<std::int64_t>(scalars);
   LaneKey key;
@@ -119,7 +119,7 @@ LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensor
     std::int64_t with_this = 0;
     const bool huge = __builtin_add_overflow(plan.private_elements, elements, &with_this);
     const std::int64_t lanes = huge ? 0 : lanes_for(with_this, sizes);
-    if (lanes >= usual_lanes || lanes > separates.count(units)) {
+    if (lanes >= usual_lanes || lanes > separates.count(counts)) {
       plan.kept[i] = Kept::Private;
       plan.private_elements = with_this;
     } else {
@@ -127,8 +127,8 @@ LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensor
       key = key & separates;
     }
   }
-  plan.lanes = {units, key, key.count(units)};
-  if (units.sequences * units.groups * units.chunks == 0) plan.lanes.count = 0;
+  plan.lanes = {counts, key, key.count(counts)};
+  if (counts.sequences * counts.groups * counts.chunks == 0) plan.lanes.count = 0;
   if (plan.private_elements > 0) {
     plan.lanes.count = std::min(plan.lanes.count, lanes_for(plan.private_elements, sizes));
   }
@@ -152,7 +152,7 @@ Lanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& 
   }
   const bool any_owned = std::ranges::any_of(plan.kept, owned);
   if (any_owned && !k.alike && !lanes.key.b) lanes.key.chunk = false;
-  lanes.count = std::min(lanes.count, lanes.key.count(lanes.units));
+  lanes.count = std::min(lanes.count, lanes.key.count(lanes.counts));
   return lanes;
 }
 

@@ -1,6 +1,6 @@
 // Who sums the gradients of captured tensors. A tensor is small enough that every lane has a copy
 // of its own, in double, and the copies are added up lane after lane; or each of its elements
-// belongs to one lane, because an index of it is b, h or k and units that differ there are in
+// belongs to one lane, because an index of it is b, h or k and key chunks that differ there are in
 // different lanes. All of it follows from shapes.
 #pragma once
 
@@ -15,27 +15,27 @@
 
 namespace fovea::cpu {
 
-// How many units there are: sequences, key/value heads, chunks of the keys of a sequence (at most).
+// How many chunks of keys there are: sequences, key/value heads, chunks of a sequence (at most).
 // Chunks of sequences that are equally long, at equal offsets, are the same keys.
-struct Units {
+struct ChunkCounts {
   std::int64_t sequences = 0, groups = 0, chunks = 0;
 };
 
 // Which of (b, g, chunk) lanes are told apart by.
 struct LaneKey {
   bool b = true, g = true, chunk = true;
-  std::int64_t count(const Units& units) const;
+  std::int64_t count(const ChunkCounts& counts) const;
 };
 
 struct Lanes {
-  Units units;
+  ChunkCounts counts;
   LaneKey key;
   std::int64_t count = 0;
 
   std::int64_t lane_of(std::int64_t b, std::int64_t g, std::int64_t chunk) const {
     std::int64_t at = key.b ? b : 0;
-    if (key.g) at = at * units.groups + g;
-    if (key.chunk) at = at * units.chunks + chunk;
+    if (key.g) at = at * counts.groups + g;
+    if (key.chunk) at = at * counts.chunks + chunk;
     return at % count;
   }
 };
@@ -44,7 +44,7 @@ enum class Kept : std::uint8_t {
   Nowhere,  // no load has a gradient: zeros are written
   Private,  // a copy per lane, in double
   Shared,   // one copy, in double
-  // Few terms per element: in the output itself, or, where the tensor has 16 bits and its gradient
+  // Few terms per element: in the output itself, or, if the tensor has 16 bits and its gradient
   // too, in an f32 copy. (A gradient of 16 bits of a wider tensor is rounded for every term.)
   Direct,
 };
@@ -71,10 +71,10 @@ struct LanePlan {
   Lanes lanes;                                    // the most that a call can have
 };
 LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensors,
-                    std::size_t scalars, const Sizes& sizes, const Units& units);
+                    std::size_t scalars, const Sizes& sizes, const ChunkCounts& counts);
 
 // The lanes of one call: those of the plan, without what its offsets and lengths do not keep apart
-// (an index that is clamped is no longer one unit's own).
+// (an index that is clamped no longer belongs to one chunk).
 Lanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& bindings,
                     std::span<const CapturedTensor> tensors);
 

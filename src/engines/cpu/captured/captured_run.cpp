@@ -89,10 +89,10 @@ ElementShape dense_shape(std::span<const std::int64_t> extents) {
   return shape;
 }
 
-CapturedRun::CapturedRun(const Captured& captured, const Bindings& bindings, const Units& units,
-                         void* memory)
+CapturedRun::CapturedRun(const Captured& captured, const Bindings& bindings,
+                         const ChunkCounts& counts, void* memory)
     : captured_(captured), bindings_(bindings) {
-  const Captured::Layout layout = captured.lay_out(bindings.sizes, units, memory);
+  const Captured::Layout layout = captured.lay_out(bindings.sizes, counts, memory);
   lanes_ = lanes_of_call(layout.plan, captured.baked_, bindings, captured.tensors_);
   targets_ = layout.targets;
   sums_ = layout.sums;

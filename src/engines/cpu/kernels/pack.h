@@ -197,7 +197,7 @@ void unpack(Panels from, int rows, int columns, const float* factor, const Strid
 }
 
 // Each sum adds its terms in the order of the columns, as multiply() does: what is equal by algebra
-// (dO V and dO O, where a row has one key) is then equal bit by bit.
+// (dO V and dO O, if a row has one key) is then equal bit by bit.
 void row_dots(Panels a, Panels b, int rows, int columns, float* out) {
   for (int first = 0; first < rows; first += W) {
     vf sum{};

@@ -26,7 +26,7 @@ FOVEA_INLINE vi load_pairs(const uint16_t* p, int64_t step, int count) {
   return cells;
 }
 
-// -1 where either half of a cell is infinite or NaN.
+// -1 if either half of a cell is infinite or NaN.
 FOVEA_INLINE vi not_finite(vi cells) {
   const vi low = cells & splat(int32_t{0x7f80}), high = cells & splat(int32_t{0x7f800000});
   return (low == splat(int32_t{0x7f80})) | (high == splat(int32_t{0x7f800000}));

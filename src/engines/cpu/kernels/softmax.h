@@ -15,7 +15,7 @@ FOVEA_INLINE vf exp2_below(vf x) {
   // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits; 127 more make those
   // the exponent of its power of two once they are shifted up.
   constexpr float shifter = 12582912.0f + 127.0f;
-  x = max_raw(splat(-127.0f), x);  // the second operand where it is NaN
+  x = max_raw(splat(-127.0f), x);  // the second operand if it is NaN
   const vf shifted = x + shifter;
   const vf f = x - (shifted - shifter);
   vf y = splat(0.0013264727f);
@@ -85,7 +85,7 @@ FOVEA_INLINE vf fold_rows(vf (&x)[W]) {
   return x[0];
 }
 
-// The largest kept scores of a row, by lane; where some are not kept they become -inf.
+// The largest kept scores of a row, by lane; those that are not kept become -inf.
 template <bool masked>
 FOVEA_INLINE vf mask_and_find_max(const SoftmaxTile& tile, int row) {
   vf most[4];

@@ -36,7 +36,7 @@ FOVEA_INLINE bool is_normal(float x) {
   return size >= 1.17549435e-38f && size <= 3.4028235e+38f;
 }
 
-// x / u: times 1 / u where that is an ordinary number.
+// x / u: times 1 / u if that is an ordinary number.
 struct Divisor {
   float u, inverse;
   bool multiply;
@@ -135,7 +135,7 @@ void scaled_product(const StripCall& call) {
   }
 }
 
-// a // b and a % b where b is one number for the row: a power of two needs no division.
+// a // b and a % b if b is one number for the row: a power of two needs no division.
 template <class F, bool quotient>
 void divide_by_splat(const StripCall& call) {
   Reader<false> a(call, 0);
@@ -157,7 +157,7 @@ void divide_by_splat(const StripCall& call) {
   }
 }
 
-// pow(x, y) where y is one number for the row.
+// pow(x, y) if y is one number for the row.
 void power_by_splat(const StripCall& call) {
   Reader<false> x(call, 0);
   Reader<true> y(call, 1);

@@ -82,7 +82,7 @@ FOVEA_INLINE vi floor_mod(vi a, vi b) {
 
 // NaN gives 0; out of range saturates; otherwise towards zero.
 FOVEA_INLINE vi to_int(vf x) {
-  const vi inside = x >= 2147483648.0f ? splat(INT32_MAX) : cut(x);  // INT_MIN where too small
+  const vi inside = x >= 2147483648.0f ? splat(INT32_MAX) : cut(x);  // INT_MIN if too small
   return x != x ? vi{} : inside;
 }
 

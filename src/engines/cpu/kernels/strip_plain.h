@@ -45,7 +45,7 @@ FOVEA_INLINE vf cell(vu x) { return reinterpret_cast<vf>(x); }
   }
 
 // NaN in either gives NaN; of equal operands, which may be zeros of either sign, -0 is the lesser.
-// The raw functions give their second operand where one is NaN.
+// The raw functions give their second operand if one is NaN.
 FOVEA_INLINE vf minimum(vf a, vf b) {
   const vf less = a == b ? as_float(as_int(a) | as_int(b)) : min_raw(a, b);
   return a != a ? a : b != b ? b : less;

@@ -83,7 +83,7 @@ struct StripGather {
 inline constexpr int strip_dtype_count = 8;  // in the order of fovea::DType
 
 struct StripKernels {
-  StripKernel fast[strip_op_count][strip_kind_count];   // null where it does not occur
+  StripKernel fast[strip_op_count][strip_kind_count];   // null if it does not occur
   StripKernel exact[strip_op_count][strip_kind_count];  // as ir/arith, bit for bit
   void (*rows[strip_dtype_count])(const StripRows&);
   void (*points[strip_dtype_count])(const StripPoints&);

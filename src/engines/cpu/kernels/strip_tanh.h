@@ -1,4 +1,4 @@
-// tanh on packs, to 3e-7 of its value everywhere: tanh(x) is x where x is small, and 1 where it is
+// tanh on packs, to 3e-7 of its value everywhere: tanh(x) is x if x is small, and 1 if it is
 // large.
 #pragma once
 

@@ -52,7 +52,7 @@ struct SoftmaxTile {
   const double* shift = nullptr;
   float* row_max = nullptr;       // [rows], updated
   float* reference = nullptr;     // [rows], updated: row_sum adds up 2^(s log2 e - reference)
-  double* shifted_max = nullptr;  // instead of these two, where there are shifts
+  double* shifted_max = nullptr;  // instead of these two, if there are shifts
   double* shifted_reference = nullptr;
   float* row_sum = nullptr;  // [rows], updated
   float* rescale = nullptr;  // [rows], what the sums so far are multiplied with
@@ -126,7 +126,7 @@ struct KernelTable {
   void (*softmax_backward)(const SoftmaxBackward&);
 
   // A value of a formula over a strip, at from[row * row_step + column * column_step], as a strip;
-  // 0 where live (null: all are) has no bit.
+  // 0 if live (null: all are) has no bit.
   void (*spread)(const float* from, int row_step, int column_step, int rows, int columns,
                  const uint64_t* live, float* to);
 
@@ -141,7 +141,7 @@ struct KernelTable {
   void (*add)(float* to, const float* from, int64_t count);
 
   const StripKernels* strips;
-  const PairKernels* pairs;  // null: not where this instruction set runs
+  const PairKernels* pairs;  // null: this instruction set has none
 };
 
 extern const KernelTable scalar_kernels;

@@ -1,5 +1,5 @@
 // Reading captured tensors. An index is clamped to the tensor unless it is seen to lie inside, so
-// that no formula can read elsewhere; where a whole row or strip lies next to one another in memory
+// that no formula can read elsewhere; if a whole row or strip lies next to one another in memory
 // it is read as vectors, or not copied at all.
 #include <algorithm>
 #include <cstdlib>
@@ -203,7 +203,7 @@ class StripReader {
     return true;
   }
 
-  // Every row lies inside: read as vectors where it can be.
+  // Every row lies inside: read as vectors if it can be.
   bool copy_rows(const LoadIndex& index) const {
     const std::size_t i = number(index);
     const Starts firsts = starts_of(index);

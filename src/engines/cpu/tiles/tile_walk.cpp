@@ -6,8 +6,8 @@
 namespace fovea::cpu {
 namespace {
 
-// A load that changes with both q and k is looked at where a node reaches a few elements of it (a
-// table of blocks), not where it reaches a whole matrix of them.
+// A load that changes with both q and k is looked at if a node reaches a few elements of it (a
+// table of blocks), not if it reaches a whole matrix of them.
 constexpr std::int64_t most_of_both = 256;
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 using ir::Depends;
 using ir::Range;
 
-constexpr std::size_t alignment = 64;
+constexpr std::size_t table_alignment = 64;
 
 // What is seen, and what the mask alone keeps.
 std::array<ir::Expr, 2> formulas_of(const ir::Program& program) {
@@ -57,7 +57,7 @@ TileTree::TileTree(std::int64_t tiles) {
 std::size_t TileScratch::bytes(const TileMap& map) {
   const std::size_t steps = std::max(map.formulas_.step_count(), map.load_ranges_.step_count());
   const std::size_t ranges = map.scalar_count_ + 2 * map.along_.size() + steps;
-  return (ranges * sizeof(Range) + steps + alignment - 1) / alignment * alignment;
+  return (ranges * sizeof(Range) + steps + table_alignment - 1) / table_alignment * table_alignment;
 }
 
 TileScratch::TileScratch(const TileMap& map, void* memory) {

@@ -70,7 +70,7 @@ class TileMap {
     Neither,  // once for a block
     Rows,     // once for a block
     Columns,  // once for a call: in the table
-    Both,     // at every node, where it reaches few elements
+    Both,     // at every node, if it reaches few elements
   };
 
   ir::Box box_of(const KeySequence& sequence, const TileScratch& scratch) const;

@@ -1,11 +1,11 @@
-#include "engines/cpu/unit.h"
+#include "engines/cpu/key_chunk.h"
 
 #include <algorithm>
 #include <atomic>
 
 namespace fovea::cpu {
 
-UnitBackward::UnitBackward(const Call& call, const BackwardMemory& memory, int worker)
+KeyChunkBackward::KeyChunkBackward(const Call& call, const BackwardMemory& memory, int worker)
     : call_(call),
       kernels_(call.kernels),
       memory_(memory),
@@ -16,7 +16,7 @@ UnitBackward::UnitBackward(const Call& call, const BackwardMemory& memory, int w
   if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
 }
 
-bool UnitBackward::start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk) {
+bool KeyChunkBackward::start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk) {
   sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
   if (chunk >= chunk_count(sequence_.k_length)) return false;
   group_ = head % call_.sizes.hkv;
@@ -28,8 +28,8 @@ bool UnitBackward::start(std::int64_t head_in_wave, std::int64_t head, std::int6
   return true;
 }
 
-void UnitBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
-                       const CapturedRun* captured, std::int64_t lane) {
+void KeyChunkBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
+                           const CapturedRun* captured, std::int64_t lane) {
   if (!start(head_in_wave, head, chunk)) return;
   captured_ = captured;
   lane_ = lane;
@@ -41,13 +41,13 @@ void UnitBackward::run(std::int64_t head_in_wave, std::int64_t head, std::int64_
   write_keys(mine_.sums);
 }
 
-void UnitBackward::run_parts(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
-                             int first, int last) {
+void KeyChunkBackward::run_parts(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
+                                 int first, int last) {
   if (!start(head_in_wave, head, chunk)) return;
-  const std::int64_t unit = head_in_wave * memory_.chunks + chunk;
-  const auto sums_of = [&](int part) { return part_of(call_, memory_, unit, part); };
+  const std::int64_t number = head_in_wave * memory_.chunks + chunk;
+  const auto sums_of = [&](int part) { return part_of(call_, memory_, number, part); };
   for (int part = first; part < last; ++part) sum_part(part, sums_of(part));
-  const std::atomic_ref<std::uint32_t> done(memory_.parts_done[static_cast<std::size_t>(unit)]);
+  const std::atomic_ref<std::uint32_t> done(memory_.parts_done[static_cast<std::size_t>(number)]);
   const auto now = static_cast<std::uint32_t>(last - first);
   if (done.fetch_add(now, std::memory_order_acq_rel) + now < row_parts) return;
   for (int part = 1; part < row_parts && !blocks_of(part).empty(); ++part) {
@@ -56,12 +56,12 @@ void UnitBackward::run_parts(std::int64_t head_in_wave, std::int64_t head, std::
   write_keys(sums_of(0));
 }
 
-BlockRange UnitBackward::blocks_of(int part) const {
+BlockRange KeyChunkBackward::blocks_of(int part) const {
   return blocks_of_part(block_count(sequence_.q_length, call_.heads_per_group()), part);
 }
 
 // What a part of the query rows adds to dK and dV, and all of its dQ.
-void UnitBackward::sum_part(int part, const KeySums& into) {
+void KeyChunkBackward::sum_part(int part, const KeySums& into) {
   sums_ = into;
   std::ranges::fill(sums_.all, 0.0f);
   const BlockRange blocks = blocks_of(part);
@@ -72,11 +72,11 @@ void UnitBackward::sum_part(int part, const KeySums& into) {
   }
 }
 
-void UnitBackward::add_sums(const KeySums& part, const KeySums& to) const {
+void KeyChunkBackward::add_sums(const KeySums& part, const KeySums& to) const {
   kernels_.add(to.all.data(), part.all.data(), static_cast<std::int64_t>(to.all.size()));
 }
 
-void UnitBackward::start_block(std::int64_t index) {
+void KeyChunkBackward::start_block(std::int64_t index) {
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t number = memory_.queries.number(head_in_wave_, index);
   block_ = find_block(sequence_.q_length, heads, index);
@@ -106,7 +106,7 @@ void UnitBackward::start_block(std::int64_t index) {
   walk_.start(call_.keys(sequence_, group_), memory_.keys.table(head_in_wave_), rows);
 }
 
-void UnitBackward::differentiate(const Tile& tile) {
+void KeyChunkBackward::differentiate(const Tile& tile) {
   tile_ = tile.number;
   keys_ = memory_.keys.find(call_, sequence_, head_in_wave_, tile_);
   const int rows = block_.all_rows();
@@ -149,7 +149,7 @@ void UnitBackward::differentiate(const Tile& tile) {
 }
 
 // S = Q K^T and dP = dO V^T.
-void UnitBackward::score_products(const Part& part) {
+void KeyChunkBackward::score_products(const Part& part) {
   const int width = kernels_.panel_width;
   Product product;
   product.m = part.last - part.first;
@@ -168,8 +168,8 @@ void UnitBackward::score_products(const Part& part) {
   call_.plan.multiply(product);
 }
 
-// dQ begins as the first product, where that covers all rows, or as zeros.
-Into UnitBackward::into_grad_q(bool whole) {
+// dQ begins as the first product, if that covers all rows, or as zeros.
+Into KeyChunkBackward::into_grad_q(bool whole) {
   if (!has_grad_q_ && !whole) {
     std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
   }
@@ -179,7 +179,7 @@ Into UnitBackward::into_grad_q(bool whole) {
 }
 
 // dQ += dS K.
-void UnitBackward::query_product(const Part& part, bool masked) {
+void KeyChunkBackward::query_product(const Part& part, bool masked) {
   if (!call_.baked.want_q) return;
   const bool pairs = call_.plan.pairs;
   if (pairs) {
@@ -203,7 +203,7 @@ void UnitBackward::query_product(const Part& part, bool masked) {
 
 // dV += P^T dO and dK += dS^T Q, of some keys, over some rows. The first key begins a panel, the
 // first row is even.
-void UnitBackward::key_products(const Part& part, bool masked) {
+void KeyChunkBackward::key_products(const Part& part, bool masked) {
   const bool pairs = call_.plan.pairs;
   const std::int64_t row = (tile_ - first_tile_) * tile_columns + part.column_first;
   Product product;
@@ -235,7 +235,7 @@ void UnitBackward::key_products(const Part& part, bool masked) {
 }
 
 // Each panel of keys meets the rows from the first part that keeps some of it to the last.
-void UnitBackward::key_products_of_mixed(std::span<const Part> parts) {
+void KeyChunkBackward::key_products_of_mixed(std::span<const Part> parts) {
   for (int key = 0; key < keys_.columns; key += kernels_.panel_width) {
     const int end = std::min(keys_.columns, key + kernels_.panel_width);
     int first = block_rows, last = 0;
@@ -248,7 +248,7 @@ void UnitBackward::key_products_of_mixed(std::span<const Part> parts) {
   }
 }
 
-void UnitBackward::write_keys(const KeySums& sums) {
+void KeyChunkBackward::write_keys(const KeySums& sums) {
   const std::int64_t position = first_tile_ * tile_columns;
   const auto rows =
       static_cast<int>(std::min(sequence_.k_length, last_tile_ * tile_columns) - position);

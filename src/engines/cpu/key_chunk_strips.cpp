@@ -2,11 +2,11 @@
 // modifier's values are computed once and stay in the first-level cache for its derivative.
 #include <algorithm>
 
-#include "engines/cpu/unit.h"
+#include "engines/cpu/key_chunk.h"
 
 namespace fovea::cpu {
 
-void UnitBackward::find_drops() {
+void KeyChunkBackward::find_drops() {
   const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
   for (int row = 0; row < block_.all_rows(); ++row) {
     const Place place = call_.place(sequence_, first_head_ + row / block_.rows);
@@ -16,7 +16,7 @@ void UnitBackward::find_drops() {
   }
 }
 
-void UnitBackward::strips(const Part& part, bool masked) {
+void KeyChunkBackward::strips(const Part& part, bool masked) {
   if (mod_) {
     mod_->for_strips(part, kernels_,
                      [&](const StripRun::Strip& one, int base) { strip(one, base, masked); });
@@ -34,7 +34,7 @@ void UnitBackward::strips(const Part& part, bool masked) {
 }
 
 // `base`: the first row of the strip's head in the block.
-void UnitBackward::strip(StripRun::Strip at, int base, bool masked) {
+void KeyChunkBackward::strip(StripRun::Strip at, int base, bool masked) {
   const int row = base + at.row, width = kernels_.panel_width;
   float* const scores = from_row(from_column(mine_.scores, at.column), row, width).data;
   float* const grad_p = from_row(from_column(mine_.grad_p, at.column), row, width).data;
@@ -60,7 +60,7 @@ void UnitBackward::strip(StripRun::Strip at, int base, bool masked) {
 }
 
 // As a strip of its own, unless it lies like one.
-const float* UnitBackward::modified_scores(StripRun::Strip& at) {
+const float* KeyChunkBackward::modified_scores(StripRun::Strip& at) {
   StripRun& run = mod_->run();
   run.elements(0, at);
   const StripValue value = run.value(score_root);
@@ -70,7 +70,7 @@ const float* UnitBackward::modified_scores(StripRun::Strip& at) {
   return mine_.score_strip.data();
 }
 
-void UnitBackward::modified_gradients(const StripRun::Strip& at, float* grad_scores) {
+void KeyChunkBackward::modified_gradients(const StripRun::Strip& at, float* grad_scores) {
   StripRun& run = mod_->run();
   StripRun::Strip second = at;
   second.grad = mine_.grad_strip.data();

@@ -1,5 +1,5 @@
-// One unit of a backward on one worker: a chunk of the keys of one head, against all query rows of
-// its group.
+// The backward of one chunk of the keys of a head, on one worker, against all query rows of its
+// group.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace fovea::cpu {
 
-class UnitBackward {
+class KeyChunkBackward {
  public:
-  UnitBackward(const Call& call, const BackwardMemory& memory, int worker);
+  KeyChunkBackward(const Call& call, const BackwardMemory& memory, int worker);
 
-  // `captured`: null where no gradients of captured things are wanted.
+  // `captured`: null if no gradients of captured tensors or scalars are wanted.
   void run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
            const CapturedRun* captured, std::int64_t lane);
   // Parts [first, last) of its query rows. Whoever does the last of all adds them up.
