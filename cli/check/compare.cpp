@@ -26,7 +26,7 @@ std::string number(double x) {
   return text;
 }
 
-// "element 12: 3 instead of -inf", or nothing where the two agree in what is not finite.
+// "element 12: 3 instead of -inf", or nothing if the two agree in what is not finite.
 std::string special_mismatch(std::int64_t i, double x, double reference) {
   const bool both_nan = std::isnan(x) && std::isnan(reference);
   const bool same = both_nan || x == reference || (std::isfinite(x) && std::isfinite(reference));
@@ -77,7 +77,7 @@ Comparison compare(const NamedArray& got, const Array& reference, double limit,
 std::vector<Comparison> compare_all(const Workload& workload, const Results& got,
                                     const Results& reference) {
   std::vector<Comparison> out;
-  std::optional<std::map<std::string, Rounding>> rounding;  // made where it is needed
+  std::optional<std::map<std::string, Rounding>> rounding;  // made if it is needed
   for (const NamedArray& named : got.arrays) {
     const double limit = error_limit(workload.q.dtype, named.array.dtype, named.gradient);
     const Array& expected = *reference.find(named.name);

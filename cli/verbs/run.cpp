@@ -28,7 +28,7 @@ bool all_within(const Checks& checks);
 
 std::string outputs_text(const Results& results);     // shape, type, norm and checksum of each
 std::string passes_text(const Results& results);      // engine, time, workspace
-std::string complaints_text(const Results& results);  // "" where memory was left alone
+std::string complaints_text(const Results& results);  // "" if memory was left alone
 std::string checks_text(const Checks& checks);
 
 // Engine, why it, time, error, gradient check: a line each.

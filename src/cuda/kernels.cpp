@@ -67,7 +67,6 @@ using ModuleKey = std::pair<Handle, std::string>;  // context, the image itself
 struct LoadedModules {
   std::mutex mutex;
   std::map<ModuleKey, Handle> modules;
-  ModuleStatistics statistics;
 };
 LoadedModules& loaded_modules() {
   static LoadedModules& process = *new LoadedModules;
@@ -85,8 +84,6 @@ Handle module_of(std::span<const std::uint8_t> image) {
   Handle module = nullptr;
   // PTX ends with a zero, as the driver wants it.
   check(driver()->load_module(&module, place.second.c_str()), "cuModuleLoadData");
-  ++all.statistics.modules;
-  all.statistics.bytes += image.size();
   all.modules.emplace(std::move(place), module);
   return module;
 }
@@ -101,11 +98,6 @@ Handle kernel_of(Handle module, const std::string& name, int shared_bytes) {
           "cuFuncSetAttribute");
   }
   return kernel;
-}
-
-ModuleStatistics module_statistics() {
-  const std::lock_guard lock(loaded_modules().mutex);
-  return loaded_modules().statistics;
 }
 
 }  // namespace fovea::cuda

@@ -42,9 +42,4 @@ Handle module_of(std::span<const std::uint8_t> image);
 // A kernel of the module, which may use `shared_bytes` of dynamic shared memory.
 Handle kernel_of(Handle module, const std::string& name, int shared_bytes);
 
-struct ModuleStatistics {
-  std::size_t modules = 0, bytes = 0;
-};
-ModuleStatistics module_statistics();  // loaded in this process
-
 }  // namespace fovea::cuda

@@ -166,8 +166,6 @@ namespace {
 
 constexpr std::uint32_t unset = ~std::uint32_t{0};
 
-bool is_chain(Op op) { return op == Op::And || op == Op::Or; }
-
 // True where the order of two operands can depend on slots.
 bool is_ambiguous(const Node& node) {
   if (!info(node.op()).commutes()) return false;

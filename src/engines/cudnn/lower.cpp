@@ -321,7 +321,7 @@ Baking bake(const Problem& problem) {
   // Always bound: slices of a batch need it.
   baked.b_offset = problem.b_offset != 0 && computes_with_b(problem.program) ? 1 : 0;
   // Offsets are bound, too, but a graph that adds them is another graph: cuDNN no longer sees the
-  // diagonal. 0 and 1 say whether it does; a call may bind any value where it does.
+  // diagonal. 0 and 1 say whether it does; a call may bind any value if it does.
   const bool has_formulas = problem.program.mod() || problem.program.mask();
   for (std::int32_t Problem::* offset :
        {&Problem::h_offset, &Problem::q_offset, &Problem::k_offset}) {

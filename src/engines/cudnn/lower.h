@@ -60,7 +60,7 @@ struct View {
   std::vector<std::int64_t> stride;    // that the graph bakes, by index
   std::vector<std::int64_t> length;    // how many elements a graph walks over, by index
   std::int64_t alignment = 1;          // of the address, in bytes, that follows from the strides
-  std::vector<std::int64_t> constant;  // the index where axis is -1
+  std::vector<std::int64_t> constant;  // the index if axis is -1
   bool partial = false;                // there are elements that a graph does not touch
 };
 
