@@ -10,8 +10,9 @@
 #           of the list and each structure of random lines
 #   bench   speed first host cudnn_bench: some four minutes; builds the Python extension
 #   python  the suites of fovea.torch and fovea.jax on CUDA arrays: some five minutes
+#   parallel  context parallelism in two and four processes on the one GPU, over gloo: a minute
 #   known-bad  what engine cudnn avoids since cuDNN 9.19 gets it wrong on sm_90: whether this cuDNN does so on this GPU
-#   all     all of these but known-bad; python_bench, the benchmarks of these two, only by name
+#   all     all of these but known-bad (python has parallel); python_bench, the benchmarks of these two, only by name
 #
 # Prints what it does, and a short table last. Results go to build/gpu; where $OUT is set they are packed into it after each
 # part. FOVEA_TEST_COUNT: how many random lines (5000), FOVEA_TEST_SEED: which.
@@ -267,6 +268,12 @@ run_python_bench() { bash tools/gpu_python.sh "$folder" "$out" bench || fail pyt
 
 run_python() {
   bash tools/gpu_python.sh "$folder" "$out" && note "Python suites" "passed" || { note "Python suites" "FAILED" && fail python; }
+}
+
+run_parallel() {
+  local log=$out/parallel.txt
+  shown parallel.txt bash tools/gpu_python.sh "$folder" "$out" torch/test_parallel.py || fail parallel
+  note "context parallelism" "$(grep -c passed "$log") of $(grep -c of10 "$log") parts, $(grep -c ^FAILED "$log") tests failed"
 }
 
 pack_results() {

@@ -2,7 +2,7 @@
 # The Python part of tools/gpu.sh: builds the extension for the Python that is there, against the library of the pack,
 # runs the API tests on CUDA arrays and the benchmarks beside PyTorch and JAX.
 #
-#   tools/gpu_python.sh FOLDER OUT [torch] [jax]      their tests; both unless named
+#   tools/gpu_python.sh FOLDER OUT [torch] [jax]      their tests, or those of one file (torch/test_api.py); both unless named
 #   tools/gpu_python.sh FOLDER OUT bench              bench/torch_gpu.py and bench/jax_gpu.py: eight minutes
 #   tools/gpu_python.sh FOLDER OUT build              the extension alone
 #
@@ -51,6 +51,7 @@ test_file() {
 
 shards_of() {  # as many processes as its kernels need
   case $1 in
+    torch/test_parallel.py) echo 10 ;;  # one for each of its modifiers, on four processes
     torch/test_modifiers.py | jax/test_jax_values.py) echo 8 ;;
     torch/test_api.py | torch/test_views.py | jax/test_jax_captures.py | jax/test_jax_transforms.py | jax/test_jax_arguments.py) echo 3 ;;
     *) echo 1 ;;
@@ -73,12 +74,12 @@ run_tests() {
   local part file count i
   say "the API tests of ${parts[*]} on CUDA"
   for part in "${parts[@]}"; do
-    for file in "tests/python/$part"/test_*.py; do
-      file=${file#tests/python/} count=$(shards_of "${file#tests/python/}")
+    for file in $(cd tests/python && if [[ -f $part ]]; then echo "$part"; else ls "$part"/test_*.py; fi); do
+      count=$(shards_of "$file")
       for ((i = 0; i < count; i++)); do echo "$file $i/$count"; done
     done
   done | sort -t/ -k3,3nr | xargs -P "$(nproc)" -L 1 bash -c 'test_file "$0" "$1"'
-  for part in "${parts[@]}"; do tell_tests "$part"; done
+  for part in "${parts[@]}"; do part=${part%.py} && tell_tests "${part//\//_}"; done
 }
 
 run_benchmarks() {

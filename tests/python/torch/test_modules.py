@@ -369,6 +369,6 @@ def test_multihead_attention_options():
 
 
 def test_rotary_tables_must_be_long_enough():
-    module, x = MultiheadAttention(H * D, H), torch.randn(S, B, H * D)
+    module, x = MultiheadAttention(H * D, H, device="cpu"), torch.randn(S, B, H * D)
     with pytest.raises(fovea.InvalidArgument, match=r"rotary_pos_emb: \[20, 1, 1, 16\]; must have at least 26 positions"):
         module(x, rotary_pos_emb=torch.randn(20, 1, 1, D))

@@ -3,6 +3,7 @@
 import multiprocessing
 
 import pytest
+from parallel_cases import PATIENCE
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 CASES = (
@@ -17,6 +18,7 @@ CASES = (
     "sinks",
     "lengths",
 )
+PACKED_CASES = ("none", "causal", "softcap_alibi", "dropout")
 
 
 class Workers:
@@ -41,7 +43,7 @@ class Workers:
         return [self.answer(pipe) for pipe in self.pipes]
 
     def answer(self, pipe):
-        assert pipe.poll(60), "a process hangs"
+        assert pipe.poll(5 * PATIENCE), "a process hangs"
         try:
             return pipe.recv()
         except EOFError:
@@ -89,7 +91,7 @@ def test_as_one_process(workers, strategy, case):
 def test_packed_sequences(workers, strategy, order):
     ranks = 2 if strategy == "all_to_all" else 4
     more = {"head_ranks": 2} if strategy == "a2a+p2p" else {}
-    for case in ("none", "causal", "softcap_alibi", "dropout"):
+    for case in PACKED_CASES:
         workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, layout="thd", **more)
 
 
@@ -103,11 +105,14 @@ def test_layouts_and_uneven_lengths(workers, strategy):
         )
 
 
+@pytest.mark.parametrize("layout", ("bhsd", "thd"))
 @pytest.mark.parametrize("strategy,ranks", [("all_gather", 2), ("all_gather", 4), ("all_to_all", 2)])
-def test_the_same_bits(workers, strategy, ranks):
-    cases = ("causal", "zigzag"), ("dropout", "contiguous"), ("sliding", "contiguous"), ("documents", "zigzag")
-    for case, order in cases:
-        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, length=200, same_bits=True)
+def test_the_same_bits(workers, strategy, ranks, layout):
+    """Also if pieces begin inside the engine's blocks and tiles, as with 200 rows."""
+    for i, case in enumerate(CASES if layout == "bhsd" else PACKED_CASES):
+        order = ("contiguous", "zigzag")[i % 2]
+        options = {"layout": layout, "length": 200, "same_bits": True}
+        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, **options)
 
 
 def test_two_groups_as_transformer_engine_has_them(workers):
@@ -142,6 +147,17 @@ def test_modules(workers, communication):
 def test_tensor_parallel_modules(workers):
     for sequence_parallel in (False, True):
         workers.check("tensor_parallel", sequence_parallel=sequence_parallel, layernorm=sequence_parallel)
+
+
+@pytest.mark.parametrize("cut", [("batch", None), (None, "heads"), ("batch", "heads"), ("sequence", None)])
+def test_dtensors(workers, cut):
+    for layout in ("bhsd", "bshd"):
+        workers.check("dtensors", cut=cut, layout=layout)
+    workers.check("dtensors", cut=cut, layout="bhsd", flex=True)
+
+
+def test_dtensors_that_are_refused(workers):
+    workers.check("dtensors_refused")
 
 
 def test_seeds_are_shared(workers):

@@ -217,6 +217,20 @@ def test_gradients_of_unrolled_vectors():
         torch.testing.assert_close(x, y)
 
 
+@pytest.mark.parametrize("chosen", [1, 3])
+def test_rows_of_one_element(chosen):
+    """Blocks of keys that a router chose for a block of queries, one of them or several; and one weight for a longer row."""
+    q = torch.randn(2, 4, 32, 8)
+    blocks, weight, terms = torch.randint(4, (2, 4, 4, chosen)), torch.rand(4, 1), torch.rand(4, 3)
+    mask = lambda b, h, i, j: (blocks[b, h, i // 8] == (j // 8).unsqueeze(-1)).any(dim=-1)
+    mod = lambda s, b, h, i, j: s * (weight[h] * terms[h]).sum()
+    o = flex_attention(q, q, q, mod, create_block_mask(mask, 2, 4, 32, 32))
+    i = torch.arange(32)
+    kept = (blocks[:, :, i // 8, None] == (i // 8)[:, None]).any(-1)
+    factor = (weight * terms).sum(-1)[:, None, None]
+    torch.testing.assert_close(o, F.scaled_dot_product_attention(q * factor, q, q, kept))
+
+
 def test_types_of_captured_tensors():
     """Every integer and float type, and a number on another device than the query's."""
     q = torch.randn(1, 4, 6, 8)

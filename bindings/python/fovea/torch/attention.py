@@ -19,7 +19,7 @@ from .precision import autocast
 from .random import seed_tensor
 from .recorded import record_callbacks
 from .runtime import keep_plan
-from .shapes import check_device, check_ranks, check_tensors, heads_of, scale_of
+from .shapes import IsDTensor, check_device, check_ranks, check_tensors, heads_of, scale_of
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 
@@ -107,6 +107,10 @@ def attention(
     else:
         try:
             out = attend_request((q, k, v), modifiers, named, key, **options)
+        except IsDTensor:
+            from .sharded import attend_sharded  # which needs all of torch.distributed
+
+            out = attend_sharded((q, k, v), modifiers, named, options)
         except InvalidArgument as error:
             raise in_users_words(error, modifiers) from None
     o, *others = out

@@ -24,6 +24,7 @@ class Call:
     max_k: int = 0
     q_offset: int = 0
     k_offset: int = 0
+    b_offset: int = 0  # of a part of the batch: the first sequence
     h_offset: int = 0  # of a part of the heads: the first one,
     h_global: int = 0  # and how many there are; 0: all are here
     seed: Optional[Tensor] = None  # of dropout: one int64 on the query's device
@@ -55,6 +56,7 @@ class Call:
             self.k_offsets is None,
             self.q_offset != 0,
             self.k_offset != 0,
+            self.b_offset != 0,
             self.h_offset != 0,
             self.h_global,
             self.parts,

@@ -71,15 +71,17 @@ def parted_queries(job, x, pieces):
 def gather_forward(job, call, q, k, v, sink, captured):
     k, v, needed = gather_keys(job, k, v)
     call = with_lse(call)
-    outputs, rows, most = [], [], None
+    outputs, rows, most = [], {"lse": [], "row_max": []}, None
     for pieces in job.query_groups():
         tile = job.plan.tile(call, pieces, needed)
-        o, lse, _, max_logit = runtime.forward(tile, joined_queries(job, q, pieces), k, v, sink, captured)
+        o, *of_rows, max_logit = runtime.forward(tile, joined_queries(job, q, pieces), k, v, sink, captured)
         outputs.append(parted_queries(job, o, pieces))
-        rows.append(job.tensor_as_rows(parted_queries(job, job.rows_as_tensor(lse), pieces)))
+        for into, x in zip(rows.values(), of_rows):
+            if x is not None:
+                into.append(job.tensor_as_rows(parted_queries(job, job.rows_as_tensor(x), pieces)))
         if max_logit is not None:
             most = max_logit if most is None else torch.maximum(most, max_logit)
-    return torch.cat(outputs, job.axis), torch.cat(rows, -1), most
+    return torch.cat(outputs, job.axis), *(torch.cat(x, -1) if x else None for x in rows.values()), most
 
 
 def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
@@ -107,7 +109,7 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
     if "q" in wants:
         grads["q"] = torch.cat([grads.pop(f"q{pieces[0]}") for pieces in job.query_groups()], job.axis)
     if apart:
-        grads.update(gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, of_keys))
+        grads.update(gradients_of_keys(job, call, (q, keys, values, o, lse), captured, grad_o, grad_lse, of_keys))
     elif of_keys:
         grads.update(scattered(job, {name: grads[name] for name in of_keys}, needed))
     return grads
@@ -148,7 +150,8 @@ def scattered(job, of_keys, needed):
 
 
 def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
-    """With all queries that looked at own keys: each sum is added up on one rank, in the order of the whole attention."""
+    """With all queries that looked at own keys: each sum is added up on one rank, in the order of the whole attention. Keys
+    and values come gathered: engines round relative to tiles, and a piece may begin inside one."""
     q, k, v, o, lse = saved
     side = job.plan.q
     sends, receives = {}, {}
@@ -161,12 +164,15 @@ def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
     with_rows = [lse] if grad_lse is None else [lse, grad_lse]
     rows = gathered(job, [job.rows_as_tensor(x) for x in with_rows], side, needed, sends, receives)
     rows = [job.tensor_as_rows(x) for x in rows] + [None]
-    call = dataclasses.replace(call, wants=",".join(names))
+    # Gradients of captured tensors are asked for, too: engines fuse a formula with its derivatives, and round accordingly.
+    call = dataclasses.replace(call, wants=",".join(name for name in call.wants.split(",") if name not in ("q", "sink")))
     parts = {name: [] for name in names}
     for piece in job.plan.held:
-        tile = job.plan.tile(call, needed, [piece])
-        keys = [job.piece(x, job.plan.k, piece) for x in (k, v)]
+        first, last, fields = job.plan.k.with_tile(call, piece)
+        tile = dataclasses.replace(job.plan.tile(call, needed, [piece]), **fields)
+        keys = [x.narrow(job.axis, first, last - first) for x in (k, v)]
         found = runtime.backward(tile, queries, *keys, None, captured, outputs, rows[0], grad_outputs, rows[1])
+        own = job.plan.k.rows_among_all(piece)
         for name in names:
-            parts[name].append(found[name])
+            parts[name].append(found[name].index_select(job.axis, own - first))
     return {name: torch.cat(parts[name], job.axis) for name in names}

@@ -2,11 +2,12 @@
 
 import dataclasses
 import re
+from itertools import compress
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from .._core import InvalidArgument
+from .._core import OUTPUTS, InvalidArgument
 from .._request import AXES, one_of
 from .attention import add_formulas, modifiers_of, request
 from .context_gather import gather_backward, gather_forward
@@ -53,6 +54,7 @@ def context_parallel(
     k_offset=0,
     deterministic=None,
     return_lse=False,
+    return_row_max=False,
     return_max_logit=False,
     engine=None,
 ):
@@ -76,7 +78,9 @@ def context_parallel(
     one_of("strategy", strategy, STRATEGIES)
     one_of("order", order, ORDERS)
     if not isinstance(q_offset, int) or not isinstance(k_offset, int):
-        raise InvalidArgument("q_offset, k_offset: must be integers here")
+        raise InvalidArgument(
+            "q_offset, k_offset: must be integers here; a modifier that captures one per sequence says the same (first[b] + q_idx)"
+        )
     if is_learned(scale):
         score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
     ranks = Ranks(group, stream)
@@ -99,7 +103,7 @@ def context_parallel(
         dropout=(dropout_p, generator, seed),
         offsets=(q_offset, k_offset),
         deterministic=deterministic,
-        outputs=("lse",) * bool(return_lse) + ("max_logit",) * bool(return_max_logit),
+        outputs=tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit))),
         engine=engine,
     )
     if call.seed is not None and seed is None:
@@ -115,8 +119,8 @@ def context_parallel(
     asked = f"{how} {[tuple(x.shape) for x in whole]} {[tuple(x.shape) for x in captured]} {q.dtype} {call.key()}"
     ranks.agree(asked, wrong_rows(call, plan, q, k))
     job = Job(call, plan, ranks, gathers=strategy in ("all_gather", "all_to_all"))
-    o, lse, max_logit = ContextParallel.apply(job, q, k, v, sinks, *captured)
-    asked = [x for x, wanted in ((lse, return_lse), (max_logit, return_max_logit)) if wanted]
+    o, *others = ContextParallel.apply(job, q, k, v, sinks, *captured)
+    asked = [x for x in others if x is not None]
     return (o, *asked) if asked else o
 
 
@@ -182,23 +186,22 @@ class ContextParallel(torch.autograd.Function):
             call = dataclasses.replace(call, h_global=heads, h_offset=heads // plan.head_ranks * plan.member)
         sink = job.own_heads(sink)
         run = gather_forward if job.gathers else ring_forward
-        o, lse, max_logit = run(job, call, q, k, v, sink, captured)
+        o, lse, row_max, max_logit = run(job, call, q, k, v, sink, captured)
         if call.wants:
             ctx.save_for_backward(q, k, v, o, lse, sink, *captured, *call.tensors())
             ctx.job, ctx.call, ctx.count = job, call.without_tensors(), len(captured)
         ctx.set_materialize_grads(False)
         out = job.collect_heads(o.to(q.dtype), plan.q)
-        rows = None
-        if "lse" in call.outputs:
-            rows = job.tensor_as_rows(job.collect_heads(job.rows_as_tensor(lse), plan.q))
-        if "max_logit" in call.outputs:
-            max_logit = largest(job, max_logit, q)
-            ctx.mark_non_differentiable(max_logit)
-        return out, rows, max_logit
+        rows = lambda x: job.tensor_as_rows(job.collect_heads(job.rows_as_tensor(x), plan.q))
+        lse = rows(lse) if "lse" in call.outputs else None
+        row_max = rows(row_max) if "row_max" in call.outputs else None
+        max_logit = largest(job, max_logit, q) if "max_logit" in call.outputs else None
+        ctx.mark_non_differentiable(*[x for x in (row_max, max_logit) if x is not None])
+        return out, lse, row_max, max_logit
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_o, grad_lse, _):
+    def backward(ctx, grad_o, grad_lse, *_):
         q, k, v, o, lse, sink, *rest = ctx.saved_tensors
         captured, bound = rest[: ctx.count], rest[ctx.count :]
         job, names = ctx.job, ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")

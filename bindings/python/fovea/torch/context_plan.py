@@ -12,6 +12,9 @@ from .._line import problem_line
 from .plans import _CODES, fields_of
 
 
+TILE = 128  # keys of an engine's tile, or a multiple of them: relative to its tile a line along k (ALiBi) is rounded
+
+
 class Side:
     """Queries or keys, dealt out. A piece is what steps compute with; a rank holds one or two, or, if heads are dealt
     out among ranks, these hold them together."""
@@ -81,6 +84,32 @@ class Side:
             return sum(self.pieces[i][s][2] for i in pieces)
         first = sum(self.piece_rows[: pieces[0]])
         return min(max(self.starts[s] - first, 0), sum(self.piece_rows[i] for i in pieces))
+
+    def with_tile(self, call, piece):
+        """A piece among all keys in line: (first row, last row, what a call on them binds). It begins with a tile of the whole
+        attention, up to TILE rows earlier than the piece."""
+        numbers = functools.partial(torch.tensor, dtype=torch.int32, device=self.plan.device)
+        runs = [(first - first % TILE, first + length) for first, length, _ in self.pieces[piece]]
+        if self.starts is None:
+            begin, end = runs[0][0], sum(self.piece_rows[: piece + 1])
+            lengths = None if call.k_lens is None else numbers([last - first for first, last in runs])
+            return begin, end, {"k_offset": call.k_offset + begin, "k_lens": lengths}
+        rows = [at + first for at, (first, _) in zip(self.starts, runs)]
+        return (
+            0,
+            self.starts[-1],
+            {
+                "k_starts": numbers([*rows, self.starts[-1]]),
+                "k_lens": numbers([last - first for first, last in runs]),
+                "k_offsets": numbers([call.k_offset + first for first, _ in runs]),
+                "k_offset": 0,
+                "max_k": max([last - first for first, last in runs], default=0),
+            },
+        )
+
+    def rows_among_all(self, piece):
+        """Of all rows in line."""
+        return self.moved(self.blocks(range(len(self.rows))), self.blocks(self.parts_of(piece)))
 
     def fields(self, word, call, pieces):
         """What a call on these pieces binds for its queries ("q") or keys ("k")."""

@@ -42,13 +42,15 @@ class Merged:
         self.job = job
         self.o = torch.zeros(shape, dtype=dtype, device=q.device)
         self.lse = torch.full(lse_shape, -torch.inf, dtype=dtype, device=q.device)
+        self.row_max = self.lse
 
-    def add(self, o, lse):
+    def add(self, o, lse, row_max):
         both = torch.logaddexp(self.lse, lse)
         shift = finite(both)
         self.o.mul_(self.job.rows_as_tensor(torch.exp(self.lse - shift)))
         self.o.addcmul_(o, self.job.rows_as_tensor(torch.exp(lse - shift)))
         self.lse = both
+        self.row_max = self.row_max if row_max is None else torch.maximum(self.row_max, row_max)
 
     def add_sink(self, sink):
         per_row = sink.to(self.lse.dtype).unsqueeze(-1).expand(self.lse.shape)
@@ -74,8 +76,8 @@ def ring_forward(job, call, q, k, v, sink, captured):
             for q_piece, k_piece, _ in step["tiles"]:
                 tile = job.plan.tile(call, [q_piece], [k_piece])
                 rows = job.piece(q, job.plan.q, q_piece)
-                o, lse, _, max_logit = runtime.forward(tile, rows, *keys[k_piece], None, captured)
-                merged[q_piece].add(o, lse)
+                *out, max_logit = runtime.forward(tile, rows, *keys[k_piece], None, captured)
+                merged[q_piece].add(*out)
                 if max_logit is not None:
                     most = max_logit if most is None else torch.maximum(most, max_logit)
         keys = coming.keys
@@ -83,8 +85,8 @@ def ring_forward(job, call, q, k, v, sink, captured):
         for one in merged.values():
             one.add_sink(sink)
     o = torch.cat([merged[piece].o for piece in job.plan.held], job.axis)
-    lse = torch.cat([merged[piece].lse for piece in job.plan.held], -1)
-    return o, lse, most
+    lse, row_max = (torch.cat([getattr(merged[piece], name) for piece in job.plan.held], -1) for name in ("lse", "row_max"))
+    return o, lse, row_max, most
 
 
 def ring_backward(job, call, saved, sink, captured, grad_o, grad_lse):

@@ -1,16 +1,23 @@
-"""What Dynamo lacks for modifiers, up to torch 2.13: `~` of an object that is no tensor; its comparison with a number that
-has changed between calls (`==` is False there, `<` a crash); and a refusal of functions with a derivative of their own,
-whose forward it would inline. Imported once; a version of torch that is built otherwise keeps what it has."""
+"""What Dynamo lacks for modifiers, up to torch 2.13, and has no public place for: operators of an object that is no tensor
+(`~`; comparisons with a number that has changed between calls, or that stands to the left), and a refusal of functions
+with a derivative of their own, whose forward it would inline. Imported once; a version of torch that is built otherwise
+keeps what it has."""
+
+import operator
 
 from .errors import NO_DERIVATIVE
 from .vectors import TRACED
 
-
-def invert(self, tx, x):
-    """As Dynamo does the other operators of one operand; None lets it go on by itself."""
-    from torch._dynamo.variables import UserDefinedObjectVariable
-
-    return x.call_method(tx, "__invert__", [], {}) if isinstance(x, UserDefinedObjectVariable) else None
+# The method of the first operand, and that of the second.
+METHODS = {
+    operator.invert: ("__invert__",),
+    operator.lt: ("__lt__", "__gt__"),
+    operator.gt: ("__gt__", "__lt__"),
+    operator.le: ("__le__", "__ge__"),
+    operator.ge: ("__ge__", "__le__"),
+    operator.eq: ("__eq__", "__eq__"),
+    operator.ne: ("__ne__", "__ne__"),
+}
 
 
 def is_traced(x) -> bool:
@@ -19,19 +26,23 @@ def is_traced(x) -> bool:
     return isinstance(x, UserDefinedObjectVariable) and issubclass(x.python_type(), TRACED)
 
 
-MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+def with_traced(make_handler):
+    """The handler of an operator, but for traced values."""
 
+    def make(fn, arg_types, has_kwargs):
+        others, names = make_handler(fn, arg_types, has_kwargs), METHODS.get(fn)
+        if names is None:
+            return others
 
-def comparing(compare_symbols):
-    def compare(self, tx, left, right):
-        name = self.fn.__name__
-        if name in MIRRORED and is_traced(left):
-            return left.call_method(tx, f"__{name}__", [right], {})
-        if name in MIRRORED and is_traced(right):
-            return right.call_method(tx, f"__{MIRRORED[name]}__", [left], {})
-        return compare_symbols(self, tx, left, right)
+        def handle(tx, args, kwargs):
+            for i, name in enumerate(names):
+                if is_traced(args[i]):
+                    return args[i].call_method(tx, name, [x for j, x in enumerate(args) if j != i], {})
+            return others(tx, args, kwargs)
 
-    return compare
+        return handle
+
+    return make
 
 
 def refusing(call_apply):
@@ -59,13 +70,9 @@ def install():
         from torch._dynamo.variables.misc import AutogradFunctionVariable
     except ImportError:
         return
-    if not hasattr(BuiltinVariable, "call_invert"):
-        BuiltinVariable.call_invert = invert
-    if hasattr(BuiltinVariable, "_comparison_with_symnode"):
-        BuiltinVariable._comparison_with_symnode = comparing(BuiltinVariable._comparison_with_symnode)
-        # Those have the old one if something was compiled before.
-        getattr(getattr(BuiltinVariable, "_binop_handlers", None), "cache_clear", int)()
-        getattr(BuiltinVariable, "call_function_handler_cache", {}).clear()
+    if hasattr(BuiltinVariable, "_make_handler"):
+        BuiltinVariable._make_handler = staticmethod(with_traced(BuiltinVariable._make_handler))
+        getattr(BuiltinVariable, "call_function_handler_cache", {}).clear()  # of what was compiled before
     if hasattr(AutogradFunctionVariable, "call_apply"):
         AutogradFunctionVariable.call_apply = refusing(AutogradFunctionVariable.call_apply)
 

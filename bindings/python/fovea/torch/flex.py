@@ -17,7 +17,7 @@ from .masks import BlockMask, mask_of
 from .modifiers import traced
 from .precision import autocast
 from .runtime import keep_plan
-from .shapes import check_tensors, scale_of
+from .shapes import IsDTensor, check_tensors, scale_of
 
 try:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
@@ -73,6 +73,10 @@ def flex_attention(
     else:
         try:
             out = attend_eager((query, key, value), score_mod, block_mask, options)
+        except IsDTensor:
+            from .sharded import flex_sharded  # which needs all of torch.distributed
+
+            out = flex_sharded((query, key, value), score_mod, block_mask, options)
         except InvalidArgument as error:
             raise in_users_words(error, (score_mod, getattr(block_mask, "mask_mod", None))) from None
     o, lse, row_max, *_ = out

@@ -9,11 +9,11 @@ from .._core import InvalidArgument
 from .modifiers import traced
 
 try:
-    from torch.nn.attention import flex_attention as torch_flex
     from torch.nn.attention.flex_attention import BlockMask as TorchsBlockMask
+    from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # people put ours in its place
     from torch.nn.attention.flex_attention import create_mask
 except ImportError:  # torch before 2.5
-    torch_flex = create_mask = None
+    torchs_block_mask = create_mask = None
     TorchsBlockMask = object
 
 MaskMod = Callable
@@ -103,7 +103,7 @@ class BlockMask(TorchsBlockMask):
     def table(self, name):
         if self.tables is None:
             sizes = (self.B, self.H, *self.seq_lengths)
-            self.tables = torch_flex.create_block_mask(self.mask_mod, *sizes, device=self.device, BLOCK_SIZE=self.BLOCK_SIZE)
+            self.tables = torchs_block_mask(self.mask_mod, *sizes, device=self.device, BLOCK_SIZE=self.BLOCK_SIZE)
         return getattr(self.tables, name)
 
 
@@ -111,8 +111,8 @@ def _add_tables():
     for kind in ("kv", "full_kv", "q", "full_q"):
         for name in (f"{kind}_num_blocks", f"{kind}_indices"):
             setattr(BlockMask, name, property(lambda self, name=name: self.table(name)))
-    if torch_flex is not None:
-        BlockMask.from_kv_blocks = torch_flex.BlockMask.from_kv_blocks  # gives one of torch's
+    if torchs_block_mask is not None:
+        BlockMask.from_kv_blocks = TorchsBlockMask.from_kv_blocks  # gives one of torch's
 
 
 _add_tables()

@@ -163,7 +163,7 @@ def texts_of(call: Call):
         pack_options(call),
         list(call.values),
         [call.scale, call.dropout],
-        [call.max_q, call.max_k, call.q_offset, call.k_offset, call.h_offset, call.h_global],
+        [call.max_q, call.max_k, call.q_offset, call.k_offset, call.b_offset, call.h_offset, call.h_global],
     )
 
 

@@ -134,6 +134,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         klens=bound(call.k_lens),
         q_offset=offset_word(call.q_offset, call.q_offsets),
         k_offset=offset_word(call.k_offset, call.k_offsets),
+        b_offset=offset_word(call.b_offset, None),
         h_offset=offset_word(call.h_offset, None),
         h_global=call.h_global or None,
     )
@@ -244,7 +245,8 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     beside = ["sink"] * (sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
     out.plain = not beside
     out.roles = roles + beside
-    out.by_value = bool(call.q_offset or call.k_offset or call.h_offset or (call.dropout and not out.seed_at))
+    offsets = call.q_offset or call.k_offset or call.b_offset or call.h_offset
+    out.by_value = bool(offsets or (call.dropout and not out.seed_at))
     out.caller = _core.Caller(out.plan, out.roles, template(out), [(name, 0.0) for name in out.scalars])
     out.whole = None
     return out

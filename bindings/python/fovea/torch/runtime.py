@@ -133,12 +133,9 @@ def run_with_numbers(prepared, call, pointers, where, workspace):
         bound["scale"] = call.scale
     if prepared.scalars:
         bound["scalars"] = list(zip(prepared.scalars, call.values))
-    if call.q_offset:
-        bound["q_offset"] = call.q_offset
-    if call.k_offset:
-        bound["k_offset"] = call.k_offset
-    if call.h_offset:
-        bound["h_offset"] = call.h_offset
+    for name in ("q_offset", "k_offset", "b_offset", "h_offset"):
+        if getattr(call, name):
+            bound[name] = getattr(call, name)
     if call.dropout and not prepared.seed_at:
         bound["seed"] = int(call.seed) & 0xFFFFFFFFFFFFFFFF
     prepared.plan.run(**bound, stream=where[0], threads=where[1])

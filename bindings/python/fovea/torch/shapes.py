@@ -11,6 +11,10 @@ from .call import DEFAULT_SCALE
 NAMES = ("query", "key", "value")
 
 
+class IsDTensor(Unsupported):
+    """For eager calls, which take such tensors to sharded.py."""
+
+
 def sizes_of(call, q, k, v) -> _request.Sizes:
     packed = None if call.layout != "thd" else (call.q_starts.shape[0] - 1, call.max_q, call.max_k)
     return _request.sizes_of(call.layout, [x.shape for x in (q, k, v)], packed, NAMES)
@@ -21,10 +25,9 @@ def check_tensors(q, k, v):
         if not isinstance(x, torch.Tensor):
             raise InvalidArgument(f"{name}: must be a torch.Tensor, got {type(x).__name__}")
         if type(x).__name__ == "DTensor":
-            raise Unsupported(
-                f"{name}: a DTensor ({x.placements}) is not taken, since modifiers would see a part's positions; "
-                "fovea.torch.context_parallel(x.to_local(), ..., group=mesh.get_group(dim)) takes one that is cut along its "
-                "sequence, and attention the to_local() of others if no modifier asks for b or h"
+            raise IsDTensor(
+                f"{name}: a DTensor {x.placements} is not taken here; fovea.torch.attention and flex_attention take one in eager "
+                "mode, and context_parallel x.to_local()"
             )
         if x.layout != torch.strided:
             raise InvalidArgument(f"{name}: {x.layout} must be torch.strided; to_dense() makes it so")

@@ -56,9 +56,10 @@ class Vector:
 
 
 def is_vector(x) -> bool:
-    if isinstance(x, Vector):
-        return True
-    return isinstance(x, (Rows, torch.Tensor)) and len(x.shape) == 1 and x.shape[0] != 1
+    """A captured tensor of one element is a number, wherever it stands; a row of one element is a row."""
+    if isinstance(x, torch.Tensor):
+        return x.dim() == 1 and x.shape[0] != 1
+    return isinstance(x, Vector) or (isinstance(x, Rows) and len(x.shape) == 1)
 
 
 def items_of(trace, x):
@@ -74,15 +75,17 @@ def items_of(trace, x):
 
 
 def apply(rule, trace, args, kwargs):
-    """A rule of single values, element by element where an argument is a vector."""
-    lengths = [x.shape[0] for x in args if is_vector(x)]
+    """A rule of single values, element by element where an argument is a vector. A vector of one element is broadcast."""
+    lengths = {x.shape[0] for x in args if is_vector(x)}
     if not lengths:
         return rule(trace, *args, **kwargs)
-    if min(lengths) != max(lengths):
+    if len(lengths - {1}) > 1:
         raise refuse(
             f"vectors of {min(lengths)} and {max(lengths)} elements together", "vectors of one length"
         )
-    columns = [items_of(trace, x) if is_vector(x) else [x] * lengths[0] for x in args]
+    length = next(iter(lengths - {1}), 1)
+    columns = [items_of(trace, x) if is_vector(x) else [x] for x in args]
+    columns = [items if len(items) == length else items * length for items in columns]
     return Vector(trace, [rule(trace, *row, **kwargs) for row in zip(*columns)])
 
 

@@ -160,14 +160,17 @@ FOVEA_INLINE References move_references(const SoftmaxTile& tile, int first, int 
 
 // With shifts, references need not be floats. The exponents are relative to one all the same, so
 // that nothing is rounded in the subtraction; what that rounds off the reference goes into `moved`.
+// A row that keeps nothing of the tile stays as it is: whether it is looked at depends on the rows
+// beside it, which must not change its bits.
 FOVEA_INLINE float move_shifted(const SoftmaxTile& tile, int row, float most, float& moved) {
   constexpr double log2_e_exactly = 1.4426950408889634;
+  moved = 0;
+  if (most == minus_infinity) return 0;
   const double shift = tile.shift[row], largest = static_cast<double>(most) + shift;
   if (!(largest <= tile.shifted_max[row])) tile.shifted_max[row] = largest;
   const double before = tile.shifted_reference[row], here = shift * log2_e_exactly;
   const double top = static_cast<double>(most) * static_cast<double>(log2_e) + here;
   const double target = top > before ? top : before;
-  moved = 0;
   if (target == static_cast<double>(minus_infinity)) return 0;
   const float base = static_cast<float>(target - here);
   const double after = static_cast<double>(base) + here;
