@@ -20,7 +20,7 @@
 #include "bench/gpu/fovea_call.h"
 #include "bench/gpu/peer.h"
 #include "cuda/driver.h"
-#include "engines/cudnn/graphs.h"
+#include "engines/cudnn/handles.h"
 #include "fovea/fovea.h"
 
 using namespace fovea;

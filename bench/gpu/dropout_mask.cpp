@@ -4,7 +4,7 @@
 
 #include "bench/gpu/events.h"
 #include "bench/gpu/fovea_call.h"
-#include "engines/cudnn/graphs.h"
+#include "engines/cudnn/handles.h"
 
 namespace fovea::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/check/compare.h"
 #include "cli/check/gradient_check.h"
 #include "engines/cudnn/graph.h"
-#include "engines/cudnn/graphs.h"
+#include "engines/cudnn/handles.h"
 #include "tests/conformance/problems.h"
 #include "tests/conformance/random_gpu_line.h"
 #include "tests/host_gpu/host_engine.h"

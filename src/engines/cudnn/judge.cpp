@@ -23,7 +23,7 @@ struct Rates {
   int sm;  // and newer
   double forward, backward, memory;
 };
-constexpr Rates table[] = {
+constexpr Rates known_rates[] = {
     {80, 210, 150, 1.7},
     {90, 690, 580, 4.0},
     {100, 1300, 1000, 6.5},
@@ -31,8 +31,8 @@ constexpr Rates table[] = {
 };
 
 const Rates& rates_of(int sm) {
-  const Rates* best = &table[0];
-  for (const Rates& one : table) {
+  const Rates* best = &known_rates[0];
+  for (const Rates& one : known_rates) {
     if (one.sm <= sm) best = &one;
   }
   return *best;

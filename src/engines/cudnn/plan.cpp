@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "cuda/driver.h"
 #include "engines/cudnn/call.h"
-#include "engines/cudnn/graphs.h"
+#include "engines/cudnn/handles.h"
 #include "engines/cudnn/packed.h"
 
 namespace fovea::cudnn {

@@ -251,7 +251,7 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
 
 namespace {
 
-constexpr std::int64_t step = 64, shortest = 256;
+constexpr std::int64_t key_step = 64, shortest = 256;
 constexpr std::int64_t deterministic_keys = 2048;
 
 // Blocks for each multiprocessor: three run at a time, and the last of many leave little idle.
@@ -272,7 +272,7 @@ int split_keys(const Problem& baked, const Sizes& sizes, int multiprocessors) {
   const std::int64_t splits =
       std::max<std::int64_t>((blocks_wanted * multiprocessors + blocks - 1) / blocks, 1);
   const std::int64_t keys = (sizes.skv + splits - 1) / splits;
-  return static_cast<int>(std::max((keys + step - 1) / step * step, shortest));
+  return static_cast<int>(std::max((keys + key_step - 1) / key_step * key_step, shortest));
 }
 
 std::int64_t split_slots(const Problem& baked, const Sizes& sizes, int keys) {
