@@ -2,19 +2,16 @@
 makes itself. Processes are started once and given cases by name."""
 
 import datetime
+import importlib
 import os
 import sys
 import traceback
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
 
 import fovea
 import fovea.torch as ft
-from fovea._request import AXES
 
 DEVICE = os.environ.get("FOVEA_TEST_DEVICE", "cpu")
 ON_GPU = DEVICE != "cpu"
@@ -37,9 +34,9 @@ def serve(rank, size, store, pipe):
         groups["ring"] = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
         groups["single"] = [dist.new_group([i]) for i in range(size)][rank]
     while (work := pipe.recv()) is not None:
-        name, arguments = work
+        (module, name), arguments = work
         try:
-            globals()[name](groups, **arguments)
+            getattr(importlib.import_module(module), name)(groups, **arguments)
             pipe.send(None)
         except BaseException:  # noqa: B036  whatever it is, the test shows it
             pipe.send(traceback.format_exc())
@@ -116,7 +113,8 @@ def run_case(groups, *, ranks, strategy, order, case, layout="bhsd", length=24, 
         deal(expected["weights"], -1),
     )
     for name in ("o", "q", "k", "v"):
-        compare(name, got[name], deal(expected[name]), dtype, same_bits)
+        seen = not (ON_GPU and strategy == "all_gather" and name in "kv")  # docs/parallel.md
+        compare(name, got[name], deal(expected[name]), dtype, same_bits and seen)
     for name in ("lse", "row_max"):
         compare(name, got[name], deal(expected[name], -1), torch.float32, same_bits)
     compare("max_logit", got["max_logit"], expected["max_logit"], torch.float32, same_bits)
@@ -318,6 +316,18 @@ def mistakes(groups):
     refusal(lambda: cut(6, is_causal=rank == 0), "must ask for the same attention")
     if rank >= 2:
         refusal(lambda: cut(6, group=groups[2]), "none of its ranks")
+    else:
+        refusal(lambda: cut(6, group=groups[2], seq_len=24), "of 2 has 6 rows and should have 12")
+
+
+def stay_away(groups):
+    """A rank that asks in a group of another size: the one that waits for it is told so when the group's time is over."""
+    waiting = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=2))
+    part = torch.randn(B, H, 7, D)
+    if dist.get_rank() == 0:
+        refusal(lambda: ft.context_parallel(part, part, part, group=waiting), "context_parallel", "rank 0")
+    else:
+        ft.context_parallel(part, part, part, group=groups["single"])
 
 
 def die(groups, *, who):
@@ -326,60 +336,3 @@ def die(groups, *, who):
         os._exit(1)
     part = torch.randn(B, H, 6, D)
     refusal(lambda: ft.context_parallel(part, part, part), "context_parallel")
-
-
-def mesh_of_four():
-    return init_device_mesh(DEVICE, (2, 2), mesh_dim_names=("first", "second"))
-
-
-def dtensors(groups, *, cut, layout, flex=False):
-    """attention and flex_attention on DTensors, beside the call on whole tensors."""
-    mesh = mesh_of_four()
-    axes = dict(zip(("batch", "heads", "sequence"), AXES[layout]))
-    placements = [Replicate() if word is None else Shard(axes[word]) for word in cut]
-    *whole, grad = inputs(layout, 24, 3)
-    document = (torch.arange(24)[None] // torch.tensor([[5], [9]])).to(torch.int32)
-    slopes = torch.linspace(0.1, 0.5, B * H).reshape(B, H).requires_grad_()
-    leaves = [slopes]
-    score = lambda s, b, h, q, k: s + slopes[b, h] * (k - q)
-    keep = lambda b, h, q, k: (q >= k) & (document[b, q] == document[b, k])
-    if flex:
-        block_mask = ft.create_block_mask(keep, B, H, 24, 24)
-        options = {"enable_gqa": True, "return_aux": AuxRequest(lse=True, max_scores=True)}
-        attend = lambda *x: ft.flex_attention(*x, score, block_mask, **options)
-    else:
-        leaves.append(torch.linspace(-1, 1, H).requires_grad_())
-        more = {"dropout_p": 0.2, "seed": 7, "layout": layout, "sinks": leaves[1], **ALL}
-        if "sequence" not in cut:
-            more["seq_lens"] = torch.tensor([24, 17])
-        attend = lambda *x: ft.attention(*x, score_mod=score, mask_mod=keep, **more)
-    results = []
-    for place in (lambda x: x, lambda x: distribute_tensor(x, mesh, placements)):
-        tensors = [place(x.clone()).requires_grad_() for x in whole]
-        o, *others = attend(*tensors)
-        grads = torch.autograd.grad(o, [*tensors, *leaves], place(grad))
-        results.append([o, *(others[0] if flex else others), *grads])
-    for i, (wanted, got) in enumerate(zip(*results)):
-        if i < len(results[0]) - len(leaves):
-            assert isinstance(got, DTensor), f"result {i}: {type(got)}"
-            got = got.full_tensor()
-        compare(f"result {i}", got, wanted, DTYPE, allowed=2 * LIMITS[DTYPE] * float(wanted.norm()))
-
-
-def dtensors_refused(groups):
-    mesh, (q, k, v, _) = mesh_of_four(), inputs("bhsd", 24, 3)
-    place = lambda x, *placements: distribute_tensor(x, mesh, placements)
-    whole, cut = [Replicate(), Replicate()], [Shard(2), Replicate()]
-    placed = lambda *placements: [place(x, *placements) for x in (q, k, v)]
-    refusal(lambda: ft.attention(place(q, *whole), k, v), "key", "distribute_tensor")
-    refusal(lambda: ft.attention(place(q, *cut), place(k, *whole), place(v, *whole)), "key", "redistribute", "Shard(dim=2)")
-    refusal(lambda: ft.attention(*placed(Shard(2), Shard(1))), "Shard(dim=1)", "the sequence and something else")
-    refusal(lambda: ft.attention(*placed(Shard(3), Replicate())), "Shard(dim=3)", "full_tensor")
-    refusal(lambda: ft.attention(*placed(Shard(0), Shard(0))), "Shard(dim=0)", "one dimension of the mesh")
-    odd = [place(torch.randn(B, 3, 8, D), Shard(1), Replicate()) for _ in range(3)]
-    refusal(lambda: ft.attention(*odd), "3 heads", "evenly")
-    bias = place(torch.zeros(24), *whole)
-    refusal(lambda: ft.attention(*placed(*whole), score_mod=lambda s, b, h, q, k: s + bias[k]), "captures a DTensor")
-    torchs = create_block_mask(lambda b, h, q, k: q >= k, None, None, 24, 24, device=DEVICE)
-    refusal(lambda: ft.flex_attention(*placed(*whole), block_mask=torchs, enable_gqa=True), "create_block_mask")
-    refusal(lambda: ft.context_parallel(*placed(*cut)), "to_local")

@@ -3,7 +3,7 @@
 import multiprocessing
 
 import pytest
-from parallel_cases import PATIENCE
+from parallel_cases import ON_GPU, PATIENCE
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 CASES = (
@@ -24,7 +24,7 @@ PACKED_CASES = ("none", "causal", "softcap_alibi", "dropout")
 class Workers:
     def __init__(self, size, store):
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch.distributed", "fovea.torch", "parallel_cases"])
+        context.set_forkserver_preload(["torch.distributed", "fovea.torch", "parallel_dtensors"])
         import parallel_cases
 
         self.pipes, self.processes = [], []
@@ -36,10 +36,10 @@ class Workers:
             self.pipes.append(ours)
             self.processes.append(process)
 
-    def run(self, name, **arguments):
-        """The name of a function of parallel_cases; its failures, rank by rank."""
+    def run(self, name, module="parallel_cases", **arguments):
+        """The name of a function; its failures, rank by rank."""
         for pipe in self.pipes:
-            pipe.send((name, arguments))
+            pipe.send(((module, name), arguments))
         return [self.answer(pipe) for pipe in self.pipes]
 
     def answer(self, pipe):
@@ -109,6 +109,8 @@ def test_layouts_and_uneven_lengths(workers, strategy):
 @pytest.mark.parametrize("strategy,ranks", [("all_gather", 2), ("all_gather", 4), ("all_to_all", 2)])
 def test_the_same_bits(workers, strategy, ranks, layout):
     """Also if pieces begin inside the engine's blocks and tiles, as with 200 rows."""
+    if ON_GPU and (layout == "thd" or ranks == 4) and strategy == "all_gather":
+        pytest.skip("engine jit computes pieces of few rows with other kernels")
     for i, case in enumerate(CASES if layout == "bhsd" else PACKED_CASES):
         order = ("contiguous", "zigzag")[i % 2]
         options = {"layout": layout, "length": 200, "same_bits": True}
@@ -152,12 +154,17 @@ def test_tensor_parallel_modules(workers):
 @pytest.mark.parametrize("cut", [("batch", None), (None, "heads"), ("batch", "heads"), ("sequence", None)])
 def test_dtensors(workers, cut):
     for layout in ("bhsd", "bshd"):
-        workers.check("dtensors", cut=cut, layout=layout)
-    workers.check("dtensors", cut=cut, layout="bhsd", flex=True)
+        workers.check("dtensors", module="parallel_dtensors", cut=cut, layout=layout)
+    workers.check("dtensors", module="parallel_dtensors", cut=cut, layout="bhsd", flex=True)
 
 
 def test_dtensors_that_are_refused(workers):
-    workers.check("dtensors_refused")
+    workers.check("dtensors_refused", module="parallel_dtensors")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:3])
+def test_torchs_context_parallel(workers, strategy):
+    workers.check("torchs_manager", module="parallel_dtensors", strategy=strategy)
 
 
 def test_seeds_are_shared(workers):
@@ -166,6 +173,10 @@ def test_seeds_are_shared(workers):
 
 def test_mistakes(workers):
     workers.check("mistakes")
+
+
+def test_a_group_of_another_size(workers):
+    workers.check("stay_away")
 
 
 def test_a_rank_that_dies(workers):

@@ -7,6 +7,7 @@ docs/pytorch.md has the way over from FlexAttention, xFormers and Transformer En
 
 from .attention import attention
 from .context_parallel import context_parallel, shard_sequence, unshard_sequence
+from .context_sdpa import ContextParallelSDPA
 from .dot_product_attention import DotProductAttention
 from .errors import TraceError
 from .explain import explain
@@ -18,6 +19,7 @@ __all__ = [
     "AuxOutput",
     "AuxRequest",
     "BlockMask",
+    "ContextParallelSDPA",
     "DotProductAttention",
     "MultiheadAttention",
     "TraceError",

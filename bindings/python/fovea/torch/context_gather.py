@@ -164,8 +164,9 @@ def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
     with_rows = [lse] if grad_lse is None else [lse, grad_lse]
     rows = gathered(job, [job.rows_as_tensor(x) for x in with_rows], side, needed, sends, receives)
     rows = [job.tensor_as_rows(x) for x in rows] + [None]
-    # Gradients of captured tensors are asked for, too: engines fuse a formula with its derivatives, and round accordingly.
-    call = dataclasses.replace(call, wants=",".join(name for name in call.wants.split(",") if name not in ("q", "sink")))
+    # All gradients are asked for, but the sink's: engines have other kernels for some of them, and fuse a formula with its
+    # derivatives.
+    call = dataclasses.replace(call, wants=",".join(name for name in call.wants.split(",") if name != "sink"))
     parts = {name: [] for name in names}
     for piece in job.plan.held:
         first, last, fields = job.plan.k.with_tile(call, piece)
