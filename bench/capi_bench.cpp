@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/capi/check.h"
+#include "bench/capi/counted.h"
 #include "bench/cases.h"
 #include "fovea/fovea.h"
 

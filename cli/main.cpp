@@ -1,5 +1,5 @@
 // The command-line program. Exit 0: done. 1: done, and the result is bad, or a device failed. 2: a
-// mistake of the user, with a line that says what is wrong and, where a word was misspelt, the
+// mistake of the user, with a line that says what is wrong and, if a word was misspelt, the
 // nearest right one.
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bench/capi/allocations.h"
-#include "bench/capi/check.h"
+#include "bench/capi/counted.h"
 #include "bench/capi/idle_engine.h"
 #include "bench/cases.h"
 #include "fovea/fovea.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "bench/capi/allocations.h"
+#include "bench/capi/counted.h"
 #include "bench/capi/idle_engine.h"
 #include "fovea/fovea.hpp"
 

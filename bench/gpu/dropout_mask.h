@@ -4,6 +4,6 @@
 
 namespace fovea::bench {
 
-int compare_dropout_masks();  // prints a line; 0 where all is the same
+int compare_dropout_masks();  // prints a line; returns 0 if all is the same
 
 }  // namespace fovea::bench

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fovea::cli {
@@ -26,5 +27,11 @@ Array zeros(const std::string& dtype, std::vector<std::int64_t> extents);
 // bf16 has no NumPy type: it is written as '<u2' and read back only if bf16 is wanted.
 Array read_npy(const std::string& path);
 void write_npy(const std::string& path, const Array& array);
+
+// Writing a file so that it is there whole or not at all: the bytes go to a temporary name first.
+
+// Throws std::runtime_error "cannot write PATH: REASON". Devices and pipes are written to, symbolic
+// links kept.
+void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace fovea::cli

@@ -23,10 +23,10 @@ class BoundProgram {
   bool has_mod() const { return !mod_text_.empty(); }
   const std::string& mask_text() const { return mask_text_; }
   const std::string& mod_text() const { return mod_text_; }
-  // True where the modifier only adds to the score: it can be shown for a score of 0.
+  // Whether the modifier only adds to the score, so that it can be shown for a score of 0.
   bool is_additive() const;
 
-  // What the leaves Sq and Skv are, where sequences have lengths of their own.
+  // Sets the leaves Sq and Skv, if sequences have lengths of their own.
   void set_lengths(std::int64_t sq, std::int64_t skv);
 
   struct Position {

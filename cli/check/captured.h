@@ -46,7 +46,7 @@ Array make_data(const DataRequest& request);
 // scalar has no value.
 CapturedData make_captured(fovea_program program, const fovea_sizes& sizes, std::uint64_t seed);
 
-// The smallest extent that values of this tensor are used to index, 8 where they index nothing:
+// The smallest extent that values of this tensor are used to index, 8 if they index nothing:
 // read off the printed formulas.
 std::int64_t index_bound(fovea_program program, const std::string& tensor,
                          const fovea_sizes& sizes);

@@ -4,6 +4,11 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <random>
+
+#include "cli/check/call.h"
+#include "cli/check/gradient_check.h"
+#include "cli/check/placed.h"
 
 namespace fovea::cli {
 namespace {
@@ -21,7 +26,7 @@ std::string number(double x) {
   return text;
 }
 
-// "element 12: 3 instead of -inf", or nothing where the two agree in what is not finite.
+// "element 12: 3 instead of -inf", or nothing if the two agree in what is not finite.
 std::string special_mismatch(std::int64_t i, double x, double reference) {
   const bool both_nan = std::isnan(x) && std::isnan(reference);
   const bool same = both_nan || x == reference || (std::isfinite(x) && std::isfinite(reference));
@@ -72,7 +77,7 @@ Comparison compare(const NamedArray& got, const Array& reference, double limit,
 std::vector<Comparison> compare_all(const Workload& workload, const Results& got,
                                     const Results& reference) {
   std::vector<Comparison> out;
-  std::optional<std::map<std::string, Rounding>> rounding;  // made where it is needed
+  std::optional<std::map<std::string, Rounding>> rounding;  // made if it is needed
   for (const NamedArray& named : got.arrays) {
     const double limit = error_limit(workload.q.dtype, named.array.dtype, named.gradient);
     const Array& expected = *reference.find(named.name);
@@ -80,6 +85,104 @@ std::vector<Comparison> compare_all(const Workload& workload, const Results& got
     if (out.back().within) continue;
     if (!rounding) rounding = rounding_of(workload);
     out.back() = compare(named, expected, limit, (*rounding)[named.name]);
+  }
+  return out;
+}
+
+namespace {
+
+constexpr int draws = 6;
+
+// A unit in the last place, relative.
+double unit_of(const std::string& dtype) {
+  if (dtype == "bf16") return std::ldexp(1.0, -8);
+  if (dtype == "f16") return std::ldexp(1.0, -11);
+  return std::ldexp(1.0, -23);
+}
+
+// Each score off by what rounding it and the sum that made it does; as if at random. What a formula
+// adds to scores is not in that: engines need not lose digits to it.
+std::string shaken_mod(const std::string& mod, int draw) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                ") + (1.2e-7 * abs(score) + 6e-8) *"
+                " sin(f32(q * 7919 + k * 104729 + h * 1299709 + b * 31 + %d))",
+                draw * 271 + 1);
+  return "(" + (mod.empty() ? "score" : mod) + text;
+}
+
+// The config is then that of the new problem, which owns what it points to.
+Problem with_program(fovea_problem_config& config, fovea_program program) {
+  config.program = program;
+  const Problem problem(config);
+  check(fovea_problem_describe(problem.get(), &config));
+  return problem;
+}
+
+void shake_program(Workload& workload, int draw) {
+  const std::string printed = workload.program->line();
+  workload.program =
+      widened_program(workload.program->get(), shaken_mod(line_value(printed, "mod"), draw));
+  workload.forward = with_program(workload.config, workload.program->get());
+  if (workload.backward) {
+    workload.backward = with_program(workload.backward_config, workload.program->get());
+  }
+}
+
+void shake(Array& array, double unit, std::mt19937_64& random) {
+  std::uniform_real_distribution<double> noise(-unit, unit);
+  for (std::int64_t i = 0; i < array.size(); ++i) array.set(i, array.get(i) * (1 + noise(random)));
+}
+
+Results shaken_run(const Workload& workload, const CallOptions& options, int draw) {
+  Workload shaken = in_double(workload);
+  shake_program(shaken, draw);
+  Results results = run_forward(shaken, options);
+  if (!workload.backward) return results;
+  std::mt19937_64 random(static_cast<std::uint64_t>(draw) + 1);
+  Results read = results;
+  // Products of 16-bit inputs may round probabilities to 16 bits, whatever o is stored as.
+  const double o_unit =
+      std::max(unit_of(placement_of(workload, "o").dtype), unit_of(workload.q.dtype));
+  for (NamedArray& named : read.arrays) {
+    shake(named.array, named.name == "o" ? o_unit : unit_of("f32"), random);
+  }
+  // As good as rounding in the products that these go into.
+  for (Array* input : {&shaken.q, &shaken.k, &shaken.v, &shaken.grad_o}) {
+    shake(*input, unit_of("f32"), random);
+  }
+  add_backward(shaken, options, read);
+  std::ranges::copy_if(read.arrays, std::back_inserter(results.arrays), &NamedArray::gradient);
+  return results;
+}
+
+void widen(Rounding& rounding, const Array& a, const Array& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const double x = a.get(i), y = b.get(i);
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    sum += (x - y) * (x - y);
+    rounding.most = std::max(rounding.most, std::abs(x - y));
+  }
+  rounding.norm = std::max(rounding.norm, std::sqrt(sum));
+}
+
+}  // namespace
+
+std::map<std::string, Rounding> rounding_of(const Workload& workload) {
+  CallOptions options;
+  options.engine = "reference";
+  std::map<std::string, Rounding> out;
+  try {
+    const Results exact = run_workload(in_double(workload), options);
+    for (int draw = 0; draw < draws; ++draw) {
+      const Results shaken = shaken_run(workload, options, draw);
+      for (const NamedArray& named : shaken.arrays) {
+        widen(out[named.name], named.array, *exact.find(named.name));
+      }
+    }
+  } catch (const Error&) {
+    out.clear();
   }
   return out;
 }

@@ -28,4 +28,12 @@ double forward_work(const Workload& workload);
 std::vector<GradientCheck> check_gradients(const Workload& workload, int samples,
                                            const std::function<void(double)>& progress = {});
 
+// The same attention at the same point in double precision, dense, with captured floats in f32: for
+// finite differences.
+Workload in_double(const Workload& workload);
+
+// The same formulas over captured floats in f32, their widest type; with another mod if it is
+// given.
+Program widened_program(fovea_program program, const std::string& mod = "");
+
 }  // namespace fovea::cli

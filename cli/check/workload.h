@@ -52,4 +52,17 @@ fovea_sizes seen_sizes(const fovea_problem_config& config);
 // NaN into K and Inf into V where no query of any head of the group may look.
 void poison_masked(Workload& workload);
 
+// Where one of the eight tensors of a workload lies (q k v o do dq dk dv): extents by layout,
+// strides as the problem has them.
+Placement placement_of(const Workload& workload, const std::string& name);
+// Where a captured tensor lies: dense, or as tensor_strides of the line says.
+Placement captured_placement(const Workload& workload, const CapturedTensor& tensor);
+// lse and its like: [B,H,Sq], packed [H,T]; f64 if q is.
+Placement row_placement(const Workload& workload);
+std::string statistics_dtype(const Workload& workload);
+
+// The dense index of feature 0 of a row of K or V.
+std::int64_t key_row(const Workload& workload, std::int64_t b, std::int64_t g, std::int64_t k,
+                     std::int64_t features);
+
 }  // namespace fovea::cli

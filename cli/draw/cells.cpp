@@ -1,11 +1,12 @@
 #include "cli/draw/cells.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
-#include "cli/draw/ticks.h"
+#include "cli/draw/labels.h"
 
 namespace fovea::cli {
 namespace {
@@ -184,6 +185,78 @@ std::vector<Color> CellColors::resample(int width, int height) const {
     }
   }
   return map;
+}
+
+namespace {
+
+// Equal steps of lightness in OKLab, as 0xRRGGBB: equal steps in it look equal, which sRGB does not
+// give.
+using Ramp = std::array<unsigned, 17>;
+constexpr Ramp sequential_ramp{0x360c5c, 0x381e6d, 0x382e7c, 0x343f89, 0x2e5091, 0x276097,
+                               0x1f719b, 0x1e809d, 0x22909e, 0x249f9d, 0x2faf98, 0x48bd8f,
+                               0x64ca82, 0x85d672, 0xaadf60, 0xd0e64e, 0xf5eb3d};
+constexpr Ramp diverging_ramp{0x083b7e, 0x185396, 0x296bae, 0x4384c1, 0x639cd1, 0x86b4dd,
+                              0xabcce9, 0xd2e3f2, 0xfafafa, 0xf3dbcd, 0xebbca2, 0xe19c7b,
+                              0xd77b55, 0xc85937, 0xb13b24, 0x95221a, 0x790410};
+
+Color color_of(unsigned rgb) {
+  return {static_cast<unsigned char>(rgb >> 16), static_cast<unsigned char>(rgb >> 8 & 255),
+          static_cast<unsigned char>(rgb & 255)};
+}
+
+Color along(const Ramp& ramp, double t) {
+  const double at = std::clamp(t, 0.0, 1.0) * (ramp.size() - 1);
+  const auto i = std::min(static_cast<std::size_t>(at), ramp.size() - 2);
+  return mix(color_of(ramp[i]), color_of(ramp[i + 1]), at - static_cast<double>(i));
+}
+
+unsigned char mix_byte(unsigned char a, unsigned char b, double t) {
+  return static_cast<unsigned char>(std::lround(a + (b - a) * t));
+}
+
+}  // namespace
+
+Color mix(Color a, Color b, double t) {
+  t = std::clamp(t, 0.0, 1.0);
+  return {mix_byte(a.r, b.r, t), mix_byte(a.g, b.g, t), mix_byte(a.b, b.b, t)};
+}
+
+Color sequential(double t) { return along(sequential_ramp, t); }
+Color diverging(double t) { return along(diverging_ramp, (t + 1) / 2); }
+
+namespace {
+
+std::string count_text(std::size_t part, std::size_t whole) {
+  return std::to_string(part) + " (" + percent(part, whole) + ")";
+}
+
+}  // namespace
+
+std::vector<LegendRow> legend_rows(const Picture& picture, const Summary& s) {
+  std::vector<LegendRow> rows;
+  const bool scored = !picture.score.empty();
+  const std::size_t masked = s.cells - s.kept;
+  if (!scored) rows.push_back({Swatch::Plain, palette::kept, "kept", percent(s.kept, s.cells)});
+  if (!scored || masked > 0) {
+    const Color color = scored ? palette::masked_score : palette::masked;
+    rows.push_back({Swatch::Plain, color, "masked", percent(masked, s.cells)});
+  }
+  const std::size_t not_finite = s.nan + s.minus_inf + s.plus_inf;
+  if (not_finite > 0) {
+    rows.push_back(
+        {Swatch::Plain, palette::not_finite, not_finite_kinds(s), percent(not_finite, s.cells)});
+  }
+  if (s.tile_count == 0) return rows;
+  rows.push_back(
+      {Swatch::Heading, palette::ink,
+       "tiles " + std::to_string(picture.tile_q) + " \u00d7 " + std::to_string(picture.tile_k),
+       ""});
+  rows.push_back(
+      {Swatch::TileEmpty, palette::masked, "empty", count_text(s.tiles[0], s.tile_count)});
+  rows.push_back({Swatch::TileFull, palette::kept, "full", count_text(s.tiles[1], s.tile_count)});
+  rows.push_back(
+      {Swatch::TileMixed, palette::mixed_line, "mixed", count_text(s.tiles[2], s.tile_count)});
+  return rows;
 }
 
 }  // namespace fovea::cli

@@ -1,5 +1,6 @@
-// From a Picture to colours: what is counted in the legend, the colour of every cell, and the map
-// at any size by area averaging. Shared by the figure and the terminal, so that both agree.
+// From a Picture to colours and words: the palette, what the legend counts and says, the colour of
+// every cell, and the map at any size by area averaging. The figure and the terminal share it, so
+// that both agree.
 #pragma once
 
 #include <array>
@@ -7,10 +8,37 @@
 #include <string>
 #include <vector>
 
-#include "cli/draw/colormap.h"
 #include "cli/draw/picture.h"
 
 namespace fovea::cli {
+
+// The colours of pictures: those with a meaning, and the two colour maps of scores.
+// bindings/python/fovea/picture.py has the same ones; a test compares them.
+struct Color {
+  unsigned char r = 0, g = 0, b = 0;
+  bool operator==(const Color&) const = default;
+};
+
+// a at t = 0, b at t = 1.
+Color mix(Color a, Color b, double t);
+
+namespace palette {
+constexpr Color paper{255, 255, 255};
+constexpr Color ink{31, 41, 51};
+constexpr Color muted{97, 110, 124};
+constexpr Color kept{42, 105, 172};
+constexpr Color kept_in_mixed{82, 140, 201};  // lighter, so that full tiles stand out
+constexpr Color masked{232, 235, 240};
+constexpr Color masked_in_mixed{253, 230, 203};
+constexpr Color mixed_line{224, 123, 0};
+constexpr Color masked_score{218, 221, 226};  // darker: white is a value of the diverging map
+constexpr Color not_finite{214, 51, 143};
+}  // namespace palette
+
+// t in [0, 1]: dark indigo over teal to yellow.
+Color sequential(double t);
+// t in [-1, 1]: blue over white to red.
+Color diverging(double t);
 
 struct Summary {
   std::size_t kept = 0, cells = 0;
@@ -49,5 +77,17 @@ class CellColors {
   std::vector<std::size_t> tile_row_, tile_column_;
   std::size_t tiles_across_ = 0;
 };
+
+// The legend: kept and masked, tile classes with counts.
+enum class Swatch { Heading, Plain, TileEmpty, TileFull, TileMixed };
+
+struct LegendRow {
+  Swatch swatch;
+  Color color;
+  std::string name;    // "full"
+  std::string detail;  // "28 (43.8 %)"
+};
+
+std::vector<LegendRow> legend_rows(const Picture& picture, const Summary& summary);
 
 }  // namespace fovea::cli

@@ -5,9 +5,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "cli/draw/labels.h"
 #include "cli/draw/legend_column.h"
-#include "cli/draw/ticks.h"
-#include "cli/draw/wrap.h"
 
 namespace fovea::cli {
 namespace {

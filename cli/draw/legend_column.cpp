@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/draw/ticks.h"
+#include "cli/draw/labels.h"
 
 namespace fovea::cli {
 namespace {

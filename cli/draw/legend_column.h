@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/draw/canvas.h"
-#include "cli/draw/legend.h"
+#include "cli/draw/cells.h"
 
 namespace fovea::cli {
 

@@ -7,7 +7,6 @@
 #include "cli/check/call.h"
 #include "cli/check/gradient_check.h"
 #include "cli/verbs/table.h"
-#include "cli/verbs/verb.h"
 #include "cli/verbs/verbs.h"
 
 namespace fovea::cli {

@@ -16,7 +16,6 @@
 
 #include "cli/verbs/compile_workers.h"
 #include "cli/verbs/table.h"
-#include "cli/verbs/verb.h"
 #include "cli/verbs/verbs.h"
 
 namespace fovea::cli {

@@ -88,7 +88,7 @@ class Worker {
 
   void give(std::size_t piece) {
     piece_ = piece;
-    ::send(socket_, &piece, sizeof piece, MSG_NOSIGNAL);  // where it died, recv() will tell
+    ::send(socket_, &piece, sizeof piece, MSG_NOSIGNAL);  // if it died, recv() will tell
   }
 
   // How it ended.
@@ -156,7 +156,7 @@ void work_side_by_side(std::size_t count, std::size_t jobs, const Work& work,
                        const std::function<bool(std::size_t, const WorkResult&)>& done) {
   Crew crew{std::vector<Worker>(std::max<std::size_t>(1, std::min(jobs, count))), {}};
   std::size_t next = 0, finished = 0;
-  // A worker is started when it gets its first piece, and again where it died.
+  // A worker is started when it gets its first piece, and again if it died.
   const auto give_next = [&](Worker& worker) {
     if (next == count) {
       if (worker.is_busy()) worker.finish();

@@ -24,7 +24,7 @@ struct WorkResult {
 };
 
 // work(i) for each i < count, in at most `jobs` processes; done(i, result) here, as they come.
-// False from done() stops the rest. Throws std::runtime_error where a signal asks to stop.
+// False from done() stops the rest. Throws std::runtime_error if a signal asks to stop.
 void work_side_by_side(std::size_t count, std::size_t jobs,
                        const std::function<WorkResult(std::size_t)>& work,
                        const std::function<bool(std::size_t, const WorkResult&)>& done);

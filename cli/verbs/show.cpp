@@ -12,12 +12,11 @@
 #include <random>
 #include <stdexcept>
 
+#include "cli/check/array.h"
 #include "cli/check/bound_program.h"
-#include "cli/check/file.h"
 #include "cli/check/workload.h"
 #include "cli/draw/figure.h"
 #include "cli/draw/terminal.h"
-#include "cli/verbs/verb.h"
 #include "cli/verbs/verbs.h"
 
 namespace fovea::cli {
@@ -59,7 +58,7 @@ std::pair<int, int> tile_size(const Options& options, const fovea_sizes& sizes) 
           parse_side(options.tile, text.substr(by + 1))};
 }
 
-// Scores to modify where a score of 0 would show nothing: a few smooth waves.
+// Scores to modify if a score of 0 would show nothing: a few smooth waves.
 class Waves {
  public:
   Waves(const fovea_sizes& sizes, double deviation) {

@@ -21,7 +21,7 @@ std::string time_text(double seconds);              // 1.23 ms
 std::string bytes_text(double bytes);               // 4.5 MiB
 std::string rate_text(double flops);                // 12.3 GFLOP/s
 
-// "work 45 %" on standard error, over and over in one line, where that is a terminal.
+// Rewrites the line "work 45 %" on standard error, if that is a terminal.
 class Progress {
  public:
   explicit Progress(std::string what);

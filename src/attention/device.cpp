@@ -8,7 +8,7 @@
 #include "attention/refuse.h"
 #include "base/env.h"
 #include "base/hash.h"
-#include "base/spelling.h"
+#include "base/words.h"
 
 namespace fovea {
 namespace {

@@ -95,4 +95,7 @@ class Engine {
   virtual std::string refuse_stored(const std::string& environment) const;
 };
 
+// A plan for a GPU that is described and not here: it was compiled and stored, and cannot run.
+std::unique_ptr<Plan> make_described_plan(const Device& device);
+
 }  // namespace fovea

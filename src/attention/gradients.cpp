@@ -3,7 +3,7 @@
 #include <set>
 
 #include "attention/refuse.h"
-#include "base/spelling.h"
+#include "base/words.h"
 
 namespace fovea {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "attention/problem_text.h"
 #include "attention/refuse.h"
-#include "base/spelling.h"
 #include "base/words.h"
 
 namespace fovea {

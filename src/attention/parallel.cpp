@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "ir/build.h"
 #include "ir/mod_mask.h"
 
@@ -124,34 +124,36 @@ Dealt deal(const Problem& problem, const ParallelValues::Side& side, const Paral
   return std::move(cutter.dealt);
 }
 
-void refuse(const std::string& text) { throw InvalidArgument(text); }
+void refuse_ranks(const std::string& text) { throw InvalidArgument(text); }
 
 int checked_head_ranks(const Problem& problem, const ParallelValues& values,
                        const ParallelSpec& spec) {
   if (spec.ranks < 1 || spec.ranks > 1 << 20) {
-    refuse("ranks=" + std::to_string(spec.ranks) + ": must be 1 to 1048576");
+    refuse_ranks("ranks=" + std::to_string(spec.ranks) + ": must be 1 to 1048576");
   }
   int head_ranks = spec.strategy == Strategy::AllToAll ? spec.ranks : 1;
   if (spec.strategy == Strategy::TwoLevel) head_ranks = spec.head_ranks;
   if (head_ranks < 1 || spec.ranks % head_ranks != 0) {
-    refuse("head_ranks=" + std::to_string(head_ranks) + ": must divide the " +
-           std::to_string(spec.ranks) + " ranks");
+    refuse_ranks("head_ranks=" + std::to_string(head_ranks) + ": must divide the " +
+                 std::to_string(spec.ranks) + " ranks");
   }
   const Sizes& s = problem.sizes;
   if (s.hkv % head_ranks != 0 || s.h % head_ranks != 0) {
-    refuse("an all-to-all among " + std::to_string(head_ranks) + " ranks deals out heads, and " +
-           std::to_string(s.hkv) + " heads of keys can't be dealt out evenly; use ring, " +
-           "all_gather, or a2a+p2p with a smaller group");
+    refuse_ranks("an all-to-all among " + std::to_string(head_ranks) +
+                 " ranks deals out heads, and " + std::to_string(s.hkv) +
+                 " heads of keys can't be dealt out evenly; use ring, " +
+                 "all_gather, or a2a+p2p with a smaller group");
   }
   const bool cut =
       problem.layout == Layout::Thd || !values.q.lengths.empty() || !values.k.lengths.empty();
   if (spec.order == Order::Striped && (head_ranks > 1 || cut)) {
-    refuse("order=striped: goes with ring and all_gather, and with sequences of one length");
+    refuse_ranks("order=striped: goes with ring and all_gather, and with sequences of one length");
   }
   if (problem.layout == Layout::Thd) {
     const auto wanted = static_cast<std::size_t>(s.b) + 1;
     if (values.q.starts.size() != wanted || values.k.starts.size() != wanted) {
-      refuse("packed sequences are dealt out by where they begin: cu_q and cu_k must be known");
+      refuse_ranks(
+          "packed sequences are dealt out by where they begin: cu_q and cu_k must be known");
     }
   }
   return head_ranks;

@@ -5,7 +5,7 @@
 
 #include "attention/extents.h"
 #include "attention/refuse.h"
-#include "base/spelling.h"
+#include "base/words.h"
 
 namespace fovea {
 namespace {

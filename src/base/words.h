@@ -1,7 +1,8 @@
 // The outer form of every line that Fovea reads: `key=value key="value with spaces" ...`.
-// Knows nothing of what the keys mean. Read by ir/program and attention/problem.
+// With it: which known name a misspelt one was meant to be. Knows nothing of what keys mean.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,5 +25,13 @@ std::string join_word(std::string_view key, std::string_view value);
 // A line as a command that can be pasted into a shell, which FOVEA_VERBOSE prints:
 // fovea run '<line>' --engine <engine>
 std::string run_command(const std::string& line, const std::string& engine);
+
+// The candidate with the fewest edits (insert, delete, replace, swap of neighbours; case is
+// ignored), if it is near enough to be what was meant.
+std::optional<std::string> nearest_name(std::string_view name,
+                                        const std::vector<std::string>& candidates);
+
+// "; did you mean 'x'?" or an empty text: ready to be appended to an error.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace fovea

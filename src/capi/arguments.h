@@ -2,9 +2,11 @@
 // values mean is checked by attention/validate.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "attention/problem.h"
@@ -101,5 +103,21 @@ fovea_dtype from_dtype(DType dtype);
 // A missing number of key heads is that of the heads; missing features of v are those of q.
 Sizes to_sizes(const fovea_sizes& sizes);
 fovea_sizes from_sizes(const Sizes& sizes);
+
+// Strides as C callers write them: all zero means "not given", so a tensor whose strides are all
+// zero says FOVEA_ZERO_STRIDE in one of them. Reading is false and leaves `out` alone if none are
+// given.
+inline bool read_strides(std::span<const std::int64_t> given, std::span<std::int64_t> out) {
+  const auto is_zero = [](std::int64_t stride) { return stride == 0; };
+  if (std::ranges::all_of(given, is_zero)) return false;
+  std::ranges::replace_copy(given, out.begin(), FOVEA_ZERO_STRIDE, std::int64_t{0});
+  return true;
+}
+
+inline void write_strides(std::span<const std::int64_t> strides, std::span<std::int64_t> out) {
+  std::ranges::copy(strides, out.begin());
+  const auto is_zero = [](std::int64_t stride) { return stride == 0; };
+  if (std::ranges::all_of(strides, is_zero)) out.front() = FOVEA_ZERO_STRIDE;
+}
 
 }  // namespace fovea::capi

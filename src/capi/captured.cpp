@@ -7,9 +7,8 @@
 
 #include "attention/extents.h"
 #include "base/error.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "capi/arguments.h"
-#include "capi/strides.h"
 
 namespace fovea::capi {
 namespace {

@@ -24,7 +24,7 @@ fovea_bindings read_bindings(const fovea_bindings* bindings) {
   return read_struct(bindings, {"bindings", "fovea_bindings"}, first_size);
 }
 
-// FOVEA_ENGINE counts where no engine is named, also if it has changed since.
+// FOVEA_ENGINE counts if no engine is named, also if it has changed since.
 PlanWords with_environment(PlanWords words, const std::optional<std::string>& engine) {
   if (words.engine.empty() && engine) words.engine = *engine;
   return words;

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "ir/bprop.h"

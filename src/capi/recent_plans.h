@@ -26,7 +26,7 @@ struct PlanFacts {
   std::string engine;
   std::vector<float> literals;  // of this problem
   DeviceKind device = DeviceKind::Cpu;
-  std::string described_as;  // the name of a device that is only described, where nothing can run
+  std::string described_as;  // the name of a device that is only described: nothing can run there
   // Set by the first call that FOVEA_VERIFY compares.
   std::shared_ptr<std::atomic_flag> verified = std::make_shared<std::atomic_flag>();
 };

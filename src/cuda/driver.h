@@ -2,6 +2,7 @@
 // that engines and device facts need; the types are those of cuda.h without including it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -72,5 +73,26 @@ class OnDevice {
  private:
   bool pushed_ = false;
 };
+
+// A tensor for the tile copies of sm_90 and newer: the driver turns it into a map of 128 bytes.
+// Elements have 2 or 4 bytes; the fastest index comes first and must be dense; the address and all
+// strides are multiples of 16 bytes. Tiles have rows of at most 128 bytes, swizzled.
+struct TensorMapSpec {
+  const void* data = nullptr;
+  std::uint32_t rank = 4;
+  std::uint32_t element_bytes = 2;
+  std::array<std::uint64_t, 5> extents{};
+  std::array<std::uint64_t, 4> stride_bytes{};  // of index 1 and the following
+  std::array<std::uint32_t, 5> box{};           // elements of a tile along each index
+
+  bool operator==(const TensorMapSpec&) const = default;
+};
+
+// Whether the driver makes such maps.
+bool has_tensor_maps();
+
+// Writes the map. The last maps of a thread are remembered, since the driver takes a microsecond to
+// make one. Throws DeviceError for what the hardware does not support.
+void write_tensor_map(const TensorMapSpec& spec, void* to);
 
 }  // namespace fovea::cuda

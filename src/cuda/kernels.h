@@ -1,9 +1,13 @@
-// Small kernels of Fovea's own, kept as PTX text and loaded through the driver. Used by engines
-// that need a few numbers computed on the GPU before a library's kernels can run.
+// Kernels of Fovea's own in a GPU's context: those that an engine compiled, and small ones kept as
+// PTX text, which compute a few numbers before a library's kernels can run. They are never
+// unloaded, since a CUDA graph that was captured may launch them after their plan is gone.
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 
 #include "cuda/driver.h"
 
@@ -18,9 +22,8 @@ struct KernelSource {
 inline constexpr std::size_t most_kernels = 4;     // of one source
 using Kernels = std::array<Handle, most_kernels>;  // CUfunction, in the order of the names
 
-// Loads them into the current context, once for the process; never unloaded. Must not be called for
-// the first time in a context while a CUDA graph is captured. After that it takes no lock on
-// threads that have asked before.
+// Loads them into the current context, once for the process. The first call in a context must not
+// come while a CUDA graph is captured. Later calls of the same thread take no lock.
 const Kernels& kernels_of(const KernelSource& source);
 
 struct Grid {
@@ -31,5 +34,12 @@ struct Grid {
 // `parameters` is what the kernel takes, one struct, copied when this returns.
 void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream,
             unsigned shared_bytes = 0);
+
+// Loads a cubin or PTX into the current context, or finds it there by its content. Throws
+// DeviceError if the driver refuses it.
+Handle module_of(std::span<const std::uint8_t> image);
+
+// A kernel of the module, which may use `shared_bytes` of dynamic shared memory.
+Handle kernel_of(Handle module, const std::string& name, int shared_bytes);
 
 }  // namespace fovea::cuda

@@ -4,6 +4,7 @@
 // packages; the system.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,11 @@ struct CudnnLibrary {
   void* library = nullptr;  // of dlopen; null if there is none
   int version = 0;          // 91900 for 9.19.0
   std::string path;         // of libcudnn.so.9
-  std::string problem;      // what is missing and what to install; "" where nothing is
+  std::string problem;      // what is missing and what to install; "" if nothing is
   bool usable() const { return library != nullptr && problem.empty(); }
 };
 
-// Loaded once, at the first call; stays for ever.
+// Loaded by the first call, and never unloaded.
 const CudnnLibrary& cudnn_library();
 
 std::string version_text(int version);  // "9.19.0"
@@ -26,7 +27,16 @@ std::string version_text(int version);  // "9.19.0"
 std::vector<std::string> cudnn_folders_in_use();
 
 // For plans of GPUs that are not here: a libcuda.so.1 must exist. Loads our stand-in unless a real
-// driver is there. Throws DeviceError where it cannot be found.
+// driver is there. Throws DeviceError if the stand-in cannot be found.
 void ensure_driver_or_stand_in();
+
+// The file that holds this symbol; "" if the linker does not say.
+std::string file_of(const void* symbol);
+
+// The file that a handle of dlopen stands for.
+std::string loaded_path(void* library);
+
+// site-packages/nvidia of every Python that an environment variable or our own place points to.
+std::vector<std::filesystem::path> python_packages();
 
 }  // namespace fovea::cuda

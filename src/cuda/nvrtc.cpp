@@ -8,7 +8,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "cuda/places.h"
+#include "cuda/libraries.h"
 
 namespace fovea::cuda {
 namespace {

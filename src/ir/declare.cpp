@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/spelling.h"
 #include "base/words.h"
 #include "ir/lexer.h"
 #include "ir/limits.h"

@@ -6,13 +6,11 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "ir/build.h"
 #include "ir/lexer.h"
 #include "ir/limits.h"
 #include "ir/names.h"
-#include "ir/stock.h"
-#include "ir/syntax.h"
 #include "ir/verify.h"
 
 namespace fovea::ir {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/words.h"
-#include "ir/syntax.h"
+#include "ir/lexer.h"
 #include "ir/topology.h"
 
 namespace fovea::ir {

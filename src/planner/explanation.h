@@ -1,5 +1,5 @@
-// What the planner was asked, and what it thinks of it: every engine's verdict and the choice among
-// them, as a table for people and as JSON for programs.
+// What the planner was asked, every engine's verdict, the choice among them, and all of it as a
+// table for people and as JSON for programs.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ struct PlanRequest {
   Device device;
   std::string engine;  // empty: FOVEA_ENGINE, else the best that can; the reference only by name
   std::shared_ptr<const Problem> partner{};  // the other direction of a training pair; null: none
-  bool may_build =
-      true;  // false: a plan that is not cached is a DeviceError (a stream is captured)
+  // False while a stream is captured: a plan that is not cached is a DeviceError then.
+  bool may_build = true;
 };
 
 // What one engine says.
@@ -36,5 +36,20 @@ struct Explanation {
 std::string refusal_text(const Explanation& explanation);  // `why` and every engine's reasons
 std::string to_table(const Problem& problem, const PlanRequest& request, const Explanation&);
 std::string to_json(const Problem& problem, const PlanRequest& request, const Explanation&);
+
+bool can(const Verdict& verdict);
+
+// The verdict on an engine whose compile() refused, with what it said.
+Verdict refused_to_compile(const std::string& text);
+
+// Both directions must run on one engine: its own random numbers cannot be drawn again by another.
+bool is_pinned(const Problem& problem);
+
+// From the verdicts to a choice and the sentence that explains it. Of a training pair each
+// direction gets the engine that is fastest at it, if times are known and the pair may be split;
+// else one engine runs both.
+void choose_best(Explanation& explanation, const Problem& problem);
+void choose_named(Explanation& explanation, const Problem& problem, const std::string& engine,
+                  bool from_environment);
 
 }  // namespace fovea

@@ -10,9 +10,8 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/spelling.h"
 #include "base/words.h"
-#include "planner/best.h"
+#include "planner/explanation.h"
 
 namespace fovea {
 namespace {

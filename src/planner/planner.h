@@ -1,6 +1,6 @@
 // From a Problem to a plan: asks the engines in order, collects their reasons, builds the plan of
-// the best that can, and keeps it. The only caller of engines but for tests. A training pair is two
-// Problems that name each other: the engine chosen for either is one that can run both.
+// the best that can run it, and keeps it. Only this and tests call engines. A training pair is two
+// Problems that name each other and are chosen for together.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,8 @@ class Planner {
  public:
   explicit Planner(std::vector<Candidate> candidates) : candidates_(std::move(candidates)) {}
 
-  // Judges the very values that make_plan() would compile, and builds nothing; `prove`: by
-  // building, where an engine can.
+  // Judges the values that make_plan() would compile, and builds nothing; with `prove` by building,
+  // if an engine can.
   std::shared_ptr<const Explanation> explain(const Problem& problem, const PlanRequest& request,
                                              bool prove);
 

@@ -50,7 +50,7 @@ std::optional<Blob> Disk::load(const Key& key) {
     if (!bytes) throw Damaged("cannot be read");
     Entry entry = decode_entry(*bytes);
     if (entry.key != key) return std::nullopt;  // the same hash: to be overwritten
-    ::futimens(there->file.get(), nullptr);     // used now; fails where the disk is read-only
+    ::futimens(there->file.get(), nullptr);     // used now; fails if the disk is read-only
     return std::move(entry.blob);
   } catch (const Damaged& damage) {
     say_once("has a file " + name + " that " + damage.what() + ": removed");

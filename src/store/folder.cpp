@@ -229,7 +229,7 @@ void sweep(const File& folder, std::uint64_t limit, const std::string& keep) {
   for (const StoredFile& file : all) bytes += file.bytes;
   for (auto oldest = all.rbegin(); oldest != all.rend() && bytes > limit; ++oldest) {
     if (oldest->name == keep) continue;
-    remove(folder, *oldest);  // where another process was faster, it is gone as well
+    remove(folder, *oldest);  // if another process was faster, it is gone as well
     bytes -= oldest->bytes;
   }
   remove_left_over(folder, now() - an_hour);

@@ -1,5 +1,5 @@
 // "Did you mean".
-#include "base/spelling.h"
+#include "base/words.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// How often the test program has asked for memory, on any thread.
+// How often a test or a benchmark has asked for memory, on any thread.
 #pragma once
 
 namespace fovea::testing {

@@ -4,9 +4,8 @@
 #include <sstream>
 
 #include "cli/draw/cells.h"
+#include "cli/draw/labels.h"
 #include "cli/draw/terminal.h"
-#include "cli/draw/ticks.h"
-#include "cli/draw/wrap.h"
 
 namespace fovea::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "cli/check/call.h"
 #include "cli/check/compare.h"
 #include "cli/check/gradient_check.h"
-#include "cli/check/placement.h"
+#include "cli/check/placed.h"
 
 namespace fovea::cli {
 namespace {

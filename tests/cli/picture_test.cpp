@@ -10,7 +10,7 @@
 #include <limits>
 #include <random>
 
-#include "cli/check/file.h"
+#include "cli/check/array.h"
 #include "cli/draw/canvas.h"
 #include "cli/draw/cells.h"
 #include "cli/draw/figure.h"

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "cli/check/compare.h"
-#include "cli/check/placement.h"
+#include "cli/check/placed.h"
 
 namespace fovea::gpu_tests {
 namespace {

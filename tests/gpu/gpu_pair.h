@@ -2,7 +2,7 @@
 // any stream, also while a CUDA graph is captured, again and again with new data.
 #pragma once
 
-#include "cli/check/call_memory.h"
+#include "cli/check/call.h"
 #include "gpu_call.h"
 
 namespace fovea::gpu_tests {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "cuda/find_device.h"
-#include "engines/cudnn/bake.h"
 #include "engines/cudnn/judge.h"
+#include "engines/cudnn/lower.h"
 #include "engines/cudnn/plan.h"
 #include "planner/planner.h"
 #include "tests/host_gpu/spec_graph.h"

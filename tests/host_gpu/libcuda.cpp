@@ -1,8 +1,9 @@
 // A libcuda.so.1 whose one GPU is the host: memory is the host's, and what is enqueued is done at
 // once. Kernels of engine jit come as shared objects that the host's compiler made
-// (tests/jit_host), and run thread by thread; those of packed_rows run as plain loops. Calls of
-// src/cuda only; loaded by tests alone, from its own folder. Signatures follow cuda.h 13.0.
-// FOVEA_HOST_GPU_SM=80 makes it a GPU of that compute capability.
+// (tests/jit_host), and run thread by thread; those of packed_rows run as plain loops. It has the
+// calls of src/cuda only; tests and benchmarks load it from its own folder. Signatures follow
+// cuda.h 13.0. FOVEA_HOST_GPU_SM=80 makes it a GPU of that compute capability; FOVEA_HOST_GPU_IDLE
+// makes it one that enqueues and does nothing, for benchmarks of the host's part of a call.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -83,6 +84,8 @@ struct LoadedModule {
   std::vector<std::unique_ptr<Kernel>> kernels;
 };
 
+const bool idle = std::getenv("FOVEA_HOST_GPU_IDLE") != nullptr;
+
 int compute_capability() {
   const char* const given = std::getenv("FOVEA_HOST_GPU_SM");
   return given != nullptr ? std::atoi(given) : 90;
@@ -146,19 +149,20 @@ EXPORT int cuMemcpyDtoH_v2(void* to, Address from, std::size_t bytes) {
   return 0;
 }
 EXPORT int cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t bytes, void*) {
-  return cuMemcpyHtoD_v2(to, from, bytes);
+  return idle ? 0 : cuMemcpyHtoD_v2(to, from, bytes);
 }
 EXPORT int cuMemsetD8Async(Address to, unsigned char value, std::size_t count, void*) {
-  std::memset(at(to), value, count);
+  if (!idle) std::memset(at(to), value, count);
   return 0;
 }
 EXPORT int cuMemsetD32Async(Address to, unsigned value, std::size_t count, void*) {
-  for (std::size_t i = 0; i < count; ++i) at<unsigned>(to)[i] = value;
+  for (std::size_t i = 0; i < count && !idle; ++i) at<unsigned>(to)[i] = value;
   return 0;
 }
 EXPORT int cuMemsetD2D8Async(Address to, std::size_t pitch, unsigned char value, std::size_t width,
                              std::size_t height, void*) {
-  for (std::size_t row = 0; row < height; ++row) std::memset(at(to) + row * pitch, value, width);
+  for (std::size_t row = 0; row < height && !idle; ++row)
+    std::memset(at(to) + row * pitch, value, width);
   return 0;
 }
 EXPORT int cuModuleLoadData(void** module, const void* image) try {
@@ -212,6 +216,7 @@ EXPORT int cuFuncGetAttribute(int* value, int attribute, void*) {
 EXPORT int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads,
                           unsigned, unsigned, unsigned shared_bytes, void*, void** parameters,
                           void**) {
+  if (idle) return 0;
   const Kernel& kernel = *static_cast<const Kernel*>(function);
   const Grid grid{x, y, z, threads, shared_bytes};
   if (x == 0 || y == 0 || z == 0 || y > 65535 || z > 65535) {

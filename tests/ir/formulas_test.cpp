@@ -53,9 +53,9 @@ std::vector<Example> read_examples() {
 }
 
 // Data for everything that a program captures, as an engine would bind it.
-class Captured {
+class CapturedData {
  public:
-  explicit Captured(const Program& program) {
+  explicit CapturedData(const Program& program) {
     std::mt19937 random(1);
     data_.resize(program.tensors().size());
     for (std::size_t slot = 0; slot < data_.size(); ++slot) {
@@ -120,12 +120,12 @@ class Captured {
   std::map<std::string, std::size_t> slots_;
 };
 
-using Mod = std::function<double(double score, const Position&, const Captured&)>;
-using Mask = std::function<bool(const Position&, const Captured&)>;
+using Mod = std::function<double(double score, const Position&, const CapturedData&)>;
+using Mask = std::function<bool(const Position&, const CapturedData&)>;
 
-double same_score(double score, const Position&, const Captured&) { return score; }
-bool keep_all(const Position&, const Captured&) { return true; }
-bool causal(const Position& p, const Captured&) { return p.k <= p.q; }
+double same_score(double score, const Position&, const CapturedData&) { return score; }
+bool keep_all(const Position&, const CapturedData&) { return true; }
+bool causal(const Position& p, const CapturedData&) { return p.k <= p.q; }
 
 // As in the T5 code that people run: 32 buckets, bidirectional, at most distance 128.
 int t5_bucket(int relative) {
@@ -145,7 +145,7 @@ bool near_pixel(int at, int other) {
 
 const std::map<std::string, std::pair<Mod, Mask>>& meanings() {
   using P = const Position&;
-  using C = const Captured&;
+  using C = const CapturedData&;
   static const std::map<std::string, std::pair<Mod, Mask>> table{
       {"softcap", {[](double s, P, C) { return 30 * std::tanh(s / 30); }, keep_all}},
       {"alibi",
@@ -225,7 +225,7 @@ TEST(Formulas, MeanWhatTheySay) {
   for (const Example& example : read_examples()) {
     SCOPED_TRACE(example.name);
     const auto& [mod, mask] = meanings().at(example.name);
-    const Captured captured(example.program);
+    const CapturedData captured(example.program);
     const Expr score = example.program.mod() ? example.program.mod() : parse_formula("score", {});
     const Expr keep = example.program.mask() ? example.program.mask() : parse_formula("true", {});
     const Expr roots[] = {score, keep};
@@ -263,7 +263,7 @@ TEST(Formulas, HaveADerivativeByEveryFloatInput) {
     for (const ScalarGradient& one : gradients.scalars) scalars.insert(one.slot);
     EXPECT_EQ(loads.size(), example.program.tensors().size());
     EXPECT_EQ(scalars.size(), example.program.scalars().size());
-    const Captured captured(example.program);
+    const CapturedData captured(example.program);
     const Expr roots[] = {example.program.mod(), gradients.score};
     Evaluator<double> evaluate(roots);
     for (const Position& p : {Position{0, 0, 9, 200}, Position{1, 3, 200, 9}, {1, 7, 50, 50}}) {
@@ -279,7 +279,7 @@ TEST(Formulas, HaveADerivativeByEveryFloatInput) {
 }
 
 // What a mask is over a tile, by looking at every cell.
-TileClass class_by_looking(Evaluator<float>& keep, const Captured& captured, const Box& tile) {
+TileClass class_by_looking(Evaluator<float>& keep, const CapturedData& captured, const Box& tile) {
   bool some = false, all = true;
   for (auto q = tile.q.lo; q <= tile.q.hi; ++q) {
     for (auto k = tile.k.lo; k <= tile.k.hi; ++k) {
@@ -297,7 +297,7 @@ TEST(Formulas, TileClassesAreSound) {
   for (const Example& example : read_examples()) {
     SCOPED_TRACE(example.name);
     if (!example.program.mask()) continue;
-    const Captured captured(example.program);
+    const CapturedData captured(example.program);
     Evaluator<float> keep(example.program.mask());
     const Ranges ranges(example.program.mask());
     Ranges::Scratch scratch;

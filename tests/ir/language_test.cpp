@@ -12,13 +12,13 @@
 #include "base/words.h"
 #include "ir/diff.h"
 #include "ir/eval.h"
+#include "ir/lexer.h"
 #include "ir/limits.h"
+#include "ir/names.h"
 #include "ir/op.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/simplify.h"
-#include "ir/stock.h"
-#include "ir/syntax.h"
 
 namespace fovea::ir {
 namespace {

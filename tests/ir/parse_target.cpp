@@ -35,8 +35,8 @@ const Declarations& declarations() {
 }
 
 // Every tensor holds one element, which every index is clamped to.
-struct Captured {
-  explicit Captured(const Declarations& declared) {
+struct SingleElements {
+  explicit SingleElements(const Declarations& declared) {
     for (const TensorDecl& tensor : declared.tensors) {
       TensorView view{&bits, tensor.dtype, static_cast<int>(tensor.extents.size()), {}, {}};
       view.extent.fill(1);
@@ -61,7 +61,7 @@ bool holds(const Expr& expr, const Range& range, const Cell<float>& value) {
 
 // Everything that is done with a formula after parsing; "" or what is wrong with it.
 std::string exercise(const Expr& expr, const Declarations& declared) {
-  const Captured captured(declared);
+  const SingleElements captured(declared);
   Point<float> point;
   point.score = -0.75f, point.grad = 2.5f;
   point.b = 1, point.h = 2, point.q = 9, point.k = 5;

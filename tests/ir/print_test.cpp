@@ -12,8 +12,8 @@
 
 #include "ir/build.h"
 #include "ir/diff.h"
+#include "ir/lexer.h"
 #include "ir/parse.h"
-#include "ir/syntax.h"
 #include "tests/ir/random_program.h"
 
 namespace fovea::test {

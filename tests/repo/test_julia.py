@@ -20,10 +20,3 @@ def test_the_package_has_the_version_of_the_library(root):
     library = [re.search(rf"FOVEA_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")]
     project = (root / "bindings/julia/Fovea.jl/Project.toml").read_text()
     assert re.search(r'^version = "(.*)"', project, re.MULTILINE)[1] == ".".join(library)
-
-
-def test_julia_blocks_of_the_readme_are_examples(root):
-    blocks = re.findall(r"```julia\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
-    examples = [path.read_text() for path in (root / "examples/julia").glob("*.jl")]
-    for block in blocks:
-        assert block in examples, "this block is no file of examples/julia:\n" + block

@@ -1,7 +1,19 @@
-"""Small promises about the tree itself: links lead somewhere, source lists are whole and sorted."""
+"""Small promises about the tree itself: links lead somewhere, lists are whole, what is generated is up to date, words are
+spelled right, the code of the README runs, and the library exports its C interface alone."""
+import importlib.util
+import os
 import re
+import sys
 
 import pytest
+import yaml
+
+
+def tool(root, name):
+    spec = importlib.util.spec_from_file_location(name, root / f"tools/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def documents(root):
@@ -49,3 +61,55 @@ def test_every_test_program_is_known_to_ctest(build, root, run):
     listed = run("ctest", "--test-dir", build, "-N").stdout
     for path in sorted((root / "tests").rglob("*_test.cpp")):
         assert f": {path.parent.name}." in listed, f"no test of {path.parent.name} is run"
+
+
+def test_structs_of_julia_are_up_to_date(root):
+    c_structs = tool(root, "c_structs")
+    assert c_structs.julia() == c_structs.JULIA.read_text(), "run tools/c_structs.py"
+
+
+def test_the_ptx_is_made_from_todays_sources(root):
+    """Kernels of engine cudnn's own are kept as text."""
+    text = (root / "src/engines/cudnn/packed_rows_ptx.cpp").read_text()
+    assert tool(root, "make_ptx").digest() in text, "packed_rows.cu or .h has changed: run tools/make_ptx.py"
+
+
+def test_hooks_of_pre_commit_fetch_nothing(root):
+    (repository,) = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    assert {hook["id"]: hook["language"] for hook in repository["hooks"]} == dict.fromkeys(("format", "layers", "spelling"), "system")
+
+
+def test_words_are_spelled_right(root, run):
+    files = run("git", "ls-files", cwd=root).stdout.split()
+    run(sys.executable, "-m", "codespell_lib", *files, cwd=root)
+
+
+@pytest.mark.parametrize("language, suffix", [("cpp", "cpp"), ("python", "py"), ("julia", "jl")])
+def test_code_of_the_readme_is_an_example(root, language, suffix):
+    blocks = re.findall(rf"```{language}\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    examples = [path.read_text() for path in (root / "examples" / language).glob(f"*.{suffix}")]
+    assert blocks, f"the README has no example in {language}"
+    for block in blocks:
+        assert block in examples, f"this block is no file of examples/{language}:\n" + block
+
+
+def test_the_python_example_runs(root, build, run, tmp_path):
+    package = build / "python"
+    assert package.is_dir(), "the Python package is not built: ./dev test builds it"
+    environment = dict(os.environ, PYTHONPATH=str(package))
+    done = run(sys.executable, root / "examples/python/softcap_alibi.py", cwd=tmp_path, env=environment)
+    assert (tmp_path / "window.png").read_bytes().startswith(b"\x89PNG")
+    assert "cudnn" in done.stdout
+
+
+def exported(run, library):
+    lines = run("nm", "-D", "--defined-only", library).stdout.splitlines()
+    return {line.split()[-1] for line in lines}
+
+
+def test_every_declared_function_is_exported_and_nothing_else(build, root, run):
+    headers = "".join(path.read_text() for path in sorted((root / "include/fovea").glob("*.h")))
+    declared = set(re.findall(r"^FOVEA_API\b[^(;]*?\b(fovea_\w+)\(", headers, re.MULTILINE))
+    assert declared
+    assert declared == exported(run, build / "libfovea.so")

@@ -3,15 +3,15 @@
 #include <map>
 #include <mutex>
 
-#include "attention/described_plan.h"
+#include "attention/engine.h"
 #include "attention/problem_text.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cuda/driver.h"
 #include "cuda/libraries.h"
-#include "engines/cudnn/bake.h"
 #include "engines/cudnn/graphs.h"
 #include "engines/cudnn/judge.h"
+#include "engines/cudnn/lower.h"
 #include "engines/cudnn/plan.h"
 
 namespace fovea {

@@ -13,7 +13,7 @@ class Decisions {
  public:
   explicit Decisions(const ir::Program& program);
 
-  // What makes a decision inexact, in words ("logarithm"); "" where nothing does.
+  // What makes a decision inexact, in words ("logarithm"); "" if nothing does.
   const std::string& inexact() const { return inexact_; }
   // Its value must be what f32 gives, operation by operation.
   bool depend_on(const ir::Node& node) const { return nodes_.contains(&node); }

@@ -27,16 +27,16 @@ class FormulaLowering {
   FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid, Lowered& lowered);
 
   Ref real(const ir::Expr& e) { return as_float(value(e)); }
-  // `first` where the condition is as it should be: true, or false.
+  // `first` if the condition equals `holds`, else `second`.
   Ref select(const ir::Expr& condition, Ref first, Ref second, bool holds = true);
-  Ref mask(Ref score, std::span<const ir::Expr> conditions);  // -inf where one does not hold
+  Ref mask(Ref score, std::span<const ir::Expr> conditions);  // -inf if one does not hold
 
   Ref band(Ref score, const Band& band);  // the same for diagonals
 
   Ref within_sequences(Ref inner, float outer);
   Ref same(Ref score);  // as a modifier
 
-  bool add_bias(const ir::Expr& load);  // false where its indices are not positions themselves
+  bool add_bias(const ir::Expr& load);  // false if its indices are not positions themselves
   static int count_loads(const ir::Program& program, std::uint32_t slot);
 
   void finish();  // decisions that cuDNN's arithmetic could turn otherwise

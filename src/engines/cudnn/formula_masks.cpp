@@ -30,7 +30,7 @@ Ref FormulaLowering::compare(Mode mode, const Expr& e) {
 
 namespace {
 
-// What holds where `mode` does not, whatever the numbers.
+// The comparison that holds exactly if `mode` does not.
 std::optional<Mode> complement(Mode mode, bool whole_numbers) {
   switch (mode) {
     case Mode::Equal: return Mode::NotEqual;

@@ -18,7 +18,7 @@ void compile_graphs(const Problem& baked, const Lowered& first, const Device& de
 // Ready to run on a GPU that is here. Graphs are shared by plans that have them in common.
 std::vector<Slice> load_graphs(const Problem& baked, const Lowered& first, const Device& device);
 
-// "" where stored plans of this environment are of use here, else why not.
+// Why stored plans of this environment cannot be used here; "" if they can.
 std::string refuse_environment(const std::string& environment);
 
 }  // namespace fovea::cudnn

@@ -21,7 +21,7 @@ int rules_version();
 std::vector<Reason> known_bad(int version, int sm, const Problem& problem);
 
 // Batches that are run one after the other: powers of two, the largest first, so that a plan for
-// one batch serves others. One batch where sums over it are asked for.
+// one batch serves others. One batch if sums over it are asked for.
 std::vector<std::int64_t> batches(const Problem& baked);
 
 }  // namespace fovea::cudnn

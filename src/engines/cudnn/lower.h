@@ -12,6 +12,14 @@
 
 namespace fovea::cudnn {
 
+// What a cuDNN plan depends on: nearly all of the Problem. Values that come with a call (scale,
+// scalars, literals, seeds, offsets) are taken out.
+Baking bake(const Problem& problem);
+
+// Whether formulas compute with b so that f32 must hold it exactly: how large it may get is then
+// part of a graph. Otherwise any b_offset can be bound.
+bool computes_with_b(const ir::Program& program);
+
 // A function of h alone, evaluated once per head when a plan is made.
 struct Table {
   std::vector<float> values;
@@ -31,7 +39,7 @@ struct View {
   std::vector<std::int64_t> stride;    // that the graph bakes, by index
   std::vector<std::int64_t> length;    // how many elements a graph walks over, by index
   std::int64_t alignment = 1;          // of the address, in bytes, that follows from the strides
-  std::vector<std::int64_t> constant;  // the index where axis is -1
+  std::vector<std::int64_t> constant;  // the index if axis is -1
   bool partial = false;                // there are elements that a graph does not touch
 };
 
@@ -44,11 +52,11 @@ struct Lowered {
   int costly_steps = 0;          // transcendental functions, divisions
   bool dense_mask = false;       // a mask that cuDNN computes everywhere
   bool uses_b = false;           // formulas see the batch index: slices of a batch need an offset
-  bool computes_with_b = false;  // see bake.h
+  bool computes_with_b = false;  // see computes_with_b()
 };
 
-// `baked` as engines/cudnn/bake makes it; the graph is for `batch` of its sequences, whose tensors
-// lie as in the whole.
+// `baked` as bake() makes it; the graph is for `batch` of its sequences, whose tensors lie as in
+// the whole.
 Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid = {});
 
 }  // namespace fovea::cudnn

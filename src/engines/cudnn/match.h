@@ -15,7 +15,7 @@ struct MatchedMask {
   std::vector<ir::Expr> rest;  // all must hold too
 };
 
-// What is known where the mask is matched.
+// What is known of the sizes when the mask is matched.
 struct MaskSizes {
   std::int64_t sq = 1, skv = 1;
   bool lengths = false;  // Sq and Skv differ from sequence to sequence

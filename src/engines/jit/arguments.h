@@ -1,12 +1,45 @@
-// What kernels get of a call: device::Call and the words behind it, packed from Bindings. Nothing
-// is allocated.
+// What kernels get of a call: the workspace, device::Call and the words behind it, packed from
+// Bindings. Nothing is allocated.
 #pragma once
 
+#include <array>
+#include <cstdint>
+
+#include "attention/arena.h"
 #include "attention/bindings.h"
+#include "attention/problem.h"
 #include "engines/jit/device/arguments.h"
-#include "engines/jit/memory.h"
+#include "engines/jit/prepare.h"
 
 namespace fovea::jit {
+
+inline constexpr std::size_t most_summaries = 16;  // tables of minima and maxima of one formula
+
+// The workspace of one call: where each piece lies, or how much all of them take.
+struct Memory {
+  // Without memory the arena only measures.
+  Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes);
+
+  float *delta = nullptr, *grad_q_sum = nullptr, *row_terms = nullptr;
+  unsigned *key_nans = nullptr, *tile_counter = nullptr, *query_turns = nullptr;
+  int split_keys = 0;
+  float* partial_o = nullptr;
+  double* partial_rows = nullptr;
+  std::byte* captured = nullptr;  // sums of captured gradients: see captured_run.h
+  float* row_max = nullptr;       // if max_logit needs it and the caller does not
+  std::array<void*, most_summaries> summaries{};
+  unsigned* taken_tiles = nullptr;  // of blocks that take tiles as they come
+  std::int64_t taken_words = 0;
+  unsigned* distances = nullptr;  // values of the formula by k - q
+};
+
+// How a forward of few queries splits its keys over the GPU (device/decode.h): keys of a split, a
+// multiple of 64; 0: nothing is split. It depends on sizes alone, so that the workspace is known
+// before the call; with `deterministic` it does not depend on what else is in the batch.
+int split_keys(const Problem& baked, const Sizes& sizes, int multiprocessors);
+
+// Splits of all sequences.
+std::int64_t split_slots(const Problem& baked, const Sizes& sizes, int keys);
 
 // A kernel takes so many bytes of parameters, from CUDA 12.1 on.
 inline constexpr int most_argument_bytes = 32764;

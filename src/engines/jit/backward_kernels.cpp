@@ -4,8 +4,8 @@
 
 #include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/device/shared_layout.h"
-#include "engines/jit/grid.h"
 #include "engines/jit/hopper_backward.h"
+#include "engines/jit/kernels.h"
 
 namespace fovea::jit {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "attention/host_bake.h"
 #include "engines/jit/device/hopper/backward_layout.h"
-#include "engines/jit/tile_values.h"
+#include "engines/jit/stages.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"

@@ -5,7 +5,6 @@
 #include "attention/bindings.h"
 #include "attention/extents.h"
 #include "engines/jit/arguments.h"
-#include "engines/jit/memory.h"
 
 namespace fovea::jit {
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <optional>
 
-#include "attention/described_plan.h"
+#include "attention/engine.h"
 #include "base/error.h"
 #include "cuda/driver.h"
 #include "engines/jit/bake.h"

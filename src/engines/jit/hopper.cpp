@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include "base/env.h"
-#include "cuda/tensor_map.h"
+#include "cuda/driver.h"
 #include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/device/hopper/forward_shared.h"
-#include "engines/jit/grid.h"
+#include "engines/jit/kernels.h"
 
 namespace fovea::jit {
 namespace {

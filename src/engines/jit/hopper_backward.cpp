@@ -5,7 +5,7 @@
 
 #include "engines/jit/captured.h"
 #include "engines/jit/device/hopper/backward_layout.h"
-#include "engines/jit/grid.h"
+#include "engines/jit/kernels.h"
 
 namespace fovea::jit {
 namespace {

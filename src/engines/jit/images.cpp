@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "cuda/driver.h"
 #include "cuda/find_device.h"
-#include "cuda/modules.h"
+#include "cuda/kernels.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/source.h"
 #include "store/plan_store.h"

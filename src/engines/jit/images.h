@@ -19,7 +19,7 @@ void compile_images(const Prepared& prepared, const Device& device);
 // Loaded into the current context, in the order of prepared.units: CUfunctions.
 std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& device);
 
-// "" if stored kernels of this environment are of use here, else why not.
+// Why stored kernels of this environment cannot be used here; "" if they can.
 std::string refuse_environment(const std::string& environment);
 
 }  // namespace fovea::jit

@@ -66,4 +66,16 @@ struct KernelRow {
 // In the order in which a call launches them.
 std::span<const KernelRow> kernel_rows(Direction direction);
 
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Grids that kernels of forwards and backwards share. a * b blocks of the shape's warps, in one
+// dimension, since the others have at most 65535; refuses sizes that need too many.
+Grid in_line(std::int64_t a, std::int64_t b, const Shape& shape);
+
+Grid over_heads(const device::Call& call, const Shape& shape);
+// Before, between and behind packed sequences.
+Grid over_gaps(const device::Call& call, const Shape& shape);
+// A thread for every k - q of a head: see device/distances.h.
+Grid over_distances(const device::Call& call, const Shape& shape);
+
 }  // namespace fovea::jit

@@ -25,12 +25,12 @@ struct RenderOptions {
   // Functions that decide nothing: within a few units in the last place of f32 (for f32 tensors),
   // or fast and within about 1e-5 (for 16-bit tensors).
   bool precise = false;
-  // tanh by the hardware's instruction, 2^-11 relative: one unit of work instead of two. Only where
+  // tanh by the hardware's instruction, 2^-11 relative: one unit of work instead of two. Only if
   // !precise.
   bool coarse_tanh = false;
   // What all scores of a row have in common is left to Formula::shift and Formula::slope.
   bool splits_shift = false;
-  // Formula::inner is wanted, with the factors around it: see score_factors.h.
+  // Formula::inner is wanted, with the factors around it: see render.cpp.
   bool splits_factors = false;
   bool gradient = false;  // Formula::gradient is wanted: a backward
   std::vector<ExtraRoot> extra = {};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engines/jit/words.h"
+#include "ir/op.h"
 #include "ir/program.h"
 
 namespace fovea::jit {
@@ -29,5 +30,9 @@ class Classifier {
   const ir::Program& program_;
   std::array<ir::Expr, 2> formulas_;
 };
+
+// What one operation makes of sets of values, as an expression over device/interval.h, by the rules
+// of ir/interval. `args` names the operands' sets. Leaves, loads and constants have no rule here.
+std::string interval_text(ir::Op op, std::span<const std::string> args);
 
 }  // namespace fovea::jit

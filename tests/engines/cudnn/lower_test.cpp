@@ -6,9 +6,7 @@
 #include <random>
 
 #include "attention/problem_text.h"
-#include "engines/cudnn/bake.h"
 #include "engines/cudnn/judge.h"
-#include "engines/cudnn/known_bad.h"
 #include "engines/cudnn/lower.h"
 #include "ir/build.h"
 #include "ir/diff.h"

@@ -11,9 +11,8 @@
 
 #include "attention/geometry.h"
 #include "attention/problem_text.h"
-#include "engines/cudnn/bake.h"
 #include "engines/cudnn/judge.h"
-#include "engines/cudnn/known_bad.h"
+#include "engines/cudnn/lower.h"
 
 namespace fovea::cudnn {
 namespace {

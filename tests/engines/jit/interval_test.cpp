@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engines/jit/render_interval.h"
+#include "engines/jit/render_range.h"
 #include "tests/engines/jit/host_library.h"
 #include "tests/engines/jit/interval_set.h"
 #include "tests/ir/random_program.h"

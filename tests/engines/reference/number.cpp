@@ -6,9 +6,9 @@
 namespace fovea::test {
 namespace {
 
-class Reader {
+class NumberReader {
  public:
-  explicit Reader(const std::string& text) : text_(text) {}
+  explicit NumberReader(const std::string& text) : text_(text) {}
 
   double sum() {
     double value = product();
@@ -60,7 +60,7 @@ class Reader {
 }  // namespace
 
 double parse_number(const std::string& text) {
-  Reader reader(text);
+  NumberReader reader(text);
   const double value = reader.sum();
   if (!reader.at_end()) throw std::invalid_argument("not a number: " + text);
   return value;

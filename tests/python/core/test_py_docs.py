@@ -1,8 +1,12 @@
-"""docs/python.md is run as it stands: every block, in order, in one interpreter; and the examples in
-docstrings."""
+"""docs/python.md is run as it stands: every block, in order, in one interpreter; so are the examples in docstrings.
+docs/gallery.md is what tools/gallery.py makes of its entries, and every entry has its picture."""
 
 import doctest
+import importlib
 import re
+import sys
+
+import pytest
 
 import fovea._attention
 import fovea._line
@@ -39,3 +43,24 @@ def test_examples_in_docstrings():
     for module in (fovea._attention, fovea._line, fovea.program):
         result = doctest.testmod(module)
         assert result.attempted > 0 and result.failed == 0
+
+
+@pytest.fixture
+def gallery(root, monkeypatch):
+    monkeypatch.syspath_prepend(str(root / "tools"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return importlib.import_module("gallery")
+
+
+def test_the_page_is_the_scripts(root, gallery):
+    if not list(root.glob(".venv-cuda/lib/python3*/site-packages/nvidia/cudnn/lib")):
+        pytest.skip("which engine runs on an H200 is asked with cuDNN's libraries at hand; ./dev setup fetches them")
+    assert gallery.page() == (root / "docs/gallery.md").read_text(), "./dev python tools/gallery.py writes it anew"
+
+
+def test_every_entry_has_its_picture(gallery):
+    assert len(gallery.ENTRIES) == 20
+    names = {f"{entry.name}.png" for entry in gallery.ENTRIES}
+    assert {path.name for path in gallery.PICTURES.iterdir()} == names
+    for name in names:
+        assert (gallery.PICTURES / name).read_bytes().startswith(b"\x89PNG")

@@ -9,7 +9,7 @@ import jax
 
 from .. import _core
 from .._text import Text
-from ._gpu import without_b_offset
+from ._rewrite import without_b_offset
 from ._spec import Spec, problem_line
 
 # Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.

@@ -23,7 +23,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from .. import _core
 from .._core import Unsupported
 from . import _batching, _native, _partition
-from ._gpu import without_b_offset
+from ._rewrite import without_b_offset
 from ._spec import (
     Spec,
     check_types,

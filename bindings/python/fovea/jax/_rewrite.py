@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from ._spec import Spec
+
 _TOKEN = re.compile(
     r"\s*(0x[0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|&&|\|\||[<>=!]=|<<|>>|//|.)"
 )
@@ -77,3 +79,20 @@ def uses_apart_from_loads(text: str | None, word: str, own: Callable[[str, int],
         return f"{name}[{', '.join(kept)}]"
 
     return word in tokens(rewrite_loads(text, without))
+
+
+def without_b_offset(spec: Spec) -> Spec:
+    """A call as it is lowered for CUDA: the first sequence of this part is a scalar of the formulas, since engine cudnn
+    follows no pointer to it. If portable dropout counts by it too, it stays, and other engines run the call."""
+    by_place = spec.dropout and spec.rng == "portable"
+    if "b_offset" not in spec.operands or by_place:
+        return spec
+    texts = {key: text for key in ("mod", "mask", "bprop") if (text := getattr(spec, key)) is not None}
+    name = "first_b"
+    while any(name in tokens(text) for text in texts.values()):
+        name += "_"
+    return spec.replace(
+        operands=tuple(f"scalar:{name}" if role == "b_offset" else role for role in spec.operands),
+        scalars=(*spec.scalars, (name, "i32")),
+        **{key: substitute(text, {"b": f"(b + {name})"}) for key, text in texts.items()},
+    )

@@ -1,7 +1,7 @@
 """A jaxpr, read as a formula.
 
-Values are Known (they depend on no score and no position: computed outside, by JAX, and captured if a
-formula needs them) or symbolic (arrays of Terms). Equations between Known values are hoisted: they run
+Values are KnownValue (they depend on no score and no position: computed outside, by JAX, and captured if a
+formula needs them) or symbolic (arrays of Terms). Equations between KnownValue values are hoisted: they run
 once per call of the attention, under whatever transformation surrounds it, so their gradients are JAX's.
 """
 
@@ -27,7 +27,7 @@ _INLINED = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "r
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
+class KnownValue:
     value: Any
     is_literal: bool = False  # written in the modifier itself, so part of its structure
 
@@ -40,15 +40,15 @@ class JaxprReader:
         self._writer = writer
         self._captures = captures
         self._caller = None  # the equation whose function is being read
-        self._casts: dict[tuple[int, str], tuple[Any, list[Known]]] = {}  # with what keeps the id alive
+        self._casts: dict[tuple[int, str], tuple[Any, list[KnownValue]]] = {}  # with what keeps the id alive
 
-    def read(self, jaxpr, consts, inputs) -> list[Known | SymbolicArray]:
-        env: dict[Any, Known | SymbolicArray] = {}
-        env.update(zip(jaxpr.constvars, (c if isinstance(c, Known) else Known(c) for c in consts)))
+    def read(self, jaxpr, consts, inputs) -> list[KnownValue | SymbolicArray]:
+        env: dict[Any, KnownValue | SymbolicArray] = {}
+        env.update(zip(jaxpr.constvars, (c if isinstance(c, KnownValue) else KnownValue(c) for c in consts)))
         env.update(zip(jaxpr.invars, inputs))
 
         def value_of(atom):
-            return Known(atom.val, is_literal=True) if hasattr(atom, "val") else env[atom]
+            return KnownValue(atom.val, is_literal=True) if hasattr(atom, "val") else env[atom]
 
         for eqn in jaxpr.eqns:
             try:
@@ -68,7 +68,7 @@ class JaxprReader:
             f"{self._what}: the primitive '{name}' at {line} can't be part of a formula: {reason}"
         )
 
-    def symbolic(self, value: Known | SymbolicArray) -> SymbolicArray:
+    def symbolic(self, value: KnownValue | SymbolicArray) -> SymbolicArray:
         if isinstance(value, SymbolicArray):
             return value
         if _is_key(value.value):
@@ -81,8 +81,8 @@ class JaxprReader:
 
     # --- one equation ---
 
-    def _equation(self, eqn, inputs) -> list[Known | SymbolicArray]:
-        if all(isinstance(x, Known) for x in inputs):
+    def _equation(self, eqn, inputs) -> list[KnownValue | SymbolicArray]:
+        if all(isinstance(x, KnownValue) for x in inputs):
             return self._hoisted(eqn, inputs)
         name = eqn.primitive.name
         if name in _INLINED:
@@ -102,7 +102,7 @@ class JaxprReader:
             raise NoFormula("gradients of a score can't be stopped; give score_mod_bprop")
         raise NoFormula(_REASONS.get(name, "formulas have no such operation"))
 
-    def _hoisted(self, eqn, inputs: list[Known]) -> list[Known]:
+    def _hoisted(self, eqn, inputs: list[KnownValue]) -> list[KnownValue]:
         """JAX casts a traced number wherever it meets an array: one cast, so that it is captured once."""
         if eqn.primitive.name != "convert_element_type" or inputs[0].is_literal:
             return _hoist(eqn, inputs)
@@ -276,7 +276,7 @@ _REASONS = {
 }
 
 
-def _hoist(eqn, inputs: list[Known]) -> list[Known]:
+def _hoist(eqn, inputs: list[KnownValue]) -> list[KnownValue]:
     """The equation, run where the attention is called."""
     is_literal = all(x.is_literal for x in inputs)
     if eqn.effects:
@@ -289,8 +289,8 @@ def _hoist(eqn, inputs: list[Known]) -> list[Known]:
 
     if is_literal:
         with jax.ensure_compile_time_eval():
-            return [Known(r if _is_key(r) else np.asarray(r), is_literal=True) for r in run()]
-    return [Known(r) for r in run()]
+            return [KnownValue(r if _is_key(r) else np.asarray(r), is_literal=True) for r in run()]
+    return [KnownValue(r) for r in run()]
 
 
 def _floor_operation(eqn, inner) -> str | None:

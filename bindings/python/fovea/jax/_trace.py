@@ -15,7 +15,7 @@ from . import _arrays as arrays
 from ._captures import Captures
 from ._numbers import Numbers, liftable_types
 from ._operations import NoFormula, kind_of
-from ._symbolic import Known, JaxprReader
+from ._symbolic import KnownValue, JaxprReader
 from ._terms import LEAVES, Term
 
 ARGUMENTS = {
@@ -92,7 +92,7 @@ def _read(
     own = captures.copy()
     writer = own.writer()
     reader = JaxprReader(what, writer, own)
-    symbols = [*(arrays.scalar(t) for t in inputs), *(Known(v) for v in (*lifted, *tensors))]
+    symbols = [*(arrays.scalar(t) for t in inputs), *(KnownValue(v) for v in (*lifted, *tensors))]
     try:
         result = reader.symbolic(reader.read(closed.jaxpr, closed.consts, symbols)[0]).scalar
     except NoFormula as error:

@@ -3,20 +3,44 @@ the other finds."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib.util
 import inspect
+import sys
 import threading
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .._core import InvalidArgument
 from .capture import Capture
 from .expression import Expression, as_f32, as_number, formula_text, reachable
 from .graph import Graph
-from .stand_in import cudnn_importable
-from .tensor import Tensor
+from .tensor import Tensor, data_type
 
 # A callback object keeps its state in itself: two threads that record the same one take turns.
 _one_at_a_time = threading.RLock()
+
+
+@functools.cache
+def _is_installed() -> bool:
+    return importlib.util.find_spec("cudnn") is not None
+
+
+@contextlib.contextmanager
+def cudnn_importable() -> Iterator[None]:
+    """While a callback is recorded, `import cudnn` finds the real one, or else a module with `data_type` alone."""
+    if "cudnn" in sys.modules or _is_installed():
+        yield
+        return
+    module = types.ModuleType("cudnn", "Stands for cudnn while Fovea records a callback: its data types.")
+    module.data_type = data_type  # type: ignore[attr-defined]
+    sys.modules["cudnn"] = module
+    try:
+        yield
+    finally:
+        sys.modules.pop("cudnn", None)
 
 
 class Recorded(NamedTuple):

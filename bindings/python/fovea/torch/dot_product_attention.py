@@ -11,11 +11,11 @@ from torch.utils.checkpoint import checkpoint
 from .._core import InvalidArgument
 from .._request import module_window
 from .attention import attention
-from .checkpoints import without_extra_state
 from .context_parallel import context_parallel
 from .modifiers import is_callback
 from .te_arguments import mask_type_of, one_of, refuse_others
 from .te_masks import check_extents, element, outside, padding, sizes_of_call
+from .te_modules import without_extra_state
 from .tensor_parallel import Region
 
 

@@ -1,8 +1,27 @@
-"""Rotary positions as Transformer Engine applies them: angles [S, 1, 1, R] turn the first R features of each head."""
+"""What only the modules of Transformer Engine have: checkpoints as they are saved there, and rotary positions."""
 
 import torch
 
 from .._core import InvalidArgument
+
+# Of each fused projection: the parts that it is saved as.
+_PARTS = {"qkv": ("query", "key", "value"), "layernorm_qkv": ("query", "key", "value"), "key_value": ("key", "value")}
+
+
+def without_extra_state(module, state, prefix, *_):
+    """A hook before loading. Transformer Engine saves an `_extra_state` for each of its modules: FP8, which means nothing here."""
+    for name in [name for name in state if name.startswith(prefix) and name.endswith("_extra_state")]:
+        del state[name]
+
+
+def with_joined_projections(module, state, prefix, *_):
+    """The same for MultiheadAttention, whose projections are saved in parts with fuse_qkv_params=False, one behind the other."""
+    without_extra_state(module, state, prefix)
+    for layer, parts in _PARTS.items():
+        for kind in ("weight", "bias"):
+            names = [f"{prefix}{layer}.{part}_{kind}" for part in parts]
+            if all(name in state for name in names):
+                state[f"{prefix}{layer}.{kind}"] = torch.cat([state.pop(name) for name in names])
 
 
 def of_tokens(angles, x, starts):
@@ -20,6 +39,7 @@ def of_tokens(angles, x, starts):
 
 
 def apply_rotary(x, angles, layout, interleaved):
+    """Angles [S, 1, 1, R] turn the first R features of each head."""
     if layout == "thd":  # a batch of one: [T, 1, H, D]
         return apply_rotary(x.unsqueeze(1), angles, "sbhd", interleaved).squeeze(1)
     length = x.shape[0 if layout == "sbhd" else 1]
