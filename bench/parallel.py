@@ -113,8 +113,8 @@ def measure():
         alone.start()
         alone.join()
         mp.spawn(two_processes, args=(folder + "/store", results), nprocs=2)
-        print(f"[{B}, {H}, {S}, {D}] float32, forward and backward, the best of {ROUNDS}: ms; MiB that a process sends, counted and")
-        print("equal to the plan's; steps in which the first one computes something")
+        print(f"[{B}, {H}, {S}, {D}] float32, forward and backward, the best of {ROUNDS}: ms; MiB that a process sends,")
+        print("counted and equal to the plan's; steps in which the first one computes something")
         print(f"{'':12}{'one process':>14}" + "".join(f"{s:>24}" for s in STRATEGIES))
         for name in cases():
             row = [results[name, s] for s in STRATEGIES]

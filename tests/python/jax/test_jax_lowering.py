@@ -16,9 +16,9 @@ from test_jax_values import IDS, expected
 from fovea import _core
 from fovea.jax import attention, context_attention
 from fovea.jax._call import Call
-from fovea.jax._gpu import without_b_offset
 from fovea.jax._modifiers import Given
 from fovea.jax._primitive import call_p
+from fovea.jax._rewrite import without_b_offset
 
 
 @pytest.fixture

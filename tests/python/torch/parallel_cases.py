@@ -43,7 +43,7 @@ def serve(rank, size, store, pipe):
     dist.destroy_process_group()
 
 
-def inputs(layout, length, seed, dtype=DTYPE):
+def inputs(layout, length, seed, dtype=DTYPE, key_heads=HKV):
     make = torch.Generator(DEVICE).manual_seed(seed)
     shapes = {
         "bhsd": lambda h, d: (B, h, length, d),
@@ -52,7 +52,7 @@ def inputs(layout, length, seed, dtype=DTYPE):
         "thd": lambda h, d: (CU[-1], h, d),
     }
     draw = lambda h, d: torch.randn(shapes[layout](h, d), generator=make).to(dtype)
-    return draw(H, D), draw(HKV, D), draw(HKV, DV), draw(H, DV)
+    return draw(H, D), draw(key_heads, D), draw(key_heads, DV), draw(H, DV)
 
 
 def modification(name, length, make):
@@ -95,7 +95,7 @@ def run_case(groups, *, ranks, strategy, order, case, layout="bhsd", length=24, 
     rank = dist.get_rank(group) if not isinstance(group, str) else dist.get_rank()
     if group == "two":
         group = (groups["inside"], groups["ring"])
-    whole = inputs(layout, length, 3, dtype)
+    whole = inputs(layout, length, 3, dtype, options.pop("key_heads", HKV))
     make = torch.Generator(DEVICE).manual_seed(4)
     kept, wanted = modification(case, CU[-1] if layout == "thd" else length, make)
     packed = {} if layout != "thd" else {"cu_seqlens": torch.tensor(CU, dtype=torch.int32)}

@@ -79,7 +79,8 @@ def context_parallel(
     one_of("order", order, ORDERS)
     if not isinstance(q_offset, int) or not isinstance(k_offset, int):
         raise InvalidArgument(
-            "q_offset, k_offset: must be integers here; a modifier that captures one per sequence says the same (first[b] + q_idx)"
+            "q_offset, k_offset: must be integers here; a modifier that captures one per sequence says the same: "
+            "first[b] + q_idx"
         )
     if is_learned(scale):
         score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0

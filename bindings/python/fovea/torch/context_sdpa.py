@@ -38,7 +38,9 @@ class ContextParallelSDPA(TorchFunctionMode):
         self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
     ):
         if attn_mask is not None:
-            raise Unsupported("attn_mask: a rank has its rows only; fovea.torch.context_parallel takes a mask_mod of the whole")
+            raise Unsupported(
+                "attn_mask: a rank has its rows only; fovea.torch.context_parallel takes a mask_mod of the whole"
+            )
         if key.placements != query.placements or value.placements != query.placements:
             raise Unsupported(f"key, value: placed {key.placements} and {value.placements}, the query {query.placements}")
         if not enable_gqa and key.shape[1] != query.shape[1]:

@@ -26,8 +26,8 @@ def check_tensors(q, k, v):
             raise InvalidArgument(f"{name}: must be a torch.Tensor, got {type(x).__name__}")
         if type(x).__name__ == "DTensor":
             raise IsDTensor(
-                f"{name}: a DTensor {x.placements} is not taken here; fovea.torch.attention and flex_attention take one in eager "
-                "mode, and context_parallel x.to_local()"
+                f"{name}: a DTensor {x.placements} is not taken here; fovea.torch.attention and flex_attention take one in "
+                "eager mode, and context_parallel x.to_local()"
             )
         if x.layout != torch.strided:
             raise InvalidArgument(f"{name}: {x.layout} must be torch.strided; to_dense() makes it so")

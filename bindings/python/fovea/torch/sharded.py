@@ -26,7 +26,8 @@ class Cut:
         self.dims = {}
         for name, x in zip(NAMES, (q, k, v)):
             if not isinstance(x, DTensor):
-                raise InvalidArgument(f"{name}: a {type(x).__name__}, but others are DTensors; distribute_tensor makes it one")
+                kind = type(x).__name__
+                raise InvalidArgument(f"{name}: a {kind}, but others are DTensors; distribute_tensor makes it one")
             if x.device_mesh != self.mesh or x.placements != self.placements:
                 raise Unsupported(
                     f"{name}: {x.placements} on {x.device_mesh}, but the query is {self.placements} on {self.mesh}; "
@@ -39,14 +40,14 @@ class Cut:
             word = dict(zip(AXES[layout], AXIS_NAMES)).get(axis)
             if word is None or word in self.dims:
                 raise Unsupported(
-                    f"query: placed {self.placements}; each of batch, heads and sequence may be cut by one dimension of the mesh, "
-                    "and nothing else: redistribute() it, or make it whole with full_tensor()"
+                    f"query: placed {self.placements}; each of batch, heads and sequence may be cut by one dimension of the "
+                    "mesh, and nothing else: redistribute() it, or make it whole with full_tensor()"
                 )
             self.dims[word] = dim
         if "sequence" in self.dims and len(self.dims) > 1:
             raise Unsupported(
-                f"query: placed {self.placements}, the sequence and something else; redistribute() to cut one of them, or call "
-                "context_parallel on the to_local() of all if no modifier asks for b or h"
+                f"query: placed {self.placements}, the sequence and something else; redistribute() to cut one of them, or "
+                "call context_parallel on the to_local() of all if no modifier asks for b or h"
             )
         if "heads" in self.dims:
             self.check_heads()
@@ -54,10 +55,11 @@ class Cut:
     def check_heads(self):
         ranks = self.mesh.size(self.dims["heads"])
         for name, x in zip(NAMES, self.whole):
-            if x.shape[AXES[self.layout][1]] % ranks:
+            heads = x.shape[AXES[self.layout][1]]
+            if heads % ranks:
                 raise Unsupported(
-                    f"{name}: {x.shape[AXES[self.layout][1]]} heads can't be cut evenly over {ranks} ranks ({self.placements}); "
-                    "replicate them, or cut the batch or the sequence"
+                    f"{name}: {heads} heads can't be cut evenly over {ranks} ranks ({self.placements}); replicate them, or "
+                    "cut the batch or the sequence"
                 )
 
     def groups(self):
