@@ -26,6 +26,14 @@ constexpr const char* lines[] = {
     "b=1 h=1 sq=200 skv=500 d=64 dtype=bf16 mod=\"k > 200 ? -inf : score\" lse=1",
     "b=1 h=1 sq=300 skv=500 d=64 dtype=bf16 mask=\"k < q - 150\" lse=1 row_max=1",
     "b=1 h=2 sq=300 d=64 dtype=bf16 mod=softcap(20) sink=1 lse=1",
+    // Bounded scores: rows that see nothing, a bound that is too wide, one of either sign.
+    "b=1 h=2 sq=200 skv=300 d=64 dtype=bf16 mod=softcap(5) mask=\"k < q - 50\" lse=1",
+    "b=1 h=2 sq=200 d=64 dtype=bf16 mod=softcap(90) scale=3 mask=causal lse=1",
+    "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"c * sigmoid(score)\" scalar=\"c=-3\" lse=1",
+    // More parts of a mask than are told apart, of every kind of staged values.
+    "b=2 h=2 sq=300 skv=420 d=64 dtype=bf16 mask=\"q >= k - 100 && q - k < 200 && doc[b,k] < 3 && "
+    "(k % 7 != 3 && t[h, min(abs(k - q), 15)] < 0.9)\" tensor=\"doc:i32[B,Skv]=docs(5)\" "
+    "tensor=\"t:f32[H,16]\" lse=1",
     "b=2 h=2 sq=260 d=64 dtype=bf16 dropout=0.2 lse=1",
     "b=1 h=2 sq=260 d=128 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\"",
     "b=2 h=2 sq=264 d=64 dtype=f16 mask=\"t[q,k] < 0.3\" tensor=\"t:f16[Sq,Skv]\"",

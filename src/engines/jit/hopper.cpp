@@ -1,6 +1,8 @@
 #include "engines/jit/hopper.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 
 #include "base/env.h"
@@ -32,7 +34,9 @@ constexpr Choice choices[] = {
 
 // Narrow heads leave room for a third warpgroup, if the warps beside them get by with 32 registers.
 // Under a mask, tiles of 192 queries are too coarse (measured on an H200: 0.37 ms against 0.34).
+thread_local int tried_groups = 0;
 int warpgroups_of(const ShapeFacts& facts) {
+  if (tried_groups) return tried_groups;
   const Problem& p = facts.baked;
   const bool stages_values =
       facts.row_words + facts.column_words + facts.diagonal_words + facts.cell_bytes > 0;
@@ -141,6 +145,15 @@ std::string why_no_hopper_forward(const ShapeFacts& facts) {
 
 Shape hopper_forward_shape(const ShapeFacts& facts) {
   Shape shape;
+  if (const char* tried = std::getenv("FOVEA_TRY_SHAPE")) {
+    int columns = 0, groups = 0, q = 0, k = 0;
+    if (std::sscanf(tried, "%d,%d,%d,%d", &columns, &groups, &q, &k) == 4) {
+      tried_groups = groups;
+      shape = with_columns(facts, columns, {q, k});
+      tried_groups = 0;
+      return shape;
+    }
+  }
   for (const Choice& choice : choices) {
     if (facts.baked.sizes.d > choice.widest_d || facts.baked.sizes.dv > choice.widest_dv) continue;
     for (const int columns : choice.columns) {

@@ -64,13 +64,13 @@ class JitPlan : public Plan {
       }
       pack_maps(arguments.call, mapped->shape, arguments.maps);
     }
-    if (memory.taken_words > 0) {
+    const bool cleared = summarize(bindings, arguments, memory);
+    if (memory.taken_words > 0 && !cleared) {
       cuda::check(cuda::driver()->set_words_async(
                       reinterpret_cast<cuda::Address>(memory.taken_tiles), 0,
                       static_cast<std::size_t>(memory.taken_words), bindings.stream),
                   "cuMemsetD32Async");
     }
-    summarize(bindings, arguments);
     captured.clear(kernels_[prepared_.captured_clear_unit]);
     for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
       launch(i, arguments, bindings.stream);
@@ -79,8 +79,10 @@ class JitPlan : public Plan {
   }
 
  private:
-  // Tables of minima and maxima that tiles are classified by.
-  void summarize(const Bindings& bindings, const Arguments& arguments) const {
+  // Tables of minima and maxima that tiles are classified by. The first kernel also clears the
+  // words of taken tiles; returns whether there was one.
+  bool summarize(const Bindings& bindings, const Arguments& arguments, const Memory& memory) const {
+    bool cleared = false;
     for (std::size_t i = 0; i < prepared_.formula.summaries.size(); ++i) {
       const Summary& summary = prepared_.formula.summaries[i];
       const long long table = arguments.words[summary.address];
@@ -98,9 +100,15 @@ class JitPlan : public Plan {
       constexpr unsigned threads = 128, in_block = threads / 32;
       const auto blocks = static_cast<unsigned>((call.blocks + in_block - 1) / in_block);
       if (blocks == 0) continue;
+      if (!cleared) {
+        call.cleared = memory.taken_tiles;
+        call.cleared_words = memory.taken_words;
+        cleared = true;
+      }
       cuda::launch(kernels_[prepared_.summary_units[i]], {blocks, 1, 1, threads}, &call,
                    bindings.stream);
     }
+    return cleared;
   }
 
   static bool in_call(const KernelRow& row, const device::Call& call) {

@@ -1,6 +1,7 @@
 #include "engines/jit/render.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engines/jit/formula_text.h"
 #include "engines/jit/render_range.h"
@@ -8,6 +9,7 @@
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/expr.h"
+#include "ir/range.h"
 #include "ir/row_shift.h"
 #include "ir/simplify.h"
 #include "ir/tape.h"
@@ -97,8 +99,34 @@ using ir::Stage;
 std::string constant_line(const std::string& name, bool value) {
   return "  static constexpr bool " + name + " = " + (value ? "true" : "false") + ";\n";
 }
+std::string constant_line(const std::string& name, float value) {
+  return "  static constexpr float " + name + " = " + float_text(value) + ";\n";
+}
 std::string constant_line(const std::string& name, int value) {
   return "  static constexpr int " + name + " = " + std::to_string(value) + ";\n";
+}
+
+// The largest modified score there is, whatever the score; 0: there may be any. What a call binds is
+// not known here.
+float score_bound(const Expr& modified) {
+  const ir::RealInterval range = ir::bound(modified, {}).f;
+  const float most = std::max(std::abs(range.lo), std::abs(range.hi));
+  return std::isfinite(most) ? most : 0;
+}
+
+// The parts of the mask by number: see device/formula.h.
+std::string mask_parts_text(std::size_t count) {
+  std::string reads, calls;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name = "keep_" + std::to_string(i);
+    reads += (i > 0 ? ", " : "") + name + "_reads";
+    calls += "    if constexpr (part == " + std::to_string(i) + ") return " + name + "(a, u, r, c);\n";
+  }
+  return constant_line("mask_parts", static_cast<int>(count)) +
+         "  static constexpr PairReads part_reads[] = {" + reads +
+         "};\n  template <int part>\n  static FOVEA_DEVICE bool keep_part(const Arguments& a, const "
+         "Uniform& u, const Row& r, const Column& c) {\n" +
+         calls + "  }\n";
 }
 
 }  // namespace
@@ -121,7 +149,10 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
     roots.push_back(root);
   };
   const Expr score = ir::leaf(Op::Score), grad = ir::leaf(Op::Grad);
+  const Classifier classifier(program);
   add("keep", "", program.mask() ? program.mask() : ir::constant(true));
+  const std::span<const Expr> parts = classifier.mask_parts();
+  for (std::size_t i = 0; i < parts.size(); ++i) add("keep_" + std::to_string(i), "", parts[i]);
   // Large numbers that are added to all scores of a row, or along it, cost f32 its digits.
   const ir::RowShift split =
       options.splits_shift && program.mod() ? ir::split_row_shift(program.mod()) : ir::RowShift{};
@@ -141,6 +172,9 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
     add("inner_scale", "", factors.scale);
     add("outer", "", factors.outer);
   }
+  const float bound = !program.mod() || shifts
+                          ? 0
+                          : score_bound(factors.inner ? factors.inner : program.mod());
   bool adds_only = true;
   if (options.gradient) {
     const Expr derivative = score_gradient(program);
@@ -153,7 +187,6 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   out.has_mask = static_cast<bool>(program.mask());
   // A derivative by hand may differ from that of the plain score.
   out.has_mod = program.mod() && (program.mod() != score || program.bprop());
-  const Classifier classifier(program);
   std::vector<Expr> all = roots;
   all.insert(all.end(), classifier.formulas().begin(), classifier.formulas().end());
   out.layout = lay_out_words(baked, all);
@@ -188,9 +221,10 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
              constant_line("classifies", out.classifies) +
              constant_line("has_factors", static_cast<bool>(factors.inner)) +
              constant_line("is_score", shifts && near == score) + constant_line("shifts", shifts) +
-             constant_line("line_k", split.line.k) + constant_line("line_q", split.line.q) +
+             constant_line("bound", bound) + constant_line("line_k", split.line.k) + constant_line("line_q", split.line.q) +
              constant_line("row_words", out.row_words) +
-             constant_line("column_words", out.column_words) + text.take() + classify + "};\n";
+             constant_line("column_words", out.column_words) + text.take() +
+             mask_parts_text(parts.size()) + classify + "};\n";
   return out;
 }
 

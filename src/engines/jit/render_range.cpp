@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "engines/jit/device/shared_layout.h"
 #include "engines/jit/render_op.h"
 #include "ir/build.h"
 #include "ir/mod_mask.h"
@@ -54,9 +55,14 @@ class ClassifyText {
     line(
         "static FOVEA_DEVICE Tile classify(const Arguments& a, const Head& head, const Box& box) {");
     for (std::size_t i = 0; i < code_.steps.size(); ++i) step(code_.steps[i], i);
-    const std::string seen = name(code_.roots[0]), kept = name(code_.roots[1]);
-    line("  return " + seen + ".never() ? Tile::Empty : " + kept +
-         ".always() ? Tile::Full : Tile::Mixed;");
+    line("  if (" + name(code_.roots[0]) + ".never()) return Tile::empty();");
+    std::string mixed;
+    for (std::size_t i = 1; i < code_.roots.size(); ++i) {
+      const std::string bit = std::to_string(1u << (i - 1)) + "u";
+      mixed += (i > 1 ? " | " : "") + std::string("(") + name(code_.roots[i]) + ".always() ? 0u : " +
+               bit + ")";
+    }
+    line("  return Tile{" + mixed + "};");
     line("}");
     return std::move(out_);
   }
@@ -205,13 +211,26 @@ class ClassifyText {
   std::string out_;
 };
 
+// What a mask asks for at once: `a && b && c` has three parts.
+void add_parts(const ir::Expr& mask, std::vector<ir::Expr>& parts) {
+  if (mask->op() != Op::And) return parts.push_back(mask);
+  for (const ir::Expr& arg : mask->args()) add_parts(arg, parts);
+}
+
 }  // namespace
 
 Classifier::Classifier(const ir::Program& program) : program_(program) {
   const ir::Expr mask = program.mask() ? program.mask() : ir::constant(true);
   const ir::Expr hidden =
       program.mod() ? ir::always_minus_infinity(program.mod()) : ir::constant(false);
-  formulas_ = {and_(mask, not_(hidden)), mask};
+  formulas_ = {and_(mask, not_(hidden))};
+  add_parts(mask, formulas_);
+  // The last part has what is left.
+  while (formulas_.size() > 1 + device::most_mask_parts) {
+    const ir::Expr last = formulas_.back();
+    formulas_.pop_back();
+    formulas_.back() = and_(formulas_.back(), last);
+  }
 }
 
 bool Classifier::classifies() const { return formulas_[0] != ir::constant(true); }

@@ -3,7 +3,6 @@
 // captured tensors hold.
 #pragma once
 
-#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +17,10 @@ class Classifier {
  public:
   explicit Classifier(const ir::Program& program);
 
-  // What is seen (the mask, less what the modifier always makes -inf), and what the mask keeps.
-  // Tiles are empty by the first, full by the second.
+  // What is seen (the mask, less what the modifier always makes -inf), then the parts of the mask.
+  // A tile is empty by the first, full if all of the others always hold in it.
   std::span<const ir::Expr> formulas() const { return formulas_; }
+  std::span<const ir::Expr> mask_parts() const { return formulas().subspan(1); }
   bool classifies() const;  // false: every tile is full
 
   // Adds words for the summaries that it reads to the layout.
@@ -28,7 +28,7 @@ class Classifier {
 
  private:
   const ir::Program& program_;
-  std::array<ir::Expr, 2> formulas_;
+  std::vector<ir::Expr> formulas_;
 };
 
 // What one operation makes of sets of values, as an expression over device/interval.h, by the rules

@@ -32,6 +32,15 @@ void check_diagonal(const Arguments& a, const typename Formula::Uniform& u, int 
   }
 }
 
+// The mask is what all of its parts keep.
+template <class Formula, class Arguments, class... Values>
+void check_parts(const Arguments& a, const Values&... values) {
+  bool keep = Formula::template keep_part<0>(a, values...);
+  if constexpr (Formula::mask_parts > 1) keep &= Formula::template keep_part<1>(a, values...);
+  if constexpr (Formula::mask_parts > 2) keep &= Formula::template keep_part<2>(a, values...);
+  if (keep != Formula::keep(a, values...)) __builtin_trap();
+}
+
 template <class Arguments, class Formula, class Extra>
 void probe(const Probe& in, Answer& out, Extra extra) {
   Arguments a{};
@@ -51,8 +60,10 @@ void probe(const Probe& in, Answer& out, Extra extra) {
   out.keep = bits(Formula::keep(a, u, r, c));
   out.score = bits(Formula::score(a, u, r, c, in.s));
   out.gradient = bits(Formula::gradient(a, u, r, c, in.s, in.grad));
-  out.tile = static_cast<unsigned>(Formula::classify(
-      a, head, {in.box[0], in.box[1], in.box[2], in.box[3], in.box[4], in.box[5]}));
+  check_parts<Formula>(a, u, r, c);
+  const Tile tile = Formula::classify(
+      a, head, {in.box[0], in.box[1], in.box[2], in.box[3], in.box[4], in.box[5]});
+  out.tile = tile.mixed;
   extra(a, u, r, c);
 }
 

@@ -39,7 +39,7 @@ class Backward {
   FOVEA_DEVICE static Tile edge_class(const BlockPlace& here, const QueryTile& tile) {
     const bool whole =
         tile.first + rows <= here.s.q_length && here.k_first + columns <= here.s.k_length;
-    return whole ? Tile::Full : Tile::Mixed;
+    return {whole ? 0 : Tile::edge};
   }
   FOVEA_DEVICE Head head_of_tile(const BlockPlace& here, const QueryTile& tile) const {
     return head_of(call_, here.s, here.b, tile.h);

@@ -75,8 +75,8 @@ class ClassifiedTiles {
   FOVEA_DEVICE void write(const Classify& classify) const {
     FOVEA_NO_UNROLL for (int first = thread_index() / 32 * 32; first < count_; first += threads) {
       const int i = first + lane_index();
-      const Tile tile = i < count_ ? classify(i) : Tile::Empty;
-      const unsigned live = ballot(tile != Tile::Empty), full = ballot(tile == Tile::Full);
+      const Tile tile = i < count_ ? classify(i) : Tile::empty();
+      const unsigned live = ballot(!tile.is_empty()), full = ballot(tile.is_full());
       if (lane_index() == 0) {
         store_shared(words_ + first / 8, live);
         store_shared(words_ + classified_tiles / 8 + first / 8, full);

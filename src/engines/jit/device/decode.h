@@ -112,7 +112,7 @@ struct Decode {
     const long long k_low = static_cast<long long>(first) + s.k_offset;
     const long long k_high = static_cast<long long>(end - 1) + s.k_offset;
     const auto fits = [](long long x) { return x == static_cast<int>(x); };
-    if (!fits(q_first) || !fits(q_last) || !fits(k_low) || !fits(k_high)) return Tile::Mixed;
+    if (!fits(q_first) || !fits(q_last) || !fits(k_low) || !fits(k_high)) return {Tile::some_part};
     // Rows of two positions have all heads of the group between them.
     const bool one = row / call.group == last / call.group;
     const int h = kv_head * call.group;
@@ -126,7 +126,7 @@ struct Decode {
                   static_cast<int>(k_low),
                   static_cast<int>(k_high)};
     const Tile kind = Formula::classify(a, any, box);
-    return kind == Tile::Full && first + tile_keys > k_end ? Tile::Mixed : kind;
+    return kind.is_full() && first + tile_keys > k_end ? Tile{Tile::edge} : kind;
   }
   FOVEA_DEVICE LiveTile next(LiveTiles& tiles) const {
     return next_live(tiles, [&](int tile) { return classify(tile); });

@@ -37,11 +37,16 @@
 //     static constexpr PairReads keep_reads, score_reads, ...;  // of each function
 //
 //     static bool keep(const Arguments&, const Uniform&, const Row&, const Column&);
+//     // The mask in parts, each of which must hold: keep_part<i>(...), and what each of them reads.
+//     static constexpr int mask_parts;
+//     static constexpr PairReads part_reads[mask_parts];
 //     static float score(const Arguments&, const Uniform&, const Row&, const Column&, float s);
 //     // If has_factors: score(s) = outer * inner(inner_scale * s), with factors of the head alone.
 //     static constexpr bool has_factors;
 //     static float inner(const Arguments&, const Uniform&, const Row&, const Column&, float s);
 //     static float inner_scale(...), outer(const Arguments&, const Uniform&, ...);
+//     // No modified score is further from 0 (of inner(), if has_factors); 0: they may be anything.
+//     static constexpr float bound;
 //     static constexpr bool is_score;  // score(s) is s, since all else is in shift and slope
 //     // If splits_shift is asked for, what a row's scores have besides: shift(...) + slope(...) *
 //     (line_k * k +
@@ -53,7 +58,7 @@
 //     // The gradient by the unmodified score (a backward's plan only).
 //     static float gradient(const Arguments&, const Uniform&, const Row&, const Column&, float s,
 //                           float grad);
-//     // Whether any, or every, position of the box is kept.
+//     // Which parts of the mask hide something of the box, or whether it is empty.
 //     static Tile classify(const Arguments&, const Head&, const Box&);
 //   };
 //
@@ -63,6 +68,7 @@
 #pragma once
 
 #include "primitives.h"
+#include "shared_layout.h"
 
 namespace fovea::device {
 
@@ -91,6 +97,15 @@ struct PairReads {
   bool diagonal, cell;
 };
 
-enum class Tile : int { Empty, Mixed, Full };
+// What of a mask may hide something of a tile: a bit for each of its parts, and one for what lies
+// beyond the sequence.
+struct Tile {
+  unsigned mixed;
+  static constexpr unsigned edge = 1u << most_mask_parts, some_part = edge - 1;
+  static FOVEA_DEVICE Tile empty() { return {~0u}; }
+  static FOVEA_DEVICE Tile full() { return {0}; }
+  FOVEA_DEVICE bool is_empty() const { return mixed == ~0u; }
+  FOVEA_DEVICE bool is_full() const { return mixed == 0; }
+};
 
 }  // namespace fovea::device

@@ -27,9 +27,9 @@ FOVEA_DEVICE LiveTile next_live(LiveTiles& tiles, const Classify& classify) {
     tiles.chunk += 32;
     if (tiles.chunk >= tiles.count) return {-1, false};
     const int tile = tiles.chunk + lane_index();
-    const Tile kind = tile < tiles.count ? classify(tile) : Tile::Empty;
-    tiles.live = ballot(kind != Tile::Empty);
-    tiles.full = ballot(kind == Tile::Full);
+    const Tile kind = tile < tiles.count ? classify(tile) : Tile::empty();
+    tiles.live = ballot(!kind.is_empty());
+    tiles.full = ballot(kind.is_full());
   }
   const int bit = first_bit(tiles.live);
   tiles.live &= tiles.live - 1;
@@ -46,7 +46,7 @@ template <class Formula, class Arguments>
 FOVEA_DEVICE Tile class_of_tile(const Arguments& a, const Head& head, const Sequence& s,
                                 const TileSpan& q, const TileSpan& k) {
   const int q_end = min(q.first + q.count, s.q_length), k_end = min(k.first + k.count, s.k_length);
-  if (q.first >= q_end || k.first >= k_end) return Tile::Empty;
+  if (q.first >= q_end || k.first >= k_end) return Tile::empty();
   const bool edge = q.first + q.count > s.q_length || k.first + k.count > s.k_length;
   const long long q_first = static_cast<long long>(q.first) + s.q_offset;
   const long long k_first = static_cast<long long>(k.first) + s.k_offset;
@@ -54,7 +54,7 @@ FOVEA_DEVICE Tile class_of_tile(const Arguments& a, const Head& head, const Sequ
                   k_last = k_first + (k_end - k.first - 1);
   // Positions that wrap around are no interval.
   const auto fits = [](long long x) { return x == static_cast<int>(x); };
-  Tile kind = Tile::Mixed;
+  Tile kind{Tile::some_part};
   if (fits(q_first) && fits(q_last) && fits(k_first) && fits(k_last)) {
     const Box box{head.h,
                   head.h,
@@ -64,7 +64,8 @@ FOVEA_DEVICE Tile class_of_tile(const Arguments& a, const Head& head, const Sequ
                   static_cast<int>(k_last)};
     kind = Formula::classify(a, head, box);
   }
-  return edge && kind == Tile::Full ? Tile::Mixed : kind;
+  if (edge) kind.mixed |= Tile::edge;  // one that is empty stays so
+  return kind;
 }
 // Called, not inlined: it is long, and runs once for 32 tiles.
 template <class Formula, class Arguments>

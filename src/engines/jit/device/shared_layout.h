@@ -8,6 +8,9 @@ namespace fovea::device {
 // on different banks, whatever their length.
 constexpr int row_bytes(int columns, int element_bytes) { return columns * element_bytes + 16; }
 
+// Parts of a mask that are told apart: `q >= k && q - k < n` has two. More of them count as one.
+constexpr int most_mask_parts = 3;
+
 constexpr int round_to_16(int bytes) { return (bytes + 15) / 16 * 16; }
 
 // What a kernel's shared memory depends on.

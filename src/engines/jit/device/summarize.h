@@ -63,6 +63,11 @@ FOVEA_DEVICE void summarize(const SummaryCall& call) {
   constexpr int block = 64;
   const long long number =
       static_cast<long long>(block_x()) * (block_threads() / 32) + thread_index() / 32;
+  const long long threads = static_cast<long long>(grid_x()) * block_threads();
+  for (long long i = static_cast<long long>(block_x()) * block_threads() + thread_index();
+       i < call.cleared_words; i += threads) {
+    call.cleared[i] = 0;
+  }
   if (number >= call.blocks) return;  // the same for all lanes of a warp
   const long long length = call.extent[call.along];
   const long long in_row = (length + block - 1) / block;

@@ -12,6 +12,9 @@ struct SummaryCall {
   long long extent[8];  // none of them 0
   long long stride[8];  // in elements
   long long blocks;     // all of the table's
+  // Words that a kernel behind it wants to be 0: cleared on the way, which saves a launch.
+  unsigned* cleared;
+  long long cleared_words;
 };
 
 }  // namespace fovea::device

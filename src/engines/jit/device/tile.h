@@ -35,11 +35,11 @@ FOVEA_DEVICE void clear(float (&sum)[m][n][4]) {
   }
 }
 
-// The largest sum in row lane / 4 + 8 r of a piece of 16 rows.
-template <int n>
+// The largest sum in row lane / 4 + 8 r of a piece of 16 rows, or of its first 8 * count columns.
+template <int count = 0, int n>
 FOVEA_DEVICE float row_maximum(const float (&piece)[n][4], int r) {
   float most = fmaxf(piece[0][2 * r], piece[0][2 * r + 1]);
-  FOVEA_UNROLL for (int j = 1; j < n; ++j) {
+  FOVEA_UNROLL for (int j = 1; j < (count > 0 ? count : n); ++j) {
     most = fmaxf(most, fmaxf(piece[j][2 * r], piece[j][2 * r + 1]));
   }
   most = fmaxf(most, shuffle_xor(most, 1));

@@ -108,12 +108,12 @@ FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const Ke
   if constexpr (!Formula::classifies) {
     const bool whole =
         first + Shape::queries <= s.q_length && at.k_first + Shape::keys <= s.k_length;
-    return whole ? Tile::Full : Tile::Mixed;
+    return {whole ? 0 : Tile::edge};
   }
   const int h = at.g * call_.group + head;
   const Tile kind = class_of_tile<Formula>(a_, head_of(call_, s, at.b, h), s,
                                            {first, Shape::queries}, {at.k_first, Shape::keys});
-  if (Config::deterministic && kind == Tile::Empty) {
+  if (Config::deterministic && kind.is_empty()) {
     QueryTurns<Shape::keys>(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first)
         .leave_out();
   }

@@ -6,7 +6,7 @@
 // scores are exponentiated relative to that, whatever they are: sums and 16-bit probabilities have
 // room upwards (2^60 in bf16, 2^14 in f16). Only if a warp's sums leave that room does it look for
 // maxima, do the tile again from its scores, and go on with an ordinary online softmax for the rest
-// of these queries.
+// of these queries. Scores that the formula bounds well are relative to 0, and nobody looks.
 //
 // A warpgroup's step i begins with scores(i) = Q K(i)^T and, behind it, o += P(i - 1) V(i - 1) in
 // two parts; while they run it makes P(i) from scores(i), the first part of it as soon as the first
@@ -43,6 +43,10 @@ struct HopperForward {
   static constexpr int early = parts >= 4 ? parts / (Formula::has_mod ? 2 : 4) : 1;
   static constexpr int first_turn = 1;  // a named barrier for each warpgroup
   static constexpr float most_sum = is_same_element<Element, BF16> ? 1e18f : 16384.0f;
+  // Probabilities in f16 have no room for scores that are far below the reference.
+  static constexpr bool bounded =
+      Formula::bound > 0 && is_same_element<Element, BF16> && !Config::row_max;
+  static constexpr float most_exponent = 56;  // of scores relative to 0: their sums have room, too
 
   const Arguments& a;
   const Call& call;
@@ -101,29 +105,51 @@ struct HopperForward {
 
   // --- scores ---
 
-  // What every step does with scores before masks.
-  static constexpr bool modifies = Formula::has_mod || Layout::stages_values;
-  FOVEA_DEVICE void modify(const Step& step, const Ring& k) {
-    if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k.stage), k.parity);
-    if constexpr (Formula::has_mod) apply<false>(step, k.stage);
+  FOVEA_DEVICE void modify(const Step& step) {
+    if constexpr (Formula::has_mod) {
+      wait_for_staged();
+      apply<modifier>(step);
+    }
   }
-  FOVEA_DEVICE void mask(const Step& step, int stage) {
+  // Part by part: most tiles are masked by one of them at most.
+  FOVEA_DEVICE void mask(const Step& step) {
     if (units.outer != 1) {
       FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= units.outer;
     }
-    if (step.is(Step::mixed)) apply<true>(step, stage);
+    if (!step.is(Step::masked)) return;
+    if (step.is(Step::cut)) {
+      FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) {
+        const int column = 8 * (i / 4) + 2 * (lane_index() % 4) + i % 2;
+        x[i / 4][i % 4] = column < step.keys ? x[i / 4][i % 4] : -infinity();
+      }
+    }
+    wait_for_staged();
+    if (step.is(Step::part)) apply<0>(step);
+    if constexpr (Formula::mask_parts > 1) {
+      if (step.is(Step::part << 1)) apply<1>(step);
+    }
+    if constexpr (Formula::mask_parts > 2) {
+      if (step.is(Step::part << 2)) apply<2>(step);
+    }
   }
-  FOVEA_DEVICE void leave_staged(const Step& step, int stage) {
+  // Steps that read nothing of it do not wait.
+  FOVEA_DEVICE void wait_for_staged() const {
+    if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k.stage), k.parity);
+  }
+  FOVEA_DEVICE void leave_staged(const Step& step) {
     if constexpr (Layout::stages_values) {
       sync_warp();
-      if (!step.is(Step::end)) release(At::free_staged, stage);
+      if (!step.is(Step::end)) release(At::free_staged, k.stage);
       if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
     }
   }
 
-  // The modifier, or the mask: apart, since most tiles need no mask.
-  template <bool masks>
-  FOVEA_DEVICE void apply(const Step& step, int stage) {
+  // The modifier, or a part of the mask by its number.
+  static constexpr int modifier = -1;
+  template <int what>
+  FOVEA_DEVICE void apply(const Step& step) {
+    constexpr bool masks = what != modifier;
+    const int stage = k.stage;
     const TilePlace place = place_at(step);
     const Sequence& s = place.s;
     typename Formula::Row row_values[2];
@@ -137,11 +163,10 @@ struct HopperForward {
         slope[r] = find_base(row_values[r], seen(step.k0, s.k_offset), r);
       }
     }
-    constexpr PairReads reads = masks ? Formula::keep_reads : Formula::score_reads;
+    constexpr PairReads reads = masks ? Formula::part_reads[masks ? what : 0] : Formula::score_reads;
     const int lane_column = 2 * (lane_index() % 4);
     WarpPairs<Formula, rows, columns, reads.diagonal, reads.cell> pairs(
         {Layout::diagonal_at(stage), Layout::cells_at(stage)}, first_row);
-    const int end = step.is(Step::hidden) ? 0 : s.k_length - step.k0;
     FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
       pairs.load(j);
       FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
@@ -153,8 +178,7 @@ struct HopperForward {
           float& score = x[j][2 * r + e];
           column.pair = pairs.pair(r, e);
           if constexpr (masks) {
-            const bool keep =
-                column_number < end && Formula::keep(a, uniform, row_values[r], column);
+            const bool keep = Formula::template keep_part<what>(a, uniform, row_values[r], column);
             score = keep ? score : -infinity();
           } else {
             const float distance = static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
@@ -218,8 +242,8 @@ struct HopperForward {
     }
   }
 
-  FOVEA_DEVICE void begin_exponentials(const Step& step, int stage, float (&sums)[4]) {
-    leave_staged(step, stage);
+  FOVEA_DEVICE void begin_exponentials(const Step& step, float (&sums)[4]) {
+    leave_staged(step);
     wait_products<1>();  // the first part of P was read
     FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
     exponentiate<0, early>(step, sums);
@@ -231,10 +255,11 @@ struct HopperForward {
   struct Shrink {
     float by[2];
   };
+  template <int columns8 = keys>
   FOVEA_DEVICE Shrink seek_references() {
     Shrink shrink;
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-      const float most = row_maximum(x, r) + base[r], now = at.reference[r];
+      const float most = row_maximum<columns8>(x, r) + base[r], now = at.reference[r];
       if constexpr (Config::row_max) at.top[r] = fmaxf(at.top[r], most);
       const float to = most > now && !((most - now) * factor <= 8) ? most : now;
       shrink.by[r] = exp2_approx((now - finite_or_zero(to)) * factor);
@@ -244,6 +269,16 @@ struct HopperForward {
     has_none = any_in_warp(at.reference[0] == -infinity() || at.reference[1] == -infinity());
     careful = seeks || has_none || units.outer != 1;
     return shrink;
+  }
+  // Any score of a row will do for its first reference, in bf16: sums have room enough. So if nothing
+  // is masked, a few of them are looked at.
+  FOVEA_DEVICE Shrink first_references(const Step& step) {
+    constexpr bool few = is_same_element<Element, BF16> && !Config::row_max && keys > 2;
+    if (few && !step.is(Step::masked | Step::end)) {
+      const Shrink shrink = seek_references<few ? 2 : keys>();
+      if (!has_none) return shrink;
+    }
+    return seek_references();
   }
   FOVEA_DEVICE void shrink_output(const Shrink& shrink) {
     FOVEA_UNROLL for (int i = 0; i < features * 4; ++i) o[i / 4][i % 4] *= shrink.by[i % 4 / 2];
@@ -263,6 +298,12 @@ struct HopperForward {
     units = score_unit<Formula>(a, uniform);
     at.unit = units.unit;
     factor = at.unit * log2_of_e;
+    if constexpr (bounded) {
+      seeks = !(Formula::bound * arith::absolute(units.outer) * factor <= most_exponent);
+      has_none = false;
+      careful = seeks || units.outer != 1;
+      if (!seeks) at.reference[0] = at.reference[1] = 0;
+    }
     if constexpr (Config::dropout) dropout = dropout_of(call, place.head);
   }
 
@@ -274,7 +315,7 @@ struct HopperForward {
   // before once more, for nothing. So all of this is there once, and no product is in a branch.
   FOVEA_DEVICE void run() {
     wait_for(barrier(At::filled_k, 0), 0);
-    Step step = load_step(shared.step), previous{0, Step::end, 0};
+    Step step = load_step(shared.step), previous{0, Step::end, 0, 0};
     if (step.is(Step::end)) return;
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
@@ -338,22 +379,24 @@ struct HopperForward {
   FOVEA_DEVICE bool begin_probabilities(const Step& step, Shrink& shrink, float (&sums)[4]) {
     const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
     bool shrinks = false;
-    if (careful || step.is(Step::first | Step::mixed | Step::end)) {
+    if (careful || step.is(Step::first | Step::masked | Step::end)) {
       if (fresh) begin_tile(step);
       if (!ends) {
-        modify(step, k);
-        mask(step, k.stage);
+        modify(step);
+        mask(step);
       }
-      if (fresh || seeks || has_none) {
+      if (fresh && !bounded) {
+        shrink = first_references(step);
+      } else if (seeks || has_none) {
         shrink = seek_references();
         shrinks = !fresh;
       }
-      if (modifies) begin_exponentials(step, k.stage, sums);
-    } else if (modifies) {
-      modify(step, k);
-      begin_exponentials(step, k.stage, sums);
+      if (Formula::has_mod) begin_exponentials(step, sums);
+    } else if (Formula::has_mod) {
+      modify(step);
+      begin_exponentials(step, sums);
     }
-    if (!modifies) begin_exponentials(step, k.stage, sums);
+    if (!Formula::has_mod) begin_exponentials(step, sums);
     return shrinks;
   }
 
@@ -361,6 +404,7 @@ struct HopperForward {
   // for that.
   FOVEA_DEVICE bool end_probabilities(const Step& step, Shrink& shrink, float (&sums)[4]) {
     exponentiate<early, parts>(step, sums);
+    if constexpr (bounded) return false;
     const bool leaves = sums[0] + sums[1] > most_sum || sums[2] + sums[3] > most_sum;
     if (!any_in_warp(leaves && !seeks)) return false;
     const Shrink again = seek_references();

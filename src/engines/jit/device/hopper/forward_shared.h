@@ -11,7 +11,7 @@ constexpr int warpgroup_rows = 64, value_stages = 2;
 // Places of what is known of a tile of queries: from before the tile before it until its results
 // are written, which is after the queries of the next have been used.
 constexpr int place_stages = 8;
-constexpr int tile_place_bytes = 112;
+constexpr int tile_place_bytes = 112;  // of TilePlace
 
 // Tiles of 16-bit elements are stored as pieces of 64 columns, one behind the other.
 constexpr int piece_columns = 64;

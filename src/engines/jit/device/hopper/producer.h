@@ -22,7 +22,8 @@ struct Producer {
   unsigned taken;  // the number of the tile after the next, in lane 0
   Ring q{0, 1}, k{0, 1};
   int place = -1;
-  int q0, common, k_row, kv_head, batch;  // of the tile that is worked on; common: of its flags
+  // Of the tile that is worked on; common: of its flags. k_length is 0 if it sees no key.
+  int q0, common, k_length, k_row, kv_head, batch;
 
   FOVEA_DEVICE explicit Producer(const MappedArgumentsOf<Arguments>& arguments)
       : a(arguments), call(a.rest.call), tiles(tiles_along(call, rows) * call.h * call.b) {}
@@ -38,7 +39,7 @@ struct Producer {
     // Twice: whoever has met the first one still waits for the step behind it.
     FOVEA_NO_UNROLL for (int i = 0; i < 2; ++i) {
       wait_for_room();
-      if (lane_index() == 0) announce({0, Step::end, 0}, 0);
+      if (lane_index() == 0) announce({0, Step::end, 0, 0}, 0);
       k.advance(Layout::k_stages);
     }
   }
@@ -65,9 +66,7 @@ struct Producer {
       sync_warp();  // from here on all read it there: registers are few
       const LiveChunk chunk = classify(to, last_chunk(found.key_tiles));
       sync_warp();
-      if (lane_index() == 0) {
-        store_shared(to, Words2{chunk.live, chunk.mixed});
-      }
+      if (lane_index() == 0) store_struct(to, chunk);
       sync_warp();
       return true;
     }
@@ -76,18 +75,20 @@ struct Producer {
   // --- the tiles of keys that a tile of queries sees ---
 
   // Of 32 tiles from `first` on, one to a lane.
-  struct LiveChunk {
-    unsigned live, mixed;
-  };
   FOVEA_DEVICE static int last_chunk(int tiles) { return tiles == 0 ? 0 : (tiles - 1) & ~31; }
   FOVEA_DEVICE LiveChunk classify(Shared at, int first) const {
     const auto found = load_struct<TilePlace>(at);
     const int i = first + lane_index();
     const Tile kind = i >= found.key_tiles
-                          ? Tile::Empty
+                          ? Tile::empty()
                           : classify_tile<Formula>(a.rest, found.head, found.s, {found.q0, rows},
                                                    {i * columns, columns});
-    return {ballot(kind != Tile::Empty), ballot(kind == Tile::Mixed)};
+    LiveChunk chunk;
+    chunk.live = ballot(!kind.is_empty());
+    FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
+      chunk.mixed[part] = ballot((kind.mixed >> part & 1) != 0);
+    }
+    return chunk;
   }
 
   // From the last to the first: so a causal mask's diagonal comes first, and every row finds a
@@ -96,15 +97,22 @@ struct Producer {
     int chunk;
     LiveChunk here;
   };
-  FOVEA_DEVICE LiveTile next(Walk& walk, Shared at) const {
+  struct SeenTile {
+    int index, flags;  // Step::part of what hides something of it
+  };
+  FOVEA_DEVICE SeenTile next(Walk& walk, Shared at) const {
     while (walk.here.live == 0) {
       walk.chunk -= 32;
-      if (walk.chunk < 0) return {-1, false};
+      if (walk.chunk < 0) return {-1, 0};
       walk.here = classify(at, walk.chunk);
     }
     const int bit = last_bit(walk.here.live);
     walk.here.live ^= 1u << bit;
-    return {walk.chunk + bit, (walk.here.mixed >> bit & 1) == 0};
+    int flags = 0;
+    FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
+      flags |= (walk.here.mixed[part] >> bit & 1) != 0 ? Step::part << part : 0;
+    }
+    return {walk.chunk + bit, flags};
   }
 
   // All steps of one tile of queries, or none in the first turn. After the first of them it looks
@@ -112,25 +120,26 @@ struct Producer {
   FOVEA_DEVICE bool produce() {
     const bool exists = place >= 0;
     const Shared at = place_at(place);
-    Walk walk{0, {0, 0}};
+    Walk walk{};
     int flags = Step::first;
-    LiveTile now{-1, false};
+    SeenTile now{-1, 0};
     if (exists) {
       const auto found = load_struct<TilePlace>(at);
       load_queries(found);
-      walk = {last_chunk(found.key_tiles), {found.live, found.mixed}};
+      walk = {last_chunk(found.key_tiles), found.last};
       q0 = found.q0;
+      k_length = found.s.k_length;
       k_row = static_cast<int>(found.s.k_first);
       kv_head = found.kv_head;
       batch = found.s.b;
       common = q.stage << Step::q_shift | (place & place_stages - 1) << Step::place_shift;
     }
     for (bool more = true;;) {
-      LiveTile following{-1, false};
+      SeenTile following{-1, 0};
       if (exists) following = next(walk, at);
       if (exists && now.index < 0 && following.index < 0) {
-        now = {0, false};
-        flags |= Step::hidden;
+        now = {0, 0};
+        k_length = 0;
       }
       bool looks = !exists;
       if (now.index >= 0) {
@@ -148,12 +157,12 @@ struct Producer {
   }
 
   // As little as possible: keys are waited for.
-  FOVEA_DEVICE void step(const LiveTile& tile, int flags) {
+  FOVEA_DEVICE void step(const SeenTile& tile, int flags) {
     const int k0 = tile.index * columns;
-    flags |= common | (tile.full ? 0 : Step::mixed);
+    flags |= common | tile.flags | (k0 + columns > k_length ? Step::cut : 0);
     wait_for_room();
     if (lane_index() == 0) {
-      announce({k0, flags, q0}, Layout::k_bytes);
+      announce({k0, flags, q0, k_length - k0}, Layout::k_bytes);
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
         load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
                   barrier(At::filled_k, k.stage), {i * piece_columns, k_row + k0, kv_head, batch});

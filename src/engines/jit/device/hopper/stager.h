@@ -30,7 +30,7 @@ struct Stager {
       if (step.is(Step::end)) return;
       if (step.is(Step::first)) has_rows = false;
       // If nothing is masked, nobody asks for what masks read.
-      if (Formula::has_mod || step.is(Step::mixed)) stage(step, k.stage);
+      if (Formula::has_mod || step.is(Step::masked)) stage(step, k.stage);
       sync_warp();
       if (lane_index() == 0) arrive(Layout::barrier(HopperForwardShared::staged, k.stage));
     }

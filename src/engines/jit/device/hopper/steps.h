@@ -11,14 +11,16 @@
 namespace fovea::device {
 
 struct Step {
-  static constexpr int first = 1;   // of a tile of queries
-  static constexpr int last = 2;    // of it: its queries are needed no more
-  static constexpr int mixed = 4;   // some of it is masked
-  static constexpr int hidden = 8;  // all of it is: the tile of queries sees no key
-  static constexpr int end = 16;    // there are no more
+  static constexpr int first = 1;  // of a tile of queries
+  static constexpr int last = 2;   // of it: its queries are needed no more
+  static constexpr int end = 4;    // there are no more
+  static constexpr int cut = 8;    // the keys end in it
+  static constexpr int part = 16;  // the first part of the mask hides some of it; others follow
+  static constexpr int masked = (part << most_mask_parts) - cut;  // any of these
   static constexpr int q_shift = 8, place_shift = 12;
 
   int k0, flags, q0;
+  int keys;  // that the sequence has from k0 on
   FOVEA_DEVICE bool is(int flag) const { return (flags & flag) != 0; }
   FOVEA_DEVICE int q_stage() const { return flags >> q_shift & 1; }
   FOVEA_DEVICE int place() const { return flags >> place_shift & (place_stages - 1); }
@@ -26,16 +28,22 @@ struct Step {
 
 FOVEA_DEVICE void store_step(Shared at, const Step& step) {
   store_shared(at, Words4{static_cast<unsigned>(step.k0), static_cast<unsigned>(step.flags),
-                          static_cast<unsigned>(step.q0), 0});
+                          static_cast<unsigned>(step.q0), static_cast<unsigned>(step.keys)});
 }
 FOVEA_DEVICE Step load_step(Shared at) {
   const auto words = load_shared<Words4>(at);
-  return {static_cast<int>(words.x), static_cast<int>(words.y), static_cast<int>(words.z)};
+  return {static_cast<int>(words.x), static_cast<int>(words.y), static_cast<int>(words.z),
+          static_cast<int>(words.w)};
 }
+
+// Of 32 tiles of keys, a bit each: which are seen, and of which each part of the mask hides some.
+struct LiveChunk {
+  unsigned live, mixed[most_mask_parts];
+};
 
 // What is known of a tile of queries before it is worked on.
 struct TilePlace {
-  unsigned live, mixed;  // of the last 32 tiles of keys at most; found when the rest is known
+  LiveChunk last;  // the last 32 tiles of keys at most; found when the rest is known
   Sequence s;
   Head head;
   int b, h, kv_head, q0;

@@ -59,9 +59,15 @@ FOVEA_DEVICE bool write_rows(const Call& call, const TilePlace& place, int first
     const int q = first + lane_index() / 4 + 8 * r;
     const bool inside = q < place.s.q_length, empty = joined == 0 || !inside;
     const float inverse = empty ? 0 : shrink * (Config::dropout ? dropout_factor : 1) / joined;
+    FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) o[i / 2][2 * r + i % 2] *= inverse;
+    if (any_in_warp(empty)) {  // 0 also if a hidden NaN came in
+      FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) {
+        float& value = o[i / 2][2 * r + i % 2];
+        value = empty ? 0 : value;
+      }
+    }
     FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) {
-      float& value = o[i / 2][2 * r + i % 2];
-      value = empty ? 0 : value * inverse;  // also if a hidden NaN came in
+      const float value = o[i / 2][2 * r + i % 2];
       nan |= value != value;
     }
     const bool writes = q < row_end(call, place.s);
