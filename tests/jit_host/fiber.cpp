@@ -80,6 +80,7 @@ void Fiber::begin() {
 }
 
 void Fiber::switch_from_to(Fiber& from, Fiber& to) {
+  if (&from == &to) return;  // what `to` has saved is where it waited last, not where it is
   came_from = &from;
   came_to = &to;
 #if defined(__SANITIZE_ADDRESS__)

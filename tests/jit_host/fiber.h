@@ -18,7 +18,8 @@ class Fiber {
   // that another fiber was left on. A fiber that is never started is whoever switches away from it.
   void start(void* stack, std::size_t bytes, Entry entry);
 
-  // Runs `to` until something switches back to `from`, which is the one that runs.
+  // Runs `to` until something switches back to `from`, which is the one that runs. If both are the
+  // same, it just runs on.
   static void switch_from_to(Fiber& from, Fiber& to);
 
  private:

@@ -141,6 +141,32 @@ TEST(JitHostHopper, ProductsOfTilesAndRegisters) {
   }
 }
 
+// Not inlined: its frame must lie below the kernel's.
+[[gnu::noinline]] int wait_deeper(int parity) {
+  volatile int room[128];
+  room[0] = parity;
+  wait_for(barriers, room[0]);
+  return room[0];
+}
+
+// If nobody else can go on, what a thread waits for comes while it gives its turn away, and its
+// turn is next. Each of its switches begins at another depth of its stack than the last.
+TEST(JitHostHopper, AThreadThatWaitsAlone) {
+  const auto kernel = [](void**) {
+    make_barriers(31);
+    if (thread_index() != 0) return arrive(barriers + 8);
+    wait_for(barriers + 8, 0);
+    for (int i = 0; i < 32; ++i) {
+      arrive_expecting(barriers, a_bytes);
+      load(a_place, a_map, a_bytes);
+      if (i % 2 == 0) wait_for(barriers, 0);
+      if (i % 2 == 1) wait_deeper(1);
+    }
+  };
+  fill();
+  EXPECT_EQ(run(kernel, 32), "");
+}
+
 // --- mistakes ---
 
 TEST(JitHostHopper, ATileThatNobodyWaitedFor) {
