@@ -24,6 +24,11 @@ constexpr const char* lines[] = {
     "b=1 h=1 sq=200 skv=700 d=64 dtype=bf16 mod=\"score - 2 * k\" lse=1",
     "b=1 h=1 sq=200 skv=700 d=64 dtype=f16 mod=\"score - 0.1 * k\" lse=1",
     "b=1 h=1 sq=200 skv=500 d=64 dtype=bf16 mod=\"k > 200 ? -inf : score\" lse=1",
+    // Tiles of keys from the first to the last, of more than 32, also with rows that see few.
+    "b=1 h=1 sq=130 skv=4300 d=64 dtype=bf16 mod=\"score + t[h] * (k - q)\" "
+    "tensor=\"t:f32[H]=uniform(-0.9,-0.8)\" lse=1",
+    "b=1 h=2 sq=300 d=64 dtype=bf16 mod=\"score - 2 * k + u[q]\" mask=sliding(90) "
+    "tensor=\"u:f32[Sq]\" lse=1",
     "b=1 h=1 sq=300 skv=500 d=64 dtype=bf16 mask=\"k < q - 150\" lse=1 row_max=1",
     "b=1 h=2 sq=300 d=64 dtype=bf16 mod=softcap(20) sink=1 lse=1",
     // Bounded scores: rows that see nothing, a bound that is too wide, one of either sign.

@@ -168,7 +168,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   const Scores scores(a_, step(), stage, 16 * warp_ + lane_index() / 4);
   const unsigned dropped = scores.find_dropped();
   unsigned kept = ~0u;
-  if ((flags & step_mixed) != 0) kept = scores.find_kept();
+  if ((flags & step_mixed) != 0) kept = scores.find_kept(flags);
   wait_for(barriers_.full_grad_o(stage), ring_.parity);
   wait_products<1>();  // dV and dK of the step before
   settle(grad_k_);

@@ -34,6 +34,10 @@ class BackwardProducer {
   struct KeyPlace {
     int b, g, k_first;  // sequence, key head, position of the first key
   };
+  struct MaskedTile {
+    int index;       // of a tile of queries; -1: there are no more
+    unsigned flags;  // step_mixed, and which parts of the mask make it so
+  };
 
   FOVEA_DEVICE int key_tiles() const { return (call_.skv + Shape::keys - 1) / Shape::keys; }
   FOVEA_DEVICE int next_number() const {
@@ -47,8 +51,7 @@ class BackwardProducer {
   }
   FOVEA_DEVICE Tile class_of(const Sequence& s, const KeyPlace& at, int i) const;
   FOVEA_DEVICE void produce(int tile);
-  FOVEA_DEVICE void produce_step(const KeyPlace& at, const Sequence& s, const LiveTile& live,
-                                 unsigned flags);
+  FOVEA_DEVICE void produce_step(const KeyPlace& at, const Sequence& s, int tile, unsigned flags);
 
   FOVEA_DEVICE void begin_step(const Step& step);
   FOVEA_DEVICE void end_step(const Step* has_cells = nullptr);
@@ -132,21 +135,26 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
   const auto in_order = [count = all.count](int i) {
     return Config::deterministic ? count - 1 - i : i;
   };
+  Tile own{0};  // of this lane, of the 32 that are looked at
   const auto next = [&] {
-    LiveTile found = next_live(all, [&](int i) { return class_of(s, at, in_order(i)); });
-    if (found.index >= 0) found.index = in_order(found.index);
-    return found;
+    const LiveTile found =
+        next_live(all, [&](int i) { return own = class_of(s, at, in_order(i)); });
+    unsigned mixed = found.full ? 0u : step_mixed;
+    if constexpr (Formula::mask_parts > 1) {
+      mixed |= (shuffle(own.mixed, found.index & 31) & Tile::some_part) << step_part_shift;
+    }
+    return MaskedTile{found.index >= 0 ? in_order(found.index) : -1, mixed};
   };
   // A step says whether it is the last of its keys: the next one is looked for first.
   unsigned first = step_first;
-  for (LiveTile live{-1, false};;) {
-    const LiveTile following = next();
+  for (MaskedTile live{-1, 0};;) {
+    const MaskedTile following = next();
     if (live.index >= 0) {
       const bool same_head =
           following.index >= 0 && live.index / query_tiles(s) == following.index / query_tiles(s);
       const unsigned last = following.index < 0 ? step_last : 0u;
       const unsigned end = same_head ? 0u : static_cast<unsigned>(step_head_end);
-      produce_step(at, s, live, first | last | end | (live.full ? 0u : step_mixed));
+      produce_step(at, s, live.index, first | last | end | live.flags);
       first = same_head ? 0u : static_cast<unsigned>(step_new_head);
     } else if (following.index < 0) {
       return publish_bare(Step{step_nothing, at.b, at.g * call_.group, 0, at.k_first, s, 0});
@@ -158,9 +166,9 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
 
 template <class Config>
 FOVEA_DEVICE void BackwardProducer<Config>::produce_step(const KeyPlace& at, const Sequence& s,
-                                                         const LiveTile& live, unsigned flags) {
-  const int tiles = query_tiles(s), head = live.index / tiles, h = at.g * call_.group + head;
-  const int q_first = (live.index - head * tiles) * Shape::queries;
+                                                         int tile, unsigned flags) {
+  const int tiles = query_tiles(s), head = tile / tiles, h = at.g * call_.group + head;
+  const int q_first = (tile - head * tiles) * Shape::queries;
   const Step step{
       flags, at.b, h, q_first, at.k_first, s, sum_tile(call_, s, at.b, h, q_first, Shape::queries)};
   begin_step(step);

@@ -32,8 +32,9 @@ class BackwardScores {
   FOVEA_DEVICE BackwardScores(const Arguments& a, StepRef step, int stage, int key)
       : a_(a), step_(step), stage_(stage), key_(key) {}
 
-  // A bit for each of the lane's elements: those that are kept.
-  FOVEA_DEVICE unsigned find_kept() const;
+  // A bit for each of the lane's elements: those that are kept. By the flags of the step: only what
+  // may hide something is asked.
+  FOVEA_DEVICE unsigned find_kept(unsigned flags) const;
   // Those that dropout takes away.
   FOVEA_DEVICE unsigned find_dropped() const;
   // s becomes p, packed, after dropout.
@@ -48,6 +49,9 @@ class BackwardScores {
 
  private:
   FOVEA_DEVICE static int first_query() { return lane_index() % 4 * 2; }
+  FOVEA_DEVICE unsigned find_inside() const;
+  template <int part>
+  FOVEA_DEVICE unsigned kept_by() const;
   template <bool needed>
   FOVEA_DEVICE typename Formula::Uniform uniform() const {
     if constexpr (!needed) {
@@ -118,28 +122,55 @@ FOVEA_DEVICE void BackwardScores<Config>::load_diagonals(int j, Diagonals& at) c
 }
 
 template <class Config>
-FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept() const {
-  const auto u = uniform<Formula::has_mask>();
-  const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
+FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept(unsigned flags) const {
+  unsigned kept = find_inside();
+  if constexpr (Formula::has_mask && Formula::mask_parts == 1) {
+    kept &= kept_by<0>();
+  } else if constexpr (Formula::has_mask) {
+    const unsigned parts = flags >> step_part_shift;
+    if ((parts & 1) != 0) kept &= kept_by<0>();
+    if ((parts & 2) != 0) kept &= kept_by<1>();
+    if constexpr (Formula::mask_parts > 2) {
+      if ((parts & 4) != 0) kept &= kept_by<2>();
+    }
+  }
+  return kept;
+}
+
+// Those that the sequence has. Of two keys and two queries that a lane has of each 8 x 8.
+template <class Config>
+FOVEA_DEVICE unsigned BackwardScores<Config>::find_inside() const {
   const int q_count = step_.q_length() - step_.q_first();
   const int k_count = step_.k_length() - step_.k_first();
-  unsigned kept = 0;
+  if (q_count >= Shape::queries && k_count >= Shape::keys) return ~0u;
+  unsigned inside = 0;
+  FOVEA_UNROLL for (int i = 0; i < 16; ++i) {
+    const int j = i / 2, c = i % 2;
+    inside |= 8 * j + first_query() + c < q_count ? 5u << (4 * j + c) : 0u;
+  }
+  if (key_ >= k_count) inside &= 0xccccccccu;
+  return key_ + 8 >= k_count ? inside & 0x33333333u : inside;
+}
+
+// Those that a part of the mask keeps.
+template <class Config>
+template <int part>
+FOVEA_DEVICE unsigned BackwardScores<Config>::kept_by() const {
+  const auto u = uniform<true>();
+  const int q_seen = step_.q_seen(), k_seen = step_.k_seen();
+  constexpr PairReads reads = Formula::part_reads[part];
   typename Formula::Column columns[2] = {column(u, key_, k_seen), column(u, key_ + 8, k_seen)};
-  unsigned cells[4] = {};
+  unsigned kept = 0, cells[4] = {};
   Diagonals diagonals{};
   FOVEA_UNROLL for (int j = 0; j < 8; ++j) {
-    if (Formula::keep_reads.diagonal) load_diagonals(j, diagonals);
-    if (Formula::keep_reads.cell && j % 2 == 0) load_cells(j / 2, cells);
+    if (reads.diagonal) load_diagonals(j, diagonals);
+    if (reads.cell && j % 2 == 0) load_cells(j / 2, cells);
     FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
-      const int query = 8 * j + first_query() + c;
-      const auto formula_row = row(u, query, q_seen);
+      const auto formula_row = row(u, 8 * j + first_query() + c, q_seen);
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        bool keep = query < q_count && key_ + 8 * r < k_count;
-        if constexpr (Formula::has_mask) {
-          columns[r].pair =
-              Formula::pair(diagonals.word[r][c], cells[j % 2 * 2 + r] >> 16 * c & 0xffffu);
-          keep = keep && Formula::keep(a_, u, formula_row, columns[r]);
-        }
+        columns[r].pair =
+            Formula::pair(diagonals.word[r][c], cells[j % 2 * 2 + r] >> 16 * c & 0xffffu);
+        const bool keep = Formula::template keep_part<part>(a_, u, formula_row, columns[r]);
         kept |= keep ? 1u << (4 * j + 2 * r + c) : 0u;
       }
     }

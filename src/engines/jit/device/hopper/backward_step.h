@@ -20,6 +20,7 @@ enum StepFlag : unsigned {
   step_new_head = 32,  // the first of its query head, but not of a tile of keys
   step_head_end = 64,  // the last of its query head, for this tile of keys
 };
+constexpr int step_part_shift = 7;  // from here on: which parts of the mask hide something
 
 struct Step {
   unsigned flags;

@@ -163,7 +163,7 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::take_step(unsigned flags
   const Scores scores(a_, step(), stage, 16 * warp_ + lane_index() / 4);
   const unsigned dropped = scores.find_dropped();
   unsigned kept = ~0u;
-  if (has_values && mixed) kept = scores.find_kept();
+  if (has_values && mixed) kept = scores.find_kept(flags);
   wait_products<1>();  // of the step before
   settle_sums();
   settle(left_);

@@ -58,13 +58,14 @@ struct Producer {
       TilePlace found = place_of(call, query_tile<Formula>(call, number, rows));
       if (!is_written(call, found.s, found.q0, rows)) continue;
       found.key_tiles = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
+      found.ascends = ascends(found);
       const Shared to = place_at(into);
       if (lane_index() == 0) {
         call.taken_tiles[1 + number] = block_x() + 1;
         store_struct(to, found);
       }
       sync_warp();  // from here on all read it there: registers are few
-      const LiveChunk chunk = classify(to, last_chunk(found.key_tiles));
+      const LiveChunk chunk = classify(to, first_chunk(found));
       sync_warp();
       if (lane_index() == 0) store_struct(to, chunk);
       sync_warp();
@@ -75,7 +76,9 @@ struct Producer {
   // --- the tiles of keys that a tile of queries sees ---
 
   // Of 32 tiles from `first` on, one to a lane.
-  FOVEA_DEVICE static int last_chunk(int tiles) { return tiles == 0 ? 0 : (tiles - 1) & ~31; }
+  FOVEA_DEVICE static int first_chunk(const TilePlace& at) {
+    return at.ascends != 0 || at.key_tiles == 0 ? 0 : (at.key_tiles - 1) & ~31;
+  }
   FOVEA_DEVICE LiveChunk classify(Shared at, int first) const {
     const auto found = load_struct<TilePlace>(at);
     const int i = first + lane_index();
@@ -92,21 +95,40 @@ struct Producer {
   }
 
   // From the last to the first: so a causal mask's diagonal comes first, and every row finds a
-  // score to compare others with. -1: there are no more.
+  // score to compare others with. From the first to the last if scores fall along k: they would
+  // else grow from tile to tile, and leave the room that sums have above the first reference.
+  template <class Lines = Formula>
+  FOVEA_DEVICE int ascends(const TilePlace& at) const {
+    if constexpr (!Lines::shifts) {
+      return 0;
+    } else {
+      const auto u = Lines::uniform(a.rest, at.head);
+      unsigned words[Lines::row_words + 1];
+      const int q = seen(at.q0, at.s.q_offset);
+      Lines::make_row(a.rest, u, q, words);
+      const typename Lines::Column nowhere{};
+      return Lines::line_k * Lines::slope(a.rest, u, Lines::row(a.rest, u, q, words), nowhere) < 0;
+    }
+  }
+  // -1: there are no more.
   struct Walk {
     int chunk;
     LiveChunk here;
+    int ascends;
   };
   struct SeenTile {
     int index, flags;  // Step::part of what hides something of it
   };
   FOVEA_DEVICE SeenTile next(Walk& walk, Shared at) const {
+    const bool up = Formula::shifts && walk.ascends != 0;
     while (walk.here.live == 0) {
-      walk.chunk -= 32;
-      if (walk.chunk < 0) return {-1, 0};
+      walk.chunk += up ? 32 : -32;
+      if (walk.chunk < 0 || (up && walk.chunk >= load_struct<TilePlace>(at).key_tiles)) {
+        return {-1, 0};
+      }
       walk.here = classify(at, walk.chunk);
     }
-    const int bit = last_bit(walk.here.live);
+    const int bit = up ? first_bit(walk.here.live) : last_bit(walk.here.live);
     walk.here.live ^= 1u << bit;
     int flags = 0;
     FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
@@ -126,7 +148,7 @@ struct Producer {
     if (exists) {
       const auto found = load_struct<TilePlace>(at);
       load_queries(found);
-      walk = {last_chunk(found.key_tiles), found.last};
+      walk = {first_chunk(found), found.first, found.ascends};
       q0 = found.q0;
       k_length = found.s.k_length;
       k_row = static_cast<int>(found.s.k_first);

@@ -43,12 +43,14 @@ struct LiveChunk {
 
 // What is known of a tile of queries before it is worked on.
 struct TilePlace {
-  LiveChunk last;  // the last 32 tiles of keys at most; found when the rest is known
+  LiveChunk first;  // 32 tiles of keys at most, with which it begins; found when the rest is known
   Sequence s;
   Head head;
   int b, h, kv_head, q0;
   int key_tiles;  // of the sequence
+  int ascends;    // whether the tiles of keys are walked from the first to the last
 };
+static_assert(sizeof(TilePlace) <= tile_place_bytes);
 
 // Rows of the tensors beyond a sequence belong to it if it is not packed: they are empty.
 FOVEA_DEVICE int row_end(const Call& call, const Sequence& s) {
