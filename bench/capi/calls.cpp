@@ -3,59 +3,13 @@
 // numbers.
 #include <benchmark/benchmark.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <span>
 #include <string>
 
-#include "attention/engine.h"
 #include "bench/capi/counted.h"
+#include "bench/capi/idle_engine.h"
 #include "bench/cases.h"
 #include "fovea/fovea.h"
-#include "fovea/fovea.hpp"
-#include "ir/lift.h"
-#include "planner/planner.h"
-
-namespace fovea::bench {
-namespace {
-
-constexpr const char* idle_engine = "idle";
-
-// An engine whose plans do nothing: what is left of a call is Fovea's own work around it.
-class IdlePlan : public Plan {
- public:
-  std::size_t workspace_bytes(const Sizes&) const override { return 4096; }
-  std::size_t memory_bytes() const override { return sizeof *this; }
-  void run(const Bindings& bindings) const override { benchmark::DoNotOptimize(&bindings); }
-};
-
-class IdleEngine : public Engine {
- public:
-  std::string name() const override { return idle_engine; }
-  Baking bake(const Problem& problem, const Device&) const override {
-    ir::Lifted lifted = ir::lift_literals(problem.program);
-    Baked baked{problem};
-    baked.problem.program = std::move(lifted.program);
-    return {std::move(baked), std::move(lifted.literals)};
-  }
-  Judged judge(const Baked&, const Device&) const override {
-    return {{Answer::Expected, {}, 0, ""}};
-  }
-  std::unique_ptr<Plan> compile(const Baked&, const Judged&, const Device&) const override {
-    return std::make_unique<IdlePlan>();
-  }
-};
-
-}  // namespace
-
-// Adds it to the process's planner, once.
-void add_idle_engine() {
-  static std::once_flag once;
-  std::call_once(once, [] { planner().add({new IdleEngine, /*only_when_named=*/true}); });
-}
-
-}  // namespace fovea::bench
 
 namespace {
 
@@ -163,50 +117,5 @@ BENCHMARK(plan_run_forward)->DenseRange(0, plain_cases);
 BENCHMARK(plan_run_backward)->DenseRange(0, plain_cases);
 BENCHMARK(whole_forward)->DenseRange(0, plain_cases);
 BENCHMARK(whole_backward)->DenseRange(0, plain_cases);
-
-// The same for fovea::Attention: a call of an object that has made its plan.
-
-using fovea::Tensor;
-
-constexpr std::int64_t b = 4, h = 16, s = 4096, d = 128;
-
-// Never touched: far apart, so that nothing overlaps.
-float* memory(int i) { return reinterpret_cast<float*>((std::uintptr_t(i) + 1) << 36); }
-fovea::View view(int i) { return Tensor::bhsd(memory(i), b, h, s, d); }
-std::span<float> rows(int i) { return {memory(i), static_cast<std::size_t>(b * h * s)}; }
-
-fovea::Attention attention(bool captured) {
-  fovea::bench::add_idle_engine();
-  fovea::AttentionOptions options;
-  options.engine = fovea::bench::idle_engine;
-  options.mask = "causal";
-  if (captured) {
-    const Tensor slopes("slopes", fovea::f32, {fovea::H});
-    const Tensor bias("bias", fovea::f32, {fovea::H, fovea::Sq, fovea::Skv});
-    options.mod = "score + slopes[h] * (q - k) + bias[h, q, k]";
-    options.captured = {fovea::value(slopes, std::span(memory(20), std::size_t{h})),
-                        fovea::value(bias, std::span(memory(30), std::size_t{h * s * s}))};
-  }
-  return {view(0), view(1), view(2), options};
-}
-
-void cpp_forward(benchmark::State& state) {
-  fovea::Attention attend = attention(state.range(0) != 0);
-  state.SetLabel(state.range(0) != 0 ? "two captured tensors" : "causal");
-  attend.forward({.o = view(3), .lse = rows(4)});
-  const CountedAllocations allocations(state);
-  for (auto _ : state) attend.forward({.o = view(3), .lse = rows(4)});
-}
-void cpp_backward(benchmark::State& state) {
-  fovea::Attention attend = attention(state.range(0) != 0);
-  state.SetLabel(state.range(0) != 0 ? "two captured tensors" : "causal");
-  const fovea::Incoming in{.o = view(3), .lse = rows(4), .grad_o = view(5)};
-  const fovea::Gradients out{.q = view(6), .k = view(7), .v = view(8)};
-  attend.backward(in, out);
-  const CountedAllocations allocations(state);
-  for (auto _ : state) attend.backward(in, out);
-}
-BENCHMARK(cpp_forward)->Arg(0)->Arg(1);
-BENCHMARK(cpp_backward)->Arg(0)->Arg(1);
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "cli/draw/cells.h"
+#include "cli/draw/picture.h"
 #include "cli/draw/figure.h"
 
 namespace fovea::cli {

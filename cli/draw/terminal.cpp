@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/draw/cells.h"
+#include "cli/draw/picture.h"
 #include "cli/draw/labels.h"
 
 namespace fovea::cli {

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "cli/draw/cells.h"
+#include "cli/draw/picture.h"
 #include "cli/draw/labels.h"
 #include "cli/draw/terminal.h"
 

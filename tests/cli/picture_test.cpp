@@ -12,7 +12,7 @@
 
 #include "cli/check/array.h"
 #include "cli/draw/canvas.h"
-#include "cli/draw/cells.h"
+#include "cli/draw/picture.h"
 #include "cli/draw/figure.h"
 #include "cli/draw/terminal.h"
 
