@@ -12,8 +12,8 @@
 
 #include "cli/check/array.h"
 #include "cli/draw/canvas.h"
-#include "cli/draw/picture.h"
 #include "cli/draw/figure.h"
+#include "cli/draw/picture.h"
 #include "cli/draw/terminal.h"
 
 namespace fovea::cli {
