@@ -3,7 +3,6 @@
 #pragma once
 
 #include "attention/bindings.h"
-#include "attention/executor.h"
 #include "capi/captured.h"
 #include "capi/recent_plans.h"
 #include "fovea/fovea.h"
