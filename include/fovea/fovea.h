@@ -202,7 +202,14 @@ FOVEA_API fovea_status fovea_program_classify(fovea_program program, const fovea
 
 typedef struct fovea_problem_s* fovea_problem;
 
-typedef enum fovea_direction { FOVEA_FORWARD = 0, FOVEA_BACKWARD = 1 } fovea_direction;
+/* A tangent is the derivative of a forward and of its backward along a direction: o and lse, and
+ * each gradient that `grads` names (which may be none), as they change when q, k, v, the sinks and
+ * captured things move by their tangents, while grad_o and grad_lse stay. */
+typedef enum fovea_direction {
+  FOVEA_FORWARD = 0,
+  FOVEA_BACKWARD = 1,
+  FOVEA_TANGENT = 2
+} fovea_direction;
 typedef enum fovea_rng { FOVEA_RNG_PORTABLE = 0, FOVEA_RNG_ENGINE = 1 } fovea_rng;
 
 typedef struct fovea_sizes {
@@ -366,6 +373,14 @@ typedef struct fovea_bindings {
   size_t workspace_bytes;
   void* stream;                   /* a CUstream */
   const fovea_executor* executor; /* NULL: Fovea's own threads */
+  /* Of a tangent. Dense in the problem's layout, in the types of q, k, v, o, lse and sink. */
+  const void *tangent_q, *tangent_k, *tangent_v, *tangent_sink;
+  void *tangent_o, *tangent_lse; /* written */
+  /* Of captured things, by name, as arrays and values; those not named have none. */
+  const fovea_tensor_binding* tensor_tangents;
+  size_t tensor_tangent_count;
+  const fovea_scalar_binding* scalar_tangents;
+  size_t scalar_tangent_count;
 } fovea_bindings;
 
 /* Runs a plan. Nothing is written where the bindings are refused. */

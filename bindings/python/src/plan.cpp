@@ -49,7 +49,7 @@ constexpr const char* run_doc =
     "problem's strides, or (pointer, strides) with strides by batch, head, position, feature in elements.\n"
     "lse ... k_offsets, stream: pointers. tensors: (name, pointer, dtype, extents, strides or None[, gradient "
     "pointer, gradient dtype, gradient strides or None]) each. scalars: (name, value[, device pointer[, gradient "
-    "pointer]]) each. scale, seed, offset, *_offset: values of this call; with _at behind: pointers to them. "
+    "pointer]]) each. tensor_tangents, scalar_tangents: the same, of a tangent. scale, seed, offset, *_offset: values of this call; with _at behind: pointers to them. "
     "sizes: (b, h, hkv, sq, skv, d, dv[, t_q, t_k]). threads: at most so many on the CPU. Without a workspace, "
     "calls on the CPU are lent one.";
 

@@ -15,7 +15,7 @@ struct RunArguments {
   fovea_bindings bindings{};
   fovea_sizes sizes{};
   fovea_executor executor{};
-  CapturedArguments captured;
+  CapturedArguments captured, tangents;
 };
 
 // One keyword. The setters are templates over the field they fill, so that the table below is all
@@ -92,6 +92,10 @@ constexpr Keyword keywords[] = {
 #include "fovea/fields.def"
     {"tensors", [](RunArguments& call, const Given& given) { call.captured.set_tensors(given); }},
     {"scalars", [](RunArguments& call, const Given& given) { call.captured.set_scalars(given); }},
+    {"tensor_tangents",
+     [](RunArguments& call, const Given& given) { call.tangents.set_tensors(given); }},
+    {"scalar_tangents",
+     [](RunArguments& call, const Given& given) { call.tangents.set_scalars(given); }},
     {"sizes", set_sizes},
     {"workspace", set_pointer<&B::workspace>},
     {"workspace_bytes", set_workspace_bytes},
@@ -145,6 +149,7 @@ void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& valu
   call.bindings.struct_size = sizeof call.bindings;
   read_arguments(call, tensors, values);
   call.captured.fill(call.bindings);
+  call.tangents.fill_tangents(call.bindings);
   const nb::gil_scoped_release unlocked;
   std::optional<Workspace> lent;
   if (call.bindings.workspace == nullptr && plan.on_host()) {
