@@ -199,3 +199,32 @@ def test_first_derivatives_cost_no_tangent(monkeypatch):
     q = torch.randn(1, 1, 4, 4, requires_grad=True)
     (g,) = torch.autograd.grad(flex_attention(q, q, q).sum(), q, create_graph=True)
     assert g.requires_grad
+
+
+def loss_of(attend):
+    return lambda q, k, v: attend(q, k, v).sin().sum()
+
+
+@pytest.mark.parametrize("transform", ["jacrev of grad", "hessian", "jacfwd", "jvp"])
+def test_functional_transforms(transform):
+    q, k, v, t = (torch.randn(1, 2, 5, 3, dtype=torch.float64) for _ in range(4))
+    ours = lambda q, k, v: attention(q, k, v, score_mod=softcap, engine="reference")
+    theirs = lambda q, k, v: dense_attention(q, k, v, lambda s: 2 * torch.tanh(s / 2), None)
+    apply = {
+        "jacrev of grad": lambda f: torch.func.jacrev(torch.func.grad(loss_of(f)))(q, k, v),
+        "hessian": lambda f: torch.func.hessian(loss_of(f))(q, k, v),
+        "jacfwd": lambda f: torch.func.jacfwd(f)(q, k, v),
+        "jvp": lambda f: torch.func.jvp(f, (q, k, v), (t, t, t))[1],
+    }[transform]
+    dense.assert_close(transform, apply(ours), apply(theirs), torch.float64, slack=10)
+
+
+def test_under_a_dispatch_mode():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    q, k, v = (torch.randn(1, 2, 9, 4) for _ in range(3))
+    expected = second(lambda q, k, v: dense_attention(q, k, v, None, None), (q, k, v), torch.float64)
+    with FlopCounterMode(display=False):
+        got = second(lambda q, k, v: attention(q, k, v), (q, k, v), torch.float32)
+    for x, y in zip(got, expected):
+        dense.assert_close("mode", x, y, torch.float32, slack=10)
