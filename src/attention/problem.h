@@ -74,7 +74,8 @@ struct Problem {
 #define FOVEA_NUMBER(name) std::int32_t name = 0;
 #include "fovea/fields.def"
 
-  // Which gradients a Backward writes, or a Tangent the change of. Captured things by slot; i32 and bool ones can have none.
+  // Which gradients a Backward writes, or a Tangent the change of. Captured things by slot; i32 and
+  // bool ones can have none.
   bool want_q = true, want_k = true, want_v = true, want_sink = false;
   std::vector<bool> want_tensors, want_scalars;
 

@@ -202,7 +202,8 @@ void refuse_forward_outputs(const LineWords& words) {
 ProblemLine parse_problem_line(std::string_view line) {
   enum { forward, backward, tangent, both };
   const LineWords words(line);
-  const std::size_t direction = words.choice("direction", {"forward", "backward", "tangent", "both"});
+  const std::size_t direction =
+      words.choice("direction", {"forward", "backward", "tangent", "both"});
   Problem shared = read_shared(words);
   ProblemLine out;
   out.values = read_values(words, shared.layout);
@@ -213,8 +214,8 @@ ProblemLine parse_problem_line(std::string_view line) {
     out.forward = as_forward(shared, words, direction == both);
   }
   if (direction != forward) {
-    out.backward = as_backward(
-        shared, words, direction == tangent ? Direction::Tangent : Direction::Backward);
+    out.backward =
+        as_backward(shared, words, direction == tangent ? Direction::Tangent : Direction::Backward);
   }
   for (const std::optional<Problem>* problem : {&out.forward, &out.backward}) {
     if (*problem) validate(**problem);

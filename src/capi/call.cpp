@@ -66,12 +66,12 @@ CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
                 {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count},
                 {sizes_, problem_.h_global}) {
   if (problem_.direction == Direction::Tangent) {
-    tangents_.emplace(problem_.program,
-                      CapturedArguments{"bindings.tangents", given.tensor_tangents,
-                                        given.tensor_tangent_count, given.scalar_tangents,
-                                        given.scalar_tangent_count, /*may_lack=*/true,
-                                        /*are_tangents=*/true},
-                      CapturedSizes{sizes_, problem_.h_global});
+    tangents_.emplace(
+        problem_.program,
+        CapturedArguments{"bindings.tangents", given.tensor_tangents, given.tensor_tangent_count,
+                          given.scalar_tangents, given.scalar_tangent_count, /*may_lack=*/true,
+                          /*are_tangents=*/true},
+        CapturedSizes{sizes_, problem_.h_global});
     bindings_.tensor_tangents = tangents_->tensors();
     bindings_.scalar_tangents = tangents_->scalars();
   } else if (given.tensor_tangent_count + given.scalar_tangent_count != 0) {

@@ -7,9 +7,6 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
-#include <optional>
-
-#include "workspace.h"
 
 using namespace nanobind::literals;
 
@@ -98,14 +95,7 @@ void Caller::run(std::span<void* const> pointers, std::span<const double> number
   bindings.scalar_count = scalars.size();
   const fovea_executor executor{sizeof(fovea_executor), nullptr, threads, nullptr};
   if (threads > 0) bindings.executor = &executor;
-  const nb::gil_scoped_release unlocked;
-  std::optional<Workspace> lent;
-  if (bindings.workspace == nullptr && on_plan_.on_host()) {
-    lent.emplace(on_plan_.workspace_bytes);
-    bindings.workspace = lent->data();
-    bindings.workspace_bytes = lent->size();
-  }
-  on_plan_.plan.run(bindings);
+  on_plan_.run(bindings);
 }
 
 void define_caller(nb::module_& module) {

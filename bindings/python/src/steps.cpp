@@ -114,9 +114,9 @@ void Steps::add_operand(PyObject* x) {
   }
 }
 
-// A number beside q or k itself (a decoder's q + offset), or beside a sum with such a number, may be
-// another one in the next call, and is bound as a scalar. Elsewhere engines know numbers by their
-// values: widths of windows, offsets of tables by k - q.
+// A number beside q or k itself (a decoder's q + offset), or beside a sum with such a number, may
+// be another one in the next call, and is bound as a scalar. Elsewhere engines know numbers by
+// their values: widths of windows, offsets of tables by k - q.
 void Steps::add_sum(PyObject* first, PyObject* second) {
   const auto is_moved = [&](PyObject* x) {
     return is_symbol(x) && moved_.count(symbol_of(x).number) != 0;

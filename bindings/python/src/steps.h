@@ -79,7 +79,7 @@ class Steps {
   nb::list host_numbers_;  // tensors of one element on the host, if the query is elsewhere
   std::vector<double> shifts_;
   std::set<std::uint32_t> moved_;  // symbols that are sums with a shift
-  nb::object shift_;  // while steps are replayed
+  nb::object shift_;               // while steps are replayed
   std::size_t read_ = 0, read_shifts_ = 0;
   bool broken_ = false;  // a step was begun and not finished: nothing that is written counts
 };

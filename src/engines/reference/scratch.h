@@ -47,12 +47,12 @@ struct Scratch {
   std::span<double> grad_captured;  // the wanted tensors, one after the other
 
   // Tangent: the direction, what changes along it, and one row of scores.
-  std::span<ir::TensorView> tensors;   // captured ones, then their tangents
-  std::span<double> tangent_q_row;     // [D]
-  std::span<double> tangent_o_row;     // [Dv]
-  std::span<double> tangent_k_head;    // [Skv, D]
-  std::span<double> tangent_v_head;    // [Skv, Dv]
-  std::span<ScoreTangent> score_row;   // [Skv]
+  std::span<ir::TensorView> tensors;  // captured ones, then their tangents
+  std::span<double> tangent_q_row;    // [D]
+  std::span<double> tangent_o_row;    // [Dv]
+  std::span<double> tangent_k_head;   // [Skv, D]
+  std::span<double> tangent_v_head;   // [Skv, Dv]
+  std::span<ScoreTangent> score_row;  // [Skv]
 
   static Scratch lay_out(Arena& arena, const ScratchNeeds& needs, const Sizes& sizes);
 };

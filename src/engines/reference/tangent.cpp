@@ -3,10 +3,10 @@
 // s = mod(s0), p = exp(s - lse), m the factor of dropout and the words of backward.cpp:
 //   s0' = scale (dot(Q', K) + dot(Q, K')),  s' = mod_s s0' + change by captured things,
 //   lse' = sum of p s' [+ exp(sink - lse) sink'],  p' = p (s' - lse'),
-//   O' = sum of m (p' V + p V'),  dV' = sum of m p' dO,  dp' = m dot(dO, V'),  delta' = dot(dO, O'),
-//   ds' = p' (dp - delta + dlse) + p (dp' - delta'),
-//   ds0' = ds' mod_s + ds (mod_ss s0' + derivative of the change by captured things),
-//   dQ' = scale * sum of (ds0' K + ds0 K'),  dK' = scale * sum of (ds0' Q + ds0 Q').
+//   O' = sum of m (p' V + p V'),  dV' = sum of m p' dO,  dp' = m dot(dO, V'),  delta' = dot(dO,
+//   O'), ds' = p' (dp - delta + dlse) + p (dp' - delta'), ds0' = ds' mod_s + ds (mod_ss s0' +
+//   derivative of the change by captured things), dQ' = scale * sum of (ds0' K + ds0 K'),  dK' =
+//   scale * sum of (ds0' Q + ds0 Q').
 // Since second derivatives are symmetric, this is also what a backward of the backward needs.
 #include <algorithm>
 #include <cmath>
@@ -52,8 +52,8 @@ class Tangent : public GradientLoops {
 void Tangent::bind_captured() {
   const Bindings& bound = call_.bound;
   std::ranges::copy(bound.tensors, scratch_.tensors.begin());
-  std::ranges::copy(bound.tensor_tangents, scratch_.tensors.begin() +
-                                               static_cast<std::ptrdiff_t>(bound.tensors.size()));
+  std::ranges::copy(bound.tensor_tangents,
+                    scratch_.tensors.begin() + static_cast<std::ptrdiff_t>(bound.tensors.size()));
   const std::size_t first = scratch_.scalars.size() / 2;
   for (std::size_t slot = 0; slot < bound.scalar_tangents.size(); ++slot) {
     scratch_.scalars[first + slot] =
@@ -89,8 +89,9 @@ void Tangent::outputs(Point& point, const Sequence& sequence, RowTangent& row) {
     at.p = std::exp(s - row.lse);
     at.factor = call_.dropout.factor(point);
     at.slopes = formulas_.at(point, scratch_.cells);
-    at.s0_change = call_.scale * (dot(scratch_.tangent_q_row, call_.k_row(j)) +
-                                  dot(scratch_.q_row, row_of(scratch_.tangent_k_head, j, sizes_.d)));
+    at.s0_change =
+        call_.scale * (dot(scratch_.tangent_q_row, call_.k_row(j)) +
+                       dot(scratch_.q_row, row_of(scratch_.tangent_k_head, j, sizes_.d)));
     at.s_change = at.slopes.by_score * at.s0_change + at.slopes.by_captured;
     row.lse_change += at.p * at.s_change;
     add_scaled(scratch_.tangent_o_row, at.factor * at.p * at.s_change, call_.v_row(j));
@@ -112,8 +113,8 @@ void Tangent::gradients(Point& point, const Sequence& sequence, const RowTangent
     const Slopes& mod = at.slopes;
     const double ds0 = call_.scale * ds * mod.by_score;
     const double ds0_change =
-        call_.scale * (ds_change * mod.by_score +
-                       ds * (mod.second * at.s0_change + mod.captured_second));
+        call_.scale *
+        (ds_change * mod.by_score + ds * (mod.second * at.s0_change + mod.captured_second));
     add_scaled(row_of(scratch_.grad_v_head, j, sizes_.dv), at.factor * p_change,
                scratch_.grad_o_row);
     add_scaled(scratch_.grad_q_row, ds0_change, call_.k_row(j));
@@ -179,6 +180,8 @@ void Tangent::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {
 
 }  // namespace
 
-void tangent(ReferenceCall& call, const TangentFormulas& formulas) { Tangent(call, formulas).run(); }
+void tangent(ReferenceCall& call, const TangentFormulas& formulas) {
+  Tangent(call, formulas).run();
+}
 
 }  // namespace fovea::reference

@@ -73,14 +73,11 @@ Slopes TangentFormulas::at(const Point& point, Cells cells) const {
 
 double TangentFormulas::change_of(const Captured& captured, const ScoreChange& change,
                                   Cells cells) const {
-  const auto root = [&](std::size_t i) {
-    return slopes_->value(cells, captured.first_root + i).f;
-  };
+  const auto root = [&](std::size_t i) { return slopes_->value(cells, captured.first_root + i).f; };
   return change.grad_change * root(0) + change.grad * (root(1) * change.s0_change + root(2));
 }
 
-LoadTerm TangentFormulas::load_change(std::size_t i, const ScoreChange& change,
-                                      Cells cells) const {
+LoadTerm TangentFormulas::load_change(std::size_t i, const ScoreChange& change, Cells cells) const {
   const Captured& load = loads_[i];
   LoadTerm term{load.slot, change_of(load, change, cells), {}};
   for (std::size_t d = 0; d < load.rank; ++d) {
@@ -89,8 +86,7 @@ LoadTerm TangentFormulas::load_change(std::size_t i, const ScoreChange& change,
   return term;
 }
 
-double TangentFormulas::scalar_change(std::size_t i, const ScoreChange& change,
-                                      Cells cells) const {
+double TangentFormulas::scalar_change(std::size_t i, const ScoreChange& change, Cells cells) const {
   return change_of(scalars_[i], change, cells);
 }
 

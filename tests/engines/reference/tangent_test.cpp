@@ -1,5 +1,6 @@
 // Tangents against central differences of forward and backward in double, over random small
-// problems with features combined; and the symmetry of second derivatives, which front ends rely on.
+// problems with features combined; and the symmetry of second derivatives, which front ends rely
+// on.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -72,7 +73,8 @@ void append(Numbers& to, const Array& array) {
 // Of everything that the direction moves, in its order.
 Numbers gradients_of(const Example& example) {
   Numbers out;
-  for (const Array* array : {&example.grad_q, &example.grad_k, &example.grad_v}) append(out, *array);
+  for (const Array* array : {&example.grad_q, &example.grad_k, &example.grad_v})
+    append(out, *array);
   if (example.problem.want_sink) append(out, example.grad_sink);
   for (std::size_t slot = 0; slot < example.tensors.size(); ++slot) {
     if (example.problem.want_tensors[slot]) append(out, example.tensors[slot].gradient);

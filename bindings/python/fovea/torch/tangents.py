@@ -12,7 +12,7 @@ from . import runtime
 from .call import Call
 from .call_cache import TABLE, place
 from .plans import prepare_tangent
-from .views import resolved
+from .shapes import resolved
 
 
 class Point(NamedTuple):
