@@ -177,12 +177,12 @@ void read_arguments(RunArguments& call, const nb::args& tensors, const nb::kwarg
   call.bindings.struct_size = sizeof call.bindings;
   if (tensors.size() > positional) throw BadArgument("run() takes 8 tensors by position, no more");
   for (std::size_t i = 0; i < tensors.size(); ++i) set(call, keywords[i], tensors[i].ptr());
-  call.captured.fill(call.bindings);
-  call.tangents.fill_tangents(call.bindings);
+  PyObject *name = nullptr, *value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(values.ptr(), &at, &name, &value) != 0;) {
     set(call, keyword_of(name), value);
   }
   call.captured.fill(call.bindings);
+  call.tangents.fill_tangents(call.bindings);
 }
 
 void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& values) {
@@ -215,7 +215,8 @@ constexpr const char* run_doc =
     "problem's strides, or (pointer, strides) with strides by batch, head, position, feature in elements.\n"
     "lse ... k_offsets, stream: pointers. tensors: (name, pointer, dtype, extents, strides or None[, gradient "
     "pointer, gradient dtype, gradient strides or None]) each. scalars: (name, value[, device pointer[, gradient "
-    "pointer]]) each. tensor_tangents, scalar_tangents: the same, of a tangent. scale, seed, offset, *_offset: values of this call; with _at behind: pointers to them. "
+    "pointer]]) each. tensor_tangents, scalar_tangents: the same, of a tangent. scale, seed, offset, *_offset: values "
+    "of this call; with _at behind: pointers to them. "
     "sizes: (b, h, hkv, sq, skv, d, dv[, t_q, t_k]). threads: at most so many on the CPU. Without a workspace, "
     "calls on the CPU are lent one.";
 
