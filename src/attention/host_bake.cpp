@@ -1,7 +1,5 @@
 #include "attention/host_bake.h"
 
-#include "ir/lift.h"
-
 namespace fovea {
 namespace {
 
@@ -53,8 +51,8 @@ Problem what_is_baked(const Problem& problem, ir::Program lifted) {
 
 }  // namespace
 
-Baking bake_for_host(const Problem& problem) {
-  ir::Lifted lifted = ir::lift_literals(problem.program);
+Baking bake_for_host(const Problem& problem, ir::Shifts shifts) {
+  ir::Lifted lifted = ir::lift_literals(problem.program, ir::Depends::None, shifts);
   return {{what_is_baked(problem, std::move(lifted.program))}, std::move(lifted.literals)};
 }
 

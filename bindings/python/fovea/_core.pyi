@@ -131,7 +131,7 @@ class Symbol:
 class Steps:
     """What modifiers do to symbols, step by step."""
 
-    def __init__(self, hooks: Any, like: Any, on_host: bool) -> None: ...
+    def __init__(self, hooks: Any, like: Any, on_host: bool, binds_shifts: bool) -> None: ...
     def run(self, modifiers: tuple) -> None: ...
     def call(self, function: Any, arguments: tuple, named: dict | None, always: bool = False) -> Symbol | None: ...
     def method(self, name: str, *arguments: Any, **named: Any) -> Symbol: ...
@@ -148,7 +148,7 @@ class Steps:
     @property
     def shifts(self) -> tuple[float, ...]: ...
 
-class HostCall:
+class DirectCall:
     """A call that CallCache makes by itself."""
 
     def __init__(
@@ -158,6 +158,7 @@ class HostCall:
         outputs: tuple,
         pointers: Sequence[int],
         returned: Sequence[int],
+        workspace: tuple[Callable[[], Any], int] | None,
     ) -> None: ...
 
 class CallCache:

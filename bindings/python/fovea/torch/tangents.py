@@ -10,9 +10,10 @@ from torch import Tensor
 from .._request import AXES
 from . import runtime
 from .call import Call
-from .call_cache import TABLE, place
+from .call_cache import TABLE
 from .plans import prepare_tangent
 from .shapes import resolved
+from .state import place
 
 
 class Point(NamedTuple):

@@ -5,11 +5,10 @@ import dataclasses
 import re
 
 import torch
-from torch._C._functorch import TransformType as Kind
-from torch._C._functorch import get_interpreter_stack
 
 from .._core import OUTPUTS, Unsupported
 from . import ops
+from .state import is_forward_mode
 
 BATCH_AXIS = {"bhsd": 0, "bshd": 0, "sbhd": 1}
 
@@ -198,7 +197,7 @@ def kept(ctx):
 
 def transformed(call, q, k, v, sink, captured):
     """Attention inside torch.func's transforms."""
-    if not call.wants and any(x.key() == Kind.Jvp for x in get_interpreter_stack()):
+    if not call.wants and is_forward_mode():
         call = dataclasses.replace(call, wants="q,k,v")  # for lse
     return Transformed.apply(Texts(ops.texts_of(call)), *call.tensors(), q, k, v, sink, *captured)
 
