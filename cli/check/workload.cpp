@@ -118,7 +118,8 @@ void read_bound_values(Workload& workload, const std::string& line) {
   workload.offset = seed_value(line, "offset", 0);
 }
 
-// The twist poison_masked_kv: what is masked must never be read into a result, so it may be NaN.
+// For poison_masked_kv: masked keys and values must never be read into a result, so they may be
+// NaN.
 
 class Poisoner {
  public:

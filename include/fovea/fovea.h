@@ -132,7 +132,7 @@ FOVEA_API fovea_status fovea_program_tensor(fovea_program program, size_t i,
 FOVEA_API fovea_status fovea_program_scalar(fovea_program program, size_t i,
                                             fovea_capture_info* info);
 
-/* Strides that are all zero mean "not given". Where every stride really is zero (one element that
+/* Strides that are all zero mean "not given". If every stride really is zero (one element that
  * stands for all), one of them is written so. */
 #define FOVEA_ZERO_STRIDE INT64_MIN
 
@@ -209,7 +209,7 @@ FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,
                                             fovea_problem* problem);
 
 /* From a problem line. direction=both gives the forward of the pair; *backward (may be NULL) gets
- * the other, or NULL where the line has one direction. */
+ * the other, or NULL if the line has one direction. */
 FOVEA_API fovea_status fovea_problem_parse(const char* line, fovea_problem* problem,
                                            fovea_problem* backward);
 FOVEA_API void fovea_problem_destroy(fovea_problem problem);
@@ -344,7 +344,7 @@ typedef struct fovea_bindings {
   size_t scalar_tangent_count;
 } fovea_bindings;
 
-/* Runs a plan. Nothing is written where the bindings are refused. */
+/* Runs a plan. Nothing is written if the bindings are refused. */
 FOVEA_API fovea_status fovea_plan_run(fovea_plan plan, const fovea_bindings* bindings);
 
 /* Plan and run in one call, for a problem of that direction. To learn the size of the workspace,

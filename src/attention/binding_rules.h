@@ -5,7 +5,7 @@
 #include "attention/bindings.h"
 #include "attention/memory.h"
 #include "attention/refuse.h"
-#include "attention/sequences.h"
+#include "attention/rules.h"
 #include "attention/validate.h"
 #include "base/inline_vector.h"
 

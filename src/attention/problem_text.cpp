@@ -6,7 +6,7 @@
 #include "attention/gradients.h"
 #include "attention/line_words.h"
 #include "attention/refuse.h"
-#include "attention/sequences.h"
+#include "attention/rules.h"
 #include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "base/words.h"
@@ -66,7 +66,7 @@ LineValues read_values(const LineWords& words, Layout layout) {
   return values;
 }
 
-// The number of sequences where some value comes once per sequence.
+// The number of sequences, if some value comes once per sequence.
 std::int64_t counted_batch(const LineValues& values) {
   for (const auto* starts : {&values.q_starts, &values.k_starts}) {
     if (!starts->empty()) return static_cast<std::int64_t>(starts->size()) - 1;

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "attention/bindings.h"
-#include "attention/executor.h"
 #include "capi/captured.h"
 #include "capi/recent_plans.h"
 #include "fovea/fovea.h"

@@ -20,8 +20,8 @@ std::vector<std::string> names_of(const std::vector<Decl>& declared) {
   return names;
 }
 
-// Where a list of bindings and the declared things meet. Names are built for errors only: a call
-// with a few captured things allocates nothing.
+// Puts a list of bindings into the order of the declarations. Names are built for errors only: a
+// call with a few captured things allocates nothing.
 template <class Decl>
 struct Matching {
   const std::vector<Decl>& declared;

@@ -1,5 +1,3 @@
-#include "capi/plan_request.h"
-
 #include <cstddef>
 
 #include "attention/engine.h"

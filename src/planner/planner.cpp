@@ -177,7 +177,8 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
   }
 }
 
-// A backward follows its forward. What goes wrong here is met again by whoever asks for that plan.
+// A backward follows its forward. If its build fails here, it fails again when that plan is asked
+// for.
 std::future<void> Planner::build_meanwhile(std::shared_ptr<const Problem> backward,
                                            const PlanRequest& request, const Choice& choice) {
   const std::string& chosen = choice.explanation->chosen;

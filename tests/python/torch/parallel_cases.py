@@ -70,6 +70,9 @@ def modification(name, length, make):
     if name == "documents":
         document = torch.arange(length)[None].expand(B, length) // torch.tensor([[5], [9]])
         return {"mask_mod": lambda b, h, q, k: document[b, q] == document[b, k]}, []
+    if name == "alibi":
+        slopes = torch.rand(H, generator=make)
+        return {"score_mod": lambda s, b, h, q, k: s + slopes[h] * (k - q), "is_causal": True}, []
     if name == "softcap_alibi":
         slopes = torch.rand(H, generator=make).requires_grad_()
         cap = torch.tensor(3.0, requires_grad=True)
