@@ -5,6 +5,7 @@ import datetime
 import importlib
 import os
 import sys
+import time
 import traceback
 
 import torch
@@ -340,7 +341,9 @@ def die(groups, *, who):
     part = torch.randn(B, H, 6, D)
     if not ON_GPU:  # where a rank would compile kernels meanwhile
         ft.context_parallel(part, part, part, group=group)
+    dist.barrier(group=group)  # all have joined it
     if dist.get_rank() == who:
+        time.sleep(0.5)  # until the others have left the barrier
         os._exit(1)
     refusal(lambda: ft.context_parallel(part, part, part, group=group), "context_parallel", "rank")
     refusal(lambda: ft.context_parallel(part, part, part, is_causal=True, group=group), "comparing what ranks compute")
