@@ -155,8 +155,9 @@ typedef struct fovea_tensor_binding {
 typedef struct fovea_scalar_binding {
   const char* name;
   double value;
-  const void* device; /* not NULL: an f32 or i32 that is read there when the call runs */
-  void* gradient;     /* one f32 (f64 if q is f64); NULL: not wanted */
+  const void*
+      device;     /* not NULL: an f32 (f64 if q is f64) or i32 that is read when the call runs */
+  void* gradient; /* one f32 (f64 if q is f64); NULL: not wanted */
 } fovea_scalar_binding;
 
 typedef struct fovea_point {
@@ -239,6 +240,7 @@ typedef struct fovea_problem_config {
    */
   const char* tensor_strides;
   int32_t device_values; /* scale, scalars and offsets of h, q, k may be bound on the device */
+  double scale_f64;      /* not 0: instead of scale; kept as it is for f64 tensors, else rounded */
 } fovea_problem_config;
 
 FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,
@@ -319,6 +321,11 @@ typedef struct fovea_f32_value {
   int32_t is_set;
   const float* device; /* not NULL: read there when the call runs */
 } fovea_f32_value;
+typedef struct fovea_f64_value {
+  double value;
+  int32_t is_set;
+  const double* device;
+} fovea_f64_value;
 typedef struct fovea_i32_value {
   int32_t value;
   int32_t is_set;
@@ -366,6 +373,8 @@ typedef struct fovea_bindings {
   size_t workspace_bytes;
   void* stream;                   /* a CUstream */
   const fovea_executor* executor; /* NULL: Fovea's own threads */
+  fovea_f64_value scale_f64; /* set: instead of scale, which f64 tensors would round; on a device
+                                for those alone */
 } fovea_bindings;
 
 /* Runs a plan. Nothing is written where the bindings are refused. */

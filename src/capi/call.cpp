@@ -57,9 +57,9 @@ void read_pointer(PerCall<T>& value) {
 
 }  // namespace
 
-float default_scale(const Problem& problem, const Sizes& sizes) {
+double default_scale(const Problem& problem, const Sizes& sizes) {
   if (problem.scale) return *problem.scale;
-  return sizes.d > 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.d))) : 1.0f;
+  return sizes.d > 0 ? 1 / std::sqrt(static_cast<double>(sizes.d)) : 1;
 }
 
 CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
@@ -67,7 +67,8 @@ CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
       executor_(given.executor),
       sizes_(call_sizes(problem_, given)),
       captured_(problem_.program,
-                {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count},
+                {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count,
+                 false, literals_of(problem_.q.dtype)},
                 {sizes_, problem_.h_global}) {
   bindings_.sizes = sizes_;
   bind_tensors(plan.rules, given);
@@ -96,7 +97,7 @@ void CallBindings::bind_values(const fovea_bindings& given) {
   bindings_.scalars = captured_.scalars();
   bindings_.tensor_gradients = captured_.tensor_gradients();
   bindings_.scalar_gradients = captured_.scalar_gradients();
-  bindings_.scale = per_call(given.scale, default_scale(problem_, sizes_));
+  bind_scale(given);
   bindings_.dropout = {problem_.dropout, nullptr};
   bindings_.seed = {given.seed.value, given.seed.device};
   bindings_.offset = {given.offset.value, given.offset.device};
@@ -112,10 +113,27 @@ void CallBindings::bind_values(const fovea_bindings& given) {
   bindings_.threads = executor_.limit();
 }
 
+void CallBindings::bind_scale(const fovea_bindings& given) {
+  const bool in_double = literals_of(problem_.q.dtype) == ir::Literals::F64;
+  const fovea_f64_value& wide = given.scale_f64;
+  if (wide.device != nullptr && !in_double) {
+    throw InvalidArgument("bindings.scale_f64.device is set; only f64 tensors read one, q is " +
+                          std::string(dtype_name(problem_.q.dtype)));
+  }
+  double scale = default_scale(problem_, sizes_);
+  if (given.scale.is_set != 0) scale = static_cast<double>(given.scale.value);
+  if (wide.is_set != 0) scale = wide.value;
+  if (wide.device != nullptr) scale = *wide.device;  // engines of f64 run on the host
+  const SplitDouble split = split_double(scale);
+  bindings_.scale = {split.f, wide.device != nullptr ? nullptr : given.scale.device};
+  const bool own = in_double && bindings_.scale.device == nullptr;
+  bindings_.scale_rest = own ? split.rest : 0;
+}
+
 // On the CPU the device is the host: values bound as pointers are read now, so that validation sees
 // what the engine will.
 void CallBindings::read_pointers() {
-  captured_.read_pointers(problem_.program);
+  captured_.read_pointers(problem_.program, literals_of(problem_.q.dtype));
 #define FOVEA_VALUE(type, name) read_pointer(bindings_.name);
 #include "fovea/fields.def"
 }
@@ -129,8 +147,8 @@ ir::Program with_values(const ir::Program& program, const Bindings& bindings) {
     const PerCall<ir::ScalarValue>& bound = bindings.scalars[slot];
     if (bound.device != nullptr) continue;
     ir::ScalarDecl& scalar = declarations.scalars[slot];
-    scalar.value = scalar.type == ir::Type::F32 ? static_cast<double>(bound.value.f)
-                                                : static_cast<double>(bound.value.i);
+    scalar.value =
+        scalar.type == ir::Type::F32 ? bound.value.real() : static_cast<double>(bound.value.i);
   }
   return ir::Program::with_slots(std::move(declarations), program.mod(), program.mask(),
                                  program.bprop());
@@ -143,8 +161,11 @@ Problem with_values(const Problem& planned, const Bindings& b) {
   }
   problem.sizes = b.sizes;
   problem.program = with_values(problem.program, b);
-  if (b.scale.device == nullptr && b.scale.value != default_scale(planned, b.sizes)) {
-    problem.scale = b.scale.value;
+  const SplitDouble own = split_double(default_scale(planned, b.sizes));
+  const bool in_double = literals_of(planned.q.dtype) == ir::Literals::F64;
+  const bool changed = b.scale.value != own.f || (in_double && b.scale_rest != own.rest);
+  if (b.scale.device == nullptr && changed) {
+    problem.scale = joined_double(b.scale.value, b.scale_rest);
   }
   problem.b_offset = b.b_offset.value;
   problem.h_offset = b.h_offset.value;

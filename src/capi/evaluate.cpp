@@ -25,11 +25,13 @@ struct BoundPoint {
   CapturedBindings captured;
   std::vector<ir::ScalarValue> scalars;
 
-  BoundPoint(const ir::Program& program, const fovea_point& given, const char* argument)
+  BoundPoint(const fovea_program_s& handle, const fovea_point& given, const char* argument)
       : at(with_sizes(given, argument)),
-        captured(program, {argument, at.tensors, at.tensor_count, at.scalars, at.scalar_count},
+        captured(handle.program,
+                 {argument, at.tensors, at.tensor_count, at.scalars, at.scalar_count, false,
+                  handle.literals},
                  {{at.B, at.H, at.Hkv, at.Sq, at.Skv, 1, 1, 0, 0}, 0}) {
-    captured.read_pointers(program);
+    captured.read_pointers(handle.program, handle.literals);
     for (const auto& scalar : captured.scalars()) scalars.push_back(scalar.value);
   }
 
@@ -80,8 +82,9 @@ std::vector<ir::Range> ranges_of(std::span<const ir::ScalarValue> scalars) {
   return out;
 }
 
-fovea_tile_class classify(const ir::Program& program, const fovea_box& box) {
-  const BoundPoint bound(program, box.at, "box.at");
+fovea_tile_class classify(const fovea_program_s& handle, const fovea_box& box) {
+  const ir::Program& program = handle.program;
+  const BoundPoint bound(handle, box.at, "box.at");
   if (box.q_first == box.q_last || box.k_first == box.k_last) return FOVEA_TILE_EMPTY;
   if (!program.mask()) return FOVEA_TILE_FULL;
   const fovea_point& at = bound.at;
@@ -115,10 +118,11 @@ fovea_tile_class classify(const ir::Program& program, const fovea_box& box) {
 fovea_status fovea_program_evaluate(fovea_program program, const fovea_point* point, int in_double,
                                     fovea_value* value) {
   return guarded([&] {
-    const ir::Program& formulas = content(program, "program").program;
+    const fovea_program_s& handle = content(program, "program");
+    const ir::Program& formulas = handle.program;
     const auto known = read_struct(point, {"point", "fovea_point"});
     clear_struct(value, {"value", "fovea_value"});
-    const BoundPoint bound(formulas, known, "point");
+    const BoundPoint bound(handle, known, "point");
     if (in_double != 0) {
       evaluate<double>(formulas, bound, *value);
     } else {
@@ -130,7 +134,7 @@ fovea_status fovea_program_evaluate(fovea_program program, const fovea_point* po
 fovea_status fovea_program_classify(fovea_program program, const fovea_box* box,
                                     fovea_tile_class* tile) {
   return guarded([&] {
-    const ir::Program& formulas = content(program, "program").program;
+    const fovea_program_s& handle = content(program, "program");
     const auto known = read_struct(box, {"box", "fovea_box"});
     if (known.at.struct_size != sizeof(fovea_point)) {
       throw InvalidArgument("box.at.struct_size is " + std::to_string(known.at.struct_size) +
@@ -140,6 +144,6 @@ fovea_status fovea_program_classify(fovea_program program, const fovea_box* box,
     need(tile, "tile");
     check_interval(known.q_first, known.q_last, "box.q");
     check_interval(known.k_first, known.k_last, "box.k");
-    *tile = classify(formulas, known);
+    *tile = classify(handle, known);
   });
 }

@@ -50,7 +50,22 @@ std::string bprop_text(const ir::BpropCheck& check) {
 
 }  // namespace
 
-fovea_program_s::fovea_program_s(ir::Program made) : program(std::move(made)) {
+fovea_program_s::fovea_program_s(const char* line)
+    : literals(ir::Literals::F32), text(line), program(ir::parse_program(line)) {
+  describe_extents();
+}
+
+fovea_program_s::fovea_program_s(ir::Program made, ir::Literals kind)
+    : literals(kind), program(std::move(made)) {
+  describe_extents();
+}
+
+ir::Program fovea_program_s::with_literals(ir::Literals kind) const {
+  if (kind == literals) return program;
+  return ir::parse_program(text.empty() ? ir::print(program, literals) : text, kind);
+}
+
+void fovea_program_s::describe_extents() {
   for (const ir::TensorDecl& tensor : program.tensors()) extents.push_back(extents_text(tensor));
 }
 
@@ -59,7 +74,7 @@ fovea_status fovea_program_parse(const char* line, fovea_program* program) {
     need(program, "program");
     *program = nullptr;
     need(line, "line");
-    *program = new fovea_program_s(ir::parse_program(line));
+    *program = new fovea_program_s(line);
   });
 }
 
@@ -72,7 +87,8 @@ fovea_status fovea_program_print(fovea_program program, fovea_text_form form,
     *report = nullptr;
     const ir::Program& printed = content(program, "program").program;
     const bool indented = to_enum<int>(form, 2, "form", "fovea_text_form") == FOVEA_TEXT_INDENTED;
-    *report = new_report(indented ? ir::print_indented(printed) : ir::print(printed));
+    *report = new_report(indented ? ir::print_indented(printed)
+                                  : ir::print(printed, content(program, "program").literals));
   });
 }
 

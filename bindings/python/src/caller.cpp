@@ -58,7 +58,7 @@ void run_by_python(const Caller& caller, const nb::tuple& given, std::uintptr_t 
 fovea_bindings bindings_of(double scale) {
   fovea_bindings bindings{};
   bindings.struct_size = sizeof bindings;
-  if (std::isfinite(scale)) bindings.scale = {static_cast<float>(scale), 1, nullptr};
+  if (std::isfinite(scale)) bindings.scale_f64 = {scale, 1, nullptr};
   return bindings;
 }
 

@@ -78,6 +78,7 @@ struct CProblemConfig
     reserved::NTuple{8,Ptr{Cvoid}}
     tensor_strides::Ptr{UInt8}
     device_values::Int32
+    scale_f64::Cdouble
 end
 
 struct CPlanOptions
@@ -94,6 +95,12 @@ end
 
 struct CF32Value
     value::Cfloat
+    is_set::Int32
+    device::Ptr{Cvoid}
+end
+
+struct CF64Value
+    value::Cdouble
     is_set::Int32
     device::Ptr{Cvoid}
 end
@@ -147,6 +154,7 @@ struct CBindings
     workspace_bytes::Csize_t
     stream::Ptr{Cvoid}
     executor::Ptr{Cvoid}
+    scale_f64::CF64Value
 end
 
 struct CCacheStats
