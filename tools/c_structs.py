@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 JULIA = ROOT / "bindings/julia/Fovea.jl/src/c/structs.jl"
 USED_BY_JULIA = ("sizes", "problem_config", "plan_options", "array", "tensor_binding", "scalar_binding", "tensor",
-                 "f32_value", "f64_value", "i32_value", "u64_value", "bindings", "cache_stats")
+                 "f32_value", "i32_value", "u64_value", "bindings", "cache_stats")
 TYPES = {  # of C: of Julia, of ctypes
     "size_t": ("Csize_t", ctypes.c_size_t),
     "int32_t": ("Int32", ctypes.c_int32),

@@ -10,7 +10,8 @@
 #           of the list and each structure of random lines
 #   bench   speed first host cudnn_bench: some four minutes; builds the Python extension
 #   python  the suites of fovea.torch and fovea.jax on CUDA arrays: some five minutes
-#   parallel  context parallelism in two and four processes on the one GPU, over gloo: a minute
+#   parallel  context parallelism in two and four processes on the one GPU, over gloo (the bits of one GPU, counted bytes,
+#           modules, torch's manager, a rank that dies), and decoding: a minute; python has all of its tests
 #   known-bad  what engine cudnn avoids since cuDNN 9.19 gets it wrong on sm_90: whether this cuDNN does so on this GPU
 #   all     all of these but known-bad (python has parallel); python_bench, the benchmarks of these two, only by name
 #
@@ -272,8 +273,12 @@ run_python() {
 
 run_parallel() {
   local log=$out/parallel.txt
-  shown parallel.txt bash tools/gpu_python.sh "$folder" "$out" torch/test_parallel.py || fail parallel
-  note "context parallelism" "$(grep -c passed "$log") of $(grep -c of10 "$log") parts, $(grep -c ^FAILED "$log") tests failed"
+  local select='same_bits or dies or torchs or tokens or bound_for'
+  select+=' or (bytes and all_gather and (causal or documents)) or (test_modules and a2a and not sbhd)'
+  say "context parallelism and decoding"
+  FOVEA_TEST_SELECT=$select \
+    shown parallel.txt bash tools/gpu_python.sh "$folder" "$out" torch/test_parallel.py torch/test_decoding.py
+  note "context parallelism" "$(grep -c ^PASSED "$log") tests passed, $(grep -c '^\(FAILED\|ERROR\)' "$log") failed"
 }
 
 pack_results() {

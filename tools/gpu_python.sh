@@ -6,6 +6,7 @@
 #   tools/gpu_python.sh FOLDER OUT bench              bench/torch_gpu.py and bench/jax_gpu.py: eight minutes
 #   tools/gpu_python.sh FOLDER OUT build              the extension alone
 #
+# FOVEA_TEST_SELECT: of these tests, those that pytest's -k takes; each one's verdict is shown.
 # Each file of tests is a process of its own, a long one several, all of them side by side: most of their time goes into
 # compiling kernels. Logs and tables go into OUT/python.tgz.
 set -uo pipefail
@@ -45,13 +46,14 @@ test_file() {
   local name=${1%.py}
   name=$results/pytest_${name//\//_}_${2/\//of}
   FOVEA_TEST_SHARD=$2 FOVEA_TEST_DEVICE=cuda timeout 300 \
-    python3 -m pytest -q -p no:cacheprovider "tests/python/$1" >"$name.log" 2>&1
+    python3 -m pytest -q -rA -p no:cacheprovider ${FOVEA_TEST_SELECT:+-k "$FOVEA_TEST_SELECT"} "tests/python/$1" >"$name.log" 2>&1
   echo $? >"$name.status"
 }
 
 shards_of() {  # as many processes as its kernels need
   case $1 in
     torch/test_parallel.py) echo 10 ;;  # one for each of its modifiers, on four processes
+    torch/test_decoding.py) echo 2 ;;
     torch/test_modifiers.py | jax/test_jax_values.py) echo 8 ;;
     torch/test_api.py | torch/test_views.py | jax/test_jax_captures.py | jax/test_jax_transforms.py | jax/test_jax_arguments.py) echo 3 ;;
     *) echo 1 ;;
@@ -64,7 +66,8 @@ tell_tests() {  # torch or jax: the failures, and one line for each file
   local log name
   for log in "$results/pytest_$1"_*.log; do
     name=$(basename "${log%.log}")
-    grep -E '^(FAILED|ERROR|E  )' "$log" | cut -c1-250 | head -20
+    [[ -z ${FOVEA_TEST_SELECT:-} ]] || grep -E '^PASSED' "$log" | cut -c1-250
+    grep -E '^(FAILED|ERROR|E  )' "$log" | cut -c1-250 | head -40
     printf '%-40s %s\n' "${name#pytest_}" "$(grep -E '(passed|failed|error|skipped).* in [0-9.]+s' "$log" | tail -n 1)"
     [[ $(<"${log%.log}.status") == [05] ]] || failed+=("${name#pytest_}")
   done

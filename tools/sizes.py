@@ -41,17 +41,27 @@ def includes(root, file):
                 break
 
 
+def file_of(root, module):
+    """Of a Python module; None if it is not in this checkout."""
+    candidates = (module.with_suffix(".py"), module.with_suffix(".pyi"), module / "__init__.py")
+    return next((path for path in candidates if (root / path).is_file()), None)
+
+
 def imports(root, file):
     package = Path("bindings/python")
-    for node in ast.walk(ast.parse((root / file).read_text())):
+    if file.suffix == ".pyi":
+        return
+    # Imports inside of functions are for calls of another kind.
+    for node in ast.parse((root / file).read_text()).body:
         if not isinstance(node, ast.ImportFrom):
             continue
         folder = file.parents[node.level - 1] if node.level else package
         module = folder.joinpath(*(node.module or "").split(".")) if node.module else folder
-        for candidate in [module, *(module / alias.name for alias in node.names)]:
-            for path in (candidate.with_suffix(".py"), candidate / "__init__.py"):
-                if (root / path).is_file():
-                    yield path
+        modules = [module / alias.name for alias in node.names]
+        found = [file_of(root, path) for path in modules]
+        if None in found:  # a name that is no module comes from the package itself
+            found.append(file_of(root, module))
+        yield from (path for path in found if path is not None)
 
 
 def orphans(root):
@@ -76,7 +86,7 @@ def walked(root):
         if file in seen or OTHER_ENGINES.match(file.as_posix()):
             continue
         seen.add(file)
-        todo += imports(root, file) if file.suffix == ".py" else includes(root, file)
+        todo += imports(root, file) if file.suffix in (".py", ".pyi") else includes(root, file)
         todo += nameless[file]
         source = file.with_suffix(".cpp")
         if file.suffix == ".h" and (root / source).is_file():

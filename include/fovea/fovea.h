@@ -98,8 +98,7 @@ typedef enum fovea_text_form {
 FOVEA_API fovea_status fovea_program_print(fovea_program program, fovea_text_form form,
                                            fovea_report* report);
 
-/* 1 if both are the same formulas with the same declared types, whatever they call their captured
- * things; 0 otherwise. */
+/* 1 if both are the same formulas with the same declared types, whatever names they use; else 0. */
 FOVEA_API int fovea_program_equal(fovea_program a, fovea_program b);
 
 /* The derivative of mod as formulas, simplified. `by` is "score" or the name of a captured float
@@ -235,9 +234,8 @@ typedef struct fovea_problem_config {
   int32_t h_global;                     /* what the leaf H is; 0: h */
   int32_t deterministic, capture, strict;
   const void* reserved[8]; /* for fp8 scales: must be NULL */
-  /* How captured tensors will lie: "bias:1,64,4096 slopes:2", a stride by dimension; NULL, and
-   * those not named: dense. Engines that bake strides (cudnn) need it; others take what is bound.
-   */
+  /* How captured tensors will lie: "bias:1,64,4096 slopes:2", a stride by dimension; those that are
+   * not named: dense. Engines that bake strides (cudnn) need it; others take what is bound. */
   const char* tensor_strides;
   int32_t device_values; /* scale, scalars and offsets of h, q, k may be bound on the device */
   double scale_f64;      /* not 0: instead of scale; kept as it is for f64 tensors, else rounded */
@@ -252,8 +250,7 @@ FOVEA_API fovea_status fovea_problem_parse(const char* line, fovea_problem* prob
                                            fovea_problem* backward);
 FOVEA_API void fovea_problem_destroy(fovea_problem problem);
 
-/* What stands after `key=` in a line, without quotes ("" if it has no such key): the values to bind
- * that a line may carry beside the problem (qlens, klens, cu_q, cu_k, seed, offset ...). */
+/* What stands after `key=` in a line, without quotes: qlens, seed ... "" if it has no such key. */
 FOVEA_API fovea_status fovea_line_value(const char* line, const char* key, fovea_report* value);
 
 /* "; did you mean 'x'?" with the nearest of candidates that spaces separate; "" if none is near. */
@@ -321,11 +318,6 @@ typedef struct fovea_f32_value {
   int32_t is_set;
   const float* device; /* not NULL: read there when the call runs */
 } fovea_f32_value;
-typedef struct fovea_f64_value {
-  double value;
-  int32_t is_set;
-  const double* device;
-} fovea_f64_value;
 typedef struct fovea_i32_value {
   int32_t value;
   int32_t is_set;
@@ -373,8 +365,7 @@ typedef struct fovea_bindings {
   size_t workspace_bytes;
   void* stream;                   /* a CUstream */
   const fovea_executor* executor; /* NULL: Fovea's own threads */
-  fovea_f64_value scale_f64; /* set: instead of scale, which f64 tensors would round; on a device
-                                for those alone */
+  double scale_f64;               /* as in the config */
 } fovea_bindings;
 
 /* Runs a plan. Nothing is written where the bindings are refused. */

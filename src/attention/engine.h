@@ -50,8 +50,8 @@ struct Baked {
   bool operator==(const Baked&) const = default;
 };
 
-// Float literals are lifted out of the formulas into scalars behind the declared ones (ir/lift), so
-// that a new value needs no new plan; their values are bound with each call.
+// Literals are lifted out of the formulas into scalars behind the declared ones (ir/lift), so that
+// a new value needs no new plan; their values are bound with each call.
 struct Baking {
   Baked baked;
   std::vector<float> literals;

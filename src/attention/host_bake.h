@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "attention/engine.h"
+#include "ir/lift.h"
 
 namespace fovea {
 
-Baking bake_for_host(const Problem& problem);
+// With Shifts::Lift numbers that only shift positions are read at every call, too: of use if a plan
+// takes seconds to compile.
+Baking bake_for_host(const Problem& problem, ir::Shifts shifts = ir::Shifts::Stay);
 
 // Such an engine judges no other device than a CPU.
 void refuse_other_devices(const std::string& engine, const Device& device, Verdict& verdict);

@@ -114,20 +114,13 @@ void CallBindings::bind_values(const fovea_bindings& given) {
 }
 
 void CallBindings::bind_scale(const fovea_bindings& given) {
-  const bool in_double = literals_of(problem_.q.dtype) == ir::Literals::F64;
-  const fovea_f64_value& wide = given.scale_f64;
-  if (wide.device != nullptr && !in_double) {
-    throw InvalidArgument("bindings.scale_f64.device is set; only f64 tensors read one, q is " +
-                          std::string(dtype_name(problem_.q.dtype)));
-  }
   double scale = default_scale(problem_, sizes_);
   if (given.scale.is_set != 0) scale = static_cast<double>(given.scale.value);
-  if (wide.is_set != 0) scale = wide.value;
-  if (wide.device != nullptr) scale = *wide.device;  // engines of f64 run on the host
+  if (given.scale_f64 != 0) scale = given.scale_f64;
   const SplitDouble split = split_double(scale);
-  bindings_.scale = {split.f, wide.device != nullptr ? nullptr : given.scale.device};
-  const bool own = in_double && bindings_.scale.device == nullptr;
-  bindings_.scale_rest = own ? split.rest : 0;
+  bindings_.scale = {split.f, given.scale.device};
+  const bool in_double = literals_of(problem_.q.dtype) == ir::Literals::F64;
+  bindings_.scale_rest = in_double && given.scale.device == nullptr ? split.rest : 0;
 }
 
 // On the CPU the device is the host: values bound as pointers are read now, so that validation sees

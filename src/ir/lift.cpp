@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "base/hash.h"
@@ -20,14 +21,27 @@ bool stays(float value) {
 
 bool is_literal(const Node& node) { return node.op() == Op::ConstF && !stays(node.float_value()); }
 
+// Of a sum of integers: which operand is a number that f32 holds exactly; -1: none, or both.
+int number_in_sum(const Node& node) {
+  constexpr std::int64_t most = 1 << 24;
+  const auto is_number = [&](std::size_t i) {
+    const Node& arg = *node.arg(i);
+    return arg.op() == Op::ConstI && std::abs(std::int64_t{arg.int_value()}) <= most;
+  };
+  if (node.op() != Op::AddI && node.op() != Op::SubI) return -1;
+  return is_number(0) == is_number(1) ? -1 : is_number(0) ? 0 : 1;
+}
+
 // One formula. Slots follow an order of the nodes that no literal's value has a say in: operands
 // of commutative operations stand in an order that depends on it, so they are put into another.
 class Lifter {
  public:
-  Lifter(const Expr& formula, Depends keep_in, Declarations& declarations,
+  Lifter(const Expr& formula, Depends keep_in, Shifts shifts, Declarations& declarations,
          std::vector<float>& literals)
       : order_(operands_first({&formula, 1})), declarations_(declarations), literals_(literals) {
     find_lifted(keep_in);
+    shifts_.assign(order_.nodes.size(), -1);
+    if (shifts == Shifts::Lift) find_shifts();
     if (!any_lifted()) return;
     blind_hashes_.reserve(order_.nodes.size());
     for (const Node* node : order_.nodes) blind_hashes_.push_back(blind_hash(*node));
@@ -62,7 +76,36 @@ class Lifter {
     }
   }
   bool is_lifted(const Node& node) const { return lifted_[place(node)]; }
-  bool any_lifted() const { return std::ranges::find(lifted_, true) != lifted_.end(); }
+  bool any_lifted() const {
+    return std::ranges::find(lifted_, true) != lifted_.end() ||
+           std::ranges::any_of(shifts_, [](int operand) { return operand >= 0; });
+  }
+
+  // Numbers beside sums and differences of q and k. One beside k - q stays in an index: engines
+  // know tables by distance by it.
+  void find_shifts() {
+    enum Kind : std::uint8_t { Other, Position, Distance };
+    std::vector<Kind> kinds(order_.nodes.size(), Other);
+    for (std::size_t i = 0; i < order_.nodes.size(); ++i) {
+      const Node& node = *order_.nodes[i];
+      if (node.op() == Op::IndexQ || node.op() == Op::IndexK) kinds[i] = Position;
+      if (node.op() == Op::AddI || node.op() == Op::SubI) {
+        const Kind x = kinds[place(*node.arg(0))], y = kinds[place(*node.arg(1))];
+        const int number = number_in_sum(node);
+        kinds[i] = number >= 0 ? std::max(x, y) : x != Other && y != Other ? Distance : Other;
+        if (kinds[i] != Other) shifts_[i] = number;
+      }
+      if (info(node.op()).form != Form::Load) continue;
+      for (const Expr& index : node.args()) {
+        if (kinds[place(*index)] == Distance) shifts_[place(*index)] = -1;
+      }
+    }
+  }
+  // Which operand of a sum is lifted; -1: none.
+  int shift_in(const Node& node) const { return shifts_[place(node)]; }
+  bool subtracts_shift(const Node& node) const {
+    return node.op() == Op::SubI && shift_in(node) == 1;
+  }
 
   // x - 3 is x + -3: a number's sign must not count either.
   bool subtracts_literal(const Node& node) const {
@@ -73,10 +116,12 @@ class Lifter {
   std::uint64_t blind_hash(const Node& node) {
     constexpr std::uint64_t any_literal = 0x6c69746572616c;
     if (is_lifted(node)) return any_literal;
-    const bool as_sum = subtracts_literal(node);
-    const Op op = as_sum ? Op::AddF : node.op();
+    const Op op = subtracts_literal(node) ? Op::AddF : subtracts_shift(node) ? Op::AddI : node.op();
     hashes_.clear();
     for (const Expr& arg : node.args()) hashes_.push_back(blind_hashes_[place(*arg)]);
+    if (const int shift = shift_in(node); shift >= 0) {
+      hashes_[static_cast<std::size_t>(shift)] = any_literal;
+    }
     if (info(op).commutes()) std::ranges::sort(hashes_);
     std::uint64_t hash = hash_combine(static_cast<std::uint64_t>(op), node.payload());
     for (const std::uint64_t operand : hashes_) hash = hash_combine(hash, operand);
@@ -103,6 +148,7 @@ class Lifter {
       if (seen[place(node)]) continue;
       seen[place(node)] = true;
       const bool negated = subtracts_literal(node);
+      if (shift_in(node) >= 0) add_shift(node);
       order_operands(node);
       for (const Node* operand : operands_) {
         const float sign = negated && operand == node.arg(1).get() ? -1.0f : 1.0f;
@@ -115,9 +161,20 @@ class Lifter {
 
   void add_literal(float value) {
     const auto slot = static_cast<std::uint32_t>(declarations_.scalars.size());
-    if (!slots_.try_emplace(std::bit_cast<std::uint32_t>(value), slot).second) return;
+    if (slots_.try_emplace(std::bit_cast<std::uint32_t>(value), slot).second) {
+      declare(Type::F32, value);
+    }
+  }
+  // Each sum has a slot of its own: q + 5 and k + 5 may be q + 6 and k + 5 in the next formula.
+  void add_shift(const Node& node) {
+    const std::int32_t number = node.arg(static_cast<std::size_t>(shift_in(node)))->int_value();
+    shift_slots_[&node] = static_cast<std::uint32_t>(declarations_.scalars.size());
+    declare(Type::I32, static_cast<float>(subtracts_shift(node) ? -number : number));
+  }
+  void declare(Type type, float value) {
     ScalarDecl scalar;
-    scalar.name = "literal_" + std::to_string(slot);
+    scalar.name = "literal_" + std::to_string(declarations_.scalars.size());
+    scalar.type = type;
     declarations_.scalars.push_back(std::move(scalar));
     literals_.push_back(value);
   }
@@ -133,6 +190,12 @@ class Lifter {
     if (subtracts_literal(node)) {
       return make(Op::AddF, {args[0], literal(-node.arg(1)->float_value())});
     }
+    if (const int shift = shift_in(node); shift >= 0) {
+      const Expr number = scalar(Type::I32, shift_slots_.at(&node));
+      const bool is_first = shift == 0 && node.op() == Op::SubI;
+      return is_first ? make(Op::SubI, {number, args[1]})
+                      : make(Op::AddI, {args[static_cast<std::size_t>(1 - shift)], number});
+    }
     if (std::ranges::equal(args, node.args())) return Expr::share(&node);
     if (info(node.op()).form == Form::Load) return load(node.type(), node.slot(), args);
     return make(node.op(), args);
@@ -140,21 +203,23 @@ class Lifter {
 
   Order order_;
   std::vector<bool> lifted_;                      // by place
+  std::vector<int> shifts_;                       // by place: which operand of a sum is lifted
   std::vector<std::uint64_t> hashes_;             // of a node's operands, while it is looked at
   std::vector<const Node*> operands_;             // in the order of their hashes
   std::vector<std::uint64_t> blind_hashes_;       // by place
   std::map<std::uint32_t, std::uint32_t> slots_;  // bits of a literal -> its scalar's slot
+  std::map<const Node*, std::uint32_t> shift_slots_;
   Declarations& declarations_;
   std::vector<float>& literals_;
 };
 
 }  // namespace
 
-Lifted lift_literals(const Program& program, Depends keep_in) {
+Lifted lift_literals(const Program& program, Depends keep_in, Shifts shifts) {
   Declarations declarations = program.declarations();
   std::vector<float> literals;
   const auto lift = [&](const Expr& formula) {
-    return formula ? Lifter(formula, keep_in, declarations, literals).run() : formula;
+    return formula ? Lifter(formula, keep_in, shifts, declarations, literals).run() : formula;
   };
   // Between formulas equal literals stay apart: they may differ in the next Program.
   const Expr mod = lift(program.mod());

@@ -1,5 +1,7 @@
-// Lifts float literals out of formulas into scalars, so that formulas that differ in a number share
-// a plan. Literals whose value an engine or a rule needs to know stay: 0, 1, -1, 2, 0.5, inf, nan.
+// Lifts literals out of formulas into scalars, so that formulas that differ in a number share a
+// plan. Floats whose value an engine or a rule needs to know stay: 0, 1, -1, 2, 0.5, inf, nan. Of
+// the integers, those that only shift positions are lifted (q + 5, k - 1024, k - q - 7 but not as
+// an index), if that is asked for.
 #pragma once
 
 #include <vector>
@@ -9,11 +11,14 @@
 namespace fovea::ir {
 
 struct Lifted {
-  Program program;              // the declared scalars, then one f32 scalar per literal
-  std::vector<float> literals;  // their values, in slot order
+  Program program;              // the declared scalars, then one scalar per literal
+  std::vector<float> literals;  // their values, in slot order; integers are small enough for f32
 };
+enum class Shifts : bool { Stay, Lift };
+
 // Literals that are used only by what depends on `keep_in` and nothing else stay too: an engine may
 // tabulate that.
-Lifted lift_literals(const Program& program, Depends keep_in = Depends::None);
+Lifted lift_literals(const Program& program, Depends keep_in = Depends::None,
+                     Shifts shifts = Shifts::Stay);
 
 }  // namespace fovea::ir

@@ -188,6 +188,63 @@ TEST(Lift, IntegersStay) {
   EXPECT_TRUE(lifted.literals.empty());
 }
 
+// '#' is an integer that shifts a position.
+const std::vector<std::string> shifts{
+    "mask=\"k <= q + #\"",
+    "mask=\"k <= # + q\"",
+    "mask=\"q - # < k && k + # <= q + #\"",
+    "mask=\"k <= # - q\"",
+    "mask=\"q + # - k < 32\"",
+    "mask=\"(q + #) % 64 == k % 64 && abs(k + #) >= 0\"",
+    "mod=\"score + t[k + #] * f32(k - (q + #))\" mask=\"q + # >= k\" tensor=t:f32[H]",
+};
+
+std::string with_integers(const std::string& pattern, std::mt19937_64& random) {
+  std::string out;
+  int next = 0;
+  for (const char c : pattern) {
+    // Distinct, and no zero: that is simplified.
+    out += c != '#' ? std::string(1, c) : std::to_string(100 * ++next + random() % 90 + 1);
+  }
+  return out;
+}
+
+TEST(Lift, ShiftsOfPositionsAreLiftedIfThatIsAskedFor) {
+  const std::uint64_t seed = printed_seed();
+  std::mt19937_64 random(seed);
+  const auto lift = [](const Program& program) {
+    return lift_literals(program, Depends::None, Shifts::Lift);
+  };
+  for (const std::string& pattern : shifts) {
+    const Lifted first = lift(parse_program(with_integers(pattern, random)));
+    for (int i = 0; i < 50; ++i) {
+      const Program program = parse_program(with_integers(pattern, random));
+      const Lifted lifted = lift(program);
+      ASSERT_TRUE(lifted.program == first.program) << print(lifted.program);
+      std::vector<ScalarValue> scalars;
+      for (const float literal : lifted.literals) {
+        scalars.push_back({literal, static_cast<std::int32_t>(literal)});
+      }
+      ASSERT_EQ(scalars.size(), lifted.program.scalars().size());
+      ASSERT_GE(std::ssize(scalars), std::ranges::count(pattern, '#')) << print(lifted.program);
+      expect_same_values(program.mod(), lifted.program.mod(), scalars, seed);
+      expect_same_values(program.mask(), lifted.program.mask(), scalars, seed);
+    }
+    EXPECT_TRUE(lift_literals(first.program).literals.empty());
+  }
+}
+
+TEST(Lift, IntegersThatShiftNoPositionStay) {
+  for (const char* const text :
+       {"mask=\"q - k < 1024 && q >= k\"", "mask=\"k < 128 || q // 64 == k // 64\"",
+        "mod=\"score + t[k - q + 127]\" tensor=t:f32[255]", "mask=\"k <= q + 100000000\""}) {
+    const Program program = parse_program(text);
+    const Lifted lifted = lift_literals(program, Depends::None, Shifts::Lift);
+    EXPECT_TRUE(lifted.program == program) << text;
+    EXPECT_TRUE(lifted.literals.empty()) << text;
+  }
+}
+
 TEST(Lift, DeclaredThingsKeepTheirSlots) {
   const Program program = parse_program(
       R"~(mod="score * a + b2 * 3.25 + t[h]" scalar=a=1 scalar=b2=2 scalar=n:i32=3 tensor=t:f32[H])~");

@@ -8,8 +8,8 @@ from typing import Any
 
 from ._arrays import HostArray, dense_strides, host_array, new_array
 from ._core import OUTPUTS, InvalidArgument
-from ._plans import plan
 from ._host_request import Options, Request
+from ._plans import plan
 
 
 def attention(

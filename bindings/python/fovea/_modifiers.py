@@ -15,7 +15,6 @@ from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, 
 from .program import Program
 
 
-
 @dataclasses.dataclass
 class Modifier:
     """Formulas, and what is bound to them. `names` says what the caller's keys are called in the formulas."""

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._line import program_line
-from ._text import Text
 
 if TYPE_CHECKING:
     from .picture import Picture
 
 _LINE = re.compile(r"\s*(mod|mask|bprop|tensor|scalar)\s*=(?!=)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class Text(str):
+    """A string whose repr is itself, and which a notebook shows line by line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self)}</pre>"
 
 
 class Program:

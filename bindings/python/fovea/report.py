@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from . import _core
-from ._text import Text
+from .program import Text
 
 
 class Explanation:

@@ -47,7 +47,9 @@ void Binder::bind(const Slot& slot, AnyBuffer buffer) {
   void* data = address(buffer);
   fovea_bindings& b = bindings_;
   if (slot.role == Role::scale && buffer.element_type() == xla::ffi::DataType::F64) {
-    return bind_value<double>(b.scale_f64, buffer, memory_);
+    b.scale_f64 = host_value<double>(buffer);  // engines of f64 run on the host
+    b.scale = {static_cast<float>(b.scale_f64), 1, nullptr};
+    return;
   }
   switch (slot.role) {
 #define FOVEA_TENSOR(field, key, of_keys, of_values, output) \

@@ -4,10 +4,10 @@
 #include <new>
 
 #include <xla/ffi/api/ffi.h>
+#include "../src/workspace.h"
 #include "bind.h"
 #include "call.h"
 #include "threads.h"
-#include "workspace.h"
 
 namespace ffi = xla::ffi;
 
@@ -95,9 +95,9 @@ ffi::Error run_on_host(HostState* state, ffi::ThreadPool pool, ffi::RemainingArg
     fovea_bindings& bindings = binder.bindings();
     const Threads threads(pool);
     bindings.executor = threads.executor();
-    const HostWorkspace workspace(plan.workspace_bytes);
+    const fovea_host::Workspace workspace(plan.workspace_bytes);
     bindings.workspace = workspace.data();
-    bindings.workspace_bytes = workspace.bytes();
+    bindings.workspace_bytes = workspace.size();
     plan.plan->run(bindings);
     return ffi::Error::Success();
   });

@@ -7,9 +7,6 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
-#include <optional>
-
-#include "workspace.h"
 
 using namespace nanobind::literals;
 
@@ -58,7 +55,10 @@ void run_by_python(const Caller& caller, const nb::tuple& given, std::uintptr_t 
 fovea_bindings bindings_of(double scale) {
   fovea_bindings bindings{};
   bindings.struct_size = sizeof bindings;
-  if (std::isfinite(scale)) bindings.scale_f64 = {scale, 1, nullptr};
+  if (std::isfinite(scale)) {
+    bindings.scale = {static_cast<float>(scale), 1, nullptr};
+    bindings.scale_f64 = scale;
+  }
   return bindings;
 }
 
@@ -98,14 +98,7 @@ void Caller::run(std::span<void* const> pointers, std::span<const double> number
   bindings.scalar_count = scalars.size();
   const fovea_executor executor{sizeof(fovea_executor), nullptr, threads, nullptr};
   if (threads > 0) bindings.executor = &executor;
-  const nb::gil_scoped_release unlocked;
-  std::optional<Workspace> lent;
-  if (bindings.workspace == nullptr && on_plan_.on_host()) {
-    lent.emplace(on_plan_.workspace_bytes);
-    bindings.workspace = lent->data();
-    bindings.workspace_bytes = lent->size();
-  }
-  on_plan_.plan.run(bindings);
+  on_plan_.run(bindings);
 }
 
 void define_caller(nb::module_& module) {

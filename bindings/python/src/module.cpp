@@ -15,7 +15,6 @@ NB_MODULE(_core, module) {
       "The library behind the package fovea. Use the package; this is what it is made of.";
   define_errors(module);
   define_host_view(module);
-  define_log(module);
   define_program(module);
   define_problem(module);
   define_plan(module);

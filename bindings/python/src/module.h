@@ -14,7 +14,6 @@ void define_caller(nb::module_& module);
 void define_errors(nb::module_& module);
 void define_call_cache(nb::module_& module);
 void define_host_view(nb::module_& module);
-void define_log(nb::module_& module);
 void define_plan(nb::module_& module);
 void define_problem(nb::module_& module);
 void define_process(nb::module_& module);

@@ -1,4 +1,4 @@
-// The process: the cache of plans, the engines, what was found on this machine.
+// The process: the cache of plans, the engines, what was found on this machine, the log.
 #include <nanobind/stl/string.h>
 #include <fovea/handle.hpp>
 
@@ -36,6 +36,32 @@ std::string line_value(const std::string& line, const std::string& key) {
 
 nb::object engines() { return nb::str(fovea_engines()).attr("split")(); }
 
+// --- the lines that FOVEA_VERBOSE asks for, given to a Python function ---
+
+PyObject* listener = nullptr;  // under the interpreter's lock
+
+// May come from any thread, with or without the lock. What the function raises cannot go anywhere:
+// it is reported as unraisable.
+void give_line(void*, const char* line) {
+  if (Py_IsInitialized() == 0) return;
+  const nb::gil_scoped_acquire lock;
+  if (listener == nullptr) return;
+  const nb::object function = nb::borrow(listener);
+  PyObject* const result = PyObject_CallFunction(function.ptr(), "s", line);
+  if (result == nullptr) {
+    PyErr_WriteUnraisable(function.ptr());
+  } else {
+    Py_DECREF(result);
+  }
+}
+
+void set_log(const nb::object& function) {
+  PyObject* const old = listener;
+  listener = function.is_none() ? nullptr : function.inc_ref().ptr();
+  fovea_set_log(listener == nullptr ? nullptr : give_line, nullptr);
+  Py_XDECREF(old);
+}
+
 }  // namespace
 
 void define_process(nb::module_& module) {
@@ -59,8 +85,12 @@ void define_process(nb::module_& module) {
   module.def("bundle_load", bundle_load, "path"_a, unlocked,
              "Uses the plans of a file that `fovea compile` wrote, from now on.");
   module.def(
-      "release_workspaces", release_workspaces, unlocked,
+      "release_workspaces", fovea_host::release_workspaces, unlocked,
       "Gives host memory that calls have left for the next ones back to the system; how many bytes.");
+  module.def(
+      "set_log", set_log, "function"_a.none(),
+      "Gives each line that FOVEA_VERBOSE asks for to a function of one text instead of standard error; None: "
+      "back to that.");
 }
 
 }  // namespace fovea_python

@@ -39,10 +39,6 @@ void set_device(RunArguments& call, const Given& given) {
   auto& into = (call.bindings.*field).device;
   into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
 }
-void read_value(fovea_f64_value& into, const Given& given) {
-  into.value = number_of(given);
-  into.is_set = 1;
-}
 void read_value(fovea_i32_value& into, const Given& given) {
   const std::int64_t value = integer_of(given);
   if (value != static_cast<std::int32_t>(value)) {
@@ -67,7 +63,8 @@ void set_value(RunArguments& call, const Given& given) {
 }
 template <>
 void set_value<&fovea_bindings::scale>(RunArguments& call, const Given& given) {
-  read_value(call.bindings.scale_f64, given);  // f64 tensors take it as it is
+  call.bindings.scale_f64 = number_of(given);  // f64 tensors take it as it is
+  call.bindings.scale = {static_cast<float>(call.bindings.scale_f64), 1, nullptr};
 }
 void set_sizes(RunArguments& call, const Given& given) {
   call.sizes = sizes_of(given);

@@ -37,7 +37,7 @@ bool holds_symbol(const nb::tuple& arguments, const nb::handle& named) {
 
 }  // namespace
 
-Steps::Steps(nb::object hooks, nb::object like, bool on_host)
+Steps::Steps(nb::object hooks, nb::object like, bool on_host, bool binds_shifts)
     : hooks_(std::move(hooks)),
       like_(std::move(like)),
       methods_(hooks_.attr("methods")),
@@ -45,6 +45,7 @@ Steps::Steps(nb::object hooks, nb::object like, bool on_host)
       is_grad_enabled_(hooks_.attr("is_grad_enabled")),
       types_(nb::cast<nb::tuple>(hooks_.attr("tensors"))),
       on_host_(on_host),
+      binds_shifts_(binds_shifts),
       with_gradients_(nb::cast<bool>(is_grad_enabled_())) {}
 
 void Steps::run(const nb::handle& self, const nb::tuple& modifiers) {
@@ -114,9 +115,9 @@ void Steps::add_operand(PyObject* x) {
   }
 }
 
-// A number beside q or k itself (a decoder's q + offset), or beside a sum with such a number, may be
-// another one in the next call, and is bound as a scalar. Elsewhere engines know numbers by their
-// values: widths of windows, offsets of tables by k - q.
+// A number beside q or k itself (a decoder's q + offset), or beside a sum with such a number, may
+// be another one in the next call, and is bound as a scalar. Elsewhere engines know numbers by
+// their values: widths of windows, offsets of tables by k - q.
 void Steps::add_sum(PyObject* first, PyObject* second) {
   const auto is_moved = [&](PyObject* x) {
     return is_symbol(x) && moved_.count(symbol_of(x).number) != 0;
@@ -190,7 +191,7 @@ void Steps::add_foreign(PyObject* x) {
 PyObject* Steps::write(PyObject* self, std::uint8_t operation, PyObject* first, PyObject* second) {
   begin_step();
   text_ += static_cast<char>(operation);
-  if (on_host_ && (operation == Operation::add || operation == Operation::sub)) {
+  if (binds_shifts_ && (operation == Operation::add || operation == Operation::sub)) {
     add_sum(first, second);
   } else {
     add_operand(first);
@@ -335,7 +336,8 @@ bool Steps::is_method(const nb::handle& name) const {
 
 void define_steps(nb::module_& module) {
   nb::class_<Steps>(module, "Steps", "What modifiers do to symbols, step by step.")
-      .def(nb::init<nb::object, nb::object, bool>(), "hooks"_a, "like"_a, "on_host"_a,
+      .def(nb::init<nb::object, nb::object, bool, bool>(), "hooks"_a, "like"_a, "on_host"_a,
+           "binds_shifts"_a,
            "hooks: an object as fovea.torch.steps.Hooks. on_host: does the call run on the host?")
       .def(
           "run",

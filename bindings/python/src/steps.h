@@ -17,8 +17,8 @@ class Steps {
  public:
   // hooks: an object with the attributes that fovea.torch.steps.Hooks has. like: the query, which
   // hooks may ask for. on_host: does the call run on the host? Elsewhere, tensors of one number on
-  // the host are written as that number.
-  Steps(nb::object hooks, nb::object like, bool on_host);
+  // the host are written as that number. binds_shifts: are numbers that move positions bound?
+  Steps(nb::object hooks, nb::object like, bool on_host, bool binds_shifts);
 
   // Runs score_mod, mask_mod and a derivative by hand, each a function, a text or None, on symbols
   // whose first six are score, grad, b, h, q and k.
@@ -72,14 +72,14 @@ class Steps {
 
   nb::object hooks_, like_, methods_, constants_, is_grad_enabled_;
   nb::tuple types_;
-  bool on_host_, with_gradients_;
+  bool on_host_, binds_shifts_, with_gradients_;
   std::uint32_t count_ = 0;
   std::string text_;
   nb::list objects_, tensors_;
   nb::list host_numbers_;  // tensors of one element on the host, if the query is elsewhere
   std::vector<double> shifts_;
   std::set<std::uint32_t> moved_;  // symbols that are sums with a shift
-  nb::object shift_;  // while steps are replayed
+  nb::object shift_;               // while steps are replayed
   std::size_t read_ = 0, read_shifts_ = 0;
   bool broken_ = false;  // a step was begun and not finished: nothing that is written counts
 };

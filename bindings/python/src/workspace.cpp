@@ -7,31 +7,31 @@
 #include <utility>
 #include <vector>
 
-namespace fovea_python {
+namespace fovea_host {
 namespace {
 
 constexpr std::size_t alignment = 64;           // what the C interface asks for
-constexpr std::size_t kept_bytes = 256u << 20;  // on the shelf at most
+constexpr std::size_t kept_bytes = 256u << 20;  // in the pool at most
 
 struct Buffer {
   std::unique_ptr<void, Free> memory;
   std::size_t size = 0;
 };
 
-struct Shelf {
+struct Pool {
   std::mutex mutex;
   std::vector<Buffer> buffers;
   std::size_t bytes = 0;
 };
 
 // Never destroyed: threads may still give back at exit.
-Shelf& shelf() {
-  static Shelf& made = *new Shelf;
+Pool& pool() {
+  static Pool& made = *new Pool;
   return made;
 }
 
 Buffer take(std::size_t bytes) {
-  Shelf& from = shelf();
+  Pool& from = pool();
   const std::unique_lock lock(from.mutex, std::try_to_lock);
   if (!lock.owns_lock()) return {};
   const auto fits = [&](const Buffer& buffer) { return buffer.size >= bytes; };
@@ -64,10 +64,10 @@ Workspace::Workspace(std::size_t bytes) {
 
 Workspace::~Workspace() {
   if (memory_ == nullptr) return;
-  Shelf& to = shelf();
+  Pool& to = pool();
   const std::unique_lock lock(to.mutex, std::try_to_lock);
   if (!lock.owns_lock() || to.bytes + size_ > kept_bytes) return;
-  // The smaller ones, for the next call of their size, stand in front of the larger.
+  // In order of size, so that a call takes the smallest that is large enough.
   const auto larger = [&](const Buffer& other) { return other.size > size_; };
   to.bytes += size_;
   to.buffers.insert(std::ranges::find_if(to.buffers, larger), {std::move(memory_), size_});
@@ -75,10 +75,10 @@ Workspace::~Workspace() {
 
 std::size_t release_workspaces() {
   std::vector<Buffer> released;
-  Shelf& from = shelf();
+  Pool& from = pool();
   const std::lock_guard lock(from.mutex);
   released.swap(from.buffers);
   return std::exchange(from.bytes, 0);
 }
 
-}  // namespace fovea_python
+}  // namespace fovea_host

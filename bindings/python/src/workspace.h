@@ -1,18 +1,19 @@
-// Memory on the host that a call may scribble in, kept for the next one. Who uses it: run.cpp, for
-// calls that bring none.
+// Workspaces on the host for calls that bring none, kept for the next call: fresh pages cost more
+// than a small call does. Used by fovea._core and by the XLA handlers, which have no scratch memory
+// on the host.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
-namespace fovea_python {
+namespace fovea_host {
 
 struct Free {
   void operator()(void* memory) const;
 };
 
-// Lent for as long as it lives. Takes and gives back without waiting: where another thread is at
-// the shelf, or a fork has left it locked, memory comes from the system.
+// Lent for as long as it lives. Never waits: if another thread holds the lock of the pool, or a
+// fork has left it locked, memory comes from the system.
 class Workspace {
  public:
   explicit Workspace(std::size_t bytes);  // throws std::bad_alloc
@@ -28,7 +29,7 @@ class Workspace {
   std::size_t size_ = 0;
 };
 
-// Gives what lies on the shelf back to the system; how many bytes that were.
+// Gives the memory in the pool back to the system; returns how many bytes.
 std::size_t release_workspaces();
 
-}  // namespace fovea_python
+}  // namespace fovea_host

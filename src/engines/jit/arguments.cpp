@@ -128,14 +128,16 @@ void pack_scalar_words(const WordLayout& layout, const Problem& baked, const Bin
     if (at < 0) continue;
     std::uint32_t bits = 0;
     words[at] = 0;
+    const bool whole = baked.program.scalars()[slot].type == ir::Type::I32;
     if (slot < b.scalars.size()) {
       const PerCall<ir::ScalarValue>& scalar = b.scalars[slot];
-      const bool whole = baked.program.scalars()[slot].type == ir::Type::I32;
       words[at] = word(scalar.device);
       bits = whole ? static_cast<std::uint32_t>(scalar.value.i)
                    : std::bit_cast<std::uint32_t>(static_cast<float>(scalar.value.f));
     } else {
-      bits = std::bit_cast<std::uint32_t>(b.literals[slot - b.scalars.size()]);
+      const float literal = b.literals[slot - b.scalars.size()];
+      bits = whole ? static_cast<std::uint32_t>(static_cast<std::int32_t>(literal))
+                   : std::bit_cast<std::uint32_t>(literal);
     }
     words[at + 1] = static_cast<long long>(bits);
   }

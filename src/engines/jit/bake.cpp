@@ -45,7 +45,7 @@ bool splits_keys(const Problem& baked) {
 }
 
 Baking bake(const Problem& problem) {
-  Baking baking = bake_for_host(problem);
+  Baking baking = bake_for_host(problem, ir::Shifts::Lift);
   Problem& baked = baking.baked.problem;
   baked.layout = problem.layout == Layout::Thd ? Layout::Thd : Layout::Bhsd;
   baked.sizes.sq = baked.direction == Direction::Forward && has_few_queries(problem.sizes)

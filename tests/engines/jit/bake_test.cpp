@@ -45,7 +45,8 @@ TEST(JitBake, FewQueriesHaveKernelsOfTheirOwn) {
   EXPECT_TRUE(few == baked_forward("b=9 h=8 hkv=2 sq=2 skv=100 d=64 dtype=bf16"));
 }
 
-// As fovea.torch writes the calls of a decoder: one more key each time, and numbers that move positions.
+// As fovea.torch writes the calls of a decoder: one more key each time, and numbers that move
+// positions.
 TEST(JitBake, TheNextTokenIsNot) {
   const std::string of_torch =
       " b=2 h=4 sq=1 d=64 dtype=bf16 mask=\"seen[b, k + i1] && k <= q + i0\" tensor=seen:bool[B,Skv] "
@@ -53,6 +54,20 @@ TEST(JitBake, TheNextTokenIsNot) {
   const Baked first = baked_forward("skv=198 tensor_strides=seen:512,1" + of_torch);
   EXPECT_TRUE(first == baked_forward("skv=199 tensor_strides=seen:512,1" + of_torch));
   EXPECT_TRUE(first == baked_forward("skv=512" + of_torch));
+}
+
+// As everybody else writes them.
+TEST(JitBake, NumbersThatShiftPositionsAreNot) {
+  const auto decoded = [](int token) {
+    const std::string first = std::to_string(token - 32), offset = std::to_string(token);
+    return "b=2 h=4 sq=1 skv=32 d=64 dtype=bf16 tensor=seen:bool[B,200] mask=\"k + " + first +
+           " <= q + " + offset + " && q + " + offset + " - k - " + first + " < 32 && seen[b, k + " +
+           first + "]\"";
+  };
+  const Baked first = baked_forward(decoded(40));
+  for (const int token : {41, 64, 199})
+    EXPECT_TRUE(baked_forward(decoded(token)) == first) << token;
+  EXPECT_FALSE(bake(forward_of(decoded(41))).literals == bake(forward_of(decoded(40))).literals);
 }
 
 TEST(JitBake, HowMuchIsDroppedIsNot) {

@@ -44,15 +44,17 @@ def serve(rank, size, store, pipe):
 
 
 def inputs(layout, length, seed, dtype=DTYPE, key_heads=HKV):
+    """q, k, v and the gradient of o. `length`: of queries and keys, if it is a pair."""
     make = torch.Generator(DEVICE).manual_seed(seed)
+    rows = length if isinstance(length, tuple) else (length, length)
     shapes = {
-        "bhsd": lambda h, d: (B, h, length, d),
-        "bshd": lambda h, d: (B, length, h, d),
-        "sbhd": lambda h, d: (length, B, h, d),
-        "thd": lambda h, d: (CU[-1], h, d),
+        "bhsd": lambda h, s, d: (B, h, s, d),
+        "bshd": lambda h, s, d: (B, s, h, d),
+        "sbhd": lambda h, s, d: (s, B, h, d),
+        "thd": lambda h, s, d: (s, h, d),
     }
-    draw = lambda h, d: torch.randn(shapes[layout](h, d), generator=make).to(dtype)
-    return draw(H, D), draw(key_heads, D), draw(key_heads, DV), draw(H, DV)
+    draw = lambda h, s, d: torch.randn(shapes[layout](h, s, d), generator=make).to(dtype)
+    return draw(H, rows[0], D), draw(key_heads, rows[1], D), draw(key_heads, rows[1], DV), draw(H, rows[0], DV)
 
 
 def modification(name, length, make):
@@ -69,7 +71,7 @@ def modification(name, length, make):
         document = torch.arange(length)[None].expand(B, length) // torch.tensor([[5], [9]])
         return {"mask_mod": lambda b, h, q, k: document[b, q] == document[b, k]}, []
     if name == "softcap_alibi":
-        slopes = torch.randn(H, generator=make).requires_grad_()
+        slopes = torch.rand(H, generator=make).requires_grad_()
         cap = torch.tensor(3.0, requires_grad=True)
         score = lambda s, b, h, q, k: cap * torch.tanh(s / cap) + slopes[h] * (k - q)
         return {"score_mod": score, "is_causal": True}, [slopes, cap]
@@ -82,60 +84,47 @@ def modification(name, length, make):
         return {"sinks": torch.randn(H, generator=make).requires_grad_(), "is_causal": True}, ["sinks"]
     if name == "lengths":
         return {"seq_lens": torch.tensor([length - 3, length // 2])}, []
+    if name == "few_lengths":
+        return {"seq_lens": (torch.tensor([length[0], length[0] - 61]), torch.tensor([length[1], length[1] - 40]))}, []
     raise KeyError(name)
 
 
-def run_case(groups, *, ranks, strategy, order, case, layout="bhsd", length=24, **options):
-    """One case on the first `ranks` processes."""
+def run_case(groups, *, ranks, strategy, order, case, layout="bhsd", length=24, starts=CU, **options):
+    """One case on the first `ranks` processes, beside the call that has the whole: the same bits, or, within the limits, what
+    the reference engine computes in double. On GPUs, which have no such engine, beside the call in the same type."""
     if dist.get_rank() >= ranks:
         return
-    dtype = options.pop("dtype", DTYPE)
-    same_bits = options.pop("same_bits", False)
+    dtype, same_bits = options.pop("dtype", DTYPE), options.pop("same_bits", False)
     group = options.pop("group", None) or groups[ranks]
     rank = dist.get_rank(group) if not isinstance(group, str) else dist.get_rank()
     if group == "two":
         group = (groups["inside"], groups["ring"])
+    packed = layout == "thd"
+    length = starts[-1] if packed else length
     whole = inputs(layout, length, 3, dtype, options.pop("key_heads", HKV))
-    make = torch.Generator(DEVICE).manual_seed(4)
-    kept, wanted = modification(case, CU[-1] if layout == "thd" else length, make)
-    packed = {} if layout != "thd" else {"cu_seqlens": torch.tensor(CU, dtype=torch.int32)}
-    extra = {**kept, **packed, "layout": layout, "deterministic": same_bits}
+    kept, wanted = modification(case, length, torch.Generator(DEVICE).manual_seed(4))
+    extra = {**kept, "layout": layout, "deterministic": same_bits}
+    if packed:
+        extra["cu_seqlens"] = torch.tensor(starts, dtype=torch.int32)
     leaves = [kept["sinks"] if x == "sinks" else x for x in wanted]
-    dim = {"bhsd": 2, "bshd": 1, "sbhd": 0, "thd": 0}[layout]
-    deal = lambda x, dim=dim: ft.shard_sequence(
-        x, ranks, rank, order=order, dim=dim, cu_seqlens=CU if layout == "thd" else None
-    )
-    expected = single_call(whole, extra, leaves)
-    got = parallel_call(
-        [deal(x) for x in whole],
-        {**extra, "group": group, "strategy": strategy, "order": order, "seq_len": length * (layout != "thd") or None, **options},
-        leaves,
-        deal(expected["weights"], -1),
-    )
-    for name in ("o", "q", "k", "v"):
-        seen = not (ON_GPU and strategy == "all_gather" and name in "kv")  # docs/parallel.md
-        compare(name, got[name], deal(expected[name]), dtype, same_bits and seen)
+    axis = {"bhsd": 2, "bshd": 1, "sbhd": 0, "thd": 0}[layout]
+    deal = lambda x, dim=axis: ft.shard_sequence(x, ranks, rank, order=order, dim=dim, cu_seqlens=starts if packed else None)
+    if same_bits or ON_GPU:
+        expected = single_call(whole, extra, leaves)
+    else:
+        expected = single_call([x.double() for x in whole], {**extra, "engine": "reference"}, leaves)
+    more = {"group": group, "strategy": strategy, "order": order, "seq_len": None if packed else length, **options}
+    got = parallel_call([deal(x) for x in whole], {**extra, **more}, leaves, deal(expected["weights"], -1))
+    limit, of_rows = (x * (3 if ON_GPU else 1) for x in (LIMITS[dtype], LIMITS[torch.float32]))
+    complaints = [complaint("o", got["o"], deal(expected["o"]), limit, same_bits)]
+    for name in "qkv":
+        complaints.append(complaint(f"d{name}", got[name], deal(expected[name]), 3 * LIMITS[dtype], same_bits))
     for name in ("lse", "row_max"):
-        compare(name, got[name], deal(expected[name], -1), torch.float32, same_bits)
-    compare("max_logit", got["max_logit"], expected["max_logit"], torch.float32, same_bits)
-    for i, (x, spread) in enumerate(with_spread(whole, extra, leaves, dtype)):
-        compare(f"captured {i}", got["leaves"][i], x, dtype, allowed=2 * LIMITS[dtype] * float(x.norm()) + 16 * spread)
-
-
-def with_spread(whole, options, leaves, dtype):
-    """Gradients of captured tensors in a wider type, and how far they move if q, k and v are rounded once more. They are sums
-    over many scores and may cancel: what rounding does is then more than a limit relative to the sum. A ring rounds more: it
-    merges the lse of parts, each of them rounded to f32 (some 40 here: by 2e-6), and all scores of a row have the error."""
-    if not leaves:
-        return []
-    wider = torch.float64 if dtype is torch.float32 else torch.float32
-    options = {**options, "engine": "reference" if wider is torch.float64 else None}
-    make = torch.Generator(DEVICE).manual_seed(9)
-    rounded = lambda x: x * (1 + torch.finfo(dtype).eps * torch.randn(x.shape, generator=make, dtype=wider))
-    exact = [x.to(wider) for x in whole]
-    found = [single_call([*map(rounded, exact[:3]), exact[3]], options, leaves)["leaves"] for _ in range(4)]
-    wanted = single_call(exact, options, leaves)["leaves"]
-    return [(x, max(float((y[i] - x).norm()) for y in found)) for i, x in enumerate(wanted)]
+        complaints.append(complaint(name, got[name], deal(expected[name], -1), of_rows, same_bits))
+    complaints.append(complaint("max_logit", got["max_logit"], expected["max_logit"], of_rows, same_bits))
+    for i, x in enumerate(expected["leaves"]):
+        complaints.append(complaint(f"captured {i}", got["leaves"][i], x, 3 * LIMITS[dtype]))
+    assert not any(complaints), "\n".join(filter(None, complaints))
 
 
 ALL = {"return_lse": True, "return_row_max": True, "return_max_logit": True}
@@ -168,20 +157,31 @@ def parallel_call(parts, options, leaves, weights):
     return differentiate(out, ((q, k, v), parts[3]), leaves, weights)
 
 
-LIMITS = {torch.float32: 6e-6, torch.bfloat16: 1.8e-2, torch.float16: 2.4e-3}
+LIMITS = {torch.float32: 2e-6, torch.bfloat16: 6e-3, torch.float16: 8e-4}  # of outputs; gradients have three times that
 
 
-def compare(name, got, wanted, dtype, same_bits=False, allowed=0.0):
-    assert got.shape == wanted.shape and got.dtype == wanted.dtype, f"{name}: {got.shape} {got.dtype}, {wanted.shape}"
+def complaint(name, got, wanted, limit, same_bits=False):
+    """What is wrong, in words, or None."""
+    if got.shape != wanted.shape:
+        return f"{name}: {tuple(got.shape)}, not {tuple(wanted.shape)}"
     if same_bits:
-        assert torch.equal(got, wanted), f"{name}: other bits, largest difference {(got - wanted).abs().max()}"
-        return
+        other = int((got != wanted).sum())
+        largest = (got - wanted).abs().nan_to_num().max() if other else 0
+        return f"{name}: other bits in {other} of {got.numel()}, largest difference {largest:.2e}" if other else None
     infinite = wanted.isinf()
-    assert torch.equal(got.isinf(), infinite), f"{name}: other infinities"
-    got, wanted = got[~infinite].double(), wanted[~infinite].double()
+    if not torch.equal(got.isinf(), infinite):
+        return f"{name}: other infinities"
+    got, wanted = got.detach()[~infinite].double(), wanted.detach()[~infinite].double()
     error, size = float((got - wanted).norm()), float(wanted.norm())
-    allowed = allowed or LIMITS[dtype] * size
-    assert error <= allowed, f"{name}: error {error:.2e} of {size:.2e}, allowed {allowed:.2e}"
+    if error > limit * size:
+        return f"{name}: error {error:.2e} of {size:.2e}, which is {error / max(size, 1e-300):.2e}; allowed {limit:.1e}"
+    return None
+
+
+def compare(name, got, wanted, dtype, factor=3):
+    """Two calls that may both be off."""
+    wrong = complaint(name, got, wanted, factor * LIMITS[dtype])
+    assert wrong is None, wrong
 
 
 def counted_bytes(groups, *, strategy, order, case, head_ranks=None, deterministic=False):
@@ -218,7 +218,7 @@ def counted_bytes(groups, *, strategy, order, case, head_ranks=None, determinist
 
 def modules(groups, *, communication, layout):
     """DotProductAttention with cp_group beside the same module without."""
-    rank, length = dist.get_rank(), 24
+    rank, length = dist.get_rank(), CU[-1] if layout == "thd" else 24
     whole = [x.requires_grad_() for x in inputs(layout, length, 5)[:3]]
     whole[2] = inputs(layout, length, 5)[1].requires_grad_()  # one number of channels
     packed = {}
@@ -331,8 +331,9 @@ def stay_away(groups):
 
 
 def die(groups, *, who):
-    """One rank dies, and the others are told so."""
+    """One rank dies, and the others are told so, at the latest when the group's time is over."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=3))
     if dist.get_rank() == who:
         os._exit(1)
     part = torch.randn(B, H, 6, D)
-    refusal(lambda: ft.context_parallel(part, part, part), "context_parallel")
+    refusal(lambda: ft.context_parallel(part, part, part, group=group), "context_parallel")

@@ -95,3 +95,18 @@ def test_the_sign_of_a_number_is_part_of_the_formula(device):
         score_mod = lambda s, b, h, i, j: s + bias[j + offset]
         ref, _ = dense.attention(q.double(), k.double(), v.double(), score_mod, None)
         dense.assert_close("o", flex_attention(q, k, v, score_mod), ref, torch.float32)
+
+
+def test_numbers_are_bound_on_gpus_too():
+    """Without a GPU: by what is written down of a modifier."""
+    from fovea.torch.steps import formulas_of, written
+
+    def steps(offset, like):
+        return written((None, lambda b, h, i, j: (i + offset >= j) & (i + offset - j < 128)), like)
+
+    elsewhere = torch.empty(1, 2, 1, 8, device="meta")
+    first, second = steps(7, elsewhere), steps(8, elsewhere)
+    assert first.key() == second.key() and list(first.shifts) == [7, 7] and list(second.shifts) == [8, 8]
+    assert "_i0" in formulas_of(first, (None, None)).mask
+    training = elsewhere.clone().requires_grad_()  # diagonals that cuDNN knows
+    assert steps(7, training).key() != steps(8, training).key()

@@ -103,16 +103,30 @@ def test_layouts_and_uneven_lengths(workers, strategy):
         )
 
 
-@pytest.mark.parametrize("layout", ("bhsd", "thd"))
-@pytest.mark.parametrize("strategy,ranks", [("all_gather", 2), ("all_gather", 4), ("all_to_all", 2)])
-def test_the_same_bits(workers, strategy, ranks, layout):
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_bits(workers, case):
     """Also if pieces begin inside the engine's blocks and tiles, as with 200 rows."""
-    if ON_GPU and (layout == "thd" or ranks == 4) and strategy == "all_gather":
-        pytest.skip("engine jit computes pieces of few rows with other kernels")
-    for i, case in enumerate(CASES if layout == "bhsd" else PACKED_CASES):
-        order = ("contiguous", "zigzag")[i % 2]
-        options = {"layout": layout, "length": 200, "same_bits": True}
-        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, **options)
+    orders = ("contiguous", "zigzag") if CASES.index(case) % 2 else ("zigzag", "contiguous")
+    for strategy, ranks, order in (("all_to_all", 2, orders[0]), ("all_gather", 2, orders[0]), ("all_gather", 4, orders[1])):
+        workers.check(
+            "run_case", ranks=ranks, strategy=strategy, order=order, case=case, length=200, same_bits=True
+        )
+
+
+@pytest.mark.parametrize("case", PACKED_CASES[::2] if ON_GPU else PACKED_CASES)
+def test_the_same_bits_of_packed_sequences(workers, case):
+    """Pieces of few rows among them, which engines compute otherwise."""
+    for strategy, ranks in (("all_to_all", 2), ("all_gather", 2), ("all_gather", 4)):
+        order = "zigzag" if ranks == 4 else "contiguous"
+        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, layout="thd", same_bits=True)
+
+
+@pytest.mark.skipif(ON_GPU, reason="that is how engine cpu cuts keys")
+def test_the_same_bits_of_few_rows_and_many_keys(workers):
+    options = {"ranks": 2, "strategy": "all_gather", "same_bits": True}
+    for case in ("none", "causal"):  # 50 rows of the second sequence are in the first half
+        workers.check("run_case", order="contiguous", case=case, layout="thd", starts=[0, 2150, 4400], **options)
+    workers.check("run_case", order="contiguous", case="few_lengths", length=(150, 2300), **options)
 
 
 def test_two_groups_as_transformer_engine_has_them(workers):
@@ -129,19 +143,20 @@ def test_half_types(workers, dtype):
         )
 
 
-@pytest.mark.parametrize("strategy,more", [("ring", {}), ("all_gather", {}), ("a2a+p2p", {"head_ranks": 2})])
-def test_bytes_are_those_of_the_plan(workers, strategy, more):
-    cases = ("none", "contiguous"), ("causal", "zigzag"), ("sliding", "contiguous"), ("documents", "contiguous")
-    for case, order in cases:
-        workers.check("counted_bytes", strategy=strategy, order=order, case=case, **more)
-    if strategy == "all_gather":
-        workers.check("counted_bytes", strategy=strategy, order="zigzag", case="causal", deterministic=True)
+@pytest.mark.parametrize("case", ("none", "causal", "sliding", "documents"))
+@pytest.mark.parametrize("strategy", ("ring", "all_gather", "a2a+p2p"))
+def test_bytes_are_those_of_the_plan(workers, strategy, case):
+    order = "zigzag" if case == "causal" else "contiguous"
+    more = {"head_ranks": 2} if strategy == "a2a+p2p" else {}
+    workers.check("counted_bytes", strategy=strategy, order=order, case=case, **more)
+    if strategy == "all_gather" and case == "causal":
+        workers.check("counted_bytes", strategy=strategy, order=order, case=case, deterministic=True)
 
 
+@pytest.mark.parametrize("layout", ("bshd", "sbhd", "thd"))
 @pytest.mark.parametrize("communication", ("p2p", "all_gather", "a2a", "a2a+p2p"))
-def test_modules(workers, communication):
-    for layout in ("bshd", "sbhd", "thd"):
-        workers.check("modules", communication=communication, layout=layout)
+def test_modules(workers, communication, layout):
+    workers.check("modules", communication=communication, layout=layout)
 
 
 def test_tensor_parallel_modules(workers):

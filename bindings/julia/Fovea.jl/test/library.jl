@@ -16,7 +16,7 @@ end
 # The structs of fovea.h whose fields have the same names in Julia.
 const STRUCTS = [Fovea.CSizes => "fovea_sizes", Fovea.CProblemConfig => "fovea_problem_config", Fovea.CPlanOptions => "fovea_plan_options",
                  Fovea.CArray => "fovea_array", Fovea.CTensorBinding => "fovea_tensor_binding",
-                 Fovea.CScalarBinding => "fovea_scalar_binding", Fovea.CTensor => "fovea_tensor", Fovea.CF32Value => "fovea_f32_value", Fovea.CF64Value => "fovea_f64_value",
+                 Fovea.CScalarBinding => "fovea_scalar_binding", Fovea.CTensor => "fovea_tensor", Fovea.CF32Value => "fovea_f32_value",
                  Fovea.CI32Value => "fovea_i32_value", Fovea.CU64Value => "fovea_u64_value", Fovea.CBindings => "fovea_bindings",
                  Fovea.CCacheStats => "fovea_cache_stats"]
 

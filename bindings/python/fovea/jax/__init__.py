@@ -9,10 +9,10 @@ from .._request import TraceError
 from ._attention import attention
 from ._context import context_attention
 from ._explain import explain
+from ._inputs import SequenceDescriptor
 from ._native import custom_call_targets, register
 from ._nn import dot_product_attention
 from ._order import reorder_sequence
-from ._sequence import SequenceDescriptor
 
 __all__ = [
     "DotProductAttention",

@@ -9,8 +9,8 @@ import jax
 
 from .._core import OUTPUTS
 from ._call import Call
+from ._inputs import SequenceDescriptor
 from ._modifiers import Given, Modifier
-from ._sequence import SequenceDescriptor
 
 
 def attention(

@@ -15,23 +15,24 @@ import numpy as np
 from .. import _core
 from .._core import InvalidArgument
 from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
-from . import _derivative, _explicit
+from . import _derivative, _partition
 from ._captures import Captures, note_load
 from ._explain import note
-from ._inputs import packed_sequences, tensors_of
-from ._modifiers import Given, formulas
-from ._rewrite import substitute
-from ._sequence import SequenceDescriptor
-from ._spec import Captured, Spec, problem_line, sizes_of
-from ._values import (
+from ._inputs import (
+    SequenceDescriptor,
     in_shard_map,
     is_zero,
     made_alike,
+    packed_sequences,
     scalar,
     seed_words,
+    tensors_of,
     vector,
     with_own_type,
 )
+from ._modifiers import Given, formulas
+from ._rewrite import substitute
+from ._spec import Captured, Spec, problem_line, sizes_of
 
 
 class Call:
@@ -232,7 +233,7 @@ class Call:
         note(spec, arrays)
         function = _derivative.attend_compiled if in_shard_map(arrays[0]) else _derivative.attend
         attend = functools.partial(function, spec, checkpoint_name)
-        return _explicit.with_types(spec, attend, arrays)(*arrays)
+        return _partition.with_types(spec, attend, arrays)(*arrays)
 
 
 def _check_problem(spec: Spec, arrays) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from .. import _core
-from .._text import Text
+from ..program import Text
 from ._rewrite import without_b_offset
 from ._spec import Spec, problem_line
 

@@ -18,9 +18,9 @@ from jax.ad_checkpoint import checkpoint_name as name_for_checkpoint
 from .. import _core
 from . import _derivative, _primitive
 from ._call import Call
+from ._inputs import made_alike
 from ._order import Place
 from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, problem_line
-from ._values import made_alike
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import source_info_util  # the only way to the user's line of an equation
 
+from .._request import TraceError
 from . import _arrays as arrays
 from ._arrays import SymbolicArray
-from .._request import TraceError
 from ._captures import TENSOR_TYPES, Captures
 from ._operations import REDUCTIONS, RULES, NoFormula, kind_of
 from ._terms import Writer, literal

@@ -15,7 +15,7 @@ from . import _arrays as arrays
 from ._captures import Captures
 from ._numbers import Numbers, liftable_types
 from ._operations import NoFormula, kind_of
-from ._symbolic import KnownValue, JaxprReader
+from ._symbolic import JaxprReader, KnownValue
 from ._terms import LEAVES, Term
 
 ARGUMENTS = {

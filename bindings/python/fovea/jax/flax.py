@@ -17,8 +17,8 @@ from .._core import InvalidArgument
 from .._request import module_window, one_of, window_mask
 from ._attention import attention
 from ._context import context_attention
+from ._inputs import SequenceDescriptor
 from ._modifiers import Modifier
-from ._sequence import SequenceDescriptor
 
 _CAUSAL = ("causal", "padding_causal", "causal_padding")
 _BOTTOM_RIGHT = (

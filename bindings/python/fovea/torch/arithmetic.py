@@ -20,7 +20,7 @@ def add(trace, a, b, alpha=1):
     a, b = pair(trace, a, b if isinstance(alpha, int) and alpha == 1 else mul(trace, b, alpha))
     if a.kind == BOOL:
         return trace.emit(f"{a.text} || {b.text}", BOOL)
-    return trace.emit(f"{a.text} + {b.text}", a.kind, a.sure and b.sure)
+    return trace.emit(f"{a.text} + {b.text}", a.kind, a.nonnegative and b.nonnegative)
 
 
 def sub(trace, a, b, alpha=1):
@@ -34,7 +34,7 @@ def mul(trace, a, b):
     a, b = pair(trace, a, b)
     if a.kind == BOOL:
         return trace.emit(f"{a.text} && {b.text}", BOOL)
-    return trace.emit(f"{a.text} * {b.text}", a.kind, a.sure and b.sure)
+    return trace.emit(f"{a.text} * {b.text}", a.kind, a.nonnegative and b.nonnegative)
 
 
 def div(trace, a, b, rounding_mode=None):
@@ -44,7 +44,7 @@ def div(trace, a, b, rounding_mode=None):
     if rounding_mode == "trunc":
         a, b = number(a), number(b)
         if a.kind == INT:
-            return trace.emit(f"div({a.text}, {b.text})", INT, a.sure and b.sure)
+            return trace.emit(f"div({a.text}, {b.text})", INT, a.nonnegative and b.nonnegative)
         return truncate(trace.emit(f"{a.text} / {b.text}", FLOAT))
     if rounding_mode is not None:
         raise refuse(f"rounding_mode={rounding_mode!r}", "'floor', 'trunc' or None")
@@ -55,7 +55,7 @@ def floordiv(trace, a, b):
     a, b = pair(trace, a, b)
     a, b = number(a), number(b)
     if a.kind == INT:
-        return trace.emit(f"{a.text} // {b.text}", INT, a.sure and b.sure)
+        return trace.emit(f"{a.text} // {b.text}", INT, a.nonnegative and b.nonnegative)
     return trace.emit(f"floor({a.text} / {b.text})", FLOAT)
 
 
@@ -64,7 +64,7 @@ def mod(trace, a, b):
     a, b = pair(trace, a, b)
     a, b = number(a), number(b)
     if a.kind == INT:
-        return trace.emit(f"{a.text} % {b.text}", INT, b.sure)
+        return trace.emit(f"{a.text} % {b.text}", INT, b.nonnegative)
     return trace.emit(f"{a.text} - {b.text} * floor({a.text} / {b.text})", FLOAT)
 
 
@@ -73,7 +73,7 @@ def fmod(trace, a, b):
     a, b = pair(trace, a, b)
     a, b = number(a), number(b)
     if a.kind == INT:
-        return trace.emit(f"rem({a.text}, {b.text})", INT, a.sure)
+        return trace.emit(f"rem({a.text}, {b.text})", INT, a.nonnegative)
     whole = truncate(trace.emit(f"{a.text} / {b.text}", FLOAT))
     return trace.emit(f"{a.text} - {b.text} * {whole.text}", FLOAT)
 
@@ -93,8 +93,8 @@ def power(trace, a, b):
     a, b = number(a), number(b)
     if isinstance(exponent, int) and 0 <= exponent <= 16:
         text = " * ".join([a.text] * exponent) or "1"
-        return trace.emit(text, INT, a.sure or exponent % 2 == 0)
-    if isinstance(base, int) and base == 2 and b.sure:
+        return trace.emit(text, INT, a.nonnegative or exponent % 2 == 0)
+    if isinstance(base, int) and base == 2 and b.nonnegative:
         return trace.emit(f"1 << {b.text}", INT)
     raise refuse("an integer to an integer power", "a float base (2.0 ** x), or the product written out")
 
@@ -106,9 +106,8 @@ def bitwise(symbol, on_bools):
             raise refuse(f"{symbol} of floats", "comparisons first: (x > 0) " + symbol + " (y > 0)")
         if a.kind == BOOL:
             return trace.emit(f"{a.text} {on_bools} {b.text}", BOOL)
-        return trace.emit(
-            f"{a.text} {symbol} {b.text}", INT, (a.sure or b.sure) if symbol == "&" else a.sure and b.sure
-        )
+        known = (a.nonnegative, b.nonnegative)
+        return trace.emit(f"{a.text} {symbol} {b.text}", INT, any(known) if symbol == "&" else all(known))
 
     return apply
 
@@ -118,7 +117,7 @@ def shift(symbol):
         a, b = number(lift(trace, a)), number(lift(trace, b))
         if FLOAT in (a.kind, b.kind):
             raise refuse(f"{symbol} of floats", "x * 2.0 ** n")
-        return trace.emit(f"{a.text} {symbol} {b.text}", INT, a.sure and symbol == ">>")
+        return trace.emit(f"{a.text} {symbol} {b.text}", INT, a.nonnegative and symbol == ">>")
 
     return apply
 
@@ -143,7 +142,7 @@ def logical(symbol):
 def where(trace, condition, a, b):
     c = lift(trace, condition)
     a, b = pair(trace, a, b)
-    return trace.emit(f"{cast(c, BOOL).text} ? {a.text} : {b.text}", a.kind, a.sure and b.sure)
+    return trace.emit(f"{cast(c, BOOL).text} ? {a.text} : {b.text}", a.kind, a.nonnegative and b.nonnegative)
 
 
 AND, OR, XOR = bitwise("&", "&&"), bitwise("|", "||"), bitwise("^", "!=")

@@ -10,16 +10,24 @@ from .. import _request
 from .._core import OUTPUTS, InvalidArgument
 from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
 from . import call_cache
+from .arguments import (
+    IsDTensor,
+    autocast,
+    check_device,
+    check_ranks,
+    check_tensors,
+    is_learned,
+    scale_of,
+    scaled,
+    seed_tensor,
+)
 from .call import Call
-from .captured_names import in_users_words
 from .eager import attend, attend_found, attend_run, wanted
-from .learned_scale import is_learned, scaled
+from .errors import in_users_words
 from .modifiers import Formulas, is_callback, traced
-from .precision import autocast
-from .random import seed_tensor
 from .recorded import record_callbacks
 from .runtime import keep_plan
-from .shapes import IsDTensor, check_device, check_ranks, check_tensors, heads_of, scale_of
+from .shapes import heads_of
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 

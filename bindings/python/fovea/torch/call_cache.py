@@ -8,9 +8,9 @@ from torch.utils._device import DeviceContext
 
 from .. import _core
 from .._plans import Recent
-from .precision import autocast_anywhere
+from .arguments import autocast_anywhere
+from .shapes import PLAIN, VIEWER
 from .steps import formulas_of, written
-from .views import PLAIN, VIEWER
 
 TABLE = Recent(1024)
 # Dynamo runs this module's callers. torch.compiler.is_compiling() is asked on the long way: whatever else sets it (export)

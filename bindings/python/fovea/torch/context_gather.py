@@ -7,6 +7,7 @@ import torch
 
 from . import runtime
 from .context_job import Sums, by_piece, resized, with_lse
+from .context_window import window_of
 from .shapes import rows_dtype
 
 
@@ -74,7 +75,7 @@ def gather_forward(job, call, q, k, v, sink, captured):
     outputs, rows, most = [], {"lse": [], "row_max": []}, None
     for pieces in job.query_groups():
         tile = job.plan.tile(call, pieces, needed)
-        o, *of_rows, max_logit = runtime.forward(tile, joined_queries(job, q, pieces), k, v, sink, captured)
+        o, *of_rows, max_logit = forward_of(job, tile, pieces, (q, k, v), sink, captured)
         outputs.append(parted_queries(job, o, pieces))
         for into, x in zip(rows.values(), of_rows):
             if x is not None:
@@ -82,6 +83,21 @@ def gather_forward(job, call, q, k, v, sink, captured):
         if max_logit is not None:
             most = max_logit if most is None else torch.maximum(most, max_logit)
     return torch.cat(outputs, job.axis), *(torch.cat(x, -1) if x else None for x in rows.values()), most
+
+
+def forward_of(job, tile, pieces, qkv, sink, captured):
+    """(o, *OUTPUTS) of some pieces; with deterministic=True as the whole attention computes them."""
+    q, k, v = joined_queries(job, qkv[0], pieces), *qkv[1:]
+    window = None if job.one_place or not tile.deterministic else window_of(job, job.call, pieces[0])
+    if window is None:
+        return runtime.forward(tile, q, k, v, sink, captured)
+    asked = tile.outputs
+    outputs = ("lse", "row_max") if "max_logit" in asked else asked  # the largest of the rows that are meant
+    tile = dataclasses.replace(tile, outputs=outputs, **window.fields)
+    o, *of_rows, _ = runtime.forward(tile, window.placed(q), k, v, sink, captured)
+    rows = [None if x is None else job.tensor_as_rows(window.taken(job.rows_as_tensor(x))) for x in of_rows]
+    most = rows[1].movedim(-2, 0).flatten(1).amax(1) if "max_logit" in asked else None
+    return window.taken(o), rows[0], rows[1] if "row_max" in asked else None, most
 
 
 def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):

@@ -9,13 +9,13 @@ from torch.autograd.function import once_differentiable
 
 from .._core import OUTPUTS, InvalidArgument
 from .._request import AXES, one_of
+from .arguments import is_learned, scaled
 from .attention import add_formulas, modifiers_of, request
 from .context_gather import gather_backward, gather_forward
 from .context_job import Job
 from .context_plan import plan_of
 from .context_ring import ring_backward, ring_forward
 from .context_transport import Ranks
-from .learned_scale import is_learned, scaled
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 ORDERS = ("contiguous", "zigzag")

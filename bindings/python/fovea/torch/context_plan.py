@@ -11,7 +11,6 @@ from .. import _core
 from .._line import problem_line
 from .plans import _CODES, fields_of
 
-
 TILE = 128  # keys of an engine's tile, or a multiple of them: relative to its tile a line along k (ALiBi) is rounded
 
 

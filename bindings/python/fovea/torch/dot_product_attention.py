@@ -13,10 +13,18 @@ from .._request import module_window
 from .attention import attention
 from .context_parallel import context_parallel
 from .modifiers import is_callback
-from .te_arguments import mask_type_of, one_of, refuse_others
-from .te_masks import check_extents, element, outside, padding, sizes_of_call
-from .te_modules import without_extra_state
 from .tensor_parallel import Region
+from .transformer_engine import (
+    check_extents,
+    element,
+    mask_type_of,
+    one_of,
+    outside,
+    padding,
+    refuse_others,
+    sizes_of_call,
+    without_extra_state,
+)
 
 
 class DotProductAttention(torch.nn.Module):

@@ -8,7 +8,7 @@ from .._core import OUTPUTS
 from . import ops, runtime, vmap
 from .block_tables import settled
 from .call_cache import find, place
-from .views import PLAIN, resolved
+from .shapes import PLAIN, resolved
 
 NONE = (None,) * len(OUTPUTS)
 

@@ -1,8 +1,12 @@
-"""The error of a modifier that cannot be traced: which operation, on which line of whose file, and what would work."""
+"""Errors about modifiers: which operation cannot be traced, on which line of whose file, and what would work; and the names
+that captured tensors have in the user's code, which are looked for only when something is wrong with them."""
 
+import functools
 import linecache
 import os
+import re
 import sys
+import types
 
 import torch
 
@@ -45,3 +49,82 @@ def first_line(function) -> str:
         getattr(function, "__func__", None), "__code__", None
     )
     return "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
+
+
+def closed_over(function, depth=3):
+    """(name, object) of what a function takes from outside; of the functions among these, too."""
+    if isinstance(function, functools.partial):
+        yield from function.keywords.items()
+        yield from (("an argument of a partial", x) for x in function.args)
+        yield from closed_over(function.func, depth)
+    elif isinstance(function, types.MethodType):
+        yield from ((f"self.{name}", x) for name, x in vars(function.__self__).items())
+        yield from closed_over(function.__func__, depth)
+    elif isinstance(function, types.FunctionType):
+        code = function.__code__
+        found = [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, function.__closure__ or ()) if is_set(cell)]
+        found += [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
+        found += list(zip(reversed(code.co_varnames[: code.co_argcount]), reversed(function.__defaults__ or ())))
+        for name, x in found:
+            yield name, x
+            for inner in x if isinstance(x, (list, tuple)) else (x,):
+                if depth and callable(inner):
+                    yield from closed_over(inner, depth - 1)
+    elif callable(function) and hasattr(function, "__dict__") and not isinstance(function, type):
+        yield from ((f"self.{name}", x) for name, x in vars(function).items())
+
+
+def is_set(cell) -> bool:
+    try:
+        cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def name_of(wanted, modifiers):
+    """Of an object, or None."""
+    for modifier in modifiers:
+        for name, x in closed_over(modifier):
+            if x is wanted:
+                return name
+    return None
+
+
+def numpy_array_of(modifiers):
+    """The name of the first array of NumPy's that a modifier takes from outside, or None."""
+    for modifier in modifiers:
+        for name, x in closed_over(modifier):
+            if type(x).__module__ == "numpy" and getattr(x, "shape", ()) != ():
+                return name
+    return None
+
+
+def in_users_words(error, modifiers):
+    """The error with names of theirs in place of _c0 and `a captured tensor`, and Python's way to give a tensor."""
+    text = re.sub(r"\b_c(\d+)\b", lambda found: captured_name(int(found[1]), modifiers) or found[0], str(error))
+    subject = getattr(error, "tensor", None)
+    name = None if subject is None else name_of(subject, modifiers)
+    if name is not None:
+        text = text.replace("a captured tensor", f"the captured tensor {name!r}", 1)
+    text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', r"give it as tensors={'\1': ...}", text)
+    text = text.replace("captured names are declared with tensor=... or scalar=...", "give it in tensors={...} or scalars={...}")
+    return error if text == str(error) else type(error)(text)
+
+
+def captured_name(slot, modifiers):
+    """Of what the modifiers capture as number `slot`."""
+    from .modifiers import traced
+
+    try:
+        tensors = traced(*modifiers).tensors
+    except Exception:  # a callback, which is recorded otherwise
+        return None
+    return name_of(tensors[slot], modifiers) if slot < len(tensors) else None
+
+
+def about(tensor, error):
+    """The error, which is about this tensor."""
+    if not torch.compiler.is_compiling():
+        error.tensor = tensor
+    return error

@@ -8,16 +8,14 @@ from torch import Tensor
 
 from .._core import InvalidArgument
 from . import call_cache
+from .arguments import IsDTensor, autocast, check_tensors, is_learned, scale_of, scaled
 from .block_tables import add_tables
 from .call import Call
-from .captured_names import in_users_words
 from .eager import attend, attend_found, attend_run, wanted
-from .learned_scale import is_learned, scaled
+from .errors import in_users_words
 from .masks import BlockMask, mask_of
 from .modifiers import traced
-from .precision import autocast
 from .runtime import keep_plan
-from .shapes import IsDTensor, check_tensors, scale_of
 
 try:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest

@@ -13,7 +13,7 @@ import torch
 from .._core import InvalidArgument
 from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
-from .captured_names import about
+from .errors import about
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import BOOL, FLOAT, Value
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from .._core import InvalidArgument
 from .dot_product_attention import DotProductAttention
 from .projections import LayerNormLinear, Linear, head_norm
-from .te_arguments import one_of, refuse_others
-from .te_modules import apply_rotary, of_tokens, with_joined_projections
 from .tensor_parallel import Region
+from .transformer_engine import apply_rotary, of_tokens, one_of, refuse_others, with_joined_projections
 
 
 class MultiheadAttention(torch.nn.Module):

@@ -8,8 +8,9 @@ import torch
 from .. import _core
 from .._core import InvalidArgument
 from .._line import problem_line
+from .arguments import check_ranks
 from .modifiers import DIRECT
-from .shapes import check_ranks, dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
+from .shapes import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 
 _CODES = {
     torch.float32: _core.F32,

@@ -78,8 +78,8 @@ def choose(name):
             raise refuse(f"torch.{name} over a dimension", f"torch.{name}imum(a, b) of two values")
         a, b = ar.pair(trace, a, b)
         a, b = number(a), number(b)
-        sure = (a.sure or b.sure) if name == "max" else a.sure and b.sure
-        return trace.emit(f"{name}({a.text}, {b.text})", a.kind, sure)
+        known = (a.nonnegative, b.nonnegative)
+        return trace.emit(f"{name}({a.text}, {b.text})", a.kind, any(known) if name == "max" else all(known))
 
     return apply
 

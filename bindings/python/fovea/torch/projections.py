@@ -5,7 +5,7 @@ from typing import Callable, Optional
 import torch
 import torch.nn.functional as F
 
-from .te_arguments import one_of
+from .._request import one_of
 
 
 class Linear(torch.nn.Linear):

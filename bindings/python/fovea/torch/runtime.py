@@ -10,8 +10,7 @@ from .call import DEFAULT_SCALE
 from .call_cache import TABLE, place
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
-from .shapes import is_like_its_output, part_dtype, rows_dtype
-from .views import VIEWER, resolved
+from .shapes import VIEWER, is_like_its_output, part_dtype, resolved, rows_dtype
 
 _empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
 

@@ -1,48 +1,17 @@
-"""Sizes and strides: from the tensors of a layout to what the library counts by, and from the query to its output."""
+"""Sizes, strides and signatures of tensors: what the library is told of them, how outputs lie, and by what a call is known
+again."""
 
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_scalar
 
-from .. import _request
-from .._core import InvalidArgument, Unsupported
+from .. import _core, _request
 from .._request import AXES, by_axes
-from .call import DEFAULT_SCALE
 
 NAMES = ("query", "key", "value")
-
-
-class IsDTensor(Unsupported):
-    """For eager calls, which take such tensors to sharded.py."""
 
 
 def sizes_of(call, q, k, v) -> _request.Sizes:
     packed = None if call.layout != "thd" else (call.q_starts.shape[0] - 1, call.max_q, call.max_k)
     return _request.sizes_of(call.layout, [x.shape for x in (q, k, v)], packed, NAMES)
-
-
-def check_tensors(q, k, v):
-    for name, x in zip(NAMES, (q, k, v)):
-        if not isinstance(x, torch.Tensor):
-            raise InvalidArgument(f"{name}: must be a torch.Tensor, got {type(x).__name__}")
-        if type(x).__name__ == "DTensor":
-            raise IsDTensor(
-                f"{name}: a DTensor {x.placements} is not taken here; fovea.torch.attention and flex_attention take one in "
-                "eager mode, and context_parallel x.to_local()"
-            )
-        if x.layout != torch.strided:
-            raise InvalidArgument(f"{name}: {x.layout} must be torch.strided; to_dense() makes it so")
-
-
-def check_ranks(layout, q, k, v):
-    for name, x in zip(NAMES, (q, k, v)):
-        _request.check_rank(name, layout, x.shape)
-        check_device(name, x, q)
-    _request.check_types((q.dtype, k.dtype, v.dtype), NAMES)
-
-
-def check_device(name, x, q):
-    if x.device != q.device:
-        raise InvalidArgument(f"{name}: on {x.device}, but the query is on {q.device}; move one of them")
 
 
 def strides_of(x, layout):
@@ -94,10 +63,36 @@ def part_dtype(call, q):
     return rows_dtype(q) if call.parts else q.dtype
 
 
-def scale_of(scale) -> float:
-    """The scale as a call has it."""
-    if scale is None:
-        return DEFAULT_SCALE
-    if torch.compiler.is_compiling() and not isinstance(scale, str):  # one that Dynamo holds as a symbol has its value
-        scale = guard_scalar(scale)
-    return _request.scale_of(scale)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class AskingViewer:
+    """fovea._core.Viewer for versions of torch without the table."""
+
+    @staticmethod
+    def signature(tensors, with_gradients):
+        out = []
+        for x in tensors:
+            if type(x) not in PLAIN or x.layout != torch.strided or x.is_neg():
+                return None
+            out += (x.shape, x.stride(), x.dtype, x.device, with_gradients and x.requires_grad)
+            out.append(next(i for i, other in enumerate(tensors) if other is x))
+        return tuple(out)
+
+
+def best_viewer():
+    table = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if table is None:
+        return AskingViewer
+    try:
+        return _core.Viewer(table, PLAIN, torch.Tensor.is_neg)
+    except _core.InvalidArgument:  # of a version of DLPack that is to come
+        return AskingViewer
+
+
+VIEWER = best_viewer()
+
+
+def resolved(x):
+    """The tensor with its own values in memory: x.conj().imag is the memory of x with another sign."""
+    return x.resolve_neg() if x is not None and x.is_neg() else x

@@ -11,11 +11,11 @@ from .._plans import Recent
 from .._request import TraceError
 from .functions import TABLE
 from .modifiers import KINDS, Formulas, bindable, one_line, traced
+from .shapes import PLAIN
 from .special import WHOLE
 from .trace import FILLED, NUMBERS, Trace, Tracing, is_single, positions, refuse_write
 from .values import FLOAT, Value
 from .vectors import REDUCTIONS
-from .views import PLAIN
 
 
 class Hooks:
@@ -86,7 +86,8 @@ class Recording(TorchFunctionMode):
 def written(modifiers, like):
     """What score_mod, mask_mod and perhaps a derivative by hand (functions, texts or None) do, as Steps. None if they do
     what no step can hold, or raise: the long way then runs them again and says why."""
-    steps = Steps(Hooks, like, like.is_cpu)
+    # On GPUs numbers of a training step stay in the formula: cuDNN skips tiles of diagonals that it knows. Engine jit lifts them.
+    steps = Steps(Hooks, like, like.is_cpu, like.is_cpu or not like.requires_grad)
     try:
         with Recording(steps):
             steps.run(modifiers)

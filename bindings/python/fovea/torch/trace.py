@@ -10,8 +10,7 @@ from . import (
     arithmetic,  # noqa: F401  installs the operators
     dynamo,  # noqa: F401  teaches Dynamo them
 )
-from .captured_names import about, numpy_array_of
-from .errors import NO_DERIVATIVE, refuse
+from .errors import NO_DERIVATIVE, about, numpy_array_of, refuse
 from .functions import UNARY, call, name_of
 from .pointwise import constant
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
@@ -40,13 +39,13 @@ class Trace:
         self.shifts = 0  # numbers that move positions and are bound as scalars
         self.asked_shapes = False  # of a captured tensor, so that another shape may give another text
 
-    def emit(self, text, kind, sure=False):
+    def emit(self, text, kind, nonnegative=False):
         if self.with_gradients and not torch.is_grad_enabled():
             raise refuse(*NO_DERIVATIVE)
         name = "_t" + str(self.count)
         self.count += 1
         self.lines.append("let " + name + " = " + text + "; ")
-        return Value(self, name, kind, sure)
+        return Value(self, name, kind, nonnegative)
 
     def uses(self):
         return ["".join([leaf or "-" for leaf in leaves]) for leaves in self.leaves]
@@ -137,7 +136,7 @@ class Trace:
         leaf = index.text if index.text in LEAVES else ""
         seen = self.leaves[slot]
         seen[d] = leaf if seen[d] is None else seen[d]
-        if index.sure:
+        if index.nonnegative:
             return index.text
         extent = "#" + str(slot) + "." + str(d)
         wrapped = index.text + " < 0 ? " + index.text + " + " + extent + " : " + index.text

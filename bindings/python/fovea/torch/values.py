@@ -14,16 +14,16 @@ _BRANCH = "torch.where(condition, a, b), and & | ~ or torch.logical_* for and, o
 
 
 class Value:
-    """A number of one score's formula. `sure` says that an int is never negative."""
+    """A number of one score's formula. `nonnegative`: an int that is known to be 0 or more."""
 
-    __slots__ = ("trace", "text", "kind", "sure")
+    __slots__ = ("trace", "text", "kind", "nonnegative")
     __array_ufunc__ = None  # numpy's numbers leave operators to us
 
-    def __init__(self, trace, text, kind, sure=False):
+    def __init__(self, trace, text, kind, nonnegative=False):
         self.trace = trace
         self.text = text
         self.kind = kind
-        self.sure = sure
+        self.nonnegative = nonnegative
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -120,9 +120,7 @@ class Value:
         return self
 
     def __abs__(self):
-        return (
-            self if self.sure else self.trace.emit("abs(" + number(self).text + ")", number(self).kind, True)
-        )
+        return self if self.nonnegative else self.trace.emit("abs(" + number(self).text + ")", number(self).kind, True)
 
     def __invert__(self):
         if self.kind == FLOAT:

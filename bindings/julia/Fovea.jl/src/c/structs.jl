@@ -18,7 +18,7 @@ end
 struct CScalarBinding
     name::Ptr{UInt8}
     value::Cdouble
-    device::Ptr{Cvoid}
+    void::Ptr{Cvoid}
     gradient::Ptr{Cvoid}
 end
 
@@ -99,12 +99,6 @@ struct CF32Value
     device::Ptr{Cvoid}
 end
 
-struct CF64Value
-    value::Cdouble
-    is_set::Int32
-    device::Ptr{Cvoid}
-end
-
 struct CI32Value
     value::Int32
     is_set::Int32
@@ -154,7 +148,7 @@ struct CBindings
     workspace_bytes::Csize_t
     stream::Ptr{Cvoid}
     executor::Ptr{Cvoid}
-    scale_f64::CF64Value
+    scale_f64::Cdouble
 end
 
 struct CCacheStats
