@@ -9,6 +9,8 @@ with the environment and the build that it needs.
   ./dev bench cpu --quick                  fewer and shorter rounds, no long sequences: three minutes
   ./dev bench cpu --only 'f32 .*causal'    rows whose name has this pattern
   ./dev bench cpu --only backward --threads 1 --no-record
+  ./dev bench cpu --isa avx2               both sides with AVX2 alone, on a processor that has more
+  ./dev bench cpu --busy --only SDPA       beside other work: one thread, its processor time, the fastest calls
 
 Writes docs/results/cpu_<machine>.md and .png, unless only some rows or other sizes were asked for.
 """
@@ -23,12 +25,20 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
 sys.dont_write_bytecode = True
 
 
+# What limits both sides to an instruction set: Fovea; torch's own code and compiled flex_attention; oneDNN; MKL. On AMD's
+# processors MKL 2024 takes AVX2 whatever its variable says.
+VARIABLES = {"avx2": {"FOVEA_CPU_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+                      "MKL_ENABLE_INSTRUCTIONS": "AVX2"}}
+
+
 def parse_arguments():
     head, _, tail = __doc__.partition("\n\n")
     parser = argparse.ArgumentParser(description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, shorter sequences")
     parser.add_argument("--only", metavar="PATTERN", help="rows whose name has this regular expression")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))), help="of each side (%(default)s)")
+    parser.add_argument("--isa", choices=VARIABLES, help="the instruction set of both sides (the best there is)")
+    parser.add_argument("--busy", action="store_true", help="one thread, processor time; nothing is written")
     parser.add_argument("--rounds", type=int, help="of each row (7; 5 with --quick)")
     parser.add_argument("--engine", help="Fovea's engine (its own choice)")
     parser.add_argument("--heads", type=int, help="instead of 8: for trying things out")
@@ -37,6 +47,8 @@ def parse_arguments():
     parser.add_argument("--no-record", action="store_true", help="print, write nothing")
     parser.add_argument("--no-extras", action="store_true", help="the table alone: no lengths, no first calls")
     arguments = parser.parse_args()
+    if arguments.busy:
+        arguments.threads, arguments.no_record = 1, True
     if not 1 <= arguments.threads <= len(os.sched_getaffinity(0)):
         parser.error(f"--threads {arguments.threads}: there are {len(os.sched_getaffinity(0))} processors")
     return arguments
@@ -46,6 +58,8 @@ def load(arguments):
     """Fovea first: it counts processors before OpenMP binds this thread to one of them."""
     os.environ.update(OMP_PROC_BIND="true", OMP_PLACES="cores", OMP_NUM_THREADS=str(arguments.threads),
                       FOVEA_NUM_THREADS=str(arguments.threads))
+    if arguments.isa:
+        os.environ.update(VARIABLES[arguments.isa])
     from cpu import fovea_c
     library = fovea_c.Library(arguments.build / "libfovea.so")
     library.doctor()

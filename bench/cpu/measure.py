@@ -11,6 +11,10 @@ import torch
 from . import first_call, rows, sides, timing
 
 
+# Variables that choose an instruction set: of Fovea, of torch, of the libraries that it calls.
+FORCED = ("FOVEA_CPU_ISA", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+
+
 @dataclasses.dataclass
 class Result:
     row: rows.Row
@@ -49,10 +53,13 @@ class Point:
 def rows_of(arguments):
     changed = arguments.heads or arguments.length
     heads, length = arguments.heads or rows.HEADS, arguments.length or rows.LENGTH
-    return [rows.scaled(row, heads, length) if changed else row for row in rows.table()]
+    table = [rows.scaled(row, heads, length) if changed else row for row in rows.table()]
+    return [rows.with_avx2_bar(row) for row in table] if arguments.isa == "avx2" else table
 
 
-def has_bf16_dot():
+def has_bf16_dot(isa):
+    if isa == "avx2":
+        return False
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         words = set(file.read().split())
     return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
@@ -79,7 +86,7 @@ class Run:
             "compiler": bench_report.first_line("c++", "--version"),
             "torch": f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()}, "
                      f"{'MKL' if torch.backends.mkl.is_available() else 'no MKL'})",
-            "isa": os.environ.get("FOVEA_CPU_ISA", "the best there is"),
+            "isa": ", ".join(f"{name}={os.environ[name]}" for name in FORCED if name in os.environ) or "the best there is",
             "load": " ".join(f"{x:.2f}" for x in os.getloadavg()),
             "busy": os.getloadavg()[0] > 0.5 * len(processors),
             "command": "./dev bench cpu " + " ".join(sys.argv[1:]),
@@ -87,7 +94,8 @@ class Run:
 
     def slug(self):
         threads = "" if self.threads == 2 else f"_{self.threads}thread"
-        return f"{bench_report.slug(self.facts['machine'])}_{os.cpu_count()}core{threads}"
+        isa = f"_{self.arguments.isa}" if self.arguments.isa else ""
+        return f"{bench_report.slug(self.facts['machine'])}_{os.cpu_count()}core{threads}{isa}"
 
     def measure(self, selected):
         if self.facts["busy"]:
@@ -105,7 +113,7 @@ class Run:
             status("the peak fell by more than 5 %: something else was running, measure again", "\n")
 
     def peak(self, threads):
-        return timing.peak(self.arguments.build / "bench/fovea_peak", threads, self.processors)
+        return timing.peak(self.arguments.build / "bench/fovea_peak", threads, self.processors, self.arguments.isa)
 
     def warm_up(self):
         """Starts both sides' threads, then binds Fovea's."""
@@ -134,9 +142,12 @@ class Run:
         status(f"{title}: first call of {row.peer}")
         other()
         show = lambda share: status(f"{title}: {share:4.0%}")
-        peer, own = timing.alternately([other, fovea.run], self.rounds, self.seconds, show)
+        clock = time.thread_time if self.arguments.busy else time.perf_counter
+        peer, own = timing.alternately([other, fovea.run], self.rounds, self.seconds, show, clock)
+        if self.arguments.busy:
+            peer, own = (timing.Times(times.fastest, times.fastest) for times in (peer, own))
         result = Result(row, peer, own, self.peak_before, error, row.bar)
-        if row.needs_bf16_dot and not has_bf16_dot():
+        if row.needs_bf16_dot and not has_bf16_dot(self.arguments.isa):
             result.bar, result.remark = None, f"no bf16 dot here; bar {row.bar}"
         floor = rows.PEAK_BARS.get(row.d)
         if row.formula is rows.NONE and row.direction == "forward" and row.dtype == "f32" and row.heads == rows.HEADS:

@@ -17,6 +17,19 @@ double wave_flops(const Call& call, const Wave& wave) {
          static_cast<double>(call.sizes.d + call.sizes.dv);
 }
 
+// Keys and queries, beside one another.
+void read_wave(const Call& call, const BackwardMemory& memory, const Wave& wave) {
+  const WaveSchedule all_shared({wave.count, 1, 1, false}, 1, 1);
+  const KeyPacking packing(call, memory.keys, wave, all_shared, /*least_blocks=*/1);
+  const std::int64_t blocks = wave.count * memory.queries.blocks;
+  call.parallel(blocks + packing.tasks(), packing.flops() + flops_of_queries(call, wave),
+                [&](std::int64_t task, int worker) {
+                  if (task < blocks) return read_query_block(call, memory, wave, task, worker);
+                  packing.run(task - blocks, worker);
+                });
+  if (call.baked.want_sink) add_sinks(call, memory, wave);
+}
+
 // Chunks whose captured gradients share a lane run one after the other, in order.
 void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
                const CapturedRun& captured) {
@@ -95,9 +108,8 @@ void backward(const Call& call, const BackwardMemory& memory) {
   const std::int64_t heads = call.sizes.b * call.sizes.hkv;
   for (std::int64_t first = 0; first < heads; first += memory.keys.heads) {
     const Wave wave{first, std::min(memory.keys.heads, heads - first)};
-    const WaveSchedule all_shared({wave.count, 1, 1, false}, 1, 1);
-    prepare_keys(call, memory.keys, wave, all_shared, /*least_blocks=*/1);
-    read_queries(call, memory, wave);
+    fill_tables(call, memory.keys, wave);
+    read_wave(call, memory, wave);
     if (captured) {
       run_lanes(call, memory, wave, *captured);
     } else {

@@ -95,7 +95,11 @@ Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t numb
 KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t chunk, int part);
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker);
 
-void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wave);
+// Block `number` of a wave's.
+void read_query_block(const Call& call, const BackwardMemory& memory, const Wave& wave,
+                      std::int64_t number, int worker);
+double flops_of_queries(const Call& call, const Wave& wave);  // take as long as reading them
+void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave);
 void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave);
 
 }  // namespace fovea::cpu

@@ -7,7 +7,8 @@
 
 namespace fovea::cpu {
 
-inline constexpr int block_rows = 96;     // query rows of a block: whole groups of 6
+inline constexpr int group_rows = 6;      // that kernels multiply together
+inline constexpr int block_rows = 96;     // query rows of a block: whole groups
 inline constexpr int tile_columns = 128;  // keys of a tile: whole panels, whole words of bits
 inline constexpr int keep_words = tile_columns / 64;
 inline constexpr int trim_rows =

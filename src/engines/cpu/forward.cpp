@@ -44,7 +44,7 @@ int rows_of_block(const Call& call, const Wave& wave) {
   if (!call.plan.tiles.hides_nothing() || wave.count >= 2 * call.workers) return block_rows;
   // As the schedule does it: whole rounds of blocks, the rest in slices. What a task costs besides
   // its rows was measured with AVX2: as much as 3 of them.
-  constexpr int step = 6, least = block_rows / 2, rows_besides = 3;
+  constexpr int step = group_rows, least = block_rows / 2, rows_besides = 3;
   const auto time = [&](int rows) {
     const std::int64_t blocks = heads * ceil_div(call.sizes.sq, rows);
     const std::int64_t rounds = blocks / call.workers, rest = blocks % call.workers;
@@ -72,8 +72,9 @@ struct Pieces {
     const std::int64_t block = task.piece / groups, group = task.piece % groups;
     if (!split) {
       // The last part has all that is left: a sequence of one block may have more than `rows`.
-      const int first = rows * task.cut / task.cuts;
-      const int last = task.cut + 1 == task.cuts ? block_rows : rows * (task.cut + 1) / task.cuts;
+      const auto begin = [&](int cut) { return rows * cut / task.cuts / group_rows * group_rows; };
+      const int first = begin(task.cut);
+      const int last = task.cut + 1 == task.cuts ? block_rows : begin(task.cut + 1);
       forward.run(wave, task.head, /*place=*/task.head, {block, 0, first, last, rows});
       return;
     }
@@ -90,10 +91,13 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   pieces.blocks = block_count(call.sizes.sq, call.heads_per_group(), pieces.rows);
   pieces.groups = ceil_div(memory.parts.splits, splits_of_piece);
   pieces.split = memory.parts.splits > 1;
+  fill_tables(call, memory.keys, wave);
   const WaveSchedule schedule({wave.count, pieces.count(), pieces.most_cuts(), !pieces.split,
                                call.plan.tiles.hides_nothing() && !pieces.split},
                               call.workers, call.executor.nodes());
-  prepare_keys(call, memory.keys, wave, schedule, /*least_blocks=*/2);
+  const KeyPacking packing(call, memory.keys, wave, schedule, /*least_blocks=*/2);
+  call.parallel(packing.tasks(), packing.flops(),
+                [&](std::int64_t task, int worker) { packing.run(task, worker); });
   const MergeCount merged(memory.parts, wave.count, pieces.count() * splits_of_piece);
   call.parallel(schedule.homes(), wave_flops(call, wave, pieces.blocks == 1),
                 [&](std::int64_t number, int worker) {

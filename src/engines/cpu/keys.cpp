@@ -119,9 +119,8 @@ RowBlock rows_seen(const Call& call, const Sequence& sequence, std::int64_t firs
   return rows;
 }
 
-namespace {
-
 void fill_tables(const Call& call, const WaveKeys& keys, const Wave& wave) {
+  if (keys.table_bytes == 0) return;
   const double cost = 20 * static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv);
   call.parallel(wave.count, cost, [&](std::int64_t i, int worker) {
     const std::int64_t head = wave.first + i;
@@ -130,8 +129,6 @@ void fill_tables(const Call& call, const WaveKeys& keys, const Wave& wave) {
                                keys.walk(worker));
   });
 }
-
-}  // namespace
 
 void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
                         const TilesToPack& tiles, int worker) {
@@ -153,25 +150,29 @@ void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave
   }
 }
 
-void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
-                  const WaveSchedule& schedule, std::int64_t least_blocks) {
-  if (keys.table_bytes > 0) fill_tables(call, keys, wave);
-  if (block_count(call.sizes.sq, call.heads_per_group()) < least_blocks) return;
+KeyPacking::KeyPacking(const Call& call, const WaveKeys& keys, const Wave& wave,
+                       const WaveSchedule& schedule, std::int64_t least_blocks)
+    : call_(call), keys_(keys), wave_(wave), schedule_(schedule), least_blocks_(least_blocks) {
   const std::int64_t tiles = tiles_of(call.sizes.skv), heads = schedule.shared_heads();
-  if (heads == 0) return;
+  if (heads == 0 || block_count(call.sizes.sq, call.heads_per_group()) < least_blocks) return;
   constexpr std::int64_t tasks_of_worker = 8;  // so that all end together
-  const std::int64_t together =
+  together_ =
       std::clamp<std::int64_t>(heads * tiles / (tasks_of_worker * call.workers), 1, pack_tiles);
-  const std::int64_t parts = ceil_div(tiles, together);
-  const double cost = 40 * static_cast<double>(heads) * static_cast<double>(call.sizes.skv) *
-                      static_cast<double>(call.sizes.d + call.sizes.dv);
-  call.parallel(wave.count * parts, cost, [&](std::int64_t task, int worker) {
-    const std::int64_t i = task / parts, first = task % parts * together;
-    if (schedule.is_whole(i)) return;
-    const Sequence sequence = call.geometry.sequence((wave.first + i) / call.sizes.hkv);
-    if (block_count(sequence.q_length, call.heads_per_group()) < least_blocks) return;
-    pack_tiles_of_head(call, keys, wave, {i, i, first, first + together}, worker);
-  });
+  parts_ = ceil_div(tiles, together_);
+  tasks_ = wave.count * parts_;
+}
+
+double KeyPacking::flops() const {
+  return 40 * static_cast<double>(schedule_.shared_heads()) * static_cast<double>(call_.sizes.skv) *
+         static_cast<double>(call_.sizes.d + call_.sizes.dv);
+}
+
+void KeyPacking::run(std::int64_t task, int worker) const {
+  const std::int64_t i = task / parts_, first = task % parts_ * together_;
+  if (schedule_.is_whole(i)) return;
+  const Sequence sequence = call_.geometry.sequence((wave_.first + i) / call_.sizes.hkv);
+  if (block_count(sequence.q_length, call_.heads_per_group()) < least_blocks_) return;
+  pack_tiles_of_head(call_, keys_, wave_, {i, i, first, first + together_}, worker);
 }
 
 }  // namespace fovea::cpu

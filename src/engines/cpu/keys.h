@@ -90,10 +90,29 @@ struct TilesToPack {
 void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
                         const TilesToPack& tiles, int worker);
 
-// Fills both for a wave: tables of all heads, tiles of those that have at least `least_blocks`
-// blocks of queries and that no worker takes whole.
-void prepare_keys(const Call& call, const WaveKeys& keys, const Wave& wave,
-                  const WaveSchedule& schedule, std::int64_t least_blocks);
+// For a wave: tables of all heads.
+void fill_tables(const Call& call, const WaveKeys& keys, const Wave& wave);
+// After that: tiles of those heads that have at least `least_blocks` blocks of queries and that no
+// worker takes whole, as tasks that can run beside others.
+class KeyPacking {
+ public:
+  KeyPacking(const Call& call, const WaveKeys& keys, const Wave& wave, const WaveSchedule& schedule,
+             std::int64_t least_blocks);
+
+  std::int64_t tasks() const { return tasks_; }
+  double flops() const;  // about as many take as long
+  void run(std::int64_t task, int worker) const;
+
+ private:
+  const Call& call_;
+  const WaveKeys& keys_;
+  const Wave& wave_;
+  const WaveSchedule& schedule_;
+  std::int64_t least_blocks_;
+  std::int64_t tasks_ = 0;
+  std::int64_t together_ = 1;  // tiles of a task
+  std::int64_t parts_ = 0;     // tasks of a head
+};
 
 // The rows of one block, or of all blocks of a group, as TileWalk takes them.
 RowBlock rows_seen(const Call& call, const Sequence& sequence, std::int64_t first_head,

@@ -133,6 +133,8 @@ void write_block(const Call& call, const BackwardMemory& memory, const QueryBloc
   }
 }
 
+}  // namespace
+
 void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   for (std::int64_t task = 0; task < wave.count * memory.queries.blocks; ++task) {
     QueryBlock at;
@@ -144,26 +146,21 @@ void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave)
   }
 }
 
-double wave_elements(const Call& call, const Wave& wave) {
-  return static_cast<double>(wave.count) * static_cast<double>(call.heads_per_group()) *
+double flops_of_queries(const Call& call, const Wave& wave) {
+  return 40 * static_cast<double>(wave.count) * static_cast<double>(call.heads_per_group()) *
          static_cast<double>(call.sizes.sq) * static_cast<double>(call.sizes.d + call.sizes.dv);
 }
 
-}  // namespace
-
-void read_queries(const Call& call, const BackwardMemory& memory, const Wave& wave) {
-  call.parallel(wave.count * memory.queries.blocks, 40 * wave_elements(call, wave),
-                [&](std::int64_t task, int worker) {
-                  QueryBlock at;
-                  if (!find(call, memory, wave, task, at)) return;
-                  read_block(call, memory, at, worker_of(call, memory, worker));
-                });
-  if (call.baked.want_sink) add_sinks(call, memory, wave);
+void read_query_block(const Call& call, const BackwardMemory& memory, const Wave& wave,
+                      std::int64_t number, int worker) {
+  QueryBlock at;
+  if (!find(call, memory, wave, number, at)) return;
+  read_block(call, memory, at, worker_of(call, memory, worker));
 }
 
 void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   if (!call.baked.want_q) return;
-  call.parallel(wave.count * memory.queries.blocks, 40 * wave_elements(call, wave),
+  call.parallel(wave.count * memory.queries.blocks, flops_of_queries(call, wave),
                 [&](std::int64_t task, int) {
                   QueryBlock at;
                   if (find(call, memory, wave, task, at)) write_block(call, memory, at);

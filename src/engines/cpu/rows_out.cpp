@@ -20,7 +20,8 @@ struct SplitRow {
   std::int64_t head_in_wave = 0, group = 0, row_in_group = 0;
 };
 
-// Its parts are added up in order, into the first one.
+// Its parts are added up in order, into the first one. Whoever does the last part of a head does
+// this for all of its rows while others wait: sums stay in registers.
 RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence, const SplitRow& row,
                 float sink) {
   const std::int64_t splits = split_count(sequence.q_length, sequence.k_length);
@@ -34,15 +35,22 @@ RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence, 
     sums.row_max = ir::arith::maximum(sums.row_max, parts.row_max[of(s)]);
     sums.reference = ir::arith::maximum(sums.reference, parts.reference[of(s)]);
   }
+  float factor[most_splits];
   for (std::int64_t s = 0; s < splits; ++s) {
     const double moved = parts.reference[of(s)] - sums.reference;
-    const float factor = sums.reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
-    sums.sum += parts.row_sum[of(s)] * factor;
-    for (std::int64_t c = 0; c < call.sizes.dv; c += width) {
-      float* const sum = from_row(from_column(parts.o, c), at(0), width).data;
-      const float* const part = from_row(from_column(parts.o, c), at(s), width).data;
-      for (int i = 0; i < width; ++i) sum[i] = (s == 0 ? 0.0f : sum[i]) + part[i] * factor;
+    factor[s] = sums.reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
+    sums.sum += parts.row_sum[of(s)] * factor[s];
+  }
+  constexpr int together = 32;
+  for (std::int64_t c = 0; c < call.sizes.dv; c += together) {
+    float* const first =
+        from_row(from_column(parts.o, c / width * width), at(0), width).data + c % width;
+    const float* part = first;
+    float sum[together] = {};
+    for (std::int64_t s = 0; s < splits; ++s, part += parts.rows * width) {
+      for (int i = 0; i < together; ++i) sum[i] += part[i] * factor[s];
     }
+    std::copy_n(sum, together, first);
   }
   return finish_row(sums, sink);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engines/cpu/blocks.h"
+
 namespace fovea::cpu {
 
 namespace {
@@ -18,22 +20,42 @@ std::int64_t rounds_of(std::int64_t tasks, std::int64_t workers, bool even) {
 
 }  // namespace
 
-// What is waited for at the end is a part of the smallest size.
+// What is waited for at the end is a part of the smallest size. Small parts cost more, though: of
+// depths that take about the same time the deepest is best.
 void WaveSchedule::Node::share(const Shape& shape, std::int64_t workers) {
   if (workers == 1) {
     whole = shape.whole_heads ? heads : 0;
-    pieces[0] = (heads - whole) * shape.pieces;
+    pieces[0] = shared() * shape.pieces;
     return;
   }
   if (shape.whole_heads) whole = std::max<std::int64_t>(0, heads / workers - 1) * workers;
-  std::int64_t left = (heads - whole) * shape.pieces;
-  int level = 0;
-  for (; (2 << level) <= shape.most_cuts; ++level) {
-    const std::int64_t rounds = rounds_of(left << level, workers, shape.even);
-    pieces[static_cast<std::size_t>(level)] = (rounds * workers) >> level;
-    left -= pieces[static_cast<std::size_t>(level)];
+  int deepest = 0;
+  while ((2 << deepest) <= shape.most_cuts) ++deepest;
+  std::int64_t least = cut_in_rounds(shape, workers, deepest);
+  if (!shape.even) return;
+  for (int depth = deepest - 1; depth >= 0; --depth) {
+    least = std::min(least, cut_in_rounds(shape, workers, depth));
   }
-  pieces[static_cast<std::size_t>(level)] = left;
+  while (cut_in_rounds(shape, workers, deepest) > least + least / 32) --deepest;
+}
+
+// Whole rounds of pieces, then of halves and so on; all that is left in parts of the last size.
+// Returns about how long that takes.
+std::int64_t WaveSchedule::Node::cut_in_rounds(const Shape& shape, std::int64_t workers,
+                                               int deepest) {
+  constexpr std::int64_t piece = 192, besides = 8;  // what a task costs besides: 4 rows of 96
+  std::int64_t left = shared() * shape.pieces, time = 0;
+  pieces = {};
+  for (int level = 0; level <= deepest; ++level) {
+    const std::int64_t tasks = left << level;
+    const std::int64_t rounds =
+        level == deepest ? ceil_div(tasks, workers) : rounds_of(tasks, workers, shape.even);
+    const std::int64_t here = level == deepest ? left : (rounds * workers) >> level;
+    pieces[static_cast<std::size_t>(level)] = here;
+    left -= here;
+    time += rounds * ((piece >> level) + besides);
+  }
+  return time;
 }
 
 std::int64_t WaveSchedule::Node::tasks() const {
@@ -63,9 +85,8 @@ WaveSchedule::Task WaveSchedule::Node::find(std::int64_t task) const {
     task -= here;
     piece += pieces[level];
   }
-  const std::int64_t shared = heads - whole;
-  out.head = first_head + whole + piece % shared;
-  out.piece = piece / shared;
+  out.head = first_head + whole + piece % shared();
+  out.piece = piece / shared();
   return out;
 }
 
@@ -97,7 +118,7 @@ bool WaveSchedule::is_whole(std::int64_t head) const {
 
 std::int64_t WaveSchedule::shared_heads() const {
   std::int64_t count = 0;
-  for (const Node& node : node_) count += node.heads - node.whole;
+  for (const Node& node : node_) count += node.shared();
   return count;
 }
 

@@ -50,7 +50,7 @@ class Prepared:
         "call",  # its first call, with the formulas
         "slots",  # which of the tensors that were looked up are captured, in order
         "as_they_are",  # are they bound without a conversion?
-        "whole",  # a fovea._core.HostCall, or None
+        "direct",  # a fovea._core.DirectCall, or None if a call brings more than its tensors
     )
 
 
@@ -249,7 +249,7 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     offsets = call.q_offset or call.k_offset or call.b_offset or call.h_offset
     out.by_value = bool(offsets or (call.dropout and not out.seed_at))
     out.caller = _core.Caller(out.plan, out.roles, template(out), [(name, 0.0) for name in out.scalars])
-    out.whole = None
+    out.direct = None
     return out
 
 
