@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -74,7 +73,6 @@ def _options(given: Mapping[str, Any]) -> Options:
 
 
 def _forward(request: Request, returned: Sequence[str], partner: str | None) -> Any:
-    _check(request)
     made = plan(request.line("forward", **dict.fromkeys(returned, True)), request.options.engine, None, partner)
     o, o_seen = new_array(_output_shape(request), request.q.dtype)
     extra = {name: new_array(_row_shape(request, name), _exact(request)) for name in returned}
@@ -82,17 +80,6 @@ def _forward(request: Request, returned: Sequence[str], partner: str | None) -> 
     bound |= {name: seen.pointer for name, (_, seen) in extra.items()}
     made.run(**bound)
     return (o, *(array for array, _ in extra.values())) if extra else o
-
-
-def _check(request: Request) -> None:
-    options = request.options
-    for name, value in (("scale", options.scale), ("dropout_p", options.dropout_p)):
-        if value is not None and not hasattr(value, "__float__"):
-            raise InvalidArgument(f"{name} is {value!r}; it must be a number")
-    if options.scale is not None and not math.isfinite(options.scale):
-        raise InvalidArgument(f"scale is {options.scale}; it must be finite")
-    if not 0 <= options.dropout_p < 1:
-        raise InvalidArgument(f"dropout_p is {options.dropout_p}; it must be at least 0 and below 1")
 
 
 def _output_shape(request: Request) -> tuple[int, ...]:
@@ -159,7 +146,6 @@ def _lines(request: Request, wanted: Sequence[str], dlse: bool) -> tuple[str, st
 def _backward(
     request: Request, grad_o: HostArray, saved: tuple[Any, Any], grads: Sequence[str] | None, grad_lse: Any
 ) -> dict[str, Any]:
-    _check(request)
     wanted = _wanted(request, grads)
     if not wanted:
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import recorder
-from ._arrays import HostArray, host_array
+from ._arrays import NAMES_IN_NUMPY, HostArray, host_array
 from ._core import InvalidArgument
 from ._line import symbolic_extents
 from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier
@@ -53,7 +53,6 @@ class _Given:
     scalars: Mapping[str, Any]
     sizes: dict[str, int]
     made: Modifier
-    declared_by_programs: bool = False
 
     def add_tensor(
         self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None
@@ -178,13 +177,7 @@ class _Described:
     def __init__(self, name: str, array: Any) -> None:
         seen = host_array(name, array)
         self.shape = seen.shape
-        self.dtype = {
-            "f32": "float32",
-            "f16": "float16",
-            "bf16": "bfloat16",
-            "f64": "float64",
-            "i32": "int32",
-        }.get(seen.dtype, {"i64": "int64", "u8": "uint8", "bool": "bool"}.get(seen.dtype))
+        self.dtype = NAMES_IN_NUMPY[seen.dtype]
 
 
 def _read_mask_mod(given: _Given, mask_mod: Any) -> None:

@@ -6,21 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .expression import BOOL, F32, I32, Expression
 
-_DTYPES = {
-    "float32": "f32",
-    "float16": "f16",
-    "half": "f16",
-    "bfloat16": "bf16",
-    "float64": "f64",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "bool": "bool",
-    "bool_": "bool",
-}
+_DTYPES = {**FROM_NUMPY, "half": "f16", "bool_": "bool"}
 _LOADED = {"f32": F32, "f16": F32, "bf16": F32, "f64": F32, "i32": I32, "i64": I32, "u8": I32, "bool": BOOL}
 _AXES = ("b", "h", "q", "k")
 _SIZES = ("B", "H", "Sq", "Skv")
