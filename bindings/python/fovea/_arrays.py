@@ -40,7 +40,7 @@ class HostArray(NamedTuple):
     owner: Any
 
     def captured(self, name: str, gradient: HostArray | None = None) -> tuple:
-        """As Plan.run takes a captured tensor."""
+        """The tuple that Plan.run takes for a captured tensor."""
         bound = (name, self.pointer, CODES[self.dtype], self.shape, self.strides)
         return (
             bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
@@ -60,7 +60,7 @@ def host_array(name: str, array: Any) -> HostArray:
     return seen
 
 
-_known: dict[Any, str] = {}  # NumPy's dtype to ours: its name takes NumPy microseconds to say
+_known: dict[Any, str] = {}  # NumPy's dtype to ours; kept, since `dtype.name` takes NumPy microseconds
 
 
 def _name_of(name: str, dtype: Any) -> str:
@@ -110,7 +110,7 @@ def _type_of(array: Any) -> str:
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of an array in which the last index runs fastest."""
+    """Row-major strides in elements."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -119,7 +119,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def new_array(shape: tuple[int, ...], dtype: str) -> tuple[Any, HostArray]:
-    """A NumPy array with nothing in it yet, and how the library sees it."""
+    """An uninitialised NumPy array, and its HostArray."""
     import numpy
 
     array = numpy.empty(shape, numpy_dtype(dtype))

@@ -58,10 +58,10 @@ def attention(
     sinks: [H], one more logit per head that joins the sum.
     dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.
     q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see;
-        h_global: what H is.
+        h_global: the value of H in formulas, if not the number of heads here.
     deterministic: the same bits in every run. engine: one by name; threads: at most so many.
 
-    Gives o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
+    Returns o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
     """
     given = locals()
     returned = [name for name in OUTPUTS if given[f"return_{name}"]]
@@ -94,7 +94,7 @@ def _row_shape(request: Request, name: str) -> tuple[int, ...]:
 
 
 def _exact(request: Request) -> str:
-    """The type of what belongs to rows, sinks and scalars."""
+    """The type of lse, row maxima, sinks and the gradients of scalars."""
     return "f64" if request.q.dtype == "f64" else "f32"
 
 
@@ -110,10 +110,10 @@ def attention_backward(
     grad_lse: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The gradients of `attention`, from what it gave (o and lse) and was given, with the same options.
+    """The gradients of `attention`, from its inputs, its outputs o and lse, and the same options.
 
     grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient
-    of lse, where it was used. Gives {name: gradient}; that of a scalar is an array of no dimensions.
+    of lse, if the loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions.
     """
     request = Request(q, k, v, Options(**options))
     return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
@@ -202,7 +202,7 @@ def vjp(
 ) -> tuple[Any, Callable[..., dict[str, Any]]]:
     """(o, pull): pull(grad_o, grad_lse=None) gives the gradients, as attention_backward does.
 
-    pull.lse is the log of the sum of exponentials of each row. One engine is chosen that can do both.
+    pull.lse is the logsumexp of each row. An engine is chosen that can run both directions.
 
     >>> import numpy
     >>> x = numpy.ones((1, 1, 4, 8), numpy.float32)

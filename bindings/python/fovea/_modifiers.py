@@ -1,5 +1,5 @@
-"""What a caller may give as a modifier, made one: formula texts with the host arrays and numbers that they
-capture."""
+"""From what a caller gives as modifiers (texts, Programs, callbacks) to formula texts with the host arrays and numbers
+that they capture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .program import Program
 
 @dataclasses.dataclass
 class Modifier:
-    """Formulas, and what is bound to them. `names` says what the caller's keys are called in the formulas."""
+    """Formulas, and what is bound to them. `names` maps the caller's keys to names in the formulas."""
 
     mod: str | None = None
     mask: str | None = None
@@ -27,7 +27,7 @@ class Modifier:
     names: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
-        """As problem_line takes them."""
+        """The keywords of problem_line."""
         declared = [(name, array.dtype, extents) for name, (extents, array) in self.tensors.items()]
         scalars = [(name, dtype) for name, (dtype, _) in self.scalars.items()]
         return {
@@ -165,14 +165,14 @@ def _record(given: _Given, score_mod: Any, bprop: Any) -> None:
     given.made.mod, given.made.bprop = recorded.mod, recorded.bprop
     for capture in recorded.captures:
         given.add_tensor(capture.key, capture.name, capture.extents)
-    # A callback may leave a tensor alone: its gradient is zero, so it is declared.
+    # A tensor that the callback does not use is declared all the same: its gradient is zero.
     for key in given.tensors:
         if key not in given.made.names:
             given.add_tensor(key, f"unused_{len(given.made.names)}", None)
 
 
 class _Described:
-    """What the recorder wants to know of an array: its shape and type, whatever library it is of."""
+    """The shape and type of an array of any library, which is all that the recorder reads."""
 
     def __init__(self, name: str, array: Any) -> None:
         seen = host_array(name, array)

@@ -34,7 +34,7 @@ class Capture(NamedTuple):
 def capture(
     key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None
 ) -> tuple[Capture, Expression]:
-    """The declaration of a tensor and the load that broadcasting makes of it: extents of 1 are read at 0."""
+    """The declaration of a tensor, and its load: indexed by position, and by 0 where its extent is 1."""
     dtype = dtype_of(f"tensors[{key!r}]", tensor)
     shape = tuple(int(extent) for extent in tensor.shape)
     extents, indices = _broadcast(key, shape, sizes)
@@ -45,7 +45,7 @@ def capture(
 
 
 def dtype_of(name: str, tensor: Any) -> str:
-    """ "f32" and the like, of anything with a .dtype and a .shape."""
+    """The name of its type in the language ("f32", ...). Takes anything with a .dtype and a .shape."""
     if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
         raise InvalidArgument(
             f"{name} is a {type(tensor).__name__}; it must be a tensor, with .shape and .dtype"
@@ -84,7 +84,7 @@ def _broadcast(
 
 
 def _name(key: str, taken: set[str]) -> str:
-    """The key where it can be a name of the language; else one like it."""
+    """The key, if it can be a name of the language; otherwise one made from it."""
     name = re.sub(r"\W", "_", str(key), flags=re.ASCII)[:48] or "t"
     if not re.match(r"[A-Za-z_]", name) or _TAKEN.fullmatch(name):
         name = f"t_{name}"
