@@ -68,6 +68,9 @@ struct Bindings {
   std::span<const BoundGradient> tensor_gradients;
   std::span<void* const> scalar_gradients;  // one f32 each (f64 if q is f64); null: not wanted
   std::span<const float> literals;          // that bake lifted out of the formulas
+  // Of a Tangent. A tensor without data has none, a scalar's is 0.
+  std::span<const ir::TensorView> tensor_tangents;
+  std::span<const PerCall<ir::ScalarValue>> scalar_tangents;
 
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;

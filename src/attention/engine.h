@@ -70,6 +70,8 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual std::string name() const = 0;
+  // Whether it runs tangents; if not, it is never asked about one.
+  virtual bool has_tangents() const { return false; }
   // Never refuses: what cannot be run is judged, not baked.
   virtual Baking bake(const Problem& problem, const Device& device) const = 0;
   // Microseconds, builds nothing.

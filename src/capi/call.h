@@ -2,6 +2,8 @@
 // problem. Lives on the caller's stack; small calls allocate nothing.
 #pragma once
 
+#include <optional>
+
 #include "attention/bindings.h"
 #include "capi/captured.h"
 #include "capi/recent_plans.h"
@@ -43,6 +45,7 @@ class CallBindings {
   HostExecutor executor_;
   Sizes sizes_;
   CapturedBindings captured_;
+  std::optional<CapturedBindings> tangents_;  // of a tangent
   Bindings bindings_;
 };
 

@@ -203,7 +203,7 @@ void CapturedBindings::bind_scalars(const ir::Program& program, const CapturedAr
     }
   }
   for (std::size_t slot = 0; slot < program.scalars().size(); ++slot) {
-    if (matching.bound[slot] != 0) continue;
+    if (matching.bound[slot] != 0 || given.are_tangents) continue;
     const ir::ScalarDecl& declared = program.scalars()[slot];
     if (!declared.value && given.may_lack) continue;
     if (!declared.value) {
