@@ -2,8 +2,9 @@
 // problem. Lives on the caller's stack; small calls allocate nothing.
 #pragma once
 
+#include <optional>
+
 #include "attention/bindings.h"
-#include "attention/executor.h"
 #include "capi/captured.h"
 #include "capi/recent_plans.h"
 #include "fovea/fovea.h"
@@ -44,6 +45,7 @@ class CallBindings {
   HostExecutor executor_;
   Sizes sizes_;
   CapturedBindings captured_;
+  std::optional<CapturedBindings> tangents_;  // of a tangent
   Bindings bindings_;
 };
 

@@ -18,7 +18,8 @@ struct CapturedArguments {
   std::size_t tensor_count = 0;
   const fovea_scalar_binding* scalars = nullptr;
   std::size_t scalar_count = 0;
-  bool may_lack = false;  // tensors that are missing have no data
+  bool may_lack = false;      // tensors that are missing have no data
+  bool are_tangents = false;  // scalars that are missing are 0
 };
 
 // What extents that are not given are resolved with.

@@ -148,7 +148,7 @@ class Steps:
     @property
     def shifts(self) -> tuple[float, ...]: ...
 
-class HostCall:
+class DirectCall:
     """A call that CallCache makes by itself."""
 
     def __init__(
@@ -158,6 +158,7 @@ class HostCall:
         outputs: tuple,
         pointers: Sequence[int],
         returned: Sequence[int],
+        workspace: tuple[Callable[[], Any], int] | None,
     ) -> None: ...
 
 class CallCache:

@@ -85,20 +85,6 @@ def test_no_heads():
     assert o.shape == q.grad.shape == (2, 0, 4, 8)
 
 
-def test_forward_mode_is_refused():
-    """Never a tangent of zeros."""
-    q = torch.randn(1, 2, 4, 8)
-    plain = lambda q: flex_attention(q, q, q)
-    with pytest.raises(fovea.Unsupported, match="forward-mode"):
-        torch.func.jvp(plain, (q,), (torch.ones_like(q),))
-    with pytest.raises(fovea.Unsupported, match="forward-mode"):
-        torch.func.hessian(lambda q: plain(q).sum())(q)
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
-        with pytest.raises(fovea.Unsupported, match="forward-mode"):
-            plain(dual)
-
-
 def test_jacobian_by_reverse_mode():
     """vmap over the backward alone: the output and lse are the same for all of it."""
     q, k = torch.randn(1, 1, 3, 4), torch.randn(2, 2, 3, 4)
@@ -136,7 +122,7 @@ def test_jit_trace_sees_the_operator():
     assert torch.equal(traced(other), function(other))
 
 
-def test_quick_calls_and_others_of_the_same_tensors():
+def test_direct_calls_and_others_of_the_same_tensors():
     """Calls that run without Python beside those that want more: each gives what the long way gives."""
     q, table = torch.randn(2, 4, 5, 8), torch.randn(4)
     mod = lambda s, b, h, i, j: s * table[h]
@@ -156,7 +142,7 @@ def test_quick_calls_and_others_of_the_same_tensors():
             assert call(scale=0.3).is_inference()
     table.mul_(2)
     assert not torch.equal(call(scale=0.3), first)
-    assert all(kept.whole is not None for kept in call_cache.TABLE.values.values())
+    assert all(kept.direct is not None for kept in call_cache.TABLE.values.values())
 
 
 def test_a_learned_scale_gets_its_gradient():
@@ -233,3 +219,33 @@ def test_without_the_table_calls_go_the_long_way(monkeypatch):
     for _ in range(2):
         assert torch.equal(flex_attention(q, q, q, mod), fast[1])
         assert torch.equal(attention(q, q, q, score_mod=mod), fast[0])
+
+
+def test_a_direct_call_with_a_workspace_of_its_own(monkeypatch):
+    """As on a GPU, where torch allocates it: the call and its backward give the same bits."""
+    q, table = torch.randn(2, 4, 5, 8, requires_grad=True), torch.randn(4, requires_grad=True)
+    mod = lambda s, b, h, i, j: s + table[h]
+
+    def results():
+        o, lse = attention(q, q, q, score_mod=mod, return_lse=True)
+        return o, lse, *torch.autograd.grad(o.square().sum(), (q, table))
+
+    expected = results()
+    call_cache.TABLE.clear()
+    made = []
+
+    def with_workspace(prepare):
+        def prepared(*arguments):
+            made.append(prepare(*arguments))
+            made[-1].workspace = made[-1].plan.workspace() + 64
+            return made[-1]
+
+        return prepared
+
+    for name in ("prepare_forward", "prepare_backward"):
+        monkeypatch.setattr(runtime, name, with_workspace(getattr(runtime, name)))
+    for _ in range(3):  # the first one looks for a plan, the others are direct
+        for x, wanted in zip(results(), expected):
+            assert torch.equal(x, wanted)
+    assert len(made) == 2 and all(prepared.direct is not None for prepared in made)
+    call_cache.TABLE.clear()

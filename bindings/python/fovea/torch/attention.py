@@ -28,6 +28,7 @@ from .modifiers import Formulas, is_callback, traced
 from .recorded import record_callbacks
 from .runtime import keep_plan
 from .shapes import heads_of
+from .state import is_dynamo_compiling
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 
@@ -110,7 +111,7 @@ def attention(
         "outputs": outputs,
         "engine": engine,
     }
-    if call_cache.is_traced():
+    if is_dynamo_compiling():
         out = attend_request((q, k, v), modifiers, named, key, **options)
     else:
         try:
@@ -144,7 +145,7 @@ def is_hashable(key) -> bool:
 def attend_request(qkv, modifiers, named, key, **options):
     """`key` has all options but the scale of a call that binds nothing beside its tensors: such a call is looked up by them
     before they are checked, since whatever is found was checked when it was made."""
-    plain = not call_cache.is_traced() and can_be_written(modifiers, named) and call_cache.is_plain()
+    plain = not is_dynamo_compiling() and can_be_written(modifiers, named) and call_cache.is_plain()
     found = None
     if plain and key is not None and is_hashable(key):
         scale = scale_of(options["scale"])

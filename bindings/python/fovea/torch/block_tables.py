@@ -68,7 +68,7 @@ def needed(tables, mask, block, sizes):
     columns = -(-sizes[4] // int(block.rsplit(" ", 1)[1]))
     listed = dense(*tables[:2], columns)
     full = dense(*tables[2:], columns) if len(tables) > 2 else None
-    if tables[0].is_cuda and torch._C._cuda_isCurrentStreamCapturing():
+    if tables[0].is_cuda and torch.cuda.is_current_stream_capturing():
         return listed, full
     known[key] = (None, None) if is_said(mask, block, sizes, listed, full) else (listed, full)
     return known[key]

@@ -3,35 +3,14 @@
 call holds. One table has the plans of all calls, those of backward passes and of the operators of ops.py among them."""
 
 import torch
-import torch.autograd.forward_ad as forward_ad
-from torch.utils._device import DeviceContext
 
 from .. import _core
 from .._plans import Recent
-from .arguments import autocast_anywhere
+from . import state
 from .shapes import PLAIN, VIEWER
 from .steps import formulas_of, written
 
 TABLE = Recent(1024)
-# Dynamo runs this module's callers. torch.compiler.is_compiling() is asked on the long way: whatever else sets it (export)
-# brings modes and tensors that look_up refuses.
-is_traced = torch.compiler.is_dynamo_compiling
-
-# At hand: after an attention torch's modules are out of the processor's caches, and every lookup in them costs.
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
-_transforms = torch._C._functorch.peek_interpreter_stack
-_tracing = torch._C._get_tracing_state
-_threads = torch.get_num_threads
-
-
-def place(q):
-    """(stream, threads, capturing) of a call on q's device. While a CUDA graph is captured, plans are made only from what
-    is built already: the library refuses the rest before anything is enqueued."""
-    if q.is_cuda:
-        stream = torch._C._cuda_getCurrentRawStream(q.device.index)
-        return stream, 0, torch._C._cuda_isCurrentStreamCapturing()
-    return 0, _threads(), False
 
 
 class Facts:
@@ -39,7 +18,7 @@ class Facts:
 
     viewer = VIEWER
     is_grad_enabled, is_deterministic = torch.is_grad_enabled, torch.are_deterministic_algorithms_enabled
-    place, threads = staticmethod(place), _threads
+    place, threads = staticmethod(state.place), torch.get_num_threads
     table = TABLE.values
 
 
@@ -48,22 +27,8 @@ find = _core.CallCache(Facts).look_up if isinstance(VIEWER, _core.Viewer) else N
 
 
 def is_plain() -> bool:
-    """Does nothing but its arguments decide what a call does? Asked if nothing is being compiled."""
-    modes = _function_modes()
-    return not (
-        _dispatch_modes()
-        or (modes and not (modes == 1 and is_default_device(torch._C._get_function_stack_at(0))))
-        or _transforms() is not None
-        or _tracing()
-        or autocast_anywhere()
-        or forward_ad._current_level >= 0
-        or find is None
-    )
-
-
-def is_default_device(mode) -> bool:
-    """torch.set_default_device and `with torch.device(...)` concern tensors that are made, which none is here."""
-    return type(mode) is DeviceContext
+    """May the call be looked up? Asked if nothing is being compiled."""
+    return find is not None and state.is_plain()
 
 
 class Found:

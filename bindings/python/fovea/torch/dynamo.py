@@ -1,7 +1,14 @@
-"""What Dynamo lacks for modifiers, up to torch 2.13, and has no public place for: operators of an object that is no tensor
-(`~`; comparisons with a number that has changed between calls, or that stands to the left), and a refusal of functions
-with a derivative of their own, whose forward it would inline. Imported once; a version of torch that is built otherwise
-keeps what it has."""
+"""Two changes to private classes of Dynamo, without which torch.compile can't trace some modifiers (seen with torch 2.11 to
+2.13). It has no public way to say how operators of a user's class are traced: torch.compiler's decorators and
+torch.library are for functions and tensors.
+
+1. Operators of traced values: Dynamo has no rule for `~` of an object that is no tensor, and none for a comparison of one with
+   a number that it holds as a symbol (one that has changed between calls), or that stands to the left. with_traced() calls
+   the methods, as Python would. tests/python/torch/test_as_torch_does.py and test_compile.py fail without it.
+2. torch.autograd.Function in a modifier: Dynamo would inline its forward and lose its derivative. refusing() makes that an
+   error, as it is in eager mode.
+
+A version of torch in which these classes look different keeps its own behaviour."""
 
 import operator
 

@@ -1,14 +1,16 @@
 """The eager way of one call: straight into the library, with torch.autograd.Function where a gradient is wanted. The
 host's time counts here. Whatever is not plain eager goes through the operators of ops.py."""
 
+import dataclasses
+
 import torch
-import torch.autograd.forward_ad as forward_ad
 
 from .._core import OUTPUTS
-from . import ops, runtime, vmap
+from . import ops, runtime, tangents, vmap
 from .block_tables import settled
-from .call_cache import find, place
+from .call_cache import find
 from .shapes import PLAIN, resolved
+from .state import is_forward_mode, is_watched, place, transforms
 
 NONE = (None,) * len(OUTPUTS)
 
@@ -20,7 +22,9 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, run, q, k, v, sink, *captured):
         prepared, call, (o, lse, *others) = run
-        ctx.prepared, ctx.call, ctx.has_sink = prepared, call, sink is not None
+        ctx.run = prepared, call, sink is not None
+        if is_forward_mode():
+            ctx.at = tangents.Point(call, q, k, v, sink, captured, o, lse)
         if prepared.plain and call.seed is None:
             ctx.save_for_backward(q, k, v, o, lse, *captured)
         else:
@@ -34,58 +38,58 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_o, grad_lse=None, *_):
-        saved, call = ctx.saved_tensors, ctx.call
+        saved, (prepared, call, _) = ctx.saved_tensors, ctx.run
         found = None
-        if grad_lse is None and grad_o is not None and ctx.prepared.whole is not None:
-            found = find(ctx.prepared, None, [grad_o, *saved], call.scale, call.values)
+        if grad_lse is None and grad_o is not None and prepared.direct is not None:
+            found = find(prepared, None, [grad_o, *saved], call.scale, call.values)
         if found is not None and found[0] is None:
             grads = found[3]
         else:
-            grads = long_backward(ctx, saved, grad_o, grad_lse, found)
+            grads = long_backward(ctx.run, saved, grad_o, grad_lse, found)
         if torch.is_grad_enabled():  # by create_graph=True
-            return (None, *once((*saved, grad_o, grad_lse), grads[1:]))
+            return with_graph(ctx.run, saved, grads, grad_o, grad_lse)
         return grads
 
     @staticmethod
-    def jvp(ctx, *tangents):
-        raise runtime.forward_mode()
+    def jvp(ctx, _, *moving):
+        call = ctx.at.call
+        names = ("q", "k", "v", "sink", *tangents.captured_names(call))
+        with torch.no_grad():
+            o, lse, _ = tangents.tangent(ctx.at, dict(zip(names, moving)), "")
+        if not call.outputs:
+            return o
+        return o, lse if "lse" in call.outputs else None, *(None,) * (len(OUTPUTS) - 1)
 
 
-def long_backward(ctx, saved, grad_o, grad_lse, found):
+def long_backward(run, saved, grad_o, grad_lse, found):
     """A backward that the table does not run by itself."""
-    names = [name for name, *_ in ctx.prepared.captured]
+    prepared, call, has_sink = run
+    names = [name for name, *_ in prepared.captured]
     if grad_o is None and grad_lse is None:
         return (None,) * (5 + len(names))
     q, k, v, o, lse, *rest = saved
     captured = rest[: len(names)]
-    sink = rest[len(names)] if ctx.has_sink else None
+    sink = rest[len(names)] if has_sink else None
     with torch.no_grad():
-        grads = runtime.backward(ctx.call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found)
+        grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found)
     return (None, *(grads.get(name) for name in ("q", "k", "v", "sink", *names)))
 
 
-class Once(torch.autograd.Function):
-    """Passes gradients on, and says why if someone differentiates them again by what they depend on."""
-
-    @staticmethod
-    def forward(ctx, count, *tensors):
-        return tensors[count:]
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise runtime.second_derivative()
-
-
-def once(inputs, grads):
-    inputs, present = ([x for x in tensors if x is not None] for tensors in (inputs, grads))
-    marked = iter(Once.apply(len(inputs), *inputs, *present)) if present else None
-    return [None if g is None else next(marked) for g in grads]
+def with_graph(run, saved, grads, grad_o, grad_lse):
+    """The gradients, which know how they are differentiated again."""
+    prepared, call, has_sink = run
+    count = len(prepared.captured)
+    q, k, v, o, lse, *rest = saved
+    captured, sink = rest[:count], rest[count] if has_sink else None
+    known = call, o.detach(), lse.detach()
+    marked = iter(tangents.Backward.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
+    return tuple(None if g is None else next(marked) for g in grads)
 
 
 def is_plain(tensors) -> bool:
     """Tensors of the meta device go through the operators, too, which know shapes and strides without running; so does what
     torch.jit.trace is to see."""
-    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() or tensors[0].is_meta:
+    if is_watched() or tensors[0].is_meta:
         return False
     for x in tensors:
         if type(x) not in PLAIN:
@@ -141,16 +145,18 @@ def attend(call, q, k, v, sink, captured):
     """(o, *OUTPUTS); what the call did not ask for is None."""
     if torch.compiler.is_compiling():
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if transforms():
         return asked_for(call, vmap.transformed(call, q, k, v, sink, captured))
     if not is_plain((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
     call, captured = settled(call, captured, q, k)
+    if is_forward_mode() and not call.wants:
+        call = dataclasses.replace(call, wants="q,k,v")  # for lse
     where = place(q)
     prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
     outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
-    if call.wants or forward_ad._current_level >= 0:
+    if call.wants or is_forward_mode():
         return differentiable(prepared, call, outputs, q, k, v, sink, captured)
     return outputs
 

@@ -16,6 +16,7 @@ from .errors import in_users_words
 from .masks import BlockMask, mask_of
 from .modifiers import traced
 from .runtime import keep_plan
+from .state import is_dynamo_compiling
 
 try:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
@@ -66,7 +67,7 @@ def flex_attention(
     if is_learned(scale):
         score_mod, scale = scaled(score_mod, None, scale), 1.0
     options = (scale_of(scale), enable_gqa, kernel_options, wants_lse, wants_max)
-    if call_cache.is_traced():
+    if is_dynamo_compiling():
         out = attend_new((query, key, value), score_mod, block_mask, options, None)
     else:
         try:

@@ -50,7 +50,7 @@ class Prepared:
         "call",  # its first call, with the formulas
         "slots",  # which of the tensors that were looked up are captured, in order
         "as_they_are",  # are they bound without a conversion?
-        "whole",  # a fovea._core.HostCall, or None
+        "direct",  # a fovea._core.DirectCall, or None if a call brings more than its tensors
     )
 
 
@@ -222,7 +222,25 @@ def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, whe
     roles = ["q", "k", "v", "o", "grad_o", "lse", *(f"grad_{name}" for name in ("q", "k", "v") if name in wanted)]
     roles += ["grad_lse"] * has_grad_lse + ["grad_sink"] * ("sink" in wanted)
     out = prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where)
-    out.inputs = [(name, tuple(x.shape), dense_like(meta(x)).stride()) for name, x in zip("qkv", (q, k, v)) if name in wanted]
+    out.inputs = gradients_like((q, k, v), wanted)
+    return out
+
+
+def gradients_like(inputs, wanted):
+    """Name, shape and strides of those of q, k and v that are wanted."""
+    return [(name, tuple(x.shape), dense_like(meta(x)).stride()) for name, x in zip("qkv", inputs) if name in wanted]
+
+
+def prepare_tangent(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where) -> Prepared:
+    """`call.wants`: the gradients whose change is asked for, perhaps none; `call.engine`: who runs it."""
+    fields, _, parts = fields_of(call, q, k, v, sink, captured, where[2])
+    fields["o_strides"] = strides_word(o, call.layout)
+    fields = backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)
+    problem = _core.Problem(problem_line(**fields | {"direction": "tangent"}))
+    wanted = call.wants.split(",") if call.wants else []
+    out = prepared(problem, None, call, q, sink, captured, parts, wanted, [], where)
+    out.roles = []
+    out.inputs = gradients_like((q, k, v), wanted)
     return out
 
 
@@ -249,7 +267,7 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
     offsets = call.q_offset or call.k_offset or call.b_offset or call.h_offset
     out.by_value = bool(offsets or (call.dropout and not out.seed_at))
     out.caller = _core.Caller(out.plan, out.roles, template(out), [(name, 0.0) for name in out.scalars])
-    out.whole = None
+    out.direct = None
     return out
 
 

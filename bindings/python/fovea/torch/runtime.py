@@ -5,12 +5,13 @@ import functools
 
 import torch
 
-from .._core import OUTPUTS, HostCall, Unsupported, environment_engine
+from .._core import OUTPUTS, DirectCall, Unsupported, environment_engine
 from .call import DEFAULT_SCALE
-from .call_cache import TABLE, place
+from .call_cache import TABLE
 from .modifiers import bindable
-from .plans import prepare_backward, prepare_forward
+from .plans import dense_strides, prepare_backward, prepare_forward
 from .shapes import VIEWER, is_like_its_output, part_dtype, resolved, rows_dtype
+from .state import place
 
 _empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
 
@@ -51,21 +52,26 @@ def keep_plan(found, call, sink, formulas):
                 returned[i] = len(made)
                 made.append(output(*prepared.extents[extent], rows_dtype(q), q.device))
         inputs = [*range(3), *(~i for i in range(len(made))), *prepared.slots]
-        prepared.whole = host_call(prepared, made, inputs, returned)
+        prepared.direct = direct_call(prepared, made, inputs, returned, q.device)
     found.prepared = TABLE.put(found.key, prepared)
 
 
 def output(shape, strides, dtype, device):
     """A function that allocates it. With the device, since there may be a default one."""
+    if strides == dense_strides(shape):  # like one element that is expanded, which takes torch less time than the arguments
+        return functools.partial(torch.empty_like, torch.empty((), dtype=dtype, device=device).expand(shape))
     return functools.partial(_empty, shape, strides, dtype=dtype, device=device)
 
 
-def host_call(prepared, outputs, pointers, returned):
-    """For fovea._core.CallCache to run by itself, or None if a call brings more than tensors on the host. Outputs are
-    allocated like a tensor of the call, by its number, or by a function."""
-    if not prepared.on_cpu or not prepared.plain or prepared.by_value:
+def direct_call(prepared, outputs, pointers, returned, device):
+    """For fovea._core.CallCache to run by itself, or None if a call brings more than tensors. Outputs are allocated like a
+    tensor of the call, by its number, or by a function."""
+    if not prepared.plain or prepared.by_value:
         return None
-    return HostCall(prepared.caller, torch.empty_like, tuple(outputs), pointers, returned)
+    workspace = None
+    if prepared.workspace:
+        workspace = functools.partial(torch.empty, prepared.workspace, dtype=torch.uint8, device=device), prepared.workspace
+    return DirectCall(prepared.caller, torch.empty_like, tuple(outputs), pointers, returned, workspace)
 
 
 def captured_by(ready, tensors):
@@ -117,9 +123,9 @@ def launch(prepared, call, pointers, sink, captured, grads, where, device):
         prepared.caller.run(tuple(pointers), where[0], where[1], workspace, call.scale, call.values)
 
 
-def run_with_numbers(prepared, call, pointers, where, workspace):
+def run_with_numbers(prepared, call, pointers, where, workspace=(), **bound):
     """For a call with numbers of its own: by their names."""
-    bound = dict(zip(prepared.roles, pointers))
+    bound.update(zip(prepared.roles, pointers))
     given = iter(pointers[len(prepared.roles) :])
     entries = [(name, next(given), code, extents, strides) for name, code, extents, strides in prepared.captured]
     bound["tensors"] = [
@@ -144,6 +150,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
     """Gradients by name of call.wants: {"q": dq, ..., "_c0": ...}. What is not wanted is not computed. `found` is what
     looking this backward up gave, if it was."""
     where = place(q)
+    given = grad_o
     if grad_o is None:
         grad_o = torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape)
     grad_o = readable(resolved(grad_o), q)
@@ -156,8 +163,8 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
     if prepared is None:
         has_grad_lse = grad_lse is not None
         prepared = prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where)
-        if found is not None:
-            prepared.whole = whole_backward(prepared, captured)
+        if found is not None and grad_o is given:
+            prepared.direct = direct_backward(prepared, captured, q.device)
         TABLE.put(key, prepared)
     pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), grad_o.data_ptr(), lse.data_ptr()]
     grads, dtype, device = {}, part_dtype(call, q), q.device
@@ -179,7 +186,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
     return grads
 
 
-def whole_backward(prepared, captured):
+def direct_backward(prepared, captured, device):
     """Of grad_o, q, k, v, o, lse and what is captured, as eager.py looks it up."""
     made, returned = [], [-1] * 5
     for name, *_ in prepared.inputs:
@@ -190,8 +197,8 @@ def whole_backward(prepared, captured):
         returned.append(-1 if strides is None else len(made))
         if strides is not None:
             inputs.append(~len(made))
-            made.append(output(tuple(x.shape), strides, x.dtype, "cpu"))
-    return host_call(prepared, made, inputs, returned)
+            made.append(output(tuple(x.shape), strides, x.dtype, device))
+    return direct_call(prepared, made, inputs, returned, device)
 
 
 def readable(grad_o, q):
@@ -202,17 +209,9 @@ def readable(grad_o, q):
     return grad_o if grad_o.stride(-1) == 1 and 0 not in strides else grad_o.contiguous()
 
 
-def second_derivative():
+def third_derivative():
     return Unsupported(
-        "fovea.torch has no second derivative of attention (create_graph=True reached its backward). What works: take it "
-        "through torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable "
-        "operations, for the part of the model whose second derivative is needed"
-    )
-
-
-def forward_mode():
-    return Unsupported(
-        "fovea.torch has no forward-mode derivative of attention (jvp, jacfwd, hessian, forward_ad). What works: reverse mode "
-        "(backward, torch.func.grad, vjp, jacrev), or torch.nn.attention.flex_attention.flex_attention in eager mode for the "
-        "part of the model that is differentiated forward"
+        "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
+        "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for the "
+        "part of the model whose third derivative is needed"
     )

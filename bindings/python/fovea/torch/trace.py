@@ -13,6 +13,7 @@ from . import (
 from .errors import NO_DERIVATIVE, about, numpy_array_of, refuse
 from .functions import UNARY, call, name_of
 from .pointwise import constant
+from .state import dispatch_modes, transforms
 from .values import BOOL, FLOAT, INT, LEAVES, Rows, Value, lift, literal
 from .vectors import TRACED, Vector
 
@@ -170,7 +171,7 @@ def all_ints(items) -> bool:
 
 def is_number(tensor) -> bool:
     """May its value be read now?"""
-    return not (tensor.requires_grad or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack())
+    return not (tensor.requires_grad or torch.compiler.is_compiling() or dispatch_modes())
 
 
 def spread(items, rank):
@@ -188,12 +189,6 @@ def spread(items, rank):
         else:
             out.append(item)
     return out + [slice(None)] * (rank - len(out))
-
-
-def transforms() -> int:
-    """How many of torch.func's transforms are under way."""
-    top = torch._C._functorch.peek_interpreter_stack()
-    return 0 if top is None else top.level()
 
 
 def element_kind(tensor) -> str:
