@@ -67,7 +67,7 @@ tell_tests() {  # torch or jax: the failures, and one line for each file
   for log in "$results/pytest_$1"_*.log; do
     name=$(basename "${log%.log}")
     [[ -z ${FOVEA_TEST_SELECT:-} ]] || grep -E '^PASSED' "$log" | cut -c1-250
-    grep -E '^(FAILED|ERROR|E  )' "$log" | cut -c1-250 | head -40
+    grep -E '^(FAILED|ERROR|E  )' "$log" | grep -vE '^E +(File |Traceback|[~^]+)' | cut -c1-250 | head -40
     printf '%-40s %s\n' "${name#pytest_}" "$(grep -E '(passed|failed|error|skipped).* in [0-9.]+s' "$log" | tail -n 1)"
     [[ $(<"${log%.log}.status") == [05] ]] || failed+=("${name#pytest_}")
   done

@@ -334,9 +334,13 @@ def stay_away(groups):
 
 
 def die(groups, *, who):
-    """One rank dies, and the others are told so, at the latest when the group's time is over."""
+    """One rank dies, and the others are told so, at the latest when the group's time is over: while ranks compare what they
+    compute, and, if that is known to be the same, while they send."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=3))
+    part = torch.randn(B, H, 6, D)
+    if not ON_GPU:  # where a rank would compile kernels meanwhile
+        ft.context_parallel(part, part, part, group=group)
     if dist.get_rank() == who:
         os._exit(1)
-    part = torch.randn(B, H, 6, D)
-    refusal(lambda: ft.context_parallel(part, part, part, group=group), "context_parallel")
+    refusal(lambda: ft.context_parallel(part, part, part, group=group), "context_parallel", "rank")
+    refusal(lambda: ft.context_parallel(part, part, part, is_causal=True, group=group), "comparing what ranks compute")
