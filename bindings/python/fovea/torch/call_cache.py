@@ -14,7 +14,7 @@ TABLE = Recent(1024)
 
 
 class Facts:
-    """What fovea._core.CallCache asks and looks into at every call."""
+    """What fovea._core.CallCache uses at every call."""
 
     viewer = VIEWER
     is_grad_enabled, is_deterministic = torch.is_grad_enabled, torch.are_deterministic_algorithms_enabled

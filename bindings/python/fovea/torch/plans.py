@@ -6,22 +6,14 @@ import re
 import torch
 
 from .. import _core
+from .._arrays import CODES, dense_strides
 from .._core import InvalidArgument
 from .._line import problem_line
 from .arguments import check_ranks
 from .modifiers import DIRECT
 from .shapes import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 
-_CODES = {
-    torch.float32: _core.F32,
-    torch.float16: _core.F16,
-    torch.bfloat16: _core.BF16,
-    torch.float64: _core.F64,
-    torch.int32: _core.I32,
-    torch.int64: _core.I64,
-    torch.uint8: _core.U8,
-    torch.bool: _core.BOOL,
-}
+_CODES = {dtype: CODES[name] for dtype, name in DIRECT.items()}
 _LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
 
 _LENGTHS = (_LEAF_SIZES["k"], _LEAF_SIZES["q"])
@@ -277,14 +269,6 @@ def template(prepared):
         (name, 1, code, extents, strides, *(() if gradient is None else (1, code, gradient)))
         for (name, code, extents, strides), gradient in zip(prepared.captured, prepared.gradients)
     ]
-
-
-def dense_strides(shape):
-    out, step = [], 1
-    for extent in reversed(shape):
-        out.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(out))
 
 
 def meta(x):

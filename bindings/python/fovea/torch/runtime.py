@@ -5,11 +5,12 @@ import functools
 
 import torch
 
+from .._arrays import dense_strides
 from .._core import OUTPUTS, DirectCall, Unsupported, environment_engine
 from .call import DEFAULT_SCALE
 from .call_cache import TABLE
 from .modifiers import bindable
-from .plans import dense_strides, prepare_backward, prepare_forward
+from .plans import prepare_backward, prepare_forward
 from .shapes import VIEWER, is_like_its_output, part_dtype, resolved, rows_dtype
 from .state import place
 
