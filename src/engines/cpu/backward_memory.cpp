@@ -71,6 +71,7 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   if (plan.baked.want_q) {  // also without keys: it is where zeros are written from
     const std::int64_t copies = std::max<std::int64_t>(1, chunks);
     grad_q = take_panels(arena, plan.kernels, rows * copies, sizes.d);
+    has_grad_q = arena.take<bool>(blocks, copies);
   }
   if (plan.baked.want_sink) {
     sink_rows = arena.take<double>(rows);

@@ -1,4 +1,4 @@
-"""Modifiers of every form, as formulas: functions, texts, Programs, callbacks that build a cuDNN graph."""
+"""From modifiers to formulas: functions, texts, Programs, callbacks that build a cuDNN graph."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Given:
     mask_mod_tensors: Mapping[str, Any] | None = None
 
     def check(self) -> None:
-        """Raises at what does not belong together."""
+        """Raises if arguments do not go together."""
         check_modifiers(self.score_mod, self.mask_mod, self.score_mod_bprop)
         for name in ("score_mod_tensors", "score_mod_bprop_tensors"):
             if self.score_mod is None and getattr(self, name) is not None:
@@ -58,7 +58,7 @@ class Given:
                     raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; it must be a name")
 
     def names(self) -> set[str]:
-        """What formulas may call what they capture."""
+        """Checks the names of captured tensors."""
         programs = [
             x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)
         ]
@@ -74,9 +74,7 @@ class Formulas:
 
 
 def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str]) -> Formulas:
-    """What `given` means. `leaves` says what score, q or k are where they are not themselves; `sizes` is (B,
-    H, Sq, Skv).
-    """
+    """The formulas of `given`. `leaves` has the texts that replace score, q or k; `sizes` is (B, H, Sq, Skv)."""
     given.check()
     mod = masks = bprop = None
     if _is_callback(given.score_mod):
@@ -103,7 +101,7 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
 
 
 def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """What a derivative by hand shares with its score_mod."""
+    """The tensors that a hand-written derivative shares with its score_mod."""
     if isinstance(modifier, Program):
         used = {name for name, *_ in (*modifier.tensors, *modifier.scalars)}
     else:
@@ -152,7 +150,7 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
             raise InvalidArgument(
                 f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use"
             )
-        arrays = [(n, TENSOR_TYPES[_type(n, v)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
+        arrays = [(n, TENSOR_TYPES[_type(n, v, captures)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
         scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in known.items() if not np.ndim(v)]
         try:
             program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
@@ -179,7 +177,7 @@ def _bind(program: Program, values: Mapping[str, Any], captures: Captures) -> di
             captures.add_tensor(values[name], name)
     for name, kind, _ in program.scalars:
         if captures.claim(name, values[name]):
-            value = jnp.asarray(values[name], jnp.int32 if kind == "i32" else jnp.float32)
+            value = jnp.asarray(values[name], jnp.int32 if kind == "i32" else captures.reals)
             captures.add_scalar(value, name)
     names = {name for name, *_ in program.tensors}
     return {t.name: t for t in captures.tensors if t.name in names}
@@ -199,9 +197,9 @@ def _placed(text: str | None, leaves: Mapping[str, str]) -> str | None:
     return substitute(text, leaves) if text is not None and leaves else text
 
 
-def _type(name: str, value) -> str:
+def _type(name: str, value, captures: Captures) -> str:
     try:
-        return bound_type(jnp.asarray(value).dtype, f"the captured {name!r}")
+        return bound_type(jnp.asarray(value).dtype, f"the captured {name!r}", captures.reals)
     except NoFormula as error:
         raise TraceError(str(error)) from None
 

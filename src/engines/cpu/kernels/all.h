@@ -34,7 +34,7 @@ const KernelTable FOVEA_ISA_TABLE = {
     .dropout = FOVEA_ISA::dropout,
     .apply_dropout = FOVEA_ISA::apply_dropout,
     .row_dots = FOVEA_ISA::row_dots,
-    .add = FOVEA_ISA::add,
+    .add_up = FOVEA_ISA::add_up,
     .strips = &FOVEA_ISA::strip_kernels,
     .pairs = FOVEA_PAIR_KERNELS,
 };

@@ -137,8 +137,9 @@ struct KernelTable {
 
   // sum over c of a[c] * b[c] for rows of panels
   void (*row_dots)(Panels a, Panels b, int rows, int columns, float* out);
-  // to[i] += from[i]
-  void (*add)(float* to, const float* from, int64_t count);
+  // to[i] = from[0][i] + from[1][i] + ..., in order, `terms` of them; `to` may be one of them.
+  // `count`: whole panels.
+  void (*add_up)(float* to, const float* const* from, int terms, int64_t count);
 
   const StripKernels* strips;
   const PairKernels* pairs;  // null: this instruction set has none
