@@ -106,8 +106,8 @@ std::string constant_line(const std::string& name, int value) {
   return "  static constexpr int " + name + " = " + std::to_string(value) + ";\n";
 }
 
-// The largest modified score there is, whatever the score; 0: there may be any. What a call binds is
-// not known here.
+// The largest modified score there is, whatever the score; 0: there may be any. What a call binds
+// is not known here.
 float score_bound(const Expr& modified) {
   const ir::RealInterval range = ir::bound(modified, {}).f;
   const float most = std::max(std::abs(range.lo), std::abs(range.hi));
@@ -120,7 +120,8 @@ std::string mask_parts_text(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::string name = "keep_" + std::to_string(i);
     reads += (i > 0 ? ", " : "") + name + "_reads";
-    calls += "    if constexpr (part == " + std::to_string(i) + ") return " + name + "(a, u, r, c);\n";
+    calls +=
+        "    if constexpr (part == " + std::to_string(i) + ") return " + name + "(a, u, r, c);\n";
   }
   return constant_line("mask_parts", static_cast<int>(count)) +
          "  static constexpr PairReads part_reads[] = {" + reads +
@@ -172,9 +173,8 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
     add("inner_scale", "", factors.scale);
     add("outer", "", factors.outer);
   }
-  const float bound = !program.mod() || shifts
-                          ? 0
-                          : score_bound(factors.inner ? factors.inner : program.mod());
+  const float bound =
+      !program.mod() || shifts ? 0 : score_bound(factors.inner ? factors.inner : program.mod());
   bool adds_only = true;
   if (options.gradient) {
     const Expr derivative = score_gradient(program);
@@ -221,8 +221,8 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
              constant_line("classifies", out.classifies) +
              constant_line("has_factors", static_cast<bool>(factors.inner)) +
              constant_line("is_score", shifts && near == score) + constant_line("shifts", shifts) +
-             constant_line("bound", bound) + constant_line("line_k", split.line.k) + constant_line("line_q", split.line.q) +
-             constant_line("row_words", out.row_words) +
+             constant_line("bound", bound) + constant_line("line_k", split.line.k) +
+             constant_line("line_q", split.line.q) + constant_line("row_words", out.row_words) +
              constant_line("column_words", out.column_words) + text.take() +
              mask_parts_text(parts.size()) + classify + "};\n";
   return out;

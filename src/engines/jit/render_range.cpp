@@ -59,8 +59,8 @@ class ClassifyText {
     std::string mixed;
     for (std::size_t i = 1; i < code_.roots.size(); ++i) {
       const std::string bit = std::to_string(1u << (i - 1)) + "u";
-      mixed += (i > 1 ? " | " : "") + std::string("(") + name(code_.roots[i]) + ".always() ? 0u : " +
-               bit + ")";
+      mixed += (i > 1 ? " | " : "") + std::string("(") + name(code_.roots[i]) +
+               ".always() ? 0u : " + bit + ")";
     }
     line("  return Tile{" + mixed + "};");
     line("}");

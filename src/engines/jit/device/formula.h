@@ -37,7 +37,7 @@
 //     static constexpr PairReads keep_reads, score_reads, ...;  // of each function
 //
 //     static bool keep(const Arguments&, const Uniform&, const Row&, const Column&);
-//     // The mask in parts, each of which must hold: keep_part<i>(...), and what each of them reads.
+//     // The mask in parts, all of which must hold: keep_part<i>(...). What each reads:
 //     static constexpr int mask_parts;
 //     static constexpr PairReads part_reads[mask_parts];
 //     static float score(const Arguments&, const Uniform&, const Row&, const Column&, float s);

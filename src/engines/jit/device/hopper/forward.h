@@ -163,7 +163,8 @@ struct HopperForward {
         slope[r] = find_base(row_values[r], seen(step.k0, s.k_offset), r);
       }
     }
-    constexpr PairReads reads = masks ? Formula::part_reads[masks ? what : 0] : Formula::score_reads;
+    constexpr PairReads reads =
+        masks ? Formula::part_reads[masks ? what : 0] : Formula::score_reads;
     const int lane_column = 2 * (lane_index() % 4);
     WarpPairs<Formula, rows, columns, reads.diagonal, reads.cell> pairs(
         {Layout::diagonal_at(stage), Layout::cells_at(stage)}, first_row);
@@ -270,8 +271,8 @@ struct HopperForward {
     careful = seeks || has_none || units.outer != 1;
     return shrink;
   }
-  // Any score of a row will do for its first reference, in bf16: sums have room enough. So if nothing
-  // is masked, a few of them are looked at.
+  // Any score of a row will do for its first reference, in bf16: sums have room enough. So if
+  // nothing is masked, a few of them are looked at.
   FOVEA_DEVICE Shrink first_references(const Step& step) {
     constexpr bool few = is_same_element<Element, BF16> && !Config::row_max && keys > 2;
     if (few && !step.is(Step::masked | Step::end)) {
