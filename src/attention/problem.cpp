@@ -16,6 +16,7 @@ class Hasher {
   }
   // -0 equals 0, so it must hash alike.
   void add(float value) { add(std::bit_cast<std::uint32_t>(value + 0.0f)); }
+  void add(double value) { add(std::bit_cast<std::uint64_t>(value + 0.0)); }
   void add(const std::vector<bool>& bits) {
     add(bits.size());
     for (const bool bit : bits) add(bit);
@@ -85,6 +86,10 @@ std::string outputs_beyond(const Problem& problem,
 #define FOVEA_OUTPUT(name, extent, saved) look_at(problem.name, #name);
 #include "fovea/fields.def"
   return names;
+}
+
+ir::Literals literals_of(DType dtype) {
+  return dtype == DType::F64 ? ir::Literals::F64 : ir::Literals::F32;
 }
 
 const std::array<NamedTensor, 8>& named_tensors() {

@@ -86,15 +86,14 @@ _INTEGERS = ("b_offset", "h_offset", "q_offset", "k_offset", "q_offsets", "k_off
 _ROLE_TYPES = {
     **dict.fromkeys((*_INTEGERS, "q_lengths", "k_lengths", "q_starts", "k_starts"), "int32"),
     **dict.fromkeys(("seed", "offset"), "uint32"),
-    "scale": "float32",
 }
 
 
 def check_types(spec: Spec, avals: Sequence) -> None:
     """Handlers read buffers by their roles: one of another type would be misread. It is a bug of Fovea if this raises."""
     rows = "float64" if avals[0].dtype == jnp.float64 else "float32"
-    types = {**_ROLE_TYPES, "lse": rows, "grad_lse": rows, "sink": rows}
-    types.update({f"scalar:{name}": {"i32": "int32"}.get(kind, "float32") for name, kind in spec.scalars})
+    types = {**_ROLE_TYPES, **dict.fromkeys(("lse", "grad_lse", "sink", "scale"), rows)}
+    types.update({f"scalar:{name}": {"i32": "int32"}.get(kind, rows) for name, kind in spec.scalars})
     for role, aval in zip(spec.operands, avals, strict=True):
         expected = types.get(role)
         if expected is not None and np.dtype(aval.dtype).name != expected:
