@@ -307,6 +307,16 @@ TEST(ProblemLine, BothGivesAForwardWithLse) {
   EXPECT_TRUE(line.backward->grad_lse);
 }
 
+TEST(ProblemLine, NumbersOfF64TensorsAreDoubles) {
+  const std::string line =
+      "sq=8 d=11 dtype=f64 mod=\"score * 0.1 + x * 0.3333333333333333\" scalar=x:f32=0.7 "
+      "scale=0.30151134457776363";
+  const Problem problem = forward_of(line);
+  EXPECT_EQ(print(problem), line);
+  EXPECT_EQ(problem.scale, 0.30151134457776363);
+  EXPECT_EQ(forward_of("scale=0.1").scale, static_cast<double>(0.1f));
+}
+
 TEST(ProblemLine, PackedSizesComeFromTheStarts) {
   const ProblemLine line = parse_problem_line("layout=thd cu_q=0,100,612 cu_k=0,7,7 h=2");
   const Sizes& s = line.forward->sizes;

@@ -79,10 +79,6 @@ void set_device(RunArguments& call, const Given& given) {
   auto& into = (call.bindings.*field).device;
   into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
 }
-void read_value(fovea_f32_value& into, const Given& given) {
-  into.value = static_cast<float>(number_of(given));
-  into.is_set = 1;
-}
 void read_value(fovea_i32_value& into, const Given& given) {
   const std::int64_t value = integer_of(given);
   if (value != static_cast<std::int32_t>(value)) {
@@ -104,6 +100,11 @@ void read_value(fovea_u64_value& into, const Given& given) {
 template <auto field>
 void set_value(RunArguments& call, const Given& given) {
   read_value(call.bindings.*field, given);
+}
+template <>
+void set_value<&fovea_bindings::scale>(RunArguments& call, const Given& given) {
+  call.bindings.scale_f64 = number_of(given);  // f64 tensors take it as it is
+  call.bindings.scale = {static_cast<float>(call.bindings.scale_f64), 1, nullptr};
 }
 void set_sizes(RunArguments& call, const Given& given) {
   call.sizes = sizes_of(given);
