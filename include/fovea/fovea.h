@@ -98,8 +98,7 @@ typedef enum fovea_text_form {
 FOVEA_API fovea_status fovea_program_print(fovea_program program, fovea_text_form form,
                                            fovea_report* report);
 
-/* 1 if both are the same formulas with the same declared types, whatever they call their captured
- * things; 0 otherwise. */
+/* 1 if both are the same formulas with the same declared types, whatever names they use; else 0. */
 FOVEA_API int fovea_program_equal(fovea_program a, fovea_program b);
 
 /* The derivative of mod as formulas, simplified. `by` is "score" or the name of a captured float
@@ -155,7 +154,7 @@ typedef struct fovea_tensor_binding {
 typedef struct fovea_scalar_binding {
   const char* name;
   double value;
-  const void* device; /* not NULL: an f32 or i32 that is read there when the call runs */
+  const void* device; /* not NULL: an f32 (f64 if q is f64) or i32 that the call reads there */
   void* gradient;     /* one f32 (f64 if q is f64); NULL: not wanted */
 } fovea_scalar_binding;
 
@@ -198,11 +197,11 @@ typedef struct fovea_problem_config {
   int32_t h_global;                     /* what the leaf H is; 0: h */
   int32_t deterministic, capture, strict;
   const void* reserved[8]; /* for fp8 scales: must be NULL */
-  /* How captured tensors will lie: "bias:1,64,4096 slopes:2", a stride by dimension; NULL, and
-   * those not named: dense. Engines that bake strides (cudnn) need it; others take what is bound.
-   */
+  /* How captured tensors will lie: "bias:1,64,4096 slopes:2", a stride by dimension; those that are
+   * not named: dense. Engines that bake strides (cudnn) need it; others take what is bound. */
   const char* tensor_strides;
   int32_t device_values; /* scale, scalars and offsets of h, q, k may be bound on the device */
+  double scale_f64;      /* not 0: instead of scale; kept as it is for f64 tensors, else rounded */
 } fovea_problem_config;
 
 FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,
@@ -214,8 +213,7 @@ FOVEA_API fovea_status fovea_problem_parse(const char* line, fovea_problem* prob
                                            fovea_problem* backward);
 FOVEA_API void fovea_problem_destroy(fovea_problem problem);
 
-/* What stands after `key=` in a line, without quotes ("" if it has no such key): the values to bind
- * that a line may carry beside the problem (qlens, klens, cu_q, cu_k, seed, offset ...). */
+/* What stands after `key=` in a line, without quotes: qlens, seed ... "" if it has no such key. */
 FOVEA_API fovea_status fovea_line_value(const char* line, const char* key, fovea_report* value);
 
 /* "; did you mean 'x'?" with the nearest of candidates that spaces separate; "" if none is near. */
@@ -342,6 +340,7 @@ typedef struct fovea_bindings {
   size_t tensor_tangent_count;
   const fovea_scalar_binding* scalar_tangents;
   size_t scalar_tangent_count;
+  double scale_f64; /* as in the config */
 } fovea_bindings;
 
 /* Runs a plan. Nothing is written if the bindings are refused. */

@@ -54,6 +54,7 @@ struct BoundGradient {
 struct Bindings {
   Sizes sizes;
   PerCall<float> dropout;
+  double scale_rest = 0;  // of f64 tensors: what scale, below, lacks of the double that was given
   std::int32_t h_global = 0;
 
   // Pointers are to dense memory; the list has their extents.

@@ -24,6 +24,7 @@ Problem what_is_baked(const Problem& problem, ir::Program lifted) {
   for (const NamedTensor& tensor : named_tensors()) {
     if (takes_part(problem, tensor)) (baked.*tensor.spec).dtype = (problem.*tensor.spec).dtype;
   }
+  baked.o.dtype = problem.o.dtype;  // of a tangent: the type of its change
   baked.has_q_lengths = problem.has_q_lengths;
   baked.has_k_lengths = problem.has_k_lengths;
   baked.has_q_offsets = problem.has_q_offsets;
@@ -52,7 +53,11 @@ Problem what_is_baked(const Problem& problem, ir::Program lifted) {
 }  // namespace
 
 Baking bake_for_host(const Problem& problem, ir::Shifts shifts) {
-  ir::Lifted lifted = ir::lift_literals(problem.program, ir::Depends::None, shifts);
+  // Lifted literals are f32. With f64 tensors they stay: only engine reference takes those, and it
+  // builds a plan in no time.
+  ir::Lifted lifted = literals_of(problem.q.dtype) == ir::Literals::F64
+                          ? ir::Lifted{problem.program, {}}
+                          : ir::lift_literals(problem.program, ir::Depends::None, shifts);
   return {{what_is_baked(problem, std::move(lifted.program))}, std::move(lifted.literals)};
 }
 

@@ -91,6 +91,11 @@ float LineWords::f32(std::string_view key, float fallback) const {
   return text ? number<float>(key, *text, "must be a number that fits f32") : fallback;
 }
 
+double LineWords::real(std::string_view key, DType dtype) const {
+  const double rounded = f32(key, 0);
+  return dtype == DType::F64 ? number<double>(key, *find(key), "must be a number") : rounded;
+}
+
 bool LineWords::flag(std::string_view key, bool fallback) const {
   const std::string* const text = find(key);
   if (!text) return fallback;

@@ -27,6 +27,7 @@ class LineWords {
   std::int32_t i32(std::string_view key, std::int32_t fallback) const;
   std::uint64_t u64(std::string_view key, std::uint64_t fallback) const;
   float f32(std::string_view key, float fallback) const;
+  double real(std::string_view key, DType dtype) const;  // of a key that is there: f32, or f64
   bool flag(std::string_view key, bool fallback = false) const;
   DType dtype(std::string_view key, DType fallback) const;  // a float type
   std::optional<Strides> strides(std::string_view key) const;

@@ -16,6 +16,7 @@ class Hasher {
   }
   // -0 equals 0, so it must hash alike.
   void add(float value) { add(std::bit_cast<std::uint32_t>(value + 0.0f)); }
+  void add(double value) { add(std::bit_cast<std::uint64_t>(value + 0.0)); }
   void add(const std::vector<bool>& bits) {
     add(bits.size());
     for (const bool bit : bits) add(bit);
@@ -87,6 +88,10 @@ std::string outputs_beyond(const Problem& problem,
   return names;
 }
 
+ir::Literals literals_of(DType dtype) {
+  return dtype == DType::F64 ? ir::Literals::F64 : ir::Literals::F32;
+}
+
 const std::array<NamedTensor, 8>& named_tensors() {
   static constexpr std::array<NamedTensor, 8> tensors{{
 #define FOVEA_TENSOR(field, key, of_keys, of_values, output) \
@@ -98,6 +103,7 @@ const std::array<NamedTensor, 8>& named_tensors() {
 
 bool takes_part(const Problem& problem, const NamedTensor& tensor) {
   const bool backward = problem.direction != Direction::Forward;
+  if (tensor.spec == &Problem::o) return problem.direction != Direction::Tangent;
   if (tensor.spec == &Problem::grad_q) return backward && problem.want_q;
   if (tensor.spec == &Problem::grad_k) return backward && problem.want_k;
   if (tensor.spec == &Problem::grad_v) return backward && problem.want_v;

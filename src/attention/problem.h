@@ -64,7 +64,7 @@ struct Problem {
   ir::Program program;
   // How captured tensors lie, by slot; empty, one or all: dense, last index fastest.
   std::vector<std::vector<std::int64_t>> tensor_strides;
-  std::optional<float> scale;  // absent: 1 / sqrt(d)
+  std::optional<double> scale;  // absent: 1 / sqrt(d); an f32 unless the tensors are f64
 
   float dropout = 0;  // probability
   Rng rng = Rng::Portable;
@@ -89,6 +89,9 @@ bool wants_gradients(const Problem& problem);
 // The outputs besides o that a forward asks for and that are not among `written`; by their names in
 // fovea/fields.def, with commas. For engines that do not write all of them.
 std::string outputs_beyond(const Problem& problem, std::initializer_list<std::string_view> written);
+
+// What float literals, scalars and the scale are: f32, or doubles if the tensors are f64.
+ir::Literals literals_of(DType dtype);
 
 // The eight tensors by name, for loops over them. Which sizes each has follows from its name.
 struct NamedTensor {

@@ -140,15 +140,15 @@ void read_offsets(const LineWords& words, Problem& p) {
 Problem read_shared(const LineWords& words) {
   Problem p;
   p.layout = static_cast<Layout>(words.choice("layout", {"bhsd", "bshd", "sbhd", "thd"}));
-  p.program = ir::parse_program(words.program());
+  const DType dtype = words.dtype("dtype", DType::F32);
+  p.program = ir::parse_program(words.program(), literals_of(dtype));
   set_tensor_strides(p, words.text("tensor_strides", ""));
   p.device_values = words.choice("values", {"host", "device"}) == 1;
-  const DType dtype = words.dtype("dtype", DType::F32);
   p.q = {dtype, words.strides("q_strides")};
   p.k = {dtype, words.strides("k_strides")};
   p.v = {dtype, words.strides("v_strides")};
   p.o = {words.dtype("o_dtype", dtype), words.strides("o_strides")};
-  if (words.has("scale")) p.scale = words.f32("scale", 0);
+  if (words.has("scale")) p.scale = words.real("scale", dtype);
   p.has_q_lengths = words.has("qlens");
   p.has_k_lengths = words.has("klens");
   p.sink = words.flag("sink");
@@ -356,8 +356,12 @@ std::string print(const Problem& p) {
   print_sizes(out, p);
   out.dtype("dtype", p.q.dtype, DType::F32);
   if (p.layout != Layout::Bhsd) out.text("layout", layout_name(p.layout));
-  out.words(ir::print(p.program));
-  if (p.scale) out.text("scale", number_text(*p.scale));
+  const bool in_double = literals_of(p.q.dtype) == ir::Literals::F64;
+  out.words(ir::print(p.program, literals_of(p.q.dtype)));
+  if (p.scale) {
+    out.text("scale",
+             in_double ? number_text(*p.scale) : number_text(static_cast<float>(*p.scale)));
+  }
   out.flag("sink", p.sink);
   out.number("dropout", p.dropout, 0.0f);
   if (p.rng == Rng::Engine) out.text("rng", "engine");

@@ -174,8 +174,8 @@ void check_dropout(float probability) {
   }
 }
 
-void check_scale(float scale) {
-  if (!std::isfinite(scale)) refuse("scale", scale, "must be finite");
+void check_scale(double scale) {
+  if (!std::isfinite(static_cast<float>(scale))) refuse("scale", scale, "must be finite");
 }
 
 void check_captured_extents(const ir::Program& program, const Sizes& sizes, std::int32_t h_global) {

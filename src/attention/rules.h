@@ -68,7 +68,7 @@ struct Coordinates {
 void check_coordinates(const Coordinates& coordinates, const Sizes& sizes);
 
 void check_dropout(float probability);
-void check_scale(float scale);
+void check_scale(double scale);
 
 // Declared extents are at least 0 and their product fits.
 void check_captured_extents(const ir::Program& program, const Sizes& sizes, std::int32_t h_global);

@@ -53,9 +53,9 @@ void read_pointer(PerCall<T>& value) {
 
 }  // namespace
 
-float default_scale(const Problem& problem, const Sizes& sizes) {
+double default_scale(const Problem& problem, const Sizes& sizes) {
   if (problem.scale) return *problem.scale;
-  return sizes.d > 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(sizes.d))) : 1.0f;
+  return sizes.d > 0 ? 1 / std::sqrt(static_cast<double>(sizes.d)) : 1;
 }
 
 CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
@@ -63,14 +63,19 @@ CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
       executor_(given.executor),
       sizes_(call_sizes(problem_, given)),
       captured_(problem_.program,
-                {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count},
+                {.argument = "bindings",
+                 .tensors = given.tensors,
+                 .tensor_count = given.tensor_count,
+                 .scalars = given.scalars,
+                 .scalar_count = given.scalar_count,
+                 .reals = literals_of(problem_.q.dtype)},
                 {sizes_, problem_.h_global}) {
   if (problem_.direction == Direction::Tangent) {
     tangents_.emplace(
         problem_.program,
         CapturedArguments{"bindings.tangents", given.tensor_tangents, given.tensor_tangent_count,
                           given.scalar_tangents, given.scalar_tangent_count, /*may_lack=*/true,
-                          /*are_tangents=*/true},
+                          /*are_tangents=*/true, literals_of(problem_.q.dtype)},
         CapturedSizes{sizes_, problem_.h_global});
     bindings_.tensor_tangents = tangents_->tensors();
     bindings_.scalar_tangents = tangents_->scalars();
@@ -104,7 +109,7 @@ void CallBindings::bind_values(const fovea_bindings& given) {
   bindings_.scalars = captured_.scalars();
   bindings_.tensor_gradients = captured_.tensor_gradients();
   bindings_.scalar_gradients = captured_.scalar_gradients();
-  bindings_.scale = per_call(given.scale, default_scale(problem_, sizes_));
+  bind_scale(given);
   bindings_.dropout = {problem_.dropout, nullptr};
   bindings_.seed = {given.seed.value, given.seed.device};
   bindings_.offset = {given.offset.value, given.offset.device};
@@ -120,11 +125,22 @@ void CallBindings::bind_values(const fovea_bindings& given) {
   bindings_.threads = executor_.limit();
 }
 
+void CallBindings::bind_scale(const fovea_bindings& given) {
+  double scale = default_scale(problem_, sizes_);
+  if (given.scale.is_set != 0) scale = static_cast<double>(given.scale.value);
+  if (given.scale_f64 != 0) scale = given.scale_f64;
+  const SplitDouble split = split_double(scale);
+  bindings_.scale = {split.f, given.scale.device};
+  const bool in_double = literals_of(problem_.q.dtype) == ir::Literals::F64;
+  bindings_.scale_rest = in_double && given.scale.device == nullptr ? split.rest : 0;
+}
+
 // On the CPU the device is the host: values bound as pointers are read now, so that validation sees
 // what the engine will.
 void CallBindings::read_pointers() {
-  captured_.read_pointers(problem_.program);
-  if (tangents_) tangents_->read_pointers(problem_.program);
+  const ir::Literals reals = literals_of(problem_.q.dtype);
+  captured_.read_pointers(problem_.program, reals);
+  if (tangents_) tangents_->read_pointers(problem_.program, reals);
 #define FOVEA_VALUE(type, name) read_pointer(bindings_.name);
 #include "fovea/fields.def"
 }
@@ -138,8 +154,8 @@ ir::Program with_values(const ir::Program& program, const Bindings& bindings) {
     const PerCall<ir::ScalarValue>& bound = bindings.scalars[slot];
     if (bound.device != nullptr) continue;
     ir::ScalarDecl& scalar = declarations.scalars[slot];
-    scalar.value = scalar.type == ir::Type::F32 ? static_cast<double>(bound.value.f)
-                                                : static_cast<double>(bound.value.i);
+    scalar.value =
+        scalar.type == ir::Type::F32 ? bound.value.real() : static_cast<double>(bound.value.i);
   }
   return ir::Program::with_slots(std::move(declarations), program.mod(), program.mask(),
                                  program.bprop());
@@ -152,8 +168,11 @@ Problem with_values(const Problem& planned, const Bindings& b) {
   }
   problem.sizes = b.sizes;
   problem.program = with_values(problem.program, b);
-  if (b.scale.device == nullptr && b.scale.value != default_scale(planned, b.sizes)) {
-    problem.scale = b.scale.value;
+  const SplitDouble own = split_double(default_scale(planned, b.sizes));
+  const bool in_double = literals_of(planned.q.dtype) == ir::Literals::F64;
+  const bool changed = b.scale.value != own.f || (in_double && b.scale_rest != own.rest);
+  if (b.scale.device == nullptr && changed) {
+    problem.scale = joined_double(b.scale.value, b.scale_rest);
   }
   problem.b_offset = b.b_offset.value;
   problem.h_offset = b.h_offset.value;

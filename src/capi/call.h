@@ -2,6 +2,7 @@
 // problem. Lives on the caller's stack; small calls allocate nothing.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "attention/bindings.h"
@@ -10,6 +11,10 @@
 #include "fovea/fovea.h"
 
 namespace fovea::capi {
+
+// Of the first version of the struct.
+inline constexpr std::size_t first_bindings_size =
+    offsetof(fovea_bindings, executor) + sizeof(void*);
 
 // The host program's threads behind Fovea's Executor.
 class HostExecutor : public Executor {
@@ -39,6 +44,7 @@ class CallBindings {
  private:
   void bind_tensors(const CallRules& rules, const fovea_bindings& given);
   void bind_values(const fovea_bindings& given);
+  void bind_scale(const fovea_bindings& given);
   void read_pointers();
 
   const Problem& problem_;
@@ -50,7 +56,7 @@ class CallBindings {
 };
 
 // The problem's own, or 1 / sqrt(d) of this call's d.
-float default_scale(const Problem& problem, const Sizes& sizes);
+double default_scale(const Problem& problem, const Sizes& sizes);
 
 // The call as a command line: the problem with this call's values.
 std::string call_command(const PlanFacts& plan, const Bindings& bindings);

@@ -135,15 +135,21 @@ BoundGradient bound_gradient(const fovea_array& gradient, const Shape& tensor, D
   return out;
 }
 
-ir::ScalarValue to_scalar(double value, const ir::ScalarDecl& scalar, const ArgumentPlace& place) {
-  if (scalar.type == ir::Type::F32) return {static_cast<float>(value), 0};
+ir::ScalarValue to_real(double value, ir::Literals reals) {
+  const SplitDouble split = split_double(value);
+  return {split.f, 0, reals == ir::Literals::F64 ? split.rest : 0};
+}
+
+ir::ScalarValue to_scalar(double value, const ir::ScalarDecl& scalar, ir::Literals reals,
+                          const ArgumentPlace& place) {
+  if (scalar.type == ir::Type::F32) return to_real(value, reals);
   const bool fits = value >= std::numeric_limits<std::int32_t>::min() &&
                     value <= std::numeric_limits<std::int32_t>::max();
   if (!fits || value != std::trunc(value)) {
     throw InvalidArgument(std::string(place) + ".value is " + std::to_string(value) + ", but '" +
                           scalar.name + "' is declared i32");
   }
-  return {0, static_cast<std::int32_t>(value)};
+  return {0, static_cast<std::int32_t>(value), 0};
 }
 
 }  // namespace
@@ -199,7 +205,8 @@ void CapturedBindings::bind_scalars(const ir::Program& program, const CapturedAr
       // One number of the declared type lies there; engines know not to read a pair.
       scalars_[slot].device = static_cast<const ir::ScalarValue*>(binding.device);
     } else {
-      scalars_[slot].value = to_scalar(binding.value, program.scalars()[slot], matching.at(i));
+      scalars_[slot].value =
+          to_scalar(binding.value, program.scalars()[slot], given.reals, matching.at(i));
     }
   }
   for (std::size_t slot = 0; slot < program.scalars().size(); ++slot) {
@@ -210,15 +217,19 @@ void CapturedBindings::bind_scalars(const ir::Program& program, const CapturedAr
       throw InvalidArgument(std::string(given.argument) + ".scalars: the captured scalar '" +
                             declared.name + "' is not bound and has no default");
     }
-    scalars_[slot].value = to_scalar(*declared.value, declared, {});
+    scalars_[slot].value = to_scalar(*declared.value, declared, given.reals, {});
   }
 }
 
-void CapturedBindings::read_pointers(const ir::Program& program) {
+void CapturedBindings::read_pointers(const ir::Program& program, ir::Literals reals) {
   for (std::size_t slot = 0; slot < program.scalars().size(); ++slot) {
     PerCall<ir::ScalarValue>& scalar = scalars_[slot];
     if (scalar.device == nullptr) continue;
-    if (program.scalars()[slot].type == ir::Type::F32) {
+    if (program.scalars()[slot].type == ir::Type::F32 && reals == ir::Literals::F64) {
+      double value = 0;
+      std::memcpy(&value, scalar.device, sizeof value);
+      scalar.value = to_real(value, reals);
+    } else if (program.scalars()[slot].type == ir::Type::F32) {
       std::memcpy(&scalar.value.f, scalar.device, sizeof scalar.value.f);
     } else {
       std::memcpy(&scalar.value.i, scalar.device, sizeof scalar.value.i);

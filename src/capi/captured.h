@@ -18,8 +18,9 @@ struct CapturedArguments {
   std::size_t tensor_count = 0;
   const fovea_scalar_binding* scalars = nullptr;
   std::size_t scalar_count = 0;
-  bool may_lack = false;      // tensors that are missing have no data
-  bool are_tangents = false;  // scalars that are missing are 0
+  bool may_lack = false;                   // tensors that are missing have no data
+  bool are_tangents = false;               // scalars that are missing are 0
+  ir::Literals reals = ir::Literals::F32;  // what scalars of floats are
 };
 
 // What extents that are not given are resolved with.
@@ -43,7 +44,7 @@ class CapturedBindings {
   std::span<void* const> scalar_gradients() const { return scalar_gradients_.span(); }
 
   // For the CPU, whose "device" is the host: reads every scalar that is bound as a pointer.
-  void read_pointers(const ir::Program& program);
+  void read_pointers(const ir::Program& program, ir::Literals reals);
 
  private:
   void bind_tensors(const ir::Program& program, const CapturedArguments& given,

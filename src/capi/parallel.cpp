@@ -3,6 +3,7 @@
 
 #include "attention/rules.h"
 #include "base/error.h"
+#include "capi/call.h"
 #include "capi/captured.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -29,9 +30,9 @@ std::vector<std::optional<ir::ScalarValue>> scalars_of(const ir::Program& progra
     const fovea_scalar_binding& bound = values.scalars[i];
     for (std::size_t slot = 0; slot < out.size(); ++slot) {
       if (bound.name == nullptr || program.scalars()[slot].name != bound.name) continue;
-      out[slot] = ir::ScalarValue{static_cast<float>(bound.value), 0};
+      out[slot] = ir::ScalarValue{static_cast<float>(bound.value), 0, 0};
       if (program.scalars()[slot].type == ir::Type::I32) {
-        out[slot] = ir::ScalarValue{0, static_cast<std::int32_t>(bound.value)};
+        out[slot] = ir::ScalarValue{0, static_cast<std::int32_t>(bound.value), 0};
       }
     }
   }
@@ -60,7 +61,8 @@ fovea_status fovea_parallel_plan(fovea_problem problem, const fovea_parallel_con
     need(report, "report");
     *report = nullptr;
     fovea_bindings given{};
-    if (values != nullptr) given = read_struct(values, {"values", "fovea_bindings"});
+    if (values != nullptr)
+      given = read_struct(values, {"values", "fovea_bindings"}, first_bindings_size);
     const CapturedBindings captured(whole.program,
                                     {.argument = "values",
                                      .tensors = given.tensors,

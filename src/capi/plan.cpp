@@ -18,8 +18,7 @@ using namespace fovea::capi;
 namespace {
 
 fovea_bindings read_bindings(const fovea_bindings* bindings) {
-  constexpr std::size_t first_size = offsetof(fovea_bindings, executor) + sizeof(void*);
-  return read_struct(bindings, {"bindings", "fovea_bindings"}, first_size);
+  return read_struct(bindings, {"bindings", "fovea_bindings"}, first_bindings_size);
 }
 
 // FOVEA_ENGINE counts if no engine is named, also if it has changed since.

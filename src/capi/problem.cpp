@@ -75,9 +75,12 @@ Problem to_problem(const Config& config) {
   p.layout = to_enum<Layout>(config.layout, 4, "config.layout", "fovea_layout");
   p.sizes = to_sizes(config.sizes);
   set_tensors(p, config);
-  if (config.program != nullptr) p.program = config.program->program;
+  if (config.program != nullptr) p.program = config.program->with_literals(literals_of(p.q.dtype));
   if (config.tensor_strides != nullptr) set_tensor_strides(p, config.tensor_strides);
+  const bool in_double = literals_of(p.q.dtype) == ir::Literals::F64;
+  const auto rounded = static_cast<float>(config.scale_f64);
   if (config.scale != 0) p.scale = config.scale;
+  if (config.scale_f64 != 0) p.scale = in_double ? config.scale_f64 : rounded;
   p.dropout = config.dropout;
   p.rng = to_enum<Rng>(config.rng, 2, "config.rng", "fovea_rng");
 #define FOVEA_FLAG(field, in_config) p.field = config.in_config != 0;
@@ -107,7 +110,8 @@ void describe(const Problem& p, Config& config) {
     const std::int64_t s[] = {spec.strides->b, spec.strides->h, spec.strides->s, spec.strides->d};
     write_strides(s, config.*fields[i].strides);
   }
-  config.scale = p.scale.value_or(0);
+  config.scale = static_cast<float>(p.scale.value_or(0));
+  if (literals_of(p.q.dtype) == ir::Literals::F64) config.scale_f64 = p.scale.value_or(0);
   config.dropout = p.dropout;
   config.rng = p.rng == Rng::Portable ? FOVEA_RNG_PORTABLE : FOVEA_RNG_ENGINE;
 #define FOVEA_FLAG(field, in_config) config.in_config = p.field;
@@ -123,7 +127,7 @@ constexpr std::size_t first_size = offsetof(fovea_problem_config, tensor_strides
 
 fovea_problem_s::fovea_problem_s(Problem made)
     : problem(std::make_shared<const Problem>(std::move(made))),
-      program(problem->program),
+      program(problem->program, literals_of(problem->q.dtype)),
       tensor_strides(tensor_strides_text(*problem)) {
   if (problem->direction != Direction::Forward) grads = wanted_gradients(*problem);
 }

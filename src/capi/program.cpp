@@ -54,7 +54,22 @@ std::string bprop_text(const ir::BpropCheck& check) {
 
 }  // namespace
 
-fovea_program_s::fovea_program_s(ir::Program made) : program(std::move(made)) {
+fovea_program_s::fovea_program_s(const char* line)
+    : literals(ir::Literals::F32), text(line), program(ir::parse_program(line)) {
+  describe_extents();
+}
+
+fovea_program_s::fovea_program_s(ir::Program made, ir::Literals kind)
+    : literals(kind), program(std::move(made)) {
+  describe_extents();
+}
+
+ir::Program fovea_program_s::with_literals(ir::Literals kind) const {
+  if (kind == literals) return program;
+  return ir::parse_program(text.empty() ? ir::print(program, literals) : text, kind);
+}
+
+void fovea_program_s::describe_extents() {
   for (const ir::TensorDecl& tensor : program.tensors()) extents.push_back(extents_text(tensor));
 }
 
@@ -63,7 +78,7 @@ fovea_status fovea_program_parse(const char* line, fovea_program* program) {
     need(program, "program");
     *program = nullptr;
     need(line, "line");
-    *program = new fovea_program_s(ir::parse_program(line));
+    *program = new fovea_program_s(line);
   });
 }
 
@@ -76,7 +91,8 @@ fovea_status fovea_program_print(fovea_program program, fovea_text_form form,
     *report = nullptr;
     const ir::Program& printed = content(program, "program").program;
     const bool indented = to_enum<int>(form, 2, "form", "fovea_text_form") == FOVEA_TEXT_INDENTED;
-    *report = new_report(indented ? ir::print_indented(printed) : ir::print(printed));
+    *report = new_report(indented ? ir::print_indented(printed)
+                                  : ir::print(printed, content(program, "program").literals));
   });
 }
 
@@ -265,11 +281,17 @@ struct BoundPoint {
   CapturedBindings captured;
   std::vector<ir::ScalarValue> scalars;
 
-  BoundPoint(const ir::Program& program, const fovea_point& given, const char* argument)
+  BoundPoint(const fovea_program_s& handle, const fovea_point& given, const char* argument)
       : at(with_sizes(given, argument)),
-        captured(program, {argument, at.tensors, at.tensor_count, at.scalars, at.scalar_count},
+        captured(handle.program,
+                 {.argument = argument,
+                  .tensors = at.tensors,
+                  .tensor_count = at.tensor_count,
+                  .scalars = at.scalars,
+                  .scalar_count = at.scalar_count,
+                  .reals = handle.literals},
                  {{at.B, at.H, at.Hkv, at.Sq, at.Skv, 1, 1, 0, 0}, 0}) {
-    captured.read_pointers(program);
+    captured.read_pointers(handle.program, handle.literals);
     for (const auto& scalar : captured.scalars()) scalars.push_back(scalar.value);
   }
 
@@ -320,8 +342,9 @@ std::vector<ir::Range> ranges_of(std::span<const ir::ScalarValue> scalars) {
   return out;
 }
 
-fovea_tile_class classify(const ir::Program& program, const fovea_box& box) {
-  const BoundPoint bound(program, box.at, "box.at");
+fovea_tile_class classify(const fovea_program_s& handle, const fovea_box& box) {
+  const ir::Program& program = handle.program;
+  const BoundPoint bound(handle, box.at, "box.at");
   if (box.q_first == box.q_last || box.k_first == box.k_last) return FOVEA_TILE_EMPTY;
   if (!program.mask()) return FOVEA_TILE_FULL;
   const fovea_point& at = bound.at;
@@ -355,10 +378,11 @@ fovea_tile_class classify(const ir::Program& program, const fovea_box& box) {
 fovea_status fovea_program_evaluate(fovea_program program, const fovea_point* point, int in_double,
                                     fovea_value* value) {
   return guarded([&] {
-    const ir::Program& formulas = content(program, "program").program;
+    const fovea_program_s& handle = content(program, "program");
+    const ir::Program& formulas = handle.program;
     const auto known = read_struct(point, {"point", "fovea_point"});
     clear_struct(value, {"value", "fovea_value"});
-    const BoundPoint bound(formulas, known, "point");
+    const BoundPoint bound(handle, known, "point");
     if (in_double != 0) {
       evaluate<double>(formulas, bound, *value);
     } else {
@@ -370,7 +394,7 @@ fovea_status fovea_program_evaluate(fovea_program program, const fovea_point* po
 fovea_status fovea_program_classify(fovea_program program, const fovea_box* box,
                                     fovea_tile_class* tile) {
   return guarded([&] {
-    const ir::Program& formulas = content(program, "program").program;
+    const fovea_program_s& handle = content(program, "program");
     const auto known = read_struct(box, {"box", "fovea_box"});
     if (known.at.struct_size != sizeof(fovea_point)) {
       throw InvalidArgument("box.at.struct_size is " + std::to_string(known.at.struct_size) +
@@ -380,6 +404,6 @@ fovea_status fovea_program_classify(fovea_program program, const fovea_box* box,
     need(tile, "tile");
     check_interval(known.q_first, known.q_last, "box.q");
     check_interval(known.k_first, known.k_last, "box.k");
-    *tile = classify(formulas, known);
+    *tile = classify(handle, known);
   });
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/arith.h"
@@ -13,25 +14,44 @@
 namespace fovea::ir {
 namespace {
 
-Cell<float> cell_of(const Node& node) {
+thread_local Literals made_now = Literals::F32;
+
+template <class Real>
+Cell<Real> cell_of(const Node& node) {
   switch (node.type()) {
-    case Type::F32: return Cell<float>::real(node.float_value());
-    case Type::I32: return Cell<float>::integer(node.int_value());
-    case Type::Bool: return Cell<float>::boolean(node.bool_value());
+    case Type::F32: return Cell<Real>::real(static_cast<Real>(node.double_value()));
+    case Type::I32: return Cell<Real>::integer(node.int_value());
+    case Type::Bool: return Cell<Real>::boolean(node.bool_value());
+  }
+  return {};
+}
+
+Expr folded_real(const Cell<float>& value) { return constant(value.f); }
+
+// Null if no literal can be written that is both: then the operation stays.
+Expr folded_real(const Cell<double>& value) {
+  if (std::isnan(value.f) && std::isnan(value.exact)) return constant(value.exact);
+  const auto rounded = static_cast<float>(value.f);
+  const bool both = rounded == value.exact && std::signbit(rounded) == std::signbit(value.exact);
+  const bool fits = std::isinf(rounded) == std::isinf(value.f) && (rounded != 0 || value.f == 0);
+  return both && fits ? constant(value.f) : Expr{};
+}
+
+template <class Real>
+Expr fold_in(Op op, std::span<const Expr> args) {
+  std::array<Cell<Real>, 3> cells;
+  for (std::size_t i = 0; i < args.size(); ++i) cells[i] = cell_of<Real>(*args[i]);
+  const Cell<Real> value = apply<Real>(op, cells.data());
+  switch (info(op).result()) {
+    case Type::F32: return folded_real(value);
+    case Type::I32: return constant(value.i);
+    case Type::Bool: return constant(value.b);
   }
   return {};
 }
 
 Expr fold(Op op, std::span<const Expr> args) {
-  std::array<Cell<float>, 3> cells;
-  for (std::size_t i = 0; i < args.size(); ++i) cells[i] = cell_of(*args[i]);
-  const Cell<float> value = apply<float>(op, cells.data());
-  switch (info(op).result()) {
-    case Type::F32: return constant(value.f);
-    case Type::I32: return constant(value.i);
-    case Type::Bool: return constant(value.b);
-  }
-  return {};
+  return made_now == Literals::F32 ? fold_in<float>(op, args) : fold_in<double>(op, args);
 }
 
 void check(Op op, std::span<const Expr> args) {
@@ -48,9 +68,20 @@ Expr overloaded(Op f32, Op i32, const Expr& a, const Expr& b) {
 
 }  // namespace
 
+WithLiterals::WithLiterals(Literals kind) : before_(std::exchange(made_now, kind)) {}
+WithLiterals::~WithLiterals() { made_now = before_; }
+
 Expr constant(float value) {
   if (std::isnan(value)) value = std::numeric_limits<float>::quiet_NaN();
   return intern(Op::ConstF, std::bit_cast<std::uint32_t>(value), {});
+}
+Expr constant(double value) {
+  const SplitDouble split = split_double(value);
+  if (split.rest == 0) return constant(split.f);
+  return intern(Op::ConstF, std::bit_cast<std::uint32_t>(split.f), {}, split.rest);
+}
+Expr literal(float f32, double f64) {
+  return made_now == Literals::F32 ? constant(f32) : constant(f64);
 }
 Expr constant(std::int32_t value) {
   return intern(Op::ConstI, static_cast<std::uint32_t>(value), {});
@@ -84,7 +115,9 @@ Expr make(Op op, std::span<const Expr> args) {
   const std::span<const Expr> canonical(ordered.data(), args.size());
   bool constant_operands = true;
   for (const Expr& arg : canonical) constant_operands = constant_operands && arg->is_const();
-  if (constant_operands) return fold(op, canonical);
+  if (constant_operands) {
+    if (Expr folded = fold(op, canonical)) return folded;
+  }
   if (Expr simpler = apply_identities(op, canonical)) return simpler;
   return intern(op, 0, canonical);
 }

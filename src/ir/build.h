@@ -3,6 +3,7 @@
 // the identities of ir/identities; so every expression is canonical from birth.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 
@@ -10,7 +11,22 @@
 
 namespace fovea::ir {
 
-Expr constant(float value);  // every NaN becomes the one quiet NaN
+// As long as one lives, this thread makes expressions with such literals. Then constants are
+// folded only if the folded double has the f32 that folding in f32 gives.
+class WithLiterals {
+ public:
+  explicit WithLiterals(Literals kind);
+  ~WithLiterals();
+  WithLiterals(const WithLiterals&) = delete;
+  WithLiterals& operator=(const WithLiterals&) = delete;
+
+ private:
+  Literals before_;
+};
+Expr literal(float f32, double f64);  // a number in both: the one that this thread makes
+
+Expr constant(float value);   // every NaN becomes the one quiet NaN
+Expr constant(double value);  // an f32 that knows the double which it stands for
 Expr constant(std::int32_t value);
 Expr constant(bool value);
 Expr leaf(Op op);                                                    // Score, IndexQ, SizeH ...

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/words.h"
+#include "ir/build.h"
 #include "ir/lexer.h"
 #include "ir/limits.h"
 #include "ir/names.h"
@@ -78,7 +79,7 @@ Extent declared_extent(Lexer& lexer) {
   return {static_cast<Extent::Kind>(1 + (at - size_names.begin())), 0};
 }
 
-double scalar_value(std::string_view text, const ScalarDecl& scalar) {
+double scalar_value(std::string_view text, const ScalarDecl& scalar, Literals literals) {
   const auto refuse = [&](const std::string& rule) {
     throw InvalidArgument("scalar: the value '" + std::string(text.substr(0, 64)) + "' of '" +
                           scalar.name + "' " + rule);
@@ -92,7 +93,10 @@ double scalar_value(std::string_view text, const ScalarDecl& scalar) {
     if (error != std::errc{}) refuse("does not fit f32");
     return static_cast<double>(value);
   };
-  if (scalar.type == Type::F32) return read(0.0f);
+  if (scalar.type == Type::F32) {
+    const double rounded = read(0.0f);
+    return literals == Literals::F32 ? rounded : read(0.0);
+  }
   const double value = read(0.0);  // 1e3 is an i32
   const bool fits = value >= std::numeric_limits<std::int32_t>::min() &&
                     value <= std::numeric_limits<std::int32_t>::max();
@@ -139,7 +143,7 @@ TensorDecl parse_tensor(std::string_view text) {
   return tensor;
 }
 
-ScalarDecl parse_scalar(std::string_view text) {
+ScalarDecl parse_scalar(std::string_view text, Literals literals) {
   const Halves halves = split_at_equals(text);
   Lexer lexer({"scalar", halves.left});
   ScalarDecl scalar;
@@ -150,7 +154,7 @@ ScalarDecl parse_scalar(std::string_view text) {
   if (lexer.peek().kind != TokenKind::End) {
     lexer.fail(lexer.peek(), "expected ':', '=' or the end, got " + describe(lexer.peek()));
   }
-  if (halves.has_right) scalar.value = scalar_value(halves.right, scalar);
+  if (halves.has_right) scalar.value = scalar_value(halves.right, scalar, literals);
   return scalar;
 }
 
@@ -166,7 +170,8 @@ void declare(Declarations& declarations, ScalarDecl scalar) {
   declarations.scalars.push_back(std::move(scalar));
 }
 
-Program parse_program(std::string_view line) {
+Program parse_program(std::string_view line, Literals literals) {
+  const WithLiterals scope(literals);
   static const std::vector<std::string> keys{"mod", "mask", "bprop", "tensor", "scalar"};
   struct Formula {
     Role role;
@@ -184,7 +189,7 @@ Program parse_program(std::string_view line) {
     if (word.key == "tensor") {
       declare(declarations, parse_tensor(word.value));
     } else if (word.key == "scalar") {
-      declare(declarations, parse_scalar(word.value));
+      declare(declarations, parse_scalar(word.value, literals));
     } else {
       Formula& formula = formulas[key - keys.begin()];
       if (formula.given) throw InvalidArgument("'" + word.key + "' is given twice");

@@ -14,10 +14,11 @@
 namespace fovea::ir {
 namespace {
 
-constexpr float ln2 = std::numbers::ln2_v<float>;
-constexpr float two_over_sqrt_pi = 2 * std::numbers::inv_sqrtpi_v<float>;
-
 Expr number(float value) { return constant(value); }
+Expr ln2() { return literal(std::numbers::ln2_v<float>, std::numbers::ln2); }
+Expr two_over_sqrt_pi() {
+  return literal(2 * std::numbers::inv_sqrtpi_v<float>, 2 * std::numbers::inv_sqrtpi);
+}
 
 // `value` if `guard` (a bool expression) holds.
 struct Guarded {
@@ -115,10 +116,10 @@ std::vector<Share> shares(const Node& node, const Expr& g) {
     case Op::ClampF:  // both bounds belong to x
       return {{0, g, and_(y <= x, x <= z)}, {1, g, and_(y < z, x < y)}, {2, g, or_(z < x, z < y)}};
     case Op::Exp: return {{0, g * r}};
-    case Op::Exp2: return {{0, g * r * number(ln2)}};
+    case Op::Exp2: return {{0, g * r * ln2()}};
     case Op::Expm1: return {{0, g * (r + number(1))}};
     case Op::Log: return {{0, g / x}};
-    case Op::Log2: return {{0, g / (x * number(ln2))}};
+    case Op::Log2: return {{0, g / (x * ln2())}};
     case Op::Log1p: return {{0, g / (x + number(1))}};
     case Op::Sqrt: return {{0, g / (r + r)}};
     case Op::Rsqrt: return {{0, g * number(-0.5f) * (r * r * r)}};
@@ -131,7 +132,7 @@ std::vector<Share> shares(const Node& node, const Expr& g) {
     case Op::Tanh: return {{0, g * (number(1) - r * r)}};
     case Op::Sigmoid: return {{0, g * (r * (number(1) - r))}};
     case Op::Softplus: return {{0, g * make(Op::Sigmoid, {x})}};
-    case Op::Erf: return {{0, g * (make(Op::Exp, {-(x * x)}) * number(two_over_sqrt_pi))}};
+    case Op::Erf: return {{0, g * (make(Op::Exp, {-(x * x)}) * two_over_sqrt_pi())}};
     case Op::Sin: return {{0, g * make(Op::Cos, {x})}};
     case Op::Cos: return {{0, -(g * make(Op::Sin, {x}))}};
     case Op::Tan: return {{0, g * (r * r + number(1))}};

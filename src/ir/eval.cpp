@@ -68,7 +68,7 @@ Cell<Real> Evaluator<Real>::leaf_value(const Node& node, const Point<Real>& p) c
   switch (node.op()) {
     case Op::Score: return C::real(p.score);
     case Op::Grad: return C::real(p.grad);
-    case Op::ScalarF: return C::real(static_cast<Real>(p.scalars[node.slot()].f));
+    case Op::ScalarF: return C::real(static_cast<Real>(p.scalars[node.slot()].real()));
     case Op::ScalarI: return C::integer(p.scalars[node.slot()].i);
     case Op::IndexB: return C::integer(p.b);
     case Op::IndexH: return C::integer(p.h);
@@ -79,7 +79,7 @@ Cell<Real> Evaluator<Real>::leaf_value(const Node& node, const Point<Real>& p) c
     case Op::SizeHkv: return C::integer(p.Hkv);
     case Op::SizeSq: return C::integer(p.Sq);
     case Op::SizeSkv: return C::integer(p.Skv);
-    case Op::ConstF: return C::real(static_cast<Real>(node.float_value()));
+    case Op::ConstF: return C::real(static_cast<Real>(node.double_value()));
     case Op::ConstI: return C::integer(node.int_value());
     case Op::ConstB: return C::boolean(node.bool_value());
     default: return {};  // everything else has operands

@@ -17,6 +17,9 @@ namespace fovea::ir {
 struct ScalarValue {
   float f = 0;
   std::int32_t i = 0;
+  double rest = 0;  // of a call with f64 tensors: what f lacks of the double that was given
+
+  double real() const { return joined_double(f, rest); }
 };
 
 // Where formulas are evaluated.

@@ -34,14 +34,18 @@ Depends own_dependence(Op op) {
 
 }  // namespace
 
-Node::Node(Op op, std::uint32_t payload, std::span<const Expr> args)
-    : payload_(payload), count_(static_cast<std::uint16_t>(args.size())), op_(op) {
+Node::Node(Op op, std::uint32_t payload, std::span<const Expr> args, double rest)
+    : payload_(payload), rest_(rest), count_(static_cast<std::uint16_t>(args.size())), op_(op) {
   std::uninitialized_copy(args.begin(), args.end(), reinterpret_cast<Expr*>(this + 1));
   const Form form = info(op).form;
   const bool slotted = form == Form::Scalar || form == Form::Load;
   const auto code = static_cast<std::uint64_t>(op) << 16 | count_;
   hash_ = hash_combine(code, payload);
   shape_hash_ = hash_combine(code, slotted ? 0 : payload);
+  if (rest != 0) {  // an f32 literal has the hash that it has always had
+    hash_ = hash_combine(hash_, std::bit_cast<std::uint64_t>(rest));
+    shape_hash_ = hash_combine(shape_hash_, std::bit_cast<std::uint64_t>(rest));
+  }
   depends_ = own_dependence(op);
   for (const Expr& arg : args) {
     hash_ = hash_combine(hash_, arg->hash_);
@@ -55,11 +59,11 @@ Node::Node(Op op, std::uint32_t payload, std::span<const Expr> args)
 // revived: a look-up that meets it makes a new node, and the dying one unlinks itself.
 class Interner {
  public:
-  Expr find_or_make(Op op, std::uint32_t payload, std::span<const Expr> args) {
+  Expr find_or_make(Op op, std::uint32_t payload, std::span<const Expr> args, double rest) {
     // Hashing needs a node; building it first and dropping it when another is there costs one
     // allocation on a hit, which is cheaper than hashing twice.
     void* memory = ::operator new(sizeof(Node) + args.size() * sizeof(Expr));
-    Node* fresh = new (memory) Node(op, payload, args);
+    Node* fresh = new (memory) Node(op, payload, args, rest);
     Shard& shard = shard_of(*fresh);
     const Node* found = nullptr;
     {
@@ -153,7 +157,7 @@ class Interner {
   };
 
   static bool same(const Node& a, const Node& b) {
-    return a.hash_ == b.hash_ && a.op_ == b.op_ && a.payload_ == b.payload_ &&
+    return a.hash_ == b.hash_ && a.op_ == b.op_ && a.payload_ == b.payload_ && a.rest_ == b.rest_ &&
            std::ranges::equal(a.args(), b.args());
   }
 
@@ -190,8 +194,8 @@ void Expr::release() {
   node_ = nullptr;
 }
 
-Expr intern(Op op, std::uint32_t payload, std::span<const Expr> args) {
-  return Interner::instance().find_or_make(op, payload, args);
+Expr intern(Op op, std::uint32_t payload, std::span<const Expr> args, double rest) {
+  return Interner::instance().find_or_make(op, payload, args, rest);
 }
 
 std::size_t live_nodes() { return Interner::instance().size(); }
@@ -207,7 +211,10 @@ int order(T x, T y) {
 int compare_shapes(const Node* a, const Node* b) {
   for (;;) {
     if (const int by = order(a->op(), b->op())) return by;
-    if (a->is_const()) return order(a->payload(), b->payload());
+    if (a->is_const()) {
+      const int by = order(a->payload(), b->payload());
+      return by != 0 ? by : order(a->rest(), b->rest());
+    }
     if (const int by = order(a->args().size(), b->args().size())) return by;
     std::size_t i = 0;
     while (i < a->args().size() && a->arg(i)->shape_hash() == b->arg(i)->shape_hash()) ++i;

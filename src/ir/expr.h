@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "base/split_double.h"
 #include "ir/op.h"
 
 namespace fovea::ir {
@@ -34,6 +35,10 @@ constexpr Depends operator|(Depends a, Depends b) {
 constexpr bool any(Depends set, Depends of) {
   return (static_cast<std::uint8_t>(set) & static_cast<std::uint8_t>(of)) != 0;
 }
+
+// What float literals are: f32 numbers, or doubles whose f32 is what decides (ir/arith). Doubles
+// are for f64 tensors, which engine reference alone takes.
+enum class Literals : std::uint8_t { F32, F64 };
 
 class Node;
 
@@ -88,6 +93,9 @@ class Node {
   bool is_const() const { return info(op_).form == Form::Const; }
   std::uint32_t slot() const { return payload_; }  // of a Scalar or Load
   float float_value() const { return std::bit_cast<float>(payload_); }
+  // The literal as it was written, in programs whose literals are doubles (ir/build).
+  double double_value() const { return joined_double(float_value(), rest_); }
+  double rest() const { return rest_; }  // double_value - float_value
   std::int32_t int_value() const { return static_cast<std::int32_t>(payload_); }
   bool bool_value() const { return payload_ != 0; }
   std::uint32_t payload() const { return payload_; }
@@ -95,11 +103,12 @@ class Node {
  private:
   friend class Expr;
   friend class Interner;
-  Node(Op op, std::uint32_t payload, std::span<const Expr> args);
+  Node(Op op, std::uint32_t payload, std::span<const Expr> args, double rest);
   ~Node() = default;
 
   mutable std::atomic<std::uint32_t> references_{1};
   std::uint32_t payload_;
+  double rest_;
   std::uint64_t hash_ = 0;
   std::uint64_t shape_hash_ = 0;
   mutable const Node* next_ = nullptr;  // in the interner's bucket
@@ -113,8 +122,9 @@ inline void Expr::acquire() const {
   if (node_ != nullptr) node_->references_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The one node with this operation, payload (constant bits or slot) and arguments. For ir/build.
-Expr intern(Op op, std::uint32_t payload, std::span<const Expr> args);
+// The one node with this operation, payload (constant bits or slot), arguments, and what an f32
+// literal lacks of its double. For ir/build.
+Expr intern(Op op, std::uint32_t payload, std::span<const Expr> args, double rest = 0);
 
 // How many nodes are alive in the process. For tests of leaks.
 std::size_t live_nodes();

@@ -18,7 +18,8 @@ constexpr std::int32_t least_i32 = std::numeric_limits<std::int32_t>::min();
 
 // Constants by their bits: +0 and -0 differ.
 bool is(const Expr& x, float value) {
-  return x->op() == Op::ConstF && x->payload() == std::bit_cast<std::uint32_t>(value);
+  return x->op() == Op::ConstF && x->payload() == std::bit_cast<std::uint32_t>(value) &&
+         x->rest() == 0;
 }
 bool is(const Expr& x, std::int32_t value) {
   return x->op() == Op::ConstI && x->int_value() == value;
@@ -34,7 +35,9 @@ bool is_negative_int(const Expr& x) {
 }
 
 // c such that x / c and x * (1 / c) round alike for every x: a power of two, both normal.
-bool is_power_of_two(float c) {
+bool is_power_of_two(const Expr& x) {
+  if (!is(x, Op::ConstF) || x->rest() != 0) return false;
+  const float c = x->float_value();
   int exponent = 0;
   return std::isfinite(c) && std::fabs(std::frexp(c, &exponent)) == 0.5f && exponent > -125 &&
          exponent < 127;
@@ -42,7 +45,7 @@ bool is_power_of_two(float c) {
 
 Expr add_f32(const Expr& x, const Expr& y) {
   if (is(y, -0.0f)) return x;
-  if (is_negative_float(y)) return x - constant(-y->float_value());
+  if (is_negative_float(y)) return x - constant(-y->double_value());
   // Not -x + -y: which of them became the minus would depend on their order.
   if (is(x, Op::NegF) && is(y, Op::NegF)) return {};
   if (is(y, Op::NegF)) return x - y->arg(0);
@@ -53,7 +56,7 @@ Expr add_f32(const Expr& x, const Expr& y) {
 Expr sub_f32(const Expr& x, const Expr& y) {
   if (is(y, 0.0f)) return x;
   if (is(x, -0.0f)) return -y;
-  if (is_negative_float(y)) return x + constant(-y->float_value());
+  if (is_negative_float(y)) return x + constant(-y->double_value());
   if (is(y, Op::NegF)) return x + y->arg(0);
   return {};
 }
@@ -71,16 +74,14 @@ Expr div_f32(const Expr& x, const Expr& y) {
   if (is(y, -1.0f)) return -x;
   if (is(x, Op::NegF)) return -(x->arg(0) / y);
   if (is(y, Op::NegF)) return -(x / y->arg(0));
-  if (is(y, Op::ConstF) && is_power_of_two(y->float_value())) {
-    return x * constant(1.0f / y->float_value());
-  }
+  if (is_power_of_two(y)) return x * constant(1.0f / y->float_value());
   return {};
 }
 
 Expr neg_f32(const Expr& x) {
   if (is(x, Op::NegF)) return x->arg(0);
   const bool scaled = is(x, Op::MulF) && is(x->arg(1), Op::ConstF);
-  if (scaled) return x->arg(0) * constant(-x->arg(1)->float_value());
+  if (scaled) return x->arg(0) * constant(-x->arg(1)->double_value());
   return {};
 }
 

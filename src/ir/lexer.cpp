@@ -125,7 +125,7 @@ std::size_t Lexer::number_end(std::size_t from) const {
   return end;
 }
 
-std::string literal_text(const Node& constant) {
+std::string literal_text(const Node& constant, Literals literals) {
   switch (constant.type()) {
     case Type::Bool: return constant.bool_value() ? "true" : "false";
     case Type::I32: return std::to_string(constant.int_value());
@@ -135,8 +135,13 @@ std::string literal_text(const Node& constant) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   std::array<char, 64> buffer;
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  std::string text(buffer.data(), end);
+  const auto write = [&](auto real) {
+    return std::to_chars(buffer.data(), buffer.data() + buffer.size(), real).ptr;
+  };
+  const char* const end = literals == Literals::F32 && constant.rest() == 0
+                              ? write(value)
+                              : write(constant.double_value());
+  std::string text(static_cast<const char*>(buffer.data()), end);
   const bool looks_integer = text.find_first_of(".e") == std::string::npos;
   return looks_integer ? text + ".0" : text;
 }

@@ -70,6 +70,6 @@ inline constexpr int prefix_precedence = 12;  // - ! ~
 inline constexpr int atom_precedence = 13;
 
 // Shortest text that reads back bit for bit: 0.1, 30.0, 1e+20, -inf, nan; 7; true.
-std::string literal_text(const Node& constant);
+std::string literal_text(const Node& constant, Literals literals);
 
 }  // namespace fovea::ir

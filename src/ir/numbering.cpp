@@ -5,6 +5,7 @@
 #include "ir/numbering.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -117,7 +118,9 @@ class Refinement {
     for (std::size_t i = 0; i < order_.nodes.size(); ++i) {
       const Node& node = *order_.nodes[i];
       const Form form = info(node.op()).form;
-      const std::uint64_t own = is_captured(node) ? colours_of(form)[node.slot()] : node.payload();
+      const std::uint64_t own = is_captured(node)
+                                    ? colours_of(form)[node.slot()]
+                                    : node.payload() + std::bit_cast<std::uint64_t>(node.rest());
       std::uint64_t value = hash_combine(static_cast<std::uint64_t>(node.op()), own);
       for (const Expr& arg : node.args()) {
         const std::uint64_t part = values_[number(arg)];

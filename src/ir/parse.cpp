@@ -160,7 +160,9 @@ class Parser {
     if (float_error == std::errc::result_out_of_range) {
       lexer_.fail(token, "'" + text + "' does not fit f32; write inf or 0.0");
     }
-    return constant(real);
+    double wide = 0;  // cannot fail either
+    std::from_chars(first, last, wide);
+    return literal(real, wide);
   }
 
   Expr hex_number(const Token& token, bool negative) {

@@ -16,11 +16,12 @@ Expr parse_formula(std::string_view text, const Declarations& declarations, Role
 
 // `name:dtype[extents]`, optionally `=data`; `name`, `name:type`, `name=value`, `name:type=value`.
 TensorDecl parse_tensor(std::string_view text);
-ScalarDecl parse_scalar(std::string_view text);
+ScalarDecl parse_scalar(std::string_view text, Literals literals = Literals::F32);
 void declare(Declarations& declarations, TensorDecl tensor);  // checks names and counts
 void declare(Declarations& declarations, ScalarDecl scalar);
 
-// A whole Program: `mod="..." mask="..." bprop="..." tensor="..." scalar="..."`, any order.
-Program parse_program(std::string_view line);
+// A whole Program: `mod="..." mask="..." bprop="..." tensor="..." scalar="..."`, any order. Its
+// literals and the defaults of its scalars are of that kind.
+Program parse_program(std::string_view line, Literals literals = Literals::F32);
 
 }  // namespace fovea::ir

@@ -44,8 +44,8 @@ bool widens_unasked(const Node& user, std::size_t operand) {
 
 class Printer {
  public:
-  Printer(const Expr& root, const Declarations& names)
-      : names_(names), order_(operands_first({&root, 1})) {
+  Printer(const Expr& root, const Declarations& names, Literals literals)
+      : names_(names), literals_(literals), order_(operands_first({&root, 1})) {
     for (const TensorDecl& tensor : names.tensors) taken_.insert(tensor.name);
     for (const ScalarDecl& scalar : names.scalars) taken_.insert(scalar.name);
   }
@@ -111,8 +111,8 @@ class Printer {
     return {};
   }
 
-  static Piece print_constant(const Node& node) {
-    std::string text = literal_text(node);
+  Piece print_constant(const Node& node) const {
+    std::string text = literal_text(node, literals_);
     const bool negative = text[0] == '-';
     return {std::move(text), negative ? prefix_precedence : atom_precedence};
   }
@@ -162,6 +162,7 @@ class Printer {
   }
 
   const Declarations& names_;
+  Literals literals_;
   Order order_;
   std::set<std::string> taken_;
   std::vector<Piece> pieces_;
@@ -184,13 +185,13 @@ std::string extent_text(const Extent& extent) {
 
 }  // namespace
 
-std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names) {
-  return Printer(expr, names).run();
+std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names, Literals literals) {
+  return Printer(expr, names, literals).run();
 }
 
-std::string print(const Expr& expr, const Declarations& names) {
+std::string print(const Expr& expr, const Declarations& names, Literals literals) {
   std::string out;
-  for (const PrintedLet& let : print_lets(expr, names)) {
+  for (const PrintedLet& let : print_lets(expr, names, literals)) {
     out += let.name.empty() ? let.value : "let " + let.name + " = " + let.value + "; ";
   }
   return out;
@@ -204,27 +205,30 @@ std::string print(const TensorDecl& tensor) {
   return out + "]" + (tensor.data.empty() ? "" : "=" + tensor.data);
 }
 
-std::string print(const ScalarDecl& scalar) {
+std::string print(const ScalarDecl& scalar, Literals literals) {
   std::string out = scalar.name + ":" + std::string(type_name(scalar.type));
   if (!scalar.value) return out;
   char buffer[64];
   const auto write = [&](auto value) { return std::to_chars(buffer, std::end(buffer), value).ptr; };
-  const char* const end = scalar.type == Type::F32
-                              ? write(static_cast<float>(*scalar.value))
-                              : write(static_cast<std::int32_t>(*scalar.value));
+  const char* const end = scalar.type == Type::I32 ? write(static_cast<std::int32_t>(*scalar.value))
+                          : literals == Literals::F32 ? write(static_cast<float>(*scalar.value))
+                                                      : write(*scalar.value);
   return out + "=" + std::string(static_cast<const char*>(buffer), end);
 }
 
-std::string print(const Program& program) {
+std::string print(const Program& program, Literals literals) {
   std::string out;
   const auto add = [&](std::string_view key, const std::string& value) {
     out += (out.empty() ? "" : " ") + join_word(key, value);
   };
-  if (program.mod()) add("mod", print(program.mod(), program.declarations()));
-  if (program.mask()) add("mask", print(program.mask(), program.declarations()));
-  if (program.bprop()) add("bprop", print(program.bprop(), program.declarations()));
+  const auto formula = [&](std::string_view key, const Expr& expr) {
+    if (expr) add(key, print(expr, program.declarations(), literals));
+  };
+  formula("mod", program.mod());
+  formula("mask", program.mask());
+  formula("bprop", program.bprop());
   for (const TensorDecl& tensor : program.tensors()) add("tensor", print(tensor));
-  for (const ScalarDecl& scalar : program.scalars()) add("scalar", print(scalar));
+  for (const ScalarDecl& scalar : program.scalars()) add("scalar", print(scalar, literals));
   return out;
 }
 

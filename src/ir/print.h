@@ -14,15 +14,17 @@ struct PrintedLet {
   std::string name;
   std::string value;
 };
-std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names);
+std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names,
+                                   Literals literals = Literals::F32);
 
 // On one line: let t0 = ...; let t1 = ...; value
-std::string print(const Expr& expr, const Declarations& names);
+std::string print(const Expr& expr, const Declarations& names, Literals literals = Literals::F32);
 
 // The canonical line: mod="..." mask="..." tensor="..." scalar="..." with defaults and test data.
-std::string print(const Program& program);
+// It reads back with literals of the same kind.
+std::string print(const Program& program, Literals literals = Literals::F32);
 std::string print(const TensorDecl& tensor);
-std::string print(const ScalarDecl& scalar);
+std::string print(const ScalarDecl& scalar, Literals literals = Literals::F32);
 
 // One `let` a line, long chains broken at their weakest operator, `indent` spaces before each line.
 std::string print_indented(const Expr& expr, const Declarations& names, int indent = 2);

@@ -122,6 +122,26 @@ TEST(Call, DevicePointersOfValuesAreReadWhenTheCallRuns) {
   EXPECT_EQ(output(call), by_value);
 }
 
+TEST(Call, NumbersOfF64TensorsAreDoubles) {
+  // Two scores alike: lse is the score and log(2).
+  CCall call("sq=1 skv=2 d=1 dtype=f64 mod=\"score * x\" scalar=x=1 lse=1");
+  auto* const q = static_cast<double*>(call.memory("q"));
+  auto* const k = static_cast<double*>(call.memory("k"));
+  q[0] = 1;
+  k[0] = k[1] = 1;
+  const auto lse_of = [&](double scale, double x) {
+    call.bindings.scale_f64 = scale;
+    call.scalars[0].value = x;
+    EXPECT_EQ(call.outcome(), "accepted");
+    return *static_cast<double*>(call.memory("lse"));
+  };
+  EXPECT_EQ(lse_of(0.1, 1), 0.1 + std::log(2.0));
+  EXPECT_EQ(lse_of(1, 0.1), 0.1 + std::log(2.0));
+  const double third = 1.0 / 3;
+  call.scalars[0].device = &third;
+  EXPECT_EQ(lse_of(1, 0), third + std::log(2.0));
+}
+
 TEST(Call, AScalarHasItsDefaultUnlessItIsBound) {
   CCall bound("h=2 sq=8 d=4 mod=\"score * x\" scalar=x=0.5");
   const std::vector<float> expected = output(bound);
@@ -293,6 +313,39 @@ TEST(Call, FoveasOwnThreadsMayBeLimited) {
     call.bindings.executor = &at_most;
     EXPECT_EQ(output(call), own) << threads;
   }
+}
+
+// A program's text is read again where its literals were rounded to f32.
+TEST(Describe, F64TensorsKeepNumbersAsDoubles) {
+  const auto program = parse_program("mod=\"score * 0.30151134457776363 + x\" scalar=x=0.1");
+  const auto line_of = [&](fovea_dtype dtype, fovea_program with) {
+    fovea_problem_config config{};
+    config.struct_size = sizeof config;
+    config.sizes = {1, 1, 1, 8, 8, 4, 4, 0, 0};
+    config.dtype = dtype;
+    config.program = with;
+    config.scale_f64 = 0.7071067811865476;
+    fovea_problem made = nullptr;
+    EXPECT_EQ(fovea_problem_create(&config, &made), FOVEA_OK) << fovea_last_error();
+    const Owned<fovea_problem> problem(made);
+    fovea_report report = nullptr;
+    EXPECT_EQ(fovea_problem_print(problem.get(), &report), FOVEA_OK);
+    return text_of(report);
+  };
+  const std::string in_double =
+      "sq=8 d=4 dtype=f64 mod=\"x + score * 0.30151134457776363\" scalar=x:f32=0.1 "
+      "scale=0.7071067811865476";
+  const std::string in_f32 =
+      "sq=8 d=4 mod=\"x + score * 0.30151135\" scalar=x:f32=0.1 scale=0.70710677";
+  EXPECT_EQ(line_of(FOVEA_F64, program.get()), in_double);
+  EXPECT_EQ(line_of(FOVEA_F32, program.get()), in_f32);
+
+  const auto read = parse_problem(in_double);
+  fovea_program of_problem = nullptr;
+  ASSERT_EQ(fovea_problem_program(read.get(), &of_problem), FOVEA_OK);
+  const Owned<fovea_program> owned(of_problem);
+  EXPECT_EQ(line_of(FOVEA_F64, of_problem), in_double);
+  EXPECT_EQ(line_of(FOVEA_F32, of_problem), in_f32);
 }
 
 TEST(Describe, EveryFieldComesBack) {

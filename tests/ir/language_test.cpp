@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/words.h"
+#include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/eval.h"
 #include "ir/lexer.h"
@@ -119,7 +120,16 @@ const std::map<std::string, Check>& checks() {
   using E = const Example&;
   static const std::map<std::string, Check> table{
       {"", [](W w, E e) { expect_equal(e, value_text<float>(w, e.text)); }},
-      {"double", [](W w, E e) { expect_equal(e, value_text<double>(w, e.text)); }},
+      {"double",
+       [](W w, E e) {
+         const WithLiterals scope(Literals::F64);
+         expect_equal(e, value_text<double>(w, e.text));
+       }},
+      {"canonical double",
+       [](W w, E e) {
+         const WithLiterals scope(Literals::F64);
+         expect_equal(e, print(w.parse(e.text), w.declarations, Literals::F64));
+       }},
       {"canonical", [](W w, E e) { expect_equal(e, print(w.parse(e.text), w.declarations)); }},
       {"same", [](W w, E e) { EXPECT_EQ(w.parse(e.text), w.parse(e.result)) << e.line; }},
       {"differ", [](W w, E e) { EXPECT_NE(w.parse(e.text), w.parse(e.result)) << e.line; }},

@@ -7,7 +7,7 @@ namespace {
 
 using xla::ffi::AnyBuffer;
 
-// An empty buffer may have no address; the library wants one wherever something is bound.
+// An empty buffer may have no address, but the library needs one for what is bound.
 void* address(AnyBuffer buffer) {
   alignas(64) static char nothing[64];
   return buffer.untyped_data() ? buffer.untyped_data() : nothing;
@@ -57,6 +57,11 @@ Binder::Binder(Memory memory) : memory_(memory) { bindings_.struct_size = sizeof
 void Binder::bind(const Slot& slot, AnyBuffer buffer) {
   void* data = address(buffer);
   fovea_bindings& b = bindings_;
+  if (slot.role == Role::scale && buffer.element_type() == xla::ffi::DataType::F64) {
+    b.scale_f64 = host_value<double>(buffer);  // engines of f64 run on the host
+    b.scale = {static_cast<float>(b.scale_f64), 1, nullptr};
+    return;
+  }
   switch (slot.role) {
 #define FOVEA_TENSOR(field, key, of_keys, of_values, output) \
   case Role::field: b.field.data = data; return;
@@ -101,6 +106,8 @@ void Binder::bind_scalar(fovea_scalar_binding& bound, AnyBuffer buffer) const {
     bound.device = buffer.untyped_data();
   } else if (buffer.element_type() == xla::ffi::DataType::S32) {
     bound.value = host_value<std::int32_t>(buffer);
+  } else if (buffer.element_type() == xla::ffi::DataType::F64) {
+    bound.value = host_value<double>(buffer);
   } else {
     bound.value = host_value<float>(buffer);
   }

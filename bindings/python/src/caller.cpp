@@ -55,7 +55,10 @@ void run_by_python(const Caller& caller, const nb::tuple& given, std::uintptr_t 
 fovea_bindings bindings_of(double scale) {
   fovea_bindings bindings{};
   bindings.struct_size = sizeof bindings;
-  if (std::isfinite(scale)) bindings.scale = {static_cast<float>(scale), 1, nullptr};
+  if (std::isfinite(scale)) {
+    bindings.scale = {static_cast<float>(scale), 1, nullptr};
+    bindings.scale_f64 = scale;
+  }
   return bindings;
 }
 

@@ -16,8 +16,8 @@ namespace {
 
 // --- making ---
 
-// Asks for the workspace of a call on that stream, which makes the plan as the call would: where
-// the stream is captured, one that is not built yet is refused before anything is enqueued.
+// Asks for the workspace of a call on that stream, which makes the plan as the call would: while
+// the stream is captured, a plan that is not built yet is refused before anything is enqueued.
 void refuse_building_while_captured(const fovea::Problem& problem, const fovea::Where& where,
                                     std::uintptr_t stream) {
   const fovea_plan_options options = where.options();
@@ -79,10 +79,6 @@ void set_device(RunArguments& call, const Given& given) {
   auto& into = (call.bindings.*field).device;
   into = static_cast<std::remove_reference_t<decltype(into)>>(pointer_of(given));
 }
-void read_value(fovea_f32_value& into, const Given& given) {
-  into.value = static_cast<float>(number_of(given));
-  into.is_set = 1;
-}
 void read_value(fovea_i32_value& into, const Given& given) {
   const std::int64_t value = integer_of(given);
   if (value != static_cast<std::int32_t>(value)) {
@@ -93,7 +89,7 @@ void read_value(fovea_i32_value& into, const Given& given) {
   into.is_set = 1;
 }
 void read_value(fovea_u64_value& into, const Given& given) {
-  // Seeds of frameworks are signed or unsigned: the bits count.
+  // Frameworks have signed and unsigned seeds: the bits are taken as they are.
   const unsigned long long value = PyLong_AsUnsignedLongLongMask(given.value);
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
@@ -104,6 +100,11 @@ void read_value(fovea_u64_value& into, const Given& given) {
 template <auto field>
 void set_value(RunArguments& call, const Given& given) {
   read_value(call.bindings.*field, given);
+}
+template <>
+void set_value<&fovea_bindings::scale>(RunArguments& call, const Given& given) {
+  call.bindings.scale_f64 = number_of(given);  // f64 tensors take it as it is
+  call.bindings.scale = {static_cast<float>(call.bindings.scale_f64), 1, nullptr};
 }
 void set_sizes(RunArguments& call, const Given& given) {
   call.sizes = sizes_of(given);

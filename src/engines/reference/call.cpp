@@ -47,7 +47,7 @@ ReferenceCall::ReferenceCall(const Problem& problem, const Formulas& program,
       scratch(memory),
       geometry(problem, bindings),
       dropout(bindings),
-      scale(static_cast<double>(value_of(bindings.scale))),
+      scale(joined_double(value_of(bindings.scale), bindings.scale_rest)),
       row_type(problem.q.dtype == DType::F64 ? DType::F64 : DType::F32) {
   const std::size_t declared = bindings.scalars.size();
   for (std::size_t slot = 0; slot < declared; ++slot) {

@@ -8,6 +8,7 @@
 namespace fovea::reference {
 
 Formulas::Formulas(const Problem& baked) {
+  const ir::WithLiterals scope(literals_of(baked.q.dtype));
   const ir::Program& program = baked.program;
   if (program.mask()) mask_.emplace(program.mask());
   if (program.mod()) mod_.emplace(program.mod());

@@ -41,6 +41,7 @@ ir::Expr change_by_captured(const ir::Gradients& first, const Problem& baked) {
 
 TangentFormulas::TangentFormulas(const Problem& baked) {
   if (baked.direction != Direction::Tangent || !baked.program.mod()) return;
+  const ir::WithLiterals scope(literals_of(baked.q.dtype));
   const ir::Gradients first = ir::differentiate(baked.program.mod());
   const ir::Gradients second = ir::differentiate(first.score);
   const ir::Expr change = change_by_captured(first, baked);

@@ -116,7 +116,7 @@ def test_row_max_and_max_logit(qkv):
 
 
 @pytest.mark.parametrize(
-    "dtype, limit", [("float32", 2e-6), ("float16", 8e-4), ("bfloat16", 6e-3), ("float64", 1e-6)]
+    "dtype, limit", [("float32", 2e-6), ("float16", 8e-4), ("bfloat16", 6e-3), ("float64", 1e-14)]
 )
 def test_every_type(qkv, dtype, limit):
     if dtype == "bfloat16":
@@ -127,6 +127,17 @@ def test_every_type(qkv, dtype, limit):
     o = fovea.attention(*half, is_causal=True, engine="reference" if dtype == "float64" else None)
     assert o.dtype == half[0].dtype
     assert dense.relative_error(o, dense.attention(*half, mask=lambda b, h, q, k: q >= k)[0]) < limit
+
+
+@pytest.mark.parametrize("scale", (None, 0.1))
+def test_numbers_meet_float64_as_they_are(rng, scale):
+    """The scale, scalars and literals, folded ones too: none is rounded to f32."""
+    q, k, v = (rng.standard_normal((2, 2, 13, 11)) for _ in range(3))
+    given = {"score_mod": "score * x + 0.1 * tanh(score / 0.7) * (2 / 3)", "scalars": {"x": 1 / 3}}
+    wanted, _ = dense.attention(
+        q, k, v, mod=lambda s, b, h, q, k: s / 3 + 0.1 * np.tanh(s / 0.7) * (2 / 3), scale=scale
+    )
+    assert dense.relative_error(fovea.attention(q, k, v, engine="reference", scale=scale, **given), wanted) < 1e-14
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
 # Relative error of outputs by the type of the tensors; gradients may have three times that.
-LIMITS = {torch.float64: 1e-7, torch.float32: 2e-6, torch.bfloat16: 6e-3, torch.float16: 8e-4}
+LIMITS = {torch.float64: 1e-13, torch.float32: 2e-6, torch.bfloat16: 6e-3, torch.float16: 8e-4}
 
 
 def over_all(function, prefix):

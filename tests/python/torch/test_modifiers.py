@@ -83,6 +83,30 @@ def test_against_float64(case, device):
         compare(case, device, dtype)
 
 
+@pytest.fixture
+def in_float64(monkeypatch):
+    """The reference engine, and Python's numbers meet ints in float64, so that torch's own computation rounds nothing."""
+    monkeypatch.setenv("FOVEA_ENGINE", "reference")
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_float64_is_exact(case, in_float64):
+    tensors, captured = draw(case, torch.device("cpu"), torch.float64)
+    o, lse = run(case, tensors, captured, return_lse=True)
+    grad_o, grad_lse = torch.randn_like(o), torch.randn_like(lse).masked_fill(lse.isinf(), 0)
+    inputs = [*tensors, *(x for x in captured.values() if x.requires_grad)]
+    grads = torch.autograd.grad([o, lse], inputs, [grad_o, grad_lse])
+    ref, ref_lse, ref_grads = with_all_scores(case, tensors, captured, grad_o, grad_lse, torch.float64)
+    for name, x, reference in zip(["o", "lse", "dq", "dk", "dv"], [o, lse, *grads], [ref, ref_lse, *ref_grads]):
+        dense.assert_close(name, x, reference, torch.float64)
+    for x, reference in zip(grads[3:], ref_grads[3:]):
+        slack = 1000.0 if x.dtype == torch.float64 else 1.0  # for sums whose terms cancel
+        dense.assert_close("a captured gradient", x, reference, x.dtype, slack=slack)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_against_torchs_own_flex_attention(case, device):
     """The same functions, unchanged, through torch's eager flex_attention in float64; on a GPU, if it has one, through

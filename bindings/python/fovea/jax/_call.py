@@ -37,9 +37,10 @@ from ._spec import Captured, Spec, problem_line, sizes_of
 
 class Call:
     def __init__(self, layout: str, q, k, v, packed: tuple = (None, None, None, None)):
-        self._captures = Captures()
-        self._extra_masks: list[str] = []
         tensor_layout, self._operands = tensors_of(layout, q, k, v)
+        of_double = next(iter(self._operands.values())).dtype == jnp.float64
+        self._captures = Captures(reals=jnp.float64 if of_double else jnp.float32)
+        self._extra_masks: list[str] = []
         starts, longest = packed_sequences(tensor_layout, *packed)
         self._operands.update(starts)
         self._spec = Spec(layout=tensor_layout, max_q=longest[0], max_k=longest[1])
@@ -186,12 +187,11 @@ class Call:
 
     def values(self, *, scale=None, sink=None) -> None:
         if scale is not None:
-            self._operands["scale"] = scalar("scale", scale, jnp.float32)
+            self._operands["scale"] = scalar("scale", scale, self._captures.reals)
         if sink is not None:
             sink = jnp.asarray(sink)
             check_sinks(sink.shape, self.sizes.h, "sink")
-            rows = jnp.float64 if self._dtype == jnp.float64 else jnp.float32
-            self._operands["sink"] = sink.astype(rows)
+            self._operands["sink"] = sink.astype(self._captures.reals)
 
     def dropout(self, rate: float, seed, rng: str = "portable") -> None:
         one_of("dropout_rng", rng, ("portable", "engine"))
@@ -211,10 +211,6 @@ class Call:
         self._spec = self._spec.replace(**fields)
 
     # --- run ---
-
-    @property
-    def _dtype(self):
-        return next(iter(self._operands.values())).dtype
 
     def finished(self) -> tuple[Spec, list[jax.Array]]:
         """The Spec and its operands."""
@@ -236,7 +232,7 @@ class Call:
         spec, arrays = self.finished()
         note(spec, arrays)
         function = _derivative.attend_compiled if in_shard_map(arrays[0]) else _derivative.attend
-        attend = functools.partial(function, spec, checkpoint_name)
+        attend = functools.partial(function, spec.replace(saved_as=checkpoint_name))
         return _partition.with_types(spec, attend, arrays)(*arrays)
 
 

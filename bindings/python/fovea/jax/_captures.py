@@ -24,12 +24,13 @@ TENSOR_TYPES = {
     "float32": ("f32", "f32"),
     "float16": ("f16", "f32"),
     "bfloat16": ("bf16", "f32"),
+    "float64": ("f64", "f32"),
     "int32": ("i32", "i32"),
     "int64": ("i64", "i32"),
     "uint8": ("u8", "i32"),
     "bool": ("bool", "bool"),
 }
-_CAST = {"float64": "float32", "int8": "int32", "int16": "int32", "uint16": "int32", "int4": "int32"}
+_CAST = {"int8": "int32", "int16": "int32", "uint16": "int32", "int4": "int32"}
 AXES = ("b", "h", "q", "k")
 
 
@@ -45,12 +46,13 @@ class TensorCapture:
 @dataclasses.dataclass
 class ScalarCapture:
     name: str
-    value: Any  # a rank-0 array of float32 or int32
+    value: Any  # a rank-0 array of int32 or of the type of Captures.reals
     kind: str
 
 
 class Captures:
-    def __init__(self, reserved: set[str] = frozenset()):
+    def __init__(self, reserved: set[str] = frozenset(), reals=jnp.float32):
+        self.reals = np.dtype(reals)  # what a score is, and the type of scalars: float64 if q has it
         self.tensors: list[TensorCapture] = []
         self.scalars: list[ScalarCapture] = []
         self._reserved = set(reserved)
@@ -60,7 +62,7 @@ class Captures:
         self._seen: dict[int, tuple[Any, Any]] = {}  # id -> (what keeps the id alive, its capture)
 
     def copy(self) -> "Captures":
-        other = Captures(self._reserved)
+        other = Captures(self._reserved, self.reals)
         other.tensors = [dataclasses.replace(t, axes=list(t.axes)) for t in self.tensors]
         other.scalars = list(self.scalars)
         other._writers = self._writers
@@ -106,7 +108,8 @@ class Captures:
         key = id(value)
         if name is None and key in self._seen:
             return self._seen[key][1]
-        array = _bindable(value)
+        array = jnp.asarray(value)
+        array = array.astype(bound_type(array.dtype, reals=self.reals))
         name = name or self._fresh("a", len(self.tensors))
         capture = TensorCapture(name, array, [None] * array.ndim)
         self.tensors.append(capture)
@@ -119,7 +122,7 @@ class Captures:
             return self._seen[key][1]
         array = jnp.asarray(value)
         kind = "f32" if jnp.issubdtype(array.dtype, jnp.floating) else "i32"
-        array = array.astype(jnp.float32 if kind == "f32" else jnp.int32)
+        array = array.astype(self.reals if kind == "f32" else jnp.int32)
         name = name or self._fresh("s", len(self.scalars))
         capture = ScalarCapture(name, array, kind)
         self.scalars.append(capture)
@@ -165,16 +168,11 @@ def _same_number(x, y) -> bool:
     return isinstance(x, (int, float)) and isinstance(y, (int, float)) and x == y
 
 
-def bound_type(dtype, what: str = "a captured array") -> str:
-    """The type in which an array of this type is bound."""
+def bound_type(dtype, what: str = "a captured array", reals=jnp.float32) -> str:
+    """The type in which an array of this type is bound; float64 is rounded, unless reals are float64."""
     name = np.dtype(dtype).name
     if name not in TENSOR_TYPES and name not in _CAST:
         raise NoFormula(
             f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)"
         )
-    return _CAST.get(name, name)
-
-
-def _bindable(value) -> jax.Array:
-    array = jnp.asarray(value)
-    return array.astype(bound_type(array.dtype))
+    return _CAST.get(name, np.dtype(reals).name if name == "float64" else name)

@@ -150,7 +150,7 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
             raise InvalidArgument(
                 f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use"
             )
-        arrays = [(n, TENSOR_TYPES[_type(n, v)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
+        arrays = [(n, TENSOR_TYPES[_type(n, v, captures)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
         scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in known.items() if not np.ndim(v)]
         try:
             program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
@@ -177,7 +177,7 @@ def _bind(program: Program, values: Mapping[str, Any], captures: Captures) -> di
             captures.add_tensor(values[name], name)
     for name, kind, _ in program.scalars:
         if captures.claim(name, values[name]):
-            value = jnp.asarray(values[name], jnp.int32 if kind == "i32" else jnp.float32)
+            value = jnp.asarray(values[name], jnp.int32 if kind == "i32" else captures.reals)
             captures.add_scalar(value, name)
     names = {name for name, *_ in program.tensors}
     return {t.name: t for t in captures.tensors if t.name in names}
@@ -197,9 +197,9 @@ def _placed(text: str | None, leaves: Mapping[str, str]) -> str | None:
     return substitute(text, leaves) if text is not None and leaves else text
 
 
-def _type(name: str, value) -> str:
+def _type(name: str, value, captures: Captures) -> str:
     try:
-        return bound_type(jnp.asarray(value).dtype, f"the captured {name!r}")
+        return bound_type(jnp.asarray(value).dtype, f"the captured {name!r}", captures.reals)
     except NoFormula as error:
         raise TraceError(str(error)) from None
 

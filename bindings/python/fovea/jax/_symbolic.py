@@ -76,7 +76,9 @@ class JaxprReader:
         if np.ndim(value.value):
             return self._captures.symbolic(value.value, self._writer)
         if value.is_literal:
-            return arrays.scalar(literal(np.asarray(value.value).item(), _literal_kind(value.value)))
+            kind = _literal_kind(value.value)
+            number = np.asarray(value.value, self._captures.reals if kind == "f32" else None)
+            return arrays.scalar(literal(number[()], kind))
         return arrays.scalar(self._captures.scalar_term(value.value, self._writer))
 
     # --- one equation ---

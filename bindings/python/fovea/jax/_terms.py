@@ -38,7 +38,7 @@ def literal(value: float | int | bool, kind: str) -> Term:
         return Term("nan", "f32", number)
     if math.isinf(number):
         return Term("inf" if number > 0 else "-inf", "f32", number)
-    text = str(np.float32(value))
+    text = repr(float(value)) if isinstance(value, np.float64) else str(np.float32(value))
     return Term(text if any(c in text for c in ".e") else text + ".0", "f32", number)
 
 

@@ -69,7 +69,7 @@ def _read(
 ) -> str:
     """The formula of function_of(lifted), a function of the leaves and of the arrays in `last`."""
     tensors, treedef = jax.tree.flatten(last)
-    avals = [jax.ShapeDtypeStruct((), jnp.float32 if t.kind == "f32" else jnp.int32) for t in inputs]
+    avals = [jax.ShapeDtypeStruct((), captures.reals if t.kind == "f32" else jnp.int32) for t in inputs]
 
     def whole(*args):
         places, values, rest = (

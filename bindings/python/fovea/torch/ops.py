@@ -1,5 +1,5 @@
-"""Attention as operators of torch.library, for whoever looks at a program instead of running it: torch.compile, export,
-fake tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
+"""Attention as operators of torch.library, for what looks at a program instead of running it: torch.compile, export, fake
+tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
 
 import dataclasses
 
@@ -145,7 +145,7 @@ def differentiate(ctx, grad_o, grad_lse, *_):
     )
     found = dict(zip(call.wants.split(","), grads))
     names = list(named(call, q, k, v, sink, captured))[4:]
-    # An empty list counts as one of tensors.
+    # torch takes an empty list for one of tensors, and wants a list of gradients for it.
     texts = [[] if isinstance(x, list) and not x else None for x in ctx.texts]
     return (
         *(found.get(name) for name in ("q", "k", "v", "sink")),
@@ -182,7 +182,7 @@ attention_backward.register_autograd(differentiate_backward, setup_context=save_
 
 
 def texts_of(call: Call):
-    """A call but for its tensors, as an operator's arguments."""
+    """The call without its tensors, as arguments of an operator."""
     return (
         call.formulas,
         pack_options(call),

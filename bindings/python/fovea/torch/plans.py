@@ -20,11 +20,11 @@ _LENGTHS = (_LEAF_SIZES["k"], _LEAF_SIZES["q"])
 
 
 class Prepared:
-    """A plan of one direction and what every call of it binds alike."""
+    """A plan of one direction, and what all its calls have in common."""
 
     __slots__ = (
         "plan",
-        "caller",  # of the plan with the template of its call
+        "caller",  # a fovea._core.Caller of the plan
         "roles",  # the pointers of a call by name, in the order in which runtime.py brings them
         "workspace",
         "captured",  # (name, type, extents, strides) each
@@ -32,22 +32,22 @@ class Prepared:
         "scalars",
         "wanted",
         "o",  # shape and strides of the output
-        "extents",  # of other outputs: {"rows": ..., "heads": ...}
-        "inputs",  # of the gradients of q, k and v
+        "extents",  # shapes and strides of other outputs: {"rows": ..., "heads": ...}
+        "inputs",  # (name, shape, strides) of the gradients of q, k and v
         "on_cpu",
-        "plain",  # nothing is bound but big and captured tensors
-        "by_value",  # numbers are, too: not in a template
+        "plain",  # does a call bind only q, k, v, outputs and captured tensors?
+        "by_value",  # does it bind offsets or a seed by value?
         "seed_at",  # is the seed of dropout read on the device?
         # Of a call that was looked up:
         "call",  # its first call, with the formulas
-        "slots",  # which of the tensors that were looked up are captured, in order
+        "slots",  # the numbers of the captured tensors among those that were looked up
         "as_they_are",  # are they bound without a conversion?
         "direct",  # a fovea._core.DirectCall, or None if a call brings more than its tensors
     )
 
 
 class Parts:
-    """Formulas.text() taken apart again."""
+    """The parts of Formulas.text()."""
 
     def __init__(self, text):
         self.mod, self.mask, self.bprop, captured, scalars, _ = text.split("\n")
@@ -139,12 +139,12 @@ def fields_of(call, q, k, v, sink, captured, capturing):
 
 
 def is_one_length(call) -> bool:
-    """Is Sq in a formula the size itself, and Skv? Not if every sequence has its own."""
+    """Do Sq and Skv in formulas equal the extents of the tensors? Not if sequences have lengths of their own."""
     return call.layout != "thd" and call.q_lens is None and call.k_lens is None
 
 
 def captured_strides(names, captured):
-    """How captured tensors lie that are not dense: they are read in place, whatever view they are."""
+    """The strides of captured tensors that are not dense: views are read in place."""
     words = []
     for name, x in zip(names, captured):
         pairs = zip(x.shape, x.stride(), dense_strides(x.shape))
@@ -158,12 +158,12 @@ def bound(tensor):
 
 
 def offset_word(number, tensor):
-    """A problem says whether there is an offset, a call which: some engines add none if there is none."""
+    """The problem says only whether there is an offset; its value is bound by the call."""
     return "1" if tensor is None and number else bound(tensor)
 
 
 def forward_problem(call, q, k, v, sink, captured, capturing):
-    """(problem, its partner or None, parts): where a backward will follow, it is part of the choice of an engine."""
+    """(problem, its partner or None, parts). The partner is the backward, if one will follow: the engine must run both."""
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
     o = dense_like(meta(q), v.shape[-1])
     fields["o_strides"] = strides_word(o, call.layout)
@@ -177,7 +177,7 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
 
 
 def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
-    """`where` is runtime.place() of the call."""
+    """`where` is state.place() of the call."""
     check_ranks(call.layout, q, k, v)
     problem, partner, parts = forward_problem(call, q, k, v, sink, captured, where[2])
     roles = ["q", "k", "v", "o", *call.written()]
@@ -264,7 +264,7 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
 
 
 def template(prepared):
-    """What is captured as Plan.run takes it, with 1 for the pointers that a call brings."""
+    """The captured tensors as Plan.run takes them, with 1 in place of pointers, which each call brings."""
     return [
         (name, 1, code, extents, strides, *(() if gradient is None else (1, code, gradient)))
         for (name, code, extents, strides), gradient in zip(prepared.captured, prepared.gradients)
@@ -272,5 +272,5 @@ def template(prepared):
 
 
 def meta(x):
-    """Its shape and strides, with no memory."""
+    """A tensor of its shape and strides without memory."""
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")

@@ -18,7 +18,7 @@ end
 struct CScalarBinding
     name::Ptr{UInt8}
     value::Cdouble
-    device::Ptr{Cvoid}
+    void::Ptr{Cvoid}
     gradient::Ptr{Cvoid}
 end
 
@@ -78,6 +78,7 @@ struct CProblemConfig
     reserved::NTuple{8,Ptr{Cvoid}}
     tensor_strides::Ptr{UInt8}
     device_values::Int32
+    scale_f64::Cdouble
 end
 
 struct CPlanOptions
@@ -157,6 +158,7 @@ struct CBindings
     tensor_tangent_count::Csize_t
     scalar_tangents::Ptr{CScalarBinding}
     scalar_tangent_count::Csize_t
+    scale_f64::Cdouble
 end
 
 struct CCacheStats
