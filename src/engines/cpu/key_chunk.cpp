@@ -69,6 +69,7 @@ void KeyChunkBackward::sum_part(int part, const KeySums& into) {
     start_block(index);
     for (Tile tile; walk_.next(tile);) differentiate(tile);
     if (!has_grad_q_) into_grad_q(/*whole=*/false);
+    if (captured_ != nullptr && !memory_.row_totals.empty()) store_row_sums();
   }
 }
 
@@ -80,6 +81,8 @@ void KeyChunkBackward::start_block(std::int64_t index) {
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t number = memory_.queries.number(head_in_wave_, index);
   block_ = find_block(sequence_.q_length, heads, index);
+  block_index_ = index;
+  if (!memory_.row_totals.empty()) mine_.row_sums.clear();
   first_head_ = group_ * heads + block_.head;
   const QueryBlocks& queries = memory_.queries;
   q_ = block_of(queries.q, kernels_, number, call_.plan.cells(call_.sizes.d));

@@ -76,6 +76,19 @@ void clear_elements_of(const CapturedTarget& target, std::int64_t first, std::in
   });
 }
 
+// The indices of a load, from the root of the first of them on.
+struct LoadIndices {
+  LoadIndices(const StripRun& run, std::size_t first,
+              std::span<const std::optional<std::int32_t>> slopes)
+      : rank(slopes.size()) {
+    for (std::size_t i = 0; i < rank; ++i) all[i] = {run.value(first + i), slopes[i]};
+  }
+  std::span<const StripIndex> span() const { return {all.data(), rank}; }
+
+  std::array<StripIndex, ir::limits::rank> all;
+  std::size_t rank;
+};
+
 }  // namespace
 
 ElementShape dense_shape(std::span<const std::int64_t> extents) {
@@ -149,22 +162,60 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
   for (const Captured::Load& load : captured_.loads_) {
     const CapturedTarget& target = targets_[load.tensor];
     if (target.elements == 0) continue;
-    std::array<StripIndex, ir::limits::rank> index;
-    const std::size_t rank = load.slopes.size();
-    for (std::size_t i = 0; i < rank; ++i) {
-      index[i] = {run.value(first_root + load.root + 1 + i), load.slopes[i]};
-    }
+    const LoadIndices index(run, first_root + load.root + 1, load.slopes);
     LiveStrip gradient(run.value(first_root + load.root), strip, live);
     void* const sums = target.kept == Kept::Private
                            ? static_cast<double*>(target.sums) + lane * target.lane_step
                            : target.sums;
-    add_strip(target, sums, {index.data(), rank}, gradient);
+    add_strip(target, sums, index.span(), gradient);
   }
   double* scalar = lane_sums(lane) + scalar_sums_;
   for (const Captured::Scalar& of : captured_.scalars_) {
     if (of.root) *scalar += LiveStrip(run.value(first_root + *of.root), strip, live).sum();
     ++scalar;
   }
+}
+
+void CapturedRun::balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
+                          const std::uint64_t* live, const OfBlock& block) const {
+  const auto& terms = captured_.row_terms_;
+  const std::int64_t width = block.sums.width();
+  LiveStrip gradient({strip.grad, width, 1}, strip, live);
+  for (int r = 0; r < strip.rows; ++r) {
+    const float* const row = gradient.row(r);
+    if (row == nullptr) continue;
+    const float* const p = block.p + r * width;
+    block.sums.add(RowSums::gradients, block.row + r, nullptr, row, strip.columns);
+    block.sums.add(RowSums::probabilities, block.row + r, nullptr, p, strip.columns);
+  }
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    LiveStrip weight(run.value(first_root + terms[i].weight), strip, live);
+    for (int r = 0; r < strip.rows; ++r) {
+      const float* const row = weight.row(r);
+      if (row == nullptr) continue;
+      block.sums.add(RowSums::first_term + i, block.row + r, row, block.p + r * width,
+                     strip.columns);
+      std::int64_t& at = block.sums.at(i, block.row + r);
+      if (at < 0) at = terms[i].is_scalar ? 0 : element_at(run, first_root, terms[i].number, r);
+    }
+  }
+}
+
+std::int64_t CapturedRun::element_at(const StripRun& run, std::size_t first_root,
+                                     std::size_t number, int row) const {
+  const Captured::Load& load = captured_.loads_[number];
+  const LoadIndices index(run, first_root + load.root + 1, load.slopes);
+  return element_of(targets_[load.tensor], index.span(), row);
+}
+
+void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) const {
+  const Captured::OfRow& of = captured_.row_terms_[term];
+  if (of.is_scalar) {
+    lane_sums(0)[scalar_sums_ + static_cast<std::int64_t>(of.number)] += x;
+    return;
+  }
+  const CapturedTarget& target = targets_[captured_.loads_[of.number].tensor];
+  if (target.elements != 0) add_element(target, at, x);
 }
 
 }  // namespace fovea::cpu
