@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Context parallelism: time and bytes on two processes, and a model of both for 8 to 1,024 GPUs.
 
-  python bench/parallel.py                      two processes of one thread on gloo, beside one process of two threads
+  python bench/parallel.py                      two processes of one thread on gloo, beside one process of two threads: a minute;
+                                                --write: into docs/results too
   python bench/parallel.py --model              the model's table, from the plans of the library
   python bench/parallel.py --picture FILE.png   the same as a picture (needs matplotlib)
 """
 
 import argparse
+import datetime
 import json
+import os
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -20,9 +24,13 @@ from fovea import _core
 from fovea.torch import attention, context_parallel, shard_sequence
 from fovea.torch.context_transport import Ranks
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import bench_report  # noqa: E402
+
 module = sys.modules["fovea.torch.context_parallel"]  # not the function of that name
 
-B, H, S, D, ROUNDS = 1, 4, 2048, 64, 5
+B, H, S, D, ROUNDS = 1, 4, 2048, 64, 7
 STRATEGIES = ("ring", "all_gather", "all_to_all")
 
 
@@ -113,13 +121,40 @@ def measure():
         alone.start()
         alone.join()
         mp.spawn(two_processes, args=(folder + "/store", results), nprocs=2)
-        print(f"[{B}, {H}, {S}, {D}] float32, forward and backward, the best of {ROUNDS}: ms; MiB that a process sends,")
-        print("counted and equal to the plan's; steps in which the first one computes something")
-        print(f"{'':12}{'one process':>14}" + "".join(f"{s:>24}" for s in STRATEGIES))
-        for name in cases():
-            row = [results[name, s] for s in STRATEGIES]
-            cells = [f"{t * 1e3:10.0f} {n / 2**20:7.2f} {steps:>5}" for t, n, steps in row]
-            print(f"{name:12}{results[name, 'one process'] * 1e3:14.0f}" + "".join(cells))
+        return dict(results)
+
+
+def report(results, load) -> str:
+    """As docs/results has it."""
+    head = lambda columns: f"| | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}"
+    row = lambda name, cells: f"| {name} | {' | '.join(cells)} |"
+    times = [
+        row(name, [f"{results[name, 'one process'] * 1e3:.0f}", *(f"{results[name, s][0] * 1e3:.0f}" for s in STRATEGIES)])
+        for name in cases()
+    ]
+    sent = [row(name, [f"{results[name, s][1] / 2**20:.2f}, {results[name, s][2]}" for s in STRATEGIES]) for name in cases()]
+    now = datetime.datetime.now()
+    return f"""# Context parallelism in two processes on one CPU
+
+{now:%Y-%m-%d, %H:%M}, commit {bench_report.commit()}, {bench_report.processor()}, {os.cpu_count()} cores, load {load:.2f} before, torch
+{torch.__version__} with gloo, {bench_report.compiler()}. Command: `./dev python bench/parallel.py --write`.
+
+[{B}, {H}, {S}, {D}] in f32, forward and backward, the best of {ROUNDS} rounds: ms of the slower process. One process has two threads, two
+processes have one each. Causal is dealt out as zigzag, the others contiguous; eight documents end where the sequence is cut; the
+window is 256 keys.
+
+{head(["one process", *STRATEGIES])}
+{chr(10).join(times)}
+
+MiB that the busier process sends, counted, and the same number as the plan's to the byte (the benchmark stops if it is not);
+behind it the steps in which the first process computes something, of all that there are:
+
+{head(STRATEGIES)}
+{chr(10).join(sent)}
+
+Steps that are masked are left out: documents send nothing. An all-to-all sends the same whatever is masked. With all_gather under a
+causal mask a rank's two pieces of queries are two calls over all gathered keys.
+"""
 
 
 # ---- the model ----
@@ -215,6 +250,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--model", action="store_true")
     parser.add_argument("--picture", metavar="FILE.png")
     arguments = parser.parse_args()
@@ -223,7 +259,12 @@ def main():
     elif arguments.model:
         print_model()
     else:
-        measure()
+        load = os.getloadavg()[0]
+        text = report(measure(), load)
+        print(text)
+        if arguments.write:
+            machine = f"{bench_report.slug(bench_report.processor())}_{os.cpu_count()}core"
+            (ROOT / f"docs/results/parallel_{machine}.md").write_text(text)
 
 
 if __name__ == "__main__":

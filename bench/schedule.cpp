@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "attention/affinity.h"
-#include "attention/executor.h"
+#include "attention/bindings.h"
+#include "attention/cpu.h"
 #include "engines/cpu/engine.h"
 #include "tests/attention/bound_call.h"
 

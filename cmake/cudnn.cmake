@@ -1,4 +1,4 @@
-# Engine cudnn is built where the headers of cudnn-frontend, cuDNN, CUDA and NVRTC are found; the libraries are looked
+# Engine cudnn is built if the headers of cudnn-frontend, cuDNN, CUDA and NVRTC are found; the libraries are looked
 # for at run time. Without the headers the engine is there, and says why it refuses.
 #
 # fovea_cudnn(<target>): the sources of the part, or of what stands for it, and the driver's stand-in.

@@ -6,7 +6,7 @@ install(DIRECTORY include/fovea DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 install(TARGETS fovea EXPORT FoveaTargets)
 # Where src/cuda/libraries looks for it, and nothing else does.
 install(FILES $<TARGET_FILE:fovea_standin> DESTINATION ${CMAKE_INSTALL_LIBDIR}/fovea/standin RENAME libcuda.so.1)
-# Where src/store looks for them; none where the target fovea_stock was not built.
+# Where src/store looks for them; none if the target fovea_stock was not built.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/fovea-stock/ DESTINATION ${CMAKE_INSTALL_LIBDIR}/fovea/stock OPTIONAL
   FILES_MATCHING PATTERN "*.fovea")
 if(FOVEA_CLI)

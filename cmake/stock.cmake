@@ -1,7 +1,7 @@
 # The stock bundle: kernels of the formulas that most people use (src/engines/jit/stock.txt), compiled by NVRTC for GPUs
 # that need not be here, one file per architecture in build/fovea-stock/. Installed beside the library, which finds them.
 #
-# Not part of `all`: it takes minutes. `cmake --build --preset release --target fovea_stock` makes it where NVRTC is found;
+# Not part of `all`: it takes minutes. `cmake --build --preset release --target fovea_stock` makes it if NVRTC is found;
 # what was compiled before is kept by content in build/stock-cache/.
 set(FOVEA_STOCK_DEVICES a100 h200 b200 CACHE STRING "The described GPUs that the stock bundle is compiled for")
 

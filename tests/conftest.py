@@ -46,7 +46,7 @@ def run():
 
 @pytest.fixture(scope="session")
 def fovea(build, run):
-    """fovea(*words) runs the program and gives back what it printed; fails where it does."""
+    """fovea(*words) runs the program and gives back what it printed; fails if it does."""
     return lambda *words, **options: run(build / "fovea", *words, **options)
 
 

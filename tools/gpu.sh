@@ -15,7 +15,7 @@
 #   known-bad  what engine cudnn avoids since cuDNN 9.19 gets it wrong on sm_90: whether this cuDNN does so on this GPU
 #   all     all of these but known-bad (python has parallel); python_bench, the benchmarks of these two, only by name
 #
-# Prints what it does, and a short table last. Results go to build/gpu; where $OUT is set they are packed into it after each
+# Prints what it does, and a short table last. Results go to build/gpu; if $OUT is set they are packed into it after each
 # part. FOVEA_TEST_COUNT: how many random lines (5000), FOVEA_TEST_SEED: which.
 set -uo pipefail
 folder=$(readlink -f "$1")
@@ -218,7 +218,7 @@ run_bundle() {
   [[ -f $folder/jit_plans.fovea ]] && compare_bundle jit jit_plans.fovea 'jit: compiled'
 }
 
-compare_bundle() {  # an engine, a bundle, what it logs where it builds
+compare_bundle() {  # an engine, a bundle, what it logs if it builds
   local engine=$1 bundle=$2 built=$3 line i=0 same=0 different=0 more=
   [[ $engine != jit ]] || more=" deterministic=1"  # without, dQ is added up in any order
   say "engine $engine: plans compiled without a GPU, against plans built here"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The Python part of tools/gpu.sh: builds the extension for the Python that is there, against the library of the pack,
-# runs the API tests on CUDA arrays and the benchmarks beside PyTorch and JAX.
+# runs the API tests on CUDA arrays and the benchmark beside JAX.
 #
 #   tools/gpu_python.sh FOLDER OUT [torch] [jax]      their tests, or those of one file (torch/test_api.py); both unless named
-#   tools/gpu_python.sh FOLDER OUT bench              bench/torch_gpu.py and bench/jax_gpu.py: eight minutes
+#   tools/gpu_python.sh FOLDER OUT bench              bench/jax_gpu.py: four minutes (for torch: bench/jit_gpu.py)
 #   tools/gpu_python.sh FOLDER OUT build              the extension alone
 #
 # FOVEA_TEST_SELECT: of these tests, those that pytest's -k takes; each one's verdict is shown.
@@ -67,7 +67,7 @@ tell_tests() {  # torch or jax: the failures, and one line for each file
   for log in "$results/pytest_$1"_*.log; do
     name=$(basename "${log%.log}")
     [[ -z ${FOVEA_TEST_SELECT:-} ]] || grep -E '^PASSED' "$log" | cut -c1-250
-    grep -E '^(FAILED|ERROR|E  )' "$log" | cut -c1-250 | head -40
+    grep -E '^(FAILED|ERROR|E  )' "$log" | grep -vE '^E +(File |Traceback|[~^]+)' | cut -c1-250 | head -40
     printf '%-40s %s\n' "${name#pytest_}" "$(grep -E '(passed|failed|error|skipped).* in [0-9.]+s' "$log" | tail -n 1)"
     [[ $(<"${log%.log}.status") == [05] ]] || failed+=("${name#pytest_}")
   done
@@ -85,15 +85,12 @@ run_tests() {
   for part in "${parts[@]}"; do part=${part%.py} && tell_tests "${part//\//_}"; done
 }
 
-run_benchmarks() {
-  local part
-  for part in torch jax; do
-    say "fovea.$part beside its peers"
-    timeout 240 python3 "bench/${part}_gpu.py" 2>&1 | tee "$results/bench_$part.txt" || failed+=("$part bench")
-  done
+run_benchmark() {
+  say "fovea.jax beside its peers"
+  timeout 240 python3 bench/jax_gpu.py 2>&1 | tee "$results/bench_jax.txt" || failed+=("jax bench")
 }
 
-if [[ ${parts[0]} == bench ]]; then run_benchmarks; else run_tests; fi
+if [[ ${parts[0]} == bench ]]; then run_benchmark; else run_tests; fi
 pack_results
 if ((${#failed[@]})); then
   echo "failed: ${failed[*]}"

@@ -2,7 +2,7 @@
 # Runs Julia with Fovea importable:  tools/julia.sh ARGUMENTS...
 #
 # Takes $JULIA, else the julia on the PATH, else Debian 11's 1.5.3, which it fetches once and unpacks (without installing
-# anything) into a cache folder: $FOVEA_JULIA_DIR, else ~/.cache/fovea/julia-1.5.3. Where none can be had it says why in
+# anything) into a cache folder: $FOVEA_JULIA_DIR, else ~/.cache/fovea/julia-1.5.3. If none can be had it says why in
 # one line and exits with 77. Called by ./dev.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")

@@ -46,7 +46,7 @@ class Row:
     kv_heads: int = HEADS
     queries: int = LENGTH
     keys: int = LENGTH
-    needs_bf16_dot: bool = False    # the bar holds where the processor has one
+    needs_bf16_dot: bool = False    # the bar holds if the processor has one
 
     @property
     def name(self):

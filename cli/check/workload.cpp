@@ -66,6 +66,11 @@ Problem forward_of(const Workload& backward) {
 void parse_problems(Workload& workload, const std::string& line) {
   auto [first, second] = Problem::parse(line);
   describe(first, workload.config);
+  if (workload.config.direction == FOVEA_TANGENT) {
+    throw std::invalid_argument(
+        "direction=tangent: a line has no tangents to run it with; explain takes it, and "
+        "fovea.torch and fovea.jax run it");
+  }
   if (second) describe(*second, workload.backward_config);
   workload.program = first.program();
   workload.forward = std::move(first);
@@ -113,7 +118,8 @@ void read_bound_values(Workload& workload, const std::string& line) {
   workload.offset = seed_value(line, "offset", 0);
 }
 
-// The twist poison_masked_kv: what is masked must never be read into a result, so it may be NaN.
+// For poison_masked_kv: masked keys and values must never be read into a result, so they may be
+// NaN.
 
 class Poisoner {
  public:

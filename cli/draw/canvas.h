@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "cli/draw/cells.h"
 #include "cli/draw/figure.h"
+#include "cli/draw/picture.h"
 
 namespace fovea::cli {
 

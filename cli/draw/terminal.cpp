@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/draw/cells.h"
 #include "cli/draw/labels.h"
+#include "cli/draw/picture.h"
 
 namespace fovea::cli {
 namespace {

@@ -41,7 +41,7 @@ inline std::int64_t longest(std::span<const std::int32_t> starts) {
 inline void append(std::string& text, std::string_view word) { text += word; }
 inline void append(std::string& text, std::integral auto number) { text += std::to_string(number); }
 
-// The rule is put together only where it is broken.
+// The text of the rule is put together only if it is broken.
 template <class... Words>
 void expect(bool right, const Words&... words) {
   if (right) return;

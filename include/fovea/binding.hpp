@@ -19,10 +19,10 @@ inline namespace api {
 // A captured tensor or scalar with its value in this call, or with the memory of its gradient.
 struct Binding {
   std::string name{};
-  std::string word{};  // tensor="slopes:f32[H]", where it was declared in C++
+  std::string word{};  // tensor="slopes:f32[H]", if it was declared in C++
   bool is_tensor = false;
   fovea_array array{};       // of a tensor
-  std::size_t elements = 0;  // in its memory, and the size of one, where these are known
+  std::size_t elements = 0;  // in its memory, and the size of one, if these are known
   std::size_t element_bytes = 0;
   double value = 0;  // of a scalar
   void* gradient = nullptr;

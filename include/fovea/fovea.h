@@ -131,7 +131,7 @@ FOVEA_API fovea_status fovea_program_tensor(fovea_program program, size_t i,
 FOVEA_API fovea_status fovea_program_scalar(fovea_program program, size_t i,
                                             fovea_capture_info* info);
 
-/* Strides that are all zero mean "not given". Where every stride really is zero (one element that
+/* Strides that are all zero mean "not given". If every stride really is zero (one element that
  * stands for all), one of them is written so. */
 #define FOVEA_ZERO_STRIDE INT64_MIN
 
@@ -154,55 +154,18 @@ typedef struct fovea_tensor_binding {
 typedef struct fovea_scalar_binding {
   const char* name;
   double value;
-  const void*
-      device;     /* not NULL: an f32 (f64 if q is f64) or i32 that is read when the call runs */
-  void* gradient; /* one f32 (f64 if q is f64); NULL: not wanted */
+  const void* device; /* not NULL: an f32 (f64 if q is f64) or i32 that the call reads there */
+  void* gradient;     /* one f32 (f64 if q is f64); NULL: not wanted */
 } fovea_scalar_binding;
 
-typedef struct fovea_point {
-  size_t struct_size;
-  double score, grad;
-  int32_t b, h, q, k;
-  int32_t B, H, Hkv, Sq, Skv; /* 0: 1 */
-  const fovea_tensor_binding* tensors;
-  size_t tensor_count;
-  const fovea_scalar_binding* scalars;
-  size_t scalar_count;
-} fovea_point;
-
-typedef struct fovea_value {
-  size_t struct_size;
-  double mod;   /* the score if there is no mod */
-  double bprop; /* 0 if there is none */
-  int32_t keep; /* 1 if there is no mask */
-} fovea_value;
-
-/* The program at one point: in f32 arithmetic, or in double with decisions in f32. */
-FOVEA_API fovea_status fovea_program_evaluate(fovea_program program, const fovea_point* point,
-                                              int in_double, fovea_value* value);
-
-typedef enum fovea_tile_class {
-  FOVEA_TILE_EMPTY = 0,
-  FOVEA_TILE_FULL = 1,
-  FOVEA_TILE_MIXED = 2
-} fovea_tile_class;
-
-/* Positions first <= x < last; sizes and captured values as in `at`. */
-typedef struct fovea_box {
-  size_t struct_size;
-  int32_t q_first, q_last, k_first, k_last;
-  fovea_point at; /* b, h, sizes, captured things; its own struct_size must be set too */
-} fovea_box;
-
-/* Is the mask empty, full or mixed over a tile? Never calls a live tile empty. */
-FOVEA_API fovea_status fovea_program_classify(fovea_program program, const fovea_box* box,
-                                              fovea_tile_class* tile);
+#include "fovea/evaluate.h" /* fovea_program_evaluate, fovea_program_classify */
 
 /* ---- problems: which attention ---- */
 
 typedef struct fovea_problem_s* fovea_problem;
 
-typedef enum fovea_direction { FOVEA_FORWARD = 0, FOVEA_BACKWARD = 1 } fovea_direction;
+/* A tangent is how a forward and its backward change along a direction (docs/semantics.md). */
+typedef enum fovea_direction { FOVEA_FORWARD, FOVEA_BACKWARD, FOVEA_TANGENT } fovea_direction;
 typedef enum fovea_rng { FOVEA_RNG_PORTABLE = 0, FOVEA_RNG_ENGINE = 1 } fovea_rng;
 
 typedef struct fovea_sizes {
@@ -245,7 +208,7 @@ FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,
                                             fovea_problem* problem);
 
 /* From a problem line. direction=both gives the forward of the pair; *backward (may be NULL) gets
- * the other, or NULL where the line has one direction. */
+ * the other, or NULL if the line has one direction. */
 FOVEA_API fovea_status fovea_problem_parse(const char* line, fovea_problem* problem,
                                            fovea_problem* backward);
 FOVEA_API void fovea_problem_destroy(fovea_problem problem);
@@ -365,10 +328,22 @@ typedef struct fovea_bindings {
   size_t workspace_bytes;
   void* stream;                   /* a CUstream */
   const fovea_executor* executor; /* NULL: Fovea's own threads */
-  double scale_f64;               /* as in the config */
+  /* Of a tangent. Dense in the problem's layout, in the types of q, k, v, o, lse and sink. */
+  const void* tangent_q;
+  const void* tangent_k;
+  const void* tangent_v;
+  const void* tangent_sink;
+  void* tangent_o; /* written, as is the next */
+  void* tangent_lse;
+  /* Of captured things, by name, as arrays and values; those not named have none. */
+  const fovea_tensor_binding* tensor_tangents;
+  size_t tensor_tangent_count;
+  const fovea_scalar_binding* scalar_tangents;
+  size_t scalar_tangent_count;
+  double scale_f64; /* as in the config */
 } fovea_bindings;
 
-/* Runs a plan. Nothing is written where the bindings are refused. */
+/* Runs a plan. Nothing is written if the bindings are refused. */
 FOVEA_API fovea_status fovea_plan_run(fovea_plan plan, const fovea_bindings* bindings);
 
 /* Plan and run in one call, for a problem of that direction. To learn the size of the workspace,

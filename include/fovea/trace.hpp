@@ -11,7 +11,7 @@
 //
 // Operators and functions mean what they mean in the language, not in C++: `/` is always f32, `%`
 // is the floor remainder, i32 wraps, && and || evaluate both sides. floor_div(a, b) is `a // b`;
-// div and rem truncate. i32 turns into f32 where it meets one; f32(x), i32(x), boolean(x) cast. A
+// div and rem truncate. i32 turns into f32 if it meets one; f32(x), i32(x), boolean(x) cast. A
 // C++ float or double is an f32 literal, an integer an i32 one; what C++ computes before a traced
 // value is involved (1 / 2) stays C++. Instead of `if` and `?:` write select(c, x, y).
 //

@@ -66,6 +66,19 @@ void BindingRules::hold(const Held& held, const ByteRange& range) {
   held_.push_back(held);
 }
 
+template <class Bound>
+Region BindingRules::captured_region(std::size_t slot, const Bound& bound) const {
+  const ResolvedExtents extents =
+      resolved_extents(problem_.program.tensors()[slot], bindings_.sizes, bindings_.h_global);
+  Region region;
+  region.rank = extents.rank;
+  region.extent = extents.extent;
+  region.stride = bound.stride;
+  region.element_bytes = dtype_size(bound.dtype);
+  for (std::size_t i = 0; i < region.rank; ++i) region.stride[i] *= region.element_bytes;
+  return region;
+}
+
 Region BindingRules::region_of(std::size_t i) const {
   Region region;
   switch (held_[i].kind) {
@@ -73,8 +86,15 @@ Region BindingRules::region_of(std::size_t i) const {
       region.element_bytes = static_cast<std::int64_t>(ranges_[i].bytes);
       break;
     case Held::Kind::Tensor: region = tensor_region(held_[i].index); break;
-    case Held::Kind::Captured: region = captured_region(held_[i].index, /*gradient=*/false); break;
-    case Held::Kind::Gradient: region = captured_region(held_[i].index, /*gradient=*/true); break;
+    case Held::Kind::Captured:
+      region = captured_region(held_[i].index, bindings_.tensors[held_[i].index]);
+      break;
+    case Held::Kind::Tangent:
+      region = captured_region(held_[i].index, bindings_.tensor_tangents[held_[i].index]);
+      break;
+    case Held::Kind::Gradient:
+      region = captured_region(held_[i].index, bindings_.tensor_gradients[held_[i].index]);
+      break;
   }
   region.name = held_[i].name.text();
   region.address = ranges_[i].address;
@@ -142,11 +162,20 @@ void BindingRules::check_pointers() {
     std::int64_t elements, bytes;
   };
   const Problem& p = problem_;
-  const bool backward = p.direction == Direction::Backward;
+  const bool backward = p.direction != Direction::Forward;
+  const bool tangent = p.direction == Direction::Tangent;
   const std::int64_t count = bindings_.sizes.b;
   const Extent rows{row_count(bindings_.sizes, p.layout), row_bytes_};
   const Extent heads{bindings_.sizes.h, row_bytes_};
   const Extent batch{count, 4}, starts{count == 0 ? 0 : count + 1, 4};
+  const auto like = [&](std::size_t i) {  // of named_tensors()
+    if (!tangent) return Extent{0, 1};
+    const NamedTensor& tensor = named_tensors()[i];
+    std::int64_t elements = 1;
+    for (const std::int64_t n : extents_of(bindings_.sizes, p.layout, tensor)) elements *= n;
+    return Extent{elements, dtype_size((p.*tensor.spec).dtype)};
+  };
+  const Extent like_q = like(0), like_k = like(1), like_v = like(2), like_o = like(3);
 #define FOVEA_POINTER(type, name, extent, needed, written) \
   check_block({#name, bindings_.name, extent.elements, extent.bytes, needed, written});
 #include "fovea/fields.def"
@@ -269,17 +298,20 @@ void BindingRules::check_captured() {
     check_count("scalar_gradients", b.scalar_gradients.size(), program.scalars().size(), "scalars");
   }
   for (std::size_t slot = 0; slot < program.tensors().size(); ++slot) {
-    check_captured_tensor(slot);
+    check_captured_tensor({Held::Kind::Captured, slot, "tensor"}, b.tensors[slot]);
+    if (!b.tensor_tangents.empty() && b.tensor_tangents[slot].data != nullptr) {
+      check_captured_tensor({Held::Kind::Tangent, slot, "tangent of tensor"},
+                            b.tensor_tangents[slot]);
+    }
     const bool wanted = slot < problem_.want_tensors.size() && problem_.want_tensors[slot];
     check_tensor_gradient(slot, wanted);
   }
   check_scalar_gradients();
 }
 
-void BindingRules::check_captured_tensor(std::size_t slot) {
-  const ir::TensorDecl& declared = problem_.program.tensors()[slot];
-  const ir::TensorView& bound = bindings_.tensors[slot];
-  const ArgumentName name{"tensor", declared.name};
+void BindingRules::check_captured_tensor(const Held& what, const ir::TensorView& bound) {
+  const ir::TensorDecl& declared = problem_.program.tensors()[what.index];
+  const ArgumentName name{what.name.kind, declared.name};
   if (bound.dtype != declared.dtype) {
     refuse(name.text(), dtype_name(bound.dtype),
            "is declared as " + std::string(dtype_name(declared.dtype)));
@@ -296,7 +328,7 @@ void BindingRules::check_captured_tensor(std::size_t slot) {
   check_reach(name, extents, strides, bytes);
   if (!has_elements(extents)) return;
   check_pointer(name, bound.data, bytes);
-  hold({Held::Kind::Captured, slot, name}, range_of(bound.data, extents, strides, bytes));
+  hold({what.kind, what.index, name}, range_of(bound.data, extents, strides, bytes));
 }
 
 void BindingRules::check_tensor_gradient(std::size_t slot, bool wanted) {
@@ -327,20 +359,6 @@ void BindingRules::check_tensor_gradient(std::size_t slot, bool wanted) {
   ByteRange range = range_of(bound.data, extents, strides, bytes);
   range.written = true;
   hold({Held::Kind::Gradient, slot, name}, range);
-}
-
-Region BindingRules::captured_region(std::size_t slot, bool gradient) const {
-  const ResolvedExtents extents =
-      resolved_extents(problem_.program.tensors()[slot], bindings_.sizes, bindings_.h_global);
-  Region region;
-  region.rank = extents.rank;
-  region.extent = extents.extent;
-  region.stride =
-      gradient ? bindings_.tensor_gradients[slot].stride : bindings_.tensors[slot].stride;
-  region.element_bytes =
-      dtype_size(gradient ? bindings_.tensor_gradients[slot].dtype : bindings_.tensors[slot].dtype);
-  for (std::size_t i = 0; i < region.rank; ++i) region.stride[i] *= region.element_bytes;
-  return region;
 }
 
 void BindingRules::check_scalar_gradients() {

@@ -5,7 +5,7 @@
 #include "attention/bindings.h"
 #include "attention/memory.h"
 #include "attention/refuse.h"
-#include "attention/sequences.h"
+#include "attention/rules.h"
 #include "attention/validate.h"
 #include "base/inline_vector.h"
 
@@ -26,7 +26,6 @@ class BindingRules {
   void check_exact_indices();
   void check_workspace(const Plan& plan);
 
-  void check_captured_tensor(std::size_t slot);
   void check_tensor_gradient(std::size_t slot, bool wanted);
   void check_scalar_gradients();
 
@@ -46,15 +45,17 @@ class BindingRules {
   // What the call reads and writes. Most of it never meets anything else, so that only its bytes
   // are kept, and where the rest is found: by index of a tensor, or slot of a captured one.
   struct Held {
-    enum class Kind : std::uint8_t { Block, Tensor, Captured, Gradient };
+    enum class Kind : std::uint8_t { Block, Tensor, Captured, Tangent, Gradient };
     Kind kind = Kind::Block;
     std::size_t index = 0;
     ArgumentName name;
   };
+  void check_captured_tensor(const Held& what, const ir::TensorView& bound);
   void hold(const Held& held, const ByteRange& range);
   Region region_of(std::size_t i) const;
   Region tensor_region(std::size_t i) const;
-  Region captured_region(std::size_t slot, bool gradient) const;
+  template <class Bound>
+  Region captured_region(std::size_t slot, const Bound& bound) const;
 
   const Problem& problem_;
   const CallRules& rules_;

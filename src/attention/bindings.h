@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "attention/problem.h"
@@ -12,7 +13,22 @@
 
 namespace fovea {
 
-class Executor;  // attention/executor: who runs an engine's tasks on the host
+// Who runs the tasks of an engine that works on the host: its own threads, the caller alone, or
+// the host program's pool.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual int threads() const = 0;
+  // Runs task(0) .. task(count - 1), each once, in any order, on any threads; returns when all are
+  // done. No task may wait for another: they may run one after the other on the caller.
+  virtual void run(std::size_t count, const std::function<void(std::size_t task)>& task) = 0;
+  // One of what run() was given may do many of the engine's own, smaller tasks one after the other:
+  // it is about to begin this one. For whoever measures them.
+  virtual void begins(std::int64_t) {}
+  // Nodes of memory (NUMA) that its threads are spread over, and that of the calling thread.
+  virtual int nodes() const { return 1; }
+  virtual int node_here() const { return 0; }
+};
 
 // A value of this call: on the host, or where the device finds it when the call runs (CUDA graphs
 // and traced programs need that).
@@ -53,6 +69,9 @@ struct Bindings {
   std::span<const BoundGradient> tensor_gradients;
   std::span<void* const> scalar_gradients;  // one f32 each (f64 if q is f64); null: not wanted
   std::span<const float> literals;          // that bake lifted out of the formulas
+  // Of a Tangent. A tensor without data has none, a scalar's is 0.
+  std::span<const ir::TensorView> tensor_tangents;
+  std::span<const PerCall<ir::ScalarValue>> scalar_tangents;
 
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;

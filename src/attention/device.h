@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,5 +44,8 @@ Device find_device(const std::string& name);
 Device parse_device(const std::string& json);
 
 std::vector<std::string> built_in_devices();
+
+// The JSON text of a built-in description, such as h200.
+std::optional<std::string> built_in_description(const std::string& name);
 
 }  // namespace fovea

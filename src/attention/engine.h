@@ -70,6 +70,8 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual std::string name() const = 0;
+  // Whether it runs tangents; if not, it is never asked about one.
+  virtual bool has_tangents() const { return false; }
   // Never refuses: what cannot be run is judged, not baked.
   virtual Baking bake(const Problem& problem, const Device& device) const = 0;
   // Microseconds, builds nothing.
@@ -85,11 +87,11 @@ class Engine {
   virtual std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
                                         const Device& device) const = 0;
   // Whether the plans of a training pair are built at the same time, by two threads, as soon as the
-  // forward's is asked for: of use if compile() takes seconds of one thread.
+  // forward's is asked for: worth it if compile() takes seconds of one thread.
   virtual bool builds_pairs_at_once() const { return false; }
   // Whether compile() keeps what it makes in src/store, for other processes.
   virtual bool keeps_plans() const { return false; }
-  // Why plans that were stored with this environment in their keys are of no use to this process
+  // Why plans that were stored with this environment in their keys cannot be used by this process
   // ("its plans are for cudnn 9.18.0, here is cudnn 9.19.0"); empty: they are. Asked before a
   // bundle is loaded.
   virtual std::string refuse_stored(const std::string& environment) const;

@@ -8,12 +8,11 @@
 
 #include "attention/problem.h"
 #include "ir/eval.h"
-#include "ir/load_range.h"
 #include "ir/range.h"
 
 namespace fovea {
 
-// From 0 to 1. Where a captured tensor or a scalar without a value decides: half, what documents
+// From 0 to 1. If a captured tensor or a scalar without a value decides: half, what documents
 // and block masks leave at least.
 double live_share(const Problem& problem);
 

@@ -38,7 +38,7 @@ inline bool meet(const ByteRange& a, const ByteRange& b) {
                                 : a.address - b.address < b.bytes && a.bytes != 0;
 }
 
-// Throws InvalidArgument that names both, where something written overlaps anything else. Only for
+// Throws InvalidArgument that names both, if something written overlaps anything else. Only for
 // ranges that meet is `region_of(i)` asked for the region itself.
 template <class RegionOf>
 void check_overlaps(std::span<const ByteRange> ranges, const RegionOf& region_of) {

@@ -68,6 +68,14 @@ std::uint64_t Problem::hash() const {
   return h.value();
 }
 
+bool wants_gradients(const Problem& problem) {
+  const auto any = [](const std::vector<bool>& wanted) {
+    return std::ranges::find(wanted, true) != wanted.end();
+  };
+  return problem.want_q || problem.want_k || problem.want_v || problem.want_sink ||
+         any(problem.want_tensors) || any(problem.want_scalars);
+}
+
 std::string outputs_beyond(const Problem& problem,
                            std::initializer_list<std::string_view> written) {
   std::string names;
@@ -84,17 +92,6 @@ ir::Literals literals_of(DType dtype) {
   return dtype == DType::F64 ? ir::Literals::F64 : ir::Literals::F32;
 }
 
-Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t length,
-                      std::int64_t features) {
-  switch (problem.layout) {
-    case Layout::Bhsd: return {heads * length * features, length * features, features, 1};
-    case Layout::Bshd: return {length * heads * features, features, heads * features, 1};
-    case Layout::Sbhd: return {heads * features, features, problem.sizes.b * heads * features, 1};
-    case Layout::Thd: return {0, features, heads * features, 1};
-  }
-  return {};
-}
-
 const std::array<NamedTensor, 8>& named_tensors() {
   static constexpr std::array<NamedTensor, 8> tensors{{
 #define FOVEA_TENSOR(field, key, of_keys, of_values, output) \
@@ -105,13 +102,11 @@ const std::array<NamedTensor, 8>& named_tensors() {
 }
 
 bool takes_part(const Problem& problem, const NamedTensor& tensor) {
-  if (tensor.spec == &Problem::grad_q)
-    return problem.direction == Direction::Backward && problem.want_q;
-  if (tensor.spec == &Problem::grad_k)
-    return problem.direction == Direction::Backward && problem.want_k;
-  if (tensor.spec == &Problem::grad_v)
-    return problem.direction == Direction::Backward && problem.want_v;
-  if (tensor.spec == &Problem::grad_o) return problem.direction == Direction::Backward;
+  const bool backward = problem.direction != Direction::Forward;
+  if (tensor.spec == &Problem::grad_q) return backward && problem.want_q;
+  if (tensor.spec == &Problem::grad_k) return backward && problem.want_k;
+  if (tensor.spec == &Problem::grad_v) return backward && problem.want_v;
+  if (tensor.spec == &Problem::grad_o) return backward && wants_gradients(problem);
   return true;
 }
 
@@ -125,11 +120,21 @@ std::int64_t features_of(const Sizes& sizes, const NamedTensor& tensor) {
   return tensor.of_values ? sizes.dv : sizes.d;
 }
 
+Strides dense_strides(Layout layout, const Sizes& sizes, const NamedTensor& tensor) {
+  const std::int64_t heads = heads_of(sizes, tensor), features = features_of(sizes, tensor);
+  const std::int64_t length = length_of(sizes, tensor), row = heads * features;
+  switch (layout) {
+    case Layout::Bhsd: return {length * row, length * features, features, 1};
+    case Layout::Bshd: return {length * row, features, row, 1};
+    case Layout::Sbhd: return {row, features, sizes.b * row, 1};
+    case Layout::Thd: return {0, features, row, 1};
+  }
+  return {};
+}
+
 Strides strides_of(const Problem& problem, const NamedTensor& tensor) {
   const TensorSpec& spec = problem.*tensor.spec;
-  if (spec.strides) return *spec.strides;
-  return dense_strides(problem, heads_of(problem.sizes, tensor), length_of(problem.sizes, tensor),
-                       features_of(problem.sizes, tensor));
+  return spec.strides ? *spec.strides : dense_strides(problem.layout, problem.sizes, tensor);
 }
 
 }  // namespace fovea

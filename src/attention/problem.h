@@ -19,7 +19,8 @@
 
 namespace fovea {
 
-enum class Direction : std::uint8_t { Forward, Backward };
+// A tangent is the derivative of a forward and of its backward along a direction.
+enum class Direction : std::uint8_t { Forward, Backward, Tangent };
 
 // How tensors lie in memory unless strides say otherwise. Thd is packed: [T, H, D], with cumulative
 // lengths bound per call.
@@ -58,7 +59,7 @@ struct Problem {
   Layout layout = Layout::Bhsd;
   Sizes sizes;
   TensorSpec q, k, v, o;
-  TensorSpec grad_o, grad_q, grad_k, grad_v;  // of a Backward
+  TensorSpec grad_o, grad_q, grad_k, grad_v;  // of a Backward or a Tangent
 
   ir::Program program;
   // How captured tensors lie, by slot; empty, one or all: dense, last index fastest.
@@ -73,7 +74,8 @@ struct Problem {
 #define FOVEA_NUMBER(name) std::int32_t name = 0;
 #include "fovea/fields.def"
 
-  // Which gradients a Backward writes. Captured things by slot; i32 and bool ones can have none.
+  // Which gradients a Backward writes, or a Tangent the change of. Captured things by slot; i32 and
+  // bool ones can have none.
   bool want_q = true, want_k = true, want_v = true, want_sink = false;
   std::vector<bool> want_tensors, want_scalars;
 
@@ -81,16 +83,15 @@ struct Problem {
   std::uint64_t hash() const;
 };
 
+// Is any gradient asked for?
+bool wants_gradients(const Problem& problem);
+
 // The outputs besides o that a forward asks for and that are not among `written`; by their names in
 // fovea/fields.def, with commas. For engines that do not write all of them.
 std::string outputs_beyond(const Problem& problem, std::initializer_list<std::string_view> written);
 
 // What float literals, scalars and the scale are: f32, or doubles if the tensors are f64.
 ir::Literals literals_of(DType dtype);
-
-// Dense strides of a tensor with `heads` heads and `features` features.
-Strides dense_strides(const Problem& problem, std::int64_t heads, std::int64_t length,
-                      std::int64_t features);
 
 // The eight tensors by name, for loops over them. Which sizes each has follows from its name.
 struct NamedTensor {
@@ -105,6 +106,7 @@ bool takes_part(const Problem& problem, const NamedTensor& tensor);  // in this 
 std::int64_t heads_of(const Sizes& sizes, const NamedTensor& tensor);
 std::int64_t length_of(const Sizes& sizes, const NamedTensor& tensor);
 std::int64_t features_of(const Sizes& sizes, const NamedTensor& tensor);
+Strides dense_strides(Layout layout, const Sizes& sizes, const NamedTensor& tensor);
 Strides strides_of(const Problem& problem, const NamedTensor& tensor);  // given or dense
 
 }  // namespace fovea

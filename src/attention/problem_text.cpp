@@ -6,7 +6,7 @@
 #include "attention/gradients.h"
 #include "attention/line_words.h"
 #include "attention/refuse.h"
-#include "attention/sequences.h"
+#include "attention/rules.h"
 #include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "base/words.h"
@@ -66,7 +66,7 @@ LineValues read_values(const LineWords& words, Layout layout) {
   return values;
 }
 
-// The number of sequences where some value comes once per sequence.
+// The number of sequences, if some value comes once per sequence.
 std::int64_t counted_batch(const LineValues& values) {
   for (const auto* starts : {&values.q_starts, &values.k_starts}) {
     if (!starts->empty()) return static_cast<std::int64_t>(starts->size()) - 1;
@@ -169,8 +169,8 @@ Problem as_forward(Problem p, const LineWords& words, bool with_backward) {
   return p;
 }
 
-Problem as_backward(Problem p, const LineWords& words) {
-  p.direction = Direction::Backward;
+Problem as_backward(Problem p, const LineWords& words, Direction direction) {
+  p.direction = direction;
   const DType gradient = words.dtype("grad_dtype", p.q.dtype);
   p.grad_o = {words.dtype("do_dtype", p.q.dtype), words.strides("do_strides")};
   p.grad_q = {words.dtype("dq_dtype", gradient), words.strides("dq_strides")};
@@ -191,7 +191,8 @@ void refuse_backward_keys(const LineWords& words) {
 void refuse_forward_outputs(const LineWords& words) {
   for (const std::string& key : output_keys) {
     if (words.flag(key)) {
-      refuse(key, "1", "is an output of a forward; this line has direction=backward");
+      refuse(key, "1",
+             "is an output of a forward; this line has direction=" + words.text("direction", ""));
     }
   }
 }
@@ -199,17 +200,23 @@ void refuse_forward_outputs(const LineWords& words) {
 }  // namespace
 
 ProblemLine parse_problem_line(std::string_view line) {
-  enum { forward, backward, both };
+  enum { forward, backward, tangent, both };
   const LineWords words(line);
-  const std::size_t direction = words.choice("direction", {"forward", "backward", "both"});
+  const std::size_t direction =
+      words.choice("direction", {"forward", "backward", "tangent", "both"});
   Problem shared = read_shared(words);
   ProblemLine out;
   out.values = read_values(words, shared.layout);
   shared.sizes = read_sizes(words, out.values);
   if (direction == forward) refuse_backward_keys(words);
-  if (direction == backward) refuse_forward_outputs(words);
-  if (direction != backward) out.forward = as_forward(shared, words, direction == both);
-  if (direction != forward) out.backward = as_backward(shared, words);
+  if (direction == backward || direction == tangent) refuse_forward_outputs(words);
+  if (direction == forward || direction == both) {
+    out.forward = as_forward(shared, words, direction == both);
+  }
+  if (direction != forward) {
+    out.backward =
+        as_backward(shared, words, direction == tangent ? Direction::Tangent : Direction::Backward);
+  }
   for (const std::optional<Problem>* problem : {&out.forward, &out.backward}) {
     if (*problem) validate(**problem);
   }
@@ -297,7 +304,7 @@ void print_strides(LinePrinter& out, const Problem& p) {
 }
 
 void print_outputs(LinePrinter& out, const Problem& p) {
-  if (p.direction == Direction::Backward) {
+  if (p.direction != Direction::Forward) {
     if (const std::string grads = wanted_gradients(p); grads != "q,k,v") out.text("grads", grads);
   }
 #define FOVEA_OUTPUT(name, extent, saved) out.flag(#name, p.name);
@@ -345,6 +352,7 @@ const std::vector<std::string>& problem_keys() {
 std::string print(const Problem& p) {
   LinePrinter out;
   if (p.direction == Direction::Backward) out.text("direction", "backward");
+  if (p.direction == Direction::Tangent) out.text("direction", "tangent");
   print_sizes(out, p);
   out.dtype("dtype", p.q.dtype, DType::F32);
   if (p.layout != Layout::Bhsd) out.text("layout", layout_name(p.layout));

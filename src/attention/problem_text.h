@@ -3,7 +3,7 @@
 // names the nearest. docs/problem_line.md lists the keys.
 //
 // Defaults: b=1 h=1 hkv=h sq=128 skv=sq d=64 dv=d dtype=f32 layout=bhsd direction=forward
-// grads=q,k,v; b is the number of lengths, starts or offsets where those are listed; under thd
+// grads=q,k,v; b is the number of lengths, starts or offsets if those are listed; under thd
 // tq and tk are the last starts, sq and skv the longest sequences.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace fovea {
 
-// What a line carries beside the Problem, to bind where `run` needs it. Empty where the line does
-// not have them, or says that they will be `bound`.
+// The values that a line carries beside the Problem, for `run` to bind. Empty if the line does not
+// have them, or says that they will be `bound`.
 struct LineValues {
   std::vector<std::int32_t> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;
   std::uint64_t seed = 1, offset = 0;

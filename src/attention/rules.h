@@ -12,6 +12,29 @@
 
 namespace fovea {
 
+// The rules of lengths, starts and offsets that come one per sequence. Checked if they are known
+// on the host: in a problem line, and in Bindings.
+
+// Formulas see positions as i32.
+inline constexpr std::int64_t most_positions = std::int64_t{1} << 31;
+
+// The sequences of queries, or those of keys. A span is empty if its values are absent or not
+// known here; `named` are the words of the caller for them.
+struct Sequences {
+  struct Names {
+    std::string_view lengths, starts, offsets, longest, rows;
+  };
+  Names named;
+  std::span<const std::int32_t> lengths;  // [B]
+  std::span<const std::int32_t> starts;   // [B + 1], packed
+  std::span<const std::int32_t> offsets;  // [B]
+  std::int64_t longest = 0;               // sq or skv
+  std::int64_t rows = 0;                  // t_q or t_k, packed
+};
+
+// Throws InvalidArgument that names the entry.
+void check_sequences(const Sequences& sequences);
+
 // At least 0, positions in 31 bits, heads in groups, no overflow of any dense tensor.
 void check_sizes(const Sizes& sizes, Layout layout);
 
@@ -32,7 +55,7 @@ void check_reach(const ArgumentName& name, std::span<const std::int64_t> extents
                  std::span<const std::int64_t> strides, std::int64_t element_bytes);
 
 // True if no two elements share an address: sorted by stride, each dimension of more than one
-// element steps past all that the smaller ones reach. False also where an extent is 0 and the
+// element steps past all that the smaller ones reach. False also if an extent is 0 and the
 // strides would overlap if it were not: nothing is written there, so callers ask only if not empty.
 bool is_free_of_overlap(std::span<const std::int64_t> extents,
                         std::span<const std::int64_t> strides);

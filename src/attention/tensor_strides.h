@@ -14,7 +14,7 @@ namespace fovea {
 
 // The program must be set. Tensors that are not named are dense. Throws InvalidArgument.
 void set_tensor_strides(Problem& problem, std::string_view text);
-std::string tensor_strides_text(const Problem& problem);  // "" where all are dense
+std::string tensor_strides_text(const Problem& problem);  // "" if all are dense
 
 // Dense, last index fastest.
 std::vector<std::int64_t> dense_tensor_strides(std::span<const std::int64_t> extents);

@@ -22,7 +22,7 @@ void check_enumerator(std::string_view name, Enum value, Enum last) {
 }
 
 void check_enumerators(const Problem& p) {
-  check_enumerator("direction", p.direction, Direction::Backward);
+  check_enumerator("direction", p.direction, Direction::Tangent);
   check_enumerator("layout", p.layout, Layout::Thd);
   check_enumerator("rng", p.rng, Rng::Engine);
   check_enumerator("precision", p.precision, Precision::Strict);
@@ -52,7 +52,7 @@ void check_dtypes(const Problem& p) {
 // Only what this direction writes must not overlap itself.
 bool is_written(const Problem& p, const NamedTensor& tensor) {
   return tensor.output && takes_part(p, tensor) &&
-         (p.direction == Direction::Backward) == is_gradient(tensor);
+         (p.direction != Direction::Forward) == is_gradient(tensor);
 }
 
 void check_all_strides(const Problem& p) {
@@ -98,10 +98,6 @@ void check_numbers(const Problem& p) {
   }
 }
 
-bool any(const std::vector<bool>& wanted) {
-  return std::ranges::find(wanted, true) != wanted.end();
-}
-
 void check_forward(const Problem& p) {
   if (p.grad_lse) refuse("dlse", "1", "is an input of a backward; this is a forward");
   const bool wants = !p.want_q || !p.want_k || !p.want_v || p.want_sink;
@@ -142,10 +138,11 @@ void check_backward(const Problem& p) {
   check_wanted("scalar", p.program.scalars(), p.want_scalars,
                [](const ir::ScalarDecl& scalar) { return scalar.type == ir::Type::F32; });
   if (p.want_sink && !p.sink) refuse("grads", "sink", "the problem has no sink (sink=1)");
-  const bool wants = p.want_q || p.want_k || p.want_v || p.want_sink;
-  if (!wants && !any(p.want_tensors) && !any(p.want_scalars)) {
+  if (wants_gradients(p)) return;
+  if (p.direction == Direction::Backward) {
     refuse("grads", "a backward must want at least one gradient");
   }
+  if (p.grad_lse) refuse("dlse", "1", "a tangent that wants no gradients does not read it");
 }
 
 }  // namespace
@@ -159,7 +156,8 @@ void validate(const Problem& problem) {
   check_all_strides(problem);
   switch (problem.direction) {
     case Direction::Forward: return check_forward(problem);
-    case Direction::Backward: return check_backward(problem);
+    case Direction::Backward:
+    case Direction::Tangent: return check_backward(problem);
   }
 }
 
@@ -170,7 +168,7 @@ void validate(const Problem& problem, const Sizes& sizes) {
 }
 
 CallRules::CallRules(const Problem& problem) : problem_(problem) {
-  const bool backward = problem.direction == Direction::Backward;
+  const bool backward = problem.direction != Direction::Forward;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const NamedTensor& tensor = named_tensors()[i];
     OwnTensor& own = tensors_[i];

@@ -1,6 +1,6 @@
 // The three kinds of exception inside Fovea, and who is to blame for each: the caller, the device
 // (a library, a driver), or us. "Not supported" is a value with reasons; only asking to run what no
-// engine can turns it into the fourth. src/capi makes statuses of these; nothing else catches them.
+// engine can turns it into the fourth. src/capi turns them into statuses.
 #pragma once
 
 #include <stdexcept>

@@ -31,7 +31,7 @@ struct StructSize {
 void check_struct(const void* given, const StructSize& size, const StructName& name,
                   bool is_output);
 
-// What an earlier version does not have is zero. `first_size`: of the first version, where the
+// What an earlier version does not have is zero. `first_size`: of the first version, if the
 // struct has grown since.
 template <class T>
 T read_struct(const T* given, const StructName& name, std::size_t first_size = 0) {

@@ -5,14 +5,14 @@
 #include <ctime>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
+
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "capi/arguments.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "capi/plan_request.h"
 #include "planner/cache.h"
 #include "planner/planner.h"
 #include "store/bundle.h"

@@ -17,11 +17,7 @@ namespace {
 // Dense strides follow this call's sizes, which may differ from the problem's.
 Strides default_strides(const Problem& problem, const NamedTensor& tensor, const Sizes& sizes) {
   const TensorSpec& spec = problem.*tensor.spec;
-  if (spec.strides) return *spec.strides;
-  const std::int64_t heads = heads_of(sizes, tensor), features = features_of(sizes, tensor);
-  Strides strides = dense_strides(problem, heads, length_of(sizes, tensor), features);
-  if (problem.layout == Layout::Sbhd) strides.s = sizes.b * heads * features;
-  return strides;
+  return spec.strides ? *spec.strides : dense_strides(problem.layout, sizes, tensor);
 }
 
 // Checked before anything is multiplied by them.
@@ -67,9 +63,25 @@ CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
       executor_(given.executor),
       sizes_(call_sizes(problem_, given)),
       captured_(problem_.program,
-                {"bindings", given.tensors, given.tensor_count, given.scalars, given.scalar_count,
-                 false, literals_of(problem_.q.dtype)},
+                {.argument = "bindings",
+                 .tensors = given.tensors,
+                 .tensor_count = given.tensor_count,
+                 .scalars = given.scalars,
+                 .scalar_count = given.scalar_count,
+                 .reals = literals_of(problem_.q.dtype)},
                 {sizes_, problem_.h_global}) {
+  if (problem_.direction == Direction::Tangent) {
+    tangents_.emplace(
+        problem_.program,
+        CapturedArguments{"bindings.tangents", given.tensor_tangents, given.tensor_tangent_count,
+                          given.scalar_tangents, given.scalar_tangent_count, /*may_lack=*/true,
+                          /*are_tangents=*/true, literals_of(problem_.q.dtype)},
+        CapturedSizes{sizes_, problem_.h_global});
+    bindings_.tensor_tangents = tangents_->tensors();
+    bindings_.scalar_tangents = tangents_->scalars();
+  } else if (given.tensor_tangent_count + given.scalar_tangent_count != 0) {
+    throw InvalidArgument("bindings: tangents are bound, but this problem is no tangent");
+  }
   bindings_.sizes = sizes_;
   bind_tensors(plan.rules, given);
   bind_values(given);
@@ -126,7 +138,9 @@ void CallBindings::bind_scale(const fovea_bindings& given) {
 // On the CPU the device is the host: values bound as pointers are read now, so that validation sees
 // what the engine will.
 void CallBindings::read_pointers() {
-  captured_.read_pointers(problem_.program, literals_of(problem_.q.dtype));
+  const ir::Literals reals = literals_of(problem_.q.dtype);
+  captured_.read_pointers(problem_.program, reals);
+  if (tangents_) tangents_->read_pointers(problem_.program, reals);
 #define FOVEA_VALUE(type, name) read_pointer(bindings_.name);
 #include "fovea/fields.def"
 }

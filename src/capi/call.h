@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "attention/bindings.h"
-#include "attention/executor.h"
 #include "capi/captured.h"
 #include "capi/recent_plans.h"
 #include "fovea/fovea.h"
@@ -51,6 +51,7 @@ class CallBindings {
   HostExecutor executor_;
   Sizes sizes_;
   CapturedBindings captured_;
+  std::optional<CapturedBindings> tangents_;  // of a tangent
   Bindings bindings_;
 };
 

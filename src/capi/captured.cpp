@@ -20,8 +20,8 @@ std::vector<std::string> names_of(const std::vector<Decl>& declared) {
   return names;
 }
 
-// Where a list of bindings and the declared things meet. Names are built for errors only: a call
-// with a few captured things allocates nothing.
+// Puts a list of bindings into the order of the declarations. Names are built for errors only: a
+// call with a few captured things allocates nothing.
 template <class Decl>
 struct Matching {
   const std::vector<Decl>& declared;
@@ -210,7 +210,7 @@ void CapturedBindings::bind_scalars(const ir::Program& program, const CapturedAr
     }
   }
   for (std::size_t slot = 0; slot < program.scalars().size(); ++slot) {
-    if (matching.bound[slot] != 0) continue;
+    if (matching.bound[slot] != 0 || given.are_tangents) continue;
     const ir::ScalarDecl& declared = program.scalars()[slot];
     if (!declared.value && given.may_lack) continue;
     if (!declared.value) {

@@ -19,6 +19,7 @@ struct CapturedArguments {
   const fovea_scalar_binding* scalars = nullptr;
   std::size_t scalar_count = 0;
   bool may_lack = false;                   // tensors that are missing have no data
+  bool are_tangents = false;               // scalars that are missing are 0
   ir::Literals reals = ir::Literals::F32;  // what scalars of floats are
 };
 

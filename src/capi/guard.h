@@ -1,5 +1,5 @@
 // The one place where exceptions become statuses. Every function of the C interface that can fail
-// runs inside guarded(); nothing else in Fovea catches.
+// runs inside guarded().
 #pragma once
 
 #include <utility>

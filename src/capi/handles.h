@@ -12,6 +12,7 @@
 #include "capi/arguments.h"
 #include "capi/recent_plans.h"
 #include "fovea/fovea.h"
+#include "planner/planner.h"
 
 struct fovea_report_s {
   std::string text;
@@ -57,5 +58,10 @@ auto& content(Handle handle, const char* name) {
   need(handle, name);
   return *handle;
 }
+
+// What a C caller asks of the planner. `options` null: every default. The partner is that of the
+// options, else the one that the problem was parsed with. Throws InvalidArgument.
+PlanWords to_words(const fovea_problem_s& problem, const fovea_plan_options* options);
+PlanRequest to_request(const PlanWords& words);
 
 }  // namespace fovea::capi

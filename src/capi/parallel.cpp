@@ -1,7 +1,7 @@
 // Plans for many ranks: fovea_parallel_plan.
 #include "attention/parallel.h"
 
-#include "attention/sequences.h"
+#include "attention/rules.h"
 #include "base/error.h"
 #include "capi/call.h"
 #include "capi/captured.h"

@@ -1,5 +1,3 @@
-#include "capi/plan_request.h"
-
 #include <cstddef>
 
 #include "attention/engine.h"
@@ -99,10 +97,11 @@ void run(const FoundPlan& plan, const fovea_bindings& given) {
 }
 
 void check_direction(const fovea_problem_s& problem, Direction direction) {
+  constexpr const char* names[] = {"forward", "backward", "tangent"};
+  const auto name = [&](Direction of) { return std::string(names[static_cast<std::size_t>(of)]); };
   if (problem.problem->direction == direction) return;
-  throw InvalidArgument(direction == Direction::Forward
-                            ? "problem is a backward; fovea_forward takes a forward"
-                            : "problem is a forward; fovea_backward takes a backward");
+  throw InvalidArgument("problem is a " + name(problem.problem->direction) + "; fovea_" +
+                        name(direction) + " takes a " + name(direction));
 }
 
 struct WholeCall {
@@ -180,6 +179,10 @@ PlanWords to_words(const fovea_problem_s& problem, const fovea_plan_options* opt
   constexpr std::size_t first_size = offsetof(fovea_plan_options, partner);
   const auto known = read_struct(options, {"options", "fovea_plan_options"}, first_size);
   const auto& partner = known.partner == nullptr ? problem.partner : known.partner->problem;
+  if (partner && (partner->direction == Direction::Tangent ||
+                  problem.problem->direction == Direction::Tangent)) {
+    throw InvalidArgument("options.partner: a tangent is no half of a pair");
+  }
   if (partner && partner->direction == problem.problem->direction) {
     const char* const both = partner->direction == Direction::Forward ? "forward" : "backward";
     throw InvalidArgument("options.partner is a " + std::string(both) +

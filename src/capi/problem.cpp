@@ -71,7 +71,7 @@ void check_reserved(const Config& config) {
 Problem to_problem(const Config& config) {
   check_reserved(config);
   Problem p;
-  p.direction = to_enum<Direction>(config.direction, 2, "config.direction", "fovea_direction");
+  p.direction = to_enum<Direction>(config.direction, 3, "config.direction", "fovea_direction");
   p.layout = to_enum<Layout>(config.layout, 4, "config.layout", "fovea_layout");
   p.sizes = to_sizes(config.sizes);
   set_tensors(p, config);
@@ -87,11 +87,11 @@ Problem to_problem(const Config& config) {
 #define FOVEA_NUMBER(name) p.name = config.name;
 #include "fovea/fields.def"
   p.precision = config.strict != 0 ? Precision::Strict : Precision::Default;
-  if (p.direction == Direction::Backward) {
+  if (p.direction != Direction::Forward) {
     want_gradients(p, config.grads == nullptr ? "q,k,v" : config.grads);
   } else if (config.grads != nullptr) {
     throw InvalidArgument("config.grads is '" + std::string(config.grads).substr(0, 64) +
-                          "', but only a backward has gradients (direction FOVEA_BACKWARD)");
+                          "', but a forward has no gradients");
   }
   validate(p);
   return p;
@@ -99,7 +99,7 @@ Problem to_problem(const Config& config) {
 
 // Everything but the pointers, which live with a handle.
 void describe(const Problem& p, Config& config) {
-  config.direction = p.direction == Direction::Forward ? FOVEA_FORWARD : FOVEA_BACKWARD;
+  config.direction = static_cast<fovea_direction>(p.direction);
   config.layout = static_cast<fovea_layout>(p.layout);
   config.sizes = from_sizes(p.sizes);
   for (std::size_t i = 0; i < std::size(fields); ++i) {
@@ -129,7 +129,7 @@ fovea_problem_s::fovea_problem_s(Problem made)
     : problem(std::make_shared<const Problem>(std::move(made))),
       program(problem->program, literals_of(problem->q.dtype)),
       tensor_strides(tensor_strides_text(*problem)) {
-  if (problem->direction == Direction::Backward) grads = wanted_gradients(*problem);
+  if (problem->direction != Direction::Forward) grads = wanted_gradients(*problem);
 }
 
 fovea_status fovea_problem_create(const fovea_problem_config* config, fovea_problem* problem) {
@@ -218,7 +218,7 @@ fovea_status fovea_problem_describe(fovea_problem problem, fovea_problem_config*
     fovea_problem_config filled{};
     describe(*described.problem, filled);
     filled.program = &described.program;
-    if (described.problem->direction == Direction::Backward) {
+    if (described.problem->direction != Direction::Forward) {
       filled.grads = described.grads.c_str();
     }
     if (!described.tensor_strides.empty()) {

@@ -1,5 +1,5 @@
 // What is only text: reports, the version, the log, and what the doctor says of this machine.
-#include "attention/affinity.h"
+#include "attention/cpu.h"
 #include "attention/device.h"
 #include "base/env.h"
 #include "base/log.h"

@@ -11,7 +11,7 @@ namespace fovea::ir {
 struct BpropCheck {
   std::uint64_t seed = 0;  // reproduces it
   int points = 0;          // compared
-  double worst_error = 0;  // |hand - derived| / max(1, |derived|); infinite where only one is NaN
+  double worst_error = 0;  // |hand - derived| / max(1, |derived|); infinite if only one is NaN
   double hand = 0, derived = 0;
   std::string worst_point;  // "score=... grad=... b=0 h=2 q=17 k=3 softcap=..."
 

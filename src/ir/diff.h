@@ -22,7 +22,7 @@ struct ScalarGradient {
 
 // Every f32 input that the formula has, in the order of first use; integer inputs have none.
 struct Gradients {
-  Expr score;  // 0 where the formula does not use it
+  Expr score;  // 0 if the formula does not use it
   std::vector<LoadGradient> loads;
   std::vector<ScalarGradient> scalars;
   Expr grad;  // by the leaf `grad`, for derivatives of derivatives; 0 if it is not used

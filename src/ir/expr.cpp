@@ -25,7 +25,7 @@ Depends own_dependence(Op op) {
     case Op::IndexH: return Depends::H;
     case Op::IndexQ: return Depends::Q;
     case Op::IndexK: return Depends::K;
-    // A sequence's own lengths: they change with b where sequences vary.
+    // A sequence's own lengths: they change with b if sequences vary.
     case Op::SizeSq:
     case Op::SizeSkv: return Depends::B;
     default: return Depends::None;

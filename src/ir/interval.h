@@ -49,6 +49,7 @@ struct BoolSet {
   static constexpr BoolSet of(bool value) { return {!value, value}; }
   constexpr bool always() const { return can_true && !can_false; }
   constexpr bool never() const { return can_false && !can_true; }
+  constexpr BoolSet negated() const { return {can_true, can_false}; }
 };
 
 // The value set of one expression; the member of its type counts.
@@ -57,6 +58,9 @@ struct Range {
   RealInterval f;
   BoolSet b;
 };
+
+// The smallest range that holds both.
+Range hull(const Range& a, const Range& b);
 
 // Operations on sets. Leaves, loads and constants have none: ir/range reads them from its box.
 // For +, -, * and unary - on i32 a result outside i32 means that it may have wrapped: everything.

@@ -64,7 +64,7 @@ class Lifter {
  private:
   std::uint32_t place(const Node& node) const { return order_.number.find(&node); }
 
-  // A literal stays where all its users depend on nothing but `keep_in`.
+  // A literal stays if all its users depend on nothing but `keep_in`.
   void find_lifted(Depends keep_in) {
     lifted_.assign(order_.nodes.size(), false);
     lifted_.back() = is_literal(*order_.nodes.back());
@@ -179,7 +179,7 @@ class Lifter {
     literals_.push_back(value);
   }
 
-  // The literal's scalar; null where only its negative has one, which subtracts_literal reads.
+  // The literal's scalar; null if only its negative has one, which subtracts_literal reads.
   Expr literal(float value) const {
     const auto at = slots_.find(std::bit_cast<std::uint32_t>(value));
     return at == slots_.end() ? Expr() : scalar(Type::F32, at->second);

@@ -169,7 +169,7 @@ namespace {
 
 constexpr std::uint32_t unset = ~std::uint32_t{0};
 
-// True where the order of two operands can depend on slots.
+// True if the order of two operands can depend on slots.
 bool is_ambiguous(const Node& node) {
   if (!info(node.op()).commutes()) return false;
   const Expr& left = node.arg(0);
@@ -273,7 +273,7 @@ Slots canonical_slots(std::span<const Expr> roots, const Declarations& declarati
       std::ranges::any_of(order.nodes, [](const Node* node) { return is_ambiguous(*node); });
   if (!ambiguous) return by_use;
   Slots slots = number_by_colour(roots, declarations);
-  // Where interchangeable things changed places and nothing else did, they keep their names.
+  // If interchangeable things changed places and nothing else did, they keep their names.
   const bool same = std::ranges::equal(renumbered(roots, slots), renumbered(roots, by_use)) &&
                     same_types(declarations.tensors, slots.tensors, by_use.tensors) &&
                     same_types(declarations.scalars, slots.scalars, by_use.scalars);

@@ -1,11 +1,14 @@
 // i32 sums are followed as linear forms over the steps that are not sums, so that a position that
 // occurs twice (q - k >= q - n) is not treated as two. A linear form speaks of unbounded integers:
-// where part of it may wrap within the box it is `broken` there, and the plain ranges of the
+// if part of it may wrap within the box it is `broken` there, and the plain ranges of the
 // (wrapped) operands are used instead.
 #include "ir/range.h"
 
+#include <algorithm>
 #include <array>
 
+#include "ir/extremes.h"
+#include "ir/interval.h"
 #include "ir/limits.h"
 #include "ir/range_code.h"
 
@@ -13,8 +16,6 @@ namespace fovea::ir {
 namespace {
 
 using Kind = RangeStep::Kind;
-
-BoolSet negated(BoolSet a) { return {a.can_true, a.can_false}; }
 
 Range from_box(std::span<const Range> ranges, std::size_t i) {
   return i < ranges.size() ? ranges[i] : Range{};
@@ -111,7 +112,7 @@ class Runner {
       case Op::LtI: return {{}, {}, less(difference)};
       case Op::LeI: return {{}, {}, less_equal(difference)};
       case Op::EqI: return {{}, {}, equal_zero(difference)};
-      default: return {{}, {}, negated(equal_zero(difference))};
+      default: return {{}, {}, equal_zero(difference).negated()};
     }
   }
 
@@ -119,7 +120,7 @@ class Runner {
     const IntInterval rest = values_[step.y].i;
     if (!rest.single()) return plain(step);
     const BoolSet equal = equals_modulo(values_[step.x].i, step.modulus, rest.lo);
-    return {{}, {}, step.node->op() == Op::EqI ? equal : negated(equal)};
+    return {{}, {}, step.node->op() == Op::EqI ? equal : equal.negated()};
   }
 
   const RangeCode& code_;
@@ -175,6 +176,51 @@ Range bound(const Expr& expr, const Box& box) {
   Ranges::Scratch scratch;
   ranges.bound(box, scratch);
   return ranges.range(scratch);
+}
+
+LoadRanges::LoadRanges(const Ranges& formula) {
+  const std::vector<Expr>& loads = formula.loads();  // operands first: inner loads come before
+  for (const Expr& load : loads) {
+    Entry entry{load, Ranges(load->args()), {}};
+    for (const Expr& inner : entry.indices.loads()) {
+      const auto at = std::ranges::find(loads, inner) - loads.begin();
+      entry.inner.push_back(static_cast<std::uint32_t>(at));
+    }
+    step_count_ = std::max(step_count_, entry.indices.step_count());
+    entries_.push_back(std::move(entry));
+  }
+}
+
+Range LoadRanges::find(const Question& question, const Box& box, Memory memory) const {
+  const Entry& entry = entries_[question.load];
+  Box own = box;
+  own.loads = memory.inner.first(entry.inner.size());
+  for (std::size_t i = 0; i < entry.inner.size(); ++i) {
+    memory.inner[i] = question.found[entry.inner[i]];
+  }
+  entry.indices.bound(own, memory.steps);
+  const TensorView& tensor = question.tensors[entry.load->slot()];
+  Part part;
+  std::int64_t volume = 1;
+  for (std::size_t i = 0; i < entry.load->args().size(); ++i) {
+    const IntInterval index = entry.indices.range(memory.steps, i).i;
+    part.first[i] = clamp_index(index.lo, tensor.extent[i]);
+    part.last[i] = clamp_index(index.hi, tensor.extent[i]);
+    const std::int64_t length = part.last[i] - part.first[i] + 1;
+    if (volume > question.most / length) return {};
+    volume *= length;
+  }
+  return extremes(tensor, part);
+}
+
+std::vector<Range> LoadRanges::find(const Box& box, std::span<const TensorView> tensors) const {
+  std::vector<Range> steps(step_count_), inner(count()), found(count());
+  std::vector<char> broken(step_count_);
+  for (std::size_t load = 0; load < count(); ++load) {
+    found[load] =
+        find({.load = load, .tensors = tensors, .found = found}, box, {{steps, broken}, inner});
+  }
+  return found;
 }
 
 }  // namespace fovea::ir

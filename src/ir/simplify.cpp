@@ -14,7 +14,7 @@ namespace {
 // graphs than this are left as they are.
 constexpr std::size_t largest_graph = 2000;
 
-// Nodes visited by all those substitutions together. Where conditions recur under one another the
+// Nodes visited by all those substitutions together. If conditions recur under one another the
 // copies would double with each: past this the rest stays as it is.
 constexpr std::size_t most_work = 200000;
 

@@ -1,4 +1,4 @@
-// Makes expressions smaller where ir/build could not see that they can be: what a condition says
+// Makes expressions smaller in ways that ir/build cannot see: what a condition says
 // about the branches under it, and what is known about positions. Keeps every value exactly. Used
 // on derivatives and traced formulas.
 #pragma once

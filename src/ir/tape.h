@@ -28,7 +28,7 @@ Stage stage_of(Depends depends);
 // computed from. See Instruction::exact.
 std::vector<bool> find_exact(const Order& order);
 
-// One index of a load: a register, and whether it is proven to lie within the extent. Where it is
+// One index of a load: a register, and whether it is proven to lie within the extent. If it is
 // not, the engine clamps it: for safety, not for meaning.
 struct TapeIndex {
   std::uint32_t source = 0;

@@ -51,7 +51,7 @@ bool takes(const OpInfo& row, std::span<const Expr> args, bool widen) {
   return true;
 }
 
-// i32 turns into f32 where it meets one, or where the operation knows f32 alone.
+// i32 turns into f32 if it meets one, or if the operation knows f32 alone.
 bool may_widen(const Overloads& overloads, std::span<const Expr> args) {
   if (is_cast_text(overloads.text)) return false;
   const bool meets =

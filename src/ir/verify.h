@@ -11,7 +11,7 @@
 
 namespace fovea::ir {
 
-// The operation written `text` in this form, applied to args, with i32 turned into f32 where it
+// The operation written `text` in this form, applied to args, with i32 turned into f32 if it
 // meets one. Throws InvalidArgument that says which types it takes.
 Expr apply_text(std::string_view text, Form form, std::vector<Expr> args);
 

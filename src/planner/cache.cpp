@@ -78,12 +78,12 @@ std::shared_ptr<const Plan> PlanCache::build_and_keep(const PlanKey& key, const 
   try {
     dropped = insert(std::move(entry));
   } catch (const std::bad_alloc&) {
-    // Not kept; those who asked for it have it.
+    // The plan is not kept; the threads that asked for it have it.
   }
   return plan;
 }
 
-// All or nothing.
+// If it throws, nothing has changed.
 PlanCache::Entries PlanCache::insert(Entry entry) {
   Entries one;
   one.push_back(std::move(entry));

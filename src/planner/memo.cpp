@@ -10,7 +10,7 @@ namespace {
 // The device and the engine are few: the Problem alone is hashed.
 std::uint64_t hash_of(const ChoiceKey& key) { return key.problem.hash(); }
 
-// Who asks again mostly brings the same object.
+// A caller that asks again mostly brings the same object.
 bool same(const std::shared_ptr<const Problem>& a, const std::shared_ptr<const Problem>& b) {
   return a == b || (a != nullptr && b != nullptr && *a == *b);
 }

@@ -60,10 +60,26 @@ Planner::NamedEngine Planner::named_engine(const PlanRequest& request) const {
                         " (engines: " + listed(names) + ")");
 }
 
+namespace {
+
+Verdict has_no_tangents(const Engine& engine) {
+  const Reason reason{"no_tangents", "engine " + engine.name() + " runs forwards and backwards",
+                      "direction=tangent (a second derivative, or one in forward mode)",
+                      "run it on a CPU, where engine reference has it"};
+  return {Answer::No, {reason}, 0, ""};
+}
+
+}  // namespace
+
 Planner::JudgedProblems Planner::judge(const Problem& problem, const Device& device, bool prove) {
   JudgedProblems all;
   for (const Candidate& candidate : candidates_) {
     const Engine& engine = *candidate.engine;
+    if (problem.direction == Direction::Tangent && !engine.has_tangents()) {
+      all.push_back(
+          std::make_shared<const JudgedProblem>(JudgedProblem{{}, {has_no_tangents(engine)}}));
+      continue;
+    }
     JudgedProblem one{engine.bake(problem, device), {}};
     const Baked& baked = one.baking.baked;
     one.judged = prove ? engine.prove(baked, device) : engine.judge(baked, device);
@@ -161,7 +177,8 @@ PlannedCall Planner::make_plan(const Problem& problem, const PlanRequest& reques
   }
 }
 
-// A backward follows its forward. What goes wrong here is met again by whoever asks for that plan.
+// A backward follows its forward. If its build fails here, it fails again when that plan is asked
+// for.
 std::future<void> Planner::build_meanwhile(std::shared_ptr<const Problem> backward,
                                            const PlanRequest& request, const Choice& choice) {
   const std::string& chosen = choice.explanation->chosen;
@@ -228,6 +245,10 @@ std::vector<store::Recorded> compile_one(const Engine& engine, const Problem& pr
                                          const Device& device, Verdict& verdict) {
   if (!engine.keeps_plans()) {
     verdict = keeps_no_plans();
+    return {};
+  }
+  if (problem.direction == Direction::Tangent && !engine.has_tangents()) {
+    verdict = has_no_tangents(engine);
     return {};
   }
   const Baked baked = engine.bake(problem, device).baked;

@@ -1,6 +1,6 @@
 // From a Problem to a plan: asks the engines in order, collects their reasons, builds the plan of
-// the best that can run it, and keeps it. Only this and tests call engines. A training pair is two
-// Problems that name each other and are chosen for together.
+// the best that can run it, and keeps it. Only this room and tests call engines. A training pair is
+// two Problems that name each other and are chosen for together.
 #pragma once
 
 #include <atomic>
@@ -102,7 +102,8 @@ class Planner {
   std::vector<std::pair<PlanKey, std::string>> refusals_;  // oldest first, bounded
 };
 
-// Of the process, with all engines. planner/engines.cpp is the only place that names them.
+// The planner of the process, with all engines. planner/engines.cpp is the only place that names
+// them.
 Planner& planner();
 PlanCache& plan_cache();
 std::shared_ptr<const Explanation> explain(const Problem& problem, const PlanRequest& request,

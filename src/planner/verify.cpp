@@ -1,18 +1,55 @@
 #include "planner/verify.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "attention/geometry.h"
+#include "base/error.h"
+#include "cuda/driver.h"
 #include "engines/reference/rows.h"
 #include "ir/topology.h"
-#include "planner/host_memory.h"
 
 namespace fovea {
 namespace {
+
+template <class Function>
+Function driver_call(const char* name) {
+  const cuda::Driver* const driver = cuda::driver();
+  void* const found = driver == nullptr ? nullptr : dlsym(driver->library, name);
+  if (found == nullptr) throw DeviceError(std::string("the CUDA driver has no ") + name);
+  return reinterpret_cast<Function>(found);
+}
+
+// Memory that a call has bound, readable on the host: itself if it is the host's, else a copy.
+class HostMemory {
+ public:
+  // On a GPU: waits for the stream first.
+  HostMemory(DeviceKind device, void* stream) : device_(device) {
+    if (device_ == DeviceKind::Cpu) return;
+    using Synchronize = cuda::Result (*)(cuda::Handle stream);
+    cuda::check(driver_call<Synchronize>("cuStreamSynchronize")(stream), "cuStreamSynchronize");
+  }
+
+  // `bytes` bytes from there on; null stays null. Lives as long as this object.
+  void* fetch(const void* from, std::size_t bytes) {
+    if (from == nullptr || device_ == DeviceKind::Cpu) return const_cast<void*>(from);
+    using Copy = cuda::Result (*)(void* to, cuda::Address from, std::size_t bytes);
+    std::vector<std::byte>& copy = copies_.emplace_back(bytes);
+    const auto address = reinterpret_cast<cuda::Address>(from);
+    cuda::check(driver_call<Copy>("cuMemcpyDtoH_v2")(copy.data(), address, bytes), "cuMemcpyDtoH");
+    return copy.data();
+  }
+
+ private:
+  DeviceKind device_;
+  std::vector<std::vector<std::byte>> copies_;
+};
 
 // Scores that the reference engine computes: about a second of one core at head dim 128.
 constexpr std::int64_t most_scores = std::int64_t{1} << 20;
@@ -126,7 +163,7 @@ class Sample {
     problem_.want_tensors.assign(problem.want_tensors.size(), false);
     problem_.want_scalars.assign(problem.want_scalars.size(), false);
     problem_.want_sink = problem_.max_logit = problem_.capture = problem_.device_values = false;
-    // Of keys all rows are needed.
+    // Gradients of keys and values are sums over all rows.
     if (rows_ != rows_all_) problem_.want_k = problem_.want_v = false;
     part_.h_global = problem_.h_global;
   }

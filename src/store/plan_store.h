@@ -82,7 +82,7 @@ class PlanStore {
   std::atomic<std::uint64_t> disk_hits_{0}, bundle_hits_{0}, disk_writes_{0};
 };
 
-// Of the process, with the settings of its environment when it was first asked for.
+// The store of the process, with the settings that its environment had at the first call.
 PlanStore& plan_store();
 
 struct Recorded {

@@ -1,6 +1,4 @@
 // Which processors the process has, whoever asks; and which memory nodes they belong to.
-#include "attention/affinity.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,6 +6,8 @@
 #include <fstream>
 #include <random>
 #include <thread>
+
+#include "attention/cpu.h"
 
 namespace fovea {
 namespace {

@@ -10,7 +10,6 @@
 #include <random>
 
 #include "attention/cpu.h"
-#include "attention/described_device.h"
 #include "base/error.h"
 #include "tests/ir/random.h"
 

@@ -212,7 +212,7 @@ const Refusal refusals[] = {
     {"dtype=fp16", "dtype=fp16: must be one of f32, bf16, f16, f64; did you mean 'f16'?"},
     {"dtype=i32", "dtype=i32: must be one of f32, bf16, f16, f64; did you mean 'f32'?"},
     {"layout=bhds", "layout=bhds: must be one of bhsd, bshd, sbhd, thd; did you mean 'bhsd'?"},
-    {"direction=sideways", "direction=sideways: must be one of forward, backward, both"},
+    {"direction=sideways", "direction=sideways: must be one of forward, backward, tangent, both"},
     {"rng=none", "rng=none: must be one of portable, engine"},
     {"precision=high", "precision=high: must be one of default, strict"},
     {"scale=big", "scale=big: must be a number that fits f32"},

@@ -171,7 +171,7 @@ TEST(ValidateBindings, Captured) {
        {"grad_lse: must not be null", [](BoundCall& c) { c.bindings.grad_lse = nullptr; }}});
 }
 
-// Where an index is exactly q or k, clamping would read another position's value in silence.
+// If an index is exactly q or k, clamping would read another position's value in silence.
 TEST(ValidateBindings, PositionsMustLieInsideWhatTheyIndex) {
   expect_rules(backward,
                {{"tensor bias: extent 8 of index 1, which is q, must cover offset + length = 11",

@@ -166,7 +166,7 @@ TEST_F(BundleApi, TheFolderIsListedVerifiedAndCleared) {
 }
 
 // The first version of fovea_cache_stats ended with build_seconds.
-TEST(Trap18, AnEarlierVersionsStatisticsAreFilledAsFarAsTheyGo) {
+TEST(Structs, AnEarlierVersionsStatisticsAreFilledAsFarAsTheyGo) {
   fovea_cache_stats earlier{};
   std::memset(&earlier, 0x5a, sizeof earlier);
   earlier.struct_size = offsetof(fovea_cache_stats, disk_hits);

@@ -23,7 +23,7 @@ const char* const softcap_line =
     "b=1 h=2 sq=8 d=4 mod=\"cap * tanh(score / cap) + bias[h]\" mask=causal scalar=cap "
     "tensor=bias:f32[H]";
 
-TEST(Trap5, OtherDataOfACapturedTensorGivesOtherResultsFromTheSamePlan) {
+TEST(Call, OtherDataOfACapturedTensorGivesOtherResultsFromTheSamePlan) {
   CCall call("h=2 sq=8 d=4 mod=\"score * t[k]\" tensor=t:f32[Skv]");
   const std::vector<float> first = output(call);
   std::vector<float> other(8, 0.0f);
@@ -38,7 +38,7 @@ TEST(Trap5, OtherDataOfACapturedTensorGivesOtherResultsFromTheSamePlan) {
   EXPECT_NEAR(second[0], mean, 1e-6);
 }
 
-TEST(Trap9, BpropOrCapturedThingsWithoutAModAreOneClearError) {
+TEST(Call, BpropOrCapturedThingsWithoutAModAreOneClearError) {
   fovea_program program = nullptr;
   EXPECT_EQ(fovea_program_parse("bprop=\"grad * 2\"", &program), FOVEA_INVALID_ARGUMENT);
   EXPECT_STREQ(fovea_last_error(), "bprop is given without mod: it is the derivative of nothing");
@@ -54,7 +54,7 @@ TEST(Trap9, BpropOrCapturedThingsWithoutAModAreOneClearError) {
   fovea_program_destroy(program);
 }
 
-TEST(Trap10, ANewValueOfAScalarOrALiteralBuildsNothing) {
+TEST(Call, ANewValueOfAScalarOrALiteralBuildsNothing) {
   CCall call(softcap_line);
   const std::vector<float> first = output(call);
   const std::uint64_t builds = statistics().builds;
@@ -68,7 +68,7 @@ TEST(Trap10, ANewValueOfAScalarOrALiteralBuildsNothing) {
   EXPECT_EQ(statistics().builds, with_literal);
 }
 
-TEST(Trap16, ASmallerBatchRunsOnTheSamePlan) {
+TEST(Call, ASmallerBatchRunsOnTheSamePlan) {
   CCall call("b=3 h=2 sq=8 d=4 mask=causal");
   const std::uint64_t builds = statistics().builds;
   const std::vector<float> whole = output(call);
@@ -83,7 +83,7 @@ TEST(Trap16, ASmallerBatchRunsOnTheSamePlan) {
   EXPECT_EQ(statistics().builds, builds);
 }
 
-TEST(Trap17, ReportsOwnTheirTextAndErrorsAreOfTheirThread) {
+TEST(Call, ReportsOwnTheirTextAndErrorsAreOfTheirThread) {
   const auto problem = parse_problem("h=2 sq=8 d=4");
   fovea_answer answer = FOVEA_NO;
   fovea_report first = nullptr, second = nullptr;

@@ -1,5 +1,5 @@
 // Random bytes and mutated lines into everything of the C interface that reads text: nothing may
-// crash or leak, and every refusal has a text. A tenth of it where sanitizers make it slow.
+// crash or leak, and every refusal has a text. A tenth of it under sanitizers, which make it slow.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -29,7 +29,7 @@ struct Later {
   }
 };
 
-TEST(Trap18, SizesOfStructsAreChecked) {
+TEST(Structs, SizesOfStructsAreChecked) {
   fovea_problem_config config{};
   const std::string right = std::to_string(sizeof config);
   EXPECT_EQ(create(&config),
@@ -47,7 +47,7 @@ TEST(Trap18, SizesOfStructsAreChecked) {
   EXPECT_EQ(create(&config), "accepted");
 }
 
-TEST(Trap18, ALaterVersionIsFineAsLongAsItsNewFieldsAreZero) {
+TEST(Structs, ALaterVersionIsFineAsLongAsItsNewFieldsAreZero) {
   Later later;
   EXPECT_EQ(create(&later), "accepted");
   later.more[2] = 1;
@@ -59,7 +59,7 @@ TEST(Trap18, ALaterVersionIsFineAsLongAsItsNewFieldsAreZero) {
 }
 
 // The first version of fovea_problem_config had no tensor_strides.
-TEST(Trap18, AnEarlierVersionsConfigIsReadAndWrittenAsFarAsItGoes) {
+TEST(Structs, AnEarlierVersionsConfigIsReadAndWrittenAsFarAsItGoes) {
   constexpr std::size_t first = offsetof(fovea_problem_config, tensor_strides);
   fovea_problem_config config{};
   std::memset(reinterpret_cast<char*>(&config) + first, 0x5a, sizeof config - first);
@@ -77,7 +77,7 @@ TEST(Trap18, AnEarlierVersionsConfigIsReadAndWrittenAsFarAsItGoes) {
 }
 
 // The first version of fovea_plan_options had no partner.
-TEST(Trap18, AnEarlierVersionsOptionsAreReadAsFarAsTheyGo) {
+TEST(Structs, AnEarlierVersionsOptionsAreReadAsFarAsTheyGo) {
   struct First {
     std::size_t struct_size;
     const char *engine, *device;
@@ -109,7 +109,7 @@ TEST(Pair, HasOneProblemOfEachDirection) {
                "backward");
 }
 
-TEST(Trap18, OutputStructsOfALaterVersionAreClearedBeyondWhatIsKnown) {
+TEST(Structs, OutputStructsOfALaterVersionAreClearedBeyondWhatIsKnown) {
   struct {
     fovea_cache_stats stats{};
     std::uint64_t more[2] = {7, 7};
@@ -121,7 +121,7 @@ TEST(Trap18, OutputStructsOfALaterVersionAreClearedBeyondWhatIsKnown) {
   EXPECT_EQ(later.more[1], 0u);
 }
 
-TEST(Trap19, FillingNoFieldWorks) {
+TEST(Structs, FillingNoFieldWorks) {
   fovea_problem_config config{};
   config.struct_size = sizeof config;
   fovea_problem problem = nullptr;
@@ -162,7 +162,7 @@ TEST(Trap19, FillingNoFieldWorks) {
   EXPECT_EQ(tile, FOVEA_TILE_EMPTY);  // no positions
 }
 
-TEST(Trap19, AWholeProblemNeedsItsSizesOnly) {
+TEST(Structs, AWholeProblemNeedsItsSizesOnly) {
   fovea_problem_config config{};
   config.struct_size = sizeof config;
   config.sizes = {2, 4, 0, 16, 16, 8, 0, 0, 0};

@@ -3,8 +3,8 @@
 
 #include <sstream>
 
-#include "cli/draw/cells.h"
 #include "cli/draw/labels.h"
+#include "cli/draw/picture.h"
 #include "cli/draw/terminal.h"
 
 namespace fovea::cli {

@@ -12,8 +12,8 @@
 
 #include "cli/check/array.h"
 #include "cli/draw/canvas.h"
-#include "cli/draw/cells.h"
 #include "cli/draw/figure.h"
+#include "cli/draw/picture.h"
 #include "cli/draw/terminal.h"
 
 namespace fovea::cli {
@@ -182,7 +182,7 @@ TEST(Picture, SizesFromOneCellToLargeMaps) {
     EXPECT_GE(std::min(size.width, size.height), 120) << sq << " x " << skv;
     const Pixels canvas = draw(p);
     EXPECT_GT(canvas.width(), size.width);
-    // The two corners that no averaging can touch, where cells are at least a pixel.
+    // The two corners that no averaging can touch if cells are at least a pixel.
     if (std::max(sq, skv) > 800) continue;
     EXPECT_EQ(cell_color(p, canvas, 0, 0), palette::kept);
     EXPECT_EQ(cell_color(p, canvas, 0, skv - 1), skv > 1 ? palette::masked : palette::kept);

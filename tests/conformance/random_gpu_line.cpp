@@ -4,7 +4,6 @@
 #include <array>
 #include <vector>
 
-#include "drawn_words.h"
 #include "random_formula.h"
 
 namespace fovea::conformance {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "drawn_words.h"
 #include "random_formula.h"
 
 namespace fovea::conformance {
@@ -13,7 +12,7 @@ using test::Random;
 
 // Multiplications of a forward: the reference takes some 10 ns for each.
 constexpr double most_work = 1.5e6;
-// The twist asks the library about each score one by one.
+// poison_masked_kv asks the library about each score one by one.
 constexpr double most_poisoned_scores = 1e4;
 
 class Line : DrawnWords {

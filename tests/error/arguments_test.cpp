@@ -203,8 +203,8 @@ TEST(BadArguments, Configs) {
   using Config = fovea_problem_config;
   static const int something = 0;
   const BadConfig cases[] = {
-      {[](Config& c) { c.direction = none<fovea_direction>(2); },
-       "config.direction is 2, which is no fovea_direction (0 to 1)"},
+      {[](Config& c) { c.direction = none<fovea_direction>(3); },
+       "config.direction is 3, which is no fovea_direction (0 to 2)"},
       {[](Config& c) { c.layout = none<fovea_layout>(-1); },
        "config.layout is -1, which is no fovea_layout (0 to 3)"},
       {[](Config& c) { c.dtype = none<fovea_dtype>(9); },
@@ -225,8 +225,7 @@ TEST(BadArguments, Configs) {
       {[](Config& c) { c.dropout = 1; }, "dropout=1: must be at least 0 and less than 1"},
       {[](Config& c) { c.dropout = -1; }, "dropout=-1: must be at least 0 and less than 1"},
       {[](Config& c) { c.scale = 1.0f / 0.0f; }, "scale=inf: must be finite"},
-      {[](Config& c) { c.grads = "q"; },
-       "config.grads is 'q', but only a backward has gradients (direction FOVEA_BACKWARD)"},
+      {[](Config& c) { c.grads = "q"; }, "config.grads is 'q', but a forward has no gradients"},
       {[](Config& c) { c.has_grad_lse = 1; },
        "dlse=1: is an input of a backward; this is a forward"},
       {[](Config& c) { c.dq_dtype = FOVEA_BF16; },

@@ -64,7 +64,7 @@ static int failed(const char* call, fovea_status status) {
 }
 
 /* As Fovea.jl's config_of: layout bshd is what (head_dim, heads, seq, batch) is; strides by batch,
- * head, position, feature only where they are not dense. */
+ * head, position, feature only if they are not dense. */
 static fovea_problem_config config_of(const Case* c, fovea_direction direction,
                                       fovea_program program) {
   fovea_problem_config config;

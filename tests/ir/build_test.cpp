@@ -94,7 +94,7 @@ TEST(Build, KeepsTheValueOfRandomGraphs) {
     Evaluator<float> floats(built.back());
     Evaluator<double> doubles(built.back());
     for (int j = 0; j < 3; ++j) {
-      const Captured captured(random, Values::Any);
+      const RandomCaptured captured(random, Values::Any);
       ASSERT_NO_FATAL_FAILURE(
           expect_value_kept(graph, built, floats, captured.point<float>(random)));
       ASSERT_NO_FATAL_FAILURE(
@@ -131,7 +131,7 @@ TEST(Build, KeepsTheValueOfEveryPairOfOperations) {
       const std::vector<Expr> built = build_all(graph);
       Evaluator<float> floats(built.back());
       for (int j = 0; j < 12; ++j) {
-        const Captured captured(random, Values::Any);
+        const RandomCaptured captured(random, Values::Any);
         ASSERT_NO_FATAL_FAILURE(
             expect_value_kept(graph, built, floats, captured.point<float>(random)));
       }
@@ -188,7 +188,7 @@ TEST(Build, MakesNaNOne) {
   EXPECT_NE(constant(0.0f), constant(-0.0f));
 }
 
-// The text forms reach the same operations as make(): i32 turns into f32 where it meets one.
+// The text forms reach the same operations as make(): i32 turns into f32 if it meets one.
 TEST(Build, AppliesTexts) {
   const Expr q = leaf(Op::IndexQ), score = leaf(Op::Score);
   EXPECT_EQ(apply_text("+", Form::Infix, {q, score}), make(Op::AddF, {to_f32(q), score}));

@@ -79,7 +79,7 @@ bool clamp_bounds_meet(const Expr& formula, const Point<double>& point) {
 
 class Check {
  public:
-  Check(const Expr& formula, Captured& captured, Point<double> point)
+  Check(const Expr& formula, RandomCaptured& captured, Point<double> point)
       : evaluator_(formula), captured_(captured), point_(point) {}
 
   void compare(const Derived& derived, const std::function<double(double)>& f,
@@ -120,7 +120,7 @@ class Check {
   }
 
   Evaluator<double> evaluator_;
-  Captured& captured_;
+  RandomCaptured& captured_;
   Point<double> point_;
 };
 
@@ -134,7 +134,7 @@ std::size_t element_of(const Node& load, const Point<double>& point) {
   return static_cast<std::size_t>(at);
 }
 
-void check_formula(const Expr& formula, Captured& captured, const Point<double>& point,
+void check_formula(const Expr& formula, RandomCaptured& captured, const Point<double>& point,
                    Tally& tally) {
   const Gradients gradients = differentiate(formula);
   Check check(formula, captured, point);
@@ -173,7 +173,7 @@ void run(std::uint64_t formulas, std::uint32_t size, const std::function<Expr(co
     const Expr formula = of(build(draw(random, {.size = 2 + random.below(size), .smooth = true})));
     SCOPED_TRACE(seed_text(seed, i) + "\n" + print(formula, random_declarations()));
     for (int j = 0; j < 3; ++j) {
-      Captured captured(random, Values::Tame);
+      RandomCaptured captured(random, Values::Tame);
       const Point<double> point = captured.point<double>(random);
       if (clamp_bounds_meet(formula, point)) continue;
       check_formula(formula, captured, point, tally);

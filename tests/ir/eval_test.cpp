@@ -236,7 +236,7 @@ TEST(Eval, DoubleDecidesAsFloatDoes) {
   for (std::uint64_t i = 0; i < cases(30000); ++i) {
     Random random(seed, i);
     const Expr expr = build(draw(random, {.type = random.pick(types), .size = 25}));
-    const Captured captured(random, random.chance(50) ? Values::Tame : Values::Any);
+    const RandomCaptured captured(random, random.chance(50) ? Values::Tame : Values::Any);
     Random here(seed, ~i), same(seed, ~i);
     const Cell<float> single = evaluate(expr, captured.point<float>(here));
     const Cell<double> twofold = evaluate(expr, captured.point<double>(same));

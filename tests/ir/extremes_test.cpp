@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "ir/load_range.h"
 #include "ir/parse.h"
+#include "ir/range.h"
 #include "tests/ir/random_program.h"
 
 namespace fovea::test {

@@ -94,7 +94,7 @@ TEST(Load, RankZeroAndStrides) {
   EXPECT_EQ(read(transposed, {1, 2}).f, 3);
 }
 
-// The index of a load decides, so it is computed in f32 even where the values are double.
+// The index of a load decides, so it is computed in f32 even if the values are double.
 TEST(Load, IndicesAreThoseOfFloat) {
   Declarations declared;
   declare(declared, parse_tensor("t:f32[3]"));

@@ -13,7 +13,7 @@ namespace fovea::ir {
 namespace {
 
 // The first line without "formula: " or the like; the caret's column in the line above it, or -1
-// where no place is shown.
+// if no place is shown.
 struct Case {
   std::string text;
   int column;

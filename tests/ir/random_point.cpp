@@ -34,7 +34,8 @@ float tame_float(Random& random) {
 
 }  // namespace
 
-Captured::Captured(Random& random, Values kind, Sizes sizes) : kind_(kind), sizes_(sizes) {
+RandomCaptured::RandomCaptured(Random& random, Values kind, Sizes sizes)
+    : kind_(kind), sizes_(sizes) {
   for (const TensorDecl& tensor : random_declarations().tensors) {
     std::vector<std::int64_t> extents;
     std::size_t elements = 1;
@@ -53,7 +54,7 @@ Captured::Captured(Random& random, Values kind, Sizes sizes) : kind_(kind), size
   }
 }
 
-void Captured::fill(Random& random, std::uint32_t slot) {
+void RandomCaptured::fill(Random& random, std::uint32_t slot) {
   const bool tame = kind_ == Values::Tame;
   std::vector<std::uint8_t>& bytes = storage_[slot];
   for (std::size_t i = 0; i < bytes.size() / 8; ++i) {
@@ -77,16 +78,16 @@ void Captured::fill(Random& random, std::uint32_t slot) {
   }
 }
 
-std::span<const std::int64_t> Captured::extents(std::uint32_t slot) const {
+std::span<const std::int64_t> RandomCaptured::extents(std::uint32_t slot) const {
   return {views_[slot].extent.data(), static_cast<std::size_t>(views_[slot].rank)};
 }
 
-float& Captured::element(std::uint32_t slot, std::size_t i) {
+float& RandomCaptured::element(std::uint32_t slot, std::size_t i) {
   return *reinterpret_cast<float*>(storage_[slot].data() + i * sizeof(float));
 }
 
 template <class Real>
-Point<Real> Captured::point(Random& random) const {
+Point<Real> RandomCaptured::point(Random& random) const {
   Point<Real> p;
   const bool tame = kind_ == Values::Tame;
   const auto real = [&] { return tame ? random.normal() : random_float(random); };
@@ -104,10 +105,10 @@ Point<Real> Captured::point(Random& random) const {
   p.tensors = views_;
   return p;
 }
-template Point<float> Captured::point<float>(Random&) const;
-template Point<double> Captured::point<double>(Random&) const;
+template Point<float> RandomCaptured::point<float>(Random&) const;
+template Point<double> RandomCaptured::point<double>(Random&) const;
 
-std::vector<Range> Captured::scalar_ranges() const {
+std::vector<Range> RandomCaptured::scalar_ranges() const {
   std::vector<Range> ranges;
   for (const ScalarValue& value : scalars_) {
     ranges.push_back({IntInterval::of(value.i), RealInterval::of(value.f), {}});
@@ -115,7 +116,7 @@ std::vector<Range> Captured::scalar_ranges() const {
   return ranges;
 }
 
-Box Captured::box() const {
+Box RandomCaptured::box() const {
   Box box;
   box.B = IntInterval::of(sizes_.B), box.H = IntInterval::of(sizes_.H);
   box.Hkv = IntInterval::of(sizes_.Hkv);

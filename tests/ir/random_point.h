@@ -20,9 +20,9 @@ struct Sizes {
 
 enum class Values { Tame, Any };  // near 1, or everything that a float or an integer can be
 
-class Captured {
+class RandomCaptured {
  public:
-  Captured(Random& random, Values kind, Sizes sizes = {});
+  RandomCaptured(Random& random, Values kind, Sizes sizes = {});
 
   std::span<const ir::TensorView> tensors() const { return views_; }
   std::span<const ir::ScalarValue> scalars() const { return scalars_; }

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "ir/build.h"
-#include "ir/load_range.h"
 #include "ir/print.h"
+#include "ir/range.h"
 
 namespace fovea::test {
 namespace {
@@ -117,7 +117,7 @@ RangeCase run_range_case(Random& random, int boxes, int points) {
   Ranges::Scratch scratch;
   RangeCase result;
   for (int i = 0; i < boxes; ++i) {
-    const Captured captured(random, random.chance(50) ? Values::Tame : Values::Any);
+    const RandomCaptured captured(random, random.chance(50) ? Values::Tame : Values::Any);
     Box box = captured.box();
     box.b = interval(random, 2), box.h = interval(random, 3);
     box.q = interval(random, 12), box.k = interval(random, 12);

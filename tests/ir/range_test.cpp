@@ -8,7 +8,6 @@
 
 #include "ir/build.h"
 #include "ir/eval.h"
-#include "ir/load_range.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "tests/ir/range_case.h"

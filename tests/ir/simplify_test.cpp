@@ -6,9 +6,9 @@
 
 #include "ir/build.h"
 #include "ir/diff.h"
-#include "ir/load_range.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/range.h"
 #include "tests/ir/random_point.h"
 
 namespace fovea::test {
@@ -51,7 +51,7 @@ TEST(Simplify, KeepsValuesAndNeverGrows) {
     shrunk += node_count(after) < node_count(before);
     if (after == before) continue;
     for (int j = 0; j < 6; ++j) {
-      const Captured captured(random, random.chance(50) ? Values::Tame : Values::Any);
+      const RandomCaptured captured(random, random.chance(50) ? Values::Tame : Values::Any);
       ASSERT_NO_FATAL_FAILURE(expect_same(before, after, captured.point<float>(random)));
       ASSERT_NO_FATAL_FAILURE(expect_same(before, after, captured.point<double>(random)));
     }
@@ -67,7 +67,7 @@ TEST(Simplify, KeepsValuesInsideTheBox) {
     Random random(seed, i);
     const Expr before = random_formula(random);
     const Sizes sizes;
-    const Captured captured(random, Values::Tame, sizes);
+    const RandomCaptured captured(random, Values::Tame, sizes);
     Box box = captured.box();
     box.b = {0, sizes.B - 1}, box.h = {0, sizes.H - 1};
     box.q = {random.between(0, 3), sizes.Sq - 1}, box.k = {0, random.between(0, sizes.Skv - 1)};
@@ -111,7 +111,7 @@ TEST(Simplify, UsesConditionsInTheirBranches) {
             "score < 1.0 ? 2.0 : score * 2.0");
 }
 
-// A front end whose language wraps negative indices prints the wrap; where it can't happen it goes.
+// A front end whose language wraps negative indices prints the wrap; if it can't happen it goes.
 TEST(Simplify, RemovesTheWrapOfAnIndex) {
   Declarations declared;
   declare(declared, parse_tensor("t:f32[H]"));

@@ -152,7 +152,7 @@ Cell<float> TapeInterpreter::load(const Instruction& instruction, std::size_t q,
     const bool inside = index.back() >= 0 && index.back() < tensor.extent[i];
     if (at.in_bounds && !inside) left_bounds_ = true;
   }
-  return read_element<float>(tensor, index);  // clamps; a no-op where proven
+  return read_element<float>(tensor, index);  // clamps; a no-op if proven
 }
 
 const Cell<float>& TapeInterpreter::output(std::size_t i, std::size_t q, std::size_t k) const {

@@ -40,7 +40,7 @@ Case random_case(Random& random) {
   return out;
 }
 
-TileInputs random_tile(Random& random, const Captured& captured, const Sizes& sizes) {
+TileInputs random_tile(Random& random, const RandomCaptured& captured, const Sizes& sizes) {
   TileInputs tile;
   tile.rest = captured.point<float>(random);
   tile.rest.b = random.between(0, sizes.B - 1), tile.rest.h = random.between(0, sizes.H - 1);
@@ -60,7 +60,7 @@ TEST(Tape, ComputesWhatEvalSays) {
   for (std::uint64_t i = 0; i < cases(8000); ++i) {
     Random random(seed, i);
     const Case one = random_case(random);
-    const Captured captured(random, random.chance(50) ? Values::Tame : Values::Any, sizes);
+    const RandomCaptured captured(random, random.chance(50) ? Values::Tame : Values::Any, sizes);
     const TileInputs tile = random_tile(random, captured, sizes);
     TapeBounds bounds{captured.box(), [&](std::uint32_t slot) { return captured.extents(slot); }};
     bounds.box.b = {0, sizes.B - 1}, bounds.box.h = {0, sizes.H - 1};

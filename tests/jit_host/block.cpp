@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "tests/jit_host/mistake.h"
+#include "tests/jit_host/shared_memory.h"
 
 namespace fovea::on_host {
 namespace {
@@ -22,11 +22,11 @@ int next_bit(std::uint32_t bits, int start) {
 
 }  // namespace
 
-Place Block::place_{};
+ThreadIndex Block::place_{};
 
 Block::Block() : threads_(Stacks::most), warps_(Stacks::most / lanes), votes_(Stacks::most) {}
 
-void Block::run(Kernel kernel, void** parameters, const Place& place, test::Random& random) {
+void Block::run(Kernel kernel, void** parameters, const ThreadIndex& place, test::Random& random) {
   running_block = this;
   kernel_ = kernel;
   parameters_ = parameters;

@@ -8,7 +8,6 @@
 
 #include "tests/ir/random.h"
 #include "tests/jit_host/async.h"
-#include "tests/jit_host/copies.h"
 #include "tests/jit_host/fiber.h"
 #include "tests/jit_host/machine.h"
 #include "tests/jit_host/shared_memory.h"
@@ -24,7 +23,7 @@ class Block {
   Block();
 
   // Throws Mistake for what the kernel does wrong; its other threads are then left where they are.
-  void run(Kernel kernel, void** parameters, const Place& place, test::Random& random);
+  void run(Kernel kernel, void** parameters, const ThreadIndex& place, test::Random& random);
   SharedMemory& memory() { return memory_; }
 
   // The table that kernels call; its functions mean the block that runs.
@@ -84,7 +83,7 @@ class Block {
   Async async_{memory_};
   TileProducts products_{memory_};
 
-  static Place place_;  // of the thread that runs; kernels read it
+  static ThreadIndex place_;  // of the thread that runs; kernels read it
   Kernel kernel_ = nullptr;
   void** parameters_ = nullptr;
   test::Random* random_ = nullptr;

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 
-#include "tests/jit_host/host_gpu.h"
 #include "tests/jit_host/lines.h"
 
 namespace fovea::on_host {

@@ -2,7 +2,9 @@
 // FOVEA_TEST_SEED.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "tests/jit_host/block.h"
 
@@ -17,5 +19,18 @@ struct Launch {
 // Returns what the kernel did wrong, "" if nothing. Launches of several threads wait for each
 // other.
 std::string launch(Kernel kernel, void** parameters, const Launch& grid);
+
+// A kernel's shared object, loaded into this process for good.
+class Module {
+ public:
+  explicit Module(std::string_view image);     // throws std::runtime_error
+  Kernel find(const std::string& name) const;  // null: not there
+
+ private:
+  void* library_ = nullptr;
+};
+
+// The size of a shared object in memory; 0: it is none that this machine runs.
+std::size_t image_bytes(const void* image);
 
 }  // namespace fovea::on_host

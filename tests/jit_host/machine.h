@@ -83,14 +83,14 @@ struct BulkCall {
 };
 
 // The thread that runs.
-struct Place {
+struct ThreadIndex {
   int thread, threads;
   int block_x, block_y, block_z;
   int grid_x;
 };
 
 struct Machine {
-  const Place* place;
+  const ThreadIndex* place;
   void (*meet)(Meeting kind, void* operand, Where where);
   void (*load)(void* to, unsigned at, unsigned bytes, Where where);
   void (*store)(unsigned at, const void* from, unsigned bytes, Where where);

@@ -6,7 +6,6 @@
 #include "tests/ir/random.h"
 #include "tests/jit_host/compile.h"
 #include "tests/jit_host/launch.h"
-#include "tests/jit_host/module.h"
 
 namespace fovea::on_host {
 namespace {

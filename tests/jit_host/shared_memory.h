@@ -12,6 +12,8 @@
 
 #include <array>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -123,5 +125,18 @@ class SharedMemory {
   std::vector<Record> words_;         // one for 4 bytes
   std::vector<Record> byte_records_;  // where threads use parts of a word
 };
+
+// What a kernel must not do: thrown where it does it, caught at the bottom of its thread, reported
+// by launch.
+struct Mistake : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline std::string text(const Where& where) {
+  const std::string file = where.file;
+  const std::size_t slash = file.rfind('/');
+  return (slash == std::string::npos ? file : file.substr(slash + 1)) + ":" +
+         std::to_string(where.line);
+}
 
 }  // namespace fovea::on_host

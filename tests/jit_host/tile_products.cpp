@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "tests/jit_host/mistake.h"
+#include "tests/jit_host/shared_memory.h"
 
 namespace fovea::on_host {
 namespace {

@@ -1,4 +1,4 @@
-// Plans compiled ahead: which engines, which blobs, and what is said where there are none.
+// Plans compiled ahead: which engines, which blobs, and what is said if there are none.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

@@ -71,7 +71,7 @@ TEST(PlanCache, KeysAreComparedInFull) {
   EXPECT_EQ(builder.built, 3);
 }
 
-TEST(Trap14, DeviceIsPartOfTheKey) {
+TEST(PlanCache, DeviceIsPartOfTheKey) {
   PlanCache cache;
   Builder builder;
   PlanKey other = key(1);
@@ -80,7 +80,7 @@ TEST(Trap14, DeviceIsPartOfTheKey) {
   EXPECT_EQ(cache.statistics().builds, 2u);
 }
 
-TEST(Trap12, LeastRecentlyUsedGoesFirst) {
+TEST(PlanCache, LeastRecentlyUsedGoesFirst) {
   PlanCache cache;
   Builder builder;
   cache.limit(2, 0);
@@ -96,7 +96,7 @@ TEST(Trap12, LeastRecentlyUsedGoesFirst) {
   EXPECT_EQ(builder.built, 4);
 }
 
-TEST(Trap12, BoundedByBytes) {
+TEST(PlanCache, BoundedByBytes) {
   PlanCache cache;
   Builder builder;
   cache.limit(0, 250);
@@ -111,7 +111,7 @@ TEST(Trap12, BoundedByBytes) {
   EXPECT_EQ(*builder.alive, 1);
 }
 
-TEST(Trap12, ClearDropsPlansAndKeepsCounters) {
+TEST(PlanCache, ClearDropsPlansAndKeepsCounters) {
   PlanCache cache;
   Builder builder;
   for (int i = 0; i < 5; ++i) cache.get(key(i), builder());
@@ -150,7 +150,7 @@ TEST(PlanCache, TouchCountsAndRenews) {
   EXPECT_FALSE(cache.touch(*kept));
 }
 
-TEST(Trap23, SixteenThreadsOneBuildPerKey) {
+TEST(PlanCache, SixteenThreadsOneBuildPerKey) {
   PlanCache cache;
   Builder builder;
   std::barrier start(thread_count);
@@ -167,7 +167,7 @@ TEST(Trap23, SixteenThreadsOneBuildPerKey) {
 }
 
 // Every build waits until all of them are under way: possible only outside the lock.
-TEST(Trap23, BuildsOfDifferentKeysRunAtTheSameTime) {
+TEST(PlanCache, BuildsOfDifferentKeysRunAtTheSameTime) {
   PlanCache cache;
   Builder builder;
   std::latch all_building(thread_count);
@@ -247,7 +247,7 @@ class SlowToDie : public FakePlan {
   PlanCache& cache_;
 };
 
-TEST(Trap22, PlansAreDestroyedOutsideTheLock) {
+TEST(PlanCache, PlansAreDestroyedOutsideTheLock) {
   PlanCache cache;
   const auto alive = std::make_shared<std::atomic<int>>(0);
   const auto build = [&] { return std::make_unique<SlowToDie>(cache, alive); };

@@ -147,14 +147,7 @@ TEST_F(Choose, ManyProblemsDoNotFillTheMemory) {
   EXPECT_EQ(planner.cache().statistics().plans, 1u);
 }
 
-// The traps that concern choosing.
-class Trap1 : public Choose {};
-class Trap2 : public Choose {};
-class Trap15 : public Choose {};
-class Trap16 : public Choose {};
-class Trap21 : public Choose {};
-
-TEST_F(Trap1, TheSameStructureIsTheSamePlanWhoeverWroteIt) {
+TEST_F(Choose, TheSameStructureIsTheSamePlanWhoeverWroteIt) {
   const auto make = [&](const char* words) {
     problem.program = problem_of(words).program;
     return planner.make_plan(problem, here);
@@ -166,7 +159,7 @@ TEST_F(Trap1, TheSameStructureIsTheSamePlanWhoeverWroteIt) {
   EXPECT_NE(one.plan, make("mod=\"score + x\" scalar=x:i32").plan);
 }
 
-TEST_F(Trap2, ARedefinedFormulaIsAnother) {
+TEST_F(Choose, ARedefinedFormulaIsAnother) {
   const auto make = [&](const char* mod) {
     problem.program = problem_of(std::string("mod=\"") + mod + "\"").program;
     return planner.make_plan(problem, here);
@@ -180,7 +173,7 @@ TEST_F(Trap2, ARedefinedFormulaIsAnother) {
   EXPECT_EQ(four.literals, std::vector<float>{4.25f});
 }
 
-TEST_F(Trap15, ProbeAndCallSeeTheSameValueAndAProbeBuildsNothing) {
+TEST_F(Choose, ProbeAndCallSeeTheSameValueAndAProbeBuildsNothing) {
   problem.deterministic = true;
   planner.explain(problem, here, false);
   EXPECT_EQ(fast.compiled, 0);
@@ -192,7 +185,7 @@ TEST_F(Trap15, ProbeAndCallSeeTheSameValueAndAProbeBuildsNothing) {
   EXPECT_EQ(probed.problem.sizes, problem.sizes);
 }
 
-TEST_F(Trap16, ASmallerBatchNeedsNoNewPlan) {
+TEST_F(Choose, ASmallerBatchNeedsNoNewPlan) {
   fast.bakes_sizes = false;
   planner.make_plan(problem, here);
   problem.sizes.b = 1;
@@ -204,7 +197,7 @@ TEST_F(Trap16, ASmallerBatchNeedsNoNewPlan) {
   EXPECT_EQ(planner.cache().statistics().builds, 2u);
 }
 
-TEST_F(Trap21, OnlyUnsupportedMovesOn) {
+TEST_F(Choose, OnlyUnsupportedMovesOn) {
   fast.while_compiling = [] { throw DeviceError("cudnn: CUDNN_STATUS_BAD_PARAM"); };
   EXPECT_THROW(planner.make_plan(problem, here), DeviceError);
   EXPECT_EQ(slow.compiled, 0);

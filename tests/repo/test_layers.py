@@ -100,10 +100,10 @@ def test_file_that_includes_itself_is_reported(plant):
 @pytest.mark.parametrize("path", ["src/ir/long.cpp", "include/fovea/long.h", "cli/long.cpp", "tests/ir/long_test.cpp",
                                   "tools/long.py", "bench/long.cpp"])
 def test_long_file_is_reported(plant, path):
-    assert plant({path: "\n" * 400}).returncode == 0
-    result = plant({path: "\n" * 401})
+    assert plant({path: "\n" * 500}).returncode == 0
+    result = plant({path: "\n" * 501})
     assert result.returncode == 1
-    assert result.stdout == f"{path}:401: 401 lines; no file has more than 400\n"
+    assert result.stdout == f"{path}:501: 501 lines; no file has more than 500\n"
 
 
 def test_include_in_the_text_of_another_program_is_no_include(plant):

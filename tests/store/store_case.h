@@ -71,7 +71,7 @@ inline std::size_t count_files(const std::string& folder, const std::string& suf
   return count;
 }
 
-// The work in a process of its own, which leaves with what it returns; -1 where that throws.
+// The work in a process of its own, which leaves with what it returns; -1 if that throws.
 inline pid_t start_process(const std::function<int()>& work) {
   const pid_t child = ::fork();
   if (child != 0) return child;

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .program import Program
 
-# The colours of cli/draw/cells; a test compares them.
+# The colours of cli/draw/picture; a test compares them.
 PALETTE = {
     "paper": (255, 255, 255),
     "ink": (31, 41, 51),

@@ -31,6 +31,10 @@ class Explanation:
         """problem, device, chosen, why, and engines: each with verdict, reasons and note."""
         return json.loads(json.dumps(self._facts))
 
+    def with_ranks(self, ranks: list[dict[str, Any]], table: str) -> Explanation:
+        """The same with what each rank of many computes and sends."""
+        return Explanation(self._facts | {"ranks": ranks}, f"{self._table.rstrip()}\n\n{table}")
+
     def __str__(self) -> str:
         return self._table
 

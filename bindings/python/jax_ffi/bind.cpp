@@ -39,6 +39,17 @@ void bind_value(Value& value, AnyBuffer buffer, Memory memory) {
   if constexpr (requires { value.is_set; }) value.is_set = 1;
 }
 
+// The entry of that name, made if there is none.
+template <typename Binding>
+Binding& named(std::vector<Binding>& bindings, const Slot& slot) {
+  for (Binding& bound : bindings) {
+    if (slot.name == bound.name) return bound;
+  }
+  Binding bound{};
+  bound.name = slot.name.c_str();
+  return bindings.emplace_back(bound);
+}
+
 }  // namespace
 
 Binder::Binder(Memory memory) : memory_(memory) { bindings_.struct_size = sizeof bindings_; }
@@ -77,10 +88,12 @@ void Binder::bind(const Slot& slot, AnyBuffer buffer) {
       b.grad_k.data = data;
       b.grad_v.data = part(buffer, 1);
       return;
-    case Role::tensor: tensor(slot).array.data = data; return;
-    case Role::scalar: bind_scalar(slot, buffer); return;
-    case Role::grad_tensor: tensor(slot).gradient.data = data; return;
-    case Role::grad_scalar: scalar(slot).gradient = data; return;
+    case Role::tensor: named(tensors_, slot).array.data = data; return;
+    case Role::scalar: bind_scalar(named(scalars_, slot), buffer); return;
+    case Role::grad_tensor: named(tensors_, slot).gradient.data = data; return;
+    case Role::grad_scalar: named(scalars_, slot).gradient = data; return;
+    case Role::tangent_tensor: named(tensor_tangents_, slot).array.data = data; return;
+    case Role::tangent_scalar: bind_scalar(named(scalar_tangents_, slot), buffer); return;
     case Role::workspace:
       b.workspace = data;
       b.workspace_bytes = buffer.size_bytes();
@@ -88,26 +101,7 @@ void Binder::bind(const Slot& slot, AnyBuffer buffer) {
   }
 }
 
-fovea_tensor_binding& Binder::tensor(const Slot& slot) {
-  for (fovea_tensor_binding& bound : tensors_) {
-    if (slot.name == bound.name) return bound;
-  }
-  fovea_tensor_binding bound{};
-  bound.name = slot.name.c_str();
-  return tensors_.emplace_back(bound);
-}
-
-fovea_scalar_binding& Binder::scalar(const Slot& slot) {
-  for (fovea_scalar_binding& bound : scalars_) {
-    if (slot.name == bound.name) return bound;
-  }
-  fovea_scalar_binding bound{};
-  bound.name = slot.name.c_str();
-  return scalars_.emplace_back(bound);
-}
-
-void Binder::bind_scalar(const Slot& slot, AnyBuffer buffer) {
-  fovea_scalar_binding& bound = scalar(slot);
+void Binder::bind_scalar(fovea_scalar_binding& bound, AnyBuffer buffer) const {
   if (memory_ == Memory::device) {
     bound.device = buffer.untyped_data();
   } else if (buffer.element_type() == xla::ffi::DataType::S32) {
@@ -124,6 +118,10 @@ fovea_bindings& Binder::bindings() {
   bindings_.tensor_count = tensors_.size();
   bindings_.scalars = scalars_.data();
   bindings_.scalar_count = scalars_.size();
+  bindings_.tensor_tangents = tensor_tangents_.data();
+  bindings_.tensor_tangent_count = tensor_tangents_.size();
+  bindings_.scalar_tangents = scalar_tangents_.data();
+  bindings_.scalar_tangent_count = scalar_tangents_.size();
   return bindings_;
 }
 

@@ -23,14 +23,14 @@ class Binder {
   fovea_bindings& bindings();
 
  private:
-  fovea_tensor_binding& tensor(const Slot& slot);
-  fovea_scalar_binding& scalar(const Slot& slot);
-  void bind_scalar(const Slot& slot, xla::ffi::AnyBuffer buffer);
+  void bind_scalar(fovea_scalar_binding& bound, xla::ffi::AnyBuffer buffer) const;
 
   Memory memory_;
   fovea_bindings bindings_{};
   std::vector<fovea_tensor_binding> tensors_;
   std::vector<fovea_scalar_binding> scalars_;
+  std::vector<fovea_tensor_binding> tensor_tangents_;
+  std::vector<fovea_scalar_binding> scalar_tangents_;
 };
 
 }  // namespace fovea_jax

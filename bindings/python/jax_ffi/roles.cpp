@@ -19,6 +19,8 @@ constexpr std::pair<std::string_view, Role> role_names[] = {
     {"scalar", Role::scalar},
     {"grad_tensor", Role::grad_tensor},
     {"grad_scalar", Role::grad_scalar},
+    {"tangent_tensor", Role::tangent_tensor},
+    {"tangent_scalar", Role::tangent_scalar},
     {"workspace", Role::workspace},
 };
 

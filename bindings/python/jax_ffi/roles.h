@@ -22,6 +22,8 @@ enum class Role {
   scalar,
   grad_tensor,
   grad_scalar,
+  tangent_tensor,
+  tangent_scalar,
   workspace
 };
 

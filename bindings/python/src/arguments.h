@@ -40,6 +40,13 @@ struct CapturedArguments {
   // (name, value[, device pointer[, gradient pointer]]) each.
   void set_scalars(const Given& given);
 
+  // As tangents of a call.
+  void fill_tangents(fovea_bindings& into) const {
+    into.tensor_tangents = tensors.data();
+    into.tensor_tangent_count = tensors.size();
+    into.scalar_tangents = scalars.data();
+    into.scalar_tangent_count = scalars.size();
+  }
   template <class Struct>
   void fill(Struct& into) const {
     into.tensors = tensors.data();

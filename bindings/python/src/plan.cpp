@@ -55,7 +55,7 @@ struct RunArguments {
   fovea_bindings bindings{};
   fovea_sizes sizes{};
   fovea_executor executor{};
-  CapturedArguments captured;
+  CapturedArguments captured, tangents;
 };
 
 // One keyword. The setters are templates over the field they fill, so that the table below is all
@@ -133,6 +133,10 @@ constexpr Keyword keywords[] = {
 #include "fovea/fields.def"
     {"tensors", [](RunArguments& call, const Given& given) { call.captured.set_tensors(given); }},
     {"scalars", [](RunArguments& call, const Given& given) { call.captured.set_scalars(given); }},
+    {"tensor_tangents",
+     [](RunArguments& call, const Given& given) { call.tangents.set_tensors(given); }},
+    {"scalar_tangents",
+     [](RunArguments& call, const Given& given) { call.tangents.set_scalars(given); }},
     {"sizes", set_sizes},
     {"workspace", set_pointer<&B::workspace>},
     {"workspace_bytes", set_workspace_bytes},
@@ -179,6 +183,7 @@ void read_arguments(RunArguments& call, const nb::args& tensors, const nb::kwarg
     set(call, keyword_of(name), value);
   }
   call.captured.fill(call.bindings);
+  call.tangents.fill_tangents(call.bindings);
 }
 
 void run(const PlanObject& plan, const nb::args& tensors, const nb::kwargs& values) {
@@ -211,7 +216,8 @@ constexpr const char* run_doc =
     "problem's strides, or (pointer, strides) with strides by batch, head, position, feature in elements.\n"
     "lse ... k_offsets, stream: pointers. tensors: (name, pointer, dtype, extents, strides or None[, gradient "
     "pointer, gradient dtype, gradient strides or None]) each. scalars: (name, value[, device pointer[, gradient "
-    "pointer]]) each. scale, seed, offset, *_offset: values of this call; with _at behind: pointers to them. "
+    "pointer]]) each. tensor_tangents, scalar_tangents: the same, of a tangent. scale, seed, offset, *_offset: values "
+    "of this call; with _at behind: pointers to them. "
     "sizes: (b, h, hkv, sq, skv, d, dv[, t_q, t_k]). threads: at most so many on the CPU. Without a workspace, "
     "calls on the CPU are lent one.";
 

@@ -1,5 +1,5 @@
 // Symbolic values: what the lambdas of fovea/trace.hpp compute with. A value is a node of a graph
-// of operations, with its type: in C++ where that is known when the lambda is compiled, else (a
+// of operations, with its type: in C++ if that is known when the lambda is compiled, else (a
 // captured value) when it runs. fovea/trace/operation.hpp makes nodes, fovea/trace/text.hpp prints
 // them.
 #pragma once

@@ -1,7 +1,7 @@
 /* A libcuda.so.1 for machines without a driver, so that cuDNN can compile plans for a GPU that is
  * described: its compilers ask for a driver to exist, and load what they have compiled. Nothing can
  * run here: there are no devices, loading a kernel succeeds and does nothing, everything else gives
- * CUDA_ERROR_NO_DEVICE. Loaded by src/cuda/libraries alone, from its own folder, and only where
+ * CUDA_ERROR_NO_DEVICE. Loaded by src/cuda/libraries alone, from its own folder, and only if
  * there is no real driver. Signatures follow cuda.h 13.0.
  */
 #define _GNU_SOURCE
@@ -99,7 +99,7 @@ EXPORT int cuFuncGetAttribute(int* value, int attribute, void* function) {
 }
 
 /* Looked up by name, and then called or not: cuDNN's runtime-compiled engines and NVRTC refuse to
- * work, or crash, where one of these is missing. */
+ * work, or crash, if one of these is missing. */
 #define ABSENT(name) \
   EXPORT int name(void) { return no_device(); }
 ABSENT(cuCtxGetCurrent)

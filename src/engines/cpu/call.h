@@ -8,7 +8,6 @@
 
 #include "attention/arena.h"
 #include "attention/bindings.h"
-#include "attention/executor.h"
 #include "attention/geometry.h"
 #include "attention/problem.h"
 #include "engines/cpu/captured/captured.h"

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "attention/affinity.h"
-#include "attention/executor.h"
+#include "attention/bindings.h"
+#include "attention/cpu.h"
 
 namespace fovea::cpu {
 

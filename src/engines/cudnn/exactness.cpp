@@ -10,7 +10,7 @@ namespace {
 using ir::Node;
 using ir::Op;
 
-// Its f32 operands decide something.
+// Whether f32 operands of this node decide something.
 bool decides(const Node& node) {
   if (node.type() != ir::Type::F32) return true;
   const Op op = node.op();
@@ -19,7 +19,8 @@ bool decides(const Node& node) {
 
 bool is_sum(Op op) { return op == Op::AddF || op == Op::SubF; }
 
-// Rounds once as f32 does in cuDNN, too. Compilers may fuse a product into the sum that uses it.
+// Why cuDNN may round this node otherwise than f32 does, in words; "" if it rounds the same, once.
+// Compilers may fuse a product into the sum that uses it.
 std::string what_is_inexact(const Node& node, bool in_a_sum) {
   if (node.type() != ir::Type::F32 || node.args().empty()) return "";
   switch (node.op()) {

@@ -198,7 +198,7 @@ Ref FormulaLowering::per_call(Role role, std::uint32_t slot, Type type) {
   return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
 }
 
-// In the tensors of this call, from 0.
+// A position in the tensors of this call, counted from 0.
 Ref FormulaLowering::plain_index(int axis) {
   auto& known = plain_indices_[static_cast<std::size_t>(axis)];
   if (known) return *known;

@@ -107,7 +107,7 @@ class ProblemLowering {
       add(Role::LengthsQ, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
       add(Role::LengthsK, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
     }
-    // A backward needs it for its own gradient alone: lse has it already.
+    // A backward needs the sink for its gradient alone: lse includes it already.
     if (problem_.sink && (!lowered_.spec.backward || problem_.want_sink)) {
       add(Role::Sink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
       if (problem_.want_sink) add(Role::GradSink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
@@ -276,8 +276,8 @@ bool computes_with_b(const ir::Program& program) {
 
 Baking bake(const Problem& problem) {
   Problem baked = problem;
-  // What depends on the head alone is tabulated when the plan is made; its numbers stay. Where
-  // values lie on the device all numbers stay: a call would have to send each of them there.
+  // What depends on the head alone is tabulated when the plan is made; its numbers stay. If
+  // values lie on the device, all numbers stay: a call would have to send each of them there.
   ir::Lifted lifted{problem.program, {}};
   if (!problem.device_values) lifted = ir::lift_literals(problem.program, ir::Depends::H);
   baked.program = std::move(lifted.program);

@@ -6,68 +6,20 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engines/reference/call.h"
-#include "engines/reference/captured.h"
+#include "engines/reference/gradient_loops.h"
 
 namespace fovea::reference {
 namespace {
 
-// Rows that no loop visits, past a sequence's length or in no sequence, keep what is written here.
-void write_zeros(const Rows& rows, const Geometry& geometry, std::int64_t heads, std::int64_t count,
-                 std::span<const double> zeros) {
-  for (std::int64_t b = 0; b < geometry.batches(); ++b) {
-    for (std::int64_t h = 0; h < heads; ++h) {
-      for (std::int64_t row = 0; row < count; ++row) rows.write(b, h, row, zeros);
-    }
-  }
-}
-
-class Backward {
+class Backward : public GradientLoops {
  public:
-  explicit Backward(ReferenceCall& call)
-      : call_(call),
-        scratch_(call.scratch),
-        sizes_(call.bound.sizes),
-        captured_(call.baked, call.bound, call.scratch.grad_captured) {}
-
-  void run();
+  using GradientLoops::GradientLoops;
 
  private:
-  Rows rows(const BoundTensor& tensor, const TensorSpec& spec) const {
-    return {tensor, spec.dtype};
-  }
-  void write_empty_rows() const;
-  void row(const Sequence& sequence, std::int64_t h, std::int64_t i);
+  void row(const Sequence& sequence, std::int64_t h, std::int64_t i) override;
   void entry(Point& point, std::int64_t j, double lse, double row_term);
   void add_captured();
-  void write_keys(const Sequence& sequence, std::int64_t g) const;
-  void write_sums() const;
-
-  ReferenceCall& call_;
-  const Scratch& scratch_;
-  const Sizes& sizes_;
-  CapturedSums captured_;
 };
-
-void Backward::write_empty_rows() const {
-  const Problem& baked = call_.baked;
-  const Bindings& bound = call_.bound;
-  const Geometry& geometry = call_.geometry;
-  std::ranges::fill(scratch_.q_row, 0.0);
-  std::ranges::fill(scratch_.o_row, 0.0);
-  if (baked.want_q) {
-    write_zeros(rows(bound.grad_q, baked.grad_q), geometry, sizes_.h, geometry.q_rows(),
-                scratch_.q_row);
-  }
-  if (baked.want_k) {
-    write_zeros(rows(bound.grad_k, baked.grad_k), geometry, sizes_.hkv, geometry.k_rows(),
-                scratch_.q_row);
-  }
-  if (baked.want_v) {
-    write_zeros(rows(bound.grad_v, baked.grad_v), geometry, sizes_.hkv, geometry.k_rows(),
-                scratch_.o_row);
-  }
-}
 
 // One kept score: its share of dV, dQ, dK and of what formulas capture. row_term = dlse - delta.
 void Backward::entry(Point& point, std::int64_t j, double lse, double row_term) {
@@ -121,52 +73,6 @@ void Backward::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {
   if (baked.want_q) {
     rows(bound.grad_q, baked.grad_q).write(sequence.b, h, row, scratch_.grad_q_row);
   }
-}
-
-void Backward::write_keys(const Sequence& sequence, std::int64_t g) const {
-  const Problem& baked = call_.baked;
-  for (std::int64_t j = 0; j < sequence.k_length; ++j) {
-    const std::int64_t row = sequence.k_first + j;
-    if (baked.want_k) {
-      rows(call_.bound.grad_k, baked.grad_k)
-          .write(sequence.b, g, row, row_of(scratch_.grad_k_head, j, sizes_.d));
-    }
-    if (baked.want_v) {
-      rows(call_.bound.grad_v, baked.grad_v)
-          .write(sequence.b, g, row, row_of(scratch_.grad_v_head, j, sizes_.dv));
-    }
-  }
-}
-
-void Backward::write_sums() const {
-  captured_.write();
-  for (std::size_t slot = 0; slot < call_.bound.scalars.size(); ++slot) {
-    if (!wanted(call_.baked.want_scalars, slot)) continue;
-    write_number(call_.bound.scalar_gradients[slot], call_.row_type, 0,
-                 scratch_.grad_scalars[slot]);
-  }
-  for (std::int64_t h = 0; call_.baked.want_sink && h < sizes_.h; ++h) {
-    write_number(call_.bound.grad_sink, call_.row_type, h,
-                 scratch_.per_head[static_cast<std::size_t>(h)]);
-  }
-}
-
-void Backward::run() {
-  write_empty_rows();
-  for (std::int64_t b = 0; b < sizes_.b; ++b) {
-    const Sequence sequence = call_.geometry.sequence(b);
-    for (std::int64_t g = 0; g < sizes_.hkv; ++g) {
-      call_.read_keys(sequence, g);
-      std::ranges::fill(scratch_.grad_k_head, 0.0);
-      std::ranges::fill(scratch_.grad_v_head, 0.0);
-      const std::int64_t first = g * call_.heads_per_group();
-      for (std::int64_t h = first; h < first + call_.heads_per_group(); ++h) {
-        for (std::int64_t i = 0; i < sequence.q_length; ++i) row(sequence, h, i);
-      }
-      write_keys(sequence, g);
-    }
-  }
-  write_sums();
 }
 
 }  // namespace

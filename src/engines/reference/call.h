@@ -66,5 +66,6 @@ struct ReferenceCall {
 
 void forward(ReferenceCall& call);
 void backward(ReferenceCall& call);
+void tangent(ReferenceCall& call, const TangentFormulas& formulas);
 
 }  // namespace fovea::reference

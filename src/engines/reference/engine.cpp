@@ -1,5 +1,7 @@
 #include "engines/reference/engine.h"
 
+#include <algorithm>
+
 #include "attention/host_bake.h"
 #include "base/error.h"
 #include "engines/reference/call.h"
@@ -12,7 +14,8 @@ using namespace reference;
 
 class ReferencePlan : public Plan {
  public:
-  explicit ReferencePlan(const Problem& baked) : baked_(baked), formulas_(baked_) {}
+  explicit ReferencePlan(const Problem& baked)
+      : baked_(baked), formulas_(baked_), tangents_(baked_) {}
 
   std::size_t workspace_bytes(const Sizes& sizes) const override {
     Arena measure("reference", nullptr);
@@ -22,7 +25,7 @@ class ReferencePlan : public Plan {
 
   std::size_t memory_bytes() const override {
     constexpr std::size_t bytes_per_node = 128;  // a node, its place in an order, its operands
-    return sizeof *this + 3 * formulas_.cell_count() * bytes_per_node;
+    return sizeof *this + 3 * (formulas_.cell_count() + tangents_.cell_count()) * bytes_per_node;
   }
 
   void run(const Bindings& bindings) const override {
@@ -32,22 +35,27 @@ class ReferencePlan : public Plan {
     switch (baked_.direction) {
       case Direction::Forward: return forward(call);
       case Direction::Backward: return backward(call);
+      case Direction::Tangent: return tangent(call, tangents_);
     }
   }
 
  private:
   ScratchNeeds needs(const Sizes& sizes) const {
-    return {baked_.direction, formulas_.cell_count(), baked_.program.scalars().size(),
+    return {baked_.direction, std::max(formulas_.cell_count(), tangents_.cell_count()),
+            baked_.program.scalars().size(), baked_.program.tensors().size(),
             captured_elements(baked_, sizes)};
   }
 
   Problem baked_;
   Formulas formulas_;
+  TangentFormulas tangents_;  // of a tangent
 };
 
 class ReferenceEngine : public Engine {
  public:
   std::string name() const override { return "reference"; }
+
+  bool has_tangents() const override { return true; }
 
   Baking bake(const Problem& problem, const Device&) const override {
     return bake_for_host(problem);
@@ -60,6 +68,12 @@ class ReferenceEngine : public Engine {
       verdict.reasons.push_back({"rng_engine_unknown",
                                  "engine reference has no random generator of its own",
                                  "rng=engine", "use rng=portable"});
+    }
+    if (baked.problem.direction == Direction::Tangent && baked.problem.program.bprop()) {
+      verdict.reasons.push_back(
+          {"tangent_of_bprop", "tangents are derived from score_mod",
+           "a derivative by hand (bprop), whose own derivative is not known to be symmetric",
+           "leave it out: the derivative is derived"});
     }
     if (verdict.reasons.empty()) {
       verdict.answer = Answer::Proven;  // nothing is looked up, built or left to a library

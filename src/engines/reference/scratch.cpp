@@ -6,7 +6,8 @@ Scratch Scratch::lay_out(Arena& arena, const ScratchNeeds& needs, const Sizes& s
   const auto slots = static_cast<std::int64_t>(needs.scalars);
   Scratch out;
   out.cells = arena.take_zeros<ir::Cell<double>>(static_cast<std::int64_t>(needs.cells));
-  out.scalars = arena.take_zeros<ir::ScalarValue>(slots);
+  const bool tangent = needs.direction == Direction::Tangent;
+  out.scalars = arena.take_zeros<ir::ScalarValue>(tangent ? 2 * slots : slots);
   out.k_head = arena.take_zeros<double>(sizes.skv, sizes.d);
   out.v_head = arena.take_zeros<double>(sizes.skv, sizes.dv);
   out.q_row = arena.take_zeros<double>(sizes.d);
@@ -22,6 +23,13 @@ Scratch Scratch::lay_out(Arena& arena, const ScratchNeeds& needs, const Sizes& s
   out.grad_v_head = arena.take_zeros<double>(sizes.skv, sizes.dv);
   out.grad_scalars = arena.take_zeros<double>(slots);
   out.grad_captured = arena.take_zeros<double>(needs.captured_elements);
+  if (!tangent) return out;
+  out.tensors = arena.take_zeros<ir::TensorView>(2 * static_cast<std::int64_t>(needs.tensors));
+  out.tangent_q_row = arena.take_zeros<double>(sizes.d);
+  out.tangent_o_row = arena.take_zeros<double>(sizes.dv);
+  out.tangent_k_head = arena.take_zeros<double>(sizes.skv, sizes.d);
+  out.tangent_v_head = arena.take_zeros<double>(sizes.skv, sizes.dv);
+  out.score_row = arena.take_zeros<ScoreTangent>(sizes.skv);
   return out;
 }
 

@@ -168,7 +168,7 @@ TEST(StripOps, EveryOperationOnEveryMixtureOfOperands) {
 }
 
 // Arguments where functions bend, end or cancel: everyday sizes, all magnitudes, near 1, near
-// multiples of pi/2. One kind for a row: some functions take another way where one lane is large.
+// multiples of pi/2. One kind for a row: some functions take another way if one lane is large.
 float argument(Random& random, int kind) {
   const float unit = static_cast<float>(random.below(1 << 24)) / 8388608.0f - 1.0f;  // -1 .. 1
   switch (kind % 6) {

@@ -24,7 +24,7 @@ namespace {
 using namespace ir;
 
 // Scores, gradients and positions for a block; now and then where positions wrap.
-StripBlock random_block(Random& random, const Captured& captured, Values kind) {
+StripBlock random_block(Random& random, const RandomCaptured& captured, Values kind) {
   StripBlock block;
   block.rows = random.between(1, 45), block.columns = random.between(1, 150);
   const auto somewhere = [&] {
@@ -52,7 +52,7 @@ Expr decision(const Expr& value) {
 
 // Every root is decided on: all bits are those of ir/eval.
 void check_exact(const cpu::KernelTable& kernels, Random& random) {
-  const Captured captured(random, Values::Any);
+  const RandomCaptured captured(random, Values::Any);
   const auto draw_one = [&](Type type, bool grad) {
     return build(draw(random, {.type = type, .size = random.below(24), .grad = grad}));
   };
@@ -103,7 +103,7 @@ double largest(const Evaluator<double>& eval, std::span<const Cell<double>> valu
 
 // Formulas that decide nothing may be computed in any way that is close.
 void check_close(const cpu::KernelTable& kernels, Random& random) {
-  const Captured captured(random, Values::Tame);
+  const RandomCaptured captured(random, Values::Tame);
   const auto draw_one = [&](bool grad) {
     return build(draw(random, {.size = random.below(10), .grad = grad, .smooth = true}));
   };
@@ -124,7 +124,7 @@ void check_close(const cpu::KernelTable& kernels, Random& random) {
         const double got = static_cast<double>(result.cell(i, r, c).f);
         if (std::isnan(wanted) && std::isnan(got)) continue;
         if (std::isnan(wanted) || std::isnan(rounded) || std::fabs(wanted) > 1e37) continue;
-        // Where f32 itself is far off, so may we be.
+        // If f32 itself is far off, so may we be.
         const double noise = std::fabs(rounded - wanted);
         if (noise > 1e-4 * std::fabs(wanted) + 1e-6) continue;
         ASSERT_NEAR(got, wanted,

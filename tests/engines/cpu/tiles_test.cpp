@@ -186,7 +186,7 @@ TEST(Tiles, AreSoundForRandomPrograms) {
     Random random(seed, i);
     TileCase test;
     test.sequence.k_length = random.between(0, 24);
-    const Captured captured(random, random.chance(50) ? Values::Tame : Values::Any);
+    const RandomCaptured captured(random, random.chance(50) ? Values::Tame : Values::Any);
     test.sequence.tensors = captured.tensors(), test.sequence.scalars = captured.scalars();
     Expr mask, mod;
     if (random.chance(80)) {

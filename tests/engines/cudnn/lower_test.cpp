@@ -261,7 +261,7 @@ TEST(Bake, ValuesAreNotBaked) {
   EXPECT_EQ(baked("mask=causal q_offset=5"), baked("mask=causal q_offset=900"));
   EXPECT_NE(baked("mask=causal q_offset=5"), baked("mask=causal"));
   EXPECT_EQ(baked("b_offset=3 mod=\"score + f32(b)\""), baked("mod=\"score + f32(b)\""));
-  // Where f32 must hold a number made of b, it matters how large that can be.
+  // If f32 must hold a number made of b, it matters how large that can be.
   EXPECT_NE(baked("b_offset=3 mask=\"b * 9 + q >= k\""), baked("mask=\"b * 9 + q >= k\""));
 }
 

@@ -33,7 +33,7 @@ struct Case {
   std::vector<long long> words;
 };
 
-Case bind(Program program, const jit::RenderOptions& options, const Captured& captured) {
+Case bind(Program program, const jit::RenderOptions& options, const RandomCaptured& captured) {
   Case out;
   Problem problem;
   problem.program = out.program = std::move(program);
@@ -63,7 +63,7 @@ std::array<int, 2> side(Random& random, std::int32_t size) {
   return {first, std::min(first + length, size) - 1};
 }
 
-Point<float> point_in(Random& random, const Probe& probe, const Captured& captured) {
+Point<float> point_in(Random& random, const Probe& probe, const RandomCaptured& captured) {
   Point<float> point = captured.point<float>(random);
   const auto inside = [&](int i) {
     const std::int64_t first = probe.box[2 * i], count = probe.box[2 * i + 1] - first + 1;
@@ -73,7 +73,7 @@ Point<float> point_in(Random& random, const Probe& probe, const Captured& captur
   return point;
 }
 
-Box box_of(const Probe& probe, const Captured& captured) {
+Box box_of(const Probe& probe, const RandomCaptured& captured) {
   Box box = captured.box();
   box.b = IntInterval::of(probe.b);
   box.h = {probe.box[0], probe.box[1]};
@@ -86,8 +86,8 @@ struct Counts {
   long empty = 0, full = 0, mixed = 0;
 };
 
-void check(const RenderedCode& code, std::size_t number, const Case& one, const Captured& captured,
-           Random& random, Counts& counts) {
+void check(const RenderedCode& code, std::size_t number, const Case& one,
+           const RandomCaptured& captured, Random& random, Counts& counts) {
   const jit::Classifier classifier(one.program);
   const Ranges formulas(classifier.formulas());
   const std::vector<Expr> roots{one.program.mask() ? one.program.mask() : constant(true),
@@ -140,7 +140,7 @@ Program random_masked(Random& random) {
 
 void check_all(std::span<const Program> programs, Values kind, std::uint64_t seed) {
   Random drawing(seed);
-  const Captured captured(drawing, kind, sizes);
+  const RandomCaptured captured(drawing, kind, sizes);
   RenderedCode code;
   std::vector<Case> all;
   for (const Program& program : programs) {

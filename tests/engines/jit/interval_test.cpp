@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "engines/jit/render_range.h"
-#include "tests/engines/jit/host_library.h"
-#include "tests/engines/jit/interval_set.h"
+#include "tests/engines/jit/probe.h"
+#include "tests/engines/jit/rendered_code.h"
 #include "tests/ir/random_program.h"
 
 namespace fovea::test {
@@ -19,7 +19,7 @@ namespace {
 using namespace ir;
 
 constexpr const char* head =
-    "#include \"tests/engines/jit/interval_code.h\"\nnamespace fovea::device {\n";
+    "#include \"tests/engines/jit/probe_code.h\"\nnamespace fovea::device {\n";
 
 std::string function_of(const OpInfo& row) {
   std::string out = "extern \"C\" void " + std::string(row.name) + "(const Set* a, Set* out) {\n";

@@ -19,4 +19,11 @@ struct Answer {
   unsigned extra[most_extra];
 };
 
+// A set of values of any type.
+struct Set {
+  long long i_lo, i_hi;
+  float f_lo, f_hi;
+  bool nan, can_false, can_true;
+};
+
 }  // namespace fovea::test

@@ -59,7 +59,7 @@ std::vector<ScalarValue> with_literals(std::span<const ScalarValue> declared,
   return out;
 }
 
-Case finish(Case out, const Captured& captured, bool lift) {
+Case finish(Case out, const RandomCaptured& captured, bool lift) {
   Lifted lifted{out.program, {}};
   if (lift) lifted = lift_literals(out.program);
   out.program = lifted.program;
@@ -72,7 +72,7 @@ Case finish(Case out, const Captured& captured, bool lift) {
 }
 
 // Everything in it is decided on.
-Case exact_case(Random& random, const Captured& captured) {
+Case exact_case(Random& random, const RandomCaptured& captured) {
   const auto draw_one = [&](Type type, bool grad) {
     return build(draw(random, {.type = type, .size = random.below(24), .grad = grad}));
   };
@@ -96,7 +96,7 @@ Case exact_case(Random& random, const Captured& captured) {
 }
 
 // Tensors with other strides, and now and then with nothing in them.
-std::vector<TensorView> varied_views(Random& random, const Captured& captured) {
+std::vector<TensorView> varied_views(Random& random, const RandomCaptured& captured) {
   std::vector<TensorView> views(captured.tensors().begin(), captured.tensors().end());
   for (TensorView& view : views) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(view.rank); ++i) {
@@ -116,7 +116,7 @@ unsigned answer_bits(const Answer& answer, std::size_t root) {
 }
 
 void check_exact(const RenderedCode& code, std::size_t number, const Case& one, Random& random) {
-  const Captured captured(random, Values::Any);
+  const RandomCaptured captured(random, Values::Any);
   Evaluator<float> eval(one.roots);
   for (int i = 0; i < 60; ++i) {
     const std::vector<TensorView> views = varied_views(random, captured);
@@ -144,7 +144,7 @@ TEST(Render, WhatDecidesIsExact) {
   std::vector<Case> all;
   for (std::uint64_t i = 0; i < cases(160); ++i) {
     Random random(seed, i);
-    const Captured captured(random, Values::Any);
+    const RandomCaptured captured(random, Values::Any);
     all.push_back(exact_case(random, captured));
     code.add(all.back().rendered, all.back().options);
   }
@@ -182,7 +182,7 @@ bool has_edges(const Expr& formula) {
   });
 }
 
-Case close_case(Random& random, const Captured& captured) {
+Case close_case(Random& random, const RandomCaptured& captured) {
   const auto draw_one = [&](bool grad) {
     return build(draw(random, {.size = random.below(10), .grad = grad, .smooth = true}));
   };
@@ -196,7 +196,7 @@ Case close_case(Random& random, const Captured& captured) {
 }
 
 void check_close(const RenderedCode& code, std::size_t number, const Case& one, Random& random,
-                 const Captured& captured) {
+                 const RandomCaptured& captured) {
   Evaluator<float> single(one.roots);
   Evaluator<double> twice(one.roots);
   std::vector<Cell<double>> values(twice.value_count());
@@ -218,7 +218,7 @@ void check_close(const RenderedCode& code, std::size_t number, const Case& one, 
       const double got = std::bit_cast<float>(answer_bits(answer, root));
       if (std::isnan(wanted) && std::isnan(got)) continue;
       if (std::isnan(wanted) || std::isnan(rounded) || std::fabs(wanted) > 1e37) continue;
-      // Where f32 itself is far off, so may we be.
+      // If f32 itself is far off, so may we be.
       const double noise = std::fabs(rounded - wanted);
       if (noise > 1e-4 * std::fabs(wanted) + 1e-6) continue;
       ASSERT_NEAR(got, wanted, 200 * noise + limit * (std::fabs(wanted) + largest(values)))
@@ -235,7 +235,7 @@ TEST(Render, WhatDecidesNothingIsClose) {
   std::vector<Case> all;
   for (std::uint64_t i = 0; i < cases(160); ++i) {
     Random random(seed, i);
-    const Captured captured(random, Values::Tame);
+    const RandomCaptured captured(random, Values::Tame);
     all.push_back(close_case(random, captured));
     code.add(all.back().rendered, all.back().options);
   }
@@ -243,7 +243,7 @@ TEST(Render, WhatDecidesNothingIsClose) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(seed_text(seed, i));
     Random random(seed, i);
-    const Captured captured(random, Values::Tame);  // the same numbers again
+    const RandomCaptured captured(random, Values::Tame);  // the same numbers again
     check_close(code, i, all[i], random, captured);
     if (HasFatalFailure()) return;
   }

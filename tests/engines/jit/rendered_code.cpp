@@ -1,7 +1,13 @@
 #include "tests/engines/jit/rendered_code.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 namespace fovea::test {
 namespace {
@@ -87,5 +93,35 @@ Probe probe_at(const ir::Point<float>& p, std::span<const long long> words) {
           p.grad,
           {p.h, p.h, p.q, p.q, p.k, p.k}};
 }
+
+namespace fs = std::filesystem;
+
+std::string HostLibrary::build(const std::string& text) {
+  std::string folder = (fs::temp_directory_path() / "fovea-rendered-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) return "no folder " + folder;
+  const std::string source = folder + "/code.cpp", object = folder + "/code.so",
+                    log = folder + "/log", root = FOVEA_SOURCE_DIR;
+  std::ofstream(source) << text;
+  const std::string command = std::string(FOVEA_HOST_COMPILER) +
+                              " -std=c++17 -O0 -shared -fPIC -w -ffp-contract=off -iquote '" +
+                              root + "/src' -iquote '" + root +
+                              "' -DFOVEA_HOST_PRIMITIVES='\"tests/engines/jit/host_numbers.h\"' '" +
+                              source + "' -o '" + object + "' 2> '" + log + "'";
+  if (std::system(command.c_str()) != 0) {
+    std::ostringstream said;
+    said << std::ifstream(log).rdbuf();
+    return said.str().substr(0, 4000) + "\nin " + source;
+  }
+  library_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library_ == nullptr) return dlerror();
+  fs::remove_all(folder);
+  return {};
+}
+
+HostLibrary::~HostLibrary() {
+  if (library_ != nullptr) dlclose(library_);
+}
+
+void* HostLibrary::address(const std::string& name) const { return dlsym(library_, name.c_str()); }
 
 }  // namespace fovea::test

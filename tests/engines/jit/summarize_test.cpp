@@ -10,7 +10,6 @@
 #include "tests/ir/random_point.h"
 #include "tests/jit_host/compile.h"
 #include "tests/jit_host/launch.h"
-#include "tests/jit_host/module.h"
 
 namespace fovea::test {
 namespace {
@@ -43,7 +42,7 @@ void check(Values kind) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(seed_text(seed, 0));
   Random random(seed);
-  const Captured captured(random, kind, {.B = 2, .H = 3, .Hkv = 1, .Sq = 131, .Skv = 64});
+  const RandomCaptured captured(random, kind, {.B = 2, .H = 3, .Hkv = 1, .Sq = 131, .Skv = 64});
   for (std::uint32_t slot = 0; slot < captured.tensors().size(); ++slot) {
     const TensorView& tensor = captured.tensors()[slot];
     if (tensor.rank == 0) continue;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ir/extremes.h"
-#include "ir/load_range.h"
+#include "ir/range.h"
 
 namespace fovea::test {
 

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "attention/extents.h"
+#include "engines/reference/rows.h"
 #include "ir/parse.h"
 
 namespace fovea::test {
@@ -93,7 +96,7 @@ Example::Example(Problem attention) : problem(std::move(attention)) {
 void Example::fill(std::uint64_t random_seed) {
   std::mt19937_64 random(random_seed);
   for (Array* array : {&q, &k, &v, &grad_o, &grad_lse, &sink}) array->fill_normal(random);
-  for (Captured& tensor : tensors) tensor.value.fill_normal(random);
+  for (CapturedArrays& tensor : tensors) tensor.value.fill_normal(random);
 }
 
 Bindings Example::bindings() {
@@ -110,7 +113,7 @@ Bindings Example::bindings() {
   out.q_starts = data_or_null(q_starts), out.k_starts = data_or_null(k_starts);
   out.q_offsets = data_or_null(q_offsets), out.k_offsets = data_or_null(k_offsets);
   views_.clear(), gradients_.clear(), bound_scalars_.clear(), scalar_gradient_pointers_.clear();
-  for (const Captured& tensor : tensors) {
+  for (const CapturedArrays& tensor : tensors) {
     ir::TensorView view{tensor.value.data(), tensor.value.dtype,
                         static_cast<int>(tensor.value.extents.size())};
     BoundGradient gradient{tensor.gradient.data(), tensor.gradient.dtype, {}};
@@ -174,7 +177,8 @@ std::vector<const Array*> Example::all_arrays() const {
                                 &grad_k, &grad_v, &grad_lse, &sink, &grad_sink};
 #define FOVEA_OUTPUT(name, extent, saved) out.push_back(&name);
 #include "fovea/fields.def"
-  for (const Captured& tensor : tensors) out.insert(out.end(), {&tensor.value, &tensor.gradient});
+  for (const CapturedArrays& tensor : tensors)
+    out.insert(out.end(), {&tensor.value, &tensor.gradient});
   for (const Array& gradient : scalar_gradients) out.push_back(&gradient);
   return out;
 }
@@ -202,7 +206,7 @@ void Example::forward_and_backward() {
   backward();
 }
 
-Captured& Example::tensor(const std::string& name) {
+CapturedArrays& Example::tensor(const std::string& name) {
   for (std::size_t slot = 0; slot < tensors.size(); ++slot) {
     if (problem.program.tensors()[slot].name == name) return tensors[slot];
   }
@@ -221,6 +225,104 @@ double Example::scalar_gradient(const std::string& name) const {
     if (problem.program.scalars()[slot].name == name) return scalar_gradients[slot].number(0);
   }
   throw std::out_of_range("no scalar " + name);
+}
+
+namespace {
+
+constexpr std::size_t zone = 128;
+constexpr std::byte zone_byte{0xa5};
+constexpr std::byte poison_byte{0xff};  // NaN in f16, bf16, f32 and f64
+
+bool is_float(DType type) { return ir::loaded_type(type) == ir::Type::F32; }
+
+}  // namespace
+
+GuardedBytes::GuardedBytes(std::size_t size) : bytes_(size + 2 * zone + 64), size_(size) {
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data()) + zone;
+  start_ = zone + (64 - address % 64) % 64;
+  std::ranges::fill(bytes_, zone_byte);
+  poison();
+}
+
+void GuardedBytes::poison() {
+  std::fill_n(bytes_.begin() + static_cast<std::ptrdiff_t>(start_), size_, poison_byte);
+}
+
+bool GuardedBytes::zones_intact() const {
+  const auto is_zone = [](std::byte byte) { return byte == zone_byte; };
+  const auto first = bytes_.begin() + static_cast<std::ptrdiff_t>(start_);
+  return std::all_of(bytes_.begin(), first, is_zone) &&
+         std::all_of(first + static_cast<std::ptrdiff_t>(size_), bytes_.end(), is_zone);
+}
+
+Array::Array(DType type, std::vector<std::int64_t> shape, std::vector<std::int64_t> element_strides)
+    : dtype(type), extents(std::move(shape)), strides(std::move(element_strides)) {
+  std::int64_t elements = 1;
+  for (std::size_t i = 0; i < extents.size(); ++i) elements += (extents[i] - 1) * strides[i];
+  if (std::ranges::find(extents, 0) != extents.end()) elements = 0;
+  memory = GuardedBytes(static_cast<std::size_t>(elements * dtype_size(dtype)));
+}
+
+Array Array::dense(DType type, std::vector<std::int64_t> shape) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return {type, std::move(shape), std::move(strides)};
+}
+
+double Array::get(std::span<const std::int64_t> index) const {
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) at += index[i] * strides[i];
+  if (is_float(dtype)) return reference::read_number(memory.data(), dtype, at);
+  const std::size_t size = static_cast<std::size_t>(dtype_size(dtype));
+  std::int64_t out = 0;  // small and not negative in these tests
+  std::memcpy(&out, memory.data() + static_cast<std::size_t>(at) * size, size);
+  return static_cast<double>(out);
+}
+
+void Array::set(std::span<const std::int64_t> index, double value) {
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) at += index[i] * strides[i];
+  if (is_float(dtype)) return reference::write_number(memory.data(), dtype, at, value);
+  const std::size_t size = static_cast<std::size_t>(dtype_size(dtype));
+  const auto whole = static_cast<std::int64_t>(value);
+  std::memcpy(memory.data() + static_cast<std::size_t>(at) * size, &whole, size);
+}
+
+std::size_t Array::count() const {
+  std::size_t count = 1;
+  for (const std::int64_t extent : extents) count *= static_cast<std::size_t>(extent);
+  return count;
+}
+
+std::vector<std::int64_t> Array::index_of(std::size_t i) const {
+  std::vector<std::int64_t> index(extents.size());
+  for (std::size_t d = extents.size(); d-- > 0;) {
+    const auto extent = static_cast<std::size_t>(extents[d]);
+    index[d] = static_cast<std::int64_t>(i % extent);
+    i /= extent;
+  }
+  return index;
+}
+
+std::vector<double> Array::numbers() const {
+  std::vector<double> out(count());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = number(i);
+  return out;
+}
+
+void Array::assign(const std::vector<double>& numbers) {
+  for (std::size_t i = 0; i < count(); ++i) put(i, numbers.at(i));
+}
+
+void Array::fill_normal(std::mt19937_64& random, double deviation) {
+  std::normal_distribution<double> normal(0, deviation);
+  for (std::size_t i = 0; i < count(); ++i) {
+    put(i, is_float(dtype) ? normal(random) : static_cast<double>(random() % 3));
+  }
 }
 
 }  // namespace fovea::test

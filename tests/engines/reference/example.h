@@ -64,7 +64,7 @@ class Array {
   std::vector<std::int64_t> index_of(std::size_t i) const;
 };
 
-struct Captured {
+struct CapturedArrays {
   Array value, gradient;
 };
 
@@ -80,7 +80,7 @@ struct Example {
   Bindings bindings();  // as they are now, without workspace and literals
   std::unique_ptr<Plan> plan(Direction direction, std::vector<float>& literals) const;
 
-  Captured& tensor(const std::string& name);
+  CapturedArrays& tensor(const std::string& name);
   ir::ScalarValue& scalar(const std::string& name);
   double scalar_gradient(const std::string& name) const;
 
@@ -89,7 +89,7 @@ struct Example {
 #define FOVEA_OUTPUT(name, extent, saved) Array name;
 #include "fovea/fields.def"
   Array grad_lse, sink, grad_sink;
-  std::vector<Captured> tensors;  // by slot
+  std::vector<CapturedArrays> tensors;  // by slot
   std::vector<ir::ScalarValue> scalars;
   std::vector<Array> scalar_gradients;
   std::vector<std::int32_t> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;

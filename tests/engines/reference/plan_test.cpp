@@ -144,7 +144,7 @@ std::vector<std::vector<double>> results(Example& example) {
   std::vector<std::vector<double>> out{example.o.numbers(), example.lse.numbers(),
                                        example.grad_q.numbers(), example.grad_k.numbers(),
                                        example.grad_v.numbers()};
-  for (const Captured& tensor : example.tensors) out.push_back(tensor.gradient.numbers());
+  for (const CapturedArrays& tensor : example.tensors) out.push_back(tensor.gradient.numbers());
   return out;
 }
 

@@ -103,7 +103,7 @@ except ImportError as error:
 
 
 def test_the_program_has_the_same_colours(root):
-    header, source = ((root / f"cli/draw/cells.{kind}").read_text() for kind in ("h", "cpp"))
+    header, source = ((root / f"cli/draw/picture.{kind}").read_text() for kind in ("h", "cpp"))
     named = re.findall(r"constexpr Color (\w+)\{(\d+), (\d+), (\d+)\}", header)
     assert {name: tuple(map(int, parts)) for name, *parts in named} == PALETTE
     for kind, ramp in RAMPS.items():

@@ -70,6 +70,9 @@ def modification(name, length, make):
     if name == "documents":
         document = torch.arange(length)[None].expand(B, length) // torch.tensor([[5], [9]])
         return {"mask_mod": lambda b, h, q, k: document[b, q] == document[b, k]}, []
+    if name == "alibi":
+        slopes = torch.rand(H, generator=make)
+        return {"score_mod": lambda s, b, h, q, k: s + slopes[h] * (k - q), "is_causal": True}, []
     if name == "softcap_alibi":
         slopes = torch.rand(H, generator=make).requires_grad_()
         cap = torch.tensor(3.0, requires_grad=True)
@@ -331,9 +334,13 @@ def stay_away(groups):
 
 
 def die(groups, *, who):
-    """One rank dies, and the others are told so, at the latest when the group's time is over."""
+    """One rank dies, and the others are told so, at the latest when the group's time is over: while ranks compare what they
+    compute, and, if that is known to be the same, while they send."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=3))
+    part = torch.randn(B, H, 6, D)
+    if not ON_GPU:  # where a rank would compile kernels meanwhile
+        ft.context_parallel(part, part, part, group=group)
     if dist.get_rank() == who:
         os._exit(1)
-    part = torch.randn(B, H, 6, D)
-    refusal(lambda: ft.context_parallel(part, part, part, group=group), "context_parallel")
+    refusal(lambda: ft.context_parallel(part, part, part, group=group), "context_parallel", "rank")
+    refusal(lambda: ft.context_parallel(part, part, part, is_causal=True, group=group), "comparing what ranks compute")

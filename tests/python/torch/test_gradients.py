@@ -1,4 +1,4 @@
-"""Gradients: against finite differences in double, only those that are wanted, and no second ones."""
+"""Gradients: against finite differences in double, and only those that are wanted. Second ones: test_second_derivatives.py."""
 
 import warnings
 
@@ -133,21 +133,3 @@ def test_auxiliary_outputs():
     torch.testing.assert_close(aux.max_scores.double(), scores.amax(-1), rtol=1e-5, atol=1e-6)
     o, aux = flex_attention(q, k, v, return_aux=fovea.torch.AuxRequest(max_scores=True))
     assert aux.lse is None and aux.max_scores.shape == (2, 3, 9)
-
-
-def test_a_second_derivative_is_refused_with_a_way_out():
-    q = torch.randn(1, 2, 9, 8, requires_grad=True)
-    (first,) = torch.autograd.grad(flex_attention(q, q, q).sum(), q, create_graph=True)
-    assert torch.isfinite(first).all()  # the first one is there
-    with pytest.raises(fovea.Unsupported, match="no second derivative.*torch.nn.attention.flex_attention"):
-        first.square().sum().backward()
-
-
-def test_forward_mode_is_refused():
-    import torch.autograd.forward_ad as forward_ad
-
-    q = torch.randn(1, 2, 9, 8)
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(q, torch.ones_like(q))
-        with pytest.raises((RuntimeError, NotImplementedError)):
-            flex_attention(dual, q, q)

@@ -85,20 +85,6 @@ def test_no_heads():
     assert o.shape == q.grad.shape == (2, 0, 4, 8)
 
 
-def test_forward_mode_is_refused():
-    """Never a tangent of zeros."""
-    q = torch.randn(1, 2, 4, 8)
-    plain = lambda q: flex_attention(q, q, q)
-    with pytest.raises(fovea.Unsupported, match="forward-mode"):
-        torch.func.jvp(plain, (q,), (torch.ones_like(q),))
-    with pytest.raises(fovea.Unsupported, match="forward-mode"):
-        torch.func.hessian(lambda q: plain(q).sum())(q)
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
-        with pytest.raises(fovea.Unsupported, match="forward-mode"):
-            plain(dual)
-
-
 def test_jacobian_by_reverse_mode():
     """vmap over the backward alone: the output and lse are the same for all of it."""
     q, k = torch.randn(1, 1, 3, 4), torch.randn(2, 2, 3, 4)

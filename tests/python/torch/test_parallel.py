@@ -103,10 +103,10 @@ def test_layouts_and_uneven_lengths(workers, strategy):
         )
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES if ON_GPU else (*CASES, "alibi"))
 def test_the_same_bits(workers, case):
     """Also if pieces begin inside the engine's blocks and tiles, as with 200 rows."""
-    orders = ("contiguous", "zigzag") if CASES.index(case) % 2 else ("zigzag", "contiguous")
+    orders = ("contiguous", "zigzag") if case in CASES[1::2] else ("zigzag", "contiguous")
     for strategy, ranks, order in (("all_to_all", 2, orders[0]), ("all_gather", 2, orders[0]), ("all_gather", 4, orders[1])):
         workers.check(
             "run_case", ranks=ranks, strategy=strategy, order=order, case=case, length=200, same_bits=True
@@ -126,6 +126,7 @@ def test_the_same_bits_of_few_rows_and_many_keys(workers):
     options = {"ranks": 2, "strategy": "all_gather", "same_bits": True}
     for case in ("none", "causal"):  # 50 rows of the second sequence are in the first half
         workers.check("run_case", order="contiguous", case=case, layout="thd", starts=[0, 2150, 4400], **options)
+    workers.check("run_case", order="zigzag", case="softcap_alibi", layout="thd", starts=[0, 700, 701, 1000], **options)
     workers.check("run_case", order="contiguous", case="few_lengths", length=(150, 2300), **options)
 
 
@@ -151,6 +152,24 @@ def test_bytes_are_those_of_the_plan(workers, strategy, case):
     workers.check("counted_bytes", strategy=strategy, order=order, case=case, **more)
     if strategy == "all_gather" and case == "causal":
         workers.check("counted_bytes", strategy=strategy, order=order, case=case, deterministic=True)
+
+
+def test_explain_says_what_ranks_compute_and_send():
+    import torch
+
+    import fovea
+    from fovea.torch import explain
+
+    q, document = torch.empty(1, 4, 512, 16), torch.arange(512) // 128
+    same = lambda b, h, i, j: document[i] == document[j]
+    found = explain(q, q, q, mask_mod=same, ranks=4)
+    ranks = found.to_dict()["ranks"]
+    assert [rank["bytes"]["forward"] for rank in ranks] == [0] * 4
+    assert [len(step["tiles"]) for rank in ranks for step in rank["steps"]] == [1, 0, 0, 0] * 4
+    assert "ring over 4 ranks" in str(found) and str(found).count(" #...") == 4
+    assert all(rank["bytes"]["forward"] > 0 for rank in explain(q, q, q, ranks=4).to_dict()["ranks"])
+    with pytest.raises(fovea.InvalidArgument, match="did you mean 'ring'"):
+        explain(q, q, q, ranks=4, strategy="rng")
 
 
 @pytest.mark.parametrize("layout", ("bshd", "sbhd", "thd"))

@@ -94,11 +94,12 @@ class Side:
             lengths = None if call.k_lens is None else numbers([last - first for first, last in runs])
             return begin, end, {"k_offset": call.k_offset + begin, "k_lens": lengths}
         rows = [at + first for at, (first, _) in zip(self.starts, runs)]
+        begin, end = rows[0] if rows else 0, self.starts[-1]
         return (
-            0,
-            self.starts[-1],
+            begin,
+            end,
             {
-                "k_starts": numbers([*rows, self.starts[-1]]),
+                "k_starts": numbers([row - begin for row in (*rows, end)]),
                 "k_lens": numbers([last - first for first, last in runs]),
                 "k_offsets": numbers([call.k_offset + first for first, _ in runs]),
                 "k_offset": 0,
@@ -161,32 +162,42 @@ _MOST_PLANS = 256
 def plan_of(call, whole, captured, how, rank, device) -> Plan:
     """`whole` are q, k, v of the whole attention, without memory; `how` is (ranks, strategy, order, head_ranks). Found
     again by what it depends on; a mask that reads tensors is looked at in every call."""
-    fields, _, parts = fields_of(call, *whole, None, captured, False)
-    fields.update(q_offset=call.q_offset or None, k_offset=call.k_offset or None)  # their values count here
-    line = problem_line(direction="forward", **fields)
-    used = [i for i, name in enumerate(parts.names) if f"{name}[" in parts.mask.replace(" ", "")]
-    host = {name: None if x is None else x.cpu() for name, x in zip(_NAMES, call.tensors()[1:5])}
-    key = None if used else (line, how, rank, device, call.values, *map(values_of, host.values()))
+    seen = Seen(call, whole, captured)
+    key = None if seen.used else (seen.line, how, rank, device, call.values, *map(values_of, seen.host.values()))
     if key in _PLANS:
         return _PLANS[key]
-    seen = [captured[i].detach().cpu() for i in used]
-    tensors = [
-        (parts.names[i], x.data_ptr(), _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for i, x in zip(used, seen)
-    ]
-    text = _core.parallel_plan(
-        _core.Problem(line),
-        how,
-        rank,
-        tensors=tensors,
-        scalars=list(zip([name for name, _ in parts.scalars], call.values)),
-        **{name: None if x is None else x.data_ptr() for name, x in host.items()},
-    )
-    plan = Plan(text, [values_of(host[name]) for name in ("q_starts", "k_starts")], device)
+    plan = Plan(seen.plan(how, rank), [values_of(seen.host[name]) for name in ("q_starts", "k_starts")], device)
     if key is not None:
         while len(_PLANS) >= _MOST_PLANS:
             _PLANS.pop(next(iter(_PLANS)))
         _PLANS[key] = plan
     return plan
+
+
+class Seen:
+    """What of a call a plan depends on: its problem, lengths, and tensors that its mask reads, on the host."""
+
+    def __init__(self, call, whole, captured):
+        fields, _, self.parts = fields_of(call, *whole, None, captured, False)
+        fields.update(q_offset=call.q_offset or None, k_offset=call.k_offset or None)  # their values count here
+        self.line = problem_line(direction="forward", **fields)
+        mask = self.parts.mask.replace(" ", "")
+        self.used = [i for i, name in enumerate(self.parts.names) if f"{name}[" in mask]
+        self.host = {name: None if x is None else x.cpu() for name, x in zip(_NAMES, call.tensors()[1:5])}
+        self.captured, self.values = captured, call.values
+
+    def plan(self, how, rank) -> str:
+        """Of one rank as JSON, or a table of all of them if `rank` is None."""
+        read = [(self.parts.names[i], self.captured[i].detach().cpu()) for i in self.used]
+        tensors = [(name, x.data_ptr(), _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in read]
+        return _core.parallel_plan(
+            _core.Problem(self.line),
+            how,
+            rank,
+            tensors=tensors,
+            scalars=list(zip([name for name, _ in self.parts.scalars], self.values)),
+            **{name: None if x is None else x.data_ptr() for name, x in self.host.items()},
+        )
 
 
 _NAMES = ("q_lengths", "k_lengths", "q_starts", "k_starts")

@@ -1,10 +1,12 @@
 """The eager way of one call: straight into the library, with torch.autograd.Function where a gradient is wanted. The
 host's time counts here. Whatever is not plain eager goes through the operators of ops.py."""
 
+import dataclasses
+
 import torch
 
 from .._core import OUTPUTS
-from . import ops, runtime, vmap
+from . import ops, runtime, tangents, vmap
 from .block_tables import settled
 from .call_cache import find
 from .shapes import PLAIN, resolved
@@ -21,6 +23,8 @@ class Attention(torch.autograd.Function):
     def forward(ctx, run, q, k, v, sink, *captured):
         prepared, call, (o, lse, *others) = run
         ctx.run = prepared, call, sink is not None
+        if is_forward_mode():
+            ctx.at = tangents.Point(call, q, k, v, sink, captured, o, lse)
         if prepared.plain and call.seed is None:
             ctx.save_for_backward(q, k, v, o, lse, *captured)
         else:
@@ -43,12 +47,18 @@ class Attention(torch.autograd.Function):
         else:
             grads = long_backward(ctx.run, saved, grad_o, grad_lse, found)
         if torch.is_grad_enabled():  # by create_graph=True
-            return (None, *once((*saved, grad_o, grad_lse), grads[1:]))
+            return with_graph(ctx.run, saved, grads, grad_o, grad_lse)
         return grads
 
     @staticmethod
-    def jvp(ctx, *tangents):
-        raise runtime.forward_mode()
+    def jvp(ctx, _, *moving):
+        call = ctx.at.call
+        names = ("q", "k", "v", "sink", *tangents.captured_names(call))
+        with torch.no_grad():
+            o, lse, _ = tangents.tangent(ctx.at, dict(zip(names, moving)), "")
+        if not call.outputs:
+            return o
+        return o, lse if "lse" in call.outputs else None, *(None,) * (len(OUTPUTS) - 1)
 
 
 def long_backward(run, saved, grad_o, grad_lse, found):
@@ -65,22 +75,15 @@ def long_backward(run, saved, grad_o, grad_lse, found):
     return (None, *(grads.get(name) for name in ("q", "k", "v", "sink", *names)))
 
 
-class Once(torch.autograd.Function):
-    """Passes gradients on, and says why if someone differentiates them again by what they depend on."""
-
-    @staticmethod
-    def forward(ctx, count, *tensors):
-        return tensors[count:]
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise runtime.second_derivative()
-
-
-def once(inputs, grads):
-    inputs, present = ([x for x in tensors if x is not None] for tensors in (inputs, grads))
-    marked = iter(Once.apply(len(inputs), *inputs, *present)) if present else None
-    return [None if g is None else next(marked) for g in grads]
+def with_graph(run, saved, grads, grad_o, grad_lse):
+    """The gradients, which know how they are differentiated again."""
+    prepared, call, has_sink = run
+    count = len(prepared.captured)
+    q, k, v, o, lse, *rest = saved
+    captured, sink = rest[:count], rest[count] if has_sink else None
+    known = call, o.detach(), lse.detach()
+    marked = iter(tangents.Backward.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
+    return tuple(None if g is None else next(marked) for g in grads)
 
 
 def is_plain(tensors) -> bool:
@@ -148,6 +151,8 @@ def attend(call, q, k, v, sink, captured):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
     call, captured = settled(call, captured, q, k)
+    if is_forward_mode() and not call.wants:
+        call = dataclasses.replace(call, wants="q,k,v")  # for lse
     where = place(q)
     prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
     outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)

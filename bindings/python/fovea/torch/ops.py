@@ -1,13 +1,14 @@
 """Attention as operators of torch.library, for whoever looks at a program instead of running it: torch.compile, export,
 fake tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
 
+import dataclasses
 from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from .._core import OUTPUTS
-from . import runtime
+from . import runtime, tangents
 from .block_tables import settled
 from .call import Call
 from .shapes import dense_like, heads_of, rows_dtype, rows_shape
@@ -111,15 +112,68 @@ def attention_backward(
 
 @attention_backward.register_fake
 def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
-    call = unpack(*rest[7:], rest[:7])
-    sources = named(call, q, k, v, sink, captured)
-    fresh = lambda name, x: dense_like(x) if name in ("q", "k", "v") else x.new_empty(x.shape)
-    return [fresh(name, sources[name]) for name in call.wants.split(",")]
+    return fresh_gradients(unpack(*rest[7:], rest[:7]), q, k, v, sink, captured)
 
 
 def named(call, q, k, v, sink, captured):
-    names = [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
-    return {"q": q, "k": k, "v": v, "sink": sink, **dict(zip(names, captured))}
+    return {"q": q, "k": k, "v": v, "sink": sink, **dict(zip(tangents.captured_names(call), captured))}
+
+
+@torch.library.custom_op("fovea::attention_tangent", mutates_args=())
+def attention_tangent(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sink: Optional[Tensor],
+    captured: List[Tensor],
+    o: Tensor,
+    lse: Tensor,
+    grad_o: Optional[Tensor],
+    grad_lse: Optional[Tensor],
+    moving: List[Tensor],
+    names: str,
+    seed: Optional[Tensor],
+    q_lens: Optional[Tensor],
+    k_lens: Optional[Tensor],
+    q_starts: Optional[Tensor],
+    k_starts: Optional[Tensor],
+    q_offsets: Optional[Tensor],
+    k_offsets: Optional[Tensor],
+    formulas: str,
+    options: str,
+    values: List[float],
+    numbers: List[float],
+    lengths: List[int],
+) -> List[Tensor]:
+    """The changes of o, lse and the gradients that are wanted, where what `names` says moves."""
+    bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
+    call = unpack(formulas, options, values, numbers, lengths, bound)
+    call, captured = settled(call, captured, q, k)
+    at = tangents.Point(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+    o, lse, grads = tangents.tangent(at, dict(zip(names.split(","), moving)), call.wants)
+    return [o.contiguous(), lse, *(grads[name] for name in call.wants.split(",") if name)]
+
+
+@attention_tangent.register_fake
+def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
+    call = unpack(*rest[7:], rest[:7])
+    return [o.new_empty(o.shape), lse.new_empty(lse.shape), *fresh_gradients(call, q, k, v, sink, captured)]
+
+
+def fresh_gradients(call, *inputs):
+    sources = named(call, *inputs)
+    fresh = lambda name, x: dense_like(x) if name in ("q", "k", "v") else x.new_empty(x.shape)
+    return [fresh(name, sources[name]) for name in call.wants.split(",") if name]
+
+
+def along(texts, bound, at, changes, wants):
+    """attention_tangent of the changes by name that are not None, or None if there are none. `at` are the tensors up to
+    grad_lse."""
+    changes = {name: x for name, x in changes.items() if x is not None}
+    if not changes:
+        return None
+    call = dataclasses.replace(unpack(*texts, bound), wants=wants)
+    return attention_tangent(*at, list(changes.values()), ",".join(changes), *bound, *texts_of(call))
 
 
 def save(ctx, inputs, output):
@@ -154,6 +208,29 @@ def differentiate(ctx, grad_o, grad_lse, *_):
 
 
 attention.register_autograd(differentiate, setup_context=save)
+
+
+def save_backward(ctx, inputs, output):
+    q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest = inputs
+    ctx.texts, ctx.count = rest[7:], len(captured)
+    ctx.save_for_backward(q, k, v, sink, o, lse, grad_o, grad_lse, *captured, *rest[:7])
+
+
+def differentiate_backward(ctx, changes):
+    q, k, v, sink, o, lse, grad_o, grad_lse, *rest = ctx.saved_tensors
+    captured, bound = rest[: ctx.count], rest[ctx.count :]
+    call = unpack(*ctx.texts, bound)
+    at = (q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+    found = along(ctx.texts, bound, at, dict(zip(call.wants.split(","), changes)), call.wants)
+    o_change, lse_change, *grads = found
+    grads = dict(zip(call.wants.split(","), grads))
+    texts = [[] if isinstance(x, list) and not x else None for x in ctx.texts]
+    by_name = [grads.get(name) for name in named(call, q, k, v, sink, captured)]
+    lse_change = None if grad_lse is None else lse_change
+    return *by_name[:4], by_name[4:], None, None, o_change, lse_change, *[None] * 7, *texts
+
+
+attention_backward.register_autograd(differentiate_backward, setup_context=save_backward)
 
 
 def texts_of(call: Call):

@@ -222,7 +222,25 @@ def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, whe
     roles = ["q", "k", "v", "o", "grad_o", "lse", *(f"grad_{name}" for name in ("q", "k", "v") if name in wanted)]
     roles += ["grad_lse"] * has_grad_lse + ["grad_sink"] * ("sink" in wanted)
     out = prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where)
-    out.inputs = [(name, tuple(x.shape), dense_like(meta(x)).stride()) for name, x in zip("qkv", (q, k, v)) if name in wanted]
+    out.inputs = gradients_like((q, k, v), wanted)
+    return out
+
+
+def gradients_like(inputs, wanted):
+    """Name, shape and strides of those of q, k and v that are wanted."""
+    return [(name, tuple(x.shape), dense_like(meta(x)).stride()) for name, x in zip("qkv", inputs) if name in wanted]
+
+
+def prepare_tangent(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where) -> Prepared:
+    """`call.wants`: the gradients whose change is asked for, perhaps none; `call.engine`: who runs it."""
+    fields, _, parts = fields_of(call, q, k, v, sink, captured, where[2])
+    fields["o_strides"] = strides_word(o, call.layout)
+    fields = backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)
+    problem = _core.Problem(problem_line(**fields | {"direction": "tangent"}))
+    wanted = call.wants.split(",") if call.wants else []
+    out = prepared(problem, None, call, q, sink, captured, parts, wanted, [], where)
+    out.roles = []
+    out.inputs = gradients_like((q, k, v), wanted)
     return out
 
 

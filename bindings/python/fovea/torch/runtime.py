@@ -123,9 +123,9 @@ def launch(prepared, call, pointers, sink, captured, grads, where, device):
         prepared.caller.run(tuple(pointers), where[0], where[1], workspace, call.scale, call.values)
 
 
-def run_with_numbers(prepared, call, pointers, where, workspace):
+def run_with_numbers(prepared, call, pointers, where, workspace=(), **bound):
     """For a call with numbers of its own: by their names."""
-    bound = dict(zip(prepared.roles, pointers))
+    bound.update(zip(prepared.roles, pointers))
     given = iter(pointers[len(prepared.roles) :])
     entries = [(name, next(given), code, extents, strides) for name, code, extents, strides in prepared.captured]
     bound["tensors"] = [
@@ -209,17 +209,9 @@ def readable(grad_o, q):
     return grad_o if grad_o.stride(-1) == 1 and 0 not in strides else grad_o.contiguous()
 
 
-def second_derivative():
+def third_derivative():
     return Unsupported(
-        "fovea.torch has no second derivative of attention (create_graph=True reached its backward). What works: take it "
-        "through torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable "
-        "operations, for the part of the model whose second derivative is needed"
-    )
-
-
-def forward_mode():
-    return Unsupported(
-        "fovea.torch has no forward-mode derivative of attention (jvp, jacfwd, hessian, forward_ad). What works: reverse mode "
-        "(backward, torch.func.grad, vjp, jacrev), or torch.nn.attention.flex_attention.flex_attention in eager mode for the "
-        "part of the model that is differentiated forward"
+        "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
+        "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for the "
+        "part of the model whose third derivative is needed"
     )

@@ -1,12 +1,14 @@
 """torch.func over attention. Under vmap the mapped dimension joins the batch, and formulas see the batch index they mean;
 under grad an autograd.Function of the newer kind stands round the operators."""
 
+import dataclasses
 import re
 
 import torch
 
 from .._core import OUTPUTS, Unsupported
-from . import ops, runtime
+from . import ops
+from .state import is_forward_mode
 
 BATCH_AXIS = {"bhsd": 0, "bshd": 0, "sbhd": 1}
 
@@ -25,11 +27,7 @@ def forward(info, in_dims, q, k, v, sink, captured, *rest):
 def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
     layout, outputs, *_, wants = ops.unpack_options(rest[8])
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, outputs)
-    if set(wants.split(",")) - {"q", "k", "v"}:
-        raise Unsupported(
-            f"vmap over the gradient of what a modifier captures ({wants}) is not supported: "
-            f"loop over the examples, or sum their losses and take one gradient"
-        )
+    refuse_captured(wants)
     axis, n = BATCH_AXIS[layout], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     # What is shared by all examples (jacrev) has one memory for them; the library takes no such output.
@@ -39,6 +37,29 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
     grads = ops.attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest)
     return [apart(x, axis, n) for x in grads], [0] * len(grads)
+
+
+def tangent(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
+    layout, outputs, *_, wants = ops.unpack_options(rest[8])
+    refuse_mapped((in_dims[3], in_dims[4], *in_dims[11:18]), (sink, captured, rest[:7]), layout, outputs)
+    refuse_captured(",".join({*wants.split(","), *names.split(",")}))
+    axis, n = BATCH_AXIS[layout], info.batch_size
+    fold = lambda x, d, at=axis: None if x is None else joined(x, d, at, n).contiguous()
+    q, k, v, o, grad_o = (fold(x, in_dims[i]) for x, i in ((q, 0), (k, 1), (v, 2), (o, 5), (grad_o, 7)))
+    lse, grad_lse = fold(lse, in_dims[6], 0), fold(grad_lse, in_dims[8], 0)
+    moving = [fold(x, d) for x, d in zip(moving, in_dims[9])]
+    rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
+    out = ops.attention_tangent(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest)
+    o, lse, *grads = out
+    return [apart(o, axis, n), apart(lse, 0, n), *(apart(x, axis, n) for x in grads)], [0] * len(out)
+
+
+def refuse_captured(wants):
+    if set(wants.split(",")) - {"q", "k", "v", ""}:
+        raise Unsupported(
+            f"vmap over the gradient of what a modifier captures ({wants}) is not supported: "
+            f"loop over the examples, or sum their losses and take one gradient"
+        )
 
 
 def refuse_mapped(dims, shared, layout, outputs):
@@ -82,37 +103,43 @@ def inner_batch(formulas, batch):
     return "\n".join([mod, mask, bprop, uses, scalars, block])
 
 
+class Texts(tuple):
+    """ops.texts_of a call, as one argument: torch's rules for vmap take only flat ones."""
+
+
+BOUND = 7  # tensors of Call.tensors()
+
+
 class Transformed(torch.autograd.Function):
-    """What torch.func.grad and vjp differentiate; vmap maps over the operators inside."""
+    """What torch.func differentiates; vmap maps over the operators inside."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(texts, bound, q, k, v, sink, *captured):
-        return ops.attention(q, k, v, sink, list(captured), *bound, *texts)
+    def forward(texts, *tensors):
+        bound, (q, k, v, sink, *captured) = tensors[:BOUND], tensors[BOUND:]
+        return ops.attention(q, k, v, sink, captured, *bound, *texts)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.texts, ctx.bound, q, k, v, sink, *captured = inputs
         o, lse, *others = output
         ctx.mark_non_differentiable(*others)
-        ctx.has_sink = sink is not None
-        ctx.save_for_backward(q, k, v, o, lse, *([sink] if ctx.has_sink else []), *captured)
+        keep(ctx, (*inputs, o, lse))
 
     @staticmethod
     def backward(ctx, grad_o, grad_lse, *_):
-        q, k, v, o, lse, *rest = ctx.saved_tensors
-        sink, captured = (rest[0], rest[1:]) if ctx.has_sink else (None, rest)
-        call = ops.unpack(*ctx.texts, ctx.bound)
-        grads = Backward.apply(
-            ctx.texts, ctx.bound, q, k, v, o, lse, grad_o, grad_lse if "lse" in call.outputs else None, sink, *captured
-        )
+        call, bound, (q, k, v, sink, *captured, o, lse) = kept(ctx)
+        grad_lse = grad_lse if "lse" in call.outputs else None
+        grads = Backward.apply(ctx.texts, *bound, q, k, v, sink, o, lse, grad_o, grad_lse, *captured)
         found = dict(zip(call.wants.split(","), grads))
-        return None, None, *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
+        return *(None,) * (1 + BOUND), *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
 
     @staticmethod
-    def jvp(ctx, *tangents):
-        raise runtime.forward_mode()
+    def jvp(ctx, *moving):
+        call, bound, (q, k, v, sink, *captured, o, lse) = kept(ctx)
+        changes = dict(zip(ops.named(call, q, k, v, sink, captured), moving[1 + BOUND :]))
+        found = ops.along(ctx.texts, bound, (q, k, v, sink, captured, o, lse, None, None), changes, "")
+        return *found, *(None,) * (len(OUTPUTS) - 1)
 
 
 class Backward(torch.autograd.Function):
@@ -121,29 +148,60 @@ class Backward(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(texts, bound, q, k, v, o, lse, grad_o, grad_lse, sink, *captured):
-        return tuple(
-            ops.attention_backward(q, k, v, sink, list(captured), o, lse, grad_o, grad_lse, *bound, *texts)
-        )
+    def forward(texts, *tensors):
+        bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = tensors[:BOUND], tensors[BOUND:]
+        return tuple(ops.attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *bound, *texts))
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        pass
+        keep(ctx, inputs)
 
     @staticmethod
-    def backward(ctx, *grads):
-        raise runtime.second_derivative()
+    def backward(ctx, *changes):
+        call, bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = kept(ctx)
+        at = (q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+        wants = call.wants.split(",")
+        o_change, lse_change, *grads = ops.along(ctx.texts, bound, at, dict(zip(wants, changes)), call.wants)
+        by_name = [dict(zip(wants, grads)).get(name) for name in ops.named(call, *at[:5])]
+        lse_change = None if grad_lse is None else lse_change
+        return *(None,) * (1 + BOUND), *by_name[:4], None, None, o_change, lse_change, *by_name[4:]
 
     @staticmethod
-    def jvp(ctx, *tangents):
-        raise runtime.second_derivative()
+    def jvp(ctx, *moving):
+        call, bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = kept(ctx)
+        at = (q, k, v, sink, captured, o, lse)
+        *first, _, _, o_change, lse_change = moving[1 + BOUND : 9 + BOUND]
+        changes = dict(zip(ops.named(call, *at[:5]), (*first, *moving[9 + BOUND :])))
+        found = ops.along(ctx.texts, bound, (*at, grad_o, grad_lse), changes, call.wants)
+        parts = [] if found is None else [found[2:]]
+        if o_change is not None or lse_change is not None:  # a backward is linear in what comes in
+            o_change = torch.zeros_like(grad_o) if o_change is None else o_change
+            parts.append(ops.attention_backward(*at, o_change, lse_change, *bound, *ctx.texts))
+        return tuple(sum(change) for change in zip(*parts))
+
+
+def keep(ctx, inputs):
+    ctx.texts, *tensors = inputs
+    ctx.present = [x is not None for x in tensors]
+    saved = [x for x in tensors if x is not None]
+    ctx.save_for_backward(*saved)
+    ctx.save_for_forward(*saved)
+
+
+def kept(ctx):
+    """The call, what is bound to it, and the other tensors."""
+    saved = iter(ctx.saved_tensors)
+    tensors = [next(saved) if there else None for there in ctx.present]
+    return ops.unpack(*ctx.texts, tensors[:BOUND]), tensors[:BOUND], tensors[BOUND:]
 
 
 def transformed(call, q, k, v, sink, captured):
     """Attention inside torch.func's transforms."""
-    texts, bound = ops.texts_of(call), call.tensors()
-    return Transformed.apply(texts, bound, q, k, v, sink, *captured)
+    if not call.wants and is_forward_mode():
+        call = dataclasses.replace(call, wants="q,k,v")  # for lse
+    return Transformed.apply(Texts(ops.texts_of(call)), *call.tensors(), q, k, v, sink, *captured)
 
 
 ops.attention.register_vmap(forward)
 ops.attention_backward.register_vmap(backward)
+ops.attention_tangent.register_vmap(tangent)

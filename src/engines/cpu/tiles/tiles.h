@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ir/eval.h"
-#include "ir/load_range.h"
 #include "ir/program.h"
 #include "ir/range.h"
 #include "ir/tensor_view.h"

@@ -148,6 +148,16 @@ struct CBindings
     workspace_bytes::Csize_t
     stream::Ptr{Cvoid}
     executor::Ptr{Cvoid}
+    tangent_q::Ptr{Cvoid}
+    tangent_k::Ptr{Cvoid}
+    tangent_v::Ptr{Cvoid}
+    tangent_sink::Ptr{Cvoid}
+    tangent_o::Ptr{Cvoid}
+    tangent_lse::Ptr{Cvoid}
+    tensor_tangents::Ptr{CTensorBinding}
+    tensor_tangent_count::Csize_t
+    scalar_tangents::Ptr{CScalarBinding}
+    scalar_tangent_count::Csize_t
     scale_f64::Cdouble
 end
 

@@ -1,0 +1,158 @@
+"""Second derivatives and forward mode: how a forward and its backward change along a direction, which the library computes as
+direction=tangent. Second derivatives are symmetric, so the same numbers are the backward of a backward."""
+
+import dataclasses
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from .._request import AXES
+from . import runtime
+from .call import Call
+from .call_cache import TABLE
+from .plans import prepare_tangent
+from .shapes import resolved
+from .state import place
+
+
+class Point(NamedTuple):
+    """Where derivatives are taken: a call with its tensors and outputs, and the gradients that come in, if any do."""
+
+    call: Call
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    sink: Optional[Tensor]
+    captured: list
+    o: Tensor
+    lse: Tensor
+    grad_o: Optional[Tensor] = None
+    grad_lse: Optional[Tensor] = None
+
+
+def tangent(at: Point, tangents: dict, wants: str):
+    """(change of o, of lse, of each gradient that `wants` names, by name) along the tangents, by name."""
+    on_cpu = at.q.device.type == "cpu"
+    call = dataclasses.replace(at.call, wants=wants, engine="reference" if on_cpu else "")
+    q, k, v, where = at.q, at.k, at.v, place(at.q)
+    grad_o = None
+    if wants:
+        grad_o = zeros_like(at.o) if at.grad_o is None else resolved(at.grad_o)
+    grad_lse = resolved(at.grad_lse).to(at.lse.dtype).contiguous() if wants and at.grad_lse is not None else None
+    found = prepared_for(call, at, grad_o, grad_lse is not None, where)
+
+    tangents = {name: resolved(x.detach()) for name, x in tangents.items() if x is not None}
+    inputs = {name: dense(tangents.get(name), x, call.layout) for name, x in zip("qkv", (q, k, v))}
+    o = torch.empty_like(dense(None, at.o, call.layout), memory_format=torch.contiguous_format)
+    lse = torch.empty_like(at.lse)
+    grads = {name: torch.empty_strided(shape, strides, dtype=q.dtype) for name, shape, strides in found.inputs}
+    bound = {"q": q, "k": k, "v": v, "o": at.o, "lse": at.lse, "grad_o": grad_o, "grad_lse": grad_lse}
+    bound.update({f"tangent_{name}": x for name, x in inputs.items()}, tangent_o=o, tangent_lse=lse)
+    bound.update({f"grad_{name}": x for name, x in grads.items()})
+    if at.sink is not None:
+        bound.update(sink=at.sink, tangent_sink=like(tangents.get("sink"), at.sink))
+        if "sink" in found.wanted:
+            bound["grad_sink"] = grads["sink"] = torch.empty_like(at.sink)
+    for name, tensor in call.lengths():
+        bound[name] = tensor
+
+    pointers, moving = [x.data_ptr() for x in at.captured], []
+    for (name, code, extents, _), gradient, x in zip(found.captured, found.gradients, at.captured):
+        if gradient is not None:
+            grads[name] = torch.empty(x.shape, dtype=x.dtype)
+            pointers.append(grads[name].data_ptr())
+        if name in tangents:
+            tangents[name] = like(tangents[name], x)
+            moving.append((name, tangents[name].data_ptr(), code, extents, None))
+    addresses = {name: x.data_ptr() for name, x in bound.items() if x is not None}
+    runtime.run_with_numbers(found, call, pointers, where, **addresses, tensor_tangents=moving)
+    return back(o, call.layout), lse, grads
+
+
+def prepared_for(call, at, grad_o, has_grad_lse, where):
+    incoming = at.o if grad_o is None else grad_o
+    seen = runtime.signature([at.q, at.k, at.v, at.o, incoming, *at.captured])
+    key = ("tangent", call.key(), at.sink is None, has_grad_lse, where[2], seen)
+    found = TABLE.get(key)
+    if found is None:
+        found = prepare_tangent(call, at.q, at.k, at.v, at.sink, at.captured, at.o, incoming, has_grad_lse, where)
+        TABLE.put(key, found)
+    return found
+
+
+def zeros_like(x):
+    """Of one element."""
+    return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+
+
+def like(x, other):
+    """A tangent as its tensor is read: of its type, dense."""
+    return torch.zeros_like(other, memory_format=torch.contiguous_format) if x is None else x.to(other.dtype).contiguous()
+
+
+def dense(x, other, layout):
+    """The same of one of the big tensors, [B, H, S, D] or packed."""
+    x = zeros_like(other) if x is None else x
+    return like(x if layout == "thd" else x.permute(AXES[layout]), other)
+
+
+def back(x, layout):
+    """[B, H, S, D] as the layout has it."""
+    return x if layout == "thd" else x.permute([AXES[layout].index(i) for i in range(4)])
+
+
+class Backward(torch.autograd.Function):
+    """A node of autograd's graph for gradients that are there already, made if a graph of the backward is asked for
+    (create_graph=True)."""
+
+    @staticmethod
+    def forward(ctx, known, grads, q, k, v, sink, grad_o, grad_lse, *captured):
+        call, o, lse = known
+        ctx.call, ctx.present = call, [g is not None for g in grads]
+        ctx.count = len(captured)
+        ctx.save_for_backward(q, k, v, sink, grad_o, grad_lse, o, lse, *captured, *call.tensors())
+        ctx.set_materialize_grads(False)
+        return tuple(g for g in grads if g is not None)
+
+    @staticmethod
+    def backward(ctx, *changes):
+        q, k, v, sink, grad_o, grad_lse, o, lse, *captured = ctx.saved_tensors
+        captured, call = captured[: ctx.count], ctx.call
+        names = ("q", "k", "v", "sink", *captured_names(call))
+        needed = ctx.needs_input_grad[2:6] + ctx.needs_input_grad[8:]
+        given = iter(changes)
+        tangents = {name: next(given) for name, there in zip(names, ctx.present) if there}
+        if all(x is None for x in tangents.values()):
+            return (None,) * (8 + len(captured))
+        wants = ",".join(name for name, need in zip(names, needed) if need)
+        at = Point(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+        with torch.no_grad():
+            o_change, lse_change, grads = tangent(at, tangents, wants)
+        found = [grads.get(name) for name in names]
+        out = [*found[:4], o_change, lse_change if grad_lse is not None else None, *found[4:]]
+        if torch.is_grad_enabled():
+            out = once((*changes, *ctx.saved_tensors[: 8 + ctx.count]), out)
+        return (None, None, *out)
+
+
+def captured_names(call):
+    return [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
+
+
+class Once(torch.autograd.Function):
+    """Passes gradients on, and says why if someone differentiates them again by what they depend on."""
+
+    @staticmethod
+    def forward(ctx, count, *tensors):
+        return tensors[count:]
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise runtime.third_derivative()
+
+
+def once(inputs, grads):
+    inputs, present = ([x for x in tensors if x is not None] for tensors in (inputs, grads))
+    marked = iter(Once.apply(len(inputs), *inputs, *present)) if present else None
+    return [None if g is None else next(marked) for g in grads]

@@ -1,0 +1,43 @@
+// What a backward and a tangent share: the walk over heads and query rows, sums of gradients that
+// belong to keys, to captured things and to sinks, and writing them.
+#pragma once
+
+#include "engines/reference/call.h"
+#include "engines/reference/captured.h"
+
+namespace fovea::reference {
+
+class GradientLoops {
+ public:
+  explicit GradientLoops(ReferenceCall& call)
+      : call_(call),
+        scratch_(call.scratch),
+        sizes_(call.bound.sizes),
+        captured_(call.baked, call.bound, call.scratch.grad_captured) {}
+  virtual ~GradientLoops() = default;
+
+  void run();
+
+ protected:
+  virtual void read_keys(const Sequence& sequence, std::int64_t g) { call_.read_keys(sequence, g); }
+  // Adds what row i of a sequence gives to the sums, and writes its own gradient.
+  virtual void row(const Sequence& sequence, std::int64_t h, std::int64_t i) = 0;
+
+  Rows rows(const BoundTensor& tensor, const TensorSpec& spec) const {
+    return {tensor, spec.dtype};
+  }
+  // Zeros for rows that no loop visits, past a sequence's length or in no sequence.
+  void write_zeros(const Rows& rows, bool of_keys, std::span<const double> zeros) const;
+
+  ReferenceCall& call_;
+  const Scratch& scratch_;
+  const Sizes& sizes_;
+  CapturedSums captured_;
+
+ private:
+  void write_empty_rows() const;
+  void write_keys(const Sequence& sequence, std::int64_t g) const;
+  void write_sums() const;
+};
+
+}  // namespace fovea::reference

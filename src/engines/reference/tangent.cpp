@@ -1,0 +1,187 @@
+// The tangent: how the outputs of a forward and of its backward change along a direction, in which
+// q, k, v, the sink and captured things move, while dO and dlse stay. x' is the change of x. With
+// s = mod(s0), p = exp(s - lse), m the factor of dropout and the words of backward.cpp:
+//   s0' = scale (dot(Q', K) + dot(Q, K')),  s' = mod_s s0' + change by captured things,
+//   lse' = sum of p s' [+ exp(sink - lse) sink'],  p' = p (s' - lse'),
+//   O' = sum of m (p' V + p V'),  dV' = sum of m p' dO,  dp' = m dot(dO, V'),  delta' = dot(dO,
+//   O'), ds' = p' (dp - delta + dlse) + p (dp' - delta'), ds0' = ds' mod_s + ds (mod_ss s0' +
+//   derivative of the change by captured things), dQ' = scale * sum of (ds0' K + ds0 K'),  dK' =
+//   scale * sum of (ds0' Q + ds0 Q').
+// Since second derivatives are symmetric, this is also what a backward of the backward needs.
+#include <algorithm>
+#include <cmath>
+
+#include "engines/reference/gradient_loops.h"
+
+namespace fovea::reference {
+namespace {
+
+// The numbers of one query row.
+struct RowTangent {
+  double lse = 0, lse_change = 0;
+  double term = 0, term_change = 0;  // dlse - delta
+};
+
+class Tangent : public GradientLoops {
+ public:
+  Tangent(ReferenceCall& call, const TangentFormulas& formulas)
+      : GradientLoops(call), formulas_(formulas), wants_(wants_gradients(call.baked)) {
+    bind_captured();
+    std::ranges::fill(scratch_.o_row, 0.0);
+    write_zeros(dense(call.bound.tangent_o, 3), false, scratch_.o_row);
+    const std::int64_t rows = call.geometry.batches() * sizes_.h * call.geometry.q_rows();
+    for (std::int64_t i = 0; i < rows; ++i) {
+      write_number(call.bound.tangent_lse, call.row_type, i, 0);
+    }
+  }
+
+ private:
+  void bind_captured();
+  Rows dense(const void* data, std::size_t tensor) const;
+  void read_keys(const Sequence& sequence, std::int64_t g) override;
+  void row(const Sequence& sequence, std::int64_t h, std::int64_t i) override;
+  void outputs(Point& point, const Sequence& sequence, RowTangent& row);
+  void gradients(Point& point, const Sequence& sequence, const RowTangent& row);
+  void captured(const Point& point, const ScoreChange& change);
+
+  const TangentFormulas& formulas_;
+  bool wants_;
+};
+
+// Tangents of captured things stand behind all of those, as the formulas name them.
+void Tangent::bind_captured() {
+  const Bindings& bound = call_.bound;
+  std::ranges::copy(bound.tensors, scratch_.tensors.begin());
+  std::ranges::copy(bound.tensor_tangents,
+                    scratch_.tensors.begin() + static_cast<std::ptrdiff_t>(bound.tensors.size()));
+  const std::size_t first = scratch_.scalars.size() / 2;
+  for (std::size_t slot = 0; slot < bound.scalar_tangents.size(); ++slot) {
+    scratch_.scalars[first + slot] =
+        scalar_value(bound.scalar_tangents[slot], call_.baked.program.scalars()[slot].type);
+  }
+}
+
+// What is bound as a pointer, like one of the eight tensors.
+Rows Tangent::dense(const void* data, std::size_t tensor) const {
+  const NamedTensor& like = named_tensors()[tensor];
+  const Strides strides = dense_strides(call_.baked.layout, sizes_, like);
+  return {{const_cast<void*>(data), strides}, (call_.baked.*like.spec).dtype};
+}
+
+void Tangent::read_keys(const Sequence& sequence, std::int64_t g) {
+  GradientLoops::read_keys(sequence, g);
+  const Rows k = dense(call_.bound.tangent_k, 1), v = dense(call_.bound.tangent_v, 2);
+  for (std::int64_t j = 0; j < sequence.k_length; ++j) {
+    const std::int64_t row = sequence.k_first + j;
+    k.read(sequence.b, g, row, row_of(scratch_.tangent_k_head, j, sizes_.d));
+    v.read(sequence.b, g, row, row_of(scratch_.tangent_v_head, j, sizes_.dv));
+  }
+}
+
+// lse' in row.lse_change; O' in the scratch, but for the part that lse' has in it.
+void Tangent::outputs(Point& point, const Sequence& sequence, RowTangent& row) {
+  for (std::int64_t j = 0; j < sequence.k_length; ++j) {
+    ScoreTangent& at = scratch_.score_row[static_cast<std::size_t>(j)];
+    at = {};
+    call_.move_to_key(point, sequence, j);
+    const double s = call_.score(point, j);
+    if (s == minus_infinity) continue;  // not kept: p and all that follows from it are 0
+    at.p = std::exp(s - row.lse);
+    at.factor = call_.dropout.factor(point);
+    at.slopes = formulas_.at(point, scratch_.cells);
+    at.s0_change =
+        call_.scale * (dot(scratch_.tangent_q_row, call_.k_row(j)) +
+                       dot(scratch_.q_row, row_of(scratch_.tangent_k_head, j, sizes_.d)));
+    at.s_change = at.slopes.by_score * at.s0_change + at.slopes.by_captured;
+    row.lse_change += at.p * at.s_change;
+    add_scaled(scratch_.tangent_o_row, at.factor * at.p * at.s_change, call_.v_row(j));
+    add_scaled(scratch_.tangent_o_row, at.factor * at.p,
+               row_of(scratch_.tangent_v_head, j, sizes_.dv));
+  }
+}
+
+void Tangent::gradients(Point& point, const Sequence& sequence, const RowTangent& row) {
+  for (std::int64_t j = 0; j < sequence.k_length; ++j) {
+    const ScoreTangent& at = scratch_.score_row[static_cast<std::size_t>(j)];
+    if (at.p == 0) continue;
+    const double p_change = at.p * (at.s_change - row.lse_change);
+    const std::span<const double> tangent_v = row_of(scratch_.tangent_v_head, j, sizes_.dv);
+    const double dp = at.factor * dot(scratch_.grad_o_row, call_.v_row(j));
+    const double dp_change = at.factor * dot(scratch_.grad_o_row, tangent_v);
+    const double ds = at.p * (dp + row.term);
+    const double ds_change = p_change * (dp + row.term) + at.p * (dp_change + row.term_change);
+    const Slopes& mod = at.slopes;
+    const double ds0 = call_.scale * ds * mod.by_score;
+    const double ds0_change =
+        call_.scale *
+        (ds_change * mod.by_score + ds * (mod.second * at.s0_change + mod.captured_second));
+    add_scaled(row_of(scratch_.grad_v_head, j, sizes_.dv), at.factor * p_change,
+               scratch_.grad_o_row);
+    add_scaled(scratch_.grad_q_row, ds0_change, call_.k_row(j));
+    add_scaled(scratch_.grad_q_row, ds0, row_of(scratch_.tangent_k_head, j, sizes_.d));
+    const std::span<double> grad_k = row_of(scratch_.grad_k_head, j, sizes_.d);
+    add_scaled(grad_k, ds0_change, scratch_.q_row);
+    add_scaled(grad_k, ds0, scratch_.tangent_q_row);
+    if (formulas_.load_count() + formulas_.scalar_count() == 0) continue;
+    call_.move_to_key(point, sequence, j);
+    point.score = call_.scale * dot(scratch_.q_row, call_.k_row(j));
+    captured(point, {ds, ds_change, at.s0_change});
+  }
+}
+
+void Tangent::captured(const Point& point, const ScoreChange& change) {
+  formulas_.at(point, scratch_.cells);
+  for (std::size_t i = 0; i < formulas_.load_count(); ++i) {
+    captured_.add(formulas_.load_change(i, change, scratch_.cells));
+  }
+  for (std::size_t i = 0; i < formulas_.scalar_count(); ++i) {
+    scratch_.grad_scalars[formulas_.scalar_slot(i)] +=
+        formulas_.scalar_change(i, change, scratch_.cells);
+  }
+}
+
+void Tangent::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {
+  const Problem& baked = call_.baked;
+  const Bindings& bound = call_.bound;
+  const std::int64_t b = sequence.b, position = sequence.q_first + i;
+  const std::int64_t at = call_.geometry.row_number(b, h, position);
+  RowTangent row;
+  row.lse = read_number(bound.lse, call_.row_type, at);
+  if (row.lse == minus_infinity) return;  // nothing was kept: nothing changes
+
+  rows(bound.q, baked.q).read(b, h, position, scratch_.q_row);
+  rows(bound.o, baked.o).read(b, h, position, scratch_.o_row);
+  dense(bound.tangent_q, 0).read(b, h, position, scratch_.tangent_q_row);
+  Point point = call_.point(sequence, h, i);
+  point.tensors = scratch_.tensors;
+
+  std::ranges::fill(scratch_.tangent_o_row, 0.0);
+  const double sink_p = baked.sink ? std::exp(call_.sink(h) - row.lse) : 0;
+  const double sink_change = baked.sink ? read_number(bound.tangent_sink, call_.row_type, h) : 0;
+  row.lse_change = sink_p * sink_change;
+  outputs(point, sequence, row);
+  add_scaled(scratch_.tangent_o_row, -row.lse_change, scratch_.o_row);
+  dense(bound.tangent_o, 3).write(b, h, position, scratch_.tangent_o_row);
+  write_number(bound.tangent_lse, call_.row_type, at, row.lse_change);
+  if (!wants_) return;
+
+  rows(bound.grad_o, baked.grad_o).read(b, h, position, scratch_.grad_o_row);
+  row.term = -dot(scratch_.grad_o_row, scratch_.o_row);
+  if (baked.grad_lse) row.term += read_number(bound.grad_lse, call_.row_type, at);
+  row.term_change = -dot(scratch_.grad_o_row, scratch_.tangent_o_row);
+  if (baked.sink) {
+    scratch_.per_head[static_cast<std::size_t>(h)] +=
+        sink_p * ((sink_change - row.lse_change) * row.term + row.term_change);
+  }
+  std::ranges::fill(scratch_.grad_q_row, 0.0);
+  gradients(point, sequence, row);
+  if (baked.want_q) rows(bound.grad_q, baked.grad_q).write(b, h, position, scratch_.grad_q_row);
+}
+
+}  // namespace
+
+void tangent(ReferenceCall& call, const TangentFormulas& formulas) {
+  Tangent(call, formulas).run();
+}
+
+}  // namespace fovea::reference
