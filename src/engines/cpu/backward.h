@@ -42,7 +42,7 @@ struct BackwardWorker {
   std::span<std::uint64_t> live;  // [strip_rows]
   KeepBits keep, drop;
   std::span<std::byte> mask_state, mod_state;
-  RowSums row_sums;
+  BalanceSums row_sums;
 };
 
 // Query rows of the heads of a wave: [wave][blocks][block_rows].

@@ -50,7 +50,7 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
   if (plan.mask) mask_state = take_bytes(arena, plan.mask->state_bytes(block_rows, tile_columns));
   mod_state = take_bytes(arena, plan.mod_state_bytes());
   const std::size_t terms = plan.captured.row_terms();
-  if (terms != 0) row_sums = RowSums(arena, terms, block_rows, kernels.panel_width);
+  if (terms != 0) row_sums = BalanceSums(arena, terms, block_rows, kernels.panel_width);
 }
 
 BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes)

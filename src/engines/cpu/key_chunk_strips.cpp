@@ -95,10 +95,10 @@ void KeyChunkBackward::store_row_sums() const {
       block_rows;
   for (int r = 0; r < block_.all_rows(); ++r) {
     const auto row = static_cast<std::size_t>(first + r);
-    memory_.row_totals[row] = {mine_.row_sums.sum(RowSums::gradients, r),
-                               mine_.row_sums.sum(RowSums::probabilities, r)};
+    memory_.row_totals[row] = {mine_.row_sums.sum(BalanceSums::gradients, r),
+                               mine_.row_sums.sum(BalanceSums::probabilities, r)};
     for (std::size_t i = 0; i < terms; ++i) {
-      memory_.row_terms[row * terms + i] = {mine_.row_sums.sum(RowSums::first_term + i, r),
+      memory_.row_terms[row * terms + i] = {mine_.row_sums.sum(BalanceSums::first_term + i, r),
                                             mine_.row_sums.at(i, r)};
     }
   }

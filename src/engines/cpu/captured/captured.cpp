@@ -60,8 +60,9 @@ void Captured::add_row_terms(const ir::Expr& mod) {
   };
   const auto along_k = ir::Depends::K | ir::Depends::Score;
   for (std::size_t i = 0; i < loads_.size(); ++i) {
-    const bool shared = std::ranges::none_of(
-        loads_[i].load->args(), [&](const ir::Expr& at) { return any(at->depends(), along_k); });
+    const bool shared = std::ranges::none_of(loads_[i].load->args(), [&](const ir::Expr& at) {
+      return ir::any(at->depends(), along_k);
+    });
     const auto of = std::ranges::find(weights.loads, loads_[i].load, &ir::LoadGradient::load);
     if (shared && of != weights.loads.end()) add(false, i, of->gradient);
   }

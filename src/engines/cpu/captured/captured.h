@@ -37,7 +37,7 @@ class Captured {
   // `first_root` on. May be empty if some are wanted: then zeros are written.
   const std::vector<ir::Expr>& roots() const { return roots_; }
 
-  // Gradients that whole rows share: RowSums and CapturedRun::balance count them so.
+  // Gradients that whole rows share: BalanceSums and CapturedRun::balance count them so.
   std::size_t row_terms() const { return row_terms_.size(); }
 
   std::size_t workspace_bytes(const Sizes& sizes,
@@ -102,11 +102,11 @@ class CapturedRun {
   void add(std::int64_t lane, const StripRun& run, std::size_t first_root,
            const StripRun::Strip& strip, const std::uint64_t* live) const;
 
-  // The same strip for RowSums: `p` are its probabilities, `row` its first row in the block.
+  // The same strip for BalanceSums: `p` are its probabilities, `row` its first row in the block.
   struct OfBlock {
     const float* p;
     int row;
-    const RowSums& sums;
+    const BalanceSums& sums;
   };
   void balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
                const std::uint64_t* live, const OfBlock& block) const;

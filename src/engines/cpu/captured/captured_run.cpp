@@ -185,15 +185,15 @@ void CapturedRun::balance(const StripRun& run, std::size_t first_root, const Str
     const float* const row = gradient.row(r);
     if (row == nullptr) continue;
     const float* const p = block.p + r * width;
-    block.sums.add(RowSums::gradients, block.row + r, nullptr, row, strip.columns);
-    block.sums.add(RowSums::probabilities, block.row + r, nullptr, p, strip.columns);
+    block.sums.add(BalanceSums::gradients, block.row + r, nullptr, row, strip.columns);
+    block.sums.add(BalanceSums::probabilities, block.row + r, nullptr, p, strip.columns);
   }
   for (std::size_t i = 0; i < terms.size(); ++i) {
     LiveStrip weight(run.value(first_root + terms[i].weight), strip, live);
     for (int r = 0; r < strip.rows; ++r) {
       const float* const row = weight.row(r);
       if (row == nullptr) continue;
-      block.sums.add(RowSums::first_term + i, block.row + r, row, block.p + r * width,
+      block.sums.add(BalanceSums::first_term + i, block.row + r, row, block.p + r * width,
                      strip.columns);
       std::int64_t& at = block.sums.at(i, block.row + r);
       if (at < 0) at = terms[i].is_scalar ? 0 : element_at(run, first_root, terms[i].number, r);

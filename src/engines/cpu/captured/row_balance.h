@@ -29,10 +29,10 @@ struct RowTotals {
 };
 
 // The sums of the block at hand, side by side as strips are: [2 + terms][rows][width].
-class RowSums {
+class BalanceSums {
  public:
-  RowSums() = default;
-  RowSums(Arena& arena, std::size_t terms, int rows, int width);
+  BalanceSums() = default;
+  BalanceSums(Arena& arena, std::size_t terms, int rows, int width);
 
   void clear() const;
   // Adds a row of a strip. x may be null: ones.
