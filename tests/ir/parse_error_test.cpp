@@ -1,16 +1,47 @@
-// What the parser says about bad texts: the whole first line, and where the caret stands.
+// What the parser says about bad texts and about what is beyond its limits: the whole first line, and
+// where the caret stands.
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "ir/limits.h"
 #include "ir/parse.h"
-#include "tests/ir/parse_failure.h"
 
 namespace fovea::ir {
 namespace {
+
+// How a parse fails.
+struct Failure {
+  std::string message;  // the first line
+  int column = -1;      // of the caret in the text that is shown above it; -1: no place is shown
+};
+
+Failure failure_of(const std::function<void()>& parse) {
+  try {
+    parse();
+  } catch (const InvalidArgument& error) {
+    const std::string all = error.what();
+    const std::size_t line = all.find('\n');
+    if (line == std::string::npos) return {all, -1};
+    const std::size_t caret_line = all.find('\n', line + 1);
+    const std::size_t indent = 3;  // the newline and two spaces
+    return {all.substr(0, line), static_cast<int>(all.find('^', caret_line) - caret_line - indent)};
+  }
+  return {"nothing was wrong", -1};
+}
+
+// A formula that may use a tensor of rank 1, one of rank 2 and a scalar.
+Expr parse_with_captures(const std::string& text) {
+  Declarations declarations;
+  declare(declarations, parse_tensor("slopes:f32[H]"));
+  declare(declarations, parse_tensor("doc:i32[B,Sq]"));
+  declare(declarations, parse_scalar("cap=30"));
+  return parse_formula(text, declarations);
+}
 
 // The first line without "formula: " or the like; the caret's column in the line above it, or -1
 // if no place is shown.
@@ -285,6 +316,109 @@ TEST(ParseError, TheCaretLineShowsWhereInALongText) {
                  "formula: unknown name 'zz'; captured names are declared with tensor=... or "
                  "scalar=...\n   x + zz\n       ^^");
   }
+}
+
+// Every bound of ir/limits has its own message, and takes what is just within it.
+
+std::string repeated(const std::string& piece, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += piece;
+  return out;
+}
+
+TEST(ParseLimits, TextBytes) {
+  const std::string longest = "q" + std::string(limits::text_bytes - 1, ' ');
+  EXPECT_NO_THROW(parse_with_captures(longest));
+  EXPECT_EQ(failure_of([&] { parse_with_captures(longest + " "); }).message,
+            "formula: 1048577 bytes of text; at most 1048576 are read");
+  EXPECT_EQ(failure_of([&] { parse_program(longest + " "); }).message,
+            "the line has 1048577 characters; at most 1048576 are read");
+}
+
+TEST(ParseLimits, Nesting) {
+  const auto nested = [](const std::string& open, std::size_t count, const std::string& close) {
+    return repeated(open, count) + "q" + repeated(close, count);
+  };
+  const std::string rule =
+      "formula: nested more than 200 deep; name parts of it with 'let x = ...;'";
+  const std::pair<std::string, std::string> forms[] = {
+      {"(", ")"}, {"abs(", ")"}, {"-", ""}, {"q > k ? 1 : ", ""}, {"doc[b, ", "]"}};
+  for (const auto& [open, close] : forms) {
+    EXPECT_NO_THROW(parse_with_captures(nested(open, limits::nesting - 1, close))) << open;
+    const Failure failure =
+        failure_of([&] { parse_with_captures(nested(open, limits::nesting, close)); });
+    EXPECT_EQ(failure.message, rule) << open;
+    EXPECT_EQ(failure_of([&] { parse_with_captures(nested(open, 80000, close)); }).message, rule);
+  }
+}
+
+TEST(ParseLimits, Operations) {
+  const auto many = [](std::size_t count) {  // 100 operations a name, so that none is deep
+    std::string out;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string name = "a" + std::to_string(i / 100);
+      if (i % 100 == 0) out += "let " + name + " = q";
+      out += "*k";
+      if (i % 100 == 99) out += "; ";
+    }
+    return out + (count % 100 == 0 ? "q" : "; q");
+  };
+  EXPECT_NO_THROW(parse_with_captures(many(limits::operations)));
+  EXPECT_EQ(failure_of([&] { parse_with_captures(many(limits::operations + 1)); }).message,
+            "formula: more than 20000 operations");
+}
+
+TEST(ParseLimits, Depth) {
+  // A leaf is the first of a path.
+  const auto chain = [](std::size_t count) { return "q" + repeated("*k", count - 1); };
+  EXPECT_NO_THROW(parse_with_captures(chain(limits::depth)));
+  const std::string rule =
+      "formula: a chain of more than 4000 operations, each on the result of the last";
+  EXPECT_EQ(failure_of([&] { parse_with_captures(chain(limits::depth + 1)); }).message, rule);
+  const std::string through_let = "let a = " + chain(2500) + "; a" + repeated("*k", 2500);
+  EXPECT_EQ(failure_of([&] { parse_with_captures(through_let); }).message, rule);
+}
+
+TEST(ParseLimits, Names) {
+  const std::string longest(limits::name_length, 'x');
+  EXPECT_NO_THROW(parse_with_captures("let " + longest + " = q; " + longest));
+  EXPECT_NO_THROW(parse_scalar(longest));
+  EXPECT_EQ(failure_of([&] { parse_with_captures("q + " + longest + "x"); }).message,
+            "formula: a name of 65 characters; at most 64 are allowed");
+  EXPECT_EQ(failure_of([&] { parse_tensor(longest + "x:f32[]"); }).message,
+            "tensor: a name of 65 characters; at most 64 are allowed");
+}
+
+TEST(ParseLimits, CapturedThings) {
+  std::string line = "mod=score";
+  for (std::size_t i = 0; i < limits::captured; ++i) {
+    line += " tensor=t" + std::to_string(i) + ":f32[H] scalar=s" + std::to_string(i);
+  }
+  EXPECT_NO_THROW(parse_program(line));
+  EXPECT_EQ(failure_of([&] { parse_program(line + " tensor=t:f32[H]"); }).message,
+            "more than 256 captured tensors");
+  EXPECT_EQ(failure_of([&] { parse_program(line + " scalar=s"); }).message,
+            "more than 256 captured scalars");
+}
+
+TEST(ParseLimits, Rank) {
+  EXPECT_NO_THROW(parse_tensor("t:f32[1,2,3,4,5,6,7,8]"));
+  const Failure failure = failure_of([] { parse_tensor("t:f32[1,2,3,4,5,6,7,8,9]"); });
+  EXPECT_EQ(failure.message, "tensor: more than 8 dimensions");
+  EXPECT_EQ(failure.column, 22);
+  EXPECT_EQ(failure_of([] { parse_with_captures("doc[1,2,3,4,5,6,7,8,9]"); }).message,
+            "formula: too many of the indices of 'doc'");
+  EXPECT_EQ(failure_of([] { parse_with_captures("min(1,2,3,4,5,6,7,8,9)"); }).message,
+            "formula: too many of the arguments of 'min'");
+}
+
+TEST(ParseLimits, BytesThatAreNoText) {
+  EXPECT_EQ(failure_of([] { parse_with_captures("q \xc3\xa9"); }).message,
+            "formula: unexpected byte 195 (formulas are ASCII)");
+  EXPECT_EQ(failure_of([] { parse_with_captures(std::string("q \0", 3)); }).message,
+            "formula: unexpected byte 0 (formulas are ASCII)");
+  EXPECT_EQ(failure_of([] { parse_program("mod=\x01"); }).message,
+            "at character 5 of the line: control character 1");
 }
 
 }  // namespace

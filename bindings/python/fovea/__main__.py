@@ -1,4 +1,4 @@
-"""The program `fovea`, which a wheel has inside: `fovea` where it is installed, or `python -m fovea`."""
+"""Runs the command-line program `fovea` that a wheel contains: as `fovea` if the wheel is installed, or as `python -m fovea`."""
 
 from __future__ import annotations
 

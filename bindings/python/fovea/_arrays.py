@@ -17,16 +17,17 @@ CODES = {
     "u8": _core.U8,
     "bool": _core.BOOL,
 }
-_NUMPY_NAMES = {
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float64": "f64",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
+NAMES_IN_NUMPY = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f64": "float64",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
     "bool": "bool",
 }
+FROM_NUMPY = {name: ours for ours, name in NAMES_IN_NUMPY.items()}
 
 
 class HostArray(NamedTuple):
@@ -39,7 +40,7 @@ class HostArray(NamedTuple):
     owner: Any
 
     def captured(self, name: str, gradient: HostArray | None = None) -> tuple:
-        """As Plan.run takes a captured tensor."""
+        """The tuple that Plan.run takes for a captured tensor."""
         bound = (name, self.pointer, CODES[self.dtype], self.shape, self.strides)
         return (
             bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
@@ -59,7 +60,7 @@ def host_array(name: str, array: Any) -> HostArray:
     return seen
 
 
-_known: dict[Any, str] = {}  # NumPy's dtype to ours: its name takes NumPy microseconds to say
+_known: dict[Any, str] = {}  # NumPy's dtype to ours; kept, since `dtype.name` takes NumPy microseconds
 
 
 def _name_of(name: str, dtype: Any) -> str:
@@ -69,7 +70,7 @@ def _name_of(name: str, dtype: Any) -> str:
             raise _core.InvalidArgument(
                 f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype"
             )
-        found = _NUMPY_NAMES.get(dtype.name, "")
+        found = FROM_NUMPY.get(dtype.name, "")
         if found:
             _known[dtype] = found
     return found
@@ -109,7 +110,7 @@ def _type_of(array: Any) -> str:
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of an array in which the last index runs fastest."""
+    """Row-major strides in elements."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -118,7 +119,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def new_array(shape: tuple[int, ...], dtype: str) -> tuple[Any, HostArray]:
-    """A NumPy array with nothing in it yet, and how the library sees it."""
+    """An uninitialised NumPy array, and its HostArray."""
     import numpy
 
     array = numpy.empty(shape, numpy_dtype(dtype))
@@ -137,4 +138,4 @@ def numpy_dtype(dtype: str) -> Any:
                 "bfloat16 in NumPy needs the package ml_dtypes:  pip install ml_dtypes"
             ) from None
         return numpy.dtype(ml_dtypes.bfloat16)
-    return numpy.dtype({code: name for name, code in _NUMPY_NAMES.items()}[dtype])
+    return numpy.dtype(NAMES_IN_NUMPY[dtype])

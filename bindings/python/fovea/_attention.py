@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -59,10 +58,10 @@ def attention(
     sinks: [H], one more logit per head that joins the sum.
     dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.
     q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see;
-        h_global: what H is.
+        h_global: the value of H in formulas, if not the number of heads here.
     deterministic: the same bits in every run. engine: one by name; threads: at most so many.
 
-    Gives o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
+    Returns o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
     """
     given = locals()
     returned = [name for name in OUTPUTS if given[f"return_{name}"]]
@@ -74,7 +73,6 @@ def _options(given: Mapping[str, Any]) -> Options:
 
 
 def _forward(request: Request, returned: Sequence[str], partner: str | None) -> Any:
-    _check(request)
     made = plan(request.line("forward", **dict.fromkeys(returned, True)), request.options.engine, None, partner)
     o, o_seen = new_array(_output_shape(request), request.q.dtype)
     extra = {name: new_array(_row_shape(request, name), _exact(request)) for name in returned}
@@ -82,17 +80,6 @@ def _forward(request: Request, returned: Sequence[str], partner: str | None) -> 
     bound |= {name: seen.pointer for name, (_, seen) in extra.items()}
     made.run(**bound)
     return (o, *(array for array, _ in extra.values())) if extra else o
-
-
-def _check(request: Request) -> None:
-    options = request.options
-    for name, value in (("scale", options.scale), ("dropout_p", options.dropout_p)):
-        if value is not None and not hasattr(value, "__float__"):
-            raise InvalidArgument(f"{name} is {value!r}; it must be a number")
-    if options.scale is not None and not math.isfinite(options.scale):
-        raise InvalidArgument(f"scale is {options.scale}; it must be finite")
-    if not 0 <= options.dropout_p < 1:
-        raise InvalidArgument(f"dropout_p is {options.dropout_p}; it must be at least 0 and below 1")
 
 
 def _output_shape(request: Request) -> tuple[int, ...]:
@@ -107,7 +94,7 @@ def _row_shape(request: Request, name: str) -> tuple[int, ...]:
 
 
 def _exact(request: Request) -> str:
-    """The type of what belongs to rows, sinks and scalars."""
+    """The type of lse, row maxima, sinks and the gradients of scalars."""
     return "f64" if request.q.dtype == "f64" else "f32"
 
 
@@ -123,10 +110,10 @@ def attention_backward(
     grad_lse: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The gradients of `attention`, from what it gave (o and lse) and was given, with the same options.
+    """The gradients of `attention`, from its inputs, its outputs o and lse, and the same options.
 
     grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient
-    of lse, where it was used. Gives {name: gradient}; that of a scalar is an array of no dimensions.
+    of lse, if the loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions.
     """
     request = Request(q, k, v, Options(**options))
     return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
@@ -159,7 +146,6 @@ def _lines(request: Request, wanted: Sequence[str], dlse: bool) -> tuple[str, st
 def _backward(
     request: Request, grad_o: HostArray, saved: tuple[Any, Any], grads: Sequence[str] | None, grad_lse: Any
 ) -> dict[str, Any]:
-    _check(request)
     wanted = _wanted(request, grads)
     if not wanted:
         return {}
@@ -216,7 +202,7 @@ def vjp(
 ) -> tuple[Any, Callable[..., dict[str, Any]]]:
     """(o, pull): pull(grad_o, grad_lse=None) gives the gradients, as attention_backward does.
 
-    pull.lse is the log of the sum of exponentials of each row. One engine is chosen that can do both.
+    pull.lse is the logsumexp of each row. An engine is chosen that can run both directions.
 
     >>> import numpy
     >>> x = numpy.ones((1, 1, 4, 8), numpy.float32)

@@ -123,7 +123,7 @@ class Request:
 
     def _modifier(self) -> Modifier:
         options, sizes = self.options, self.sizes
-        # In the order in which an extent that fits several of them is declared.
+        # If an extent equals several of these, the first one is its declaration.
         named = {"Sq": sizes.sq, "Skv": sizes.skv, "H": options.h_global or sizes.h, "B": sizes.b}
         modifier = read_modifiers(
             options.score_mod,
@@ -160,7 +160,7 @@ class Request:
         return array.pointer, by_axes(array.strides, self.options.layout, 0)  # type: ignore[return-value]
 
     def bindings(self, captured: Mapping[str, HostArray], **operands: HostArray) -> dict[str, Any]:
-        """What Plan.run is given: operands by name, `captured` is where gradients of captured things go."""
+        """The keywords of Plan.run: operands by name; `captured` has the arrays for gradients of captured tensors and scalars."""
         options, modifier = self.options, self.modifier
         bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
         bound["tensors"] = tuple(
@@ -210,7 +210,7 @@ def _offset(name: str, given: Any) -> int | HostArray:
 
 
 def _counts(name: str, given: Any) -> HostArray:
-    """Whole numbers as int32: few, so that they may be copied."""
+    """One integer per sequence as int32. A copy: there are few of them."""
     import numpy
 
     array = numpy.asarray(given)

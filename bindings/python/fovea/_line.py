@@ -1,5 +1,5 @@
-"""Problem lines: how a problem is said to the library. Used by every front end; docs/problem_line.md has the
-keys."""
+"""Problem lines: the text that describes a problem to the library. Used by every front end; docs/problem_line.md has
+the keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS = {
 
 
 def word(key: str, value: object) -> str:
-    """`key=value`, in quotes where it needs them."""
+    """`key=value`, with quotes if the value needs them."""
     text = value if isinstance(value, str) else _text(value)
     if _PLAIN.fullmatch(text):
         return f"{key}={text}"
@@ -85,6 +85,6 @@ def problem_line(
 
 
 def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Extents as the names of sizes where they are such, so that other sizes share a plan; 1 stays 1."""
+    """Extents, with the name of a size for each that equals it, so that other sizes share the plan; 1 stays 1."""
     names = {size: name for name, size in reversed(list(sizes.items())) if size != 1}
     return tuple(names.get(extent, str(extent)) for extent in shape)

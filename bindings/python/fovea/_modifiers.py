@@ -1,5 +1,5 @@
-"""What a caller may give as a modifier, made one: formula texts with the host arrays and numbers that they
-capture."""
+"""From what a caller gives as modifiers (texts, Programs, callbacks) to formula texts with the host arrays and numbers
+that they capture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import recorder
-from ._arrays import HostArray, host_array
+from ._arrays import NAMES_IN_NUMPY, HostArray, host_array
 from ._core import InvalidArgument
 from ._line import symbolic_extents
 from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier
@@ -17,7 +17,7 @@ from .program import Program
 
 @dataclasses.dataclass
 class Modifier:
-    """Formulas, and what is bound to them. `names` says what the caller's keys are called in the formulas."""
+    """Formulas, and what is bound to them. `names` maps the caller's keys to names in the formulas."""
 
     mod: str | None = None
     mask: str | None = None
@@ -27,7 +27,7 @@ class Modifier:
     names: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
-        """As problem_line takes them."""
+        """The keywords of problem_line."""
         declared = [(name, array.dtype, extents) for name, (extents, array) in self.tensors.items()]
         scalars = [(name, dtype) for name, (dtype, _) in self.scalars.items()]
         return {
@@ -53,7 +53,6 @@ class _Given:
     scalars: Mapping[str, Any]
     sizes: dict[str, int]
     made: Modifier
-    declared_by_programs: bool = False
 
     def add_tensor(
         self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None
@@ -166,25 +165,19 @@ def _record(given: _Given, score_mod: Any, bprop: Any) -> None:
     given.made.mod, given.made.bprop = recorded.mod, recorded.bprop
     for capture in recorded.captures:
         given.add_tensor(capture.key, capture.name, capture.extents)
-    # A callback may leave a tensor alone: its gradient is zero, so it is declared.
+    # A tensor that the callback does not use is declared all the same: its gradient is zero.
     for key in given.tensors:
         if key not in given.made.names:
             given.add_tensor(key, f"unused_{len(given.made.names)}", None)
 
 
 class _Described:
-    """What the recorder wants to know of an array: its shape and type, whatever library it is of."""
+    """The shape and type of an array of any library, which is all that the recorder reads."""
 
     def __init__(self, name: str, array: Any) -> None:
         seen = host_array(name, array)
         self.shape = seen.shape
-        self.dtype = {
-            "f32": "float32",
-            "f16": "float16",
-            "bf16": "bfloat16",
-            "f64": "float64",
-            "i32": "int32",
-        }.get(seen.dtype, {"i64": "int64", "u8": "uint8", "bool": "bool"}.get(seen.dtype))
+        self.dtype = NAMES_IN_NUMPY[seen.dtype]
 
 
 def _read_mask_mod(given: _Given, mask_mod: Any) -> None:

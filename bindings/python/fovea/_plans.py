@@ -1,5 +1,5 @@
-"""Plans by the text of their problem, for callers that ask again and again. Bounded: the library's own cache
-is what keeps plans."""
+"""Plans by the text of their problem, so that a repeated call finds its plan at once. Bounded; the library's own cache
+stands behind it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Recent:
         if value is not None:
             try:
                 self.values.move_to_end(key)
-            except KeyError:  # another thread has just put it out
+            except KeyError:  # another thread has just evicted it
                 pass
         return value
 
     def put(self, key: Hashable, value: Any) -> Any:
-        """Keeps the value, puts out the oldest if there are too many, and gives the value back."""
+        """Keeps the value, evicts the oldest if there are too many, and returns the value."""
         with self._lock:
             self.values[key] = value
             while len(self.values) > self._limit:
@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @atexit.register
 def _at_exit() -> None:
-    """Lets go of plans while the interpreter can still let go of them."""
+    """Releases plans while the interpreter still can."""
     for recent in _all:
         recent.clear()
 
@@ -87,8 +87,8 @@ def plan(
 
 
 def cache_clear() -> None:
-    """Lets go of every plan, here and in the library. Plans that run, or that someone holds, live on until
-    they are done."""
+    """Releases every plan, here and in the library. Plans that are running or held elsewhere live on until they are
+    released."""
     for recent in _all:
         recent.clear()
     _core.cache_clear()

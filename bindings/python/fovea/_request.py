@@ -1,5 +1,5 @@
-"""What a request may be, for every front end: layouts and their axes, sizes that fit each other, windows and masks,
-numbers and names, and the exceptions of all that is wrong with one. NumPy, fovea.torch and fovea.jax bring shapes,
+"""The rules of a request, shared by every front end: layouts and their axes, sizes that must fit each other, windows and
+masks, numbers and names, and the exceptions if one is broken. NumPy, fovea.torch and fovea.jax bring shapes,
 arrays and tracing; nothing here knows any of their types.
 
 Errors name the argument, its value and the rule: `window_size=(1.5, 0): must be ...`, `k: 3 sequences; must be 2 ...`."""
@@ -19,13 +19,13 @@ from ._core import InvalidArgument, engines
 AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3), "thd": (None, 1, 0, 2)}
 FLOATS = ("f32", "f16", "bf16", "f64")
 NAMES = ("q", "k", "v")
-# What gradients are asked for by, so that nothing captured has these names.
+# Gradients are asked for by these names, so nothing captured may have them.
 _OPERANDS = ("q", "k", "v", "sink", "sinks")
-_SHIFTED = "(q + (Skv - Sq))"  # counts so that the last query stands at the last key
+_SHIFTED = "(q + (Skv - Sq))"  # the position of a query if the last query is at the last key
 
 
 class TraceError(InvalidArgument, TypeError):
-    """A modifier does what a formula cannot say."""
+    """A modifier does something that a formula cannot express."""
 
 
 TraceError.__module__ = "fovea"
@@ -33,8 +33,8 @@ TraceError.__module__ = "fovea"
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """As the library counts them. Of packed sequences b is their number, sq and skv are the longest, t_q and t_k all
-    tokens."""
+    """As in a problem line. For packed sequences b is their number, sq and skv are the longest lengths, t_q and t_k the
+    numbers of tokens."""
 
     b: int
     h: int
@@ -55,7 +55,7 @@ def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
 
 
 def by_axes(numbers: Sequence[int], layout: str, absent: int) -> tuple[int, ...]:
-    """Of batch, head, position and feature."""
+    """The numbers for batch, head, position and feature, in this order; `absent` if the layout has no such axis."""
     return tuple(absent if axis is None else numbers[axis] for axis in AXES[layout])
 
 
@@ -70,7 +70,7 @@ def check_rank(name: str, layout: str, shape: Sequence[int]) -> None:
 
 
 def check_types(dtypes: Sequence[Any], names: Sequence[str] = NAMES) -> None:
-    """All of one type."""
+    """All must be of one type."""
     for name, dtype in zip(names, dtypes):
         if dtype != dtypes[0]:
             raise InvalidArgument(f"{name}: {dtype}; must be {dtypes[0]}, as {names[0]} is; convert one of them")
@@ -82,7 +82,7 @@ def sizes_of(
     packed: tuple[int, int, int] | None = None,
     names: Sequence[str] = NAMES,
 ) -> Sizes:
-    """From the shapes of q, k and v, which must fit; `packed` is how many sequences thd has, and the longest."""
+    """The sizes, from the shapes of q, k and v, which must fit. `packed`: (number of sequences, longest of queries, of keys)."""
     for name, shape in zip(names, shapes):
         check_rank(name, layout, shape)
     (b, h, sq, d), (bk, hkv, skv, dk), (bv, hv, sv, dv) = (by_axes(shape, layout, 0) for shape in shapes)
@@ -103,7 +103,7 @@ def sizes_of(
 
 
 def both_masks(*masks: str | None) -> str | None:
-    """The mask that keeps what all of them keep; None: there is none."""
+    """The mask that keeps what all of them keep; None if there is none."""
     there = [mask for mask in masks if mask]
     if len(there) < 2:
         return there[0] if there else None
@@ -178,7 +178,7 @@ def dropout_of(rate: Any, name: str = "dropout_p") -> float:
 
 
 def engine_of(engine: Any) -> str:
-    """"" for the fastest that can."""
+    """Its name; "" for the fastest that can run the call."""
     if engine is not None and not isinstance(engine, str):
         raise InvalidArgument(f"engine={engine!r}: must be the name of an engine: {', '.join(engines())}")
     return engine or ""
@@ -196,14 +196,14 @@ def check_per_sequence(name: str, shape: Sequence[int], count: int) -> None:
 
 
 def check_starts(name: str, shape: Sequence[int], count: int | None = None) -> None:
-    """Where packed sequences begin; `count` of them if another array has said so."""
+    """Starts of packed sequences: `count` of them, if another array has determined it."""
     if len(shape) != 1 or shape[0] == 0 or count not in (None, shape[0]):
         wanted = "B + 1" if count is None else count
         raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{wanted}], one start more than there are sequences")
 
 
 def is_a_pair(given: Any) -> bool:
-    """One thing for queries and one for keys? A list of numbers is one thing, as an array is."""
+    """Is it a pair, for queries and for keys? A list of two numbers is one array, not a pair."""
     is_pair = isinstance(given, (tuple, list)) and len(given) == 2
     return is_pair and all(x is None or hasattr(x, "__len__") for x in given)
 
@@ -218,7 +218,7 @@ def check_captured_name(name: Any) -> None:
 
 
 def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Iterable[tuple[str, Any]] = ()) -> None:
-    """What belongs together: a derivative to its modifier, `captured` arguments (name, value) to a formula."""
+    """A derivative needs its modifier, and `captured` arguments (name, value) need a formula that may name them."""
     if bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop: given without score_mod")
     if score_mod is None and mask_mod is None:

@@ -1,6 +1,6 @@
-"""Models of transformers that have attention written out (BLOOM, MPT, Falcon), with attention looked up by its name as
-other models do. transformers puts these classes in the place of its own (register_patch_mapping) when it makes a model
-by from_pretrained or from_config; weights and names stay. A mask that is no Wrapped one goes to the code of the model."""
+"""Models of transformers whose layers contain the attention itself (BLOOM, MPT, Falcon): here they look it up by its name,
+as other models do. transformers puts these classes in the place of its own (register_patch_mapping) when it makes a model
+by from_pretrained or from_config; weights and names stay. A call whose mask is not a Wrapped one runs the model's own code."""
 
 import weakref
 
@@ -97,7 +97,7 @@ class MptAttention(modeling_mpt.MptAttention):
         q, k, v = mixed.unflatten(2, (3, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
         if past_key_values is not None:
             k, v = past_key_values.update(k, v, self.layer_idx)
-        if position_bias is not None:  # [H, 1, as many as there may be keys]: of the last ones
+        if position_bias is not None:  # [H, 1, at least as many as there are keys]: the last ones are meant
             position_bias = position_bias[None, :, :, max(0, position_bias.shape[2] - k.shape[2]) :]
         o = attend(
             self,
@@ -110,11 +110,11 @@ class MptAttention(modeling_mpt.MptAttention):
 
 
 class MptBlock(modeling_mpt.MptBlock):
-    """Knows whether probabilities are asked for, which its attention is not told."""
+    """Keeps whether probabilities are asked for: its attention is not told."""
 
     def forward(self, *args, attention_mask, output_attentions=False, **rest):
         if output_attentions and isinstance(attention_mask, Wrapped):
-            ALL_ATTENTION_FUNCTIONS[NAME](self, *[None] * 4, output_attentions=True)  # says why not
+            ALL_ATTENTION_FUNCTIONS[NAME](self, *[None] * 4, output_attentions=True)  # raises, with the reason
         return super().forward(*args, attention_mask=attention_mask, output_attentions=output_attentions, **rest)
 
 

@@ -58,7 +58,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _ticks(positions: int, length: float) -> tuple[list[float], list[int]]:
-    """Where ticks lie and what they say: steps of powers of two, as tiles have, or round ones."""
+    """Places and labels of ticks: steps of powers of two, as tiles have, or round ones."""
     wanted = min(8, max(1, int(length / 0.4)))
     step = 1 << max(0, math.ceil(math.log2(positions / wanted)))
     if positions % step or positions < 32:
@@ -118,7 +118,7 @@ class Picture:
         return made
 
     def _draw_map(self, axes: Axes) -> ScalarMappable | None:
-        """Gives back what a colour bar shows, or None for a mask."""
+        """Returns the scale for the colour bar, or None for a mask."""
         import numpy as np
 
         masked = np.array([[x is None for x in row] for row in self.values])

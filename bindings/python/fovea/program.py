@@ -30,7 +30,7 @@ class Text(str):
 
 
 class Program:
-    """Formulas with what they capture. Immutable; equal where the structure is equal, whatever names it uses.
+    """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
 
     `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they
     capture: (name, dtype, extents) and (name, dtype, default or None).
@@ -95,8 +95,7 @@ class Program:
         )
 
     def _repr_png_(self) -> bytes | None:
-        # A notebook calls this for whatever is shown. Without data for what is captured there is nothing to
-        # draw.
+        # A notebook calls this for every value that it shows. Without data for captured tensors there is nothing to draw.
         if self.tensors or any(default is None for _, _, default in self.scalars):
             return None
         return self.show()._repr_png_()
@@ -110,7 +109,7 @@ class Program:
         return isinstance(other, Program) and self.core == other.core
 
     def __hash__(self) -> int:
-        # Names do not count for equality, so they may not count here: each becomes its place in canonical
+        # Equality ignores names, so the hash must, too: each name becomes its place in canonical
         # order.
         if self._hash is None:
             places = {name: f"t{i}" for i, (name, *_) in enumerate(self.tensors)}
@@ -164,7 +163,7 @@ def formula(
             return Program(program_line(None, text, None, declared, values))
         except _core.InvalidArgument:
             pass
-        raise  # what was wrong with it as a formula of the score
+        raise  # the error of reading it as a formula of the score
 
 
 def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str, str, Sequence]:

@@ -1,5 +1,4 @@
-"""What the library says of itself: which engine would run a problem and why, what is cached, what this
-machine has."""
+"""Reports of the library: which engine would run a problem and why, what is cached, what was found on this machine."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def _reason(reason: Any) -> str:
 def explain_line(
     line: str, *, engine: str | None = None, device: str | None = None, prove: bool = False
 ) -> Explanation:
-    """The explanation of a problem line; of direction=both, of its forward with the backward in mind."""
+    """The explanation of a problem line; for direction=both, of its forward as part of a training pair."""
     if _core.line_value(line, "direction") == "both":
         problem, partner = _core.problem_pair(line)
     else:
@@ -91,7 +90,7 @@ def explain(
     backward: bool = False,
     **options: Any,
 ) -> Explanation:
-    """Which engine would run a call, and why the others would not. Runs nothing; builds where `prove` is set.
+    """Which engine would run a call, and why the others would not. Runs nothing; builds plans only if `prove` is set.
 
     Either the arguments of `fovea.attention` (backward=True: of its gradients), or one text: a problem line
     ("b=2 h=8 sq=1024 d=64 mask=causal"). device: "cpu", "cuda:0", a described one ("h200") or a JSON file.

@@ -11,8 +11,9 @@ import sys
 import warnings
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function, eager_mask, prepare_padding_mask
+
+from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import _written_out
 from ._core import InvalidArgument
@@ -33,8 +34,9 @@ class Mask(_written_out.Opaque):
 
 
 def make_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, *, config=None, device=None, **options):
-    """What transformers calls for a mask, once for all layers that share it: None if is_causal, or nothing, says the same;
-    a tensor [B, 1, 1, Skv] for single queries; otherwise a Mask. Models that have attention written out get it wrapped."""
+    """transformers calls this for a mask, once for all layers that share it. None if is_causal, or no mask, is enough; a
+    tensor [B, 1, 1, Skv] for single queries; otherwise a Mask. Models whose layers contain the attention itself get it
+    wrapped."""
     lengths = (batch_size, q_length, kv_length, q_offset, kv_offset)
     if calls_attend(type(config)):
         return mask_of(*lengths, device=device, **options)
@@ -79,7 +81,7 @@ def mask_of(
         # A window's cache holds no more than the window. On a GPU asking would wait for it.
         can_be_asked = allow_is_causal_skip and kept.is_cpu and not torch.compiler.is_compiling()
         return None if can_be_asked and bool(kept.all()) else kept
-    # Tensors, since a number would be part of the formula: static caches count in place, so theirs is copied.
+    # Tensors, since numbers would be part of the formula. Copied, since static caches change theirs in place.
     first_q = None if type(q_offset) is int and q_offset == 0 else torch.as_tensor(q_offset, device=device).clone()
     first_k = None if kv_offset == 0 else torch.as_tensor(kv_offset, device=device)
 
@@ -90,8 +92,8 @@ def mask_of(
 
 
 def calls_attend(config_class) -> bool:
-    """Do the models of a configuration look attention up by its name, as transformers makes them? Those that have it written
-    out add a mask of floats to their scores."""
+    """Do models of this configuration look attention up by its name? Those that contain it add a mask of floats to their
+    scores."""
     module = sys.modules.get(config_class.__module__.replace(".configuration_", ".modeling_"))
     return not hasattr(module, "PreTrainedModel") or hasattr(module, "ALL_ATTENTION_FUNCTIONS")
 

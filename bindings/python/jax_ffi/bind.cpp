@@ -7,7 +7,7 @@ namespace {
 
 using xla::ffi::AnyBuffer;
 
-// An empty buffer may have no address; the library wants one wherever something is bound.
+// An empty buffer may have no address, but the library needs one for what is bound.
 void* address(AnyBuffer buffer) {
   alignas(64) static char nothing[64];
   return buffer.untyped_data() ? buffer.untyped_data() : nothing;

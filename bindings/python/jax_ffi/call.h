@@ -30,7 +30,7 @@ class CustomCall {
   // Throws fovea::Error or std::invalid_argument.
   CustomCall(const Attributes& attributes, fovea_direction direction);
 
-  // The plan for a device ("cpu", "cuda:0"); built where it is the first call. Throws fovea::Error.
+  // The plan for a device ("cpu", "cuda:0"); built by the first call. Throws fovea::Error.
   const PreparedPlan& plan_on(const std::string& device);
 
   const std::vector<Slot>& operands() const { return operands_; }

@@ -15,8 +15,8 @@ namespace fovea_jax {
 namespace {
 
 // XLA keeps one of these per custom call of a compiled program. Each platform has a type of its
-// own: the plugin for CUDA numbers types for itself, and a number from the other registry would be
-// another type's there.
+// own: the plugin for CUDA has its own registry of type numbers, in which a number of the host's
+// would mean another type.
 template <class Platform>
 struct CallState {
   static ffi::TypeId id;

@@ -1,5 +1,5 @@
-// Python arguments as the C interface takes them. Only exact kinds are taken: this is called for
-// every run, by code of ours; what users pass is made so in Python.
+// Python arguments as the C interface takes them. Only exact types are accepted: the callers are
+// Fovea's own, which have converted what users pass, and this runs in every call.
 #pragma once
 
 #include <fovea/fovea.h>
@@ -27,8 +27,8 @@ fovea_tensor tensor_of(const Given& given);
 // (b, h, hkv, sq, skv, d, dv, t_q, t_k); the last two may be left out.
 fovea_sizes sizes_of(const Given& given);
 
-// The captured things of one call. Holds references to the tuples it was read from: names live in
-// them.
+// The captured tensors and scalars of one call. Holds references to the tuples it was read from:
+// names live in them.
 struct CapturedArguments {
   std::vector<fovea_tensor_binding> tensors;
   std::vector<fovea_scalar_binding> scalars;

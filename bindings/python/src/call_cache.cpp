@@ -1,5 +1,5 @@
-// From what a call is given to what was made ready for it before: fovea/torch/call_cache.py has the
-// reasons. In C++ since it is most of what a call does beside the attention.
+// Finds the prepared plan of a call from its arguments, and runs it: see fovea/torch/call_cache.py.
+// In C++, since this is most of the host's time of a small call.
 #include <nanobind/stl/vector.h>
 
 #include <cstdlib>
@@ -63,7 +63,7 @@ class DirectCall {
     }
     fovea_bindings bindings = bindings_of(bound.scale);
     bindings.stream = bound.stream;
-    nb::object workspace;  // its memory may be used again by what is enqueued behind
+    nb::object workspace;  // the framework reuses its memory in the order of the stream
     if (workspace_bytes_ != 0) {
       workspace = new_workspace_();
       bindings.workspace = viewer.pointer(workspace);

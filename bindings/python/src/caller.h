@@ -1,6 +1,6 @@
-// A plan with a template of its call: which pointers come in which order, and what is captured,
-// said once. A call then brings pointers and little else: reading arguments by name is most of the
-// host's time of a small call. Who uses it: Python, and call_cache.cpp.
+// A plan with a template of its call: the order of its pointers, and the captured tensors and
+// scalars, given once. A call then brings pointers and little else: reading arguments by name is
+// most of the host's time of a small call. Who uses it: Python, and call_cache.cpp.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ class Caller {
   Caller(nb::object plan, const std::vector<std::string>& names, const nb::object& captured,
          const nb::object& scalars);
 
-  // pointers: those of the names, then of what is captured, then of gradients of that. The
-  // interpreter's lock is held, and released meanwhile.
+  // pointers: those of the names, then of captured tensors, then of their gradients. Called with
+  // the interpreter's lock, which is released while the plan runs.
   void run(std::span<void* const> pointers, std::span<const double> numbers,
            fovea_bindings bindings, std::int32_t threads) const;
 

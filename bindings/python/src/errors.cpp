@@ -12,7 +12,7 @@ PyObject* error_types[FOVEA_INTERNAL_ERROR + 1];
 struct Kind {
   fovea_status status;
   const char* name;
-  PyObject* also;  // the builtin that callers may catch instead
+  PyObject* also;  // the builtin exception that it is, too
   const char* doc;
 };
 

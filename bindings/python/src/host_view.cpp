@@ -1,5 +1,5 @@
-// Arrays of any library on the host, seen through DLPack or the buffer protocol: where they lie,
-// and what they hold.
+// Arrays of any library on the host, read through DLPack or the buffer protocol: address, type,
+// extents and strides.
 #include <nanobind/ndarray.h>
 
 #include "module.h"

@@ -6,10 +6,9 @@
 
 NB_MODULE(_core, module) {
   using namespace fovea_python;
-  // What is alive when the interpreter ends is held by others: a thread that still waits (torch's
-  // autograd and compiler have some), the traceback of a failed test. The process gives the memory
-  // back; users can do nothing about it. The tests ask for the warnings and see that there are none
-  // of our own making.
+  // Objects that are alive when the interpreter ends are held by others: threads that still wait
+  // (of torch's autograd and compiler), the traceback of a failed test. Users can do nothing about
+  // it, so they are not warned. The tests turn the warnings on, to see that Fovea causes none.
   nb::set_leak_warnings(std::getenv("FOVEA_LEAK_WARNINGS") != nullptr);
   module.doc() =
       "The library behind the package fovea. Use the package; this is what it is made of.";

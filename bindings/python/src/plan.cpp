@@ -16,8 +16,8 @@ namespace {
 
 // --- making ---
 
-// Asks for the workspace of a call on that stream, which makes the plan as the call would: where
-// the stream is captured, one that is not built yet is refused before anything is enqueued.
+// Asks for the workspace of a call on that stream, which makes the plan as the call would: while
+// the stream is captured, a plan that is not built yet is refused before anything is enqueued.
 void refuse_building_while_captured(const fovea::Problem& problem, const fovea::Where& where,
                                     std::uintptr_t stream) {
   const fovea_plan_options options = where.options();
@@ -89,7 +89,7 @@ void read_value(fovea_i32_value& into, const Given& given) {
   into.is_set = 1;
 }
 void read_value(fovea_u64_value& into, const Given& given) {
-  // Seeds of frameworks are signed or unsigned: the bits count.
+  // Frameworks have signed and unsigned seeds: the bits are taken as they are.
   const unsigned long long value = PyLong_AsUnsignedLongLongMask(given.value);
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();

@@ -71,8 +71,8 @@ nb::object Steps::next_symbol(const nb::handle& self) { return make_symbol(self,
 
 // --- writing ---
 
-// If a modifier caught what a step threw, half of that step is written. What a modifier does while
-// autograd looks away has a derivative of its own, or none.
+// If a modifier has caught the exception of a step, only half of that step is written. Steps under
+// torch.no_grad() or in an autograd.Function have another derivative than their formula, or none.
 void Steps::begin_step() {
   if (broken_ || (with_gradients_ && is_grad_enabled_().ptr() != Py_True)) throw Unwritable{};
   broken_ = true;
@@ -116,8 +116,8 @@ void Steps::add_operand(PyObject* x) {
 }
 
 // A number beside q or k itself (a decoder's q + offset), or beside a sum with such a number, may
-// be another one in the next call, and is bound as a scalar. Elsewhere engines know numbers by
-// their values: widths of windows, offsets of tables by k - q.
+// be another one in the next call, and is bound as a scalar. Other numbers are part of the
+// formula, since engines need their values: widths of windows, offsets of tables by k - q.
 void Steps::add_sum(PyObject* first, PyObject* second) {
   const auto is_moved = [&](PyObject* x) {
     return is_symbol(x) && moved_.count(symbol_of(x).number) != 0;

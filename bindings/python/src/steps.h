@@ -1,7 +1,7 @@
 // What a modifier does to symbols, written down step by step: operators, functions of the framework
-// and indices, with numbers as they are and tensors by their place. Two runs that wrote the same
-// did the same. Rules and types of the formula language are no part of this: who needs a formula
-// replays the steps on symbols that know them (fovea/torch/steps.py).
+// and indices, with numbers as they are and tensors by their place. Two runs with the
+// same steps compute the same. Types and rules of the formula language are not part of this: to get
+// a formula, the steps are replayed on symbols that know them (fovea/torch/steps.py).
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ class Steps {
   // value.name(...)
   nb::object method(const nb::handle& self, const nb::str& name, const nb::args& arguments,
                     const nb::kwargs& named);
-  // Does what was written down, from where the last replay ended to the end of a modifier or of
-  // the steps, on the objects in `values`, one for each symbol to begin with; adds one for each
-  // step. (is it a function?, what it returned or is), or None at the end of the steps. For a
-  // number that moves a position stands what shift(number) returns.
+  // Runs the steps on other objects, from where the last replay ended to the end of a modifier or
+  // of the steps. `values` has an object for each symbol, and gets one for each step. Returns (is
+  // the modifier a function?, its result, or its text), or None at the end of the steps. A number
+  // that moves a position is replaced by shift(number).
   nb::object replay(const nb::list& values, const nb::object& shift);
 
   // Adds what identifies these steps to a key that is being made.
@@ -81,7 +81,7 @@ class Steps {
   std::set<std::uint32_t> moved_;  // symbols that are sums with a shift
   nb::object shift_;               // while steps are replayed
   std::size_t read_ = 0, read_shifts_ = 0;
-  bool broken_ = false;  // a step was begun and not finished: nothing that is written counts
+  bool broken_ = false;  // a step was begun and not finished: the steps are of no use
 };
 
 }  // namespace fovea_python

@@ -42,7 +42,7 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
   return guarded([&] { return symbol.written->write(symbol.steps, operation, a, b); });
 }
 
-// The symbol that knows its rules: for all that a step can't say. It refuses most of it.
+// The symbol with a type, which answers what has no step. For most questions it raises.
 nb::object known(PyObject* self) {
   return symbol_of(self).written->known_value(symbol_of(self).steps, symbol_of(self).number);
 }
@@ -72,7 +72,7 @@ int set_item(PyObject* self, PyObject* index, PyObject* value) {
 // One symbol for each item that there is.
 PyObject* iterate(PyObject* self) {
   const Py_ssize_t count = length(self);
-  if (count < 0) {  // the symbol that knows says it in its own words
+  if (count < 0) {  // the error of the symbol with a type
     PyErr_Clear();
     return asked<PyObject_GetIter>(self);
   }
@@ -190,7 +190,7 @@ void define_symbol(nb::module_& module) {
   const nb::object type = nb::steal(PyType_FromSpec(&spec));
   if (!type.is_valid()) nb::raise_python_error();
   symbol_type = reinterpret_cast<PyTypeObject*>(type.ptr());
-  type.attr("__array_ufunc__") = nb::none();  // NumPy's numbers leave operators to symbols
+  type.attr("__array_ufunc__") = nb::none();  // so that NumPy's numbers leave operators to symbols
   module.attr("Symbol") = type;
 }
 

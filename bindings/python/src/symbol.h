@@ -12,7 +12,7 @@ namespace fovea_python {
 
 class Steps;
 
-// In the order of the operators in steps.cpp; what follows them is no operator.
+// In the order of the operators in steps.cpp; the last ones are not operators.
 // clang-format off
 enum Operation : std::uint8_t {
   add, sub, mul, truediv, floordiv, mod, power, conjunction, disjunction, exclusive, lshift, rshift,
@@ -28,7 +28,7 @@ struct Symbol {
   std::uint32_t number;
 };
 
-// Something that no step can hold.
+// Thrown for what has no step.
 struct Unwritable : std::exception {
   const char* what() const noexcept override { return "a modifier meets what no step can hold"; }
 };

@@ -29,7 +29,7 @@ const ExchangeTable& table_of(const nb::object& capsule) {
   return *table;
 }
 
-// Words behind one another: each tensor begins with its rank, so nothing reads in two ways.
+// A sequence of 64-bit words. Each tensor begins with its rank, so the sequence is unambiguous.
 class Words {
  public:
   void add(std::int64_t word) { text_.append(reinterpret_cast<const char*>(&word), sizeof word); }

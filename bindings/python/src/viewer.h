@@ -1,6 +1,6 @@
-// Tensors of a framework as they lie in memory, seen through the table of C functions that DLPack
-// 1.3 has types of tensors carry (__dlpack_c_exchange_api__): no object is made on the way. Who
-// uses it: fovea.torch, to know a call again.
+// Reads address, type, extents and strides of a framework's tensors through the table of C
+// functions that DLPack 1.3 defines for their type (__dlpack_c_exchange_api__), without making an
+// object. Who uses it: fovea.torch, for the keys of its calls.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -21,13 +21,13 @@ struct Seen {
 
 class Viewer {
  public:
-  // types: those whose objects are looked at, no subclass of them. is_altered: a function of one
-  // tensor; one for which it says true does not hold what lies in its memory.
+  // types: the classes whose objects are accepted, without subclasses. is_altered: a function of a
+  // tensor, true if its values are not those in its memory.
   Viewer(const nb::object& table, nb::tuple types, nb::object is_altered);
 
   // Device, type, extents and strides of each tensor of a list, which of them are the same object,
   // and whether each requires a gradient if that is asked for; as bytes. None if one of them
-  // can't be looked at.
+  // can't be read like this.
   nb::object signature(const nb::list& tensors, bool with_gradients, Seen* seen = nullptr) const;
 
   // The memory of a tensor that was just made; throws what the framework raises.

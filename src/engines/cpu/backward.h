@@ -73,6 +73,7 @@ struct BackwardMemory {
   std::int64_t chunks;  // of a sequence, at most
   ChunkCounts counts;
   Panels grad_q;                // [wave][chunks][blocks][block_rows][d]
+  std::span<bool> has_grad_q;   // [wave][chunks][blocks]: false if nothing is written there
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
   std::span<double> sink;       // [H]
   std::span<std::byte> captured;

@@ -50,7 +50,7 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
   if (plan.mask) mask_state = take_bytes(arena, plan.mask->state_bytes(block_rows, tile_columns));
   mod_state = take_bytes(arena, plan.mod_state_bytes());
   const std::size_t terms = plan.captured.row_terms();
-  if (terms != 0) row_sums = BalanceSums(arena, terms, block_rows, kernels.panel_width);
+  if (terms != 0) row_sums = BalanceSums(arena, terms, block_rows, kernels.lanes);
 }
 
 BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes)
@@ -73,6 +73,7 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   if (plan.baked.want_q) {  // also without keys: it is where zeros are written from
     const std::int64_t copies = std::max<std::int64_t>(1, chunks);
     grad_q = take_panels(arena, plan.kernels, rows * copies, sizes.d);
+    has_grad_q = arena.take<bool>(blocks, copies);
   }
   if (plan.baked.want_sink) {
     sink_rows = arena.take<double>(rows);

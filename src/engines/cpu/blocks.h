@@ -83,8 +83,9 @@ constexpr std::int64_t splits_at_most(std::int64_t q_length, std::int64_t k_leng
 
 // Chunks into which the keys of a sequence are cut in a backward: each belongs to one task, which
 // owns its dK and dV. At most eight: every chunk has a dQ of its own, to be added up in order.
+inline constexpr std::int64_t most_chunks = 8;
 constexpr std::int64_t chunk_count(std::int64_t k_length) {
-  return k_length <= 0 ? 0 : std::min<std::int64_t>(8, tiles_of(k_length));
+  return k_length <= 0 ? 0 : std::min(most_chunks, tiles_of(k_length));
 }
 constexpr std::int64_t chunk_tiles(std::int64_t k_length) {
   return k_length <= 0 ? 0 : ceil_div(tiles_of(k_length), chunk_count(k_length));

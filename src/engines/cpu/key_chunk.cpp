@@ -33,11 +33,14 @@ void KeyChunkBackward::run(std::int64_t head_in_wave, std::int64_t head, std::in
   if (!start(head_in_wave, head, chunk)) return;
   captured_ = captured;
   lane_ = lane;
-  sum_part(0, mine_.sums);
-  for (int part = 1; part < row_parts && !blocks_of(part).empty(); ++part) {
-    sum_part(part, mine_.part);
-    add_sums(mine_.part, mine_.sums);
+  const float* const both[] = {mine_.sums.all.data(), mine_.part.all.data()};
+  bool any = false;
+  for (int part = 0; part < row_parts; ++part) {
+    if (!sum_part(part, any ? mine_.part : mine_.sums)) continue;
+    if (any) add_up(mine_.sums, both);
+    any = true;
   }
+  if (!any) add_up(mine_.sums, {});
   write_keys(mine_.sums);
 }
 
@@ -46,35 +49,53 @@ void KeyChunkBackward::run_parts(std::int64_t head_in_wave, std::int64_t head, s
   if (!start(head_in_wave, head, chunk)) return;
   const std::int64_t number = head_in_wave * memory_.chunks + chunk;
   const auto sums_of = [&](int part) { return part_of(call_, memory_, number, part); };
-  for (int part = first; part < last; ++part) sum_part(part, sums_of(part));
-  const std::atomic_ref<std::uint32_t> done(memory_.parts_done[static_cast<std::size_t>(number)]);
-  const auto now = static_cast<std::uint32_t>(last - first);
-  if (done.fetch_add(now, std::memory_order_acq_rel) + now < row_parts) return;
-  for (int part = 1; part < row_parts && !blocks_of(part).empty(); ++part) {
-    add_sums(sums_of(part), sums_of(0));
+  constexpr std::uint32_t part_with_sums = 256;  // above the number of parts that are done
+  auto now = static_cast<std::uint32_t>(last - first);
+  for (int part = first; part < last; ++part) {
+    if (sum_part(part, sums_of(part))) now += part_with_sums << part;
   }
-  write_keys(sums_of(0));
+  const std::atomic_ref<std::uint32_t> done(memory_.parts_done[static_cast<std::size_t>(number)]);
+  const std::uint32_t all = done.fetch_add(now, std::memory_order_acq_rel) + now;
+  if (all % part_with_sums < row_parts) return;
+  const float* terms[row_parts];
+  std::size_t count = 0;
+  for (int part = 0; part < row_parts; ++part) {
+    if ((all & part_with_sums << part) != 0) terms[count++] = sums_of(part).all.data();
+  }
+  const KeySums sums = sums_of(0);
+  add_up(sums, {terms, count});
+  write_keys(sums);
 }
 
 BlockRange KeyChunkBackward::blocks_of(int part) const {
   return blocks_of_part(block_count(sequence_.q_length, call_.heads_per_group()), part);
 }
 
-// What a part of the query rows adds to dK and dV, and all of its dQ.
-void KeyChunkBackward::sum_part(int part, const KeySums& into) {
+// What a part of the query rows adds to dK and dV, and all of its dQ. False: its rows see none of
+// the keys, and nothing is written.
+bool KeyChunkBackward::sum_part(int part, const KeySums& into) {
   sums_ = into;
-  std::ranges::fill(sums_.all, 0.0f);
+  bool any = false;
   const BlockRange blocks = blocks_of(part);
   for (std::int64_t index = blocks.first; index < blocks.last; ++index) {
     start_block(index);
-    for (Tile tile; walk_.next(tile);) differentiate(tile);
-    if (!has_grad_q_) into_grad_q(/*whole=*/false);
+    for (Tile tile; walk_.next(tile); any = true) {
+      if (!any) std::ranges::fill(sums_.all, 0.0f);
+      differentiate(tile);
+    }
     if (captured_ != nullptr && !memory_.row_totals.empty()) store_row_sums();
   }
+  return any;
 }
 
-void KeyChunkBackward::add_sums(const KeySums& part, const KeySums& to) const {
-  kernels_.add(to.all.data(), part.all.data(), static_cast<std::int64_t>(to.all.size()));
+void KeyChunkBackward::add_up(const KeySums& to, std::span<const float* const> terms) const {
+  const std::span<float> all = to.all;
+  if (terms.empty()) {
+    std::ranges::fill(all, 0.0f);
+  } else {
+    kernels_.add_up(all.data(), terms.data(), static_cast<int>(terms.size()),
+                    static_cast<std::int64_t>(all.size()));
+  }
 }
 
 void KeyChunkBackward::start_block(std::int64_t index) {
@@ -99,7 +120,10 @@ void KeyChunkBackward::start_block(std::int64_t index) {
   const std::int64_t part =
       (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
   grad_q_ = block_of(memory_.grad_q, kernels_, part, call_.sizes.d);
-  has_grad_q_ = grad_q_.data == nullptr;
+  if (call_.baked.want_q) {
+    has_grad_q_ = &memory_.has_grad_q[static_cast<std::size_t>(part)];
+    *has_grad_q_ = false;
+  }
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
   mod_.start(call_, sequence_, first_head_, block_);
 
@@ -173,11 +197,11 @@ void KeyChunkBackward::score_products(const Part& part) {
 
 // dQ begins as the first product, if that covers all rows, or as zeros.
 Into KeyChunkBackward::into_grad_q(bool whole) {
-  if (!has_grad_q_ && !whole) {
+  if (!*has_grad_q_ && !whole) {
     std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
   }
-  const bool sets = !has_grad_q_ && whole;
-  has_grad_q_ = true;
+  const bool sets = !*has_grad_q_ && whole;
+  *has_grad_q_ = true;
   return sets ? Into::Set : Into::Add;
 }
 

@@ -22,9 +22,9 @@ class KeyChunkBackward {
 
  private:
   bool start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk);
-  void sum_part(int part, const KeySums& into);
+  bool sum_part(int part, const KeySums& into);
   BlockRange blocks_of(int part) const;
-  void add_sums(const KeySums& part, const KeySums& to) const;
+  void add_up(const KeySums& to, std::span<const float* const> terms) const;
   void start_block(std::int64_t index);
   void differentiate(const Tile& tile);
   void score_products(const Part& part);
@@ -61,7 +61,7 @@ class KeyChunkBackward {
   Block block_;
   std::int64_t block_index_ = 0, first_head_ = 0;
   Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
-  bool has_grad_q_ = false;  // false: grad_q_ holds nothing yet
+  bool* has_grad_q_ = nullptr;  // *: false if grad_q_ holds nothing yet
   const double* lse_ = nullptr;
   const float* row_term_ = nullptr;
   QueryBlocks::Facts facts_;

@@ -79,8 +79,7 @@ void KeyChunkBackward::modified_gradients(const StripRun::Strip& at, int row, fl
     captured_->add(lane_, run, first_captured_root, second, mine_.live.data());
     if (call_.plan.captured.row_terms() != 0) {
       const Panels p = from_row(from_column(mine_.grad_p, at.column), row, kernels_.panel_width);
-      captured_->balance(run, first_captured_root, second, mine_.live.data(),
-                         {p.data, row, mine_.row_sums});
+      captured_->balance(run, first_captured_root, second, {p.data, row, mine_.row_sums, kernels_});
     }
   }
   const StripValue value = run.value(gradient_root);

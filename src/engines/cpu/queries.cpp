@@ -110,20 +110,26 @@ void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock
   read_row_values(call, memory, at, mine.shifts.shift);
 }
 
-// dQ of all chunks, in order, into the first.
+// dQ of all chunks that its rows see some of, in order, into the place of the first chunk.
 void write_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at) {
   const KernelTable& kernels = call.kernels;
   const auto d = static_cast<int>(call.sizes.d);
   const std::int64_t blocks = memory.queries.blocks;
   const std::int64_t i = at.number / blocks, index = at.number % blocks;
   const std::int64_t floats = block_rows * round_up(d, kernels.panel_width);
-  const auto chunk = [&](std::int64_t c) {
-    return block_of(memory.grad_q, kernels, (i * memory.chunks + c) * blocks + index, d);
-  };
-  const Panels sum = chunk(0);
-  const std::int64_t chunks = chunk_count(at.sequence.k_length);
-  for (std::int64_t c = 1; c < chunks; ++c) kernels.add(sum.data, chunk(c).data, floats);
-  if (chunks == 0) std::fill_n(sum.data, floats, 0.0f);
+  const auto number = [&](std::int64_t c) { return (i * memory.chunks + c) * blocks + index; };
+  const Panels sum = block_of(memory.grad_q, kernels, number(0), d);
+  const float* terms[most_chunks];
+  int count = 0;
+  for (std::int64_t c = 0; c < chunk_count(at.sequence.k_length); ++c) {
+    if (!memory.has_grad_q[static_cast<std::size_t>(number(c))]) continue;
+    terms[count++] = block_of(memory.grad_q, kernels, number(c), d).data;
+  }
+  if (count == 0) {
+    std::fill_n(sum.data, floats, 0.0f);
+  } else {
+    kernels.add_up(sum.data, terms, count, floats);
+  }
   float scale[block_rows];
   std::fill_n(scale, block_rows, call.scale);
   for (int h = 0; h < at.block.heads; ++h) {

@@ -22,7 +22,7 @@ struct Direction {
     }
     sink = Array::dense(example.sink.dtype, example.sink.extents);
     sink.fill_normal(random);
-    for (const Captured& tensor : example.tensors) {
+    for (const CapturedArrays& tensor : example.tensors) {
       tensors.push_back(Array::dense(tensor.value.dtype, tensor.value.extents));
       if (ir::loaded_type(tensor.value.dtype) == ir::Type::F32) tensors.back().fill_normal(random);
       ir::TensorView view{tensors.back().data(), tensors.back().dtype,

@@ -21,7 +21,7 @@ class SymbolicArray:
     shape: tuple[int, ...]
     kind: str
     at: Callable[[Indices], Term]
-    # True: an index out of range reads the nearest element, as a captured tensor does
+    # True: an index out of range reads the nearest element, as loads of captured tensors do
     holds_indices: bool = False
 
     @property
@@ -38,7 +38,7 @@ def number(value: int) -> Term:
 
 
 def elementwise(shape: Sequence[int], kind: str, arrays: Sequence[SymbolicArray], function) -> SymbolicArray:
-    """function(*Terms) -> Term for each element; scalars among `arrays` go everywhere."""
+    """function(*Terms) -> Term for each element; scalars among `arrays` are broadcast."""
 
     def at(indices: Indices) -> Term:
         return function(*(a.at(indices if a.shape else ()) for a in arrays))
@@ -149,7 +149,7 @@ def dynamic_slice(writer: Writer, array: SymbolicArray, starts: Sequence[Term], 
 
     def start(d: int) -> Term:
         n, size = array.shape[d], sizes[d]
-        # Also where n is 1: a batch of one is then the same formula as any other.
+        # Also if n is 1, so that a batch of one gives the same formula as any other.
         if size == 1 and array.holds_indices:
             return starts[d]
         if size == n:

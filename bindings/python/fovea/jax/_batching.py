@@ -2,7 +2,7 @@
 
 Formulas see `b` of one example as `b % B`, and a captured tensor that is mapped too has one more index,
 `b // B`; if it has a dimension for the batch, the mapped axis joins that and `b` stays its index, which every
-engine can load. Where a mapped thing can't become one per sequence (a seed, a sink, packed sequences) the
+engine can load. If a mapped operand cannot have one value per sequence (a seed, a sink, packed sequences), the
 examples run one after the other.
 """
 
@@ -63,13 +63,13 @@ class _Fold:
             jax.ShapeDtypeStruct(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(arrays, mapped)
         ]
         self._b = sizes_of(spec, shapes).b
-        # An unmapped tensor whose gradient is wanted gets one gradient per example all the same.
+        # An unmapped tensor whose gradient is wanted also gets one gradient per example.
         self._indexed = {
             role.partition(":")[2]
             for role, m in zip(self._roles, mapped)
             if role.startswith(("tensor:", "scalar:")) and (m or role in spec.wanted)
         }
-        # Of those the ones with a dimension for the batch, by name.
+        # The names of those with a dimension for the batch.
         shape_of = dict(zip(self._roles, shapes))
         self._joined = {
             t.name: t.axes.index("b")
@@ -142,7 +142,7 @@ class _Fold:
 
     @property
     def _example_axis(self) -> str | None:
-        """What indexes the examples of a captured tensor: b itself, where an example has one sequence."""
+        """The index of the example in a captured tensor: b itself, if an example has one sequence."""
         return "b" if self._b == 1 else None
 
     def _axes(self, captured: Captured) -> tuple[str | None, ...]:
@@ -157,7 +157,7 @@ class _Fold:
         example, own = f"(b // {self._b})", f"(b % {self._b})"
         if self._b <= 1:
             example, own = ("b", "0") if self._b else ("0", "0")
-        marks = {"EXAMPLE": example, "SEQUENCE": "b"}  # no words of the language
+        marks = {"EXAMPLE": example, "SEQUENCE": "b"}  # cannot be names in the language
 
         def load(name: str, indices: list[str]) -> str:
             if name in self._joined:

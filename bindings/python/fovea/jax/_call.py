@@ -50,7 +50,7 @@ class Call:
     # --- what is captured ---
 
     def keep_names(self, given: Given) -> None:
-        """What formulas call their own is no name for anything else; before anything is captured."""
+        """Reserves the names that formulas use. Called before anything is captured."""
         given.check()
         self._captures.avoid(given.names())
 
@@ -115,7 +115,7 @@ class Call:
         return f"{capture.name}[{', '.join(indices)}]"
 
     def _segments(self, descriptor: SequenceDescriptor) -> dict[str, str]:
-        """A mask of equal segments; what q and k are where there are positions."""
+        """A mask of equal segments; with positions, also what stands for q and k in modifiers."""
         s = self.sizes
         if self._spec.layout == "thd":
             raise InvalidArgument(
@@ -159,7 +159,7 @@ class Call:
                 self._operands[f"{word}_offset"] = scalar(name, value, jnp.int32)
 
     def _row(self, word: str) -> str:
-        """A coordinate inside this call: what modifiers see, less its offset."""
+        """A coordinate inside this call: the one that modifiers see minus its offset."""
         if (offset := self._operands.get(f"{word}_offset")) is not None:
             return f"({word} - {self._captures.add_scalar(offset).name})"
         if (offsets := self._operands.get(f"{word}_offsets")) is not None:
@@ -237,7 +237,7 @@ class Call:
 
 
 def _check_problem(spec: Spec, arrays) -> None:
-    """What the library itself refuses, said while JAX traces."""
+    """Raises what the library refuses while JAX traces, not when the program runs."""
     problem = _core.Problem(problem_line(spec, arrays, "forward"))
     if spec.engine is None:
         return

@@ -1,7 +1,7 @@
 """What the formulas of one call capture: arrays and scalars, with names that follow from their order.
 
 Names are a0, a1 ... and s0, s1 ... in the order of first use, so the same structure gets the same text
-whoever wrote it. The same array used twice is captured once. Values are kept as they are bound: types that
+whatever its source. The same array used twice is captured once. Values are kept as they are bound: types that
 formulas have no loads for are cast here, outside of the custom derivative, where JAX differentiates them.
 """
 
@@ -73,7 +73,7 @@ class Captures:
         return other
 
     def adopt(self, other: "Captures") -> None:
-        """Becomes what a copy has become."""
+        """Takes over the state of a copy."""
         self.__dict__.update(other.__dict__)
 
     def writer(self) -> Writer:
@@ -82,7 +82,7 @@ class Captures:
         return Writer(f"t{self._writers}_")
 
     def avoid(self, names: set[str]) -> None:
-        """Names that formulas of the caller use."""
+        """Reserves names that the caller's formulas use."""
         self._avoided = frozenset(names)
 
     def reserve(self, name: str) -> None:
@@ -91,9 +91,7 @@ class Captures:
         self._reserved.add(name)
 
     def claim(self, name: str, value) -> bool:
-        """Is `name` new? Formulas of one call may share what they capture; other things by one name are
-        refused.
-        """
+        """Is `name` new? Formulas of one call may share a captured tensor; two different ones of the same name are refused."""
         if name in self._named and (self._named[name] is value or _same_number(self._named[name], value)):
             return False
         self.reserve(name)
@@ -154,7 +152,7 @@ def note_load(capture: TensorCapture, indices: list[str]) -> None:
     """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are
     called.
 
-    A dimension that q and k share (documents of one sequence) goes by the first of them.
+    A dimension that both q and k index (documents of one sequence) counts as that of the first of them.
     """
     for d, index in enumerate(indices):
         axis, before = index if index in AXES else None, capture.axes[d]

@@ -1,4 +1,4 @@
-"""What every engine says to a call, without running it."""
+"""Every engine's verdict on a call, without running it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def explain(
     """Every engine's verdict on attention(q, k, v, **kwargs), forward and backward, with reasons.
 
     q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200"
-    or a file of one; the default is where JAX runs. Nothing runs; `prove` builds plans to be sure.
+    or a file of one; the default is where JAX runs. Nothing runs; `prove` builds plans to prove support.
     """
     from ._attention import attention
 

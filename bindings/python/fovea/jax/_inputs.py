@@ -60,7 +60,7 @@ def _check_shape(layout: str, role: str, x: jax.Array) -> None:
 
 
 def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, jax.Array], tuple[int, int]]:
-    """The starts by role, and the longest lengths; nothing where the layout is not thd."""
+    """The starts by role, and the longest lengths; empty if the layout is not thd."""
     arguments = {
         "cu_seqlens_q": cu_q,
         "cu_seqlens_kv": cu_k,
@@ -108,7 +108,7 @@ def in_shard_map(x: jax.Array) -> bool:
 
 
 def with_own_type(x: jax.Array) -> jax.Array:
-    """An array whose type gives way to others is another operand to JAX, which would compile anew for it."""
+    """The array without a weak type: to JAX a weak type is another type, for which it would compile again."""
     return jax.lax.convert_element_type(x, x.dtype) if jax.typeof(x).weak_type else x
 
 

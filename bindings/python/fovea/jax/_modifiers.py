@@ -1,4 +1,4 @@
-"""Modifiers of every form, as formulas: functions, texts, Programs, callbacks that build a cuDNN graph."""
+"""From modifiers to formulas: functions, texts, Programs, callbacks that build a cuDNN graph."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Given:
     mask_mod_tensors: Mapping[str, Any] | None = None
 
     def check(self) -> None:
-        """Raises at what does not belong together."""
+        """Raises if arguments do not go together."""
         check_modifiers(self.score_mod, self.mask_mod, self.score_mod_bprop)
         for name in ("score_mod_tensors", "score_mod_bprop_tensors"):
             if self.score_mod is None and getattr(self, name) is not None:
@@ -58,7 +58,7 @@ class Given:
                     raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; it must be a name")
 
     def names(self) -> set[str]:
-        """What formulas may call what they capture."""
+        """Checks the names of captured tensors."""
         programs = [
             x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)
         ]
@@ -74,9 +74,7 @@ class Formulas:
 
 
 def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str]) -> Formulas:
-    """What `given` means. `leaves` says what score, q or k are where they are not themselves; `sizes` is (B,
-    H, Sq, Skv).
-    """
+    """The formulas of `given`. `leaves` has the texts that replace score, q or k; `sizes` is (B, H, Sq, Skv)."""
     given.check()
     mod = masks = bprop = None
     if _is_callback(given.score_mod):
@@ -103,7 +101,7 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
 
 
 def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """What a derivative by hand shares with its score_mod."""
+    """The tensors that a hand-written derivative shares with its score_mod."""
     if isinstance(modifier, Program):
         used = {name for name, *_ in (*modifier.tensors, *modifier.scalars)}
     else:

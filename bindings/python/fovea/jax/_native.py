@@ -16,13 +16,13 @@ RECORDED = {"forward": "fovea_forward_recorded", "backward": "fovea_backward_rec
 
 @functools.cache
 def register() -> None:
-    """Gives XLA the handlers of Fovea's custom calls; cheap where it was done before.
+    """Gives XLA the handlers of Fovea's custom calls; cheap if it was done before.
 
     Every call of attention does so. A process that only runs programs which were exported or compiled
     elsewhere calls it first.
     """
-    # XLA wants types before the handlers that use them. JAX keeps that order only where a backend is there
-    # already: what is registered before makes the start of the backend fail.
+    # XLA needs types before the handlers that use them. JAX keeps that order only if a backend has been
+    # started: otherwise the start of the backend fails.
     jax.default_backend()
     library = _library()
 

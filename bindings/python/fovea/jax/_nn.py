@@ -72,7 +72,7 @@ def dot_product_attention(
     call.modify(given, bias=bias, masks=[window] if window else [])
     names = ("query_seq_lengths", "key_value_seq_lengths")
     lengths = zip((query_seq_lengths, key_value_seq_lengths), (query.shape[1], key.shape[1]))
-    # A length beyond the array means all of it.
+    # A length greater than the array's means all of it.
     call.lengths(*(x if x is None else jnp.clip(jnp.asarray(x), 0, n) for x, n in lengths), names=names)
     call.values(scale=scale)
     call.options(engine=implementation, outputs=("o", "lse") if return_residual else ("o",))
@@ -90,7 +90,7 @@ def _refuse_modifiers(given: Given) -> None:
 
 
 def _window(is_causal: bool, size: int | Sequence[int] | None) -> str | None:
-    """Keys from q - left to q + right. Unlike other windows, -1 is a number of positions as any other."""
+    """Keys from q - left to q + right. Unlike elsewhere, -1 is an ordinary number of positions here."""
     bounds = ["q >= k"] if is_causal else []
     if size is not None:
         try:

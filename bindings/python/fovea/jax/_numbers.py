@@ -3,8 +3,8 @@
 In a jaxpr a closed-over number is a literal like any other, and a new value would be a new program; an array
 of NumPy can't be indexed by what is traced. Here such numbers and arrays (in closure cells, defaults,
 partials, globals that the function names, and the functions it closes over) are found first, and the function
-is rebuilt with arrays of JAX in their place; literals inside the function stay what they are. Nothing is
-remembered about the function: it is looked at again at each call.
+is rebuilt with arrays of JAX in their place; literals inside the function stay as they are. Nothing about the
+function is cached: it is examined at each call.
 """
 
 from __future__ import annotations

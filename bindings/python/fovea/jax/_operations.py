@@ -1,7 +1,7 @@
 """One rule per elementwise primitive of JAX: Terms in, a Term out.
 
-Floating point is f32 (f64 if q is) whatever the precision JAX would use, integers are i32: docs/jax.md says so. What
-has no rule here is refused by `_symbolic`, which names it.
+Floating point is f32 (f64 if q is) whatever the precision JAX would use, integers are i32: docs/jax.md says so. A primitive
+without a rule here is refused by `_symbolic`, which names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Rule = Callable[..., Term]
 
 
 class NoFormula(Exception):
-    """A primitive, or a use of one, that has no formula; the text says why."""
+    """A primitive, or a use of one, that a formula cannot express; the text says why."""
 
 
 def _function(name: str) -> Rule:
@@ -94,7 +94,7 @@ def _integer_pow(w: Writer, p, x: Term) -> Term:
 
 
 def _power(w: Writer, x: Term, y: int) -> Term:
-    """By products, as XLA has it: fewer than pow() takes, and right for negative bases in every engine."""
+    """By repeated products, as XLA does: cheaper than pow(), and right for negative bases in every engine."""
     if y == 0:
         return literal(1, x.kind)
     if y % 2:

@@ -24,7 +24,7 @@ class Place:
 
     @property
     def role(self) -> str:
-        """The operand that says it: an offset, a scalar, or the position of each token."""
+        """The role of the operand that has this place: an offset, a scalar, or the position of each token."""
         kinds = {"contiguous": "{}_offset", "striped": "scalar:{}_first", "zigzag": "tensor:{}_places"}
         return kinds[self.order].format(self.word)
 

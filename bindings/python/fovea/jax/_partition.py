@@ -64,7 +64,7 @@ class _Plan:
 
     @property
     def _by_place(self) -> bool:
-        """Does dropout go by global coordinates?"""
+        """Does dropout use global coordinates?"""
         return bool(self._spec.dropout) and self._spec.rng == "portable"
 
     # --- what each dimension is ---
@@ -111,7 +111,7 @@ class _Plan:
 
         def factor(dimension: str | None) -> str:
             if dimension == "g":
-                # Fewer heads than the queries have: cut as those are where that comes out even, in axes_on().
+                # Key/value heads are fewer than query heads: axes_on() cuts them likewise if that divides evenly.
                 return "h" if sizes.hkv == sizes.h else "g"
             if dimension is not None:
                 return dimension
@@ -125,14 +125,14 @@ class _Plan:
     # --- on a mesh ---
 
     def axes_on(self, mesh, arguments) -> dict[str, tuple[str, ...]]:
-        """Mesh axes that cut the batch and the heads, from how the queries lie."""
+        """The mesh axes that cut the batch and the heads, from the sharding of the queries."""
         first = arguments[0]
         given = first.sharding.spec if isinstance(first.sharding, NamedSharding) else ()
         axes: dict[str, tuple[str, ...]] = {"b": (), "h": (), "g": ()}
         for dimension, entry in zip(self.operands[0], given):
             if dimension in ("b", "h") and entry is not None:
                 names = entry if isinstance(entry, tuple) else (entry,)
-                # XLA would fill up parts that do not come out even; what fills them would be summed, too.
+                # XLA would pad uneven parts, and the padding would be summed, too.
                 size = self._sizes.b if dimension == "b" else self._sizes.h
                 axes[dimension] = names if size % _count(mesh, names) == 0 else ()
         if self._spec.dropout and not self._by_place and _count(mesh, (*axes["b"], *axes["h"])) > 1:
@@ -145,7 +145,7 @@ class _Plan:
         if self._sizes.hkv % parts == 0:
             axes["g"] = axes["h"]
         elif self._sizes.hkv != 1:
-            axes["h"] = ()  # groups that would be cut: heads stay whole
+            axes["h"] = ()  # a group of heads would be cut: heads are not partitioned
         return axes
 
     def spec_of(self, dimensions: Dimensions, axes) -> PartitionSpec:
@@ -192,7 +192,7 @@ class _Plan:
         return spec, arrays
 
     def _combined(self, role: str, dims: Dimensions, axes, result):
-        """A result that other devices have a part of."""
+        """Combines a result with the parts of other devices."""
         own = {name for d in dims if d for name in axes[d]}
         others = tuple(name for name in (*axes["b"], *axes["h"]) if name not in own)
         if not others or role == "o" or OUTPUTS.get(role) == "rows":
@@ -218,7 +218,7 @@ def _position(mesh, names: tuple[str, ...]):
 
 
 def with_types(spec: Spec, attend: Callable, arrays: Sequence[jax.Array]) -> Callable:
-    """`attend`, whose results have types where the queries have one."""
+    """`attend`, whose results have sharding types if the queries have one."""
     own = jax.typeof(arrays[0]).sharding
     explicit = [
         axis for axis, kind in zip(own.mesh.axis_names, own.mesh.axis_types) if kind == AxisType.Explicit
@@ -230,7 +230,7 @@ def with_types(spec: Spec, attend: Callable, arrays: Sequence[jax.Array]) -> Cal
 
 
 def _cuts(spec: Spec, queries: PartitionSpec) -> list[PartitionSpec]:
-    """Of each of spec.outputs."""
+    """The partitioning of each of spec.outputs."""
     batch, head, _ = LAYOUTS[spec.layout]
     packed = spec.operands[0] == "qkv"
     names = (*queries, *(None for _ in range(5 - len(queries))))

@@ -1,7 +1,7 @@
 """Which attention a call is, without its sizes: the one static argument of the primitives.
 
 A Spec with the shapes of the operands gives the problem line. Everything that may differ from call to call
-is an operand with a role; nothing of Python but strings and numbers survives here.
+is an operand with a role; a Spec holds only strings and numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Spec:
     tensors: tuple[Captured, ...] = ()
     scalars: tuple[tuple[str, str], ...] = ()  # name, kind
     dropout: float = 0.0
-    rng: str = "portable"  # of dropout; engine: its own
+    rng: str = "portable"  # of dropout: portable, or engine (the engine's own generator)
     deterministic: bool = False
     strict: bool = False
     engine: str | None = None
@@ -61,7 +61,7 @@ class Spec:
 
     @property
     def packing(self) -> str:
-        """qkv: one array for all three; kv: one for keys and values; "": an array each."""
+        """qkv: one array has all three; kv: one has keys and values; "": each has its own."""
         return next((role for role in ("qkv", "kv") if role in self.operands), "")
 
 
@@ -88,7 +88,7 @@ _ROLE_TYPES = {
 
 
 def check_types(spec: Spec, avals: Sequence) -> None:
-    """Handlers read buffers by their roles: one of another type would be read wrongly. A mistake of ours."""
+    """Handlers read buffers by their roles: one of another type would be misread. It is a bug of Fovea if this raises."""
     rows = "float64" if avals[0].dtype == jnp.float64 else "float32"
     types = {**_ROLE_TYPES, **dict.fromkeys(("lse", "grad_lse", "sink", "scale"), rows)}
     types.update({f"scalar:{name}": {"i32": "int32"}.get(kind, rows) for name, kind in spec.scalars})
@@ -110,7 +110,7 @@ def tensor_shape(spec: Spec, sizes: Sizes, heads: int, length: int, features: in
 
 
 def row_shape(spec: Spec, sizes: Sizes) -> tuple[int, ...]:
-    """Of lse and row_max."""
+    """The shape of lse and row_max."""
     return (sizes.h, sizes.t_q) if spec.layout == "thd" else (sizes.b, sizes.h, sizes.sq)
 
 
@@ -193,7 +193,7 @@ def _values_on_device(spec: Spec, s: Sizes) -> list[str]:
     values = [role for role in spec.operands if role in _GPU_VALUES or role.startswith("scalar:")]
     offsets = [role for role in values if role.endswith("_offset")]
     if 0 < spec.h_global <= s.h and "h_offset" in offsets:
-        offsets.remove("h_offset")  # there is no room for another than 0
+        offsets.remove("h_offset")  # only 0 can be given in the line
     return [*(f"{role}=1" for role in offsets), *(["values=device"] if values else [])]
 
 
@@ -222,7 +222,7 @@ def _formulas(spec: Spec, s: Sizes, avals: Sequence) -> list[str]:
     sizes = {"b": ("B", s.b), "h": ("H", spec.h_global or s.h), "q": ("Sq", s.sq), "k": ("Skv", s.skv)}
     for captured in spec.tensors:
         aval = by_role[f"tensor:{captured.name}"]
-        # An extent that goes by its size's name keeps that size out of the program: other sizes share plans.
+        # An extent that is declared by the name of a size does not depend on its value, so other sizes share the plan.
         extents = [
             sizes[axis][0] if axis and sizes[axis][1] == extent else str(extent)
             for axis, extent in zip(captured.axes, aval.shape)

@@ -29,7 +29,7 @@ _INLINED = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "r
 @dataclasses.dataclass(frozen=True)
 class KnownValue:
     value: Any
-    is_literal: bool = False  # written in the modifier itself, so part of its structure
+    is_literal: bool = False  # written in the modifier itself, so that it is part of the formula
 
 
 class JaxprReader:
@@ -59,8 +59,8 @@ class JaxprReader:
         return [value_of(a) for a in jaxpr.outvars]
 
     def _refusal(self, equations, reason: Exception) -> TraceError:
-        """`equations` is the one at fault and the one that called it: a function of JAX's own has no line of
-        the user.
+        """`equations` are the one at fault and the one that called it: inside a function of JAX there is no line
+        of the user.
         """
         line = next((text for e in equations if e is not None and (text := _line_of(e))), "an unknown line")
         name = equations[0].primitive.name
@@ -123,7 +123,7 @@ class JaxprReader:
         where = (eqn, self._caller)
 
         def apply(*terms):
-            # Elements are written when they are asked for, long after the equation was read.
+            # Elements are written when they are used, long after the equation was read.
             try:
                 return RULES[name](self._writer, eqn.params, *terms)
             except (NoFormula, OverflowError) as error:

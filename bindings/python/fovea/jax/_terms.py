@@ -1,9 +1,9 @@
 """Scalars of a formula, and the text that they become.
 
 A Term is one scalar: a leaf, a literal, or a name that a `let` gives. The Writer makes Terms, one `let`
-for each distinct operation, so that a graph of n nodes is a text of n lines. What is known when it is
-written (literals, indices that can't be negative) is folded here, since array indexing in JAX prints a
-wrap for every index. It knows nothing of JAX; `_symbolic` does.
+for each distinct operation, so that a graph of n nodes is a text of n lines. Constants and indices that
+can't be negative are folded here, since array indexing in JAX emits a wrap for every index. Nothing here knows JAX;
+`_symbolic` does.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Writer:
         return self.let(f"{x.text} && {y.text}", "bool")
 
     def clamp(self, x: Term, low: int, high: int) -> Term:
-        """x held to low...high, which are known."""
+        """x clamped to low...high, which are constants."""
         if x.value is not None:
             return literal(min(max(x.value, low), high), "i32")
         return self.let(f"clamp({x.text}, {low}, {high})", "i32", low >= 0)

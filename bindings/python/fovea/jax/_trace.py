@@ -49,7 +49,7 @@ def trace(
             f"{getattr(function, '__name__', function)!s} takes {takes[0]}"
         )
     inputs = [{**LEAVES, **(leaves or {})}[name] for name in names]
-    # Integers steer masks. An engine for GPUs knows a window by its literal; a CPU one by its value.
+    # Integers usually belong to masks. Engines for GPUs recognise a window by its literal; the CPU engine needs only its value.
     numbers = Numbers(function, liftable_types(integers=jax.default_backend() == "cpu"))
     if numbers.values:
         try:
@@ -59,7 +59,7 @@ def trace(
         except Exception:  # noqa: BLE001
             # A number that Python itself needs (a shape, a slice, a loop, a branch) fails in as many ways as
             # JAX has.
-            # Whatever it was, it comes again below if the numbers were not the reason.
+            # If the numbers were not the reason, the same error is raised again below.
             pass
     return _read(what, lambda values: function, [], inputs, last, captures)
 
@@ -102,7 +102,7 @@ def _read(
 
 
 def _weak(value):
-    """A number's type gives way to an array's, as that of a Python number does."""
+    """With a weak type, as a Python number has."""
     if value.ndim:
         return value
     return jax.lax.convert_element_type(value, float if jnp.issubdtype(value.dtype, jnp.floating) else int)

@@ -1,8 +1,8 @@
 """cuDNN-style callbacks as formulas.
 
-A callback `(graph, score, tensors)`, as Transformer Engine and cudnn-frontend take it, is run once against a
-graph that writes down what it is asked for. What comes out is a formula text and the tensors it reads; no
-cuDNN is needed, and nothing of the callback is kept.
+A callback `(graph, score, tensors)`, as Transformer Engine and cudnn-frontend take it, is run once with a graph
+object that records its operations. The result is a formula text and the tensors that it reads; no cuDNN is
+needed, and no reference to the callback is kept.
 
     recorded = record(softcap.forward, softcap.backward, tensors={"softcap": cap})
     recorded.mod, recorded.bprop, recorded.captures

@@ -6,21 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .expression import BOOL, F32, I32, Expression
 
-_DTYPES = {
-    "float32": "f32",
-    "float16": "f16",
-    "half": "f16",
-    "bfloat16": "bf16",
-    "float64": "f64",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "bool": "bool",
-    "bool_": "bool",
-}
+_DTYPES = {**FROM_NUMPY, "half": "f16", "bool_": "bool"}
 _LOADED = {"f32": F32, "f16": F32, "bf16": F32, "f64": F32, "i32": I32, "i64": I32, "u8": I32, "bool": BOOL}
 _AXES = ("b", "h", "q", "k")
 _SIZES = ("B", "H", "Sq", "Skv")
@@ -44,7 +34,7 @@ class Capture(NamedTuple):
 def capture(
     key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None
 ) -> tuple[Capture, Expression]:
-    """The declaration of a tensor and the load that broadcasting makes of it: extents of 1 are read at 0."""
+    """The declaration of a tensor, and its load: indexed by position, and by 0 where its extent is 1."""
     dtype = dtype_of(f"tensors[{key!r}]", tensor)
     shape = tuple(int(extent) for extent in tensor.shape)
     extents, indices = _broadcast(key, shape, sizes)
@@ -55,7 +45,7 @@ def capture(
 
 
 def dtype_of(name: str, tensor: Any) -> str:
-    """ "f32" and the like, of anything with a .dtype and a .shape."""
+    """The name of its type in the language ("f32", ...). Takes anything with a .dtype and a .shape."""
     if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
         raise InvalidArgument(
             f"{name} is a {type(tensor).__name__}; it must be a tensor, with .shape and .dtype"
@@ -94,7 +84,7 @@ def _broadcast(
 
 
 def _name(key: str, taken: set[str]) -> str:
-    """The key where it can be a name of the language; else one like it."""
+    """The key, if it can be a name of the language; otherwise one made from it."""
     name = re.sub(r"\W", "_", str(key), flags=re.ASCII)[:48] or "t"
     if not re.match(r"[A-Za-z_]", name) or _TAKEN.fullmatch(name):
         name = f"t_{name}"

@@ -38,7 +38,7 @@ def literal(value: float | int | bool) -> Expression:
     try:
         rounded = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
-        return Expression("inf" if value > 0 else "-inf")  # what f32 makes of it
+        return Expression("inf" if value > 0 else "-inf")  # its value rounded to f32
     return Expression(repr(value) if rounded else repr(math.copysign(0.0, value)))
 
 
@@ -60,7 +60,7 @@ def as_number(x: Expression) -> Expression:
 
 
 def formula_text(root: Expression) -> str:
-    """The text of an expression: a `let` for each operation that is used more than once or stands deep."""
+    """The text of an expression: a `let` for each operation that is used more than once or nested deeply."""
     order = _in_order(root)
     uses: dict[int, int] = {}
     for expression in order:
@@ -73,7 +73,7 @@ def formula_text(root: Expression) -> str:
         written = expression.template.format(*(text[id(argument)] for argument in expression.arguments))
         deep = 1 + max((depth[id(argument)] for argument in expression.arguments), default=0)
         shared = uses.get(id(expression), 0) > 1 and expression.arguments
-        # The parser allows 200 levels; a long chain is cut well before.
+        # The parser allows 200 levels of nesting; a long chain gets a `let` well before.
         if (shared or deep > 24) and expression is not root:
             lets.append(f"let v{len(lets)} = {written}; ")
             written, deep = f"v{len(lets) - 1}", 1
@@ -82,7 +82,7 @@ def formula_text(root: Expression) -> str:
 
 
 def _in_order(root: Expression) -> list[Expression]:
-    """Every expression once, arguments first. No recursion: chains may be thousands long."""
+    """Every expression once, arguments first. Not recursive, since chains may have thousands of operations."""
     order: list[Expression] = []
     done: set[int] = set()
     stack = [(root, False)]
@@ -100,5 +100,5 @@ def _in_order(root: Expression) -> list[Expression]:
 
 
 def reachable(roots: list[Expression]) -> set[int]:
-    """The ids of all expressions that these are made of."""
+    """The ids of these expressions and of all their arguments."""
     return {id(expression) for root in roots for expression in _in_order(root)}

@@ -14,8 +14,7 @@ _AXES = ("b", "h", "q", "k")
 
 
 class Graph:
-    """Writes down what a callback asks for. Methods and their arguments are named as in cudnn's Python
-    frontend."""
+    """Records the operations of a callback. Methods and their arguments are named as in cudnn's Python frontend."""
 
     def __init__(self, sizes: tuple[int, int, int, int] | None = None) -> None:
         self._sizes = sizes
@@ -63,8 +62,7 @@ class Graph:
         return self._capture(name, self._known[name])
 
     def tensor_like(self, tensor: Any, name: str = "") -> Tensor:
-        """A framework's tensor becomes a captured one; one of the graph, another of the same extents, found
-        by its name."""
+        """A captured tensor: the framework's tensor that is given or, for one of the graph, the one of that name."""
         if isinstance(tensor, Tensor):
             return self.tensor(name=name or tensor.get_name())
         return self._capture(name or "tensor", tensor)
@@ -122,7 +120,7 @@ class Graph:
         compute_data_type: Any = None,
         name: str = "",
     ) -> Tensor:
-        """x between the clips; below the lower one, it goes on with the negative slope."""
+        """x clipped to the bounds; below the lower one with the negative slope."""
         meaning_of(compute_data_type, "compute_data_type")
         x = as_f32(as_number(self._value("relu", "input", input)))
         low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
@@ -239,5 +237,5 @@ for _name in BINARY:
 
 
 def methods() -> list[str]:
-    """What a callback may ask of the graph."""
+    """The names that a callback may use."""
     return sorted(name for name in vars(Graph) if not name.startswith("_"))

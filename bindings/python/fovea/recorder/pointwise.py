@@ -1,5 +1,4 @@
-"""cudnn's pointwise operations with two or three inputs and no options, one line each: what they are in the
-formula language."""
+"""cudnn's pointwise operations with two or three inputs and no options, one line each, in terms of the formula language."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Callable
 
 from .expression import BOOL, F32, I32, Expression, as_bool, as_f32, as_i32, as_number
 
-# compute: f32, i32 or None (not said), from compute_data_type.
+# compute: f32, i32, or None if compute_data_type is not given.
 Rule = Callable[..., Expression]
 
 

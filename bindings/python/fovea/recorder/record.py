@@ -1,5 +1,5 @@
-"""Running callbacks: the forward first, then the backward against the same graph, so that what the one stored
-the other finds."""
+"""Runs callbacks: first the forward, then the backward with the same graph, so that the backward finds what the forward
+has stored."""
 
 from __future__ import annotations
 

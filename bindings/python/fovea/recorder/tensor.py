@@ -40,7 +40,7 @@ def meaning_of(given: Any, argument: str) -> str | None:
 
 
 class Tensor:
-    """A value in the making. Its setters give it back, as cudnn's do."""
+    """A value of the graph. Its setters return it, as cudnn's do."""
 
     def __init__(
         self, graph: Graph, expression: Expression, *, name: str = "", dim: list[int] | None = None
@@ -86,14 +86,13 @@ class Tensor:
         return strides
 
     def set_dim(self, dim: list[int]) -> Tensor:
-        """Accepted where it says what is known already; values have the extents that broadcasting gives
-        them."""
+        """Accepted if it agrees with what is known; a value has the extents that broadcasting gives it."""
         if self._dim is not None and list(dim) != list(self._dim):
             raise InvalidArgument(f"set_dim({list(dim)}): this tensor has the extents {self._dim}")
         return self
 
     def set_stride(self, stride: list[int]) -> Tensor:
-        """Accepted: a value inside the graph has no place in memory."""
+        """Accepted and ignored: a value inside the graph is not stored in memory."""
         return self
 
     def get_is_virtual(self) -> bool:

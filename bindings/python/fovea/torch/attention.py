@@ -137,14 +137,14 @@ def binds(*values) -> bool:
 def is_hashable(key) -> bool:
     try:
         hash(key)
-    except TypeError:  # a list: the long way says what is wrong with it, or takes it
+    except TypeError:  # a list: the long way takes it, or raises
         return False
     return True
 
 
 def attend_request(qkv, modifiers, named, key, **options):
-    """`key` has all options but the scale of a call that binds nothing beside its tensors: such a call is looked up by them
-    before they are checked, since whatever is found was checked when it was made."""
+    """`key` has the options, without the scale, of a call that binds nothing beside its tensors. Such a call is looked up before
+    its options are checked: if a plan is found, they were checked when it was made."""
     plain = not is_dynamo_compiling() and can_be_written(modifiers, named) and call_cache.is_plain()
     found = None
     if plain and key is not None and is_hashable(key):
@@ -170,7 +170,7 @@ def attend_request(qkv, modifiers, named, key, **options):
 
 
 def can_be_written(modifiers, named) -> bool:
-    """May what the modifiers do be written down as steps? Names of a formula's captured things and callbacks are not."""
+    """Can the modifiers be run as steps? Not with named tensors and scalars, and not if they are callbacks of a graph."""
     score_mod, _, bprop = modifiers
     if named["tensors"] or named["scalars"] or named["bprop_tensors"]:
         return False
@@ -223,7 +223,7 @@ def request(
 
 
 def add_formulas(call, formulas, q, k, v, sinks):
-    """Of the modifiers, to a call that has its window's."""
+    """Adds the formulas of the modifiers to a call that has the mask of its window."""
     formulas.mask = both_masks(formulas.mask, call.formulas) or ""
     call.formulas, call.values = formulas.text(), tuple(formulas.values)
     call.wants = wanted(q, k, v, sinks, formulas.names, formulas.tensors)
@@ -268,7 +268,7 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
 
 
 def a_pair(x):
-    """One for queries and one for keys."""
+    """(for queries, for keys)"""
     return tuple(x) if is_a_pair(x) else (x, x)
 
 

@@ -1,7 +1,7 @@
 """torch's BlockMask: the scores of a block are kept if the tables say that it is full, and if they list it and its function
 keeps them. A call carries the tables beside the function's formula, also through a compiled or exported program. Right
-before it runs they are left out if the formula provably says the same; else they become part of the mask, one element
-per block."""
+before it runs they are left out if the formula provably says the same; otherwise they become part of the mask, one
+element per block."""
 
 import dataclasses
 import itertools
@@ -15,11 +15,11 @@ from .._core import InvalidArgument
 from .._line import program_line
 
 NAMES = ("_counts", "_indices", "_full_counts", "_full_indices")
-MOST_PROOFS = 4096  # boxes of positions that one mask is looked at in, at some microseconds each
+MOST_PROOFS = 4096  # boxes of positions that are analysed for one mask, at some microseconds each
 
 
 def add_tables(formulas, block_mask, query):
-    """To the formulas of the mask's function."""
+    """Adds the tables to the formulas of the mask's function."""
     tables = [block_mask.kv_num_blocks, block_mask.kv_indices]
     if block_mask.full_kv_num_blocks is not None:
         tables += [block_mask.full_kv_num_blocks, block_mask.full_kv_indices]
@@ -42,7 +42,7 @@ def add_tables(formulas, block_mask, query):
 
 
 def settled(call, captured, q, k):
-    """The call without tables, and what its formulas capture then. For tensors that have values."""
+    """The call without tables, and the tensors that its formulas capture then. Not for fake tensors: it reads values."""
     if call.formulas.endswith("\n"):
         return call, captured
     mod, mask, bprop, names, scalars, block = call.formulas.split("\n")
@@ -60,8 +60,8 @@ def settled(call, captured, q, k):
 
 
 def needed(tables, mask, block, sizes):
-    """(listed, full): tables that the mask needs beside its formula, None for one that it does not need. Found out once
-    for tables that stay as they are; while a CUDA graph is captured nothing may be read, so that all are needed."""
+    """(listed, full): the tables that the mask needs beside its formula, each None if it is not needed. Determined once for
+    tables that do not change. While a CUDA graph is captured nothing may be read, so both are needed."""
     known, key = known_of(tables), (mask, block, sizes)
     if key in known:
         return known[key]
@@ -92,7 +92,7 @@ def dense(counts, indices, columns):
     """bool [B, H, rows of blocks, columns of blocks]"""
     slots = torch.arange(indices.shape[-1], device=indices.device)
     is_used = (slots < counts.unsqueeze(-1)) & (indices >= 0) & (indices < columns)
-    targets = torch.where(is_used, indices.long(), columns)  # what is not listed lands beside
+    targets = torch.where(is_used, indices.long(), columns)  # blocks that are not listed go into an extra column
     table = torch.zeros((*counts.shape, columns + 1), dtype=torch.bool, device=indices.device)
     return table.scatter(-1, targets, True)[..., :columns].contiguous()
 
@@ -101,8 +101,8 @@ EMPTY, FULL, ANY = 0, 1, 2  # what tables say of a block; the first two are clas
 
 
 def is_said(mask, block, sizes, listed, full) -> bool:
-    """Does the range analysis prove that the formula keeps nothing in blocks that are not listed, and all of full ones? A
-    formula of captured values is not asked: these may change while the tables stay."""
+    """Does the range analysis prove that the formula keeps nothing in blocks that are not listed, and all of full ones? Not
+    for a formula of captured values: these may change while the tables stay."""
     if "[" in mask:
         return False
     says = torch.where(listed, ANY, EMPTY) if full is None else torch.where(full, FULL, torch.where(listed, ANY, EMPTY))
@@ -126,7 +126,7 @@ class Proof:
         self.extents = [int(index.split(" // ")[1]) for index in block.split(", ")[2:]]
 
     def holds(self, b, h, says) -> bool:
-        """Of one head."""
+        """Does the formula agree with the tables of one head?"""
         rows = -(-self.sizes[3] // self.extents[0])
         for row, of_row in enumerate(says[:rows]):
             at = 0
@@ -138,7 +138,7 @@ class Proof:
         return True
 
     def is_class(self, state, head, row, columns) -> bool:
-        """Of blocks side by side: all at once, or one by one."""
+        """Are these neighbouring blocks of that class? Asked for all at once, then one by one."""
         if self.left == 0:
             return False
         self.left -= 1

@@ -1,12 +1,12 @@
-"""One call of attention but for its big tensors: everything that says which attention it is and what is bound to it.
-Made by the public functions, or again from the arguments of an operator of torch.library."""
+"""One call of attention without q, k, v and captured tensors: which attention it is, and the small things that it binds.
+Made by the public functions, or from the arguments of an operator of torch.library."""
 
 import dataclasses
 from typing import Optional
 
 from torch import Tensor
 
-DEFAULT_SCALE = float("inf")  # which no scale is: stands for 1 / sqrt(d)
+DEFAULT_SCALE = float("inf")  # stands for 1 / sqrt(d); no call can have this scale
 
 
 @dataclasses.dataclass(slots=True)
@@ -73,12 +73,12 @@ class Call:
         return dataclasses.replace(self, scale=scale, values=values)
 
     def without_tensors(self):
-        """For a table, which keeps nothing of a caller's alive."""
+        """For the table of plans, which must not keep the caller's tensors alive."""
         empty = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
         return dataclasses.replace(self, **dict.fromkeys(empty))
 
     def tensors(self):
-        """Those that a backward must see as they were."""
+        """The tensors that a backward needs unchanged."""
         return (
             self.seed,
             self.q_lens,

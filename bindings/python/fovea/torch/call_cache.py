@@ -1,6 +1,6 @@
-"""Plain eager calls: from what a call is given straight to its plan. A call is known by what its modifiers wrote down
-(steps.py), its options and the signatures of its tensors, so whatever was checked, traced and chosen for the first such
-call holds. One table has the plans of all calls, those of backward passes and of the operators of ops.py among them."""
+"""Finds the plan of a plain eager call from its arguments. The key has the steps of its modifiers (steps.py), its options and
+the signatures of its tensors, so what was checked, traced and chosen for the first such call holds for all of them.
+One table has the plans of all calls, those of backward passes and of the operators of ops.py among them."""
 
 import torch
 
@@ -14,7 +14,7 @@ TABLE = Recent(1024)
 
 
 class Facts:
-    """What fovea._core.CallCache asks and looks into at every call."""
+    """What fovea._core.CallCache uses at every call."""
 
     viewer = VIEWER
     is_grad_enabled, is_deterministic = torch.is_grad_enabled, torch.are_deterministic_algorithms_enabled
@@ -22,7 +22,7 @@ class Facts:
     table = TABLE.values
 
 
-# If torch has no table to look at tensors by, every call goes the long way.
+# If torch has no DLPack table of C functions, every call goes the long way.
 find = _core.CallCache(Facts).look_up if isinstance(VIEWER, _core.Viewer) else None
 
 
@@ -32,7 +32,7 @@ def is_plain() -> bool:
 
 
 class Found:
-    """A plain call, looked up, that has not run: with its plan if there was such a call before."""
+    """A plain call that was looked up and has not run; `prepared` is its plan, or None if it is the first such call."""
 
     __slots__ = ("modifiers", "steps", "scale", "key", "tensors", "prepared", "where")
 
@@ -42,12 +42,12 @@ class Found:
 
     @property
     def values(self) -> tuple:
-        """Of the scalars."""
+        """The values of the scalars."""
         return () if self.steps is None else self.steps.shifts
 
     @property
     def count(self) -> int:
-        """How many of the tensors the modifiers met: the last ones."""
+        """The number of tensors that the modifiers use; they are the last ones of `tensors`."""
         return 0 if self.steps is None else len(self.steps.tensors)
 
     def formulas(self):
@@ -56,8 +56,8 @@ class Found:
 
 def look_up(options, modifiers, tensors, scale):
     """Finds a call: `modifiers` are score_mod, mask_mod and perhaps the derivative by hand, `tensors` q, k, v and perhaps
-    the sinks. A Found; or, if the call has run, (its tensors, its plan, its outputs, its steps); or None if it must go the
-    long way, which says what is wrong."""
+    the sinks. A Found; or, if the call has run, (its tensors, its plan, its outputs, its steps); or None if it must take the
+    long way, which also raises errors."""
     q = tensors[0]
     if type(q) not in PLAIN:
         return None

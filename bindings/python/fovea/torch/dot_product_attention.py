@@ -84,7 +84,7 @@ class DotProductAttention(torch.nn.Module):
             self.softmax_offset = torch.nn.Parameter(torch.zeros(self.num_attention_heads))
 
     def set_tensor_parallel_group(self, tp_group):
-        """Whose ranks have a part of the heads each: h of modifiers counts a rank's own."""
+        """The ranks of the group share the heads; h in modifiers counts the heads of this rank."""
         self.region.set_group(tp_group)
 
     def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
@@ -210,7 +210,7 @@ def check_global_ranks(group, given):
 
 
 def bias_before(bias, options):
-    """Options of attention() for a score_mod of scores that have their bias: scale, bias, score_mod."""
+    """Options of attention() for both: the bias is added first, then score_mod is applied."""
     first, then = bias["score_mod"], options["score_mod"]
     if options["score_mod_bprop"] is None:
         if isinstance(first, str) and isinstance(then, str):
@@ -229,7 +229,7 @@ def merged(o):
 
 
 def unpacked(q, k, v, qkv, kv, dim):
-    """Views of packed tensors: strides say it all, nothing is copied."""
+    """q, k and v as views of packed tensors: nothing is copied."""
     one_of("qkv_interleave_dim", dim, (-3, -2))
     if qkv is not None:
         if any(x is not None for x in (q, k, v, kv)):
@@ -257,7 +257,7 @@ def check_heads(module, q, k, v):
 
 
 def diagonal(mask_type, window, bottom_right):
-    """is_causal and window_size, and whether positions are counted from the last ones."""
+    """is_causal and window_size, and whether positions are aligned at the end of the sequences."""
     aligned = bottom_right
     if mask_type in ("causal", "padding_causal"):
         aligned = False
@@ -314,7 +314,7 @@ def modifiers(score_mod, bprop, tensors, bprop_tensors):
 
 
 def bias_of(module, kind, bias, slopes, aligned, q, sizes):
-    """A bias as a modifier."""
+    """The modifier of a bias, as options of attention()."""
     one_of("core_attention_bias_type", kind, ("no_bias", "pre_scale_bias", "post_scale_bias", "alibi"))
     if slopes is not None and kind != "alibi":
         raise InvalidArgument(f"alibi_slopes: given, but core_attention_bias_type is {kind!r}")
@@ -340,7 +340,7 @@ def bias_of(module, kind, bias, slopes, aligned, q, sizes):
 
 
 def own_slopes(region, heads, device):
-    """Of this rank's heads among all of them."""
+    """The slopes of this rank's heads."""
     region.check()
     first = 0 if region.size == 1 else torch.distributed.get_rank(region.group) * heads
     return default_slopes(heads * region.size, device)[first : first + heads]

@@ -1,5 +1,5 @@
-"""The eager way of one call: straight into the library, with torch.autograd.Function where a gradient is wanted. The
-host's time counts here. Whatever is not plain eager goes through the operators of ops.py."""
+"""Eager calls: straight into the library, with a torch.autograd.Function if a gradient is wanted. The host's time of small
+calls is spent here. Calls that are not plain eager go through the operators of ops.py."""
 
 import dataclasses
 
@@ -16,8 +16,8 @@ NONE = (None,) * len(OUTPUTS)
 
 
 class Attention(torch.autograd.Function):
-    """A node of autograd's graph for outputs that are there already: a call that was looked up has run. Saved tensors carry
-    torch's version check: one that was changed in place before the backward is an error."""
+    """The node of autograd's graph for outputs that were computed before: a call that is looked up has run by then. Saved
+    tensors carry torch's version check: if one was changed in place before the backward, that is an error."""
 
     @staticmethod
     def forward(ctx, run, q, k, v, sink, *captured):
@@ -31,7 +31,7 @@ class Attention(torch.autograd.Function):
             extra = [x for x in (sink, *call.tensors()) if x is not None]
             ctx.save_for_backward(q, k, v, o, lse, *captured, *extra)
         ctx.set_materialize_grads(False)
-        if not call.outputs:  # every output costs
+        if not call.outputs:  # each output takes autograd time
             return o
         ctx.mark_non_differentiable(*[x for x in others if x is not None])
         return o, lse if "lse" in call.outputs else None, *others
@@ -62,7 +62,7 @@ class Attention(torch.autograd.Function):
 
 
 def long_backward(run, saved, grad_o, grad_lse, found):
-    """A backward that the table does not run by itself."""
+    """A backward that is not a direct call."""
     prepared, call, has_sink = run
     names = [name for name, *_ in prepared.captured]
     if grad_o is None and grad_lse is None:
@@ -76,7 +76,7 @@ def long_backward(run, saved, grad_o, grad_lse, found):
 
 
 def with_graph(run, saved, grads, grad_o, grad_lse):
-    """The gradients, which know how they are differentiated again."""
+    """The gradients with a graph of their own, for second derivatives."""
     prepared, call, has_sink = run
     count = len(prepared.captured)
     q, k, v, o, lse, *rest = saved
@@ -87,8 +87,8 @@ def with_graph(run, saved, grads, grad_o, grad_lse):
 
 
 def is_plain(tensors) -> bool:
-    """Tensors of the meta device go through the operators, too, which know shapes and strides without running; so does what
-    torch.jit.trace is to see."""
+    """May the call go straight into the library? Not if a mode or torch.jit.trace must see an operator, and not for tensors
+    without memory (meta) or of other classes."""
     if is_watched() or tensors[0].is_meta:
         return False
     for x in tensors:

@@ -15,7 +15,7 @@ from .._request import TraceError
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
-# What runs while autograd looks away would be differentiated as if it did not.
+# What runs without autograd would be differentiated all the same.
 NO_DERIVATIVE = (
     "torch.autograd.Function or torch.no_grad(), whose derivative a formula does not have",
     "plain functions, which are differentiated, or score_mod_bprop of fovea.torch.attention",
@@ -37,7 +37,7 @@ def source_line() -> str:
 
 
 def refuse(operation: str, instead: str, function=None) -> TraceError:
-    """raise refuse("...", "...") keeps the reader's eye on the raise. With a function, the line is where it begins."""
+    """The error to raise. With a function, the line is where that begins."""
     where = source_line() if function is None else first_line(function)
     return TraceError(f"a modifier can't use {operation}{where}\n  instead: {instead}")
 
@@ -83,7 +83,7 @@ def is_set(cell) -> bool:
 
 
 def name_of(wanted, modifiers):
-    """Of an object, or None."""
+    """The name of an object in the code of the modifiers, or None."""
     for modifier in modifiers:
         for name, x in closed_over(modifier):
             if x is wanted:
@@ -113,7 +113,7 @@ def in_users_words(error, modifiers):
 
 
 def captured_name(slot, modifiers):
-    """Of what the modifiers capture as number `slot`."""
+    """The name of the captured tensor number `slot`, or None."""
     from .modifiers import traced
 
     try:
@@ -124,7 +124,7 @@ def captured_name(slot, modifiers):
 
 
 def about(tensor, error):
-    """The error, which is about this tensor."""
+    """The error with the tensor that it is about, for in_users_words()."""
     if not torch.compiler.is_compiling():
         error.tensor = tensor
     return error

@@ -32,7 +32,7 @@ except ImportError:  # torch before 2.9
         max_scores: Optional[Tensor] = None
 
 
-# What torch's kernels are tuned by. Fovea's engines choose for themselves.
+# Options that tune torch's kernels; ignored.
 _TUNING = {
     *("num_warps", "num_stages", "BLOCK_M", "BLOCK_N", "BLOCK_M1", "BLOCK_N1", "BLOCK_M2", "BLOCK_N2"),
     *("PRESCALE_QK", "ROWS_GUARANTEED_SAFE", "BLOCKS_ARE_CONTIGUOUS", "WRITE_DQ", "FORCE_USE_FLEX_ATTENTION", "USE_TMA"),
@@ -59,7 +59,7 @@ def flex_attention(
 
     `score_mod` may also be a formula text or a fovea.Program, `block_mask` one of torch's or of
     fovea.torch.create_block_mask. `kernel_options` may name an engine: {"engine": "cpu"}; torch's tuning options are
-    accepted and have nothing to say. Captured tensors and parameters get gradients."""
+    accepted and ignored. Captured tensors and parameters get gradients."""
     if return_lse:
         check_return_lse(return_aux)
     wants_lse = return_lse or (return_aux is not None and return_aux.lse)
@@ -98,7 +98,7 @@ def attend_eager(qkv, score_mod, block_mask, options):
 
 
 def attend_new(qkv, score_mod, block_mask, options, found):
-    """A call that was not made before, or that is not plain."""
+    """A call without a plan, or one that is not plain."""
     *options, lse, row_max = options
     call, formulas, *tensors = prepare(*qkv, score_mod, block_mask, *options, found)
     call.outputs = ("lse",) * bool(lse) + ("row_max",) * bool(row_max)
@@ -109,7 +109,7 @@ def attend_new(qkv, score_mod, block_mask, options, found):
 
 
 def look_up(qkv, score_mod, block_mask, scale, options):
-    """As call_cache.look_up; None, too, if there is more to a block mask than its function."""
+    """As call_cache.look_up; also None for torch's block masks, whose tables count beside the function."""
     mask_mod = None
     if block_mask is not None:
         if type(block_mask) is not BlockMask:
@@ -150,7 +150,7 @@ def check(query, key, value, enable_gqa):
             f"key.device: {key.device}, and value.device: {value.device} instead"
         )
     if len(shape) == len(other) == value.dim() == 4 and shape[:2] == other[:2]:
-        return  # what most calls are
+        return  # the common case
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.dim() != 4:
             raise InvalidArgument(f"{name}: {x.dim()} dimensions {list(x.shape)}; must be [B, H, S, D]")
@@ -166,7 +166,7 @@ def check(query, key, value, enable_gqa):
 
 
 def converted(x, query):
-    """Keys and values of another type, as torch takes them: float8, say."""
+    """Keys and values of another type than the query, float8 for example, which torch accepts."""
     if not (x.is_floating_point() and query.is_floating_point()):
         raise InvalidArgument(f"key, value: {x.dtype}; must be of a floating type, as query is, {query.dtype}")
     return x.to(query.dtype)

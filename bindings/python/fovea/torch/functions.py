@@ -1,5 +1,5 @@
-"""The torch functions that a formula can say, by name: torch.tanh, Tensor.tanh and F.tanh are one. A function that is
-not here is an error that names it."""
+"""The torch functions that formulas can express, by name: torch.tanh, Tensor.tanh and F.tanh are one. Any other function is
+an error that names it."""
 
 import difflib
 import operator
@@ -139,7 +139,7 @@ def call(func, args, kwargs):
 
 
 def run_rule(name, rule, joins, trace, args, kwargs):
-    """Joins a vector where the function does that (torch.max of one argument, too); else one value at a time."""
+    """A reduction of a vector if the function is one (so is torch.max of one argument); otherwise element by element."""
     if joins is not None and is_vector(args[0]) and (rule is None or len(args) == 1):
         return joins(trace, *args, **kwargs)
     if joins is not None and isinstance(args[0], Rows) and len(args[0].shape) == 1:
@@ -150,7 +150,7 @@ def run_rule(name, rule, joins, trace, args, kwargs):
 
 
 def positional(args, kwargs):
-    """Arguments that torch also takes by name, at the places where rules have them."""
+    """Arguments that were given by name, at the positions where rules take them."""
     rest = dict(kwargs)
     for name in ("input", "condition"):
         if name in rest:

@@ -1,5 +1,5 @@
-"""Block masks that hold no blocks: a mask's formula says which tiles are empty, so nothing of the size of the scores is
-ever made. torch's own BlockMask objects are read here too."""
+"""Block masks without blocks: a mask's formula tells which tiles are empty, so nothing of the size of the scores is made.
+torch's own BlockMask objects are read here, too."""
 
 from typing import Callable, Optional, Tuple, Union
 
@@ -10,7 +10,9 @@ from .modifiers import traced
 
 try:
     from torch.nn.attention.flex_attention import BlockMask as TorchsBlockMask
-    from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # people put ours in its place
+
+    # Looked up now: users may put our function in its place.
+    from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask
     from torch.nn.attention.flex_attention import create_mask
 except ImportError:  # torch before 2.5
     torchs_block_mask = create_mask = None
@@ -61,9 +63,9 @@ def checked_masks(mask_mods, name):
 
 
 class BlockMask(TorchsBlockMask):
-    """A mask function with the lengths it is meant for. B and H of None: the same for every sequence, every head. Passes for
-    torch's of this name: its tables (kv_indices ...) are made when they are first asked for, and with them to_dense,
-    sparsity and [] work. Nothing here needs them: what the function captures is read when a call runs."""
+    """A mask function with the lengths that it is made for. If B or H is None, it is the same for every sequence or head. It is
+    a subclass of torch's class: its tables (kv_indices ...) are made when they are first used, and with them to_dense,
+    sparsity and [] work. Fovea does not need them: what the function captures is read when a call runs."""
 
     dq_write_order = dq_write_order_full = dq_kv_order = dq_kv_order_spt = None
 
@@ -89,7 +91,7 @@ class BlockMask(TorchsBlockMask):
         return (self.B or 1, self.H or 1, *self.seq_lengths)
 
     def to(self, device) -> "BlockMask":
-        """The same for tables on that device; what the mask captures is moved by whoever holds it."""
+        """The same mask with its tables on that device. Captured tensors are not moved: their owner does that."""
         return BlockMask(self.mask_mod, self.B, self.H, *self.seq_lengths, self.BLOCK_SIZE, device)
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> "BlockMask":
@@ -130,7 +132,7 @@ def create_block_mask(
     **unused,
 ) -> BlockMask:
     """torch's function of the same name. Costs microseconds and no memory at any length. `device` and `BLOCK_SIZE` are those
-    of the tables, if someone asks for them; `_compile` and the other options of tables have nothing to say here."""
+    of the tables, if these are asked for; `_compile` and the other options of tables are ignored."""
     known = {"separate_full_blocks", "compute_dq_write_order", "dq_kv_order"}
     for name in unused:
         if name not in known:
@@ -144,7 +146,7 @@ def create_block_mask(
 
 
 def mask_of(block_mask, query, key):
-    """The mask function of a block mask, ours or torch's, once it is seen to be made for these tensors."""
+    """The mask function of a block mask, ours or torch's; raises if the mask was made for other sizes."""
     if block_mask is None:
         return None
     if not (isinstance(block_mask, BlockMask) or hasattr(block_mask, "kv_num_blocks")):
@@ -165,7 +167,7 @@ def mask_of(block_mask, query, key):
 
 
 def check_lengths(block_mask, q_len, kv_len):
-    """In torch's words."""
+    """With the messages that torch has."""
     lengths = tuple(block_mask.seq_lengths)
     if lengths == (q_len, kv_len):
         return

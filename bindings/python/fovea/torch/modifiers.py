@@ -1,4 +1,4 @@
-"""What a modifier may be, and the one thing it becomes: formula texts with what they capture.
+"""From modifiers of every kind to formula texts with the tensors that they capture.
 
 A modifier is a Python function of (score, b, h, q_idx, kv_idx), a mask one of (b, h, q_idx, kv_idx), a derivative one
 of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a callback (graph, score, tensors) as
@@ -42,7 +42,7 @@ class Formulas:
         self.names, self.tensors, self.uses = [], [], []
         self.scalars, self.values = [], []
         self.block = ""  # indices of a score's block in the tables of torch's BlockMask (block_tables.py)
-        self.slots = []  # which of the tensors that steps met were captured (steps.py)
+        self.slots = []  # the numbers of the captured tensors among those of the steps (steps.py)
 
     def text(self) -> str:
         """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
@@ -51,7 +51,7 @@ class Formulas:
 
 
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
-    """`like` is the query: captured tensors must lie where it does."""
+    """`like` is the query: captured tensors must be on its device."""
     check_modifiers(score_mod, mask_mod, bprop, (("tensors", tensors), ("scalars", scalars)))
     out = Formulas()
     trace = Trace(like)
@@ -86,7 +86,7 @@ def take_captured(out, trace, like):
 
 
 def defaults(program, tensors, scalars):
-    """A Program's scalars with its own values where none are given; what it captures must be there."""
+    """A Program's scalars, with its defaults for those that are not given. Every tensor that it captures must be given."""
     for name, *_ in program.tensors:
         if name not in tensors:
             raise InvalidArgument(
@@ -165,7 +165,7 @@ def bindable(tensor, like, name=None):
                     f"{tensor.device}, the query on {like.device}: move it there"
                 ),
             )
-        tensor = tensor.to(like.device)  # torch lets a number on the CPU meet any device
+        tensor = tensor.to(like.device)  # as torch allows for numbers on the CPU
     dtype = tensor.dtype
     if dtype in DIRECT and dtype != torch.float64:
         return tensor
@@ -196,8 +196,8 @@ def checked(function, name):
 
 
 def parameters(function):
-    """How many positional parameters a call fills, or None where that is open. No inspect.signature for what people
-    pass every step: it costs more than tracing does."""
+    """The number of positional parameters without a default, or None if it varies. Not by inspect.signature, which takes
+    longer than tracing."""
     if isinstance(function, types.MethodType):
         inner = parameters(function.__func__)
         return None if inner is None else inner - 1

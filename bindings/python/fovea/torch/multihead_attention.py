@@ -203,12 +203,12 @@ class MultiheadAttention(torch.nn.Module):
         return tuple(out) if len(out) > 1 else out[0]
 
     def set_tensor_parallel_group(self, tp_group):
-        """Of tp_size ranks, before the first forward."""
+        """Sets the group of tp_size ranks; called before the first forward."""
         self.region.set_group(tp_group)
         self.core_attention.set_tensor_parallel_group(tp_group)
 
     def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
-        """As DotProductAttention's."""
+        """See DotProductAttention."""
         self.core_attention.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
 
     def project(self, hidden, encoder_output):

@@ -1,8 +1,7 @@
-"""Attention as operators of torch.library, for whoever looks at a program instead of running it: torch.compile, export,
-fake tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
+"""Attention as operators of torch.library, for what looks at a program instead of running it: torch.compile, export, fake
+tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
 
 import dataclasses
-from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -43,35 +42,34 @@ def nothing(x: Tensor) -> Tensor:
     return torch.empty(0, dtype=rows_dtype(x), device=x.device)
 
 
-@torch.library.custom_op("fovea::attention", mutates_args=())
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    sink: Optional[Tensor],
-    captured: List[Tensor],
-    seed: Optional[Tensor],
-    q_lens: Optional[Tensor],
-    k_lens: Optional[Tensor],
-    q_starts: Optional[Tensor],
-    k_starts: Optional[Tensor],
-    q_offsets: Optional[Tensor],
-    k_offsets: Optional[Tensor],
-    formulas: str,
-    options: str,
-    values: List[float],
-    numbers: List[float],
-    lengths: List[int],
-) -> Tuple[(Tensor,) * (1 + len(OUTPUTS))]:
-    bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
-    call = unpack(formulas, options, values, numbers, lengths, bound)
-    call, captured = settled(call, captured, q, k)
+# Arguments of every operator: its tensors, then those of Call.tensors() and texts_of(call).
+TENSORS = "Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor[] captured"
+OUTPUT_TENSORS = "Tensor o, Tensor lse"
+CALL = (
+    "Tensor? seed, Tensor? q_lens, Tensor? k_lens, Tensor? q_starts, Tensor? k_starts, Tensor? q_offsets, Tensor? k_offsets, "
+    "str formulas, str options, float[] values, float[] numbers, SymInt[] lengths"
+)
+
+
+def operator(name, *arguments, returns="Tensor[]"):
+    schema = f"({', '.join([TENSORS, *arguments, CALL])}) -> {returns}"
+    return torch.library.custom_op(f"fovea::{name}", mutates_args=(), schema=schema)
+
+
+def call_of(rest):
+    """The Call of an operator's last arguments."""
+    return unpack(*rest[7:], rest[:7])
+
+
+@operator("attention", returns=f"({', '.join(['Tensor'] * (1 + len(OUTPUTS)))})")
+def attention(q, k, v, sink, captured, *rest):
+    call, captured = settled(call_of(rest), captured, q, k)
     return tuple(nothing(q) if x is None else x for x in runtime.forward(call, q, k, v, sink, captured))
 
 
 @attention.register_fake
 def _(q, k, v, sink, captured, *rest):
-    call = unpack(*rest[7:], rest[:7])
+    call = call_of(rest)
     shapes, written = {"rows": rows_shape(call.layout, q), "heads": (heads_of(call.layout, q),)}, call.written()
     return dense_like(q, v.shape[-1]), *(
         q.new_empty(shapes[extent], dtype=rows_dtype(q)) if name in written else nothing(q)
@@ -79,76 +77,26 @@ def _(q, k, v, sink, captured, *rest):
     )
 
 
-@torch.library.custom_op("fovea::attention_backward", mutates_args=())
-def attention_backward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    sink: Optional[Tensor],
-    captured: List[Tensor],
-    o: Tensor,
-    lse: Tensor,
-    grad_o: Tensor,
-    grad_lse: Optional[Tensor],
-    seed: Optional[Tensor],
-    q_lens: Optional[Tensor],
-    k_lens: Optional[Tensor],
-    q_starts: Optional[Tensor],
-    k_starts: Optional[Tensor],
-    q_offsets: Optional[Tensor],
-    k_offsets: Optional[Tensor],
-    formulas: str,
-    options: str,
-    values: List[float],
-    numbers: List[float],
-    lengths: List[int],
-) -> List[Tensor]:
-    bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
-    call = unpack(formulas, options, values, numbers, lengths, bound)
-    call, captured = settled(call, captured, q, k)
+@operator("attention_backward", OUTPUT_TENSORS, "Tensor grad_o, Tensor? grad_lse")
+def attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
+    call, captured = settled(call_of(rest), captured, q, k)
     grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
     return [grads[name] for name in call.wants.split(",")]
 
 
 @attention_backward.register_fake
 def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
-    return fresh_gradients(unpack(*rest[7:], rest[:7]), q, k, v, sink, captured)
+    return fresh_gradients(call_of(rest), q, k, v, sink, captured)
 
 
 def named(call, q, k, v, sink, captured):
     return {"q": q, "k": k, "v": v, "sink": sink, **dict(zip(tangents.captured_names(call), captured))}
 
 
-@torch.library.custom_op("fovea::attention_tangent", mutates_args=())
-def attention_tangent(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    sink: Optional[Tensor],
-    captured: List[Tensor],
-    o: Tensor,
-    lse: Tensor,
-    grad_o: Optional[Tensor],
-    grad_lse: Optional[Tensor],
-    moving: List[Tensor],
-    names: str,
-    seed: Optional[Tensor],
-    q_lens: Optional[Tensor],
-    k_lens: Optional[Tensor],
-    q_starts: Optional[Tensor],
-    k_starts: Optional[Tensor],
-    q_offsets: Optional[Tensor],
-    k_offsets: Optional[Tensor],
-    formulas: str,
-    options: str,
-    values: List[float],
-    numbers: List[float],
-    lengths: List[int],
-) -> List[Tensor]:
-    """The changes of o, lse and the gradients that are wanted, where what `names` says moves."""
-    bound = (seed, q_lens, k_lens, q_starts, k_starts, q_offsets, k_offsets)
-    call = unpack(formulas, options, values, numbers, lengths, bound)
-    call, captured = settled(call, captured, q, k)
+@operator("attention_tangent", OUTPUT_TENSORS, "Tensor? grad_o, Tensor? grad_lse, Tensor[] moving, str names")
+def attention_tangent(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
+    """The changes of o, of lse and of the gradients that are wanted, if the tensors that `names` lists change by `moving`."""
+    call, captured = settled(call_of(rest), captured, q, k)
     at = tangents.Point(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
     o, lse, grads = tangents.tangent(at, dict(zip(names.split(","), moving)), call.wants)
     return [o.contiguous(), lse, *(grads[name] for name in call.wants.split(",") if name)]
@@ -156,7 +104,7 @@ def attention_tangent(
 
 @attention_tangent.register_fake
 def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
-    call = unpack(*rest[7:], rest[:7])
+    call = call_of(rest)
     return [o.new_empty(o.shape), lse.new_empty(lse.shape), *fresh_gradients(call, q, k, v, sink, captured)]
 
 
@@ -197,7 +145,7 @@ def differentiate(ctx, grad_o, grad_lse, *_):
     )
     found = dict(zip(call.wants.split(","), grads))
     names = list(named(call, q, k, v, sink, captured))[4:]
-    # An empty list counts as one of tensors.
+    # torch takes an empty list for one of tensors, and wants a list of gradients for it.
     texts = [[] if isinstance(x, list) and not x else None for x in ctx.texts]
     return (
         *(found.get(name) for name in ("q", "k", "v", "sink")),
@@ -234,7 +182,7 @@ attention_backward.register_autograd(differentiate_backward, setup_context=save_
 
 
 def texts_of(call: Call):
-    """A call but for its tensors, as an operator's arguments."""
+    """The call without its tensors, as arguments of an operator."""
     return (
         call.formulas,
         pack_options(call),

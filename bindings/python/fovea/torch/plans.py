@@ -6,33 +6,25 @@ import re
 import torch
 
 from .. import _core
+from .._arrays import CODES, dense_strides
 from .._core import InvalidArgument
 from .._line import problem_line
 from .arguments import check_ranks
 from .modifiers import DIRECT
 from .shapes import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 
-_CODES = {
-    torch.float32: _core.F32,
-    torch.float16: _core.F16,
-    torch.bfloat16: _core.BF16,
-    torch.float64: _core.F64,
-    torch.int32: _core.I32,
-    torch.int64: _core.I64,
-    torch.uint8: _core.U8,
-    torch.bool: _core.BOOL,
-}
+_CODES = {dtype: CODES[name] for dtype, name in DIRECT.items()}
 _LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
 
 _LENGTHS = (_LEAF_SIZES["k"], _LEAF_SIZES["q"])
 
 
 class Prepared:
-    """A plan of one direction and what every call of it binds alike."""
+    """A plan of one direction, and what all its calls have in common."""
 
     __slots__ = (
         "plan",
-        "caller",  # of the plan with the template of its call
+        "caller",  # a fovea._core.Caller of the plan
         "roles",  # the pointers of a call by name, in the order in which runtime.py brings them
         "workspace",
         "captured",  # (name, type, extents, strides) each
@@ -40,22 +32,22 @@ class Prepared:
         "scalars",
         "wanted",
         "o",  # shape and strides of the output
-        "extents",  # of other outputs: {"rows": ..., "heads": ...}
-        "inputs",  # of the gradients of q, k and v
+        "extents",  # shapes and strides of other outputs: {"rows": ..., "heads": ...}
+        "inputs",  # (name, shape, strides) of the gradients of q, k and v
         "on_cpu",
-        "plain",  # nothing is bound but big and captured tensors
-        "by_value",  # numbers are, too: not in a template
+        "plain",  # does a call bind only q, k, v, outputs and captured tensors?
+        "by_value",  # does it bind offsets or a seed by value?
         "seed_at",  # is the seed of dropout read on the device?
         # Of a call that was looked up:
         "call",  # its first call, with the formulas
-        "slots",  # which of the tensors that were looked up are captured, in order
+        "slots",  # the numbers of the captured tensors among those that were looked up
         "as_they_are",  # are they bound without a conversion?
         "direct",  # a fovea._core.DirectCall, or None if a call brings more than its tensors
     )
 
 
 class Parts:
-    """Formulas.text() taken apart again."""
+    """The parts of Formulas.text()."""
 
     def __init__(self, text):
         self.mod, self.mask, self.bprop, captured, scalars, _ = text.split("\n")
@@ -147,12 +139,12 @@ def fields_of(call, q, k, v, sink, captured, capturing):
 
 
 def is_one_length(call) -> bool:
-    """Is Sq in a formula the size itself, and Skv? Not if every sequence has its own."""
+    """Do Sq and Skv in formulas equal the extents of the tensors? Not if sequences have lengths of their own."""
     return call.layout != "thd" and call.q_lens is None and call.k_lens is None
 
 
 def captured_strides(names, captured):
-    """How captured tensors lie that are not dense: they are read in place, whatever view they are."""
+    """The strides of captured tensors that are not dense: views are read in place."""
     words = []
     for name, x in zip(names, captured):
         pairs = zip(x.shape, x.stride(), dense_strides(x.shape))
@@ -166,12 +158,12 @@ def bound(tensor):
 
 
 def offset_word(number, tensor):
-    """A problem says whether there is an offset, a call which: some engines add none if there is none."""
+    """The problem says only whether there is an offset; its value is bound by the call."""
     return "1" if tensor is None and number else bound(tensor)
 
 
 def forward_problem(call, q, k, v, sink, captured, capturing):
-    """(problem, its partner or None, parts): where a backward will follow, it is part of the choice of an engine."""
+    """(problem, its partner or None, parts). The partner is the backward, if one will follow: the engine must run both."""
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
     o = dense_like(meta(q), v.shape[-1])
     fields["o_strides"] = strides_word(o, call.layout)
@@ -185,7 +177,7 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
 
 
 def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
-    """`where` is runtime.place() of the call."""
+    """`where` is state.place() of the call."""
     check_ranks(call.layout, q, k, v)
     problem, partner, parts = forward_problem(call, q, k, v, sink, captured, where[2])
     roles = ["q", "k", "v", "o", *call.written()]
@@ -272,21 +264,13 @@ def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, wh
 
 
 def template(prepared):
-    """What is captured as Plan.run takes it, with 1 for the pointers that a call brings."""
+    """The captured tensors as Plan.run takes them, with 1 in place of pointers, which each call brings."""
     return [
         (name, 1, code, extents, strides, *(() if gradient is None else (1, code, gradient)))
         for (name, code, extents, strides), gradient in zip(prepared.captured, prepared.gradients)
     ]
 
 
-def dense_strides(shape):
-    out, step = [], 1
-    for extent in reversed(shape):
-        out.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(out))
-
-
 def meta(x):
-    """Its shape and strides, with no memory."""
+    """A tensor of its shape and strides without memory."""
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")

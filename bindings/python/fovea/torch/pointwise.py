@@ -1,4 +1,4 @@
-"""What torch's pointwise functions are in the formula language: one rule each, of (trace, arguments)."""
+"""torch's pointwise functions in terms of the formula language: one rule each, a function of (trace, arguments)."""
 
 import math
 
@@ -46,7 +46,7 @@ def expression(pattern):
 
 
 def question(pattern):
-    """A question about one f32; `false` of other types."""
+    """A predicate of one f32; of other types it is constant."""
 
     def apply(trace, x):
         v = lift(trace, x)
@@ -136,7 +136,7 @@ def hardtanh(trace, x, min_val=-1.0, max_val=1.0, inplace=False):
 
 
 def may_be_inplace(rule):
-    """relu and silu of torch.nn.functional have a flag that says nothing here."""
+    """relu and silu of torch.nn.functional have a flag `inplace`, which is ignored."""
     return lambda trace, x, inplace=False: rule(trace, x)
 
 

@@ -27,7 +27,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         found = record(score_mod, bprop, tensors=tensors, bprop_tensors=bprop_tensors or None, sizes=sizes)
         out.mod, out.bprop = found.mod, found.bprop or ""
         captures = [(capture.name, capture.tensor) for capture in found.captures]
-    if mask_mod is not None:  # first: what a trace captures is numbered from 0
+    if mask_mod is not None:  # before the others: names of what a trace captures are numbered from 0
         trace = Trace(like)
         out.mask = mask_text(trace, mask_mod)
         take_captured(out, trace, like)
@@ -40,7 +40,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
 
 
 class StandIn:
-    """What a recorder reads of a tensor, and where the tensor is."""
+    """The shape and type of a tensor, which is all that the recorder reads, and its number."""
 
     def __init__(self, at, shape, dtype):
         self.at, self.shape, self.dtype = at, shape, dtype

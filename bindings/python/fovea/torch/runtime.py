@@ -1,19 +1,20 @@
-"""Runs plans on real tensors: looks up the prepared plan, allocates what is written, binds pointers. Every path into
-the library (eager, the operators that torch.compile sees, backward) ends here. Its own time is part of every call."""
+"""Runs plans on real tensors: finds the prepared plan, allocates outputs, binds pointers. Every path into the library (eager,
+the operators that torch.compile sees, backward) ends here."""
 
 import functools
 
 import torch
 
+from .._arrays import dense_strides
 from .._core import OUTPUTS, DirectCall, Unsupported, environment_engine
 from .call import DEFAULT_SCALE
 from .call_cache import TABLE
 from .modifiers import bindable
-from .plans import dense_strides, prepare_backward, prepare_forward
+from .plans import prepare_backward, prepare_forward
 from .shapes import VIEWER, is_like_its_output, part_dtype, resolved, rows_dtype
 from .state import place
 
-_empty = torch.empty_strided  # at hand: a lookup in torch is long after an attention
+_empty = torch.empty_strided  # kept here: after an attention, torch's modules are out of the processor's caches
 
 
 def signature(tensors):
@@ -22,13 +23,13 @@ def signature(tensors):
 
 
 def forward(call, q, k, v, sink, captured):
-    """(o, *OUTPUTS); what was not asked for is None. lse is there for a backward too."""
+    """(o, *OUTPUTS); None for what was not asked for. lse is also there if a backward will follow."""
     where = place(q)
     return run_forward(forward_plan(call, q, k, v, sink, captured, where), call, q, k, v, sink, captured, where)
 
 
 def forward_plan(call, q, k, v, sink, captured, where):
-    """The plan of a call whose formulas are known as texts."""
+    """The plan of a call that has its formulas as texts."""
     key = (call.key(), sink is None, where[2], environment_engine(), signature([q, k, v, *captured]))
     prepared = TABLE.get(key)
     if prepared is None:
@@ -37,7 +38,7 @@ def forward_plan(call, q, k, v, sink, captured, where):
 
 
 def keep_plan(found, call, sink, formulas):
-    """The plan of a call that was looked up and is new, for the next ones."""
+    """Makes the plan of a call that was looked up and not found, and keeps it for the next such call."""
     q, k, v = found.tensors[:3]
     prepared = prepare_forward(call, q, k, v, sink, formulas.tensors, found.where)
     prepared.call = call.without_tensors()
@@ -57,8 +58,8 @@ def keep_plan(found, call, sink, formulas):
 
 
 def output(shape, strides, dtype, device):
-    """A function that allocates it. With the device, since there may be a default one."""
-    if strides == dense_strides(shape):  # like one element that is expanded, which takes torch less time than the arguments
+    """A function that allocates an output. It names the device, since there may be a default one."""
+    if strides == dense_strides(shape):  # like an expanded element: torch reads one argument faster than four
         return functools.partial(torch.empty_like, torch.empty((), dtype=dtype, device=device).expand(shape))
     return functools.partial(_empty, shape, strides, dtype=dtype, device=device)
 
@@ -75,7 +76,7 @@ def direct_call(prepared, outputs, pointers, returned, device):
 
 
 def captured_by(ready, tensors):
-    """Those of a call that was looked up, as they are bound."""
+    """The captured tensors of a call that was looked up, converted as they are bound."""
     if ready.as_they_are:
         return [tensors[i] for i in ready.slots]
     out = []
@@ -101,7 +102,7 @@ def run_forward(prepared, call, q, k, v, sink, captured, where):
 
 
 def launch(prepared, call, pointers, sink, captured, grads, where, device):
-    """Runs the plan. `pointers` are those of prepared.roles but for what a call may bring beside its big tensors."""
+    """Runs the plan. `pointers` are the first ones of prepared.roles; those of sinks, lengths and the seed are added here."""
     if not prepared.plain:
         if sink is not None:
             pointers.append(sink.data_ptr())
@@ -114,7 +115,7 @@ def launch(prepared, call, pointers, sink, captured, grads, where, device):
     for x in grads:
         pointers.append(x.data_ptr())
     space, workspace = None, ()
-    if prepared.workspace:  # its memory may be used again by what is enqueued behind
+    if prepared.workspace:  # torch reuses its memory in the order of the stream
         space = torch.empty(prepared.workspace, dtype=torch.uint8, device=device)
         workspace = (space.data_ptr(), prepared.workspace)
     if prepared.by_value:
@@ -124,7 +125,7 @@ def launch(prepared, call, pointers, sink, captured, grads, where, device):
 
 
 def run_with_numbers(prepared, call, pointers, where, workspace=(), **bound):
-    """For a call with numbers of its own: by their names."""
+    """Runs a plan whose call has offsets or a seed by value: these are given to Plan.run by name."""
     bound.update(zip(prepared.roles, pointers))
     given = iter(pointers[len(prepared.roles) :])
     entries = [(name, next(given), code, extents, strides) for name, code, extents, strides in prepared.captured]
@@ -147,8 +148,8 @@ def run_with_numbers(prepared, call, pointers, where, workspace=(), **bound):
 
 
 def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None):
-    """Gradients by name of call.wants: {"q": dq, ..., "_c0": ...}. What is not wanted is not computed. `found` is what
-    looking this backward up gave, if it was."""
+    """The gradients that call.wants names: {"q": dq, ..., "_c0": ...}. `found` is the result of looking this backward up,
+    or None."""
     where = place(q)
     given = grad_o
     if grad_o is None:
@@ -187,7 +188,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
 
 
 def direct_backward(prepared, captured, device):
-    """Of grad_o, q, k, v, o, lse and what is captured, as eager.py looks it up."""
+    """The direct call of a backward. Its tensors are grad_o, q, k, v, o, lse and the captured ones, as eager.py looks it up."""
     made, returned = [], [-1] * 5
     for name, *_ in prepared.inputs:
         returned[1 + "qkv".index(name)] = len(made)
@@ -202,7 +203,7 @@ def direct_backward(prepared, captured, device):
 
 
 def readable(grad_o, q):
-    """dO comes with any strides. The CPU reads them as they are; cuDNN wants rows that lie together."""
+    """grad_o, whose strides may be any. The CPU engine reads it in place; cuDNN needs dense rows."""
     if not q.is_cuda:
         return grad_o
     strides = [s for s, n in zip(grad_o.stride(), grad_o.shape) if n > 1]

@@ -19,7 +19,7 @@ def strides_of(x, layout):
 
 
 def strides_word(x, layout):
-    """Strides for a problem line; None where they are what the line means without."""
+    """Strides for a problem line; None if they are the default of the line."""
     strides, extents = strides_of(x, layout), by_axes(x.shape, layout, 1)
     dense, step = [0] * 4, 1
     for axis in (3, 1, 2, 0) if layout == "thd" else (3, 2, 1, 0):
@@ -43,7 +43,7 @@ def is_like_its_output(q, last) -> bool:
 
 
 def rows_shape(layout, q):
-    """Of lse and row maxima."""
+    """The shape of lse and of row maxima."""
     if layout == "thd":
         return (q.shape[1], q.shape[0])
     b, h, s, _ = by_axes(q.shape, layout, 0)
@@ -59,7 +59,7 @@ def rows_dtype(q):
 
 
 def part_dtype(call, q):
-    """Of o and of the gradients of q, k and v."""
+    """The type of o and of the gradients of q, k and v."""
     return rows_dtype(q) if call.parts else q.dtype
 
 
@@ -67,7 +67,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class AskingViewer:
-    """fovea._core.Viewer for versions of torch without the table."""
+    """In place of fovea._core.Viewer for versions of torch without DLPack's table."""
 
     @staticmethod
     def signature(tensors, with_gradients):
@@ -86,7 +86,7 @@ def best_viewer():
         return AskingViewer
     try:
         return _core.Viewer(table, PLAIN, torch.Tensor.is_neg)
-    except _core.InvalidArgument:  # of a version of DLPack that is to come
+    except _core.InvalidArgument:  # a later major version of DLPack
         return AskingViewer
 
 
@@ -94,5 +94,5 @@ VIEWER = best_viewer()
 
 
 def resolved(x):
-    """The tensor with its own values in memory: x.conj().imag is the memory of x with another sign."""
+    """The tensor with its values in memory: x.conj().imag shares the memory of x, which has the other sign."""
     return x.resolve_neg() if x is not None and x.is_neg() else x

@@ -66,7 +66,7 @@ class Cut:
         return [self.mesh.get_group(dim) for dim in self.dims.values()]
 
     def part(self, word):
-        """(first, count) of this rank along an axis, as torch.chunk cuts it; all of it if it is not cut."""
+        """(first, count): this rank's part of an axis, as torch.chunk cuts it; everything if it is not cut."""
         extent = self.whole[0].shape[AXES[self.layout][AXIS_NAMES.index(word)]]
         if word not in self.dims:
             return 0, extent
@@ -76,7 +76,7 @@ class Cut:
         return first, min(step, extent - first)
 
     def own(self, word, x):
-        """This rank's entries of something with one for each sequence or head."""
+        """This rank's part of a tensor with one entry per sequence or head."""
         if x is None or word not in self.dims:
             return x
         if is_a_pair(x):
@@ -85,7 +85,7 @@ class Cut:
         return x.narrow(0, first, count) if isinstance(x, torch.Tensor) else list(x)[first : first + count]
 
     def placed(self, local, words, shape, merge=None):
-        """A DTensor of an output whose axes are `words`."""
+        """The DTensor of an output whose axes are `words`."""
         placements = [Replicate()] * len(self.placements)
         for word, dim in self.dims.items():
             placements[dim] = Shard(words.index(word)) if word in words else merge or Replicate()
@@ -116,7 +116,7 @@ class Cut:
 
 
 class Summed(torch.autograd.Function):
-    """Something that all ranks of the groups have, each of which adds to its gradient."""
+    """A tensor that all ranks of the groups hold; its gradient is summed over them."""
 
     @staticmethod
     def forward(ctx, x, groups):

@@ -1,5 +1,5 @@
-"""Functions of torch that the formula language has no word for, as expressions of those that it has; and those that look a
-value up in a short table, which is unrolled."""
+"""Functions of torch that the formula language does not have, as expressions of its operations; and searches in a short table,
+which are unrolled."""
 
 import math
 
@@ -10,7 +10,7 @@ from .pointwise import emit
 from .values import BOOL, FLOAT, INT, cast, lift, real
 from .vectors import REDUCTIONS, apply, is_vector
 
-# atan(x) / x by powers of x * x, for |x| <= tan(pi / 8): off by 7e-10 of it, its derivative by 1e-7.
+# atan(x) / x by powers of x * x, for |x| <= tan(pi / 8): relative error 7e-10, of the derivative 1e-7.
 _ATAN = (
     0.9999999993921005,
     -0.3333330749342899,
@@ -22,7 +22,7 @@ _ATAN = (
 
 
 def atan(trace, x):
-    """|x| is brought below tan(pi / 8): by 1 / x above tan(3 pi / 8), by (x - 1) / (x + 1) between."""
+    """|x| is reduced below tan(pi / 8): by 1 / x above tan(3 pi / 8), by (x - 1) / (x + 1) between these."""
     v = real(lift(trace, x))
     size = emit(v, f"abs({v.text})")
     far, middle = (trace.emit(f"{size.text} > {math.tan(turn * math.pi / 8)!r}", BOOL) for turn in (3, 1))
@@ -122,7 +122,7 @@ def logaddexp2(trace, a, b):
 
 
 def places(trace, table, x, right):
-    """How many of a sorted table stand before x: below it, or up to it if `right`."""
+    """The number of elements of a sorted table that are less than x, or at most x if `right`."""
     if not is_vector(table):
         raise refuse(f"a table of shape {list(table.shape)} to search in", "one of rank 1, with two elements or more")
     return REDUCTIONS["sum"](trace, apply(ar.LE if right else ar.LT, trace, (table, x), {}))

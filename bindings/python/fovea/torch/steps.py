@@ -19,7 +19,7 @@ from .vectors import REDUCTIONS
 
 
 class Hooks:
-    """What Steps asks about what it meets."""
+    """The questions of Steps that need torch."""
 
     is_grad_enabled = torch.is_grad_enabled
     tensors = PLAIN
@@ -28,19 +28,19 @@ class Hooks:
 
     @staticmethod
     def known_value(steps, number):
-        """The symbol with its rules, for a modifier that asks what can't be written down: x.dtype, len(x)."""
+        """The symbol that knows its type, for what a modifier asks and no step can answer: x.dtype, len(x)."""
         return replay(steps).values[number]
 
     @staticmethod
     def number_in(tensor):
-        """Of a captured tensor on the host beside a query elsewhere: its number, if it has but one; else None."""
+        """The number in a captured tensor of one element on the host, if the query is elsewhere; else None."""
         if tensor.requires_grad or tensor.device.type != "cpu" or tensor.numel() != 1:
             return None
         return tensor.item()  # no copy to the device, and no wait for it
 
     @staticmethod
     def number_of(x):
-        """A number of NumPy as Python's, or None."""
+        """A NumPy number as a Python number; None for anything else."""
         is_number = hasattr(x, "item") and not isinstance(x, torch.Tensor) and x.shape == ()
         return x.item() if is_number else None
 
@@ -55,7 +55,7 @@ class Replayed:
 
 
 def replay(steps) -> Replayed:
-    """To the end of the steps that there are."""
+    """Replays the steps that were written so far."""
     if steps.replayed is None:
         steps.replayed = Replayed(steps.like)
     done = steps.replayed
@@ -84,8 +84,8 @@ class Recording(TorchFunctionMode):
 
 
 def written(modifiers, like):
-    """What score_mod, mask_mod and perhaps a derivative by hand (functions, texts or None) do, as Steps. None if they do
-    what no step can hold, or raise: the long way then runs them again and says why."""
+    """The Steps of score_mod, mask_mod and perhaps a hand-written derivative (functions, texts or None). None if they raise
+    or do something that has no step: the call then takes the long way, which runs them again and raises the error."""
     # On GPUs numbers of a training step stay in the formula: cuDNN skips tiles of diagonals that it knows. Engine jit lifts them.
     steps = Steps(Hooks, like, like.is_cpu, like.is_cpu or not like.requires_grad)
     try:
@@ -97,8 +97,8 @@ def written(modifiers, like):
 
 
 def formulas_of(steps, modifiers) -> Formulas:
-    """The texts of modifiers that were run, with the tensors that they captured; `slots` says which of the steps' these
-    are."""
+    """The texts of the modifiers with the tensors that they capture; `slots` are the numbers of these among the tensors of
+    the steps."""
     out = Formulas()
     if steps is None:  # there are no modifiers
         return out
@@ -117,15 +117,15 @@ def formulas_of(steps, modifiers) -> Formulas:
     return out
 
 
-TEXTS = Recent(1024)  # of steps that other lengths have the same of
+TEXTS = Recent(1024)  # of steps whose text is the same for all lengths
 
 
 def replayed_texts(steps, modifiers, key):
-    """(texts, captured tensors, slots, uses). Kept if no text depends on a shape; then without the tensors."""
+    """(texts, captured tensors, slots, uses). Kept, without the tensors, if no text depends on a shape."""
     try:
         done = replay(steps)
     except TraceError:
-        traced(*modifiers, like=steps.like)  # it knows the line
+        traced(*modifiers, like=steps.like)  # raises the same error with the user's line
         raise
     trace = done.trace
     slots = [slot_of(x, steps.tensors) for x in trace.tensors]
@@ -136,6 +136,6 @@ def replayed_texts(steps, modifiers, key):
 
 
 def slot_of(captured, tensors) -> int:
-    """A tensor of one element that was taken for a number is captured as one of rank 0, in the same memory."""
+    """Its number among the tensors of the steps. One with a single element may be captured as a view of rank 0."""
     same = lambda x: x is captured or (x.numel() == captured.numel() == 1 and x.data_ptr() == captured.data_ptr())
     return next(i for i, x in enumerate(tensors) if same(x))

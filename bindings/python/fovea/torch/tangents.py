@@ -82,28 +82,28 @@ def prepared_for(call, at, grad_o, has_grad_lse, where):
 
 
 def zeros_like(x):
-    """Of one element."""
+    """Zeros of the shape of x, expanded from one element."""
     return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
 
 
 def like(x, other):
-    """A tangent as its tensor is read: of its type, dense."""
+    """The tangent, dense and of the type of its tensor; zeros if it is None."""
     return torch.zeros_like(other, memory_format=torch.contiguous_format) if x is None else x.to(other.dtype).contiguous()
 
 
 def dense(x, other, layout):
-    """The same of one of the big tensors, [B, H, S, D] or packed."""
+    """The same for q, k, v or o: as [B, H, S, D], or packed."""
     x = zeros_like(other) if x is None else x
     return like(x if layout == "thd" else x.permute(AXES[layout]), other)
 
 
 def back(x, layout):
-    """[B, H, S, D] as the layout has it."""
+    """[B, H, S, D] in the order of the layout."""
     return x if layout == "thd" else x.permute([AXES[layout].index(i) for i in range(4)])
 
 
 class Backward(torch.autograd.Function):
-    """A node of autograd's graph for gradients that are there already, made if a graph of the backward is asked for
+    """The node of autograd's graph for gradients that were computed before, made if a graph of the backward is asked for
     (create_graph=True)."""
 
     @staticmethod
@@ -141,7 +141,7 @@ def captured_names(call):
 
 
 class Once(torch.autograd.Function):
-    """Passes gradients on, and says why if someone differentiates them again by what they depend on."""
+    """Passes gradients on; raises if they are differentiated again."""
 
     @staticmethod
     def forward(ctx, count, *tensors):

@@ -9,7 +9,7 @@ from .._core import InvalidArgument
 
 
 class Region:
-    """Of one module. Nothing is sent if it has one rank."""
+    """The tensor-parallel region of one module. Nothing is sent if it has one rank."""
 
     def __init__(self, group=None, size=1, sequence_parallel=False):
         self.size = size

@@ -1,5 +1,5 @@
-"""Runs a modifier once on symbols that know types and rules, and keeps what it did as formula text. Done for steps that
-were not seen before (steps.py), and at every call that is not plain eager."""
+"""Runs a modifier on symbols that know types and rules, and keeps what it does as formula text. Used for steps that were not
+seen before (steps.py), and for every call that is not plain eager."""
 
 import operator
 
@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import (
     arithmetic,  # noqa: F401  installs the operators
-    dynamo,  # noqa: F401  teaches Dynamo them
+    dynamo,  # noqa: F401  for Dynamo, too
 )
 from .errors import NO_DERIVATIVE, about, numpy_array_of, refuse
 from .functions import UNARY, call, name_of
@@ -31,14 +31,14 @@ class Trace:
         self.device = None if like is None else like.device
         self.transforms = (
             0 if torch.compiler.is_compiling() else transforms()
-        )  # of torch.func round the whole call
+        )  # transforms of torch.func around the whole call
         self.with_gradients = torch.is_grad_enabled()
         self.lines = []
         self.count = 0
         self.tensors = []
         self.leaves = []  # per tensor, per dimension: "b", "h", "q", "k", or "" for anything else
         self.shifts = 0  # numbers that move positions and are bound as scalars
-        self.asked_shapes = False  # of a captured tensor, so that another shape may give another text
+        self.asked_shapes = False  # a modifier asked for the shape of a captured tensor: another shape may give another text
 
     def emit(self, text, kind, nonnegative=False):
         if self.with_gradients and not torch.is_grad_enabled():
@@ -52,7 +52,7 @@ class Trace:
         return ["".join([leaf or "-" for leaf in leaves]) for leaves in self.leaves]
 
     def shift(self, number):
-        """The scalar that stands for a number beside a position; whether it is negative, texts may depend on."""
+        """The scalar for a number beside a position. Texts may depend on whether it is negative."""
         self.shifts += 1
         return Value(self, f"_i{self.shifts - 1}", INT, number >= 0)
 
@@ -91,7 +91,7 @@ class Trace:
         return self.load(tensor, ())
 
     def load(self, tensor, index, given=None):
-        """tensor[index], where `given` holds what was indexed before; a Value, or Rows where dimensions stay open."""
+        """tensor[index], with the indices `given` before; a Value, or Rows if dimensions are left."""
         items = index if isinstance(index, tuple) else (index,)
         if given is None and len(items) == tensor.dim() and all_ints(items):  # what most modifiers do
             return self.loaded(tensor, items)
@@ -133,7 +133,7 @@ class Trace:
         return literal(self, item)
 
     def index_text(self, slot, d, index):
-        """The index as torch counts it: from the end where it is negative. `#slot.d` stands for the extent."""
+        """The index, counted from the end if it is negative, as in torch. `#slot.d` stands for the extent."""
         leaf = index.text if index.text in LEAVES else ""
         seen = self.leaves[slot]
         seen[d] = leaf if seen[d] is None else seen[d]
@@ -175,7 +175,7 @@ def is_number(tensor) -> bool:
 
 
 def spread(items, rank):
-    """Indices with `...` written out, padded by open ones."""
+    """Indices with `...` expanded, and slices for those that are missing."""
     for item in items:
         if item is None:
             raise refuse("None as an index (a new dimension)", "indices only")
@@ -267,7 +267,7 @@ def run(trace, function, *first):
     try:
         with Tracing(trace):
             return function(*first, *positions(trace))
-    except IndexError:  # of NumPy, which says nothing of arrays that meet what is no number
+    except IndexError:  # NumPy's message does not name the array
         name = None if torch.compiler.is_compiling() else numpy_array_of([function])
         if name is None:
             raise

@@ -45,7 +45,7 @@ _WHY = {
 
 
 def refuse_others(owner: str, **given):
-    """given: name=(value, the default, which is all that Fovea has)."""
+    """Raises for an argument that is not at its default. given: name=(value, default)."""
     for name, (value, default) in given.items():
         if value is not default and value != default:
             raise Unsupported(f"{owner}: {name}={value!r} is not supported: {_REASONS[_WHY[name]]}")
@@ -81,7 +81,7 @@ def check_extents(name, x, sizes):
 
 
 def element(x, b, h, q, k):
-    """Of a tensor as check_extents lets it through."""
+    """The element of a tensor that has passed check_extents: extents of 1 are broadcast."""
     return x[tuple(i if extent > 1 else 0 for extent, i in zip(x.shape, (b, h, q, k)))]
 
 
@@ -137,7 +137,7 @@ _PARTS = {"qkv": ("query", "key", "value"), "layernorm_qkv": ("query", "key", "v
 
 
 def without_extra_state(module, state, prefix, *_):
-    """A hook before loading. Transformer Engine saves an `_extra_state` for each of its modules: FP8, which means nothing here."""
+    """A hook before loading: drops the `_extra_state` that Transformer Engine saves for each module (FP8, which is not here)."""
     for name in [name for name in state if name.startswith(prefix) and name.endswith("_extra_state")]:
         del state[name]
 
@@ -184,7 +184,7 @@ def apply_rotary(x, angles, layout, interleaved):
 
 
 def partner(x, interleaved):
-    """What each feature is turned with: the other half, or its neighbour."""
+    """The feature that each one is rotated with: in the other half, or its neighbour."""
     if interleaved:
         return torch.stack([-x[..., 1::2], x[..., 0::2]], -1).flatten(-2)
     first, second = x.chunk(2, -1)

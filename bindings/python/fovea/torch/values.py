@@ -17,7 +17,7 @@ class Value:
     """A number of one score's formula. `nonnegative`: an int that is known to be 0 or more."""
 
     __slots__ = ("trace", "text", "kind", "nonnegative")
-    __array_ufunc__ = None  # numpy's numbers leave operators to us
+    __array_ufunc__ = None  # so that NumPy's numbers leave operators to this class
 
     def __init__(self, trace, text, kind, nonnegative=False):
         self.trace = trace
@@ -157,7 +157,7 @@ def float_text(x: float) -> str:
 
 
 def lift(trace, x) -> Value:
-    """Whatever stands beside a symbol, as a symbol."""
+    """An operand beside a symbol, as a symbol."""
     if isinstance(x, Value):
         return x
     if isinstance(x, (bool, int, float)):
@@ -182,7 +182,7 @@ def number(v: Value) -> Value:
 
 
 def real(v: Value) -> Value:
-    """As f32. An i32 turns into f32 by itself as an argument of a function."""
+    """The value as f32."""
     return v.trace.emit("f32(" + v.text + ")", FLOAT) if v.kind != FLOAT else v
 
 

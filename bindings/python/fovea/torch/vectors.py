@@ -56,7 +56,7 @@ class Vector:
 
 
 def is_vector(x) -> bool:
-    """A captured tensor of one element is a number, wherever it stands; a row of one element is a row."""
+    """A captured tensor of one element counts as a number; a row of one element is a vector."""
     if isinstance(x, torch.Tensor):
         return x.dim() == 1 and x.shape[0] != 1
     return isinstance(x, Vector) or (isinstance(x, Rows) and len(x.shape) == 1)
@@ -75,7 +75,7 @@ def items_of(trace, x):
 
 
 def apply(rule, trace, args, kwargs):
-    """A rule of single values, element by element where an argument is a vector. A vector of one element is broadcast."""
+    """A rule of single values, applied to each element of vectors. A vector of one element is broadcast."""
     lengths = {x.shape[0] for x in args if is_vector(x)}
     if not lengths:
         return rule(trace, *args, **kwargs)
@@ -124,7 +124,7 @@ def dot(trace, a, b):
 
 
 def counted(value):
-    """Bools add up as ints."""
+    """A bool as an int, since sums count them."""
     return cast(value, INT) if value.kind == BOOL else value
 
 

@@ -1,5 +1,5 @@
-"""torch.func over attention. Under vmap the mapped dimension joins the batch, and formulas see the batch index they mean;
-under grad an autograd.Function of the newer kind stands round the operators."""
+"""torch.func over attention. Under vmap the mapped dimension joins the batch, and b in formulas is the index inside one example;
+under grad the operators are wrapped by an autograd.Function with setup_context."""
 
 import dataclasses
 import re
@@ -30,7 +30,7 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
     refuse_captured(wants)
     axis, n = BATCH_AXIS[layout], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
-    # What is shared by all examples (jacrev) has one memory for them; the library takes no such output.
+    # A tensor that all examples share (jacrev) is expanded; the library needs o and lse in memory of their own.
     o, grad_o = joined(o, in_dims[5], axis, n).contiguous(), joined(grad_o, in_dims[7], axis, n)
     lse = joined(lse, in_dims[6], 0, n).contiguous()
     grad_lse = None if grad_lse is None else joined(grad_lse, in_dims[8], 0, n)
@@ -91,7 +91,7 @@ def rows_apart(x, n):
 
 
 def inner_batch(formulas, batch):
-    """Formulas whose b counts inside one example."""
+    """The formulas, with b as the index inside one example."""
     mod, mask, bprop, captured, scalars, block = formulas.split("\n")
     mod, mask, bprop, block = [
         re.sub(r"\bB\b", str(batch), re.sub(r"\bb\b", f"(b % {batch})", text)) for text in (mod, mask, bprop, block)

@@ -107,9 +107,10 @@ class CapturedRun {
     const float* p;
     int row;
     const BalanceSums& sums;
+    const KernelTable& kernels;
   };
   void balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
-               const std::uint64_t* live, const OfBlock& block) const;
+               const OfBlock& block) const;
   // Adds x to element `at` of a row term; after the chunks.
   void add_to_row_term(std::size_t term, std::int64_t at, double x) const;
 

@@ -177,26 +177,22 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
 }
 
 void CapturedRun::balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
-                          const std::uint64_t* live, const OfBlock& block) const {
+                          const OfBlock& block) const {
   const auto& terms = captured_.row_terms_;
-  const std::int64_t width = block.sums.width();
-  LiveStrip gradient({strip.grad, width, 1}, strip, live);
-  for (int r = 0; r < strip.rows; ++r) {
-    const float* const row = gradient.row(r);
-    if (row == nullptr) continue;
-    const float* const p = block.p + r * width;
-    block.sums.add(BalanceSums::gradients, block.row + r, nullptr, row, strip.columns);
-    block.sums.add(BalanceSums::probabilities, block.row + r, nullptr, p, strip.columns);
-  }
+  const auto add = [&](std::size_t which, const float* x, const RowFactor& factor) {
+    block.kernels.add_rows(x, strip.rows, strip.columns, factor, block.sums.of(which, block.row));
+  };
+  add(BalanceSums::gradients, strip.grad, {});
+  add(BalanceSums::probabilities, block.p, {});
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    LiveStrip weight(run.value(first_root + terms[i].weight), strip, live);
+    const StripValue weight = run.value(first_root + terms[i].weight);
+    add(BalanceSums::first_term + i, block.p,
+        {weight.f32(), static_cast<int>(weight.row_step), static_cast<int>(weight.column_step)});
+    const int last = block.row + strip.rows - 1;
+    if (block.sums.at(i, block.row) >= 0 && block.sums.at(i, last) >= 0) continue;
     for (int r = 0; r < strip.rows; ++r) {
-      const float* const row = weight.row(r);
-      if (row == nullptr) continue;
-      block.sums.add(BalanceSums::first_term + i, block.row + r, row, block.p + r * width,
-                     strip.columns);
-      std::int64_t& at = block.sums.at(i, block.row + r);
-      if (at < 0) at = terms[i].is_scalar ? 0 : element_at(run, first_root, terms[i].number, r);
+      block.sums.at(i, block.row + r) =
+          terms[i].is_scalar ? 0 : element_at(run, first_root, terms[i].number, r);
     }
   }
 }

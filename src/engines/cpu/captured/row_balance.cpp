@@ -10,36 +10,26 @@ bool RowTotals::complete(double lse) const {
   return std::abs(probabilities - 1) <= 2e-6 + 1.2e-7 * std::abs(lse);
 }
 
-BalanceSums::BalanceSums(Arena& arena, std::size_t terms, int rows, int width)
-    : sums_(arena.take<float>(static_cast<std::int64_t>(first_term + terms) * rows, width)),
+BalanceSums::BalanceSums(Arena& arena, std::size_t terms, int rows, int lanes)
+    : sums_(arena.take<float>(static_cast<std::int64_t>(first_term + terms) * rows, lanes)),
       at_(arena.take<std::int64_t>(static_cast<std::int64_t>(terms), rows)),
       rows_(rows),
-      width_(width) {}
+      lanes_(lanes) {}
 
 void BalanceSums::clear() const {
   std::ranges::fill(sums_, 0.0f);
   std::ranges::fill(at_, -1);
 }
 
-float* BalanceSums::start(std::size_t which, int row) const {
-  const auto rows = static_cast<std::size_t>(rows_), width = static_cast<std::size_t>(width_);
-  return sums_.data() + (which * rows + static_cast<std::size_t>(row)) * width;
-}
-
-void BalanceSums::add(std::size_t which, int row, const float* x, const float* y,
-                      int columns) const {
-  float* const to = start(which, row);
-  if (x == nullptr) {
-    for (int c = 0; c < columns; ++c) to[c] += y[c];
-  } else {
-    for (int c = 0; c < columns; ++c) to[c] += x[c] * y[c];
-  }
+float* BalanceSums::of(std::size_t which, int row) const {
+  const auto rows = static_cast<std::size_t>(rows_), lanes = static_cast<std::size_t>(lanes_);
+  return sums_.data() + (which * rows + static_cast<std::size_t>(row)) * lanes;
 }
 
 double BalanceSums::sum(std::size_t which, int row) const {
-  const float* const from = start(which, row);
+  const float* const from = of(which, row);
   double sum = 0;
-  for (int c = 0; c < width_; ++c) sum += static_cast<double>(from[c]);
+  for (int lane = 0; lane < lanes_; ++lane) sum += static_cast<double>(from[lane]);
   return sum;
 }
 

@@ -28,30 +28,25 @@ struct RowTotals {
   bool complete(double lse) const;          // the probabilities are all of the row
 };
 
-// The sums of the block at hand, side by side as strips are: [2 + terms][rows][width].
+// The sums of the block at hand: a vector for each row, [2 + terms][rows][lanes].
 class BalanceSums {
  public:
   BalanceSums() = default;
-  BalanceSums(Arena& arena, std::size_t terms, int rows, int width);
+  BalanceSums(Arena& arena, std::size_t terms, int rows, int lanes);
 
   void clear() const;
-  // Adds a row of a strip. x may be null: ones.
-  void add(std::size_t which, int row, const float* x, const float* y, int columns) const;
+  float* of(std::size_t which, int row) const;
   double sum(std::size_t which, int row) const;
   std::int64_t& at(std::size_t term, int row) const {
     return at_[term * static_cast<std::size_t>(rows_) + static_cast<std::size_t>(row)];
   }
 
-  int width() const { return width_; }
-
   static constexpr std::size_t gradients = 0, probabilities = 1, first_term = 2;
 
  private:
-  float* start(std::size_t which, int row) const;
-
   std::span<float> sums_;
   std::span<std::int64_t> at_;  // [terms][rows]
-  int rows_ = 0, width_ = 0;
+  int rows_ = 0, lanes_ = 0;
 };
 
 }  // namespace fovea::cpu

@@ -31,10 +31,11 @@ const KernelTable FOVEA_ISA_TABLE = {
     .softmax = FOVEA_ISA::softmax,
     .softmax_backward = FOVEA_ISA::softmax_backward,
     .spread = FOVEA_ISA::spread,
+    .add_rows = FOVEA_ISA::add_rows,
     .dropout = FOVEA_ISA::dropout,
     .apply_dropout = FOVEA_ISA::apply_dropout,
     .row_dots = FOVEA_ISA::row_dots,
-    .add = FOVEA_ISA::add,
+    .add_up = FOVEA_ISA::add_up,
     .strips = &FOVEA_ISA::strip_kernels,
     .pairs = FOVEA_PAIR_KERNELS,
 };

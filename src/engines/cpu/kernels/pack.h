@@ -229,10 +229,17 @@ bool all_finite(const float* numbers, int64_t count) {
   return no_nan(zeros_0 + zeros_1);
 }
 
-void add(float* to, const float* from, int64_t count) {
-  int64_t i = 0;
-  for (; i + W <= count; i += W) store(to + i, load(to + i) + load(from + i));
-  for (; i < count; ++i) to[i] += from[i];
+void add_up(float* to, const float* const* from, int terms, int64_t count) {
+  constexpr int together = 4;  // vectors
+  static_assert(panel_width % (together * W) == 0);
+  for (int64_t i = 0; i < count; i += together * W) {
+    vf sum[together];
+    for (int v = 0; v < together; ++v) sum[v] = load(from[0] + i + v * W);
+    for (int t = 1; t < terms; ++t) {
+      for (int v = 0; v < together; ++v) sum[v] += load(from[t] + i + v * W);
+    }
+    for (int v = 0; v < together; ++v) store(to + i + v * W, sum[v]);
+  }
 }
 
 }  // namespace

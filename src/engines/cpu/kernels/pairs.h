@@ -94,15 +94,38 @@ bool pack_row_pairs(const Strided& from, int rows, int columns, Panels to, int p
   return bits_of(bad) == 0;
 }
 
+// To bf16: 2 W neighbouring numbers, and cells of one number of `low` and one of `high` each. The
+// instruction takes numbers below the normal ones for 0, as the product of pairs does.
+FOVEA_INLINE void store_numbers(float* p, vf first, vf second) {
+#if FOVEA_ISA_LEVEL == 3
+  store(p, (vf)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first));
+#else
+  store_bfloat(reinterpret_cast<uint16_t*>(p), first);
+  store_bfloat(reinterpret_cast<uint16_t*>(p) + W, second);
+#endif
+}
+FOVEA_INLINE vf pairs_of(vf low, vf high) {
+#if FOVEA_ISA_LEVEL == 3
+  typedef int16_t Index __attribute__((vector_size(W * 4)));
+  Index from{};
+  for (int i = 0; i < 2 * W; ++i) from[i] = static_cast<int16_t>(i / 2 + i % 2 * W);
+  const __m512bh both = _mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+  return (vf)_mm512_permutexvar_epi16((__m512i)from, (__m512i)both);
+#else
+  return as_float(reinterpret_cast<vi>(bfloat_bits(low) | bfloat_bits(high) << 16));
+#endif
+}
+
 void narrow(Panels from, const Corner& part, Panels to) {
+  static_assert(panel_width % (2 * W) == 0);
   for (int row = part.first; row < part.last; ++row) {
-    for (int c = part.column_first; c < part.column_last; c += W) {
+    for (int c = part.column_first; c < part.column_last; c += 2 * W) {
       const float* const at =
           from.data + (c / panel_width * from.rows + row) * panel_width + c % panel_width;
       const int cell = c / 2;
       float* const out =
           to.data + (cell / panel_width * to.rows + row) * panel_width + cell % panel_width;
-      store_bfloat(reinterpret_cast<uint16_t*>(out), load(at));
+      store_numbers(out, load(at), c + W < part.column_last ? load(at + W) : vf{});
     }
   }
 }
@@ -113,9 +136,9 @@ void narrow_rows(Panels from, const Corner& part, Panels to) {
     const float* const in = from.data + panel * from.rows * panel_width + at;
     float* const out = to.data + panel * to.rows * panel_width + at;
     for (int row = part.first; row < part.last; row += 2) {
-      const vu low = bfloat_bits(load(in + row * panel_width));
-      const vu high = row + 1 < part.last ? bfloat_bits(load(in + (row + 1) * panel_width)) : vu{};
-      store(out + row / 2 * panel_width, as_float(reinterpret_cast<vi>(low | high << 16)));
+      const vf low = load(in + row * panel_width);
+      const vf high = row + 1 < part.last ? load(in + (row + 1) * panel_width) : vf{};
+      store(out + row / 2 * panel_width, pairs_of(low, high));
     }
   }
 }

@@ -87,5 +87,23 @@ void spread(const float* from, int row_step, int column_step, int rows, int colu
   }
 }
 
+void add_rows(const float* x, int rows, int columns, const RowFactor& factor, float* sums) {
+  for (int row = 0; row < rows; ++row) {
+    const float* const of_row = x + row * panel_width;
+    vf sum = load(sums + row * W);
+    for (int c = 0; c < columns; c += W) {
+      const vf a = load(of_row + c);
+      if (factor.data == nullptr) {
+        sum = sum + a;
+        continue;
+      }
+      const float* const at = factor.data + row * factor.row_step + c * factor.column_step;
+      const vf b = factor.column_step == 0 ? splat(*at) : load(at);
+      sum = sum + only(lanes_where(a != 0.0f), a * b);
+    }
+    store(sums + row * W, sum);
+  }
+}
+
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_ISA

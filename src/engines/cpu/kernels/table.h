@@ -79,6 +79,12 @@ struct Corner {
   int first = 0, last = 0, column_first = 0, column_last = 0;
 };
 
+// A value of a formula over a strip, at data[row * row_step + column * column_step]; null: 1.
+struct RowFactor {
+  const float* data = nullptr;
+  int row_step = 0, column_step = 0;
+};
+
 struct DropoutRow {
   uint64_t seed = 0;
   uint32_t offset = 0, bh = 0, q = 0, k = 0;  // the coordinates of the first column
@@ -130,6 +136,10 @@ struct KernelTable {
   void (*spread)(const float* from, int row_step, int column_step, int rows, int columns,
                  const uint64_t* live, float* to);
 
+  // Adds x, or x times a value of a formula, to sums[row][lane], all columns of a row together. An
+  // x of 0 adds nothing, whatever the value is.
+  void (*add_rows)(const float* x, int rows, int columns, const RowFactor& factor, float* sums);
+
   // Bits of what is not dropped, for `columns` scores of one row.
   void (*dropout)(const DropoutRow&, int columns, uint64_t* bits);
   // scores[row][c] *= bit ? scale : 0
@@ -137,8 +147,9 @@ struct KernelTable {
 
   // sum over c of a[c] * b[c] for rows of panels
   void (*row_dots)(Panels a, Panels b, int rows, int columns, float* out);
-  // to[i] += from[i]
-  void (*add)(float* to, const float* from, int64_t count);
+  // to[i] = from[0][i] + from[1][i] + ..., in order, `terms` of them; `to` may be one of them.
+  // `count`: whole panels.
+  void (*add_up)(float* to, const float* const* from, int terms, int64_t count);
 
   const StripKernels* strips;
   const PairKernels* pairs;  // null: this instruction set has none

@@ -39,7 +39,7 @@ FOVEA_INLINE vf load_bfloat(const uint16_t* p) {
 FOVEA_INLINE void store_half(uint16_t* p, vf x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)x, 0));
 }
-#else                      // AVX2
+#else  // AVX2
 FOVEA_INLINE vf fma(vf a, vf b, vf c) {
   return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 }
