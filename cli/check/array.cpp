@@ -79,7 +79,7 @@ float from_half(std::uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
 }
 
-// The .npy half of array.h.
+// ---- .npy ----
 
 constexpr std::array<std::pair<const char*, const char*>, 8> types{{
     {"<f4", "f32"},

@@ -25,7 +25,7 @@ std::int64_t extent_of(const std::string& word, const fovea_sizes& sizes) {
   return std::stoll(word);
 }
 
-// Test data for captured tensors: what `tensor="doc:i32[B,Sq]=docs(5)"` asks for.
+// ---- test data: what `tensor="doc:i32[B,Sq]=docs(5)"` asks for ----
 
 // A generator's name and arguments: docs(5) -> docs, {5}.
 struct GeneratorCall {

@@ -16,24 +16,12 @@ namespace {
 // ---- the map: a Picture as lines of block characters ----
 
 constexpr const char* ansi_reset = "\033[0m";
-std::string ansi_text(Color color);
-std::string ansi_behind(Color color);
 
 // A terminal character is about twice as high as wide, so its two halves are square pixels.
 struct BlockMap {
   int columns = 0, pixels = 0;  // pixels down: two in a line, the last line may hold one
   int lines() const { return (pixels + 1) / 2; }
 };
-
-// The largest map of square cells that fits, with whole pixels per cell if those fit.
-BlockMap fit_blocks(const Picture& picture, int columns, int lines);
-
-// One string per line, without line ends.
-std::vector<std::string> color_lines(const Picture& picture, const Summary& summary, BlockMap size);
-std::vector<std::string> plain_lines(const Picture& picture, const Summary& summary, BlockMap size);
-
-// The character for a value at t in [0, 1] in plain_lines.
-const char* shade(double t);
 
 // A lone cell need not fill the screen.
 constexpr double most_pixels_per_cell = 8;
@@ -97,6 +85,12 @@ std::string mask_character(const Picture& p, BlockMap size, int line, int column
   return quadrants[bits];
 }
 
+// The character for a value at t in [0, 1] without colours.
+const char* shade(double t) {
+  constexpr const char* shades[] = {"░", "▒", "▓", "█"};
+  return shades[std::clamp(static_cast<int>(t * 4), 0, 3)];
+}
+
 std::string score_character(const Summary& s, const Tally& t) {
   if (t.kept * 2 < t.cells) return " ";
   if (t.values == 0) return "×";
@@ -106,11 +100,7 @@ std::string score_character(const Summary& s, const Tally& t) {
 std::string ansi_text(Color color) { return ansi(38, color); }
 std::string ansi_behind(Color color) { return ansi(48, color); }
 
-const char* shade(double t) {
-  constexpr const char* shades[] = {"░", "▒", "▓", "█"};
-  return shades[std::clamp(static_cast<int>(t * 4), 0, 3)];
-}
-
+// The largest map of square cells that fits, with whole pixels per cell if those fit.
 BlockMap fit_blocks(const Picture& p, int columns, int lines) {
   double scale = std::min(static_cast<double>(columns) / p.skv, 2.0 * lines / p.sq);
   if (scale > 1) scale = std::min(std::floor(scale), most_pixels_per_cell);
@@ -122,6 +112,7 @@ BlockMap fit_blocks(const Picture& p, int columns, int lines) {
   return {w, h};
 }
 
+// One string per line, without line ends.
 std::vector<std::string> color_lines(const Picture& picture, const Summary& summary,
                                      BlockMap size) {
   const std::vector<Color> pixels =

@@ -17,22 +17,12 @@
 namespace fovea::cli {
 namespace {
 
-// What `fovea run` prints: outputs, times, checks; in full, or as the few lines of --brief.
 // What --check found.
 struct Checks {
   std::vector<Comparison> comparisons;
   std::vector<GradientCheck> differences;
   std::string differences_left_out;  // why; "" if they were not
 };
-bool all_within(const Checks& checks);
-
-std::string outputs_text(const Results& results);     // shape, type, norm and checksum of each
-std::string passes_text(const Results& results);      // engine, time, workspace
-std::string complaints_text(const Results& results);  // "" if memory was left alone
-std::string checks_text(const Checks& checks);
-
-// Engine, why it, time, error, gradient check: a line each.
-std::string brief_text(const std::string& why, const Results& results, const Checks& checks);
 
 std::string shape_text(const Array& array) {
   std::string out;
@@ -120,6 +110,7 @@ bool all_within(const Checks& checks) {
          std::ranges::all_of(checks.differences, &GradientCheck::within);
 }
 
+// Shape, type, norm and checksum of each.
 std::string outputs_text(const Results& results) {
   Table table({"output", "shape", "type", "norm", "checksum"});
   for (const NamedArray& named : results.arrays) {
@@ -129,10 +120,12 @@ std::string outputs_text(const Results& results) {
   return table.text();
 }
 
+// Engine, time, workspace.
 std::string passes_text(const Results& results) {
   return pass_text("forward", results.forward) + pass_text("backward", results.backward);
 }
 
+// "" if memory was left alone.
 std::string complaints_text(const Results& results) {
   std::string out;
   for (const Pass* pass : {&results.forward, &results.backward}) {
@@ -164,6 +157,7 @@ std::string checks_text(const Checks& checks) {
          differences.text();
 }
 
+// For --brief. Engine, why it, time, error, gradient check: a line each.
 std::string brief_text(const std::string& why, const Results& results, const Checks& checks) {
   std::string engine = results.forward.engine, time = time_text(median(results.forward));
   if (results.backward.ran) {

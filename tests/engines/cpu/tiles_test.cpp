@@ -41,9 +41,6 @@ struct TileResult {
   long visited = 0;           // nodes of the tree
 };
 
-// Fills a table for the sequence and walks the block.
-TileResult run_tile_case(const TileCase& test);
-
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 std::int32_t wrap(std::int64_t x) { return static_cast<std::int32_t>(x); }
@@ -121,6 +118,7 @@ void count(TileResult& result, BruteForce& brute, const cpu::Tile* given, int nu
   if (given->full && !truth.all_kept) result.failure = name + " is not full";
 }
 
+// Fills a table for the sequence and walks the block.
 TileResult run_tile_case(const TileCase& test) {
   const cpu::TileMap map(test.program, test.tile_columns);
   const GuardedMemory scratch(map.scratch_bytes());

@@ -178,6 +178,9 @@ def complaint(name, got, wanted, limit, same_bits=False):
     error, size = float((got - wanted).norm()), float(wanted.norm())
     if error > limit * size:
         return f"{name}: error {error:.2e} of {size:.2e}, which is {error / max(size, 1e-300):.2e}; allowed {limit:.1e}"
+    largest = float((got - wanted).abs().max()) if got.numel() else 0.0
+    if largest > 10 * limit * float(wanted.abs().max() if wanted.numel() else 0):
+        return f"{name}: an element is off by {largest:.2e}"
     return None
 
 
