@@ -123,8 +123,8 @@ class CapturedRun {
   std::int64_t tensor_write_tasks(const CapturedTarget& target) const;
   void write_tensor(const CapturedTarget& target, std::int64_t task) const;
   void write_scalars() const;
-  std::int64_t element_at(const StripRun& run, std::size_t first_root, std::size_t number,
-                          int row) const;
+  void find_elements(const StripRun& run, std::size_t first_root, std::size_t term, int rows,
+                     std::int64_t* to) const;
   double* lane_sums(std::int64_t lane) const { return sums_ + lane * lane_step_; }
 
   const Captured& captured_;

@@ -190,18 +190,25 @@ void CapturedRun::balance(const StripRun& run, std::size_t first_root, const Str
         {weight.f32(), static_cast<int>(weight.row_step), static_cast<int>(weight.column_step)});
     const int last = block.row + strip.rows - 1;
     if (block.sums.at(i, block.row) >= 0 && block.sums.at(i, last) >= 0) continue;
-    for (int r = 0; r < strip.rows; ++r) {
-      block.sums.at(i, block.row + r) =
-          terms[i].is_scalar ? 0 : element_at(run, first_root, terms[i].number, r);
-    }
+    find_elements(run, first_root, i, strip.rows, &block.sums.at(i, block.row));
   }
 }
 
-std::int64_t CapturedRun::element_at(const StripRun& run, std::size_t first_root,
-                                     std::size_t number, int row) const {
-  const Captured::Load& load = captured_.loads_[number];
+// The elements that the rows of a strip lead to.
+void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std::size_t term,
+                                int rows, std::int64_t* to) const {
+  const Captured::OfRow& of = captured_.row_terms_[term];
+  if (of.is_scalar) {
+    std::fill_n(to, rows, 0);
+    return;
+  }
+  const Captured::Load& load = captured_.loads_[of.number];
   const LoadIndices index(run, first_root + load.root + 1, load.slopes);
-  return element_of(targets_[load.tensor], index.span(), row);
+  const CapturedTarget& target = targets_[load.tensor];
+  const bool alike = std::ranges::all_of(
+      index.span(), [](const StripIndex& one) { return one.value.row_step == 0; });
+  std::fill_n(to, rows, element_of(target, index.span(), 0));
+  for (int r = 1; r < rows && !alike; ++r) to[r] = element_of(target, index.span(), r);
 }
 
 void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) const {
