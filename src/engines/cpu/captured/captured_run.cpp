@@ -179,15 +179,15 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
 void CapturedRun::balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
                           const OfBlock& block) const {
   const auto& terms = captured_.row_terms_;
-  const auto add = [&](std::size_t which, const float* x, const RowFactor& factor) {
-    block.kernels.add_rows(x, strip.rows, strip.columns, factor, block.sums.of(which, block.row));
-  };
-  add(BalanceSums::gradients, strip.grad, {});
-  add(BalanceSums::probabilities, block.p, {});
+  const auto sums = [&](std::size_t which) { return block.sums.of(which, block.row); };
+  block.kernels.add_two_rows(strip.grad, block.p, strip.rows, strip.columns,
+                             sums(BalanceSums::gradients), sums(BalanceSums::probabilities));
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const StripValue weight = run.value(first_root + terms[i].weight);
-    add(BalanceSums::first_term + i, block.p,
-        {weight.f32(), static_cast<int>(weight.row_step), static_cast<int>(weight.column_step)});
+    const RowFactor factor{weight.f32(), static_cast<int>(weight.row_step),
+                           static_cast<int>(weight.column_step)};
+    block.kernels.add_rows(block.p, strip.rows, strip.columns, factor,
+                           sums(BalanceSums::first_term + i));
     const int last = block.row + strip.rows - 1;
     if (block.sums.at(i, block.row) >= 0 && block.sums.at(i, last) >= 0) continue;
     find_elements(run, first_root, i, strip.rows, &block.sums.at(i, block.row));

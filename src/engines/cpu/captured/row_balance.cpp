@@ -1,7 +1,6 @@
 #include "engines/cpu/captured/row_balance.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace fovea::cpu {
@@ -29,11 +28,14 @@ float* BalanceSums::of(std::size_t which, int row) const {
 
 double BalanceSums::sum(std::size_t which, int row) const {
   const float* const from = of(which, row);
-  std::array<double, 4> parts{};  // side by side: a chain of additions takes longer
-  for (int lane = 0; lane < lanes_; ++lane) {
-    parts[static_cast<std::size_t>(lane) % 4] += static_cast<double>(from[lane]);
+  double sum = 0;
+  int lane = 0;
+  for (; lane + 4 <= lanes_; lane += 4) {  // pairs: a chain of additions takes longer
+    sum += (static_cast<double>(from[lane]) + static_cast<double>(from[lane + 1])) +
+           (static_cast<double>(from[lane + 2]) + static_cast<double>(from[lane + 3]));
   }
-  return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+  for (; lane < lanes_; ++lane) sum += static_cast<double>(from[lane]);
+  return sum;
 }
 
 }  // namespace fovea::cpu

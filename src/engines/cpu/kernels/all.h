@@ -32,6 +32,7 @@ const KernelTable FOVEA_ISA_TABLE = {
     .softmax_backward = FOVEA_ISA::softmax_backward,
     .spread = FOVEA_ISA::spread,
     .add_rows = FOVEA_ISA::add_rows,
+    .add_two_rows = FOVEA_ISA::add_two_rows,
     .dropout = FOVEA_ISA::dropout,
     .apply_dropout = FOVEA_ISA::apply_dropout,
     .row_dots = FOVEA_ISA::row_dots,
