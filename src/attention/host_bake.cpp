@@ -24,6 +24,7 @@ Problem what_is_baked(const Problem& problem, ir::Program lifted) {
   for (const NamedTensor& tensor : named_tensors()) {
     if (takes_part(problem, tensor)) (baked.*tensor.spec).dtype = (problem.*tensor.spec).dtype;
   }
+  baked.o.dtype = problem.o.dtype;  // of a tangent: the type of its change
   baked.has_q_lengths = problem.has_q_lengths;
   baked.has_k_lengths = problem.has_k_lengths;
   baked.has_q_offsets = problem.has_q_offsets;

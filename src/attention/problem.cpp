@@ -103,6 +103,7 @@ const std::array<NamedTensor, 8>& named_tensors() {
 
 bool takes_part(const Problem& problem, const NamedTensor& tensor) {
   const bool backward = problem.direction != Direction::Forward;
+  if (tensor.spec == &Problem::o) return problem.direction != Direction::Tangent;
   if (tensor.spec == &Problem::grad_q) return backward && problem.want_q;
   if (tensor.spec == &Problem::grad_k) return backward && problem.want_k;
   if (tensor.spec == &Problem::grad_v) return backward && problem.want_v;

@@ -11,9 +11,8 @@ import sys
 import warnings
 
 import torch
-from transformers.masking_utils import causal_mask_function, eager_mask, prepare_padding_mask
-
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import causal_mask_function, eager_mask, prepare_padding_mask
 
 from . import _written_out
 from ._core import InvalidArgument

@@ -6,13 +6,31 @@
 
 #include <map>
 #include <span>
+#include <string>
 #include <tuple>
+#include <unordered_set>
 
-#include "engines/cudnn/exactness.h"
 #include "engines/cudnn/lower.h"
+#include "ir/program.h"
 #include "ir/range.h"
 
 namespace fovea::cudnn {
+
+// Whether what a program decides (masks, selects, whole numbers, floor) comes out the same in
+// cuDNN's arithmetic as in everyone else's.
+class Decisions {
+ public:
+  explicit Decisions(const ir::Program& program);
+
+  // What makes a decision inexact, in words ("logarithm"); "" if nothing does.
+  const std::string& inexact() const { return inexact_; }
+  // Its value must be what f32 gives, operation by operation.
+  bool depend_on(const ir::Node& node) const { return nodes_.contains(&node); }
+
+ private:
+  std::string inexact_;
+  std::unordered_set<const ir::Node*> nodes_;
+};
 
 // Whole numbers below this are exact in f32.
 inline constexpr std::int64_t exact_in_f32 = std::int64_t{1} << 24;

@@ -1,13 +1,21 @@
 // The tangent: how the outputs of a forward and of its backward change along a direction, in which
 // q, k, v, the sink and captured things move, while dO and dlse stay. x' is the change of x. With
 // s = mod(s0), p = exp(s - lse), m the factor of dropout and the words of backward.cpp:
-//   s0' = scale (dot(Q', K) + dot(Q, K')),  s' = mod_s s0' + change by captured things,
-//   lse' = sum of p s' [+ exp(sink - lse) sink'],  p' = p (s' - lse'),
-//   O' = sum of m (p' V + p V'),  dV' = sum of m p' dO,  dp' = m dot(dO, V'),  delta' = dot(dO,
-//   O'), ds' = p' (dp - delta + dlse) + p (dp' - delta'), ds0' = ds' mod_s + ds (mod_ss s0' +
-//   derivative of the change by captured things), dQ' = scale * sum of (ds0' K + ds0 K'),  dK' =
-//   scale * sum of (ds0' Q + ds0 Q').
+//
+//   s0'  = scale (dot(Q', K) + dot(Q, K'))
+//   s'   = mod_s s0' + change by captured things
+//   lse' = sum of p s' [+ exp(sink - lse) sink']
+//   p'   = p (s' - lse')
+//   O'   = sum of m (p' V + p V')
+//   dp'  = m dot(dO, V'),  delta' = dot(dO, O')
+//   ds'  = p' (dp - delta + dlse) + p (dp' - delta')
+//   ds0' = ds' mod_s + ds (mod_ss s0' + derivative of the change by captured things)
+//   dQ'  = scale * sum of (ds0' K + ds0 K')
+//   dK'  = scale * sum of (ds0' Q + ds0 Q')
+//   dV'  = sum of m p' dO
+//
 // Since second derivatives are symmetric, this is also what a backward of the backward needs.
+// lse as it is given, rounded, only keeps exp() in range: sums are divided by that of all p.
 #include <algorithm>
 #include <cmath>
 
@@ -19,6 +27,7 @@ namespace {
 // The numbers of one query row.
 struct RowTangent {
   double lse = 0, lse_change = 0;
+  double sum = 0;                    // of all p, the sink's among them
   double term = 0, term_change = 0;  // dlse - delta
 };
 
@@ -40,7 +49,8 @@ class Tangent : public GradientLoops {
   Rows dense(const void* data, std::size_t tensor) const;
   void read_keys(const Sequence& sequence, std::int64_t g) override;
   void row(const Sequence& sequence, std::int64_t h, std::int64_t i) override;
-  void outputs(Point& point, const Sequence& sequence, RowTangent& row);
+  void sum_scores(Point& point, const Sequence& sequence, RowTangent& row);
+  void divide(const Sequence& sequence, RowTangent& row);
   void gradients(Point& point, const Sequence& sequence, const RowTangent& row);
   void captured(const Point& point, const ScoreChange& change);
 
@@ -78,8 +88,8 @@ void Tangent::read_keys(const Sequence& sequence, std::int64_t g) {
   }
 }
 
-// lse' in row.lse_change; O' in the scratch, but for the part that lse' has in it.
-void Tangent::outputs(Point& point, const Sequence& sequence, RowTangent& row) {
+// Sums of p, of lse', and in the scratch of O and of O' but for the part that lse' has in it.
+void Tangent::sum_scores(Point& point, const Sequence& sequence, RowTangent& row) {
   for (std::int64_t j = 0; j < sequence.k_length; ++j) {
     ScoreTangent& at = scratch_.score_row[static_cast<std::size_t>(j)];
     at = {};
@@ -93,11 +103,24 @@ void Tangent::outputs(Point& point, const Sequence& sequence, RowTangent& row) {
         call_.scale * (dot(scratch_.tangent_q_row, call_.k_row(j)) +
                        dot(scratch_.q_row, row_of(scratch_.tangent_k_head, j, sizes_.d)));
     at.s_change = at.slopes.by_score * at.s0_change + at.slopes.by_captured;
+    row.sum += at.p;
     row.lse_change += at.p * at.s_change;
+    add_scaled(scratch_.o_row, at.factor * at.p, call_.v_row(j));
     add_scaled(scratch_.tangent_o_row, at.factor * at.p * at.s_change, call_.v_row(j));
     add_scaled(scratch_.tangent_o_row, at.factor * at.p,
                row_of(scratch_.tangent_v_head, j, sizes_.dv));
   }
+}
+
+void Tangent::divide(const Sequence& sequence, RowTangent& row) {
+  const double by = 1 / row.sum;
+  row.lse_change *= by;
+  for (double& x : scratch_.o_row) x *= by;
+  for (double& x : scratch_.tangent_o_row) x *= by;
+  for (ScoreTangent& at : scratch_.score_row.first(static_cast<std::size_t>(sequence.k_length))) {
+    at.p *= by;
+  }
+  add_scaled(scratch_.tangent_o_row, -row.lse_change, scratch_.o_row);
 }
 
 void Tangent::gradients(Point& point, const Sequence& sequence, const RowTangent& row) {
@@ -150,17 +173,18 @@ void Tangent::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {
   if (row.lse == minus_infinity) return;  // nothing was kept: nothing changes
 
   rows(bound.q, baked.q).read(b, h, position, scratch_.q_row);
-  rows(bound.o, baked.o).read(b, h, position, scratch_.o_row);
   dense(bound.tangent_q, 0).read(b, h, position, scratch_.tangent_q_row);
   Point point = call_.point(sequence, h, i);
   point.tensors = scratch_.tensors;
 
+  std::ranges::fill(scratch_.o_row, 0.0);
   std::ranges::fill(scratch_.tangent_o_row, 0.0);
-  const double sink_p = baked.sink ? std::exp(call_.sink(h) - row.lse) : 0;
+  row.sum = baked.sink ? std::exp(call_.sink(h) - row.lse) : 0;
+  const double sink_p = row.sum;
   const double sink_change = baked.sink ? read_number(bound.tangent_sink, call_.row_type, h) : 0;
   row.lse_change = sink_p * sink_change;
-  outputs(point, sequence, row);
-  add_scaled(scratch_.tangent_o_row, -row.lse_change, scratch_.o_row);
+  sum_scores(point, sequence, row);
+  divide(sequence, row);
   dense(bound.tangent_o, 3).write(b, h, position, scratch_.tangent_o_row);
   write_number(bound.tangent_lse, call_.row_type, at, row.lse_change);
   if (!wants_) return;
@@ -171,7 +195,7 @@ void Tangent::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {
   row.term_change = -dot(scratch_.grad_o_row, scratch_.tangent_o_row);
   if (baked.sink) {
     scratch_.per_head[static_cast<std::size_t>(h)] +=
-        sink_p * ((sink_change - row.lse_change) * row.term + row.term_change);
+        sink_p / row.sum * ((sink_change - row.lse_change) * row.term + row.term_change);
   }
   std::ranges::fill(scratch_.grad_q_row, 0.0);
   gradients(point, sequence, row);

@@ -271,21 +271,6 @@ def test_layers_in_a_scan(qkv):
     close(jax.jit(jax.grad(scanned, (0, 1)))(tables, q), jax.grad(unrolled, (0, 1))(tables, q), 1e-4)
 
 
-@pytest.mark.parametrize("transform", ("jvp", "hessian"))
-def test_forward_mode_is_refused(transform, qkv):
-    q, k, v = (x[:1, :1, :1] for x in qkv)
-
-    def loss(q):
-        return jnp.sum(fovea.jax.attention(q, k, v))
-
-    if transform == "jvp":
-        with pytest.raises(TypeError, match="forward-mode"):
-            jax.jvp(loss, (q,), (q,))
-    else:
-        with pytest.raises(NotImplementedError, match="first derivatives in reverse mode only"):
-            jax.hessian(loss)(q)
-
-
 def test_jacrev_works(qkv):
     q, k, v = (x[:1, :3, :2] for x in qkv)
 

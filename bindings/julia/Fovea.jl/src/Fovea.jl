@@ -24,23 +24,19 @@ include("c/calls.jl")
 # Where arrays lie in memory.
 include("memory/layout.jl")
 include("memory/devices.jl")
-include("memory/workspace.jl")
 # Modifiers: from Julia functions to formulas.
 include("trace/sym.jl")
 include("trace/operations.jl")
 include("trace/casts.jl")
 include("trace/loads.jl")
-include("trace/code.jl")
 include("trace/run.jl")
 VERSION < v"1.8" && include("trace/old_ifelse.jl")
 include("trace/text.jl")
 # From options to a program.
 include("options.jl")
 include("program/captured.jl")
-include("program/request.jl")
 include("program/recipe.jl")
 include("program/shorthands.jl")
-include("program/line.jl")
 include("program/program.jl")
 # From a call to a plan.
 include("problem.jl")

@@ -28,7 +28,7 @@ double(x::AbstractFloat) = Float64(x)
 double(x) = x
 
 include("dense.jl")
-const PARTS = ["modifiers", "tracing", "retracing", "captured", "replay", "calls", "views", "refusals", "library", "extensions", "threads", "doctests", "tour"]
+const PARTS = ["modifiers", "tracing", "retracing", "captured", "replay", "calls", "views", "refusals", "library", "extensions", "threads", "doctests"]
 @testset "Fovea.jl" begin
     for part in (isempty(ARGS) ? PARTS : ARGS)
         seconds = @elapsed @testset "$part" begin

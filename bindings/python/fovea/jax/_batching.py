@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from .._core import OUTPUTS
 from ._rewrite import rewrite_loads, substitute
-from ._spec import LAYOUTS, Captured, Spec, gradient_roles, gradient_source, sizes_of
+from ._spec import LAYOUTS, Captured, Spec, gradient_source, moves, result_roles, sizes_of
 
 _PER_SEQUENCE = ("q_lengths", "k_lengths", "q_offsets", "k_offsets")
 _HEADS = {name for name, extent in OUTPUTS.items() if extent == "heads"}
@@ -39,7 +39,7 @@ def _can_fold(spec: Spec, mapped: Sequence[bool]) -> bool:
         return False
     if "sink" in spec.wanted:
         return False
-    single = ("scale", "seed", "offset", "h_offset", "sink")
+    single = ("scale", "seed", "offset", "h_offset", "sink", "tangent_sink")
     return not any(m and role in single for role, m in zip(spec.operands, mapped))
 
 
@@ -67,7 +67,7 @@ class _Fold:
         self._indexed = {
             role.partition(":")[2]
             for role, m in zip(self._roles, mapped)
-            if role.startswith(("tensor:", "scalar:")) and (m or role in spec.wanted)
+            if moves(role).startswith(("tensor:", "scalar:")) and (m or moves(role) in spec.wanted)
         }
         # The names of those with a dimension for the batch.
         shape_of = dict(zip(self._roles, shapes))
@@ -83,7 +83,7 @@ class _Fold:
         spec = self._folded_spec()
         operands = [self._folded(role, x, m) for role, x, m in zip(self._roles, self._arrays, self._mapped)]
         results = bind(self._direction, spec, operands)
-        roles = spec.outputs if self._direction == "forward" else gradient_roles(spec)
+        roles = result_roles(spec, self._direction)
         return [self._unfolded(role, r) for role, r in zip(roles, results)]
 
     def _merge(self, array, axis: int):
@@ -92,6 +92,7 @@ class _Fold:
         return array.reshape(array.shape[:axis] + (self._n * self._b,) + array.shape[axis + 2 :])
 
     def _batch_axis(self, role: str) -> int | None:
+        role = moves(role)
         if role in _TENSORS:
             return LAYOUTS[self._spec.layout][0]
         if role.startswith("tensor:"):
@@ -121,8 +122,8 @@ class _Fold:
         roles = []
         for role, mapped in zip(self._roles, self._mapped):
             kind, _, name = role.partition(":")
-            if kind == "scalar" and name in self._indexed:
-                role = f"tensor:{name}"
+            if moves(kind) == "scalar" and name in self._indexed:
+                role = f"{kind.removesuffix('scalar')}tensor:{name}"
             elif role in ("q_offset", "k_offset") and mapped:
                 role = f"{role}s"
             roles.append(role)

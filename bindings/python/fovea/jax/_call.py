@@ -232,7 +232,7 @@ class Call:
         spec, arrays = self.finished()
         note(spec, arrays)
         function = _derivative.attend_compiled if in_shard_map(arrays[0]) else _derivative.attend
-        attend = functools.partial(function, spec, checkpoint_name)
+        attend = functools.partial(function, spec.replace(saved_as=checkpoint_name))
         return _partition.with_types(spec, attend, arrays)(*arrays)
 
 

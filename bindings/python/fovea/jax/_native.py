@@ -10,7 +10,7 @@ import jax
 
 import fovea
 
-TARGETS = {"forward": "fovea_forward", "backward": "fovea_backward"}
+TARGETS = {"forward": "fovea_forward", "backward": "fovea_backward", "tangent": "fovea_tangent"}
 RECORDED = {"forward": "fovea_forward_recorded", "backward": "fovea_backward_recorded"}
 
 
@@ -39,11 +39,13 @@ def register() -> None:
         types = {kind: address(f"fovea_jax_{kind}_{platform.lower()}") for kind in kinds}
         jax.ffi.register_ffi_type(f"fovea_jax_call_{platform.lower()}", types, platform=platform)
     for direction in TARGETS:
+        half = "backward" if direction == "backward" else "forward"  # of a pair; a tangent is none
         host = {
-            "instantiate": capsule(f"fovea_jax_{direction}_instantiate_cpu"),
+            "instantiate": capsule(f"fovea_jax_{half}_instantiate_cpu"),
             "execute": capsule("fovea_jax_run_cpu"),
         }
         jax.ffi.register_ffi_target(TARGETS[direction], host, platform="cpu")
+    for direction in RECORDED:
         device = {
             "instantiate": capsule(f"fovea_jax_{direction}_instantiate_cuda"),
             "initialize": capsule("fovea_jax_initialize_cuda"),

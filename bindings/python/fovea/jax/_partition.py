@@ -20,7 +20,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from .._core import OUTPUTS, Unsupported
 from .._request import Sizes
 from ._rewrite import substitute, tokens, uses_apart_from_loads
-from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, sizes_of
+from ._spec import LAYOUTS, Spec, gradient_source, moves, result_roles, sizes_of
 
 # What a dimension is: "b", "h" (query heads), "g" (key/value heads), or None: never cut.
 Dimensions = tuple[str | None, ...]
@@ -56,8 +56,7 @@ class _Plan:
         self._direction, self._spec, self._sizes = direction, spec, sizes
         self._goes_along = {axis: self._can_go_along(axis) for axis in ("b", "h")}
         self.operands = [self._dimensions(role) for role in spec.operands]
-        roles = spec.outputs if direction == "forward" else gradient_roles(spec)
-        self._result_roles = roles
+        self._result_roles = roles = result_roles(spec, direction)
         self.results = [
             self._dimensions(gradient_source(role) if role.startswith("grad_") else role) for role in roles
         ]
@@ -83,7 +82,7 @@ class _Plan:
         )
 
     def _dimensions(self, role: str) -> Dimensions:
-        spec = self._spec
+        spec, role = self._spec, moves(role)
         name = role.partition(":")[2]
         if role.startswith("tensor:"):
             captured = next(t for t in spec.tensors if t.name == name)
@@ -195,7 +194,7 @@ class _Plan:
         """Combines a result with the parts of other devices."""
         own = {name for d in dims if d for name in axes[d]}
         others = tuple(name for name in (*axes["b"], *axes["h"]) if name not in own)
-        if not others or role == "o" or OUTPUTS.get(role) == "rows":
+        if not others or moves(role) == "o" or OUTPUTS.get(moves(role)) == "rows":
             return result
         if role in OUTPUTS:  # of heads: a maximum
             return jax.lax.pmax(result, others)

@@ -1,7 +1,7 @@
-"""The primitives: attention forward and backward, and the custom call that both become.
+"""The primitives: attention forward and backward, how both change along a direction, and the custom call that each becomes.
 
-forward_p and backward_p are what transformations see: they batch (`_batching`), are partitioned
-(`_partition`) and refuse to be differentiated (the derivative is `_derivative`). call_p is one custom call
+forward_p, backward_p and tangent_p are what transformations see: they batch (`_batching`), are partitioned
+(`_partition`) and differentiated (`_derivative`). call_p is one custom call
 on one device; its lowering asks Fovea whether an engine can run it, so that what can't fails when it is
 compiled, with every engine's reasons.
 """
@@ -17,7 +17,7 @@ from jax._src import (
     dispatch,  # its set of primitives that, like custom_partitioning, must know their devices
 )
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir, xla
+from jax.interpreters import batching, mlir, xla
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import _core
@@ -28,15 +28,18 @@ from ._spec import (
     Spec,
     check_types,
     gradient_roles,
-    gradient_shapes,
-    output_shapes,
+    gradient_source,
+    moves,
     problem_line,
+    result_roles,
+    result_shapes,
 )
 
 forward_p = Primitive("fovea_forward")
 backward_p = Primitive("fovea_backward")
+tangent_p = Primitive("fovea_tangent")
 call_p = Primitive("fovea_call")
-OUTER = {"forward": forward_p, "backward": backward_p}
+OUTER = {"forward": forward_p, "backward": backward_p, "tangent": tangent_p}
 
 
 def bind(direction: str, spec: Spec, operands: Sequence[jax.Array]) -> list[jax.Array]:
@@ -45,13 +48,9 @@ def bind(direction: str, spec: Spec, operands: Sequence[jax.Array]) -> list[jax.
     return OUTER[direction].bind(*operands, spec=spec)
 
 
-def _results(spec: Spec, direction: str, avals: Sequence):
-    return output_shapes(spec, avals) if direction == "forward" else gradient_shapes(spec, avals)
-
-
 def _abstract(direction: str, *avals, spec: Spec):
     check_types(spec, avals)
-    results = _results(spec, direction, avals)
+    results = result_shapes(spec, direction, avals)
     manual = getattr(avals[0], "manual_axis_type", None)
     if manual is None or manual.empty:
         return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
@@ -73,7 +72,7 @@ def _abstract(direction: str, *avals, spec: Spec):
 
 def _problem(spec: Spec, direction: str, line: str):
     """The problem and its partner."""
-    if not spec.training:
+    if not spec.training or direction == "tangent":
         return _core.Problem(line), None
     forward, backward = _core.problem_pair(line)
     return (forward, backward) if direction == "forward" else (backward, forward)
@@ -92,19 +91,20 @@ def _custom_call(ctx, operands, target: str, spec: Spec, results: Sequence[str],
     return jax.ffi.ffi_lowering(target)(ctx, *operands, **attributes)
 
 
-def _result_roles(spec: Spec, direction: str) -> tuple[str, ...]:
-    return spec.outputs if direction == "forward" else gradient_roles(spec)
-
-
 def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
     line = problem_line(spec, ctx.avals_in, direction)
     _require(spec, direction, line, "cpu")
-    return _custom_call(ctx, operands, _native.TARGETS[direction], spec, _result_roles(spec, direction), line)
+    return _custom_call(ctx, operands, _native.TARGETS[direction], spec, result_roles(spec, direction), line)
 
 
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
+    if direction == "tangent":
+        raise Unsupported(
+            "fovea.jax has forward mode (jax.jvp, jax.jacfwd, jax.linearize) and second derivatives on the CPU only, not yet "
+            "on GPUs: run this part with jax.default_device(jax.devices('cpu')[0])"
+        )
     spec = without_b_offset(spec)
-    roles = _result_roles(spec, direction)
+    roles = result_roles(spec, direction)
     line = problem_line(spec, ctx.avals_in, direction, gpu=True, capture=True)
     workspace = _recorded_workspace(spec, direction, line)
     if workspace is None:
@@ -140,18 +140,36 @@ def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
 # --- registration ---
 
 
-def _refuse_derivative(primals, tangents, **_):
-    raise Unsupported(
-        "fovea.jax.attention has first derivatives in reverse mode only: jax.grad, jax.vjp and jax.jacrev "
-        "work; jax.jvp, jax.jacfwd and jax.hessian do not"
-    )
-
-
 def _lower_outer(direction: str, ctx, *operands, spec: Spec):
-    def whole(*arrays):
+    def cut(spec, arrays):
         return _partition.partitioned(direction, spec, arrays, functools.partial(_call, direction))
 
+    def whole(*arrays):
+        return _complete_tangent(spec, arrays, cut) if direction == "tangent" else cut(spec, arrays)
+
     return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
+
+
+def _complete_tangent(spec: Spec, arrays: Sequence[jax.Array], cut):
+    """Tangents are bound for q, k, v and sinks, each on its own, and run on the one engine that has them."""
+    operands: dict[str, jax.Array] = {}
+    for role, x in zip(spec.operands, arrays):
+        if role == "o":  # for the backward that a tangent transposes into
+            continue
+        before, packed = role[: len(role) - len(moves(role))], moves(role) in ("qkv", "kv")
+        parts = enumerate(moves(role)) if packed else [(None, moves(role))]
+        operands.update({before + name: x if i is None else x[..., i, :, :] for i, name in parts})
+    for name in ("q", "k", "v", "sink"):
+        if name in operands:
+            operands.setdefault(f"tangent_{name}", jnp.zeros_like(operands[name]))
+    apart = spec.replace(operands=tuple(operands), engine="reference", training=False)
+    results = dict(zip(result_roles(apart, "tangent"), cut(apart, list(operands.values()))))
+    together = {
+        role: jnp.stack([results[f"grad_{name}"] for name in gradient_source(role)], -3)
+        for role in ("grad_qkv", "grad_kv")
+        if role in gradient_roles(spec)
+    }
+    return tuple((results | together)[role] for role in result_roles(spec, "tangent"))
 
 
 def _call(direction: str, spec: Spec, *operands):
@@ -163,7 +181,6 @@ def _setup() -> None:
         primitive.multiple_results = True
         primitive.def_impl(functools.partial(xla.apply_primitive, primitive))
         primitive.def_abstract_eval(functools.partial(_abstract, direction))
-        ad.primitive_jvps[primitive] = _refuse_derivative
         batching.primitive_batchers[primitive] = functools.partial(_batching.batch, direction, bind)
         mlir.register_lowering(primitive, functools.partial(_lower_outer, direction))
         dispatch.prim_requires_devices_during_lowering.add(primitive)

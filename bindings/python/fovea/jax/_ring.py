@@ -99,7 +99,8 @@ def _ring_forward(spec: Spec, ring, arrays):
 
 def _ring_fwd(spec: Spec, ring, *primals):
     arrays = [p.value for p in primals]
-    wanted = _derivative.wanted_of(spec, primals[: len(spec.operands)])
+    given = [(role, p.value.dtype) for role, p in zip(spec.operands, primals) if p.perturbed]
+    wanted = _derivative.wanted_of([role for role, _ in given], [dtype for _, dtype in given])
     if len(arrays) > len(spec.operands) and primals[-1].perturbed:
         wanted = (*wanted, "sink")
     out, o, lse = _ring_forward(spec, ring, arrays)

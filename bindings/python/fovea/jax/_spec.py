@@ -54,7 +54,9 @@ class Spec:
     max_k: int = 0
     h_global: int = 0
     training: bool = False
-    wanted: tuple[str, ...] = ()  # of a backward: q, k, v, sink, tensor:NAME, scalar:NAME
+    wanted: tuple[str, ...] = ()  # of a backward or a tangent: q, k, v, sink, tensor:NAME, scalar:NAME
+    saved_as: str | None = None  # what jax.checkpoint policies call o and lse
+    whole: bool = False  # of a backward: o and lse are those of a forward of the same operands
 
     def replace(self, **changes) -> "Spec":
         return dataclasses.replace(self, **changes)
@@ -152,6 +154,25 @@ def gradient_source(role: str) -> str:
     return role.removeprefix("grad_")
 
 
+def moves(role: str) -> str:
+    """The operand or result whose tangent a role is, or the role itself."""
+    return role.removeprefix("tangent_")
+
+
+def result_roles(spec: Spec, direction: str) -> tuple[str, ...]:
+    """Of a call, in order."""
+    if direction == "forward":
+        return spec.outputs
+    return (("tangent_o", "tangent_lse") if direction == "tangent" else ()) + gradient_roles(spec)
+
+
+def result_shapes(spec: Spec, direction: str, avals: Sequence) -> list[tuple[tuple[int, ...], np.dtype]]:
+    if direction == "forward":
+        return output_shapes(spec, avals)
+    outputs = output_shapes(spec.replace(outputs=("o", "lse")), avals) if direction == "tangent" else []
+    return outputs + gradient_shapes(spec, avals)
+
+
 def gradient_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np.dtype]]:
     by_role = dict(zip(spec.operands, avals))
     result = []
@@ -168,7 +189,8 @@ def problem_line(
 ) -> str:
     """The line of this call; `direction` is forward or backward, spec.training makes it that of the pair."""
     s = sizes_of(spec, avals)
-    words = [f"direction={'both' if spec.training else direction}", f"layout={spec.layout}"]
+    pair = spec.training and direction != "tangent"
+    words = [f"direction={'both' if pair else direction}", f"layout={spec.layout}"]
     words += [f"b={s.b} h={s.h} hkv={s.hkv} sq={s.sq} skv={s.skv} d={s.d} dv={s.dv}"]
     words += [f"dtype={DTYPES[np.dtype(avals[0].dtype).name]}"]
     if spec.layout == "thd":
@@ -209,7 +231,7 @@ def _strides(spec: Spec, s: Sizes, direction: str) -> list[str]:
         by_batch, row = row, s.b * row
     strides = f"{by_batch},{s.d},{row},1"
     names = list(spec.packing)
-    if spec.training or direction == "backward":
+    if spec.training or direction != "forward":
         names += [f"d{name}" for name in spec.packing]
     return [f"{name}_strides={strides}" for name in names]
 
@@ -246,15 +268,15 @@ def _options(spec: Spec, direction: str) -> list[str]:
         words.append("precision=strict")
     if spec.o_dtype:
         words.append(f"o_dtype={DTYPES[spec.o_dtype]}")
-    if direction == "forward" or spec.training:
+    if direction == "forward" or (direction == "backward" and spec.training):
         words += [
             f"{name}=1" for name in spec.outputs if name != "o" and not (name == "lse" and spec.training)
         ]
-    if direction == "backward" or spec.training:
+    if direction != "forward" or spec.training:
         if spec.o_dtype:
             words.append(f"do_dtype={DTYPES[spec.o_dtype]}")
         grads = [name.split(":")[-1] for name in spec.wanted]
-        words += [f"grads={','.join(grads)}"] if grads else []
+        words += [f"grads={','.join(grads)}"] if grads else ['grads=""'] if direction == "tangent" else []
         if "grad_lse" in spec.operands:
             words.append("dlse=1")
         if spec.grad_dtype:

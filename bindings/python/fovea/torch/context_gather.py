@@ -1,5 +1,5 @@
-"""Context parallelism with all keys first: what own queries look at is gathered, then computed in one call per piece of
-queries. Also a rank's part of the heads after an all-to-all, which has all keys already."""
+"""Context parallelism that gathers keys first: all keys that a rank's queries look at, then one call per piece of queries.
+Also used for a rank's part of the heads after an all-to-all, which has all keys already."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from .shapes import rows_dtype
 
 
 def gathered(job, tensors, side, needed, sends, receives):
-    """The tensors over the pieces `needed` (neighbours), in the order of their positions. What nobody sent is zero: it is
+    """The tensors over the pieces `needed` (neighbours), in the order of their positions. What no rank sent is zero, since it is
     masked. sends and receives: {rank: pieces}."""
     messages = {
         rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()
@@ -92,7 +92,7 @@ def forward_of(job, tile, pieces, qkv, sink, captured):
     if window is None:
         return runtime.forward(tile, q, k, v, sink, captured)
     asked = tile.outputs
-    outputs = ("lse", "row_max") if "max_logit" in asked else asked  # the largest of the rows that are meant
+    outputs = ("lse", "row_max") if "max_logit" in asked else asked  # the maximum over the rows of the piece alone
     tile = dataclasses.replace(tile, outputs=outputs, **window.fields)
     o, *of_rows, _ = runtime.forward(tile, window.placed(q), k, v, sink, captured)
     rows = [None if x is None else job.tensor_as_rows(window.taken(job.rows_as_tensor(x))) for x in of_rows]
@@ -109,7 +109,7 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
     grads = Sums()
     keys, values, needed = gather_keys(job, k, v)
     if any(here):
-        sums = not job.one_place and any(name in of_keys for name in here)  # those will be added to others
+        sums = not job.one_place and any(name in of_keys for name in here)  # they will be added to others
         part_call = dataclasses.replace(call, wants=",".join(here))
         for pieces in job.query_groups():
             tile = job.plan.tile(part_call, pieces, needed)
@@ -132,7 +132,7 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
 
 
 def scattered(job, of_keys, needed):
-    """Gradients of gathered keys, added up by the ranks that have these."""
+    """Gradients of gathered keys, summed on the ranks that hold these keys."""
     side, names = job.plan.k, list(of_keys)
     order = side.gathered_order(needed)
     parts = {piece: [] for piece in needed}

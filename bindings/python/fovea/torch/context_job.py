@@ -1,5 +1,5 @@
-"""One call of context parallelism on one rank: its tensors as heads and pieces, and what of them goes to others. The ring
-(context_ring.py) and the gathering of keys (context_gather.py) are written with it."""
+"""One call of context parallelism on one rank: its tensors by heads and pieces, and what it sends to others. Used by the ring
+(context_ring.py) and the gathering of keys (context_gather.py)."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ class Job:
         return x if side.order is None else x.index_select(self.axis, side.order)
 
     def collect_heads(self, x, side):
-        """And back."""
+        """The inverse: [rows of the group, own heads] to [own rows, all heads]."""
         if side.order is not None:
             x = torch.empty_like(x).index_copy_(self.axis, side.order, x)
         group = self.plan.head_ranks
@@ -69,11 +69,11 @@ class Job:
         return x.permute(AXES[self.call.layout]).squeeze(-1).contiguous()
 
     def own_heads(self, x):
-        """Of something with one entry per head."""
+        """This rank's part of a tensor with one entry per head."""
         return None if x is None else x.chunk(self.plan.head_ranks)[self.plan.member].contiguous()
 
     def all_heads(self, own):
-        """The same with zeros elsewhere."""
+        """The inverse, with zeros for the heads of other ranks."""
         out = own.new_zeros(own.shape[0] * self.plan.head_ranks)
         out.chunk(self.plan.head_ranks)[self.plan.member].copy_(own)
         return out
@@ -84,7 +84,7 @@ class Job:
         return x.narrow(self.axis, side.start(piece), side.piece_rows[piece])
 
     def rows_piece(self, rows, piece):
-        """Of lse: [B, H, S] or [H, T]."""
+        """The rows of a piece in lse, [B, H, S] or [H, T]."""
         return rows.narrow(-1, self.plan.q.start(piece), self.plan.q.piece_rows[piece])
 
     def query_groups(self):
@@ -120,7 +120,7 @@ def resized(shape, axis, rows):
 
 
 def with_lse(call):
-    """What merging and a backward need of a part."""
+    """What a part must keep for merging and for the backward."""
     return dataclasses.replace(call, outputs=("lse", *(name for name in call.outputs if name != "lse")))
 
 

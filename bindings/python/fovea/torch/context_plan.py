@@ -63,7 +63,7 @@ class Side:
         return torch.tensor(index, dtype=torch.int64, device=self.plan.device)
 
     def start(self, piece) -> int:
-        """Of a piece among those that are held."""
+        """The first row of a piece among those that the rank holds."""
         before = self.plan.held[: self.plan.held.index(piece)]
         return sum(self.piece_rows[i] for i in before)
 
@@ -108,7 +108,7 @@ class Side:
         )
 
     def rows_among_all(self, piece):
-        """Of all rows in line."""
+        """Where the rows of a piece lie among all rows in line."""
         return self.moved(self.blocks(range(len(self.rows))), self.blocks(self.parts_of(piece)))
 
     def fields(self, word, call, pieces):
@@ -133,7 +133,7 @@ class Side:
 
 
 class Plan:
-    """Of one rank."""
+    """The plan of one rank."""
 
     def __init__(self, text, starts, device):
         found = json.loads(text)
@@ -144,7 +144,7 @@ class Plan:
 
     @property
     def member(self):
-        """Which part of the heads."""
+        """The number of this rank's part of the heads."""
         return self.rank % self.head_ranks
 
     def tile(self, call, q_pieces, k_pieces):
@@ -179,7 +179,7 @@ class Seen:
 
     def __init__(self, call, whole, captured):
         fields, _, self.parts = fields_of(call, *whole, None, captured, False)
-        fields.update(q_offset=call.q_offset or None, k_offset=call.k_offset or None)  # their values count here
+        fields.update(q_offset=call.q_offset or None, k_offset=call.k_offset or None)  # the plan depends on their values
         self.line = problem_line(direction="forward", **fields)
         mask = self.parts.mask.replace(" ", "")
         self.used = [i for i, name in enumerate(self.parts.names) if f"{name}[" in mask]

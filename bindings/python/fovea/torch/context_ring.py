@@ -12,8 +12,8 @@ from .shapes import rows_dtype
 
 
 class Coming:
-    """The keys of a step, under way while the one before is computed. Taken also if that fails: a message that nobody takes
-    would be the answer to somebody's next question."""
+    """The keys of a step, which are sent while the step before is computed. They are received even if that fails: a message that
+    stays in the queue would be taken for the next one."""
 
     def __init__(self, job, i, k, v):
         self.step = job.plan.steps[i] if i < len(job.plan.steps) else None
@@ -30,8 +30,8 @@ class Coming:
 
 
 class Merged:
-    """Outputs of one piece of queries over several parts of the keys, weighted by their shares of the sum. A row that all
-    left empty stays empty."""
+    """Outputs of one piece of queries over several parts of the keys, weighted by their shares of the sum. A row that is
+    empty in all of them stays empty."""
 
     def __init__(self, job, q, v, piece):
         rows = job.plan.q.piece_rows[piece]

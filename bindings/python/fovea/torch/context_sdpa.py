@@ -30,6 +30,7 @@ class ContextParallelSDPA(TorchFunctionMode):
         }
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
+        # By its private name: the manager puts a wrapper in the place of the public one.
         if function is torch._C._nn.scaled_dot_product_attention and is_cut(args[0] if args else kwargs["query"]):
             return self.attend(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))

@@ -42,7 +42,7 @@ class Ranks:
         return Exchange(self, sends, receives, like)
 
     def sum(self, tensors):
-        """Over all ranks, in place."""
+        """Sums over all ranks, in place."""
         self.reduce(tensors, dist.ReduceOp.SUM)
 
     def reduce(self, tensors, operation):
@@ -51,7 +51,7 @@ class Ranks:
                 attempt("adding up over ranks", dist.all_reduce, tensor, operation, group=group)
 
     def same_seed(self, seed):
-        """The first rank's, on all of them."""
+        """The first rank's seed, on all ranks."""
         for group in reversed(self.groups):
             attempt("sharing the seed of dropout", dist.broadcast, seed, group=group, group_src=0)
         return seed

@@ -75,5 +75,5 @@ class Window:
         return wide.scatter_(self.axis, self.index.expand(x.shape), x)
 
     def taken(self, x):
-        """And out of them again."""
+        """The inverse: the rows of the piece without the zeros."""
         return x.gather(self.axis, self.index.expand(resized(x.shape, self.axis, self.index.shape[self.axis])))

@@ -1,6 +1,6 @@
-"""What of torch's state decides how a call runs: modes, transforms, autocast, the stream and whether it is captured. The only
-place that uses names of torch which are not public, but for dynamo.py: it has no public ones for these questions, or none
-that answer in less than a microsecond, and every call asks them."""
+"""What of torch's state decides how a call runs: modes, transforms, autocast, the stream and whether it is captured. This file
+uses names of torch that are not public (so do dynamo.py and context_sdpa.py, no others): for these questions torch has no
+public functions, or none that answer in less than a microsecond, and every call asks them."""
 
 import torch
 import torch.autograd.forward_ad as forward_ad

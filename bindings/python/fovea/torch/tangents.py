@@ -47,7 +47,7 @@ def tangent(at: Point, tangents: dict, wants: str):
     o = torch.empty_like(dense(None, at.o, call.layout), memory_format=torch.contiguous_format)
     lse = torch.empty_like(at.lse)
     grads = {name: torch.empty_strided(shape, strides, dtype=q.dtype) for name, shape, strides in found.inputs}
-    bound = {"q": q, "k": k, "v": v, "o": at.o, "lse": at.lse, "grad_o": grad_o, "grad_lse": grad_lse}
+    bound = {"q": q, "k": k, "v": v, "lse": at.lse, "grad_o": grad_o, "grad_lse": grad_lse}
     bound.update({f"tangent_{name}": x for name, x in inputs.items()}, tangent_o=o, tangent_lse=lse)
     bound.update({f"grad_{name}": x for name, x in grads.items()})
     if at.sink is not None:

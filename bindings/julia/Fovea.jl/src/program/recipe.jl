@@ -1,4 +1,56 @@
-# The program of a Request: texts, and which array or number each name in them is.
+# The program of a Request: texts, and which array or number each name in them is; and its line, which libfovea reads.
+
+# What a traced call asks for. A Request has everything that a program can depend on and nothing of the caller's (no array, no
+# function), so equal Requests have equal programs whatever happened between them, and texts are made once for each.
+struct Request
+    nodes::Vector{Node}         # of all modifiers
+    roots::NTuple{3,Int32}      # of score_mod, mask_mod, bprop; 0 where it is no function
+    texts::NTuple{3,String}     # "" where it is no text
+    arrays::Vector{ArrayFacts}  # by slot: those of keywords, those met in traces, bias, mask
+    given::Vector{GivenFacts}
+    bias::Int                   # its slot, or 0
+    mask::Int
+    firsts::Tuple{Symbol,Symbol}  # what takes the offset of q and of k from them, for bias and mask; :none
+    causal::Symbol
+    window::Tuple{Int,Int}
+    sizes::CSizes
+    unused_allowed::Bool
+end
+
+Base.:(==)(a::Request, b::Request) =
+    a.roots === b.roots && a.sizes === b.sizes && a.causal === b.causal && a.window === b.window && a.bias == b.bias &&
+    a.mask == b.mask && a.firsts === b.firsts && a.unused_allowed == b.unused_allowed && same(a.nodes, b.nodes) && same(a.arrays, b.arrays) &&
+    same(a.given, b.given) && a.texts == b.texts
+
+# Bit by bit: -0.0 is not 0.0 in a formula, and NaN is NaN.
+function same(a::Vector{T}, b::Vector{T}) where {T}
+    length(a) == length(b) || return false
+    for i in eachindex(a)
+        @inbounds a[i] === b[i] || return false
+    end
+    return true
+end
+
+mix(h::UInt, x::UInt) = (y = (h ⊻ x) * 0x9e3779b97f4a7c15; y ⊻ (y >> 29))
+
+function Base.hash(r::Request, seed::UInt)
+    h = mix(seed, objectid(r.causal) + UInt(r.window[1] + 2) << 32 + (r.window[2] + 2) % UInt)
+    h = mix(h, (r.sizes.sq + r.sizes.skv << 24 + r.sizes.h << 48) % UInt)
+    for node in r.nodes
+        h = mix(h, objectid(node.text) + (node.args[1] % UInt32) + UInt(node.args[2] % UInt32) << 32)
+        h = mix(h, reinterpret(UInt64, node.number) + node.args[3] % UInt32)
+    end
+    for facts in r.arrays
+        h = mix(h, objectid(facts.wanted) + facts.extent[1] % UInt + (facts.extent[2] % UInt) << 32)
+    end
+    for facts in r.given
+        h = mix(h, objectid(facts.name))
+    end
+    for text in r.texts
+        isempty(text) || (h = hash(text, h))
+    end
+    return h
+end
 
 struct TensorRecipe
     key::Symbol
@@ -114,5 +166,53 @@ function known_recipe(request::Request)
         return get(RECIPES, request, nothing)
     finally
         unlock(RECIPES_LOCK)
+    end
+end
+
+# --- the line ---
+
+# `symbolic` gives sizes their names, so that one plan of libfovea serves several lengths.
+program_line(r::Recipe) = program_line(r, (tensor, i) -> string(tensor.extent[i]))
+symbolic_line(r::Recipe, sizes::CSizes) = program_line(r, (tensor, i) -> extent_word(r, tensor, i, sizes))
+
+function program_line(r::Recipe, extent)
+    io = IOBuffer()
+    isempty(r.mod) || print(io, "mod=\"", r.mod, "\" ")
+    isempty(r.mask) || print(io, "mask=\"", r.mask, "\" ")
+    isempty(r.bprop) || print(io, "bprop=\"", r.bprop, "\" ")
+    for t in r.tensors
+        print(io, "tensor=\"", t.name, ":", dtype_word(t.type), "[")
+        join(io, (extent(t, i) for i in 1:t.rank), ",")
+        print(io, "]\" ")
+    end
+    for s in r.scalars
+        print(io, "scalar=\"", s.name, s.is_float ? "" : ":i32", "\" ")
+    end
+    return String(take!(io))
+end
+
+# The size that dimension i must have because a position indexes it; else its number.
+function extent_word(r::Recipe, t::TensorRecipe, i, sizes::CSizes)
+    for (position, word, size_) in (("b", "B", sizes.b), ("h", "H", sizes.h), ("q", "Sq", sizes.sq), ("k", "Skv", sizes.skv))
+        t.extent[i] == size_ || continue
+        any(indexed_by(formula, t.name, i, position) for formula in (r.mod, r.mask, r.bprop)) && return word
+    end
+    return string(t.extent[i])
+end
+
+indexed_by(formula, name, i, position) =
+    any(m -> (words = split(m.captures[1], ','); length(words) >= i && strip(words[i]) == position),
+        eachmatch(Regex("\\b" * name * "\\[([^\\[\\]()]*)\\]"), formula))
+
+# Does a formula use this name as a word?
+function mentions(formula::String, name::String)
+    from = 1
+    while true
+        found = findnext(name, formula, from)
+        found === nothing && return false
+        before = first(found) == 1 || !is_word(formula[prevind(formula, first(found))])
+        after = last(found) == lastindex(formula) || !is_word(formula[nextind(formula, last(found))])
+        before && after && return true
+        from = nextind(formula, first(found))
     end
 end
