@@ -200,6 +200,16 @@ def test_learned_slopes_are_as_exact_as_with_all_scores(rng, length, steepest):
     assert ours <= 1.5 * theirs, f"relative error {ours:.1e}; with all scores in f32 {theirs:.1e}"
 
 
+def test_learned_slopes_of_bfloat16(rng):
+    """O comes rounded to bfloat16: far more than what is left of dP - rowsum(dO * O)."""
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    slopes = np.array([0.5, 2.0], np.float32)
+    q, k, v, weight = (rng.standard_normal((1, 2, 300, 32)).astype(bfloat16) for _ in range(4))
+    _, pull = fovea.vjp(q, k, v, score_mod=SLOPE, tensors={"slopes": slopes}, grads=["slopes"])
+    wanted = dense_slopes(q, k, v, slopes, weight, np.float64)
+    assert dense.relative_error(pull(weight)["slopes"], wanted) < 1e-3
+
+
 def test_slopes_from_parts_of_the_keys(rng):
     """O and lse are those of all keys; the gradients of a row's scores in one part do not add up to zero."""
     q, k, v, weight = (rng.standard_normal((2, 2, 40, 16)).astype(np.float32) for _ in range(4))
