@@ -1,4 +1,4 @@
-// The longest side of the part is searched in a loop that the compiler turns into vector code where
+// The longest side of the part is searched in a loop that the compiler turns into vector code if
 // elements lie side by side; the other sides are counted through.
 #include "ir/extremes.h"
 

@@ -18,11 +18,6 @@
 #include "tests/ir/random.h"
 
 namespace fovea::test {
-
-// Valid Problems drawn at random, with every feature switched on now and then.
-
-Problem random_problem(std::mt19937_64& random);
-
 namespace {
 
 const std::array<const char*, 10> programs{
@@ -148,6 +143,7 @@ void draw_offsets(Draw& draw, Problem& p) {
 
 }  // namespace
 
+// Valid, with every feature switched on now and then.
 Problem random_problem(std::mt19937_64& random) {
   Draw draw(random);
   Problem p;

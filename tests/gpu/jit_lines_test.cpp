@@ -41,10 +41,6 @@ class Record {
   std::vector<std::string> begun_;
 };
 
-// Ends the process with status 3 if the GPU can't be used any more: what follows would fail for
-// that reason alone.
-void stop_if_the_gpu_is_lost(const std::string& key);
-
 Record& Record::of_this_process() {
   static Record record;
   return record;
@@ -90,6 +86,8 @@ void Record::end(const std::string& key, const std::vector<cli::Comparison>& com
   write(text);
 }
 
+// Ends the process with status 3 if the GPU can't be used any more: what follows would fail for
+// that reason alone.
 void stop_if_the_gpu_is_lost(const std::string& key) {
   try {
     cli::Gpu* const gpu = cli::Gpu::find(tested_device());

@@ -1,5 +1,5 @@
-// What the parser says about bad texts and about what is beyond its limits: the whole first line, and
-// where the caret stands.
+// What the parser says about bad texts and about what is beyond its limits: the whole first line,
+// and where the caret stands.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -19,7 +19,7 @@ struct Part {
   int column_first = 0, column_last = 0;
 };
 
-// One program on one block. Where a block has several heads, the values of (b, h) and q are found
+// One program on one block. If a block has several heads, the values of (b, h) and q are found
 // again for each: blocks like that have few rows.
 class BlockProgram {
  public:

@@ -5,9 +5,9 @@
 #include <atomic>
 
 #include "attention/philox.h"
+#include "attention/pool.h"
 #include "base/error.h"
 #include "engines/cpu/blocks.h"
-#include "engines/cpu/pool.h"
 #include "engines/cpu/schedule.h"
 
 namespace fovea::cpu {

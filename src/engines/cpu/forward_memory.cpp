@@ -50,7 +50,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   return parts;
 }
 
-// Where no head has more than one block of queries, workers pack its keys as they go.
+// If no head has more than one block of queries, workers pack its keys as they go.
 bool shares_keys(const Sizes& sizes) {
   return block_count(sizes.sq, sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv) > 1;
 }

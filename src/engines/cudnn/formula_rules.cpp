@@ -130,7 +130,7 @@ int rank(const Expr& e) {
 }  // namespace
 
 // Of two operands, and of two branches, the one that comes from the score, or from the incoming
-// gradient, is made and stands first: where cuDNN's backward (9.19, sm_90) met a sum of positions
+// gradient, is made and stands first: if cuDNN's backward (9.19, sm_90) met a sum of positions
 // before it, gradients were wrong by ten orders of magnitude, as in s * (q - k) + tanh(score).
 Ref FormulaLowering::binary(Mode mode, const Expr& e) {
   const Expr &a = e->arg(0), &b = e->arg(1);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "attention/bindings.h"
@@ -66,6 +67,10 @@ struct ReferenceCall {
 
 void forward(ReferenceCall& call);
 void backward(ReferenceCall& call);
-void tangent(ReferenceCall& call, const TangentFormulas& formulas);
+
+// A tangent takes its threads: each lane does some of the heads, with a scratch of its own. How
+// many there are follows from sizes alone, so that the bits do not depend on the threads.
+inline constexpr std::size_t most_lanes = 8;
+void tangent(std::span<std::optional<ReferenceCall>> lanes, const TangentFormulas& formulas);
 
 }  // namespace fovea::reference

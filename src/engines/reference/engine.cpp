@@ -1,6 +1,8 @@
 #include "engines/reference/engine.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "attention/host_bake.h"
 #include "base/error.h"
@@ -19,7 +21,7 @@ class ReferencePlan : public Plan {
 
   std::size_t workspace_bytes(const Sizes& sizes) const override {
     Arena measure("reference", nullptr);
-    Scratch::lay_out(measure, needs(sizes), sizes);
+    for (std::size_t i = lanes(sizes); i-- > 0;) Scratch::lay_out(measure, needs(sizes), sizes);
     return measure.used();
   }
 
@@ -30,16 +32,30 @@ class ReferencePlan : public Plan {
 
   void run(const Bindings& bindings) const override {
     Arena arena("reference", bindings.workspace);
-    ReferenceCall call(baked_, formulas_, bindings,
+    std::array<std::optional<ReferenceCall>, most_lanes> calls;
+    const std::size_t count = lanes(bindings.sizes);
+    for (std::size_t i = 0; i < count; ++i) {
+      calls[i].emplace(baked_, formulas_, bindings,
                        Scratch::lay_out(arena, needs(bindings.sizes), bindings.sizes));
+    }
     switch (baked_.direction) {
-      case Direction::Forward: return forward(call);
-      case Direction::Backward: return backward(call);
-      case Direction::Tangent: return tangent(call, tangents_);
+      case Direction::Forward: return forward(*calls[0]);
+      case Direction::Backward: return backward(*calls[0]);
+      case Direction::Tangent: return tangent(std::span(calls).first(count), tangents_);
     }
   }
 
  private:
+  // At most 256 MiB if there is more than one.
+  std::size_t lanes(const Sizes& sizes) const {
+    if (baked_.direction != Direction::Tangent) return 1;
+    Arena measure("reference", nullptr);
+    Scratch::lay_out(measure, needs(sizes), sizes);
+    const std::size_t fit = (std::size_t{256} << 20) / std::max<std::size_t>(measure.used(), 1);
+    const auto heads = static_cast<std::size_t>(sizes.b * sizes.hkv);
+    return std::clamp<std::size_t>(std::min(fit, heads), 1, most_lanes);
+  }
+
   ScratchNeeds needs(const Sizes& sizes) const {
     return {baked_.direction, std::max(formulas_.cell_count(), tangents_.cell_count()),
             baked_.program.scalars().size(), baked_.program.tensors().size(),

@@ -54,21 +54,33 @@ void GradientLoops::write_sums() const {
   }
 }
 
+void GradientLoops::add_sums(const GradientLoops& other) {
+  const auto add = [](std::span<double> to, std::span<const double> from) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+  };
+  add(scratch_.grad_captured, other.scratch_.grad_captured);
+  add(scratch_.grad_scalars, other.scratch_.grad_scalars);
+  add(scratch_.per_head, other.scratch_.per_head);
+}
+
+void GradientLoops::run_heads(std::int64_t first, std::int64_t step) {
+  const std::int64_t per_group = call_.heads_per_group();
+  for (std::int64_t i = first; i < sizes_.b * sizes_.hkv; i += step) {
+    const Sequence sequence = call_.geometry.sequence(i / sizes_.hkv);
+    const std::int64_t g = i % sizes_.hkv;
+    read_keys(sequence, g);
+    std::ranges::fill(scratch_.grad_k_head, 0.0);
+    std::ranges::fill(scratch_.grad_v_head, 0.0);
+    for (std::int64_t h = g * per_group; h < (g + 1) * per_group; ++h) {
+      for (std::int64_t at = 0; at < sequence.q_length; ++at) row(sequence, h, at);
+    }
+    write_keys(sequence, g);
+  }
+}
+
 void GradientLoops::run() {
   write_empty_rows();
-  for (std::int64_t b = 0; b < sizes_.b; ++b) {
-    const Sequence sequence = call_.geometry.sequence(b);
-    for (std::int64_t g = 0; g < sizes_.hkv; ++g) {
-      read_keys(sequence, g);
-      std::ranges::fill(scratch_.grad_k_head, 0.0);
-      std::ranges::fill(scratch_.grad_v_head, 0.0);
-      const std::int64_t first = g * call_.heads_per_group();
-      for (std::int64_t h = first; h < first + call_.heads_per_group(); ++h) {
-        for (std::int64_t i = 0; i < sequence.q_length; ++i) row(sequence, h, i);
-      }
-      write_keys(sequence, g);
-    }
-  }
+  run_heads(0, 1);
   write_sums();
 }
 

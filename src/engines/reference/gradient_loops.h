@@ -18,6 +18,13 @@ class GradientLoops {
 
   void run();
 
+  // The steps of run(), to be taken by many: each has a scratch of its own and does some of the
+  // key/value heads of all sequences, every `step`th; then the sums of all are added up in order.
+  virtual void write_empty_rows() const;
+  void run_heads(std::int64_t first, std::int64_t step);
+  void add_sums(const GradientLoops& other);
+  void write_sums() const;
+
  protected:
   virtual void read_keys(const Sequence& sequence, std::int64_t g) { call_.read_keys(sequence, g); }
   // Adds what row i of a sequence gives to the sums, and writes its own gradient.
@@ -35,9 +42,7 @@ class GradientLoops {
   CapturedSums captured_;
 
  private:
-  void write_empty_rows() const;
   void write_keys(const Sequence& sequence, std::int64_t g) const;
-  void write_sums() const;
 };
 
 }  // namespace fovea::reference

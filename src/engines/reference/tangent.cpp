@@ -17,8 +17,10 @@
 // Since second derivatives are symmetric, this is also what a backward of the backward needs.
 // lse as it is given, rounded, only keeps exp() in range: sums are divided by that of all p.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "attention/pool.h"
 #include "engines/reference/gradient_loops.h"
 
 namespace fovea::reference {
@@ -36,11 +38,14 @@ class Tangent : public GradientLoops {
   Tangent(ReferenceCall& call, const TangentFormulas& formulas)
       : GradientLoops(call), formulas_(formulas), wants_(wants_gradients(call.baked)) {
     bind_captured();
-    std::ranges::fill(scratch_.o_row, 0.0);
-    write_zeros(dense(call.bound.tangent_o, 3), false, scratch_.o_row);
-    const std::int64_t rows = call.geometry.batches() * sizes_.h * call.geometry.q_rows();
+  }
+
+  void write_empty_rows() const override {
+    GradientLoops::write_empty_rows();
+    write_zeros(dense(call_.bound.tangent_o, 3), false, scratch_.o_row);
+    const std::int64_t rows = call_.geometry.batches() * sizes_.h * call_.geometry.q_rows();
     for (std::int64_t i = 0; i < rows; ++i) {
-      write_number(call.bound.tangent_lse, call.row_type, i, 0);
+      write_number(call_.bound.tangent_lse, call_.row_type, i, 0);
     }
   }
 
@@ -204,8 +209,21 @@ void Tangent::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {
 
 }  // namespace
 
-void tangent(ReferenceCall& call, const TangentFormulas& formulas) {
-  Tangent(call, formulas).run();
+void tangent(std::span<std::optional<ReferenceCall>> lanes, const TangentFormulas& formulas) {
+  std::array<std::optional<Tangent>, most_lanes> parts;
+  for (std::size_t i = 0; i < lanes.size(); ++i) parts[i].emplace(*lanes[i], formulas);
+  parts[0]->write_empty_rows();
+  const Bindings& bound = lanes[0]->bound;
+  Executor& executor = bound.executor != nullptr ? *bound.executor : own_pool();
+  const int threads = bound.threads > 0 ? bound.threads : executor.threads();
+  const std::size_t workers = std::min(lanes.size(), static_cast<std::size_t>(threads));
+  executor.run(workers, [&](std::size_t worker) {
+    for (std::size_t i = worker; i < lanes.size(); i += workers) {
+      parts[i]->run_heads(static_cast<std::int64_t>(i), static_cast<std::int64_t>(lanes.size()));
+    }
+  });
+  for (std::size_t i = 1; i < lanes.size(); ++i) parts[0]->add_sums(*parts[i]);
+  parts[0]->write_sums();
 }
 
 }  // namespace fovea::reference

@@ -6,7 +6,7 @@
 namespace fovea::reference {
 namespace {
 
-// The derivative by one load or scalar, or 0 where the formula does not have it.
+// The derivative by one load or scalar, or 0 if the formula does not have it.
 ir::Expr by_load(const ir::Gradients& gradients, const ir::Expr& load) {
   for (const ir::LoadGradient& one : gradients.loads) {
     if (one.load == load) return one.gradient;

@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
+#include "attention/pool.h"
 #include "engines/cpu/engine.h"
-#include "engines/cpu/pool.h"
 #include "tests/attention/bound_call.h"
 #include "tests/capi/counted_memory.h"
 
@@ -46,8 +46,8 @@ TEST(Allocation, APlanAllocatesNothingWhenItRuns) {
       "b=2 h=4 hkv=2 sq=300 d=64 direction=backward grads=q,k,v,slope,cap,bias,sink " + formulas,
   };
   for (const std::string& line : lines) {
-    EXPECT_EQ(allocations_of_a_run(line, cpu::serial_executor()), 0) << line;
-    EXPECT_EQ(allocations_of_a_run(line, cpu::own_pool()), 0) << line;
+    EXPECT_EQ(allocations_of_a_run(line, serial_executor()), 0) << line;
+    EXPECT_EQ(allocations_of_a_run(line, own_pool()), 0) << line;
   }
 }
 

@@ -15,7 +15,7 @@
 #include "attention/device.h"
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/engine.h"
-#include "engines/cpu/pool.h"
+#include "attention/pool.h"
 #include "tests/attention/bound_call.h"
 
 namespace fovea::cpu {

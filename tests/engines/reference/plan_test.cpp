@@ -44,9 +44,15 @@ Problem backward_problem(const std::string& program = "") {
   return problem;
 }
 
+// Of f64 problems literals stay in the formula, as the doubles that they are.
+Problem in_f32(Problem problem) {
+  for (const NamedTensor& tensor : named_tensors()) (problem.*tensor.spec).dtype = DType::F32;
+  return problem;
+}
+
 TEST(Bake, WhatBindingsCarrySharesAPlan) {
-  const Problem one = backward_problem("mod=\"score * 0.3\"");
-  Problem other = backward_problem("mod=\"score * 0.4\"");
+  const Problem one = in_f32(backward_problem("mod=\"score * 0.3\""));
+  Problem other = in_f32(backward_problem("mod=\"score * 0.4\""));
   other.sizes = {5, 6, 2, 77, 88, 64, 32, 9, 9};
   other.scale = 0.7f;
   other.dropout = 0.25f;

@@ -78,7 +78,7 @@ FOVEA_INLINE Pack expm1_of(Pack x) {
   const Pack half = scale_by_power(all(0.5f), e.n);
   const Pack sum = fma(small, half, half - 0.5f);
   const Pack out = sum + sum;
-  // Where nothing was scaled the sum is e^r - 1 itself; that keeps the sign of zero, too.
+  // If nothing was scaled the sum is e^r - 1 itself; that keeps the sign of zero, too.
   return each([](vf y, vf s, vf n, vf v) { return n == 0.0f ? (v == 0.0f ? v : s) : y; }, out,
               small, e.n, clamped);
 }

@@ -105,7 +105,7 @@ void tanh_of_quotient(const StripCall& call) {
 }
 #endif
 
-// (a u) b / v. Where u / v is an ordinary number, a b times that.
+// (a u) b / v. If u / v is an ordinary number, a b times that.
 struct PlainProduct {
   FOVEA_INLINE Pack factor(Pack b) { return b; }
 };

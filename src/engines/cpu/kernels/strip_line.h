@@ -1,4 +1,4 @@
-// Values that change evenly along a row, as positions do: rest + slope k. Where such a line stays
+// Values that change evenly along a row, as positions do: rest + slope k. If such a line stays
 // below 2^24, sums of whole numbers are exact in f32: one addition replaces integer arithmetic and
 // a conversion, and nothing is lost however far the positions are from 0.
 #pragma once

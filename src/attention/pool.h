@@ -14,7 +14,7 @@
 #include "attention/bindings.h"
 #include "attention/cpu.h"
 
-namespace fovea::cpu {
+namespace fovea {
 
 Executor& own_pool();
 Executor& serial_executor();  // the caller alone
@@ -63,4 +63,4 @@ class Pool final : public Executor {
   std::array<Slot, 8> slots_;
 };
 
-}  // namespace fovea::cpu
+}  // namespace fovea

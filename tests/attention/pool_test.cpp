@@ -1,5 +1,5 @@
 // The engine's threads: every task runs once, whoever calls, however often, also in a child.
-#include "engines/cpu/pool.h"
+#include "attention/pool.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@
 #define SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS()
 #endif
 
-namespace fovea::cpu {
+namespace fovea {
 namespace {
 
 Executor& pool_of(int threads) {  // never destroyed, as its class asks
@@ -304,4 +304,4 @@ TEST(PoolAffinity, AChildThatBindsItselfKeepsToThat) {
 }
 
 }  // namespace
-}  // namespace fovea::cpu
+}  // namespace fovea

@@ -1,4 +1,4 @@
-#include "engines/cpu/pool.h"
+#include "attention/pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 
 #include "attention/device.h"
 
-namespace fovea::cpu {
+namespace fovea {
 namespace {
 
 // Waking a sleeping processor of a virtual machine takes 40-125 us: worth spinning for about as
@@ -231,4 +231,4 @@ Executor& serial_executor() {
   return serial;
 }
 
-}  // namespace fovea::cpu
+}  // namespace fovea
