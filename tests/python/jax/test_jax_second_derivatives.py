@@ -173,6 +173,13 @@ def test_what_has_none(qkv):
         jax.hessian(by_hand)(q)
 
 
+def test_gpus_refuse_it_when_it_is_lowered(qkv):
+    change = jax.jit(lambda *qkv: jax.jvp(ours, qkv, qkv)[1])
+    with pytest.raises(NotImplementedError, match="on the CPU only, not yet on GPUs"):
+        change.trace(*qkv).lower(lowering_platforms=("cuda",))
+    jax.jit(jax.grad(loss(ours))).trace(*qkv).lower(lowering_platforms=("cuda",))  # first derivatives are there
+
+
 def test_no_array_of_all_scores():
     """No result of a compiled program is as large as all scores."""
     q, k, v = (jnp.zeros((1, 512, 1, 4), jnp.float32) for _ in range(3))
