@@ -18,7 +18,7 @@ end
 struct CScalarBinding
     name::Ptr{UInt8}
     value::Cdouble
-    void::Ptr{Cvoid}
+    device::Ptr{Cvoid}
     gradient::Ptr{Cvoid}
 end
 
