@@ -150,9 +150,9 @@ TEST(BadBindings, ValuesAndWorkspace) {
       {plain, [](CCall& c) { c.bindings.executor = &no_threads; },
        "bindings.executor.threads is -2; it must be 1 or more (0: 1)"},
       {plain, [](CCall& c) { c.bindings.struct_size = 0; },
-       "bindings.struct_size is 0; set it to sizeof(fovea_bindings), 688 here"},
+       "bindings.struct_size is 0; set it to sizeof(fovea_bindings), 696 here"},
       {plain, [](CCall& c) { c.bindings.struct_size = 100; },
-       "bindings.struct_size is 100; too small: set it to sizeof(fovea_bindings), 688 here"},
+       "bindings.struct_size is 100; too small: set it to sizeof(fovea_bindings), 696 here"},
   });
 }
 

@@ -83,7 +83,7 @@ TEST(Literals, TheF32SideIsWhatTheF32ProgramComputes) {
     const Expr wide = build(graph);
     const std::string text = print(wide, names, Literals::F64);
     ASSERT_EQ(wide, parse_formula(text, names)) << text;
-    const Captured captured(random, Values::Any);
+    const RandomCaptured captured(random, Values::Any);
     const Point<float> point = captured.point<float>(random);
     Point<double> same{point.score, point.grad,    point.b,      point.h,   point.q,
                        point.k,     point.B,       point.H,      point.Hkv, point.Sq,

@@ -112,6 +112,7 @@ void backward(const Call& call, const BackwardMemory& memory) {
     read_wave(call, memory, wave);
     if (captured) {
       run_lanes(call, memory, wave, *captured);
+      balance_rows(call, memory, wave, *captured);
     } else {
       run_chunks(call, memory, wave);
     }

@@ -42,6 +42,7 @@ struct BackwardWorker {
   std::span<std::uint64_t> live;  // [strip_rows]
   KeepBits keep, drop;
   std::span<std::byte> mask_state, mod_state;
+  BalanceSums row_sums;
 };
 
 // Query rows of the heads of a wave: [wave][blocks][block_rows].
@@ -76,6 +77,9 @@ struct BackwardMemory {
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
   std::span<double> sink;       // [H]
   std::span<std::byte> captured;
+  // [wave][chunks][blocks][block_rows], and [Captured::row_terms] of each. Empty: there are none.
+  std::span<RowTotals> row_totals;
+  std::span<RowTerm> row_terms;
   // [wave][chunks]: parts that are done of chunks that several tasks share, and [row_parts] KeySums
   // of each. Empty: none is shared.
   std::span<std::uint32_t> parts_done;
@@ -101,6 +105,9 @@ void read_query_block(const Call& call, const BackwardMemory& memory, const Wave
                       std::int64_t number, int worker);
 double flops_of_queries(const Call& call, const Wave& wave);  // take as long as reading them
 void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave);
+// Takes back what rounding has added to captured gradients; after the chunks of the wave.
+void balance_rows(const Call& call, const BackwardMemory& memory, const Wave& wave,
+                  const CapturedRun& captured);
 void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave);
 
 }  // namespace fovea::cpu

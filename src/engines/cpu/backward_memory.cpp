@@ -49,6 +49,8 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
   drop = {arena.take<std::uint64_t>(block_rows, keep_words)};
   if (plan.mask) mask_state = take_bytes(arena, plan.mask->state_bytes(block_rows, tile_columns));
   mod_state = take_bytes(arena, plan.mod_state_bytes());
+  const std::size_t terms = plan.captured.row_terms();
+  if (terms != 0) row_sums = BalanceSums(arena, terms, block_rows, kernels.lanes);
 }
 
 BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes)
@@ -79,6 +81,9 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   }
   if (plan.captured.any()) {
     captured = take_bytes(arena, plan.captured.workspace_bytes(sizes, counts));
+    const auto terms = static_cast<std::int64_t>(plan.captured.row_terms());
+    if (terms != 0) row_totals = arena.take<RowTotals>(rows, chunks);
+    row_terms = arena.take<RowTerm>(rows * chunks, terms);
   }
   // Chunks are shared if there are few of them for so many workers. Lanes of captured gradients
   // have an order of their own.

@@ -83,6 +83,7 @@ bool KeyChunkBackward::sum_part(int part, const KeySums& into) {
       if (!any) std::ranges::fill(sums_.all, 0.0f);
       differentiate(tile);
     }
+    if (captured_ != nullptr && !memory_.row_totals.empty()) store_row_sums();
   }
   return any;
 }
@@ -101,6 +102,8 @@ void KeyChunkBackward::start_block(std::int64_t index) {
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t number = memory_.queries.number(head_in_wave_, index);
   block_ = find_block(sequence_.q_length, heads, index);
+  block_index_ = index;
+  if (!memory_.row_totals.empty()) mine_.row_sums.clear();
   first_head_ = group_ * heads + block_.head;
   const QueryBlocks& queries = memory_.queries;
   q_ = block_of(queries.q, kernels_, number, call_.plan.cells(call_.sizes.d));

@@ -31,7 +31,8 @@ class KeyChunkBackward {
   void strips(const Part& part, bool masked);
   void strip(StripRun::Strip strip, int base, bool masked);
   const float* modified_scores(StripRun::Strip& strip);
-  void modified_gradients(const StripRun::Strip& strip, float* grad_scores);
+  void modified_gradients(const StripRun::Strip& strip, int row, float* grad_scores);
+  void store_row_sums() const;
   void find_drops();
   Into into_grad_q(bool whole);
   void query_product(const Part& part, bool masked);
@@ -58,7 +59,7 @@ class KeyChunkBackward {
 
   // The block at hand.
   Block block_;
-  std::int64_t first_head_ = 0;
+  std::int64_t block_index_ = 0, first_head_ = 0;
   Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
   bool* has_grad_q_ = nullptr;  // *: false if grad_q_ holds nothing yet
   const double* lse_ = nullptr;

@@ -56,7 +56,7 @@ void KeyChunkBackward::strip(StripRun::Strip at, int base, bool masked) {
   x.row_term = row_term_ + row;
   x.live = mine_.live.data();
   kernels_.softmax_backward(x);
-  if (!direct) modified_gradients(at, scores);
+  if (!direct) modified_gradients(at, row, scores);
 }
 
 // As a strip of its own, unless it lies like one.
@@ -70,17 +70,37 @@ const float* KeyChunkBackward::modified_scores(StripRun::Strip& at) {
   return mine_.score_strip.data();
 }
 
-void KeyChunkBackward::modified_gradients(const StripRun::Strip& at, float* grad_scores) {
+void KeyChunkBackward::modified_gradients(const StripRun::Strip& at, int row, float* grad_scores) {
   StripRun& run = mod_->run();
   StripRun::Strip second = at;
   second.grad = mine_.grad_strip.data();
   run.elements(1, second);
   if (captured_ != nullptr) {
     captured_->add(lane_, run, first_captured_root, second, mine_.live.data());
+    if (call_.plan.captured.row_terms() != 0) {
+      const Panels p = from_row(from_column(mine_.grad_p, at.column), row, kernels_.panel_width);
+      captured_->balance(run, first_captured_root, second, {p.data, row, mine_.row_sums, kernels_});
+    }
   }
   const StripValue value = run.value(gradient_root);
   kernels_.spread(value.f32(), value.row_step, value.column_step, at.rows, at.columns,
                   mine_.live.data(), grad_scores);
+}
+
+void KeyChunkBackward::store_row_sums() const {
+  const std::size_t terms = call_.plan.captured.row_terms();
+  const std::int64_t first =
+      ((head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + block_index_) *
+      block_rows;
+  for (int r = 0; r < block_.all_rows(); ++r) {
+    const auto row = static_cast<std::size_t>(first + r);
+    memory_.row_totals[row] = {mine_.row_sums.sum(BalanceSums::gradients, r),
+                               mine_.row_sums.sum(BalanceSums::probabilities, r)};
+    for (std::size_t i = 0; i < terms; ++i) {
+      memory_.row_terms[row * terms + i] = {mine_.row_sums.sum(BalanceSums::first_term + i, r),
+                                            mine_.row_sums.at(i, r)};
+    }
+  }
 }
 
 }  // namespace fovea::cpu

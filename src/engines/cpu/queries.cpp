@@ -139,6 +139,40 @@ void write_block(const Call& call, const BackwardMemory& memory, const QueryBloc
   }
 }
 
+// Chunk after chunk, so that the sums are the same for any number of threads.
+void balance_row(const Call& call, const BackwardMemory& memory, const QueryBlock& at, int r,
+                 const CapturedRun& captured) {
+  const std::int64_t head = at.first_head + r / at.block.rows;
+  const std::int64_t row = at.sequence.q_first + at.block.position + r % at.block.rows;
+  const std::int64_t from = call.geometry.row_number(at.sequence.b, head, row);
+  const std::int64_t blocks = memory.queries.blocks, chunks = chunk_count(at.sequence.k_length);
+  const auto in_chunk = [&](std::int64_t chunk) {
+    const std::int64_t part = (at.number / blocks * memory.chunks + chunk) * blocks;
+    return static_cast<std::size_t>((part + at.number % blocks) * block_rows + r);
+  };
+  RowTotals total;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    total.gradients += memory.row_totals[in_chunk(chunk)].gradients;
+    total.probabilities += memory.row_totals[in_chunk(chunk)].probabilities;
+  }
+  if (!total.complete(static_cast<double>(static_cast<const float*>(call.bound.lse)[from]))) return;
+  double too_much = total.gradients;
+  if (call.baked.grad_lse) {
+    too_much -= static_cast<double>(static_cast<const float*>(call.bound.grad_lse)[from]);
+  }
+  const std::size_t terms = call.plan.captured.row_terms();
+  for (std::size_t i = 0; i < terms; ++i) {
+    RowTerm term;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const RowTerm& part = memory.row_terms[in_chunk(chunk) * terms + i];
+      term.mean += part.mean;
+      term.at = std::max(term.at, part.at);
+    }
+    const double x = -too_much * term.mean;
+    if (term.at >= 0 && std::isfinite(x)) captured.add_to_row_term(i, term.at, x);
+  }
+}
+
 }  // namespace
 
 void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave) {
@@ -162,6 +196,17 @@ void read_query_block(const Call& call, const BackwardMemory& memory, const Wave
   QueryBlock at;
   if (!find(call, memory, wave, number, at)) return;
   read_block(call, memory, at, worker_of(call, memory, worker));
+}
+
+void balance_rows(const Call& call, const BackwardMemory& memory, const Wave& wave,
+                  const CapturedRun& captured) {
+  if (memory.row_totals.empty()) return;
+  const std::int64_t blocks = memory.queries.blocks;
+  for (std::int64_t task = 0; task < wave.count * blocks; ++task) {
+    QueryBlock at;
+    if (!find(call, memory, wave, task, at)) continue;
+    for (int r = 0; r < at.block.all_rows(); ++r) balance_row(call, memory, at, r, captured);
+  }
 }
 
 void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave) {

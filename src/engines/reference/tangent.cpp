@@ -99,11 +99,12 @@ void Tangent::sum_scores(Point& point, const Sequence& sequence, RowTangent& row
     ScoreTangent& at = scratch_.score_row[static_cast<std::size_t>(j)];
     at = {};
     call_.move_to_key(point, sequence, j);
-    const double s = call_.score(point, j);
-    if (s == minus_infinity) continue;  // not kept: p and all that follows from it are 0
-    at.p = std::exp(s - row.lse);
-    at.factor = call_.dropout.factor(point);
+    if (!call_.formulas.keeps(point, scratch_.cells)) continue;
+    point.score = call_.scale * dot(scratch_.q_row, call_.k_row(j));
     at.slopes = formulas_.at(point, scratch_.cells);
+    if (at.slopes.s == minus_infinity) continue;  // not kept: p and all that follows from it are 0
+    at.p = std::exp(at.slopes.s - row.lse);
+    at.factor = call_.dropout.factor(point);
     at.s0_change =
         call_.scale * (dot(scratch_.tangent_q_row, call_.k_row(j)) +
                        dot(scratch_.q_row, row_of(scratch_.tangent_k_head, j, sizes_.d)));

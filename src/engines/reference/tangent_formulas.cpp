@@ -47,7 +47,8 @@ TangentFormulas::TangentFormulas(const Problem& baked) {
   const ir::Expr change = change_by_captured(first, baked);
   const ir::Gradients of_change = ir::differentiate(change);
 
-  std::vector<ir::Expr> roots{first.score, change, second.score, of_change.score};
+  std::vector<ir::Expr> roots{baked.program.mod(), first.score, change, second.score,
+                              of_change.score};
   for (const ir::LoadGradient& one : first.loads) {
     if (!wanted(baked.want_tensors, one.load->slot())) continue;
     const auto index = one.load->args();
@@ -66,10 +67,10 @@ TangentFormulas::TangentFormulas(const Problem& baked) {
 }
 
 Slopes TangentFormulas::at(const Point& point, Cells cells) const {
-  if (!slopes_) return {};
+  if (!slopes_) return {point.score};
   slopes_->run(point, cells);
   const auto root = [&](std::size_t i) { return slopes_->value(cells, i).f; };
-  return {root(0), root(1), root(2), root(3)};
+  return {root(0), root(1), root(2), root(3), root(4)};
 }
 
 double TangentFormulas::change_of(const Captured& captured, const ScoreChange& change,

@@ -10,9 +10,10 @@
 
 namespace fovea::reference {
 
-// Of s = mod(s0, captured) at a point: the derivative by s0, the change that the tangents of
-// captured things make, and the derivatives of both by s0.
+// Of s = mod(s0, captured) at a point: itself, the derivative by s0, the change that the tangents
+// of captured things make, and the derivatives of both by s0.
 struct Slopes {
+  double s = 0;
   double by_score = 1, by_captured = 0;
   double second = 0, captured_second = 0;
 };

@@ -165,3 +165,61 @@ def test_dropout_of_the_backward_is_that_of_the_forward(arrays):
     indices = range(0, v.size, 13)
     run = lambda: (fovea.attention(q, k, v, **options) * weight).sum()  # noqa: E731
     assert np.allclose(got.reshape(-1)[list(indices)], dense.central_differences(run, v, indices), atol=1e-6)
+
+
+# --- gradients of captured values whose terms cancel ---
+
+
+def dense_slopes(q, k, v, slopes, weight, dtype):
+    """The gradient of slopes[h] in score + slopes[h] * (k - q), with all scores in memory."""
+    q, k, v, slopes, weight = (x.astype(dtype) for x in (q, k, v, slopes, weight))
+    distance = (np.arange(k.shape[2])[None, :] - np.arange(q.shape[2])[:, None]).astype(dtype)
+    score = (q @ k.swapaxes(2, 3)) * dtype(q.shape[3] ** -0.5) + slopes[:, None, None] * distance
+    p = np.exp(score - score.max(3, keepdims=True))
+    p /= p.sum(3, keepdims=True)
+    grad_p = weight @ v.swapaxes(2, 3)
+    return (p * (grad_p - (p * grad_p).sum(3, keepdims=True)) * distance).sum((0, 2, 3))
+
+
+SLOPE = "score + slopes[h] * (k - q)"
+
+
+@pytest.mark.parametrize("length, steepest", [(77, 2.0), (300, 2.0), (300, 0.1)])
+def test_learned_slopes_are_as_exact_as_with_all_scores(rng, length, steepest):
+    """If one key has nearly all of a row, dP and rowsum(dO * O) are nearly equal; distances multiply what is left."""
+    slopes = np.linspace(steepest / 4, steepest, 4).astype(np.float32)
+    errors = []
+    for _ in range(6):
+        q, k, v, weight = (rng.standard_normal((1, 4, length, 32)).astype(np.float32) for _ in range(4))
+        _, pull = fovea.vjp(q, k, v, score_mod=SLOPE, tensors={"slopes": slopes}, grads=["slopes"])
+        wanted = dense_slopes(q, k, v, slopes, weight, np.float64)
+        others = (pull(weight)["slopes"], dense_slopes(q, k, v, slopes, weight, np.float32))
+        errors.append([dense.relative_error(x, wanted) for x in others])
+    ours, theirs = np.sqrt(np.mean(np.square(errors), 0))
+    # lse, which is an f32, is large if slopes are steep: that is left.
+    assert ours <= 1.5 * theirs, f"relative error {ours:.1e}; with all scores in f32 {theirs:.1e}"
+
+
+def test_learned_slopes_of_bfloat16(rng):
+    """O comes rounded to bfloat16: far more than what is left of dP - rowsum(dO * O)."""
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    slopes = np.array([0.5, 2.0], np.float32)
+    q, k, v, weight = (rng.standard_normal((1, 2, 300, 32)).astype(bfloat16) for _ in range(4))
+    _, pull = fovea.vjp(q, k, v, score_mod=SLOPE, tensors={"slopes": slopes}, grads=["slopes"])
+    wanted = dense_slopes(q, k, v, slopes, weight, np.float64)
+    assert dense.relative_error(pull(weight)["slopes"], wanted) < 1e-3
+
+
+def test_slopes_from_parts_of_the_keys(rng):
+    """O and lse are those of all keys; the gradients of a row's scores in one part do not add up to zero."""
+    q, k, v, weight = (rng.standard_normal((2, 2, 40, 16)).astype(np.float32) for _ in range(4))
+    given = {"score_mod": SLOPE, "tensors": {"slopes": np.array([0.3, 0.02], np.float32)}}
+    o, lse = fovea.attention(q, k, v, return_lse=True, **given)
+    whole = fovea.attention_backward(weight, q, k, v, o, lse, grads=["slopes"], **given)["slopes"]
+    parts = [
+        fovea.attention_backward(
+            weight, q, k[:, :, at], v[:, :, at], o, lse, grads=["slopes"], k_offset=at.start, **given
+        )["slopes"]
+        for at in (slice(0, 13), slice(13, 40))
+    ]
+    assert dense.relative_error(parts[0] + parts[1], whole) < 2e-5

@@ -173,6 +173,34 @@ def test_what_has_none(qkv):
         jax.hessian(by_hand)(q)
 
 
+def test_gpus_refuse_it_when_it_is_lowered(qkv):
+    change = jax.jit(lambda *qkv: jax.jvp(ours, qkv, qkv)[1])
+    with pytest.raises(NotImplementedError, match="on the CPU only, not yet on GPUs"):
+        change.trace(*qkv).lower(lowering_platforms=("cuda",))
+    jax.jit(jax.grad(loss(ours))).trace(*qkv).lower(lowering_platforms=("cuda",))  # first derivatives are there
+
+
+FIRST = {
+    "scan": lambda attend, q, w: jax.lax.scan(lambda x, g: (attend(x, g), None), q, w)[0],
+    "checkpoint": lambda attend, q, w: jax.lax.scan(jax.checkpoint(lambda x, g: (attend(x, g), None)), q, w)[0],
+    "vmap": lambda attend, q, w: jax.vmap(attend, (None, 0))(q, w),
+    "cond": lambda attend, q, w: jax.lax.cond(w[0, 0] > 0, lambda q: attend(q, w[0]), lambda q: q, q),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_first_derivatives_run_no_tangent(name, qkv):
+    """It is what is transposed, whatever stands round it; GPUs have none."""
+    q, k, v = qkv
+
+    def attend(q, gain):
+        return fovea.jax.attention(q, k, v, score_mod=lambda s, b, h, i, j: s * gain[h])
+
+    gradients = jax.jit(jax.grad(lambda q, w: jnp.sum(FIRST[name](attend, q, w) ** 2), (0, 1)))
+    program = gradients.trace(q, jnp.ones((3, 2))).lower(lowering_platforms=("cuda",)).as_text()
+    assert "fovea_backward" in program and "fovea_tangent" not in program
+
+
 def test_no_array_of_all_scores():
     """No result of a compiled program is as large as all scores."""
     q, k, v = (jnp.zeros((1, 512, 1, 4), jnp.float32) for _ in range(3))

@@ -1,5 +1,6 @@
 #include "engines/cpu/captured/captured.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "attention/arena.h"
@@ -48,13 +49,34 @@ Captured::Captured(const Problem& baked) : baked_(baked) {
       roots_.push_back(gradient);
     }
   }
+  add_row_terms(program.mod());
+}
+
+void Captured::add_row_terms(const ir::Expr& mod) {
+  const ir::Gradients weights = ir::differentiate(mod);
+  const auto add = [&](bool is_scalar, std::size_t number, const ir::Expr& weight) {
+    row_terms_.push_back({is_scalar, number, roots_.size()});
+    roots_.push_back(ir::simplify(weight));
+  };
+  const auto along_k = ir::Depends::K | ir::Depends::Score;
+  for (std::size_t i = 0; i < loads_.size(); ++i) {
+    const bool shared = std::ranges::none_of(loads_[i].load->args(), [&](const ir::Expr& at) {
+      return ir::any(at->depends(), along_k);
+    });
+    const auto of = std::ranges::find(weights.loads, loads_[i].load, &ir::LoadGradient::load);
+    if (shared && of != weights.loads.end()) add(false, i, of->gradient);
+  }
+  for (std::size_t i = 0; i < scalars_.size(); ++i) {
+    const auto of = std::ranges::find(weights.scalars, scalars_[i].slot, &ir::ScalarGradient::slot);
+    if (scalars_[i].root && of != weights.scalars.end()) add(true, i, of->gradient);
+  }
 }
 
 void Captured::add_load(std::size_t tensor, const ir::LoadGradient& of) {
   const ir::Expr gradient = ir::simplify(of.gradient);
   if (is_zero(gradient)) return;
   tensors_[tensor].add_load(*of.load);
-  Load load{tensor, roots_.size(), {}};
+  Load load{of.load, tensor, roots_.size(), {}};
   for (const ir::Expr& index : of.load->args()) load.slopes.push_back(slope_along_k(index));
   loads_.push_back(std::move(load));
   roots_.push_back(gradient);

@@ -18,6 +18,7 @@
 #include "attention/bindings.h"
 #include "attention/problem.h"
 #include "engines/cpu/captured/captured_lanes.h"
+#include "engines/cpu/captured/row_balance.h"
 #include "engines/cpu/strips/strip.h"
 #include "ir/diff.h"
 #include "ir/expr.h"
@@ -36,6 +37,9 @@ class Captured {
   // `first_root` on. May be empty if some are wanted: then zeros are written.
   const std::vector<ir::Expr>& roots() const { return roots_; }
 
+  // Gradients that whole rows share: BalanceSums and CapturedRun::balance count them so.
+  std::size_t row_terms() const { return row_terms_.size(); }
+
   std::size_t workspace_bytes(const Sizes& sizes,
                               const ChunkCounts& counts) const;  // aligned to 64
 
@@ -43,6 +47,7 @@ class Captured {
   friend class CapturedRun;
   // One load of a wanted tensor: its gradient is roots_[root], its indices follow.
   struct Load {
+    ir::Expr load;
     std::size_t tensor, root;
     std::vector<std::optional<std::int32_t>> slopes;  // of each index
   };
@@ -50,7 +55,14 @@ class Captured {
     std::uint32_t slot;
     std::optional<std::size_t> root;  // none: no formula uses it
   };
+  // No index changes along k; roots_[weight] is the derivative that multiplies dS.
+  struct OfRow {
+    bool is_scalar;
+    std::size_t number;  // in loads_ or scalars_
+    std::size_t weight;
+  };
   struct Layout;
+  void add_row_terms(const ir::Expr& mod);
   void add_load(std::size_t tensor, const ir::LoadGradient& of);
   Layout lay_out(const Sizes& sizes, const ChunkCounts& counts, void* memory) const;
 
@@ -59,6 +71,7 @@ class Captured {
   std::vector<CapturedTensor> tensors_;  // wanted ones
   std::vector<Load> loads_;
   std::vector<Scalar> scalars_;
+  std::vector<OfRow> row_terms_;
 };
 
 // The sums of one call. Allocates nothing: it lives in memory of workspace_bytes, aligned to 64,
@@ -89,6 +102,18 @@ class CapturedRun {
   void add(std::int64_t lane, const StripRun& run, std::size_t first_root,
            const StripRun::Strip& strip, const std::uint64_t* live) const;
 
+  // The same strip for BalanceSums: `p` are its probabilities, `row` its first row in the block.
+  struct OfBlock {
+    const float* p;
+    int row;
+    const BalanceSums& sums;
+    const KernelTable& kernels;
+  };
+  void balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
+               const OfBlock& block) const;
+  // Adds x to element `at` of a row term; after the chunks.
+  void add_to_row_term(std::size_t term, std::int64_t at, double x) const;
+
   // Every wanted gradient, in its type and strides.
   std::int64_t write_tasks() const;
   void write(std::int64_t task) const;
@@ -98,6 +123,8 @@ class CapturedRun {
   std::int64_t tensor_write_tasks(const CapturedTarget& target) const;
   void write_tensor(const CapturedTarget& target, std::int64_t task) const;
   void write_scalars() const;
+  void find_elements(const StripRun& run, std::size_t first_root, std::size_t term, int rows,
+                     std::int64_t* to) const;
   double* lane_sums(std::int64_t lane) const { return sums_ + lane * lane_step_; }
 
   const Captured& captured_;

@@ -248,6 +248,24 @@ double LiveStrip::sum() {
   return sum_of(sums.data(), columns_);
 }
 
+std::int64_t element_of(const CapturedTarget& target, std::span<const StripIndex> index, int row) {
+  std::int64_t at = 0;
+  for (std::size_t d = 0; d < index.size(); ++d) {
+    at += ir::clamp_index(index_at(index[d], row, 0), target.shape.extent[d]) *
+          target.shape.stride[d];
+  }
+  return at;
+}
+
+void add_element(const CapturedTarget& target, std::int64_t at, double x) {
+  switch (target.type) {
+    case SumType::F32: return add(static_cast<float*>(target.sums)[at], x);
+    case SumType::F64: return add(static_cast<double*>(target.sums)[at], x);
+    case SumType::F16: return add(static_cast<HalfSum*>(target.sums)[at], x);
+    case SumType::BF16: return add(static_cast<BFloatSum*>(target.sums)[at], x);
+  }
+}
+
 void add_strip(const CapturedTarget& target, void* sums, std::span<const StripIndex> index,
                LiveStrip& strip) {
   switch (target.type) {

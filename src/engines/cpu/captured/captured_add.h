@@ -43,6 +43,10 @@ struct StripIndex {
   std::optional<std::int32_t> slope{};
 };
 
+// Where the indices of a strip's row lead, if none of them changes along it.
+std::int64_t element_of(const CapturedTarget& target, std::span<const StripIndex> index, int row);
+void add_element(const CapturedTarget& target, std::int64_t at, double x);  // of lane 0
+
 // `sums` is the target's memory of this lane.
 void add_strip(const CapturedTarget& target, void* sums, std::span<const StripIndex> index,
                LiveStrip& strip);

@@ -76,6 +76,19 @@ void clear_elements_of(const CapturedTarget& target, std::int64_t first, std::in
   });
 }
 
+// The indices of a load, from the root of the first of them on.
+struct LoadIndices {
+  LoadIndices(const StripRun& run, std::size_t first,
+              std::span<const std::optional<std::int32_t>> slopes)
+      : rank(slopes.size()) {
+    for (std::size_t i = 0; i < rank; ++i) all[i] = {run.value(first + i), slopes[i]};
+  }
+  std::span<const StripIndex> span() const { return {all.data(), rank}; }
+
+  std::array<StripIndex, ir::limits::rank> all;
+  std::size_t rank;
+};
+
 }  // namespace
 
 ElementShape dense_shape(std::span<const std::int64_t> extents) {
@@ -149,22 +162,63 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
   for (const Captured::Load& load : captured_.loads_) {
     const CapturedTarget& target = targets_[load.tensor];
     if (target.elements == 0) continue;
-    std::array<StripIndex, ir::limits::rank> index;
-    const std::size_t rank = load.slopes.size();
-    for (std::size_t i = 0; i < rank; ++i) {
-      index[i] = {run.value(first_root + load.root + 1 + i), load.slopes[i]};
-    }
+    const LoadIndices index(run, first_root + load.root + 1, load.slopes);
     LiveStrip gradient(run.value(first_root + load.root), strip, live);
     void* const sums = target.kept == Kept::Private
                            ? static_cast<double*>(target.sums) + lane * target.lane_step
                            : target.sums;
-    add_strip(target, sums, {index.data(), rank}, gradient);
+    add_strip(target, sums, index.span(), gradient);
   }
   double* scalar = lane_sums(lane) + scalar_sums_;
   for (const Captured::Scalar& of : captured_.scalars_) {
     if (of.root) *scalar += LiveStrip(run.value(first_root + *of.root), strip, live).sum();
     ++scalar;
   }
+}
+
+void CapturedRun::balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
+                          const OfBlock& block) const {
+  const auto& terms = captured_.row_terms_;
+  const auto sums = [&](std::size_t which) { return block.sums.of(which, block.row); };
+  block.kernels.add_two_rows(strip.grad, block.p, strip.rows, strip.columns,
+                             sums(BalanceSums::gradients), sums(BalanceSums::probabilities));
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const StripValue weight = run.value(first_root + terms[i].weight);
+    const RowFactor factor{weight.f32(), static_cast<int>(weight.row_step),
+                           static_cast<int>(weight.column_step)};
+    block.kernels.add_rows(block.p, strip.rows, strip.columns, factor,
+                           sums(BalanceSums::first_term + i));
+    const int last = block.row + strip.rows - 1;
+    if (block.sums.at(i, block.row) >= 0 && block.sums.at(i, last) >= 0) continue;
+    find_elements(run, first_root, i, strip.rows, &block.sums.at(i, block.row));
+  }
+}
+
+// The elements that the rows of a strip lead to.
+void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std::size_t term,
+                                int rows, std::int64_t* to) const {
+  const Captured::OfRow& of = captured_.row_terms_[term];
+  if (of.is_scalar) {
+    std::fill_n(to, rows, 0);
+    return;
+  }
+  const Captured::Load& load = captured_.loads_[of.number];
+  const LoadIndices index(run, first_root + load.root + 1, load.slopes);
+  const CapturedTarget& target = targets_[load.tensor];
+  const bool alike = std::ranges::all_of(
+      index.span(), [](const StripIndex& one) { return one.value.row_step == 0; });
+  std::fill_n(to, rows, element_of(target, index.span(), 0));
+  for (int r = 1; r < rows && !alike; ++r) to[r] = element_of(target, index.span(), r);
+}
+
+void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) const {
+  const Captured::OfRow& of = captured_.row_terms_[term];
+  if (of.is_scalar) {
+    lane_sums(0)[scalar_sums_ + static_cast<std::int64_t>(of.number)] += x;
+    return;
+  }
+  const CapturedTarget& target = targets_[captured_.loads_[of.number].tensor];
+  if (target.elements != 0) add_element(target, at, x);
 }
 
 }  // namespace fovea::cpu

@@ -87,5 +87,32 @@ void spread(const float* from, int row_step, int column_step, int rows, int colu
   }
 }
 
+void add_rows(const float* x, int rows, int columns, const RowFactor& factor, float* sums) {
+  const bool by_column = factor.column_step != 0;
+  for (int row = 0; row < rows; ++row) {
+    const float* const of_row = x + row * panel_width;
+    const float* const at = factor.data + row * factor.row_step;
+    const vf same = by_column ? vf{} : splat(*at);
+    vf sum = load(sums + row * W);
+    _Pragma("GCC unroll 4") for (int c = 0; c < columns; c += W) {
+      const vf a = load(of_row + c), b = by_column ? load(at + c) : same;
+      sum = sum + only(lanes_where(a != 0.0f), a * b);
+    }
+    store(sums + row * W, sum);
+  }
+}
+
+void add_two_rows(const float* x, const float* y, int rows, int columns, float* of_x, float* of_y) {
+  for (int row = 0; row < rows; ++row) {
+    vf a = load(of_x + row * W), b = load(of_y + row * W);
+    _Pragma("GCC unroll 4") for (int c = 0; c < columns; c += W) {
+      a = a + load(x + row * panel_width + c);
+      b = b + load(y + row * panel_width + c);
+    }
+    store(of_x + row * W, a);
+    store(of_y + row * W, b);
+  }
+}
+
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_ISA

@@ -79,6 +79,12 @@ struct Corner {
   int first = 0, last = 0, column_first = 0, column_last = 0;
 };
 
+// A value of a formula over a strip, at data[row * row_step + column * column_step].
+struct RowFactor {
+  const float* data = nullptr;
+  int row_step = 0, column_step = 0;
+};
+
 struct DropoutRow {
   uint64_t seed = 0;
   uint32_t offset = 0, bh = 0, q = 0, k = 0;  // the coordinates of the first column
@@ -129,6 +135,12 @@ struct KernelTable {
   // 0 if live (null: all are) has no bit.
   void (*spread)(const float* from, int row_step, int column_step, int rows, int columns,
                  const uint64_t* live, float* to);
+
+  // Adds the columns of a strip's rows, x times a value of a formula, to sums[row][lane]. An x of 0
+  // adds nothing, whatever the value is. The other one: two strips as they are.
+  void (*add_rows)(const float* x, int rows, int columns, const RowFactor& factor, float* sums);
+  void (*add_two_rows)(const float* x, const float* y, int rows, int columns, float* of_x,
+                       float* of_y);
 
   // Bits of what is not dropped, for `columns` scores of one row.
   void (*dropout)(const DropoutRow&, int columns, uint64_t* bits);
