@@ -137,13 +137,17 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
   };
   Tile own{0};  // of this lane, of the 32 that are looked at
   const auto next = [&] {
-    const LiveTile found =
-        next_live(all, [&](int i) { return own = class_of(s, at, in_order(i)); });
+    const LiveTile found = next_live(all, [&](int i) {
+      const Tile kind = class_of(s, at, in_order(i));
+      if constexpr (Formula::mask_parts > 1) own = kind;
+      return kind;
+    });
     unsigned mixed = found.full ? 0u : step_mixed;
     if constexpr (Formula::mask_parts > 1) {
       mixed |= (shuffle(own.mixed, found.index & 31) & Tile::some_part) << step_part_shift;
     }
-    return MaskedTile{found.index >= 0 ? in_order(found.index) : -1, mixed};
+    if (Config::deterministic && found.index >= 0) return MaskedTile{in_order(found.index), mixed};
+    return MaskedTile{found.index, mixed};
   };
   // A step says whether it is the last of its keys: the next one is looked for first.
   unsigned first = step_first;
