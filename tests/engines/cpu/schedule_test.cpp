@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "attention/device.h"
+#include "attention/pool.h"
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/engine.h"
-#include "attention/pool.h"
 #include "tests/attention/bound_call.h"
 
 namespace fovea::cpu {
