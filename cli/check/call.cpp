@@ -236,7 +236,7 @@ void CallMemory::bind_captured(std::size_t i) {
 
 // Numbers by pointers, as traced programs have them.
 void CallMemory::bind_values() {
-  const auto place = [this](const std::string& name, const char* dtype, double value) {
+  const auto place = [this](const std::string& name, const std::string& dtype, double value) {
     Array one = zeros(dtype, {1});
     one.set(0, value);
     return input(name, dense_like(one), one);
@@ -253,8 +253,8 @@ void CallMemory::bind_values() {
   offset("k_offset", config.k_offset, bindings_.k_offset);
   for (std::size_t i = 0; i < scalars_.size(); ++i) {
     const CapturedScalar& scalar = workload_.captured.scalars[i];
-    scalars_[i].device =
-        place("scalar " + scalar.name, scalar.is_float ? "f32" : "i32", scalar.value);
+    scalars_[i].device = place("scalar " + scalar.name,
+                               scalar.is_float ? statistics_dtype(workload_) : "i32", scalar.value);
   }
 }
 

@@ -202,6 +202,8 @@ typedef struct fovea_problem_config {
   const char* tensor_strides;
   int32_t device_values; /* scale, scalars and offsets of h, q, k may be bound on the device */
   double scale_f64;      /* not 0: instead of scale; kept as it is for f64 tensors, else rounded */
+  int32_t verify; /* the first call of its plan is compared with the reference engine, as with
+                     FOVEA_VERIFY=first */
 } fovea_problem_config;
 
 FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,

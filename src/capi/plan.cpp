@@ -83,7 +83,7 @@ void verify(const PlanFacts& facts, const Bindings& bindings) {
   if (facts.verified->test_and_set()) return;
   const std::string text = differences(planner(), {*facts.problem, bindings, facts.device});
   if (text.empty()) return;
-  throw InternalError("FOVEA_VERIFY: engine " + facts.engine + ": " + text + ": " +
+  throw InternalError("verify: engine " + facts.engine + ": " + text + ": " +
                       call_command(facts, bindings));
 }
 
@@ -93,7 +93,7 @@ void run(const FoundPlan& plan, const fovea_bindings& given) {
   facts.rules.check(call.bindings(), *plan.plan, facts.device != DeviceKind::Cpu);
   if (log_enabled()) log_line(call_command(facts, call.bindings()) + "  # call");
   plan.plan->run(call.bindings());
-  if (verifies_first_calls()) verify(facts, call.bindings());
+  if (facts.problem->verify || verifies_first_calls()) verify(facts, call.bindings());
 }
 
 void check_direction(const fovea_problem_s& problem, Direction direction) {

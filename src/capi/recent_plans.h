@@ -27,7 +27,7 @@ struct PlanFacts {
   std::vector<float> literals;  // of this problem
   DeviceKind device = DeviceKind::Cpu;
   std::string described_as;  // the name of a device that is only described: nothing can run there
-  // Set by the first call that FOVEA_VERIFY compares.
+  // Set by the first call that is compared with the reference engine.
   std::shared_ptr<std::atomic_flag> verified = std::make_shared<std::atomic_flag>();
 };
 

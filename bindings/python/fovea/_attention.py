@@ -35,6 +35,7 @@ def attention(
     h_offset: int = 0,
     h_global: int | None = None,
     deterministic: bool = False,
+    verify: bool = False,
     return_lse: bool = False,
     return_row_max: bool = False,
     return_max_logit: bool = False,
@@ -59,7 +60,8 @@ def attention(
     dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.
     q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see;
         h_global: the value of H in formulas, if not the number of heads here.
-    deterministic: the same bits in every run. engine: one by name; threads: at most so many.
+    deterministic: the same bits in every run. verify: the first call of its plan is compared with the
+        reference engine on a sample, and raises if they differ. engine: one by name; threads: at most so many.
 
     Returns o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
     """

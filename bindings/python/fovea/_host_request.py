@@ -53,6 +53,7 @@ class Options:
     h_offset: int = 0
     h_global: int | None = None
     deterministic: bool = False
+    verify: bool = False
     tensors: Mapping[str, Any] | None = None
     scalars: Mapping[str, Any] | None = None
     engine: str | None = None
@@ -152,7 +153,7 @@ class Request:
             "dropout": options.dropout_p or None,
             "h_global": options.h_global,
         }
-        common["deterministic"] = bool(options.deterministic)
+        common |= {"deterministic": bool(options.deterministic), "verify": bool(options.verify)}
         return problem_line(**common, **self.modifier.fields(), **fields)
 
     def by_axes(self, array: HostArray) -> tuple[int, tuple[int, int, int, int]]:

@@ -157,3 +157,5 @@ except fovea.InvalidArgument as error:
     builds = int(text.split()[-1])
     assert "right" in text and builds == 4  # a forward and a backward, and their samples by the reference engine
     assert "FOVEA_VERIFY is 'always'; it must be first" in in_new_process(code, FOVEA_VERIFY="always")
+    text = in_new_process(code.replace("is_causal=True", "is_causal=True, verify=True"))
+    assert "right" in text and int(text.split()[-1]) == 4

@@ -276,3 +276,11 @@ def test_nothing_to_do(shape):
     k = jnp.ones(shape, DTYPE)
     o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, k)))(q)
     assert o == 0 and not np.asarray(grads).any()
+
+
+def test_first_calls_are_verified():
+    """verify=True: the reference engine has a plan for a sample of the forward and of the backward."""
+    q = jax.random.normal(jax.random.key(0), (2, 33, 4, 16), jnp.float32)
+    before = fovea.cache_stats()["builds"]
+    jax.grad(lambda q: fovea.jax.attention(q, q, q, score_mod="sin(score) * cos(score / 3)", verify=True).sum())(q)
+    assert fovea.cache_stats()["builds"] - before == 4

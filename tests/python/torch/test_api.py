@@ -251,6 +251,15 @@ def cpu_only(device):
         pytest.skip("the same on every device: run on the CPU")
 
 
+def test_first_calls_are_verified(device):
+    """verify=True: the reference engine has a plan for a sample of the forward and of the backward, once."""
+    q = torch.randn(1, 2, 37, 16, device=device, requires_grad=True)
+    for builds in (4, 0):
+        before = fovea.cache_stats()["builds"]
+        attention(q, q, q, score_mod="sin(score) * cos(score / 3)", is_causal=True, verify=True).sum().backward()
+        assert fovea.cache_stats()["builds"] - before == builds
+
+
 def test_outputs_beside_o(device):
     cpu_only(device)
     q, k, v = (torch.randn(2, 3, 20, 16) for _ in range(3))

@@ -48,6 +48,7 @@ def attention(
     return_row_max: bool = False,
     return_max_logit: bool = False,
     deterministic: bool = False,
+    verify: bool = False,
     strict: bool = False,
     engine: str | None = None,
     checkpoint_name: str | None = None,
@@ -81,6 +82,8 @@ def attention(
         [B].
       return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind
         o. lse has a gradient, the maxima have none.
+      verify: the first call of its plan is compared with the reference engine on a sample, and fails if they
+        differ.
       engine: forces one engine by name; the reference engine runs only so.
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
       builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
@@ -104,6 +107,7 @@ def attention(
     call.options(
         outputs=tuple(outputs),
         deterministic=deterministic,
+        verify=verify,
         strict=strict,
         engine=engine,
         h_global=global_heads or 0,

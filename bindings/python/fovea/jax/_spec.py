@@ -46,6 +46,7 @@ class Spec:
     dropout: float = 0.0
     rng: str = "portable"  # of dropout: portable, or engine (the engine's own generator)
     deterministic: bool = False
+    verify: bool = False
     strict: bool = False
     engine: str | None = None
     o_dtype: str | None = None
@@ -264,6 +265,8 @@ def _options(spec: Spec, direction: str) -> list[str]:
         words.append(f"h_global={spec.h_global}")
     if spec.deterministic:
         words.append("deterministic=1")
+    if spec.verify:
+        words.append("verify=1")
     if spec.strict:
         words.append("precision=strict")
     if spec.o_dtype:

@@ -55,6 +55,7 @@ def attention(
     q_offset: Union[int, Tensor] = 0,
     k_offset: Union[int, Tensor] = 0,
     deterministic: Optional[bool] = None,
+    verify: bool = False,
     return_lse: bool = False,
     return_row_max: bool = False,
     return_max_logit: bool = False,
@@ -86,6 +87,7 @@ def attention(
     dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`. One seed gives the same mask on
                  every device and in every engine.
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
+    verify       the first call of its plan is compared with the reference engine on a sample, and raises if they differ.
     engine       reference, cpu, cudnn, jit ...; otherwise the fastest that can.
     """
     if is_learned(scale):
@@ -95,7 +97,7 @@ def attention(
     key, outputs = None, tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit)))
     moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
     if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
-        key = (is_causal, window_size, layout, deterministic, window_from_the_end, outputs, engine)
+        key = (is_causal, window_size, layout, deterministic, verify, window_from_the_end, outputs, engine)
     options = {
         "is_causal": is_causal,
         "window": (window_size, window_from_the_end),
@@ -108,6 +110,7 @@ def attention(
         "dropout": (dropout_p, generator, seed),
         "offsets": (q_offset, k_offset),
         "deterministic": deterministic,
+        "verify": verify,
         "outputs": outputs,
         "engine": engine,
     }
@@ -195,6 +198,7 @@ def request(
     dropout=(0.0, None, None),
     offsets=(0, 0),
     deterministic=None,
+    verify=False,
     outputs=(),
     engine=None,
 ):
@@ -213,6 +217,7 @@ def request(
         seed=seed_tensor(*dropout, q),
         dropout=dropout_of(dropout[0]),
         deterministic=bool(deterministic),
+        verify=bool(verify),
     )
     bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
     bind_offsets(call, q, *offsets)

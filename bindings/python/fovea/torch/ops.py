@@ -14,12 +14,13 @@ from .shapes import dense_like, heads_of, rows_dtype, rows_shape
 
 
 def pack_options(call: Call) -> str:
-    words = (call.layout, ",".join(call.outputs), "1" if call.deterministic else "", call.engine, call.wants)
+    flags = "d" * call.deterministic + "v" * call.verify
+    words = (call.layout, ",".join(call.outputs), flags, call.engine, call.wants)
     return " ".join(word or "-" for word in words)
 
 
 def unpack(formulas, options, values, numbers, lengths, tensors) -> Call:
-    layout, outputs, deterministic, engine, wants = unpack_options(options)
+    layout, outputs, flags, engine, wants = unpack_options(options)
     return Call(
         formulas,
         tuple(values),
@@ -27,7 +28,8 @@ def unpack(formulas, options, values, numbers, lengths, tensors) -> Call:
         engine,
         wants,
         tuple(outputs.split(",")) if outputs else (),
-        bool(deterministic),
+        "d" in flags,
+        "v" in flags,
         *numbers,
         *lengths,
         *tensors,

@@ -119,6 +119,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         sink=sink is not None,
         dropout=call.dropout,
         deterministic=call.deterministic,
+        verify=call.verify,
         capture=capturing,
         q_strides=strides_word(q, call.layout),
         k_strides=strides_word(k, call.layout),

@@ -79,6 +79,7 @@ struct CProblemConfig
     tensor_strides::Ptr{UInt8}
     device_values::Int32
     scale_f64::Cdouble
+    verify::Int32
 end
 
 struct CPlanOptions
