@@ -53,6 +53,7 @@ def context_parallel(
     q_offset=0,
     k_offset=0,
     deterministic=None,
+    verify=False,
     return_lse=False,
     return_row_max=False,
     return_max_logit=False,
@@ -104,6 +105,7 @@ def context_parallel(
         dropout=(dropout_p, generator, seed),
         offsets=(q_offset, k_offset),
         deterministic=deterministic,
+        verify=verify,
         outputs=tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit))),
         engine=engine,
     )
