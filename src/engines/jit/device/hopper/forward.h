@@ -132,12 +132,14 @@ struct HopperForward {
       if (step.is(Step::part << 2)) apply<2>(step);
     }
   }
-  // Steps that read nothing of it do not wait.
   FOVEA_DEVICE void wait_for_staged() const {
     if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k.stage), k.parity);
   }
+  // Waits also if nothing was read: the step may be overwritten only after those who stage have
+  // read it, and nobody else tells the producer so.
   FOVEA_DEVICE void leave_staged(const Step& step) {
     if constexpr (Layout::stages_values) {
+      if (!step.is(Step::end)) wait_for_staged();
       sync_warp();
       if (!step.is(Step::end)) release(At::free_staged, k.stage);
       if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
