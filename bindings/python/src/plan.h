@@ -12,7 +12,7 @@ namespace fovea_python {
 struct PlanObject {
   fovea::Problem problem;
   fovea::Plan plan;
-  std::string device;           // as asked for; "cpu" where nothing was
+  std::string device;           // as asked for; "cpu" if none was named
   std::size_t workspace_bytes;  // for the problem's own sizes
 
   // With the interpreter's lock released meanwhile. A call on the host that brings no workspace is

@@ -34,7 +34,7 @@ class Capture(NamedTuple):
 def capture(
     key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None
 ) -> tuple[Capture, Expression]:
-    """The declaration of a tensor, and its load: indexed by position, and by 0 where its extent is 1."""
+    """The declaration of a tensor, and its load: indexed by position, or by 0 if its extent is 1."""
     dtype = dtype_of(f"tensors[{key!r}]", tensor)
     shape = tuple(int(extent) for extent in tensor.shape)
     extents, indices = _broadcast(key, shape, sizes)

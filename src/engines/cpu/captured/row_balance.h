@@ -1,13 +1,12 @@
-// What rounding adds to gradients that all scores of a row share, taken back.
+// Removes a rounding error from gradients of values that all scores of a row share (slopes, scalars).
 //
-// The gradients dS of a row's scores add up to dlse. Computed in f32 they add up to something else:
-// dP and rowsum(dO * O) are rounded apart, and where one probability is near 1 that is all there is
-// left of its dS. A gradient such as sum dS (k - q), of a slope, multiplies it by distances. What
-// is too much lies where the probabilities are, so
+// The gradients dS of a row's scores must add up to dlse. In f32 they do not quite, since dP and
+// rowsum(dO * O) are rounded independently; if one probability is near 1, little else is left of
+// its dS. The gradient of a slope, sum dS (k - q), multiplies that error by distances. The error is
+// spread over the row in proportion to its probabilities P, so
 //   sum dS w - (sum dS - dlse) * sum P w
-// is the same number without it: what an attention that has all scores at hand computes. It is
-// right whatever sum P w is, as long as the probabilities of the row add up to 1 (they do not if
-// the call sees some of the keys, if there is a sink, and under dropout: nothing is done then).
+// is the gradient without it. This needs probabilities that add up to 1: nothing is done if the
+// call sees only some of the keys, if there is a sink, or with dropout.
 #pragma once
 
 #include <cstdint>

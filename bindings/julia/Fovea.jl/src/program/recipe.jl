@@ -4,8 +4,8 @@
 # function), so equal Requests have equal programs whatever happened between them, and texts are made once for each.
 struct Request
     nodes::Vector{Node}         # of all modifiers
-    roots::NTuple{3,Int32}      # of score_mod, mask_mod, bprop; 0 where it is no function
-    texts::NTuple{3,String}     # "" where it is no text
+    roots::NTuple{3,Int32}      # of score_mod, mask_mod, bprop; 0 if it is no function
+    texts::NTuple{3,String}     # "" if it is no text
     arrays::Vector{ArrayFacts}  # by slot: those of keywords, those met in traces, bias, mask
     given::Vector{GivenFacts}
     bias::Int                   # its slot, or 0

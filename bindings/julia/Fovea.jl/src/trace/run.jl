@@ -12,7 +12,7 @@ end
 struct CodeFacts
     world::UInt
     globals::Vector{GlobalRef}  # which may be arrays
-    source::Union{Nothing,Source}  # of code that uses ifelse, where that takes no methods
+    source::Union{Nothing,Source}  # of code that uses ifelse, if ifelse cannot be given methods
 end
 
 const FACTS = Dict{Tuple{DataType,DataType},CodeFacts}()

@@ -6,7 +6,8 @@
 // scores are exponentiated relative to that, whatever they are: sums and 16-bit probabilities have
 // room upwards (2^60 in bf16, 2^14 in f16). Only if a warp's sums leave that room does it look for
 // maxima, do the tile again from its scores, and go on with an ordinary online softmax for the rest
-// of these queries. Scores that the formula bounds well are relative to 0, and nobody looks.
+// of these queries. If the formula bounds the scores well (a soft cap), they are exponentiated
+// relative to 0, and no maximum is computed.
 //
 // A warpgroup's step i begins with scores(i) = Q K(i)^T and, behind it, o += P(i - 1) V(i - 1) in
 // two parts; while they run it makes P(i) from scores(i), the first part of it as soon as the first
@@ -135,8 +136,8 @@ struct HopperForward {
   FOVEA_DEVICE void wait_for_staged() const {
     if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k.stage), k.parity);
   }
-  // Waits also if nothing was read: the step may be overwritten only after those who stage have
-  // read it, and nobody else tells the producer so.
+  // Waits even if this warp read nothing: the producer overwrites the step after this release, and
+  // the staging warps, which read the step too, are known to have done so only by this barrier.
   FOVEA_DEVICE void leave_staged(const Step& step) {
     if constexpr (Layout::stages_values) {
       if (!step.is(Step::end)) wait_for_staged();
@@ -273,8 +274,8 @@ struct HopperForward {
     careful = seeks || has_none || units.outer != 1;
     return shrink;
   }
-  // Any score of a row will do for its first reference, in bf16: sums have room enough. So if
-  // nothing is masked, a few of them are looked at.
+  // In bf16 any score of a row can be its first reference, since sums have room for 2^60. So if
+  // nothing is masked, only the first 16 keys are looked at.
   FOVEA_DEVICE Shrink first_references(const Step& step) {
     constexpr bool few = is_same_element<Element, BF16> && !Config::row_max && keys > 2;
     if (few && !step.is(Step::masked | Step::end)) {
