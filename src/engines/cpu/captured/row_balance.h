@@ -1,4 +1,5 @@
-// Removes a rounding error from gradients of values that all scores of a row share (slopes, scalars).
+// Removes a rounding error from gradients of values that all scores of a row share (slopes,
+// scalars).
 //
 // The gradients dS of a row's scores must add up to dlse. In f32 they do not quite, since dP and
 // rowsum(dO * O) are rounded independently; if one probability is near 1, little else is left of
