@@ -24,6 +24,7 @@ bool find(void* library, const char* name, F& function) {
 
 bool find_all(void* library, Driver& d) {
   find(library, "cuTensorMapEncodeTiled", d.encode_tensor_map);
+  find(library, "cuLaunchKernelEx", d.launch_overlapping);
   return find(library, "cuInit", d.init) && find(library, "cuDriverGetVersion", d.driver_version) &&
          find(library, "cuGetErrorName", d.error_name) &&
          find(library, "cuDeviceGetCount", d.device_count) &&
@@ -64,6 +65,10 @@ Loaded load() {
   if (const Result result = loaded.driver.init(0); result != 0) {
     loaded.problem = "the NVIDIA driver does not start: cuInit gives " + std::to_string(result);
     return loaded;
+  }
+  int version = 0;
+  if (loaded.driver.driver_version(&version) != 0 || version < 12030) {
+    loaded.driver.launch_overlapping = nullptr;
   }
   loaded.driver.library = library;
   return loaded;

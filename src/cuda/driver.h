@@ -42,6 +42,8 @@ struct Driver {
   Result (*launch)(Handle kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x,
                    unsigned y, unsigned z, unsigned shared_bytes, Handle stream, void** parameters,
                    void** extra);
+  // Null of drivers before 12.3: the first that capture overlapping launches into graphs.
+  Result (*launch_overlapping)(const void* config, Handle kernel, void** parameters, void** extra);
   // Null of drivers before 12.0.
   Result (*encode_tensor_map)(void* map, int type, std::uint32_t rank, void* data,
                               const std::uint64_t* extents, const std::uint64_t* strides,

@@ -52,9 +52,34 @@ const Kernels& kernels_of(const KernelSource& source) {
   return known->second;
 }
 
+namespace {
+
+// CUlaunchAttribute and CUlaunchConfig of cuda.h, with one attribute.
+struct LaunchAttribute {
+  int id;
+  int padding;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  Handle stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+constexpr LaunchAttribute may_overlap{6, 0, {1}};  // ..._PROGRAMMATIC_STREAM_SERIALIZATION
+
+}  // namespace
+
 void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream,
-            unsigned shared_bytes) {
+            unsigned shared_bytes, bool overlaps) {
   void* all[] = {const_cast<void*>(parameters)};
+  if (overlaps && driver()->launch_overlapping != nullptr) {
+    const LaunchConfig config{
+        {grid.x, grid.y, grid.z}, {grid.threads, 1, 1}, shared_bytes, stream, &may_overlap, 1};
+    check(driver()->launch_overlapping(&config, kernel, all, nullptr), "cuLaunchKernelEx");
+    return;
+  }
   check(driver()->launch(kernel, grid.x, grid.y, grid.z, grid.threads, 1, 1, shared_bytes, stream,
                          all, nullptr),
         "cuLaunchKernel");

@@ -31,9 +31,11 @@ struct Grid {
   unsigned threads = 128;
 };
 
-// `parameters` is what the kernel takes, one struct, copied when this returns.
+// `parameters` is what the kernel takes, one struct, copied when this returns. `overlaps`: the
+// kernel waits itself until those before it have ended (griddepcontrol.wait of sm_90 and newer), so
+// that the driver may start it earlier.
 void launch(Handle kernel, const Grid& grid, const void* parameters, Handle stream,
-            unsigned shared_bytes = 0);
+            unsigned shared_bytes = 0, bool overlaps = false);
 
 // Loads a cubin or PTX into the current context, or finds it there by its content. Throws
 // DeviceError if the driver refuses it.

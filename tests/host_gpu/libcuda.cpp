@@ -231,6 +231,23 @@ EXPORT int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, un
   const std::string mistake = fovea::on_host::launch(kernel.kernel, parameters, grid);
   return mistake.empty() ? 0 : fail(launch_failed, kernel.name + ", " + mistake);
 }
+// As CUlaunchConfig lies. A kernel that may overlap with those before it runs behind them here.
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  const void* attributes;
+  unsigned count;
+};
+EXPORT int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters,
+                            void** extra) {
+  int overlap[3];  // the attribute's number, a gap, its value
+  if (config->count != 1) return fail(invalid_value, "a launch without its attribute");
+  std::memcpy(overlap, config->attributes, sizeof overlap);
+  if (overlap[0] != 6 || overlap[2] != 1) return fail(invalid_value, "an unknown attribute");
+  const auto& [grid, block, shared_bytes, stream, attributes, count] = *config;
+  return cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                        shared_bytes, stream, parameters, extra);
+}
 // What cuda.h demands of a map of 16-bit or 32-bit elements, and no more than the kernels use.
 EXPORT int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* data,
                                   const std::uint64_t* extents, const std::uint64_t* strides,

@@ -50,6 +50,14 @@ constexpr const char* lines[] = {
     "h=2 layout=thd cu_q=0,100,100,130,400 cu_k=0,100,120,130,400 sq=270 skv=270 q_offset=3 "
     "k_offset=0,7,1,90 d=64 dtype=bf16 mod=\"score + t[h, min(abs(k - q), 15)]\" tensor=\"t:f32[H,16]\"",
     "b=1 h=1 sq=200 d=64 dtype=bf16 scale=-0.2 lse=1",
+    // Few queries: heads of a group share tiles.
+    "b=2 h=8 hkv=1 sq=13 skv=300 d=128 dtype=bf16 mod=alibi mask=causal_bottom_right lse=1 sink=1",
+    "b=2 h=12 hkv=3 sq=40 skv=300 d=64 dtype=bf16 mod=\"score * w[b,h]\" mask=\"k < 20 * h + q\" "
+    "tensor=\"w:f32[B,H]\" lse=1 row_max=1",
+    "h=4 hkv=1 layout=thd cu_q=0,20,20,50,51 cu_k=0,100,120,130,400 sq=30 skv=270 d=64 dtype=f16 "
+    "mask=causal dropout=0.2 lse=1",
+    "b=1 h=4 hkv=1 sq=30 skv=200 d=128 dtype=bf16 mod=\"h == 2 && q == 5 ? sqrt(-1.0) : score\" "
+    "mask=\"h != 3 || k < q\" lse=1",
     "b=1 h=1 sq=200 d=20 dtype=bf16",
     // Backwards: several tiles of keys and of queries, groups of heads, every kind of captured
     // gradient. Those of tables, and those that change with the score, run the general backward

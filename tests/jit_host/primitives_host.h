@@ -37,6 +37,8 @@ FOVEA_DEVICE int block_z() { return machine->place->block_z; }
 FOVEA_DEVICE int grid_x() { return machine->place->grid_x; }
 FOVEA_DEVICE int lane_index() { return machine->place->thread & 31; }
 
+FOVEA_DEVICE void await_earlier_kernels() {}  // one is launched when the other has ended
+
 // --- a warp ---
 FOVEA_DEVICE unsigned ballot(bool value, FOVEA_WHERE) {
   on_host::Vote vote{value, 0};
@@ -226,6 +228,15 @@ FOVEA_DEVICE unsigned pack(BF16, float low, float high) {
   return rounded(BF16{}, low) | rounded(BF16{}, high) << 16;
 }
 
+template <class Element>
+FOVEA_DEVICE unsigned add_times_zero(Element, unsigned sum, unsigned pair) {
+  const auto times_zero = [](unsigned x) {
+    return to_float(Element{}, static_cast<unsigned short>(x)) * 0.0f;
+  };
+  const float low = times_zero(sum) + times_zero(pair);
+  const float high = times_zero(sum >> 16) + times_zero(pair >> 16);
+  return pack(Element{}, low == 0 ? 0.0f : low, high == 0 ? 0.0f : high);
+}
 FOVEA_DEVICE unsigned multiply_pairs(BF16, unsigned a, unsigned b) {
   const auto low = [](unsigned x) { return to_float(BF16{}, static_cast<unsigned short>(x)); };
   return pack(BF16{}, low(a) * low(b), low(a >> 16) * low(b >> 16));

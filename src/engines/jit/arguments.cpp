@@ -193,6 +193,10 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   call.partial_rows = memory.partial_rows;
   call.split_keys = memory.split_keys;
   call.taken_tiles = memory.taken_tiles;
+  const PreparedKernel* const mapped = prepared.mapped_kernel();
+  call.tile_heads = memory.tile_heads;
+  call.tile_queries = mapped == nullptr ? 0 : mapped->shape.rows / memory.tile_heads;
+  call.head_tiles = call.h / memory.tile_heads;
   call.distances = memory.distances;
   call.cell_slices = 0;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
@@ -240,7 +244,9 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
     summaries[i] = arena.take<std::byte>(summary_bytes(summary, extents)).data();
   }
   if (mapped != nullptr && baked.direction == Direction::Forward) {
-    taken_words = 1 + query_tiles(sizes, mapped->shape);
+    tile_heads = jit::tile_heads(prepared.formula, sizes, mapped->shape);
+    const std::int64_t tiles = query_tiles(sizes, mapped->shape, tile_heads);
+    taken_words = (1 + tiles + 3) / 4 * 4;  // cleared by fours
     taken_tiles = arena.take<unsigned>(taken_words).data();
   }
   if (mapped != nullptr && prepared.formula.diagonal_words > 0) {

@@ -30,6 +30,7 @@ struct Memory {
   std::array<void*, most_summaries> summaries{};
   unsigned* taken_tiles = nullptr;  // of blocks that take tiles as they come
   std::int64_t taken_words = 0;
+  int tile_heads = 1;             // that share these tiles
   unsigned* distances = nullptr;  // values of the formula by k - q
 };
 

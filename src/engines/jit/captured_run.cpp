@@ -150,19 +150,25 @@ bool CapturedRun::is_written_beside(const device::Call& call) const {
   return elements <= threads_of(*writer, call);
 }
 
-void CapturedRun::clear(cuda::Handle kernel) const {
-  if (pieces_ == 0) return;
-  const device::ClearCall call{memory_.captured, pieces_};
+void launch_clear(cuda::Handle kernel, const device::ClearCall& call, const Prepared& prepared,
+                  void* stream) {
+  if (call.pieces == 0) return;
   // Four to a thread, and more if a million blocks are not enough.
   constexpr std::int64_t each = 4, most = each * device::captured_threads << 20;
-  cuda::launch(kernel, grid_for(std::min(pieces_, most), each), &call, bindings_.stream);
+  cuda::launch(kernel, grid_for(std::min<std::int64_t>(call.pieces, most), each), &call, stream, 0,
+               prepared.overlaps);
+}
+
+void CapturedRun::clear(cuda::Handle kernel) const {
+  launch_clear(kernel, {memory_.captured, pieces_}, prepared_, bindings_.stream);
 }
 
 void CapturedRun::write(cuda::Handle kernel) const {
   if (!writes_) return;
   for_each_call([&](const device::CapturedCall& call) {
     if (call.count == 0) return;
-    cuda::launch(kernel, grid_for(call.count, device::captured_elements), &call, bindings_.stream);
+    cuda::launch(kernel, grid_for(call.count, device::captured_elements), &call, bindings_.stream,
+                 0, prepared_.overlaps);
   });
 }
 

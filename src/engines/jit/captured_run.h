@@ -5,6 +5,7 @@
 #include "attention/bindings.h"
 #include "attention/extents.h"
 #include "engines/jit/arguments.h"
+#include "engines/jit/device/captured_call.h"
 
 namespace fovea::jit {
 
@@ -24,6 +25,10 @@ void for_each_sum(const Prepared& prepared, const Sizes& sizes, const Visit& vis
     offset += sum_bytes(prepared, target, sizes);
   }
 }
+
+// Zeros in the workspace, by a plan's kernel for that.
+void launch_clear(cuda::Handle kernel, const device::ClearCall& call, const Prepared& prepared,
+                  void* stream);
 
 // What is left to do beside the plan's kernels: small sums are cleared and written by those.
 class CapturedRun {

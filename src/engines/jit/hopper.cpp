@@ -87,6 +87,7 @@ bool can_map(const device::Tensor& tensor, std::int64_t batches, std::int64_t he
 struct Extents {
   std::int64_t features, rows, heads, batches;
   int box_rows;
+  int box_heads = 1;
 };
 void write_map(const device::Tensor& tensor, const Extents& extents, device::TensorMap& to) {
   cuda::TensorMapSpec spec;
@@ -97,7 +98,8 @@ void write_map(const device::Tensor& tensor, const Extents& extents, device::Ten
   for (std::size_t i = 0; i < 3; ++i) {
     spec.stride_bytes[i] = sizes[i + 1] > 1 ? static_cast<std::uint64_t>(2 * strides[i]) : 16;
   }
-  spec.box = {device::piece_columns, static_cast<std::uint32_t>(extents.box_rows), 1, 1, 1};
+  spec.box = {device::piece_columns, static_cast<std::uint32_t>(extents.box_rows),
+              static_cast<std::uint32_t>(extents.box_heads), 1, 1};
   cuda::write_tensor_map(spec, &to);
 }
 
@@ -153,12 +155,27 @@ Shape hopper_forward_shape(const ShapeFacts& facts) {
   return shape;
 }
 
-std::int64_t query_tiles(const Sizes& sizes, const Shape& shape) {
-  return ceil_div(sizes.sq, shape.rows) * sizes.h * sizes.b;
+int tile_heads(const Rendered& formula, const Sizes& sizes, const Shape& shape) {
+  if (formula.row_words + formula.column_words + formula.diagonal_words + formula.cell_bytes > 0) {
+    return 1;
+  }
+  constexpr std::int64_t warp_rows = 16;  // a warp has rows of one head
+  const std::int64_t group = sizes.hkv == 0 ? 1 : sizes.h / sizes.hkv;
+  int heads = 1;
+  while (group % (2 * heads) == 0 && shape.rows % (2 * heads * warp_rows) == 0 &&
+         sizes.sq * 2 * heads <= shape.rows) {
+    heads *= 2;
+  }
+  return heads;
+}
+
+std::int64_t query_tiles(const Sizes& sizes, const Shape& shape, int tile_heads) {
+  return ceil_div(sizes.sq, shape.rows / tile_heads) * (sizes.h / tile_heads) * sizes.b;
 }
 
 Grid over_query_tiles(const Call& call, const Shape& shape) {
-  const std::int64_t tiles = ceil_div(call.sq, shape.rows) * call.h * call.b;
+  const Sizes sizes{.b = call.b, .h = call.h, .sq = call.sq};
+  const std::int64_t tiles = query_tiles(sizes, shape, call.tile_heads);
   return {static_cast<unsigned>(std::min<std::int64_t>(tiles, shape.most_blocks)), 1, 1,
           static_cast<unsigned>(32 * shape.warps)};
 }
@@ -175,7 +192,8 @@ bool can_map(const Call& call) {
 
 void pack_maps(const Call& call, const Shape& shape, device::TensorMap* maps) {
   const std::int64_t batches = call.q_starts != nullptr ? 1 : call.b;
-  write_map(call.q, {call.d, call.rows_q, call.h, batches, shape.rows}, maps[device::map_q]);
+  write_map(call.q, {call.d, call.rows_q, call.h, batches, call.tile_queries, call.tile_heads},
+            maps[device::map_q]);
   write_map(call.k, {call.d, call.rows_k, call.hkv, batches, shape.columns}, maps[device::map_k]);
   write_map(call.v, {call.dv, call.rows_k, call.hkv, batches, shape.columns}, maps[device::map_v]);
   if (call.grad_o.data == nullptr) return;
@@ -183,8 +201,9 @@ void pack_maps(const Call& call, const Shape& shape, device::TensorMap* maps) {
             maps[device::map_grad_o]);
 }
 
-bool pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments& arguments) {
-  if (formula.cell_bytes == 0) return true;
+bool pack_cell_map(const Rendered& formula, const Bindings& bindings, int box_rows,
+                   Arguments& arguments) {
+  if (formula.cell_bytes != 2) return true;
   const ir::TensorView& view = bindings.tensors[formula.cell_slot];
   const auto q = static_cast<std::size_t>(formula.cell_q);
   const auto k = static_cast<std::size_t>(formula.cell_k);
@@ -201,7 +220,7 @@ bool pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments&
   tensor.data = const_cast<void*>(view.data);
   tensor.position = view.stride[q];
   tensor.head = slices.stride;
-  write_map(tensor, {view.extent[k], view.extent[q], slices.count, 1, device::backward_queries},
+  write_map(tensor, {view.extent[k], view.extent[q], slices.count, 1, box_rows},
             arguments.maps[device::map_cells]);
   return true;
 }

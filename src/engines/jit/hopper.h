@@ -18,16 +18,20 @@ std::string why_no_hopper_forward(const ShapeFacts& facts);
 Shape hopper_forward_shape(const ShapeFacts& facts);
 Grid over_query_tiles(const device::Call& call, const Shape& shape);
 
+// Heads of a group that share a tile of queries: as many as have room for all their queries, if the
+// formula stages no values, which are those of one head.
+int tile_heads(const Rendered& formula, const Sizes& sizes, const Shape& shape);
 // Tiles of queries of a call, all heads and batches.
-std::int64_t query_tiles(const Sizes& sizes, const Shape& shape);
+std::int64_t query_tiles(const Sizes& sizes, const Shape& shape, int tile_heads);
 
 // Whether the tensors of this call lie as the hardware needs it: dense features, addresses and
 // strides in multiples of 16 bytes, no empty tensor.
 bool can_map(const device::Call& call);
 // Maps of q, k and v, and of a backward's grad_o, for tiles of this shape.
 void pack_maps(const device::Call& call, const Shape& shape, device::TensorMap* maps);
-// The map of the captured tensor whose cells a backward's tiles copy, if there is one; false: it
-// does not lie so.
-bool pack_cell_map(const Rendered& formula, const Bindings& bindings, Arguments& arguments);
+// The map of the captured tensor of 16 bits whose cells come by tiles of so many rows; false: there
+// is one, but it does not lie so.
+bool pack_cell_map(const Rendered& formula, const Bindings& bindings, int box_rows,
+                   Arguments& arguments);
 
 }  // namespace fovea::jit

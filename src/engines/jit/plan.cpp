@@ -57,21 +57,19 @@ class JitPlan : public Plan {
     const cuda::OnDevice here(device_.ordinal);
     const PreparedKernel* const mapped = prepared_.mapped_kernel();
     if (mapped != nullptr && in_call(*mapped->row, arguments.call)) {
-      const bool copies_cells = prepared_.baked.direction == Direction::Backward;
-      if (!can_map(arguments.call) ||
-          (copies_cells && !pack_cell_map(prepared_.formula, bindings, arguments))) {
-        return general().run(bindings);
-      }
+      // A forward's stagers copy cells that the hardware cannot.
+      const bool forward = prepared_.baked.direction == Direction::Forward;
+      const bool maps_cells =
+          pack_cell_map(prepared_.formula, bindings, mapped->shape.rows, arguments);
+      if (!can_map(arguments.call) || !(maps_cells || forward)) return general().run(bindings);
       pack_maps(arguments.call, mapped->shape, arguments.maps);
     }
     const bool cleared = summarize(bindings, arguments, memory);
-    if (memory.taken_words > 0 && !cleared) {
-      cuda::check(cuda::driver()->set_words_async(
-                      reinterpret_cast<cuda::Address>(memory.taken_tiles), 0,
-                      static_cast<std::size_t>(memory.taken_words), bindings.stream),
-                  "cuMemsetD32Async");
+    if (!cleared) {
+      launch_clear(kernels_[prepared_.clear_unit], {memory.taken_tiles, memory.taken_words / 4},
+                   prepared_, bindings.stream);
     }
-    captured.clear(kernels_[prepared_.captured_clear_unit]);
+    captured.clear(kernels_[prepared_.clear_unit]);
     for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
       launch(i, arguments, bindings.stream);
     }
@@ -106,7 +104,7 @@ class JitPlan : public Plan {
         cleared = true;
       }
       cuda::launch(kernels_[prepared_.summary_units[i]], {blocks, 1, 1, threads}, &call,
-                   bindings.stream);
+                   bindings.stream, 0, prepared_.overlaps);
     }
     return cleared;
   }
@@ -122,7 +120,8 @@ class JitPlan : public Plan {
     if (grid.x == 0) return;
     const void* const parameters =
         row->maps_tensors ? static_cast<const void*>(&arguments) : &arguments.call;
-    cuda::launch(kernels_[i], grid, parameters, stream, static_cast<unsigned>(shape.shared_bytes));
+    cuda::launch(kernels_[i], grid, parameters, stream, static_cast<unsigned>(shape.shared_bytes),
+                 prepared_.overlaps);
   }
 
   // For calls whose tensors the hardware cannot copy by tiles: compiled when the first comes.

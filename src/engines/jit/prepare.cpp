@@ -77,6 +77,7 @@ Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
   out.captured = Captured(baked);
   out.formula = render_for(baked, out.captured, device, tier);
   out.multiprocessors = device.multiprocessors;
+  out.overlaps = device.sm >= 90;
   const ShapeFacts facts = shape_facts(baked, device, out.formula, out.captured, tier);
   const int targets = static_cast<int>(out.captured.targets().size());
   if (out.formula.words + targets * device::captured_call_words <= most_words) {
@@ -99,9 +100,12 @@ Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
         {source_of(row, baked, shape, source), !row.asks_formula, shape.shared_bytes});
   }
   add_summaries(out);
+  const bool counts_tiles = baked.direction == Direction::Forward && out.mapped_kernel() != nullptr;
+  if (counts_tiles || !out.captured.targets().empty()) {
+    out.clear_unit = out.units.size();
+    out.units.push_back({captured_source("clear", "ClearCall"), true, 0});
+  }
   if (!out.captured.targets().empty()) {
-    out.captured_clear_unit = out.units.size();
-    out.units.push_back({captured_source("captured_clear", "ClearCall"), true, 0});
     out.captured_write_unit = out.units.size();
     out.units.push_back({captured_source("captured_write", "CapturedCall"), true, 0});
   }

@@ -32,11 +32,12 @@ struct Prepared {
   // Of the kernels, in their order; then one for each type of summary.
   std::vector<PreparedUnit> units;
   std::vector<std::size_t> summary_units;  // by summary
-  // That clear the sums of captured gradients and write them, if the plan has any and no other
-  // kernel does so.
-  std::size_t captured_clear_unit = 0, captured_write_unit = 0;
+  // What clears counters and the sums of captured gradients, and what writes those, if the plan has
+  // any: in calls in which no other kernel does so.
+  std::size_t clear_unit = 0, captured_write_unit = 0;
   CapturedWords captured_words;  // of a kernel that writes them beside what it does
   int multiprocessors = 1;
+  bool overlaps = false;  // kernels wait for those before them: see cuda::launch
 
   // The kernel that takes tensor maps; null: there is none.
   const PreparedKernel* mapped_kernel() const;

@@ -87,6 +87,8 @@ std::string config_text(const KernelRow& row, const Problem& baked, const Shape&
 // Headers that the formula's own text uses.
 constexpr const char* formula_headers[] = {"formula.h", "math.h", "interval.h"};
 
+constexpr const char* await_earlier = "  fovea::device::await_earlier_kernels();\n";
+
 std::string include(const std::string& header) { return "#include \"" + header + "\"\n"; }
 
 std::string own_text(const KernelRow& row, const Problem& baked, const Shape& shape,
@@ -120,10 +122,12 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
            (row.maps_tensors ? source.hopper_captured : source.captured) +
            "}  // namespace fovea::device\n";
   }
+  // Kernels that take maps wait when their barriers are made.
   return out +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
-         name + "(const __grid_constant__ " + parameters + " a) {\n  fovea::device::" + name +
+         name + "(const __grid_constant__ " + parameters + " a) {\n" +
+         (row.maps_tensors ? "" : await_earlier) + "  fovea::device::" + name +
          "<fovea::device::Config>(a);\n}\n";
 }
 
@@ -207,8 +211,8 @@ Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
 Source captured_source(const std::string& name, const std::string& parameters) {
   Source out;
   out.own = include(name + ".h") + "extern \"C\" __global__ void fovea_" + name +
-            "(const __grid_constant__ fovea::device::" + parameters +
-            " call) {\n  fovea::device::" + name + "(call);\n}\n";
+            "(const __grid_constant__ fovea::device::" + parameters + " call) {\n" + await_earlier +
+            "  fovea::device::" + name + "(call);\n}\n";
   out.name = "fovea_" + name;
   return out;
 }
@@ -217,9 +221,9 @@ Source summary_source(DType dtype) {
   Source out;
   out.name = "fovea_summarize_" + std::string(dtype_name(dtype));
   out.own = include("summarize.h") + "extern \"C\" __global__ void " + out.name +
-            "(const __grid_constant__ fovea::device::SummaryCall call) {\n"
-            "  fovea::device::summarize<fovea::device::" +
-            std::string(captured_type_text(dtype)) + ">(call);\n}\n";
+            "(const __grid_constant__ fovea::device::SummaryCall call) {\n" + await_earlier +
+            "  fovea::device::summarize<fovea::device::" + std::string(captured_type_text(dtype)) +
+            ">(call);\n}\n";
   return out;
 }
 

@@ -68,6 +68,9 @@ struct Call {
   // Tiles of queries that blocks take as they come (hopper/forward.h), all zero before: how many
   // were taken, and then of each, who took it.
   unsigned* taken_tiles;
+  // If queries are few, heads of a group share each of these tiles: the rows of the first head,
+  // then those of the next. How many do, how many queries each has there, and h / tile_heads.
+  int tile_heads, tile_queries, head_tiles;
   unsigned* distances;  // values of the formula by k - q: see distances.h
   // hopper/backward.h: how many elements there are from one slice of the captured tensor t[..., q,
   // ..., k] that comes by its map to the next.

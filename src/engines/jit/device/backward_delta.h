@@ -4,7 +4,7 @@
 #pragma once
 
 #include "backward_place.h"
-#include "captured_clear.h"
+#include "clear.h"
 #include "element.h"
 #include "hopper/backward_turns.h"
 
@@ -71,7 +71,7 @@ FOVEA_DEVICE void write_row_terms(const Call& call, long long tile, int row, flo
 template <class Config>
 FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const Call& call = a.call;
-  captured_clear({call.captured_sums, call.captured_pieces});
+  clear({call.captured_sums, call.captured_pieces});
   const int tiles = (call.sq + delta_rows - 1) / delta_rows;
   const int first = block_x() % tiles * delta_rows;
   const int h = block_x() / tiles % call.h, b = block_x() / tiles / call.h;

@@ -41,10 +41,11 @@ struct TileSpan {
   int first, count;
 };
 
-// The class of queries x keys of one head, with what lies beyond the sequence counted as masked.
+// The class of queries x keys of a head, or of several from that one on, with what lies beyond the
+// sequence counted as masked.
 template <class Formula, class Arguments>
 FOVEA_DEVICE Tile class_of_tile(const Arguments& a, const Head& head, const Sequence& s,
-                                const TileSpan& q, const TileSpan& k) {
+                                const TileSpan& q, const TileSpan& k, int heads = 1) {
   const int q_end = min(q.first + q.count, s.q_length), k_end = min(k.first + k.count, s.k_length);
   if (q.first >= q_end || k.first >= k_end) return Tile::empty();
   const bool edge = q.first + q.count > s.q_length || k.first + k.count > s.k_length;
@@ -57,7 +58,7 @@ FOVEA_DEVICE Tile class_of_tile(const Arguments& a, const Head& head, const Sequ
   Tile kind{Tile::some_part};
   if (fits(q_first) && fits(q_last) && fits(k_first) && fits(k_last)) {
     const Box box{head.h,
-                  head.h,
+                  head.h + heads - 1,
                   static_cast<int>(q_first),
                   static_cast<int>(q_last),
                   static_cast<int>(k_first),
@@ -70,8 +71,8 @@ FOVEA_DEVICE Tile class_of_tile(const Arguments& a, const Head& head, const Sequ
 // Called, not inlined: it is long, and runs once for 32 tiles.
 template <class Formula, class Arguments>
 FOVEA_DEVICE_CALL Tile classify_tile(const Arguments& a, Head head, Sequence s, TileSpan q,
-                                     TileSpan k) {
-  return class_of_tile<Formula>(a, head, s, q, k);
+                                     TileSpan k, int heads = 1) {
+  return class_of_tile<Formula>(a, head, s, q, k, heads);
 }
 
 // What formulas see of head h of sequence b.

@@ -31,6 +31,17 @@ FOVEA_DEVICE int block_z() { return blockIdx.z; }
 FOVEA_DEVICE int grid_x() { return gridDim.x; }
 FOVEA_DEVICE int lane_index() { return threadIdx.x & 31; }
 
+// --- kernels one after the other ---
+// Once in every kernel, by all threads, before they touch global memory: waits until the kernels
+// before it have ended and what they wrote is seen. The next kernel may be started from here on, on
+// multiprocessors as they become free (cuda::launch with `overlaps`).
+FOVEA_DEVICE void await_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // --- a warp ---
 FOVEA_DEVICE unsigned ballot(bool value) { return __ballot_sync(~0u, value); }
 FOVEA_DEVICE bool any_in_warp(bool value) { return __any_sync(~0u, value); }
@@ -286,6 +297,17 @@ FOVEA_DEVICE unsigned pack(BF16, float low, float high) {
   unsigned r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
+}
+
+// Adds 0 times a packed pair to a sum that is 0 in the beginning and stays so as long as all pairs
+// are finite. From sm_90 on.
+FOVEA_DEVICE unsigned add_times_zero(F16, unsigned sum, unsigned pair) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(0));
+  return sum;
+}
+FOVEA_DEVICE unsigned add_times_zero(BF16, unsigned sum, unsigned pair) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(0));
+  return sum;
 }
 
 // Both products of two packed pairs, rounded. From sm_90 on.

@@ -310,7 +310,11 @@ template <class Config>
 FOVEA_DEVICE void hopper_backward_wide(const MappedArgumentsOf<Arguments>& a) {
   static_assert(Config::threads == 512);
   const BackwardBarriers barriers{static_cast<Shared>(HopperBackwardShape<Config>::at.barriers)};
-  if (thread_index() == 0) make_backward_barriers<Config>(barriers);
+  if (thread_index() == 0) {
+    make_backward_barriers<Config>(barriers);
+    FOVEA_UNROLL for (int i = map_q; i <= map_grad_o; ++i) prefetch_map(a.maps[i]);
+  }
+  await_earlier_kernels();
   sync_block();
   const int warp = warp_index();
   if (warp < 4) {

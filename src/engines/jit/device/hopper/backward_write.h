@@ -34,16 +34,13 @@ FOVEA_DEVICE void write_rows(const float (&sum)[n][4], const RowsOut& to, int in
     const bool exists = row < end, counts = row < inside;
     auto* const at = data + row * to.row_stride;
     if (bytes_of<Output> == 2 && to.wide) {
-      FOVEA_UNROLL for (int j = 0; j < n; j += 4) {
-        unsigned words[4];
-        FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
-          words[i] = pack_16_bit<Output>(sum[j + i][2 * r], sum[j + i][2 * r + 1]);
-        }
-        transpose_in_quad(words);
-        const int column = 8 * (j + t);
+      FOVEA_UNROLL for (int j = 0; j < n; j += 2) {
+        const Words2 words =
+            exchange_in_pair(pack_16_bit<Output>(sum[j][2 * r], sum[j][2 * r + 1]),
+                             pack_16_bit<Output>(sum[j + 1][2 * r], sum[j + 1][2 * r + 1]));
+        const int column = 8 * j + exchanged_column();
         if (!exists || column >= to.columns) continue;
-        *reinterpret_cast<Words4*>(at + column) =
-            counts ? Words4{words[0], words[1], words[2], words[3]} : Words4{0, 0, 0, 0};
+        *reinterpret_cast<Words2*>(at + column) = counts ? words : Words2{0, 0};
       }
       continue;
     }

@@ -51,7 +51,8 @@ struct HopperForward {
 
   const Arguments& a;
   const Call& call;
-  int group, first_row;  // of this warp
+  int group, first_row;   // of this warp
+  int first_query, head;  // of its rows: in their head, and which of the tile's heads that is
   typename Formula::Uniform uniform;
   Dropout dropout;
   ScoreUnit units{1, 1, 1};
@@ -73,16 +74,21 @@ struct HopperForward {
   FOVEA_DEVICE HopperForward(const Arguments& arguments, int warpgroup)
       : a(arguments), call(a.call), group(warpgroup) {
     first_row = warpgroup_rows * group + warp_index() % 4 * 16;
+    const int queries = TileRows<Formula>::queries(call, rows);
+    head = first_row / queries;
+    first_query = first_row - head * queries;
   }
 
   FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
   FOVEA_DEVICE void release(int which, int stage) const {
     if (lane_index() == 0) arrive(barrier(which, stage));
   }
-  FOVEA_DEVICE static TilePlace place_at(const Step& step) {
-    return load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
+  FOVEA_DEVICE TilePlace place_at(const Step& step) const {
+    auto place = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
+    return place.of_head(head);
   }
   FOVEA_DEVICE int row(int r) const { return first_row + lane_index() / 4 + 8 * r; }
+  FOVEA_DEVICE int query(int r) const { return first_query + lane_index() / 4 + 8 * r; }
 
   // --- products ---
 
@@ -158,7 +164,7 @@ struct HopperForward {
     typename Formula::Row row_values[2];
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
       row_values[r] = staged_row<Formula>(a, uniform, Layout::rows_at(step.q_stage()), rows, row(r),
-                                          seen(step.q0 + row(r), s.q_offset));
+                                          seen(step.q0 + query(r), s.q_offset));
     }
     float slope[2] = {0, 0};
     if constexpr (Formula::shifts && !masks) {
@@ -237,7 +243,7 @@ struct HopperForward {
       if constexpr (Config::dropout) {
         const TilePlace place = place_at(step);
         const KeptPair kept =
-            dropout_keeps_pair(dropout, seen(step.q0 + row(r), place.s.q_offset),
+            dropout_keeps_pair(dropout, seen(step.q0 + query(r), place.s.q_offset),
                                seen(step.k0 + 8 * j + 2 * (lane_index() % 4), place.s.k_offset));
         low = kept.first ? low : 0;
         high = kept.second ? high : 0;
@@ -341,7 +347,7 @@ struct HopperForward {
       adds = !fresh;
       if (fresh) {
         if (!previous.is(Step::end)) {
-          nan |= write_rows<Config>(call, place_at(previous), previous.q0 + first_row, ended,
+          nan |= write_rows<Config>(call, place_at(previous), previous.q0 + first_query, ended,
                                     dropout.factor, o);
         }
         if (ends) return;
@@ -423,7 +429,11 @@ struct HopperForward {
 template <class Config>
 FOVEA_DEVICE void hopper_forward(const MappedArgumentsOf<Arguments>& a) {
   using Layout = ForwardLayout<Config>;
-  if (thread_index() == 0) Layout::make_barriers();
+  if (thread_index() == 0) {
+    Layout::make_barriers();
+    FOVEA_UNROLL for (int i = map_q; i <= map_v; ++i) prefetch_map(a.maps[i]);
+  }
+  await_earlier_kernels();
   sync_block();
   const int group = warpgroup_index();
   if (group == Layout::warpgroups) {
@@ -440,7 +450,7 @@ FOVEA_DEVICE void hopper_forward(const MappedArgumentsOf<Arguments>& a) {
     take_registers<Layout::registers>();
     HopperForward<Config> own(a.rest, group);
     own.run();
-    if (any_in_warp(own.nan)) mend_tiles<Config>(a.rest, own.first_row);
+    if (any_in_warp(own.nan)) mend_tiles<Config>(a.rest, own.first_query, own.head);
   }
 }
 

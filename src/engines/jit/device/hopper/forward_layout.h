@@ -27,7 +27,7 @@ struct ForwardLayout {
   static constexpr HopperForwardShared shared{sizes, q_stages, k_stages};
   static_assert(shared.bytes <= Config::shared_bytes);
   static constexpr int q_bytes = tile_bytes(rows, d), k_bytes = tile_bytes(columns, d),
-                       v_bytes = tile_bytes(columns, dv);
+                       v_bytes = tile_bytes(columns, dv), cell_bytes = tile_bytes(rows, columns);
   static constexpr bool stages_values = Formula::row_words > 0 || Formula::column_words > 0 ||
                                         Formula::diagonal_words > 0 || Formula::has_cells;
   static constexpr int stager_warps = stages_values ? 2 : 0;

@@ -19,21 +19,21 @@ constexpr int pieces_of(int columns) { return (columns + piece_columns - 1) / pi
 constexpr int tile_bytes(int rows, int columns) { return rows * 128 * pieces_of(columns); }
 
 struct HopperForwardShared {
-  int q, k, v, row_words, column_words, diagonal, cells, step, place, barriers, bytes;
+  int q, k, v, cells, row_words, column_words, diagonal, step, place, barriers, bytes;
   constexpr HopperForwardShared(const TileSizes& t, int q_stages, int k_stages)
       : q(0),
         k(q + q_stages * tile_bytes(t.rows, t.d)),
         v(k + k_stages * tile_bytes(t.columns, t.d)),
-        row_words(v + value_stages * tile_bytes(t.columns, t.dv)),
+        cells(v + value_stages * tile_bytes(t.columns, t.dv)),
+        row_words(cells + k_stages * cells_bytes_of(t)),
         column_words(row_words + q_stages * row_bytes_of(t)),
         diagonal(column_words + k_stages * column_bytes_of(t)),
-        cells(diagonal + k_stages * diagonal_bytes(t)),
-        step(cells + k_stages * cells_bytes_of(t)),
+        step(diagonal + k_stages * diagonal_bytes(t)),
         place(step + k_stages * 16),
         barriers(place + place_stages * tile_place_bytes),
         bytes(barriers + 8 * barrier_count) {}
 
-  // Of 16 bits they lie without gaps: see cells.h.
+  // Of 16 bits they lie without gaps, as the hardware copies them: see cells.h.
   static constexpr int cells_bytes_of(const TileSizes& t) {
     return t.cell_bytes == 2 ? tile_bytes(t.rows, t.columns) : cells_bytes(t);
   }

@@ -40,17 +40,17 @@ FOVEA_DEVICE bool row_has_nan(const Call& call, const CarefulHead& at, int q) {
   return any_in_warp(nan);
 }
 
-// Rows [first, first + 16) of every tile that this block took.
+// Queries [first, first + 16) of a head of every tile that this block took.
 template <class Config>
-FOVEA_DEVICE void mend_tiles(const Arguments& a, int first) {
+FOVEA_DEVICE void mend_tiles(const Arguments& a, int first, int head) {
   const Call& call = a.call;
-  const int tiles = tiles_along(call, Config::rows) * call.h * call.b;
+  const int tiles = query_tiles<Formula>(call, Config::rows);
   sync_warp();  // what other lanes have written is seen
   FOVEA_NO_UNROLL for (int number = 0; number < tiles; ++number) {
     if (call.taken_tiles[1 + number] != static_cast<unsigned>(block_x()) + 1) continue;
     const QueryTile tile = query_tile<Formula>(call, number, Config::rows);
-    const TilePlace place = place_of(call, tile);
-    const CarefulHead at{tile.b, tile.h, place.s, place.head};
+    const TilePlace place = place_of(call, tile).of_head(head);
+    const CarefulHead at{tile.b, place.h, place.s, place.head};
     if (is_decoded(call, place.s)) continue;
     FOVEA_NO_UNROLL for (int q = tile.q0 + first; q < tile.q0 + first + 16; ++q) {
       if (q >= place.s.q_length || !row_has_nan<Config>(call, at, q)) continue;

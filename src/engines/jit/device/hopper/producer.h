@@ -3,6 +3,7 @@
 // multiply as far as there is room.
 #pragma once
 
+#include "cells.h"
 #include "forward_shared.h"
 #include "mbarrier.h"
 #include "steps.h"
@@ -19,14 +20,19 @@ struct Producer {
   const MappedArgumentsOf<Arguments>& a;
   const Call& call;
   int tiles;       // of queries, in all
-  unsigned taken;  // the number of the tile after the next, in lane 0
+  unsigned taken;  // the number of the next tile to look at, in lane 0
   Ring q{0, 1}, k{0, 1};
   int place = -1;
   // Of the tile that is worked on; common: of its flags. k_length is 0 if it sees no key.
   int q0, common, k_length, k_row, kv_head, batch;
+  // Its cells in the map of their tensor: slice, query and what is added to a key.
+  int cell_slice, cell_q, cell_k;
 
   FOVEA_DEVICE explicit Producer(const MappedArgumentsOf<Arguments>& arguments)
-      : a(arguments), call(a.rest.call), tiles(tiles_along(call, rows) * call.h * call.b) {}
+      : a(arguments),
+        call(a.rest.call),
+        tiles(query_tiles<Formula>(call, rows)),
+        taken(static_cast<unsigned>(block_x())) {}
 
   FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
   FOVEA_DEVICE static Shared place_at(int i) {
@@ -34,7 +40,6 @@ struct Producer {
   }
 
   FOVEA_DEVICE void run() {
-    take();
     while (produce()) ++place;
     // Twice: whoever has met the first one still waits for the step behind it.
     FOVEA_NO_UNROLL for (int i = 0; i < 2; ++i) {
@@ -44,9 +49,12 @@ struct Producer {
     }
   }
 
-  // The answer comes while something else is done.
+  // Behind the first tile of every block, which is that of its own number. The answer comes while
+  // something else is done.
   FOVEA_DEVICE void take() {
-    if (lane_index() == 0) taken = count_global(call.taken_tiles, 1);
+    if (lane_index() == 0) {
+      taken = static_cast<unsigned>(grid_x()) + count_global(call.taken_tiles, 1);
+    }
   }
 
   // Finds the tile of queries for this place, and which keys it sees; false: there are no more.
@@ -56,7 +64,7 @@ struct Producer {
       if (number >= tiles) return false;
       take();
       TilePlace found = place_of(call, query_tile<Formula>(call, number, rows));
-      if (!is_written(call, found.s, found.q0, rows)) continue;
+      if (!is_written(call, found.s, found.q0, TileRows<Formula>::queries(call, rows))) continue;
       found.key_tiles = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
       found.ascends = ascends(found);
       const Shared to = place_at(into);
@@ -82,10 +90,12 @@ struct Producer {
   FOVEA_DEVICE LiveChunk classify(Shared at, int first) const {
     const auto found = load_struct<TilePlace>(at);
     const int i = first + lane_index();
+    using Rows = TileRows<Formula>;
     const Tile kind = i >= found.key_tiles
                           ? Tile::empty()
-                          : classify_tile<Formula>(a.rest, found.head, found.s, {found.q0, rows},
-                                                   {i * columns, columns});
+                          : classify_tile<Formula>(a.rest, found.head, found.s,
+                                                   {found.q0, Rows::queries(call, rows)},
+                                                   {i * columns, columns}, Rows::heads(call));
     LiveChunk chunk;
     chunk.live = ballot(!kind.is_empty());
     FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
@@ -155,6 +165,7 @@ struct Producer {
       kv_head = found.kv_head;
       batch = found.s.b;
       common = q.stage << Step::q_shift | (place & place_stages - 1) << Step::place_shift;
+      find_cells(found);
     }
     for (bool more = true;;) {
       SeenTile following{-1, 0};
@@ -178,16 +189,42 @@ struct Producer {
     }
   }
 
+  // Where the cells of this tile of queries lie, if the hardware copies them: if not all of them
+  // are inside of the tensor, indices are clamped, and the stagers do it.
+  template <class Cells = Formula>
+  FOVEA_DEVICE void find_cells(const TilePlace& at) {
+    if constexpr (has_small_cells<Cells>) {
+      if (call.cell_slices == 0) return;
+      const CellSource from = Cells::cells(a.rest, Cells::uniform(a.rest, at.head));
+      const long long bytes = reinterpret_cast<long long>(from.data) - from.tensor;
+      cell_slice = static_cast<int>(bytes / (2 * call.cell_slices));
+      cell_q = seen(at.q0, at.s.q_offset);
+      cell_k = at.s.k_offset;
+      const long long q_end =
+          static_cast<long long>(at.s.q_offset) + min(at.q0 + rows, at.s.q_length);
+      const long long k_end = static_cast<long long>(cell_k) + at.s.k_length;
+      if (cell_q >= 0 && cell_k >= 0 && q_end <= from.q_extent && k_end <= from.k_extent) {
+        common |= Step::cells;
+      }
+    }
+  }
+
   // As little as possible: keys are waited for.
   FOVEA_DEVICE void step(const SeenTile& tile, int flags) {
     const int k0 = tile.index * columns;
     flags |= common | tile.flags | (k0 + columns > k_length ? Step::cut : 0);
     wait_for_room();
     if (lane_index() == 0) {
-      announce({k0, flags, q0, k_length - k0}, Layout::k_bytes);
+      const bool cells = has_small_cells<Formula> && (flags & Step::cells) != 0;
+      announce({k0, flags, q0, k_length - k0}, Layout::k_bytes + (cells ? Layout::cell_bytes : 0));
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
         load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
                   barrier(At::filled_k, k.stage), {i * piece_columns, k_row + k0, kv_head, batch});
+      }
+      FOVEA_UNROLL for (int i = 0; cells && i < pieces_of(columns); ++i) {
+        load_tile(Layout::cells_at(k.stage) + i * rows * 128, a.maps[map_cells],
+                  barrier(At::filled_k, k.stage),
+                  {cell_k + k0 + i * piece_columns, cell_q, cell_slice, 0});
       }
     }
     k.advance(Layout::k_stages);

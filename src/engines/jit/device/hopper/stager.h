@@ -43,8 +43,9 @@ struct Stager {
     const int q = seen(step.q0, at.s.q_offset), k = seen(step.k0, at.s.k_offset);
     const TileBox box{q, k, at.s.q_length - step.q0, at.s.k_length - step.k0};
     if constexpr (has_small_cells<Formula>) {
-      copy_small_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box,
-                                                        thread);
+      if (!step.is(Step::cells))
+        copy_small_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box,
+                                                          thread);
     } else {
       copy_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box, thread);
     }

@@ -17,6 +17,7 @@ struct Step {
   static constexpr int cut = 8;    // the keys end in it
   static constexpr int part = 16;  // the first part of the mask hides some of it; others follow
   static constexpr int masked = (part << most_mask_parts) - cut;  // any of these
+  static constexpr int cells = 128;  // the cells of a captured tensor come with the keys
   static constexpr int q_shift = 8, place_shift = 12;
 
   int k0, flags, q0;
@@ -49,6 +50,14 @@ struct TilePlace {
   int b, h, kv_head, q0;
   int key_tiles;  // of the sequence
   int ascends;    // whether the tiles of keys are walked from the first to the last
+
+  // The same tile as a later one of its heads sees it.
+  FOVEA_DEVICE TilePlace of_head(int i) const {
+    TilePlace other = *this;
+    other.h += i;
+    other.head.h += i;
+    return other;
+  }
 };
 static_assert(sizeof(TilePlace) <= tile_place_bytes);
 
@@ -60,31 +69,54 @@ FOVEA_DEVICE bool is_decoded(const Call& call, const Sequence& s) {
   return call.split_keys > 0 && decodes(s.q_length, s.k_length, call.group);
 }
 
+// How the rows of a tile are shared by heads: only one has them if the formula stages values, which
+// are those of one head.
+template <class Formula>
+struct TileRows {
+  static constexpr bool shares = Formula::row_words + Formula::column_words == 0 &&
+                                 Formula::diagonal_words == 0 && !Formula::has_cells;
+  FOVEA_DEVICE static int heads(const Call& call) { return shares ? call.tile_heads : 1; }
+  FOVEA_DEVICE static int queries(const Call& call, int rows) {
+    return shares ? call.tile_queries : rows;
+  }
+  FOVEA_DEVICE static int head_tiles(const Call& call) { return shares ? call.head_tiles : call.h; }
+};
+
 // A tile of queries by its number: which one comes first, so that blocks that run at the same time
 // share keys, and long tiles do not come last.
 struct QueryTile {
-  int b, h, q0;
+  int b, h, q0;  // h: the first of its heads
 };
-FOVEA_DEVICE int tiles_along(const Call& call, int rows) { return (call.sq + rows - 1) / rows; }
+template <class Formula>
+FOVEA_DEVICE int tiles_along(const Call& call, int rows) {
+  const int queries = TileRows<Formula>::queries(call, rows);
+  return (call.sq + queries - 1) / queries;
+}
+template <class Formula>
+FOVEA_DEVICE int query_tiles(const Call& call, int rows) {
+  return tiles_along<Formula>(call, rows) * TileRows<Formula>::head_tiles(call) * call.b;
+}
 
 template <class Formula>
 FOVEA_DEVICE QueryTile query_tile(const Call& call, int number, int rows) {
-  const int along = tiles_along(call, rows);
+  const int along = tiles_along<Formula>(call, rows);
+  const int heads = TileRows<Formula>::head_tiles(call), in_tile = TileRows<Formula>::heads(call);
+  const int queries = TileRows<Formula>::queries(call, rows);
   if constexpr (Formula::batches_share_cells) {
     const int together = batches_together(call.b);
-    const int index = number / together, heads = index / along;
-    return {heads / call.h * together + number % together, heads % call.h, index % along * rows};
+    const int index = number / together, head = index / along;
+    return {head / call.h * together + number % together, head % call.h, index % along * rows};
   } else if constexpr (Formula::has_mask) {
     // Under a causal mask the last tiles of a head take longest: they come first, of so many heads.
     // Measured on an H200: sections of 16 heads, 2 to 10 % faster than 4, 8, 32 or 64.
     constexpr int section = 16;
-    const int heads = call.b * call.h, before = number / (along * section) * section;
-    const int here = min(section, heads - before), index = number - before * along;
+    const int before = number / (along * section) * section;
+    const int here = min(section, call.b * heads - before), index = number - before * along;
     const int head = before + index % here;
-    return {head / call.h, head % call.h, (along - 1 - index / here) * rows};
+    return {head / heads, head % heads * in_tile, (along - 1 - index / here) * queries};
   } else {
     const int head = number / along;
-    return {head / call.h, head % call.h, (number - head * along) * rows};
+    return {head / heads, head % heads * in_tile, (number - head * along) * queries};
   }
 }
 
@@ -101,8 +133,8 @@ FOVEA_DEVICE TilePlace place_of(const Call& call, const QueryTile& tile) {
 
 // Whether a tile is written at all: other kernels write what belongs to no packed sequence, and,
 // after this one, the rows of sequences that are decoded.
-FOVEA_DEVICE bool is_written(const Call& call, const Sequence& s, int q0, int rows) {
-  return q0 < row_end(call, s) && (!is_decoded(call, s) || q0 + rows > s.q_length);
+FOVEA_DEVICE bool is_written(const Call& call, const Sequence& s, int q0, int queries) {
+  return q0 < row_end(call, s) && (!is_decoded(call, s) || q0 + queries > s.q_length);
 }
 
 }  // namespace fovea::device

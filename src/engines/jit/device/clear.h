@@ -1,5 +1,5 @@
-// Zeros where gradients of captured tensors are added up: before a backward, by a kernel of its own
-// or beside what another one does.
+// Zeros in a call's workspace, before the kernels that count or add up there: by a kernel of its
+// own or beside what another one does.
 #pragma once
 
 #include "captured_call.h"
@@ -8,7 +8,7 @@
 namespace fovea::device {
 
 // By all threads of the grid.
-FOVEA_DEVICE void captured_clear(const ClearCall& call) {
+FOVEA_DEVICE void clear(const ClearCall& call) {
   const long long first = static_cast<long long>(block_x()) * block_threads() + thread_index();
   const long long step = static_cast<long long>(grid_x()) * block_threads();
   auto* const to = static_cast<Words4*>(call.data);
