@@ -37,7 +37,7 @@ struct Prepared {
   std::size_t clear_unit = 0, captured_write_unit = 0;
   CapturedWords captured_words;  // of a kernel that writes them beside what it does
   int multiprocessors = 1;
-  bool overlaps = false;  // kernels wait for those before them: see cuda::launch
+  bool overlaps = false;  // kernels are started while those before them end: see cuda::launch
 
   // The kernel that takes tensor maps; null: there is none.
   const PreparedKernel* mapped_kernel() const;
