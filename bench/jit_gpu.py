@@ -126,14 +126,19 @@ def by_engine(engine):
     return make
 
 
-def flash(row, formula, tensors, device):
-    causal = formula.mask_mod is not None
+def by_sdpa(backend):
+    """A side that is torch's scaled_dot_product_attention; dropout by numbers of its own."""
 
-    def attend(q, k, v):
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    def make(row, formula, tensors, device):
+        options = {"is_causal": formula.mask_mod is not None, "dropout_p": float(row.words.get("dropout", 0))}
 
-    return Side(attend, tensors, ())
+        def attend(q, k, v):
+            with sdpa_kernel(backend):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+
+        return Side(attend, tensors, ())
+
+    return make
 
 
 def flex(row, formula, tensors, device):
@@ -157,7 +162,12 @@ def documents_of(row, device):
     return Formula(mask_mod=lambda b, h, q, k: number[b, q] == number[b, k], mask_batch=4)
 
 
-PEERS = {"flash": flash, "flex": flex, "cudnn": by_engine("cudnn")}
+PEERS = {
+    "flash": by_sdpa(SDPBackend.FLASH_ATTENTION),
+    "flex": flex,
+    "cudnn": by_engine("cudnn"),
+    "cudnn_sdpa": by_sdpa(SDPBackend.CUDNN_ATTENTION),
+}
 
 
 def one_time(call, calls):
