@@ -15,6 +15,7 @@ than the L2 cache.
 import argparse
 import concurrent.futures
 import datetime
+import fnmatch
 import json
 import os
 import re
@@ -35,7 +36,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help="rows, separated by commas; a beginning of a name will do")
+    parser.add_argument("--only", default="", help="rows, separated by commas; causal* are all that begin so")
     parser.add_argument("--tier", default="hopper", choices=["hopper", "general"], help="which kernels of engine jit")
     parser.add_argument("--peers", default="measured", choices=["measured", "stored"])
     parser.add_argument("--quick", action="store_true", help="flex stored, the others measured, fewer rounds")
@@ -293,7 +294,7 @@ def wanted_rows():
     rows, names = read_rows(arguments.tier), [name.strip() for name in arguments.only.split(",") if name.strip()]
     if not names:
         return rows
-    chosen = [row for row in rows if any(row.name.startswith(name) for name in names)]
+    chosen = [row for row in rows if any(fnmatch.fnmatchcase(row.name, name) for name in names)]
     return chosen or sys.exit(f"jit_gpu: no such row; there are: {', '.join(row.name for row in rows)}")
 
 

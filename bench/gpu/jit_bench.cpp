@@ -83,15 +83,16 @@ std::vector<BenchRow> read_rows(const std::string& tier) {
   return rows;
 }
 
-// Those whose name is among `wanted` or starts with one of them; all of them if it is empty.
+// Those that are named; `causal*` names all that start with causal. All of them if none is.
 std::vector<BenchRow> rows_named(const std::string& tier, const std::vector<std::string>& wanted) {
   const std::vector<BenchRow> all = read_rows(tier);
   if (wanted.empty()) return all;
   std::vector<BenchRow> out;
   for (const std::string& name : wanted) {
     const std::size_t before = out.size();
+    const std::string start = name.substr(0, name.find('*'));
     for (const BenchRow& row : all) {
-      if (row.name.starts_with(name)) out.push_back(row);
+      if (start == name ? row.name == name : row.name.starts_with(start)) out.push_back(row);
     }
     if (out.size() == before) throw std::runtime_error("no row '" + name + "' in " + path_of(tier));
   }
