@@ -105,6 +105,18 @@ constexpr const char* lines[] = {
     "mod=\"5 * tanh(score / 5) + t[k] + u[b,q] + w[h] * (k - q)\" tensor=\"t:f32[Skv]\" "
     "tensor=\"u:f32[B,Sq]\" tensor=\"w:f32[H]\" grads=q,k,v,t,u,w direction=both",
     "b=1 h=2 hkv=1 sq=100 skv=200 d=256 dtype=bf16 mask=causal deterministic=1 direction=both",
+    "h=1 layout=thd cu_q=0,100,100,130,300 cu_k=0,100,120,130,300 sq=170 skv=170 d=192 dtype=f16 "
+    "mask=\"q / 50 == k / 50\" deterministic=1 direction=both",
+    // Sums are added from registers, since shared memory has no room for them.
+    "b=1 h=2 sq=130 d=256 dtype=bf16 mod=\"score + w[h] * (k - q)\" mask=causal "
+    "tensor=\"w:f32[H]=uniform(0.004,0.5)\" grads=q,k,v,w deterministic=1 direction=both",
+    "b=1 h=1 sq=100 skv=150 d=256 dtype=bf16 mask=causal mod=\"score + t[k - q + 99] + (q == 70 ? "
+    "sqrt(-1.0) : 0.0)\" tensor=\"t:f32[400]\" grads=q,k,v,t direction=both",
+    "b=2 h=2 hkv=1 sq=101 skv=170 d=192 dtype=f16 mod=\"4 * tanh((score + t[h, k - q + 100] + "
+    "u[clamp(k - q, -9, 9) + 9]) / 4)\" mask=causal tensor=\"t:f32[H,530]\" tensor=\"u:bf16[19]\" "
+    "grads=q,k,v,t,u direction=both",
+    "b=1 h=2 sq=100 skv=136 d=256 dtype=bf16 mod=\"score + t[h,q,k]\" "
+    "tensor=\"t:bf16[H,Sq,Skv]\" grads=q,k,v,t direction=both",
     "b=2 h=2 sq=100 d=192 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\" "
     "grads=q,k,v,t direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score * w[h] + t[a[q]]\" tensor=\"w:f32[H]\" "
