@@ -24,7 +24,8 @@ class DiagonalSums {
  public:
   // By all threads of a team; a barrier must follow.
   FOVEA_DEVICE static void begin(Team team) {
-    for (int i = team.thread; i < rows * stride; i += team.threads) store_shared(at(0, i), 0.0f);
+    FOVEA_NO_UNROLL for (int i = team.thread; i < rows * stride; i += team.threads)
+        store_shared(at(0, i), 0.0f);
   }
 
   // By three warps, between barriers. Blocks (i, j) with i - j = distance, and those with i - j =
