@@ -14,7 +14,6 @@
 
 #include "engines/cudnn/packed_rows.h"
 #include "tests/jit_host/launch.h"
-#include "tests/jit_host/tensor_map_words.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define NOTHING(name) \

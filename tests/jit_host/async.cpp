@@ -57,7 +57,7 @@ void Async::init(unsigned at, int arrivals, const User& user, Where where) {
   memory_.use_clocks();
   if (at % 8 != 0) throw Mistake(name_of(at) + " is misaligned, at " + text(where));
   const unsigned long long zero = 0;
-  memory_.store(at, &zero, 8, user, where);  // nobody else uses the place
+  memory_.store(at, &zero, 8, user, where);  // other uses of this place are races
   barriers_[at] = {arrivals, arrivals, 0, 0, {}, {}, {}};
 }
 
@@ -163,7 +163,7 @@ void Async::load_tile(const TileLoad& load, const User& user, Where where) {
   loads_.push_back(queued);
 }
 
-// Elements of the box from number `first` on. What lies outside of the tensor is zero.
+// 16 bytes of the box, from its element number `first` on. Elements outside of the tensor are 0.
 void Async::write_piece(const Load& load, unsigned at, std::uint64_t first) {
   const TensorMapWords& map = load.map;
   unsigned char piece[16] = {};
@@ -223,7 +223,7 @@ void Async::bulk(const BulkCall& call, const User& user, Where where) {
         memory_.begin_async_read(call.from + static_cast<unsigned>(i), user, where);
       }
       sums_.push_back({call.to, call.from, call.value, group, user.thread, where, false});
-      if (random_->below(2) == 0) add_sum(sums_.back());  // though nobody may rely on that
+      if (random_->below(2) == 0) add_sum(sums_.back());  // although nobody may rely on that
       return;
     }
     case BulkAct::Commit: ++group; return;

@@ -1,6 +1,6 @@
-// What a block does asynchronously besides copies of threads: barriers in shared memory, named
-// barriers, tiles that come by themselves, sums that go by themselves. Work that was begun is done
-// at any time until somebody must wait for it, in an order drawn at random.
+// The asynchronous operations of a block: barriers in shared memory (mbarrier), named barriers,
+// copies of tiles (TMA), bulk additions to global memory, and cp.async. An operation that was begun
+// is carried out at a random time, at the latest when somebody waits for it.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,10 @@
 #include "tests/ir/random.h"
 #include "tests/jit_host/machine.h"
 #include "tests/jit_host/shared_memory.h"
-#include "tests/jit_host/tensor_map_words.h"
 
 namespace fovea::on_host {
 
-using Threads = std::vector<int>;  // that go on
+using Threads = std::vector<int>;  // numbers of threads that need not wait any more
 
 class Async {
  public:
@@ -24,10 +23,10 @@ class Async {
   void begin_block(test::Random& random);
   void end_block() const;  // throws Mistake if something is still under way
 
-  // Each returns the threads that wait no longer.
+  // What returns Threads names those that may continue after it.
   void init(unsigned at, int arrivals, const User& user, Where where);
   Threads arrive(unsigned at, int bytes, const User& user, Where where);
-  // Whether the phase has ended; else the thread is put down as waiting for it.
+  // Returns whether the phase has ended. If not, the thread is listed as waiting for it.
   bool wait(unsigned at, int parity, const User& user, Where where);
   Threads named(bool waits, int id, int threads, const User& user, Where where);
 
@@ -35,7 +34,7 @@ class Async {
   void bulk(const BulkCall& call, const User& user, Where where);
 
   bool has_work() const { return !loads_.empty(); }
-  Threads do_some();  // one piece of work, at random
+  Threads do_some();  // carries out one operation, chosen at random
   std::string waits_for(unsigned at) const;
 
  private:
@@ -83,13 +82,13 @@ class Async {
   std::uint64_t tick_ = 0;     // copies of tiles that have ended
 };
 
-// The asynchronous copies of one GPU thread: queued where they are issued, in groups, and done at
-// the latest when the thread waits for their group.
+// The cp.async copies of one GPU thread. They are queued in groups, and carried out at the latest
+// when the thread waits for their group.
 struct Copy {
   const void* from;
   unsigned to;
   int bytes, valid;
-  bool at_once;  // the bytes arrive when it is issued, though nobody may rely on that
+  bool at_once;  // carried out when it is issued, although nobody may rely on that
 };
 
 class Copies {

@@ -10,12 +10,13 @@ namespace {
 
 Block* running_block = nullptr;  // one at a time: see launch
 
-// Stacks lie a multiple of a page apart. Were their tops to share cache sets, a switch would miss.
+// Stacks are a multiple of a page apart. Without these offsets their tops would share cache sets,
+// and every switch would miss the cache.
 std::size_t top_offset(int thread) { return static_cast<std::size_t>(thread * 7 % 64) * 64; }
 
 std::uint32_t bit(int lane) { return std::uint32_t{1} << lane; }
 
-// The first set bit from `start` on, round the end.
+// The first set bit from `start` on, or else the first of all.
 int next_bit(std::uint32_t bits, int start) {
   return (std::countr_zero(std::rotr(bits, start)) + start) & 31;
 }
@@ -67,7 +68,7 @@ void Block::live() {
   } catch (const std::exception& error) {
     block.mistake_ = error.what();
   }
-  // Never back: the block has ended, or has failed.
+  // This fiber does not continue: the block has ended, or has failed.
   Fiber::switch_from_to(block.thread().fiber, block.main_);
 }
 
@@ -118,7 +119,7 @@ void Block::compute(Meeting kind, Warp& warp, const Where& where) {
     case Meeting::WaitProducts:
       return products_.meet(kind, warp.operands, {current_ / lanes * lanes, warp.epoch}, where);
     case Meeting::SyncBlock:
-    case Meeting::AnyInBlock: return;  // not of a warp
+    case Meeting::AnyInBlock: return;  // see meet_in_block
   }
 }
 
@@ -195,7 +196,7 @@ int Block::next_of_other_warps() {
     if (ready != 0) return other * lanes + next_bit(ready, static_cast<int>(word >> 5 & 31));
     ready_warps_ &= ~bit(other);
   }
-  if (async_.has_work()) {  // nobody can go on before something has come
+  if (async_.has_work()) {  // every thread waits, maybe for a copy
     wake(async_.do_some());
     return next_of_other_warps();
   }
@@ -208,7 +209,7 @@ inline void Block::switch_to(int thread) {
   Fiber::switch_from_to(from, this->thread().fiber);
 }
 
-// --- barriers that are not the block's own ---
+// --- mbarriers and named barriers ---
 
 void Block::park() {
   warp(current_ / lanes).ready &= ~bit(current_ % lanes);
@@ -236,7 +237,7 @@ void Block::use_barrier(const BarrierCall& call, Where where) {
     case BarrierAct::Arrive:
     case BarrierAct::ArriveExpecting:
       wake(async_.arrive(call.at, call.value, user(), where));
-      ++warp(current_ / lanes).epoch;  // what comes after is known to nobody
+      ++warp(current_ / lanes).epoch;  // this arrival does not cover what the thread does later
       return;
     case BarrierAct::Wait:
       while (!async_.wait(call.at, call.value, user(), where)) {

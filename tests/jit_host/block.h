@@ -1,5 +1,5 @@
-// One block of GPU threads, each a fiber. A fiber runs until it meets others; who runs next is
-// drawn at random now and then. Used by launch.
+// One block of GPU threads, each of them a fiber. A fiber runs until it has to wait for others. Now
+// and then the one that continues is chosen at random.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,28 @@ class Block {
  public:
   Block();
 
-  // Throws Mistake for what the kernel does wrong; its other threads are then left where they are.
+  // Throws Mistake if the kernel does something wrong. Its threads then never continue.
   void run(Kernel kernel, void** parameters, const ThreadIndex& place, test::Random& random);
   SharedMemory& memory() { return memory_; }
 
-  // The table that kernels call; its functions mean the block that runs.
+  // The functions that kernels call. They act on the block that runs.
   static const Machine& machine();
 
  private:
   struct Thread {
     Fiber fiber;
     Copies copies;
-    std::string waits_in;  // a barrier that is not the block's own; "": none
+    std::string waits_in;  // the mbarrier or named barrier that it waits for; "": none
   };
-  // Where the first came to; all must come to the same.
+  // The operation that the first thread waits in. The others must come to the same one.
   struct Point {
     Meeting kind;
     Where where;
     int thread;
   };
   struct Warp {
-    std::uint32_t ready = 0, waiting = 0, ended = 0;  // lanes; others wait for the block
+    // A bit for each lane. Lanes in none of the sets wait for other warps.
+    std::uint32_t ready = 0, waiting = 0, ended = 0;
     unsigned epoch = 1;
     Point point{};
     void* operands[lanes] = {};
@@ -61,8 +62,8 @@ class Block {
   Thread& thread() { return threads_[static_cast<std::size_t>(current_)]; }
   Warp& warp(int i) { return warps_[static_cast<std::size_t>(i)]; }
   User user() const { return {current_, warps_[static_cast<std::size_t>(current_) / lanes].epoch}; }
-  // Lets the thread wait until it is woken.
-  // Nothing may be alive on this thread's stack that owns memory: it may never go on.
+  // Lets the thread wait until it is woken. It may never continue, so that nothing on its stack may
+  // own memory.
   void park();
   void wake(const Threads& threads);
   void use_barrier(const BarrierCall& call, Where where);

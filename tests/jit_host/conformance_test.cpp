@@ -1,8 +1,8 @@
-// Engine jit without a GPU: lines of the list, and lines drawn at random, through its own kernels,
-// run on the host thread by thread, against the reference. As many as FOVEA_TEST_SECONDS allow, 180
-// (60 under sanitizers) unless told; where to begin is drawn from FOVEA_TEST_SEED, or from the
-// clock. FOVEA_TEST_ALL=1 runs the whole list, FOVEA_TEST_LINE=n that line of the file;
-// FOVEA_TEST_TIMES=1 says what each line takes.
+// Engine jit without a GPU: its kernels run on the host, for lines of the list and for random
+// lines, and are compared with the reference engine. Lines run until FOVEA_TEST_SECONDS have passed
+// (see lines.h), beginning with one that is drawn from FOVEA_TEST_SEED or the time.
+// FOVEA_TEST_ALL=1 runs the whole list, FOVEA_TEST_LINE=n that line of the file. FOVEA_TEST_TIMES=1
+// prints how long each line takes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ using conformance::Case;
 
 constexpr int parts = 2;  // processes that share the list
 
-// One run in four leaves the kernels for sm_90 aside, unless FOVEA_JIT_TIER says what to do: else
-// 16-bit forwards would never meet the general ones.
+// One run in four uses the general kernels only, unless FOVEA_JIT_TIER is set: else no 16-bit
+// forward would run them.
 class JitOnHost : public testing::TestWithParam<int> {
  protected:
   static void SetUpTestSuite() {
@@ -83,8 +83,8 @@ TEST_P(JitOnHost, RandomLinesMeetTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Parts, JitOnHost, testing::Range(0, parts));
 
-// With deterministic=1 the bits of every gradient are the same in whatever order blocks and threads
-// run: the host draws another one for each launch.
+// With deterministic=1 the bits of every gradient must not depend on the order of blocks and
+// threads, which is another one in each launch.
 
 constexpr const char* lines[] = {
     "b=2 h=4 hkv=2 sq=70 skv=150 d=32 mask=causal_bottom_right",
@@ -97,6 +97,7 @@ constexpr const char* lines[] = {
     "b=2 h=2 sq=50 d=16 mod=\"c * tanh(score / c)\" scalar=\"c=2\" sink=1 grads=q,k,v,c,sink",
     // The kernels for sm_90: several tiles of keys and of queries, some of which add nothing to dQ.
     "b=1 h=4 hkv=2 sq=200 skv=400 d=64 dtype=bf16 mask=sliding(90)",
+    "b=1 h=2 sq=100 skv=200 d=192 dtype=bf16 mask=sliding(90)",
     "b=1 h=2 sq=200 skv=300 d=128 dtype=bf16 mod=\"score + t[h] + u[q] + w[k]\" "
     "tensor=\"t:f32[H]\" tensor=\"u:f32[Sq]\" tensor=\"w:f32[Skv]\" grads=q,k,v,t,u,w",
 };

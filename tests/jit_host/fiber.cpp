@@ -11,8 +11,9 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves the registers that calls preserve on this stack, and takes those of another. The rounding
-// mode is everybody's. Its `ret` is foreseen, since all fibers come from the same call.
+// Saves the registers that a call preserves on this stack, and loads those of another stack. All
+// fibers share the rounding mode. All switches have the same call site, so that the processor
+// predicts the `ret`.
 extern "C" void fovea_switch_stacks(void** save, void* to);
 asm(R"(
 .text
@@ -80,7 +81,7 @@ void Fiber::begin() {
 }
 
 void Fiber::switch_from_to(Fiber& from, Fiber& to) {
-  if (&from == &to) return;  // what `to` has saved is where it waited last, not where it is
+  if (&from == &to) return;  // the registers that it has saved are those of an earlier switch
   came_from = &from;
   came_to = &to;
 #if defined(__SANITIZE_ADDRESS__)

@@ -1,5 +1,5 @@
-// Threads of execution with stacks of their own that take turns on one thread of the host. On
-// x86-64 a switch is a dozen instructions, 5 ns; elsewhere it is the C library's, which is slow.
+// Fibers have stacks of their own and take turns on one thread of the host. On x86-64 a switch is a
+// dozen instructions (5 ns). On other machines it is swapcontext, which is slow.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@ class Fiber {
  public:
   using Entry = void (*)();
 
-  // Begins at `entry` when it is first switched to; `entry` must never return. The stack may be one
-  // that another fiber was left on. A fiber that is never started is whoever switches away from it.
+  // The first switch to it calls `entry`, which must never return. The stack of a fiber that will
+  // not continue may be used again. A fiber that is not started stands for the code that switches
+  // away from it.
   void start(void* stack, std::size_t bytes, Entry entry);
 
-  // Runs `to` until something switches back to `from`, which is the one that runs. If both are the
-  // same, it just runs on.
+  // Runs `to` until something switches back to `from`, which is the one that runs now. Does nothing
+  // if both are the same.
   static void switch_from_to(Fiber& from, Fiber& to);
 
  private:
@@ -27,7 +28,7 @@ class Fiber {
 
   Entry entry_ = nullptr;
 #if defined(__x86_64__)
-  void* top_ = nullptr;  // its registers lie there while it waits
+  void* top_ = nullptr;  // of its stack, where its registers are saved while it waits
 #else
   ucontext_t context_;
 #endif
@@ -37,11 +38,12 @@ class Fiber {
   void* fake_stack_ = nullptr;
 };
 
-// Stacks with a page between them that may not be touched; they stay for the process.
+// Stacks with a protected page between each two. They are never freed.
 class Stacks {
  public:
   static constexpr std::size_t most = 1024;
-  static constexpr std::size_t bytes = std::size_t{256} << 10;  // memory only where it is touched
+  static constexpr std::size_t bytes = std::size_t{256}
+                                       << 10;  // only pages that are used take memory
   Stacks();
   void* operator[](std::size_t i) const { return static_cast<char*>(memory_) + i * (bytes + page); }
 

@@ -1,10 +1,9 @@
-// The functions of src/engines/jit/device/hopper once more, for the host's compiler: mbarrier.h,
-// tma.h, warpgroup.h and wgmma.h include this if FOVEA_HOST_HOPPER names it. All of it is
-// asynchronous here as well: see async.h and tile_products.h.
+// The primitives of src/engines/jit/device/hopper for the host's compiler: mbarrier.h, tma.h,
+// warpgroup.h and wgmma.h include this header instead if FOVEA_HOST_HOPPER names it. What is
+// asynchronous on a GPU is so here: see async.h and tile_products.h.
 #pragma once
 
 #include "primitives_host.h"
-#include "tensor_map_words.h"
 
 namespace fovea::device {
 
@@ -35,11 +34,11 @@ FOVEA_DEVICE void load_tile(Shared to, const TensorMap& map, Shared barrier, con
   static_assert(rank >= 2 && rank <= 5);
   machine->load_tile({to, &map, barrier, at, rank}, {file, line});
 }
-// A box of a tensor with one index, all of it.
+// As a box that is a whole tensor with one index.
 FOVEA_DEVICE void load_bytes(Shared to, const void* from, int bytes, Shared barrier, FOVEA_WHERE) {
   on_host::TensorMapWords words{};
-  words.data = reinterpret_cast<std::uint64_t>(from);
-  words.extent[0] = words.box[0] = static_cast<std::uint32_t>(bytes) / 4;
+  words.data = reinterpret_cast<unsigned long long>(from);
+  words.extent[0] = words.box[0] = static_cast<unsigned>(bytes) / 4;
   words.rank = 1;
   words.element_bytes = 4;
   words.mark = on_host::map_mark;
@@ -63,7 +62,7 @@ FOVEA_DEVICE void wait_bulk(FOVEA_WHERE) {
 }
 
 // --- a warpgroup ---
-// Shuffles, as on a GPU: all lanes must come here.
+// They are shuffles, as on a GPU, so that all lanes must call them.
 FOVEA_DEVICE int warpgroup_index(FOVEA_WHERE) {
   return shuffled(Meeting::Shuffle, thread_index() / 128, 0, {file, line});
 }

@@ -1,6 +1,7 @@
-// The kernels for sm_90 without a GPU: lines that meet what only they have. Several tiles of keys,
-// every class of head dims, references that must move, values behind a sequence's end, tensors that
-// the hardware cannot copy. FOVEA_TEST_LINE_TEXT="..." runs that line instead.
+// The kernels for sm_90 without a GPU: lines for what only these kernels do. There are several
+// tiles of keys, every class of head dims, scores that outgrow the first reference, values behind
+// the end of a sequence, and tensors that TMA cannot copy. FOVEA_TEST_LINE_TEXT="..." runs that
+// line instead.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -113,27 +114,50 @@ constexpr const char* lines[] = {
     "mod=\"5 * tanh(score / 5) + t[k] + u[b,q] + w[h] * (k - q)\" tensor=\"t:f32[Skv]\" "
     "tensor=\"u:f32[B,Sq]\" tensor=\"w:f32[H]\" grads=q,k,v,t,u,w direction=both",
     "b=1 h=2 hkv=1 sq=100 skv=200 d=256 dtype=bf16 mask=causal deterministic=1 direction=both",
+    "h=1 layout=thd cu_q=0,100,100,130,300 cu_k=0,100,120,130,300 sq=170 skv=170 d=192 dtype=f16 "
+    "mask=\"q / 50 == k / 50\" deterministic=1 direction=both",
+    // Sums are added from registers, since shared memory has no room for them.
+    "b=1 h=2 sq=130 d=256 dtype=bf16 mod=\"score + w[h] * (k - q)\" mask=causal "
+    "tensor=\"w:f32[H]=uniform(0.004,0.5)\" grads=q,k,v,w deterministic=1 direction=both",
+    "b=1 h=1 sq=100 skv=150 d=256 dtype=bf16 mask=causal mod=\"score + t[k - q + 99] + (q == 70 ? "
+    "sqrt(-1.0) : 0.0)\" tensor=\"t:f32[400]\" grads=q,k,v,t direction=both",
+    "b=2 h=2 hkv=1 sq=101 skv=170 d=192 dtype=f16 mod=\"4 * tanh((score + t[h, k - q + 100] + "
+    "u[clamp(k - q, -9, 9) + 9]) / 4)\" mask=causal tensor=\"t:f32[H,530]\" tensor=\"u:bf16[19]\" "
+    "grads=q,k,v,t,u direction=both",
+    "b=1 h=2 sq=100 skv=136 d=256 dtype=bf16 mod=\"score + t[h,q,k]\" "
+    "tensor=\"t:bf16[H,Sq,Skv]\" grads=q,k,v,t direction=both",
     "b=2 h=2 sq=100 d=192 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\" "
     "grads=q,k,v,t direction=both",
     "b=1 h=2 sq=200 d=64 dtype=bf16 mod=\"score * w[h] + t[a[q]]\" tensor=\"w:f32[H]\" "
     "tensor=\"t:f32[9]\" tensor=\"a:i32[Sq]\" grads=q,k,v,w,t direction=both",
 };
 
+// What the mask hides is NaN and Inf: rows that it spreads to are computed again.
+constexpr const char* poisoned_lines[] = {
+    "b=1 h=2 hkv=1 sq=200 skv=150 d=64 dtype=bf16 mask=\"k % 3 == 1\" mod=softcap(3) sink=1 "
+    "direction=both",
+    "b=2 h=1 sq=70 skv=150 d=96 dtype=f16 mask=\"k < 100\" dropout=0.3 q_offset=5 direction=both",
+    "b=1 h=1 sq=100 skv=150 d=192 dv=40 dtype=bf16 mask=\"h == 1 || k < q - 60 || k > 140\" "
+    "mod=\"score - t[h] * (k - q)\" tensor=\"t:f32[H]\" deterministic=1 direction=both",
+};
+
+void check(const char* line, bool poisoned) {
+  conformance::Case problem;
+  problem.line = line;
+  problem.data.poison_masked_kv = poisoned;
+  EXPECT_EQ(complaint(problem), "") << line;
+}
+
 TEST(JitOnHostHopper, LinesOfItsOwn) {
   use_host_gpu();
   const char* const given = std::getenv("FOVEA_TEST_LINE_TEXT");
-  if (given != nullptr) {
-    conformance::Case one;
-    one.line = given;
-    EXPECT_EQ(complaint(one), "") << given;
-    return;
-  }
+  if (given != nullptr) return check(given, false);
   const Budget budget(env_number("FOVEA_TEST_SECONDS", default_seconds));
+  for (const char* const line : poisoned_lines) {
+    if (budget.is_left()) check(line, true);
+  }
   for (const char* const line : lines) {
-    if (!budget.is_left()) break;
-    conformance::Case problem;
-    problem.line = line;
-    EXPECT_EQ(complaint(problem), "") << line;
+    if (budget.is_left()) check(line, false);
   }
 }
 

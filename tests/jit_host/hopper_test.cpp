@@ -1,5 +1,5 @@
-// The host's barriers, copies of tiles and products of warpgroups: what is right gives the right
-// numbers, and every kind of mistake is found and named.
+// The host's barriers, copies of tiles and products of warpgroups: correct kernels give the right
+// numbers, and every kind of mistake is found and described.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,7 +13,6 @@
 #include "engines/jit/device/hopper/warpgroup.h"
 #include "engines/jit/device/hopper/wgmma.h"
 #include "tests/jit_host/launch.h"
-#include "tests/jit_host/tensor_map_words.h"
 
 namespace fovea::device {
 namespace {
@@ -149,8 +148,8 @@ TEST(JitHostHopper, ProductsOfTilesAndRegisters) {
   return room[0];
 }
 
-// If nobody else can go on, what a thread waits for comes while it gives its turn away, and its
-// turn is next. Each of its switches begins at another depth of its stack than the last.
+// If no other thread can continue, what this one waits for arrives while it looks for another to
+// run, and it switches to itself. Each time its stack has another depth than before.
 TEST(JitHostHopper, AThreadThatWaitsAlone) {
   const auto kernel = [](void**) {
     make_barriers(31);
@@ -212,7 +211,7 @@ TEST(JitHostHopper, APlaceThatIsFilledAgainTooEarly) {
           load_shared<unsigned>(a_place + 4 * (thread_index() - 128));
         }
       },
-      {"FOVEA_TEST_SEED"});  // a race, an early read or a deadlock: by the order of threads
+      {"FOVEA_TEST_SEED"});  // the order of threads decides: a race, an early read or a deadlock
 }
 
 TEST(JitHostHopper, MoreArrivalsThanABarrierCounts) {
@@ -228,7 +227,7 @@ TEST(JitHostHopper, MoreArrivalsThanABarrierCounts) {
 }
 
 TEST(JitHostHopper, SumsThatWereNotWaitedFor) {
-  // A product without a fence, one that is not waited for, sums that are written in between.
+  // 0: no fence before the product; 1: no wait; 2: sums are written before the wait; 3: correct.
   static int variant;
   const auto kernel = [](void**) {
     make_barriers(1);
@@ -299,7 +298,7 @@ TEST(JitHostHopper, NamedBarriersOrderMemory) {
   expect_mistake(kernel, {"shared bytes"}, 128);
 }
 
-// It is a shuffle on a GPU: one lane alone would wait for the others there.
+// On a GPU warp_index is a shuffle: one lane alone would wait for the others.
 TEST(JitHostHopper, AWarpsNumberForSomeLanes) {
   expect_mistake(
       [](void**) {

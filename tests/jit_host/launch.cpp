@@ -67,7 +67,7 @@ constexpr int this_machine = EM_AARCH64;
 constexpr int this_machine = EM_NONE;
 #endif
 
-// A file of its own: dlopen takes two images of one name for the same.
+// Each image needs a file name of its own: dlopen loads the same name only once.
 std::filesystem::path write_image(std::string_view image) {
   std::string name = (std::filesystem::temp_directory_path() / "fovea-kernel-XXXXXX").string();
   const int file = mkstemp(name.data());
@@ -100,7 +100,7 @@ Kernel Module::find(const std::string& name) const {
   return reinterpret_cast<Kernel>(dlsym(library_, ("fovea_run_" + name).c_str()));
 }
 
-// Linkers put the table of sections last.
+// The table of sections is the last part of what linkers write.
 std::size_t image_bytes(const void* image) {
   Elf64_Ehdr header;
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return 0;

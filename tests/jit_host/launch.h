@@ -16,11 +16,11 @@ struct Launch {
   unsigned shared_bytes = 0;
 };
 
-// Returns what the kernel did wrong, "" if nothing. Launches of several threads wait for each
+// Returns what the kernel did wrong, "" if nothing. Threads that launch at once wait for each
 // other.
 std::string launch(Kernel kernel, void** parameters, const Launch& grid);
 
-// A kernel's shared object, loaded into this process for good.
+// The shared object of a kernel. It stays loaded for the rest of the process.
 class Module {
  public:
   explicit Module(std::string_view image);     // throws std::runtime_error
@@ -30,7 +30,7 @@ class Module {
   void* library_ = nullptr;
 };
 
-// The size of a shared object in memory; 0: it is none that this machine runs.
+// The size of a shared object in memory; 0 if it is none, or one for another machine.
 std::size_t image_bytes(const void* image);
 
 }  // namespace fovea::on_host

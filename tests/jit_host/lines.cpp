@@ -28,7 +28,8 @@ cli::Results run(const cli::Workload& workload, const char* by, const char* wher
   return forward ? cli::run_forward(workload, options) : cli::run_workload(workload, options);
 }
 
-// What engine cpu refuses too, and backwards of wide heads: DescribedJit knows which.
+// Engine jit may refuse what engine cpu refuses too, and backwards of wide heads. The test
+// DescribedJit pins which.
 bool may_refuse(const std::string& code, const conformance::Case& problem) {
   return code == "head_dim" || code == conformance::verdict("cpu", problem);
 }

@@ -15,18 +15,18 @@ inline constexpr int default_seconds = 30;
 inline constexpr int default_seconds = 90;
 #endif
 
-// What is wrong with it, in words; "" if nothing is, or if it may be refused. With deterministic=1
-// it runs twice, its blocks in another order, and must give the same bits. FOVEA_TEST_FORWARD=1: no
-// backward.
+// Says what is wrong; "" if nothing is, or if the line may be refused. A line with deterministic=1
+// runs twice, with its blocks in another order, and must give the same bits. FOVEA_TEST_FORWARD=1
+// leaves the backward out.
 std::string complaint(const conformance::Case& problem);
 
 // A number from the environment.
 double env_number(const char* name, double otherwise);
 
-// FOVEA_TEST_SEED, or one that the clock gives.
+// FOVEA_TEST_SEED; if it is not set, the time.
 std::uint64_t seed_of_this_run();
 
-// Until so many seconds have passed; for ever with FOVEA_TEST_ALL=1.
+// Is left until so many seconds have passed; with FOVEA_TEST_ALL=1 for ever.
 class Budget {
  public:
   explicit Budget(double seconds);
@@ -39,10 +39,9 @@ class Budget {
   bool for_ever_;
 };
 
-// Engine jit on a GPU that is the host: its kernels are compiled by the host's compiler, and device
-// cuda:0 is the driver of tests/host_gpu.
-
-// Before anyone looks for a driver or makes a plan. Throws std::runtime_error.
+// Makes the host a GPU for engine jit: its kernels are compiled by the host's compiler, and device
+// cuda:0 is the driver of tests/host_gpu. Call it before anything looks for a driver or makes a
+// plan. Throws std::runtime_error.
 void use_host_gpu();
 
 }  // namespace fovea::on_host

@@ -1,6 +1,6 @@
-// What kernels that run on the host call: the machine that block.h implements. Compiled into every
-// kernel's shared object, so it includes nothing and has plain types only. A kernel reaches the
-// machine through a pointer that whoever loads it sets.
+// The functions that kernels on the host call, which block.h implements. This header is compiled
+// into the shared object of every kernel, so it includes nothing and has plain types only. A kernel
+// finds the functions through a pointer that Module sets.
 #pragma once
 
 namespace fovea::on_host {
@@ -11,7 +11,7 @@ struct Where {
   int line;
 };
 
-// What a warp, or a block, does together.
+// Operations that all threads of a warp, or of a block, carry out together.
 enum class Meeting : int {
   Ballot,
   Any,
@@ -24,13 +24,13 @@ enum class Meeting : int {
   MultiplyAddBf16,
   SyncBlock,
   AnyInBlock,
-  FenceRegisters,  // from here on: products of a warpgroup, each warp's rows by itself
+  FenceRegisters,  // this and the following: products of a warpgroup, by each of its warps
   MultiplyTiles,
   CommitProducts,
   WaitProducts,
 };
 
-// What each thread brings to a meeting, and takes from it.
+// What each thread gives to such an operation, and gets from it.
 struct Vote {
   bool value;
   unsigned result;
@@ -49,7 +49,7 @@ struct Product {
   unsigned b0, b1;
 };
 
-// d (16 x n, of this warp) += a b, of tiles in shared memory that their words describe.
+// d (16 x n, of this warp) += a b. a and b are tiles in shared memory, as descriptors of wgmma.
 struct TileProduct {
   float* d;  // [n / 8][4]
   int n;
@@ -65,7 +65,7 @@ struct BarrierCall {
   unsigned at;
   int value;  // arrivals, bytes or parity
 };
-// A box of a tensor on its way to shared memory.
+// A box of a tensor that is copied to shared memory.
 struct TileLoad {
   unsigned to;
   const void* map;
@@ -73,14 +73,26 @@ struct TileLoad {
   const int* at;
   int rank;
 };
-// Sums on their way to global memory, in groups.
+// Additions from shared to global memory, in groups.
 enum class BulkAct : int { Add, Commit, WaitRead, Wait };
 struct BulkCall {
   BulkAct act;
   float* to;
   unsigned from;
-  int value;  // bytes, or groups that may be under way
+  int value;  // bytes, or groups that need not have ended
 };
+
+// A tensor map, as the driver of tests/host_gpu writes it and copies of tiles read it.
+struct TensorMapWords {
+  unsigned long long data;
+  unsigned long long stride_bytes[4];  // of index 1 and the following
+  unsigned extent[5];
+  unsigned box[5];
+  unsigned rank, element_bytes, swizzle;  // 0: none, 3: 128 bytes
+  unsigned mark;                          // map_mark if the driver made it
+};
+inline constexpr unsigned map_mark = 0x7e4507a9;
+static_assert(sizeof(TensorMapWords) <= 128);
 
 // The thread that runs.
 struct ThreadIndex {
@@ -103,7 +115,7 @@ struct Machine {
   void (*load_tile)(const TileLoad& load, Where where);
   void (*bulk)(const BulkCall& call, Where where);
   void (*fence_for_async)();
-  void (*wait_for_ever)(Where where);  // for what no one will bring about
+  void (*wait_for_ever)(Where where);  // a wait that cannot end
 };
 
 }  // namespace fovea::on_host

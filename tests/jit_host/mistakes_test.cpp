@@ -1,4 +1,4 @@
-// Every kind of mistake that a kernel can make is found, and named; what is right is not.
+// Every kind of mistake that a kernel can make is found and described. Correct kernels pass.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,8 +12,8 @@ namespace {
 
 using on_host::Launch;
 
-alignas(16) unsigned char global[1024];  // what kernels copy from
-int answers[1024];                       // what they write
+alignas(16) unsigned char global[1024];  // kernels copy from here
+int answers[1024];                       // and write here
 
 std::string run(on_host::Kernel kernel, const Launch& grid) {
   machine = &on_host::Block::machine();
@@ -26,7 +26,7 @@ void expect_words(const std::string& text, std::initializer_list<const char*> wo
     EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
   }
 }
-// A function, not a macro: the lines of a kernel must differ.
+// Not a macro, in which all lines of a kernel would have the same number.
 void expect_mistake(on_host::Kernel kernel, std::initializer_list<const char*> words) {
   expect_words(run(kernel), words);
 }

@@ -1,10 +1,10 @@
-// The functions of src/engines/jit/device/primitives.h once more, for the host's compiler: kernels
-// include this if FOVEA_HOST_PRIMITIVES names it. What needs other threads or shared memory goes
-// to the Machine, with the line that asked for it; the rest is plain arithmetic.
+// The functions of src/engines/jit/device/primitives.h for the host's compiler: kernels include
+// this header instead if FOVEA_HOST_PRIMITIVES names it. Functions that need other threads or
+// shared memory call the Machine, with the line that calls them. The others are plain arithmetic.
 #pragma once
 
-// Functions of the C library are there without a header on a GPU. Without libstdc++'s part of this
-// header a kernel compiles in half the time.
+// On a GPU these functions need no header. The macro leaves out libstdc++'s part of <math.h>, which
+// takes half of the time that a kernel takes to compile.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
@@ -178,7 +178,7 @@ FOVEA_DEVICE unsigned count_global(unsigned* at, unsigned value) {
   *at += value;
   return before;
 }
-// Blocks run one after the other: what is not there will never be.
+// Blocks run one after the other: bits that are not set now will never be.
 FOVEA_DEVICE void wait_for_bits(const unsigned* one, const unsigned* other, unsigned bits,
                                 FOVEA_WHERE) {
   if (((*one | *other) & bits) != bits) machine->wait_for_ever({file, line});
@@ -186,7 +186,7 @@ FOVEA_DEVICE void wait_for_bits(const unsigned* one, const unsigned* other, unsi
 FOVEA_DEVICE void fence_global() {}
 
 // --- numbers ---
-// What a GPU's compiler knows without a header.
+// On a GPU these need no header.
 FOVEA_DEVICE int max(int a, int b) { return a < b ? b : a; }
 FOVEA_DEVICE int min(int a, int b) { return b < a ? b : a; }
 
@@ -199,7 +199,7 @@ FOVEA_DEVICE float infinity() { return __builtin_inff(); }
 FOVEA_DEVICE float to_float(F16, unsigned short x) {
   const unsigned sign = (x & 0x8000u) << 16, rest = x & 0x7fffu;
   if (rest >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-  // Shifted into place the exponent is 112 too small, also of what has no leading one.
+  // After the shift the exponent is too small by 112, also that of a subnormal number.
   return float_of_bits(sign | bits_of(float_of_bits(rest << 13) * 0x1p112f));
 }
 FOVEA_DEVICE float to_float(BF16, unsigned short x) {
@@ -263,3 +263,32 @@ FOVEA_DEVICE float reciprocal_approx(float x) {
 inline unsigned load_shared_word(Shared at) { return load_shared<unsigned>(at); }
 
 }  // namespace fovea::device
+
+// --- the shared object of a kernel ---
+// compile.cpp adds these lines to every source: FOVEA_HOST_OBJECT once, and FOVEA_HOST_ENTRY for
+// each kernel. Module and launch call what they define.
+namespace fovea::on_host {
+
+template <int... i>
+struct Numbers {};
+
+template <class... Parameters, int... i>
+void call(void (*kernel)(Parameters...), void** parameters, Numbers<i...>) {
+  kernel(*static_cast<const Parameters*>(parameters[i])...);
+}
+template <class... Parameters>
+void call(void (*kernel)(Parameters...), void** parameters) {
+  call(kernel, parameters, Numbers<__integer_pack(sizeof...(Parameters))...>{});
+}
+
+}  // namespace fovea::on_host
+
+#define FOVEA_HOST_OBJECT                                                   \
+  extern "C" __attribute__((visibility("default"))) void fovea_set_machine( \
+      const fovea::on_host::Machine* machine) {                             \
+    fovea::device::machine = machine;                                       \
+  }
+#define FOVEA_HOST_ENTRY(name)                                                                 \
+  extern "C" __attribute__((visibility("default"))) void fovea_run_##name(void** parameters) { \
+    fovea::on_host::call(&name, parameters);                                                   \
+  }

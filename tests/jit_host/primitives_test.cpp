@@ -1,4 +1,4 @@
-// The host's primitives against the words of the PTX manual, written as loops.
+// The host's primitives against the definitions of the PTX manual, written as loops.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -72,7 +72,7 @@ void check_product(float scale) {
 TEST(JitHostPrimitives, MatrixProducts) {
   check_product<BF16>(1);
   check_product<F16>(1);
-  check_product<F16>(1e-6f);  // has no leading one
+  check_product<F16>(1e-6f);  // subnormal numbers
 }
 
 TEST(JitHostPrimitives, InfinitiesAndNansOfMatrixProducts) {
@@ -154,7 +154,7 @@ TEST(JitHostPrimitives, EveryBlockRunsOnce) {
 }
 
 TEST(JitHostPrimitives, RoundingToSixteenBits) {
-  // Every f16 and bf16 comes back; halves between two go to the even one.
+  // Every f16 and bf16 stays as it is. Ties are rounded to the even one.
   for (unsigned x = 0; x < 0x10000; ++x) {
     const auto bits = static_cast<unsigned short>(x);
     const float f = to_float(F16{}, bits), bf = to_float(BF16{}, bits);
@@ -174,7 +174,7 @@ TEST(JitHostPrimitives, RoundingToSixteenBits) {
 
 TEST(JitHostPrimitives, TheSpecialFunctionUnit) {
   EXPECT_EQ(exp2_approx(-infinity()), 0.0f);
-  EXPECT_EQ(exp2_approx(-127.0f), 0.0f);  // would have no leading one
+  EXPECT_EQ(exp2_approx(-127.0f), 0.0f);  // a subnormal number would be more exact
   EXPECT_EQ(exp2_approx(-126.0f), 0x1p-126f);
   EXPECT_EQ(exp2_approx(3.0f), 8.0f);
   EXPECT_EQ(reciprocal_approx(0x1p-127f), infinity());

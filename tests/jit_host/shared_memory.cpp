@@ -11,7 +11,7 @@ struct SharedMemory::Access {
   unsigned at, bytes;
   Where where;
   Stamp mine;
-  Stamp left;  // what a read leaves in the record
+  Stamp left;  // what a read writes into the record
 };
 
 constexpr unsigned most_warp_epochs = (1u << 17) - 1;
@@ -157,8 +157,8 @@ void SharedMemory::end_copy(unsigned at, int bytes, const User& user, Where wher
 
 // --- one access against the records ---
 
-// The usual case, quickly: whole words that nobody has written since the last barrier. False: it
-// takes a closer look, which may begin from here.
+// The fast path for the usual case: whole words that nobody has written since the last barrier.
+// Returns false if it is another case, for visit().
 inline bool SharedMemory::read_at_rest(const Access& a) {
   if (a.bytes < 4 || a.at % a.bytes != 0 || a.at > size_ || a.bytes > size_ - a.at) return false;
   for (Record *r = &words_[a.at / 4], *end = r + a.bytes / 4; r < end; ++r) {
@@ -216,7 +216,8 @@ void SharedMemory::split(unsigned word) {
   record.read.flag = 1;
 }
 
-// Whether the bytes of a word no longer differ: all were written, and used, before a barrier.
+// One record is enough again if all bytes of a word were used before the last barrier only. Returns
+// whether that is so.
 bool SharedMemory::merge(unsigned word) {
   const Record* const bytes = &byte_records_[4 * word];
   for (unsigned i = 0; i < 4; ++i) {
@@ -246,7 +247,7 @@ inline void SharedMemory::use_for_read(Record& record, const Access& access) con
 inline void SharedMemory::use_for_write(Record& record, const Access& access) const {
   if (!comes_before(record.written, access)) race(record.written, "wrote", access);
   if (!comes_before(record.read, access)) race(record.read, "read", access);
-  // Whoever comes after this write comes after all that it came after.
+  // What comes after this write also comes after all earlier accesses.
   record.written = access.mine;
   record.read = {};
 }
@@ -302,8 +303,8 @@ void SharedMemory::early(const Record& record, const Access& a) const {
 
 namespace {
 
-// The part of SharedMemory that knows other barriers than sync_block, and whoever reads and writes
-// without being a thread.
+// The part of SharedMemory for barriers other than sync_block, and for reads and writes of copies
+// and products.
 
 constexpr int warp_bits = 17;  // of Stamp
 
@@ -336,7 +337,7 @@ void SharedMemory::learn(const User& user, const Clock& from) {
   clocks_[static_cast<std::size_t>(user.thread / 32)].join(from);
 }
 
-// Of a word that was read by one warp, and now by another; or by many, and once more.
+// For a word that several warps have read.
 void SharedMemory::note_reader(Stamp& stamp, const Access& access) const {
   Clock& readers = readers_[&stamp];
   if (stamp.many < 2) {
@@ -358,7 +359,7 @@ bool SharedMemory::all_come_before(const Stamp& many, const Access& access) cons
   return true;
 }
 
-// --- who is no thread ---
+// --- reads and writes of copies and products ---
 
 void SharedMemory::fence_for_async(int thread) {
   auto& words = wrote_[static_cast<std::size_t>(thread)];

@@ -1,13 +1,14 @@
-// A block's shared memory with a record of who used it: finds reads of what nobody wrote, races
-// between threads, the use of what an asynchronous copy has not brought yet, and accesses out of
-// bounds or misaligned. What is wrong is thrown as a Mistake.
+// A block's shared memory, with a record of who used each word. It throws a Mistake for reads of
+// memory that was not written, races between threads, uses of memory that an asynchronous copy has
+// not filled yet, and accesses that are misaligned or out of bounds.
 //
-// Two accesses by different threads, at least one of them a write, are a race unless a sync_block
-// lies between them, or a sync_warp if both are of one warp. So of each word it is enough to
-// remember the last write and, since then, the last read, with the number of barriers passed.
+// Two accesses by different threads, at least one of them a write, are a race unless there is a
+// sync_block between them, or a sync_warp if both threads are of one warp. So it is enough to
+// remember of each word the last write and the last read after it, with the number of barriers that
+// the thread had passed.
 //
-// Once a block has other barriers, warps know of each other what those told them (Clock), and
-// reads of several warps are remembered for each of them.
+// If a block uses other barriers, a vector clock for each warp says what it knows of the others
+// (Clock), and a word's last read is remembered for each warp.
 #pragma once
 
 #include <array>
@@ -27,7 +28,8 @@ struct User {
   unsigned warp_epoch;  // sync_warps that its warp passed since the last sync_block, from 1
 };
 
-// Up to when somebody knows what each warp did. The last is the unit that copies tiles.
+// Up to which time the actions of each warp are known. The last entry is the unit that copies
+// tiles.
 struct Clock {
   static constexpr int copier = 31;
   std::array<std::uint64_t, 32> of{};
@@ -39,33 +41,33 @@ enum class SharedAccess { Read, Write, Add };
 class SharedMemory {
  public:
   void begin_launch(unsigned bytes);
-  void begin_block();  // nothing is written
+  void begin_block();  // from here on nothing is written yet
   void pass_barrier();
 
   void load(void* to, unsigned at, unsigned bytes, const User& user, Where where);
   void store(unsigned at, const void* from, unsigned bytes, const User& user, Where where);
   void add(unsigned at, float value, const User& user, Where where);
-  // A row of load_matrices: the whole warp reads at once, so that its later writes come after.
+  // A row of load_matrices. All lanes of the warp read before any of them continues.
   void load_row(void* to, unsigned at, const User& user, Where where);
 
-  // An asynchronous copy: from begin to end nobody may touch the place.
+  // A cp.async copy: nobody may use its destination between begin and end.
   void begin_copy(unsigned at, int bytes, const User& user, Where where);
   void write_copy(unsigned at, const void* from, int valid, int bytes);
   void end_copy(unsigned at, int bytes, const User& user, Where where);
 
   // --- with other barriers than sync_block ---
   void use_clocks() { uses_clocks_ = true; }
-  Clock clock_of(const User& user) const;  // what whoever it tells may rely on
+  Clock clock_of(const User& user) const;  // what others know after this user has arrived
   void learn(const User& user, const Clock& from);
-  void fence_for_async(int thread);  // what it wrote may be read by products and bulk copies
+  void fence_for_async(int thread);  // products and bulk copies may read what the thread wrote
 
-  // Pieces of 16 bytes that a copy of a tile writes: nobody may touch them from begin to end.
+  // 16 bytes that a copy of a tile writes: nobody may use them between begin and end.
   void begin_tile(unsigned at, const User& user, Where where);
   void write_tile(unsigned at, const unsigned char (&piece)[16]);
   void end_tile(unsigned at, std::uint64_t tick, Where where);
   std::uint64_t time_of_tick(std::uint64_t tick) const;
 
-  // 16 bytes that a product or a bulk copy reads, from begin to end.
+  // 16 bytes that a product or a bulk copy reads between begin and end.
   void begin_async_read(unsigned at, const User& user, Where where);
   void end_async_read(unsigned at, const User& user);
   void peek(void* to, unsigned at, unsigned bytes) const;
@@ -76,14 +78,14 @@ class SharedMemory {
     std::uint64_t warp : 17;
     std::uint64_t thread : 10;
     std::uint64_t line : 13;
-    std::uint64_t many : 2;    // 1: further lanes of its warp too, 2: other warps too
+    std::uint64_t many : 2;    // 1: other lanes of the warp did so too; 2: other warps, too
     std::uint64_t atomic : 1;  // of a write
-    std::uint64_t flag : 1;    // of a write: being copied; of a read: the bytes differ
+    std::uint64_t flag : 1;    // of a write: a copy is under way; of a read: see byte_records_
   };
   struct Record {
     Stamp written, read;
   };
-  struct Access;  // one of load, store or add: who, where, and what to say
+  struct Access;  // one load, store or addition, and who does it
 
   Access access_of(SharedAccess kind, unsigned at, unsigned bytes, const User& user,
                    const Where& where) const;
@@ -111,8 +113,8 @@ class SharedMemory {
   bool uses_clocks_ = false;
   std::array<Clock, 32> clocks_{};
   mutable std::unordered_map<const Stamp*, Clock> readers_;  // of words that several warps read
-  std::vector<std::uint8_t> unfenced_;                       // words that copies may not see yet
-  std::array<std::vector<unsigned>, 1024> wrote_;            // by thread: those of them
+  std::vector<std::uint8_t> unfenced_;             // words that were written but not fenced
+  std::array<std::vector<unsigned>, 1024> wrote_;  // by thread: its words among them
   struct AsyncReaders {
     int under_way = 0;
     Clock done;
@@ -123,11 +125,11 @@ class SharedMemory {
   std::uint64_t epoch_ = 0, first_epoch_ = 0;
   std::vector<unsigned char> bytes_;
   std::vector<Record> words_;         // one for 4 bytes
-  std::vector<Record> byte_records_;  // where threads use parts of a word
+  std::vector<Record> byte_records_;  // of words whose bytes were used separately
 };
 
-// What a kernel must not do: thrown where it does it, caught at the bottom of its thread, reported
-// by launch.
+// Something that a kernel must not do. It is thrown where the kernel does it, and launch reports
+// it.
 struct Mistake : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

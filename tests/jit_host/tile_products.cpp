@@ -19,7 +19,7 @@ float to_float(std::uint16_t x, bool f16) {
       sign | std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest << 13) * 0x1p112f));
 }
 
-// A tile as the words that the hardware gets say it.
+// A tile, from its descriptor.
 struct Tile {
   unsigned start, leading, stride;
   bool transposed;
@@ -77,7 +77,7 @@ void TileProducts::meet(Meeting kind, void* const (&operands)[lanes], const User
     case Meeting::FenceRegisters: warp.fenced = true; return;
     case Meeting::CommitProducts: ++warp.group; return;
     case Meeting::WaitProducts:
-      warp.fenced = false;  // registers may be used in between
+      warp.fenced = false;  // the kernel may use registers after this
       return wait(warp, *static_cast<const int*>(operands[0]), user, where);
     default: return begin(warp, operands, user, where);
   }
@@ -163,7 +163,7 @@ void TileProducts::wait(Warp& warp, int pending, const User& user, Where where) 
 
 void TileProducts::do_some(int warp) { compute_next(warps_[static_cast<std::size_t>(warp)], warp); }
 
-// In order: the first that is not computed yet.
+// Products are computed in order: the first that is not computed yet.
 void TileProducts::compute_next(Warp& warp, int number) {
   for (Product& product : warp.products) {
     if (product.computed) continue;

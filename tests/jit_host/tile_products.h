@@ -1,6 +1,6 @@
-// Products of warpgroups: each warp's rows by itself. A product that was begun is computed at any
-// time until it is waited for, from what registers and shared memory then hold; its sums are NaN in
-// between.
+// Products of warpgroups (wgmma), for each warp separately. A product that was begun is computed at
+// a random time before its wait ends, from what registers and shared memory contain at that time.
+// Until the wait its sums are NaN.
 #pragma once
 
 #include <deque>
@@ -20,13 +20,13 @@ class TileProducts {
   void begin_block(test::Random& random);
   void end_block() const;
 
-  // Of the warp of this user, when its lanes meet.
+  // An operation of all lanes of this user's warp.
   void meet(Meeting kind, void* const (&operands)[lanes], const User& user, Where where);
   void do_some(int warp);
 
  private:
   static constexpr int most_columns = 256;
-  // Sums of a warp that products work on: taken from the lanes' registers by the first of them.
+  // Sums of a warp: the first of the products that add to them takes them from the registers.
   struct Sums {
     float* registers[lanes];
     int n, users;

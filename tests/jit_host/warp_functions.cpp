@@ -29,7 +29,7 @@ template <bool f16>
   bits &= 0xffff0000u;
   if constexpr (!f16) return std::bit_cast<Floats8>(bits);
   const Words8 sign = bits & 0x80000000u, rest = (bits & 0x7fffffffu) >> 3;
-  // In place the exponent is 112 too small, also of what has no leading one.
+  // The exponent is too small by 112, also that of a subnormal number.
   const Words8 number = std::bit_cast<Words8>(std::bit_cast<Floats8>(rest) * 0x1p112f);
   return std::bit_cast<Floats8>(sign | (rest >= 0x0f800000u ? rest | 0x7f800000u : number));
 }

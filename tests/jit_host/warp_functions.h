@@ -1,4 +1,4 @@
-// What a warp's 32 lanes compute when they meet: from what each of them brought.
+// Operations of a warp, computed from the operands of its 32 lanes.
 #pragma once
 
 #include "tests/jit_host/machine.h"

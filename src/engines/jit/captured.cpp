@@ -54,7 +54,10 @@ bool is_diagonal(const CapturedTerm& term, const ir::Program& program) {
 
 }  // namespace
 
-Captured::Captured(const Problem& baked) : deterministic_(baked.deterministic) {
+Captured::Captured(const Problem& baked)
+    : deterministic_(baked.deterministic),
+      hopper_keys_(device::backward_tile_keys(static_cast<int>(baked.sizes.d),
+                                              static_cast<int>(baked.sizes.dv))) {
   if (baked.direction != Direction::Backward) return;
   const ir::Program& program = baked.program;
   for (std::uint32_t slot = 0; slot < program.tensors().size(); ++slot) {
@@ -183,13 +186,22 @@ int Captured::hopper_bytes_of(const CapturedTerm& term) const {
 int Captured::hopper_diagonal_bytes() const {
   const bool any = std::ranges::any_of(
       terms_, [](const CapturedTerm& term) { return term.kind == TermKind::Diagonal; });
-  return any ? device::backward_diagonal_bytes : 0;
+  return any ? device::backward_diagonal_bytes(hopper_keys_) : 0;
 }
 
 int Captured::hopper_shared_bytes() const {
   int bytes = hopper_diagonal_bytes();
   for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term);
   return bytes;
+}
+
+// Sums of dS leave out what has a probability of 0. If dS is P times the score's own gradient, what
+// multiplies that gradient says so, too.
+bool Captured::hopper_reads_p() const {
+  return !std::ranges::all_of(terms_, [](const CapturedTerm& term) {
+    const bool in_ds = term.kind == TermKind::Diagonal || term.kind == TermKind::Cells;
+    return in_ds && term.value->op() == ir::Op::Grad;
+  });
 }
 
 // That kernel has no scores any more when it has their gradients, only dS itself.

@@ -54,6 +54,8 @@ class Captured {
   std::string hopper_text(const WordLayout& layout) const;
   int hopper_shared_bytes() const;
   int hopper_table_room() const;
+  // Whether they need P beside what multiplies dP.
+  bool hopper_reads_p() const;
   // Why that kernel does not add them up; "": it does.
   std::string why_not_hopper() const;
 
@@ -74,6 +76,7 @@ class Captured {
   std::string each_term(const Function& function, bool (*has)(TermKind) = nullptr) const;
 
   bool deterministic_ = false;
+  int hopper_keys_ = 0;  // of a tile there
   std::vector<CapturedTerm> terms_;
   std::vector<CapturedTarget> targets_;
 };

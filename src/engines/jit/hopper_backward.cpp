@@ -19,12 +19,11 @@ constexpr int chunk = 64, widest = 256;
 int in_chunks(std::int64_t features) { return static_cast<int>(ceil_div(features, chunk)) * chunk; }
 
 // Heads wider than 128 have a kernel of their own, with narrower tiles.
-bool is_wide(const ShapeFacts& facts) {
-  return std::max(facts.baked.sizes.d, facts.baked.sizes.dv) > 128;
-}
 int tile_keys(const ShapeFacts& facts) {
-  return is_wide(facts) ? device::wide_backward_keys : device::backward_keys;
+  const Sizes& sizes = facts.baked.sizes;
+  return device::backward_tile_keys(static_cast<int>(sizes.d), static_cast<int>(sizes.dv));
 }
+bool is_wide(const ShapeFacts& facts) { return tile_keys(facts) == device::wide_backward_keys; }
 
 // In the order of speed: tiles of dS, and pieces of dQ that are on their way while the next ones
 // are computed (0: sums are added to global memory from registers).
@@ -43,13 +42,9 @@ constexpr int q_stages = 2;
 // gradients.
 int p_tiles(const ShapeFacts& facts) {
   if (!is_wide(facts)) return 0;
-  return facts.captured != nullptr && facts.captured->any_terms() ? 2 : 1;
+  return facts.captured != nullptr && facts.captured->hopper_reads_p() ? 2 : 1;
 }
 
-bool has_diagonal_terms(const Captured& captured) {
-  return std::ranges::any_of(
-      captured.terms(), [](const CapturedTerm& term) { return term.kind == TermKind::Diagonal; });
-}
 int captured_bytes(const ShapeFacts& facts) {
   return facts.captured == nullptr ? 0 : facts.captured->hopper_shared_bytes();
 }
@@ -103,7 +98,6 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (!is_16_bit(p.q.dtype) || p.grad_o.dtype != p.q.dtype)
     return "they take f16 and bf16, and output gradients of the same type";
   if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
-  if (is_wide(facts) && p.deterministic) return "they add up dQ in order for head dims up to 128";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";
@@ -111,9 +105,6 @@ std::string why_no_hopper_backward(const ShapeFacts& facts) {
   if (facts.captured != nullptr && facts.captured->any_terms()) {
     const std::string why = facts.captured->why_not_hopper();
     if (!why.empty()) return why;
-    if (is_wide(facts) && has_diagonal_terms(*facts.captured)) {
-      return "they add up the gradients of tables by k - q for head dims up to 128";
-    }
     if (p.dropout > 0) return "they compute no gradients of captured tensors under dropout";
   }
   if (best_places(facts) == nullptr) return "the formula stages too many values";

@@ -62,6 +62,11 @@ constexpr const char* hopper_lines[] = {
     "h=8 sq=1024 d=256 dtype=bf16 mask=causal",
     "h=8 sq=1024 d=256 dtype=bf16 mod=softcap(20) mask=causal",
     "h=8 sq=1024 d=256 dtype=bf16 mod=score+t[h]*(k-q) mask=causal tensor=t:f32[H] grads=q,k,v,t",
+    "h=8 sq=1024 d=256 dtype=bf16 mod=score+t[h,min(abs(k-q),99)] tensor=t:f32[H,100] "
+    "grads=q,k,v,t",
+    "h=8 sq=1024 d=256 dtype=bf16 mod=score+t[h,q,k] tensor=t:bf16[H,Sq,Skv] grads=q,k,v,t",
+    "h=8 sq=1024 d=256 dtype=bf16 mask=causal deterministic=1",
+    "h=8 sq=1024 d=192 dtype=bf16 deterministic=1",
 };
 
 // Tiles are as large as registers allow: a few of 255 are spilled. Tiles that do not fit spill

@@ -63,7 +63,7 @@ FOVEA_DEVICE auto range(const long long* words, const IntInterval (&index)[rank 
   auto out = nothing_yet(zero);
   const unsigned* const found =
       reinterpret_cast<const unsigned*>(table) + 2 * (row * blocks + first);
-  for (long long i = 0; i <= last - first; ++i) {
+  FOVEA_NO_UNROLL for (long long i = 0; i <= last - first; ++i) {
     out = with_block(out, load_global(found + 2 * i), load_global(found + 2 * i + 1));
   }
   return out;

@@ -22,7 +22,8 @@ struct SharedTable {
     table = at;
     outer = -1;
     if constexpr (!Sums::exact) {
-      for (int i = team.thread; i < room; i += team.threads) store_shared(table + 4 * i, 0.0f);
+      FOVEA_NO_UNROLL for (int i = team.thread; i < room; i += team.threads)
+          store_shared(table + 4 * i, 0.0f);
     }
   }
   // Which head the next sums are of.
@@ -36,7 +37,7 @@ struct SharedTable {
     if constexpr (!Sums::exact) {
       if (outer < 0 || !small(a)) return;
       const auto entries = static_cast<int>(Term::entries(a));
-      for (int i = team.thread; i < entries; i += team.threads) {
+      FOVEA_NO_UNROLL for (int i = team.thread; i < entries; i += team.threads) {
         const float x = load_shared<float>(table + 4 * i);
         if (x == 0) continue;
         Sums::add(a.words[Term::word], outer * entries + i, x);

@@ -76,7 +76,7 @@ struct CarefulRow {
 template <class Element>
 FOVEA_DEVICE bool row_has_nan(const Tensor& tensor, long long at, int count) {
   bool nan = false;
-  for (int i = lane_index(); i < count; i += 32) {
+  FOVEA_NO_UNROLL for (int i = lane_index(); i < count; i += 32) {
     const float x = read_element<Element>(tensor.data, at + i * tensor.feature);
     nan |= x != x;
   }
@@ -118,7 +118,7 @@ FOVEA_DEVICE_CALL void mend_keys(const Arguments& a, BlockPlace here, int keys) 
   const Call& call = a.call;
   const Sequence& s = here.s;
   const int g = here.first_head / call.group;
-  for (int i = thread_index() / 32; i < keys; i += block_threads() / 32) {
+  FOVEA_NO_UNROLL for (int i = thread_index() / 32; i < keys; i += block_threads() / 32) {
     const int k = here.k_first + i;
     if (k >= s.k_length) break;
     bool nan = false;
@@ -155,7 +155,7 @@ FOVEA_DEVICE_CALL void careful_query_row(const Arguments& a, int b, int h, Seque
 // A barrier must have been passed since they were written.
 template <class Config>
 FOVEA_DEVICE_CALL void mend_queries(const Arguments& a, int b, int h, Sequence s, int first) {
-  for (int i = thread_index() / 32; i < Config::rows; i += Config::threads / 32) {
+  FOVEA_NO_UNROLL for (int i = thread_index() / 32; i < Config::rows; i += Config::threads / 32) {
     const int q = first + i;
     if (q >= s.q_length) break;
     const long long at = row_at(a.call.grad_q, s.b, h, s.q_first + q);

@@ -65,7 +65,7 @@ class BackwardBeside {
     const StepRef at = step(number);
     const Ring ring = place(number, Shape::q_stages);
     wait_for(barriers_.full_q(ring.stage), ring.parity);
-    if ((at.flags() & (step_nothing | step_end)) == 0) {
+    if ((at.flags() & (step_nothing | step_end)) == 0 && Sums::has(team().thread)) {
       captured_.find_elements(a_, uniform(at), box(at), Shape::diagonal(ring.stage),
                               Sums::first_of(team().thread));
     }
@@ -91,10 +91,12 @@ class BackwardBeside {
     Sums::add_up(Shape::ds_tile(stage), team());
     tell(barriers_.empty_ds(stage));
     meet();
-    if constexpr (!reads_diagonals) {
-      captured_.find_elements(a_, uniform(at), box(at), 0, Sums::first_of(team().thread));
+    if (Sums::has(team().thread)) {
+      if constexpr (!reads_diagonals) {
+        captured_.find_elements(a_, uniform(at), box(at), 0, Sums::first_of(team().thread));
+      }
+      captured_.add_diagonals(a_, uniform(at), Sums::two(team().thread));
     }
-    captured_.add_diagonals(a_, uniform(at), Sums::two(team().thread));
     if ((at.flags() & step_head_end) == 0) return;
     meet();
     captured_.flush(a_, uniform(at), team());

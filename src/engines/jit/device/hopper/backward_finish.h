@@ -49,7 +49,8 @@ FOVEA_DEVICE void mend_keys(const Arguments& a, int tile) {
   if (first >= s.k_length) return;
   // Eight warps have had this tile's keys: if it is one of 64, two of them the same.
   constexpr int groups = keys / 16;
-  for (int group = thread_index() / 32; group < groups; group += Config::threads / 32) {
+  FOVEA_NO_UNROLL for (int group = thread_index() / 32; group < groups;
+                       group += Config::threads / 32) {
     const unsigned* const nans = call.key_nans + 8 * static_cast<long long>(tile) + group;
     if ((nans[0] | nans[8 - groups]) == 0) continue;
     const int begin = first + 16 * group;

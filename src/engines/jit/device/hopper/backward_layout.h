@@ -8,11 +8,16 @@ namespace fovea::device {
 
 constexpr int backward_queries = 64, backward_keys = 128;  // of a tile
 constexpr int wide_backward_keys = 64;                     // of backward_wide.h
-constexpr int backward_key_threads = 256;                  // that have scores
+// Which of them heads of these widths have.
+constexpr int backward_tile_keys(int d, int dv) {
+  return d > 128 || dv > 128 ? wide_backward_keys : backward_keys;
+}
+constexpr int backward_key_threads = 256;  // that have scores
 // Steps that are described at once: those that are loaded, computed and added to dQ.
 constexpr int backward_steps = 8, backward_step_bytes = 64;
-constexpr int backward_diagonal_bytes = 4 * 8 * 200;  // of captured_diagonal.h's sums
-constexpr int uniform_bytes = 256;                    // for what a formula has for a whole head
+constexpr int uniform_bytes = 256;  // for what a formula has for a whole head
+// Of captured_diagonal.h's sums.
+constexpr int backward_diagonal_bytes(int keys) { return 4 * 8 * (backward_queries + keys + 8); }
 
 struct HopperBackwardSizes {
   int d, dv;      // multiples of 64

@@ -68,13 +68,18 @@ class BackwardQueries {
       }
       send(to + piece * 4 * piece_floats, sums);
     }
-    if constexpr (Config::deterministic) {
-      if (lane_index() == 0) {
-        wait_bulk<0>();
-        turns(step).pass(warp_);
-      }
-      sync_warp();
+    if constexpr (Config::deterministic) pass_turn(step);
+  }
+
+  // When all that this warp adds to the tile has arrived.
+  FOVEA_DEVICE void pass_turn(const StepRef& step) {
+    if constexpr (Shape::sum_slots == 0) fence_global();  // each lane has added numbers of its own
+    sync_warp();
+    if (lane_index() == 0) {
+      wait_bulk<0>();
+      turns(step).pass(warp_);
     }
+    sync_warp();
   }
 
   FOVEA_DEVICE void begin_product(float (&sums)[8][4], int piece) {

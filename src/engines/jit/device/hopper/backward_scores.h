@@ -27,6 +27,7 @@ class BackwardScores {
   // backward_wide.h either goes to another warpgroup.
   static constexpr bool has_weights =
       (Formula::has_mod && !Formula::adds_only) || Config::dropout || Shape::p_tiles > 0;
+  static constexpr bool weights_are_p = has_weights && Formula::adds_only && !Config::dropout;
 
   // key: of this lane's first element in the tile.
   FOVEA_DEVICE BackwardScores(const Arguments& a, StepRef step, int stage, int key)
@@ -387,7 +388,9 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
         const int i = 2 * half + r;
         ds[jj][i] = weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
         // A NaN of something masked must not be among sums of other scores.
-        if constexpr (Captured::reads_ds) ds[jj][i] &= halves_above_zero(p[jj][i]);
+        if constexpr (Captured::reads_ds) {
+          ds[jj][i] &= halves_above_zero(weights_are_p ? w[i] : p[jj][i]);
+        }
       }
     }
   }

@@ -29,7 +29,7 @@ class QueryTurns {
   // backwards 11 to 18 % slower.
   FOVEA_DEVICE void wait(int warp) const {
     const unsigned* const added = of_warp(warp);
-    for (int i = lane_index(); i <= tile_ / 32; i += 32) {
+    FOVEA_NO_UNROLL for (int i = lane_index(); i <= tile_ / 32; i += 32) {
       const unsigned before = i < tile_ / 32 ? ~0u : (1u << tile_ % 32) - 1;
       wait_for_bits(added + i, left_out_ + i, before);
     }

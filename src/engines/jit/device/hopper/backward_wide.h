@@ -206,6 +206,9 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::find_ds(const Scores& sc
   settle(s_);
   wait_for(barriers_.full_p(), p_parity_);
   p_parity_ ^= 1;
+  using Captured = typename Config::Captured;
+  static_assert(Shape::p_tiles > 1 ||
+                !(Captured::asks_scores || (Captured::reads_ds && !Scores::weights_are_p)));
   unsigned p[4][4];  // for captured gradients alone
   if constexpr (Shape::p_tiles > 1) {
     FOVEA_UNROLL for (int i = 0; i < 4; ++i) {

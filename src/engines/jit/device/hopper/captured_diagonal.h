@@ -8,36 +8,37 @@
 
 namespace fovea::device {
 
-// Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127. The tile has 16 x 8
-// blocks of 8 x 8 elements: those with the same i - j are added up element by element, which leaves
-// eight numbers for each diagonal, one for each row of a block. These lie in shared memory until
-// the threads have them that want the sums. (The matrix units could do all of it, but mma beside
-// wgmma takes some 190 cycles. Measured on an H200.)
+// Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127, or to 63 if it has 64
+// keys. The tile has 16 x 8 or 8 x 8 blocks of 8 x 8 elements: those with the same i - j are added
+// up element by element, which leaves eight numbers for each diagonal, one for each row of a block.
+// These lie in shared memory until the threads have them that want the sums. (The matrix units
+// could do all of it, but mma beside wgmma takes some 190 cycles. Measured on an H200.)
 template <class Config>
 class DiagonalSums {
   using Shape = HopperBackwardShape<Config>;
   using Element = typename Config::Element;
-  static constexpr int rows = 8, stride = 200;  // of the eight; few banks are asked twice
-  static_assert(stride >= backward_queries + backward_keys);
-  static_assert(backward_diagonal_bytes == 4 * rows * stride);
+  static constexpr int key_blocks = Shape::keys / 8, diagonals = Shape::queries + Shape::keys;
+  static constexpr int rows = 8, stride = diagonals + 8;  // of the eight; few banks are asked twice
+  static_assert(backward_diagonal_bytes(Shape::keys) == 4 * rows * stride);
 
  public:
   // By all threads of a team; a barrier must follow.
   FOVEA_DEVICE static void begin(Team team) {
-    for (int i = team.thread; i < rows * stride; i += team.threads) store_shared(at(0, i), 0.0f);
+    FOVEA_NO_UNROLL for (int i = team.thread; i < rows * stride; i += team.threads)
+        store_shared(at(0, i), 0.0f);
   }
 
   // By three warps, between barriers. Blocks (i, j) with i - j = distance, and those with i - j =
-  // distance - 16 behind them, are eight together.
+  // distance - key_blocks behind them, are eight together.
   FOVEA_DEVICE static void add_up(Shared ds, Team team) {
     const int lane = team.thread % 32;
-    FOVEA_NO_UNROLL for (int distance = team.thread / 32; distance < 16; distance += 3) {
+    FOVEA_NO_UNROLL for (int distance = team.thread / 32; distance < key_blocks; distance += 3) {
       Floats2 sums{0, 0};
       FOVEA_UNROLL for (int four = 0; four < 2; ++four) {
         unsigned blocks[4];
         load_matrices(blocks, row_of_block(ds, lane, distance, 4 * four + lane / 8));
         FOVEA_UNROLL for (int b = 0; b < 4; ++b) {
-          if (distance + 4 * four + b == 16) {
+          if (distance + 4 * four + b == key_blocks) {
             store(lane, distance, sums);
             sums = {0, 0};
           }
@@ -45,12 +46,14 @@ class DiagonalSums {
           sums.y += to_float(Element{}, static_cast<unsigned short>(blocks[b] >> 16));
         }
       }
-      store(lane, distance > 8 ? distance - 16 : distance, sums);
+      store(lane, distance > key_blocks - 8 ? distance - key_blocks : distance, sums);
     }
     sync_warp();
   }
 
-  // The first of the diagonals that thread number i of 96 has.
+  // Whether thread number i of 96 has diagonals: as its whole warp.
+  FOVEA_DEVICE static bool has(int i) { return diagonals == 2 * 96 || 2 * i < diagonals; }
+  // The first of the two that it has.
   FOVEA_DEVICE static int first_of(int i) { return 2 * i - backward_queries; }
   // The sums of that one and the next, after a barrier.
   FOVEA_DEVICE static Floats2 two(int i) {
@@ -69,7 +72,7 @@ class DiagonalSums {
 
   // What this lane tells load_matrices: of block j of a distance.
   FOVEA_DEVICE static Shared row_of_block(Shared ds, int lane, int distance, int j) {
-    const int i = (distance + j) % 16, row = lane % 8;
+    const int i = (distance + j) % key_blocks, row = lane % 8;
     return ds + (8 * i + row) * Shape::row_bytes + ((j ^ row) << 4);
   }
   // A lane has two neighbours of a row of a block.
@@ -114,8 +117,7 @@ struct DiagonalTerm {
                                         const TileBox& box, Shared staged, int difference) {
     constexpr int count = Formula::diagonal_words;
     unsigned words[count > 0 ? count : 1];
-    load_words<count>(staged, backward_queries + backward_keys, difference + backward_queries - 1,
-                      words);
+    load_words<count>(staged, Config::rows + Config::columns, difference + Config::rows - 1, words);
     return diagonal_element<Term>(a, u, seen(max(-difference, 0), box.q_first),
                                   seen(max(difference, 0), box.k_first), words);
   }

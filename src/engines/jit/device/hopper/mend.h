@@ -7,26 +7,44 @@
 
 namespace fovea::device {
 
-// The logarithm of the sum of a row's exponentials, as careful.h takes it; -inf: the row is empty.
+// Row q of o by a warp, 32 features at a time. Each time scores are computed anew, and sums shrink
+// when a larger score comes: so the formula is here only once, since compile time matters more here
+// than work. A row that is empty stays as it is.
 template <class Config>
-FOVEA_DEVICE float careful_lse(const Arguments& a, const CarefulHead& at, int q) {
+FOVEA_DEVICE void mend_row(const Arguments& a, const CarefulHead& at, int q) {
+  const Call& call = a.call;
   const auto u = Formula::uniform(a, at.head);
-  const double sink = a.call.sink != nullptr ? a.call.sink[at.h] : -infinity();
-  double most = sink, sum = 0;
-  bool nan = false;
-  FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
-    const double score = careful_score<Config>(a, at, u, q, k).modified;
-    nan |= score != score;
-    if (score > most) most = score;
+  const Dropout dropout = dropout_of(call, at.head);
+  const float sink = call.sink != nullptr ? call.sink[at.h] : -infinity();
+  const long long to = row_at(call.o, at.s.b, at.h, at.s.q_first + q);
+  FOVEA_NO_UNROLL for (int first = 0; first < call.dv; first += 32) {
+    const int column = first + lane_index();
+    double most = sink;
+    float sum = sink == -infinity() ? 0.0f : 1.0f, o = 0;
+    FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
+      const double score = careful_score<Config>(a, at, u, q, k).modified;
+      if (score == -infinity()) continue;
+      if (score > most) {
+        const float shrink = exp2_approx(static_cast<float>(most - score) * log2_of_e);
+        sum *= shrink, o *= shrink;
+        most = score;
+      }
+      float p = exp2_approx(static_cast<float>(score - most) * log2_of_e);
+      sum += p;
+      if constexpr (Config::dropout) {
+        const bool stays = dropout_keeps(dropout, seen(q, at.s.q_offset), seen(k, at.s.k_offset));
+        p *= stays ? dropout.factor : 0.0f;
+      }
+      const long long v = row_at(call.v, at.s.b, at.h / call.group, at.s.k_first + k);
+      if (column < call.dv) {
+        o = fma_rn(
+            p, read_element<typename Config::Element>(call.v.data, v + column * call.v.feature), o);
+      }
+    }
+    if (sum != 0 && column < call.dv) {
+      write_element<typename Config::Output>(call.o.data, to + column * call.o.feature, o / sum);
+    }
   }
-  if (nan) return float_of_bits(0x7fc00000u);
-  if (most == -infinity() || most == infinity()) return static_cast<float>(most);
-  FOVEA_NO_UNROLL for (int k = 0; k < at.s.k_length; ++k) {
-    const double score = careful_score<Config>(a, at, u, q, k).modified;
-    sum += exp2_approx(static_cast<float>(score - most) * log2_of_e);
-  }
-  sum += exp2_approx(static_cast<float>(sink - most) * log2_of_e);
-  return static_cast<float>(most + logf(static_cast<float>(sum)));
 }
 
 template <class Config>
@@ -40,9 +58,11 @@ FOVEA_DEVICE bool row_has_nan(const Call& call, const CarefulHead& at, int q) {
   return any_in_warp(nan);
 }
 
-// Queries [first, first + 16) of a head of every tile that this block took.
+// Queries [first, first + 16) of a head of every tile that this block took. A function that is
+// called, unlike others of kernels that take maps: only warps that have taken registers come here.
+// Inlined behind their loop it makes that spill at head dim 256.
 template <class Config>
-FOVEA_DEVICE void mend_tiles(const Arguments& a, int first, int head) {
+__attribute__((noinline)) void mend_tiles(const Arguments& a, int first, int head) {
   const Call& call = a.call;
   const int tiles = query_tiles<Formula>(call, Config::rows);
   sync_warp();  // what other lanes have written is seen
@@ -54,9 +74,7 @@ FOVEA_DEVICE void mend_tiles(const Arguments& a, int first, int head) {
     if (is_decoded(call, place.s)) continue;
     FOVEA_NO_UNROLL for (int q = tile.q0 + first; q < tile.q0 + first + 16; ++q) {
       if (q >= place.s.q_length || !row_has_nan<Config>(call, at, q)) continue;
-      const float lse = careful_lse<Config>(a, at, q);
-      if (lse == -infinity()) continue;
-      careful_o_row<Config>(a, at, q, lse, 0, call.dv);
+      mend_row<Config>(a, at, q);
     }
   }
 }
