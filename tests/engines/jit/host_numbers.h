@@ -9,6 +9,7 @@
 #include <math.h>
 
 #define FOVEA_DEVICE inline
+#define FOVEA_NO_UNROLL
 
 namespace fovea::device {
 
