@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "attention/gradients.h"
+#include "attention/extents.h"
 #include "attention/line_words.h"
+#include "attention/problem.h"
 #include "attention/refuse.h"
 #include "attention/rules.h"
-#include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "base/words.h"
 #include "ir/parse.h"

@@ -9,7 +9,6 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "cuda/driver.h"
-#include "cuda/find_device.h"
 #include "planner/verify.h"
 
 using namespace fovea;

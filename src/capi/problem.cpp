@@ -4,10 +4,9 @@
 #include <iterator>
 #include <sstream>
 
-#include "attention/gradients.h"
+#include "attention/extents.h"
 #include "attention/problem.h"
 #include "attention/problem_text.h"
-#include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "base/error.h"
 #include "base/words.h"

@@ -9,7 +9,6 @@
 #include "capi/captured.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "ir/bprop.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/eval.h"

@@ -6,7 +6,6 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "cuda/driver.h"
-#include "cuda/find_device.h"
 #include "cuda/libraries.h"
 #include "cuda/nvrtc.h"
 #include "engines/cudnn/graph.h"

@@ -35,25 +35,20 @@ struct Functions {
   const char* (*error_text)(Result);
 };
 
-template <class F>
-bool find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
-
 bool find_all(void* library, Functions& f) {
-  return find(library, "nvrtcVersion", f.version) &&
-         find(library, "nvrtcGetNumSupportedArchs", f.architecture_count) &&
-         find(library, "nvrtcGetSupportedArchs", f.architectures) &&
-         find(library, "nvrtcCreateProgram", f.create) &&
-         find(library, "nvrtcDestroyProgram", f.destroy) &&
-         find(library, "nvrtcCompileProgram", f.compile) &&
-         find(library, "nvrtcGetCUBINSize", f.cubin_size) &&
-         find(library, "nvrtcGetCUBIN", f.cubin) && find(library, "nvrtcGetPTXSize", f.ptx_size) &&
-         find(library, "nvrtcGetPTX", f.ptx) &&
-         find(library, "nvrtcGetProgramLogSize", f.log_size) &&
-         find(library, "nvrtcGetProgramLog", f.log) &&
-         find(library, "nvrtcGetErrorString", f.error_text);
+  return find_function(library, "nvrtcVersion", f.version) &&
+         find_function(library, "nvrtcGetNumSupportedArchs", f.architecture_count) &&
+         find_function(library, "nvrtcGetSupportedArchs", f.architectures) &&
+         find_function(library, "nvrtcCreateProgram", f.create) &&
+         find_function(library, "nvrtcDestroyProgram", f.destroy) &&
+         find_function(library, "nvrtcCompileProgram", f.compile) &&
+         find_function(library, "nvrtcGetCUBINSize", f.cubin_size) &&
+         find_function(library, "nvrtcGetCUBIN", f.cubin) &&
+         find_function(library, "nvrtcGetPTXSize", f.ptx_size) &&
+         find_function(library, "nvrtcGetPTX", f.ptx) &&
+         find_function(library, "nvrtcGetProgramLogSize", f.log_size) &&
+         find_function(library, "nvrtcGetProgramLog", f.log) &&
+         find_function(library, "nvrtcGetErrorString", f.error_text);
 }
 
 constexpr const char* names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};

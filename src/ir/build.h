@@ -36,6 +36,9 @@ Expr load(Type type, std::uint32_t slot, std::span<const Expr> at);  // indices 
 Expr make(Op op, std::span<const Expr> args);
 Expr make(Op op, std::initializer_list<Expr> args);
 
+// The operation of `node`, a load or scalar of the same slot, on other operands.
+Expr remake(const Node& node, std::span<const Expr> args);
+
 // i32 and bool to f32; f32 stays.
 Expr to_f32(const Expr& x);
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "attention/geometry.h"
+#include "attention/bindings.h"
 #include "base/error.h"
 #include "cuda/driver.h"
 #include "engines/reference/rows.h"

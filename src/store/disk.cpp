@@ -18,22 +18,12 @@ namespace {
 
 std::string file_of(const Key& key) { return name_of(key) + blob_suffix; }
 
-bool is_small_enough(const Key& key, const Blob& blob) {
-  return key.engine.size() <= largest_text && key.environment.size() <= largest_text &&
-         key.content.size() <= largest_text && blob.size() <= largest_blob;
-}
-
 }  // namespace
 
 Disk::Disk(FolderChoice folder, std::uint64_t limit) : choice_(std::move(folder)), limit_(limit) {}
 
 void Disk::say_once(const std::string& line) {
-  if (!log_enabled()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (said_.size() >= 64 || !said_.insert(line).second) return;
-  }
-  log_line("# cache folder " + choice_.path + " " + line);
+  said_.say("# cache folder " + choice_.path + " " + line);
 }
 
 std::optional<Blob> Disk::load(const Key& key) {
@@ -45,7 +35,7 @@ std::optional<Blob> Disk::load(const Key& key) {
   const auto there = open_to_read(folder.folder, name);
   if (!there) return std::nullopt;
   try {
-    if (there->bytes > largest_blob + 4 * largest_text) throw Damaged("is too large");
+    if (there->bytes > largest_file) throw Damaged("is too large");
     const auto bytes = read_at(there->file, 0, there->bytes);
     if (!bytes) throw Damaged("cannot be read");
     Entry entry = decode_entry(*bytes);
@@ -70,7 +60,7 @@ bool Disk::write(const File& folder, const std::string& name, Bytes bytes) {
       say_once("cannot be written to: " + errno_text(errno));
       return false;
     }
-    error = write_all(file, bytes);
+    error = write_at(file, 0, bytes);
   }
   if (error == 0 && ::renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) {
     error = errno;
@@ -162,7 +152,7 @@ Listed look_at(const File& folder, StoredFile stored, bool verify) {
   try {
     const auto file = open_to_read(folder, out.file.name);
     if (!file) throw Damaged("cannot be opened: " + errno_text(errno));
-    if (file->bytes > largest_blob + 4 * largest_text) throw Damaged("is too large");
+    if (file->bytes > largest_file) throw Damaged("is too large");
     out.key = verify ? decode_entry(read_or_throw(*file, file->bytes)).key : read_key_of(*file);
     if (name_of(out.key) + blob_suffix != out.file.name) throw Damaged("has another's name");
   } catch (const Damaged& damage) {

@@ -10,7 +10,7 @@
 #include "attention/device.h"
 #include "attention/problem_text.h"
 #include "base/error.h"
-#include "cuda/find_device.h"
+#include "cuda/driver.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/engine.h"
 #include "engines/cudnn/graph.h"

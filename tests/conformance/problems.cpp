@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "attention/problem_text.h"
-#include "cuda/find_device.h"
+#include "cuda/driver.h"
 #include "planner/planner.h"
 
 namespace fovea::conformance {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "ir/limits.h"
 #include "ir/parse.h"
+#include "ir/program.h"
 
 namespace fovea::ir {
 namespace {

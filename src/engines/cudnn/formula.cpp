@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "attention/extents.h"
-#include "attention/tensor_strides.h"
 #include "base/error.h"
 #include "ir/eval.h"
 #include "ir/print.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "attention/extents.h"
-#include "attention/tensor_strides.h"
 #include "engines/cudnn/formula.h"
 
 namespace fovea::cudnn {

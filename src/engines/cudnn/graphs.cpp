@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cuda/driver.h"
-#include "cuda/find_device.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/handles.h"
 #include "engines/cudnn/judge.h"

@@ -4,9 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "attention/engine.h"
 #include "attention/extents.h"
-#include "attention/host_bake.h"
-#include "attention/tensor_strides.h"
 #include "engines/cudnn/formula.h"
 #include "engines/cudnn/match.h"
 #include "ir/build.h"

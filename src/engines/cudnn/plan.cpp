@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "attention/host_bake.h"
+#include "attention/engine.h"
 #include "base/error.h"
 #include "cuda/driver.h"
 #include "engines/cudnn/call.h"

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cuda/driver.h"
-#include "cuda/find_device.h"
 #include "cuda/kernels.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/source.h"

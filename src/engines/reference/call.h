@@ -7,7 +7,6 @@
 #include <span>
 
 #include "attention/bindings.h"
-#include "attention/geometry.h"
 #include "attention/problem.h"
 #include "engines/reference/formulas.h"
 #include "engines/reference/rows.h"

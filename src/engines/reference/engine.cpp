@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "attention/host_bake.h"
+#include "attention/engine.h"
 #include "base/error.h"
 #include "engines/reference/call.h"
 #include "engines/reference/captured.h"

@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "attention/bindings.h"
 #include "attention/extents.h"
-#include "attention/geometry.h"
 #include "base/hash.h"
 #include "ir/build.h"
 #include "ir/diff.h"

@@ -1,4 +1,4 @@
-#include "attention/geometry.h"
+#include "attention/bindings.h"
 
 #include <cstring>
 
