@@ -66,7 +66,7 @@ std::int64_t declared_elements(const Problem& baked, const Sizes& sizes, std::si
 
 namespace {
 
-constexpr const char* argument = "tensor_strides";
+constexpr const char* strides_argument = "tensor_strides";
 constexpr std::int64_t largest_stride = std::int64_t{1} << 40;
 
 std::vector<std::int64_t> numbers(std::string_view text, const std::string& name) {
@@ -78,11 +78,11 @@ std::vector<std::int64_t> numbers(std::string_view text, const std::string& name
     const auto [next, error] = std::from_chars(at, end, value);
     const bool separated = next == end || (*next == ',' && next + 1 != end);
     if (error != std::errc() || !separated) {
-      refuse(argument, std::string(text.substr(0, 64)),
+      refuse(strides_argument, std::string(text.substr(0, 64)),
              "the strides of '" + name + "' must be whole numbers separated by commas");
     }
     if (value > largest_stride || value < -largest_stride) {
-      refuse(argument, value, "a stride of '" + name + "' must lie within 2^40");
+      refuse(strides_argument, value, "a stride of '" + name + "' must lie within 2^40");
     }
     out.push_back(value);
     at = next == end ? end : next + 1;
@@ -96,23 +96,23 @@ std::size_t slot_named(const ir::Program& program, const std::string& name) {
   if (found != declared.end()) return static_cast<std::size_t>(found - declared.begin());
   std::vector<std::string> names;
   for (const ir::TensorDecl& one : declared) names.push_back(one.name);
-  refuse(argument, name.substr(0, 64),
+  refuse(strides_argument, name.substr(0, 64),
          "the program captures no such tensor" + did_you_mean(name, names));
 }
 
 void set_one(Problem& problem, std::string_view word) {
   const std::size_t colon = word.find(':');
   if (colon == std::string_view::npos) {
-    refuse(argument, std::string(word.substr(0, 64)),
+    refuse(strides_argument, std::string(word.substr(0, 64)),
            "must be words like bias:1,64,4096, separated by spaces");
   }
   const std::string name(word.substr(0, colon));
   const std::size_t slot = slot_named(problem.program, name);
-  if (!problem.tensor_strides[slot].empty()) refuse(argument, name, "is named twice");
+  if (!problem.tensor_strides[slot].empty()) refuse(strides_argument, name, "is named twice");
   std::vector<std::int64_t> strides = numbers(word.substr(colon + 1), name);
   const std::size_t rank = problem.program.tensors()[slot].extents.size();
   if (strides.size() != rank) {
-    refuse(argument, std::string(word.substr(0, 64)),
+    refuse(strides_argument, std::string(word.substr(0, 64)),
            "'" + name + "' has " + std::to_string(rank) + " dimensions, one stride each");
   }
   problem.tensor_strides[slot] = std::move(strides);

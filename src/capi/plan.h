@@ -1,6 +1,6 @@
-// The plans that a problem's handle was asked for last: a call that plans and runs finds its own by
-// comparing a few words, instead of the whole problem with what the planner knows. The cache of
-// plans stays the one that decides what is kept.
+// Plans as calls use them, and those that a problem's handle was asked for last: a call that plans
+// and runs finds its own by comparing a few words instead of the whole problem. What is kept is
+// decided by the cache of plans.
 #pragma once
 
 #include <array>
@@ -16,10 +16,11 @@
 #include "attention/device.h"
 #include "attention/engine.h"
 #include "attention/validate.h"
+#include "fovea/fovea.h"
 
 namespace fovea::capi {
 
-// What calls of a plan need besides it. Shared by all handles that were made for the same words.
+// What calls need besides the plan. Shared by all handles that were made for the same words.
 struct PlanFacts {
   std::shared_ptr<const Problem> problem;
   CallRules rules;  // of *problem
@@ -36,7 +37,7 @@ struct FoundPlan {
   std::shared_ptr<const Plan> plan;
 };
 
-// Where to run and by what, as a caller says it.
+// The engine, device and partner that a caller names.
 struct PlanWords {
   std::string_view engine;  // empty: the planner's choice
   std::string_view device = "cpu";
@@ -67,3 +68,5 @@ class RecentPlans {
 };
 
 }  // namespace fovea::capi
+
+struct fovea_plan_s : fovea::capi::FoundPlan {};
