@@ -25,6 +25,23 @@ std::string Engine::refuse_stored(const std::string&) const {
   return "engine " + name() + " keeps no plans in files";
 }
 
+std::optional<Verdict> Proofs::find(const Baked& baked, const Device& device) const {
+  const std::lock_guard lock(mutex_);
+  const auto [first, last] = proofs_.equal_range(baked.problem.hash() ^ device.hash());
+  for (auto at = first; at != last; ++at) {
+    if (at->second.baked == baked && at->second.device == device) return at->second.verdict;
+  }
+  return std::nullopt;
+}
+
+void Proofs::keep(const Baked& baked, const Device& device, const Verdict& verdict) {
+  constexpr std::size_t most = 1024;
+  if (find(baked, device)) return;
+  const std::lock_guard lock(mutex_);
+  if (proofs_.size() >= most) proofs_.clear();
+  proofs_.emplace(baked.problem.hash() ^ device.hash(), Proof{baked, device, verdict});
+}
+
 namespace {
 
 class DescribedPlan : public Plan {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,6 +99,22 @@ class Engine {
   // ("its plans are for cudnn 9.18.0, here is cudnn 9.19.0"); empty: they are. Asked before a
   // bundle is loaded.
   virtual std::string refuse_stored(const std::string& environment) const;
+};
+
+// Verdicts that building has proven, for judge() to repeat. Bounded; safe from many threads.
+class Proofs {
+ public:
+  std::optional<Verdict> find(const Baked& baked, const Device& device) const;
+  void keep(const Baked& baked, const Device& device, const Verdict& verdict);
+
+ private:
+  struct Proof {
+    Baked baked;
+    Device device;
+    Verdict verdict;
+  };
+  mutable std::mutex mutex_;
+  std::multimap<std::uint64_t, Proof> proofs_;
 };
 
 // A plan for a GPU that is described and not here: it was compiled and stored, and cannot run.

@@ -8,9 +8,30 @@
 
 #include "attention/engine.h"
 #include "engines/cudnn/graph_spec.h"
-#include "engines/cudnn/known_bad.h"
 
 namespace fovea::cudnn {
+
+// What cuDNN gets wrong in graphs that it supports. Lowering avoids it for the versions and
+// architectures where it was seen.
+struct Avoid {
+  // Inputs of one element per sequence, and in a backward of one per key, are read from wrong
+  // places: they are repeated along the rows, where they are read right.
+  bool narrow_inputs = true;
+  // Some comparisons of rows with columns (k + 2 < q) are taken for the diagonal: they are made of
+  // the difference.
+  bool row_comparisons = true;
+  // The gradient of a bias is wrong beside a modifier: refused.
+  bool bias_beside_modifier = true;
+  // Graphs whose modifier, or its derivative, does not use its input crash: refused.
+  bool unused_score = true;
+  // Captured tensors whose elements do not lie row by row fault, or are read elsewhere: refused.
+  bool scattered_rows = true;
+};
+Avoid what_to_avoid(int version, int sm);
+
+// For `./dev gpu known-bad`, which tries one of them at a time: what_to_avoid() returns this from
+// now on; null: what is known again.
+void replace_what_to_avoid(const Avoid* avoid);
 
 // What a cuDNN plan depends on: nearly all of the Problem. Values that come with a call (scale,
 // scalars, literals, seeds, offsets) are taken out.
@@ -28,14 +49,14 @@ struct Table {
 // A formula of scalars alone, evaluated on the host at each call.
 struct Uniform {
   ir::Expr formula;
-  bool decides = false;  // something, and is then what f32 gives, operation by operation
+  bool decides = false;  // a decision depends on it: it is then what f32 gives, step by step
 };
 
-// Where a captured tensor's element (0, 0, 0, 0) of this call lies: by which strides b, h, q and k
-// move through it. `axis[i]` is the position that index i is.
+// How b, h, q and k move through a captured tensor, from the element that position (0, 0, 0, 0) of
+// a call loads.
 struct View {
   std::uint32_t slot = 0;
-  std::vector<int> axis;               // 0 to 3: b, h, q, k; -1: a constant
+  std::vector<int> axis;               // by index, 0 to 3: b, h, q, k; -1: a constant
   std::vector<std::int64_t> stride;    // that the graph bakes, by index
   std::vector<std::int64_t> length;    // how many elements a graph walks over, by index
   std::int64_t alignment = 1;          // of the address, in bytes, that follows from the strides

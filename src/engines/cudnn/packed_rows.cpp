@@ -1,5 +1,5 @@
 // Made by tools/make_ptx.py from packed_rows.cu: do not edit.
-// sha256 of its sources: 806115fdf17f7a20bd09d41a30f5161a8262ac11536eaefa5dc6a7f31f93fcc3
+// sha256 of its sources: bfe062914458a0e4c891fd1d16a63d25d8869c6b422d2f0e0b3c76e83c2458b3
 #include "engines/cudnn/packed.h"
 
 namespace fovea::cudnn {
