@@ -6,8 +6,9 @@
 
 #include "attention/engine.h"
 #include "base/error.h"
-#include "engines/reference/call.h"
-#include "engines/reference/captured.h"
+#include "engines/reference/backward.h"
+#include "engines/reference/forward.h"
+#include "engines/reference/tangent.h"
 
 namespace fovea {
 namespace {

@@ -1,9 +1,9 @@
-// A score_mod with its first and second derivatives, for tangents. Captured things move too: the
-// tangent of tensor or scalar `slot` is bound behind all others, at slot + count. Immutable; every
-// value lives in the caller's cells.
+// The tangent: how outputs and gradients change along a direction (tangent.cpp has the formulas).
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engines/reference/formulas.h"
@@ -23,6 +23,9 @@ struct ScoreChange {
   double grad = 0, grad_change = 0, s0_change = 0;
 };
 
+// A score_mod with its first and second derivatives. Captured things move too: the tangent of
+// tensor or scalar `slot` is bound behind all others, at slot + count. Immutable; every value lives
+// in the caller's cells.
 class TangentFormulas {
  public:
   TangentFormulas() = default;
@@ -52,5 +55,11 @@ class TangentFormulas {
   std::optional<ir::Evaluator<double>> slopes_;
   std::vector<Captured> loads_, scalars_;
 };
+
+// Each lane does some of the heads, with a scratch of its own. How many there are follows from the
+// sizes alone, so that the bits do not depend on the number of threads.
+inline constexpr std::size_t most_lanes = 8;
+struct ReferenceCall;
+void tangent(std::span<std::optional<ReferenceCall>> lanes, const TangentFormulas& formulas);
 
 }  // namespace fovea::reference

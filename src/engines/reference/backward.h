@@ -1,11 +1,32 @@
-// What a backward and a tangent share: the walk over heads and query rows, sums of gradients that
-// belong to keys, to captured things and to sinks, and writing them.
+// The backward, and what a tangent shares with it: the walk over heads and query rows, sums of
+// gradients that belong to keys, to captured things and to sinks, and writing them.
 #pragma once
 
-#include "engines/reference/call.h"
-#include "engines/reference/captured.h"
+#include <cstdint>
+#include <span>
+
+#include "engines/reference/forward.h"
 
 namespace fovea::reference {
+
+// Elements of all captured tensors whose gradient is wanted, by their declared extents.
+std::int64_t captured_elements(const Problem& baked, const Sizes& sizes);
+
+// Gradients of captured tensors: sums in double, dense over each tensor's extents, one tensor after
+// the other; written to where the caller wants them at the end of a backward.
+class CapturedSums {
+ public:
+  // Throws InvalidArgument if a wanted tensor is bound larger than it was declared: the workspace
+  // was measured by the declaration.
+  CapturedSums(const Problem& baked, const Bindings& bindings, std::span<double> sums);
+
+  void add(const LoadTerm& term);  // the index is clamped as the load's own
+  void write() const;
+
+ private:
+  const Bindings& bindings_;
+  std::array<std::span<double>, ir::limits::captured> sums_;  // by slot; empty: not wanted
+};
 
 class GradientLoops {
  public:
@@ -44,5 +65,7 @@ class GradientLoops {
  private:
   void write_keys(const Sequence& sequence, std::int64_t g) const;
 };
+
+void backward(ReferenceCall& call);
 
 }  // namespace fovea::reference
