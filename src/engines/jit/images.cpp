@@ -12,6 +12,7 @@
 #include "cuda/kernels.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/source.h"
+#include "store/entry.h"
 #include "store/plan_store.h"
 #include "store/store.h"
 
