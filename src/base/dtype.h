@@ -21,6 +21,10 @@ float bfloat16_to_float(std::uint16_t bits);
 std::uint16_t float_to_half(float value);
 std::uint16_t float_to_bfloat16(float value);
 
+// Element `at` of memory of a float type. Reading is exact, writing rounds once, to nearest even.
+double read_number(const void* data, DType dtype, std::int64_t at);
+void write_number(void* data, DType dtype, std::int64_t at, double value);
+
 // A double as the f32 nearest to it, and the difference. Formulas are f32 except for the reference
 // engine with f64 tensors, so numbers are kept as f32 with a rest that is 0 for all other engines.
 struct SplitDouble {

@@ -55,20 +55,6 @@ void refuse_enum(std::int64_t value, std::int64_t count, const std::string& name
                         " (0 to " + std::to_string(count - 1) + ")");
 }
 
-fovea_dtype from_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::F32: return FOVEA_F32;
-    case DType::F16: return FOVEA_F16;
-    case DType::BF16: return FOVEA_BF16;
-    case DType::F64: return FOVEA_F64;
-    case DType::I32: return FOVEA_I32;
-    case DType::I64: return FOVEA_I64;
-    case DType::U8: return FOVEA_U8;
-    case DType::Bool: return FOVEA_BOOL;
-  }
-  return FOVEA_DTYPE_DEFAULT;
-}
-
 Sizes to_sizes(const fovea_sizes& s) {
   return {s.b,   s.h,  s.hkv == 0 ? s.h : s.hkv, s.sq, s.skv, s.d, s.dv == 0 ? s.d : s.dv,
           s.t_q, s.t_k};

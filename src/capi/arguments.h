@@ -98,7 +98,9 @@ DType to_dtype(const fovea_dtype& field, const Name& name, DType otherwise) {
   const auto value = to_enum<std::int32_t>(field, FOVEA_BOOL + 1, name, "fovea_dtype");
   return value == FOVEA_DTYPE_DEFAULT ? otherwise : static_cast<DType>(value - 1);
 }
-fovea_dtype from_dtype(DType dtype);
+inline fovea_dtype from_dtype(DType dtype) {
+  return static_cast<fovea_dtype>(static_cast<int>(dtype) + 1);
+}
 
 // A missing number of key heads is that of the heads; missing features of v are those of q.
 Sizes to_sizes(const fovea_sizes& sizes);

@@ -18,7 +18,6 @@ using Handle = void*;           // CUcontext, CUstream, CUmodule, CUfunction
 // The calls by their names in libcuda, with their parameters.
 #define FOVEA_DRIVER_CALLS(X)                                                                    \
   X(init, "cuInit", unsigned flags)                                                              \
-  X(driver_version, "cuDriverGetVersion", int* version)                                          \
   X(error_name, "cuGetErrorName", Result error, const char** name)                               \
   X(device_count, "cuDeviceGetCount", int* count)                                                \
   X(device_get, "cuDeviceGet", int* device, int ordinal)                                         \

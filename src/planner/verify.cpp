@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "attention/bindings.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "cuda/driver.h"
-#include "engines/reference/rows.h"
 #include "ir/topology.h"
 
 namespace fovea {
@@ -205,8 +205,9 @@ class Sample {
 
 void Sample::bind_tensors() {
   constexpr BoundTensor Bindings::* fields[] = {
-      &Bindings::q,      &Bindings::k,      &Bindings::v,      &Bindings::o,
-      &Bindings::grad_o, &Bindings::grad_q, &Bindings::grad_k, &Bindings::grad_v};
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) &Bindings::field,
+#include "fovea/fields.def"
+  };
   for (std::size_t i = 0; i < std::size(fields); ++i) {
     const NamedTensor& tensor = named_tensors()[i];
     BoundTensor& bound = part_.*fields[i];
@@ -336,9 +337,8 @@ std::string Sample::compare(const Output& output) {
     for (std::int64_t row = 0; row < output.rows; ++row) {
       for (std::int64_t d = 0; d < output.features; ++d) {
         const Strides& s = output.strides;
-        comparison.add(
-            reference::read_number(output.got, output.dtype, h * s.h + row * s.s + d * s.d),
-            reference::read_number(output.wanted.data(), output.wanted_dtype, at++));
+        comparison.add(read_number(output.got, output.dtype, h * s.h + row * s.s + d * s.d),
+                       read_number(output.wanted.data(), output.wanted_dtype, at++));
       }
     }
   }

@@ -10,7 +10,6 @@
 
 #include "attention/extents.h"
 #include "base/error.h"
-#include "engines/reference/rows.h"
 
 namespace fovea::reference {
 namespace {

@@ -50,6 +50,23 @@ std::int32_t position(std::int64_t index, std::int32_t offset) {
 
 }  // namespace
 
+void Rows::read(std::int64_t b, std::int64_t h, std::int64_t row, std::span<double> into) const {
+  std::int64_t at = address(b, h, row);
+  for (double& number : into) {
+    number = read_number(tensor_.data, dtype_, at);
+    at += tensor_.strides.d;
+  }
+}
+
+void Rows::write(std::int64_t b, std::int64_t h, std::int64_t row,
+                 std::span<const double> from) const {
+  std::int64_t at = address(b, h, row);
+  for (const double number : from) {
+    write_number(tensor_.data, dtype_, at, number);
+    at += tensor_.strides.d;
+  }
+}
+
 std::span<double> row_of(std::span<double> matrix, std::int64_t row, std::int64_t columns) {
   return matrix.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns));
 }

@@ -10,11 +10,27 @@
 #include "attention/bindings.h"
 #include "attention/problem.h"
 #include "engines/reference/formulas.h"
-#include "engines/reference/rows.h"
 #include "engines/reference/tangent.h"
 #include "ir/eval.h"
 
 namespace fovea::reference {
+
+// One of the eight tensors as the loops see it: rows of doubles at (batch, head, position),
+// whatever the layout and the stored type.
+class Rows {
+ public:
+  Rows(const BoundTensor& tensor, DType dtype) : tensor_(tensor), dtype_(dtype) {}
+
+  void read(std::int64_t b, std::int64_t h, std::int64_t row, std::span<double> into) const;
+  void write(std::int64_t b, std::int64_t h, std::int64_t row, std::span<const double> from) const;
+
+ private:
+  std::int64_t address(std::int64_t b, std::int64_t h, std::int64_t row) const {
+    return b * tensor_.strides.b + h * tensor_.strides.h + row * tensor_.strides.s;
+  }
+  BoundTensor tensor_;
+  DType dtype_;
+};
 
 // How much scratch memory a plan needs besides what follows from the sizes.
 struct ScratchNeeds {

@@ -97,14 +97,14 @@ Slopes TangentFormulas::at(const Point& point, Cells cells) const {
   return {root(0), root(1), root(2), root(3), root(4)};
 }
 
-double TangentFormulas::change_of(const Captured& captured, const ScoreChange& change,
+double TangentFormulas::change_of(const CapturedRoots& captured, const ScoreChange& change,
                                   Cells cells) const {
   const auto root = [&](std::size_t i) { return slopes_->value(cells, captured.first_root + i).f; };
   return change.grad_change * root(0) + change.grad * (root(1) * change.s0_change + root(2));
 }
 
 LoadTerm TangentFormulas::load_change(std::size_t i, const ScoreChange& change, Cells cells) const {
-  const Captured& load = loads_[i];
+  const CapturedRoots& load = loads_[i];
   LoadTerm term{load.slot, change_of(load, change, cells), {}};
   for (std::size_t d = 0; d < load.rank; ++d) {
     term.index[d] = slopes_->value(cells, load.first_root + 3 + d).i;

@@ -46,14 +46,14 @@ class TangentFormulas {
  private:
   // A captured thing whose gradient is wanted: roots of the derivative of s by it, of that by s0,
   // and of the change by tangents by it; behind them the indices of a load.
-  struct Captured {
+  struct CapturedRoots {
     std::uint32_t slot;
     std::size_t first_root, rank;
   };
-  double change_of(const Captured& captured, const ScoreChange& change, Cells cells) const;
+  double change_of(const CapturedRoots& captured, const ScoreChange& change, Cells cells) const;
 
   std::optional<ir::Evaluator<double>> slopes_;
-  std::vector<Captured> loads_, scalars_;
+  std::vector<CapturedRoots> loads_, scalars_;
 };
 
 // Each lane does some of the heads, with a scratch of its own. How many there are follows from the
