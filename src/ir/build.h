@@ -1,6 +1,6 @@
 // The only way to make expressions. Every node passes through make(), which checks types, folds
 // constants with the language's own arithmetic (ir/arith), orders commutative operands and applies
-// the identities of ir/identities; so every expression is canonical from birth.
+// the identities of ir/simplify; so every expression is canonical.
 #pragma once
 
 #include <cstdint>
