@@ -49,6 +49,10 @@ ArgumentPlace::operator std::string() const {
   return std::string(argument) + "." + list + "[" + std::to_string(index) + "]" + field;
 }
 
+void ArgumentPlace::refuse(const std::string& text) const {
+  throw InvalidArgument(std::string(*this) + text);
+}
+
 void refuse_enum(std::int64_t value, std::int64_t count, const std::string& name,
                  const char* type) {
   throw InvalidArgument(name + " is " + std::to_string(value) + ", which is no " + type +

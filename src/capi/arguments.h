@@ -80,6 +80,8 @@ struct ArgumentPlace {
   std::size_t index = 0;
   const char* field = "";
   explicit operator std::string() const;
+  // "bindings.tensors[1].array.rank is 2, but ..."
+  [[noreturn]] void refuse(const std::string& text) const;
 };
 
 // The enumerators of the C interface count up from 0 as those inside do. `name` is a text or a

@@ -108,29 +108,6 @@ std::unique_ptr<BuildLock> Disk::lock(const Key& key, std::chrono::milliseconds 
 
 namespace {
 
-struct OpenListing {
-  OpenFolder folder;
-  Listing listing;  // no files yet
-};
-
-OpenListing open_listing(const Disk& disk) {
-  OpenListing out;
-  if (!disk.is_on()) {
-    out.listing.why = disk.choice().why_none;
-    return out;
-  }
-  out.folder = open_folder(disk.choice().path);
-  if (!out.folder) {
-    out.listing.missing = out.folder.why.empty();
-    out.listing.why = out.listing.missing ? "is not there yet" : out.folder.why;
-    return out;
-  }
-  out.listing.usable = true;
-  out.listing.writable = ::faccessat(out.folder.folder.get(), ".", W_OK | X_OK, 0) == 0;
-  if (!out.listing.writable) out.listing.why = "cannot be written to: " + errno_text(errno);
-  return out;
-}
-
 std::vector<std::uint8_t> read_or_throw(const OpenFile& file, std::uint64_t size) {
   auto bytes = read_at(file.file, 0, std::min(size, file.bytes));
   if (!bytes) throw Damaged("cannot be read");
@@ -161,27 +138,39 @@ Listed look_at(const File& folder, StoredFile stored, bool verify) {
   return out;
 }
 
+enum class Depth : std::uint8_t { Names, Keys, Everything };
+
+Listing listing_of(const Disk& disk, Depth depth) {
+  Listing out;
+  if (!disk.is_on()) {
+    out.why = disk.choice().why_none;
+    return out;
+  }
+  const OpenFolder folder = open_folder(disk.choice().path);
+  if (!folder) {
+    out.missing = folder.why.empty();
+    out.why = out.missing ? "is not there yet" : folder.why;
+    return out;
+  }
+  out.usable = true;
+  out.writable = ::faccessat(folder.folder.get(), ".", W_OK | X_OK, 0) == 0;
+  if (!out.writable) out.why = "cannot be written to: " + errno_text(errno);
+  for (StoredFile& file : stored_files(folder.folder)) {
+    out.bytes += file.bytes;
+    out.files.push_back(depth == Depth::Names
+                            ? Listed{std::move(file), {}, ""}
+                            : look_at(folder.folder, std::move(file), depth == Depth::Everything));
+  }
+  return out;
+}
+
 }  // namespace
 
-Listing summarise(const Disk& disk) {
-  auto [folder, listing] = open_listing(disk);
-  if (!folder) return listing;
-  for (StoredFile& file : stored_files(folder.folder)) {
-    listing.bytes += file.bytes;
-    listing.files.push_back({std::move(file), {}, ""});
-  }
-  return std::move(listing);
+Listing list(const Disk& disk, bool verify) {
+  return listing_of(disk, verify ? Depth::Everything : Depth::Keys);
 }
 
-Listing list(const Disk& disk, bool verify) {
-  Listing listing = summarise(disk);
-  const OpenFolder folder = open_folder(disk.choice().path);
-  if (!disk.is_on() || !folder) return listing;
-  for (Listed& one : listing.files) {
-    one = look_at(folder.folder, std::move(one.file), verify);
-  }
-  return listing;
-}
+Listing summarise(const Disk& disk) { return listing_of(disk, Depth::Names); }
 
 Removed clear(const Disk& disk) {
   Removed out;
