@@ -1,9 +1,10 @@
-// Captured tensors as inputs that broadcast: which strides a load walks by, what cuDNN reads right,
-// and the one whose gradient cuDNN gives, the bias.
+#include "engines/cudnn/views.h"
+
 #include <algorithm>
 
 #include "attention/extents.h"
-#include "engines/cudnn/formula.h"
+#include "ir/eval.h"
+#include "ir/topology.h"
 
 namespace fovea::cudnn {
 
@@ -50,7 +51,7 @@ void set_idle_strides(Tensor& tensor) {
 }  // namespace
 
 // A graph gets the address of the first element, which the host must know.
-void FormulaLowering::refuse_moved_on_device(const std::string& tensor, char position) {
+void CapturedViews::refuse_moved_on_device(const std::string& tensor, char position) {
   const std::string offset = std::string(1, position) + "_offset";
   refuse("captured_at_device_offset",
          "engine cudnn adds " + offset + " to the address of what a formula loads by " + position +
@@ -60,7 +61,7 @@ void FormulaLowering::refuse_moved_on_device(const std::string& tensor, char pos
              offset + " leads to and make " + offset + " part of the formula as a scalar");
 }
 
-bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
+bool CapturedViews::view_of(const Expr& load, View& view, Tensor& tensor) {
   const ir::TensorDecl& decl = problem_.program.tensors()[load->slot()];
   const std::vector<std::int64_t> extents =
       captured_extents(decl, problem_.sizes, problem_.h_global);
@@ -112,7 +113,72 @@ bool FormulaLowering::view_of(const Expr& load, View& view, Tensor& tensor) {
   return true;
 }
 
-bool FormulaLowering::add_bias(const Expr& load) {
+Ref CapturedViews::load(const Expr& e) {
+  if (const auto known = loads_.find(e.get()); known != loads_.end()) return known->second;
+  const ir::TensorDecl& decl = problem_.program.tensors()[e->slot()];
+  View view;
+  Tensor tensor;
+  tensor.role = Role::Captured;
+  tensor.slot = e->slot();
+  if (decl.dtype == DType::U8 || decl.dtype == DType::Bool || decl.dtype == DType::I64 ||
+      decl.dtype == DType::F64) {
+    refuse("captured_type",
+           "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
+           "captured tensor " + decl.name + " of type " + std::string(dtype_name(decl.dtype)),
+           "use engine jit, or convert it");
+  } else if (std::ranges::any_of(tensor_strides(problem_, e->slot()),
+                                 [](std::int64_t stride) { return stride < 0; })) {
+    refuse("captured_strides", "cuDNN takes no negative strides",
+           "captured tensor " + decl.name + " with one", "make it contiguous");
+  } else if (!view_of(e, view, tensor)) {
+    refuse("gather",
+           "engine cudnn loads captured tensors at b, h, q and k themselves, each at most once",
+           "an index computed otherwise, in a load of " + decl.name,
+           "use engine jit, or expand the tensor");
+  }
+  for (const Tensor& other : spec_.tensors) {
+    if (other.role == Role::Captured && other.slot == e->slot()) tensor.view = other.view + 1;
+  }
+  tensor.type = decl.dtype == DType::F16    ? Type::F16
+                : decl.dtype == DType::BF16 ? Type::BF16
+                : decl.dtype == DType::I32  ? Type::I32
+                                            : Type::F32;
+  spec_.tensors.push_back(tensor);
+  lowered_.views.push_back(view);
+  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  loads_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+Ref CapturedViews::table(const Expr& e) {
+  if (const auto known = tables_.find(e.get()); known != tables_.end()) return known->second;
+  Table table;
+  ir::Evaluator<double> evaluate(e);
+  ir::Point<double> point;
+  point.B = static_cast<std::int32_t>(problem_.sizes.b);
+  point.H = static_cast<std::int32_t>(heads_seen(problem_.sizes, problem_.h_global));
+  point.Hkv = static_cast<std::int32_t>(problem_.sizes.hkv);
+  for (std::int32_t h = 0; h < problem_.sizes.h; ++h) {
+    point.h = h;
+    evaluate(point);
+    const ir::Cell<double>& at_h = evaluate.value();
+    table.values.push_back(decisions_.depend_on(*e) ? at_h.exact : static_cast<float>(at_h.f));
+  }
+  Tensor tensor;
+  tensor.role = Role::Table;
+  tensor.slot = static_cast<std::uint32_t>(lowered_.tables.size());
+  tensor.dim = {1, problem_.sizes.h, 1, 1};
+  tensor.stride = {problem_.sizes.h, 1, 1, 1};
+  spec_.tensors.push_back(tensor);
+  lowered_.tables.push_back(std::move(table));
+  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  tables_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+bool CapturedViews::add_bias(const Expr& load) {
   View view;
   Tensor tensor;
   // Gradients of narrower ones are sums that cuDNN was not seen to get right.
@@ -148,6 +214,18 @@ bool FormulaLowering::add_bias(const Expr& load) {
   spec_.tensors.push_back(tensor);
   lowered_.views.push_back(view);
   return true;
+}
+
+int CapturedViews::count_loads(const ir::Program& program, std::uint32_t slot) {
+  std::vector<Expr> roots;
+  for (const Expr& root : {program.mod(), program.mask(), program.bprop()}) {
+    if (root) roots.push_back(root);
+  }
+  int count = 0;
+  for (const ir::Node* node : ir::operands_first(roots).nodes) {
+    count += info(node->op()).form == ir::Form::Load && node->slot() == slot ? 1 : 0;
+  }
+  return count;
 }
 
 }  // namespace fovea::cudnn
