@@ -7,7 +7,7 @@
 namespace fovea::capi {
 namespace {
 
-// No version will have a larger struct: a caller's memory that was never set.
+// No version will have a larger struct; a larger size is memory that the caller never set.
 constexpr std::size_t largest_struct = 1 << 16;
 
 [[noreturn]] void refuse_size(std::size_t size, const StructName& name, const std::string& rule) {

@@ -54,7 +54,7 @@ class HostMemory {
 // Scores that the reference engine computes: about a second of one core at head dim 128.
 constexpr std::int64_t most_scores = std::int64_t{1} << 20;
 
-// Beyond what rounding does (docs/semantics.md has the limits that engines are tested for).
+// Larger than any rounding error (docs/semantics.md has the limits that engines are tested for).
 double limit_of(DType dtype) {
   return dtype == DType::BF16 ? 4e-2 : dtype == DType::F16 ? 8e-3 : 2e-4;
 }
@@ -70,7 +70,7 @@ bool uses(const ir::Program& program, ir::Op leaf) {
   return false;
 }
 
-// What was computed beside what it should be, number by number.
+// Compares computed numbers with those of the reference.
 class Comparison {
  public:
   void add(double got, double wanted) {

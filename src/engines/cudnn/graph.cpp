@@ -18,7 +18,7 @@ using Attributes = std::shared_ptr<fe::graph::Tensor_attributes>;
 using fe::graph::Pointwise_attributes;
 using fe::graph::Tensor_attributes;
 
-// cuDNN's own word for "cannot" is an answer; all else is a failure.
+// If cuDNN says that it does not support a graph, that is an answer; all else is a failure.
 void check(fe::error_t error, const char* step) {
   if (error.is_good()) return;
   const std::string message = error.get_message();
@@ -359,7 +359,7 @@ std::vector<std::uint8_t> build(const Spec& spec, const Device& device, void* ha
   return bytes;
 }
 
-// The bytes come from a file: cudnn-frontend's parsers throw what they like at those that are none.
+// The bytes come from a file; if they are no graph, cudnn-frontend's parsers may throw anything.
 std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* handle) try {
   return std::make_unique<LoadedGraph>(serialized, handle);
 } catch (const std::bad_alloc&) {
