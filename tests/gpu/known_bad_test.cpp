@@ -9,7 +9,7 @@
 #include "cli/check/compare.h"
 #include "cuda/driver.h"
 #include "cuda/libraries.h"
-#include "engines/cudnn/lower.h"
+#include "engines/cudnn/known_bad.h"
 
 namespace fovea::gpu_tests {
 namespace {

@@ -34,17 +34,6 @@ float from_hash(std::uint64_t hash) {
   return static_cast<float>(static_cast<std::int64_t>(hash >> 40) - (1 << 23)) / (1 << 22);
 }
 
-double read_number(const void* data, DType type, std::int64_t at) {
-  switch (type) {
-    case DType::F32: return static_cast<double>(static_cast<const float*>(data)[at]);
-    case DType::F64: return static_cast<const double*>(data)[at];
-    case DType::F16:
-      return static_cast<double>(half_to_float(static_cast<const std::uint16_t*>(data)[at]));
-    default:
-      return static_cast<double>(bfloat16_to_float(static_cast<const std::uint16_t*>(data)[at]));
-  }
-}
-
 std::int32_t wrap(std::int64_t x) { return static_cast<std::int32_t>(x); }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// What cuDNN gets wrong in graphs that it supports. Lowering avoids it for the versions and
+// architectures where it was seen.
+#pragma once
+
+namespace fovea::cudnn {
+
+struct Avoid {
+  // Inputs of one element per sequence, and in a backward of one per key, are read from wrong
+  // places: they are repeated along the rows, where they are read right.
+  bool narrow_inputs = true;
+  // Some comparisons of rows with columns (k + 2 < q) are taken for the diagonal: they are made of
+  // the difference.
+  bool row_comparisons = true;
+  // The gradient of a bias is wrong beside a modifier: refused.
+  bool bias_beside_modifier = true;
+  // Graphs whose modifier, or its derivative, does not use its input crash: refused.
+  bool unused_score = true;
+  // Captured tensors whose elements do not lie row by row fault, or are read elsewhere: refused.
+  bool scattered_rows = true;
+};
+Avoid what_to_avoid(int version, int sm);
+
+// For `./dev gpu known-bad`, which tries one of them at a time: what_to_avoid() returns this from
+// now on; null: what is known again.
+void replace_what_to_avoid(const Avoid* avoid);
+
+}  // namespace fovea::cudnn
