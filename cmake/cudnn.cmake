@@ -1,7 +1,7 @@
 # Engine cudnn is built if the headers of cudnn-frontend, cuDNN, CUDA and NVRTC are found; the libraries are looked
 # for at run time. Without the headers the engine is there, and says why it refuses.
 #
-# fovea_cudnn(<target>): the sources of the part, or of what stands for it, and the driver's stand-in.
+# fovea_cudnn(<target>): the sources of the part, and the driver's stand-in.
 set(FOVEA_CUDNN "AUTO" CACHE STRING "Build engine cudnn: ON, OFF, or AUTO where its headers are found")
 set(FOVEA_CUDA_PACKAGES "" CACHE PATH
   "The site-packages folder with NVIDIA's packages (tools/requirements-cuda.txt); empty: that of .venv-cuda/")
@@ -37,7 +37,7 @@ function(fovea_cudnn target)
   endif()
   if(NOT fovea_cudnn_found)
     message(STATUS "engine cudnn: headers not found, it will refuse everything")
-    target_sources(${target} PRIVATE engines/cudnn/graph_absent.cpp)
+    target_sources(${target} PRIVATE engines/cudnn/graph.cpp)
     return()
   endif()
   set(FOVEA_CUDNN_FOUND TRUE CACHE INTERNAL "engine cudnn is part of this build")
@@ -50,7 +50,7 @@ endfunction()
 # looked at by sanitizers and warnings.
 function(fovea_frontend_sources)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS
-    "-O1;-w;-fno-sanitize=all;-isystem;${FOVEA_CUDNN_FRONTEND_INCLUDE};-isystem;${FOVEA_CUDNN_INCLUDE};-isystem;${FOVEA_CUDA_INCLUDE};-idirafter;${FOVEA_NVRTC_INCLUDE};-idirafter;${FOVEA_CUDA_INCLUDE}/cccl")
+    "-DFOVEA_CUDNN_HEADERS;-O1;-w;-fno-sanitize=all;-isystem;${FOVEA_CUDNN_FRONTEND_INCLUDE};-isystem;${FOVEA_CUDNN_INCLUDE};-isystem;${FOVEA_CUDA_INCLUDE};-idirafter;${FOVEA_NVRTC_INCLUDE};-idirafter;${FOVEA_CUDA_INCLUDE}/cccl")
 endfunction()
 
 # A libcuda.so.1 that is none, in a folder that nothing searches.

@@ -60,7 +60,7 @@ def compile_ptx(nvcc):
 def main():
     nvcc = sys.argv[1] if len(sys.argv) > 1 else "/usr/local/cuda/bin/nvcc"
     text = TEXT.format(digest=digest(), ptx=compile_ptx(nvcc))
-    (FOLDER / "packed_rows_ptx.cpp").write_text(text)
+    (FOLDER / "packed_rows.cpp").write_text(text)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@
 
 #include "bench/capi/counted.h"
 #include "bench/cases.h"
-#include "cuda/find_device.h"
+#include "cuda/driver.h"
 #include "engines/cudnn/lower.h"
 #include "engines/cudnn/plan.h"
 #include "engines/jit/bake.h"

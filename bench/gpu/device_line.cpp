@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "cli/check/array.h"
-#include "cli/check/bound_program.h"
+#include "cli/check/captured.h"
 
 namespace fovea::bench {
 namespace {

@@ -28,10 +28,9 @@ Array zeros(const std::string& dtype, std::vector<std::int64_t> extents);
 Array read_npy(const std::string& path);
 void write_npy(const std::string& path, const Array& array);
 
-// Writing a file so that it is there whole or not at all: the bytes go to a temporary name first.
-
-// Throws std::runtime_error "cannot write PATH: REASON". Devices and pipes are written to, symbolic
-// links kept.
+// Writes a file under a temporary name first, so that it is there whole or not at all. Throws
+// std::runtime_error "cannot write PATH: REASON". Devices and pipes are written to, symbolic links
+// kept.
 void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace fovea::cli

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cli/check/bound_program.h"
+#include "cli/check/captured.h"
 #include "cli/check/placed.h"
 
 namespace fovea::cli {

@@ -102,8 +102,8 @@ double unit_of(const std::string& dtype) {
   return std::ldexp(1.0, -23);
 }
 
-// Each score off by what rounding it and the sum that made it does; as if at random. What a formula
-// adds to scores is not in that: engines need not lose digits to it.
+// Changes each score as rounding it, and the sum that made it, would, as if at random. Terms that a
+// formula adds are left out of that: engines need not lose digits to them.
 std::string shaken_mod(const std::string& mod, int draw) {
   char text[160];
   std::snprintf(text, sizeof text,
@@ -149,7 +149,7 @@ Results shaken_run(const Workload& workload, const CallOptions& options, int dra
   for (NamedArray& named : read.arrays) {
     shake(named.array, named.name == "o" ? o_unit : unit_of("f32"), random);
   }
-  // As good as rounding in the products that these go into.
+  // Stands for rounding in the products of these inputs.
   for (Array* input : {&shaken.q, &shaken.k, &shaken.v, &shaken.grad_o}) {
     shake(*input, unit_of("f32"), random);
   }

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "cli/check/bound_program.h"
+#include "cli/check/captured.h"
 #include "cli/check/placed.h"
 
 namespace fovea::cli {
@@ -120,7 +120,6 @@ void read_bound_values(Workload& workload, const std::string& line) {
 
 // For poison_masked_kv: masked keys and values must never be read into a result, so they may be
 // NaN.
-
 class Poisoner {
  public:
   explicit Poisoner(Workload& workload)

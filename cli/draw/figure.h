@@ -1,5 +1,5 @@
 // The figure as a file: where everything goes, then the map with its tiles, the axes, the title and
-// the legend. Cairo draws it; without_cairo.cpp stands for all of it in a build without Cairo.
+// the legend. Cairo draws it; in a program without Cairo these functions say what to install.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ namespace {
 // The smallest of 1, 2, 5, 10, ... times a power of ten that is not below least.
 double round_up(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
-  // A hair of slack, because 0.3 / 3 must give 0.1 and not 0.2.
+  // With a little slack, because 0.3 / 3 must give 0.1 and not 0.2.
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (factor * power >= least * (1 - 1e-9)) return factor * power;
   }

@@ -20,7 +20,7 @@ struct Ratio {
 };
 
 Ratio whole_ratio(int cells, int target) {
-  // Beyond a quarter of the target a cell is a poster, not a cell.
+  // A cell larger than a quarter of the target would look like a poster.
   if (cells <= target * 5 / 4) return {std::clamp(target / cells, 1, std::max(1, target / 4)), 1};
   for (int f = 2; f <= cells * 5 / (4 * target); ++f) {
     if (cells % f == 0 && cells / f <= target * 5 / 4) return {1, f};
@@ -48,7 +48,7 @@ MapSize map_size(const Picture& picture, double scale) {
   if (short_side == 0) {
     short_side = static_cast<int>(std::lround(static_cast<double>(shorter) * long_side / longer));
   }
-  // A strip of 64 by 4096 would be a thread: the short axis is stretched to stay readable.
+  // A map of 64 by 4096 would be a thin line: the short axis is stretched to stay readable.
   const int least = target / 4;
   if (short_side < least)
     short_side = shorter <= least ? (least + shorter - 1) / shorter * shorter : least;

@@ -13,7 +13,7 @@
 #include <stdexcept>
 
 #include "cli/check/array.h"
-#include "cli/check/bound_program.h"
+#include "cli/check/captured.h"
 #include "cli/check/workload.h"
 #include "cli/draw/figure.h"
 #include "cli/draw/terminal.h"

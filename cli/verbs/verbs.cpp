@@ -8,7 +8,7 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/check/bound_program.h"
+#include "cli/check/captured.h"
 #include "cli/check/workload.h"
 #include "cli/verbs/table.h"
 

@@ -53,8 +53,8 @@ void BindingRules::check(const Plan& plan) {
   check_values();
   check_tensors();
   check_pointers();
-  check_sequences(query_sequences());
-  check_sequences(key_sequences());
+  check_sequences(sequences(Side::Queries));
+  check_sequences(sequences(Side::Keys));
   check_captured();
   check_exact_indices();
   check_workspace(plan);
@@ -181,34 +181,27 @@ void BindingRules::check_pointers() {
 #include "fovea/fields.def"
 }
 
-Sequences BindingRules::query_sequences() const {
-  Sequences s{{"q_lengths", "q_starts", "q_offsets", "sq", "t_q"},
-              {},
-              {},
-              {},
-              bindings_.sizes.sq,
-              bindings_.sizes.t_q};
-  const auto count = static_cast<std::size_t>(bindings_.sizes.b);
-  if (device_memory_ || count == 0) return s;
-  if (bindings_.q_lengths != nullptr) s.lengths = {bindings_.q_lengths, count};
-  if (bindings_.q_starts != nullptr) s.starts = {bindings_.q_starts, count + 1};
-  if (bindings_.q_offsets != nullptr) s.offsets = {bindings_.q_offsets, count};
-  return s;
-}
-
-Sequences BindingRules::key_sequences() const {
-  Sequences s{{"k_lengths", "k_starts", "k_offsets", "skv", "t_k"},
-              {},
-              {},
-              {},
-              bindings_.sizes.skv,
-              bindings_.sizes.t_k};
-  const auto count = static_cast<std::size_t>(bindings_.sizes.b);
-  if (device_memory_ || count == 0) return s;
-  if (bindings_.k_lengths != nullptr) s.lengths = {bindings_.k_lengths, count};
-  if (bindings_.k_starts != nullptr) s.starts = {bindings_.k_starts, count + 1};
-  if (bindings_.k_offsets != nullptr) s.offsets = {bindings_.k_offsets, count};
-  return s;
+Sequences BindingRules::sequences(Side side) const {
+  const Bindings& b = bindings_;
+  const auto count = static_cast<std::size_t>(b.sizes.b);
+  const auto known = [&](const std::int32_t* data, std::size_t size) {
+    const bool readable = !device_memory_ && count != 0 && data != nullptr;
+    return readable ? std::span(data, size) : std::span<const std::int32_t>();
+  };
+  if (side == Side::Queries) {
+    return {{"q_lengths", "q_starts", "q_offsets", "sq", "t_q"},
+            known(b.q_lengths, count),
+            known(b.q_starts, count + 1),
+            known(b.q_offsets, count),
+            b.sizes.sq,
+            b.sizes.t_q};
+  }
+  return {{"k_lengths", "k_starts", "k_offsets", "skv", "t_k"},
+          known(b.k_lengths, count),
+          known(b.k_starts, count + 1),
+          known(b.k_offsets, count),
+          b.sizes.skv,
+          b.sizes.t_k};
 }
 
 void BindingRules::check_values() {
@@ -303,8 +296,7 @@ void BindingRules::check_captured() {
       check_captured_tensor({Held::Kind::Tangent, slot, "tangent of tensor"},
                             b.tensor_tangents[slot]);
     }
-    const bool wanted = slot < problem_.want_tensors.size() && problem_.want_tensors[slot];
-    check_tensor_gradient(slot, wanted);
+    check_tensor_gradient(slot, wanted(problem_.want_tensors, slot));
   }
   check_scalar_gradients();
 }
@@ -331,11 +323,11 @@ void BindingRules::check_captured_tensor(const Held& what, const ir::TensorView&
   hold({what.kind, what.index, name}, range_of(bound.data, extents, strides, bytes));
 }
 
-void BindingRules::check_tensor_gradient(std::size_t slot, bool wanted) {
+void BindingRules::check_tensor_gradient(std::size_t slot, bool needed) {
   const ir::TensorDecl& declared = problem_.program.tensors()[slot];
   const ArgumentName name{"gradient of tensor", declared.name};
   const bool given = !bindings_.tensor_gradients.empty();
-  if (!wanted) {
+  if (!needed) {
     if (given && bindings_.tensor_gradients[slot].data != nullptr) {
       refuse(name.text(), "is bound, but grads does not name it");
     }
@@ -366,8 +358,8 @@ void BindingRules::check_scalar_gradients() {
   for (std::size_t slot = 0; slot < scalars.size(); ++slot) {
     void* const data =
         bindings_.scalar_gradients.empty() ? nullptr : bindings_.scalar_gradients[slot];
-    const bool wanted = slot < problem_.want_scalars.size() && problem_.want_scalars[slot];
-    check_block({{"gradient of scalar", scalars[slot].name}, data, 1, row_bytes_, wanted, true});
+    const bool needed = wanted(problem_.want_scalars, slot);
+    check_block({{"gradient of scalar", scalars[slot].name}, data, 1, row_bytes_, needed, true});
   }
 }
 
@@ -379,8 +371,8 @@ void BindingRules::check_exact_indices() {
                                             problem_.layout == Layout::Thd);
   std::array<std::optional<std::int64_t>, 2> ends;
   const std::int64_t batch = bindings_.sizes.b;
-  if (q_known) ends[0] = positions_end(query_sequences(), batch, bindings_.q_offset);
-  if (k_known) ends[1] = positions_end(key_sequences(), batch, bindings_.k_offset);
+  if (q_known) ends[0] = positions_end(sequences(Side::Queries), batch, bindings_.q_offset);
+  if (k_known) ends[1] = positions_end(sequences(Side::Keys), batch, bindings_.k_offset);
   for (const CallRules::ExactIndex& exact : rules_.exact_indices()) {
     const std::optional<std::int64_t>& end = ends[exact.is_k ? 1 : 0];
     const std::int64_t extent = bindings_.tensors[exact.slot].extent[exact.index];

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "attention/bindings.h"
-#include "attention/memory.h"
 #include "attention/refuse.h"
 #include "attention/rules.h"
 #include "attention/validate.h"
@@ -26,11 +25,11 @@ class BindingRules {
   void check_exact_indices();
   void check_workspace(const Plan& plan);
 
-  void check_tensor_gradient(std::size_t slot, bool wanted);
+  void check_tensor_gradient(std::size_t slot, bool needed);
   void check_scalar_gradients();
 
-  // A dense block of so many elements. If it is not needed it must not be bound: whoever binds
-  // it expects something of it.
+  // A dense block of so many elements. If it is not needed, binding it is an error: the caller
+  // expects something that will not happen.
   struct Block {
     ArgumentName name;
     const void* data = nullptr;
@@ -39,11 +38,11 @@ class BindingRules {
   };
   void check_block(const Block& block);
   void check_pointer(const ArgumentName& name, const void* data, std::int64_t alignment) const;
-  Sequences query_sequences() const;  // what is known on the host
-  Sequences key_sequences() const;
+  enum class Side : bool { Queries, Keys };
+  Sequences sequences(Side side) const;  // as far as they are known on the host
 
-  // What the call reads and writes. Most of it never meets anything else, so that only its bytes
-  // are kept, and where the rest is found: by index of a tensor, or slot of a captured one.
+  // Memory that the call reads or writes. Its region is put together only if its bytes meet those
+  // of another, so only the index of the tensor, or the slot of a captured one, is kept.
   struct Held {
     enum class Kind : std::uint8_t { Block, Tensor, Captured, Tangent, Gradient };
     Kind kind = Kind::Block;
@@ -61,7 +60,7 @@ class BindingRules {
   const CallRules& rules_;
   const Bindings& bindings_;
   bool device_memory_;
-  bool own_sizes_;          // those of the Problem: checked with it, as are its own strides
+  bool own_sizes_;          // the sizes are the Problem's, which were checked with it
   std::int64_t row_bytes_;  // of one element of lse and its like
   static constexpr std::size_t usual = 32;
   InlineVector<ByteRange, usual> ranges_;

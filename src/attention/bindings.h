@@ -1,5 +1,6 @@
-// Bindings: everything of one call: pointers, and the values that a plan did not bake. Checked
-// against the Problem by attention/validate before any plan sees them.
+// Bindings: the pointers of one call, and the values that a plan did not bake. Checked against the
+// Problem by attention/validate before any plan sees them. With them, for engines on the host,
+// which rows of the tensors belong to which sequence.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ class Executor {
   // Runs task(0) .. task(count - 1), each once, in any order, on any threads; returns when all are
   // done. No task may wait for another: they may run one after the other on the caller.
   virtual void run(std::size_t count, const std::function<void(std::size_t task)>& task) = 0;
-  // One of what run() was given may do many of the engine's own, smaller tasks one after the other:
-  // it is about to begin this one. For whoever measures them.
+  // A task of run() may do many smaller tasks of the engine one after the other; it calls this
+  // before each of them, so that a benchmark can measure them.
   virtual void begins(std::int64_t) {}
   // Nodes of memory (NUMA) that its threads are spread over, and that of the calling thread.
   virtual int nodes() const { return 1; }
@@ -78,6 +79,47 @@ struct Bindings {
   void* stream = nullptr;
   Executor* executor = nullptr;  // null: the engine's own
   int threads = 0;               // at most so many of the executor's; 0: all
+};
+
+template <class T>
+T value_of(const PerCall<T>& x) {
+  return x.device != nullptr ? *x.device : x.value;
+}
+
+// A scalar on the device is one number of its declared type, not a pair.
+ir::ScalarValue scalar_value(const PerCall<ir::ScalarValue>& x, ir::Type type);
+
+// One sequence. Position i of it is row first + i of the tensors; packed tensors have one row after
+// the other and no batch, the others begin at 0 in each batch.
+struct Sequence {
+  std::int64_t b = 0;
+  std::int64_t q_first = 0, k_first = 0;
+  std::int64_t q_length = 0, k_length = 0;
+  std::int32_t q_offset = 0, k_offset = 0;  // added to what formulas see
+};
+
+// The sequences of one call: packed or not, with lengths and offsets of their own or without.
+class Geometry {
+ public:
+  Geometry(const Problem& baked, const Bindings& bindings) : baked_(baked), bindings_(bindings) {}
+
+  Sequence sequence(std::int64_t b) const;
+
+  // All rows that a tensor of queries or of keys has, in or out of sequences.
+  std::int64_t batches() const { return packed() ? 1 : bindings_.sizes.b; }
+  std::int64_t q_rows() const { return packed() ? bindings_.sizes.t_q : bindings_.sizes.sq; }
+  std::int64_t k_rows() const { return packed() ? bindings_.sizes.t_k : bindings_.sizes.skv; }
+
+  // Where lse, row_max and grad_lse have row `row` of the queries: [B, H, Sq], packed [H, T].
+  std::int64_t row_number(std::int64_t b, std::int64_t h, std::int64_t row) const {
+    return ((packed() ? 0 : b) * bindings_.sizes.h + h) * q_rows() + row;
+  }
+
+ private:
+  bool packed() const { return baked_.layout == Layout::Thd; }
+
+  const Problem& baked_;
+  const Bindings& bindings_;
 };
 
 }  // namespace fovea

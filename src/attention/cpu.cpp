@@ -176,8 +176,8 @@ int add_runtime(dl_phdr_info* info, std::size_t, void* paths) {
   return 0;
 }
 
-// The functions of OpenMP 4.5 that tell. A library that only begins with the same letters (libompt,
-// a debugger's) lacks them.
+// The functions of OpenMP 4.5 that report places. A library whose name only begins alike (libompt,
+// for debuggers) lacks them.
 struct Runtime {
   int (*count)() = nullptr;
   int (*processors)(int place) = nullptr;
@@ -220,15 +220,16 @@ std::vector<std::vector<Cpus>> openmp_places() {
       if (runtime.complete()) all.push_back(runtime.places());
       dlclose(library);
     }
-    // One place is all that the process had: nothing can be learned from it.
+    // A single place is the whole process and tells nothing.
     std::erase_if(all, [](const std::vector<Cpus>& places) { return places.size() < 2; });
   };
   if (paths.empty()) return all;
-  // LLVM's and Intel's take whoever calls them for a thread of theirs, and bind it: not the caller.
+  // LLVM's and Intel's runtimes bind any thread that calls them, so a new thread asks, not the
+  // caller.
   try {
     std::thread(ask).join();
   } catch (const std::system_error&) {
-    // No thread to be had: then none has to be bound either.
+    // If no thread can be started, none has to be bound either.
   }
   return all;
 }

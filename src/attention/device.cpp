@@ -22,38 +22,39 @@ using Json = nlohmann::json;
 constexpr std::size_t largest_description = std::size_t{1} << 16;  // bytes; a real one has 600
 constexpr int deepest = 3;
 
-// In the form that cuDNN's frontend writes, so that cuDNN can plan for the device too. As an H200
-// reports itself.
-constexpr const char* h200 =
-    R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
-    R"("regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,)"
-    R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"
-    R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
-    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,"isTccDriver":0,)"
-    R"("supportCoopLaunch":1,"totalGlobalMem":150109880320,"smClockRateKHz":1980000,)"
-    R"("memClockRateKHz":3201000,"l2CacheSize":62914560,"cudaDeviceId":0,"deviceVer":900,)"
-    R"("driverVer":13000,"deviceName":"NVIDIA H200"})";
+// The numbers in which the built-in descriptions differ. The H200's are as it reports itself, the
+// others as in their data sheets.
+struct BuiltIn {
+  const char* name;
+  int multiprocessors;
+  int shared_memory;  // per block, opt-in
+  std::int64_t memory;
+  int sm_clock, memory_clock;  // kHz
+  int l2_cache, version;
+  const char* device;
+};
+constexpr std::array<BuiltIn, 3> built_in{{
+    {"a100", 108, 166912, 84975812608, 1410000, 1593000, 41943040, 800, "NVIDIA A100-SXM4-80GB"},
+    {"h200", 132, 232448, 150109880320, 1980000, 3201000, 62914560, 900, "NVIDIA H200"},
+    {"b200", 148, 232448, 191126175744, 1965000, 3996000, 132644864, 1000, "NVIDIA B200"},
+}};
 
-// As their data sheets have them.
-constexpr const char* a100 =
-    R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
-    R"("regsPerBlock":65536,"multiProcessorCount":108,"warpSize":32,)"
-    R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":166912,)"
-    R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
-    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,"isTccDriver":0,)"
-    R"("supportCoopLaunch":1,"totalGlobalMem":84975812608,"smClockRateKHz":1410000,)"
-    R"("memClockRateKHz":1593000,"l2CacheSize":41943040,"cudaDeviceId":0,"deviceVer":800,)"
-    R"("driverVer":13000,"deviceName":"NVIDIA A100-SXM4-80GB"})";
-
-constexpr const char* b200 =
-    R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
-    R"("regsPerBlock":65536,"multiProcessorCount":148,"warpSize":32,)"
-    R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"
-    R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
-    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,"isTccDriver":0,)"
-    R"("supportCoopLaunch":1,"totalGlobalMem":191126175744,"smClockRateKHz":1965000,)"
-    R"("memClockRateKHz":3996000,"l2CacheSize":132644864,"cudaDeviceId":0,"deviceVer":1000,)"
-    R"("driverVer":13000,"deviceName":"NVIDIA B200"})";
+// In the form that cuDNN's frontend writes, so that cuDNN can plan for the device too.
+std::string description_of(const BuiltIn& d) {
+  const auto number = [](std::int64_t x) { return std::to_string(x); };
+  return R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
+         R"("regsPerBlock":65536,"multiProcessorCount":)" +
+         number(d.multiprocessors) +
+         R"(,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":)" +
+         number(d.shared_memory) +
+         R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
+         R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,"isTccDriver":0,)"
+         R"("supportCoopLaunch":1,"totalGlobalMem":)" +
+         number(d.memory) + R"(,"smClockRateKHz":)" + number(d.sm_clock) +
+         R"(,"memClockRateKHz":)" + number(d.memory_clock) + R"(,"l2CacheSize":)" +
+         number(d.l2_cache) + R"(,"cudaDeviceId":0,"deviceVer":)" + number(d.version) +
+         R"(,"driverVer":13000,"deviceName":")" + d.device + R"("})";
+}
 
 [[noreturn]] void refuse_description(const std::string& rule) {
   throw InvalidArgument("device description: " + rule);
@@ -210,12 +211,16 @@ Device parse_device(const std::string& text) {
   return device;
 }
 
-std::vector<std::string> built_in_devices() { return {"a100", "h200", "b200"}; }
+std::vector<std::string> built_in_devices() {
+  std::vector<std::string> names;
+  for (const BuiltIn& device : built_in) names.emplace_back(device.name);
+  return names;
+}
 
 std::optional<std::string> built_in_description(const std::string& name) {
-  if (name == "a100") return a100;
-  if (name == "h200") return h200;
-  if (name == "b200") return b200;
+  for (const BuiltIn& device : built_in) {
+    if (device.name == name) return description_of(device);
+  }
   return std::nullopt;
 }
 

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "attention/bindings.h"
 #include "attention/device.h"
 #include "attention/problem.h"
+#include "ir/lift.h"
 
 namespace fovea {
 
@@ -72,14 +76,14 @@ class Engine {
   virtual std::string name() const = 0;
   // Whether it runs tangents; if not, it is never asked about one.
   virtual bool has_tangents() const { return false; }
-  // Never refuses: what cannot be run is judged, not baked.
+  // Never refuses: judge() says what cannot be run.
   virtual Baking bake(const Problem& problem, const Device& device) const = 0;
-  // Microseconds, builds nothing.
+  // Takes microseconds and builds nothing.
   virtual Judged judge(const Baked& baked, const Device& device) const = 0;
-  // What a call will take, to order engines by; 0: unknown. Of the whole Problem, since plans need
-  // not depend on sizes. Microseconds; changes no verdict.
+  // How long a call will take, to order engines by; 0: unknown. Of the whole Problem, since plans
+  // need not depend on sizes. Takes microseconds and changes no verdict.
   virtual double expected_seconds(const Problem& problem, const Device& device) const;
-  // As judge, but by building or asking the library; remembered.
+  // As judge(), but certain: builds, or asks the library. The answer is remembered.
   virtual Judged prove(const Baked& baked, const Device& device) const {
     return judge(baked, device);
   }
@@ -97,7 +101,32 @@ class Engine {
   virtual std::string refuse_stored(const std::string& environment) const;
 };
 
+// Verdicts that building has proven, for judge() to repeat. Bounded; safe from many threads.
+class Proofs {
+ public:
+  std::optional<Verdict> find(const Baked& baked, const Device& device) const;
+  void keep(const Baked& baked, const Device& device, const Verdict& verdict);
+
+ private:
+  struct Proof {
+    Baked baked;
+    Device device;
+    Verdict verdict;
+  };
+  mutable std::mutex mutex_;
+  std::multimap<std::uint64_t, Proof> proofs_;
+};
+
 // A plan for a GPU that is described and not here: it was compiled and stored, and cannot run.
 std::unique_ptr<Plan> make_described_plan(const Device& device);
+
+// bake() of engines whose plans depend on the formulas, types and features of a Problem alone. They
+// read all else (sizes, strides, scale, offsets, values) from Bindings at every call, so that it
+// never needs another plan. With Shifts::Lift that includes numbers that only shift positions:
+// worth it if a plan takes seconds to compile.
+Baking bake_for_host(const Problem& problem, ir::Shifts shifts = ir::Shifts::Stay);
+
+// judge() of engines that run on a CPU alone: adds a reason if the device is none.
+void refuse_other_devices(const std::string& engine, const Device& device, Verdict& verdict);
 
 }  // namespace fovea

@@ -1,14 +1,16 @@
 // How large tensors are: the eight over positions and features, and the captured ones, whose
-// declared extents name sizes of the problem.
+// declared extents name sizes of the problem. Also the strides of captured tensors, which engines
+// that bake them need to know before a call.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "attention/problem.h"
-#include "ir/limits.h"
 
 namespace fovea {
 
@@ -19,7 +21,7 @@ std::array<std::int64_t, 4> extents_of(const Sizes& sizes, Layout layout,
 // Rows of lse: B * H * Sq, under Thd H * T. The sizes must be valid.
 std::int64_t row_count(const Sizes& sizes, Layout layout);
 
-// What the leaf H is: `h_global` if it is given.
+// The value of the leaf H: `h_global` if it is given.
 std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global);
 
 // One declared extent of a captured tensor, in elements.
@@ -32,8 +34,8 @@ struct ResolvedExtents {
   operator std::span<const std::int64_t>() const { return {extent.data(), rank}; }
 };
 
-// The allocated extents of a captured tensor. H is what the leaf H is, so that a shard of heads
-// binds the whole table; the other names are the problem's own sizes.
+// The allocated extents of a captured tensor. H has the value of the leaf H, so that a shard of
+// heads binds the whole table; the other names are the problem's own sizes.
 ResolvedExtents resolved_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
                                  std::int32_t h_global);
 std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const Sizes& sizes,
@@ -42,5 +44,19 @@ std::vector<std::int64_t> captured_extents(const ir::TensorDecl& tensor, const S
 // How many elements those are, of captured tensor `slot`. Throws InvalidArgument for more than
 // 2^63.
 std::int64_t declared_elements(const Problem& problem, const Sizes& sizes, std::size_t slot);
+
+// Reads the strides of captured tensors as a problem line has them: "bias:1,64,4096 slopes:2". The
+// program must be set. Tensors that are not named are dense. Throws InvalidArgument.
+void set_tensor_strides(Problem& problem, std::string_view text);
+std::string tensor_strides_text(const Problem& problem);  // "" if all are dense
+
+// Dense, last index fastest.
+std::vector<std::int64_t> dense_tensor_strides(std::span<const std::int64_t> extents);
+
+// The strides of captured tensor `slot`, given or dense.
+std::vector<std::int64_t> tensor_strides(const Problem& problem, std::size_t slot);
+
+// Removes strides that are those of a dense tensor, so that equal layouts make equal problems.
+void drop_dense_tensor_strides(Problem& problem);
 
 }  // namespace fovea

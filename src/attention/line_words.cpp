@@ -17,12 +17,6 @@ bool is_among(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
 [[noreturn]] void refuse_word(std::string_view key, std::string_view value,
                               const std::string& rule) {
   refuse(key, value.substr(0, 64), rule);

@@ -1,5 +1,5 @@
-// How much of the scores a mask keeps, as a share: for estimates of what a call will take, and for
-// what need not be computed at all. Tiles by ir/range, halved if they are mixed. Microseconds.
+// How much of the scores a mask keeps, as a share: for estimates of the time of a call, and to find
+// what need not be computed. ir/range judges tiles; mixed ones are halved. Takes microseconds.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,11 @@
 
 namespace fovea {
 
-// From 0 to 1. If a captured tensor or a scalar without a value decides: half, what documents
-// and block masks leave at least.
+// From 0 to 1; a guess of one half if the mask reads a captured tensor or a scalar without a value.
 double live_share(const Problem& problem);
 
-// The same for rectangles of positions, with what is known of captured values: 0 only if nothing in
-// the rectangle is kept, whatever the rest may be.
+// The same for rectangles of positions, with captured values as far as they are known: 0 only if
+// nothing in the rectangle can be kept.
 class LiveShare {
  public:
   // `keep` is a mask; none keeps all. Tensors by slot, one without data is not known; scalars by

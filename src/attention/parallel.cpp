@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "base/error.h"
 #include "base/words.h"
 #include "ir/build.h"
-#include "ir/mod_mask.h"
+#include "ir/modifier.h"
 
 namespace fovea {
 namespace {
@@ -14,15 +15,17 @@ namespace {
 constexpr int depth = 4;  // 16 x 16 tiles of a pair of pieces: enough to see how work is shared
 constexpr std::int64_t most_sequences = 4096;  // looked at one by one
 
+// In the order of the enumerators.
+const std::vector<std::string> strategies{"ring", "all_gather", "all_to_all", "a2a+p2p"};
+const std::vector<std::string> orders{"contiguous", "zigzag", "striped"};
+
 template <class Enum>
 Enum one_named(const std::string& name, const char* argument,
                const std::vector<std::string>& known) {
   const auto found = std::ranges::find(known, name);
   if (found != known.end()) return static_cast<Enum>(found - known.begin());
-  std::string all;
-  for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
   throw InvalidArgument(std::string(argument) + "=" + name.substr(0, 64) + ": must be one of " +
-                        all + did_you_mean(name, known));
+                        joined(known) + did_you_mean(name, known));
 }
 
 // A mask, and what a modifier turns into -inf.
@@ -124,35 +127,34 @@ Dealt deal(const Problem& problem, const ParallelValues::Side& side, const Paral
   return std::move(cutter.dealt);
 }
 
-void refuse_ranks(const std::string& text) { throw InvalidArgument(text); }
-
 int checked_head_ranks(const Problem& problem, const ParallelValues& values,
                        const ParallelSpec& spec) {
   if (spec.ranks < 1 || spec.ranks > 1 << 20) {
-    refuse_ranks("ranks=" + std::to_string(spec.ranks) + ": must be 1 to 1048576");
+    throw InvalidArgument("ranks=" + std::to_string(spec.ranks) + ": must be 1 to 1048576");
   }
   int head_ranks = spec.strategy == Strategy::AllToAll ? spec.ranks : 1;
   if (spec.strategy == Strategy::TwoLevel) head_ranks = spec.head_ranks;
   if (head_ranks < 1 || spec.ranks % head_ranks != 0) {
-    refuse_ranks("head_ranks=" + std::to_string(head_ranks) + ": must divide the " +
-                 std::to_string(spec.ranks) + " ranks");
+    throw InvalidArgument("head_ranks=" + std::to_string(head_ranks) + ": must divide the " +
+                          std::to_string(spec.ranks) + " ranks");
   }
   const Sizes& s = problem.sizes;
   if (s.hkv % head_ranks != 0 || s.h % head_ranks != 0) {
-    refuse_ranks("an all-to-all among " + std::to_string(head_ranks) +
-                 " ranks deals out heads, and " + std::to_string(s.hkv) +
-                 " heads of keys can't be dealt out evenly; use ring, " +
-                 "all_gather, or a2a+p2p with a smaller group");
+    throw InvalidArgument("an all-to-all among " + std::to_string(head_ranks) +
+                          " ranks deals out heads, and " + std::to_string(s.hkv) +
+                          " heads of keys can't be dealt out evenly; use ring, " +
+                          "all_gather, or a2a+p2p with a smaller group");
   }
   const bool cut =
       problem.layout == Layout::Thd || !values.q.lengths.empty() || !values.k.lengths.empty();
   if (spec.order == Order::Striped && (head_ranks > 1 || cut)) {
-    refuse_ranks("order=striped: goes with ring and all_gather, and with sequences of one length");
+    throw InvalidArgument(
+        "order=striped: goes with ring and all_gather, and with sequences of one length");
   }
   if (problem.layout == Layout::Thd) {
     const auto wanted = static_cast<std::size_t>(s.b) + 1;
     if (values.q.starts.size() != wanted || values.k.starts.size() != wanted) {
-      refuse_ranks(
+      throw InvalidArgument(
           "packed sequences are dealt out by where they begin: cu_q and cu_k must be known");
     }
   }
@@ -162,12 +164,10 @@ int checked_head_ranks(const Problem& problem, const ParallelValues& values,
 }  // namespace
 
 Strategy strategy_of(const std::string& name) {
-  return one_named<Strategy>(name, "strategy", {"ring", "all_gather", "all_to_all", "a2a+p2p"});
+  return one_named<Strategy>(name, "strategy", strategies);
 }
 
-Order order_of(const std::string& name) {
-  return one_named<Order>(name, "order", {"contiguous", "zigzag", "striped"});
-}
+Order order_of(const std::string& name) { return one_named<Order>(name, "order", orders); }
 
 ParallelPlan::ParallelPlan(const Problem& problem, const ParallelValues& values,
                            const ParallelSpec& spec)
@@ -309,6 +309,134 @@ ParallelPlan::Bytes ParallelPlan::sent(int rank, const std::vector<ParallelStep>
     bytes.backward += away;
   }
   return bytes;
+}
+
+// A parallel plan as texts. The table shows work as a picture: a line per rank, a column per step.
+namespace {
+
+constexpr int most_lines = 64;  // ranks that a table shows
+
+template <class List, class Print>
+std::string json_list(const List& items, Print print) {
+  std::string out;
+  for (const auto& item : items) out += (out.empty() ? "" : ",") + print(item);
+  return "[" + out + "]";
+}
+
+std::string count_text(std::int64_t x) { return std::to_string(x); }
+
+std::string short_text(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", x);
+  return text;
+}
+
+std::string pieces_json(const Dealt& side) {
+  const auto run = [](const Run& r) {
+    return "[" + count_text(r.first) + "," + count_text(r.length) + "," + count_text(r.at) + "]";
+  };
+  return "{\"rows\": " +
+         json_list(side.rows, [](const auto& rows) { return json_list(rows, count_text); }) +
+         ", \"pieces\": " +
+         json_list(side.pieces, [&](const Piece& p) { return json_list(p, run); }) +
+         ", \"piece_rows\": " + json_list(side.piece_rows, count_text) + "}";
+}
+
+std::string step_json(const ParallelStep& step) {
+  const auto tile = [](const ParallelTile& t) {
+    return "[" + count_text(t.q) + "," + count_text(t.k) + "," + short_text(t.scores) + "]";
+  };
+  return "{\"from\": " + count_text(step.from) + ", \"to\": " + count_text(step.to) +
+         ", \"received\": " + json_list(step.received, count_text) +
+         ", \"sent\": " + json_list(step.sent, count_text) +
+         ", \"looking\": " + json_list(step.looking, count_text) +
+         ", \"tiles\": " + json_list(step.tiles, tile) + "}";
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double x = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; x >= 1024 && unit + 1 < std::size(units); ++unit) x /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, x < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", x, units[unit]);
+  return text;
+}
+
+std::string column(std::string text, std::size_t width) {
+  text.resize(std::max(width, text.size() + 2), ' ');
+  return text;
+}
+
+struct Totals {
+  double scores = 0, most = 0;
+  std::int64_t computed = 0, tiles = 0, forward = 0, backward = 0;
+};
+
+// '#': all tiles of the step are computed, '+': some, '.': none, and nothing is sent for it.
+std::string line_of(ParallelPlan& plan, int rank, Totals& totals) {
+  const std::vector<ParallelStep> steps = plan.steps(rank);
+  const auto each = static_cast<std::size_t>(plan.held(0).size() * plan.held(0).size());
+  std::string marks;
+  double scores = 0;
+  for (const ParallelStep& step : steps) {
+    marks += step.tiles.empty() ? '.' : step.tiles.size() == each ? '#' : '+';
+    for (const ParallelTile& tile : step.tiles) scores += tile.scores;
+    totals.computed += static_cast<std::int64_t>(step.tiles.size());
+    totals.tiles += static_cast<std::int64_t>(each);
+  }
+  const ParallelPlan::Bytes bytes = plan.sent(rank, steps);
+  totals.scores += scores;
+  totals.most = std::max(totals.most, scores);
+  totals.forward += bytes.forward;
+  totals.backward += bytes.backward;
+  std::string pieces;
+  for (const int piece : plan.held(rank / plan.head_ranks())) {
+    pieces += (pieces.empty() ? "" : ",") + count_text(piece);
+  }
+  return column(count_text(rank), 6) + column(pieces, 10) + column(marks, 10) +
+         column(short_text(scores), 12) + column(bytes_text(bytes.forward), 12) +
+         bytes_text(bytes.backward) + "\n";
+}
+
+}  // namespace
+
+std::string to_json(ParallelPlan& plan, int rank) {
+  const std::vector<ParallelStep> steps = plan.steps(rank);
+  const ParallelPlan::Bytes bytes = plan.sent(rank, steps);
+  return "{\"ranks\": " + count_text(plan.spec().ranks) + ", \"rank\": " + count_text(rank) +
+         ", \"head_ranks\": " + count_text(plan.head_ranks()) +
+         ", \"held\": " + json_list(plan.held(rank / plan.head_ranks()), count_text) +
+         ",\n\"q\": " + pieces_json(plan.q()) + ",\n\"k\": " + pieces_json(plan.k()) +
+         ",\n\"steps\": " + json_list(steps, step_json) +
+         ",\n\"bytes\": {\"forward\": " + count_text(bytes.forward) +
+         ", \"backward\": " + count_text(bytes.backward) + "}}\n";
+}
+
+std::string to_table(ParallelPlan& plan) {
+  const int ranks = plan.spec().ranks;
+  std::string out =
+      strategies[static_cast<std::size_t>(plan.spec().strategy)] + " over " + count_text(ranks) +
+      " ranks, order " + orders[static_cast<std::size_t>(plan.spec().order)] + ", " +
+      count_text(static_cast<std::int64_t>(plan.q().pieces.size())) + " pieces of the sequence";
+  if (plan.head_ranks() > 1) {
+    out += ", heads dealt out among " + count_text(plan.head_ranks()) + " ranks";
+  }
+  out += "\nsteps: # all tiles are computed, + some, . none (and nothing is sent)\n\n" +
+         column("rank", 6) + column("pieces", 10) +
+         column("steps", std::max<std::size_t>(10, static_cast<std::size_t>(plan.places()) + 2)) +
+         column("scores", 12) + column("sends", 12) + "and backward\n";
+  Totals totals;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string line = line_of(plan, rank, totals);
+    if (rank < most_lines) out += line;
+  }
+  if (ranks > most_lines) out += "... and " + count_text(ranks - most_lines) + " ranks more\n";
+  const double mean = totals.scores / ranks;
+  return out + "\ntiles computed: " + count_text(totals.computed) + " of " +
+         count_text(totals.tiles) + "; sent: " + bytes_text(totals.forward) + " forward, " +
+         bytes_text(totals.backward) + " backward; the busiest rank computes " +
+         short_text(mean > 0 ? totals.most / mean : 1) + " times the mean\n";
 }
 
 }  // namespace fovea

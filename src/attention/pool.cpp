@@ -74,7 +74,7 @@ class Serial final : public Executor {
 
 }  // namespace
 
-// Lives on the caller's stack: nobody without a claim looks at it.
+// Lives on the caller's stack; only a thread that holds a claim reads it.
 struct Pool::Job {
   const std::function<void(std::size_t)>& task;
   std::size_t end = 0;  // tasks of a slice are numbered up to here
@@ -144,8 +144,7 @@ bool Pool::help(Slot& slot) {
   return true;
 }
 
-// More threads than can run, but one, are not woken: what they would have done is done sooner by
-// the others.
+// Wakes at most one thread more than can run: the others would find no task left.
 void Pool::wake(std::uint32_t tasks) {
   signal_.fetch_add(1, std::memory_order_release);
   const auto useful = std::min(tasks, std::max(2u, static_cast<unsigned>(cpus_.all.size())));
@@ -153,7 +152,7 @@ void Pool::wake(std::uint32_t tasks) {
   for (std::uint32_t i = 1; i < useful; ++i) signal_.notify_one();
 }
 
-// A thread that waits awake must not keep one that works from its processor.
+// Threads spin only if they do not take a processor from one that works.
 bool Pool::spins() const { return static_cast<std::size_t>(threads_) <= cpus_.all.size(); }
 
 Pool::Slot* Pool::free_slot() {
@@ -180,8 +179,8 @@ void Pool::work() {
   }
 }
 
-// Whether this process has its threads; starts them if not. Whoever comes meanwhile works alone.
-// A child takes neither its parent's threads nor its parent's start for its own.
+// Whether this process has its threads; starts them if not. Calls that come meanwhile run alone. A
+// forked child has none of its parent's threads and starts its own.
 bool Pool::ready() {
   const std::uint32_t starting = 2 * forks.load(std::memory_order_relaxed) + 1;
   const std::uint32_t started = starting + 1;
@@ -195,14 +194,14 @@ bool Pool::ready() {
 }
 
 void Pool::start() {
-  // What a parent's calls have left here means nothing in a child.
+  // State that calls of the parent left here is reset in a child.
   for (Slot& slot : slots_) {
     slot.ticket.store(0, std::memory_order_relaxed);
     slot.unfinished.store(0, std::memory_order_relaxed);
     slot.taken.store(false, std::memory_order_relaxed);
   }
   cpus_ = process_cpus(cpus_);
-  // The host's signals are the host's threads' business.
+  // Signals are to be handled by the host's own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -216,7 +215,7 @@ void Pool::start() {
       thread.detach();
     }
   } catch (const std::system_error&) {
-    // The system has no thread left to give: those that are there share the work.
+    // The system refuses more threads: those that were started share the work.
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -1,8 +1,8 @@
-// The engine's own threads: the Executor that runs if a call brings none. Started at the first call
-// that has work for them, as many as the machine, its control group and FOVEA_NUM_THREADS allow, on
-// the processors of the process, whatever the caller is bound to; the caller takes part. A forked
-// child starts its own, also if it was forked while others called; only the first call of all must
-// have ended before.
+// The threads of engines on the host: the Executor of calls that bring none. They are started at
+// the first call that has work for them, as many as the machine, its control group and
+// FOVEA_NUM_THREADS allow, on the processors of the process, whatever the caller is bound to. The
+// caller takes part. A forked child starts threads of its own, even if other threads were calling
+// at the fork, provided that the very first call had ended.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ namespace fovea {
 Executor& own_pool();
 Executor& serial_executor();  // the caller alone
 
-// Threads that take tasks from whichever calls are under way. A call ends when its tasks are done,
-// not when every thread has come: no thread is ever waited for that has claimed nothing. What a
-// task runs in its turn, and calls beyond the number of slots, run on their caller alone.
+// Threads that take tasks from all calls under way. A call ends when its tasks are done; it does
+// not wait for threads that have claimed none. A call from within a task, and a call that finds no
+// free slot, runs on its caller alone.
 //
 // A task that throws does not stop the others; the first exception leaves run() after the last
 // task. A Pool is never destroyed (its threads would have to be waited for): make it with new, and

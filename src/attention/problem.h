@@ -1,6 +1,6 @@
-// Problem: everything that says which attention this is. A plain value: the cache key, the log
-// line, the test name and the command-line argument are all this. What differs from call to call
-// (pointers, values) lives in Bindings.
+// Problem: everything that says which attention this is. A plain value, which is the cache key, the
+// log line, the test name and the command-line argument. What differs from call to call (pointers,
+// values) is in Bindings.
 //
 // attention/problem_text prints it as the problem line and reads it back; attention/validate holds
 // every rule between its fields; its flags and numbers are listed in fovea/fields.def.
@@ -108,5 +108,18 @@ std::int64_t length_of(const Sizes& sizes, const NamedTensor& tensor);
 std::int64_t features_of(const Sizes& sizes, const NamedTensor& tensor);
 Strides dense_strides(Layout layout, const Sizes& sizes, const NamedTensor& tensor);
 Strides strides_of(const Problem& problem, const NamedTensor& tensor);  // given or dense
+
+// Sets every want_ field of a Backward whose program is already there from a list of names, such as
+// "q,k,v,slopes,softcap,sink", of a problem line or the C interface. Throws InvalidArgument for a
+// name that is not known, is given twice, or has no gradient (i32, bool).
+void want_gradients(Problem& problem, std::string_view names);
+
+// The list that want_gradients reads back; "q,k,v" by default.
+std::string wanted_gradients(const Problem& problem);
+
+// Whether the gradient of a slot is wanted; slots beyond the list (lifted literals) are not.
+inline bool wanted(const std::vector<bool>& list, std::size_t slot) {
+  return slot < list.size() && list[slot];
+}
 
 }  // namespace fovea

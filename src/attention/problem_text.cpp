@@ -1,13 +1,14 @@
 #include "attention/problem_text.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
-#include "attention/gradients.h"
+#include "attention/extents.h"
 #include "attention/line_words.h"
+#include "attention/problem.h"
 #include "attention/refuse.h"
 #include "attention/rules.h"
-#include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "base/words.h"
 #include "ir/parse.h"
@@ -26,37 +27,39 @@ const std::vector<std::string> output_keys{
 #include "fovea/fields.def"
 };
 
-// One side's keys, and where its values go.
+// The keys of queries or of keys, where their values go, and the sizes that bound them.
 struct Side {
-  const char *lengths, *starts, *offset;
-  std::vector<std::int32_t> LineValues::*length_values, LineValues::*start_values,
-      LineValues::*offset_values;
+  Sequences::Names keys;
+  std::vector<std::int32_t> LineValues::*lengths, LineValues::*starts, LineValues::*offsets;
+  std::int64_t Sizes::*longest, Sizes::*rows;
 };
-constexpr Side query_side{"qlens",
-                          "cu_q",
-                          "q_offset",
-                          &LineValues::q_lengths,
-                          &LineValues::q_starts,
-                          &LineValues::q_offsets};
-constexpr Side key_side{"klens",
-                        "cu_k",
-                        "k_offset",
-                        &LineValues::k_lengths,
-                        &LineValues::k_starts,
-                        &LineValues::k_offsets};
+constexpr std::array<Side, 2> sides{{
+    {{"qlens", "cu_q", "q_offset", "sq", "tq"},
+     &LineValues::q_lengths,
+     &LineValues::q_starts,
+     &LineValues::q_offsets,
+     &Sizes::sq,
+     &Sizes::t_q},
+    {{"klens", "cu_k", "k_offset", "skv", "tk"},
+     &LineValues::k_lengths,
+     &LineValues::k_starts,
+     &LineValues::k_offsets,
+     &Sizes::skv,
+     &Sizes::t_k},
+}};
 
 LineValues read_values(const LineWords& words, Layout layout) {
   LineValues values;
-  for (const Side& side : {query_side, key_side}) {
-    if (layout == Layout::Thd && !words.has(side.starts)) {
-      refuse(side.starts, "layout=thd needs it: the starts of the sequences, or 'bound'");
+  for (const Side& side : sides) {
+    if (layout == Layout::Thd && !words.has(side.keys.starts)) {
+      refuse(side.keys.starts, "layout=thd needs it: the starts of the sequences, or 'bound'");
     }
-    if (layout != Layout::Thd && words.has(side.starts)) {
-      refuse(side.starts, words.text(side.starts, ""), "only layout=thd has starts");
+    if (layout != Layout::Thd && words.has(side.keys.starts)) {
+      refuse(side.keys.starts, words.text(side.keys.starts, ""), "only layout=thd has starts");
     }
-    values.*side.length_values = words.list(side.lengths);
-    values.*side.start_values = words.list(side.starts);
-    if (words.is_list(side.offset)) values.*side.offset_values = words.list(side.offset);
+    values.*side.lengths = words.list(side.keys.lengths);
+    values.*side.starts = words.list(side.keys.starts);
+    if (words.is_list(side.keys.offsets)) values.*side.offsets = words.list(side.keys.offsets);
   }
   values.seed = words.u64("seed", 1);
   values.offset = words.u64("offset", 0);
@@ -78,30 +81,21 @@ std::int64_t counted_batch(const LineValues& values) {
   return 1;
 }
 
-void check_count(const char* key, std::size_t count, std::int64_t expected) {
+void check_count(std::string_view key, std::size_t count, std::int64_t expected) {
   if (count == 0 || static_cast<std::int64_t>(count) == expected) return;
   refuse(key, "has " + std::to_string(count) + " numbers, must have " + std::to_string(expected) +
                   ": b, or b + 1 for starts");
 }
 
 void check_values(const LineValues& values, const Sizes& sizes) {
-  for (const Side& side : {query_side, key_side}) {
-    check_count(side.lengths, (values.*side.length_values).size(), sizes.b);
-    check_count(side.starts, (values.*side.start_values).size(), sizes.b + 1);
-    check_count(side.offset, (values.*side.offset_values).size(), sizes.b);
+  for (const Side& side : sides) {
+    const auto &lengths = values.*side.lengths, &starts = values.*side.starts,
+               &offsets = values.*side.offsets;
+    check_count(side.keys.lengths, lengths.size(), sizes.b);
+    check_count(side.keys.starts, starts.size(), sizes.b + 1);
+    check_count(side.keys.offsets, offsets.size(), sizes.b);
+    check_sequences({side.keys, lengths, starts, offsets, sizes.*side.longest, sizes.*side.rows});
   }
-  check_sequences({{"qlens", "cu_q", "q_offset", "sq", "tq"},
-                   values.q_lengths,
-                   values.q_starts,
-                   values.q_offsets,
-                   sizes.sq,
-                   sizes.t_q});
-  check_sequences({{"klens", "cu_k", "k_offset", "skv", "tk"},
-                   values.k_lengths,
-                   values.k_starts,
-                   values.k_offsets,
-                   sizes.skv,
-                   sizes.t_k});
 }
 
 std::int64_t longest(const std::vector<std::int32_t>& starts, std::int64_t fallback) {

@@ -1,4 +1,4 @@
-// How attention says no: every error names the argument, its value and the rule, in one form.
+// Errors about arguments: each names the argument, its value and the rule, in one form.
 #pragma once
 
 #include <array>

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <string>
 
 #include "base/error.h"
 
@@ -31,6 +32,20 @@ const Row& row_of(DType type) {
     if (row.type == type) return row;
   }
   throw InternalError("unknown element type " + std::to_string(static_cast<int>(type)));
+}
+
+// Double to float by cutting off, with the last bit set where something was cut off ("round to
+// odd"): rounding that once more to 16 bits gives what rounding the double at once would give.
+float cut_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || std::isnan(value)) return nearest;
+  auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;  // towards zero
+  return std::bit_cast<float>(bits | 1u);
+}
+
+[[noreturn]] void refuse_whole(DType type) {
+  throw InternalError(std::string(dtype_name(type)) + " is not a float type");
 }
 
 }  // namespace
@@ -88,6 +103,40 @@ std::uint16_t float_to_bfloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+double read_number(const void* data, DType dtype, std::int64_t at) {
+  switch (dtype) {
+    case DType::F32: return static_cast<double>(static_cast<const float*>(data)[at]);
+    case DType::F64: return static_cast<const double*>(data)[at];
+    case DType::F16:
+      return static_cast<double>(half_to_float(static_cast<const std::uint16_t*>(data)[at]));
+    case DType::BF16:
+      return static_cast<double>(bfloat16_to_float(static_cast<const std::uint16_t*>(data)[at]));
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::Bool: break;
+  }
+  refuse_whole(dtype);
+}
+
+void write_number(void* data, DType dtype, std::int64_t at, double value) {
+  switch (dtype) {
+    case DType::F32: static_cast<float*>(data)[at] = static_cast<float>(value); return;
+    case DType::F64: static_cast<double*>(data)[at] = value; return;
+    case DType::F16:
+      static_cast<std::uint16_t*>(data)[at] = float_to_half(cut_to_odd(value));
+      return;
+    case DType::BF16:
+      static_cast<std::uint16_t*>(data)[at] = float_to_bfloat16(cut_to_odd(value));
+      return;
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::Bool: break;
+  }
+  refuse_whole(dtype);
 }
 
 }  // namespace fovea

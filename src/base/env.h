@@ -1,5 +1,5 @@
-// The environment variables that Fovea reads, all of them, in one table. The only getenv: a setting
-// that is not listed here does not exist. Read by whoever a variable concerns, and by `doctor`.
+// The environment variables that the library reads, in one table, which `fovea doctor` prints. No
+// other file of the library calls getenv.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The three kinds of exception inside Fovea, and who is to blame for each: the caller, the device
-// (a library, a driver), or us. "Not supported" is a value with reasons; only asking to run what no
-// engine can turns it into the fourth. src/capi turns them into statuses.
+// The exceptions inside Fovea, by who is to blame: the caller, the device (a library, a driver), or
+// Fovea. An engine that cannot run a problem says so by a value with reasons; Unsupported is thrown
+// if a caller asks for such a run all the same. src/capi turns exceptions into statuses.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// A vector that holds a few elements in place and asks for memory only beyond them: so that a call
-// with a few captured things allocates nothing. What is not used is not written either.
+// A vector that holds a few elements in place and asks for memory only beyond them, so that a call
+// with a few captured things allocates nothing. Unused capacity is not initialised.
 #pragma once
 
 #include <cstddef>

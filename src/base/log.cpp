@@ -49,4 +49,13 @@ void log_line(const std::string& line) {
   }
 }
 
+void LogOnce::say(const std::string& line) {
+  if (!log_enabled()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (said_.size() >= 64 || !said_.insert(line).second) return;
+  }
+  log_line(line);
+}
+
 }  // namespace fovea

@@ -3,6 +3,8 @@
 // lines. Not for errors: those are exceptions and statuses.
 #pragma once
 
+#include <mutex>
+#include <set>
 #include <string>
 
 namespace fovea {
@@ -18,5 +20,15 @@ bool log_enabled();
 
 // One line, without the newline.
 void log_line(const std::string& line);
+
+// Lines that are logged once each, as long as it lives: at most 64 different ones.
+class LogOnce {
+ public:
+  void say(const std::string& line);
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> said_;
+};
 
 }  // namespace fovea

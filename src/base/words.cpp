@@ -117,6 +117,12 @@ std::string run_command(const std::string& line, const std::string& engine) {
   return "fovea run '" + quoted + "' --engine " + engine;
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
 namespace {
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }

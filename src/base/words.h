@@ -26,6 +26,9 @@ std::string join_word(std::string_view key, std::string_view value);
 // fovea run '<line>' --engine <engine>
 std::string run_command(const std::string& line, const std::string& engine);
 
+// "a, b, c"
+std::string joined(const std::vector<std::string>& names);
+
 // The candidate with the fewest edits (insert, delete, replace, swap of neighbours; case is
 // ignored), if it is near enough to be what was meant.
 std::optional<std::string> nearest_name(std::string_view name,

@@ -7,7 +7,7 @@
 namespace fovea::capi {
 namespace {
 
-// No version will have a larger struct: a caller's memory that was never set.
+// No version will have a larger struct; a larger size is memory that the caller never set.
 constexpr std::size_t largest_struct = 1 << 16;
 
 [[noreturn]] void refuse_size(std::size_t size, const StructName& name, const std::string& rule) {
@@ -49,24 +49,14 @@ ArgumentPlace::operator std::string() const {
   return std::string(argument) + "." + list + "[" + std::to_string(index) + "]" + field;
 }
 
+void ArgumentPlace::refuse(const std::string& text) const {
+  throw InvalidArgument(std::string(*this) + text);
+}
+
 void refuse_enum(std::int64_t value, std::int64_t count, const std::string& name,
                  const char* type) {
   throw InvalidArgument(name + " is " + std::to_string(value) + ", which is no " + type +
                         " (0 to " + std::to_string(count - 1) + ")");
-}
-
-fovea_dtype from_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::F32: return FOVEA_F32;
-    case DType::F16: return FOVEA_F16;
-    case DType::BF16: return FOVEA_BF16;
-    case DType::F64: return FOVEA_F64;
-    case DType::I32: return FOVEA_I32;
-    case DType::I64: return FOVEA_I64;
-    case DType::U8: return FOVEA_U8;
-    case DType::Bool: return FOVEA_BOOL;
-  }
-  return FOVEA_DTYPE_DEFAULT;
 }
 
 Sizes to_sizes(const fovea_sizes& s) {

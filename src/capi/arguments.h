@@ -80,6 +80,8 @@ struct ArgumentPlace {
   std::size_t index = 0;
   const char* field = "";
   explicit operator std::string() const;
+  // "bindings.tensors[1].array.rank is 2, but ..."
+  [[noreturn]] void refuse(const std::string& text) const;
 };
 
 // The enumerators of the C interface count up from 0 as those inside do. `name` is a text or a
@@ -98,7 +100,9 @@ DType to_dtype(const fovea_dtype& field, const Name& name, DType otherwise) {
   const auto value = to_enum<std::int32_t>(field, FOVEA_BOOL + 1, name, "fovea_dtype");
   return value == FOVEA_DTYPE_DEFAULT ? otherwise : static_cast<DType>(value - 1);
 }
-fovea_dtype from_dtype(DType dtype);
+inline fovea_dtype from_dtype(DType dtype) {
+  return static_cast<fovea_dtype>(static_cast<int>(dtype) + 1);
+}
 
 // A missing number of key heads is that of the heads; missing features of v are those of q.
 Sizes to_sizes(const fovea_sizes& sizes);

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "capi/arguments.h"
-#include "capi/guard.h"
-#include "capi/handles.h"
+#include "capi/problem.h"
+#include "capi/report.h"
 #include "planner/cache.h"
 #include "planner/planner.h"
 #include "store/bundle.h"
@@ -24,7 +24,7 @@ using namespace fovea::capi;
 
 fovea_status fovea_cache_statistics(fovea_cache_stats* stats) {
   return guarded([&] {
-    const CacheStatistics now = plan_cache().statistics();
+    const CacheStatistics now = planner().cache().statistics();
     const store::Statistics stored = store::plan_store().statistics();
     fovea_cache_stats filled{};
     filled.hits = now.hits;
@@ -43,11 +43,11 @@ fovea_status fovea_cache_statistics(fovea_cache_stats* stats) {
 }
 
 fovea_status fovea_cache_clear() {
-  return guarded([] { plan_cache().clear(); });
+  return guarded([] { planner().cache().clear(); });
 }
 
 fovea_status fovea_cache_limit(uint64_t plans, uint64_t bytes) {
-  return guarded([&] { plan_cache().limit(plans, bytes); });
+  return guarded([&] { planner().cache().limit(plans, bytes); });
 }
 
 namespace {
@@ -139,18 +139,12 @@ std::uint64_t count_damaged(const Listing& listing) {
 }  // namespace
 
 fovea_status fovea_disk_cache_folder(fovea_report* report) {
-  return guarded([&] {
-    need(report, "report");
-    *report = nullptr;
-    *report = new_report(store::plan_store().disk().choice().path);
-  });
+  return report_text(report, "report", [] { return store::plan_store().disk().choice().path; });
 }
 
 fovea_status fovea_disk_cache_list(uint32_t flags, fovea_disk_cache_info* info,
                                    fovea_report* report) {
-  return guarded([&] {
-    need(report, "report");
-    *report = nullptr;
+  return report_text(report, "report", [&] {
     if (info != nullptr) clear_struct(info, {"info", "fovea_disk_cache_info"});
     constexpr std::uint32_t known = FOVEA_DISK_CACHE_JSON | FOVEA_DISK_CACHE_VERIFY;
     if ((flags & ~known) != 0) {
@@ -168,8 +162,7 @@ fovea_status fovea_disk_cache_list(uint32_t flags, fovea_disk_cache_info* info,
       info->limit = disk.limit();
       info->damaged = count_damaged(listing);
     }
-    *report =
-        new_report((flags & FOVEA_DISK_CACHE_JSON) != 0 ? to_json(listing) : to_table(listing));
+    return (flags & FOVEA_DISK_CACHE_JSON) != 0 ? to_json(listing) : to_table(listing);
   });
 }
 
@@ -221,12 +214,10 @@ fovea_status fovea_bundle_load(const char* path) {
 }
 
 fovea_status fovea_bundle_create(const char* path, fovea_bundle* bundle) {
-  return guarded([&] {
-    need(bundle, "bundle");
-    *bundle = nullptr;
+  return create(bundle, "bundle", [&] {
     need(path, "path");
     if (*path == '\0') throw InvalidArgument("path is empty; it must name a file");
-    *bundle = new fovea_bundle_s(path);
+    return new fovea_bundle_s(path);
   });
 }
 

@@ -7,7 +7,7 @@
 
 #include "attention/bindings.h"
 #include "capi/captured.h"
-#include "capi/recent_plans.h"
+#include "capi/plan.h"
 #include "fovea/fovea.h"
 
 namespace fovea::capi {

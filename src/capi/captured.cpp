@@ -33,22 +33,17 @@ struct Matching {
   ArgumentPlace at(std::size_t i, const char* field = "") const {
     return {argument, list, i, field};
   }
-  [[noreturn]] void refuse(std::size_t i, const char* field, const std::string& rule) const {
-    throw InvalidArgument(std::string(at(i, field)) + rule);
-  }
-
   std::size_t slot(std::size_t i, const char* name) {
-    if (name == nullptr) refuse(i, ".name", " is NULL");
+    if (name == nullptr) at(i).refuse(".name is NULL");
     const auto found =
         std::ranges::find_if(declared, [&](const Decl& one) { return one.name == name; });
     if (found == declared.end()) {
       const std::string shown = std::string(name).substr(0, 64);
-      refuse(i, "",
-             std::string(": the program captures no ") + kind + " '" + shown + "'" +
-                 did_you_mean(shown, names_of(declared)));
+      at(i).refuse(std::string(": the program captures no ") + kind + " '" + shown + "'" +
+                   did_you_mean(shown, names_of(declared)));
     }
     const auto index = static_cast<std::size_t>(found - declared.begin());
-    if (bound[index] != 0) refuse(i, "", ": '" + found->name + "' is bound twice");
+    if (bound[index] != 0) at(i).refuse(": '" + found->name + "' is bound twice");
     bound[index] = 1;
     return index;
   }
@@ -86,17 +81,16 @@ Shape tensor_shape(const fovea_array& array, const ir::TensorDecl& declared,
   if (array.rank == 0 && shape.rank != 0) {  // nothing said: as declared
     shape.extent = resolved_extents(declared, sizes.sizes, sizes.h_global).extent;
   } else if (array.rank != shape.rank) {
-    throw InvalidArgument(std::string(place) + ".array.rank is " + std::to_string(array.rank) +
-                          ", but '" + declared.name + "' is declared with " +
-                          std::to_string(shape.rank) + " dimensions");
+    place.refuse(".array.rank is " + std::to_string(array.rank) + ", but '" + declared.name +
+                 "' is declared with " + std::to_string(shape.rank) + " dimensions");
   } else {
     std::copy_n(array.extent, shape.rank, shape.extent.begin());
   }
   for (int i = 0; i < shape.rank; ++i) {
     const std::int64_t extent = shape.extent[static_cast<std::size_t>(i)];
     if (extent < 0) {
-      throw InvalidArgument(std::string(place) + ".array.extent[" + std::to_string(i) + "] is " +
-                            std::to_string(extent) + "; it must be 0 or more");
+      place.refuse(".array.extent[" + std::to_string(i) + "] is " + std::to_string(extent) +
+                   "; it must be 0 or more");
     }
   }
   set_strides(shape, array);
@@ -114,17 +108,15 @@ BoundGradient bound_gradient(const fovea_array& gradient, const Shape& tensor, D
   if (gradient.data == nullptr) return out;
   Shape shape = tensor;
   if (gradient.rank != 0 && gradient.rank != tensor.rank) {
-    throw InvalidArgument(std::string(place) + ".gradient.rank is " +
-                          std::to_string(gradient.rank) + "; it must be 0 or that of the array, " +
-                          std::to_string(tensor.rank));
+    place.refuse(".gradient.rank is " + std::to_string(gradient.rank) +
+                 "; it must be 0 or that of the array, " + std::to_string(tensor.rank));
   }
   for (int i = 0; i < gradient.rank; ++i) {
     const auto at = static_cast<std::size_t>(i);
     if (gradient.extent[at] == tensor.extent[at] || gradient.extent[at] == 0) continue;
-    throw InvalidArgument(std::string(place) + ".gradient.extent[" + std::to_string(i) + "] is " +
-                          std::to_string(gradient.extent[at]) +
-                          "; it must be 0 or that of the array, " +
-                          std::to_string(tensor.extent[at]));
+    place.refuse(".gradient.extent[" + std::to_string(i) + "] is " +
+                 std::to_string(gradient.extent[at]) + "; it must be 0 or that of the array, " +
+                 std::to_string(tensor.extent[at]));
   }
   set_strides(shape, gradient);
   out.data = gradient.data;
@@ -146,8 +138,8 @@ ir::ScalarValue to_scalar(double value, const ir::ScalarDecl& scalar, ir::Litera
   const bool fits = value >= std::numeric_limits<std::int32_t>::min() &&
                     value <= std::numeric_limits<std::int32_t>::max();
   if (!fits || value != std::trunc(value)) {
-    throw InvalidArgument(std::string(place) + ".value is " + std::to_string(value) + ", but '" +
-                          scalar.name + "' is declared i32");
+    place.refuse(".value is " + std::to_string(value) + ", but '" + scalar.name +
+                 "' is declared i32");
   }
   return {0, static_cast<std::int32_t>(value), 0};
 }
@@ -177,12 +169,11 @@ void CapturedBindings::bind_tensors(const ir::Program& program, const CapturedAr
     const DType dtype =
         to_dtype(binding.array.dtype, matching.at(i, ".array.dtype"), declared.dtype);
     if (dtype != declared.dtype) {
-      throw InvalidArgument(std::string(place) + ".array.dtype is " +
-                            std::string(dtype_name(dtype)) + ", but '" + declared.name +
-                            "' is declared " + std::string(dtype_name(declared.dtype)));
+      place.refuse(".array.dtype is " + std::string(dtype_name(dtype)) + ", but '" + declared.name +
+                   "' is declared " + std::string(dtype_name(declared.dtype)));
     }
     if (binding.array.data == nullptr && has_elements(shape)) {
-      throw InvalidArgument(std::string(place) + ".array.data is NULL ('" + declared.name + "')");
+      place.refuse(".array.data is NULL ('" + declared.name + "')");
     }
     tensors_[slot] = {binding.array.data, dtype, shape.rank, shape.extent, shape.stride};
     tensor_gradients_[slot] = bound_gradient(binding.gradient, shape, dtype, place);

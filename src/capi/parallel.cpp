@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "capi/call.h"
 #include "capi/captured.h"
-#include "capi/guard.h"
-#include "capi/handles.h"
+#include "capi/problem.h"
+#include "capi/report.h"
 
 using namespace fovea;
 using namespace fovea::capi;
@@ -55,11 +55,9 @@ ParallelValues::Side side_of(const Sequences::Names& names, std::int64_t count,
 fovea_status fovea_parallel_plan(fovea_problem problem, const fovea_parallel_config* config,
                                  const fovea_bindings* values, uint32_t flags,
                                  fovea_report* report) {
-  return guarded([&] {
+  return report_text(report, "report", [&] {
     const Problem& whole = *content(problem, "problem").problem;
     const auto known = read_struct(config, {"config", "fovea_parallel_config"});
-    need(report, "report");
-    *report = nullptr;
     fovea_bindings given{};
     if (values != nullptr)
       given = read_struct(values, {"values", "fovea_bindings"}, first_bindings_size);
@@ -86,7 +84,6 @@ fovea_status fovea_parallel_plan(fovea_problem problem, const fovea_parallel_con
       throw InvalidArgument("flags is " + std::to_string(flags) +
                             "; it may have FOVEA_EXPLAIN_JSON (1)");
     }
-    const bool json = (flags & FOVEA_EXPLAIN_JSON) != 0;
-    *report = new_report(json ? to_json(plan, known.rank) : to_table(plan));
+    return (flags & FOVEA_EXPLAIN_JSON) != 0 ? to_json(plan, known.rank) : to_table(plan);
   });
 }

@@ -1,3 +1,5 @@
+#include "capi/plan.h"
+
 #include <cstddef>
 
 #include "attention/engine.h"
@@ -6,10 +8,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "capi/call.h"
-#include "capi/guard.h"
-#include "capi/handles.h"
+#include "capi/problem.h"
+#include "capi/report.h"
 #include "cuda/driver.h"
-#include "cuda/find_device.h"
 #include "planner/verify.h"
 
 using namespace fovea;
@@ -32,7 +33,7 @@ FoundPlan build(const fovea_problem_s& problem, const PlanWords& words, void* st
   // Nothing can be built while a stream is captured.
   request.may_build =
       stream == nullptr || request.device.kind == DeviceKind::Cpu || !cuda::is_capturing(stream);
-  PlannedCall call = make_plan(*problem.problem, request);
+  PlannedCall call = planner().make_plan(*problem.problem, request);
   PlanFacts facts{problem.problem,          CallRules(*problem.problem), std::move(call.engine),
                   std::move(call.literals), request.device.kind,         {}};
   if (request.device.described) facts.described_as = std::move(request.device.name);
@@ -133,10 +134,8 @@ fovea_status plan_and_run(Direction direction, const WholeCall& whole) {
 
 fovea_status fovea_plan_create(fovea_problem problem, const fovea_plan_options* options,
                                fovea_plan* plan) {
-  return guarded([&] {
-    need(plan, "plan");
-    *plan = nullptr;
-    *plan = new fovea_plan_s{find_or_build(content(problem, "problem"), options, nullptr)};
+  return create(plan, "plan", [&] {
+    return new fovea_plan_s{find_or_build(content(problem, "problem"), options, nullptr)};
   });
 }
 
@@ -173,6 +172,31 @@ fovea_status fovea_backward(fovea_problem problem, const fovea_plan_options* opt
 }
 
 namespace fovea::capi {
+
+std::optional<FoundPlan> RecentPlans::find(const PlanWords& words) const {
+  FoundPlan found;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Entry& entry : entries_) {
+      if (!entry.is_for(words)) continue;
+      found = {entry.facts, entry.plan.lock()};
+      break;
+    }
+  }
+  if (!found.plan || !planner().cache().touch(*found.plan)) return std::nullopt;
+  return found;
+}
+
+void RecentPlans::remember(const PlanWords& words, const FoundPlan& found) {
+  Entry entry{std::string(words.engine), std::string(words.device), words.partner, found.facts,
+              found.plan};
+  const std::lock_guard lock(mutex_);
+  for (Entry& known : entries_) {
+    if (known.is_for(words)) return std::swap(known, entry);
+  }
+  std::swap(entries_[next_], entry);
+  next_ = (next_ + 1) % entries_.size();
+}
 
 PlanWords to_words(const fovea_problem_s& problem, const fovea_plan_options* options) {
   if (options == nullptr) return {"", "cpu", problem.partner};
@@ -220,7 +244,7 @@ fovea_status fovea_supported(fovea_problem problem, const fovea_plan_options* op
     const fovea_problem_s& asked = content(problem, "problem");
     need(answer, "answer");
     const auto explanation =
-        explain(*asked.problem, to_request(to_words(asked, options)), /*prove=*/false);
+        planner().explain(*asked.problem, to_request(to_words(asked, options)), /*prove=*/false);
     if (report != nullptr) {
       *report = new_report(explanation->chosen.empty() ? refusal_text(*explanation)
                                                        : explanation->chosen);
@@ -231,9 +255,7 @@ fovea_status fovea_supported(fovea_problem problem, const fovea_plan_options* op
 
 fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* options, uint32_t flags,
                            fovea_report* report) {
-  return guarded([&] {
-    need(report, "report");
-    *report = nullptr;
+  return report_text(report, "report", [&] {
     const fovea_problem_s& asked = content(problem, "problem");
     constexpr std::uint32_t known = FOVEA_EXPLAIN_JSON | FOVEA_EXPLAIN_PROVE;
     if ((flags & ~known) != 0) {
@@ -241,10 +263,10 @@ fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* opti
                             "; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)");
     }
     const PlanRequest request = to_request(to_words(asked, options));
-    const auto explanation = explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
-    *report = new_report((flags & FOVEA_EXPLAIN_JSON) != 0
-                             ? to_json(*asked.problem, request, *explanation)
-                             : to_table(*asked.problem, request, *explanation));
+    const auto explanation =
+        planner().explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
+    return (flags & FOVEA_EXPLAIN_JSON) != 0 ? to_json(*asked.problem, request, *explanation)
+                                             : to_table(*asked.problem, request, *explanation);
   });
 }
 

@@ -1,20 +1,17 @@
-// Problems: made from a struct or a line, printed, compared, described.
+#include "capi/problem.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <sstream>
 
-#include "attention/gradients.h"
-#include "attention/problem.h"
+#include "attention/extents.h"
 #include "attention/problem_text.h"
-#include "attention/tensor_strides.h"
 #include "attention/validate.h"
 #include "base/error.h"
 #include "base/words.h"
 #include "capi/arguments.h"
-#include "capi/guard.h"
-#include "capi/handles.h"
-#include "fovea/fovea.h"
+#include "capi/report.h"
 
 using namespace fovea;
 using namespace fovea::capi;
@@ -133,11 +130,9 @@ fovea_problem_s::fovea_problem_s(Problem made)
 }
 
 fovea_status fovea_problem_create(const fovea_problem_config* config, fovea_problem* problem) {
-  return guarded([&] {
-    need(problem, "problem");
-    *problem = nullptr;
+  return create(problem, "problem", [&] {
     const auto known = read_struct(config, {"config", "fovea_problem_config"}, first_size);
-    *problem = new fovea_problem_s(to_problem(known));
+    return new fovea_problem_s(to_problem(known));
   });
 }
 
@@ -165,47 +160,33 @@ fovea_status fovea_problem_parse(const char* line, fovea_problem* problem,
 void fovea_problem_destroy(fovea_problem problem) { delete problem; }
 
 fovea_status fovea_line_value(const char* line, const char* key, fovea_report* value) {
-  return guarded([&] {
-    need(value, "value");
-    *value = nullptr;
+  return report_text(value, "value", [&] {
     need(line, "line");
     need(key, "key");
-    std::string found;
-    for (Word& word : split_words(line)) {
-      if (word.key != key) continue;
-      found = std::move(word.value);
-      break;
+    for (const Word& word : split_words(line)) {
+      if (word.key == key) return word.value;
     }
-    *value = new_report(std::move(found));
+    return std::string();
   });
 }
 
 fovea_status fovea_suggest(const char* word, const char* candidates, fovea_report* text) {
-  return guarded([&] {
-    need(text, "text");
-    *text = nullptr;
+  return report_text(text, "text", [&] {
     need(word, "word");
     need(candidates, "candidates");
     std::istringstream list(candidates);
     const std::vector<std::string> names(std::istream_iterator<std::string>(list), {});
-    *text = new_report(did_you_mean(word, names));
+    return did_you_mean(word, names);
   });
 }
 
 fovea_status fovea_problem_program(fovea_problem problem, fovea_program* program) {
-  return guarded([&] {
-    need(program, "program");
-    *program = nullptr;
-    *program = new fovea_program_s(content(problem, "problem").program);
-  });
+  return create(program, "program",
+                [&] { return new fovea_program_s(content(problem, "problem").program); });
 }
 
 fovea_status fovea_problem_print(fovea_problem problem, fovea_report* report) {
-  return guarded([&] {
-    need(report, "report");
-    *report = nullptr;
-    *report = new_report(print(*content(problem, "problem").problem));
-  });
+  return report_text(report, "report", [&] { return print(*content(problem, "problem").problem); });
 }
 
 int fovea_problem_equal(fovea_problem a, fovea_problem b) {

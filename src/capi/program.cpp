@@ -1,5 +1,4 @@
-// Programs: parsed, printed, compared, described, differentiated, evaluated.
-#include "ir/program.h"
+#include "capi/program.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -7,13 +6,10 @@
 #include "base/error.h"
 #include "base/words.h"
 #include "capi/captured.h"
-#include "capi/guard.h"
-#include "capi/handles.h"
-#include "ir/bprop.h"
+#include "capi/report.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/eval.h"
-#include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/range.h"
 #include "ir/simplify.h"
@@ -24,12 +20,9 @@ using namespace fovea::capi;
 namespace {
 
 std::string extents_text(const ir::TensorDecl& tensor) {
-  static constexpr const char* names[] = {"", "B", "H", "Hkv", "Sq", "Skv"};
   std::string out;
   for (const ir::Extent& extent : tensor.extents) {
-    if (!out.empty()) out += ",";
-    out += extent.kind == ir::Extent::Kind::Number ? std::to_string(extent.number)
-                                                   : names[static_cast<std::size_t>(extent.kind)];
+    out += (out.empty() ? "" : ",") + ir::extent_text(extent);
   }
   return out;
 }
@@ -74,11 +67,9 @@ void fovea_program_s::describe_extents() {
 }
 
 fovea_status fovea_program_parse(const char* line, fovea_program* program) {
-  return guarded([&] {
-    need(program, "program");
-    *program = nullptr;
+  return create(program, "program", [&] {
     need(line, "line");
-    *program = new fovea_program_s(line);
+    return new fovea_program_s(line);
   });
 }
 
@@ -86,13 +77,11 @@ void fovea_program_destroy(fovea_program program) { delete program; }
 
 fovea_status fovea_program_print(fovea_program program, fovea_text_form form,
                                  fovea_report* report) {
-  return guarded([&] {
-    need(report, "report");
-    *report = nullptr;
-    const ir::Program& printed = content(program, "program").program;
+  return report_text(report, "report", [&] {
+    const fovea_program_s& printed = content(program, "program");
     const bool indented = to_enum<int>(form, 2, "form", "fovea_text_form") == FOVEA_TEXT_INDENTED;
-    *report = new_report(indented ? ir::print_indented(printed)
-                                  : ir::print(printed, content(program, "program").literals));
+    return indented ? ir::print_indented(printed.program)
+                    : ir::print(printed.program, printed.literals);
   });
 }
 
@@ -249,9 +238,7 @@ std::string in_paragraphs(const ir::Program& program, Printing text) {
 
 fovea_status fovea_program_differentiate(fovea_program program, const char* by,
                                          fovea_text_form form, fovea_report* report) {
-  return guarded([&] {
-    need(report, "report");
-    *report = nullptr;
+  return report_text(report, "report", [&] {
     const ir::Program& formulas = content(program, "program").program;
     const bool indented = to_enum<int>(form, 2, "form", "fovea_text_form") == FOVEA_TEXT_INDENTED;
     if (!formulas.mod()) {
@@ -259,8 +246,7 @@ fovea_status fovea_program_differentiate(fovea_program program, const char* by,
                             std::string(formulas.mask() ? " (a mask has no derivative)" : ""));
     }
     const Printing text{formulas.declarations(), indented};
-    *report =
-        new_report(by == nullptr ? in_paragraphs(formulas, text) : by_name(formulas, by, text));
+    return by == nullptr ? in_paragraphs(formulas, text) : by_name(formulas, by, text);
   });
 }
 

@@ -1,19 +1,86 @@
-// What is only text: reports, the version, the log, and what the doctor says of this machine.
+#include "capi/report.h"
+
+#include <exception>
+#include <new>
+#include <string>
+
 #include "attention/cpu.h"
 #include "attention/device.h"
 #include "base/env.h"
+#include "base/error.h"
 #include "base/log.h"
-#include "capi/guard.h"
-#include "capi/handles.h"
+#include "base/words.h"
 #include "cuda/driver.h"
-#include "cuda/find_device.h"
 #include "cuda/libraries.h"
 #include "cuda/nvrtc.h"
 #include "engines/cudnn/graph.h"
-#include "fovea/fovea.h"
 #include "planner/planner.h"
 #include "store/disk.h"
 #include "store/plan_store.h"
+
+namespace fovea::capi {
+namespace {
+
+// The text of this thread's last failure. Memory may be what failed, so there is a text that needs
+// none.
+struct LastError {
+  std::string text;
+  const char* shown = "";
+};
+thread_local LastError last_error;
+
+fovea_status fail(fovea_status status, const char* text) noexcept {
+  try {
+    last_error.text = text;
+    last_error.shown = last_error.text.c_str();
+  } catch (...) {
+    last_error.shown = "out of memory, also for the text of the error";
+  }
+  return status;
+}
+
+}  // namespace
+
+fovea_status status_of_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const InvalidArgument& e) {
+    return fail(FOVEA_INVALID_ARGUMENT, e.what());
+  } catch (const Unsupported& e) {
+    return fail(FOVEA_UNSUPPORTED, e.what());
+  } catch (const DeviceError& e) {
+    return fail(FOVEA_DEVICE_ERROR, e.what());
+  } catch (const InternalError& e) {
+    return fail(FOVEA_INTERNAL_ERROR, e.what());
+  } catch (const std::bad_alloc&) {
+    return fail(FOVEA_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    try {
+      return fail(FOVEA_INTERNAL_ERROR, InternalError(e.what()).what());
+    } catch (...) {
+      return fail(FOVEA_INTERNAL_ERROR, e.what());
+    }
+  } catch (...) {
+    return fail(FOVEA_INTERNAL_ERROR,
+                "internal error in Fovea (please report it): an exception of an unknown type");
+  }
+}
+
+}  // namespace fovea::capi
+
+const char* fovea_last_error() { return fovea::capi::last_error.shown; }
+
+const char* fovea_status_name(fovea_status status) {
+  switch (static_cast<int>(status)) {
+    case FOVEA_OK: return "FOVEA_OK";
+    case FOVEA_INVALID_ARGUMENT: return "FOVEA_INVALID_ARGUMENT";
+    case FOVEA_UNSUPPORTED: return "FOVEA_UNSUPPORTED";
+    case FOVEA_DEVICE_ERROR: return "FOVEA_DEVICE_ERROR";
+    case FOVEA_OUT_OF_MEMORY: return "FOVEA_OUT_OF_MEMORY";
+    case FOVEA_INTERNAL_ERROR: return "FOVEA_INTERNAL_ERROR";
+  }
+  return "unknown status";
+}
 
 const char* fovea_report_text(fovea_report report) {
   return report == nullptr ? "" : report->text.c_str();
@@ -51,12 +118,6 @@ class Sheet {
  private:
   std::string text_;
 };
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
 
 std::string counted(std::size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -141,7 +202,7 @@ void add_nvrtc(Sheet& sheet) {
 }
 
 void add_cache(Sheet& sheet) {
-  const CacheStatistics now = plan_cache().statistics();
+  const CacheStatistics now = planner().cache().statistics();
   sheet.row("plan cache", std::to_string(now.plans) + " plans, " + std::to_string(now.bytes) +
                               " bytes in this process (" + std::to_string(now.hits) + " hits, " +
                               std::to_string(now.builds) + " built)");
@@ -205,9 +266,7 @@ void add_environment(Sheet& sheet) {
 }  // namespace
 
 fovea_status fovea_doctor(fovea_report* report) {
-  return guarded([&] {
-    need(report, "report");
-    *report = nullptr;
+  return report_text(report, "report", [&] {
     Sheet sheet;
     sheet.row("fovea", std::string(fovea_version()) + ", built with " + compiler());
     add_cpu(sheet);
@@ -219,6 +278,6 @@ fovea_status fovea_doctor(fovea_report* report) {
     add_folder(sheet);
     add_bundles(sheet);
     add_environment(sheet);
-    *report = new_report(sheet.text());
+    return sheet.text();
   });
 }

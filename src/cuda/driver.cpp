@@ -4,9 +4,13 @@
 
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
+#include "cuda/libraries.h"
 
 namespace fovea::cuda {
 namespace {
@@ -16,38 +20,14 @@ struct Loaded {
   std::string problem;
 };
 
-template <class F>
-bool find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
-
 bool find_all(void* library, Driver& d) {
-  find(library, "cuTensorMapEncodeTiled", d.encode_tensor_map);
-  find(library, "cuLaunchKernelEx", d.launch_overlapping);
-  return find(library, "cuInit", d.init) && find(library, "cuDriverGetVersion", d.driver_version) &&
-         find(library, "cuGetErrorName", d.error_name) &&
-         find(library, "cuDeviceGetCount", d.device_count) &&
-         find(library, "cuDeviceGet", d.device_get) &&
-         find(library, "cuDeviceGetName", d.device_name) &&
-         find(library, "cuDeviceGetAttribute", d.device_attribute) &&
-         find(library, "cuDeviceTotalMem_v2", d.device_memory) &&
-         find(library, "cuDevicePrimaryCtxRetain", d.primary_context) &&
-         find(library, "cuCtxGetCurrent", d.current_context) &&
-         find(library, "cuCtxPushCurrent_v2", d.push_context) &&
-         find(library, "cuCtxPopCurrent_v2", d.pop_context) &&
-         find(library, "cuCtxGetDevice", d.context_device) &&
-         find(library, "cuStreamIsCapturing", d.is_capturing) &&
-         find(library, "cuMemAlloc_v2", d.allocate) && find(library, "cuMemFree_v2", d.release) &&
-         find(library, "cuMemcpyHtoD_v2", d.to_device) &&
-         find(library, "cuMemcpyHtoDAsync_v2", d.to_device_async) &&
-         find(library, "cuMemsetD8Async", d.set_bytes_async) &&
-         find(library, "cuMemsetD32Async", d.set_words_async) &&
-         find(library, "cuMemsetD2D8Async", d.set_rows_async) &&
-         find(library, "cuModuleLoadData", d.load_module) &&
-         find(library, "cuModuleGetFunction", d.find_kernel) &&
-         find(library, "cuFuncSetAttribute", d.set_kernel_attribute) &&
-         find(library, "cuLaunchKernel", d.launch);
+  find_function(library, "cuTensorMapEncodeTiled", d.encode_tensor_map);
+  find_function(library, "cuLaunchKernelEx", d.launch_overlapping);
+  bool all = true;
+#define FOVEA_DRIVER_CALL(field, name, ...) all = find_function(library, name, d.field) && all;
+  FOVEA_DRIVER_CALLS(FOVEA_DRIVER_CALL)
+#undef FOVEA_DRIVER_CALL
+  return all;
 }
 
 // The library stays loaded for ever: other libraries of the process hold pointers into it.
@@ -179,6 +159,84 @@ void write_tensor_map(const TensorMapSpec& spec, void* to) {
   Remembered& slot = remembered[slot_of(spec)];
   if (slot.spec.data == nullptr || !(slot.spec == spec)) slot = {spec, encode(spec)};
   std::memcpy(to, &slot.map, sizeof slot.map);
+}
+
+namespace {
+
+// CU_DEVICE_ATTRIBUTE_...
+constexpr int multiprocessor_count = 16;
+constexpr int capability_major = 75;
+constexpr int capability_minor = 76;
+constexpr int shared_memory_opt_in = 97;
+
+int attribute(int device, int which) {
+  int value = 0;
+  check(driver()->device_attribute(&value, which, device), "cuDeviceGetAttribute");
+  return value;
+}
+
+// -1: not a GPU's name.
+int ordinal_of(const std::string& name) {
+  if (name == "cuda") return 0;
+  if (!name.starts_with("cuda:")) return -1;
+  int ordinal = -1;
+  const char* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data() + 5, last, ordinal);
+  return end == last && error == std::errc{} ? ordinal : -1;
+}
+
+[[noreturn]] void refuse_absent(int ordinal) {
+  const std::string name = "device cuda:" + std::to_string(ordinal) + ": ";
+  const std::string advice =
+      ". To ask about a GPU that is not here, name a description: a100, h200, b200, or the path of a "
+      "JSON file";
+  if (driver() == nullptr) throw DeviceError(name + driver_problem() + advice);
+  throw DeviceError(name + "this machine has " + std::to_string(device_count()) + " GPUs" + advice);
+}
+
+Device describe(int ordinal) {
+  const Driver& d = *driver();
+  int handle = 0;
+  check(d.device_get(&handle, ordinal), "cuDeviceGet");
+  std::array<char, 256> name{};
+  check(d.device_name(name.data(), static_cast<int>(name.size()), handle), "cuDeviceGetName");
+  std::size_t bytes = 0;
+  check(d.device_memory(&bytes, handle), "cuDeviceTotalMem");
+  Device device;
+  device.kind = DeviceKind::Cuda;
+  device.ordinal = ordinal;
+  device.name = name.data();
+  device.sm = 10 * attribute(handle, capability_major) + attribute(handle, capability_minor);
+  device.multiprocessors = attribute(handle, multiprocessor_count);
+  device.shared_memory_per_block = attribute(handle, shared_memory_opt_in);
+  device.memory_bytes = static_cast<std::int64_t>(bytes);
+  return device;
+}
+
+// The facts of a GPU do not change. Asking the driver takes longer than a small call, so it is
+// asked once.
+Device known(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, Device>& devices = *new std::map<int, Device>;
+  const std::lock_guard lock(mutex);
+  const auto at = devices.find(ordinal);
+  return at != devices.end() ? at->second
+                             : devices.emplace(ordinal, describe(ordinal)).first->second;
+}
+
+}  // namespace
+
+int device_count() {
+  int count = 0;
+  if (driver() != nullptr && driver()->device_count(&count) != 0) count = 0;
+  return count;
+}
+
+Device find_device(const std::string& name) {
+  const int ordinal = ordinal_of(name);
+  if (ordinal < 0) return fovea::find_device(name);
+  if (ordinal >= device_count()) refuse_absent(ordinal);
+  return known(ordinal);
 }
 
 }  // namespace fovea::cuda

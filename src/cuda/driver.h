@@ -1,5 +1,5 @@
-// The CUDA driver, loaded at run time: Fovea is built and runs if there is none. Only the calls
-// that engines and device facts need; the types are those of cuda.h without including it.
+// The CUDA driver, loaded at run time, so that Fovea is built and runs without one; and the GPUs
+// that it finds, as devices. The types are those of cuda.h without including it.
 #pragma once
 
 #include <array>
@@ -7,41 +7,52 @@
 #include <cstdint>
 #include <string>
 
+#include "attention/device.h"
+
 namespace fovea::cuda {
 
 using Result = int;             // CUresult
 using Address = std::uint64_t;  // CUdeviceptr
 using Handle = void*;           // CUcontext, CUstream, CUmodule, CUfunction
 
+// The calls by their names in libcuda, with their parameters.
+#define FOVEA_DRIVER_CALLS(X)                                                                    \
+  X(init, "cuInit", unsigned flags)                                                              \
+  X(driver_version, "cuDriverGetVersion", int* version)                                          \
+  X(error_name, "cuGetErrorName", Result error, const char** name)                               \
+  X(device_count, "cuDeviceGetCount", int* count)                                                \
+  X(device_get, "cuDeviceGet", int* device, int ordinal)                                         \
+  X(device_name, "cuDeviceGetName", char* name, int bytes, int device)                           \
+  X(device_attribute, "cuDeviceGetAttribute", int* value, int attribute, int device)             \
+  X(device_memory, "cuDeviceTotalMem_v2", std::size_t* bytes, int device)                        \
+  X(primary_context, "cuDevicePrimaryCtxRetain", Handle* context, int device)                    \
+  X(current_context, "cuCtxGetCurrent", Handle* context)                                         \
+  X(push_context, "cuCtxPushCurrent_v2", Handle context)                                         \
+  X(pop_context, "cuCtxPopCurrent_v2", Handle* context)                                          \
+  X(context_device, "cuCtxGetDevice", int* device)                                               \
+  X(is_capturing, "cuStreamIsCapturing", Handle stream, int* status)                             \
+  X(allocate, "cuMemAlloc_v2", Address* address, std::size_t bytes)                              \
+  X(release, "cuMemFree_v2", Address address)                                                    \
+  X(to_device, "cuMemcpyHtoD_v2", Address to, const void* from, std::size_t bytes)               \
+  X(to_device_async, "cuMemcpyHtoDAsync_v2", Address to, const void* from, std::size_t bytes,    \
+    Handle stream)                                                                               \
+  X(set_bytes_async, "cuMemsetD8Async", Address to, unsigned char value, std::size_t count,      \
+    Handle stream)                                                                               \
+  X(set_words_async, "cuMemsetD32Async", Address to, unsigned value, std::size_t count,          \
+    Handle stream)                                                                               \
+  X(set_rows_async, "cuMemsetD2D8Async", Address to, std::size_t pitch, unsigned char value,     \
+    std::size_t width, std::size_t height, Handle stream)                                        \
+  X(load_module, "cuModuleLoadData", Handle* module, const void* image)                          \
+  X(find_kernel, "cuModuleGetFunction", Handle* kernel, Handle module, const char* name)         \
+  X(set_kernel_attribute, "cuFuncSetAttribute", Handle kernel, int attribute, int value)         \
+  X(launch, "cuLaunchKernel", Handle kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,  \
+    unsigned x, unsigned y, unsigned z, unsigned shared_bytes, Handle stream, void** parameters, \
+    void** extra)
+
 struct Driver {
-  Result (*init)(unsigned flags);
-  Result (*driver_version)(int* version);
-  Result (*error_name)(Result error, const char** name);
-  Result (*device_count)(int* count);
-  Result (*device_get)(int* device, int ordinal);
-  Result (*device_name)(char* name, int bytes, int device);
-  Result (*device_attribute)(int* value, int attribute, int device);
-  Result (*device_memory)(std::size_t* bytes, int device);
-  Result (*primary_context)(Handle* context, int device);
-  Result (*current_context)(Handle* context);
-  Result (*push_context)(Handle context);
-  Result (*pop_context)(Handle* context);
-  Result (*context_device)(int* device);
-  Result (*is_capturing)(Handle stream, int* status);
-  Result (*allocate)(Address* address, std::size_t bytes);
-  Result (*release)(Address address);
-  Result (*to_device)(Address to, const void* from, std::size_t bytes);
-  Result (*to_device_async)(Address to, const void* from, std::size_t bytes, Handle stream);
-  Result (*set_bytes_async)(Address to, unsigned char value, std::size_t count, Handle stream);
-  Result (*set_words_async)(Address to, unsigned value, std::size_t count, Handle stream);
-  Result (*set_rows_async)(Address to, std::size_t pitch, unsigned char value, std::size_t width,
-                           std::size_t height, Handle stream);
-  Result (*load_module)(Handle* module, const void* image);
-  Result (*find_kernel)(Handle* kernel, Handle module, const char* name);
-  Result (*set_kernel_attribute)(Handle kernel, int attribute, int value);
-  Result (*launch)(Handle kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x,
-                   unsigned y, unsigned z, unsigned shared_bytes, Handle stream, void** parameters,
-                   void** extra);
+#define FOVEA_DRIVER_CALL(field, name, ...) Result (*field)(__VA_ARGS__);
+  FOVEA_DRIVER_CALLS(FOVEA_DRIVER_CALL)
+#undef FOVEA_DRIVER_CALL
   // Null of drivers before 12.3: the first that capture overlapping launches into graphs.
   Result (*launch_overlapping)(const void* config, Handle kernel, void** parameters, void** extra);
   // Null of drivers before 12.0.
@@ -96,5 +107,11 @@ bool has_tensor_maps();
 // Writes the map. The last maps of a thread are remembered, since the driver takes a microsecond to
 // make one. Throws DeviceError for what the hardware does not support.
 void write_tensor_map(const TensorMapSpec& spec, void* to);
+
+// As fovea::find_device, and `cuda` or `cuda:N`: the GPU of that number. Throws DeviceError with
+// what is missing if there is none.
+Device find_device(const std::string& name);
+
+int device_count();  // 0 without a driver
 
 }  // namespace fovea::cuda

@@ -146,8 +146,6 @@ void ensure_driver_or_stand_in() {
   if (!problem.empty()) throw DeviceError(problem);
 }
 
-namespace fs = std::filesystem;
-
 std::string file_of(const void* symbol) {
   Dl_info info{};
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";

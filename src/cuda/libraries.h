@@ -4,6 +4,8 @@
 // packages; the system.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -30,13 +32,20 @@ std::vector<std::string> cudnn_folders_in_use();
 // driver is there. Throws DeviceError if the stand-in cannot be found.
 void ensure_driver_or_stand_in();
 
+// False, and null, if the library has no function of that name.
+template <class Function>
+bool find_function(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
 // The file that holds this symbol; "" if the linker does not say.
 std::string file_of(const void* symbol);
 
 // The file that a handle of dlopen stands for.
 std::string loaded_path(void* library);
 
-// site-packages/nvidia of every Python that an environment variable or our own place points to.
+// site-packages/nvidia of the active Python environments, and of the one that holds this library.
 std::vector<std::filesystem::path> python_packages();
 
 }  // namespace fovea::cuda

@@ -18,42 +18,35 @@ namespace fs = std::filesystem;
 using Result = int;     // nvrtcResult
 using Program = void*;  // nvrtcProgram
 
+// The calls by their names in libnvrtc, with their parameters.
+#define FOVEA_NVRTC_CALLS(X)                                                                   \
+  X(version, "nvrtcVersion", int* major, int* minor)                                           \
+  X(architecture_count, "nvrtcGetNumSupportedArchs", int* count)                               \
+  X(architectures, "nvrtcGetSupportedArchs", int* all)                                         \
+  X(create, "nvrtcCreateProgram", Program*, const char* source, const char* name, int headers, \
+    const char* const* texts, const char* const* names)                                        \
+  X(destroy, "nvrtcDestroyProgram", Program*)                                                  \
+  X(compile, "nvrtcCompileProgram", Program, int options, const char* const* all)              \
+  X(cubin_size, "nvrtcGetCUBINSize", Program, std::size_t*)                                    \
+  X(cubin, "nvrtcGetCUBIN", Program, char*)                                                    \
+  X(ptx_size, "nvrtcGetPTXSize", Program, std::size_t*)                                        \
+  X(ptx, "nvrtcGetPTX", Program, char*)                                                        \
+  X(log_size, "nvrtcGetProgramLogSize", Program, std::size_t*)                                 \
+  X(log, "nvrtcGetProgramLog", Program, char*)
+
 struct Functions {
-  Result (*version)(int* major, int* minor);
-  Result (*architecture_count)(int* count);
-  Result (*architectures)(int* all);
-  Result (*create)(Program*, const char* source, const char* name, int headers,
-                   const char* const* texts, const char* const* names);
-  Result (*destroy)(Program*);
-  Result (*compile)(Program, int options, const char* const* all);
-  Result (*cubin_size)(Program, std::size_t*);
-  Result (*cubin)(Program, char*);
-  Result (*ptx_size)(Program, std::size_t*);
-  Result (*ptx)(Program, char*);
-  Result (*log_size)(Program, std::size_t*);
-  Result (*log)(Program, char*);
+#define FOVEA_NVRTC_CALL(field, name, ...) Result (*field)(__VA_ARGS__);
+  FOVEA_NVRTC_CALLS(FOVEA_NVRTC_CALL)
+#undef FOVEA_NVRTC_CALL
   const char* (*error_text)(Result);
 };
 
-template <class F>
-bool find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
-
 bool find_all(void* library, Functions& f) {
-  return find(library, "nvrtcVersion", f.version) &&
-         find(library, "nvrtcGetNumSupportedArchs", f.architecture_count) &&
-         find(library, "nvrtcGetSupportedArchs", f.architectures) &&
-         find(library, "nvrtcCreateProgram", f.create) &&
-         find(library, "nvrtcDestroyProgram", f.destroy) &&
-         find(library, "nvrtcCompileProgram", f.compile) &&
-         find(library, "nvrtcGetCUBINSize", f.cubin_size) &&
-         find(library, "nvrtcGetCUBIN", f.cubin) && find(library, "nvrtcGetPTXSize", f.ptx_size) &&
-         find(library, "nvrtcGetPTX", f.ptx) &&
-         find(library, "nvrtcGetProgramLogSize", f.log_size) &&
-         find(library, "nvrtcGetProgramLog", f.log) &&
-         find(library, "nvrtcGetErrorString", f.error_text);
+  bool all = find_function(library, "nvrtcGetErrorString", f.error_text);
+#define FOVEA_NVRTC_CALL(field, name, ...) all = find_function(library, name, f.field) && all;
+  FOVEA_NVRTC_CALLS(FOVEA_NVRTC_CALL)
+#undef FOVEA_NVRTC_CALL
+  return all;
 }
 
 constexpr const char* names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "ir/arith.h"
-#include "ir/identities.h"
+#include "ir/simplify.h"
 #include "ir/topology.h"
 
 namespace fovea::ir {
@@ -124,6 +124,12 @@ Expr make(Op op, std::span<const Expr> args) {
 
 Expr make(Op op, std::initializer_list<Expr> args) {
   return make(op, std::span<const Expr>(args.begin(), args.size()));
+}
+
+Expr remake(const Node& node, std::span<const Expr> args) {
+  if (std::ranges::equal(args, node.args())) return Expr::share(&node);
+  return info(node.op()).form == Form::Load ? load(node.type(), node.slot(), args)
+                                            : make(node.op(), args);
 }
 
 Expr to_f32(const Expr& x) {

@@ -1,6 +1,6 @@
 // The only way to make expressions. Every node passes through make(), which checks types, folds
 // constants with the language's own arithmetic (ir/arith), orders commutative operands and applies
-// the identities of ir/identities; so every expression is canonical from birth.
+// the identities of ir/simplify; so every expression is canonical.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,9 @@ Expr load(Type type, std::uint32_t slot, std::span<const Expr> at);  // indices 
 
 Expr make(Op op, std::span<const Expr> args);
 Expr make(Op op, std::initializer_list<Expr> args);
+
+// The operation of `node`, a load or scalar of the same slot, on other operands.
+Expr remake(const Node& node, std::span<const Expr> args);
 
 // i32 and bool to f32; f32 stays.
 Expr to_f32(const Expr& x);

@@ -2,9 +2,11 @@
 // at ties and kinks. The result is an expression again, so it can be differentiated again.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
-#include "ir/expr.h"
+#include "ir/program.h"
 
 namespace fovea::ir {
 
@@ -31,5 +33,26 @@ struct Gradients {
 // `seed` is the incoming gradient: 1 by default; the leaf `grad` gives a bprop formula.
 Gradients differentiate(const Expr& formula, const Expr& seed);
 Gradients differentiate(const Expr& formula);
+
+// `gradient`, one of the derivatives of `mod`, in a form that f32 can evaluate. The derivative of a
+// soft cap c * tanh(x / c) by c is tanh(u) - u (1 - tanh(u)^2) with u = x / c: a difference of
+// nearly equal numbers for small u. If `gradient` is that one, its series is used near u = 0. Every
+// other gradient is returned unchanged.
+Expr stable_gradient(const Expr& mod, const Expr& gradient);
+
+// A hand-written bprop formula compared with the derived derivative at random points.
+struct BpropCheck {
+  std::uint64_t seed = 0;  // reproduces it
+  int points = 0;          // compared
+  double worst_error = 0;  // |hand - derived| / max(1, |derived|); infinite if only one is NaN
+  double hand = 0, derived = 0;
+  std::string worst_point;  // "score=... grad=... b=0 h=2 q=17 k=3 softcap=..."
+
+  bool agrees(double tolerance = 1e-6) const { return worst_error <= tolerance; }
+};
+
+// Evaluates both in double at `points` random points: scores and gradients around 0, positions
+// below small sizes, captured values drawn anew at every point. The Program must have a bprop.
+BpropCheck check_bprop(const Program& program, std::uint64_t seed, int points = 1000);
 
 }  // namespace fovea::ir

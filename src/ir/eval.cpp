@@ -35,12 +35,10 @@ Cell<Real> read_element(const TensorView& tensor, std::span<const std::int32_t> 
   }
   if (empty) return {};
   switch (tensor.dtype) {
-    case DType::F32: return C::real(static_cast<Real>(element<float>(tensor, at)));
+    case DType::F32:
     case DType::F16:
-      return C::real(static_cast<Real>(half_to_float(element<std::uint16_t>(tensor, at))));
     case DType::BF16:
-      return C::real(static_cast<Real>(bfloat16_to_float(element<std::uint16_t>(tensor, at))));
-    case DType::F64: return C::real(static_cast<Real>(element<double>(tensor, at)));
+    case DType::F64: return C::real(static_cast<Real>(read_number(tensor.data, tensor.dtype, at)));
     case DType::I32: return C::integer(element<std::int32_t>(tensor, at));
     case DType::I64: return C::integer(saturate(element<std::int64_t>(tensor, at)));
     case DType::U8: return C::integer(element<std::uint8_t>(tensor, at));

@@ -12,7 +12,7 @@
 #include <span>
 #include <utility>
 
-#include "base/split_double.h"
+#include "base/dtype.h"
 #include "ir/op.h"
 
 namespace fovea::ir {

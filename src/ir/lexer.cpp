@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ir/limits.h"
+#include "ir/program.h"
 
 namespace fovea::ir {
 namespace {

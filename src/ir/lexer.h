@@ -50,7 +50,7 @@ class Lexer {
   std::size_t end_ = 0;  // of the current token
 };
 
-// "'x'", or "the end of the formula".
+// "'x'", or "the end".
 std::string describe(const Token& token);
 
 // As in C; a higher number binds tighter. 0: not an infix operator.

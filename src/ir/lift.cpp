@@ -196,9 +196,7 @@ class Lifter {
       return is_first ? make(Op::SubI, {number, args[1]})
                       : make(Op::AddI, {args[static_cast<std::size_t>(1 - shift)], number});
     }
-    if (std::ranges::equal(args, node.args())) return Expr::share(&node);
-    if (info(node.op()).form == Form::Load) return load(node.type(), node.slot(), args);
-    return make(node.op(), args);
+    return remake(node, args);
   }
 
   Order order_;

@@ -1,7 +1,7 @@
 // Lifts literals out of formulas into scalars, so that formulas that differ in a number share a
-// plan. Floats whose value an engine or a rule needs to know stay: 0, 1, -1, 2, 0.5, inf, nan. Of
-// the integers, those that only shift positions are lifted (q + 5, k - 1024, k - q - 7 but not as
-// an index), if that is asked for.
+// plan. Floats whose value an engine or a rule needs to know stay: 0, 1, -1, 2, 0.5, inf, nan.
+// Integers stay, except that Shifts::Lift lifts those that only shift positions (q + 5, k - 1024,
+// and k - q - 7 unless it is an index).
 #pragma once
 
 #include <vector>
@@ -16,8 +16,8 @@ struct Lifted {
 };
 enum class Shifts : bool { Stay, Lift };
 
-// Literals that are used only by what depends on `keep_in` and nothing else stay too: an engine may
-// tabulate that.
+// A literal also stays if all its users depend on `keep_in` and nothing else, since an engine may
+// tabulate those.
 Lifted lift_literals(const Program& program, Depends keep_in = Depends::None,
                      Shifts shifts = Shifts::Stay);
 

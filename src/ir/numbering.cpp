@@ -22,17 +22,13 @@
 namespace fovea::ir {
 namespace {
 
-// Tells the captured tensors and scalars of formulas apart by what they are used for, whatever
-// their names and slots: hashes by slot, the same in every process. Different for all that is used;
-// alike only for things that are not used and have one type.
-struct SlotColours {
-  std::vector<std::uint64_t> tensors, scalars;
-};
-
 using Colours = std::vector<std::uint64_t>;
 
 bool is_chain(Op op) { return op == Op::And || op == Op::Or; }
 
+// Tells the captured tensors and scalars of formulas apart by their uses, whatever their names and
+// slots: colours by slot, the same in every process. All that is used has a colour of its own; only
+// unused things of one type share one.
 class Refinement {
  public:
   Refinement(std::span<const Expr> roots, const Declarations& declarations)
@@ -157,16 +153,6 @@ class Refinement {
   std::vector<std::uint64_t> values_, sums_, uses_;
 };
 
-SlotColours find_slot_colours(std::span<const Expr> roots, const Declarations& declarations) {
-  Refinement refinement(roots, declarations);
-  refinement.run();
-  return {std::move(refinement.tensors), std::move(refinement.scalars)};
-}
-
-}  // namespace
-
-namespace {
-
 constexpr std::uint32_t unset = ~std::uint32_t{0};
 
 // True if the order of two operands can depend on slots.
@@ -253,7 +239,8 @@ bool same_types(const std::vector<Decl>& decls, const std::vector<std::uint32_t>
 
 // By rank first, then by use.
 Slots number_by_colour(std::span<const Expr> roots, const Declarations& declarations) {
-  const SlotColours colours = find_slot_colours(roots, declarations);
+  Refinement colours(roots, declarations);
+  colours.run();
   const Slots ranked{ranks(colours.tensors), ranks(colours.scalars)};
   const Slots by_use =
       number_by_use(renumbered(roots, ranked), {reordered(declarations.tensors, ranked.tensors),

@@ -8,10 +8,9 @@
 #include "base/error.h"
 #include "base/words.h"
 #include "ir/build.h"
+#include "ir/language.h"
 #include "ir/lexer.h"
-#include "ir/limits.h"
-#include "ir/names.h"
-#include "ir/verify.h"
+#include "ir/program.h"
 
 namespace fovea::ir {
 namespace {

@@ -171,18 +171,6 @@ class Printer {
   int next_name_ = 0;
 };
 
-std::string extent_text(const Extent& extent) {
-  switch (extent.kind) {
-    case Extent::Kind::Number: return std::to_string(extent.number);
-    case Extent::Kind::B: return "B";
-    case Extent::Kind::H: return "H";
-    case Extent::Kind::Hkv: return "Hkv";
-    case Extent::Kind::Sq: return "Sq";
-    case Extent::Kind::Skv: return "Skv";
-  }
-  return "?";
-}
-
 }  // namespace
 
 std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names, Literals literals) {

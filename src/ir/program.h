@@ -1,6 +1,6 @@
 // A Program: the formulas of one attention with what they capture. Immutable once made. Two
-// Programs are equal if their canonical formulas and declared types are: names, default values and
-// test data are for people and do not count.
+// Programs are equal if their canonical formulas and declared types are equal: names, default
+// values and test data do not count.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,18 @@
 
 namespace fovea::ir {
 
+// How much text the parser takes, so that nothing it reads can exhaust the stack or the memory.
+// Each bound has its own message. Generous: a traced graph of thousands of operations fits.
+namespace limits {
+inline constexpr std::size_t text_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t nesting = 200;       // parentheses, calls, prefixes inside one another
+inline constexpr std::size_t operations = 20000;  // in one formula, counted as written
+inline constexpr std::size_t depth = 4000;        // operations on one path, through `let` too
+inline constexpr std::size_t name_length = 64;
+inline constexpr std::size_t captured = 256;  // tensors and scalars, each
+inline constexpr std::size_t rank = 8;        // of a captured tensor
+}  // namespace limits
+
 // One extent of a captured tensor: a size of the attention problem, or a number.
 struct Extent {
   enum class Kind : std::uint8_t { Number, B, H, Hkv, Sq, Skv };
@@ -26,7 +38,7 @@ struct TensorDecl {
   std::string name;
   DType dtype = DType::F32;
   std::vector<Extent> extents;
-  std::string data;  // what stood after '=': test data, read by the command line; may be empty
+  std::string data;  // the text after '=': test data for the command line; may be empty
 };
 
 struct ScalarDecl {
@@ -43,6 +55,14 @@ struct Declarations {
 
 // The type that a load of such elements has in formulas.
 Type loaded_type(DType dtype);
+
+std::string extent_text(const Extent& extent);  // "64", "Skv"
+
+// `name:dtype[extents]`, optionally `=data`; `name`, `name:type`, `name=value`, `name:type=value`.
+TensorDecl parse_tensor(std::string_view text);
+ScalarDecl parse_scalar(std::string_view text, Literals literals = Literals::F32);
+void declare(Declarations& declarations, TensorDecl tensor);  // checks names and counts
+void declare(Declarations& declarations, ScalarDecl scalar);
 
 class Program {
  public:
@@ -68,5 +88,9 @@ class Program {
   Declarations declarations_;
   Expr mod_, mask_, bprop_;
 };
+
+// Reads `mod="..." mask="..." bprop="..." tensor="..." scalar="..."`, in any order. Its literals
+// and the defaults of its scalars are of that kind.
+Program parse_program(std::string_view line, Literals literals = Literals::F32);
 
 }  // namespace fovea::ir

@@ -3,6 +3,8 @@
 // that are linear in the positions, also through // and % by constants. Fuzzed against eval.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -102,5 +104,14 @@ class LoadRanges {
   std::vector<Entry> entries_;
   std::size_t step_count_ = 0;
 };
+
+// Elements of a captured tensor with first[i] <= index[i] <= last[i], all within the extents.
+struct Part {
+  std::array<std::int64_t, limits::rank> first{};
+  std::array<std::int64_t, limits::rank> last{};
+};
+
+// Their minima and maxima: the values that formulas can read there. An empty tensor reads as 0.
+Range extremes(const TensorView& tensor, const Part& part);
 
 }  // namespace fovea::ir

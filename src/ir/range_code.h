@@ -1,5 +1,5 @@
-// What ir/range runs: the nodes of formulas in order, each with the way its range is found.
-// For range.cpp, and for engines that write the same steps down as code.
+// The steps that ir/range runs: the nodes of formulas in order, each with the way its range is
+// found. Engine jit writes the same steps as CUDA code.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace fovea::ir {
 
-// Linear forms over numbered unknowns, in unbounded integers: what ir/range knows about i32 sums.
+// A term of a linear form over numbered unknowns, in unbounded integers. i32 sums are followed so.
 struct LinearTerm {
   std::int64_t coefficient = 0;
   std::uint32_t unknown = 0;

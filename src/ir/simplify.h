@@ -1,17 +1,24 @@
-// Makes expressions smaller in ways that ir/build cannot see: what a condition says
-// about the branches under it, and what is known about positions. Keeps every value exactly. Used
-// on derivatives and traced formulas.
+// Makes expressions smaller without changing any value: NaN, infinities, signed zeros and integer
+// overflow included.
 #pragma once
+
+#include <span>
 
 #include "ir/expr.h"
 #include "ir/range.h"
 
 namespace fovea::ir {
 
+// A simpler expression equal to op(args), or null if no identity applies. The operands are
+// canonical, in canonical order, and not all constants. Called by ir/build for every new node; the
+// table of identities is in docs/language.md.
+Expr apply_identities(Op op, std::span<const Expr> args);
+
 // How many distinct nodes an expression has.
 std::size_t node_count(const Expr& expr);
 
-// select(c, x, y): inside x, c is true; inside y, it is false.
+// Uses what ir/build cannot see, the conditions above a node: in select(c, x, y), c is true inside
+// x and false inside y. For derivatives and traced formulas.
 Expr simplify(const Expr& expr);
 
 // Also replaces what has one value over the whole box: comparisons that always hold, the wrap of

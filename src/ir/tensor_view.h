@@ -10,7 +10,7 @@
 
 #include "base/dtype.h"
 #include "ir/arith.h"
-#include "ir/limits.h"
+#include "ir/program.h"
 
 namespace fovea::ir {
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/problem_text.h"
+#include "base/words.h"
 
 namespace fovea {
 namespace {
@@ -24,9 +25,7 @@ std::string device_text(const Device& device) {
   if (device.described) out = "described";
   out += ", " + device.name;
   if (device.kind == DeviceKind::Cuda) return out + ", sm_" + std::to_string(device.sm);
-  std::string isa;
-  for (const std::string& one : device.isa) isa += (isa.empty() ? "" : ", ") + one;
-  return out + " (" + isa + "; " + std::to_string(device.threads) + " threads)";
+  return out + " (" + joined(device.isa) + "; " + std::to_string(device.threads) + " threads)";
 }
 
 std::string milliseconds(double seconds) {
@@ -164,35 +163,29 @@ std::string partner_name(const Problem& problem) {
   return problem.direction == Direction::Forward ? "backward" : "forward";
 }
 
-// Seconds of all that the engine would run; 0: unknown.
-double cost_of(const EngineVerdict& one, bool with_partner) {
-  if (!with_partner || !one.partner) return one.verdict.cost;
+// What an engine would run: the problem, the other direction of its pair, or both.
+enum class Part : std::uint8_t { Own, Partner, Both };
+
+// Seconds of it; nothing if the engine cannot run it, 0 if the time is not known.
+std::optional<double> cost_of(const EngineVerdict& one, Part part) {
+  if ((part != Part::Partner && !can(one.verdict)) || (part != Part::Own && !can_partner(one))) {
+    return std::nullopt;
+  }
+  if (part == Part::Own || !one.partner) return one.verdict.cost;
+  if (part == Part::Partner) return one.partner->cost;
   const bool known = one.verdict.cost > 0 && one.partner->cost > 0;
   return known ? one.verdict.cost + one.partner->cost : 0;
 }
 
 // The first that can, or a later one that is known to be faster.
-const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts, bool with_partner) {
+const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts, Part part) {
   const EngineVerdict* chosen = nullptr;
+  double before = 0;
   for (const EngineVerdict& one : verdicts) {
-    if (one.only_when_named || !can(one.verdict)) continue;
-    if (with_partner && !can_partner(one)) continue;
-    const double cost = cost_of(one, with_partner);
-    const double before = chosen == nullptr ? 0 : cost_of(*chosen, with_partner);
-    if (chosen == nullptr || (cost > 0 && before > 0 && cost < before)) chosen = &one;
-  }
-  return chosen;
-}
-
-// The best for the other direction alone.
-const EngineVerdict* best_partner(const std::vector<EngineVerdict>& verdicts) {
-  const EngineVerdict* chosen = nullptr;
-  for (const EngineVerdict& one : verdicts) {
-    if (one.only_when_named || !one.partner || !can(*one.partner)) continue;
-    const double before = chosen == nullptr ? 0 : chosen->partner->cost;
-    if (chosen == nullptr || (one.partner->cost > 0 && before > 0 && one.partner->cost < before)) {
-      chosen = &one;
-    }
+    const auto cost = one.only_when_named ? std::nullopt : cost_of(one, part);
+    if (!cost || (chosen != nullptr && !(*cost > 0 && before > 0 && *cost < before))) continue;
+    chosen = &one;
+    before = *cost;
   }
   return chosen;
 }
@@ -201,7 +194,7 @@ const EngineVerdict* best_partner(const std::vector<EngineVerdict>& verdicts) {
 // times are known and one is faster at this direction than the engine that is best at both.
 const EngineVerdict* faster_alone(const std::vector<EngineVerdict>& verdicts,
                                   const EngineVerdict& together) {
-  const EngineVerdict* const alone = best(verdicts, false);
+  const EngineVerdict* const alone = best(verdicts, Part::Own);
   const bool faster = alone != &together && alone->verdict.cost > 0 &&
                       alone->verdict.cost < together.verdict.cost && together.partner->cost > 0;
   return faster ? alone : nullptr;
@@ -226,12 +219,12 @@ bool is_pinned(const Problem& problem) { return problem.rng == Rng::Engine && pr
 
 void choose_best(Explanation& explanation, const Problem& problem) {
   const bool pair = !explanation.verdicts.empty() && explanation.verdicts.front().partner;
-  const EngineVerdict* const together = best(explanation.verdicts, pair);
+  const EngineVerdict* const together = best(explanation.verdicts, pair ? Part::Both : Part::Own);
   const bool shared = pair && !is_pinned(problem);
   if (together != nullptr && shared) {
     const EngineVerdict* const alone = faster_alone(explanation.verdicts, *together);
     const EngineVerdict& chosen = alone != nullptr ? *alone : *together;
-    const EngineVerdict& other = *best_partner(explanation.verdicts);
+    const EngineVerdict& other = *best(explanation.verdicts, Part::Partner);
     if (&chosen != &other && chosen.verdict.cost > 0 && other.partner->cost > 0) {
       explanation.chosen = chosen.engine;
       explanation.why = chosen.engine + " is the fastest of those that can; at the " +
@@ -246,7 +239,7 @@ void choose_best(Explanation& explanation, const Problem& problem) {
     explanation.why = together->engine + of;
     return;
   }
-  const EngineVerdict* const alone = shared ? best(explanation.verdicts, false) : nullptr;
+  const EngineVerdict* const alone = shared ? best(explanation.verdicts, Part::Own) : nullptr;
   if (alone == nullptr) return explain_none(explanation, pair && is_pinned(problem));
   explanation.chosen = alone->engine;
   explanation.why = alone->engine + " is the fastest of those that can; none of them can run the " +

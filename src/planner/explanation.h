@@ -1,4 +1,4 @@
-// What the planner was asked, every engine's verdict, the choice among them, and all of it as a
+// A question to the planner, every engine's verdict, the choice among them, and all of it as a
 // table for people and as JSON for programs.
 #pragma once
 
@@ -38,9 +38,6 @@ std::string to_table(const Problem& problem, const PlanRequest& request, const E
 std::string to_json(const Problem& problem, const PlanRequest& request, const Explanation&);
 
 bool can(const Verdict& verdict);
-
-// The verdict on an engine whose compile() refused, with what it said.
-Verdict refused_to_compile(const std::string& text);
 
 // Both directions must run on one engine: its own random numbers cannot be drawn again by another.
 bool is_pinned(const Problem& problem);

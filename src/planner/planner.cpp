@@ -11,25 +11,29 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/words.h"
-#include "planner/explanation.h"
+#include "engines/cpu/engine.h"
+#include "engines/cudnn/engine.h"
+#include "engines/jit/engine.h"
+#include "engines/reference/engine.h"
 
 namespace fovea {
 namespace {
 
 constexpr std::size_t most_refusals = 256;
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
+Verdict refused(Reason reason) { return {Answer::No, {std::move(reason)}, 0, ""}; }
+
+Verdict refused_to_compile(const std::string& text) {
+  return refused({"refused_to_compile", "a plan that compiles", text, "use another engine"});
+}
+
+Verdict has_no_tangents(const Engine& engine) {
+  return refused({"no_tangents", "engine " + engine.name() + " runs forwards and backwards",
+                  "direction=tangent (a second derivative, or one in forward mode)",
+                  "run it on a CPU, where engine reference has it"});
 }
 
 }  // namespace
-
-Verdict refused_to_compile(const std::string& text) {
-  const Reason reason{"refused_to_compile", "a plan that compiles", text, "use another engine"};
-  return {Answer::No, {reason}, 0, ""};
-}
 
 std::vector<std::string> Planner::engine_names() const {
   std::vector<std::string> names;
@@ -57,19 +61,8 @@ Planner::NamedEngine Planner::named_engine(const PlanRequest& request) const {
   const std::vector<std::string> names = engine_names();
   throw InvalidArgument((named.from_environment ? "FOVEA_ENGINE: " : "") + std::string("engine '") +
                         named.name + "' is unknown" + did_you_mean(named.name, names) +
-                        " (engines: " + listed(names) + ")");
+                        " (engines: " + joined(names) + ")");
 }
-
-namespace {
-
-Verdict has_no_tangents(const Engine& engine) {
-  const Reason reason{"no_tangents", "engine " + engine.name() + " runs forwards and backwards",
-                      "direction=tangent (a second derivative, or one in forward mode)",
-                      "run it on a CPU, where engine reference has it"};
-  return {Answer::No, {reason}, 0, ""};
-}
-
-}  // namespace
 
 Planner::JudgedProblems Planner::judge(const Problem& problem, const Device& device, bool prove) {
   JudgedProblems all;
@@ -234,17 +227,12 @@ std::string Planner::noted_refusal(const PlanKey& key) {
 
 namespace {
 
-Verdict keeps_no_plans() {
-  const Reason reason{"keeps_no_plans", "", "its plans live in their process only",
-                      "they need not be compiled ahead"};
-  return {Answer::No, {reason}, 0, ""};
-}
-
-// The blobs that it took; none if it could not, and then `verdict` says why.
+// The blobs that compiling took; none if the engine could not, and then `verdict` says why.
 std::vector<store::Recorded> compile_one(const Engine& engine, const Problem& problem,
                                          const Device& device, Verdict& verdict) {
   if (!engine.keeps_plans()) {
-    verdict = keeps_no_plans();
+    verdict = refused({"keeps_no_plans", "", "its plans live in their process only",
+                       "they need not be compiled ahead"});
     return {};
   }
   if (problem.direction == Direction::Tangent && !engine.has_tangents()) {
@@ -297,6 +285,18 @@ std::string Planner::refuse_stored(const std::string& engine,
   const Engine* const found = find_engine(engine);
   return found == nullptr ? "this Fovea has no engine " + engine
                           : found->refuse_stored(environment);
+}
+
+// The one place that names the engines, in order of choice. Never destroyed: plans may be in use,
+// or their libraries already gone, when a process ends.
+Planner& planner() {
+  static Planner& process = *new Planner({
+      {&cudnn_engine()},
+      {&jit_engine()},
+      {&cpu_engine()},
+      {&reference_engine(), /*only_when_named=*/true},
+  });
+  return process;
 }
 
 }  // namespace fovea

@@ -62,7 +62,7 @@ class Planner {
   PlanCache& cache() { return cache_; }
   std::vector<std::string> engine_names() const;
 
-  // One more engine, of a test: before anyone else asks for anything.
+  // One more engine, for tests: before anyone else asks for anything.
   void add(const Candidate& candidate) { candidates_.push_back(candidate); }
 
  private:
@@ -85,8 +85,8 @@ class Planner {
   // Remembered, or made now; a partner's is remembered with it.
   Choice choice_of(const Problem& problem, const PlanRequest& request, const NamedEngine& named);
   PlannedCall build(const Problem& problem, const PlanRequest& request, const Choice& choice);
-  // Of a training pair, beside the forward and ended before that is handed out; the future's
-  // destructor waits. Nothing if the engine gains nothing by it.
+  // Builds the backward of a training pair in another thread while the forward is built; the
+  // future's destructor waits for it. Nothing if the engine does not gain by it.
   std::future<void> build_meanwhile(std::shared_ptr<const Problem> backward,
                                     const PlanRequest& request, const Choice& choice);
   const Engine* find_engine(const std::string& name) const;  // null: there is none of that name
@@ -102,12 +102,7 @@ class Planner {
   std::vector<std::pair<PlanKey, std::string>> refusals_;  // oldest first, bounded
 };
 
-// The planner of the process, with all engines. planner/engines.cpp is the only place that names
-// them.
+// The planner of the process, with all engines.
 Planner& planner();
-PlanCache& plan_cache();
-std::shared_ptr<const Explanation> explain(const Problem& problem, const PlanRequest& request,
-                                           bool prove);
-PlannedCall make_plan(const Problem& problem, const PlanRequest& request);
 
 }  // namespace fovea

@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "attention/geometry.h"
+#include "attention/bindings.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "cuda/driver.h"
-#include "engines/reference/rows.h"
 #include "ir/topology.h"
 
 namespace fovea {
@@ -54,7 +54,7 @@ class HostMemory {
 // Scores that the reference engine computes: about a second of one core at head dim 128.
 constexpr std::int64_t most_scores = std::int64_t{1} << 20;
 
-// Beyond what rounding does (docs/semantics.md has the limits that engines are tested for).
+// Larger than any rounding error (docs/semantics.md has the limits that engines are tested for).
 double limit_of(DType dtype) {
   return dtype == DType::BF16 ? 4e-2 : dtype == DType::F16 ? 8e-3 : 2e-4;
 }
@@ -70,7 +70,7 @@ bool uses(const ir::Program& program, ir::Op leaf) {
   return false;
 }
 
-// What was computed beside what it should be, number by number.
+// Compares computed numbers with those of the reference.
 class Comparison {
  public:
   void add(double got, double wanted) {
@@ -205,8 +205,9 @@ class Sample {
 
 void Sample::bind_tensors() {
   constexpr BoundTensor Bindings::* fields[] = {
-      &Bindings::q,      &Bindings::k,      &Bindings::v,      &Bindings::o,
-      &Bindings::grad_o, &Bindings::grad_q, &Bindings::grad_k, &Bindings::grad_v};
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) &Bindings::field,
+#include "fovea/fields.def"
+  };
   for (std::size_t i = 0; i < std::size(fields); ++i) {
     const NamedTensor& tensor = named_tensors()[i];
     BoundTensor& bound = part_.*fields[i];
@@ -336,9 +337,8 @@ std::string Sample::compare(const Output& output) {
     for (std::int64_t row = 0; row < output.rows; ++row) {
       for (std::int64_t d = 0; d < output.features; ++d) {
         const Strides& s = output.strides;
-        comparison.add(
-            reference::read_number(output.got, output.dtype, h * s.h + row * s.s + d * s.d),
-            reference::read_number(output.wanted.data(), output.wanted_dtype, at++));
+        comparison.add(read_number(output.got, output.dtype, h * s.h + row * s.s + d * s.d),
+                       read_number(output.wanted.data(), output.wanted_dtype, at++));
       }
     }
   }

@@ -1,7 +1,7 @@
-// Check on first use: what an engine has just computed, beside the reference engine on a sample:
-// one sequence, the query heads of one key/value head, and as many rows as take about a second.
-// Gradients of captured things and of sinks, which are sums over everything, are not compared, nor
-// are those of keys if not all rows are.
+// Check on first use: compares what an engine has just computed with the reference engine, on a
+// sample: one sequence, the query heads of one key/value head, and as many rows as take about a
+// second. Gradients of captured things and of sinks, which are sums over everything, are not
+// compared; gradients of keys only if the sample has all rows.
 #pragma once
 
 #include <string>

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "store/entry.h"
-#include "store/packed.h"
 
 namespace fovea::store {
 namespace {
@@ -216,9 +215,7 @@ void BundleWriter::write(Bytes bytes) {
 }
 
 bool BundleWriter::add(const Key& key, const Blob& blob) {
-  const bool bounded = key.engine.size() <= largest_text && key.content.size() <= largest_text &&
-                       key.environment.size() <= largest_text && blob.size() <= largest_blob;
-  if (!bounded) {
+  if (!is_small_enough(key, blob)) {
     throw InvalidArgument(path_ + ": a plan of " + std::to_string(blob.size()) +
                           " bytes is too large for a bundle");
   }

@@ -3,8 +3,8 @@
 //     header  "FOVEABND" | u32 format | u32 0 | u64 bytes of the file | u64 where the index begins
 //             | u64 entries | u64 sum of the index | u64 sum of the header before this
 //     blobs   one after the other
-//     index   u32 size and text of who made it, then per entry: u64 offset | u64 bytes | u64 sum |
-//     key
+//     index   u32 size and text of who made it, then per entry:
+//             u64 offset | u64 bytes | u64 sum | key
 //
 // The index is read and checked whole when a bundle is opened, each blob when it is asked for.
 // Files come from anywhere: every number in them is checked before it is used.

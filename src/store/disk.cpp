@@ -18,22 +18,12 @@ namespace {
 
 std::string file_of(const Key& key) { return name_of(key) + blob_suffix; }
 
-bool is_small_enough(const Key& key, const Blob& blob) {
-  return key.engine.size() <= largest_text && key.environment.size() <= largest_text &&
-         key.content.size() <= largest_text && blob.size() <= largest_blob;
-}
-
 }  // namespace
 
 Disk::Disk(FolderChoice folder, std::uint64_t limit) : choice_(std::move(folder)), limit_(limit) {}
 
 void Disk::say_once(const std::string& line) {
-  if (!log_enabled()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (said_.size() >= 64 || !said_.insert(line).second) return;
-  }
-  log_line("# cache folder " + choice_.path + " " + line);
+  said_.say("# cache folder " + choice_.path + " " + line);
 }
 
 std::optional<Blob> Disk::load(const Key& key) {
@@ -45,7 +35,7 @@ std::optional<Blob> Disk::load(const Key& key) {
   const auto there = open_to_read(folder.folder, name);
   if (!there) return std::nullopt;
   try {
-    if (there->bytes > largest_blob + 4 * largest_text) throw Damaged("is too large");
+    if (there->bytes > largest_file) throw Damaged("is too large");
     const auto bytes = read_at(there->file, 0, there->bytes);
     if (!bytes) throw Damaged("cannot be read");
     Entry entry = decode_entry(*bytes);
@@ -70,7 +60,7 @@ bool Disk::write(const File& folder, const std::string& name, Bytes bytes) {
       say_once("cannot be written to: " + errno_text(errno));
       return false;
     }
-    error = write_all(file, bytes);
+    error = write_at(file, 0, bytes);
   }
   if (error == 0 && ::renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) {
     error = errno;
@@ -118,29 +108,6 @@ std::unique_ptr<BuildLock> Disk::lock(const Key& key, std::chrono::milliseconds 
 
 namespace {
 
-struct OpenListing {
-  OpenFolder folder;
-  Listing listing;  // no files yet
-};
-
-OpenListing open_listing(const Disk& disk) {
-  OpenListing out;
-  if (!disk.is_on()) {
-    out.listing.why = disk.choice().why_none;
-    return out;
-  }
-  out.folder = open_folder(disk.choice().path);
-  if (!out.folder) {
-    out.listing.missing = out.folder.why.empty();
-    out.listing.why = out.listing.missing ? "is not there yet" : out.folder.why;
-    return out;
-  }
-  out.listing.usable = true;
-  out.listing.writable = ::faccessat(out.folder.folder.get(), ".", W_OK | X_OK, 0) == 0;
-  if (!out.listing.writable) out.listing.why = "cannot be written to: " + errno_text(errno);
-  return out;
-}
-
 std::vector<std::uint8_t> read_or_throw(const OpenFile& file, std::uint64_t size) {
   auto bytes = read_at(file.file, 0, std::min(size, file.bytes));
   if (!bytes) throw Damaged("cannot be read");
@@ -162,7 +129,7 @@ Listed look_at(const File& folder, StoredFile stored, bool verify) {
   try {
     const auto file = open_to_read(folder, out.file.name);
     if (!file) throw Damaged("cannot be opened: " + errno_text(errno));
-    if (file->bytes > largest_blob + 4 * largest_text) throw Damaged("is too large");
+    if (file->bytes > largest_file) throw Damaged("is too large");
     out.key = verify ? decode_entry(read_or_throw(*file, file->bytes)).key : read_key_of(*file);
     if (name_of(out.key) + blob_suffix != out.file.name) throw Damaged("has another's name");
   } catch (const Damaged& damage) {
@@ -171,27 +138,39 @@ Listed look_at(const File& folder, StoredFile stored, bool verify) {
   return out;
 }
 
+enum class Depth : std::uint8_t { Names, Keys, Everything };
+
+Listing listing_of(const Disk& disk, Depth depth) {
+  Listing out;
+  if (!disk.is_on()) {
+    out.why = disk.choice().why_none;
+    return out;
+  }
+  const OpenFolder folder = open_folder(disk.choice().path);
+  if (!folder) {
+    out.missing = folder.why.empty();
+    out.why = out.missing ? "is not there yet" : folder.why;
+    return out;
+  }
+  out.usable = true;
+  out.writable = ::faccessat(folder.folder.get(), ".", W_OK | X_OK, 0) == 0;
+  if (!out.writable) out.why = "cannot be written to: " + errno_text(errno);
+  for (StoredFile& file : stored_files(folder.folder)) {
+    out.bytes += file.bytes;
+    out.files.push_back(depth == Depth::Names
+                            ? Listed{std::move(file), {}, ""}
+                            : look_at(folder.folder, std::move(file), depth == Depth::Everything));
+  }
+  return out;
+}
+
 }  // namespace
 
-Listing summarise(const Disk& disk) {
-  auto [folder, listing] = open_listing(disk);
-  if (!folder) return listing;
-  for (StoredFile& file : stored_files(folder.folder)) {
-    listing.bytes += file.bytes;
-    listing.files.push_back({std::move(file), {}, ""});
-  }
-  return std::move(listing);
+Listing list(const Disk& disk, bool verify) {
+  return listing_of(disk, verify ? Depth::Everything : Depth::Keys);
 }
 
-Listing list(const Disk& disk, bool verify) {
-  Listing listing = summarise(disk);
-  const OpenFolder folder = open_folder(disk.choice().path);
-  if (!disk.is_on() || !folder) return listing;
-  for (Listed& one : listing.files) {
-    one = look_at(folder.folder, std::move(one.file), verify);
-  }
-  return listing;
-}
+Listing summarise(const Disk& disk) { return listing_of(disk, Depth::Names); }
 
 Removed clear(const Disk& disk) {
   Removed out;

@@ -7,12 +7,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "store/folder.h"
 #include "store/store.h"
 
@@ -43,8 +42,7 @@ class Disk {
 
   FolderChoice choice_;
   std::uint64_t limit_;
-  std::mutex mutex_;
-  std::set<std::string> said_;  // a few: what can go wrong with one folder
+  LogOnce said_;
 };
 
 // What is in the cache folder, as `fovea cache` and `fovea doctor` print it.

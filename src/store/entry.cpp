@@ -1,8 +1,40 @@
 #include "store/entry.h"
 
+#include <array>
+#include <cstdio>
 #include <string_view>
 
 namespace fovea::store {
+
+void Writer::number(std::uint64_t value, std::size_t size) {
+  std::array<std::uint8_t, 8> little{};
+  for (std::size_t i = 0; i < size; ++i) little[i] = static_cast<std::uint8_t>(value >> (8 * i));
+  bytes(Bytes(little).first(size));
+}
+
+Bytes ByteReader::bytes(std::uint64_t size) {
+  if (size > left_.size()) {
+    ok_ = false;
+    left_ = {};
+    return {};
+  }
+  const Bytes out = left_.first(static_cast<std::size_t>(size));
+  left_ = left_.subspan(out.size());
+  return out;
+}
+
+std::string ByteReader::text(std::uint64_t size) {
+  const Bytes out = bytes(size);
+  return {out.begin(), out.end()};
+}
+
+std::uint64_t ByteReader::number(std::size_t size) {
+  std::uint64_t value = 0;
+  const Bytes read = bytes(size);
+  for (std::size_t i = 0; i < read.size(); ++i) value |= std::uint64_t{read[i]} << (8 * i);
+  return value;
+}
+
 namespace {
 
 constexpr std::string_view entry_magic = "FOVEAPLN";
@@ -55,6 +87,42 @@ Entry decode_entry(Bytes file) {
   if (!key || !in.at_end()) throw Damaged("has a key that cannot be read");
   const Bytes blob = rest.subspan(static_cast<std::size_t>(header.key_bytes));
   return {*key, Blob(blob.begin(), blob.end())};
+}
+
+std::string name_of(const Key& key) {
+  Writer out;
+  put(out, key);
+  // Another form of the files has other names: two versions of Fovea can share a folder.
+  const std::uint64_t first = checksum(out.written(), entry_format);
+  const std::uint64_t second = checksum(out.written(), first);
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(first),
+                static_cast<unsigned long long>(second));
+  return digits;
+}
+
+std::string summary_of(const Key& key) { return key.content.substr(0, key.content.find('\n')); }
+
+bool is_small_enough(const Key& key, const Blob& blob) {
+  return key.engine.size() <= largest_text && key.environment.size() <= largest_text &&
+         key.content.size() <= largest_text && blob.size() <= largest_blob;
+}
+
+void put(Writer& out, const Key& key) {
+  for (const std::string* text : {&key.engine, &key.environment, &key.content}) {
+    out.u32(static_cast<std::uint32_t>(text->size()));
+  }
+  for (const std::string* text : {&key.engine, &key.environment, &key.content}) out.text(*text);
+}
+
+std::optional<Key> read_key(ByteReader& in) {
+  const std::uint32_t sizes[] = {in.u32(), in.u32(), in.u32()};  // in this order: braces promise it
+  Key key;
+  key.engine = in.text(sizes[0]);
+  key.environment = in.text(sizes[1]);
+  key.content = in.text(sizes[2]);
+  if (!in.ok()) return std::nullopt;
+  return key;
 }
 
 }  // namespace fovea::store

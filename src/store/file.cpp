@@ -22,7 +22,6 @@ std::optional<OpenFile> opened(int descriptor) {
     return std::nullopt;
   }
   out.bytes = static_cast<std::uint64_t>(about.st_size);
-  out.used = about.st_mtim.tv_sec;
   return out;
 }
 
@@ -68,12 +67,6 @@ std::optional<std::vector<std::uint8_t>> read_at(const File& file, std::uint64_t
   });
   if (error != 0) return std::nullopt;
   return out;
-}
-
-int write_all(const File& file, Bytes bytes) {
-  return each_part(bytes.size(), [&](std::size_t done) {
-    return ::write(file.get(), bytes.data() + done, bytes.size() - done);
-  });
 }
 
 int write_at(const File& file, std::uint64_t offset, Bytes bytes) {

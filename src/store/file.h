@@ -1,5 +1,5 @@
-// Plain files by descriptor, read and written whole. Faults of the disk are return values, since
-// none of them is an error for a caller of the store.
+// Plain files by descriptor. Faults of the disk are return values, since none of them is an error
+// for a caller of the store.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/packed.h"
+#include "store/store.h"
 
 namespace fovea::store {
 
@@ -39,7 +39,6 @@ std::string errno_text(int error);
 struct OpenFile {
   File file;
   std::uint64_t bytes = 0;
-  std::int64_t used = 0;  // seconds since 1970: when it was last written or touched
 };
 std::optional<OpenFile> open_to_read(const std::string& path);
 std::optional<OpenFile> open_to_read(const File& folder, const std::string& name);
@@ -49,7 +48,6 @@ std::optional<std::vector<std::uint8_t>> read_at(const File& file, std::uint64_t
                                                  std::uint64_t size);
 
 // 0, or the errno of what failed.
-int write_all(const File& file, Bytes bytes);
 int write_at(const File& file, std::uint64_t offset, Bytes bytes);
 
 // A name for a file that is not there yet: "fovea-tmp-<process>-<random>-<count>".

@@ -122,8 +122,7 @@ BuildLock::BuildLock(File folder, const std::string& name, std::chrono::millisec
   if (!folder_) return;
   const Clock::time_point end = Clock::now() + patience;
   std::chrono::milliseconds pause{1};
-  int gone =
-      0;  // each time another builder has finished; disks that number files anew must end too
+  int gone = 0;  // bounded, since some disks give a file a new number at each look
   for (File file = open_lock(folder_, name_); file;) {
     switch (attempt(folder_, name_, file)) {
       case Attempt::Held: file_ = std::move(file); return;
@@ -146,12 +145,13 @@ BuildLock::~BuildLock() {
   if (file_) release(folder_, name_, file_);
 }
 
+namespace {
+
+// Removes the file of a lock whose holder died, unless someone holds it.
 void remove_dead_lock(const File& folder, const std::string& name) {
   const File file(::openat(folder.get(), name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (file && attempt(folder, name, file) == Attempt::Held) release(folder, name, file);
 }
-
-namespace {
 
 constexpr std::int64_t nanoseconds = 1'000'000'000;
 constexpr std::int64_t an_hour = 3600 * nanoseconds;

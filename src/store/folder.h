@@ -44,7 +44,6 @@ class BuildLock {
   BuildLock(const BuildLock&) = delete;
   BuildLock& operator=(const BuildLock&) = delete;
 
-  bool held() const { return static_cast<bool>(file_); }
   bool ran_out_of_patience() const { return impatient_; }
 
  private:
@@ -52,9 +51,6 @@ class BuildLock {
   File folder_, file_;
   std::string name_;
 };
-
-// Removes the file of a lock whose holder died, unless someone holds it.
-void remove_dead_lock(const File& folder, const std::string& name);
 
 // A blob in the folder. Files whose names are not of our own form are neither counted nor removed.
 struct StoredFile {

@@ -25,7 +25,7 @@ PlanStore::PlanStore(Settings settings)
       load(named.bundle);
     } catch (const InvalidArgument& refusal) {
       named.refusal = refusal.what();
-      say_once("bundle " + named.refusal + ": not used");
+      said_.say("# bundle " + named.refusal + ": not used");
     }
     named_.push_back(std::move(named));
   }
@@ -35,18 +35,9 @@ PlanStore::PlanStore(Settings settings)
     try {
       bundles_.push_back(std::make_shared<const Bundle>(Bundle::open(path)));
     } catch (const InvalidArgument& refusal) {
-      say_once("bundle " + std::string(refusal.what()) + ": not used");
+      said_.say("# bundle " + std::string(refusal.what()) + ": not used");
     }
   }
-}
-
-void PlanStore::say_once(const std::string& line) {
-  if (!log_enabled()) return;
-  {
-    const std::unique_lock lock(mutex_);
-    if (said_.size() >= 64 || !said_.insert(line).second) return;
-  }
-  log_line("# " + line);
 }
 
 void PlanStore::load(std::shared_ptr<const Bundle> bundle) {
@@ -66,8 +57,8 @@ void PlanStore::say_what_it_was_made_for(const Bundle& bundle, const Key& key) {
     made_for += (made_for.empty() ? "" : ", ") + section.environment;
   }
   if (made_for.empty()) return;
-  say_once("bundle " + bundle.path() + ": its plans of " + key.engine + " are for " + made_for +
-           ", here is " + key.environment + ": not used");
+  said_.say("# bundle " + bundle.path() + ": its plans of " + key.engine + " are for " + made_for +
+            ", here is " + key.environment + ": not used");
 }
 
 std::optional<Blob> PlanStore::find_in_bundles(const Key& key) {
@@ -82,7 +73,7 @@ std::optional<Blob> PlanStore::find_in_bundles(const Key& key) {
       if (auto blob = bundle->find(key)) return blob;
       say_what_it_was_made_for(*bundle, key);
     } catch (const Damaged& damage) {
-      say_once("bundle " + bundle->path() + " " + damage.what() + ": not used");
+      said_.say("# bundle " + bundle->path() + " " + damage.what() + ": not used");
     }
   }
   return std::nullopt;

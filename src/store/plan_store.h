@@ -69,16 +69,16 @@ class PlanStore {
   std::optional<Found> look(const Key& key);
   std::optional<Blob> find_in_bundles(const Key& key);
   void say_what_it_was_made_for(const Bundle& bundle, const Key& key);
-  void say_once(const std::string& line);
 
   Settings settings_;
   Disk disk_;
   SingleFlight<Key, Found, KeyHash> builds_;
   std::vector<NamedBundle> named_;
+  LogOnce said_;
 
   mutable std::shared_mutex mutex_;
   std::vector<std::shared_ptr<const Bundle>> bundles_;
-  std::set<std::string> discarded_, said_;
+  std::set<std::string> discarded_;
   std::atomic<std::uint64_t> disk_hits_{0}, bundle_hits_{0}, disk_writes_{0};
 };
 

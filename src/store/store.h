@@ -7,13 +7,38 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
-
-#include "store/key.h"
 
 namespace fovea::store {
 
 using Blob = std::vector<std::uint8_t>;
+using Bytes = std::span<const std::uint8_t>;
+
+// What a blob depends on, in words. Keys are compared in full when a blob is found, so a collision
+// of hashes costs one rebuild. Engines make them, listings print them.
+struct Key {
+  std::string engine;       // "cudnn"
+  std::string environment;  // "cudnn 9.19.0 ... sm_90": blobs of another one cannot be used
+  // All else: best the lowered form itself, so that a change of the lowering is a change of the
+  // key. Listings show its first line: the problem.
+  std::string content;
+
+  bool operator==(const Key&) const = default;
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    return std::hash<std::string>{}(key.content);  // the rest is the same for most
+  }
+};
+
+// 32 hexadecimal digits, the same in every process and on every machine.
+std::string name_of(const Key& key);
+
+// The first line of the content.
+std::string summary_of(const Key& key);
 
 enum class Origin : std::uint8_t { Bundle, Disk, Built };
 

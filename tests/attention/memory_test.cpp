@@ -1,5 +1,5 @@
 // Which strided blocks of memory overlap: checked against marking every byte.
-#include "attention/memory.h"
+#include "attention/rules.h"
 
 #include <gtest/gtest.h>
 

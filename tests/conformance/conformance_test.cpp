@@ -13,8 +13,8 @@
 
 #include "attention/cpu.h"
 #include "base/env.h"
-#include "cli/check/bound_program.h"
 #include "cli/check/call.h"
+#include "cli/check/captured.h"
 #include "cli/check/compare.h"
 #include "cli/check/gradient_check.h"
 #include "problems.h"

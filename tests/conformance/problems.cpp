@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "attention/problem_text.h"
-#include "cuda/find_device.h"
+#include "cuda/driver.h"
 #include "planner/planner.h"
 
 namespace fovea::conformance {
@@ -70,7 +70,7 @@ std::string verdict(const std::string& engine, const Case& problem, const std::s
   const PlanRequest request{cuda::find_device(device), engine};
   for (const std::optional<Problem>* direction : {&parsed.forward, &parsed.backward}) {
     if (!*direction) continue;
-    const auto explanation = explain(**direction, request, false);
+    const auto explanation = planner().explain(**direction, request, false);
     for (const EngineVerdict& one : explanation->verdicts) {
       if (one.engine != engine || one.verdict.answer != Answer::No) continue;
       return one.verdict.reasons.empty() ? "no_reason" : one.verdict.reasons.front().code;

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "cli/check/compare.h"
-#include "cuda/find_device.h"
+#include "cuda/driver.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/known_bad.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "cuda/find_device.h"
+#include "cuda/driver.h"
 #include "engines/cudnn/judge.h"
 #include "engines/cudnn/lower.h"
 #include "engines/cudnn/plan.h"

@@ -1,5 +1,5 @@
 // Hand-written derivatives against the derived ones.
-#include "ir/bprop.h"
+#include "ir/diff.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "ir/build.h"
-#include "ir/diff.h"
 #include "ir/eval.h"
 #include "ir/parse.h"
 

@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "ir/arith.h"
+#include "ir/language.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/topology.h"
-#include "ir/verify.h"
 #include "tests/ir/random_point.h"
 
 namespace fovea::test {

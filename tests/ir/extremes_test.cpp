@@ -1,5 +1,5 @@
 // Minima and maxima of parts of tensors, against reading every element.
-#include "ir/extremes.h"
+#include "ir/range.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ir/parse.h"
-#include "ir/range.h"
 #include "tests/ir/random_program.h"
 
 namespace fovea::test {

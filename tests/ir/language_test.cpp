@@ -13,12 +13,12 @@
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/eval.h"
+#include "ir/language.h"
 #include "ir/lexer.h"
-#include "ir/limits.h"
-#include "ir/names.h"
 #include "ir/op.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
 #include "ir/simplify.h"
 
 namespace fovea::ir {

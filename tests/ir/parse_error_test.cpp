@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "ir/limits.h"
 #include "ir/parse.h"
+#include "ir/program.h"
 
 namespace fovea::ir {
 namespace {
@@ -318,7 +318,7 @@ TEST(ParseError, TheCaretLineShowsWhereInALongText) {
   }
 }
 
-// Every bound of ir/limits has its own message, and takes what is just within it.
+// Every bound of ir::limits has its own message, and takes what is just within it.
 
 std::string repeated(const std::string& piece, std::size_t count) {
   std::string out;

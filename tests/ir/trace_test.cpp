@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "base/words.h"
-#include "ir/limits.h"
-#include "ir/names.h"
+#include "ir/language.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
 
 // After ours: GCC takes the enumerators of fovea::DType for shadows of fovea::F32.
 #include "fovea/trace.hpp"

@@ -216,11 +216,11 @@ TEST_F(Choose, ProvingAsksTheEngineToProve) {
 
 TEST(Planner, TheProcessHasTheReferenceEngine) {
   PlanRequest request{cpu_device(), "reference"};
-  const PlannedCall call = make_plan(problem_of(line), request);
+  const PlannedCall call = planner().make_plan(problem_of(line), request);
   EXPECT_EQ(call.engine, "reference");
-  EXPECT_EQ(make_plan(problem_of(line), {cpu_device(), ""}).engine, "cpu");
+  EXPECT_EQ(planner().make_plan(problem_of(line), {cpu_device(), ""}).engine, "cpu");
   const std::string only_there = line + std::string(" dtype=f64");
-  EXPECT_THROW(make_plan(problem_of(only_there), {cpu_device(), ""}), Unsupported);
+  EXPECT_THROW(planner().make_plan(problem_of(only_there), {cpu_device(), ""}), Unsupported);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ def plant(check, tmp_path):
         "src/engines/cpu/engine.h": '#include "attention/problem.h"\n',
         "src/engines/jit/engine.h": '#include "cuda/driver.h"\n#include "device/tile.cuh"\n',
         "src/engines/jit/device/tile.cuh": "",
-        "src/planner/engines.cpp": '#include "engines/cpu/engine.h"\n#include "engines/jit/engine.h"\n',
+        "src/planner/planner.cpp": '#include "engines/cpu/engine.h"\n#include "engines/jit/engine.h"\n',
         "src/capi/plan.cpp": '#include "fovea/fovea.h"\n#include "planner/choose.h"\n',
         "src/planner/choose.h": "",
         "cli/main.cpp": '#include <fovea/fovea.h>\n',

@@ -70,7 +70,7 @@ def test_structs_of_julia_are_up_to_date(root):
 
 def test_the_ptx_is_made_from_todays_sources(root):
     """Kernels of engine cudnn's own are kept as text."""
-    text = (root / "src/engines/cudnn/packed_rows_ptx.cpp").read_text()
+    text = (root / "src/engines/cudnn/packed_rows.cpp").read_text()
     assert tool(root, "make_ptx").digest() in text, "packed_rows.cu or .h has changed: run tools/make_ptx.py"
 
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "store/packed.h"
+#include "store/entry.h"
 
 namespace fovea::store::testing {
 

@@ -8,7 +8,6 @@
 
 #include "attention/arena.h"
 #include "attention/bindings.h"
-#include "attention/geometry.h"
 #include "attention/problem.h"
 #include "engines/cpu/captured/captured.h"
 #include "engines/cpu/kernels/table.h"

@@ -1,6 +1,6 @@
 #include "engines/cpu/engine.h"
 
-#include "attention/host_bake.h"
+#include "attention/engine.h"
 #include "base/error.h"
 #include "engines/cpu/backward.h"
 #include "engines/cpu/forward.h"

@@ -8,9 +8,8 @@
 #include "engines/cpu/call.h"
 #include "ir/build.h"
 #include "ir/diff.h"
-#include "ir/row_shift.h"
+#include "ir/modifier.h"
 #include "ir/simplify.h"
-#include "ir/stable.h"
 
 namespace fovea::cpu {
 namespace {

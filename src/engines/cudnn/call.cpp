@@ -299,9 +299,6 @@ void check_call(const Problem& baked, const Lowered& lowered, const Bindings& b)
 
 namespace {
 
-// The front part of a call's workspace, and what is enqueued before a graph runs: numbers that it
-// reads there, outputs that it leaves alone.
-
 std::size_t span_bytes(const Tensor& tensor) {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < 4; ++i) last += (tensor.dim[i] - 1) * tensor.stride[i];

@@ -1,15 +1,8 @@
 #include "engines/cudnn/engine.h"
 
-#include <map>
-#include <mutex>
-
 #include "attention/engine.h"
-#include "attention/problem_text.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "cuda/driver.h"
 #include "cuda/libraries.h"
-#include "engines/cudnn/graphs.h"
 #include "engines/cudnn/judge.h"
 #include "engines/cudnn/lower.h"
 #include "engines/cudnn/plan.h"
@@ -30,7 +23,7 @@ class CudnnEngine : public Engine {
 
   Judged judge(const Baked& baked, const Device& device) const override {
     Judged verdict = cudnn::judge(baked.problem, device);
-    const auto proof = find_proof(baked, device);
+    const auto proof = proofs_.find(baked, device);
     if (!proof) return verdict;
     if (proof->answer == Answer::No) return {*proof};
     if (verdict.answer == Answer::Expected) verdict.answer = Answer::Proven;
@@ -49,7 +42,7 @@ class CudnnEngine : public Engine {
       verdict.reasons.push_back({"cudnn_refuses", "cuDNN itself builds no plan for it",
                                  refusal.what(), "use another engine, and please report this"});
     }
-    keep_proof(baked, device, verdict);
+    proofs_.keep(baked, device, verdict);
     return verdict;
   }
 
@@ -73,30 +66,7 @@ class CudnnEngine : public Engine {
   }
 
  private:
-  struct Proof {
-    Baked baked;
-    Device device;
-    Verdict verdict;
-  };
-  static constexpr std::size_t most_proofs = 1024;
-
-  std::optional<Verdict> find_proof(const Baked& baked, const Device& device) const {
-    const std::lock_guard lock(mutex_);
-    const auto [first, last] = proofs_.equal_range(baked.problem.hash() ^ device.hash());
-    for (auto at = first; at != last; ++at) {
-      if (at->second.baked == baked && at->second.device == device) return at->second.verdict;
-    }
-    return std::nullopt;
-  }
-
-  void keep_proof(const Baked& baked, const Device& device, const Verdict& verdict) const {
-    const std::lock_guard lock(mutex_);
-    if (proofs_.size() >= most_proofs) proofs_.clear();
-    proofs_.emplace(baked.problem.hash() ^ device.hash(), Proof{baked, device, verdict});
-  }
-
-  mutable std::mutex mutex_;
-  mutable std::multimap<std::uint64_t, Proof> proofs_;
+  mutable Proofs proofs_;
 };
 
 }  // namespace

@@ -1,60 +1,17 @@
+// Whole numbers first, then real ones, then conditions and masks.
 #include "engines/cudnn/formula.h"
 
-#include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <limits>
-#include <vector>
+#include <optional>
 
-#include "attention/extents.h"
-#include "attention/tensor_strides.h"
-#include "base/error.h"
-#include "ir/eval.h"
-#include "ir/print.h"
-#include "ir/topology.h"
+#include "ir/build.h"
 
 namespace fovea::cudnn {
 
+using ir::Depends;
 using ir::Expr;
 using ir::Op;
-
-namespace {
-
-constexpr std::size_t most_steps = 160;  // beyond, cuDNN takes minutes or gives up
-
-ir::IntInterval positions(std::int64_t count, bool moved) {
-  if (moved) return {};
-  return {0, std::max<std::int64_t>(count - 1, 0)};
-}
-
-}  // namespace
-
-FormulaLowering::FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid,
-                                 Lowered& lowered)
-    : problem_(problem),
-      batch_(batch),
-      avoid_(avoid),
-      lowered_(lowered),
-      spec_(lowered.spec),
-      decisions_(problem.program) {
-  const Sizes& s = problem.sizes;
-  box_.b = positions(s.b, problem.b_offset != 0);
-  box_.h = positions(s.h, problem.h_offset != 0);
-  box_.q = positions(s.sq, problem.q_offset != 0 || problem.has_q_offsets);
-  box_.k = positions(s.skv, problem.k_offset != 0 || problem.has_k_offsets);
-  box_.B = ir::IntInterval::of(s.b);
-  box_.H = ir::IntInterval::of(heads_seen(s, problem.h_global));
-  box_.Hkv = ir::IntInterval::of(s.hkv);
-  box_.Sq = spec_.padding ? ir::IntInterval{0, s.sq} : ir::IntInterval::of(s.sq);
-  box_.Skv = spec_.padding ? ir::IntInterval{0, s.skv} : ir::IntInterval::of(s.skv);
-}
-
-void FormulaLowering::refuse(const char* code, const std::string& limit, const std::string& got,
-                             const std::string& advice) {
-  for (const Reason& known : lowered_.reasons) {
-    if (known.code == code) return;
-  }
-  lowered_.reasons.push_back({code, limit, got, advice});
-}
 
 Ref FormulaLowering::unsupported(const Expr& e) {
   refuse("operation_not_in_cudnn", "cuDNN's fused attention has no such operation",
@@ -63,188 +20,361 @@ Ref FormulaLowering::unsupported(const Expr& e) {
   return {Ref::Kind::Score, 0};
 }
 
-// --- making steps ---
+Ref FormulaLowering::value(const Expr& e) {
+  if (const auto known = values_.find(e.get()); known != values_.end()) return known->second;
+  const Ref ref = make(e);
+  values_.emplace(e.get(), ref);
+  kept_.push_back(e);
+  return ref;
+}
+
+Ref FormulaLowering::make(const Expr& e) {
+  if (!e->args().empty() && is_uniform(e)) return uniform(e);
+  // What depends on the head alone is a table, unless it is as cheap as one.
+  if (e->type() == ir::Type::F32 && e->depends() == Depends::H && !e->args().empty() &&
+      e->op() != Op::FloatOfInt && problem_.h_offset == 0) {
+    return table(e);
+  }
+  return e->type() == ir::Type::I32 ? whole_number(e) : real_number(e);
+}
+
+// Floor division by a positive number, in f32: half a unit away from every step, so that rounding
+// cannot cross one.
+Ref FormulaLowering::floor_divide(const Expr& e) {
+  const ir::IntInterval a = range(e->arg(0)), b = range(e->arg(1));
+  const bool truncates = e->op() == Op::TruncDiv || e->op() == Op::TruncRem;
+  constexpr std::int64_t exact = std::int64_t{1} << 21;
+  if (b.lo < 1 || b.hi >= exact || a.lo <= -exact || a.hi >= exact || (truncates && a.lo < 0)) {
+    refuse("division_of_whole_numbers",
+           "engine cudnn divides whole numbers below 2^21 by positive ones",
+           "a division beyond that", "use engine jit");
+  }
+  lowered_.costly_steps += 1;
+  const Ref x = as_float(value(e->arg(0))), y = as_float(value(e->arg(1)));
+  return step(Mode::Floor, {step(Mode::Div, {step(Mode::Add, {x, number(0.5f)}), y})});
+}
+
+Ref FormulaLowering::whole_number(const Expr& e) {
+  const auto arg = [&](std::size_t i) { return value(e->arg(i)); };
+  const auto real = [&](std::size_t i) {
+    need_exact(e->arg(i));
+    return as_float(arg(i));
+  };
+  const auto both = [&](Mode mode) {
+    const Ref a = arg(0), b = arg(1);
+    if (type_of(a) == Type::I32 && type_of(b) == Type::I32) return step(mode, {a, b}, Type::I32);
+    need_exact(e);
+    return step(mode, {real(0), real(1)});
+  };
+  switch (e->op()) {
+    case Op::IndexB: return index(0);
+    case Op::IndexH: return index(1);
+    case Op::IndexQ: return index(2);
+    case Op::IndexK: return index(3);
+    case Op::SizeB: return whole(static_cast<std::int32_t>(problem_.sizes.b));
+    case Op::SizeH: return whole(static_cast<std::int32_t>(box_.H.lo));
+    case Op::SizeHkv: return whole(static_cast<std::int32_t>(problem_.sizes.hkv));
+    case Op::SizeSq:
+    case Op::SizeSkv: return size(e->op());
+    case Op::ConstI: return whole(e->int_value());
+    case Op::ScalarI: return per_call(Role::Scalar, e->slot(), Type::I32);
+    case Op::LoadI: return load(e);
+    case Op::AddI: return both(Mode::Add);
+    case Op::SubI: return both(Mode::Sub);
+    case Op::NegI: need_exact(e); return step(Mode::Neg, {real(0)});
+    case Op::AbsI: need_exact(e); return step(Mode::Abs, {real(0)});
+    case Op::MulI: need_exact(e); return step(Mode::Mul, {real(0), real(1)});
+    case Op::MinI: return step(Mode::Min, {real(0), real(1)});
+    case Op::MaxI: return step(Mode::Max, {real(0), real(1)});
+    case Op::ClampI: return step(Mode::Min, {step(Mode::Max, {real(0), real(1)}), real(2)});
+    case Op::FloorDiv:
+    case Op::TruncDiv: return floor_divide(e);
+    case Op::FloorMod:
+    case Op::TruncRem: {
+      const Ref quotient = floor_divide(e);
+      return step(Mode::Sub, {real(0), step(Mode::Mul, {quotient, real(1)})});
+    }
+    case Op::SelectI: return select(e->arg(0), real(1), real(2));
+    case Op::IntOfBool: return select(e->arg(0), number(1), number(0));
+    default: return unsupported(e);
+  }
+}
+
+Ref FormulaLowering::power(const Expr& e) {
+  const Ref x = as_float(value(e->arg(0)));
+  if (e->arg(1)->op() == Op::ConstF) {
+    const float exponent = e->arg(1)->float_value();
+    if (exponent == 2) return step(Mode::Mul, {x, x});
+    if (exponent == 0.5f) return step(Mode::Sqrt, {x});
+    if (exponent == 1) return x;
+  }
+  const ir::RealInterval base = ir::bound(e->arg(0), box_).f;
+  if (base.lo < 0 || base.nan) {
+    refuse("power_of_negative", "cuDNN's pow is right for bases that cannot be negative",
+           "a base that may be negative", "multiply, or take abs() first");
+  }
+  lowered_.costly_steps += 2;
+  return step(Mode::Pow, {x, as_float(value(e->arg(1)))});
+}
+
+// To the nearest, ties to even: cuDNN has floor only.
+Ref FormulaLowering::rounded(const Expr& e) {
+  const Ref x = as_float(value(e->arg(0)));
+  const Ref below = step(Mode::Floor, {x});
+  const Ref above = step(Mode::Add, {below, number(1)});
+  const Ref rest = step(Mode::Sub, {x, below});
+  const Ref half = step(Mode::Mul, {below, number(0.5f)});
+  const Ref odd = step(Mode::NotEqual, {step(Mode::Floor, {half}), half}, Type::Bool);
+  const Ref tie = step(Mode::Select, {odd, above, below});
+  const Ref is_tie = step(Mode::Equal, {rest, number(0.5f)}, Type::Bool);
+  const Ref up = step(Mode::Less, {number(0.5f), rest}, Type::Bool);
+  return step(Mode::Select, {is_tie, tie, step(Mode::Select, {up, above, below})});
+}
 
 namespace {
 
-// The same with its operands exchanged.
-std::optional<Mode> mirrored(Mode mode) {
+// How close to what cuDNN hands in: the incoming gradient, the score, neither.
+int rank(const Expr& e) {
+  return any(e->depends(), Depends::Grad) ? 2 : any(e->depends(), Depends::Score) ? 1 : 0;
+}
+
+}  // namespace
+
+// Of two operands, and of two branches, the one that comes from the score, or from the incoming
+// gradient, is made and stands first: if cuDNN's backward (9.19, sm_90) met a sum of positions
+// before it, gradients were wrong by ten orders of magnitude, as in s * (q - k) + tanh(score).
+Ref FormulaLowering::binary(Mode mode, const Expr& e) {
+  const Expr &a = e->arg(0), &b = e->arg(1);
+  if (rank(b) <= rank(a)) return step(mode, {value(a), value(b)});
+  const Ref first = value(b);
+  if (mode == Mode::Sub) return step(Mode::Add, {step(Mode::Neg, {as_float(first)}), value(a)});
+  if (mode == Mode::Div) {
+    return step(Mode::Mul, {step(Mode::Reciprocal, {as_float(first)}), value(a)});
+  }
+  return step(mode, {first, value(a)});  // add, mul, min, max
+}
+
+Ref FormulaLowering::real_number(const Expr& e) {
+  const auto arg = [&](std::size_t i) { return as_float(value(e->arg(i))); };
+  const auto unary = [&](Mode mode, int cost) {
+    lowered_.costly_steps += cost;
+    return step(mode, {arg(0)});
+  };
+  constexpr float ln2 = 0.69314718056f;
+  switch (e->op()) {
+    case Op::Score: return {Ref::Kind::Score, 0};
+    case Op::Grad: return {Ref::Kind::Grad, 0};
+    case Op::ConstF: return number(e->float_value());
+    case Op::ScalarF: return per_call(Role::Scalar, e->slot(), Type::F32);
+    case Op::LoadF: return load(e);
+    case Op::AddF: return binary(Mode::Add, e);
+    case Op::SubF: return binary(Mode::Sub, e);
+    case Op::MulF: return binary(Mode::Mul, e);
+    case Op::DivF:
+      if (is_uniform(e->arg(1))) {
+        return step(Mode::Mul, {value(e->arg(0)), uniform(ir::constant(1.0f) / e->arg(1))});
+      }
+      lowered_.costly_steps += 1;
+      return binary(Mode::Div, e);
+    case Op::NegF: return unary(Mode::Neg, 0);
+    case Op::AbsF: return unary(Mode::Abs, 0);
+    case Op::MinF: return binary(Mode::Min, e);
+    case Op::MaxF: return binary(Mode::Max, e);
+    case Op::ClampF: return step(Mode::Min, {step(Mode::Max, {arg(0), arg(1)}), arg(2)});
+    case Op::SignF: {
+      const Ref x = arg(0);
+      const Ref positive = step(Mode::Less, {number(0), x}, Type::Bool);
+      const Ref negative = step(Mode::Less, {x, number(0)}, Type::Bool);
+      return step(Mode::Select,
+                  {positive, number(1), step(Mode::Select, {negative, number(-1), number(0)})});
+    }
+    case Op::Exp: return unary(Mode::Exp, 1);
+    case Op::Exp2:
+      lowered_.costly_steps += 1;
+      return step(Mode::Exp, {step(Mode::Mul, {arg(0), number(ln2)})});
+    case Op::Expm1:
+      lowered_.costly_steps += 1;
+      return step(Mode::Sub, {step(Mode::Exp, {arg(0)}), number(1)});
+    case Op::Log: return unary(Mode::Log, 1);
+    case Op::Log2:
+      lowered_.costly_steps += 1;
+      return step(Mode::Mul, {step(Mode::Log, {arg(0)}), number(1 / ln2)});
+    case Op::Log1p:
+      lowered_.costly_steps += 1;
+      return step(Mode::Log, {step(Mode::Add, {arg(0), number(1)})});
+    case Op::Sqrt: return unary(Mode::Sqrt, 1);
+    case Op::Rsqrt: return unary(Mode::Rsqrt, 1);
+    case Op::Pow: return power(e);
+    case Op::Tanh: return unary(Mode::Tanh, 1);
+    case Op::Sigmoid: return unary(Mode::Sigmoid, 2);
+    case Op::Softplus: return unary(Mode::Softplus, 2);
+    case Op::Erf: return unary(Mode::Erf, 2);
+    case Op::Sin: return unary(Mode::Sin, 1);
+    case Op::Cos: return unary(Mode::Cos, 1);
+    case Op::Tan: return unary(Mode::Tan, 2);
+    case Op::Floor: return unary(Mode::Floor, 0);
+    case Op::Ceil: return unary(Mode::Ceil, 0);
+    case Op::Round: return rounded(e);
+    case Op::SelectF: {
+      const bool holds = rank(e->arg(1)) >= rank(e->arg(2));
+      const Ref first = arg(holds ? 1 : 2);
+      return select(e->arg(0), first, arg(holds ? 2 : 1), holds);
+    }
+    case Op::FloatOfInt: return value(e->arg(0));  // sums and products take either
+    case Op::FloatOfBool: return select(e->arg(0), number(1), number(0));
+    default: return unsupported(e);
+  }
+}
+
+Ref FormulaLowering::compare(Mode mode, const Expr& e) {
+  Ref a = value(e->arg(0)), b = value(e->arg(1));
+  if (type_of(a) != type_of(b)) {
+    a = as_float(a);
+    b = as_float(b);
+  }
+  if (avoid_.row_comparisons && e->arg(0)->type() == ir::Type::I32 && is_full(a) && is_full(b) &&
+      std::abs(range(e->arg(0)).lo) < exact_in_f32 &&
+      std::abs(range(e->arg(0)).hi) < exact_in_f32 &&
+      std::abs(range(e->arg(1)).lo) < exact_in_f32 &&
+      std::abs(range(e->arg(1)).hi) < exact_in_f32) {
+    const Type type = type_of(a);
+    return step(mode, {step(Mode::Sub, {a, b}, type), type == Type::I32 ? whole(0) : number(0)},
+                Type::Bool);
+  }
+  return step(mode, {a, b}, Type::Bool);
+}
+
+namespace {
+
+// The comparison that holds exactly if `mode` does not.
+std::optional<Mode> complement(Mode mode, bool whole_numbers) {
   switch (mode) {
-    case Mode::Add:
-    case Mode::Mul:
-    case Mode::Min:
-    case Mode::Max:
-    case Mode::Equal:
-    case Mode::NotEqual: return mode;
-    case Mode::Less: return Mode::Greater;
-    case Mode::LessEqual: return Mode::GreaterEqual;
-    case Mode::Greater: return Mode::Less;
-    case Mode::GreaterEqual: return Mode::LessEqual;
+    case Mode::Equal: return Mode::NotEqual;
+    case Mode::NotEqual: return Mode::Equal;
+    case Mode::Less: return whole_numbers ? std::optional(Mode::GreaterEqual) : std::nullopt;
+    case Mode::LessEqual: return whole_numbers ? std::optional(Mode::Greater) : std::nullopt;
     default: return std::nullopt;
   }
 }
 
 }  // namespace
 
-Ref FormulaLowering::step(Mode mode, std::initializer_list<Ref> given, Type type) {
-  std::vector<Ref> operands(given);
-  if (mode == Mode::Select) {
-    operands[1] = full(operands[1]);
-  } else if (!operands.empty() && !is_full(operands[0])) {
-    if (operands.size() == 2 && is_full(operands[1]) && mirrored(mode)) {
-      mode = *mirrored(mode);
-      std::swap(operands[0], operands[1]);
-    } else if (operands.size() == 2 && is_full(operands[1]) && mode == Mode::Sub) {
-      operands = {step(Mode::Neg, {operands[1]}, type), operands[0]};
-      mode = Mode::Add;
-    } else if (operands.size() == 2 && is_full(operands[1]) && mode == Mode::Div) {
-      operands = {step(Mode::Reciprocal, {operands[1]}), operands[0]};
-      mode = Mode::Mul;
-    } else {
-      operands[0] = full(operands[0]);
+// The complement of a comparison; a NaN makes neither a < b nor b <= a.
+Ref FormulaLowering::compare_not(Mode mode, const Expr& e) {
+  const bool whole_numbers = e->arg(0)->type() == ir::Type::I32;
+  if (const auto other = complement(mode, whole_numbers)) return compare(*other, e);
+  const Ref held = step(Mode::Select, {compare(mode, e), number(1), number(0)});
+  return step(Mode::Equal, {held, number(0)}, Type::Bool);
+}
+
+Ref FormulaLowering::select(const Expr& c, Ref first, Ref second, bool holds) {
+  if (first == second) return first;
+  const auto key = std::tuple(c.get(), static_cast<int>(first.kind), first.index,
+                              static_cast<int>(second.kind), second.index, holds);
+  if (const auto known = selects_.find(key); known != selects_.end()) return known->second;
+  kept_.push_back(c);
+  const auto choose = [&](Mode mode) {
+    const Ref condition = holds ? compare(mode, c) : compare_not(mode, c);
+    return step(Mode::Select, {condition, as_float(first), as_float(second)});
+  };
+  // The same for an operand of this condition.
+  const auto by = [&](std::size_t i, Ref x, Ref y, bool value) {
+    return select(c->arg(i), x, y, value);
+  };
+  Ref result;
+  switch (c->op()) {
+    case Op::ConstB: result = c->bool_value() == holds ? first : second; break;
+    case Op::Not: result = by(0, first, second, !holds); break;
+    case Op::And:
+    case Op::Or: {
+      // All operands must be as wanted (a && b holds, a || b does not), or one of them.
+      const bool all = (c->op() == Op::And) == holds;
+      const Ref rest = by(1, first, second, holds);
+      result = all ? by(0, rest, second, holds) : by(0, first, rest, holds);
+      break;
     }
-  }
-  if (spec_.steps.size() >= most_steps) {
-    refuse("formula_too_long",
-           "engine cudnn lowers at most " + std::to_string(most_steps) + " operations",
-           "a longer formula", "use engine jit");
-    return {Ref::Kind::Score, 0};
-  }
-  Step made;
-  made.mode = mode;
-  made.type = type;
-  for (const Ref& operand : operands) {
-    made.operands[static_cast<std::size_t>(made.operand_count++)] = operand;
-  }
-  spec_.steps.push_back(made);
-  return {Ref::Kind::Step, static_cast<std::uint32_t>(spec_.steps.size() - 1)};
-}
-
-Ref FormulaLowering::full(Ref ref, bool as_real) {
-  if (is_full(ref)) return ref;
-  const bool whole_number = type_of(ref) == Type::I32 && !as_real;
-  std::optional<Ref>& zero = whole_number ? whole_zero_ : zero_;
-  if (!zero) {
-    const Ref q = index(2);
-    zero = step(Mode::Sub, {q, q}, whole_number ? Type::I32 : Type::F32);
-  }
-  return step(Mode::Add, {*zero, ref}, whole_number ? Type::I32 : Type::F32);
-}
-
-// Nothing in it changes from one score to another.
-bool FormulaLowering::is_uniform(const Expr& e) const {
-  using ir::Depends;
-  constexpr Depends changing = Depends::B | Depends::H | Depends::Q | Depends::K | Depends::Score |
-                               Depends::Grad | Depends::Load;
-  if (any(e->depends(), changing)) return false;
-  if (problem_.device_values && any(e->depends(), Depends::Scalar)) return false;
-  if (!spec_.padding) return true;
-  for (const ir::Node* node : ir::operands_first({&e, 1}).nodes) {
-    if (node->op() == Op::SizeSq || node->op() == Op::SizeSkv) return false;
-  }
-  return true;
-}
-
-Ref FormulaLowering::uniform(const Expr& e) {
-  if (const auto known = uniforms_.find(e.get()); known != uniforms_.end()) return known->second;
-  const auto slot = static_cast<std::uint32_t>(lowered_.uniforms.size());
-  lowered_.uniforms.push_back({e, decisions_.depend_on(*e)});
-  const Ref ref = per_call(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
-  uniforms_.emplace(e.get(), ref);
-  return ref;
-}
-
-Ref FormulaLowering::number(float value) {
-  spec_.constants.push_back({Type::F32, value, 0});
-  return {Ref::Kind::Constant, static_cast<std::uint32_t>(spec_.constants.size() - 1)};
-}
-
-Ref FormulaLowering::whole(std::int32_t value) {
-  spec_.constants.push_back({Type::I32, 0, value});
-  return {Ref::Kind::Constant, static_cast<std::uint32_t>(spec_.constants.size() - 1)};
-}
-
-Type FormulaLowering::type_of(const Ref& ref) const {
-  switch (ref.kind) {
-    case Ref::Kind::Score:
-    case Ref::Kind::Grad: return Type::F32;
-    case Ref::Kind::Tensor: return spec_.tensors[ref.index].type;
-    case Ref::Kind::Constant: return spec_.constants[ref.index].type;
-    case Ref::Kind::Step: return spec_.steps[ref.index].type;
-  }
-  throw InternalError("an operand of no kind");
-}
-
-Ref FormulaLowering::as_float(Ref ref) {
-  const Type type = type_of(ref);
-  if (type == Type::F32 || type == Type::F16 || type == Type::BF16) return ref;
-  if (ref.kind == Ref::Kind::Constant) {
-    return number(static_cast<float>(spec_.constants[ref.index].whole));
-  }
-  return is_full(ref) ? step(Mode::Convert, {ref}) : full(ref, true);
-}
-
-Ref FormulaLowering::per_call(Role role, std::uint32_t slot, Type type) {
-  for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
-    if (spec_.tensors[i].role == role && spec_.tensors[i].slot == slot) {
-      return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
+    case Op::EqB:
+    case Op::NeB: {
+      const bool alike = (c->op() == Op::EqB) == holds;
+      result = by(0, by(1, first, second, alike), by(1, first, second, !alike), true);
+      break;
     }
+    case Op::SelectB:
+      result = by(0, by(1, first, second, holds), by(2, first, second, holds), true);
+      break;
+    case Op::LtF:
+    case Op::LtI: result = choose(Mode::Less); break;
+    case Op::LeF:
+    case Op::LeI: result = choose(Mode::LessEqual); break;
+    case Op::EqF:
+    case Op::EqI: result = choose(Mode::Equal); break;
+    case Op::NeF:
+    case Op::NeI: result = choose(Mode::NotEqual); break;
+    case Op::BoolOfFloat:
+    case Op::BoolOfInt: {
+      const Mode mode = holds ? Mode::NotEqual : Mode::Equal;
+      const Ref condition = step(mode, {as_float(value(c->arg(0))), number(0)}, Type::Bool);
+      result = step(Mode::Select, {condition, as_float(first), as_float(second)});
+      break;
+    }
+    default:
+      refuse("bool_tensor", "cuDNN's fused attention reads no tensors of bool or u8",
+             "a captured tensor of such elements", "use engine jit, or make it i32, f16 or bf16");
+      result = first;
   }
-  Tensor tensor;
-  tensor.role = role;
-  tensor.slot = slot;
-  tensor.type = type;
-  tensor.by_value = !problem_.device_values || role == Role::OffsetB || role == Role::Uniform;
-  spec_.tensors.push_back(tensor);
-  return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  selects_.emplace(key, result);
+  return result;
 }
 
-// A position in the tensors of this call, counted from 0.
-Ref FormulaLowering::plain_index(int axis) {
-  auto& known = plain_indices_[static_cast<std::size_t>(axis)];
-  if (known) return *known;
-  known = step(Mode::Index, {{Ref::Kind::Score, 0}}, Type::I32);
-  if (known->kind == Ref::Kind::Step) spec_.steps[known->index].axis = axis;
-  return *known;
+Ref FormulaLowering::mask(Ref score, std::span<const Expr> conditions) {
+  if (conditions.empty()) return score;
+  const Ref nothing = number(-std::numeric_limits<float>::infinity());
+  for (const Expr& condition : conditions) score = select(condition, score, nothing);
+  return score;
 }
 
-// Positions are generated once each: cuDNN recognises no mask whose positions it sees twice.
-Ref FormulaLowering::index(int axis) {
-  auto& known = indices_[static_cast<std::size_t>(axis)];
-  if (known) return *known;
-  Ref ref = plain_index(axis);
-  constexpr std::array<Role, 4> offsets{Role::OffsetB, Role::OffsetH, Role::OffsetQ, Role::OffsetK};
-  const std::array<bool, 4> moved{true, problem_.h_offset != 0, problem_.q_offset != 0,
-                                  problem_.k_offset != 0};  // b: by the slices of a batch
-  if (axis == 0) lowered_.uses_b = true;
-  if (moved[static_cast<std::size_t>(axis)]) {
-    ref = step(Mode::Add, {ref, per_call(offsets[static_cast<std::size_t>(axis)], 0, Type::I32)},
-               Type::I32);
+// Beyond the last row and key of a tile scores may be anything, and 0 times it a NaN.
+Ref FormulaLowering::within_sequences(Ref inner, float outer) {
+  constexpr std::int64_t tile = 128;
+  const Sizes& s = problem_.sizes;
+  if (!spec_.padding && s.sq % tile == 0 && s.skv % tile == 0) return inner;
+  const Ref nothing = number(outer);
+  for (const auto& [axis, length] : {std::pair(2, Op::SizeSq), std::pair(3, Op::SizeSkv)}) {
+    const Ref inside = step(Mode::Less, {plain_index(axis), size(length)}, Type::Bool);
+    inner = step(Mode::Select, {inside, inner, nothing});
   }
-  if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets)) {
-    const Role role = axis == 2 ? Role::OffsetsQ : Role::OffsetsK;
-    ref = step(Mode::Add, {ref, per_sequence(role)}, Type::I32);
+  return inner;
+}
+
+Ref FormulaLowering::same(Ref score) { return step(Mode::Mul, {score, number(1)}); }
+
+// In the form that cuDNN's backward recognises: positions generated from the very tensor that is
+// masked, rows compared with columns, the main diagonal last.
+Ref FormulaLowering::band(Ref score, const Band& band) {
+  if (!band.any()) return score;
+  const Ref nothing = number(-std::numeric_limits<float>::infinity());
+  const auto position = [&](int axis) {
+    const Ref made = step(Mode::Index, {score}, Type::I32);
+    if (made.kind == Ref::Kind::Step) spec_.steps[made.index].axis = axis;
+    return made;
+  };
+  Ref q = position(2);
+  const Ref k = position(3);
+  if (band.bottom_right) {
+    q = step(Mode::Add, {q, size(Op::SizeSkv)}, Type::I32);
+    q = step(Mode::Sub, {q, size(Op::SizeSq)}, Type::I32);
   }
-  known = ref;
-  return ref;
-}
-
-Ref FormulaLowering::size(Op op) {
-  const bool of_queries = op == Op::SizeSq;
-  if (spec_.padding) return per_sequence(of_queries ? Role::LengthsQ : Role::LengthsK);
-  return whole(static_cast<std::int32_t>(of_queries ? problem_.sizes.sq : problem_.sizes.skv));
-}
-
-// --- decisions ---
-
-ir::IntInterval FormulaLowering::range(const Expr& e) const { return ir::bound(e, box_).i; }
-
-void FormulaLowering::need_exact(const Expr& e) {
-  const ir::IntInterval r = range(e);
-  if (r.lo > -exact_in_f32 && r.hi < exact_in_f32) return;
-  refuse("whole_numbers_too_large",
-         "engine cudnn computes products and quotients of whole numbers in f32, exact below 2^24",
-         "a whole number that may be larger", "use engine jit");
+  if (band.left) {
+    const Ref end = step(Mode::Add, {k, whole(static_cast<std::int32_t>(*band.left))}, Type::I32);
+    score = step(Mode::Select, {step(Mode::Greater, {end, q}, Type::Bool), score, nothing});
+  }
+  if (band.right) {
+    if (*band.right != 0) {
+      q = step(Mode::Add, {q, whole(static_cast<std::int32_t>(*band.right))}, Type::I32);
+    }
+    score = step(Mode::Select, {step(Mode::GreaterEqual, {q, k}, Type::Bool), score, nothing});
+  }
+  return score;
 }
 
 void FormulaLowering::finish() {
@@ -253,179 +383,6 @@ void FormulaLowering::finish() {
            "what decides a mask, a select or a whole number must be exact, and cuDNN's " + what +
                " is not",
            what + " under a comparison", "use engine jit");
-  }
-}
-
-using ir::Expr;
-using ir::Op;
-
-int FormulaLowering::count_loads(const ir::Program& program, std::uint32_t slot) {
-  std::vector<Expr> roots;
-  for (const Expr& root : {program.mod(), program.mask(), program.bprop()}) {
-    if (root) roots.push_back(root);
-  }
-  int count = 0;
-  for (const ir::Node* node : ir::operands_first(roots).nodes) {
-    count += info(node->op()).form == ir::Form::Load && node->slot() == slot ? 1 : 0;
-  }
-  return count;
-}
-
-// Tensors of one element per sequence, and in a backward of one per key, along the rows (stride 0).
-void FormulaLowering::spread_over_rows(Tensor& tensor) const {
-  const bool per_sequence = tensor.dim[0] > 1 && tensor.dim[3] == 1;
-  const bool per_key = spec_.backward && tensor.dim[3] > 1;
-  if (!avoid_.narrow_inputs || tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
-  tensor.dim[2] = problem_.sizes.sq;
-  tensor.stride[2] = 0;
-}
-
-// A tensor of one i32 per sequence.
-Ref FormulaLowering::per_sequence(Role role) {
-  for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
-    if (spec_.tensors[i].role == role && spec_.tensors[i].view == 1) {
-      return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
-    }
-  }
-  Tensor tensor;
-  tensor.role = role;
-  tensor.view = 1;  // view 0 is an option's
-  tensor.type = Type::I32;
-  tensor.dim = {batch_, 1, 1, 1};
-  spread_over_rows(tensor);
-  spec_.tensors.push_back(tensor);
-  return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
-}
-
-Ref FormulaLowering::load(const Expr& e) {
-  if (const auto known = loads_.find(e.get()); known != loads_.end()) return known->second;
-  const ir::TensorDecl& decl = problem_.program.tensors()[e->slot()];
-  View view;
-  Tensor tensor;
-  tensor.role = Role::Captured;
-  tensor.slot = e->slot();
-  if (decl.dtype == DType::U8 || decl.dtype == DType::Bool || decl.dtype == DType::I64 ||
-      decl.dtype == DType::F64) {
-    refuse("captured_type",
-           "cuDNN's fused attention reads captured tensors of f32, f16, bf16 or i32",
-           "captured tensor " + decl.name + " of type " + std::string(dtype_name(decl.dtype)),
-           "use engine jit, or convert it");
-  } else if (std::ranges::any_of(tensor_strides(problem_, e->slot()),
-                                 [](std::int64_t stride) { return stride < 0; })) {
-    refuse("captured_strides", "cuDNN takes no negative strides",
-           "captured tensor " + decl.name + " with one", "make it contiguous");
-  } else if (!view_of(e, view, tensor)) {
-    refuse("gather",
-           "engine cudnn loads captured tensors at b, h, q and k themselves, each at most once",
-           "an index computed otherwise, in a load of " + decl.name,
-           "use engine jit, or expand the tensor");
-  }
-  for (const Tensor& other : spec_.tensors) {
-    if (other.role == Role::Captured && other.slot == e->slot()) tensor.view = other.view + 1;
-  }
-  tensor.type = decl.dtype == DType::F16    ? Type::F16
-                : decl.dtype == DType::BF16 ? Type::BF16
-                : decl.dtype == DType::I32  ? Type::I32
-                                            : Type::F32;
-  spec_.tensors.push_back(tensor);
-  lowered_.views.push_back(view);
-  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
-  loads_.emplace(e.get(), ref);
-  kept_.push_back(e);
-  return ref;
-}
-
-Ref FormulaLowering::table(const Expr& e) {
-  if (const auto known = tables_.find(e.get()); known != tables_.end()) return known->second;
-  Table table;
-  ir::Evaluator<double> evaluate(e);
-  ir::Point<double> point;
-  point.B = static_cast<std::int32_t>(problem_.sizes.b);
-  point.H = static_cast<std::int32_t>(heads_seen(problem_.sizes, problem_.h_global));
-  point.Hkv = static_cast<std::int32_t>(problem_.sizes.hkv);
-  for (std::int32_t h = 0; h < problem_.sizes.h; ++h) {
-    point.h = h;
-    evaluate(point);
-    const ir::Cell<double>& at_h = evaluate.value();
-    table.values.push_back(decisions_.depend_on(*e) ? at_h.exact : static_cast<float>(at_h.f));
-  }
-  Tensor tensor;
-  tensor.role = Role::Table;
-  tensor.slot = static_cast<std::uint32_t>(lowered_.tables.size());
-  tensor.dim = {1, problem_.sizes.h, 1, 1};
-  tensor.stride = {problem_.sizes.h, 1, 1, 1};
-  spec_.tensors.push_back(tensor);
-  lowered_.tables.push_back(std::move(table));
-  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
-  tables_.emplace(e.get(), ref);
-  kept_.push_back(e);
-  return ref;
-}
-
-namespace {
-
-using ir::Node;
-using ir::Op;
-
-// Whether f32 operands of this node decide something.
-bool decides(const Node& node) {
-  if (node.type() != ir::Type::F32) return true;
-  const Op op = node.op();
-  return op == Op::Floor || op == Op::Ceil || op == Op::Round || op == Op::SignF;
-}
-
-bool is_sum(Op op) { return op == Op::AddF || op == Op::SubF; }
-
-// Why cuDNN may round this node otherwise than f32 does, in words; "" if it rounds the same, once.
-// Compilers may fuse a product into the sum that uses it.
-std::string what_is_inexact(const Node& node, bool in_a_sum) {
-  if (node.type() != ir::Type::F32 || node.args().empty()) return "";
-  switch (node.op()) {
-    case Op::AddF:
-    case Op::SubF:
-    case Op::NegF:
-    case Op::AbsF:
-    case Op::MinF:
-    case Op::MaxF:
-    case Op::ClampF:
-    case Op::SelectF:
-    case Op::FloatOfInt:
-    case Op::FloatOfBool:
-    case Op::Floor:
-    case Op::Ceil:
-    case Op::Round:
-    case Op::SignF:
-    case Op::LoadF: return "";
-    case Op::MulF: return in_a_sum ? "product within a sum" : "";
-    default: return std::string(info(node.op()).text);
-  }
-}
-
-}  // namespace
-
-Decisions::Decisions(const ir::Program& program) {
-  std::vector<ir::Expr> roots;
-  for (const ir::Expr& root : {program.mod(), program.mask(), program.bprop()}) {
-    if (root) roots.push_back(root);
-  }
-  if (roots.empty()) return;
-  const ir::Order order = ir::operands_first(roots);
-  std::vector<bool> exact(order.nodes.size()), summed(order.nodes.size());
-  for (std::size_t i = order.nodes.size(); i-- > 0;) {  // users before operands
-    const Node& node = *order.nodes[i];
-    const bool passes_on = node.type() == ir::Type::F32 && exact[i];
-    for (std::size_t a = 0; a < node.args().size(); ++a) {
-      const Node& arg = *node.args()[a];
-      if (arg.type() != ir::Type::F32) continue;
-      const std::size_t place = order.number.find(&arg);
-      if (decides(node) || passes_on) exact[place] = true;
-      if (is_sum(node.op()) && passes_on) summed[place] = true;
-    }
-  }
-  for (std::size_t i = 0; i < order.nodes.size(); ++i) {
-    if (!exact[i]) continue;
-    nodes_.insert(order.nodes[i]);
-    if (inexact_.empty()) inexact_ = what_is_inexact(*order.nodes[i], summed[i]);
   }
 }
 

@@ -1,11 +1,14 @@
 // The only file of the library that includes cudnn-frontend (it compiles for a minute or more).
+// Without its headers every function says that it is not part of the build.
 #include "engines/cudnn/graph.h"
+
+#include "base/error.h"
+
+#ifdef FOVEA_CUDNN_HEADERS
 
 #include <cudnn_frontend.h>
 
 #include <algorithm>
-
-#include "base/error.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -15,7 +18,7 @@ using Attributes = std::shared_ptr<fe::graph::Tensor_attributes>;
 using fe::graph::Pointwise_attributes;
 using fe::graph::Tensor_attributes;
 
-// cuDNN's own word for "cannot" is an answer; all else is a failure.
+// If cuDNN says that it does not support a graph, that is an answer; all else is a failure.
 void check(fe::error_t error, const char* step) {
   if (error.is_good()) return;
   const std::string message = error.get_message();
@@ -356,7 +359,7 @@ std::vector<std::uint8_t> build(const Spec& spec, const Device& device, void* ha
   return bytes;
 }
 
-// The bytes come from a file: cudnn-frontend's parsers throw what they like at those that are none.
+// The bytes come from a file; if they are no graph, cudnn-frontend's parsers may throw anything.
 std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* handle) try {
   return std::make_unique<LoadedGraph>(serialized, handle);
 } catch (const std::bad_alloc&) {
@@ -370,3 +373,26 @@ std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* hand
 }
 
 }  // namespace fovea::cudnn
+
+#else
+
+namespace fovea::cudnn {
+namespace {
+
+[[noreturn]] void absent() {
+  throw InternalError("cuDNN graphs are not part of this build; judge() must have said so");
+}
+
+}  // namespace
+
+bool graphs_are_built_in() { return false; }
+std::string frontend_version() { return "none"; }
+void check_support(const Spec&, const Device&, void*) { absent(); }
+std::vector<std::uint8_t> build(const Spec&, const Device&, void*) { absent(); }
+std::unique_ptr<Graph> load(std::span<const std::uint8_t>, void*) { absent(); }
+void* create_handle() { absent(); }
+void set_stream(void*, void*) { absent(); }
+
+}  // namespace fovea::cudnn
+
+#endif

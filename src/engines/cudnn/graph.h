@@ -1,6 +1,5 @@
-// A cuDNN graph that was built or read back, ready to run. graph.cpp is the only file of the
-// library that includes cudnn-frontend; graph_absent.cpp stands for it in builds without its
-// headers.
+// A cuDNN graph that was built or read back, ready to run. In builds without the headers of
+// cudnn-frontend these functions are there and refuse.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace fovea::cudnn {
 
-// Built with cudnn-frontend? If not, why not.
+// Whether this build has cudnn-frontend.
 bool graphs_are_built_in();
 std::string frontend_version();  // "1.32.0"
 

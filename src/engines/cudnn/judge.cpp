@@ -15,7 +15,7 @@
 namespace fovea::cudnn {
 namespace {
 
-// ---- what a plan will take, and a warning if that is more than its score is worth ----
+// ---- how long a plan will run, and a note if it is slow ----
 
 // TFLOP/s with no modifier and no mask at d 128, and TB/s of memory. sm_90: measured on an H200
 // with cuDNN 9.19 (docs/results); the others are guesses.
@@ -45,7 +45,7 @@ double flops_of(const Problem& baked) {
          (baked.direction == Direction::Backward ? 2.5 : 1.0);
 }
 
-// Few queries leave nothing to do but to read keys and values, by one block for each head.
+// With few queries the time is that of reading keys and values, by one block for each head.
 double reading_seconds(const Problem& baked, const Device& device, double memory) {
   const Sizes& s = baked.sizes;
   const double bytes = 2.0 * static_cast<double>(s.b * s.hkv) * static_cast<double>(s.skv) *
@@ -109,7 +109,7 @@ struct BadVersions {
 bool any_attention(const Problem&) { return true; }
 bool packed(const Problem& problem) { return problem.layout == Layout::Thd; }
 
-// Versions whose results are wrong for a feature as a whole. Only what is known.
+// Versions of cuDNN whose results are known to be wrong for a whole feature.
 constexpr std::array<BadVersions, 2> bad_versions{{
     // cudnn-frontend refuses these versions too. Can go when nobody has them.
     {91000, 91001, 80, 129, any_attention, "attention is wrong in cuDNN 9.10.0 and 9.10.1",
@@ -151,7 +151,7 @@ class Rules {
         {std::move(code), std::move(limit), std::move(got), std::move(advice)});
   }
 
-  // A described GPU is judged also on a machine without cuDNN, by what is known of the newest.
+  // A described GPU is judged even without cuDNN on this machine: by the newest known version.
   void note_absence() {
     if (cuda::cudnn_library().usable()) return;
     verdict_.note += std::string(verdict_.note.empty() ? "" : "; ") +
@@ -274,7 +274,7 @@ class Rules {
     }
   }
 
-  // What goes with lengths in padded tensors, but not, or not surely, in packed ones.
+  // Features that work with lengths in padded tensors, but not, or not surely, in packed ones.
   void check_packed() {
     const bool backward = p_.direction == Direction::Backward;
     if (p_.sink) {
@@ -319,8 +319,8 @@ class Rules {
     return lowered;
   }
 
-  // Seen in cuDNN 9.19: it has no plan for a backward that reads more tensors of one number per
-  // row, those of the modifier and those of its derivative. Lengths are such.
+  // Seen in cuDNN 9.19: it has no plan for a backward whose modifier and derivative read more than
+  // two tensors with one number per row, such as lengths.
   void check_inputs_per_row(const Spec& spec) {
     if (!spec.backward) return;
     std::set<std::pair<bool, std::uint32_t>> read;
@@ -375,10 +375,10 @@ std::vector<std::int64_t> batches(const Problem& baked) {
   const bool sums_over_batch =
       baked.direction == Direction::Backward &&
       (baked.want_sink || std::ranges::count(baked.want_tensors, true) != 0);
-  // cuDNN draws dropout by the place in the batch.
+  // cuDNN's dropout depends on the index in the batch.
   if (sums_over_batch || baked.dropout > 0) return {baked.sizes.b};
-  // Packed, further sequences may be empty and cost next to nothing: one graph of the next power of
-  // two does it. Not if something is read for each sequence, which would be read beyond its end.
+  // Packed sequences may be empty and then cost next to nothing, so one graph of the next power of
+  // two serves them all, unless something is read per sequence: that would be read past its end.
   const bool bound_per_sequence =
       !baked.program.tensors().empty() || baked.has_q_offsets || baked.has_k_offsets;
   if (baked.layout == Layout::Thd && !bound_per_sequence) {

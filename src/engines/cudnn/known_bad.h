@@ -1,5 +1,5 @@
-// What cuDNN gets wrong in graphs that it supports, and lowering therefore avoids, for the versions
-// and architectures where it was seen.
+// What cuDNN gets wrong in graphs that it supports. Lowering avoids it for the versions and
+// architectures where it was seen.
 #pragma once
 
 namespace fovea::cudnn {
@@ -20,8 +20,8 @@ struct Avoid {
 };
 Avoid what_to_avoid(int version, int sm);
 
-// For `./dev gpu known-bad`, which looks at one row at a time: from now on what_to_avoid() gives
-// this; null: what is known again.
+// For `./dev gpu known-bad`, which tries one of them at a time: what_to_avoid() returns this from
+// now on; null: what is known again.
 void replace_what_to_avoid(const Avoid* avoid);
 
 }  // namespace fovea::cudnn

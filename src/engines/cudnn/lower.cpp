@@ -4,9 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "attention/engine.h"
 #include "attention/extents.h"
-#include "attention/host_bake.h"
-#include "attention/tensor_strides.h"
 #include "engines/cudnn/formula.h"
 #include "engines/cudnn/match.h"
 #include "ir/build.h"
@@ -59,7 +58,7 @@ class ProblemLowering {
     lowered_.spec.tensors.push_back({role, 0, 0, type, dim, stride, by_value, {}});
   }
 
-  // The slot of where sequences begin in tensors of such rows; none if they are not packed.
+  // The slot of the table of starts for tensors with this row stride; none if they are not packed.
   std::optional<std::uint32_t> add_starts(bool of_keys, std::int64_t row_stride) {
     if (problem_.layout != Layout::Thd) return std::nullopt;
     std::vector<PackedStarts>& all = lowered_.spec.starts;
@@ -182,7 +181,7 @@ class ProblemLowering {
            !problem_.has_k_offsets;
   }
 
-  // The diagonals of the mask become the band; what is left of it.
+  // Moves the diagonals of the mask into the band and returns the conditions that are left.
   std::vector<Expr> take_diagonals() {
     const Expr& mask = problem_.program.mask();
     if (!mask) return {};
@@ -209,7 +208,7 @@ class ProblemLowering {
     return true;
   }
 
-  // cuDNN takes a derivative beside a modifier only (mod=score with a hand-written one has none),
+  // cuDNN takes a derivative only beside a modifier (mod=score with a hand-written bprop has none),
   // and beside lengths none that reads what they mask, as that of exp(score) does.
   bool needs_a_step(const Expr& mod, const Expr& derivative) const {
     if (mod->op() == Op::Score) return true;
@@ -276,8 +275,8 @@ bool computes_with_b(const ir::Program& program) {
 
 Baking bake(const Problem& problem) {
   Problem baked = problem;
-  // What depends on the head alone is tabulated when the plan is made; its numbers stay. If
-  // values lie on the device, all numbers stay: a call would have to send each of them there.
+  // Formulas of the head alone are tabulated when the plan is made, so their literals stay. If
+  // values lie on the device, all literals stay: a call would have to send each of them there.
   ir::Lifted lifted{problem.program, {}};
   if (!problem.device_values) lifted = ir::lift_literals(problem.program, ir::Depends::H);
   baked.program = std::move(lifted.program);
@@ -294,7 +293,7 @@ Baking bake(const Problem& problem) {
     baked.*offset = has_formulas && problem.*offset != 0 ? 1 : 0;
   }
   if (!has_formulas) baked.has_q_offsets = baked.has_k_offsets = false;
-  // How many rows packed tensors have comes with the call; whether they have any is known before.
+  // The number of rows of packed tensors comes with the call; the plan knows only whether it is 0.
   const auto forget = [&](std::int64_t& rows, std::int64_t longest) {
     if (rows != 0) rows = std::max<std::int64_t>(baked.sizes.b * longest, 1);
   };

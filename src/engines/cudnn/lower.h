@@ -28,14 +28,14 @@ struct Table {
 // A formula of scalars alone, evaluated on the host at each call.
 struct Uniform {
   ir::Expr formula;
-  bool decides = false;  // something, and is then what f32 gives, operation by operation
+  bool decides = false;  // a decision depends on it: it is then what f32 gives, step by step
 };
 
-// Where a captured tensor's element (0, 0, 0, 0) of this call lies: by which strides b, h, q and k
-// move through it. `axis[i]` is the position that index i is.
+// How b, h, q and k move through a captured tensor, from the element that position (0, 0, 0, 0) of
+// a call loads.
 struct View {
   std::uint32_t slot = 0;
-  std::vector<int> axis;               // 0 to 3: b, h, q, k; -1: a constant
+  std::vector<int> axis;               // by index, 0 to 3: b, h, q, k; -1: a constant
   std::vector<std::int64_t> stride;    // that the graph bakes, by index
   std::vector<std::int64_t> length;    // how many elements a graph walks over, by index
   std::int64_t alignment = 1;          // of the address, in bytes, that follows from the strides

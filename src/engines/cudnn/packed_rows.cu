@@ -1,5 +1,5 @@
 // The kernels of packed_rows.h. Not part of the build: tools/make_ptx.py turns this file into
-// packed_rows_ptx.cpp, which is, so that building Fovea needs no nvcc.
+// packed_rows.cpp, which is, so that building Fovea needs no nvcc.
 #include "packed_rows.h"
 
 using namespace fovea::cudnn;

@@ -1,7 +1,7 @@
 // The calls of cuDNN, the CUDA runtime and NVRTC that cudnn-frontend's headers make, forwarded to
 // the libraries that src/cuda found. So the library links to none of them, loads all parts from one
-// installation, and needs no libcudart: what little the frontend asks of it, the driver does. These
-// names stay inside libfovea.so (see cmake/fovea.map).
+// installation, and needs no libcudart: the driver does the little that the frontend asks of it.
+// These names stay inside libfovea.so (see cmake/fovea.map).
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <dlfcn.h>

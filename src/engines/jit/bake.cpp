@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "attention/host_bake.h"
+#include "attention/engine.h"
 #include "engines/jit/device/shared_layout.h"
 
 namespace fovea::jit {

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-#include "attention/host_bake.h"
+#include "attention/engine.h"
 #include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/stages.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
-#include "ir/stable.h"
 
 namespace fovea::jit {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "cuda/nvrtc.h"
-#include "store/key.h"
+#include "store/store.h"
 
 namespace fovea::jit {
 namespace {

@@ -1,9 +1,5 @@
 #include "engines/jit/engine.h"
 
-#include <map>
-#include <mutex>
-#include <optional>
-
 #include "attention/engine.h"
 #include "base/error.h"
 #include "cuda/driver.h"
@@ -30,7 +26,7 @@ class JitEngine : public Engine {
 
   Judged judge(const Baked& baked, const Device& device) const override {
     Judged verdict{jit::judge(baked.problem, device)};
-    if (verdict.answer == Answer::Expected && is_proven(baked, device)) {
+    if (verdict.answer == Answer::Expected && proofs_.find(baked, device)) {
       verdict.answer = Answer::Proven;
     }
     return verdict;
@@ -46,8 +42,8 @@ class JitEngine : public Engine {
     if (verdict.answer != Answer::Expected) return verdict;
     try {
       compile_images(prepare(baked.problem, device, wanted_tier()), device);
-      note_proof(baked, device);
       verdict.answer = Answer::Proven;
+      proofs_.keep(baked, device, verdict);
     } catch (const Unsupported& refusal) {
       verdict.answer = Answer::No;
       verdict.reasons.push_back({"no_nvrtc", "engine jit compiles kernels", refusal.what(),
@@ -69,7 +65,7 @@ class JitEngine : public Engine {
       auto kernels = load_kernels(prepared, device);
       plan = make_plan(std::move(prepared), device, std::move(kernels));
     }
-    note_proof(baked, device);
+    proofs_.keep(baked, device, judged);
     return plan;
   }
 
@@ -80,30 +76,7 @@ class JitEngine : public Engine {
   }
 
  private:
-  struct Proof {
-    Baked baked;
-    Device device;
-  };
-  static constexpr std::size_t most_proofs = 1024;
-
-  bool is_proven(const Baked& baked, const Device& device) const {
-    const std::lock_guard lock(mutex_);
-    const auto [first, last] = proofs_.equal_range(baked.problem.hash() ^ device.hash());
-    for (auto at = first; at != last; ++at) {
-      if (at->second.baked == baked && at->second.device == device) return true;
-    }
-    return false;
-  }
-
-  void note_proof(const Baked& baked, const Device& device) const {
-    if (is_proven(baked, device)) return;
-    const std::lock_guard lock(mutex_);
-    if (proofs_.size() >= most_proofs) proofs_.clear();
-    proofs_.emplace(baked.problem.hash() ^ device.hash(), Proof{baked, device});
-  }
-
-  mutable std::mutex mutex_;
-  mutable std::multimap<std::uint64_t, Proof> proofs_;
+  mutable Proofs proofs_;
 };
 
 }  // namespace

@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cuda/driver.h"
-#include "cuda/find_device.h"
 #include "cuda/kernels.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/source.h"
+#include "store/entry.h"
 #include "store/plan_store.h"
 #include "store/store.h"
 

@@ -6,7 +6,7 @@
 #include "engines/jit/device/shared_layout.h"
 #include "engines/jit/render_op.h"
 #include "ir/build.h"
-#include "ir/mod_mask.h"
+#include "ir/modifier.h"
 #include "ir/range_code.h"
 
 namespace fovea::jit {

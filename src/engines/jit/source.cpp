@@ -8,7 +8,7 @@
 #include "engines/jit/device/captured_call.h"
 #include "engines/jit/headers.h"
 #include "engines/jit/render_op.h"
-#include "store/key.h"
+#include "store/store.h"
 
 namespace fovea::jit {
 namespace {

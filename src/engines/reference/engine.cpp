@@ -4,10 +4,11 @@
 #include <array>
 #include <optional>
 
-#include "attention/host_bake.h"
+#include "attention/engine.h"
 #include "base/error.h"
-#include "engines/reference/call.h"
-#include "engines/reference/captured.h"
+#include "engines/reference/backward.h"
+#include "engines/reference/forward.h"
+#include "engines/reference/tangent.h"
 
 namespace fovea {
 namespace {

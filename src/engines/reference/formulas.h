@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "attention/host_bake.h"
+#include "attention/engine.h"
 #include "attention/problem.h"
 #include "ir/eval.h"
 

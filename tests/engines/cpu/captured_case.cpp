@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "attention/bindings.h"
 #include "attention/extents.h"
-#include "attention/geometry.h"
 #include "base/hash.h"
 #include "ir/build.h"
 #include "ir/diff.h"
@@ -32,17 +32,6 @@ std::uint64_t point_hash(std::uint64_t seed, std::int64_t b, std::int64_t h, std
 
 float from_hash(std::uint64_t hash) {
   return static_cast<float>(static_cast<std::int64_t>(hash >> 40) - (1 << 23)) / (1 << 22);
-}
-
-double read_number(const void* data, DType type, std::int64_t at) {
-  switch (type) {
-    case DType::F32: return static_cast<double>(static_cast<const float*>(data)[at]);
-    case DType::F64: return static_cast<const double*>(data)[at];
-    case DType::F16:
-      return static_cast<double>(half_to_float(static_cast<const std::uint16_t*>(data)[at]));
-    default:
-      return static_cast<double>(bfloat16_to_float(static_cast<const std::uint16_t*>(data)[at]));
-  }
 }
 
 std::int32_t wrap(std::int64_t x) { return static_cast<std::int32_t>(x); }

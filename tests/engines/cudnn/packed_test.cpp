@@ -9,7 +9,7 @@
 #include <cstring>
 #include <random>
 
-#include "attention/geometry.h"
+#include "attention/bindings.h"
 #include "attention/problem_text.h"
 #include "engines/cudnn/judge.h"
 #include "engines/cudnn/lower.h"

@@ -1,5 +1,5 @@
 // The kernel that finds minima and maxima of captured tensors, run on the host, against tables made
-// by ir/extremes.
+// by ir::extremes.
 #include <gtest/gtest.h>
 
 #include <cstring>

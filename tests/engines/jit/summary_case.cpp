@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "ir/extremes.h"
 #include "ir/range.h"
 
 namespace fovea::test {

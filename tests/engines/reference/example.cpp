@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "attention/extents.h"
-#include "engines/reference/rows.h"
+#include "base/dtype.h"
 #include "ir/parse.h"
 
 namespace fovea::test {
@@ -276,7 +276,7 @@ Array Array::dense(DType type, std::vector<std::int64_t> shape) {
 double Array::get(std::span<const std::int64_t> index) const {
   std::int64_t at = 0;
   for (std::size_t i = 0; i < index.size(); ++i) at += index[i] * strides[i];
-  if (is_float(dtype)) return reference::read_number(memory.data(), dtype, at);
+  if (is_float(dtype)) return read_number(memory.data(), dtype, at);
   const std::size_t size = static_cast<std::size_t>(dtype_size(dtype));
   std::int64_t out = 0;  // small and not negative in these tests
   std::memcpy(&out, memory.data() + static_cast<std::size_t>(at) * size, size);
@@ -286,7 +286,7 @@ double Array::get(std::span<const std::int64_t> index) const {
 void Array::set(std::span<const std::int64_t> index, double value) {
   std::int64_t at = 0;
   for (std::size_t i = 0; i < index.size(); ++i) at += index[i] * strides[i];
-  if (is_float(dtype)) return reference::write_number(memory.data(), dtype, at, value);
+  if (is_float(dtype)) return write_number(memory.data(), dtype, at, value);
   const std::size_t size = static_cast<std::size_t>(dtype_size(dtype));
   const auto whole = static_cast<std::int64_t>(value);
   std::memcpy(memory.data() + static_cast<std::size_t>(at) * size, &whole, size);

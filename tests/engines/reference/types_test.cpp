@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/dtype.h"
 #include "base/error.h"
-#include "engines/reference/rows.h"
 #include "tests/engines/reference/example.h"
 
 namespace fovea::test {
@@ -44,18 +44,17 @@ TEST(Types, OutputsAreRoundedOnce) {
 
 TEST(Types, DoublesAreNotRoundedTwice) {
   std::uint16_t bits = 0;
-  reference::write_number(&bits, DType::F16, 0, 1 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40));
+  write_number(&bits, DType::F16, 0, 1 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40));
   EXPECT_EQ(bits, 0x3c01);
-  reference::write_number(&bits, DType::F16, 0,
-                          1 + 3 * std::ldexp(1.0, -11) - std::ldexp(1.0, -40));
+  write_number(&bits, DType::F16, 0, 1 + 3 * std::ldexp(1.0, -11) - std::ldexp(1.0, -40));
   EXPECT_EQ(bits, 0x3c01);
-  reference::write_number(&bits, DType::BF16, 0, -1 - std::ldexp(1.0, -8) - std::ldexp(1.0, -40));
+  write_number(&bits, DType::BF16, 0, -1 - std::ldexp(1.0, -8) - std::ldexp(1.0, -40));
   EXPECT_EQ(bits, 0xbf81);
-  reference::write_number(&bits, DType::F16, 0, 1e300);
+  write_number(&bits, DType::F16, 0, 1e300);
   EXPECT_EQ(bits, 0x7c00);
-  reference::write_number(&bits, DType::F16, 0, -1e-300);
+  write_number(&bits, DType::F16, 0, -1e-300);
   EXPECT_EQ(bits, 0x8000);
-  reference::write_number(&bits, DType::BF16, 0, std::numeric_limits<double>::quiet_NaN());
+  write_number(&bits, DType::BF16, 0, std::numeric_limits<double>::quiet_NaN());
   EXPECT_TRUE(std::isnan(bfloat16_to_float(bits)));
 }
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "attention/arena.h"
+#include "attention/engine.h"
 #include "attention/extents.h"
-#include "attention/host_bake.h"
 #include "engines/cpu/captured/captured_layout.h"
 #include "engines/cpu/captured/index_slope.h"
 #include "ir/build.h"

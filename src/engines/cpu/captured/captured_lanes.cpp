@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "attention/bindings.h"
 #include "attention/extents.h"
-#include "attention/geometry.h"
 #include "base/error.h"
 
 namespace fovea::cpu {

@@ -11,7 +11,7 @@
 #include "attention/bindings.h"
 #include "attention/problem.h"
 #include "ir/expr.h"
-#include "ir/limits.h"
+#include "ir/program.h"
 
 namespace fovea::cpu {
 

@@ -9,7 +9,7 @@
 
 #include "attention/bindings.h"
 #include "engines/cpu/captured/captured_lanes.h"
-#include "ir/limits.h"
+#include "ir/program.h"
 
 namespace fovea::cpu {
 

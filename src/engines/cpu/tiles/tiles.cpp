@@ -6,7 +6,7 @@
 
 #include "engines/cpu/tiles/tile_scratch.h"
 #include "ir/build.h"
-#include "ir/mod_mask.h"
+#include "ir/modifier.h"
 #include "ir/topology.h"
 
 namespace fovea::cpu {
