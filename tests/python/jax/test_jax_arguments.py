@@ -222,6 +222,8 @@ MISTAKES = {
     ),
     "kind": (lambda q, k, v: attention(q, k, v, score_mod=3.0), fovea.InvalidArgument, "must be a function, a formula text"),
     "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), fovea.InvalidArgument, "engine='fast': must be one of"),
+    "scale as text": (lambda q, k, v: attention(q, k, v, scale="0.1"), fovea.InvalidArgument, "scale='0.1': must be a number"),
+    "complex scale": (lambda q, k, v: attention(q, k, v, scale=1j), fovea.InvalidArgument, "scale has the type complex64"),
     "scale": (
         lambda q, k, v: jax.grad(
             lambda x: jnp.sum(

@@ -111,6 +111,20 @@ def test_compiled_with_other_sizes():
     assert counter.frame_count == 1
 
 
+def test_torchs_block_masks_with_other_sizes():
+    """With dynamic=True the block size is a symbol, too."""
+    from torch.nn.attention.flex_attention import create_block_mask as torchs
+
+    counter = CompileCounterWithBackend("aot_eager")
+    run = lambda q, k, v, mask: flex_attention(q, k, v, block_mask=mask)
+    compiled = torch.compile(run, fullgraph=True, dynamic=True, backend=counter)
+    for batch, length in ((2, 90), (3, 120), (5, 300)):
+        x = [torch.randn(batch, 4, length, 16) for _ in range(3)]
+        mask = torchs(lambda b, h, i, j: i >= j, 1, 1, length, length, device="cpu", BLOCK_SIZE=32)
+        assert torch.equal(run(*x, mask), compiled(*x, mask))
+    assert counter.frame_count == 1
+
+
 def test_compiled_with_block_masks_as_arguments(tensors):
     """Ours, torch's by its function, and torch's by bare tables."""
     from torch.nn.attention import flex_attention as torch_flex

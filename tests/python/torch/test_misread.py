@@ -72,6 +72,18 @@ def test_a_derivative_of_ones_own_is_refused(tensors, score_mod):
         assert call(*tensors).shape == tensors[0].shape
 
 
+@torch.no_grad()
+def causal_without_gradients(b, h, q, k):
+    return q >= k
+
+
+def test_a_mask_has_no_derivative_to_lose(tensors):
+    call = lambda q, k, v: attention(q, k, v, score_mod=lambda s, b, h, i, j: s * 2, mask_mod=causal_without_gradients)
+    want = attention(*tensors, score_mod=lambda s, b, h, i, j: s * 2, is_causal=True)
+    for run in (call, compiled(call)):
+        assert torch.equal(run(*tensors), want)
+
+
 MASKS_OF_NUMBERS = {
     "float": lambda b, h, q, k: (q - k) * 0.5,
     "int": lambda b, h, q, k: q - k + 1,

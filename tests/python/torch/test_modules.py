@@ -92,6 +92,40 @@ def test_padding_that_is_not_at_the_end():
     compare(module, inputs, lambda b, h, q, k: ~hidden[b, 0, q, k], attention_mask=hidden)
 
 
+def test_a_padding_mask_of_one_query():
+    """[B, 1, Sq, Skv], also if Sq is 1."""
+    inputs, hidden = [draw(length=1), draw(), draw()], torch.rand(B, 1, 1, S) < 0.5
+    module = DotProductAttention(H, D, attn_mask_type="padding")
+    compare(module, inputs, lambda b, h, q, k: ~hidden[b, 0, 0, k] & (q >= 0), attention_mask=hidden)
+
+
+@pytest.mark.parametrize("mask_type", ["causal", "no_mask"])
+def test_padding_without_a_padding_type_is_ignored_with_a_warning(mask_type):
+    """As Transformer Engine does; Megatron passes a mask with every type."""
+    inputs, starts = [draw() for _ in range(3)], torch.tensor([0, 11, 11 + S]).int()
+    module = DotProductAttention(H, D, attn_mask_type=mask_type)
+    mask = causal if mask_type == "causal" else None
+    with pytest.warns(UserWarning, match=f"attention_mask: ignored with attn_mask_type='{mask_type}'"):
+        compare(module, inputs, mask, attention_mask=torch.rand(B, 1, 1, S) < 0.5)
+    with pytest.warns(UserWarning, match=f"cu_seqlens_q, cu_seqlens_kv: ignored with attn_mask_type='{mask_type}'"):
+        compare(module, inputs, mask, cu_seqlens_q=starts, cu_seqlens_kv=starts)
+
+
+def test_alibi_beside_a_formula_with_names_of_its_own():
+    """The formula's `slopes` and `biased` stay what the user says."""
+    inputs, slopes, given = [draw() for _ in range(3)], torch.rand(H), torch.rand(H)
+    compare(
+        DotProductAttention(H, D),
+        inputs,
+        causal,
+        mod=lambda s, b, h, q, k: 2 * ((s - slopes[h] * (q - k).abs()) + given[h] * k),
+        core_attention_bias_type="alibi",
+        alibi_slopes=slopes,
+        score_mod="let biased = score + slopes[h] * k; 2 * biased",
+        score_mod_tensors={"slopes": given},
+    )
+
+
 def test_a_window_without_a_bound_is_none():
     """Transformer Engine's rule, with its warning."""
     inputs = [draw() for _ in range(3)]

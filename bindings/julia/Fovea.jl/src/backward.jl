@@ -47,7 +47,7 @@ true
 """
 function attention_backward!(gradients::NamedTuple, dO, o, lse, q, k, v; grad_lse = nothing, options...)
     opts = read_options(values(options))
-    program = program_of(opts, sizes_of(q, k, v), device_of(q))
+    program = program_of(opts, sizes_of(q, k, v), eltype(q))
     backward!(Gradients(gradients), dO, o, lse, (q, k, v), opts, program, grad_lse)
     return gradients
 end
@@ -66,7 +66,7 @@ end
 function backward(dO, o, lse, arrays, opts::Options, grads, grad_lse)
     sizes = sizes_of(arrays...)
     check_types(arrays..., opts.engine)
-    program = program_of(opts, sizes, device_of(arrays[1]))
+    program = program_of(opts, sizes, eltype(arrays[1]))
     gradients = Pair{Symbol,Any}[name => new_gradient(name, arrays, program, opts) for name in wanted(program, opts, grads)]
     backward!(gradients, dO, o, lse, arrays, opts, program, grad_lse)
     # Gradients of numbers come back as numbers.
@@ -78,7 +78,7 @@ end
 # Everything that has a gradient, in the order of the result.
 function differentiable(program::Program, o::Options)
     names = [:q, :k, :v]
-    append!(names, (t.key for t in program.tensors if is_float(dtype(eltype(t.array))) && t.key !== :bias))
+    append!(names, (t.key for t in program.tensors if eltype(t.array) <: AbstractFloat && t.key !== :bias))
     append!(names, (s.key for s in program.scalars if s.is_float))
     o.bias === nothing || push!(names, :bias)
     o.sinks === nothing || push!(names, :sinks)

@@ -78,7 +78,7 @@ function question(q, k, v, o::Options, direction, device)
     eltype(q) === eltype(k) === eltype(v) || refuse("q, k and v have elements of different types")
     code in (F32, F16, BF16, F64) || throw(UnreadableArray("q has elements of type $(eltype(q))"))
     where = device === nothing ? device_of(q) : String(device)
-    program = program_of(o, sizes, where)
+    program = program_of(o, sizes, eltype(q))
     back = direction === :backward
     flags = (lse = !back, grad_lse = false)
     config = config_of(back ? BACKWARD : FORWARD, sizes, code, o, (q, k, v), Slots(nothing, nothing, nothing, nothing, nothing), flags)

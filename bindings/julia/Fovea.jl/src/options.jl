@@ -7,7 +7,7 @@ mutable struct Options
     bprop::Any
     causal::Symbol  # :no, :top_left, :bottom_right
     window::Tuple{Int,Int}  # keys before and after a query; -1: all
-    scale::Float32  # 0: 1 / sqrt(head_dim)
+    scale::Float64  # 0: 1 / sqrt(head_dim)
     bias::Union{Nothing,AbstractArray}
     kv_lengths::Union{Nothing,AbstractVector}
     q_lengths::Union{Nothing,AbstractVector}
@@ -108,5 +108,5 @@ check_seed(o::Options) = o.dropout == 0 || o.is_seeded ||
 
 function scale_option(value)
     value isa Real && isfinite(value) && Float32(value) != 0 || refuse("scale = $(repr(value)): a finite number other than 0")
-    return Float32(value)
+    return Float64(value)
 end

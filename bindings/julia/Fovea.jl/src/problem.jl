@@ -79,7 +79,7 @@ function config_of(direction::Direction, sizes::CSizes, code::DType, o::Options,
         dq_strides = slot_strides("the gradient of q", slots.grad_q),
         dk_strides = slot_strides("the gradient of k", slots.grad_k),
         dv_strides = slot_strides("the gradient of v", slots.grad_v),
-        scale = o.scale, dropout = o.dropout, has_q_lengths = o.q_lengths !== nothing,
+        scale = code === F64 ? 0 : o.scale, scale_f64 = code === F64 ? o.scale : 0, dropout = o.dropout, has_q_lengths = o.q_lengths !== nothing,
         has_k_lengths = o.kv_lengths !== nothing, sink = o.sinks !== nothing, lse = flags.lse, has_grad_lse = flags.grad_lse,
         q_offset = o.q_offset != 0, k_offset = o.k_offset != 0, deterministic = o.deterministic)
 end

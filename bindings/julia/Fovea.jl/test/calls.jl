@@ -99,6 +99,35 @@ end
     @test relative(o64, dense_forward(DenseCase(), IN64...)[1]) < 1e-12 && eltype(lse64) == Float64
 end
 
+@testset "Float64: numbers are not rounded to Float32" begin
+    reference = (engine = "reference", return_lse = true)
+    dO = double(DO)
+    slopes = randn(rng, 4)
+    # Numbers that no Float32 equals: in the code, captured, in arrays, as scale; 0.1f0 is the number that Julia has there.
+    mod = (s, b, h, q, k, c) -> 0.044715 * s^3 + c.gain * s + c.slopes[h] * (k - q) / 3.0 + 0.1f0 * s
+    captured = (slopes = slopes, gain = 1 / 7)
+    case = DenseCase(mod = mod, captured = captured, scale = 1 / sqrt(11))
+    o, lse = attention(IN64...; score_mod = mod, captured..., scale = 1 / sqrt(11), reference...)
+    want_o, want_lse = dense_forward(case, IN64...)
+    @test relative(o, want_o) < 1e-13 && relative(lse, want_lse) < 1e-13
+    g = attention_backward(dO, o, lse, IN64...; score_mod = mod, captured..., scale = 1 / sqrt(11), engine = "reference")
+    @test typeof(g.gain) == Float64 && eltype(g.slopes) == Float64
+    for (got, want) in zip((g.q, g.k, g.v), dense_backward(case, dO, IN64...))
+        @test relative(got, want) < 1e-9
+    end
+    @test relative(g.slopes, difference(case, :slopes, dO, IN64...)) < 1e-8
+    @test relative(g.gain, difference(case, :gain, dO, IN64...)) < 1e-8
+    bias = randn(rng, size(K, 3), size(Q, 3))
+    biased = DenseCase(mod = (s, b, h, q, k, c) -> s + c.x[k, q], captured = (x = bias,))
+    @test relative(attention(IN64...; bias = bias, engine = "reference"), dense_forward(biased, IN64...)[1]) < 1e-13
+    # The same functions with Float32 arrays: their numbers are Float32, as before.
+    @test Fovea.formula((s, b, h, q, k) -> 0.1 * s) == "0.1 * score" == Fovea.formula((s, b, h, q, k) -> 0.1f0 * s)
+    single = attention(Q, K, V; score_mod = mod, slopes = Float32.(slopes), gain = 1 / 7, scale = 1 / sqrt(11))
+    @test relative(single, want_o) < 1e-5
+    @test_throws_text "Float32.(slopes)" attention(Q, K, V; score_mod = mod, captured...)
+    @test_throws_text "bias has elements of type Float64" attention(Q, K, V; bias = bias)
+end
+
 @testset "gradient of lse" begin
     o, lse = attention(Q, K, V; return_lse = true)
     g = attention_backward(zero(o), o, lse, Q, K, V; grad_lse = one.(lse))

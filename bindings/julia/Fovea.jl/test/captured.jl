@@ -1,7 +1,7 @@
 # How captured arrays come to libfovea: named, indexed and laid out so that every engine takes them.
 
 const P = draw(8, 2, 5, 2)
-program(device = "cpu"; options...) = Fovea.program_of(Fovea.read_options(values(options)), Fovea.sizes_of(P, P, P), device)
+program(; options...) = Fovea.program_of(Fovea.read_options(values(options)), Fovea.sizes_of(P, P, P), eltype(P))
 line(; options...) = program(; options...).recipe.line
 
 # Gradients of everything captured, against finite differences in Float64; `mod` runs there on arrays from 0.
@@ -27,7 +27,7 @@ end
     @test line(mask_mod = fill(true, 5, 5)) == "mask=\"mask[q, k]\" tensor=\"mask:bool[5,5]\" "
     table = draw(2, 3, 5)
     @test Fovea.formula((s, b, h, q, k) -> s + table[h, 1, k]) == "score + table[k, 1, h]"
-    @test isempty(program("h200"; score_mod = mod, bias4 = bias).tensors[1] |> t -> Fovea.strides_text(t.array, t.order))
+    @test isempty(program(; score_mod = mod, bias4 = bias).tensors[1] |> t -> Fovea.strides_text(t.array, t.order))
     array = Fovea.c_array(bias, Fovea.reversed_order(4))
     @test array.extent[1:4] == (2, 2, 5, 5) && array.stride[1:4] == (50, 25, 5, 1)
     check_gradients(mod, (bias4 = bias,); score_mod = mod)
@@ -40,7 +40,7 @@ end
     text = (score_mod = "score + table[k, h]", table = table)
     @test line(; text...) == "mod=\"score + table[k, h]\" tensor=\"table:f32[5,2]\" "
     @test Fovea.tensor_strides(program(; text...), "cpu") == ""
-    @test Fovea.tensor_strides(program("h200"; text...), "h200") == "table:1,5"
+    @test Fovea.tensor_strides(program(; text...), "h200") == "table:1,5"
     @test occursin("tensor_strides", explain(P, P, P; text..., device = "h200"))
     check_gradients((s, b, h, q, k, c) -> s + c.table[k, h], (table = table,); score_mod = text.score_mod)
     # A function beside the text reads the same array in the same order.
@@ -54,7 +54,7 @@ end
     mod = (s, b, h, q, k, c) -> s + c.part[k, q, h]
     part = view(wide, 2:6, 1:5, :)
     @test line(score_mod = mod, part = part) == line(score_mod = mod, part = copy(part))
-    strides_of(x) = Fovea.tensor_strides(program("h200"; score_mod = mod, part = x), "h200")
+    strides_of(x) = Fovea.tensor_strides(program(; score_mod = mod, part = x), "h200")
     @test strides_of(part) == "part:63,9,1" && strides_of(copy(part)) == "" && strides_of(view(wide, 1:5, 1:5, 1:1)) == "part:63,9,1"
     @test strides_of(PermutedDimsArray(draw(5, 2, 5), (1, 3, 2))) == "part:5,10,1"
     @test strides_of(view(draw(5, 5, 3), :, :, 2:3)) == ""  # dense where it begins
@@ -123,7 +123,7 @@ end
 
 @testset "masks are the same on every device" begin
     mask = [key <= query for key in 1:5, query in 1:5]
-    @test program("h200"; mask_mod = mask).recipe.line == "mask=\"mask[q, k]\" tensor=\"mask:bool[5,5]\" "
+    @test program(; mask_mod = mask).recipe.line == "mask=\"mask[q, k]\" tensor=\"mask:bool[5,5]\" "
     @test attention_supported(P, P, P; mask_mod = mask) && attention_supported(P, P, P; mask_mod = trues(5, 5))
 end
 

@@ -26,10 +26,10 @@ function stub_cuda(x, y, z, slopes)
     CUDA.CURRENT[] = 0
     # A mask of Bools is read where it lies; views of captured arrays say how they lie.
     mask = CUDA.CuArray([key <= query for key in 1:5, query in 1:5])
-    made = Fovea.program_of(Fovea.read_options((mask_mod = mask,)), Fovea.sizes_of(a, a, a), Fovea.device_of(a))
+    made = Fovea.program_of(Fovea.read_options((mask_mod = mask,)), Fovea.sizes_of(a, a, a), eltype(a))
     @test made.tensors[1].array isa CUDA.CuArray{Bool} && made.recipe.mask == "mask[q, k]"
     wide = view(CUDA.CuArray(draw(7, 5)), 2:6, :)
-    made = Fovea.program_of(Fovea.read_options((bias = wide,)), Fovea.sizes_of(a, a, a), "cuda:0")
+    made = Fovea.program_of(Fovea.read_options((bias = wide,)), Fovea.sizes_of(a, a, a), eltype(a))
     @test Fovea.tensor_strides(made, "cuda:0") == "bias:7,1"
 
     @eval Fovea.device_name(::CUDA.CuArray) = "cpu"

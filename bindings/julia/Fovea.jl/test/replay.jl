@@ -19,7 +19,7 @@ const EVERY_SECOND = view(zeros(Fovea.BFloat16, 64, 8, 96, 2), :, 1:2:7, :, :)
 # What a call gives to libfovea for a GPU, in the same words.
 function made(@nospecialize(options::NamedTuple = NamedTuple()), grads = nothing)
     o, sizes = Fovea.read_options(options), Fovea.sizes_of(QUERY, KEY, KEY)
-    program = Fovea.program_of(o, sizes, "cuda:0")
+    program = Fovea.program_of(o, sizes, eltype(QUERY))
     words = join((Fovea.word_of(program, name) for name in Fovea.wanted(program, o, grads)), ",")
     return Fovea.symbolic_line(program.recipe, sizes), Fovea.tensor_strides(program, "cuda:0"), words
 end

@@ -86,7 +86,7 @@ end
     @test modified_by(both(a, a)) != modified_by(both(a, b))  # one array, and two
     @test relative(modified_by(both(a, b)), double(modified_by(both(b, a)))) < 1e-5
     for n in 1:(Fovea.RECIPES_KEPT + 5)
-        Fovea.program_of(Fovea.read_options((window = n,)), Fovea.sizes_of(Y, Y, Y), "cpu")
+        Fovea.program_of(Fovea.read_options((window = n,)), Fovea.sizes_of(Y, Y, Y), eltype(Y))
     end
     @test length(Fovea.RECIPES) <= Fovea.RECIPES_KEPT
     Fovea.clear_cache()

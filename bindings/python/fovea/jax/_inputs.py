@@ -117,7 +117,12 @@ def is_zero(value) -> bool:
 
 
 def scalar(name: str, value, dtype) -> jax.Array:
-    array = jnp.asarray(value)
+    try:
+        array = jnp.asarray(value)
+    except TypeError:
+        raise InvalidArgument(f"{name}={value!r}: must be a number") from None
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be a real number")
     if array.ndim:
         raise InvalidArgument(f"{name} has shape {array.shape}; it must be a scalar")
     if dtype == jnp.int32 and not jnp.issubdtype(array.dtype, jnp.integer):

@@ -24,7 +24,7 @@ def add_tables(formulas, block_mask, query):
     if block_mask.full_kv_num_blocks is not None:
         tables += [block_mask.full_kv_num_blocks, block_mask.full_kv_indices]
     counts = tables[0]
-    rows, columns = block_mask.BLOCK_SIZE
+    rows, columns = int(block_mask.BLOCK_SIZE[0]), int(block_mask.BLOCK_SIZE[1])  # symbols under dynamic=True
     if counts.dim() != 3 or counts.shape[2] * rows < query.shape[2]:
         raise InvalidArgument(
             f"block_mask: its tables have {list(counts.shape)} rows of blocks of {rows} queries; must be [B, H, rows], with "

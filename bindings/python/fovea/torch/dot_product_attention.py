@@ -12,6 +12,7 @@ from .._core import InvalidArgument
 from .._request import module_window
 from .attention import attention
 from .context_parallel import context_parallel
+from .flex import warn_once
 from .modifiers import is_callback
 from .tensor_parallel import Region
 from .transformer_engine import (
@@ -214,14 +215,26 @@ def bias_before(bias, options):
     first, then = bias["score_mod"], options["score_mod"]
     if options["score_mod_bprop"] is None:
         if isinstance(first, str) and isinstance(then, str):
-            names = {**bias["tensors"], **(options["tensors"] or {})}
-            return {"score_mod": f"let biased = {first}; " + re.sub(r"\bscore\b", "biased", then), "tensors": names}
+            given = options["tensors"] or {}
+            slopes, biased = (unused(name, then, given) for name in ("slopes", "biased"))
+            first = re.sub(r"\bslopes\b", slopes, first)
+            return {
+                "score_mod": f"let {biased} = {first}; " + re.sub(r"\bscore\b", biased, then),
+                "tensors": {slopes: bias["tensors"]["slopes"], **given},
+            }
         if callable(first) and callable(then) and not is_callback(then):
             return {"score_mod": lambda s, b, h, q, k: then(first(s, b, h, q, k), b, h, q, k)}
     raise InvalidArgument(
         "core_attention_bias_type and score_mod: a tensor goes with a function, alibi with a formula text, and neither with "
         "score_mod_bprop or a callback; put the bias into score_mod"
     )
+
+
+def unused(name, text, tensors):
+    """The name, lengthened until neither a formula nor its tensors have it."""
+    while name in tensors or re.search(rf"\b{name}\b", text):
+        name += "_"
+    return name
 
 
 def merged(o):
@@ -274,6 +287,10 @@ def diagonal(mask_type, window, bottom_right):
 
 def lengths(layout, mask_type, sizes, attention_mask, starts, longest):
     (q_starts, k_starts), padded = starts
+    if attention_mask is not None and (layout == "thd" or not mask_type.startswith(("padding", "arbitrary"))):
+        warn_once(
+            f"attention_mask: ignored with attn_mask_type={mask_type!r} and qkv_format={layout!r}, as in Transformer Engine"
+        )
     if layout == "thd":
         if q_starts is None or k_starts is None:
             raise InvalidArgument("cu_seqlens_q, cu_seqlens_kv: qkv_format thd needs both")
@@ -283,6 +300,8 @@ def lengths(layout, mask_type, sizes, attention_mask, starts, longest):
             out.update(cu_seqlens=places, seq_lens=(q_starts.diff(), k_starts.diff()))
         return out
     if not mask_type.startswith("padding"):
+        if q_starts is not None or k_starts is not None:
+            warn_once(f"cu_seqlens_q, cu_seqlens_kv: ignored with attn_mask_type={mask_type!r}; lengths need a padding type")
         return {}
     if q_starts is not None and k_starts is not None:
         return {"seq_lens": (q_starts.diff(), k_starts.diff())}

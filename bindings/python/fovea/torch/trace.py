@@ -260,7 +260,11 @@ def run_score_mod(trace, function):
 
 
 def run_mask_mod(trace, function):
-    return trace.formula(run(trace, function), BOOL, function)
+    with_gradients, trace.with_gradients = trace.with_gradients, False  # a mask has no derivative to lose
+    try:
+        return trace.formula(run(trace, function), BOOL, function)
+    finally:
+        trace.with_gradients = with_gradients
 
 
 def run(trace, function, *first):

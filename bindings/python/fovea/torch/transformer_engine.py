@@ -107,8 +107,9 @@ def padding(attention_mask, sizes, needs_lengths):
     rows = []
     for mask, length in zip(masks, sizes[2:]):
         check_bool("attention_mask", mask)
-        if mask.dim() == 4 and mask.shape[1] == 1 and mask.shape[2] > 1 and not isinstance(attention_mask, tuple):
-            return {"mask_mod": outside(mask, sizes)}
+        if mask.dim() == 4 and mask.shape[1] == 1 and not isinstance(attention_mask, tuple):
+            if mask.shape[2] > 1 or (sizes[2] == 1 and mask.shape[3] == sizes[3] > 1):  # [B, 1, Sq, Skv]
+                return {"mask_mod": outside(mask, sizes)}
         row = mask.reshape(mask.shape[0], -1)
         if row.shape[0] not in (1, sizes[0]) or row.shape[1] != length:
             raise InvalidArgument(

@@ -40,9 +40,9 @@ struct CapturedScalar
     is_float::Bool
 end
 
-function check_captured(name, @nospecialize(value))
+function check_captured(trace::Trace, name, @nospecialize(value))
     name in (:q, :k, :v) && refuse("the name '$name' can't be captured: the gradient of $name has it")
-    value isa AbstractArray && return load_kind(name, eltype(value))
+    value isa AbstractArray && return load_kind(trace, name, eltype(value))
     value isa Integer && !(typemin(Int32) <= value <= typemax(Int32)) && refuse("$name = $value does not fit Int32; give a Float32")
     value isa Real || refuse("'$name' is no keyword of attention, and a $(typeof(value)) can't be captured: arrays and numbers can",
                              suggestion(name))

@@ -13,19 +13,20 @@ is_plain(o::Options) = o.score_mod === nothing && o.mask_mod === nothing && o.bp
 
 # A modifier is traced in every call: what its code reads beside its arguments (numbers that it captures, globals,
 # elements of arrays) may have changed since the last one. All after the trace depends on the Request alone.
-function program_of(o::Options, sizes::CSizes, device::String)
+function program_of(o::Options, sizes::CSizes, type::DataType)
     is_plain(o) && return PLAIN
     o.bprop === nothing || o.score_mod !== nothing || refuse("bprop is given without score_mod")
     o.bprop === nothing || o.bias === nothing || refuse("bprop and bias exclude one another; add the bias in score_mod")
     captured, firsts = with_firsts(o)
-    trace = Trace(o.one_based, captured)
+    trace = Trace(o.one_based, captured, type === Float64)
     given = given_facts!(trace, captured)
     roots = (root_of(trace, o.score_mod, :score_mod), root_of(trace, o.mask_mod, :mask_mod), root_of(trace, o.bprop, :bprop))
     texts = (text_of(o.score_mod, :score_mod), text_of(o.mask_mod, :mask_mod), text_of(o.bprop, :bprop))
     check_flags(o, trace, texts)
-    bias = o.bias === nothing ? 0 : (check_bias(o.bias); add_array!(trace, :bias, o.bias))
+    bias = o.bias === nothing ? 0 : (check_bias(trace, o.bias); add_array!(trace, :bias, o.bias))
     mask = o.mask_mod isa AbstractArray ? add_array!(trace, :mask, mask_array(o.mask_mod)) : 0
-    request = Request(trace.nodes, roots, texts, array_facts(trace), given, bias, mask, firsts, o.causal, o.window, sizes, o.unused_allowed)
+    request = Request(trace.nodes, roots, texts, array_facts(trace), given, bias, mask, firsts, o.causal, o.window, sizes,
+                      o.unused_allowed, trace.doubles)
     return program_of(recipe_of(request), trace.arrays, captured)
 end
 
@@ -64,7 +65,7 @@ function given_facts!(trace::Trace, captured)
     return GivenFacts[given_facts!(trace, name, value) for (name, value) in captured]
 end
 function given_facts!(trace::Trace, name::Symbol, @nospecialize(value))
-    check_captured(name, value)
+    check_captured(trace, name, value)
     value isa AbstractArray && add_array!(trace, name, value)
     return GivenFacts(name, given_sort(value))
 end

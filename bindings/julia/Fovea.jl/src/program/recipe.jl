@@ -15,11 +15,13 @@ struct Request
     window::Tuple{Int,Int}
     sizes::CSizes
     unused_allowed::Bool
+    doubles::Bool               # whether numbers are Float64
 end
 
 Base.:(==)(a::Request, b::Request) =
     a.roots === b.roots && a.sizes === b.sizes && a.causal === b.causal && a.window === b.window && a.bias == b.bias &&
-    a.mask == b.mask && a.firsts === b.firsts && a.unused_allowed == b.unused_allowed && same(a.nodes, b.nodes) && same(a.arrays, b.arrays) &&
+    a.mask == b.mask && a.firsts === b.firsts && a.unused_allowed == b.unused_allowed &&
+    a.doubles == b.doubles && same(a.nodes, b.nodes) && same(a.arrays, b.arrays) &&
     same(a.given, b.given) && a.texts == b.texts
 
 # Bit by bit: -0.0 is not 0.0 in a formula, and NaN is NaN.
@@ -81,7 +83,7 @@ end
 function new_recipe(r::Request)
     names = array_names(r.arrays, r.given, r.bias)
     lets = let_prefix([names; [String(g.name) for g in r.given]])
-    words = Words(names, [order_of(r, slot, names[slot]) for slot in eachindex(names)], lets)
+    words = Words(names, [order_of(r, slot, names[slot]) for slot in eachindex(names)], lets, r.doubles)
     text(i) = r.roots[i] == 0 ? r.texts[i] : formula_text(r.nodes, r.roots[i], words)
     mod, mask, bprop = with_bias(text(1), r, words), join_masks(text(2), r, words), text(3)
     tensors = TensorRecipe[]

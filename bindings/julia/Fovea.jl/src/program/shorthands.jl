@@ -7,7 +7,7 @@ function with_bias(mod, r, words::Words)
     return isempty(mod) ? "score + $load" : "($mod) + $load"
 end
 
-check_bias(bias) = is_float(dtype(eltype(bias))) ||
+check_bias(trace::Trace, bias) = is_float(dtype(eltype(bias))) || eltype(bias) === Float64 && trace.doubles ||
     refuse("bias has elements of type $(eltype(bias)); it takes Float32, Float16 or BFloat16")
 
 # Read where it lies, but for what `a .<= b` gives, which Julia packs into bits.

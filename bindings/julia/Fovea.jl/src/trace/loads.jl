@@ -35,7 +35,7 @@ end
 function load_slot(trace::Trace, slot::Int, x::AbstractArray{T,N}, indices::Tuple) where {T,N}
     name = trace.wanted[slot]
     length(indices) == N || refuse("the captured array '$name' has $N dimensions, but is indexed by $(length(indices))")
-    kind = load_kind(name, T)
+    kind = load_kind(trace, name, T)
     map((i, n) -> check_number_index(trace, name, i, n), indices, size(x))
     ids = map(i -> node_of(trace, index_of(trace, name, i)), indices)
     args = ntuple(i -> i <= N ? ids[i] : Int32(0), Val(MOST_INDICES))
@@ -67,9 +67,9 @@ function less_one(trace::Trace, i::Sym)
 end
 is_one(node::Node) = node.form === Literal && node.kind === KindI32 && node.number == 1
 
-function load_kind(name, ::Type{T}) where {T}
+function load_kind(trace::Trace, name, ::Type{T}) where {T}
     code = dtype(T)
-    is_float(code) && return KindF32
+    (is_float(code) || code === F64 && trace.doubles) && return KindF32
     code in (I32, I64, U8) && return KindI32
     code === BOOL && return KindBool
     refuse("the captured array '$name' has elements of type $T, but formulas read Float32, Float16, BFloat16, Int32, ",

@@ -31,13 +31,14 @@ mutable struct Trace
     wanted::Vector{Symbol}         # what the program calls them
     given::Vector{Pair{Symbol,Any}}  # by keyword
     one_based::Bool
+    doubles::Bool                  # q has Float64: numbers are not rounded to Float32
     modifier::Any                  # the function that is traced now, and its arguments
     arguments::Tuple
     flags::Vector{Symbol}          # the Bools among what is given that a modifier has asked for
 end
 const NO_FLAGS = Symbol[]
-Trace(one_based::Bool, given = Pair{Symbol,Any}[]) =
-    Trace(sizehint!(Node[], 24), AbstractArray[], Symbol[], given, one_based, nothing, (), NO_FLAGS)
+Trace(one_based::Bool, given = Pair{Symbol,Any}[], doubles::Bool = false) =
+    Trace(sizehint!(Node[], 24), AbstractArray[], Symbol[], given, one_based, doubles, nothing, (), NO_FLAGS)
 
 """
     Fovea.Sym
@@ -48,7 +49,7 @@ A symbolic number: what a modifier gets instead of numbers. It goes through `+ -
 `floor(Int, x)`, and it indexes captured arrays. `Fovea.select` (an `ifelse` for every version of Julia),
 `Fovea.sigmoid`, `Fovea.softplus`, `Fovea.rsqrt` and `Fovea.erf` are there as well.
 
-Calculations are in Float32, Int32 and Bool. `if`, `&&`, `||` and chains like `a < b < c` need a value that is not there
+Calculations are in Float32 (Float64 if `q` has it), Int32 and Bool. `if`, `&&`, `||` and chains like `a < b < c` need a value that is not there
 yet: write `ifelse(c, x, y)`, `&`, `|`, `(a < b) & (b < c)`.
 
 ```jldoctest
@@ -63,7 +64,7 @@ struct Sym <: Real
     trace::Union{Nothing,Trace}  # of a literal: nothing
     id::Int32
     kind::Kind
-    value::Float64               # of a literal; every Int32 and Float32 fits
+    value::Float64               # of a literal; every Int32 fits, and a trace rounds the others if it has to
 end
 Sym(trace::Trace, id::Integer, kind::Kind) = Sym(trace, id, kind, 0.0)
 
@@ -79,9 +80,8 @@ function literal(x::Integer)
 end
 literal(x::Bool) = Sym(nothing, 0, KindBool, Float64(x))
 function literal(x::Real)
-    single = Float32(x)
-    isinf(single) && !isinf(x) && refuse("the number $x of a formula does not fit Float32; write Inf32")
-    return Sym(nothing, 0, KindF32, Float64(single))
+    isinf(Float32(x)) && !isinf(x) && refuse("the number $x of a formula does not fit Float32; write Inf32")
+    return Sym(nothing, 0, KindF32, Float64(x))
 end
 
 Base.convert(::Type{Sym}, x::Sym) = x
@@ -91,12 +91,12 @@ Sym(x::Real) = literal(x)
 Sym(x::Sym) = x
 
 literal_text(x::Sym) = literal_text(x.kind, x.value)
-function literal_text(kind::Kind, value::Float64)
+function literal_text(kind::Kind, value::Float64, doubles = false)
     kind === KindBool && return value != 0 ? "true" : "false"
     kind === KindI32 && return string(Int32(value))
     isnan(value) && return "nan"
     isinf(value) && return value > 0 ? "inf" : "-inf"
-    return string(Float32(value))
+    return doubles ? string(value) : string(Float32(value))
 end
 
 # ---- nodes ----
@@ -118,7 +118,8 @@ function node_of(trace::Trace, x::Sym)
     x.trace === trace && return x.id
     x.trace === nothing || refuse("a symbolic value of one modifier is used in another")
     level = x.kind !== KindBool && signbit(x.value) ? PREFIX_LEVEL : ATOM_LEVEL
-    return push_node(trace, Node(Literal, x.kind, level, 0, :literal, x.value, args_of()))
+    value = x.kind === KindF32 && !trace.doubles ? Float64(Float32(x.value)) : x.value
+    return push_node(trace, Node(Literal, x.kind, level, 0, :literal, value, args_of()))
 end
 
 trace_of(x::Sym) = x.trace === nothing ? refuse("an operation on symbolic constants alone; write it with numbers") : x.trace

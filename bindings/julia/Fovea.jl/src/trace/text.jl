@@ -3,11 +3,13 @@
 
 const DEEPEST_INLINE = 40  # deeper than this a text is cut by a `let`, well below what the parser nests
 
-# What a text calls things: arrays by slot, with the order of their indices, and how the names of its lets begin.
+# What a text calls things: arrays by slot, with the order of their indices, and how the names of its lets begin; and
+# whether its numbers are Float64.
 struct Words
     names::Vector{String}
     orders::Vector{Order}
     lets::String
+    doubles::Bool
 end
 
 struct Piece
@@ -22,7 +24,7 @@ function formula_text(root::Sym)
     root.trace === nothing && return literal_text(root)
     arrays = array_facts(root.trace)
     names = array_names(arrays)
-    return formula_text(root.trace.nodes, root.id, Words(names, [reversed_order(x.rank) for x in arrays], let_prefix(names)))
+    return formula_text(root.trace.nodes, root.id, Words(names, [reversed_order(x.rank) for x in arrays], let_prefix(names), root.trace.doubles))
 end
 
 # Nodes are numbered operands first, so one pass backwards counts uses and one forwards prints.
@@ -76,7 +78,7 @@ end
 
 function piece_text(node::Node, pieces, words)
     node.form === Leaf && return String(node.text)
-    node.form === Literal && return literal_text(node.kind, node.number)
+    node.form === Literal && return literal_text(node.kind, node.number, words.doubles)
     node.form === Load && return load_text(node, pieces, words)
     node.form === Prefix && return string(node.text, operand(node, 1, PREFIX_LEVEL, pieces))
     node.form === Infix &&
