@@ -4,13 +4,15 @@ it."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from ._arrays import HostArray, host_array
 from ._core import InvalidArgument
 from ._line import problem_line
 from ._modifiers import Modifier, read_modifiers
+from ._options import FLAGS
 from ._request import (
     FLOATS,
     both_masks,
@@ -30,40 +32,10 @@ from ._request import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Everything of a call but q, k and v. fovea.attention says what each is."""
-
-    score_mod: Any = None
-    mask_mod: Any = None
-    score_mod_bprop: Any = None
-    is_causal: bool = False
-    window_size: int | Sequence[int] | None = None
-    scale: float | None = None
-    layout: str = "bhsd"
-    seq_lens: Any = None
-    cu_seqlens: Any = None
-    sinks: Any = None
-    dropout_p: float = 0.0
-    seed: int = 0
-    offset: int = 0
-    q_offset: Any = 0
-    k_offset: Any = 0
-    b_offset: int = 0
-    h_offset: int = 0
-    h_global: int | None = None
-    deterministic: bool = False
-    verify: bool = False
-    tensors: Mapping[str, Any] | None = None
-    scalars: Mapping[str, Any] | None = None
-    engine: str | None = None
-    threads: int = 0
-
-
 class Request:
-    """The problem of a call, and its arrays."""
+    """The problem of a call, and its arrays. `options` has the keywords of fovea.attention."""
 
-    def __init__(self, q: Any, k: Any, v: Any, options: Options) -> None:
+    def __init__(self, q: Any, k: Any, v: Any, options: SimpleNamespace) -> None:
         self.options = options
         scale_of(options.scale), dropout_of(options.dropout_p), engine_of(options.engine)
         self.q, self.k, self.v = self._operand("q", q), self._operand("k", k), self._operand("v", v)
@@ -153,7 +125,7 @@ class Request:
             "dropout": options.dropout_p or None,
             "h_global": options.h_global,
         }
-        common |= {"deterministic": bool(options.deterministic), "verify": bool(options.verify)}
+        common |= {name: bool(getattr(options, name)) for name in FLAGS}
         return problem_line(**common, **self.modifier.fields(), **fields)
 
     def by_axes(self, array: HostArray) -> tuple[int, tuple[int, int, int, int]]:

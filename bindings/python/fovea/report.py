@@ -11,6 +11,8 @@ import sys
 from typing import Any
 
 from . import _core
+from ._attention import _lines, _wanted, attention, request_of
+from ._options import takes
 from .program import Text
 
 
@@ -80,6 +82,7 @@ def explain_problem(problem: _core.Problem, **where: Any) -> Explanation:
     return Explanation(json.loads(_core.explain(problem, json=True, **where)), table)
 
 
+@takes(attention)
 def explain(
     q: Any,
     k: Any = None,
@@ -104,13 +107,7 @@ def explain(
                 f"explain of a problem line has no option {next(iter(options))!r}: write it in the line"
             )
         return explain_line(q, engine=engine, device=device, prove=prove)
-    from ._attention import _lines, _wanted
-    from ._host_request import Options, Request
-
-    options = {
-        name: value for name, value in options.items() if name.removeprefix("return_") not in _core.OUTPUTS
-    }
-    request = Request(q, k, v, Options(**options))
+    request = request_of(explain, q, k, v, options)
     forward = request.line("forward")
     if not backward:
         return explain_line(forward, engine=options.get("engine"), device=device, prove=prove)
