@@ -35,7 +35,8 @@ class Options(TypedDict, total=False):
 _DEFAULTS = {name: False if kind is bool else None for name, kind in Options.__annotations__.items()}
 RETURNS = tuple(f"return_{name}" for name in OUTPUTS)
 FLAGS = tuple(name for name, default in _DEFAULTS.items() if default is False and name not in RETURNS)
-Handed = namedtuple("Handed", _DEFAULTS, defaults=_DEFAULTS.values())  # the options of one call
+# The options of one call; None for those that are not given.
+Handed = namedtuple("Handed", _DEFAULTS, defaults=(None,) * len(_DEFAULTS))
 NOTHING = Handed()
 
 
@@ -61,7 +62,7 @@ def takes(source: Callable | None = None, *, without: tuple[str, ...] = (), **de
                 inspect.Parameter(name, kind, default=default, annotation=types[name])
                 for name, default in {**_DEFAULTS, **defaults}.items()
             ]
-            function.__doc__ = f"{function.__doc__.rstrip()}\n{Options.__doc__.rstrip()}\n    "
+            function.__doc__ = f"{(function.__doc__ or '').rstrip()}\n{Options.__doc__.rstrip()}\n    "
         else:
             listed = [x for x in inspect.signature(source).parameters.values() if x.kind is x.KEYWORD_ONLY]
         own = inspect.signature(function)

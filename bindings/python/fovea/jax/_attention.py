@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._core import OUTPUTS
+from .._options import Options, handed_of, takes
 from ._call import Call
 from ._inputs import SequenceDescriptor
 from ._modifiers import Given, Modifier
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
+
+@takes()
 def attention(
     q: jax.Array,
     k: jax.Array | None = None,
@@ -44,15 +48,10 @@ def attention(
     q_offset: int | jax.Array = 0,
     kv_offset: int | jax.Array = 0,
     global_heads: int | None = None,
-    return_lse: bool = False,
-    return_row_max: bool = False,
-    return_max_logit: bool = False,
-    deterministic: bool = False,
-    verify: bool = False,
     strict: bool = False,
-    engine: str | None = None,
     checkpoint_name: str | None = None,
     builtin_masks: tuple[str, ...] = (),
+    **options: Unpack[Options],
 ) -> jax.Array | tuple[jax.Array, ...]:
     """Attention whose scores are modified by a formula: docs/jax.md.
 
@@ -80,21 +79,13 @@ def attention(
         engine cudnn runs no other.
       b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also
         [B].
-      return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind
-        o. lse has a gradient, the maxima have none.
-      verify: the first call of its plan is compared with the reference engine on a sample, and fails if they
-        differ.
-      engine: forces one engine by name; the reference engine runs only so.
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
       builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
 
     Returns o in the layout of q, or a tuple with what the return_ arguments ask for.
     """
-    arguments = locals()
-    outputs = ["o", *(name for name in OUTPUTS if arguments[f"return_{name}"])]
-    given = Given(
-        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
-    )
+    given = Given.of(locals())
+    handed = handed_of(attention, options)
     call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
     call.keep_names(given)
     call.offsets(b=b_offset, h=h_offset, q=q_offset, k=kv_offset)
@@ -104,13 +95,6 @@ def attention(
     call.lengths(q_lengths, kv_lengths, sequence_descriptor)
     call.values(scale=scale, sink=sink)
     call.dropout(dropout_rate, dropout_seed, dropout_rng)
-    call.options(
-        outputs=tuple(outputs),
-        deterministic=deterministic,
-        verify=verify,
-        strict=strict,
-        engine=engine,
-        h_global=global_heads or 0,
-    )
+    call.options(handed, strict=strict, h_global=global_heads or 0)
     results = call.run(checkpoint_name)
     return results[0] if len(results) == 1 else results

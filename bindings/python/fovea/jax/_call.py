@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import _core
 from .._core import InvalidArgument
+from .._options import Handed, flags_of, outputs_of
 from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
 from . import _derivative, _partition
 from ._captures import Captures, note_load
@@ -207,8 +208,9 @@ class Call:
         self._operands["seed"] = seed_words(seed)
         self._spec = self._spec.replace(dropout=float(rate), rng=rng)
 
-    def options(self, **fields) -> None:
-        self._spec = self._spec.replace(**fields)
+    def options(self, handed: Handed, **fields) -> None:
+        own = {"outputs": ("o", *outputs_of(handed)), "flags": flags_of(handed), "engine": handed.engine}
+        self._spec = self._spec.replace(**own, **fields)
 
     # --- run ---
 

@@ -7,23 +7,27 @@ masks see global positions, whichever order the sequence is dealt out in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .._core import InvalidArgument
+from .._options import RETURNS, Handed, filled, takes
 from .._request import one_of
+from ._attention import attention
 from ._call import Call
-from ._modifiers import Given, Modifier
+from ._modifiers import Given
 from ._order import ORDERS, Place, reorder_sequence
 from ._ring import Ring, ring_of
 from ._spec import LAYOUTS
 
 _STRATEGIES = ("ring", "all_gather")
+# Of attention(), what has no meaning for a part of a sequence, or is said by what this function takes itself.
+_WITHOUT = ("bias", "dense_mask", "sequence_descriptor", "cu_seqlens_q", "cu_seqlens_kv", "max_seqlen_q", "max_seqlen_kv")
 
 
+@takes(attention, without=(*_WITHOUT, "q_offset", "kv_offset", *RETURNS))
 def context_attention(
     q: jax.Array,
     k: jax.Array,
@@ -33,27 +37,7 @@ def context_attention(
     strategy: str = "ring",
     order: str = "contiguous",
     layout: str = "bshd",
-    score_mod: Modifier | None = None,
-    mask_mod: Modifier | None = None,
-    score_mod_bprop: Modifier | None = None,
-    score_mod_tensors: Mapping[str, Any] | None = None,
-    score_mod_bprop_tensors: Mapping[str, Any] | None = None,
-    mask_mod_tensors: Mapping[str, Any] | None = None,
-    scale: float | jax.Array | None = None,
-    sink: jax.Array | None = None,
-    q_lengths: jax.Array | None = None,
-    kv_lengths: jax.Array | None = None,
-    dropout_rate: float = 0.0,
-    dropout_seed: int | jax.Array | None = None,
-    dropout_rng: str = "portable",
-    b_offset: int | jax.Array = 0,
-    h_offset: int | jax.Array = 0,
-    global_heads: int | None = None,
-    deterministic: bool = False,
-    strict: bool = False,
-    engine: str | None = None,
-    checkpoint_name: str | None = None,
-    builtin_masks: tuple[str, ...] = (),
+    **options: Any,
 ) -> jax.Array:
     """Attention over a sequence that is cut along the mesh axis `axis_name`; call it inside jax.shard_map.
 
@@ -65,10 +49,9 @@ def context_attention(
     h_offset and global_heads say which part this is.
     """
     _check_choices(strategy, order, layout)
-    _check_dropout(dropout_rate, dropout_rng, order)
-    given = Given(
-        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
-    )
+    options = filled(context_attention, options)
+    _check_dropout(options["dropout_rate"], options["dropout_rng"], order)
+    given, sink = Given.of(options), options["sink"]
     parts = jax.lax.axis_size(axis_name)
     own = jax.lax.axis_index(axis_name).astype(jnp.int32)
     position = LAYOUTS[layout][2]
@@ -76,25 +59,27 @@ def context_attention(
         k, v = (_gathered(x, axis_name, position, parts, order) for x in (k, v))
     call = Call(layout, q, k, v)
     call.keep_names(given)
-    call.offsets(b=b_offset, h=h_offset)
+    call.offsets(b=options["b_offset"], h=options["h_offset"])
     lengths = (q.shape[position], k.shape[position])
     total = (parts * lengths[0], parts * lengths[1] if strategy == "ring" else lengths[1])
     # Gathered keys lie where they are.
     words = "qk" if strategy == "ring" else "q"
     places = [Place(word, order, parts, length) for word, length in zip(words, lengths)]
     leaves = _leaves(call, places, own)
-    for word, name, value in (("q", "q_lengths", q_lengths), ("k", "kv_lengths", kv_lengths)):
-        if value is not None:
+    for word, name in (("q", "q_lengths"), ("k", "kv_lengths")):
+        if (value := options[name]) is not None:
             call.mask_text(f"{leaves.get(word, word)} < {call.per_sequence(f'{word}_ends', value, name)}")
     placed = dict(leaves)
     leaves.update({"Sq": str(total[0]), "Skv": str(total[1])})
-    call.modify(given, masks=builtin_masks, leaves=leaves)
-    call.values(scale=scale, sink=None if strategy == "ring" else sink)
-    call.dropout(dropout_rate, dropout_seed)
-    call.options(engine=engine, deterministic=deterministic, strict=strict, h_global=global_heads or 0)
+    call.modify(given, masks=options["builtin_masks"], leaves=leaves)
+    call.values(scale=options["scale"], sink=None if strategy == "ring" else sink)
+    call.dropout(options["dropout_rate"], options["dropout_seed"])
+    handed = Handed(**{name: options[name] for name in Handed._fields if name in options})
+    call.options(handed, strict=options["strict"], h_global=options["global_heads"] or 0)
+    name = options["checkpoint_name"]
     if strategy == "all_gather":
-        return call.run(checkpoint_name)[0]
-    return ring_of(call, Ring(axis_name, places[1], checkpoint_name), sink, placed)
+        return call.run(name)[0]
+    return ring_of(call, Ring(axis_name, places[1], name), sink, placed)
 
 
 def _check_choices(strategy: str, order: str, layout: str) -> None:

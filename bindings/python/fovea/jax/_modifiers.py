@@ -35,6 +35,11 @@ class Given:
     score_mod_bprop_tensors: Mapping[str, Any] | None = None
     mask_mod_tensors: Mapping[str, Any] | None = None
 
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> "Given":
+        """Those among the keywords of a call."""
+        return cls(**{field.name: keywords[field.name] for field in dataclasses.fields(cls)})
+
     def check(self) -> None:
         """Raises if arguments do not go together."""
         check_modifiers(self.score_mod, self.mask_mod, self.score_mod_bprop)

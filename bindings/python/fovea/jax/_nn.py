@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .._core import InvalidArgument
+from .._options import Handed
 from ._call import Call
 from ._modifiers import Given, Modifier
 
@@ -42,9 +43,7 @@ def dot_product_attention(
     modifiers. The residual is the natural logarithm of the sum, [B, T, N] in the type of `key`, without a
     gradient. A row with nothing kept gives zeros, and -inf as its residual.
     """
-    given = Given(
-        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
-    )
+    given = Given.of(locals())
     if implementation == "xla":
         _refuse_modifiers(given)
         return jax.nn.dot_product_attention(
@@ -75,7 +74,7 @@ def dot_product_attention(
     # A length greater than the array's means all of it.
     call.lengths(*(x if x is None else jnp.clip(jnp.asarray(x), 0, n) for x, n in lengths), names=names)
     call.values(scale=scale)
-    call.options(engine=implementation, outputs=("o", "lse") if return_residual else ("o",))
+    call.options(Handed(engine=implementation, return_lse=return_residual))
     results = call.run()
     o = results[0].reshape((*shape[:-1], value.shape[-1]))
     if not return_residual:

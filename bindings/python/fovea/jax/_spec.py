@@ -45,8 +45,7 @@ class Spec:
     scalars: tuple[tuple[str, str], ...] = ()  # name, kind
     dropout: float = 0.0
     rng: str = "portable"  # of dropout: portable, or engine (the engine's own generator)
-    deterministic: bool = False
-    verify: bool = False
+    flags: tuple[str, ...] = ()  # names of fovea._options.FLAGS that are set
     strict: bool = False
     engine: str | None = None
     o_dtype: str | None = None
@@ -263,10 +262,7 @@ def _options(spec: Spec, direction: str) -> list[str]:
         words.append(f"dropout={_number(spec.dropout)} rng={spec.rng}")
     if spec.h_global:
         words.append(f"h_global={spec.h_global}")
-    if spec.deterministic:
-        words.append("deterministic=1")
-    if spec.verify:
-        words.append("verify=1")
+    words += [f"{name}=1" for name in spec.flags]
     if spec.strict:
         words.append("precision=strict")
     if spec.o_dtype:

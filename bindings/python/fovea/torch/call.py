@@ -17,8 +17,7 @@ class Call:
     engine: str = ""  # "": the fastest
     wants: str = ""  # gradients that a backward will be asked for: "q,k,v,sink,_c0"
     outputs: tuple = ()  # names of fovea._core.OUTPUTS that the caller asked for, in that order
-    deterministic: bool = False
-    verify: bool = False  # the first call of its plan is compared with the reference engine
+    flags: tuple = ()  # names of fovea._options.FLAGS that are set
     scale: float = DEFAULT_SCALE
     dropout: float = 0.0
     max_q: int = 0  # thd: the longest sequences
@@ -45,8 +44,7 @@ class Call:
             self.engine,
             self.wants,
             self.outputs,
-            self.deterministic,
-            self.verify,
+            self.flags,
             self.dropout,
             self.max_q,
             self.max_k,

@@ -41,7 +41,7 @@ def gather_keys(job, k, v):
     steps = job.plan.steps
     looked_at = [k_piece for step in steps for _, k_piece, _ in step["tiles"]] or job.plan.held[:1]
     last = len(job.plan.k.pieces) - 1
-    ends = (0, last) if job.call.deterministic or job.one_place else (min(looked_at), max(looked_at))
+    ends = (0, last) if "deterministic" in job.call.flags or job.one_place else (min(looked_at), max(looked_at))
     needed = list(range(ends[0], ends[1] + 1))
     sends, receives = {}, {}
     for step in steps[1:]:
@@ -88,7 +88,7 @@ def gather_forward(job, call, q, k, v, sink, captured):
 def forward_of(job, tile, pieces, qkv, sink, captured):
     """(o, *OUTPUTS) of some pieces; with deterministic=True as the whole attention computes them."""
     q, k, v = joined_queries(job, qkv[0], pieces), *qkv[1:]
-    window = None if job.one_place or not tile.deterministic else window_of(job, job.call, pieces[0])
+    window = None if job.one_place or "deterministic" not in tile.flags else window_of(job, job.call, pieces[0])
     if window is None:
         return runtime.forward(tile, q, k, v, sink, captured)
     asked = tile.outputs
@@ -104,7 +104,7 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
     q, k, v, o, lse = saved
     wants = call.wants.split(",")
     of_keys = [name for name in ("k", "v") if name in wants]
-    apart = job.call.deterministic and not job.one_place and of_keys
+    apart = "deterministic" in job.call.flags and not job.one_place and of_keys
     here = [name for name in wants if not (apart and name in of_keys)]
     grads = Sums()
     keys, values, needed = gather_keys(job, k, v)

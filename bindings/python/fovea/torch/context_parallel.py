@@ -2,15 +2,14 @@
 
 import dataclasses
 import re
-from itertools import compress
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from .._core import OUTPUTS, InvalidArgument
+from .._core import InvalidArgument
+from .._options import takes
 from .._request import AXES, one_of
-from .arguments import is_learned, scaled
-from .attention import add_formulas, modifiers_of, request
+from .attention import add_formulas, attention, given_to, modifiers_of, request
 from .context_gather import gather_backward, gather_forward
 from .context_job import Job
 from .context_plan import plan_of
@@ -21,6 +20,7 @@ STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 ORDERS = ("contiguous", "zigzag")
 
 
+@takes(attention)
 def context_parallel(
     q,
     k,
@@ -32,32 +32,7 @@ def context_parallel(
     head_ranks=None,
     seq_len=None,
     stream=None,
-    score_mod=None,
-    mask_mod=None,
-    score_mod_bprop=None,
-    tensors=None,
-    scalars=None,
-    bprop_tensors=None,
-    is_causal=False,
-    window_size=None,
-    window_from_the_end=False,
-    scale=None,
-    layout="bhsd",
-    seq_lens=None,
-    cu_seqlens=None,
-    max_seqlen=None,
-    sinks=None,
-    dropout_p=0.0,
-    generator=None,
-    seed=None,
-    q_offset=0,
-    k_offset=0,
-    deterministic=None,
-    verify=False,
-    return_lse=False,
-    return_row_max=False,
-    return_max_logit=False,
-    engine=None,
+    **options,
 ):
     """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v, o and their gradients are this
     rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and
@@ -78,43 +53,23 @@ def context_parallel(
     """
     one_of("strategy", strategy, STRATEGIES)
     one_of("order", order, ORDERS)
-    if not isinstance(q_offset, int) or not isinstance(k_offset, int):
+    given = given_to(context_parallel, options)
+    if not isinstance(given["q_offset"], int) or not isinstance(given["k_offset"], int):
         raise InvalidArgument(
             "q_offset, k_offset: must be integers here; a modifier that captures one per sequence says the same: "
             "first[b] + q_idx"
         )
-    if is_learned(scale):
-        score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
     ranks = Ranks(group, stream)
     if strategy == "a2a+p2p":
         head_ranks = ranks.head_ranks or head_ranks
         if head_ranks is None:
             raise InvalidArgument("strategy='a2a+p2p': needs head_ranks, or two groups")
-    call, q, k, v, sinks = request(
-        q,
-        k,
-        v,
-        is_causal=is_causal,
-        window=(window_size, window_from_the_end),
-        scale=scale,
-        layout=layout,
-        seq_lens=seq_lens,
-        cu_seqlens=cu_seqlens,
-        max_seqlen=max_seqlen,
-        sinks=sinks,
-        dropout=(dropout_p, generator, seed),
-        offsets=(q_offset, k_offset),
-        deterministic=deterministic,
-        verify=verify,
-        outputs=tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit))),
-        engine=engine,
-    )
-    if call.seed is not None and seed is None:
+    call, q, k, v, sinks = request(q, k, v, given)
+    if call.seed is not None and given["seed"] is None:
         ranks.same_seed(call.seed)
     whole = whole_tensors(call, q, k, v, ranks, seq_len)
-    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
     like = [q.new_empty(()).expand(x.shape) for x in whole[:2]]
-    formulas = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, like, layout)
+    formulas = modifiers_of(given, *like)
     add_formulas(call, formulas, q, k, v, sinks)
     captured = with_whole_sizes(call, formulas.tensors, whole)
     how = (ranks.size, strategy, order, head_ranks or 0)

@@ -2,13 +2,14 @@
 
 import math
 import re
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .._core import InvalidArgument
+from .._options import RETURNS, Options, filled, takes
 from .._request import module_window
 from .attention import attention
 from .context_parallel import context_parallel
@@ -26,13 +27,17 @@ from .transformer_engine import (
     without_extra_state,
 )
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
 
 class DotProductAttention(torch.nn.Module):
     """Scaled dot product attention over query, key and value layers in `qkv_format` sbhd, bshd or thd; the output has
     its heads merged. Transformer Engine's documentation has the arguments. `score_mod` and its companions may be what
     they are there (callbacks of a graph) or anything that fovea.torch.attention takes, and go with every mask, bias,
-    window, format, dropout and softmax type."""
+    window, format, dropout and softmax type. `options` (engine, verify ...) are handed on to every call."""
 
+    @takes(without=RETURNS, deterministic=None)
     def __init__(
         self,
         num_attention_heads: int,
@@ -57,10 +62,10 @@ class DotProductAttention(torch.nn.Module):
         softmax_type: str = "vanilla",
         return_max_logit: Optional[bool] = False,
         name: Optional[str] = None,
-        *,
-        engine: Optional[str] = None,
+        **options: "Unpack[Options]",
     ):
         super().__init__()
+        self.options = filled(DotProductAttention.__init__, options)
         self.region = Region(tp_group, tp_size, sequence_parallel)
         self.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
         one_of("attention_type", attention_type, ("self", "cross"))
@@ -76,7 +81,7 @@ class DotProductAttention(torch.nn.Module):
         self.window_size, self.bottom_right_diagonal = window_size, bottom_right_diagonal
         self.softmax_scale = 1 / math.sqrt(self.channels[0]) if softmax_scale is None else softmax_scale
         self.softmax_type = one_of("softmax_type", softmax_type, ("vanilla", "off-by-one", "learnable"))
-        self.return_max_logit, self.layer_number, self.engine = bool(return_max_logit), layer_number, engine
+        self.return_max_logit, self.layer_number = bool(return_max_logit), layer_number
         self.rng_tracker = None if get_rng_state_tracker is None else get_rng_state_tracker()
         self.register_load_state_dict_pre_hook(without_extra_state)
         self.softmax_offset = None
@@ -145,10 +150,10 @@ class DotProductAttention(torch.nn.Module):
         options = {
             "scale": self.softmax_scale,
             "layout": layout,
-            "engine": self.engine,
             "dropout_p": self.attention_dropout if self.training else 0.0,
             "return_max_logit": self.return_max_logit,
             "sinks": self.sinks(q),
+            **self.options,
         }
         given = bottom_right_diagonal if bottom_right_diagonal is not None else self.bottom_right_diagonal
         options.update(diagonal(mask_type, self.window_size if window_size is None else window_size, given))

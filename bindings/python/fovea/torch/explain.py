@@ -2,36 +2,16 @@
 
 import json
 
-from .._core import OUTPUTS
+from .._options import takes
 from ..report import Explanation, explain_problem
-from .attention import add_formulas, modifiers_of, request
+from .attention import add_formulas, attention, given_to, modifiers_of, request
 from .context_plan import Seen
 from .plans import device_name, forward_problem
 
 
+@takes(attention)
 def explain(
-    q,
-    k,
-    v,
-    *,
-    score_mod=None,
-    mask_mod=None,
-    score_mod_bprop=None,
-    device=None,
-    prove=False,
-    tensors=None,
-    scalars=None,
-    bprop_tensors=None,
-    window_size=None,
-    window_from_the_end=False,
-    dropout_p=0.0,
-    q_offset=0,
-    k_offset=0,
-    ranks=None,
-    strategy="ring",
-    order="contiguous",
-    head_ranks=None,
-    **options,
+    q, k, v, *, device=None, prove=False, ranks=None, strategy="ring", order="contiguous", head_ranks=None, **options
 ) -> Explanation:
     """Takes what fovea.torch.attention takes. Tensors that require gradients ask for an engine with a backward.
 
@@ -39,18 +19,9 @@ def explain(
     prove   builds plans to prove support.
     ranks   also says what each of so many ranks would compute and send under fovea.torch.context_parallel, whose strategy,
             order and head_ranks go with it; q, k and v are the whole then. `to_dict()["ranks"]` has every rank's steps."""
-    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
-    call, q, k, v, sinks = request(
-        q,
-        k,
-        v,
-        window=(window_size, window_from_the_end),
-        dropout=(dropout_p, None, 0),
-        offsets=(q_offset, k_offset),
-        outputs=tuple(name for name in OUTPUTS if options.pop(f"return_{name}", False)),
-        **options,
-    )
-    found = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, (q, k), call.layout)
+    given = given_to(explain, options) | {"generator": None, "seed": 0}
+    call, q, k, v, sinks = request(q, k, v, given)
+    found = modifiers_of(given, q, k)
     add_formulas(call, found, q, k, v, sinks)
     problem, partner, _ = forward_problem(call, q, k, v, sinks, found.tensors, False)
     out = explain_problem(

@@ -135,7 +135,7 @@ def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_
         formulas.text(),
         tuple(formulas.values),
         engine=engine_of(kernel_options),
-        deterministic=torch.are_deterministic_algorithms_enabled(),
+        flags=("deterministic",) * torch.are_deterministic_algorithms_enabled(),
         scale=scale,
         wants=wanted(query, key, value, None, formulas.names, formulas.tensors),
     )

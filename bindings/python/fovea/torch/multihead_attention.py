@@ -2,22 +2,27 @@
 DotProductAttention. Parameters have the names and layouts that it has with fuse_qkv_params=True: qkv or query_layer and
 key_value, proj, layernorm_*. Checkpoints load with those names, and with query_weight, key_weight and value_weight."""
 
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from .._core import InvalidArgument
+from .._options import Options, takes
 from .dot_product_attention import DotProductAttention
 from .projections import LayerNormLinear, Linear, head_norm
 from .tensor_parallel import Region
 from .transformer_engine import apply_rotary, of_tokens, one_of, refuse_others, with_joined_projections
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 
 class MultiheadAttention(torch.nn.Module):
     """Self or cross attention over hidden states in `qkv_format`. Transformer Engine's documentation has the arguments;
     forward also takes score_mod and its companions, as DotProductAttention does."""
 
+    @takes(DotProductAttention.__init__)
     def __init__(
         self,
         hidden_size: int,
@@ -63,8 +68,7 @@ class MultiheadAttention(torch.nn.Module):
         seq_length: Optional[int] = None,
         micro_batch_size: Optional[int] = None,
         softmax_type: str = "vanilla",
-        *,
-        engine: Optional[str] = None,
+        **options: "Unpack[Options]",
     ):
         super().__init__()
         refuse_others(
@@ -131,7 +135,7 @@ class MultiheadAttention(torch.nn.Module):
             tp_group=tp_group,
             softmax_type=softmax_type,
             get_rng_state_tracker=get_rng_state_tracker,
-            engine=engine,
+            **options,
         ).to(made["device"])
         self.register_load_state_dict_pre_hook(with_joined_projections)
         self.proj = Linear(

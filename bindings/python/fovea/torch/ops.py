@@ -14,26 +14,14 @@ from .shapes import dense_like, heads_of, rows_dtype, rows_shape
 
 
 def pack_options(call: Call) -> str:
-    flags = "d" * call.deterministic + "v" * call.verify
-    words = (call.layout, ",".join(call.outputs), flags, call.engine, call.wants)
+    words = (call.layout, ",".join(call.outputs), ",".join(call.flags), call.engine, call.wants)
     return " ".join(word or "-" for word in words)
 
 
 def unpack(formulas, options, values, numbers, lengths, tensors) -> Call:
     layout, outputs, flags, engine, wants = unpack_options(options)
-    return Call(
-        formulas,
-        tuple(values),
-        layout,
-        engine,
-        wants,
-        tuple(outputs.split(",")) if outputs else (),
-        "d" in flags,
-        "v" in flags,
-        *numbers,
-        *lengths,
-        *tensors,
-    )
+    outputs, flags = (tuple(x.split(",")) if x else () for x in (outputs, flags))
+    return Call(formulas, tuple(values), layout, engine, wants, outputs, flags, *numbers, *lengths, *tensors)
 
 
 def unpack_options(options: str):

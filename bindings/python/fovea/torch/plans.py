@@ -118,8 +118,6 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         scalars=parts.scalars,
         sink=sink is not None,
         dropout=call.dropout,
-        deterministic=call.deterministic,
-        verify=call.verify,
         capture=capturing,
         q_strides=strides_word(q, call.layout),
         k_strides=strides_word(k, call.layout),
@@ -132,6 +130,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         h_offset=offset_word(call.h_offset, None),
         h_global=call.h_global or None,
     )
+    fields.update(dict.fromkeys(call.flags, True))
     if call.parts:
         fields["o_dtype"] = DIRECT[part_dtype(call, q)]
     if packed:

@@ -10,7 +10,7 @@ from .trace import Trace
 
 
 def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas:
-    """named: {"tensors": ..., "bprop_tensors": ..., "scalars": ...}; sizes: (B, H, Sq, Skv), or None where packed."""
+    """named: {"tensors": ..., "bprop_tensors": ..., "scalars": ...}; sizes: (B, H, Sq, Skv), or None if packed."""
     if score_mod is None:
         raise InvalidArgument("score_mod_bprop: given without score_mod")
     if named["scalars"]:
