@@ -112,7 +112,7 @@ def test_a_flag_reaches_the_problem(flag):
             lines.append(explain(*[torch.from_numpy(Q)] * 3, **{flag: value}).to_dict()["problem"])
         if importlib.util.find_spec("jax"):
             from fovea.jax import attention
-            from fovea.jax._explain import problem_lines
+            from fovea.jax._call import problem_lines
 
             lines += problem_lines(attention, Q, Q, Q, **{flag: value})
         assert [f"{flag}=1" in line for line in lines] == [value] * len(lines)

@@ -6,13 +6,12 @@ Nothing of Python runs when a compiled program runs: modifiers are traced once, 
 from __future__ import annotations
 
 from .._request import TraceError
-from ._attention import attention
+from ._attention import attention, explain
 from ._context import context_attention
-from ._explain import explain
 from ._inputs import SequenceDescriptor
-from ._native import custom_call_targets, register
 from ._nn import dot_product_attention
-from ._order import reorder_sequence
+from ._primitive import custom_call_targets, register
+from ._ring import reorder_sequence
 
 __all__ = [
     "DotProductAttention",

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from .. import _core
 from .._options import Options, handed_of, takes
-from ._call import Call
+from ..program import Text
+from ._call import Call, problem_lines
 from ._inputs import SequenceDescriptor
 from ._modifiers import Given, Modifier
 
@@ -98,3 +100,23 @@ def attention(
     call.options(handed, strict=strict, h_global=global_heads or 0)
     results = call.run(checkpoint_name)
     return results[0] if len(results) == 1 else results
+
+
+def explain(
+    q, k=None, v=None, *, device: str | None = None, prove: bool = False, json: bool = False, **kwargs: Any
+) -> str:
+    """Every engine's verdict on attention(q, k, v, **kwargs), forward and backward, with reasons.
+
+    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200"
+    or a file of one; the default is where JAX runs. Nothing runs; `prove` builds plans to prove support.
+    """
+    tensors = [x for x in (q, k, v) if x is not None]
+    device = device or {"cpu": "cpu"}.get(jax.default_backend(), "cuda:0")
+    (line,) = problem_lines(attention, *tensors, gpu=device != "cpu", **kwargs)
+    forward, backward = _core.problem_pair(line)
+    engine = kwargs.get("engine")
+    texts = [
+        _core.explain(problem, engine=engine, device=device, prove=prove, json=json, partner=partner)
+        for problem, partner in ((forward, backward), (backward, forward))
+    ]
+    return Text("[" + ",\n".join(texts) + "]" if json else "\n".join(texts))

@@ -6,7 +6,9 @@ options show is raised here, while JAX still traces.
 
 from __future__ import annotations
 
+import contextvars
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,6 @@ from .._options import Handed, flags_of, outputs_of
 from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
 from . import _derivative, _partition
 from ._captures import Captures, note_load
-from ._explain import note
 from ._inputs import (
     SequenceDescriptor,
     in_shard_map,
@@ -32,7 +33,7 @@ from ._inputs import (
     with_own_type,
 )
 from ._modifiers import Given, formulas
-from ._rewrite import substitute
+from ._rewrite import substitute, without_b_offset
 from ._spec import Captured, Spec, problem_line, sizes_of
 
 
@@ -250,3 +251,28 @@ def _check_problem(spec: Spec, arrays) -> None:
             raise _core.Unsupported(
                 f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}"
             )
+
+
+# Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.
+seen: contextvars.ContextVar[list[tuple[Spec, list]] | None] = contextvars.ContextVar("seen", default=None)
+
+
+def note(spec: Spec, operands) -> None:
+    calls = seen.get()
+    if calls is not None:
+        calls.append((spec, [jax.core.ShapedArray(x.shape, x.dtype) for x in operands]))
+
+
+def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> list[str]:
+    """The problem lines of the calls in function(*args, **kwargs), which is traced and not run."""
+    calls: list[tuple[Spec, list]] = []
+    token = seen.set(calls)
+    try:
+        jax.eval_shape(lambda *a: function(*a, **kwargs), *args)
+    finally:
+        seen.reset(token)
+    calls = [(without_b_offset(spec), avals) for spec, avals in calls] if gpu else calls
+    return [
+        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu)
+        for spec, avals in calls
+    ]

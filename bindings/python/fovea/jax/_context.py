@@ -18,8 +18,7 @@ from .._request import one_of
 from ._attention import attention
 from ._call import Call
 from ._modifiers import Given
-from ._order import ORDERS, Place, reorder_sequence
-from ._ring import Ring, ring_of
+from ._ring import ORDERS, Place, Ring, reorder_sequence, ring_of
 from ._spec import LAYOUTS
 
 _STRATEGIES = ("ring", "all_gather")

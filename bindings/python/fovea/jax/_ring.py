@@ -1,4 +1,5 @@
-"""The ring of context parallelism: keys and values of one device after the other, each part merged by its lse.
+"""The ring of context parallelism: how the tokens of a sequence are dealt out to devices, and keys and values of one device
+after the other, each part merged by its lse.
 
 Called by context_attention(). The library's plan says which steps there are and who needs whose keys in them
 (fovea_parallel_plan): steps that are masked on every device are left out, and what one need not see is not
@@ -16,11 +17,76 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name as name_for_checkpoint
 
 from .. import _core
+from .._core import InvalidArgument
+from .._request import one_of
 from . import _derivative, _primitive
 from ._call import Call
 from ._inputs import made_alike
-from ._order import Place
 from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, problem_line
+
+ORDERS = ("contiguous", "striped", "zigzag")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a device's part of the queries ("q") or keys ("k") lies, of `length` tokens on each device."""
+
+    word: str
+    order: str
+    parts: int
+    length: int
+
+    @property
+    def role(self) -> str:
+        """The role of the operand that has this place: an offset, a scalar, or the position of each token."""
+        kinds = {"contiguous": "{}_offset", "striped": "scalar:{}_first", "zigzag": "tensor:{}_places"}
+        return kinds[self.order].format(self.word)
+
+    @property
+    def name(self) -> str:
+        return self.role.partition(":")[2]
+
+    def of(self, device) -> jax.Array:
+        """That operand, for this device."""
+        if self.order != "zigzag":
+            return device * (self.length if self.order == "contiguous" else 1)
+        local, half = jnp.arange(self.length, dtype=jnp.int32), _half(self.length)
+        return local + half * jnp.where(local < half, device, 2 * self.parts - 2 - device)
+
+
+def reorder_sequence(
+    x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False
+) -> jax.Array:
+    """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
+
+    "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts
+    pieces.
+    """
+    one_of("order", order, ORDERS)
+    if order == "contiguous":
+        return x
+    length = x.shape[axis]
+    if length % parts:
+        raise InvalidArgument(f"a sequence of {length} can't be dealt out to {parts} devices")
+    x = jnp.moveaxis(x, axis, 0)
+    rest = x.shape[1:]
+    if order == "striped":
+        first, second = (parts, length // parts) if inverse else (length // parts, parts)
+        x = jnp.swapaxes(x.reshape(first, second, *rest), 0, 1).reshape(length, *rest)
+        return jnp.moveaxis(x, 0, axis)
+    pieces = x.reshape(2 * parts, _half(length // parts), *rest)
+    dealt = [j for i in range(parts) for j in (i, 2 * parts - 1 - i)]
+    if inverse:
+        dealt = [dealt.index(j) for j in range(2 * parts)]
+    return jnp.moveaxis(pieces[jnp.array(dealt)].reshape(length, *rest), 0, axis)
+
+
+def _half(length: int) -> int:
+    if length % 2:
+        raise InvalidArgument(
+            f"order='zigzag' cuts each device's {length} tokens in two; that number must be even"
+        )
+    return length // 2
 
 
 @dataclasses.dataclass(frozen=True)

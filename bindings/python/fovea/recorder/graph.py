@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import InvalidArgument
-from .capture import Capture, capture
 from .expression import F32, I32, Expression, as_f32, as_number, literal
 from .pointwise import BINARY, UNARY, select
-from .tensor import Tensor, _NoSuchMethod, meaning_of
+from .tensor import Capture, Tensor, _NoSuchMethod, capture, meaning_of
 
 _AXES = ("b", "h", "q", "k")
 

@@ -5,12 +5,10 @@
 
 docs/pytorch.md has the way over from FlexAttention, xFormers and Transformer Engine."""
 
-from .attention import attention
-from .context_parallel import context_parallel, shard_sequence, unshard_sequence
-from .context_sdpa import ContextParallelSDPA
+from .attention import attention, explain
+from .context_parallel import ContextParallelSDPA, context_parallel, shard_sequence, unshard_sequence
 from .dot_product_attention import DotProductAttention
 from .errors import TraceError
-from .explain import explain
 from .flex import AuxOutput, AuxRequest, flex_attention
 from .masks import BlockMask, and_masks, create_block_mask, create_mask, noop_mask, or_masks
 from .multihead_attention import MultiheadAttention

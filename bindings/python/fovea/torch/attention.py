@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from .. import _request
 from .._core import InvalidArgument
 from .._options import Handed, Options, filled, flags_of, handed_of, outputs_of, takes
-from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
+from .._request import AXES, both_masks, dropout_of, engine_of, window_mask
+from ..report import Explanation, explain_problem
 from . import call_cache
 from .arguments import (
     IsDTensor,
     autocast,
-    check_device,
+    bind_lengths,
+    bind_offsets,
     check_ranks,
+    check_sinks,
     check_tensors,
     is_learned,
     scale_of,
@@ -24,12 +27,12 @@ from .arguments import (
     seed_tensor,
 )
 from .call import Call
+from .context_plan import Seen
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
-from .modifiers import Formulas, is_callback, traced
-from .recorded import record_callbacks
+from .modifiers import Formulas, is_callback, record_callbacks, traced
+from .plans import device_name, forward_problem
 from .runtime import keep_plan
-from .shapes import heads_of
 from .state import is_dynamo_compiling
 
 if TYPE_CHECKING:
@@ -250,69 +253,30 @@ def modifiers_of(given, q, k) -> Formulas:
     return traced(score_mod, mask_mod, bprop, tensors=given["tensors"], scalars=given["scalars"], like=q)
 
 
-def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
-    if call.layout == "thd":
-        if cu_seqlens is None:
-            raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
-        call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
-        check_starts("cu_seqlens", call.q_starts.shape)
-        check_starts("cu_seqlens", call.k_starts.shape, call.q_starts.shape[0])
-        longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
-        call.max_q, call.max_k = (
-            longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest)
-        )
-    elif cu_seqlens is not None or max_seqlen is not None:
-        name = "cu_seqlens" if cu_seqlens is not None else "max_seqlen"
-        raise InvalidArgument(
-            f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens"
-        )
-    if seq_lens is not None:
-        call.q_lens, call.k_lens = (
-            None if x is None else per_sequence(call, integers(x, q, "seq_lens"), q, "seq_lens") for x in a_pair(seq_lens)
-        )
+@takes(attention)
+def explain(
+    q, k, v, *, device=None, prove=False, ranks=None, strategy="ring", order="contiguous", head_ranks=None, **options
+) -> Explanation:
+    """Takes what fovea.torch.attention takes. Tensors that require gradients ask for an engine with a backward.
 
-
-def a_pair(x):
-    """(for queries, for keys)"""
-    return tuple(x) if is_a_pair(x) else (x, x)
-
-
-def per_sequence(call, numbers, q, name):
-    count = q.shape[AXES[call.layout][0]] if call.q_starts is None else call.q_starts.shape[0] - 1
-    check_per_sequence(name, numbers.shape, count)
-    return numbers
-
-
-def longest_of(starts, given) -> int:
-    if given is not None:
-        return int(given)
-    return int((starts[1:] - starts[:-1]).max()) if starts.shape[0] > 1 else 0
-
-
-def integers(x, q, name):
-    if not isinstance(x, Tensor):
-        try:
-            x = torch.tensor(x, device=q.device)
-        except (TypeError, ValueError):
-            raise InvalidArgument(f"{name}={x!r}: must be one integer per sequence") from None
-    if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
-        raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
-    check_device(name, x, q)
-    return x.to(torch.int32).contiguous()
-
-
-def check_sinks(call, q, sinks):
-    if not isinstance(sinks, Tensor):
-        raise InvalidArgument(f"sinks: must be a torch.Tensor, got {type(sinks).__name__}")
-    _request.check_sinks(sinks.shape, heads_of(call.layout, q))
-    check_device("sinks", sinks, q)
-
-
-def bind_offsets(call, q, q_offset, k_offset):
-    for name, offset in (("q_offset", q_offset), ("k_offset", k_offset)):
-        if isinstance(offset, Tensor):
-            setattr(call, name + "s", per_sequence(call, integers(offset.reshape(-1), q, name), q, name))
-        elif not isinstance(offset, int):
-            raise InvalidArgument(f"{name}={offset!r}: must be an integer or a tensor with one per sequence")
-        else:
-            setattr(call, name, offset)
+    device  another one than the tensors': "h200", "cuda:0", a description's file. Works on a machine without it.
+    prove   builds plans to prove support.
+    ranks   also says what each of so many ranks would compute and send under fovea.torch.context_parallel, whose strategy,
+            order and head_ranks go with it; q, k and v are the whole then. `to_dict()["ranks"]` has every rank's steps."""
+    given = given_to(explain, options) | {"generator": None, "seed": 0}
+    call, q, k, v, sinks = request(q, k, v, given)
+    found = modifiers_of(given, q, k)
+    add_formulas(call, found, q, k, v, sinks)
+    problem, partner, _ = forward_problem(call, q, k, v, sinks, found.tensors, False)
+    out = explain_problem(
+        problem,
+        engine=call.engine or None,
+        device=device or device_name(q.device),
+        partner=partner,
+        prove=prove,
+    )
+    if ranks is None:
+        return out
+    seen = Seen(call, (q, k, v), found.tensors)
+    how = (ranks, strategy, order, head_ranks or 0)
+    return out.with_ranks([json.loads(seen.plan(how, rank)) for rank in range(ranks)], seen.plan(how, None))

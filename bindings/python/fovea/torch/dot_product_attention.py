@@ -14,7 +14,7 @@ from .._request import module_window
 from .attention import attention
 from .context_parallel import context_parallel
 from .modifiers import is_callback
-from .tensor_parallel import Region
+from .projections import Region
 from .transformer_engine import (
     check_extents,
     element,

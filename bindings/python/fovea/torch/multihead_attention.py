@@ -10,8 +10,7 @@ from torch import Tensor
 from .._core import InvalidArgument
 from .._options import Options, takes
 from .dot_product_attention import DotProductAttention
-from .projections import LayerNormLinear, Linear, head_norm
-from .tensor_parallel import Region
+from .projections import LayerNormLinear, Linear, Region, head_norm
 from .transformer_engine import apply_rotary, of_tokens, one_of, refuse_others, with_joined_projections
 
 if TYPE_CHECKING:
