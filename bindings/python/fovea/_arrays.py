@@ -7,26 +7,10 @@ from typing import Any, NamedTuple
 
 from . import _core
 
-CODES = {
-    "f32": _core.F32,
-    "f16": _core.F16,
-    "bf16": _core.BF16,
-    "f64": _core.F64,
-    "i32": _core.I32,
-    "i64": _core.I64,
-    "u8": _core.U8,
-    "bool": _core.BOOL,
-}
-NAMES_IN_NUMPY = {
-    "f32": "float32",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f64": "float64",
-    "i32": "int32",
-    "i64": "int64",
-    "u8": "uint8",
-    "bool": "bool",
-}
+# Our names of element types, those of NumPy (and torch and JAX), and the library's numbers.
+NAMES_IN_NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i32": "int32", "i64": "int64"}
+NAMES_IN_NUMPY |= {"u8": "uint8", "bool": "bool"}
+CODES = {name: getattr(_core, name.upper()) for name in NAMES_IN_NUMPY}
 FROM_NUMPY = {name: ours for ours, name in NAMES_IN_NUMPY.items()}
 
 

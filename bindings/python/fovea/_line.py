@@ -8,14 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 _PLAIN = re.compile(r"[^\s\"\\]+")
 
-# Fields whose name in Python differs from the key in the line.
-_KEYS = {
-    "grad_o_dtype": "do_dtype",
-    "grad_q_dtype": "dq_dtype",
-    "grad_k_dtype": "dk_dtype",
-    "grad_v_dtype": "dv_dtype",
-}
-
 
 def word(key: str, value: object) -> str:
     """`key=value`, with quotes if the value needs them."""
@@ -36,52 +28,22 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def tensor_word(name: str, dtype: str, extents: Sequence[object]) -> str:
-    """The declaration of a captured tensor; extents are numbers or the names of sizes."""
-    return word("tensor", f"{name}:{dtype}[{','.join(map(str, extents))}]")
+def problem_line(*, tensors: Iterable[tuple] = (), scalars: Iterable[tuple] = (), **fields: object) -> str:
+    """A problem line. Fields are the keys of the line; None and False are left out, tuples become lists. What
+    formulas capture: tensors as (name, dtype, extents), scalars as (name, dtype[, value]).
 
-
-def scalar_word(name: str, dtype: str = "f32", value: object = None) -> str:
-    """The declaration of a captured scalar."""
-    return word("scalar", f"{name}:{dtype}" if value is None else f"{name}:{dtype}={_text(value)}")
-
-
-def program_line(
-    mod: str | None = None,
-    mask: str | None = None,
-    bprop: str | None = None,
-    tensors: Iterable[tuple] = (),
-    scalars: Iterable[tuple] = (),
-) -> str:
-    """Formulas with their declarations: tensors as (name, dtype, extents), scalars as (name, dtype[,
-    value])."""
-    words = [word(key, text) for key, text in (("mod", mod), ("mask", mask), ("bprop", bprop)) if text]
-    words += [tensor_word(*tensor) for tensor in tensors]
-    words += [scalar_word(*scalar) for scalar in scalars]
+    >>> problem_line(b=2, h=8, sq=128, d=64, dtype="f32", lse=True, mask="q >= k", tensors=[("t", "f32", ("H", 4))])
+    'b=2 h=8 sq=128 d=64 dtype=f32 lse=1 mask="q >= k" tensor=t:f32[H,4]'
+    """
+    words = [word(key, value) for key, value in fields.items() if value is not None and value is not False]
+    words += [word("tensor", f"{name}:{dtype}[{','.join(map(str, extents))}]") for name, dtype, extents in tensors]
+    words += [word("scalar", f"{name}:{dtype}" + (f"={_text(*value)}" if value else "")) for name, dtype, *value in scalars]
     return " ".join(words)
 
 
-def problem_line(
-    *,
-    mod: str | None = None,
-    mask: str | None = None,
-    bprop: str | None = None,
-    tensors: Iterable[tuple] = (),
-    scalars: Iterable[tuple] = (),
-    **fields: object,
-) -> str:
-    """A problem line. Fields are the keys of the line; None and False are left out, tuples become lists.
-
-    >>> problem_line(b=2, h=8, sq=128, d=64, dtype="f32", mask="q >= k", lse=True)
-    'b=2 h=8 sq=128 d=64 dtype=f32 lse=1 mask="q >= k"'
-    """
-    words = [
-        word(_KEYS.get(key, key), value)
-        for key, value in fields.items()
-        if value is not None and value is not False
-    ]
-    program = program_line(mod, mask, bprop, tensors, scalars)
-    return " ".join([*words, program] if program else words)
+def program_line(mod=None, mask=None, bprop=None, tensors: Iterable[tuple] = (), scalars: Iterable[tuple] = ()) -> str:
+    """The line of formulas with what they capture."""
+    return problem_line(mod=mod or None, mask=mask or None, bprop=bprop or None, tensors=tensors, scalars=scalars)
 
 
 def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:

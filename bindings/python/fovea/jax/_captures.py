@@ -13,22 +13,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from ._arrays import SymbolicArray
 from ._operations import NoFormula
 from ._terms import Term, Writer
 
 # dtype of JAX -> (type in a declaration, kind of what a load gives)
-TENSOR_TYPES = {
-    "float32": ("f32", "f32"),
-    "float16": ("f16", "f32"),
-    "bfloat16": ("bf16", "f32"),
-    "float64": ("f64", "f32"),
-    "int32": ("i32", "i32"),
-    "int64": ("i64", "i32"),
-    "uint8": ("u8", "i32"),
-    "bool": ("bool", "bool"),
-}
+_LOADED = {"i32": "i32", "i64": "i32", "u8": "i32", "bool": "bool"}
+TENSOR_TYPES = {name: (ours, _LOADED.get(ours, "f32")) for name, ours in FROM_NUMPY.items()}
 _CAST = {"int8": "int32", "int16": "int32", "uint16": "int32", "int4": "int32"}
 AXES = ("b", "h", "q", "k")
 

@@ -9,6 +9,10 @@ from torch import Tensor
 DEFAULT_SCALE = float("inf")  # stands for 1 / sqrt(d); no call can have this scale
 
 
+# The tensors of a call beside q, k, v, sinks and captured ones.
+BOUND = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
+
+
 @dataclasses.dataclass(slots=True)
 class Call:
     formulas: str = "\n" * 5  # modifiers.Formulas.text()
@@ -74,20 +78,11 @@ class Call:
 
     def without_tensors(self):
         """For the table of plans, which must not keep the caller's tensors alive."""
-        empty = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
-        return dataclasses.replace(self, **dict.fromkeys(empty))
+        return dataclasses.replace(self, **dict.fromkeys(BOUND))
 
     def tensors(self):
-        """The tensors that a backward needs unchanged."""
-        return (
-            self.seed,
-            self.q_lens,
-            self.k_lens,
-            self.q_starts,
-            self.k_starts,
-            self.q_offsets,
-            self.k_offsets,
-        )
+        """The tensors that a backward needs unchanged: those of BOUND."""
+        return self.seed, self.q_lens, self.k_lens, self.q_starts, self.k_starts, self.q_offsets, self.k_offsets
 
     def lengths(self):
         """(name in the library, tensor) of what says how long sequences are and where they begin."""

@@ -11,11 +11,13 @@ from .._core import InvalidArgument, Unsupported
 from .._options import takes
 from .._request import AXES, one_of
 from .attention import add_formulas, attention, given_to, modifiers_of, request
+from .call import BOUND
 from .context_gather import gather_backward, gather_forward
 from .context_job import Job
 from .context_plan import plan_of
 from .context_ring import ring_backward, ring_forward
 from .context_transport import Ranks
+from .tangents import captured_names
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 ORDERS = ("contiguous", "zigzag")
@@ -163,8 +165,7 @@ class ContextParallel(torch.autograd.Function):
     def backward(ctx, grad_o, grad_lse, *_):
         q, k, v, o, lse, sink, *rest = ctx.saved_tensors
         captured, bound = rest[: ctx.count], rest[ctx.count :]
-        job, names = ctx.job, ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
-        call = dataclasses.replace(ctx.call, **dict(zip(names, bound)), outputs=())
+        job, call = ctx.job, dataclasses.replace(ctx.call, **dict(zip(BOUND, bound)), outputs=())
         if grad_o is None:
             grad_o = torch.zeros_like(o, dtype=q.dtype)
         else:
@@ -182,7 +183,7 @@ def own_gradients(job, call, grads, qkv, captured):
     for name, x, side in zip("qkv", qkv, (job.plan.q, job.plan.k, job.plan.k)):
         found = grads.get(name)
         out.append(None if found is None else job.collect_heads(found.to(x.dtype), side))
-    names = [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
+    names = captured_names(call)
     shared = [name for name in ("sink", *names) if name in call.wants.split(",")]
     if "sink" in shared:
         grads["sink"] = job.all_heads(grads["sink"])

@@ -10,6 +10,7 @@ import types
 
 import torch
 
+from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
@@ -18,18 +19,7 @@ from .errors import about
 from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
 from .values import BOOL, FLOAT, Value
 
-DIRECT = {
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float64: "f64",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-    torch.bool: "bool",
-}
-
-
+DIRECT = {getattr(torch, name): ours for name, ours in FROM_NUMPY.items()}  # types that formulas load
 KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
 
 

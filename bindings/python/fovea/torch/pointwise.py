@@ -76,8 +76,7 @@ def choose(name):
         b = other.pop("other", b)
         if b is None or dim is not None or isinstance(b, (list, tuple)):
             raise refuse(f"torch.{name} over a dimension", f"torch.{name}imum(a, b) of two values")
-        a, b = ar.pair(trace, a, b)
-        a, b = number(a), number(b)
+        a, b = ar.numbers(trace, a, b)
         known = (a.nonnegative, b.nonnegative)
         return trace.emit(f"{name}({a.text}, {b.text})", a.kind, any(known) if name == "max" else all(known))
 

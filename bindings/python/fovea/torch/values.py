@@ -60,47 +60,10 @@ class Value:
     def is_floating_point(self):
         return self.kind == FLOAT
 
-    # What needs a number that does not exist while tracing.
-    def __bool__(self):
-        raise refuse("a Python branch on a traced value (if, while, and, or, not, min, max)", _BRANCH)
-
-    def __index__(self):
-        raise refuse(
-            "a traced value as an index of a Python list, a range or an array of NumPy's",
-            "a tensor in place of the list: torch.as_tensor(table)[h]",
-        )
-
-    def __int__(self):
-        raise refuse("int() of a traced value", "x.to(torch.int32)")
-
-    def __float__(self):
-        raise refuse(
-            "float() of a traced value, or a function of Python's math",
-            "x.to(torch.float32), and torch's functions: torch.tanh for math.tanh",
-        )
-
-    def __iter__(self):
-        raise refuse("iteration over a traced value", "a loop over a Python range, with the value inside")
-
-    def __len__(self):
-        raise refuse("len() of a traced value", "a Python number from outside the modifier")
-
-    def __contains__(self, item):
-        raise refuse("'in' with a traced value", "(x == a) | (x == b)")
-
     def __getitem__(self, index):
         if index is Ellipsis or index == ():
             return self
         raise refuse("indexing a traced value", "indexing a captured tensor: table[h, q_idx]")
-
-    def __setitem__(self, index, item):
-        raise refuse("a write into a traced value", "torch.where(condition, new, old)")
-
-    def item(self):
-        raise refuse(".item() of a traced value", "the value itself")
-
-    def tolist(self):
-        raise refuse(".tolist() of a traced value", "the value itself")
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -126,6 +89,39 @@ class Value:
         if self.kind == FLOAT:
             raise refuse("~ of a float", "a comparison first: ~(x > 0)")
         return self.trace.emit(("!" if self.kind == BOOL else "~") + self.text, self.kind)
+
+
+_BRANCHES = "a Python branch on a traced value (if, while, and, or, not, min, max)"
+# What needs a number that does not exist while tracing, with what works instead.
+_REFUSED = {
+    "__bool__": (_BRANCHES, _BRANCH),
+    "__index__": (
+        "a traced value as an index of a Python list, a range or an array of NumPy's",
+        "a tensor in place of the list: torch.as_tensor(table)[h]",
+    ),
+    "__int__": ("int() of a traced value", "x.to(torch.int32)"),
+    "__float__": (
+        "float() of a traced value, or a function of Python's math",
+        "x.to(torch.float32), and torch's functions: torch.tanh for math.tanh",
+    ),
+    "__iter__": ("iteration over a traced value", "a loop over a Python range, with the value inside"),
+    "__len__": ("len() of a traced value", "a Python number from outside the modifier"),
+    "__contains__": ("'in' with a traced value", "(x == a) | (x == b)"),
+    "__setitem__": ("a write into a traced value", "torch.where(condition, new, old)"),
+    "item": (".item() of a traced value", "the value itself"),
+    "tolist": (".tolist() of a traced value", "the value itself"),
+}
+
+
+def _refusing(operation, instead):
+    def method(self, *_):
+        raise refuse(operation, instead)
+
+    return method
+
+
+for _name, _words in _REFUSED.items():
+    setattr(Value, _name, _refusing(*_words))
 
 
 def literal(trace, x) -> Value:
@@ -255,7 +251,7 @@ class Rows:
         return self.tensor.dtype
 
     def __bool__(self):
-        raise refuse("a Python branch on a traced value (if, while, and, or, not, min, max)", _BRANCH)
+        raise refuse(_BRANCHES, _BRANCH)
 
     def __getattr__(self, name):
         if name.startswith("__"):

@@ -8,6 +8,7 @@ import torch
 
 from .._core import OUTPUTS, Unsupported
 from . import ops
+from .call import BOUND
 from .state import is_forward_mode
 
 BATCH_AXIS = {"bhsd": 0, "bshd": 0, "sbhd": 1}
@@ -107,7 +108,7 @@ class Texts(tuple):
     """ops.texts_of a call, as one argument: torch's rules for vmap take only flat ones."""
 
 
-BOUND = 7  # tensors of Call.tensors()
+COUNT = len(BOUND)
 
 
 class Transformed(torch.autograd.Function):
@@ -117,7 +118,7 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def forward(texts, *tensors):
-        bound, (q, k, v, sink, *captured) = tensors[:BOUND], tensors[BOUND:]
+        bound, (q, k, v, sink, *captured) = tensors[:COUNT], tensors[COUNT:]
         return ops.attention(q, k, v, sink, captured, *bound, *texts)
 
     @staticmethod
@@ -132,12 +133,12 @@ class Transformed(torch.autograd.Function):
         grad_lse = grad_lse if "lse" in call.outputs else None
         grads = Backward.apply(ctx.texts, *bound, q, k, v, sink, o, lse, grad_o, grad_lse, *captured)
         found = dict(zip(call.wants.split(","), grads))
-        return *(None,) * (1 + BOUND), *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
+        return *(None,) * (1 + COUNT), *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
 
     @staticmethod
     def jvp(ctx, *moving):
         call, bound, (q, k, v, sink, *captured, o, lse) = kept(ctx)
-        changes = dict(zip(ops.named(call, q, k, v, sink, captured), moving[1 + BOUND :]))
+        changes = dict(zip(ops.named(call, q, k, v, sink, captured), moving[1 + COUNT :]))
         found = ops.along(ctx.texts, bound, (q, k, v, sink, captured, o, lse, None, None), changes, "")
         return *found, *(None,) * (len(OUTPUTS) - 1)
 
@@ -149,7 +150,7 @@ class Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(texts, *tensors):
-        bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = tensors[:BOUND], tensors[BOUND:]
+        bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = tensors[:COUNT], tensors[COUNT:]
         return tuple(ops.attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *bound, *texts))
 
     @staticmethod
@@ -164,14 +165,14 @@ class Backward(torch.autograd.Function):
         o_change, lse_change, *grads = ops.along(ctx.texts, bound, at, dict(zip(wants, changes)), call.wants)
         by_name = [dict(zip(wants, grads)).get(name) for name in ops.named(call, *at[:5])]
         lse_change = None if grad_lse is None else lse_change
-        return *(None,) * (1 + BOUND), *by_name[:4], None, None, o_change, lse_change, *by_name[4:]
+        return *(None,) * (1 + COUNT), *by_name[:4], None, None, o_change, lse_change, *by_name[4:]
 
     @staticmethod
     def jvp(ctx, *moving):
         call, bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = kept(ctx)
         at = (q, k, v, sink, captured, o, lse)
-        *first, _, _, o_change, lse_change = moving[1 + BOUND : 9 + BOUND]
-        changes = dict(zip(ops.named(call, *at[:5]), (*first, *moving[9 + BOUND :])))
+        *first, _, _, o_change, lse_change = moving[1 + COUNT : 9 + COUNT]
+        changes = dict(zip(ops.named(call, *at[:5]), (*first, *moving[9 + COUNT :])))
         found = ops.along(ctx.texts, bound, (*at, grad_o, grad_lse), changes, call.wants)
         parts = [] if found is None else [found[2:]]
         if o_change is not None or lse_change is not None:  # a backward is linear in what comes in
@@ -192,7 +193,7 @@ def kept(ctx):
     """The call, what is bound to it, and the other tensors."""
     saved = iter(ctx.saved_tensors)
     tensors = [next(saved) if there else None for there in ctx.present]
-    return ops.unpack(*ctx.texts, tensors[:BOUND]), tensors[:BOUND], tensors[BOUND:]
+    return ops.unpack(*ctx.texts, tensors[:COUNT]), tensors[:COUNT], tensors[COUNT:]
 
 
 def transformed(call, q, k, v, sink, captured):
