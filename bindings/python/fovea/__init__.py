@@ -33,28 +33,10 @@ def engines() -> tuple[str, ...]:
 
 
 __version__ = _version()
+# fmt: off
 __all__ = [
-    "DeviceError",
-    "Error",
-    "Explanation",
-    "InternalError",
-    "InvalidArgument",
-    "OutOfMemory",
-    "Picture",
-    "Program",
-    "TraceError",
-    "Unsupported",
-    "attention",
-    "attention_backward",
-    "cache_clear",
-    "cache_limit",
-    "cache_stats",
-    "doctor",
-    "engines",
-    "explain",
-    "formula",
-    "load_bundle",
-    "release_workspaces",
-    "set_log",
-    "vjp",
+    "DeviceError", "Error", "Explanation", "InternalError", "InvalidArgument", "OutOfMemory", "Picture", "Program",
+    "TraceError", "Unsupported", "attention", "attention_backward", "cache_clear", "cache_limit", "cache_stats",
+    "doctor", "engines", "explain", "formula", "load_bundle", "release_workspaces", "set_log", "vjp",
 ]
+# fmt: on

@@ -13,18 +13,12 @@ from ._nn import dot_product_attention
 from ._primitive import custom_call_targets, register
 from ._ring import reorder_sequence
 
+# fmt: off
 __all__ = [
-    "DotProductAttention",
-    "SequenceDescriptor",
-    "TraceError",
-    "attention",
-    "context_attention",
-    "custom_call_targets",
-    "dot_product_attention",
-    "explain",
-    "register",
-    "reorder_sequence",
+    "DotProductAttention", "SequenceDescriptor", "TraceError", "attention", "context_attention", "custom_call_targets",
+    "dot_product_attention", "explain", "register", "reorder_sequence",
 ]
+# fmt: on
 
 
 def __getattr__(name: str):

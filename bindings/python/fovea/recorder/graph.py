@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import InvalidArgument
-from .expression import F32, I32, Expression, as_f32, as_number, literal
+from .expression import I32, Expression, as_f32, as_number, literal
 from .pointwise import BINARY, UNARY, select
 from .tensor import Capture, Tensor, _NoSuchMethod, capture, meaning_of
 
@@ -110,6 +110,11 @@ class Graph:
         compute = meaning_of(compute_data_type, "compute_data_type")
         return self._made(select(x, y, condition, compute), name)
 
+    def _numbers(self, method: str, compute: Any, **given: Any) -> list[Expression]:
+        """The arguments of an activation as floats."""
+        meaning_of(compute, "compute_data_type")
+        return [as_f32(as_number(self._value(method, name, value))) for name, value in given.items()]
+
     def relu(
         self,
         input: Any,
@@ -120,12 +125,9 @@ class Graph:
         name: str = "",
     ) -> Tensor:
         """x clipped to the bounds; below the lower one with the negative slope."""
-        meaning_of(compute_data_type, "compute_data_type")
-        x = as_f32(as_number(self._value("relu", "input", input)))
+        (x,) = self._numbers("relu", compute_data_type, input=input)
         low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
-        above = x
-        if upper_clip is not None:
-            above = Expression("({0} < {1} ? {0} : {1})", (x, literal(float(upper_clip))))
+        above = x if upper_clip is None else Expression("({0} < {1} ? {0} : {1})", (x, literal(float(upper_clip))))
         below = Expression("({0} + {1} * ({2} - {0}))", (low, literal(slope), x)) if slope else low
         return self._made(Expression("({0} > {1} ? {2} : {3})", (x, low, above, below)), name)
 
@@ -140,20 +142,15 @@ class Graph:
         name: str = "",
     ) -> Tensor:
         """The gradient of relu."""
-        meaning_of(compute_data_type, "compute_data_type")
-        g = as_f32(self._value("relu_backward", "loss", loss))
-        x = as_f32(as_number(self._value("relu_backward", "input", input)))
-        low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
-        zero = literal(0.0)
+        g, x = self._numbers("relu_backward", compute_data_type, loss=loss, input=input)
+        low, slope, zero = literal(float(lower_clip or 0)), float(negative_slope or 0), literal(0.0)
         above = g
         if upper_clip is not None:
             above = Expression("({0} < {1} ? {2} : {3})", (x, literal(float(upper_clip)), g, zero))
         below = Expression("({0} * {1})", (g, literal(slope))) if slope else zero
         return self._made(Expression("({0} > {1} ? {2} : {3})", (x, low, above, below)), name)
 
-    def leaky_relu(
-        self, input: Any, negative_slope: float, compute_data_type: Any = None, name: str = ""
-    ) -> Tensor:
+    def leaky_relu(self, input: Any, negative_slope: float, compute_data_type: Any = None, name: str = "") -> Tensor:
         """x, or negative_slope * x below 0."""
         return self.relu(input, negative_slope, None, None, compute_data_type, name)
 
@@ -167,28 +164,18 @@ class Graph:
         self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = ""
     ) -> Tensor:
         """x * sigmoid(beta * x)."""
-        meaning_of(compute_data_type, "compute_data_type")
-        x = as_f32(as_number(self._value("swish", "input", input)))
+        (x,) = self._numbers("swish", compute_data_type, input=input)
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
         return self._made(Expression("({0} * sigmoid({1} * {0}))", (x, beta)), name)
 
     def swish_backward(
-        self,
-        loss: Any,
-        input: Any,
-        compute_data_type: Any = None,
-        swish_beta: float | None = None,
-        name: str = "",
+        self, loss: Any, input: Any, compute_data_type: Any = None, swish_beta: float | None = None, name: str = ""
     ) -> Tensor:
         """The gradient of swish."""
-        meaning_of(compute_data_type, "compute_data_type")
-        g = as_f32(self._value("swish_backward", "loss", loss))
-        x = as_f32(as_number(self._value("swish_backward", "input", input)))
+        g, x = self._numbers("swish_backward", compute_data_type, loss=loss, input=input)
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
         gate = Expression("sigmoid({1} * {0})", (x, beta))
-        return self._made(
-            Expression("({0} * {1} * (1.0 + {2} * {3} * (1.0 - {1})))", (g, gate, beta, x), F32), name
-        )
+        return self._made(Expression("({0} * {1} * (1.0 + {2} * {3} * (1.0 - {1})))", (g, gate, beta, x)), name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

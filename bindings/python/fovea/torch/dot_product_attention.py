@@ -137,10 +137,10 @@ class DotProductAttention(torch.nn.Module):
     ):
         refuse_others(
             "DotProductAttention",
-            inference_params=(inference_params, None),
-            fp8_output=(fp8_output, False),
-            bf16_backward=(bf16_backward, False),
-            num_splits=(num_splits, 1),
+            inference_params=inference_params,
+            fp8_output=fp8_output,
+            bf16_backward=bf16_backward,
+            num_splits=num_splits,
         )
         packed = (query_layer, key_layer, value_layer, qkv_layer, kv_layer)
         q, k, v = unpacked(*packed, qkv_interleave_dim)

@@ -7,7 +7,6 @@ from typing import Callable, Optional, Tuple, Union
 import torch
 from torch.nn.attention.flex_attention import BlockMask as TorchsBlockMask
 from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # users may put ours in its place
-from torch.nn.attention.flex_attention import create_mask
 
 from .._core import InvalidArgument
 from .modifiers import traced

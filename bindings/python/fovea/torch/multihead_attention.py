@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 
+NOT_HERE = ("fuse_wgrad_accumulation", "ub_overlap_ag", "ub_overlap_rs", "ub_overlap_rs_dgrad", "ub_bulk_dgrad", "ub_bulk_wgrad")
+# Arguments that the attention inside takes, too.
+OF_THE_CORE = ("num_attention_heads", "num_gqa_groups", "attention_dropout", "qkv_format", "attn_mask_type", "window_size")
+OF_THE_CORE += ("bottom_right_diagonal", "layer_number", "attention_type", "sequence_parallel", "tp_group", "softmax_type")
+OF_THE_CORE += ("get_rng_state_tracker",)
+
+
 class MultiheadAttention(torch.nn.Module):
     """Self or cross attention over hidden states in `qkv_format`. Transformer Engine's documentation has the arguments;
     forward also takes score_mod and its companions, as DotProductAttention does."""
@@ -69,16 +76,9 @@ class MultiheadAttention(torch.nn.Module):
         softmax_type: str = "vanilla",
         **options: "Unpack[Options]",
     ):
+        given = locals()
         super().__init__()
-        refuse_others(
-            "MultiheadAttention",
-            fuse_wgrad_accumulation=(fuse_wgrad_accumulation, False),
-            ub_overlap_ag=(ub_overlap_ag, False),
-            ub_overlap_rs=(ub_overlap_rs, False),
-            ub_overlap_rs_dgrad=(ub_overlap_rs_dgrad, False),
-            ub_bulk_dgrad=(ub_bulk_dgrad, False),
-            ub_bulk_wgrad=(ub_bulk_wgrad, False),
-        )
+        refuse_others("MultiheadAttention", **{name: given[name] for name in NOT_HERE})
         self.attention_type = one_of("attention_type", attention_type, ("self", "cross"))
         self.region = Region(tp_group, tp_size, sequence_parallel)
         if self.region.size > 1 and not set_parallel_mode:
@@ -118,24 +118,9 @@ class MultiheadAttention(torch.nn.Module):
         self.q_norm = head_norm(qk_norm_type, self.channels, qk_norm_eps, made)
         self.k_norm = head_norm(qk_norm_type, self.channels, qk_norm_eps, made)
         self.qk_norm_before_rope = qk_norm_before_rope
-        self.core_attention = DotProductAttention(
-            num_attention_heads,
-            self.channels,
-            num_gqa_groups=num_gqa_groups,
-            attention_dropout=attention_dropout,
-            qkv_format=qkv_format,
-            attn_mask_type=attn_mask_type,
-            window_size=window_size,
-            bottom_right_diagonal=bottom_right_diagonal,
-            layer_number=layer_number,
-            attention_type=attention_type,
-            sequence_parallel=sequence_parallel,
-            tp_size=self.region.size,
-            tp_group=tp_group,
-            softmax_type=softmax_type,
-            get_rng_state_tracker=get_rng_state_tracker,
-            **options,
-        ).to(made["device"])
+        core = {name: given[name] for name in OF_THE_CORE}
+        self.core_attention = DotProductAttention(kv_channels=self.channels, tp_size=self.region.size, **core, **options)
+        self.core_attention.to(made["device"])
         self.register_load_state_dict_pre_hook(with_joined_projections)
         self.proj = Linear(
             q_width, hidden_size, **{**made, "init_method": output_layer_init_method or init_method, "row": True}
@@ -170,7 +155,7 @@ class MultiheadAttention(torch.nn.Module):
         score_mod_tensors: Optional[Dict[str, Tensor]] = None,
         score_mod_bprop_tensors: Optional[Dict[str, Tensor]] = None,
     ):
-        refuse_others("MultiheadAttention", inference_params=(inference_params, None))
+        refuse_others("MultiheadAttention", inference_params=inference_params)
         q, k, v, normed = self.project(hidden_states, encoder_output)
         starts = (cu_seqlens_q, cu_seqlens_kv), (cu_seqlens_q_padded, cu_seqlens_kv_padded)
         q, k = self.positioned(q, k, rotary_pos_emb, starts)

@@ -23,32 +23,25 @@ MASK_TYPES = (
     "arbitrary",
 )
 
-# Why an argument is refused if it is not at its default.
-_REASONS = {
-    "fp8": "there is no fp8 in this version",
-    "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
-    "gemm": "projections are torch.nn.Linear",
-    "splits": "engines choose how they split keys",
-}
-_WHY = {
-    "inference_params": "kv",
-    "fp8_output": "fp8",
-    "bf16_backward": "fp8",
-    "num_splits": "splits",
-    "fuse_wgrad_accumulation": "gemm",
-    "ub_overlap_ag": "gemm",
-    "ub_overlap_rs": "gemm",
-    "ub_overlap_rs_dgrad": "gemm",
-    "ub_bulk_dgrad": "gemm",
-    "ub_bulk_wgrad": "gemm",
+# Arguments that are refused if they are not at their defaults: (default, why).
+_FP8 = "there is no fp8 in this version"
+_GEMM = "projections are torch.nn.Linear"
+_REFUSED = {
+    "inference_params": (None, "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention"),
+    "fp8_output": (False, _FP8),
+    "bf16_backward": (False, _FP8),
+    "num_splits": (1, "engines choose how they split keys"),
+    "fuse_wgrad_accumulation": (False, _GEMM),
+    **{f"ub_{name}": (False, _GEMM) for name in ("overlap_ag", "overlap_rs", "overlap_rs_dgrad", "bulk_dgrad", "bulk_wgrad")},
 }
 
 
 def refuse_others(owner: str, **given):
-    """Raises for an argument that is not at its default. given: name=(value, default)."""
-    for name, (value, default) in given.items():
+    """Raises for an argument of a module that has no meaning here and is not at its default."""
+    for name, value in given.items():
+        default, why = _REFUSED[name]
         if value is not default and value != default:
-            raise Unsupported(f"{owner}: {name}={value!r} is not supported: {_REASONS[_WHY[name]]}")
+            raise Unsupported(f"{owner}: {name}={value!r} is not supported: {why}")
 
 
 def mask_type_of(name: str) -> str:
