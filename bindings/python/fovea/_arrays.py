@@ -26,9 +26,7 @@ class HostArray(NamedTuple):
     def captured(self, name: str, gradient: HostArray | None = None) -> tuple:
         """The tuple that Plan.run takes for a captured tensor."""
         bound = (name, self.pointer, CODES[self.dtype], self.shape, self.strides)
-        return (
-            bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
-        )
+        return bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
 
 
 def host_array(name: str, array: Any) -> HostArray:
@@ -38,9 +36,7 @@ def host_array(name: str, array: Any) -> HostArray:
     else:
         seen = _from_protocol(name, array)
     if not seen.dtype:
-        raise _core.InvalidArgument(
-            f"{name} has elements of type {_type_of(array)}; there are: {', '.join(CODES)}"
-        )
+        raise _core.InvalidArgument(f"{name} has elements of type {_type_of(array)}; there are: {', '.join(CODES)}")
     return seen
 
 
@@ -51,9 +47,7 @@ def _name_of(name: str, dtype: Any) -> str:
     found = _known.get(dtype)
     if found is None:
         if not dtype.isnative:
-            raise _core.InvalidArgument(
-                f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype"
-            )
+            raise _core.InvalidArgument(f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype")
         found = FROM_NUMPY.get(dtype.name, "")
         if found:
             _known[dtype] = found
@@ -68,9 +62,7 @@ def _from_numpy(name: str, array: Any) -> HostArray:
         return HostArray(pointer, shape, dense_strides(shape), ours, array)
     size = dtype.itemsize
     if any(stride % size for stride in strides):
-        raise _core.InvalidArgument(
-            f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes"
-        )
+        raise _core.InvalidArgument(f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes")
     return HostArray(pointer, shape, tuple(stride // size for stride in strides), ours, array)
 
 
@@ -118,8 +110,6 @@ def numpy_dtype(dtype: str) -> Any:
         try:
             import ml_dtypes
         except ImportError:
-            raise _core.InvalidArgument(
-                "bfloat16 in NumPy needs the package ml_dtypes:  pip install ml_dtypes"
-            ) from None
+            raise _core.InvalidArgument("bfloat16 in NumPy needs the package ml_dtypes:  pip install ml_dtypes") from None
         return numpy.dtype(ml_dtypes.bfloat16)
     return numpy.dtype(NAMES_IN_NUMPY[dtype])

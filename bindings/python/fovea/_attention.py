@@ -124,20 +124,12 @@ def attention_backward(
 
 
 def _wanted(request: Request, grads: Sequence[str] | None) -> list[str]:
-    there = [
-        "q",
-        "k",
-        "v",
-        *(["sinks"] if request.sinks is not None else []),
-        *request.modifier.differentiable(),
-    ]
+    there = ["q", "k", "v", *(["sinks"] if request.sinks is not None else []), *request.modifier.differentiable()]
     if grads is None:
         return there
     for name in grads:
         if name not in there:
-            raise InvalidArgument(
-                f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}"
-            )
+            raise InvalidArgument(f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}")
     return list(dict.fromkeys(grads))
 
 
@@ -158,9 +150,7 @@ def _backward(
     grad_o = _same("grad_o", grad_o, _output_shape(request), request.q.dtype)
     lse = _same("lse", host_array("lse", saved[1]), rows, _exact(request), dense=True)
     dlse = (
-        None
-        if grad_lse is None
-        else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
+        None if grad_lse is None else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
     )
     forward, backward = _lines(request, wanted, dlse is not None)
     made = plan(backward, request.options.engine, None, forward)
@@ -192,12 +182,8 @@ def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
 def _same(name: str, array: HostArray, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
     if array.shape != shape or array.dtype != dtype:
         raise InvalidArgument(f"{name} is {array.dtype}{list(array.shape)}; it must be {dtype}{list(shape)}")
-    if dense and any(
-        extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))
-    ):
-        raise InvalidArgument(
-            f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it"
-        )
+    if dense and any(extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))):
+        raise InvalidArgument(f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it")
     return array
 
 

@@ -89,9 +89,7 @@ class Request:
         wanted = "f64" if self.q.dtype == "f64" else "f32"
         check_sinks(seen.shape, self.sizes.h)
         if seen.dtype != wanted or seen.strides != (1,) and self.sizes.h > 1:
-            raise InvalidArgument(
-                f"sinks: {seen.dtype} with strides {list(seen.strides)}; must be {wanted} and dense"
-            )
+            raise InvalidArgument(f"sinks: {seen.dtype} with strides {list(seen.strides)}; must be {wanted} and dense")
         return seen
 
     def _modifier(self) -> Modifier:
@@ -99,12 +97,7 @@ class Request:
         # If an extent equals several of these, the first one is its declaration.
         named = {"Sq": sizes.sq, "Skv": sizes.skv, "H": options.h_global or sizes.h, "B": sizes.b}
         modifier = read_modifiers(
-            options.score_mod,
-            options.mask_mod,
-            options.score_mod_bprop,
-            options.tensors,
-            options.scalars,
-            named,
+            options.score_mod, options.mask_mod, options.score_mod_bprop, options.tensors, options.scalars, named
         )
         modifier.mask = both_masks(modifier.mask, window_mask(options.is_causal, options.window_size))
         return modifier
@@ -120,11 +113,7 @@ class Request:
             common[key] = None if array is None else "bound"
         for key, given in zip(("q_offset", "k_offset"), self.offsets):
             common[key] = "bound" if isinstance(given, HostArray) else None
-        common |= {
-            "sink": self.sinks is not None,
-            "dropout": options.dropout_p or None,
-            "h_global": options.h_global,
-        }
+        common |= {"sink": self.sinks is not None, "dropout": options.dropout_p or None, "h_global": options.h_global}
         common |= {name: bool(getattr(options, name)) for name in FLAGS}
         return problem_line(**common, **self.modifier.fields(), **fields)
 
@@ -136,9 +125,7 @@ class Request:
         """The keywords of Plan.run: operands by name; `captured` has the arrays for gradients of captured tensors and scalars."""
         options, modifier = self.options, self.modifier
         bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
-        bound["tensors"] = tuple(
-            array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items()
-        )
+        bound["tensors"] = tuple(array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items())
         bound["scalars"] = tuple(
             (name, value, 0, captured[name].pointer if name in captured else 0)
             for name, (_, value) in modifier.scalars.items()
@@ -188,9 +175,7 @@ def _counts(name: str, given: Any) -> HostArray:
 
     array = numpy.asarray(given)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidArgument(
-            f"{name}: must be one integer per sequence, got {array.dtype} {list(array.shape)}"
-        )
+        raise InvalidArgument(f"{name}: must be one integer per sequence, got {array.dtype} {list(array.shape)}")
     if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
         raise InvalidArgument(f"{name}: has values that do not fit 32 bits")
     return host_array(name, numpy.ascontiguousarray(array, dtype=numpy.int32))

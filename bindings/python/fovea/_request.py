@@ -64,9 +64,7 @@ def check_rank(name: str, layout: str, shape: Sequence[int]) -> None:
         one_of("layout", layout, AXES)
     rank = 3 if layout == "thd" else 4
     if len(shape) != rank:
-        raise InvalidArgument(
-            f"{name}: {len(shape)} dimensions {list(shape)}; must be {rank}, as layout {layout} has"
-        )
+        raise InvalidArgument(f"{name}: {len(shape)} dimensions {list(shape)}; must be {rank}, as layout {layout} has")
 
 
 def check_types(dtypes: Sequence[Any], names: Sequence[str] = NAMES) -> None:
@@ -77,10 +75,7 @@ def check_types(dtypes: Sequence[Any], names: Sequence[str] = NAMES) -> None:
 
 
 def sizes_of(
-    layout: str,
-    shapes: Sequence[Sequence[int]],
-    packed: tuple[int, int, int] | None = None,
-    names: Sequence[str] = NAMES,
+    layout: str, shapes: Sequence[Sequence[int]], packed: tuple[int, int, int] | None = None, names: Sequence[str] = NAMES
 ) -> Sizes:
     """The sizes, from the shapes of q, k and v, which must fit. `packed`: (number of sequences, longest of queries, of keys)."""
     for name, shape in zip(names, shapes):
@@ -210,9 +205,7 @@ def is_a_pair(given: Any) -> bool:
 
 def check_captured_name(name: Any) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise InvalidArgument(
-            f"the captured name {name!r}: must be letters, digits and _, and begin with a letter"
-        )
+        raise InvalidArgument(f"the captured name {name!r}: must be letters, digits and _, and begin with a letter")
     if name in _OPERANDS:
         raise InvalidArgument(f"the captured name {name!r}: stands for an operand; {', '.join(_OPERANDS)} do")
 

@@ -41,12 +41,9 @@ class Program:
     def __init__(self, line: str) -> None:
         self.core = _core.Program(line)
         text = self.core.text()
-        self.mod, self.mask, self.bprop = (
-            _core.line_value(text, key) or None for key in ("mod", "mask", "bprop")
-        )
+        self.mod, self.mask, self.bprop = (_core.line_value(text, key) or None for key in ("mod", "mask", "bprop"))
         self.tensors = tuple(
-            (name, dtype, tuple(extents.split(",")) if extents else ())
-            for name, dtype, extents, _ in self.core.tensors
+            (name, dtype, tuple(extents.split(",")) if extents else ()) for name, dtype, extents, _ in self.core.tensors
         )
         self.scalars = self.core.scalars
         self._hash: int | None = None
@@ -148,9 +145,7 @@ def formula(
     """
     if text is not None and _LINE.match(text):
         if mask or bprop or tensors or scalars:
-            raise _core.InvalidArgument(
-                "text is a whole line; give mask, bprop, tensors and scalars in it, not beside it"
-            )
+            raise _core.InvalidArgument("text is a whole line; give mask, bprop, tensors and scalars in it, not beside it")
         return Program(text)
     declared = [_declared_tensor(name, given) for name, given in (tensors or {}).items()]
     values = [_declared_scalar(name, given) for name, given in (scalars or {}).items()]
@@ -172,9 +167,7 @@ def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str,
         return name, dtype, extents
     found = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", given)
     if not found:
-        raise _core.InvalidArgument(
-            f"tensors[{name!r}] is {given!r}; it must be like 'f32[H]' or 'i32[B, Sq]'"
-        )
+        raise _core.InvalidArgument(f"tensors[{name!r}] is {given!r}; it must be like 'f32[H]' or 'i32[B, Sq]'")
     return name, found[1], [part.strip() for part in found[2].split(",") if part.strip()]
 
 
@@ -182,7 +175,5 @@ def _declared_scalar(name: str, given: object) -> tuple:
     if given in ("f32", "i32"):
         return name, given
     if isinstance(given, bool) or not isinstance(given, (int, float)):
-        raise _core.InvalidArgument(
-            f"scalars[{name!r}] is {given!r}; it must be a number (its default), 'f32' or 'i32'"
-        )
+        raise _core.InvalidArgument(f"scalars[{name!r}] is {given!r}; it must be a number (its default), 'f32' or 'i32'")
     return name, "i32" if isinstance(given, int) else "f32", given

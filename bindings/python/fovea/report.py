@@ -42,32 +42,24 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cell = (
-            lambda text, tag="td": f"<{tag} style='text-align:left'>{html.escape(str(text))}</{tag}>"
-        )  # noqa: E731
+        cell = lambda text, tag="td": f"<{tag} style='text-align:left'>{html.escape(str(text))}</{tag}>"  # noqa: E731
         rows = [f"<tr>{cell('engine', 'th')}{cell('verdict', 'th')}{cell('why', 'th')}</tr>"]
         for engine in self._facts["engines"]:
             name = engine["engine"]
             why = "; ".join(_reason(reason) for reason in engine["reasons"]) or engine.get("note", "")
             shown = f"{name} (chosen)" if name == self.chosen else name
             rows.append(f"<tr>{cell(shown)}{cell(engine['verdict'])}{cell(why)}</tr>")
-        problem, why = html.escape(self._facts["problem"] or "(all defaults)"), html.escape(
-            self._facts.get("why") or ""
-        )
+        problem, why = html.escape(self._facts["problem"] or "(all defaults)"), html.escape(self._facts.get("why") or "")
         return f"<p><code>{problem}</code><br/>{why}</p><table>{''.join(rows)}</table>"
 
 
 def _reason(reason: Any) -> str:
     return (
-        reason
-        if isinstance(reason, str)
-        else str(reason.get("text") or ", ".join(f"{k}: {v}" for k, v in reason.items()))
+        reason if isinstance(reason, str) else str(reason.get("text") or ", ".join(f"{k}: {v}" for k, v in reason.items()))
     )
 
 
-def explain_line(
-    line: str, *, engine: str | None = None, device: str | None = None, prove: bool = False
-) -> Explanation:
+def explain_line(line: str, *, engine: str | None = None, device: str | None = None, prove: bool = False) -> Explanation:
     """The explanation of a problem line; for direction=both, of its forward as part of a training pair."""
     if _core.line_value(line, "direction") == "both":
         problem, partner = _core.problem_pair(line)
@@ -113,9 +105,7 @@ def explain(
         return explain_line(forward, engine=options.get("engine"), device=device, prove=prove)
     forward, line = _lines(request, _wanted(request, None), False)
     partner = _core.Problem(forward)
-    return explain_problem(
-        _core.Problem(line), engine=options.get("engine"), device=device, partner=partner, prove=prove
-    )
+    return explain_problem(_core.Problem(line), engine=options.get("engine"), device=device, partner=partner, prove=prove)
 
 
 def cache_stats() -> dict[str, int | float]:
@@ -136,13 +126,8 @@ def doctor() -> None:
 
 def doctor_text() -> Text:
     """What doctor() prints."""
-    others = [
-        f"{name} {_installed(name) or 'not installed'}" for name in ("numpy", "ml_dtypes", "torch", "jax")
-    ]
-    lines = [
-        f"{'python':<14}{platform.python_version()}, {sys.executable}",
-        f"{'package':<14}{_core.__file__}",
-    ]
+    others = [f"{name} {_installed(name) or 'not installed'}" for name in ("numpy", "ml_dtypes", "torch", "jax")]
+    lines = [f"{'python':<14}{platform.python_version()}, {sys.executable}", f"{'package':<14}{_core.__file__}"]
     lines.append(f"{'':<14}{', '.join(others)}")
     return Text(_core.doctor().rstrip("\n") + "\n" + "\n".join(lines))
 

@@ -26,8 +26,6 @@ def __getattr__(name: str):
         try:
             from .flax import DotProductAttention
         except ImportError as error:
-            raise ImportError(
-                f"fovea.jax.DotProductAttention is a Flax module and needs flax: {error}"
-            ) from error
+            raise ImportError(f"fovea.jax.DotProductAttention is a Flax module and needs flax: {error}") from error
         return DotProductAttention
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

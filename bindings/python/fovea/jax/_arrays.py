@@ -48,9 +48,7 @@ def elementwise(shape: Sequence[int], kind: str, arrays: Sequence[SymbolicArray]
 
 def broadcast(array: SymbolicArray, shape: Sequence[int], dimensions: Sequence[int]) -> SymbolicArray:
     def at(indices: Indices) -> Term:
-        return array.at(
-            tuple(number(0) if array.shape[i] == 1 else indices[d] for i, d in enumerate(dimensions))
-        )
+        return array.at(tuple(number(0) if array.shape[i] == 1 else indices[d] for i, d in enumerate(dimensions)))
 
     return SymbolicArray(tuple(shape), array.kind, at)
 
@@ -100,10 +98,7 @@ def strided_slice(writer: Writer, array: SymbolicArray, start, limit, strides) -
 
     def at(indices: Indices) -> Term:
         return array.at(
-            tuple(
-                writer.add(writer.mul(i, number(step)), number(first))
-                for i, first, step in zip(indices, start, strides)
-            )
+            tuple(writer.add(writer.mul(i, number(step)), number(first)) for i, first, step in zip(indices, start, strides))
         )
 
     return SymbolicArray(shape, array.kind, at)
@@ -169,9 +164,7 @@ def gather(writer: Writer, array: SymbolicArray, indices: SymbolicArray, shape, 
     """
     dims, sizes, mode, fill = numbers
     inner = [
-        d
-        for d in range(len(array.shape))
-        if d not in dims.collapsed_slice_dims and d not in dims.operand_batching_dims
+        d for d in range(len(array.shape)) if d not in dims.collapsed_slice_dims and d not in dims.operand_batching_dims
     ]
 
     def at(out: Indices) -> Term:

@@ -102,9 +102,7 @@ def attention(
     return results[0] if len(results) == 1 else results
 
 
-def explain(
-    q, k=None, v=None, *, device: str | None = None, prove: bool = False, json: bool = False, **kwargs: Any
-) -> str:
+def explain(q, k=None, v=None, *, device: str | None = None, prove: bool = False, json: bool = False, **kwargs: Any) -> str:
     """Every engine's verdict on attention(q, k, v, **kwargs), forward and backward, with reasons.
 
     q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200"

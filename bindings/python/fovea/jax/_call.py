@@ -120,13 +120,9 @@ class Call:
         """A mask of equal segments; with positions, also what stands for q and k in modifiers."""
         s = self.sizes
         if self._spec.layout == "thd":
-            raise InvalidArgument(
-                "segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens"
-            )
+            raise InvalidArgument("segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens")
         leaves = {}
-        ids = [
-            self._rows("segment_ids", x, n, w) for x, n, w in zip(descriptor.segment_ids, (s.sq, s.skv), "qk")
-        ]
+        ids = [self._rows("segment_ids", x, n, w) for x, n, w in zip(descriptor.segment_ids, (s.sq, s.skv), "qk")]
         self._extra_masks.append(f"{ids[0]} == {ids[1]} && {ids[0]} != 0")
         if descriptor.segment_pos is not None:
             for x, n, word in zip(descriptor.segment_pos, (s.sq, s.skv), "qk"):
@@ -179,9 +175,7 @@ class Call:
     ) -> None:
         if descriptor is not None and descriptor.seqlens is not None:
             if q_lengths is not None or kv_lengths is not None:
-                raise InvalidArgument(
-                    "lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths"
-                )
+                raise InvalidArgument("lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths")
             q_lengths, kv_lengths = descriptor.seqlens
         for role, name, value in zip(("q_lengths", "k_lengths"), names, (q_lengths, kv_lengths)):
             if value is not None:
@@ -198,9 +192,7 @@ class Call:
     def dropout(self, rate: float, seed, rng: str = "portable") -> None:
         one_of("dropout_rng", rng, ("portable", "engine"))
         if not isinstance(rate, (int, float, np.number)):
-            raise InvalidArgument(
-                f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced"
-            )
+            raise InvalidArgument(f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced")
         if not rate:
             return
         dropout_of(rate, "dropout_rate")
@@ -248,9 +240,7 @@ def _check_problem(spec: Spec, arrays) -> None:
     if jax.default_backend() == "cpu":
         answer, reasons = _core.supported(problem, engine=spec.engine, device="cpu")
         if not answer:
-            raise _core.Unsupported(
-                f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}"
-            )
+            raise _core.Unsupported(f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}")
 
 
 # Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.
@@ -273,6 +263,5 @@ def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> lis
         seen.reset(token)
     calls = [(without_b_offset(spec), avals) for spec, avals in calls] if gpu else calls
     return [
-        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu)
-        for spec, avals in calls
+        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu) for spec, avals in calls
     ]

@@ -164,7 +164,5 @@ def bound_type(dtype, what: str = "a captured array", reals=jnp.float32) -> str:
     """The type in which an array of this type is bound; float64 is rounded, unless reals are float64."""
     name = np.dtype(dtype).name
     if name not in TENSOR_TYPES and name not in _CAST:
-        raise NoFormula(
-            f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)"
-        )
+        raise NoFormula(f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)")
     return _CAST.get(name, np.dtype(reals).name if name == "float64" else name)

@@ -82,11 +82,7 @@ def context_attention(
 
 
 def _check_choices(strategy: str, order: str, layout: str) -> None:
-    for name, value, known in (
-        ("strategy", strategy, _STRATEGIES),
-        ("order", order, ORDERS),
-        ("layout", layout, LAYOUTS),
-    ):
+    for name, value, known in (("strategy", strategy, _STRATEGIES), ("order", order, ORDERS), ("layout", layout, LAYOUTS)):
         one_of(name, value, [x for x in known if x != "thd"])
 
 

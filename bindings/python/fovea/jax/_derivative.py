@@ -94,11 +94,7 @@ class _Operands:
     def __init__(self, spec: Spec, operands: Sequence, tangents: Sequence):
         self.spec, self.arrays = spec, dict(zip(spec.operands, operands))
         given = zip(spec.operands, operands, tangents)
-        self.moving = {
-            role: t
-            for role, x, t in given
-            if type(t) is not ad.Zero and jnp.issubdtype(x.dtype, jnp.floating)
-        }
+        self.moving = {role: t for role, x, t in given if type(t) is not ad.Zero and jnp.issubdtype(x.dtype, jnp.floating)}
 
     def wanted(self) -> tuple[str, ...]:
         return wanted_of(tuple(self.moving), [self.arrays[role].dtype for role in self.moving])
@@ -194,9 +190,7 @@ def _transpose_tangent(cotangents, *operands, spec: Spec):
         for role, x in zip(map(gradient_source, gradient_roles(plain)), part):
             x = x.astype(asked[role].dtype)
             total[role] = ad.add_jaxvals(total[role], x) if role in total else x
-    return [
-        total.get(moves(role), ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()
-    ]
+    return [total.get(moves(role), ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()]
 
 
 def _transpose_backward(cotangents, *operands, spec: Spec):
@@ -210,9 +204,7 @@ def _transpose_backward(cotangents, *operands, spec: Spec):
     changes = {}
     if moving:
         changes = dict(zip(_INCOMING, _tangent(spec.replace(wanted=()), still, moving)))
-    return [
-        changes.get(role, ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()
-    ]
+    return [changes.get(role, ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()]
 
 
 ad.primitive_jvps[_primitive.forward_p] = _jvp_forward

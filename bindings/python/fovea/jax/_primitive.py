@@ -28,16 +28,7 @@ from .. import _core
 from .._core import Unsupported
 from . import _batching, _partition
 from ._rewrite import without_b_offset
-from ._spec import (
-    Spec,
-    check_types,
-    gradient_roles,
-    gradient_source,
-    moves,
-    problem_line,
-    result_roles,
-    result_shapes,
-)
+from ._spec import Spec, check_types, gradient_roles, gradient_source, moves, problem_line, result_roles, result_shapes
 
 forward_p = Primitive("fovea_forward")
 backward_p = Primitive("fovea_backward")
@@ -64,10 +55,7 @@ def _abstract(direction: str, *avals, spec: Spec):
     mesh = avals[0].sharding.mesh
     return [
         jax.core.ShapedArray(
-            shape,
-            dtype,
-            sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))),
-            manual_axis_type=manual,
+            shape, dtype, sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))), manual_axis_type=manual
         )
         for shape, dtype in results
     ]
@@ -145,6 +133,7 @@ def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
 
 # --- the handlers that XLA calls ---
 
+
 @functools.cache
 def register() -> None:
     """Gives XLA the handlers of Fovea's custom calls; cheap if it was done before.
@@ -171,10 +160,7 @@ def register() -> None:
         jax.ffi.register_ffi_type(f"fovea_jax_call_{platform.lower()}", types, platform=platform)
     for direction in TARGETS:
         half = "backward" if direction == "backward" else "forward"  # of a pair; a tangent is none
-        host = {
-            "instantiate": capsule(f"fovea_jax_{half}_instantiate_cpu"),
-            "execute": capsule("fovea_jax_run_cpu"),
-        }
+        host = {"instantiate": capsule(f"fovea_jax_{half}_instantiate_cpu"), "execute": capsule("fovea_jax_run_cpu")}
         jax.ffi.register_ffi_target(TARGETS[direction], host, platform="cpu")
     for direction in RECORDED:
         device = {

@@ -54,9 +54,7 @@ class Place:
         return local + half * jnp.where(local < half, device, 2 * self.parts - 2 - device)
 
 
-def reorder_sequence(
-    x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False
-) -> jax.Array:
+def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False) -> jax.Array:
     """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
 
     "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts
@@ -83,9 +81,7 @@ def reorder_sequence(
 
 def _half(length: int) -> int:
     if length % 2:
-        raise InvalidArgument(
-            f"order='zigzag' cuts each device's {length} tokens in two; that number must be even"
-        )
+        raise InvalidArgument(f"order='zigzag' cuts each device's {length} tokens in two; that number must be even")
     return length // 2
 
 
@@ -183,9 +179,7 @@ def _ring_bwd(spec: Spec, ring, residuals, grad_o):
     operands, sink = _split(spec, arrays)
     grad_o = grad_o.astype(jnp.float32)
     gradients = _ring_gradients(spec, ring, operands, (o, lse, grad_o), wanted)
-    result = [
-        g.astype(x.dtype) if (g := gradients.get(role)) is not None else None for role, x in operands.items()
-    ]
+    result = [g.astype(x.dtype) if (g := gradients.get(role)) is not None else None for role, x in operands.items()]
     if sink is not None:
         result.append(_sink_gradient(spec, sink, o, lse, grad_o) if "sink" in wanted else None)
     return tuple(result)

@@ -97,9 +97,7 @@ def check_types(spec: Spec, avals: Sequence) -> None:
     for role, aval in zip(spec.operands, avals, strict=True):
         expected = types.get(role)
         if expected is not None and np.dtype(aval.dtype).name != expected:
-            raise AssertionError(
-                f"operand {role} has the type {aval.dtype}, not {expected}: a bug in fovea.jax"
-            )
+            raise AssertionError(f"operand {role} has the type {aval.dtype}, not {expected}: a bug in fovea.jax")
 
 
 def tensor_shape(spec: Spec, sizes: Sizes, heads: int, length: int, features: int) -> tuple[int, ...]:
@@ -122,9 +120,7 @@ def output_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np
     dtype = avals[0].dtype
     rows = jnp.float64 if dtype == jnp.float64 else jnp.float32
     length = sizes.t_q if spec.layout == "thd" else sizes.sq
-    shapes = {
-        "o": (tensor_shape(spec, sizes, sizes.h, length, sizes.dv), spec.o_dtype or dtype),
-    }
+    shapes = {"o": (tensor_shape(spec, sizes, sizes.h, length, sizes.dv), spec.o_dtype or dtype)}
     for name, extent in OUTPUTS.items():
         shapes[name] = ((sizes.h,) if extent == "heads" else row_shape(spec, sizes), rows)
     return [(shape, np.dtype(t)) for shape, t in (shapes[name] for name in spec.outputs)]
@@ -135,13 +131,7 @@ def gradient_roles(spec: Spec) -> tuple[str, ...]:
     roles = []
     for name in spec.wanted:
         if name in ("q", "k", "v"):
-            role = (
-                "grad_qkv"
-                if spec.packing == "qkv"
-                else "grad_kv"
-                if spec.packing and name != "q"
-                else f"grad_{name}"
-            )
+            role = "grad_qkv" if spec.packing == "qkv" else "grad_kv" if spec.packing and name != "q" else f"grad_{name}"
             if role not in roles:
                 roles.append(role)
         else:
@@ -184,9 +174,7 @@ def gradient_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], 
     return result
 
 
-def problem_line(
-    spec: Spec, avals: Sequence, direction: str, gpu: bool = False, capture: bool = False
-) -> str:
+def problem_line(spec: Spec, avals: Sequence, direction: str, gpu: bool = False, capture: bool = False) -> str:
     """The line of this call; `direction` is forward or backward, spec.training makes it that of the pair."""
     s = sizes_of(spec, avals)
     pair = spec.training and direction != "tangent"

@@ -61,9 +61,7 @@ def trace(
     numbers = Numbers(function, liftable_types(integers=jax.default_backend() == "cpu"))
     if numbers.values:
         try:
-            return _read(
-                what, numbers.rebuilt, [jnp.asarray(v) for v in numbers.values], inputs, last, captures
-            )
+            return _read(what, numbers.rebuilt, [jnp.asarray(v) for v in numbers.values], inputs, last, captures)
         except Exception:  # noqa: BLE001
             # A number that Python itself needs (a shape, a slice, a loop, a branch) fails in as many ways as
             # JAX has.
@@ -72,19 +70,13 @@ def trace(
     return _read(what, lambda values: function, [], inputs, last, captures)
 
 
-def _read(
-    what: str, function_of: Callable, lifted: list, inputs: list[Term], last: tuple, captures: Captures
-) -> str:
+def _read(what: str, function_of: Callable, lifted: list, inputs: list[Term], last: tuple, captures: Captures) -> str:
     """The formula of function_of(lifted), a function of the leaves and of the arrays in `last`."""
     tensors, treedef = jax.tree.flatten(last)
     avals = [jax.ShapeDtypeStruct((), captures.reals if t.kind == "f32" else jnp.int32) for t in inputs]
 
     def whole(*args):
-        places, values, rest = (
-            args[: len(inputs)],
-            args[len(inputs) :][: len(lifted)],
-            args[len(inputs) + len(lifted) :],
-        )
+        places, values, rest = (args[: len(inputs)], args[len(inputs) :][: len(lifted)], args[len(inputs) + len(lifted) :])
         return function_of([_weak(v) for v in values])(*places, *jax.tree.unflatten(treedef, rest))
 
     try:
@@ -186,9 +178,7 @@ class Numbers:
         def new(item):
             return self._replace(item, values, depth + 1)
 
-        cells = tuple(
-            types.CellType(new(c.cell_contents)) if _is_set(c) else c for c in function.__closure__ or ()
-        )
+        cells = tuple(types.CellType(new(c.cell_contents)) if _is_set(c) else c for c in function.__closure__ or ())
         defaults = tuple(new(d) for d in function.__defaults__ or ()) or None
         keywords = {k: new(d) for k, d in (function.__kwdefaults__ or {}).items()} or None
         named = {

@@ -222,12 +222,8 @@ class DotProductAttention(nn.Module):
 
     def _over_devices(self, tensors, layout: str, arguments, descriptor, dense) -> jax.Array:
         if layout not in ("bshd", "sbhd"):
-            raise InvalidArgument(
-                f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}"
-            )
-        if any(x is not None for x in dense) or (
-            descriptor is not None and descriptor.segment_ids is not None
-        ):
+            raise InvalidArgument(f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}")
+        if any(x is not None for x in dense) or (descriptor is not None and descriptor.segment_ids is not None):
             raise InvalidArgument(
                 "with context_parallel_axis give masks, biases and segments as mask_mod and score_mod, which "
                 "see global positions"

@@ -50,9 +50,7 @@ class Graph:
         """The captured tensor of that name: a graph that is only recorded has no other way to learn its
         data."""
         if ragged_offset is not None or reordering_type is not None:
-            raise InvalidArgument(
-                "graph.tensor: ragged_offset and reordering_type are not there in a modifier"
-            )
+            raise InvalidArgument("graph.tensor: ragged_offset and reordering_type are not there in a modifier")
         if name not in self._known:
             there = ", ".join(map(repr, self._known)) or "none"
             raise InvalidArgument(
@@ -82,9 +80,7 @@ class Graph:
             return literal(given)
         if hasattr(given, "shape") and hasattr(given, "dtype"):
             return self._capture(argument, given)._expression
-        raise InvalidArgument(
-            f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph"
-        )
+        raise InvalidArgument(f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph")
 
     def _made(self, expression: Expression, name: str) -> Tensor:
         return Tensor(self, expression, name=name)
@@ -101,9 +97,7 @@ class Graph:
         meaning_of(compute_data_type, "compute_data_type")
         return self._made(Expression(_AXES[axis], (), I32), name)
 
-    def binary_select(
-        self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = ""
-    ) -> Tensor:
+    def binary_select(self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
         """input0 where mask holds, else input1."""
         x, y = self._value("binary_select", "input0", input0), self._value("binary_select", "input1", input1)
         condition = self._value("binary_select", "mask", mask)
@@ -160,9 +154,7 @@ class Graph:
         """The gradient of leaky_relu."""
         return self.relu_backward(loss, input, negative_slope, None, None, compute_data_type, name)
 
-    def swish(
-        self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = ""
-    ) -> Tensor:
+    def swish(self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = "") -> Tensor:
         """x * sigmoid(beta * x)."""
         (x,) = self._numbers("swish", compute_data_type, input=input)
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
@@ -186,9 +178,7 @@ class Graph:
 def _unary_method(name: str) -> Any:
     def method(self: Graph, input: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
         value = self._value(operation, "input", input)
-        return self._made(
-            UNARY[operation](value, compute=meaning_of(compute_data_type, "compute_data_type")), name
-        )
+        return self._made(UNARY[operation](value, compute=meaning_of(compute_data_type, "compute_data_type")), name)
 
     operation = name
     method.__name__ = name
@@ -200,14 +190,10 @@ def _binary_method(name: str) -> Any:
     first, second, rule = BINARY[name]
     operation = name
 
-    def method(
-        self: Graph, *positional: Any, compute_data_type: Any = None, name: str = "", **named: Any
-    ) -> Tensor:
+    def method(self: Graph, *positional: Any, compute_data_type: Any = None, name: str = "", **named: Any) -> Tensor:
         given = dict(zip((first, second), positional)) | named
         if len(positional) > 2 or set(given) != {first, second} or len(given) != len(positional) + len(named):
-            raise InvalidArgument(
-                f"graph.{operation} takes {first} and {second} (and compute_data_type, name)"
-            )
+            raise InvalidArgument(f"graph.{operation} takes {first} and {second} (and compute_data_type, name)")
         a, b = (self._value(operation, argument, given[argument]) for argument in (first, second))
         return self._made(rule(a, b, compute=meaning_of(compute_data_type, "compute_data_type")), name)
 

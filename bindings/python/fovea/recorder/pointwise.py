@@ -94,9 +94,7 @@ def select(x: Expression, y: Expression, mask: Expression, compute: str | None) 
 def _gelu_tanh_gradient(loss: Expression, x: Expression) -> Expression:
     u = Expression("tanh(0.7978845608028654 * ({0} + 0.044715 * {0} * {0} * {0}))", (x,))
     inner = Expression("(0.7978845608028654 * (1.0 + 0.134145 * {0} * {0}))", (x,))
-    return Expression(
-        "({0} * (0.5 * (1.0 + {1}) + 0.5 * {2} * (1.0 - {1} * {1}) * {3}))", (loss, u, x, inner)
-    )
+    return Expression("({0} * (0.5 * (1.0 + {1}) + 0.5 * {2} * (1.0 - {1} * {1}) * {3}))", (loss, u, x, inner))
 
 
 def converted(x: Expression, compute: str | None) -> Expression:
@@ -107,19 +105,14 @@ def converted(x: Expression, compute: str | None) -> Expression:
 
 
 UNARY: dict[str, Rule] = {
-    **{
-        name: floats(f"{name}({{0}})")
-        for name in ("tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "erf")
-    },
+    **{name: floats(f"{name}({{0}})") for name in ("tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "erf")},
     **{name: floats(f"{name}({{0}})") for name in ("ceil", "floor", "sigmoid", "softplus")},
     "abs": keeps_type("abs({0})"),
     "neg": keeps_type("(-{0})"),
     "reciprocal": floats("(1.0 / {0})"),
     "elu": floats("({0} > 0 ? {0} : expm1({0}))"),
     "gelu": floats("(0.5 * {0} * (1.0 + erf({0} * 0.7071067811865476)))"),
-    "gelu_approx_tanh": floats(
-        "(0.5 * {0} * (1.0 + tanh(0.7978845608028654 * ({0} + 0.044715 * {0} * {0} * {0}))))"
-    ),
+    "gelu_approx_tanh": floats("(0.5 * {0} * (1.0 + tanh(0.7978845608028654 * ({0} + 0.044715 * {0} * {0} * {0}))))"),
     "logical_not": logic("(!{0})"),
     "identity": converted,
 }
@@ -153,9 +146,7 @@ BINARY: dict[str, tuple[str, str, Rule]] = {
     "gelu_backward": (
         "loss",
         "input",
-        floats(
-            "({0} * (0.5 * (1.0 + erf({1} * 0.7071067811865476)) + {1} * 0.3989422804014327 * exp(-0.5 * {1} * {1})))"
-        ),
+        floats("({0} * (0.5 * (1.0 + erf({1} * 0.7071067811865476)) + {1} * 0.3989422804014327 * exp(-0.5 * {1} * {1})))"),
     ),
     "gelu_approx_tanh_backward": (
         "loss",

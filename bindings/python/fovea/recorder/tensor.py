@@ -46,9 +46,7 @@ def meaning_of(given: Any, argument: str) -> str | None:
 class Tensor:
     """A value of the graph. Its setters return it, as cudnn's do."""
 
-    def __init__(
-        self, graph: Graph, expression: Expression, *, name: str = "", dim: list[int] | None = None
-    ) -> None:
+    def __init__(self, graph: Graph, expression: Expression, *, name: str = "", dim: list[int] | None = None) -> None:
         self._graph = graph
         self._expression = expression
         self._name = name
@@ -76,9 +74,7 @@ class Tensor:
     def get_dim(self) -> list[int]:
         """Of the score (where the sizes are known) and of captured tensors."""
         if self._dim is None:
-            raise InvalidArgument(
-                "get_dim: the extents of this tensor are not known while a callback is recorded"
-            )
+            raise InvalidArgument("get_dim: the extents of this tensor are not known while a callback is recorded")
         return list(self._dim)
 
     def get_stride(self) -> list[int]:
@@ -154,9 +150,7 @@ class Capture(NamedTuple):
     tensor: Any
 
 
-def capture(
-    key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None
-) -> tuple[Capture, Expression]:
+def capture(key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None) -> tuple[Capture, Expression]:
     """The declaration of a tensor, and its load: indexed by position, or by 0 if its extent is 1."""
     dtype = dtype_of(f"tensors[{key!r}]", tensor)
     shape = tuple(int(extent) for extent in tensor.shape)
@@ -170,9 +164,7 @@ def capture(
 def dtype_of(name: str, tensor: Any) -> str:
     """The name of its type in the language ("f32", ...). Takes anything with a .dtype and a .shape."""
     if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
-        raise InvalidArgument(
-            f"{name} is a {type(tensor).__name__}; it must be a tensor, with .shape and .dtype"
-        )
+        raise InvalidArgument(f"{name} is a {type(tensor).__name__}; it must be a tensor, with .shape and .dtype")
     word = str(getattr(tensor.dtype, "name", tensor.dtype)).rsplit(".", 1)[-1]
     if word not in _DTYPES:
         raise InvalidArgument(
@@ -181,9 +173,7 @@ def dtype_of(name: str, tensor: Any) -> str:
     return _DTYPES[word]
 
 
-def _broadcast(
-    key: str, shape: tuple[int, ...], sizes: Sequence[int] | None
-) -> tuple[tuple[str, ...], list[str]]:
+def _broadcast(key: str, shape: tuple[int, ...], sizes: Sequence[int] | None) -> tuple[tuple[str, ...], list[str]]:
     if all(extent == 1 for extent in shape):
         return ("1",) * len(shape), ["0"] * len(shape)
     if len(shape) != 4:

@@ -100,9 +100,7 @@ def seed_tensor(dropout_p, generator, seed, like):
             raise InvalidArgument(f"seed={seed!r}: must be an integer or a tensor of one")
         wrapped = (operator.index(seed) + 2**63) % 2**64 - 2**63  # the same 64 bits
         return torch.full((1,), wrapped, dtype=torch.int64, device=like.device)
-    return torch.randint(
-        -(2**63), 2**63 - 1, (1,), dtype=torch.int64, device=like.device, generator=generator
-    )
+    return torch.randint(-(2**63), 2**63 - 1, (1,), dtype=torch.int64, device=like.device, generator=generator)
 
 
 def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
@@ -113,14 +111,10 @@ def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
         check_starts("cu_seqlens", call.q_starts.shape)
         check_starts("cu_seqlens", call.k_starts.shape, call.q_starts.shape[0])
         longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
-        call.max_q, call.max_k = (
-            longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest)
-        )
+        call.max_q, call.max_k = (longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest))
     elif cu_seqlens is not None or max_seqlen is not None:
         name = "cu_seqlens" if cu_seqlens is not None else "max_seqlen"
-        raise InvalidArgument(
-            f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens"
-        )
+        raise InvalidArgument(f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens")
     if seq_lens is not None:
         call.q_lens, call.k_lens = (
             None if x is None else per_sequence(call, integers(x, q, "seq_lens"), q, "seq_lens") for x in a_pair(seq_lens)

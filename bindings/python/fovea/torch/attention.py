@@ -244,12 +244,12 @@ def modifiers_of(given, q, k) -> Formulas:
     score_mod, mask_mod, bprop = given["score_mod"], given["mask_mod"], given["score_mod_bprop"]
     if is_callback(score_mod) or is_callback(bprop, (3, 4)):
         batch, head, position, _ = AXES[given["layout"]]
-        sizes = None if batch is None else tuple(x.shape[i] for x, i in ((q, batch), (q, head), (q, position), (k, position)))
+        sizes = (
+            None if batch is None else tuple(x.shape[i] for x, i in ((q, batch), (q, head), (q, position), (k, position)))
+        )
         return record_callbacks(score_mod, bprop, mask_mod, given, sizes, q)
     if given["bprop_tensors"]:
-        raise InvalidArgument(
-            "bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors"
-        )
+        raise InvalidArgument("bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors")
     return traced(score_mod, mask_mod, bprop, tensors=given["tensors"], scalars=given["scalars"], like=q)
 
 
@@ -269,11 +269,7 @@ def explain(
     add_formulas(call, found, q, k, v, sinks)
     problem, partner, _ = forward_problem(call, q, k, v, sinks, found.tensors, False)
     out = explain_problem(
-        problem,
-        engine=call.engine or None,
-        device=device or device_name(q.device),
-        partner=partner,
-        prove=prove,
+        problem, engine=call.engine or None, device=device or device_name(q.device), partner=partner, prove=prove
     )
     if ranks is None:
         return out

@@ -143,11 +143,7 @@ class Proof:
             return False
         self.left -= 1
         ends = [(row, row + 1), columns]
-        box = [
-            min(end * extent, size)
-            for pair, extent, size in zip(ends, self.extents, self.sizes[3:])
-            for end in pair
-        ]
+        box = [min(end * extent, size) for pair, extent, size in zip(ends, self.extents, self.sizes[3:]) for end in pair]
         if self.program.classify((*head, 0, 0), self.sizes, box) == state:
             return True
         first, last = columns

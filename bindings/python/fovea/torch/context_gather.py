@@ -14,9 +14,7 @@ from .shapes import rows_dtype
 def gathered(job, tensors, side, needed, sends, receives):
     """The tensors over the pieces `needed` (neighbours), in the order of their positions. What no rank sent is zero, since it is
     masked. sends and receives: {rank: pieces}."""
-    messages = {
-        rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()
-    }
+    messages = {rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()}
     shapes = {
         rank: [resized(x.shape, job.axis, side.piece_rows[piece]) for piece in pieces for x in tensors]
         for rank, pieces in receives.items()
@@ -115,9 +113,7 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
             tile = job.plan.tile(part_call, pieces, needed)
             given = [joined_queries(job, x, pieces) for x in (q, o, grad_o)]
             rows = [None if x is None else joined_rows(job, x, pieces) for x in (lse, grad_lse)]
-            found = runtime.backward(
-                tile, given[0], keys, values, sink, captured, given[1], rows[0], given[2], rows[1]
-            )
+            found = runtime.backward(tile, given[0], keys, values, sink, captured, given[1], rows[0], given[2], rows[1])
             if "q" in found:
                 grads[f"q{pieces[0]}"] = parted_queries(job, found.pop("q"), pieces)
             for name, x in found.items():
@@ -148,9 +144,7 @@ def scattered(job, of_keys, needed):
             sends[step["from"]] = [x for piece in step["received"] for x in parts[piece]]
         if step["sent"]:
             shapes[step["to"]] = [
-                resized(of_keys[name].shape, job.axis, side.piece_rows[piece])
-                for piece in step["sent"]
-                for name in names
+                resized(of_keys[name].shape, job.axis, side.piece_rows[piece]) for piece in step["sent"] for name in names
             ]
     received = job.ranks.exchange(sends, shapes, like).wait()
     for step in job.plan.steps[1:]:

@@ -25,17 +25,7 @@ ORDERS = ("contiguous", "zigzag")
 
 @takes(attention)
 def context_parallel(
-    q,
-    k,
-    v,
-    *,
-    group=None,
-    strategy="ring",
-    order="contiguous",
-    head_ranks=None,
-    seq_len=None,
-    stream=None,
-    **options,
+    q, k, v, *, group=None, strategy="ring", order="contiguous", head_ranks=None, seq_len=None, stream=None, **options
 ):
     """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v, o and their gradients are this
     rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and
@@ -257,10 +247,7 @@ class ContextParallelSDPA(TorchFunctionMode):
 
     def __init__(self, strategy="ring", order="zigzag"):
         super().__init__()
-        self.options = {
-            "strategy": one_of("strategy", strategy, STRATEGIES[:3]),
-            "order": one_of("order", order, ORDERS),
-        }
+        self.options = {"strategy": one_of("strategy", strategy, STRATEGIES[:3]), "order": one_of("order", order, ORDERS)}
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         # By its private name: the manager puts a wrapper in the place of the public one.
@@ -268,9 +255,7 @@ class ContextParallelSDPA(TorchFunctionMode):
             return self.attend(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
 
-    def attend(
-        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-    ):
+    def attend(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         if attn_mask is not None:
             raise Unsupported(
                 "attn_mask: a rank has its rows only; fovea.torch.context_parallel takes a mask_mod of the whole"

@@ -73,9 +73,7 @@ class DotProductAttention(torch.nn.Module):
         self.num_attention_heads = self.region.part("num_attention_heads", num_attention_heads)  # of this rank
         self.num_gqa_groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
         if self.num_attention_heads % self.num_gqa_groups:
-            raise InvalidArgument(
-                f"num_gqa_groups={num_gqa_groups}: must divide the {num_attention_heads} heads"
-            )
+            raise InvalidArgument(f"num_gqa_groups={num_gqa_groups}: must divide the {num_attention_heads} heads")
         self.channels = (kv_channels, kv_channels) if isinstance(kv_channels, int) else tuple(kv_channels)
         self.attention_dropout, self.attn_mask_type = attention_dropout, mask_type_of(attn_mask_type)
         self.window_size, self.bottom_right_diagonal = window_size, bottom_right_diagonal
@@ -173,9 +171,7 @@ class DotProductAttention(torch.nn.Module):
         if mask_type == "arbitrary":
             options["mask_mod"] = outside(attention_mask, sizes)
         options.update(modifiers(score_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors))
-        bias = bias_of(
-            self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes
-        )
+        bias = bias_of(self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes)
         if bias is not None:
             options.update(bias if score_mod is None else bias_before(bias, options))
 
@@ -256,9 +252,7 @@ def check_heads(module, q, k, v):
         ("value_layer", v, module.num_gqa_groups, module.channels[1]),
     ):
         if tuple(x.shape[-2:]) != (heads, channels):
-            raise InvalidArgument(
-                f"{name}: shape {list(x.shape)} must end in [{heads}, {channels}], heads and channels"
-            )
+            raise InvalidArgument(f"{name}: shape {list(x.shape)} must end in [{heads}, {channels}], heads and channels")
 
 
 def diagonal(mask_type, window, bottom_right):
@@ -292,9 +286,7 @@ def lengths(layout, mask_type, sizes, attention_mask, starts, longest):
     if q_starts is not None and k_starts is not None:
         return {"seq_lens": (q_starts.diff(), k_starts.diff())}
     if attention_mask is None:
-        raise InvalidArgument(
-            f"attn_mask_type={mask_type!r}: needs cu_seqlens_q and cu_seqlens_kv, or attention_mask"
-        )
+        raise InvalidArgument(f"attn_mask_type={mask_type!r}: needs cu_seqlens_q and cu_seqlens_kv, or attention_mask")
     return padding(attention_mask, sizes, mask_type.endswith("bottom_right"))
 
 
@@ -310,12 +302,7 @@ def modifiers(score_mod, bprop, tensors, bprop_tensors):
         return {}
     if bprop is None and bprop_tensors is not None:
         raise InvalidArgument("score_mod_bprop_tensors: given without score_mod_bprop")
-    return {
-        "score_mod": score_mod,
-        "score_mod_bprop": bprop,
-        "tensors": tensors,
-        "bprop_tensors": bprop_tensors,
-    }
+    return {"score_mod": score_mod, "score_mod_bprop": bprop, "tensors": tensors, "bprop_tensors": bprop_tensors}
 
 
 def bias_of(module, kind, bias, slopes, aligned, q, sizes):
@@ -331,9 +318,7 @@ def bias_of(module, kind, bias, slopes, aligned, q, sizes):
         if slopes is None:
             slopes = own_slopes(module.region, module.num_attention_heads, q.device)
         elif tuple(slopes.shape) not in ((sizes[1],), (sizes[0], sizes[1])):
-            raise InvalidArgument(
-                f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]"
-            )
+            raise InvalidArgument(f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]")
         load = "slopes[b, h]" if slopes.dim() == 2 else "slopes[h]"
         at = "q + (Skv - Sq)" if aligned else "q"
         return {"score_mod": f"score - {load} * abs({at} - k)", "tensors": {"slopes": slopes.float()}}

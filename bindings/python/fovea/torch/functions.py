@@ -108,7 +108,10 @@ for _name in ("add", "mul", "floordiv", "mod", "and", "or", "xor", "lshift", "rs
 # Operators between a traced value and a tensor, as Dynamo hands them over.
 _OPERATORS = tuple(
     (getattr(operator, prefix + name + suffix), name)
-    for name in (*"add sub mul truediv floordiv mod pow lshift rshift and or xor".split(), *"lt le gt ge eq ne neg abs".split())
+    for name in (
+        *"add sub mul truediv floordiv mod pow lshift rshift and or xor".split(),
+        *"lt le gt ge eq ne neg abs".split(),
+    )
     for prefix in ("", "i")
     for suffix in ("", "_")
     if hasattr(operator, prefix + name + suffix)

@@ -143,9 +143,7 @@ def mask_of(block_mask, query, key):
     batch, heads = (block_mask.B, block_mask.H) if ours else block_mask.kv_num_blocks.shape[:2]
     for name, extent, size in (("B", batch, query.shape[0]), ("H", heads, query.shape[1])):
         if extent not in (None, 1, size):
-            raise InvalidArgument(
-                f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None"
-            )
+            raise InvalidArgument(f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None")
     return block_mask.mask_mod
 
 

@@ -51,16 +51,12 @@ def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=N
         mask_mod = bprop = None
     elif score_mod is not None:
         out.mod = (
-            one_line(score_mod)
-            if isinstance(score_mod, str)
-            else run_score_mod(trace, checked(score_mod, "score_mod"))
+            one_line(score_mod) if isinstance(score_mod, str) else run_score_mod(trace, checked(score_mod, "score_mod"))
         )
     if mask_mod is not None:
         out.mask = mask_text(trace, mask_mod)
     if bprop is not None:
-        out.bprop = (
-            one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, "score_mod_bprop"))
-        )
+        out.bprop = one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, "score_mod_bprop"))
     take_captured(out, trace, like)
     if isinstance(score_mod, Program):
         scalars = defaults(score_mod, tensors or {}, scalars or {})
@@ -80,16 +76,12 @@ def defaults(program, tensors, scalars):
     """A Program's scalars, with its defaults for those that are not given. Every tensor that it captures must be given."""
     for name, *_ in program.tensors:
         if name not in tensors:
-            raise InvalidArgument(
-                f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}"
-            )
+            raise InvalidArgument(f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}")
     out = {}
     for name, dtype, default in program.scalars:
         value = scalars.get(name, default)
         if value is None:
-            raise InvalidArgument(
-                f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}"
-            )
+            raise InvalidArgument(f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}")
         out[name] = int(value) if dtype == "i32" else float(value)
     for name in scalars:
         if name not in out:
@@ -138,8 +130,7 @@ def take_named(out, tensors, scalars, like):
         check_captured_name(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InvalidArgument(
-                f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; "
-                f"a tensor goes into tensors"
+                f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; a tensor goes into tensors"
             )
         out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
         out.values.append(float(value))
@@ -200,11 +191,7 @@ def parameters(function):
         return None if inner is None else inner - len(function.args) - given
     if isinstance(function, types.FunctionType):
         code = function.__code__
-        return (
-            None
-            if code.co_flags & inspect.CO_VARARGS
-            else code.co_argcount - len(function.__defaults__ or ())
-        )
+        return None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - len(function.__defaults__ or ())
     call = getattr(type(function), "__call__", None)  # noqa: B004  an object that is called as a function
     return parameters(call) - 1 if isinstance(call, types.FunctionType) else None
 
@@ -225,9 +212,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
     if named["scalars"]:
         raise InvalidArgument("scalars: a callback has tensors only; give a tensor of one element")
     if not is_callback(score_mod) or (bprop is not None and not is_callback(bprop, (3, 4))):
-        raise InvalidArgument(
-            "score_mod and score_mod_bprop: both are callbacks (graph, score, tensors), or neither is"
-        )
+        raise InvalidArgument("score_mod and score_mod_bprop: both are callbacks (graph, score, tensors), or neither is")
     tensors, bprop_tensors = named["tensors"] or {}, named["bprop_tensors"] or {}
     out = Formulas()
     if torch.compiler.is_compiling():
@@ -281,11 +266,6 @@ def texts(score_mod, bprop, first, second, sizes):
     for capture in found.captures:
         if not isinstance(capture.tensor, StandIn):
             raise InvalidArgument(
-                f"score_mod: under torch.compile the tensor {capture.name!r} of a callback must come in "
-                f"score_mod_tensors"
+                f"score_mod: under torch.compile the tensor {capture.name!r} of a callback must come in score_mod_tensors"
             )
-    return (
-        found.mod,
-        found.bprop or "",
-        tuple((capture.name, capture.tensor.at) for capture in found.captures),
-    )
+    return (found.mod, found.bprop or "", tuple((capture.name, capture.tensor.at) for capture in found.captures))

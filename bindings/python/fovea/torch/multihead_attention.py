@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 
-NOT_HERE = ("fuse_wgrad_accumulation", "ub_overlap_ag", "ub_overlap_rs", "ub_overlap_rs_dgrad", "ub_bulk_dgrad", "ub_bulk_wgrad")
+NOT_HERE = (
+    "fuse_wgrad_accumulation",
+    "ub_overlap_ag",
+    "ub_overlap_rs",
+    "ub_overlap_rs_dgrad",
+    "ub_bulk_dgrad",
+    "ub_bulk_wgrad",
+)
 # Arguments that the attention inside takes, too.
 OF_THE_CORE = ("num_attention_heads", "num_gqa_groups", "attention_dropout", "qkv_format", "attn_mask_type", "window_size")
 OF_THE_CORE += ("bottom_right_diagonal", "layer_number", "attention_type", "sequence_parallel", "tp_group", "softmax_type")
@@ -86,9 +93,7 @@ class MultiheadAttention(torch.nn.Module):
         self.heads = self.region.part("num_attention_heads", num_attention_heads)
         self.groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
         if kv_channels is None and hidden_size % num_attention_heads:
-            raise InvalidArgument(
-                f"hidden_size={hidden_size}: must be a multiple of the {num_attention_heads} heads"
-            )
+            raise InvalidArgument(f"hidden_size={hidden_size}: must be a multiple of the {num_attention_heads} heads")
         self.channels = kv_channels or hidden_size // num_attention_heads
         self.qkv_format, self.input_layernorm = qkv_format, input_layernorm
         self.interleaved = qkv_weight_interleaved and fuse_qkv_params  # as Transformer Engine does
@@ -105,9 +110,7 @@ class MultiheadAttention(torch.nn.Module):
         }
         norm = {"kind": normalization, "eps": layernorm_epsilon, "zero_centered": zero_centered_gamma}
         first = lambda width: (
-            LayerNormLinear(hidden_size, width, norm, **made)
-            if input_layernorm
-            else Linear(hidden_size, width, **made)
+            LayerNormLinear(hidden_size, width, norm, **made) if input_layernorm else Linear(hidden_size, width, **made)
         )
         q_width, kv_width = self.heads * self.channels, 2 * self.groups * self.channels
         if attention_type == "self":
@@ -216,9 +219,7 @@ class MultiheadAttention(torch.nn.Module):
             return *mixed.split([self.heads, self.groups, self.groups], dim=-2), normed
         if encoder_output is None:
             raise InvalidArgument("encoder_output: attention_type='cross' needs it")
-        q, normed = first_projection(
-            self.layernorm_query if self.input_layernorm else self.query_layer, source
-        )
+        q, normed = first_projection(self.layernorm_query if self.input_layernorm else self.query_layer, source)
         mixed = self.key_value(encoder_output)
         shape = (self.groups, 2, self.channels) if self.interleaved else (2, self.groups, self.channels)
         k, v = mixed.view(*mixed.shape[:-1], *shape).unbind(-2 if self.interleaved else -3)

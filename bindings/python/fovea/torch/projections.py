@@ -135,9 +135,7 @@ class LayerNormLinear(Linear):
         self.norm, made = norm, {"device": options.get("device"), "dtype": options.get("dtype")}
         start = torch.zeros if norm["zero_centered"] else torch.ones
         self.layer_norm_weight = torch.nn.Parameter(start(width_in, **made))
-        self.layer_norm_bias = (
-            torch.nn.Parameter(torch.zeros(width_in, **made)) if norm["kind"] == "LayerNorm" else None
-        )
+        self.layer_norm_bias = torch.nn.Parameter(torch.zeros(width_in, **made)) if norm["kind"] == "LayerNorm" else None
 
     def forward(self, x):
         weight = self.layer_norm_weight + 1 if self.norm["zero_centered"] else self.layer_norm_weight

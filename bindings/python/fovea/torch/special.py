@@ -27,8 +27,7 @@ def atan(trace, x):
     size = emit(v, f"abs({v.text})")
     far, middle = (trace.emit(f"{size.text} > {math.tan(turn * math.pi / 8)!r}", BOOL) for turn in (3, 1))
     near = emit(
-        v,
-        f"{far.text} ? -1.0 / {size.text} : {middle.text} ? ({size.text} - 1.0) / ({size.text} + 1.0) : {size.text}",
+        v, f"{far.text} ? -1.0 / {size.text} : {middle.text} ? ({size.text} - 1.0) / ({size.text} + 1.0) : {size.text}"
     )
     square = near * near
     ratio = lift(trace, _ATAN[-1])

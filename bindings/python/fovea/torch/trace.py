@@ -62,8 +62,7 @@ class Trace:
                 return i
         if not torch.compiler.is_compiling() and transforms() > self.transforms:
             raise refuse(
-                "torch.vmap inside it",
-                "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])",
+                "torch.vmap inside it", "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])"
             )
         self.tensors.append(tensor)
         self.leaves.append([None] * tensor.dim())
@@ -81,12 +80,7 @@ class Trace:
                     ),
                 )
             tensor = tensor.reshape(())
-        if (
-            tensor.device.type == "cpu"
-            and self.device is not None
-            and self.device.type != "cpu"
-            and is_number(tensor)
-        ):
+        if tensor.device.type == "cpu" and self.device is not None and self.device.type != "cpu" and is_number(tensor):
             return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
@@ -123,10 +117,7 @@ class Trace:
             return self.load_single(item)
         if isinstance(item, Value):
             if item.kind != INT:
-                raise refuse(
-                    f"a {item.dtype} as an index",
-                    "x.to(torch.int32)" if item.kind == FLOAT else "torch.where",
-                )
+                raise refuse(f"a {item.dtype} as an index", "x.to(torch.int32)" if item.kind == FLOAT else "torch.where")
             return item
         if isinstance(item, bool) or not isinstance(item, int):
             raise refuse(f"a {type(item).__name__} as an index", "integers and traced values")
@@ -148,9 +139,7 @@ class Trace:
         if isinstance(out, (Rows, Vector)):
             raise refuse(f"a result of shape {list(out.shape)}", "one value: x.sum(), x[0] ...", function)
         if not isinstance(out, (Value, bool, int, float, torch.Tensor)):
-            raise refuse(
-                f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function
-            )
+            raise refuse(f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function)
         value = lift(self, out)
         text = value.text
         if wanted == BOOL and value.kind != BOOL:

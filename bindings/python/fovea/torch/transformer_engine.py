@@ -27,12 +27,17 @@ MASK_TYPES = (
 _FP8 = "there is no fp8 in this version"
 _GEMM = "projections are torch.nn.Linear"
 _REFUSED = {
-    "inference_params": (None, "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention"),
+    "inference_params": (
+        None,
+        "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
+    ),
     "fp8_output": (False, _FP8),
     "bf16_backward": (False, _FP8),
     "num_splits": (1, "engines choose how they split keys"),
     "fuse_wgrad_accumulation": (False, _GEMM),
-    **{f"ub_{name}": (False, _GEMM) for name in ("overlap_ag", "overlap_rs", "overlap_rs_dgrad", "bulk_dgrad", "bulk_wgrad")},
+    **{
+        f"ub_{name}": (False, _GEMM) for name in ("overlap_ag", "overlap_rs", "overlap_rs_dgrad", "bulk_dgrad", "bulk_wgrad")
+    },
 }
 
 

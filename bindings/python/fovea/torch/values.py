@@ -257,10 +257,7 @@ class Rows:
         if name.startswith("__"):
             raise AttributeError(name)
         if len(self.shape) != 1:
-            raise refuse(
-                f".{name} of a part of shape {list(self.shape)} of a captured tensor",
-                "all but one of its indices",
-            )
+            raise refuse(f".{name} of a part of shape {list(self.shape)} of a captured tensor", "all but one of its indices")
         from .functions import method
 
         return method(self, name)

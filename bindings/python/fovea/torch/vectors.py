@@ -38,9 +38,7 @@ class Vector:
         if isinstance(index, int) or isinstance(index, slice):
             picked = self.items[index]
             return Vector(self.trace, picked) if isinstance(index, slice) else picked
-        raise refuse(
-            "a traced index into computed values", "the index on the captured tensor, before the arithmetic"
-        )
+        raise refuse("a traced index into computed values", "the index on the captured tensor, before the arithmetic")
 
     def __bool__(self):
         raise refuse("a Python branch on traced values", "x.any() or x.all(), and torch.where")
@@ -68,8 +66,7 @@ def items_of(trace, x):
     trace.asked_shapes = True
     if x.shape[0] > LONGEST:
         raise refuse(
-            f"a vector of {x.shape[0]} elements, unrolled",
-            f"at most {LONGEST}; a table made outside, indexed by position",
+            f"a vector of {x.shape[0]} elements, unrolled", f"at most {LONGEST}; a table made outside, indexed by position"
         )
     return [trace.load(x, i) if isinstance(x, torch.Tensor) else x[i] for i in range(x.shape[0])]
 
@@ -80,9 +77,7 @@ def apply(rule, trace, args, kwargs):
     if not lengths:
         return rule(trace, *args, **kwargs)
     if len(lengths - {1}) > 1:
-        raise refuse(
-            f"vectors of {min(lengths)} and {max(lengths)} elements together", "vectors of one length"
-        )
+        raise refuse(f"vectors of {min(lengths)} and {max(lengths)} elements together", "vectors of one length")
     length = next(iter(lengths - {1}), 1)
     columns = [items_of(trace, x) if is_vector(x) else [x] for x in args]
     columns = [items if len(items) == length else items * length for items in columns]
