@@ -19,7 +19,7 @@ from .._core import InvalidArgument
 from .._options import Handed, flags_of, outputs_of
 from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
 from . import _derivative, _partition
-from ._captures import Captures, note_load
+from ._captures import Captures
 from ._inputs import (
     SequenceDescriptor,
     in_shard_map,
@@ -79,17 +79,12 @@ class Call:
     def per_sequence(self, name: str, value, argument: str) -> str:
         """The load of one number per sequence, for formulas that are not the caller's; before modify()."""
         self._captures.reserve(name)
-        capture = self._captures.add_tensor(vector(argument, value, self.sizes.b), name)
-        sequence = self._row("b")
-        note_load(capture, [sequence])
-        return f"{name}[{sequence}]"
+        return self._captures.load(vector(argument, value, self.sizes.b), [self._row("b")], name)
 
     def positions(self, name: str, value, word: str) -> str:
         """The load of one position per row ("q") or column ("k"); before modify()."""
         self._captures.reserve(name)
-        capture = self._captures.add_tensor(value, name)
-        note_load(capture, [word])
-        return f"{name}[{word}]"
+        return self._captures.load(value, [word], name)
 
     def mask_text(self, text: str) -> None:
         """One more condition; before modify()."""
@@ -111,10 +106,8 @@ class Call:
             raise InvalidArgument(f"{name} has no meaning with layout thd; capture an array in score_mod instead")
         if array.ndim != 4 or any(n not in (1, m) for n, m in zip(array.shape, full)):
             raise InvalidArgument(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
-        capture = self._captures.add_tensor(array)
         indices = ["0" if n == 1 and m != 1 else self._row(w) for n, m, w in zip(array.shape, full, "bhqk")]
-        note_load(capture, indices)
-        return f"{capture.name}[{', '.join(indices)}]"
+        return self._captures.load(array, indices)
 
     def _segments(self, descriptor: SequenceDescriptor) -> dict[str, str]:
         """A mask of equal segments; with positions, also what stands for q and k in modifiers."""
@@ -136,9 +129,7 @@ class Call:
         array = array.astype(jnp.int32)
         if array.shape != (self.sizes.b, length):
             raise InvalidArgument(f"{name} has shape {array.shape}; it must be [B, S] = {(self.sizes.b, length)}")
-        capture, indices = self._captures.add_tensor(array), [self._row("b"), self._row(word)]
-        note_load(capture, indices)
-        return f"{capture.name}[{', '.join(indices)}]"
+        return self._captures.load(array, [self._row("b"), self._row(word)])
 
     # --- what is bound ---
 
@@ -161,9 +152,7 @@ class Call:
         if (offset := self._operands.get(f"{word}_offset")) is not None:
             return f"({word} - {self._captures.add_scalar(offset).name})"
         if (offsets := self._operands.get(f"{word}_offsets")) is not None:
-            capture, sequence = self._captures.add_tensor(offsets), self._row("b")
-            note_load(capture, [sequence])
-            return f"({word} - {capture.name}[{sequence}])"
+            return f"({word} - {self._captures.load(offsets, [self._row('b')])})"
         return word
 
     def lengths(

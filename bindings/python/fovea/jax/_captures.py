@@ -108,6 +108,12 @@ class Captures:
         self._seen.setdefault(key, (value, capture))
         return capture
 
+    def load(self, value, indices: list[str], name: str | None = None) -> str:
+        """The text of an element of an array, which is captured."""
+        capture = self.add_tensor(value, name)
+        note_load(capture, indices)
+        return f"{capture.name}[{', '.join(indices)}]"
+
     def add_scalar(self, value, name: str | None = None) -> ScalarCapture:
         key = id(value)
         if name is None and key in self._seen:
@@ -134,8 +140,7 @@ class Captures:
         _, kind = TENSOR_TYPES[np.dtype(capture.value.dtype).name]
 
         def at(indices: tuple[Term, ...]) -> Term:
-            note_load(capture, [i.text for i in indices])
-            return writer.let(f"{capture.name}[{', '.join(i.text for i in indices)}]", kind)
+            return writer.let(self.load(value, [i.text for i in indices]), kind)
 
         return SymbolicArray(tuple(capture.value.shape), kind, at, holds_indices=True)
 

@@ -16,8 +16,8 @@ from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
 from ..recorder import record
 from .errors import about
-from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
-from .values import BOOL, FLOAT, Value
+from .trace import Trace, run
+from .values import BOOL, FLOAT
 
 DIRECT = {getattr(torch, name): ours for name, ours in FROM_NUMPY.items()}  # types that formulas load
 KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
@@ -50,13 +50,11 @@ def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=N
         take_program(out, score_mod, mask_mod, bprop)
         mask_mod = bprop = None
     elif score_mod is not None:
-        out.mod = (
-            one_line(score_mod) if isinstance(score_mod, str) else run_score_mod(trace, checked(score_mod, "score_mod"))
-        )
+        out.mod = formula_of(trace, "score_mod", score_mod)
     if mask_mod is not None:
         out.mask = mask_text(trace, mask_mod)
     if bprop is not None:
-        out.bprop = one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, "score_mod_bprop"))
+        out.bprop = formula_of(trace, "score_mod_bprop", bprop)
     take_captured(out, trace, like)
     if isinstance(score_mod, Program):
         scalars = defaults(score_mod, tensors or {}, scalars or {})
@@ -99,23 +97,23 @@ def take_program(out, program, mask_mod, bprop):
 
 
 def mask_text(trace, mask_mod):
-    if isinstance(mask_mod, str):
-        return one_line(mask_mod)
     if isinstance(mask_mod, Program):
         if mask_mod.mod or not mask_mod.mask:
             raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
         return mask_mod.mask
-    return run_mask_mod(trace, checked(mask_mod, "mask_mod"))
+    return formula_of(trace, "mask_mod", mask_mod)
 
 
 def one_line(text):
     return " ".join(text.split())
 
 
-def run_bprop(trace, function):
-    with Tracing(trace):
-        out = function(Value(trace, "grad", FLOAT), Value(trace, "score", FLOAT), *positions(trace))
-    return trace.formula(out, FLOAT, function)
+def formula_of(trace, name, modifier):
+    """The text of a modifier that is a text or a function."""
+    if isinstance(modifier, str):
+        return one_line(modifier)
+    kind, leaves = _RESULTS[name]
+    return run(trace, checked(modifier, name), kind, *leaves)
 
 
 def take_named(out, tensors, scalars, like):
@@ -158,6 +156,8 @@ def bindable(tensor, like, name=None):
     return tensor.to(torch.int64 if dtype in (torch.uint32, torch.uint64) else torch.int32)
 
 
+# The kind of what each gives, and the leaves that it takes before positions.
+_RESULTS = {"score_mod": (FLOAT, ["score"]), "mask_mod": (BOOL, []), "score_mod_bprop": (FLOAT, ["grad", "score"])}
 _TAKES = {
     "score_mod": "(score, b, h, q_idx, kv_idx)",
     "mask_mod": "(b, h, q_idx, kv_idx)",

@@ -244,29 +244,18 @@ def any_traced(items) -> bool:
     return False
 
 
-def run_score_mod(trace, function):
-    return trace.formula(run(trace, function, Value(trace, "score", FLOAT)), FLOAT, function)
-
-
-def run_mask_mod(trace, function):
-    return trace.formula(run(trace, function), BOOL, function)
-
-
-def run(trace, function, *first):
+def run(trace, function, kind, *first):
+    """The formula of a function of the leaves named by `first` and of positions, which gives a value of that kind."""
     try:
         with Tracing(trace):
-            return function(*first, *positions(trace))
+            out = function(*[Value(trace, leaf, FLOAT) for leaf in first], *positions(trace))
     except IndexError:  # NumPy's message does not name the array
         name = None if torch.compiler.is_compiling() else numpy_array_of([function])
         if name is None:
             raise
         raise refuse(f"{name!r}, an array of NumPy's, with a traced index", f"torch.as_tensor({name})", function) from None
+    return trace.formula(out, kind, function)
 
 
 def positions(trace):
-    return (
-        Value(trace, "b", INT, True),
-        Value(trace, "h", INT, True),
-        Value(trace, "q", INT, True),
-        Value(trace, "k", INT, True),
-    )
+    return [Value(trace, leaf, INT, True) for leaf in LEAVES]
