@@ -1,5 +1,4 @@
-"""Arrays on the host as the library takes them: a pointer, a shape, strides in elements, a type. Nothing is
-copied."""
+"""Arrays on the host as the library takes them: a pointer, a shape, strides in elements, a type. Nothing is copied."""
 
 from __future__ import annotations
 

@@ -63,8 +63,7 @@ def attention(
         h_global: the value of H in formulas, if not the number of heads here.
     threads: at most so many.
 
-    Returns o, laid out as q, or a tuple (o, ...) with what the return_ options ask for.
-    """
+    Returns o, laid out as q, or a tuple (o, ...) with what the return_ options ask for."""
     given = locals()
     handed = handed_of(attention, given.pop("options"))
     return _forward(Request(q, k, v, SimpleNamespace(**given, **handed._asdict())), outputs_of(handed), None)
@@ -116,9 +115,8 @@ def attention_backward(
 ) -> dict[str, Any]:
     """The gradients of `attention`, from its inputs, its outputs o and lse, and the same options.
 
-    grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient
-    of lse, if the loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions.
-    """
+    grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient of lse, if the
+    loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions."""
     request = request_of(attention_backward, q, k, v, options)
     return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
 

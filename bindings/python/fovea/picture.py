@@ -73,8 +73,7 @@ class Picture:
     """One head of a program: rows are queries, columns keys. A notebook shows it; `save` writes it to a file.
 
     `values` has the modified scores, None where they are masked; `low` and `high` are the least and the largest of them.
-    Drawing needs matplotlib:  pip install 'fovea[plot]'.
-    """
+    Drawing needs matplotlib:  pip install 'fovea[plot]'."""
 
     def __init__(
         self, values: list[list[float | None]], title: str, subtitle: str, *, scored: bool, tile: int, tiles: bytes

@@ -32,9 +32,8 @@ class Text(str):
 class Program:
     """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
 
-    `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they
-    capture: (name, dtype, extents) and (name, dtype, default or None).
-    """
+    `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they capture: (name,
+    dtype, extents) and (name, dtype, default or None)."""
 
     __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_hash")
 
@@ -58,8 +57,7 @@ class Program:
         return Text(self.core.derivative(by, indented=by is None))
 
     def check_bprop(self, seed: int = 1, points: int = 1000) -> tuple[float, str]:
-        """(largest relative error of a hand-written `bprop` against the derived one at random points, where
-        it is)."""
+        """(largest relative error of a hand-written `bprop` against the derived one at random points, where it is)."""
         return self.core.check_bprop(seed, points)
 
     def show(

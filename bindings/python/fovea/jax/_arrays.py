@@ -1,9 +1,8 @@
 """Arrays whose elements are Terms: what indexing, slicing and reshaping become in a formula.
 
-A formula has scalars only. A Python modifier handles small arrays all the time: `table[h]` is a row before
-`[q]` makes it a number. A SymbolicArray is a shape with a function from indices to a Term; views are
-functions of functions, and only the element that is asked for at the end is written.
-"""
+A formula has scalars only. A Python modifier handles small arrays all the time: `table[h]` is a row before `[q]` makes it a
+number. A SymbolicArray is a shape with a function from indices to a Term; views are functions of functions, and only the
+element that is asked for at the end is written."""
 
 from __future__ import annotations
 
@@ -159,9 +158,7 @@ def dynamic_slice(writer: Writer, array: SymbolicArray, starts: Sequence[Term], 
 
 
 def gather(writer: Writer, array: SymbolicArray, indices: SymbolicArray, shape, numbers) -> SymbolicArray:
-    """lax.gather; `numbers` is (GatherDimensionNumbers, slice_sizes, mode, fill): mode is clip, fill or
-    promise.
-    """
+    """lax.gather; `numbers` is (GatherDimensionNumbers, slice_sizes, mode, fill): mode is clip, fill or promise."""
     dims, sizes, mode, fill = numbers
     inner = [
         d for d in range(len(array.shape)) if d not in dims.collapsed_slice_dims and d not in dims.operand_batching_dims

@@ -84,8 +84,7 @@ def attention(
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
       builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
 
-    Returns o in the layout of q, or a tuple with what the return_ arguments ask for.
-    """
+    Returns o in the layout of q, or a tuple with what the return_ arguments ask for."""
     given = Given.of(locals())
     handed = handed_of(attention, options)
     call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
@@ -105,9 +104,8 @@ def attention(
 def explain(q, k=None, v=None, *, device: str | None = None, prove: bool = False, json: bool = False, **kwargs: Any) -> str:
     """Every engine's verdict on attention(q, k, v, **kwargs), forward and backward, with reasons.
 
-    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200"
-    or a file of one; the default is where JAX runs. Nothing runs; `prove` builds plans to prove support.
-    """
+    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200" or a file of
+    one; the default is where JAX runs. Nothing runs; `prove` builds plans to prove support."""
     tensors = [x for x in (q, k, v) if x is not None]
     device = device or {"cpu": "cpu"}.get(jax.default_backend(), "cuda:0")
     (line,) = problem_lines(attention, *tensors, gpu=device != "cpu", **kwargs)

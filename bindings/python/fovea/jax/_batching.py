@@ -1,10 +1,8 @@
 """vmap: the mapped axis joins the batch.
 
-Formulas see `b` of one example as `b % B`, and a captured tensor that is mapped too has one more index,
-`b // B`; if it has a dimension for the batch, the mapped axis joins that and `b` stays its index, which every
-engine can load. If a mapped operand cannot have one value per sequence (a seed, a sink, packed sequences), the
-examples run one after the other.
-"""
+Formulas see `b` of one example as `b % B`, and a captured tensor that is mapped too has one more index, `b // B`; if it has
+a dimension for the batch, the mapped axis joins that and `b` stays its index, which every engine can load. If a mapped
+operand cannot have one value per sequence (a seed, a sink, packed sequences), the examples run one after the other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """One call, put together: arguments checked, operands in order with their roles, then run.
 
-Used by attention(), dot_product_attention() and context_attention(). Every mistake that shapes, types or
-options show is raised here, while JAX still traces.
-"""
+Used by attention(), dot_product_attention() and context_attention(). Every mistake that shapes, types or options show is
+raised here, while JAX still traces."""
 
 from __future__ import annotations
 
@@ -136,8 +135,7 @@ class Call:
     def offsets(self, **values) -> None:
         """What is added to the coordinates that modifiers see: b, h, q, k; the last two also per sequence.
 
-        Before anything is captured.
-        """
+        Before anything is captured."""
         for word, value in values.items():
             name = f"{'kv' if word == 'k' else word}_offset"
             if is_zero(value):

@@ -1,9 +1,8 @@
 """What the formulas of one call capture: arrays and scalars, with names that follow from their order.
 
-Names are a0, a1 ... and s0, s1 ... in the order of first use, so the same structure gets the same text
-whatever its source. The same array used twice is captured once. Values are kept as they are bound: types that
-formulas have no loads for are cast here, outside of the custom derivative, where JAX differentiates them.
-"""
+Names are a0, a1 ... and s0, s1 ... in the order of first use, so the same structure gets the same text whatever its source.
+The same array used twice is captured once. Values are kept as they are bound: types that formulas have no loads for are cast
+here, outside of the custom derivative, where JAX differentiates them."""
 
 from __future__ import annotations
 
@@ -146,11 +145,9 @@ class Captures:
 
 
 def note_load(capture: TensorCapture, indices: list[str]) -> None:
-    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are
-    called.
+    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are called.
 
-    A dimension that both q and k index (documents of one sequence) counts as that of the first of them.
-    """
+    A dimension that both q and k index (documents of one sequence) counts as that of the first of them."""
     for d, index in enumerate(indices):
         axis, before = index if index in AXES else None, capture.axes[d]
         both_positions = axis in ("q", "k") and before in ("q", "k")

@@ -1,10 +1,9 @@
 """Derivatives of the primitives, first and second, forward and reverse.
 
-A forward changes along a direction as tangent_p says, which is linear in the direction and transposes into a
-backward. A backward changes as tangent_p says, too, and is linear in what comes in. Second derivatives are
-symmetric, so tangent_p of a backward transposes into itself. Which gradients are wanted is known from what the
-caller differentiates; a backward computes those and no others.
-"""
+A forward changes along a direction as tangent_p says, which is linear in the direction and transposes into a backward. A
+backward changes as tangent_p says, too, and is linear in what comes in. Second derivatives are symmetric, so tangent_p of a
+backward transposes into itself. Which gradients are wanted is known from what the caller differentiates; a backward computes
+those and no others."""
 
 from __future__ import annotations
 

@@ -147,9 +147,8 @@ def seed_words(seed) -> jax.Array:
 class SequenceDescriptor:
     """Made by one of the from_ functions.
 
-    A segment id of 0 is padding. Tokens attend to tokens of the same id only. If there are positions,
-    the q and k that modifiers see are positions inside the segment.
-    """
+    A segment id of 0 is padding. Tokens attend to tokens of the same id only. If there are positions, the q and k that
+    modifiers see are positions inside the segment."""
 
     seqlens: tuple | None = None  # (queries, keys): [B] each
     segment_ids: tuple | None = None  # (queries, keys): [B, S] each
@@ -176,9 +175,7 @@ class SequenceDescriptor:
 
     @classmethod
     def from_seqlens_and_offsets(cls, seqlens, seq_offsets, max_seqlens) -> "SequenceDescriptor":
-        """Lengths [B, segments] and starts [B, segments (+ 1)] of packed segments, or pairs; max_seqlens is
-        S, or a pair.
-        """
+        """Lengths [B, segments] and starts [B, segments (+ 1)] of packed segments, or pairs; max_seqlens is S, or a pair."""
         parts = zip(_arrays(seqlens), _arrays(seq_offsets), _pair(max_seqlens), strict=True)
         ids, positions = zip(*(_segments(lengths, starts, size) for lengths, starts, size in parts))
         return cls(segment_ids=tuple(ids), segment_pos=tuple(positions))

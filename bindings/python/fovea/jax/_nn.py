@@ -38,11 +38,10 @@ def dot_product_attention(
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """jax.nn.dot_product_attention, argument for argument, and the modifiers of `fovea.jax.attention`.
 
-    query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None
-    (Fovea's choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no
-    modifiers. The residual is the natural logarithm of the sum, [B, T, N] in the type of `key`, without a
-    gradient. A row with nothing kept gives zeros, and -inf as its residual.
-    """
+    query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None (Fovea's
+    choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no modifiers. The residual is the
+    natural logarithm of the sum, [B, T, N] in the type of `key`, without a gradient. A row with nothing kept gives zeros,
+    and -inf as its residual."""
     given = Given.of(locals())
     if implementation == "xla":
         _refuse_modifiers(given)

@@ -1,8 +1,7 @@
 """One rule per elementwise primitive of JAX: Terms in, a Term out.
 
 Floating point is f32 (f64 if q is) whatever the precision JAX would use, integers are i32: docs/jax.md says so. A primitive
-without a rule here is refused by `_symbolic`, which names it.
-"""
+without a rule here is refused by `_symbolic`, which names it."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 after the other, each part merged by its lse.
 
 Called by context_attention(). The library's plan says which steps there are and who needs whose keys in them
-(fovea_parallel_plan): steps that are masked on every device are left out, and what one need not see is not
-sent to it. Keys come straight from the device that has them, and their gradients go straight back.
-"""
+(fovea_parallel_plan): steps that are masked on every device are left out, and what one need not see is not sent to it. Keys
+come straight from the device that has them, and their gradients go straight back."""
 
 from __future__ import annotations
 
@@ -57,9 +56,7 @@ class Place:
 def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False) -> jax.Array:
     """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
 
-    "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts
-    pieces.
-    """
+    "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts pieces."""
     one_of("order", order, ORDERS)
     if order == "contiguous":
         return x
@@ -104,8 +101,7 @@ def ring_of(call: Call, ring: Ring, sink, leaves):
 
 def _steps(spec: Spec, arrays, place: Place, leaves):
     """Steps in which some device has something to compute. What is captured is not known while JAX traces, and may be
-    anything.
-    """
+    anything."""
     whole = {word: text for word, text in leaves.items() if word in ("q", "k")}
     texts = {}
     for name in ("mod", "mask"):
@@ -238,9 +234,7 @@ def _by_row(spec: Spec, rows):
 
 
 def _merged(spec: Spec, first, second):
-    """Two parts of the keys: outputs weighted by their shares of the sum. A row that both left empty stays
-    empty.
-    """
+    """Two parts of the keys: outputs weighted by their shares of the sum. A row that both left empty stays empty."""
     lse = jnp.logaddexp(first[1], second[1])
     weights = [_by_row(spec, jnp.exp(x[1] - _finite(lse))) for x in (first, second)]
     return first[0] * weights[0] + second[0] * weights[1], lse

@@ -1,8 +1,7 @@
 """Which attention a call is, without its sizes: the one static argument of the primitives.
 
-A Spec with the shapes of the operands gives the problem line. Everything that may differ from call to call
-is an operand with a role; a Spec holds only strings and numbers.
-"""
+A Spec with the shapes of the operands gives the problem line. Everything that may differ from call to call is an operand
+with a role; a Spec holds only strings and numbers."""
 
 from __future__ import annotations
 

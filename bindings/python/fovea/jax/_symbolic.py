@@ -1,9 +1,8 @@
 """A jaxpr, read as a formula.
 
-Values are KnownValue (they depend on no score and no position: computed outside, by JAX, and captured if a
-formula needs them) or symbolic (arrays of Terms). Equations between KnownValue values are hoisted: they run
-once per call of the attention, under whatever transformation surrounds it, so their gradients are JAX's.
-"""
+Values are KnownValue (they depend on no score and no position: computed outside, by JAX, and captured if a formula needs
+them) or symbolic (arrays of Terms). Equations between KnownValue values are hoisted: they run once per call of the
+attention, under whatever transformation surrounds it, so their gradients are JAX's."""
 
 from __future__ import annotations
 
@@ -59,9 +58,8 @@ class JaxprReader:
         return [value_of(a) for a in jaxpr.outvars]
 
     def _refusal(self, equations, reason: Exception) -> TraceError:
-        """`equations` are the one at fault and the one that called it: inside a function of JAX there is no line
-        of the user.
-        """
+        """`equations` are the one at fault and the one that called it: inside a function of JAX there is no line of the
+        user."""
         line = next((text for e in equations if e is not None and (text := _line_of(e))), "an unknown line")
         name = equations[0].primitive.name
         return TraceError(f"{self._what}: the primitive '{name}' at {line} can't be part of a formula: {reason}")

@@ -74,11 +74,9 @@ def record(
 ) -> Recorded:
     """The formulas of cuDNN-style callbacks.
 
-    `score_mod(graph, score, tensors)` gives the modified score; `score_mod_bprop(graph, grad, tensors)` the
-    gradient of the score from that of the modified one (without it, it is derived). A bprop with a fourth
-    parameter is also given the score. `sizes` are (B, H, Sq, Skv): if given, extents are checked, and
-    other sizes give the same formulas.
-    """
+    `score_mod(graph, score, tensors)` gives the modified score; `score_mod_bprop(graph, grad, tensors)` the gradient of the
+    score from that of the modified one (without it, it is derived). A bprop with a fourth parameter is also given the score.
+    `sizes` are (B, H, Sq, Skv): if given, extents are checked, and other sizes give the same formulas."""
     graph = Graph(sizes)
     with _one_at_a_time, cudnn_importable():
         score = graph._leaf("score")
@@ -123,6 +121,5 @@ def _positional(function: Callable[..., Any]) -> int | None:
 
 
 def is_callback(function: Any) -> bool:
-    """Whether this is a callback `(graph, score, tensors)` rather than a function of (score, b, h, q_idx,
-    kv_idx)."""
+    """Whether this is a callback `(graph, score, tensors)` rather than a function of (score, b, h, q_idx, kv_idx)."""
     return callable(function) and _positional(function) == 3

@@ -1,5 +1,4 @@
-"""What a callback computes: a small graph of operations with their types, and its text in the formula
-language."""
+"""What a callback computes: a small graph of operations with their types, and its text in the formula language."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ F32, I32, BOOL = "f32", "i32", "bool"
 
 
 class Expression:
-    """One operation: `template` with {0}, {1} ... for its arguments. Without arguments it is a leaf, which is
-    its text."""
+    """One operation: `template` with {0}, {1} ... for its arguments. Without arguments it is a leaf, which is its text."""
 
     __slots__ = ("template", "arguments", "type")
 

@@ -47,8 +47,7 @@ class Graph:
         name: str = "",
         uid: int = -1,
     ) -> Tensor:
-        """The captured tensor of that name: a graph that is only recorded has no other way to learn its
-        data."""
+        """The captured tensor of that name: a graph that is only recorded has no other way to learn its data."""
         if ragged_offset is not None or reordering_type is not None:
             raise InvalidArgument("graph.tensor: ragged_offset and reordering_type are not there in a modifier")
         if name not in self._known:

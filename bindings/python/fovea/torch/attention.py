@@ -91,8 +91,7 @@ def attention(
     dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`. One seed gives the same mask on
                  every device and in every engine.
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
-    deterministic=None means what torch.use_deterministic_algorithms says.
-    """
+    deterministic=None means what torch.use_deterministic_algorithms says."""
     handed = handed_of(attention, options)
     given = {
         "score_mod": score_mod,

@@ -28,9 +28,8 @@ def context_parallel(
     q, k, v, *, group=None, strategy="ring", order="contiguous", head_ranks=None, seq_len=None, stream=None, **options
 ):
     """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v, o and their gradients are this
-    rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and
-    cu_seqlens are those of the whole, the same on all ranks. Gradients of captured tensors and sinks are summed over
-    ranks.
+    rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and cu_seqlens
+    are those of the whole, the same on all ranks. Gradients of captured tensors and sinks are summed over ranks.
 
     group        of torch.distributed; the default one if None. A pair for a2a+p2p: of all-to-alls, and of the ring.
     strategy     ring: keys come from one rank after the other, results are merged by lse. all_gather: keys first.
@@ -42,8 +41,7 @@ def context_parallel(
     seq_len      rows of the whole sequence, or a pair for queries and keys, if ranks have different numbers of them.
     stream       CUDA: for what is sent; one of Fovea's own if None.
     dropout_p    drops the same scores as on one GPU with the same seed; without `seed`, the first rank's generator counts.
-    deterministic  all_gather and all_to_all then give o, lse and the gradients of q, k, v bit by bit as one GPU does.
-    """
+    deterministic  all_gather and all_to_all then give o, lse and the gradients of q, k, v bit by bit as one GPU does."""
     one_of("strategy", strategy, STRATEGIES)
     one_of("order", order, ORDERS)
     given = given_to(context_parallel, options)
