@@ -35,7 +35,8 @@ def host_array(name: str, array: Any) -> HostArray:
     else:
         seen = _from_protocol(name, array)
     if not seen.dtype:
-        raise _core.InvalidArgument(f"{name} has elements of type {_type_of(array)}; there are: {', '.join(CODES)}")
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise _core.InvalidArgument(f"{name} has elements of type {kind}; there are: {', '.join(CODES)}")
     return seen
 
 
@@ -78,10 +79,6 @@ def _from_protocol(name: str, array: Any) -> HostArray:
             f"{name} is not on the host; fovea.attention is for arrays there (fovea.torch, fovea.jax: others)"
         )
     return HostArray(view.pointer, view.shape, view.strides, view.dtype, view)
-
-
-def _type_of(array: Any) -> str:
-    return str(getattr(array, "dtype", type(array).__name__))
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from ._arrays import HostArray, host_array
 from ._core import InvalidArgument
-from ._line import problem_line
 from ._modifiers import Modifier, read_modifiers
 from ._options import FLAGS
 from ._request import (
@@ -25,6 +24,7 @@ from ._request import (
     engine_of,
     is_a_pair,
     one_of,
+    problem_line,
     scale_of,
     sizes_of,
     window_mask,

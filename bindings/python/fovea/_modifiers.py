@@ -10,8 +10,7 @@ from typing import Any
 from . import recorder
 from ._arrays import NAMES_IN_NUMPY, HostArray, host_array
 from ._core import InvalidArgument
-from ._line import symbolic_extents
-from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier
+from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier, symbolic_extents
 from .program import Program
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._line import program_line
+from ._request import program_line
 
 if TYPE_CHECKING:
     from .picture import Picture

@@ -1,5 +1,6 @@
-// The symbols that XLA calls: fovea_jax_{forward,backward}_{cpu,cuda} and their instantiation.
-// Nothing here knows Python: the library is loaded with ctypes and its addresses go to XLA.
+// The symbols that XLA calls for a custom call: when it instantiates, initializes and runs it, on
+// the host and on CUDA. Nothing here knows Python: the library is loaded with ctypes and its
+// addresses go to XLA.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>

@@ -5,10 +5,9 @@ Nothing of Python runs when a compiled program runs: modifiers are traced once, 
 from __future__ import annotations
 
 from .._request import TraceError
-from ._attention import attention, explain
+from ._attention import attention, dot_product_attention, explain
 from ._context import context_attention
 from ._inputs import SequenceDescriptor
-from ._nn import dot_product_attention
 from ._primitive import custom_call_targets, register
 from ._ring import reorder_sequence
 

@@ -83,7 +83,9 @@ class Captures:
 
     def claim(self, name: str, value) -> bool:
         """Is `name` new? Formulas of one call may share a captured tensor; two different ones of the same name are refused."""
-        if name in self._named and (self._named[name] is value or _same_number(self._named[name], value)):
+        known = self._named.get(name)
+        is_same_number = isinstance(known, (int, float)) and isinstance(value, (int, float)) and known == value
+        if name in self._named and (known is value or is_same_number):
             return False
         self.reserve(name)
         self._named[name] = value
@@ -156,10 +158,6 @@ def note_load(capture: TensorCapture, indices: list[str]) -> None:
         elif before != axis:
             capture.axes[d] = None
     capture.loaded = True
-
-
-def _same_number(x, y) -> bool:
-    return isinstance(x, (int, float)) and isinstance(y, (int, float)) and x == y
 
 
 def bound_type(dtype, what: str = "a captured array", reals=jnp.float32) -> str:

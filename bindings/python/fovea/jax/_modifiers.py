@@ -11,8 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._core import InvalidArgument
-from .._line import program_line
-from .._request import TraceError, both_masks, check_modifiers, no_modifier
+from .._request import TraceError, both_masks, check_modifiers, no_modifier, program_line
 from ..program import Program
 from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
 from ._operations import NoFormula

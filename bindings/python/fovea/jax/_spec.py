@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _line, _request
+from .. import _request
 from .._arrays import NAMES_IN_NUMPY
 from .._core import OUTPUTS
 from .._request import Sizes
@@ -35,7 +35,7 @@ class Captured:
 @dataclasses.dataclass(frozen=True)
 class Spec:
     layout: str = "bshd"
-    operands: tuple[str, ...] = ("q", "k", "v")  # roles, in order; see jax_ffi/roles.h
+    operands: tuple[str, ...] = ("q", "k", "v")  # roles, in order; see jax_ffi/bind.h
     outputs: tuple[str, ...] = ("o",)  # o, and names of fovea._core.OUTPUTS
     mod: str | None = None
     mask: str | None = None
@@ -187,11 +187,12 @@ def problem_line(spec: Spec, avals: Sequence, direction: str, gpu: bool = False,
     fields |= _strides(spec, s, direction) | {key: getattr(spec, key) for key in ("mod", "mask", "bprop")}
     fields |= _options(spec, direction) | (_values_on_device(spec, s) if gpu else {})
     tensors = _declared(spec, s, dict(zip(spec.operands, avals)))
-    return _line.problem_line(**fields, capture=capture, tensors=tensors, scalars=spec.scalars)
+    return _request.problem_line(**fields, capture=capture, tensors=tensors, scalars=spec.scalars)
 
 
 def _values_on_device(spec: Spec, s: Sizes) -> dict[str, object]:
-    """Operands lie on the GPU, scalars too. Offsets must not be 0 in the line; those that are bound count."""
+    """On a GPU scalars and offsets are operands in device memory. The line says that there is an offset (1 stands for any); the
+    value that counts is the bound one."""
     values = [role for role in spec.operands if role in _GPU_VALUES or role.startswith("scalar:")]
     offsets = [role for role in values if role.endswith("_offset")]
     if 0 < spec.h_global <= s.h and "h_offset" in offsets:

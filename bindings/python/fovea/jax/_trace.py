@@ -146,8 +146,7 @@ class Numbers:
         self._liftable = liftable
         self._function = function
         self.values: list[Any] = []
-        # The walk that replaces numbers also finds them.
-        self._replace(function, _Recorder(self.values), 0)
+        self._replace(function, None, 0)  # the walk that replaces numbers also finds them
 
     def rebuilt(self, values) -> Callable:
         """The function with `values` where its numbers were."""
@@ -157,7 +156,10 @@ class Numbers:
         if isinstance(item, bool):
             return item
         if isinstance(item, self._liftable):
-            return values.take(item) if isinstance(values, _Recorder) else next(values)
+            if values is not None:
+                return next(values)
+            self.values.append(item)
+            return item
         if depth > _DEPTH:
             return item
         if isinstance(item, (tuple, list)) and type(item) in (tuple, list):
@@ -183,7 +185,7 @@ class Numbers:
         named = {
             name: function.__globals__[name]
             for name in dict.fromkeys(_names_in(function.__code__))
-            if _is_number(function.__globals__.get(name), self._liftable)
+            if isinstance(found := function.__globals__.get(name), self._liftable) and not isinstance(found, bool)
         }
         scope = function.__globals__
         if named:
@@ -193,25 +195,12 @@ class Numbers:
         return rebuilt
 
 
-class _Recorder:
-    def __init__(self, found: list[Any]):
-        self._found = found
-
-    def take(self, value):
-        self._found.append(value)
-        return value
-
-
 def _names_in(code: types.CodeType):
     """Also of the functions that are made inside."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names_in(constant)
-
-
-def _is_number(value, liftable) -> bool:
-    return isinstance(value, liftable) and not isinstance(value, bool)
 
 
 def _is_set(cell) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import InvalidArgument
-from .expression import I32, Expression, as_f32, as_number, literal
-from .pointwise import BINARY, UNARY, select
+from .expression import BINARY, I32, UNARY, Expression, as_f32, as_number, literal, select
 from .tensor import Capture, Tensor, _NoSuchMethod, capture, meaning_of
 
 _AXES = ("b", "h", "q", "k")

@@ -9,9 +9,8 @@ from torch.fx.experimental.symbolic_shapes import guard_scalar
 from .. import _request
 from .._core import InvalidArgument, Unsupported
 from .._request import AXES, check_per_sequence, check_starts, dropout_of, is_a_pair
-from .call import DEFAULT_SCALE
+from .call import DEFAULT_SCALE, NAMES, heads_of
 from .modifiers import is_callback
-from .shapes import NAMES, heads_of
 from .state import autocast_anywhere
 
 

@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from .. import _core
 from .._core import InvalidArgument
-from .._line import program_line
+from .._request import program_line
 
 NAMES = ("_counts", "_indices", "_full_counts", "_full_indices")
 MOST_PROOFS = 4096  # boxes of positions that are analysed for one mask, at some microseconds each

@@ -7,8 +7,8 @@ import torch
 
 from .._request import AXES
 from . import runtime
+from .call import rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
-from .shapes import rows_dtype
 
 
 def gathered(job, tensors, side, needed, sends, receives):
@@ -54,11 +54,6 @@ def joined_queries(job, x, pieces):
         return job.piece(x, job.plan.q, pieces[0])
     order = job.plan.q.gathered_order(pieces)
     return x if order is None else x.index_select(job.axis, order)
-
-
-def joined_rows(job, rows, pieces):
-    x = joined_queries(job, job.rows_as_tensor(rows), pieces)
-    return job.tensor_as_rows(x)
 
 
 def parted_queries(job, x, pieces):
@@ -112,7 +107,8 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
         for pieces in job.query_groups():
             tile = job.plan.tile(part_call, pieces, needed)
             given = [joined_queries(job, x, pieces) for x in (q, o, grad_o)]
-            rows = [None if x is None else joined_rows(job, x, pieces) for x in (lse, grad_lse)]
+            of_rows = lambda x: job.tensor_as_rows(joined_queries(job, job.rows_as_tensor(x), pieces))
+            rows = [None if x is None else of_rows(x) for x in (lse, grad_lse)]
             found = runtime.backward(tile, given[0], keys, values, sink, captured, given[1], rows[0], given[2], rows[1])
             if "q" in found:
                 grads[f"q{pieces[0]}"] = parted_queries(job, found.pop("q"), pieces)
@@ -193,7 +189,7 @@ def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
 # the bits of one device are asked for, such a piece is computed among empty rows, as if its sequence were longer there.
 
 
-LEAST = 97  # rows that every engine computes as it computes more of them
+LEAST = 97  # with so many rows or more, every engine computes a row as in the longest sequence
 
 
 def window_of(job, call, piece):

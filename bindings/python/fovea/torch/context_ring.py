@@ -7,8 +7,8 @@ import torch
 
 from .._request import AXES
 from . import runtime
+from .call import rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
-from .shapes import rows_dtype
 
 
 class Coming:

@@ -9,8 +9,7 @@ from torch import Tensor
 from .._core import OUTPUTS
 from . import runtime, tangents
 from .block_tables import settled
-from .call import BOUND, Call
-from .shapes import dense_like, heads_of, rows_dtype, rows_shape
+from .call import BOUND, Call, dense_like, heads_of, rows_dtype, rows_shape
 
 
 def pack_options(call: Call) -> str:

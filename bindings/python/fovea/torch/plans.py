@@ -8,10 +8,10 @@ import torch
 from .. import _core
 from .._arrays import CODES, dense_strides
 from .._core import InvalidArgument
-from .._line import problem_line
+from .._request import problem_line
 from .arguments import check_ranks
+from .call import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 from .modifiers import DIRECT
-from .shapes import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 
 _CODES = {dtype: CODES[name] for dtype, name in DIRECT.items()}
 _LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}

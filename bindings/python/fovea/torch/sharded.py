@@ -9,11 +9,11 @@ from .._core import OUTPUTS, InvalidArgument, Unsupported
 from .._options import outputs_of
 from .._request import AXES, is_a_pair
 from .attention import add_formulas, attention, given_to, modifiers_of, request
+from .call import NAMES
 from .context_parallel import context_parallel
 from .eager import attend
 from .flex import check, engine_of
 from .masks import BlockMask, mask_of
-from .shapes import NAMES
 
 AXIS_NAMES = ("batch", "heads", "sequence")
 

@@ -21,7 +21,7 @@ def forward(info, in_dims, q, k, v, sink, captured, *rest):
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
     o, *others = ops.attention(q, k, v, sink, captured, *rest)
-    out = apart(o, axis, n), *(rows_apart(x, n) for x in others)
+    out = apart(o, axis, n), *(apart(x, 0, n) if x.dim() > 1 else x.expand(n, *x.shape) for x in others)
     return out, (0,) * len(out)
 
 
@@ -85,10 +85,6 @@ def joined(x, dim, axis, n):
 
 def apart(x, axis, n):
     return x.unflatten(axis, (n, x.shape[axis] // n)).movedim(axis, 0)
-
-
-def rows_apart(x, n):
-    return apart(x, 0, n) if x.dim() > 1 else x.expand(n, *x.shape)
 
 
 def inner_batch(formulas, batch):
