@@ -111,22 +111,25 @@ def window_mask(
     window_size: int | Sequence[int] | None = None,
     from_the_end: bool = False,
     name: str = "window_size",
+    unbounded: bool = True,
 ) -> str | None:
     """The formula of `is_causal` (True or "top_left": query i sees keys up to i; "bottom_right": the last query sees the
     last key) and of a window (left, right): keys from i - left to i + right; -1: no bound; one number: both. From the
-    end, or with "bottom_right", i counts so that the last query stands at the last key."""
+    end, or with "bottom_right", i counts so that the last query stands at the last key. If nothing is `unbounded`, -1 is a
+    number as any other, which is what jax.nn means by it."""
     if is_causal not in (False, True, None, "top_left", "bottom_right"):
         raise InvalidArgument(f"is_causal={is_causal!r}: must be True, False, 'top_left' or 'bottom_right'")
     if not is_causal and window_size is None:
         return None
-    left, right = _sides(name, window_size)
+    left, right = _sides(name, window_size, unbounded)
     q = _SHIFTED if from_the_end or is_causal == "bottom_right" else "q"
+    has_left, has_right = (window_size is not None and (side >= 0 or not unbounded) for side in (left, right))
     bounds = []
     if is_causal:
         bounds.append(f"{_SHIFTED if is_causal == 'bottom_right' else 'q'} >= k")
-    elif right >= 0:
+    if has_right and (right < 0 or not is_causal):
         bounds.append(f"{q} >= k" if right == 0 else f"k - {q} <= {right}")
-    if left >= 0:
+    if has_left:
         bounds.append(f"{q} - k <= {left}")
     return " && ".join(bounds) or None
 
@@ -139,18 +142,17 @@ def module_window(window_size: int | Sequence[int] | None, is_causal: bool) -> t
     return None if sides in ((-1, -1), (-1, 0)) else sides
 
 
-def _sides(name: str, window_size: int | Sequence[int] | None) -> tuple[int, int]:
+def _sides(name: str, window_size: int | Sequence[int] | None, unbounded: bool = True) -> tuple[int, int]:
     if window_size is None:
         return -1, -1
     try:
         sides = (window_size, window_size) if hasattr(window_size, "__index__") else tuple(window_size)
         left, right = map(operator.index, sides)
     except (TypeError, ValueError):
-        left = right = -2
-    if left < -1 or right < -1:
-        raise InvalidArgument(
-            f"{name}={window_size!r}: must be (left, right), each a number of positions, or -1 for no bound"
-        )
+        left = right = None
+    if left is None or unbounded and min(left, right) < -1:
+        rest = "or -1 for no bound" if unbounded else "or one for both"
+        raise InvalidArgument(f"{name}={window_size!r}: must be (left, right), each a number of positions, {rest}")
     return left, right
 
 

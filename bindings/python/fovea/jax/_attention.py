@@ -3,8 +3,7 @@ dot_product_attention, jax.nn's function with modifiers."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 from .. import _core
 from .._core import InvalidArgument
 from .._options import Handed, Options, handed_of, takes
+from .._request import window_mask
 from ..program import Text
 from ._call import Call, problem_lines
 from ._inputs import SequenceDescriptor
@@ -175,7 +175,7 @@ def dot_product_attention(
     call.keep_names(given)
     if mask is not None:
         call.mask_array("mask", _with_rank_four(mask))
-    window = _window(is_causal, local_window_size)
+    window = window_mask(is_causal, local_window_size, name="local_window_size", unbounded=False)
     bias = None if bias is None else _with_rank_four(bias)
     call.modify(given, bias=bias, masks=[window] if window else [])
     names = ("query_seq_lengths", "key_value_seq_lengths")
@@ -195,24 +195,6 @@ def dot_product_attention(
 def _refuse_modifiers(given: Given) -> None:
     if given != Given():
         raise InvalidArgument('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
-
-
-def _window(is_causal: bool, size: int | Sequence[int] | None) -> str | None:
-    """Keys from q - left to q + right. Unlike elsewhere, -1 is an ordinary number of positions here."""
-    bounds = ["q >= k"] if is_causal else []
-    if size is not None:
-        try:
-            left, right = map(operator.index, size if isinstance(size, Sequence) else (size, size))
-        except (TypeError, ValueError):
-            raise InvalidArgument(
-                f"local_window_size={size!r}: must be (left, right), each a number of positions, or one for both"
-            ) from None
-        if right == 0 and not is_causal:
-            bounds.append("q >= k")
-        elif right < 0 or not is_causal:
-            bounds.append(f"k - q <= {right}")
-        bounds.append(f"q - k <= {left}")
-    return " && ".join(bounds) or None
 
 
 def _with_rank_four(array):

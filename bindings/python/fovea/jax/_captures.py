@@ -7,6 +7,7 @@ here, outside of the custom derivative, where JAX differentiates them."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -98,35 +99,35 @@ class Captures:
         return f"{letter}{count}"
 
     def add_tensor(self, value, name: str | None = None) -> TensorCapture:
-        key = id(value)
-        if name is None and key in self._seen:
-            return self._seen[key][1]
-        array = jnp.asarray(value)
-        array = array.astype(bound_type(array.dtype, reals=self.reals))
-        name = name or self._fresh("a", len(self.tensors))
-        capture = TensorCapture(name, array, [None] * array.ndim)
-        self.tensors.append(capture)
-        self._seen.setdefault(key, (value, capture))
-        return capture
+        def made() -> TensorCapture:
+            array = jnp.asarray(value)
+            array = array.astype(bound_type(array.dtype, reals=self.reals))
+            return TensorCapture(name or self._fresh("a", len(self.tensors)), array, [None] * array.ndim)
+
+        return self._added(self.tensors, value, name, made)
+
+    def add_scalar(self, value, name: str | None = None) -> ScalarCapture:
+        def made() -> ScalarCapture:
+            array = jnp.asarray(value)
+            kind = "f32" if jnp.issubdtype(array.dtype, jnp.floating) else "i32"
+            array = array.astype(self.reals if kind == "f32" else jnp.int32)
+            return ScalarCapture(name or self._fresh("s", len(self.scalars)), array, kind)
+
+        return self._added(self.scalars, value, name, made)
+
+    def _added(self, captures: list, value, name: str | None, made: Callable):
+        """The capture of a value: a new one, unless it was captured before and is not to have a name of its own."""
+        if name is None and id(value) in self._seen:
+            return self._seen[id(value)][1]
+        captures.append(made())
+        self._seen.setdefault(id(value), (value, captures[-1]))
+        return captures[-1]
 
     def load(self, value, indices: list[str], name: str | None = None) -> str:
         """The text of an element of an array, which is captured."""
         capture = self.add_tensor(value, name)
         note_load(capture, indices)
         return f"{capture.name}[{', '.join(indices)}]"
-
-    def add_scalar(self, value, name: str | None = None) -> ScalarCapture:
-        key = id(value)
-        if name is None and key in self._seen:
-            return self._seen[key][1]
-        array = jnp.asarray(value)
-        kind = "f32" if jnp.issubdtype(array.dtype, jnp.floating) else "i32"
-        array = array.astype(self.reals if kind == "f32" else jnp.int32)
-        name = name or self._fresh("s", len(self.scalars))
-        capture = ScalarCapture(name, array, kind)
-        self.scalars.append(capture)
-        self._seen.setdefault(key, (value, capture))
-        return capture
 
     def scalar_term(self, value, writer: Writer) -> Term:
         capture = self.add_scalar(value)

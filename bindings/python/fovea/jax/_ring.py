@@ -229,8 +229,7 @@ def _rows(spec: Spec, shape) -> tuple[int, ...]:
 
 def _by_row(spec: Spec, rows):
     """[B, H, S] as a factor of o."""
-    order = {"bshd": (0, 2, 1), "bhsd": (0, 1, 2), "sbhd": (2, 0, 1)}[spec.layout]
-    return jnp.transpose(rows, order)[..., None]
+    return jnp.transpose(rows, [LAYOUTS[spec.layout].index(i) for i in range(3)])[..., None]
 
 
 def _merged(spec: Spec, first, second):

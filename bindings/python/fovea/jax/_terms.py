@@ -79,24 +79,18 @@ class Writer:
     # --- operations that fold ---
 
     def add(self, x: Term, y: Term) -> Term:
-        if x.kind == "i32" and y.kind == "i32":
-            if x.value is not None and y.value is not None:
-                return literal(_wrap(x.value + y.value), "i32")
-            if x.value == 0:
-                return y
-            if y.value == 0:
-                return x
-        return self.let(f"{x.text} + {y.text}", x.kind, x.nonnegative and y.nonnegative)
+        return self._folded("+", operator.add, 0, x, y)
 
     def mul(self, x: Term, y: Term) -> Term:
+        return self._folded("*", operator.mul, 1, x, y)
+
+    def _folded(self, sign: str, function, neutral: int, x: Term, y: Term) -> Term:
         if x.kind == "i32" and y.kind == "i32":
             if x.value is not None and y.value is not None:
-                return literal(_wrap(x.value * y.value), "i32")
-            if x.value == 1:
-                return y
-            if y.value == 1:
-                return x
-        return self.let(f"{x.text} * {y.text}", x.kind, x.nonnegative and y.nonnegative)
+                return literal(_wrap(function(x.value, y.value)), "i32")
+            if neutral in (x.value, y.value):
+                return y if x.value == neutral else x
+        return self.let(f"{x.text} {sign} {y.text}", x.kind, x.nonnegative and y.nonnegative)
 
     def floor_divide(self, x: Term, y: Term) -> Term:
         if y.value == 1:

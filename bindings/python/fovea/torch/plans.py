@@ -225,8 +225,7 @@ def prepare_tangent(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, wher
     problem = _core.Problem(problem_line(**fields | {"direction": "tangent"}))
     wanted = call.wants.split(",") if call.wants else []
     out = prepared(problem, None, call, q, sink, captured, parts, wanted, [], where)
-    out.roles = []
-    out.inputs = gradients_like((q, k, v), wanted)
+    out.roles, out.inputs = [], gradients_like((q, k, v), wanted)
     return out
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from .._core import InvalidArgument, Unsupported
-from .._request import one_of
+from .._request import AXES, one_of
 
 _ALIASES = {
     "padding,causal": "padding_causal",
@@ -61,7 +61,7 @@ def sizes_of_call(layout, q, k, starts, longest):
     """(B, H, Sq, Skv) of tensors [S, B, H, D] or [B, S, H, D]; of packed ones the lengths that are given, or None."""
     if layout == "thd":
         return (None if starts is None else starts.shape[0] - 1, q.shape[-2], *longest)
-    batch, length = (0, 1) if layout == "bshd" else (1, 0)
+    batch, _, length, _ = AXES[layout]
     return (q.shape[batch], q.shape[-2], q.shape[length], k.shape[length])
 
 
@@ -168,7 +168,7 @@ def apply_rotary(x, angles, layout, interleaved):
     """Angles [S, 1, 1, R] turn the first R features of each head."""
     if layout == "thd":  # a batch of one: [T, 1, H, D]
         return apply_rotary(x.unsqueeze(1), angles, "sbhd", interleaved).squeeze(1)
-    length = x.shape[0 if layout == "sbhd" else 1]
+    length = x.shape[AXES[layout][2]]
     if angles.shape[0] < length or angles.shape[-1] > x.shape[-1]:
         raise InvalidArgument(
             f"rotary_pos_emb: {list(angles.shape)}; must have at least {length} positions, and at most {x.shape[-1]} features"

@@ -13,7 +13,27 @@ LEAVES = ("b", "h", "q", "k")
 _BRANCH = "torch.where(condition, a, b), and & | ~ or torch.logical_* for and, or, not"
 
 
-class Value:
+class Traced:
+    """What symbols have in common: torch's functions and the methods of tensors take them."""
+
+    __slots__ = ()
+    __hash__ = None
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        from .functions import call
+
+        return call(func, args, kwargs or {})
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        from .functions import method
+
+        return method(self, name)
+
+
+class Value(Traced):
     """A number of one score's formula. `nonnegative`: an int that is known to be 0 or more."""
 
     __slots__ = ("trace", "text", "kind", "nonnegative")
@@ -24,12 +44,6 @@ class Value:
         self.text = text
         self.kind = kind
         self.nonnegative = nonnegative
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from .functions import call
-
-        return call(func, args, kwargs or {})
 
     def __repr__(self):
         return f"<{DTYPES[self.kind]} {self.text}>"
@@ -64,15 +78,6 @@ class Value:
         if index is Ellipsis or index == ():
             return self
         raise refuse("indexing a traced value", "indexing a captured tensor: table[h, q_idx]")
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        from .functions import method
-
-        return method(self, name)
-
-    __hash__ = None
 
     def __neg__(self):
         if self.kind == BOOL:
@@ -205,7 +210,7 @@ def common(a: Value, b: Value):
     return number(a), number(b)
 
 
-class Rows:
+class Rows(Traced):
     """A captured tensor of which only some indices are given yet: interval = intervals[i]; interval[0]."""
 
     __slots__ = ("trace", "tensor", "given", "shape")
@@ -215,12 +220,6 @@ class Rows:
         self.tensor = tensor  # the captured tensor
         self.given = given  # per dimension: an index, or None where it is open
         self.shape = shape  # of the open dimensions
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from .functions import call
-
-        return call(func, args, kwargs or {})
 
     def __getitem__(self, index):
         return self.trace.load(self.tensor, index, self.given)
@@ -254,10 +253,6 @@ class Rows:
         raise refuse(_BRANCHES, _BRANCH)
 
     def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if len(self.shape) != 1:
+        if len(self.shape) != 1 and not name.startswith("__"):
             raise refuse(f".{name} of a part of shape {list(self.shape)} of a captured tensor", "all but one of its indices")
-        from .functions import method
-
-        return method(self, name)
+        return super().__getattr__(name)

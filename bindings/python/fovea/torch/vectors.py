@@ -4,12 +4,12 @@
 import torch
 
 from .errors import refuse
-from .values import BOOL, INT, Rows, Value, cast, lift, number, truth
+from .values import BOOL, INT, Rows, Traced, Value, cast, lift, number, truth
 
 LONGEST = 256
 
 
-class Vector:
+class Vector(Traced):
     """Values side by side, as a tensor of rank 1 would hold them."""
 
     __slots__ = ("trace", "items")
@@ -17,12 +17,6 @@ class Vector:
     def __init__(self, trace, items):
         self.trace = trace
         self.items = items
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from .functions import call
-
-        return call(func, args, kwargs or {})
 
     @property
     def shape(self):
@@ -42,15 +36,6 @@ class Vector:
 
     def __bool__(self):
         raise refuse("a Python branch on traced values", "x.any() or x.all(), and torch.where")
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        from .functions import method
-
-        return method(self, name)
-
-    __hash__ = None
 
 
 def is_vector(x) -> bool:

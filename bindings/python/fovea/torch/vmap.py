@@ -7,17 +7,16 @@ import re
 import torch
 
 from .._core import OUTPUTS, Unsupported
+from .._request import AXES
 from . import ops
 from .call import BOUND
 from .state import is_forward_mode
-
-BATCH_AXIS = {"bhsd": 0, "bshd": 0, "sbhd": 1}
 
 
 def forward(info, in_dims, q, k, v, sink, captured, *rest):
     (layout, outputs, *_), shared = ops.unpack_options(rest[8]), (sink, captured, rest[:7])
     refuse_mapped(in_dims[3:12], shared, layout, outputs)
-    axis, n = BATCH_AXIS[layout], info.batch_size
+    axis, n = AXES[layout][0], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
     o, *others = ops.attention(q, k, v, sink, captured, *rest)
@@ -29,7 +28,7 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
     layout, outputs, *_, wants = ops.unpack_options(rest[8])
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, outputs)
     refuse_captured(wants)
-    axis, n = BATCH_AXIS[layout], info.batch_size
+    axis, n = AXES[layout][0], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     # A tensor that all examples share (jacrev) is expanded; the library needs o and lse in memory of their own.
     o, grad_o = joined(o, in_dims[5], axis, n).contiguous(), joined(grad_o, in_dims[7], axis, n)
@@ -44,7 +43,7 @@ def tangent(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, mo
     layout, outputs, *_, wants = ops.unpack_options(rest[8])
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[11:18]), (sink, captured, rest[:7]), layout, outputs)
     refuse_captured(",".join({*wants.split(","), *names.split(",")}))
-    axis, n = BATCH_AXIS[layout], info.batch_size
+    axis, n = AXES[layout][0], info.batch_size
     fold = lambda x, d, at=axis: None if x is None else joined(x, d, at, n).contiguous()
     q, k, v, o, grad_o = (fold(x, in_dims[i]) for x, i in ((q, 0), (k, 1), (v, 2), (o, 5), (grad_o, 7)))
     lse, grad_lse = fold(lse, in_dims[6], 0), fold(grad_lse, in_dims[8], 0)
