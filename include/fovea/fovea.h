@@ -204,7 +204,6 @@ typedef struct fovea_problem_config {
   double scale_f64;      /* not 0: instead of scale; kept as it is for f64 tensors, else rounded */
   int32_t verify; /* the first call of its plan is compared with the reference engine, as with
                      FOVEA_VERIFY=first */
-  int32_t quiet;  /* its calls are not logged, whatever FOVEA_VERBOSE says */
 } fovea_problem_config;
 
 FOVEA_API fovea_status fovea_problem_create(const fovea_problem_config* config,

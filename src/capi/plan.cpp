@@ -91,9 +91,7 @@ void run(const FoundPlan& plan, const fovea_bindings& given) {
   const PlanFacts& facts = *plan.facts;
   const CallBindings call(facts, given);
   facts.rules.check(call.bindings(), *plan.plan, facts.device != DeviceKind::Cpu);
-  if (log_enabled() && !facts.problem->quiet) {
-    log_line(call_command(facts, call.bindings()) + "  # call");
-  }
+  if (log_enabled()) log_line(call_command(facts, call.bindings()) + "  # call");
   plan.plan->run(call.bindings());
   if (facts.problem->verify || verifies_first_calls()) verify(facts, call.bindings());
 }

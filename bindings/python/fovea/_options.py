@@ -20,7 +20,6 @@ class Options(TypedDict, total=False):
         lse has a gradient, the maxima have none.
     deterministic: the same bits in every run.
     verify: the first call of its plan is compared with the reference engine on a sample, and raises if they differ.
-    quiet: the call is not logged.
     engine: reference, cpu, cudnn, jit ...: that one; otherwise the fastest that can run the call. The reference engine
         runs only if it is named.
     """
@@ -30,7 +29,6 @@ class Options(TypedDict, total=False):
     return_max_logit: bool
     deterministic: bool
     verify: bool
-    quiet: bool
     engine: Optional[str]
 
 

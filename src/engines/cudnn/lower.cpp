@@ -283,7 +283,7 @@ Baking bake(const Problem& problem) {
   baked.program = std::move(lifted.program);
   baked.scale.reset();
   drop_dense_tensor_strides(baked);
-  baked.capture = baked.verify = baked.quiet = false;
+  baked.capture = baked.verify = false;
   // Always bound: slices of a batch need it.
   baked.b_offset = problem.b_offset != 0 && computes_with_b(problem.program) ? 1 : 0;
   // Offsets are bound, too, but a graph that adds them is another graph: cuDNN no longer sees the

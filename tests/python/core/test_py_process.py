@@ -141,18 +141,6 @@ print("done", flush=True)
     assert in_new_process(code).splitlines() == ["done"]
 
 
-def test_a_quiet_call_is_not_logged(in_new_process):
-    code = """
-import fovea, numpy
-x, lines = numpy.ones((1, 1, 8, 8), numpy.float32), []
-fovea.set_log(lines.append)
-for quiet in (False, True):
-    fovea.attention(x, x, x, quiet=quiet)
-    print(sum("# call" in line for line in lines))
-"""
-    assert in_new_process(code).split() == ["1", "1"]
-
-
 def test_first_calls_are_verified(in_new_process):
     """FOVEA_VERIFY=first: right results pass, forward and backward; another value is refused by the first call."""
     code = """

@@ -80,7 +80,6 @@ struct CProblemConfig
     device_values::Int32
     scale_f64::Cdouble
     verify::Int32
-    quiet::Int32
 end
 
 struct CPlanOptions
