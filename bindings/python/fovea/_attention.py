@@ -13,7 +13,7 @@ from ._options import RETURNS, Options, filled, handed_of, outputs_of, takes
 from ._plans import plan
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing_extensions import Unpack
 
 
 @takes()

@@ -8,7 +8,7 @@ import inspect
 from collections import namedtuple
 from collections.abc import Callable
 from itertools import compress
-from typing import Any, Optional, TypedDict
+from typing import Any, Optional, TypedDict, get_args
 
 from ._core import OUTPUTS
 
@@ -27,12 +27,12 @@ class Options(TypedDict, total=False):
     return_lse: bool
     return_row_max: bool
     return_max_logit: bool
-    deterministic: bool
+    deterministic: Optional[bool]
     verify: bool
     engine: Optional[str]
 
 
-_DEFAULTS = {name: False if kind is bool else None for name, kind in Options.__annotations__.items()}
+_DEFAULTS = {name: False if bool in (kind, *get_args(kind)) else None for name, kind in Options.__annotations__.items()}
 RETURNS = tuple(f"return_{name}" for name in OUTPUTS)
 FLAGS = tuple(name for name, default in _DEFAULTS.items() if default is False and name not in RETURNS)
 # The options of one call; None for those that are not given.

@@ -19,7 +19,7 @@ from ._inputs import SequenceDescriptor
 from ._modifiers import Given, Modifier
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing_extensions import Unpack
 
 
 @takes()

@@ -36,7 +36,7 @@ from .runtime import keep_plan
 from .state import is_dynamo_compiling
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing_extensions import Unpack
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 

@@ -28,7 +28,7 @@ from .transformer_engine import (
 )
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing_extensions import Unpack
 
 
 class DotProductAttention(torch.nn.Module):

@@ -14,7 +14,7 @@ from .projections import LayerNormLinear, Linear, Region, head_norm
 from .transformer_engine import apply_rotary, of_tokens, one_of, refuse_others, with_joined_projections
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing_extensions import Unpack
 
 
 NOT_HERE = (
