@@ -14,7 +14,6 @@ from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
-from ..recorder import record
 from .errors import about
 from .trace import Trace, run
 from .values import BOOL, FLOAT
@@ -218,6 +217,8 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
     if torch.compiler.is_compiling():
         captures = recorded_once(out, score_mod, bprop, tensors, bprop_tensors, sizes)
     else:
+        from ..recorder import record
+
         found = record(score_mod, bprop, tensors=tensors, bprop_tensors=bprop_tensors or None, sizes=sizes)
         out.mod, out.bprop = found.mod, found.bprop or ""
         captures = [(capture.name, capture.tensor) for capture in found.captures]
@@ -260,6 +261,8 @@ def entries(tensors, known):
 
 @torch.compiler.assume_constant_result
 def texts(score_mod, bprop, first, second, sizes):
+    from ..recorder import record
+
     made = {at: StandIn(at, shape, dtype) for _, at, shape, dtype in (*first, *second)}
     given = [{key: made[at] for key, at, *_ in group} for group in (first, second)]
     found = record(score_mod, bprop, tensors=given[0], bprop_tensors=given[1] or None, sizes=sizes)
