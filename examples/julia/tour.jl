@@ -12,13 +12,13 @@ softcap = (score, b, h, q, k) -> 20 * tanh(score / 20)
 println("softcap: ", Fovea.formula(softcap))
 o = attention(q, k, v; causal = true, score_mod = softcap)
 
-# ALiBi: arrays are captured as closures do, and read by position.
+# ALiBi: a modifier captures arrays as any closure does, and reads them by position.
 slopes = Float32[2.0^-h for h in 1:8]
 alibi = (score, b, h, q, k) -> score + slopes[h] * (k - q)
 o = attention(q, k, v; causal = true, score_mod = alibi)
 println("alibi: ", sum(abs, o))
 
-# A document mask: what a mask drops is not even multiplied.
+# A document mask: tiles that a mask leaves empty are not computed.
 document = Int32[(i - 1) ÷ 64 for i in 1:256]
 o = attention(q, k, v; mask_mod = (b, h, q, k) -> (q >= k) & (document[q] == document[k]))
 println("documents: ", sum(abs, o))

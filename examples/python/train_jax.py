@@ -26,24 +26,12 @@ def attention(q, k, v, table, use_flax: bool):
     def score_mod(score, b, h, i, j):
         return score + table[h, i - j + LENGTH - 1]
 
-    bias = None
-    if jax.default_backend() != "cpu":
-        # Engines for GPUs multiply half precision, and gather from no table: JAX spreads it into a bias before.
-        q, k, v = (x.astype(jnp.bfloat16) for x in (q, k, v))
-        place = jnp.arange(LENGTH)
-        bias = table[:, place[:, None] - place + LENGTH - 1].astype(q.dtype)[None]
-        score_mod = None
     if use_flax:
         module = fovea.jax.DotProductAttention(
-            head_dim=q.shape[-1],
-            num_attention_heads=HEADS,
-            attn_mask_type="causal",
-            score_mod=score_mod,
+            head_dim=q.shape[-1], num_attention_heads=HEADS, attn_mask_type="causal", score_mod=score_mod
         )
-        return module.apply({}, q, k, v, bias=bias, deterministic=True)
-    return fovea.jax.attention(
-        q, k, v, bias=bias, score_mod=score_mod, mask_mod=lambda b, h, i, j: i >= j
-    )
+        return module.apply({}, q, k, v, deterministic=True)
+    return fovea.jax.attention(q, k, v, score_mod=score_mod, mask_mod=lambda b, h, i, j: i >= j)
 
 
 def layer(params, x, use_flax: bool):

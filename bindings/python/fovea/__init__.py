@@ -1,9 +1,7 @@
 """Fovea: fused attention whose scores are modified by a formula.
 
-For NumPy and other arrays on the host: `fovea.attention`, `fovea.attention_backward`, `fovea.vjp`. For
-PyTorch and JAX: `fovea.torch` and `fovea.jax`, which are imported on their own; this package needs neither,
-nor NumPy until it is used.
-"""
+For NumPy and other arrays on the host: `fovea.attention`, `fovea.attention_backward`, `fovea.vjp`. For PyTorch and JAX:
+`fovea.torch` and `fovea.jax`, which are imported on their own; this package needs neither, nor NumPy until it is used."""
 
 from ._attention import attention, attention_backward, vjp
 from ._core import (
@@ -33,28 +31,10 @@ def engines() -> tuple[str, ...]:
 
 
 __version__ = _version()
+# fmt: off
 __all__ = [
-    "DeviceError",
-    "Error",
-    "Explanation",
-    "InternalError",
-    "InvalidArgument",
-    "OutOfMemory",
-    "Picture",
-    "Program",
-    "TraceError",
-    "Unsupported",
-    "attention",
-    "attention_backward",
-    "cache_clear",
-    "cache_limit",
-    "cache_stats",
-    "doctor",
-    "engines",
-    "explain",
-    "formula",
-    "load_bundle",
-    "release_workspaces",
-    "set_log",
-    "vjp",
+    "DeviceError", "Error", "Explanation", "InternalError", "InvalidArgument", "OutOfMemory", "Picture", "Program",
+    "TraceError", "Unsupported", "attention", "attention_backward", "cache_clear", "cache_limit", "cache_stats",
+    "doctor", "engines", "explain", "formula", "load_bundle", "release_workspaces", "set_log", "vjp",
 ]
+# fmt: on

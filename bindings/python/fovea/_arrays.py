@@ -1,5 +1,4 @@
-"""Arrays on the host as the library takes them: a pointer, a shape, strides in elements, a type. Nothing is
-copied."""
+"""Arrays on the host as the library takes them: a pointer, a shape, strides in elements, a type. Nothing is copied."""
 
 from __future__ import annotations
 
@@ -7,26 +6,10 @@ from typing import Any, NamedTuple
 
 from . import _core
 
-CODES = {
-    "f32": _core.F32,
-    "f16": _core.F16,
-    "bf16": _core.BF16,
-    "f64": _core.F64,
-    "i32": _core.I32,
-    "i64": _core.I64,
-    "u8": _core.U8,
-    "bool": _core.BOOL,
-}
-NAMES_IN_NUMPY = {
-    "f32": "float32",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f64": "float64",
-    "i32": "int32",
-    "i64": "int64",
-    "u8": "uint8",
-    "bool": "bool",
-}
+# Our names of element types, those of NumPy (and torch and JAX), and the library's numbers.
+NAMES_IN_NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i32": "int32", "i64": "int64"}
+NAMES_IN_NUMPY |= {"u8": "uint8", "bool": "bool"}
+CODES = {name: getattr(_core, name.upper()) for name in NAMES_IN_NUMPY}
 FROM_NUMPY = {name: ours for ours, name in NAMES_IN_NUMPY.items()}
 
 
@@ -42,9 +25,7 @@ class HostArray(NamedTuple):
     def captured(self, name: str, gradient: HostArray | None = None) -> tuple:
         """The tuple that Plan.run takes for a captured tensor."""
         bound = (name, self.pointer, CODES[self.dtype], self.shape, self.strides)
-        return (
-            bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
-        )
+        return bound if gradient is None else (*bound, gradient.pointer, CODES[gradient.dtype], gradient.strides)
 
 
 def host_array(name: str, array: Any) -> HostArray:
@@ -54,9 +35,8 @@ def host_array(name: str, array: Any) -> HostArray:
     else:
         seen = _from_protocol(name, array)
     if not seen.dtype:
-        raise _core.InvalidArgument(
-            f"{name} has elements of type {_type_of(array)}; there are: {', '.join(CODES)}"
-        )
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise _core.InvalidArgument(f"{name} has elements of type {kind}; there are: {', '.join(CODES)}")
     return seen
 
 
@@ -67,9 +47,7 @@ def _name_of(name: str, dtype: Any) -> str:
     found = _known.get(dtype)
     if found is None:
         if not dtype.isnative:
-            raise _core.InvalidArgument(
-                f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype"
-            )
+            raise _core.InvalidArgument(f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype")
         found = FROM_NUMPY.get(dtype.name, "")
         if found:
             _known[dtype] = found
@@ -84,9 +62,7 @@ def _from_numpy(name: str, array: Any) -> HostArray:
         return HostArray(pointer, shape, dense_strides(shape), ours, array)
     size = dtype.itemsize
     if any(stride % size for stride in strides):
-        raise _core.InvalidArgument(
-            f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes"
-        )
+        raise _core.InvalidArgument(f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes")
     return HostArray(pointer, shape, tuple(stride // size for stride in strides), ours, array)
 
 
@@ -103,10 +79,6 @@ def _from_protocol(name: str, array: Any) -> HostArray:
             f"{name} is not on the host; fovea.attention is for arrays there (fovea.torch, fovea.jax: others)"
         )
     return HostArray(view.pointer, view.shape, view.strides, view.dtype, view)
-
-
-def _type_of(array: Any) -> str:
-    return str(getattr(array, "dtype", type(array).__name__))
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -134,8 +106,6 @@ def numpy_dtype(dtype: str) -> Any:
         try:
             import ml_dtypes
         except ImportError:
-            raise _core.InvalidArgument(
-                "bfloat16 in NumPy needs the package ml_dtypes:  pip install ml_dtypes"
-            ) from None
+            raise _core.InvalidArgument("bfloat16 in NumPy needs the package ml_dtypes:  pip install ml_dtypes") from None
         return numpy.dtype(ml_dtypes.bfloat16)
     return numpy.dtype(NAMES_IN_NUMPY[dtype])

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from ._arrays import HostArray, dense_strides, host_array, new_array
 from ._core import OUTPUTS, InvalidArgument
-from ._host_request import Options, Request
+from ._host_request import Request
+from ._options import RETURNS, Options, filled, handed_of, outputs_of, takes
 from ._plans import plan
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+
+@takes()
 def attention(
     q: Any,
     k: Any,
@@ -34,15 +40,10 @@ def attention(
     b_offset: int = 0,
     h_offset: int = 0,
     h_global: int | None = None,
-    deterministic: bool = False,
-    verify: bool = False,
-    return_lse: bool = False,
-    return_row_max: bool = False,
-    return_max_logit: bool = False,
     tensors: Mapping[str, Any] | None = None,
     scalars: Mapping[str, Any] | None = None,
-    engine: str | None = None,
     threads: int = 0,
+    **options: Unpack[Options],
 ) -> Any:
     """softmax(score_mod(scale * q k^T), where mask_mod keeps) v, without ever holding the scores.
 
@@ -60,18 +61,17 @@ def attention(
     dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.
     q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see;
         h_global: the value of H in formulas, if not the number of heads here.
-    deterministic: the same bits in every run. verify: the first call of its plan is compared with the
-        reference engine on a sample, and raises if they differ. engine: one by name; threads: at most so many.
+    threads: at most so many.
 
-    Returns o, laid out as q; with return_lse, return_row_max, return_max_logit a tuple (o, ...) in that order.
-    """
+    Returns o, laid out as q, or a tuple (o, ...) with what the return_ options ask for."""
     given = locals()
-    returned = [name for name in OUTPUTS if given[f"return_{name}"]]
-    return _forward(Request(q, k, v, _options(given)), returned, None)
+    handed = handed_of(attention, given.pop("options"))
+    return _forward(Request(q, k, v, SimpleNamespace(**given, **handed._asdict())), outputs_of(handed), None)
 
 
-def _options(given: Mapping[str, Any]) -> Options:
-    return Options(**{name: given[name] for name in Options.__dataclass_fields__})
+def request_of(function: Callable, q: Any, k: Any, v: Any, given: dict[str, Any]) -> Request:
+    """The request of a call of a function that takes the keywords of `attention`."""
+    return Request(q, k, v, SimpleNamespace(**filled(function, given)))
 
 
 def _forward(request: Request, returned: Sequence[str], partner: str | None) -> Any:
@@ -100,6 +100,7 @@ def _exact(request: Request) -> str:
     return "f64" if request.q.dtype == "f64" else "f32"
 
 
+@takes(attention, without=RETURNS)
 def attention_backward(
     grad_o: Any,
     q: Any,
@@ -114,28 +115,19 @@ def attention_backward(
 ) -> dict[str, Any]:
     """The gradients of `attention`, from its inputs, its outputs o and lse, and the same options.
 
-    grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient
-    of lse, if the loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions.
-    """
-    request = Request(q, k, v, Options(**options))
+    grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient of lse, if the
+    loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions."""
+    request = request_of(attention_backward, q, k, v, options)
     return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
 
 
 def _wanted(request: Request, grads: Sequence[str] | None) -> list[str]:
-    there = [
-        "q",
-        "k",
-        "v",
-        *(["sinks"] if request.sinks is not None else []),
-        *request.modifier.differentiable(),
-    ]
+    there = ["q", "k", "v", *(["sinks"] if request.sinks is not None else []), *request.modifier.differentiable()]
     if grads is None:
         return there
     for name in grads:
         if name not in there:
-            raise InvalidArgument(
-                f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}"
-            )
+            raise InvalidArgument(f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}")
     return list(dict.fromkeys(grads))
 
 
@@ -156,9 +148,7 @@ def _backward(
     grad_o = _same("grad_o", grad_o, _output_shape(request), request.q.dtype)
     lse = _same("lse", host_array("lse", saved[1]), rows, _exact(request), dense=True)
     dlse = (
-        None
-        if grad_lse is None
-        else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
+        None if grad_lse is None else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
     )
     forward, backward = _lines(request, wanted, dlse is not None)
     made = plan(backward, request.options.engine, None, forward)
@@ -190,15 +180,12 @@ def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
 def _same(name: str, array: HostArray, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
     if array.shape != shape or array.dtype != dtype:
         raise InvalidArgument(f"{name} is {array.dtype}{list(array.shape)}; it must be {dtype}{list(shape)}")
-    if dense and any(
-        extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))
-    ):
-        raise InvalidArgument(
-            f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it"
-        )
+    if dense and any(extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))):
+        raise InvalidArgument(f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it")
     return array
 
 
+@takes(attention, without=RETURNS)
 def vjp(
     q: Any, k: Any, v: Any, *, grads: Sequence[str] | None = None, **options: Any
 ) -> tuple[Any, Callable[..., dict[str, Any]]]:
@@ -212,7 +199,7 @@ def vjp(
     >>> sorted(pull(o))
     ['k', 'q', 'v']
     """
-    request = Request(q, k, v, Options(**options))
+    request = request_of(vjp, q, k, v, options)
     wanted = _wanted(request, grads)
     backward = _lines(request, wanted, False)[1] if wanted else None
     o, lse = _forward(request, ["lse"], backward)

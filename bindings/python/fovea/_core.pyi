@@ -42,9 +42,7 @@ class Program:
         scalars: Sequence[tuple] = (),
         in_double: bool = False,
     ) -> tuple[float, bool, float]: ...
-    def classify(
-        self, at: tuple[int, int, int, int], sizes: tuple[int, int, int, int, int], ends: Sequence[int]
-    ) -> int: ...
+    def classify(self, at: tuple[int, int, int, int], sizes: tuple[int, int, int, int, int], ends: Sequence[int]) -> int: ...
     def evaluate_grid(
         self,
         score: float,
@@ -106,9 +104,7 @@ class Plan:
 class Caller:
     """A plan with a template of its call."""
 
-    def __init__(
-        self, plan: Plan, roles: Sequence[str], captured: Sequence[tuple], scalars: Sequence[tuple]
-    ) -> None: ...
+    def __init__(self, plan: Plan, roles: Sequence[str], captured: Sequence[tuple], scalars: Sequence[tuple]) -> None: ...
     def run(
         self,
         pointers: tuple[int, ...],

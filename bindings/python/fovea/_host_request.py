@@ -1,16 +1,16 @@
-"""One call of attention on the host, read from its arguments: which problem it is, and what is bound to
-it."""
+"""One call of attention on the host, read from its arguments: which problem it is, and what is bound to it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from ._arrays import HostArray, host_array
 from ._core import InvalidArgument
-from ._line import problem_line
 from ._modifiers import Modifier, read_modifiers
+from ._options import FLAGS
 from ._request import (
     FLOATS,
     both_masks,
@@ -24,46 +24,17 @@ from ._request import (
     engine_of,
     is_a_pair,
     one_of,
+    problem_line,
     scale_of,
     sizes_of,
     window_mask,
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Everything of a call but q, k and v. fovea.attention says what each is."""
-
-    score_mod: Any = None
-    mask_mod: Any = None
-    score_mod_bprop: Any = None
-    is_causal: bool = False
-    window_size: int | Sequence[int] | None = None
-    scale: float | None = None
-    layout: str = "bhsd"
-    seq_lens: Any = None
-    cu_seqlens: Any = None
-    sinks: Any = None
-    dropout_p: float = 0.0
-    seed: int = 0
-    offset: int = 0
-    q_offset: Any = 0
-    k_offset: Any = 0
-    b_offset: int = 0
-    h_offset: int = 0
-    h_global: int | None = None
-    deterministic: bool = False
-    verify: bool = False
-    tensors: Mapping[str, Any] | None = None
-    scalars: Mapping[str, Any] | None = None
-    engine: str | None = None
-    threads: int = 0
-
-
 class Request:
-    """The problem of a call, and its arrays."""
+    """The problem of a call, and its arrays. `options` has the keywords of fovea.attention."""
 
-    def __init__(self, q: Any, k: Any, v: Any, options: Options) -> None:
+    def __init__(self, q: Any, k: Any, v: Any, options: SimpleNamespace) -> None:
         self.options = options
         scale_of(options.scale), dropout_of(options.dropout_p), engine_of(options.engine)
         self.q, self.k, self.v = self._operand("q", q), self._operand("k", k), self._operand("v", v)
@@ -117,9 +88,7 @@ class Request:
         wanted = "f64" if self.q.dtype == "f64" else "f32"
         check_sinks(seen.shape, self.sizes.h)
         if seen.dtype != wanted or seen.strides != (1,) and self.sizes.h > 1:
-            raise InvalidArgument(
-                f"sinks: {seen.dtype} with strides {list(seen.strides)}; must be {wanted} and dense"
-            )
+            raise InvalidArgument(f"sinks: {seen.dtype} with strides {list(seen.strides)}; must be {wanted} and dense")
         return seen
 
     def _modifier(self) -> Modifier:
@@ -127,12 +96,7 @@ class Request:
         # If an extent equals several of these, the first one is its declaration.
         named = {"Sq": sizes.sq, "Skv": sizes.skv, "H": options.h_global or sizes.h, "B": sizes.b}
         modifier = read_modifiers(
-            options.score_mod,
-            options.mask_mod,
-            options.score_mod_bprop,
-            options.tensors,
-            options.scalars,
-            named,
+            options.score_mod, options.mask_mod, options.score_mod_bprop, options.tensors, options.scalars, named
         )
         modifier.mask = both_masks(modifier.mask, window_mask(options.is_causal, options.window_size))
         return modifier
@@ -148,12 +112,8 @@ class Request:
             common[key] = None if array is None else "bound"
         for key, given in zip(("q_offset", "k_offset"), self.offsets):
             common[key] = "bound" if isinstance(given, HostArray) else None
-        common |= {
-            "sink": self.sinks is not None,
-            "dropout": options.dropout_p or None,
-            "h_global": options.h_global,
-        }
-        common |= {"deterministic": bool(options.deterministic), "verify": bool(options.verify)}
+        common |= {"sink": self.sinks is not None, "dropout": options.dropout_p or None, "h_global": options.h_global}
+        common |= {name: bool(getattr(options, name)) for name in FLAGS}
         return problem_line(**common, **self.modifier.fields(), **fields)
 
     def by_axes(self, array: HostArray) -> tuple[int, tuple[int, int, int, int]]:
@@ -164,9 +124,7 @@ class Request:
         """The keywords of Plan.run: operands by name; `captured` has the arrays for gradients of captured tensors and scalars."""
         options, modifier = self.options, self.modifier
         bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
-        bound["tensors"] = tuple(
-            array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items()
-        )
+        bound["tensors"] = tuple(array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items())
         bound["scalars"] = tuple(
             (name, value, 0, captured[name].pointer if name in captured else 0)
             for name, (_, value) in modifier.scalars.items()
@@ -216,9 +174,7 @@ def _counts(name: str, given: Any) -> HostArray:
 
     array = numpy.asarray(given)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidArgument(
-            f"{name}: must be one integer per sequence, got {array.dtype} {list(array.shape)}"
-        )
+        raise InvalidArgument(f"{name}: must be one integer per sequence, got {array.dtype} {list(array.shape)}")
     if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
         raise InvalidArgument(f"{name}: has values that do not fit 32 bits")
     return host_array(name, numpy.ascontiguousarray(array, dtype=numpy.int32))

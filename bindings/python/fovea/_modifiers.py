@@ -10,8 +10,7 @@ from typing import Any
 from . import recorder
 from ._arrays import NAMES_IN_NUMPY, HostArray, host_array
 from ._core import InvalidArgument
-from ._line import symbolic_extents
-from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier
+from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier, symbolic_extents
 from .program import Program
 
 
@@ -30,13 +29,7 @@ class Modifier:
         """The keywords of problem_line."""
         declared = [(name, array.dtype, extents) for name, (extents, array) in self.tensors.items()]
         scalars = [(name, dtype) for name, (dtype, _) in self.scalars.items()]
-        return {
-            "mod": self.mod,
-            "mask": self.mask,
-            "bprop": self.bprop,
-            "tensors": declared,
-            "scalars": scalars,
-        }
+        return {"mod": self.mod, "mask": self.mask, "bprop": self.bprop, "tensors": declared, "scalars": scalars}
 
     def differentiable(self) -> list[str]:
         """The caller's keys of everything that has a gradient."""
@@ -54,20 +47,14 @@ class _Given:
     sizes: dict[str, int]
     made: Modifier
 
-    def add_tensor(
-        self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None
-    ) -> None:
+    def add_tensor(self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None) -> None:
         array = host_array(f"tensors[{key!r}]", self.tensors[key])
         if dtype is not None and array.dtype != dtype:
-            raise InvalidArgument(
-                f"tensors[{key!r}] has elements of type {array.dtype}; the program declares {dtype}"
-            )
+            raise InvalidArgument(f"tensors[{key!r}] has elements of type {array.dtype}; the program declares {dtype}")
         extents = symbolic_extents(array.shape, self.sizes) if extents is None else extents
         before = self.made.tensors.get(name)
         if before is not None and before[0] != extents:
-            raise InvalidArgument(
-                f"two formulas declare the tensor {name!r}, as {list(before[0])} and as {list(extents)}"
-            )
+            raise InvalidArgument(f"two formulas declare the tensor {name!r}, as {list(before[0])} and as {list(extents)}")
         self.made.tensors[name] = (extents, array)
         self.made.names[key] = name
 
@@ -78,10 +65,7 @@ class _Given:
         whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u")
         if isinstance(value, bool) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
             raise InvalidArgument(f"scalars[{name!r}] is {value!r}; it must be a number")
-        self.made.scalars[name] = (
-            dtype or ("i32" if whole else "f32"),
-            int(value) if whole else float(value),
-        )
+        self.made.scalars[name] = (dtype or ("i32" if whole else "f32"), int(value) if whole else float(value))
         self.made.names[name] = name
 
     def add_program(self, program: Program) -> None:
@@ -145,9 +129,7 @@ def _read_score_mod(given: _Given, score_mod: Any, bprop: Any) -> None:
     if bprop is None:
         return
     if made.bprop is not None:
-        raise InvalidArgument(
-            "score_mod_bprop is given, and score_mod has a bprop of its own; give one of them"
-        )
+        raise InvalidArgument("score_mod_bprop is given, and score_mod has a bprop of its own; give one of them")
     if isinstance(bprop, Program) and bprop.bprop:
         given.add_program(bprop)
         bprop = bprop.bprop

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ._core import InvalidArgument, engines
@@ -64,9 +65,7 @@ def check_rank(name: str, layout: str, shape: Sequence[int]) -> None:
         one_of("layout", layout, AXES)
     rank = 3 if layout == "thd" else 4
     if len(shape) != rank:
-        raise InvalidArgument(
-            f"{name}: {len(shape)} dimensions {list(shape)}; must be {rank}, as layout {layout} has"
-        )
+        raise InvalidArgument(f"{name}: {len(shape)} dimensions {list(shape)}; must be {rank}, as layout {layout} has")
 
 
 def check_types(dtypes: Sequence[Any], names: Sequence[str] = NAMES) -> None:
@@ -77,10 +76,7 @@ def check_types(dtypes: Sequence[Any], names: Sequence[str] = NAMES) -> None:
 
 
 def sizes_of(
-    layout: str,
-    shapes: Sequence[Sequence[int]],
-    packed: tuple[int, int, int] | None = None,
-    names: Sequence[str] = NAMES,
+    layout: str, shapes: Sequence[Sequence[int]], packed: tuple[int, int, int] | None = None, names: Sequence[str] = NAMES
 ) -> Sizes:
     """The sizes, from the shapes of q, k and v, which must fit. `packed`: (number of sequences, longest of queries, of keys)."""
     for name, shape in zip(names, shapes):
@@ -115,22 +111,25 @@ def window_mask(
     window_size: int | Sequence[int] | None = None,
     from_the_end: bool = False,
     name: str = "window_size",
+    unbounded: bool = True,
 ) -> str | None:
     """The formula of `is_causal` (True or "top_left": query i sees keys up to i; "bottom_right": the last query sees the
     last key) and of a window (left, right): keys from i - left to i + right; -1: no bound; one number: both. From the
-    end, or with "bottom_right", i counts so that the last query stands at the last key."""
+    end, or with "bottom_right", i counts so that the last query stands at the last key. If nothing is `unbounded`, -1 is a
+    number as any other, which is what jax.nn means by it."""
     if is_causal not in (False, True, None, "top_left", "bottom_right"):
         raise InvalidArgument(f"is_causal={is_causal!r}: must be True, False, 'top_left' or 'bottom_right'")
     if not is_causal and window_size is None:
         return None
-    left, right = _sides(name, window_size)
+    left, right = _sides(name, window_size, unbounded)
     q = _SHIFTED if from_the_end or is_causal == "bottom_right" else "q"
+    has_left, has_right = (window_size is not None and (side >= 0 or not unbounded) for side in (left, right))
     bounds = []
     if is_causal:
         bounds.append(f"{_SHIFTED if is_causal == 'bottom_right' else 'q'} >= k")
-    elif right >= 0:
+    if has_right and (right < 0 or not is_causal):
         bounds.append(f"{q} >= k" if right == 0 else f"k - {q} <= {right}")
-    if left >= 0:
+    if has_left:
         bounds.append(f"{q} - k <= {left}")
     return " && ".join(bounds) or None
 
@@ -143,18 +142,17 @@ def module_window(window_size: int | Sequence[int] | None, is_causal: bool) -> t
     return None if sides in ((-1, -1), (-1, 0)) else sides
 
 
-def _sides(name: str, window_size: int | Sequence[int] | None) -> tuple[int, int]:
+def _sides(name: str, window_size: int | Sequence[int] | None, unbounded: bool = True) -> tuple[int, int]:
     if window_size is None:
         return -1, -1
     try:
         sides = (window_size, window_size) if hasattr(window_size, "__index__") else tuple(window_size)
         left, right = map(operator.index, sides)
     except (TypeError, ValueError):
-        left = right = -2
-    if left < -1 or right < -1:
-        raise InvalidArgument(
-            f"{name}={window_size!r}: must be (left, right), each a number of positions, or -1 for no bound"
-        )
+        left = right = None
+    if left is None or unbounded and min(left, right) < -1:
+        rest = "or -1 for no bound" if unbounded else "or one for both"
+        raise InvalidArgument(f"{name}={window_size!r}: must be (left, right), each a number of positions, {rest}")
     return left, right
 
 
@@ -210,9 +208,7 @@ def is_a_pair(given: Any) -> bool:
 
 def check_captured_name(name: Any) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise InvalidArgument(
-            f"the captured name {name!r}: must be letters, digits and _, and begin with a letter"
-        )
+        raise InvalidArgument(f"the captured name {name!r}: must be letters, digits and _, and begin with a letter")
     if name in _OPERANDS:
         raise InvalidArgument(f"the captured name {name!r}: stands for an operand; {', '.join(_OPERANDS)} do")
 
@@ -229,3 +225,51 @@ def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Iterabl
 
 def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
     return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")
+
+
+# --- problem lines: the text that describes a problem to the library; docs/problem_line.md has the keys ---
+
+_PLAIN = re.compile(r"[^\s\"\\]+")
+
+
+def word(key: str, value: object) -> str:
+    """`key=value`, with quotes if the value needs them."""
+    text = value if isinstance(value, str) else _text(value)
+    if _PLAIN.fullmatch(text):
+        return f"{key}={text}"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{key}="{escaped}"'
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return ",".join(_text(x) if not isinstance(x, str) else x for x in value)
+    return str(value)
+
+
+def problem_line(*, tensors: Iterable[tuple] = (), scalars: Iterable[tuple] = (), **fields: object) -> str:
+    """A problem line. Fields are the keys of the line; None and False are left out, tuples become lists. What
+    formulas capture: tensors as (name, dtype, extents), scalars as (name, dtype[, value]).
+
+    >>> problem_line(b=2, h=8, sq=128, d=64, dtype="f32", lse=True, mask="q >= k", tensors=[("t", "f32", ("H", 4))])
+    'b=2 h=8 sq=128 d=64 dtype=f32 lse=1 mask="q >= k" tensor=t:f32[H,4]'
+    """
+    words = [word(key, value) for key, value in fields.items() if value is not None and value is not False]
+    words += [word("tensor", f"{name}:{dtype}[{','.join(map(str, extents))}]") for name, dtype, extents in tensors]
+    words += [word("scalar", f"{name}:{dtype}" + (f"={_text(*value)}" if value else "")) for name, dtype, *value in scalars]
+    return " ".join(words)
+
+
+def program_line(mod=None, mask=None, bprop=None, tensors: Iterable[tuple] = (), scalars: Iterable[tuple] = ()) -> str:
+    """The line of formulas with what they capture."""
+    return problem_line(mod=mod or None, mask=mask or None, bprop=bprop or None, tensors=tensors, scalars=scalars)
+
+
+def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Extents, with the name of a size for each that equals it, so that other sizes share the plan; 1 stays 1."""
+    names = {size: name for name, size in reversed(list(sizes.items())) if size != 1}
+    return tuple(names.get(extent, str(extent)) for extent in shape)

@@ -73,8 +73,7 @@ class Picture:
     """One head of a program: rows are queries, columns keys. A notebook shows it; `save` writes it to a file.
 
     `values` has the modified scores, None where they are masked; `low` and `high` are the least and the largest of them.
-    Drawing needs matplotlib:  pip install 'fovea[plot]'.
-    """
+    Drawing needs matplotlib:  pip install 'fovea[plot]'."""
 
     def __init__(
         self, values: list[list[float | None]], title: str, subtitle: str, *, scored: bool, tile: int, tiles: bytes
@@ -175,9 +174,7 @@ class Picture:
             size = min(step, columns - j * step), min(step, rows - i * step)
             axes.add_patch(Rectangle((j * step, i * step), *size, **look))
 
-    def _draw_legend(
-        self, made: Figure, mapped: ScalarMappable | None, corner: tuple[float, float], high: float
-    ) -> None:
+    def _draw_legend(self, made: Figure, mapped: ScalarMappable | None, corner: tuple[float, float], high: float) -> None:
         """A colour bar and rows of words, down from a corner, in inches."""
         from matplotlib.patches import Patch
 
@@ -278,9 +275,7 @@ def draw(
     if sq < 1 or skv < 1 or sq * skv > 1 << 22:
         raise _core.InvalidArgument(f"sq x skv is {sq} x {skv}; a picture has between 1 and {1 << 22} cells")
     if not (0 <= at[0] < batch and 0 <= at[1] < heads):
-        raise _core.InvalidArgument(
-            f"b, h is {at[0]}, {at[1]}; there are {batch} sequences and {heads} heads"
-        )
+        raise _core.InvalidArgument(f"b, h is {at[0]}, {at[1]}; there are {batch} sequences and {heads} heads")
     tile = 1 << max(0, max(sq, skv) // 8 - 1).bit_length() if tile is None else tile
     if tile < 1:
         raise _core.InvalidArgument(f"tile is {tile}; a tile has at least one row and one column")
@@ -297,8 +292,7 @@ def draw(
     numbers = memoryview(values).cast("d")
     only_mask = program.mod is None
     rows = [
-        [(1.0 if only_mask else numbers[q * skv + k]) if kept[q * skv + k] else None for k in range(skv)]
-        for q in range(sq)
+        [(1.0 if only_mask else numbers[q * skv + k]) if kept[q * skv + k] else None for k in range(skv)] for q in range(sq)
     ]
     title = "   where   ".join(formula for formula in (program.mod, program.mask) if formula)
     subtitle = f"{sq} × {skv}   b={at[0]} h={at[1]}" + ("" if only_mask else f"   score={score:g}")
@@ -311,9 +305,7 @@ def draw(
 
 def _bound_tensors(program: Program, tensors: Mapping[str, Any]) -> tuple[tuple, list]:
     if missing := [name for name, *_ in program.tensors if name not in tensors]:
-        raise _core.InvalidArgument(
-            f"tensors has no {missing[0]!r}, which the program captures; it is needed to draw it"
-        )
+        raise _core.InvalidArgument(f"tensors has no {missing[0]!r}, which the program captures; it is needed to draw it")
     if not program.tensors:
         return (), []
     from ._arrays import host_array
@@ -327,8 +319,6 @@ def _bound_scalars(program: Program, scalars: Mapping[str, float]) -> tuple:
     for name, _, default in program.scalars:
         value = scalars.get(name, default)
         if value is None:
-            raise _core.InvalidArgument(
-                f"scalars has no {name!r}, which the program captures and has no default for"
-            )
+            raise _core.InvalidArgument(f"scalars has no {name!r}, which the program captures and has no default for")
         bound.append((name, float(value)))
     return tuple(bound)

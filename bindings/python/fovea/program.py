@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._line import program_line
+from ._request import program_line
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -32,21 +32,17 @@ class Text(str):
 class Program:
     """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
 
-    `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they
-    capture: (name, dtype, extents) and (name, dtype, default or None).
-    """
+    `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they capture: (name,
+    dtype, extents) and (name, dtype, default or None)."""
 
     __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_hash")
 
     def __init__(self, line: str) -> None:
         self.core = _core.Program(line)
         text = self.core.text()
-        self.mod, self.mask, self.bprop = (
-            _core.line_value(text, key) or None for key in ("mod", "mask", "bprop")
-        )
+        self.mod, self.mask, self.bprop = (_core.line_value(text, key) or None for key in ("mod", "mask", "bprop"))
         self.tensors = tuple(
-            (name, dtype, tuple(extents.split(",")) if extents else ())
-            for name, dtype, extents, _ in self.core.tensors
+            (name, dtype, tuple(extents.split(",")) if extents else ()) for name, dtype, extents, _ in self.core.tensors
         )
         self.scalars = self.core.scalars
         self._hash: int | None = None
@@ -61,8 +57,7 @@ class Program:
         return Text(self.core.derivative(by, indented=by is None))
 
     def check_bprop(self, seed: int = 1, points: int = 1000) -> tuple[float, str]:
-        """(largest relative error of a hand-written `bprop` against the derived one at random points, where
-        it is)."""
+        """(largest relative error of a hand-written `bprop` against the derived one at random points, where it is)."""
         return self.core.check_bprop(seed, points)
 
     def show(
@@ -148,9 +143,7 @@ def formula(
     """
     if text is not None and _LINE.match(text):
         if mask or bprop or tensors or scalars:
-            raise _core.InvalidArgument(
-                "text is a whole line; give mask, bprop, tensors and scalars in it, not beside it"
-            )
+            raise _core.InvalidArgument("text is a whole line; give mask, bprop, tensors and scalars in it, not beside it")
         return Program(text)
     declared = [_declared_tensor(name, given) for name, given in (tensors or {}).items()]
     values = [_declared_scalar(name, given) for name, given in (scalars or {}).items()]
@@ -172,9 +165,7 @@ def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str,
         return name, dtype, extents
     found = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", given)
     if not found:
-        raise _core.InvalidArgument(
-            f"tensors[{name!r}] is {given!r}; it must be like 'f32[H]' or 'i32[B, Sq]'"
-        )
+        raise _core.InvalidArgument(f"tensors[{name!r}] is {given!r}; it must be like 'f32[H]' or 'i32[B, Sq]'")
     return name, found[1], [part.strip() for part in found[2].split(",") if part.strip()]
 
 
@@ -182,7 +173,5 @@ def _declared_scalar(name: str, given: object) -> tuple:
     if given in ("f32", "i32"):
         return name, given
     if isinstance(given, bool) or not isinstance(given, (int, float)):
-        raise _core.InvalidArgument(
-            f"scalars[{name!r}] is {given!r}; it must be a number (its default), 'f32' or 'i32'"
-        )
+        raise _core.InvalidArgument(f"scalars[{name!r}] is {given!r}; it must be a number (its default), 'f32' or 'i32'")
     return name, "i32" if isinstance(given, int) else "f32", given

@@ -11,6 +11,8 @@ import sys
 from typing import Any
 
 from . import _core
+from ._attention import _lines, _wanted, attention, request_of
+from ._options import takes
 from .program import Text
 
 
@@ -40,32 +42,24 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cell = (
-            lambda text, tag="td": f"<{tag} style='text-align:left'>{html.escape(str(text))}</{tag}>"
-        )  # noqa: E731
+        cell = lambda text, tag="td": f"<{tag} style='text-align:left'>{html.escape(str(text))}</{tag}>"  # noqa: E731
         rows = [f"<tr>{cell('engine', 'th')}{cell('verdict', 'th')}{cell('why', 'th')}</tr>"]
         for engine in self._facts["engines"]:
             name = engine["engine"]
             why = "; ".join(_reason(reason) for reason in engine["reasons"]) or engine.get("note", "")
             shown = f"{name} (chosen)" if name == self.chosen else name
             rows.append(f"<tr>{cell(shown)}{cell(engine['verdict'])}{cell(why)}</tr>")
-        problem, why = html.escape(self._facts["problem"] or "(all defaults)"), html.escape(
-            self._facts.get("why") or ""
-        )
+        problem, why = html.escape(self._facts["problem"] or "(all defaults)"), html.escape(self._facts.get("why") or "")
         return f"<p><code>{problem}</code><br/>{why}</p><table>{''.join(rows)}</table>"
 
 
 def _reason(reason: Any) -> str:
     return (
-        reason
-        if isinstance(reason, str)
-        else str(reason.get("text") or ", ".join(f"{k}: {v}" for k, v in reason.items()))
+        reason if isinstance(reason, str) else str(reason.get("text") or ", ".join(f"{k}: {v}" for k, v in reason.items()))
     )
 
 
-def explain_line(
-    line: str, *, engine: str | None = None, device: str | None = None, prove: bool = False
-) -> Explanation:
+def explain_line(line: str, *, engine: str | None = None, device: str | None = None, prove: bool = False) -> Explanation:
     """The explanation of a problem line; for direction=both, of its forward as part of a training pair."""
     if _core.line_value(line, "direction") == "both":
         problem, partner = _core.problem_pair(line)
@@ -80,6 +74,7 @@ def explain_problem(problem: _core.Problem, **where: Any) -> Explanation:
     return Explanation(json.loads(_core.explain(problem, json=True, **where)), table)
 
 
+@takes(attention)
 def explain(
     q: Any,
     k: Any = None,
@@ -92,9 +87,8 @@ def explain(
 ) -> Explanation:
     """Which engine would run a call, and why the others would not. Runs nothing; builds plans only if `prove` is set.
 
-    Either the arguments of `fovea.attention` (backward=True: of its gradients), or one text: a problem line
-    ("b=2 h=8 sq=1024 d=64 mask=causal"). device: "cpu", "cuda:0", a described one ("h200") or a JSON file.
-    """
+    Either the arguments of `fovea.attention` (backward=True: of its gradients), or one text: a problem line ("b=2 h=8
+    sq=1024 d=64 mask=causal"). device: "cpu", "cuda:0", a described one ("h200") or a JSON file."""
     if isinstance(q, str):
         if k is not None or v is not None or backward:
             raise _core.InvalidArgument("explain takes a problem line alone, or q, k and v")
@@ -104,21 +98,13 @@ def explain(
                 f"explain of a problem line has no option {next(iter(options))!r}: write it in the line"
             )
         return explain_line(q, engine=engine, device=device, prove=prove)
-    from ._attention import _lines, _wanted
-    from ._host_request import Options, Request
-
-    options = {
-        name: value for name, value in options.items() if name.removeprefix("return_") not in _core.OUTPUTS
-    }
-    request = Request(q, k, v, Options(**options))
+    request = request_of(explain, q, k, v, options)
     forward = request.line("forward")
     if not backward:
         return explain_line(forward, engine=options.get("engine"), device=device, prove=prove)
     forward, line = _lines(request, _wanted(request, None), False)
     partner = _core.Problem(forward)
-    return explain_problem(
-        _core.Problem(line), engine=options.get("engine"), device=device, partner=partner, prove=prove
-    )
+    return explain_problem(_core.Problem(line), engine=options.get("engine"), device=device, partner=partner, prove=prove)
 
 
 def cache_stats() -> dict[str, int | float]:
@@ -139,13 +125,8 @@ def doctor() -> None:
 
 def doctor_text() -> Text:
     """What doctor() prints."""
-    others = [
-        f"{name} {_installed(name) or 'not installed'}" for name in ("numpy", "ml_dtypes", "torch", "jax")
-    ]
-    lines = [
-        f"{'python':<14}{platform.python_version()}, {sys.executable}",
-        f"{'package':<14}{_core.__file__}",
-    ]
+    others = [f"{name} {_installed(name) or 'not installed'}" for name in ("numpy", "ml_dtypes", "torch", "jax")]
+    lines = [f"{'python':<14}{platform.python_version()}, {sys.executable}", f"{'package':<14}{_core.__file__}"]
     lines.append(f"{'':<14}{', '.join(others)}")
     return Text(_core.doctor().rstrip("\n") + "\n" + "\n".join(lines))
 

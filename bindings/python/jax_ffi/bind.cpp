@@ -1,11 +1,42 @@
 #include "bind.h"
 
 #include <cstring>
+#include <initializer_list>
+#include <stdexcept>
+#include <utility>
 
 namespace fovea_jax {
 namespace {
 
 using xla::ffi::AnyBuffer;
+
+constexpr std::pair<std::string_view, Role> role_names[] = {
+#define FOVEA_TENSOR(field, key, of_keys, of_values, output) {#field, Role::field},
+#define FOVEA_POINTER(type, name, extent, needed, written) {#name, Role::name},
+#define FOVEA_VALUE(type, name) {#name, Role::name},
+#include <fovea/fields.def>
+    {"qkv", Role::qkv},
+    {"kv", Role::kv},
+    {"grad_qkv", Role::grad_qkv},
+    {"grad_kv", Role::grad_kv},
+    {"tensor", Role::tensor},
+    {"scalar", Role::scalar},
+    {"grad_tensor", Role::grad_tensor},
+    {"grad_scalar", Role::grad_scalar},
+    {"tangent_tensor", Role::tangent_tensor},
+    {"tangent_scalar", Role::tangent_scalar},
+    {"workspace", Role::workspace},
+};
+
+Slot parse_slot(std::string_view word) {
+  const std::size_t colon = word.find(':');
+  const std::string_view role = word.substr(0, colon);
+  for (const auto& [name, value] : role_names) {
+    if (name != role) continue;
+    return {value, colon == word.npos ? "" : std::string(word.substr(colon + 1))};
+  }
+  throw std::invalid_argument("'" + std::string(word) + "' is no operand or result of attention");
+}
 
 // An empty buffer may have no address, but the library needs one for what is bound.
 void* address(AnyBuffer buffer) {
@@ -13,13 +44,15 @@ void* address(AnyBuffer buffer) {
   return buffer.untyped_data() ? buffer.untyped_data() : nothing;
 }
 
-// Part i of q, k, v that lie side by side in one buffer [..., parts, heads, features].
-void* part(AnyBuffer buffer, int i) {
+// Tensors that lie side by side in one buffer [..., parts, heads, features].
+void set_parts(AnyBuffer buffer, std::initializer_list<fovea_tensor*> tensors) {
   const auto dims = buffer.dimensions();
-  const std::size_t elements =
-      static_cast<std::size_t>(dims[dims.size() - 2] * dims[dims.size() - 1]);
-  return static_cast<char*>(address(buffer)) +
-         i * elements * xla::ffi::ByteWidth(buffer.element_type());
+  const auto elements = static_cast<std::size_t>(dims[dims.size() - 2] * dims[dims.size() - 1]);
+  char* data = static_cast<char*>(address(buffer));
+  for (fovea_tensor* const tensor : tensors) {
+    tensor->data = data;
+    data += elements * xla::ffi::ByteWidth(buffer.element_type());
+  }
 }
 
 template <typename T>
@@ -52,6 +85,16 @@ Binding& named(std::vector<Binding>& bindings, const Slot& slot) {
 
 }  // namespace
 
+std::vector<Slot> parse_slots(std::string_view text) {
+  std::vector<Slot> slots;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    slots.push_back(parse_slot(text.substr(0, comma)));
+    text = comma == text.npos ? "" : text.substr(comma + 1);
+  }
+  return slots;
+}
+
 Binder::Binder(Memory memory) : memory_(memory) { bindings_.struct_size = sizeof bindings_; }
 
 void Binder::bind(const Slot& slot, AnyBuffer buffer) {
@@ -70,24 +113,10 @@ void Binder::bind(const Slot& slot, AnyBuffer buffer) {
 #define FOVEA_VALUE(type, name) \
   case Role::name: bind_value<type>(b.name, buffer, memory_); return;
 #include <fovea/fields.def>
-    case Role::qkv:
-      b.q.data = data;
-      b.k.data = part(buffer, 1);
-      b.v.data = part(buffer, 2);
-      return;
-    case Role::kv:
-      b.k.data = data;
-      b.v.data = part(buffer, 1);
-      return;
-    case Role::grad_qkv:
-      b.grad_q.data = data;
-      b.grad_k.data = part(buffer, 1);
-      b.grad_v.data = part(buffer, 2);
-      return;
-    case Role::grad_kv:
-      b.grad_k.data = data;
-      b.grad_v.data = part(buffer, 1);
-      return;
+    case Role::qkv: set_parts(buffer, {&b.q, &b.k, &b.v}); return;
+    case Role::kv: set_parts(buffer, {&b.k, &b.v}); return;
+    case Role::grad_qkv: set_parts(buffer, {&b.grad_q, &b.grad_k, &b.grad_v}); return;
+    case Role::grad_kv: set_parts(buffer, {&b.grad_k, &b.grad_v}); return;
     case Role::tensor: named(tensors_, slot).array.data = data; return;
     case Role::scalar: bind_scalar(named(scalars_, slot), buffer); return;
     case Role::grad_tensor: named(tensors_, slot).gradient.data = data; return;

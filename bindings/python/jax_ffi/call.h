@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "roles.h"
+#include "bind.h"
 
 namespace fovea_jax {
 

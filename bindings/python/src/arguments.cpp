@@ -87,11 +87,16 @@ fovea_scalar_binding scalar_binding(const Given& given) {
   return binding;
 }
 
-nb::object as_tuple(const Given& given) {
-  if (PyTuple_Check(given.value)) return nb::borrow(given.value);
-  PyObject* const made = PySequence_Tuple(given.value);
-  if (made == nullptr) refuse(given, "a sequence of tuples");
-  return nb::steal(made);
+template <class Binding>
+void read_all(const Given& given, nb::object& held, std::vector<Binding>& into,
+              Binding (*read)(const Given&)) {
+  held = PyTuple_Check(given.value) ? nb::borrow(given.value)
+                                    : nb::steal(PySequence_Tuple(given.value));
+  if (!held.is_valid()) refuse(given, "a sequence of tuples");
+  const Items items({given.name, held.ptr()}, "");
+  into.clear();
+  into.reserve(static_cast<std::size_t>(items.size()));
+  for (Py_ssize_t i = 0; i < items.size(); ++i) into.push_back(read({given.name, items[i]}));
 }
 
 }  // namespace
@@ -144,23 +149,11 @@ fovea_sizes sizes_of(const Given& given) {
 }
 
 void CapturedArguments::set_tensors(const Given& given) {
-  tensor_tuple = as_tuple(given);
-  const Items items({given.name, tensor_tuple.ptr()}, "");
-  tensors.clear();
-  tensors.reserve(static_cast<std::size_t>(items.size()));
-  for (Py_ssize_t i = 0; i < items.size(); ++i) {
-    tensors.push_back(tensor_binding({given.name, items[i]}));
-  }
+  read_all(given, tensor_tuple, tensors, tensor_binding);
 }
 
 void CapturedArguments::set_scalars(const Given& given) {
-  scalar_tuple = as_tuple(given);
-  const Items items({given.name, scalar_tuple.ptr()}, "");
-  scalars.clear();
-  scalars.reserve(static_cast<std::size_t>(items.size()));
-  for (Py_ssize_t i = 0; i < items.size(); ++i) {
-    scalars.push_back(scalar_binding({given.name, items[i]}));
-  }
+  read_all(given, scalar_tuple, scalars, scalar_binding);
 }
 
 }  // namespace fovea_python

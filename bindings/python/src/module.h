@@ -11,11 +11,8 @@ namespace fovea_python {
 namespace nb = nanobind;
 
 void define_caller(nb::module_& module);
-void define_errors(nb::module_& module);
 void define_call_cache(nb::module_& module);
-void define_host_view(nb::module_& module);
 void define_plan(nb::module_& module);
-void define_problem(nb::module_& module);
 void define_process(nb::module_& module);
 void define_program(nb::module_& module);
 void define_steps(nb::module_& module);

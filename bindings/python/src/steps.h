@@ -81,7 +81,7 @@ class Steps {
   std::set<std::uint32_t> moved_;  // symbols that are sums with a shift
   nb::object shift_;               // while steps are replayed
   std::size_t read_ = 0, read_shifts_ = 0;
-  bool broken_ = false;  // a step was begun and not finished: the steps are of no use
+  bool broken_ = false;  // a step was begun and not finished: the steps can't be used
 };
 
 }  // namespace fovea_python

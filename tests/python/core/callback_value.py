@@ -2,7 +2,7 @@
 
 import fovea
 from fovea._arrays import host_array
-from fovea._line import program_line
+from fovea._request import program_line
 from fovea.recorder import record
 
 

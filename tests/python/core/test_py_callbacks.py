@@ -8,7 +8,7 @@ import pytest
 from callback_value import evaluate
 
 import fovea
-from fovea._line import program_line
+from fovea._request import program_line
 from fovea.recorder import data_type, is_callback, record
 
 

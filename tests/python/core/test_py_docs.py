@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import fovea._attention
-import fovea._line
+import fovea._request
 import fovea.program
 
 
@@ -40,7 +40,7 @@ def test_every_argument_of_attention_is_in_its_table(root):
 
 
 def test_examples_in_docstrings():
-    for module in (fovea._attention, fovea._line, fovea.program):
+    for module in (fovea._attention, fovea._request, fovea.program):
         result = doctest.testmod(module)
         assert result.attempted > 0 and result.failed == 0
 

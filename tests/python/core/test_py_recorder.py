@@ -7,7 +7,7 @@ import pytest
 from callback_value import evaluate
 
 import fovea
-from fovea._line import program_line
+from fovea._request import program_line
 from fovea.recorder import data_type, record
 
 POINTS = [-3.0, -1.0, -0.25, 0.0, 0.5, 1.0, 2.75]

@@ -1,10 +1,15 @@
 """One request, one answer: NumPy, fovea.torch and fovea.jax refuse the same mistakes with the same words and exceptions,
 and mean the same by windows."""
 
+import importlib
+import importlib.util
+import inspect
+
 import numpy as np
 import pytest
 
 import fovea
+from fovea import _options
 from fovea._request import module_window, window_mask
 
 Q = np.random.default_rng(5).standard_normal((2, 4, 6, 8)).astype(np.float32)
@@ -67,6 +72,50 @@ def test_one_family_of_exceptions():
         pytest.importorskip(name)
         module = __import__(f"fovea.{name}", fromlist=["TraceError"])
         assert module.TraceError is fovea.TraceError
+
+
+def functions(names):
+    """Functions of fovea, fovea.torch and fovea.jax by their names, of modules that are there."""
+    for name in names.split():
+        module, _, function = name.rpartition(".")
+        framework = module.partition(".")[2]
+        if not framework or importlib.util.find_spec(framework):
+            yield getattr(importlib.import_module(module), function)
+
+
+def test_options_are_listed_once():
+    """The list names what the library has, and every function that takes the options says so and refuses others."""
+    assert _options.RETURNS == tuple(_options.Options.__annotations__)[: len(_options.RETURNS)]
+    for name in _options.FLAGS:
+        fovea._core.Problem(f"sq=4 d=8 {name}=1")
+    for function in functions("fovea.attention fovea.torch.attention fovea.jax.attention"):
+        assert set(_options.Handed._fields) <= set(inspect.signature(function).parameters)
+        assert all(f"    {name}" in function.__doc__ or f", {name}:" in function.__doc__ for name in _options.Handed._fields)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'verfy'. Did you mean 'verify'"):
+            function(Q, Q, Q, verfy=True)
+    with_flags = "fovea.vjp fovea.attention_backward fovea.explain fovea.torch.context_parallel fovea.torch.explain"
+    modules = "fovea.torch.DotProductAttention fovea.torch.MultiheadAttention"
+    for function in functions(f"{with_flags} fovea.jax.context_attention {modules}"):
+        assert {*_options.FLAGS, "engine"} <= set(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize("flag", _options.FLAGS)
+def test_a_flag_reaches_the_problem(flag):
+    """Of every front end, and not if it is False."""
+    for value in (True, False):
+        lines = [fovea.explain(Q, Q, Q, **{flag: value}).to_dict()["problem"]]
+        if importlib.util.find_spec("torch"):
+            import torch
+
+            from fovea.torch import explain
+
+            lines.append(explain(*[torch.from_numpy(Q)] * 3, **{flag: value}).to_dict()["problem"])
+        if importlib.util.find_spec("jax"):
+            from fovea.jax import attention
+            from fovea.jax._call import problem_lines
+
+            lines += problem_lines(attention, Q, Q, Q, **{flag: value})
+        assert [f"{flag}=1" in line for line in lines] == [value] * len(lines)
 
 
 @pytest.mark.parametrize("window", [None, 2, (2, 1), (0, 0), (-1, 2), (3, -1), (-1, -1)])

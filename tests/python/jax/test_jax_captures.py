@@ -12,7 +12,7 @@ from test_jax_values import IDS, expected
 
 import fovea
 from fovea.jax import SequenceDescriptor, TraceError, attention, dot_product_attention
-from fovea.jax._explain import problem_lines
+from fovea.jax._call import problem_lines
 
 SLOPES = np.linspace(0.1, 1.0, H)
 GAIN = 0.5

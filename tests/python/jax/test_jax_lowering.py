@@ -119,13 +119,13 @@ def mapped_line(sequences: int, qkv) -> str:
 def test_a_mapped_axis_joins_the_batch(qkv):
     """vmap is one call of a larger batch; what is captured and mapped is indexed by example or sequence."""
     line = mapped_line(B, qkv)
-    assert f"a0[(b//{B}),h]" in line and "a1[b,h]" in line and 'tensor="a1:f32[B,H]"' in line, line
+    assert f"a0[(b//{B}),h]" in line and "a1[b,h]" in line and "tensor=a1:f32[B,H]" in line, line
 
 
 def test_examples_of_one_sequence_are_indexed_by_b(qkv):
     """As most examples are: engines for GPUs load by b."""
     line = mapped_line(1, qkv)
-    assert "a0[b,h]" in line and "a1[b,h]" in line and 'tensor="a0:f32[B,H]"' in line, line
+    assert "a0[b,h]" in line and "a1[b,h]" in line and "tensor=a0:f32[B,H]" in line, line
 
 
 @pytest.mark.parametrize("wanted", [(0, 1, 2), (0, 1, 2, 3, 4)], ids=("of q, k, v", "of all"))

@@ -7,7 +7,7 @@ from jax_definition import close
 from test_jax_values import IDS, expected
 
 from fovea.jax import TraceError, attention
-from fovea.jax._explain import problem_lines
+from fovea.jax._call import problem_lines
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 
 import fovea
 from fovea.torch import attention, call_cache, flex_attention, runtime
-from fovea.torch.shapes import PLAIN, VIEWER, AskingViewer
+from fovea.torch.call import PLAIN, VIEWER, AskingViewer
 
 
 def negated(*shape):

@@ -1,31 +1,22 @@
 """Fovea for JAX: attention whose scores are modified by a formula, under jit, grad, vmap and sharding.
 
-Nothing of Python runs when a compiled program runs: modifiers are traced once, into the text of a formula.
-"""
+Nothing of Python runs when a compiled program runs: modifiers are traced once, into the text of a formula."""
 
 from __future__ import annotations
 
 from .._request import TraceError
-from ._attention import attention
+from ._attention import attention, dot_product_attention, explain
 from ._context import context_attention
-from ._explain import explain
 from ._inputs import SequenceDescriptor
-from ._native import custom_call_targets, register
-from ._nn import dot_product_attention
-from ._order import reorder_sequence
+from ._primitive import custom_call_targets, register
+from ._ring import reorder_sequence
 
+# fmt: off
 __all__ = [
-    "DotProductAttention",
-    "SequenceDescriptor",
-    "TraceError",
-    "attention",
-    "context_attention",
-    "custom_call_targets",
-    "dot_product_attention",
-    "explain",
-    "register",
-    "reorder_sequence",
+    "DotProductAttention", "SequenceDescriptor", "TraceError", "attention", "context_attention", "custom_call_targets",
+    "dot_product_attention", "explain", "register", "reorder_sequence",
 ]
+# fmt: on
 
 
 def __getattr__(name: str):
@@ -33,8 +24,6 @@ def __getattr__(name: str):
         try:
             from .flax import DotProductAttention
         except ImportError as error:
-            raise ImportError(
-                f"fovea.jax.DotProductAttention is a Flax module and needs flax: {error}"
-            ) from error
+            raise ImportError(f"fovea.jax.DotProductAttention is a Flax module and needs flax: {error}") from error
         return DotProductAttention
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,8 @@
 """Arrays whose elements are Terms: what indexing, slicing and reshaping become in a formula.
 
-A formula has scalars only. A Python modifier handles small arrays all the time: `table[h]` is a row before
-`[q]` makes it a number. A SymbolicArray is a shape with a function from indices to a Term; views are
-functions of functions, and only the element that is asked for at the end is written.
-"""
+A formula has scalars only. A Python modifier handles small arrays all the time: `table[h]` is a row before `[q]` makes it a
+number. A SymbolicArray is a shape with a function from indices to a Term; views are functions of functions, and only the
+element that is asked for at the end is written."""
 
 from __future__ import annotations
 
@@ -48,9 +47,7 @@ def elementwise(shape: Sequence[int], kind: str, arrays: Sequence[SymbolicArray]
 
 def broadcast(array: SymbolicArray, shape: Sequence[int], dimensions: Sequence[int]) -> SymbolicArray:
     def at(indices: Indices) -> Term:
-        return array.at(
-            tuple(number(0) if array.shape[i] == 1 else indices[d] for i, d in enumerate(dimensions))
-        )
+        return array.at(tuple(number(0) if array.shape[i] == 1 else indices[d] for i, d in enumerate(dimensions)))
 
     return SymbolicArray(tuple(shape), array.kind, at)
 
@@ -100,10 +97,7 @@ def strided_slice(writer: Writer, array: SymbolicArray, start, limit, strides) -
 
     def at(indices: Indices) -> Term:
         return array.at(
-            tuple(
-                writer.add(writer.mul(i, number(step)), number(first))
-                for i, first, step in zip(indices, start, strides)
-            )
+            tuple(writer.add(writer.mul(i, number(step)), number(first)) for i, first, step in zip(indices, start, strides))
         )
 
     return SymbolicArray(shape, array.kind, at)
@@ -164,14 +158,10 @@ def dynamic_slice(writer: Writer, array: SymbolicArray, starts: Sequence[Term], 
 
 
 def gather(writer: Writer, array: SymbolicArray, indices: SymbolicArray, shape, numbers) -> SymbolicArray:
-    """lax.gather; `numbers` is (GatherDimensionNumbers, slice_sizes, mode, fill): mode is clip, fill or
-    promise.
-    """
+    """lax.gather; `numbers` is (GatherDimensionNumbers, slice_sizes, mode, fill): mode is clip, fill or promise."""
     dims, sizes, mode, fill = numbers
     inner = [
-        d
-        for d in range(len(array.shape))
-        if d not in dims.collapsed_slice_dims and d not in dims.operand_batching_dims
+        d for d in range(len(array.shape)) if d not in dims.collapsed_slice_dims and d not in dims.operand_batching_dims
     ]
 
     def at(out: Indices) -> Term:

@@ -1,18 +1,28 @@
-"""fovea.jax.attention: everything that Fovea computes, under every transformation of JAX."""
+"""The public functions: attention, everything that Fovea computes, under every transformation of JAX; explain; and
+dot_product_attention, jax.nn's function with modifiers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 
-from .._core import OUTPUTS
-from ._call import Call
+from .. import _core
+from .._core import InvalidArgument
+from .._options import Handed, Options, handed_of, takes
+from .._request import window_mask
+from ..program import Text
+from ._call import Call, problem_lines
 from ._inputs import SequenceDescriptor
 from ._modifiers import Given, Modifier
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+
+@takes()
 def attention(
     q: jax.Array,
     k: jax.Array | None = None,
@@ -44,15 +54,10 @@ def attention(
     q_offset: int | jax.Array = 0,
     kv_offset: int | jax.Array = 0,
     global_heads: int | None = None,
-    return_lse: bool = False,
-    return_row_max: bool = False,
-    return_max_logit: bool = False,
-    deterministic: bool = False,
-    verify: bool = False,
     strict: bool = False,
-    engine: str | None = None,
     checkpoint_name: str | None = None,
     builtin_masks: tuple[str, ...] = (),
+    **options: Unpack[Options],
 ) -> jax.Array | tuple[jax.Array, ...]:
     """Attention whose scores are modified by a formula: docs/jax.md.
 
@@ -80,21 +85,12 @@ def attention(
         engine cudnn runs no other.
       b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also
         [B].
-      return_lse, return_row_max, return_max_logit: [B, H, Sq] (packed [H, T]), the same, [H]; returned behind
-        o. lse has a gradient, the maxima have none.
-      verify: the first call of its plan is compared with the reference engine on a sample, and fails if they
-        differ.
-      engine: forces one engine by name; the reference engine runs only so.
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
       builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
 
-    Returns o in the layout of q, or a tuple with what the return_ arguments ask for.
-    """
-    arguments = locals()
-    outputs = ["o", *(name for name in OUTPUTS if arguments[f"return_{name}"])]
-    given = Given(
-        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
-    )
+    Returns o in the layout of q, or a tuple with what the return_ arguments ask for."""
+    given = Given.of(locals())
+    handed = handed_of(attention, options)
     call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
     call.keep_names(given)
     call.offsets(b=b_offset, h=h_offset, q=q_offset, k=kv_offset)
@@ -104,13 +100,103 @@ def attention(
     call.lengths(q_lengths, kv_lengths, sequence_descriptor)
     call.values(scale=scale, sink=sink)
     call.dropout(dropout_rate, dropout_seed, dropout_rng)
-    call.options(
-        outputs=tuple(outputs),
-        deterministic=deterministic,
-        verify=verify,
-        strict=strict,
-        engine=engine,
-        h_global=global_heads or 0,
-    )
+    call.options(handed, strict=strict, h_global=global_heads or 0)
     results = call.run(checkpoint_name)
     return results[0] if len(results) == 1 else results
+
+
+def explain(q, k=None, v=None, *, device: str | None = None, prove: bool = False, json: bool = False, **kwargs: Any) -> str:
+    """Every engine's verdict on attention(q, k, v, **kwargs), forward and backward, with reasons.
+
+    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200" or a file of
+    one; the default is where JAX runs. Nothing runs; `prove` builds plans to prove support."""
+    tensors = [x for x in (q, k, v) if x is not None]
+    device = device or {"cpu": "cpu"}.get(jax.default_backend(), "cuda:0")
+    (line,) = problem_lines(attention, *tensors, gpu=device != "cpu", **kwargs)
+    forward, backward = _core.problem_pair(line)
+    engine = kwargs.get("engine")
+    texts = [
+        _core.explain(problem, engine=engine, device=device, prove=prove, json=json, partner=partner)
+        for problem, partner in ((forward, backward), (backward, forward))
+    ]
+    return Text("[" + ",\n".join(texts) + "]" if json else "\n".join(texts))
+
+
+# --- jax.nn.dot_product_attention's function, with modifiers ---
+
+
+def dot_product_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    bias: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    *,
+    scale: float | jax.Array | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: jax.Array | None = None,
+    key_value_seq_lengths: jax.Array | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None,
+    return_residual: bool = False,
+    score_mod: Modifier | None = None,
+    mask_mod: Modifier | None = None,
+    score_mod_bprop: Modifier | None = None,
+    score_mod_tensors: Mapping[str, Any] | None = None,
+    score_mod_bprop_tensors: Mapping[str, Any] | None = None,
+    mask_mod_tensors: Mapping[str, Any] | None = None,
+) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """jax.nn.dot_product_attention, argument for argument, and the modifiers of `fovea.jax.attention`.
+
+    query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None (Fovea's
+    choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no modifiers. The residual is the
+    natural logarithm of the sum, [B, T, N] in the type of `key`, without a gradient. A row with nothing kept gives zeros,
+    and -inf as its residual."""
+    given = Given.of(locals())
+    if implementation == "xla":
+        _refuse_modifiers(given)
+        return jax.nn.dot_product_attention(
+            query,
+            key,
+            value,
+            bias,
+            mask,
+            scale=scale,
+            is_causal=is_causal,
+            query_seq_lengths=query_seq_lengths,
+            key_value_seq_lengths=key_value_seq_lengths,
+            local_window_size=local_window_size,
+            implementation="xla",
+            return_residual=return_residual,
+        )
+    shape = jnp.shape(query)
+    query, key, value = (_with_rank_four(x) for x in (query, key, value))
+    call = Call("bshd", query, key, value)
+    call.keep_names(given)
+    if mask is not None:
+        call.mask_array("mask", _with_rank_four(mask))
+    window = window_mask(is_causal, local_window_size, name="local_window_size", unbounded=False)
+    bias = None if bias is None else _with_rank_four(bias)
+    call.modify(given, bias=bias, masks=[window] if window else [])
+    names = ("query_seq_lengths", "key_value_seq_lengths")
+    lengths = zip((query_seq_lengths, key_value_seq_lengths), (query.shape[1], key.shape[1]))
+    # A length greater than the array's means all of it.
+    call.lengths(*(x if x is None else jnp.clip(jnp.asarray(x), 0, n) for x, n in lengths), names=names)
+    call.values(scale=scale)
+    call.options(Handed(engine=implementation, return_lse=return_residual))
+    results = call.run()
+    o = results[0].reshape((*shape[:-1], value.shape[-1]))
+    if not return_residual:
+        return o
+    residual = jnp.swapaxes(results[1], -1, -2).astype(key.dtype).reshape(shape[:-1])
+    return o, jax.lax.stop_gradient(residual)
+
+
+def _refuse_modifiers(given: Given) -> None:
+    if given != Given():
+        raise InvalidArgument('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
+
+
+def _with_rank_four(array):
+    array = jnp.asarray(array)
+    return array.reshape((1,) * (4 - array.ndim) + array.shape) if array.ndim < 4 else array

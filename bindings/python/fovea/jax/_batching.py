@@ -1,10 +1,8 @@
 """vmap: the mapped axis joins the batch.
 
-Formulas see `b` of one example as `b % B`, and a captured tensor that is mapped too has one more index,
-`b // B`; if it has a dimension for the batch, the mapped axis joins that and `b` stays its index, which every
-engine can load. If a mapped operand cannot have one value per sequence (a seed, a sink, packed sequences), the
-examples run one after the other.
-"""
+Formulas see `b` of one example as `b % B`, and a captured tensor that is mapped too has one more index, `b // B`; if it has
+a dimension for the batch, the mapped axis joins that and `b` stays its index, which every engine can load. If a mapped
+operand cannot have one value per sequence (a seed, a sink, packed sequences), the examples run one after the other."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ class _Fold:
     def __init__(self, direction: str, spec: Spec, size: int, arrays: Sequence, mapped: Sequence[bool]):
         self._direction, self._spec, self._n = direction, spec, size
         self._roles, self._arrays, self._mapped = spec.operands, arrays, mapped
-        shapes = [
-            jax.ShapeDtypeStruct(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(arrays, mapped)
-        ]
+        shapes = [jax.ShapeDtypeStruct(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(arrays, mapped)]
         self._b = sizes_of(spec, shapes).b
         # An unmapped tensor whose gradient is wanted also gets one gradient per example.
         self._indexed = {
@@ -135,9 +131,7 @@ class _Fold:
             operands=tuple(roles),
             tensors=tensors,
             scalars=tuple(s for s in spec.scalars if s[0] not in became),
-            wanted=tuple(
-                f"tensor:{w[7:]}" if w.startswith("scalar:") and w[7:] in became else w for w in spec.wanted
-            ),
+            wanted=tuple(f"tensor:{w[7:]}" if w.startswith("scalar:") and w[7:] in became else w for w in spec.wanted),
             **{key: self._rewritten(getattr(spec, key)) for key in ("mod", "mask", "bprop")},
         )
 

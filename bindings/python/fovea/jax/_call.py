@@ -1,12 +1,13 @@
 """One call, put together: arguments checked, operands in order with their roles, then run.
 
-Used by attention(), dot_product_attention() and context_attention(). Every mistake that shapes, types or
-options show is raised here, while JAX still traces.
-"""
+Used by attention(), dot_product_attention() and context_attention(). Every mistake that shapes, types or options show is
+raised here, while JAX still traces."""
 
 from __future__ import annotations
 
+import contextvars
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +15,10 @@ import numpy as np
 
 from .. import _core
 from .._core import InvalidArgument
+from .._options import Handed, flags_of, outputs_of
 from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
 from . import _derivative, _partition
-from ._captures import Captures, note_load
-from ._explain import note
+from ._captures import Captures
 from ._inputs import (
     SequenceDescriptor,
     in_shard_map,
@@ -31,7 +32,7 @@ from ._inputs import (
     with_own_type,
 )
 from ._modifiers import Given, formulas
-from ._rewrite import substitute
+from ._rewrite import substitute, without_b_offset
 from ._spec import Captured, Spec, problem_line, sizes_of
 
 
@@ -77,17 +78,12 @@ class Call:
     def per_sequence(self, name: str, value, argument: str) -> str:
         """The load of one number per sequence, for formulas that are not the caller's; before modify()."""
         self._captures.reserve(name)
-        capture = self._captures.add_tensor(vector(argument, value, self.sizes.b), name)
-        sequence = self._row("b")
-        note_load(capture, [sequence])
-        return f"{name}[{sequence}]"
+        return self._captures.load(vector(argument, value, self.sizes.b), [self._row("b")], name)
 
     def positions(self, name: str, value, word: str) -> str:
         """The load of one position per row ("q") or column ("k"); before modify()."""
         self._captures.reserve(name)
-        capture = self._captures.add_tensor(value, name)
-        note_load(capture, [word])
-        return f"{name}[{word}]"
+        return self._captures.load(value, [word], name)
 
     def mask_text(self, text: str) -> None:
         """One more condition; before modify()."""
@@ -109,22 +105,16 @@ class Call:
             raise InvalidArgument(f"{name} has no meaning with layout thd; capture an array in score_mod instead")
         if array.ndim != 4 or any(n not in (1, m) for n, m in zip(array.shape, full)):
             raise InvalidArgument(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
-        capture = self._captures.add_tensor(array)
         indices = ["0" if n == 1 and m != 1 else self._row(w) for n, m, w in zip(array.shape, full, "bhqk")]
-        note_load(capture, indices)
-        return f"{capture.name}[{', '.join(indices)}]"
+        return self._captures.load(array, indices)
 
     def _segments(self, descriptor: SequenceDescriptor) -> dict[str, str]:
         """A mask of equal segments; with positions, also what stands for q and k in modifiers."""
         s = self.sizes
         if self._spec.layout == "thd":
-            raise InvalidArgument(
-                "segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens"
-            )
+            raise InvalidArgument("segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens")
         leaves = {}
-        ids = [
-            self._rows("segment_ids", x, n, w) for x, n, w in zip(descriptor.segment_ids, (s.sq, s.skv), "qk")
-        ]
+        ids = [self._rows("segment_ids", x, n, w) for x, n, w in zip(descriptor.segment_ids, (s.sq, s.skv), "qk")]
         self._extra_masks.append(f"{ids[0]} == {ids[1]} && {ids[0]} != 0")
         if descriptor.segment_pos is not None:
             for x, n, word in zip(descriptor.segment_pos, (s.sq, s.skv), "qk"):
@@ -138,17 +128,14 @@ class Call:
         array = array.astype(jnp.int32)
         if array.shape != (self.sizes.b, length):
             raise InvalidArgument(f"{name} has shape {array.shape}; it must be [B, S] = {(self.sizes.b, length)}")
-        capture, indices = self._captures.add_tensor(array), [self._row("b"), self._row(word)]
-        note_load(capture, indices)
-        return f"{capture.name}[{', '.join(indices)}]"
+        return self._captures.load(array, [self._row("b"), self._row(word)])
 
     # --- what is bound ---
 
     def offsets(self, **values) -> None:
         """What is added to the coordinates that modifiers see: b, h, q, k; the last two also per sequence.
 
-        Before anything is captured.
-        """
+        Before anything is captured."""
         for word, value in values.items():
             name = f"{'kv' if word == 'k' else word}_offset"
             if is_zero(value):
@@ -163,9 +150,7 @@ class Call:
         if (offset := self._operands.get(f"{word}_offset")) is not None:
             return f"({word} - {self._captures.add_scalar(offset).name})"
         if (offsets := self._operands.get(f"{word}_offsets")) is not None:
-            capture, sequence = self._captures.add_tensor(offsets), self._row("b")
-            note_load(capture, [sequence])
-            return f"({word} - {capture.name}[{sequence}])"
+            return f"({word} - {self._captures.load(offsets, [self._row('b')])})"
         return word
 
     def lengths(
@@ -177,9 +162,7 @@ class Call:
     ) -> None:
         if descriptor is not None and descriptor.seqlens is not None:
             if q_lengths is not None or kv_lengths is not None:
-                raise InvalidArgument(
-                    "lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths"
-                )
+                raise InvalidArgument("lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths")
             q_lengths, kv_lengths = descriptor.seqlens
         for role, name, value in zip(("q_lengths", "k_lengths"), names, (q_lengths, kv_lengths)):
             if value is not None:
@@ -196,9 +179,7 @@ class Call:
     def dropout(self, rate: float, seed, rng: str = "portable") -> None:
         one_of("dropout_rng", rng, ("portable", "engine"))
         if not isinstance(rate, (int, float, np.number)):
-            raise InvalidArgument(
-                f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced"
-            )
+            raise InvalidArgument(f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced")
         if not rate:
             return
         dropout_of(rate, "dropout_rate")
@@ -207,8 +188,9 @@ class Call:
         self._operands["seed"] = seed_words(seed)
         self._spec = self._spec.replace(dropout=float(rate), rng=rng)
 
-    def options(self, **fields) -> None:
-        self._spec = self._spec.replace(**fields)
+    def options(self, handed: Handed, **fields) -> None:
+        own = {"outputs": ("o", *outputs_of(handed)), "flags": flags_of(handed), "engine": handed.engine}
+        self._spec = self._spec.replace(**own, **fields)
 
     # --- run ---
 
@@ -245,6 +227,28 @@ def _check_problem(spec: Spec, arrays) -> None:
     if jax.default_backend() == "cpu":
         answer, reasons = _core.supported(problem, engine=spec.engine, device="cpu")
         if not answer:
-            raise _core.Unsupported(
-                f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}"
-            )
+            raise _core.Unsupported(f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}")
+
+
+# Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.
+seen: contextvars.ContextVar[list[tuple[Spec, list]] | None] = contextvars.ContextVar("seen", default=None)
+
+
+def note(spec: Spec, operands) -> None:
+    calls = seen.get()
+    if calls is not None:
+        calls.append((spec, [jax.core.ShapedArray(x.shape, x.dtype) for x in operands]))
+
+
+def problem_lines(function, *args: Any, gpu: bool = False, **kwargs: Any) -> list[str]:
+    """The problem lines of the calls in function(*args, **kwargs), which is traced and not run."""
+    calls: list[tuple[Spec, list]] = []
+    token = seen.set(calls)
+    try:
+        jax.eval_shape(lambda *a: function(*a, **kwargs), *args)
+    finally:
+        seen.reset(token)
+    calls = [(without_b_offset(spec), avals) for spec, avals in calls] if gpu else calls
+    return [
+        problem_line(spec.replace(training=True, wanted=("q", "k", "v")), avals, "forward", gpu) for spec, avals in calls
+    ]

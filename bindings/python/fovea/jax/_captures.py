@@ -1,34 +1,27 @@
 """What the formulas of one call capture: arrays and scalars, with names that follow from their order.
 
-Names are a0, a1 ... and s0, s1 ... in the order of first use, so the same structure gets the same text
-whatever its source. The same array used twice is captured once. Values are kept as they are bound: types that
-formulas have no loads for are cast here, outside of the custom derivative, where JAX differentiates them.
-"""
+Names are a0, a1 ... and s0, s1 ... in the order of first use, so the same structure gets the same text whatever its source.
+The same array used twice is captured once. Values are kept as they are bound: types that formulas have no loads for are cast
+here, outside of the custom derivative, where JAX differentiates them."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from ._arrays import SymbolicArray
 from ._operations import NoFormula
 from ._terms import Term, Writer
 
 # dtype of JAX -> (type in a declaration, kind of what a load gives)
-TENSOR_TYPES = {
-    "float32": ("f32", "f32"),
-    "float16": ("f16", "f32"),
-    "bfloat16": ("bf16", "f32"),
-    "float64": ("f64", "f32"),
-    "int32": ("i32", "i32"),
-    "int64": ("i64", "i32"),
-    "uint8": ("u8", "i32"),
-    "bool": ("bool", "bool"),
-}
+_LOADED = {"i32": "i32", "i64": "i32", "u8": "i32", "bool": "bool"}
+TENSOR_TYPES = {name: (ours, _LOADED.get(ours, "f32")) for name, ours in FROM_NUMPY.items()}
 _CAST = {"int8": "int32", "int16": "int32", "uint16": "int32", "int4": "int32"}
 AXES = ("b", "h", "q", "k")
 
@@ -91,7 +84,9 @@ class Captures:
 
     def claim(self, name: str, value) -> bool:
         """Is `name` new? Formulas of one call may share a captured tensor; two different ones of the same name are refused."""
-        if name in self._named and (self._named[name] is value or _same_number(self._named[name], value)):
+        known = self._named.get(name)
+        is_same_number = isinstance(known, (int, float)) and isinstance(value, (int, float)) and known == value
+        if name in self._named and (known is value or is_same_number):
             return False
         self.reserve(name)
         self._named[name] = value
@@ -104,29 +99,35 @@ class Captures:
         return f"{letter}{count}"
 
     def add_tensor(self, value, name: str | None = None) -> TensorCapture:
-        key = id(value)
-        if name is None and key in self._seen:
-            return self._seen[key][1]
-        array = jnp.asarray(value)
-        array = array.astype(bound_type(array.dtype, reals=self.reals))
-        name = name or self._fresh("a", len(self.tensors))
-        capture = TensorCapture(name, array, [None] * array.ndim)
-        self.tensors.append(capture)
-        self._seen.setdefault(key, (value, capture))
-        return capture
+        def made() -> TensorCapture:
+            array = jnp.asarray(value)
+            array = array.astype(bound_type(array.dtype, reals=self.reals))
+            return TensorCapture(name or self._fresh("a", len(self.tensors)), array, [None] * array.ndim)
+
+        return self._added(self.tensors, value, name, made)
 
     def add_scalar(self, value, name: str | None = None) -> ScalarCapture:
-        key = id(value)
-        if name is None and key in self._seen:
-            return self._seen[key][1]
-        array = jnp.asarray(value)
-        kind = "f32" if jnp.issubdtype(array.dtype, jnp.floating) else "i32"
-        array = array.astype(self.reals if kind == "f32" else jnp.int32)
-        name = name or self._fresh("s", len(self.scalars))
-        capture = ScalarCapture(name, array, kind)
-        self.scalars.append(capture)
-        self._seen.setdefault(key, (value, capture))
-        return capture
+        def made() -> ScalarCapture:
+            array = jnp.asarray(value)
+            kind = "f32" if jnp.issubdtype(array.dtype, jnp.floating) else "i32"
+            array = array.astype(self.reals if kind == "f32" else jnp.int32)
+            return ScalarCapture(name or self._fresh("s", len(self.scalars)), array, kind)
+
+        return self._added(self.scalars, value, name, made)
+
+    def _added(self, captures: list, value, name: str | None, made: Callable):
+        """The capture of a value: a new one, unless it was captured before and is not to have a name of its own."""
+        if name is None and id(value) in self._seen:
+            return self._seen[id(value)][1]
+        captures.append(made())
+        self._seen.setdefault(id(value), (value, captures[-1]))
+        return captures[-1]
+
+    def load(self, value, indices: list[str], name: str | None = None) -> str:
+        """The text of an element of an array, which is captured."""
+        capture = self.add_tensor(value, name)
+        note_load(capture, indices)
+        return f"{capture.name}[{', '.join(indices)}]"
 
     def scalar_term(self, value, writer: Writer) -> Term:
         capture = self.add_scalar(value)
@@ -141,18 +142,15 @@ class Captures:
         _, kind = TENSOR_TYPES[np.dtype(capture.value.dtype).name]
 
         def at(indices: tuple[Term, ...]) -> Term:
-            note_load(capture, [i.text for i in indices])
-            return writer.let(f"{capture.name}[{', '.join(i.text for i in indices)}]", kind)
+            return writer.let(self.load(value, [i.text for i in indices]), kind)
 
         return SymbolicArray(tuple(capture.value.shape), kind, at, holds_indices=True)
 
 
 def note_load(capture: TensorCapture, indices: list[str]) -> None:
-    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are
-    called.
+    """Remembers which coordinates index a tensor: they decide how it may be sharded, and what its extents are called.
 
-    A dimension that both q and k index (documents of one sequence) counts as that of the first of them.
-    """
+    A dimension that both q and k index (documents of one sequence) counts as that of the first of them."""
     for d, index in enumerate(indices):
         axis, before = index if index in AXES else None, capture.axes[d]
         both_positions = axis in ("q", "k") and before in ("q", "k")
@@ -163,15 +161,9 @@ def note_load(capture: TensorCapture, indices: list[str]) -> None:
     capture.loaded = True
 
 
-def _same_number(x, y) -> bool:
-    return isinstance(x, (int, float)) and isinstance(y, (int, float)) and x == y
-
-
 def bound_type(dtype, what: str = "a captured array", reals=jnp.float32) -> str:
     """The type in which an array of this type is bound; float64 is rounded, unless reals are float64."""
     name = np.dtype(dtype).name
     if name not in TENSOR_TYPES and name not in _CAST:
-        raise NoFormula(
-            f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)"
-        )
+        raise NoFormula(f"{what} has the type {name}; formulas load {', '.join(TENSOR_TYPES)} (cast it first)")
     return _CAST.get(name, np.dtype(reals).name if name == "float64" else name)

@@ -1,29 +1,31 @@
 """Context parallelism: one sequence over many devices, inside jax.shard_map.
 
-Each device holds a part of the queries and of the keys. `ring`: keys and values travel round the devices
-and each part's result is merged by its lse. `all_gather`: every device gets all keys first. Modifiers and
-masks see global positions, whichever order the sequence is dealt out in.
-"""
+Each device holds a part of the queries and of the keys. `ring`: keys and values travel round the devices and each part's
+result is merged by its lse. `all_gather`: every device gets all keys first. Modifiers and masks see global positions,
+whichever order the sequence is dealt out in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .._core import InvalidArgument
+from .._options import RETURNS, Handed, filled, takes
 from .._request import one_of
+from ._attention import attention
 from ._call import Call
-from ._modifiers import Given, Modifier
-from ._order import ORDERS, Place, reorder_sequence
-from ._ring import Ring, ring_of
+from ._modifiers import Given
+from ._ring import ORDERS, Place, Ring, reorder_sequence, ring_of
 from ._spec import LAYOUTS
 
 _STRATEGIES = ("ring", "all_gather")
+# Of attention(), what has no meaning for a part of a sequence, or is said by what this function takes itself.
+_WITHOUT = ("bias", "dense_mask", "sequence_descriptor", "cu_seqlens_q", "cu_seqlens_kv", "max_seqlen_q", "max_seqlen_kv")
 
 
+@takes(attention, without=(*_WITHOUT, "q_offset", "kv_offset", *RETURNS))
 def context_attention(
     q: jax.Array,
     k: jax.Array,
@@ -33,42 +35,19 @@ def context_attention(
     strategy: str = "ring",
     order: str = "contiguous",
     layout: str = "bshd",
-    score_mod: Modifier | None = None,
-    mask_mod: Modifier | None = None,
-    score_mod_bprop: Modifier | None = None,
-    score_mod_tensors: Mapping[str, Any] | None = None,
-    score_mod_bprop_tensors: Mapping[str, Any] | None = None,
-    mask_mod_tensors: Mapping[str, Any] | None = None,
-    scale: float | jax.Array | None = None,
-    sink: jax.Array | None = None,
-    q_lengths: jax.Array | None = None,
-    kv_lengths: jax.Array | None = None,
-    dropout_rate: float = 0.0,
-    dropout_seed: int | jax.Array | None = None,
-    dropout_rng: str = "portable",
-    b_offset: int | jax.Array = 0,
-    h_offset: int | jax.Array = 0,
-    global_heads: int | None = None,
-    deterministic: bool = False,
-    strict: bool = False,
-    engine: str | None = None,
-    checkpoint_name: str | None = None,
-    builtin_masks: tuple[str, ...] = (),
+    **options: Any,
 ) -> jax.Array:
     """Attention over a sequence that is cut along the mesh axis `axis_name`; call it inside jax.shard_map.
 
-    q, k, v are this device's parts (layouts bshd, bhsd, sbhd). `order` says how the sequence was dealt out:
-    "contiguous", "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n),
-    the last two so that causal masks give every device the same work; `reorder_sequence` brings an array into
-    such an order. score_mod, mask_mod and the rest are as in `attention` and see global positions: capture
-    whole arrays, not shards. Lengths are global too. If the mesh cuts batch or heads as well, b_offset,
-    h_offset and global_heads say which part this is.
-    """
+    q, k, v are this device's parts (layouts bshd, bhsd, sbhd). `order` says how the sequence was dealt out: "contiguous",
+    "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n), the last two so that causal
+    masks give every device the same work; `reorder_sequence` brings an array into such an order. score_mod, mask_mod and the
+    rest are as in `attention` and see global positions: capture whole arrays, not shards. Lengths are global too. If the
+    mesh cuts batch or heads as well, b_offset, h_offset and global_heads say which part this is."""
     _check_choices(strategy, order, layout)
-    _check_dropout(dropout_rate, dropout_rng, order)
-    given = Given(
-        score_mod, mask_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors, mask_mod_tensors
-    )
+    options = filled(context_attention, options)
+    _check_dropout(options["dropout_rate"], options["dropout_rng"], order)
+    given, sink = Given.of(options), options["sink"]
     parts = jax.lax.axis_size(axis_name)
     own = jax.lax.axis_index(axis_name).astype(jnp.int32)
     position = LAYOUTS[layout][2]
@@ -76,33 +55,31 @@ def context_attention(
         k, v = (_gathered(x, axis_name, position, parts, order) for x in (k, v))
     call = Call(layout, q, k, v)
     call.keep_names(given)
-    call.offsets(b=b_offset, h=h_offset)
+    call.offsets(b=options["b_offset"], h=options["h_offset"])
     lengths = (q.shape[position], k.shape[position])
     total = (parts * lengths[0], parts * lengths[1] if strategy == "ring" else lengths[1])
     # Gathered keys lie where they are.
     words = "qk" if strategy == "ring" else "q"
     places = [Place(word, order, parts, length) for word, length in zip(words, lengths)]
     leaves = _leaves(call, places, own)
-    for word, name, value in (("q", "q_lengths", q_lengths), ("k", "kv_lengths", kv_lengths)):
-        if value is not None:
+    for word, name in (("q", "q_lengths"), ("k", "kv_lengths")):
+        if (value := options[name]) is not None:
             call.mask_text(f"{leaves.get(word, word)} < {call.per_sequence(f'{word}_ends', value, name)}")
     placed = dict(leaves)
     leaves.update({"Sq": str(total[0]), "Skv": str(total[1])})
-    call.modify(given, masks=builtin_masks, leaves=leaves)
-    call.values(scale=scale, sink=None if strategy == "ring" else sink)
-    call.dropout(dropout_rate, dropout_seed)
-    call.options(engine=engine, deterministic=deterministic, strict=strict, h_global=global_heads or 0)
+    call.modify(given, masks=options["builtin_masks"], leaves=leaves)
+    call.values(scale=options["scale"], sink=None if strategy == "ring" else sink)
+    call.dropout(options["dropout_rate"], options["dropout_seed"])
+    handed = Handed(**{name: options[name] for name in Handed._fields if name in options})
+    call.options(handed, strict=options["strict"], h_global=options["global_heads"] or 0)
+    name = options["checkpoint_name"]
     if strategy == "all_gather":
-        return call.run(checkpoint_name)[0]
-    return ring_of(call, Ring(axis_name, places[1], checkpoint_name), sink, placed)
+        return call.run(name)[0]
+    return ring_of(call, Ring(axis_name, places[1], name), sink, placed)
 
 
 def _check_choices(strategy: str, order: str, layout: str) -> None:
-    for name, value, known in (
-        ("strategy", strategy, _STRATEGIES),
-        ("order", order, ORDERS),
-        ("layout", layout, LAYOUTS),
-    ):
+    for name, value, known in (("strategy", strategy, _STRATEGIES), ("order", order, ORDERS), ("layout", layout, LAYOUTS)):
         one_of(name, value, [x for x in known if x != "thd"])
 
 

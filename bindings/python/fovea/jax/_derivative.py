@@ -1,10 +1,9 @@
 """Derivatives of the primitives, first and second, forward and reverse.
 
-A forward changes along a direction as tangent_p says, which is linear in the direction and transposes into a
-backward. A backward changes as tangent_p says, too, and is linear in what comes in. Second derivatives are
-symmetric, so tangent_p of a backward transposes into itself. Which gradients are wanted is known from what the
-caller differentiates; a backward computes those and no others.
-"""
+A forward changes along a direction as tangent_p says, which is linear in the direction and transposes into a backward. A
+backward changes as tangent_p says, too, and is linear in what comes in. Second derivatives are symmetric, so tangent_p of a
+backward transposes into itself. Which gradients are wanted is known from what the caller differentiates; a backward computes
+those and no others."""
 
 from __future__ import annotations
 
@@ -94,11 +93,7 @@ class _Operands:
     def __init__(self, spec: Spec, operands: Sequence, tangents: Sequence):
         self.spec, self.arrays = spec, dict(zip(spec.operands, operands))
         given = zip(spec.operands, operands, tangents)
-        self.moving = {
-            role: t
-            for role, x, t in given
-            if type(t) is not ad.Zero and jnp.issubdtype(x.dtype, jnp.floating)
-        }
+        self.moving = {role: t for role, x, t in given if type(t) is not ad.Zero and jnp.issubdtype(x.dtype, jnp.floating)}
 
     def wanted(self) -> tuple[str, ...]:
         return wanted_of(tuple(self.moving), [self.arrays[role].dtype for role in self.moving])
@@ -194,9 +189,7 @@ def _transpose_tangent(cotangents, *operands, spec: Spec):
         for role, x in zip(map(gradient_source, gradient_roles(plain)), part):
             x = x.astype(asked[role].dtype)
             total[role] = ad.add_jaxvals(total[role], x) if role in total else x
-    return [
-        total.get(moves(role), ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()
-    ]
+    return [total.get(moves(role), ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()]
 
 
 def _transpose_backward(cotangents, *operands, spec: Spec):
@@ -210,9 +203,7 @@ def _transpose_backward(cotangents, *operands, spec: Spec):
     changes = {}
     if moving:
         changes = dict(zip(_INCOMING, _tangent(spec.replace(wanted=()), still, moving)))
-    return [
-        changes.get(role, ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()
-    ]
+    return [changes.get(role, ad.Zero(x.aval)) if ad.is_undefined_primal(x) else None for role, x in arrays.items()]
 
 
 ad.primitive_jvps[_primitive.forward_p] = _jvp_forward

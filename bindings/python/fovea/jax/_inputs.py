@@ -19,10 +19,7 @@ from ._spec import DTYPES, LAYOUTS
 _LAYOUTS = {
     **{name: (name, ("q", "k", "v")) for name in LAYOUTS},
     **{name: (inner, ("qkv",)) for name, inner in (("bs3hd", "bshd"), ("sb3hd", "sbhd"), ("t3hd", "thd"))},
-    **{
-        name: (inner, ("q", "kv"))
-        for name, inner in (("bshd_bs2hd", "bshd"), ("sbhd_sb2hd", "sbhd"), ("thd_t2hd", "thd"))
-    },
+    **{name: (inner, ("q", "kv")) for name, inner in (("bshd_bs2hd", "bshd"), ("sbhd_sb2hd", "sbhd"), ("thd_t2hd", "thd"))},
 }
 
 
@@ -61,12 +58,7 @@ def _check_shape(layout: str, role: str, x: jax.Array) -> None:
 
 def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, jax.Array], tuple[int, int]]:
     """The starts by role, and the longest lengths; empty if the layout is not thd."""
-    arguments = {
-        "cu_seqlens_q": cu_q,
-        "cu_seqlens_kv": cu_k,
-        "max_seqlen_q": max_q,
-        "max_seqlen_kv": max_k,
-    }
+    arguments = {"cu_seqlens_q": cu_q, "cu_seqlens_kv": cu_k, "max_seqlen_q": max_q, "max_seqlen_kv": max_k}
     given = [name for name, value in arguments.items() if value is not None]
     if layout != "thd":
         if given:
@@ -78,10 +70,7 @@ def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, j
     k_starts = vector("cu_seqlens_kv", cu_q if cu_k is None else cu_k)
     check_starts("cu_seqlens_q", q_starts.shape)
     check_starts("cu_seqlens_kv", k_starts.shape, q_starts.shape[0])
-    longest = (
-        _length("max_seqlen_q", max_q),
-        _length("max_seqlen_kv", max_q if max_k is None else max_k),
-    )
+    longest = (_length("max_seqlen_q", max_q), _length("max_seqlen_kv", max_q if max_k is None else max_k))
     return {"q_starts": q_starts, "k_starts": k_starts}, longest
 
 
@@ -98,8 +87,7 @@ def made_alike(arrays: list[jax.Array]) -> list[jax.Array]:
     if not every:
         return arrays
     return [
-        x if own == every else jax.lax.pcast(x, tuple(sorted(every - own)), to="varying")
-        for x, own in zip(arrays, varying)
+        x if own == every else jax.lax.pcast(x, tuple(sorted(every - own)), to="varying") for x, own in zip(arrays, varying)
     ]
 
 
@@ -164,9 +152,8 @@ def seed_words(seed) -> jax.Array:
 class SequenceDescriptor:
     """Made by one of the from_ functions.
 
-    A segment id of 0 is padding. Tokens attend to tokens of the same id only. If there are positions,
-    the q and k that modifiers see are positions inside the segment.
-    """
+    A segment id of 0 is padding. Tokens attend to tokens of the same id only. If there are positions, the q and k that
+    modifiers see are positions inside the segment."""
 
     seqlens: tuple | None = None  # (queries, keys): [B] each
     segment_ids: tuple | None = None  # (queries, keys): [B, S] each
@@ -193,9 +180,7 @@ class SequenceDescriptor:
 
     @classmethod
     def from_seqlens_and_offsets(cls, seqlens, seq_offsets, max_seqlens) -> "SequenceDescriptor":
-        """Lengths [B, segments] and starts [B, segments (+ 1)] of packed segments, or pairs; max_seqlens is
-        S, or a pair.
-        """
+        """Lengths [B, segments] and starts [B, segments (+ 1)] of packed segments, or pairs; max_seqlens is S, or a pair."""
         parts = zip(_arrays(seqlens), _arrays(seq_offsets), _pair(max_seqlens), strict=True)
         ids, positions = zip(*(_segments(lengths, starts, size) for lengths, starts, size in parts))
         return cls(segment_ids=tuple(ids), segment_pos=tuple(positions))

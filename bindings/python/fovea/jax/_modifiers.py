@@ -11,8 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._core import InvalidArgument
-from .._line import program_line
-from .._request import TraceError, both_masks, check_modifiers, no_modifier
+from .._request import TraceError, both_masks, check_modifiers, no_modifier, program_line
 from ..program import Program
 from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
 from ._operations import NoFormula
@@ -34,6 +33,11 @@ class Given:
     score_mod_tensors: Mapping[str, Any] | None = None
     score_mod_bprop_tensors: Mapping[str, Any] | None = None
     mask_mod_tensors: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> "Given":
+        """Those among the keywords of a call."""
+        return cls(**{field.name: keywords[field.name] for field in dataclasses.fields(cls)})
 
     def check(self) -> None:
         """Raises if arguments do not go together."""
@@ -59,9 +63,7 @@ class Given:
 
     def names(self) -> set[str]:
         """Checks the names of captured tensors."""
-        programs = [
-            x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)
-        ]
+        programs = [x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)]
         found = {name for p in programs for name, *_ in (*p.tensors, *p.scalars)}
         return found.union(*(getattr(self, name) or () for name in _TENSORS))
 
@@ -81,9 +83,7 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
         mod, bprop = _recorded(given, captures, sizes)
         mod, bprop = _placed(mod, leaves), _placed(bprop, leaves)
     elif given.score_mod is not None:
-        mod, own_mask, bprop = _formula(
-            "score_mod", given.score_mod, given.score_mod_tensors, captures, leaves
-        )
+        mod, own_mask, bprop = _formula("score_mod", given.score_mod, given.score_mod_tensors, captures, leaves)
         masks = [own_mask] if own_mask else []
     if given.score_mod_bprop is not None and not _is_callback(given.score_mod):
         if _is_callback(given.score_mod_bprop):
@@ -147,9 +147,7 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         known = {name: v for name, v in values.items() if name in tokens(modifier)}
         unused = [name for name in values if name not in known]
         if unused:
-            raise InvalidArgument(
-                f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use"
-            )
+            raise InvalidArgument(f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use")
         arrays = [(n, TENSOR_TYPES[_type(n, v, captures)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
         scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in known.items() if not np.ndim(v)]
         try:
@@ -157,9 +155,7 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         except _core.InvalidArgument as error:
             if "unknown" not in str(error):
                 raise
-            raise _core.InvalidArgument(
-                f"{error}\nWhat {what} captures is given by name, in {what}_tensors"
-            ) from None
+            raise _core.InvalidArgument(f"{error}\nWhat {what} captures is given by name, in {what}_tensors") from None
     bound = _bind(program, values, captures)
     texts = [program.mod, program.mask, program.bprop]
     if what == "score_mod_bprop":

@@ -1,8 +1,7 @@
 """One rule per elementwise primitive of JAX: Terms in, a Term out.
 
 Floating point is f32 (f64 if q is) whatever the precision JAX would use, integers are i32: docs/jax.md says so. A primitive
-without a rule here is refused by `_symbolic`, which names it.
-"""
+without a rule here is refused by `_symbolic`, which names it."""
 
 from __future__ import annotations
 
@@ -70,10 +69,6 @@ def _logic(on_bool: str, on_integer: str) -> Rule:
     return rule
 
 
-def _not(w: Writer, p, x: Term) -> Term:
-    return w.let(f"{'!' if x.kind == 'bool' else '~'}{x.text}", x.kind)
-
-
 def _select_n(w: Writer, p, which: Term, *cases: Term) -> Term:
     if which.kind == "bool":
         return w.select(which, cases[1], cases[0])
@@ -128,61 +123,29 @@ def _neg(w: Writer, p, x: Term) -> Term:
     return w.let(f"-{x.text}" if x.text[0] != "-" else f"-({x.text})", x.kind)
 
 
-def _convert(w: Writer, p, x: Term) -> Term:
-    kind = kind_of(p["new_dtype"], "a cast")
-    return w.cast(x, kind)
-
-
-def _clamp(w: Writer, p, low: Term, x: Term, high: Term) -> Term:
-    return w.let(f"clamp({x.text}, {low.text}, {high.text})", x.kind, low.nonnegative)
-
-
-def _same(w: Writer, p, x: Term) -> Term:
-    return x
-
-
+# fmt: off
 RULES: dict[str, Rule] = {
-    "add": lambda w, p, x, y: w.add(x, y),
-    "add_any": lambda w, p, x, y: w.add(x, y),
-    "sub": _sub,
-    "mul": lambda w, p, x, y: w.mul(x, y),
-    "div": _div,
-    "rem": _rem,
-    "neg": _neg,
-    "abs": lambda w, p, x: w.let(f"abs({x.text})", x.kind),
-    "sign": _sign,
-    "max": _extreme("max"),
-    "min": _extreme("min"),
-    "clamp": _clamp,
+    "add": lambda w, p, x, y: w.add(x, y), "add_any": lambda w, p, x, y: w.add(x, y), "sub": _sub,
+    "mul": lambda w, p, x, y: w.mul(x, y), "div": _div, "rem": _rem, "neg": _neg,
+    "abs": lambda w, p, x: w.let(f"abs({x.text})", x.kind), "sign": _sign,
+    "max": _extreme("max"), "min": _extreme("min"),
+    "clamp": lambda w, p, low, x, high: w.let(f"clamp({x.text}, {low.text}, {high.text})", x.kind, low.nonnegative),
     **{name: _function(name) for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt")},
     **{name: _function(name) for name in ("tanh", "erf", "sin", "cos", "tan", "floor", "ceil")},
-    "logistic": _function("sigmoid"),
-    "erfc": lambda w, p, x: w.let(f"1.0 - erf({x.text})", "f32"),
-    "square": lambda w, p, x: w.mul(x, x),
-    "integer_pow": _integer_pow,
-    "pow": _pow,
-    "round": _round,
-    "lt": _compare("<"),
-    "le": _compare("<="),
-    "gt": _compare(">"),
-    "ge": _compare(">="),
-    "eq": _compare("=="),
-    "ne": _compare("!="),
-    "and": _logic("&&", "&"),
-    "or": _logic("||", "|"),
-    "xor": _logic("!=", "^"),
-    "not": _not,
+    "logistic": _function("sigmoid"), "erfc": lambda w, p, x: w.let(f"1.0 - erf({x.text})", "f32"),
+    "square": lambda w, p, x: w.mul(x, x), "integer_pow": _integer_pow, "pow": _pow, "round": _round,
+    "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"), "ge": _compare(">="),
+    "eq": _compare("=="), "ne": _compare("!="),
+    "and": _logic("&&", "&"), "or": _logic("||", "|"), "xor": _logic("!=", "^"),
+    "not": lambda w, p, x: w.let(f"{'!' if x.kind == 'bool' else '~'}{x.text}", x.kind),
     "is_finite": lambda w, p, x: w.let(f"abs({x.text}) < inf", "bool"),
     "shift_left": lambda w, p, x, n: w.let(f"{x.text} << {n.text}", "i32"),
     "shift_right_arithmetic": lambda w, p, x, n: w.let(f"{x.text} >> {n.text}", "i32"),
-    "shift_right_logical": _shift_right_logical,
-    "select_n": _select_n,
-    "convert_element_type": _convert,
-    "reduce_precision": _same,
-    "copy": _same,
-    "copy_p": _same,
-    "pvary": _same,
+    "shift_right_logical": _shift_right_logical, "select_n": _select_n,
+    "convert_element_type": lambda w, p, x: w.cast(x, kind_of(p["new_dtype"], "a cast")),
+    **{name: lambda w, p, x: x for name in ("reduce_precision", "copy", "copy_p", "pvary")},
 }
+# fmt: on
 
 # name of a reduction -> (the elementwise rule it folds with, its start for each kind)
 REDUCTIONS = {

@@ -1,12 +1,11 @@
 """How a call is cut over a mesh: batch and heads, without communication.
 
-Each device runs attention on its part of the batch and of the heads, and sees global coordinates. A
-captured tensor that a coordinate alone indexes is cut along with it; any other is whole on every device,
-and the device's offset is bound. Gradients of what is whole are summed over the mesh.
+Each device runs attention on its part of the batch and of the heads, and sees global coordinates. A captured tensor that a
+coordinate alone indexes is cut along with it; any other is whole on every device, and the device's offset is bound.
+Gradients of what is whole are summed over the mesh.
 
-The arrays of a mesh with explicit axes (jax.make_mesh makes such) say in their types how they are cut. These axes are
-left to XLA while attention is traced, and the results get the types that follow from that of q: its batch and its heads.
-"""
+The arrays of a mesh with explicit axes (jax.make_mesh makes such) say in their types how they are cut. These axes are left
+to XLA while attention is traced, and the results get the types that follow from that of q: its batch and its heads."""
 
 from __future__ import annotations
 
@@ -57,9 +56,7 @@ class _Plan:
         self._goes_along = {axis: self._can_go_along(axis) for axis in ("b", "h")}
         self.operands = [self._dimensions(role) for role in spec.operands]
         self._result_roles = roles = result_roles(spec, direction)
-        self.results = [
-            self._dimensions(gradient_source(role) if role.startswith("grad_") else role) for role in roles
-        ]
+        self.results = [self._dimensions(gradient_source(role) if role.startswith("grad_") else role) for role in roles]
 
     @property
     def _by_place(self) -> bool:
@@ -77,9 +74,7 @@ class _Plan:
         tagged = {(t.name, d) for t in self._spec.tensors for d, a in enumerate(t.axes) if a == axis}
         if self._by_place or not size:
             return False
-        return not any(
-            uses_apart_from_loads(text, axis, lambda name, d: (name, d) in tagged) for text in self._texts()
-        )
+        return not any(uses_apart_from_loads(text, axis, lambda name, d: (name, d) in tagged) for text in self._texts())
 
     def _dimensions(self, role: str) -> Dimensions:
         spec, role = self._spec, moves(role)
@@ -155,8 +150,7 @@ class _Plan:
         spec, arrays = self._localized(mesh, axes, list(arrays))
         results = call(spec, *arrays)
         return tuple(
-            self._combined(role, dims, axes, result)
-            for role, dims, result in zip(self._result_roles, self.results, results)
+            self._combined(role, dims, axes, result) for role, dims, result in zip(self._result_roles, self.results, results)
         )
 
     def _localized(self, mesh, axes, arrays):
@@ -169,11 +163,7 @@ class _Plan:
             words["Hkv"] = str(sizes.hkv)
         if words:
             spec = spec.replace(
-                **{
-                    k: substitute(t, words)
-                    for k in ("mod", "mask", "bprop")
-                    if (t := getattr(spec, k)) is not None
-                }
+                **{k: substitute(t, words) for k in ("mod", "mask", "bprop") if (t := getattr(spec, k)) is not None}
             )
         if axes["h"] and ("H" in used or self._by_place) and not spec.h_global:
             spec = spec.replace(h_global=sizes.h)
@@ -219,9 +209,7 @@ def _position(mesh, names: tuple[str, ...]):
 def with_types(spec: Spec, attend: Callable, arrays: Sequence[jax.Array]) -> Callable:
     """`attend`, whose results have sharding types if the queries have one."""
     own = jax.typeof(arrays[0]).sharding
-    explicit = [
-        axis for axis, kind in zip(own.mesh.axis_names, own.mesh.axis_types) if kind == AxisType.Explicit
-    ]
+    explicit = [axis for axis, kind in zip(own.mesh.axis_names, own.mesh.axis_types) if kind == AxisType.Explicit]
     if not explicit:
         return attend
     outputs = tuple(NamedSharding(own.mesh, cut) for cut in _cuts(spec, own.spec))

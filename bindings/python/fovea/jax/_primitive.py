@@ -1,14 +1,15 @@
 """The primitives: attention forward and backward, how both change along a direction, and the custom call that each becomes.
 
-forward_p, backward_p and tangent_p are what transformations see: they batch (`_batching`), are partitioned
-(`_partition`) and differentiated (`_derivative`). call_p is one custom call
-on one device; its lowering asks Fovea whether an engine can run it, so that what can't fails when it is
-compiled, with every engine's reasons.
-"""
+forward_p, backward_p and tangent_p are what transformations see: they batch (`_batching`), are partitioned (`_partition`)
+and differentiated (`_derivative`). call_p is one custom call on one device; its lowering asks Fovea whether an engine can
+run it, so that what can't fails when it is compiled, with every engine's reasons. The library with the XLA handlers is
+found, loaded and given to XLA by name, once per process."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import pathlib
 from collections.abc import Sequence
 
 import jax
@@ -20,31 +21,26 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir, xla
 from jax.sharding import NamedSharding, PartitionSpec
 
+import fovea
+
 from .. import _core
 from .._core import Unsupported
-from . import _batching, _native, _partition
+from . import _batching, _partition
 from ._rewrite import without_b_offset
-from ._spec import (
-    Spec,
-    check_types,
-    gradient_roles,
-    gradient_source,
-    moves,
-    problem_line,
-    result_roles,
-    result_shapes,
-)
+from ._spec import Spec, check_types, gradient_roles, gradient_source, moves, problem_line, result_roles, result_shapes
 
 forward_p = Primitive("fovea_forward")
 backward_p = Primitive("fovea_backward")
 tangent_p = Primitive("fovea_tangent")
 call_p = Primitive("fovea_call")
+TARGETS = {"forward": "fovea_forward", "backward": "fovea_backward", "tangent": "fovea_tangent"}
+RECORDED = {"forward": "fovea_forward_recorded", "backward": "fovea_backward_recorded"}
 OUTER = {"forward": forward_p, "backward": backward_p, "tangent": tangent_p}
 
 
 def bind(direction: str, spec: Spec, operands: Sequence[jax.Array]) -> list[jax.Array]:
     """Attention on arrays in the order of spec.operands."""
-    _native.register()
+    register()
     return OUTER[direction].bind(*operands, spec=spec)
 
 
@@ -58,10 +54,7 @@ def _abstract(direction: str, *avals, spec: Spec):
     mesh = avals[0].sharding.mesh
     return [
         jax.core.ShapedArray(
-            shape,
-            dtype,
-            sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))),
-            manual_axis_type=manual,
+            shape, dtype, sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))), manual_axis_type=manual
         )
         for shape, dtype in results
     ]
@@ -94,7 +87,7 @@ def _custom_call(ctx, operands, target: str, spec: Spec, results: Sequence[str],
 def _lower_cpu(ctx, *operands, spec: Spec, direction: str):
     line = problem_line(spec, ctx.avals_in, direction)
     _require(spec, direction, line, "cpu")
-    return _custom_call(ctx, operands, _native.TARGETS[direction], spec, result_roles(spec, direction), line)
+    return _custom_call(ctx, operands, TARGETS[direction], spec, result_roles(spec, direction), line)
 
 
 def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
@@ -111,11 +104,11 @@ def _lower_cuda(ctx, *operands, spec: Spec, direction: str):
         line = problem_line(spec, ctx.avals_in, direction, gpu=True)
         if _has_cuda():
             _require(spec, direction, line, "cuda:0")
-        return _custom_call(ctx, operands, _native.TARGETS[direction], spec, roles, line)
+        return _custom_call(ctx, operands, TARGETS[direction], spec, roles, line)
     # XLA may record this call into a command buffer, so its workspace has to be a buffer of the program.
     memory = jax.core.ShapedArray((max(workspace, 1),), jnp.uint8)
     wider = ctx.replace(avals_out=[*ctx.avals_out, memory])
-    return _custom_call(wider, operands, _native.RECORDED[direction], spec, (*roles, "workspace"), line)[:-1]
+    return _custom_call(wider, operands, RECORDED[direction], spec, (*roles, "workspace"), line)[:-1]
 
 
 @functools.cache
@@ -135,6 +128,61 @@ def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
     if not answer:
         return None
     return _core.Plan(problem, engine=spec.engine, device="cuda:0", partner=partner).workspace()
+
+
+# --- the handlers that XLA calls ---
+
+
+@functools.cache
+def register() -> None:
+    """Gives XLA the handlers of Fovea's custom calls; cheap if it was done before.
+
+    Every call of attention does so. A process that only runs programs which were exported or compiled elsewhere calls it
+    first."""
+    # XLA needs types before the handlers that use them. JAX keeps that order only if a backend has been
+    # started: otherwise the start of the backend fails.
+    jax.default_backend()
+    library = _library()
+
+    def capsule(name: str):
+        return jax.ffi.pycapsule(getattr(library, name))
+
+    def address(name: str):
+        function = getattr(library, name)
+        function.restype = ctypes.c_void_p
+        return jax.ffi.pycapsule(ctypes.c_void_p(function()))
+
+    for platform in ("cpu", "CUDA"):
+        kinds = ("type_id", "type_info")
+        types = {kind: address(f"fovea_jax_{kind}_{platform.lower()}") for kind in kinds}
+        jax.ffi.register_ffi_type(f"fovea_jax_call_{platform.lower()}", types, platform=platform)
+    for direction in TARGETS:
+        half = "backward" if direction == "backward" else "forward"  # of a pair; a tangent is none
+        host = {"instantiate": capsule(f"fovea_jax_{half}_instantiate_cpu"), "execute": capsule("fovea_jax_run_cpu")}
+        jax.ffi.register_ffi_target(TARGETS[direction], host, platform="cpu")
+    for direction in RECORDED:
+        device = {
+            "instantiate": capsule(f"fovea_jax_{direction}_instantiate_cuda"),
+            "initialize": capsule("fovea_jax_initialize_cuda"),
+        }
+        for name, run in ((TARGETS, "fovea_jax_run_cuda"), (RECORDED, "fovea_jax_run_cuda_recorded")):
+            jax.ffi.register_ffi_target(name[direction], {**device, "execute": capsule(run)}, platform="CUDA")
+
+
+def _library() -> ctypes.CDLL:
+    folders = (pathlib.Path(fovea.__file__).parent, pathlib.Path(__file__).resolve().parent.parent)
+    found = next((path for folder in folders if (path := folder / "_jax_ffi.so").exists()), None)
+    if found is None:
+        raise ImportError(
+            f"fovea.jax was built without jaxlib: {folders[0] / '_jax_ffi.so'} is missing. Install jax, then "
+            "build again (./dev build, or pip install with jax in the build's environment)"
+        )
+    return ctypes.CDLL(str(found))
+
+
+def custom_call_targets() -> tuple[str, ...]:
+    """The names of Fovea's custom calls, as jax.export wants to be told them."""
+    return (*TARGETS.values(), *RECORDED.values())
 
 
 # --- registration ---

@@ -1,8 +1,7 @@
 """Formulas rewritten as text: coordinates renamed, loads given another index.
 
-Sharding and batching change what `b` or `h` means. Formulas are short and
-loads are the only use of brackets, so replacing words is enough; the parser checks the result like any other text.
-"""
+Sharding and batching change what `b` or `h` means. Formulas are short and loads are the only use of brackets, so replacing
+words is enough; the parser checks the result like any other text."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The ring of context parallelism: keys and values of one device after the other, each part merged by its lse.
+"""The ring of context parallelism: how the tokens of a sequence are dealt out to devices, and keys and values of one device
+after the other, each part merged by its lse.
 
 Called by context_attention(). The library's plan says which steps there are and who needs whose keys in them
-(fovea_parallel_plan): steps that are masked on every device are left out, and what one need not see is not
-sent to it. Keys come straight from the device that has them, and their gradients go straight back.
-"""
+(fovea_parallel_plan): steps that are masked on every device are left out, and what one need not see is not sent to it. Keys
+come straight from the device that has them, and their gradients go straight back."""
 
 from __future__ import annotations
 
@@ -16,11 +16,70 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name as name_for_checkpoint
 
 from .. import _core
+from .._core import InvalidArgument
+from .._request import one_of
 from . import _derivative, _primitive
 from ._call import Call
 from ._inputs import made_alike
-from ._order import Place
 from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, problem_line
+
+ORDERS = ("contiguous", "striped", "zigzag")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a device's part of the queries ("q") or keys ("k") lies, of `length` tokens on each device."""
+
+    word: str
+    order: str
+    parts: int
+    length: int
+
+    @property
+    def role(self) -> str:
+        """The role of the operand that has this place: an offset, a scalar, or the position of each token."""
+        kinds = {"contiguous": "{}_offset", "striped": "scalar:{}_first", "zigzag": "tensor:{}_places"}
+        return kinds[self.order].format(self.word)
+
+    @property
+    def name(self) -> str:
+        return self.role.partition(":")[2]
+
+    def of(self, device) -> jax.Array:
+        """That operand, for this device."""
+        if self.order != "zigzag":
+            return device * (self.length if self.order == "contiguous" else 1)
+        local, half = jnp.arange(self.length, dtype=jnp.int32), _half(self.length)
+        return local + half * jnp.where(local < half, device, 2 * self.parts - 2 - device)
+
+
+def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False) -> jax.Array:
+    """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
+
+    "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts pieces."""
+    one_of("order", order, ORDERS)
+    if order == "contiguous":
+        return x
+    length = x.shape[axis]
+    if length % parts:
+        raise InvalidArgument(f"a sequence of {length} can't be dealt out to {parts} devices")
+    x = jnp.moveaxis(x, axis, 0)
+    rest = x.shape[1:]
+    if order == "striped":
+        first, second = (parts, length // parts) if inverse else (length // parts, parts)
+        x = jnp.swapaxes(x.reshape(first, second, *rest), 0, 1).reshape(length, *rest)
+        return jnp.moveaxis(x, 0, axis)
+    pieces = x.reshape(2 * parts, _half(length // parts), *rest)
+    dealt = [j for i in range(parts) for j in (i, 2 * parts - 1 - i)]
+    if inverse:
+        dealt = [dealt.index(j) for j in range(2 * parts)]
+    return jnp.moveaxis(pieces[jnp.array(dealt)].reshape(length, *rest), 0, axis)
+
+
+def _half(length: int) -> int:
+    if length % 2:
+        raise InvalidArgument(f"order='zigzag' cuts each device's {length} tokens in two; that number must be even")
+    return length // 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +101,7 @@ def ring_of(call: Call, ring: Ring, sink, leaves):
 
 def _steps(spec: Spec, arrays, place: Place, leaves):
     """Steps in which some device has something to compute. What is captured is not known while JAX traces, and may be
-    anything.
-    """
+    anything."""
     whole = {word: text for word, text in leaves.items() if word in ("q", "k")}
     texts = {}
     for name in ("mod", "mask"):
@@ -117,9 +175,7 @@ def _ring_bwd(spec: Spec, ring, residuals, grad_o):
     operands, sink = _split(spec, arrays)
     grad_o = grad_o.astype(jnp.float32)
     gradients = _ring_gradients(spec, ring, operands, (o, lse, grad_o), wanted)
-    result = [
-        g.astype(x.dtype) if (g := gradients.get(role)) is not None else None for role, x in operands.items()
-    ]
+    result = [g.astype(x.dtype) if (g := gradients.get(role)) is not None else None for role, x in operands.items()]
     if sink is not None:
         result.append(_sink_gradient(spec, sink, o, lse, grad_o) if "sink" in wanted else None)
     return tuple(result)
@@ -173,14 +229,11 @@ def _rows(spec: Spec, shape) -> tuple[int, ...]:
 
 def _by_row(spec: Spec, rows):
     """[B, H, S] as a factor of o."""
-    order = {"bshd": (0, 2, 1), "bhsd": (0, 1, 2), "sbhd": (2, 0, 1)}[spec.layout]
-    return jnp.transpose(rows, order)[..., None]
+    return jnp.transpose(rows, [LAYOUTS[spec.layout].index(i) for i in range(3)])[..., None]
 
 
 def _merged(spec: Spec, first, second):
-    """Two parts of the keys: outputs weighted by their shares of the sum. A row that both left empty stays
-    empty.
-    """
+    """Two parts of the keys: outputs weighted by their shares of the sum. A row that both left empty stays empty."""
     lse = jnp.logaddexp(first[1], second[1])
     weights = [_by_row(spec, jnp.exp(x[1] - _finite(lse))) for x in (first, second)]
     return first[0] * weights[0] + second[0] * weights[1], lse

@@ -1,24 +1,23 @@
 """Which attention a call is, without its sizes: the one static argument of the primitives.
 
-A Spec with the shapes of the operands gives the problem line. Everything that may differ from call to call
-is an operand with a role; a Spec holds only strings and numbers.
-"""
+A Spec with the shapes of the operands gives the problem line. Everything that may differ from call to call is an operand
+with a role; a Spec holds only strings and numbers."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
 
 from .. import _request
+from .._arrays import NAMES_IN_NUMPY
 from .._core import OUTPUTS
 from .._request import Sizes
 from ._captures import TENSOR_TYPES
 
-DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
+DTYPES = {NAMES_IN_NUMPY[name]: name for name in _request.FLOATS}
 # layout of one tensor -> which dimension is batch, head, position (features are last)
 LAYOUTS = {layout: axes[:3] for layout, axes in _request.AXES.items()}
 
@@ -36,7 +35,7 @@ class Captured:
 @dataclasses.dataclass(frozen=True)
 class Spec:
     layout: str = "bshd"
-    operands: tuple[str, ...] = ("q", "k", "v")  # roles, in order; see jax_ffi/roles.h
+    operands: tuple[str, ...] = ("q", "k", "v")  # roles, in order; see jax_ffi/bind.h
     outputs: tuple[str, ...] = ("o",)  # o, and names of fovea._core.OUTPUTS
     mod: str | None = None
     mask: str | None = None
@@ -45,8 +44,7 @@ class Spec:
     scalars: tuple[tuple[str, str], ...] = ()  # name, kind
     dropout: float = 0.0
     rng: str = "portable"  # of dropout: portable, or engine (the engine's own generator)
-    deterministic: bool = False
-    verify: bool = False
+    flags: tuple[str, ...] = ()  # names of fovea._options.FLAGS that are set
     strict: bool = False
     engine: str | None = None
     o_dtype: str | None = None
@@ -98,9 +96,7 @@ def check_types(spec: Spec, avals: Sequence) -> None:
     for role, aval in zip(spec.operands, avals, strict=True):
         expected = types.get(role)
         if expected is not None and np.dtype(aval.dtype).name != expected:
-            raise AssertionError(
-                f"operand {role} has the type {aval.dtype}, not {expected}: a bug in fovea.jax"
-            )
+            raise AssertionError(f"operand {role} has the type {aval.dtype}, not {expected}: a bug in fovea.jax")
 
 
 def tensor_shape(spec: Spec, sizes: Sizes, heads: int, length: int, features: int) -> tuple[int, ...]:
@@ -123,9 +119,7 @@ def output_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np
     dtype = avals[0].dtype
     rows = jnp.float64 if dtype == jnp.float64 else jnp.float32
     length = sizes.t_q if spec.layout == "thd" else sizes.sq
-    shapes = {
-        "o": (tensor_shape(spec, sizes, sizes.h, length, sizes.dv), spec.o_dtype or dtype),
-    }
+    shapes = {"o": (tensor_shape(spec, sizes, sizes.h, length, sizes.dv), spec.o_dtype or dtype)}
     for name, extent in OUTPUTS.items():
         shapes[name] = ((sizes.h,) if extent == "heads" else row_shape(spec, sizes), rows)
     return [(shape, np.dtype(t)) for shape, t in (shapes[name] for name in spec.outputs)]
@@ -136,13 +130,7 @@ def gradient_roles(spec: Spec) -> tuple[str, ...]:
     roles = []
     for name in spec.wanted:
         if name in ("q", "k", "v"):
-            role = (
-                "grad_qkv"
-                if spec.packing == "qkv"
-                else "grad_kv"
-                if spec.packing and name != "q"
-                else f"grad_{name}"
-            )
+            role = "grad_qkv" if spec.packing == "qkv" else "grad_kv" if spec.packing and name != "q" else f"grad_{name}"
             if role not in roles:
                 roles.append(role)
         else:
@@ -185,107 +173,74 @@ def gradient_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], 
     return result
 
 
-def problem_line(
-    spec: Spec, avals: Sequence, direction: str, gpu: bool = False, capture: bool = False
-) -> str:
+def problem_line(spec: Spec, avals: Sequence, direction: str, gpu: bool = False, capture: bool = False) -> str:
     """The line of this call; `direction` is forward or backward, spec.training makes it that of the pair."""
     s = sizes_of(spec, avals)
     pair = spec.training and direction != "tangent"
-    words = [f"direction={'both' if pair else direction}", f"layout={spec.layout}"]
-    words += [f"b={s.b} h={s.h} hkv={s.hkv} sq={s.sq} skv={s.skv} d={s.d} dv={s.dv}"]
-    words += [f"dtype={DTYPES[np.dtype(avals[0].dtype).name]}"]
+    fields = {"direction": "both" if pair else direction, "layout": spec.layout}
+    fields |= {name: getattr(s, name) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv")}
+    fields["dtype"] = DTYPES[np.dtype(avals[0].dtype).name]
     if spec.layout == "thd":
-        words += [f"tq={s.t_q} tk={s.t_k} cu_q=bound cu_k=bound"]
-    words += (
-        _bound(spec) + _strides(spec, s, direction) + _formulas(spec, s, avals) + _options(spec, direction)
-    )
-    if gpu:
-        words += _values_on_device(spec, s)
-    if capture:
-        words.append("capture=1")
-    return " ".join(words)
-
-
-def _bound(spec: Spec) -> list[str]:
+        fields |= {"tq": s.t_q, "tk": s.t_k, "cu_q": "bound", "cu_k": "bound"}
     keys = {"q_lengths": "qlens", "k_lengths": "klens", "q_offsets": "q_offset", "k_offsets": "k_offset"}
-    return [f"{key}=bound" for role, key in keys.items() if role in spec.operands]
+    fields |= {key: "bound" for role, key in keys.items() if role in spec.operands}
+    fields |= _strides(spec, s, direction) | {key: getattr(spec, key) for key in ("mod", "mask", "bprop")}
+    fields |= _options(spec, direction) | (_values_on_device(spec, s) if gpu else {})
+    tensors = _declared(spec, s, dict(zip(spec.operands, avals)))
+    return _request.problem_line(**fields, capture=capture, tensors=tensors, scalars=spec.scalars)
 
 
-def _values_on_device(spec: Spec, s: Sizes) -> list[str]:
-    """Operands lie on the GPU, scalars too. Offsets must not be 0 in the line; those that are bound count."""
+def _values_on_device(spec: Spec, s: Sizes) -> dict[str, object]:
+    """On a GPU scalars and offsets are operands in device memory. The line says that there is an offset (1 stands for any); the
+    value that counts is the bound one."""
     values = [role for role in spec.operands if role in _GPU_VALUES or role.startswith("scalar:")]
     offsets = [role for role in values if role.endswith("_offset")]
     if 0 < spec.h_global <= s.h and "h_offset" in offsets:
         offsets.remove("h_offset")  # only 0 can be given in the line
-    return [*(f"{role}=1" for role in offsets), *(["values=device"] if values else [])]
+    return {**dict.fromkeys(offsets, 1), "values": "device" if values else None}
 
 
-def _strides(spec: Spec, s: Sizes, direction: str) -> list[str]:
-    """Where q, k, v lie side by side in [..., parts, H, D]."""
+def _strides(spec: Spec, s: Sizes, direction: str) -> dict[str, tuple[int, ...]]:
+    """Of q, k, v that lie side by side in [..., parts, H, D]."""
     if not spec.packing:
-        return []
+        return {}
     parts = len(spec.packing)
     heads, length = (s.h, s.sq) if spec.packing == "qkv" else (s.hkv, s.skv)
     row = parts * heads * s.d
     by_batch = 0 if spec.layout == "thd" else length * row
     if spec.layout == "sbhd":
         by_batch, row = row, s.b * row
-    strides = f"{by_batch},{s.d},{row},1"
     names = list(spec.packing)
     if spec.training or direction != "forward":
         names += [f"d{name}" for name in spec.packing]
-    return [f"{name}_strides={strides}" for name in names]
+    return {f"{name}_strides": (by_batch, s.d, row, 1) for name in names}
 
 
-def _formulas(spec: Spec, s: Sizes, avals: Sequence) -> list[str]:
-    words = [
-        f'{key}="{text}"' for key in ("mod", "mask", "bprop") if (text := getattr(spec, key)) is not None
-    ]
-    by_role = dict(zip(spec.operands, avals))
+def _declared(spec: Spec, s: Sizes, by_role: dict) -> list[tuple]:
+    """The captured tensors. An extent that is declared by the name of a size does not depend on its value, so that other sizes
+    share the plan."""
     sizes = {"b": ("B", s.b), "h": ("H", spec.h_global or s.h), "q": ("Sq", s.sq), "k": ("Skv", s.skv)}
+    declared = []
     for captured in spec.tensors:
         aval = by_role[f"tensor:{captured.name}"]
-        # An extent that is declared by the name of a size does not depend on its value, so other sizes share the plan.
         extents = [
-            sizes[axis][0] if axis and sizes[axis][1] == extent else str(extent)
+            sizes[axis][0] if axis and sizes[axis][1] == extent else extent
             for axis, extent in zip(captured.axes, aval.shape)
         ]
-        kind, _ = TENSOR_TYPES[np.dtype(aval.dtype).name]
-        words.append(f'tensor="{captured.name}:{kind}[{",".join(extents)}]"')
-    return words + [f"scalar={name}:{kind}" for name, kind in spec.scalars]
+        declared.append((captured.name, TENSOR_TYPES[np.dtype(aval.dtype).name][0], extents))
+    return declared
 
 
-def _options(spec: Spec, direction: str) -> list[str]:
-    words = []
-    if "sink" in spec.operands:
-        words.append("sink=1")
+def _options(spec: Spec, direction: str) -> dict[str, object]:
+    fields: dict[str, object] = {"sink": "sink" in spec.operands, "h_global": spec.h_global or None}
     if spec.dropout:
-        words.append(f"dropout={_number(spec.dropout)} rng={spec.rng}")
-    if spec.h_global:
-        words.append(f"h_global={spec.h_global}")
-    if spec.deterministic:
-        words.append("deterministic=1")
-    if spec.verify:
-        words.append("verify=1")
-    if spec.strict:
-        words.append("precision=strict")
-    if spec.o_dtype:
-        words.append(f"o_dtype={DTYPES[spec.o_dtype]}")
+        fields |= {"dropout": spec.dropout, "rng": spec.rng}
+    fields |= dict.fromkeys(spec.flags, True)
+    fields |= {"precision": "strict" if spec.strict else None, "o_dtype": DTYPES.get(spec.o_dtype)}
     if direction == "forward" or (direction == "backward" and spec.training):
-        words += [
-            f"{name}=1" for name in spec.outputs if name != "o" and not (name == "lse" and spec.training)
-        ]
+        fields |= {name: True for name in spec.outputs if name != "o" and not (name == "lse" and spec.training)}
     if direction != "forward" or spec.training:
-        if spec.o_dtype:
-            words.append(f"do_dtype={DTYPES[spec.o_dtype]}")
-        grads = [name.split(":")[-1] for name in spec.wanted]
-        words += [f"grads={','.join(grads)}"] if grads else ['grads=""'] if direction == "tangent" else []
-        if "grad_lse" in spec.operands:
-            words.append("dlse=1")
-        if spec.grad_dtype:
-            words.append(f"grad_dtype={DTYPES[spec.grad_dtype]}")
-    return words
-
-
-def _number(value: float) -> str:
-    return str(value) if math.isfinite(value) else "nan"
+        grads = ",".join(name.split(":")[-1] for name in spec.wanted)
+        fields |= {"do_dtype": DTYPES.get(spec.o_dtype), "grads": grads if grads or direction == "tangent" else None}
+        fields |= {"dlse": "grad_lse" in spec.operands, "grad_dtype": DTYPES.get(spec.grad_dtype)}
+    return fields

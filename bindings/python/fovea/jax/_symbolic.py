@@ -1,9 +1,8 @@
 """A jaxpr, read as a formula.
 
-Values are KnownValue (they depend on no score and no position: computed outside, by JAX, and captured if a
-formula needs them) or symbolic (arrays of Terms). Equations between KnownValue values are hoisted: they run
-once per call of the attention, under whatever transformation surrounds it, so their gradients are JAX's.
-"""
+Values are KnownValue (they depend on no score and no position: computed outside, by JAX, and captured if a formula needs
+them) or symbolic (arrays of Terms). Equations between KnownValue values are hoisted: they run once per call of the
+attention, under whatever transformation surrounds it, so their gradients are JAX's."""
 
 from __future__ import annotations
 
@@ -59,14 +58,11 @@ class JaxprReader:
         return [value_of(a) for a in jaxpr.outvars]
 
     def _refusal(self, equations, reason: Exception) -> TraceError:
-        """`equations` are the one at fault and the one that called it: inside a function of JAX there is no line
-        of the user.
-        """
+        """`equations` are the one at fault and the one that called it: inside a function of JAX there is no line of the
+        user."""
         line = next((text for e in equations if e is not None and (text := _line_of(e))), "an unknown line")
         name = equations[0].primitive.name
-        return TraceError(
-            f"{self._what}: the primitive '{name}' at {line} can't be part of a formula: {reason}"
-        )
+        return TraceError(f"{self._what}: the primitive '{name}' at {line} can't be part of a formula: {reason}")
 
     def symbolic(self, value: KnownValue | SymbolicArray) -> SymbolicArray:
         if isinstance(value, SymbolicArray):
@@ -136,9 +132,7 @@ class JaxprReader:
         axes = eqn.params["axes"]
         reduced = [x.shape[d] for d in axes]
         if int(np.prod(reduced)) > UNROLLED:
-            raise NoFormula(
-                f"it reduces {int(np.prod(reduced))} elements; at most {UNROLLED} are written out"
-            )
+            raise NoFormula(f"it reduces {int(np.prod(reduced))} elements; at most {UNROLLED} are written out")
         if x.kind not in starts:
             raise NoFormula(f"there is no such reduction of {x.kind}")
 
@@ -171,8 +165,7 @@ class JaxprReader:
     def _cond(self, eqn, inputs):
         which, operands = self.symbolic(inputs[0]), inputs[1:]
         cases = [
-            [self.symbolic(v) for v in self.read(branch.jaxpr, branch.consts, operands)]
-            for branch in eqn.params["branches"]
+            [self.symbolic(v) for v in self.read(branch.jaxpr, branch.consts, operands)] for branch in eqn.params["branches"]
         ]
 
         def choose(*results: SymbolicArray) -> SymbolicArray:
@@ -226,18 +219,13 @@ def _dot(writer, eqn, xs):
 
     def at(indices):
         count = len(batch_x)
-        batch, rest_x, rest_y = (
-            indices[:count],
-            indices[count : count + len(free_x)],
-            indices[count + len(free_x) :],
-        )
+        batch, rest_x, rest_y = (indices[:count], indices[count : count + len(free_x)], indices[count + len(free_x) :])
         total = None
         for inner in arrays.all_indices(sizes):
             at_x = {**dict(zip(batch_x, batch)), **dict(zip(contract_x, inner)), **dict(zip(free_x, rest_x))}
             at_y = {**dict(zip(batch_y, batch)), **dict(zip(contract_y, inner)), **dict(zip(free_y, rest_y))}
             product = writer.mul(
-                x.at(tuple(at_x[d] for d in range(len(x.shape)))),
-                y.at(tuple(at_y[d] for d in range(len(y.shape)))),
+                x.at(tuple(at_x[d] for d in range(len(x.shape)))), y.at(tuple(at_y[d] for d in range(len(y.shape))))
             )
             total = product if total is None else writer.add(total, product)
         return literal(0, x.kind) if total is None else total
@@ -246,9 +234,7 @@ def _dot(writer, eqn, xs):
 
 
 _VIEWS = {
-    "broadcast_in_dim": lambda w, e, xs: arrays.broadcast(
-        xs[0], e.params["shape"], e.params["broadcast_dimensions"]
-    ),
+    "broadcast_in_dim": lambda w, e, xs: arrays.broadcast(xs[0], e.params["shape"], e.params["broadcast_dimensions"]),
     "squeeze": lambda w, e, xs: arrays.squeeze(xs[0], e.params["dimensions"]),
     "expand_dims": lambda w, e, xs: arrays.reshape(w, xs[0], e.outvars[0].aval.shape),
     "reshape": lambda w, e, xs: arrays.reshape(w, xs[0], e.outvars[0].aval.shape),
@@ -258,9 +244,7 @@ _VIEWS = {
         w, xs[0], e.params["start_indices"], e.params["limit_indices"], e.params["strides"]
     ),
     "concatenate": lambda w, e, xs: arrays.concatenate(w, xs, e.params["dimension"]),
-    "dynamic_slice": lambda w, e, xs: arrays.dynamic_slice(
-        w, xs[0], [x.scalar for x in xs[1:]], e.params["slice_sizes"]
-    ),
+    "dynamic_slice": lambda w, e, xs: arrays.dynamic_slice(w, xs[0], [x.scalar for x in xs[1:]], e.params["slice_sizes"]),
     "gather": _gather,
     "split": _split,
     "iota": _iota,
@@ -301,9 +285,7 @@ def _floor_operation(eqn, inner) -> str | None:
     if name not in ("floor_divide", "remainder") or eqn.outvars[0].aval.dtype != jnp.int32:
         return None
     function = {"floor_divide": jnp.floor_divide, "remainder": jnp.remainder}[name]
-    shapes = [
-        jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in eqn.invars
-    ]
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in eqn.invars]
     if any(s.shape or s.dtype != jnp.int32 for s in shapes):
         return None
     own = jax.make_jaxpr(function)(*shapes).jaxpr.eqns[0].params["jaxpr"]

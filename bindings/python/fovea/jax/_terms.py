@@ -1,15 +1,14 @@
 """Scalars of a formula, and the text that they become.
 
-A Term is one scalar: a leaf, a literal, or a name that a `let` gives. The Writer makes Terms, one `let`
-for each distinct operation, so that a graph of n nodes is a text of n lines. Constants and indices that
-can't be negative are folded here, since array indexing in JAX emits a wrap for every index. Nothing here knows JAX;
-`_symbolic` does.
-"""
+A Term is one scalar: a leaf, a literal, or a name that a `let` gives. The Writer makes Terms, one `let` for each distinct
+operation, so that a graph of n nodes is a text of n lines. Constants and indices that can't be negative are folded here,
+since array indexing in JAX emits a wrap for every index. Nothing here knows JAX; `_symbolic` does."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import re
 
 import numpy as np
@@ -80,24 +79,18 @@ class Writer:
     # --- operations that fold ---
 
     def add(self, x: Term, y: Term) -> Term:
-        if x.kind == "i32" and y.kind == "i32":
-            if x.value is not None and y.value is not None:
-                return literal(_wrap(x.value + y.value), "i32")
-            if x.value == 0:
-                return y
-            if y.value == 0:
-                return x
-        return self.let(f"{x.text} + {y.text}", x.kind, x.nonnegative and y.nonnegative)
+        return self._folded("+", operator.add, 0, x, y)
 
     def mul(self, x: Term, y: Term) -> Term:
+        return self._folded("*", operator.mul, 1, x, y)
+
+    def _folded(self, sign: str, function, neutral: int, x: Term, y: Term) -> Term:
         if x.kind == "i32" and y.kind == "i32":
             if x.value is not None and y.value is not None:
-                return literal(_wrap(x.value * y.value), "i32")
-            if x.value == 1:
-                return y
-            if y.value == 1:
-                return x
-        return self.let(f"{x.text} * {y.text}", x.kind, x.nonnegative and y.nonnegative)
+                return literal(_wrap(function(x.value, y.value)), "i32")
+            if neutral in (x.value, y.value):
+                return y if x.value == neutral else x
+        return self.let(f"{x.text} {sign} {y.text}", x.kind, x.nonnegative and y.nonnegative)
 
     def floor_divide(self, x: Term, y: Term) -> Term:
         if y.value == 1:
@@ -145,14 +138,7 @@ class Writer:
         return self.let(f"{kind}({x.text})", kind, x.nonnegative or x.kind == "bool")
 
 
-_COMPARE = {
-    "<": lambda x, y: x < y,
-    "<=": lambda x, y: x <= y,
-    ">": lambda x, y: x > y,
-    ">=": lambda x, y: x >= y,
-    "==": lambda x, y: x == y,
-    "!=": lambda x, y: x != y,
-}
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 
 
 def _wrap(number: int) -> int:

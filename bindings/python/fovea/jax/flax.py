@@ -1,6 +1,4 @@
-"""DotProductAttention as a Flax module, with Transformer Engine's arguments. Needs flax; nothing else here
-does.
-"""
+"""DotProductAttention as a Flax module, with Transformer Engine's arguments. Needs flax; nothing else here does."""
 
 from __future__ import annotations
 
@@ -47,13 +45,12 @@ _STRATEGIES = {"default": "ring", "ring": "ring", "all_gather": "all_gather", "a
 class DotProductAttention(nn.Module):
     """Attention with Transformer Engine's arguments and the modifiers of `fovea.jax.attention`.
 
-    The output has the type of the inputs, which have one type; `dtype` is deprecated there, and must be that
-    type. Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; any
-    number of segments is taken, so `max_segments_per_seq` changes nothing; lengths and segments come in
-    `sequence_descriptor` for every layout; inside jax.shard_map, `context_parallel_axis` names the mesh axis
-    that the sequence is cut along, with the strategy "default" (a ring), "ring" or "all_gather". A mask that
-    Transformer Engine would ignore is refused. `dropout_rng` is that of `attention`.
-    """
+    The output has the type of the inputs, which have one type; `dtype` is deprecated there, and must be that type.
+    Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; any number of segments is
+    taken, so `max_segments_per_seq` changes nothing; lengths and segments come in `sequence_descriptor` for every layout;
+    inside jax.shard_map, `context_parallel_axis` names the mesh axis that the sequence is cut along, with the strategy
+    "default" (a ring), "ring" or "all_gather". A mask that Transformer Engine would ignore is refused. `dropout_rng` is that
+    of `attention`."""
 
     head_dim: int
     num_attention_heads: int
@@ -95,9 +92,8 @@ class DotProductAttention(nn.Module):
         score_mod_bprop_tensors: Mapping[str, Any] | None = None,
         mask_mod_tensors: Mapping[str, Any] | None = None,
     ) -> jax.Array:
-        """sequence_descriptor (or `mask`, its older name) is a SequenceDescriptor, or an array [B|1, H|1, Sq|1,
-        Skv|1] that is true for what is dropped, which needs one of the padding masks.
-        """
+        """sequence_descriptor (or `mask`, its older name) is a SequenceDescriptor, or an array [B|1, H|1, Sq|1, Skv|1] that
+        is true for what is dropped, which needs one of the padding masks."""
         self._check(query, key, bias)
         descriptor, mask = self._sequences(sequence_descriptor, mask)
         arguments = {
@@ -222,12 +218,8 @@ class DotProductAttention(nn.Module):
 
     def _over_devices(self, tensors, layout: str, arguments, descriptor, dense) -> jax.Array:
         if layout not in ("bshd", "sbhd"):
-            raise InvalidArgument(
-                f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}"
-            )
-        if any(x is not None for x in dense) or (
-            descriptor is not None and descriptor.segment_ids is not None
-        ):
+            raise InvalidArgument(f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}")
+        if any(x is not None for x in dense) or (descriptor is not None and descriptor.segment_ids is not None):
             raise InvalidArgument(
                 "with context_parallel_axis give masks, biases and segments as mask_mod and score_mod, which "
                 "see global positions"

@@ -8,9 +8,118 @@ needed, and no reference to the callback is kept.
     recorded.mod, recorded.bprop, recorded.captures
 """
 
-from .capture import Capture
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from .._core import InvalidArgument
+from .expression import Expression, as_f32, as_number, formula_text, reachable
 from .graph import Graph
-from .record import Recorded, is_callback, record
-from .tensor import Tensor, data_type
+from .tensor import Capture, Tensor, data_type
 
 __all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "record"]
+
+# A callback object keeps its state in itself: two threads that record the same one take turns.
+_one_at_a_time = threading.RLock()
+
+
+@functools.cache
+def _is_installed() -> bool:
+    return importlib.util.find_spec("cudnn") is not None
+
+
+@contextlib.contextmanager
+def cudnn_importable() -> Iterator[None]:
+    """While a callback is recorded, `import cudnn` finds the real one, or else a module with `data_type` alone."""
+    if "cudnn" in sys.modules or _is_installed():
+        yield
+        return
+    module = types.ModuleType("cudnn", "Stands for cudnn while Fovea records a callback: its data types.")
+    module.data_type = data_type  # type: ignore[attr-defined]
+    sys.modules["cudnn"] = module
+    try:
+        yield
+    finally:
+        sys.modules.pop("cudnn", None)
+
+
+class Recorded(NamedTuple):
+    """A callback as formulas, with the tensors that they read."""
+
+    mod: str
+    bprop: str | None
+    captures: tuple[Capture, ...]
+
+    @property
+    def declarations(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """(name, dtype, extents) of each captured tensor, as problem_line takes them."""
+        return [(one.name, one.dtype, one.extents) for one in self.captures]
+
+
+def record(
+    score_mod: Callable[..., Any],
+    score_mod_bprop: Callable[..., Any] | None = None,
+    *,
+    tensors: Mapping[str, Any] | None = None,
+    bprop_tensors: Mapping[str, Any] | None = None,
+    sizes: tuple[int, int, int, int] | None = None,
+) -> Recorded:
+    """The formulas of cuDNN-style callbacks.
+
+    `score_mod(graph, score, tensors)` gives the modified score; `score_mod_bprop(graph, grad, tensors)` the gradient of the
+    score from that of the modified one (without it, it is derived). A bprop with a fourth parameter is also given the score.
+    `sizes` are (B, H, Sq, Skv): if given, extents are checked, and other sizes give the same formulas."""
+    graph = Graph(sizes)
+    with _one_at_a_time, cudnn_importable():
+        score = graph._leaf("score")
+        graph._known = dict(tensors or {})
+        mod = _result(graph, "score_mod", score_mod(graph, score, _handles(graph, tensors)))
+        bprop = None
+        if score_mod_bprop is not None:
+            graph._known = dict(tensors or {}) | dict(bprop_tensors or {})
+            handles = _handles(graph, bprop_tensors if bprop_tensors is not None else tensors)
+            # One with a fourth parameter wants the score as well.
+            more = (score,) if _positional(score_mod_bprop) == 4 else ()
+            given = score_mod_bprop(graph, graph._leaf("grad"), handles, *more)
+            bprop = _result(graph, "score_mod_bprop", given)
+    return _recorded(graph, mod, bprop)
+
+
+def _recorded(graph: Graph, mod: Expression, bprop: Expression | None) -> Recorded:
+    used = reachable([mod] if bprop is None else [mod, bprop])
+    captures = tuple(capture for capture, load in graph._captures if id(load) in used)
+    return Recorded(formula_text(mod), None if bprop is None else formula_text(bprop), captures)
+
+
+def _handles(graph: Graph, tensors: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    return {key: graph._capture(key, tensor) for key, tensor in (tensors or {}).items()}
+
+
+def _result(graph: Graph, name: str, given: Any) -> Expression:
+    if not isinstance(given, Tensor):
+        raise InvalidArgument(f"{name} gave back a {type(given).__name__}; it must give back a tensor of the graph")
+    return as_f32(as_number(graph._value(name, "its result", given)))
+
+
+def _positional(function: Callable[..., Any]) -> int | None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters)
+
+
+def is_callback(function: Any) -> bool:
+    """Whether this is a callback `(graph, score, tensors)` rather than a function of (score, b, h, q_idx, kv_idx)."""
+    return callable(function) and _positional(function) == 3

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import InvalidArgument
-from .capture import Capture, capture
-from .expression import F32, I32, Expression, as_f32, as_number, literal
-from .pointwise import BINARY, UNARY, select
-from .tensor import Tensor, _NoSuchMethod, meaning_of
+from .expression import BINARY, I32, UNARY, Expression, as_f32, as_number, literal, select
+from .tensor import Capture, Tensor, _NoSuchMethod, capture, meaning_of
 
 _AXES = ("b", "h", "q", "k")
 
@@ -48,12 +46,9 @@ class Graph:
         name: str = "",
         uid: int = -1,
     ) -> Tensor:
-        """The captured tensor of that name: a graph that is only recorded has no other way to learn its
-        data."""
+        """The captured tensor of that name: a graph that is only recorded has no other way to learn its data."""
         if ragged_offset is not None or reordering_type is not None:
-            raise InvalidArgument(
-                "graph.tensor: ragged_offset and reordering_type are not there in a modifier"
-            )
+            raise InvalidArgument("graph.tensor: ragged_offset and reordering_type are not there in a modifier")
         if name not in self._known:
             there = ", ".join(map(repr, self._known)) or "none"
             raise InvalidArgument(
@@ -83,9 +78,7 @@ class Graph:
             return literal(given)
         if hasattr(given, "shape") and hasattr(given, "dtype"):
             return self._capture(argument, given)._expression
-        raise InvalidArgument(
-            f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph"
-        )
+        raise InvalidArgument(f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph")
 
     def _made(self, expression: Expression, name: str) -> Tensor:
         return Tensor(self, expression, name=name)
@@ -102,14 +95,17 @@ class Graph:
         meaning_of(compute_data_type, "compute_data_type")
         return self._made(Expression(_AXES[axis], (), I32), name)
 
-    def binary_select(
-        self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = ""
-    ) -> Tensor:
+    def binary_select(self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
         """input0 where mask holds, else input1."""
         x, y = self._value("binary_select", "input0", input0), self._value("binary_select", "input1", input1)
         condition = self._value("binary_select", "mask", mask)
         compute = meaning_of(compute_data_type, "compute_data_type")
         return self._made(select(x, y, condition, compute), name)
+
+    def _numbers(self, method: str, compute: Any, **given: Any) -> list[Expression]:
+        """The arguments of an activation as floats."""
+        meaning_of(compute, "compute_data_type")
+        return [as_f32(as_number(self._value(method, name, value))) for name, value in given.items()]
 
     def relu(
         self,
@@ -121,12 +117,9 @@ class Graph:
         name: str = "",
     ) -> Tensor:
         """x clipped to the bounds; below the lower one with the negative slope."""
-        meaning_of(compute_data_type, "compute_data_type")
-        x = as_f32(as_number(self._value("relu", "input", input)))
+        (x,) = self._numbers("relu", compute_data_type, input=input)
         low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
-        above = x
-        if upper_clip is not None:
-            above = Expression("({0} < {1} ? {0} : {1})", (x, literal(float(upper_clip))))
+        above = x if upper_clip is None else Expression("({0} < {1} ? {0} : {1})", (x, literal(float(upper_clip))))
         below = Expression("({0} + {1} * ({2} - {0}))", (low, literal(slope), x)) if slope else low
         return self._made(Expression("({0} > {1} ? {2} : {3})", (x, low, above, below)), name)
 
@@ -141,20 +134,15 @@ class Graph:
         name: str = "",
     ) -> Tensor:
         """The gradient of relu."""
-        meaning_of(compute_data_type, "compute_data_type")
-        g = as_f32(self._value("relu_backward", "loss", loss))
-        x = as_f32(as_number(self._value("relu_backward", "input", input)))
-        low, slope = literal(float(lower_clip or 0)), float(negative_slope or 0)
-        zero = literal(0.0)
+        g, x = self._numbers("relu_backward", compute_data_type, loss=loss, input=input)
+        low, slope, zero = literal(float(lower_clip or 0)), float(negative_slope or 0), literal(0.0)
         above = g
         if upper_clip is not None:
             above = Expression("({0} < {1} ? {2} : {3})", (x, literal(float(upper_clip)), g, zero))
         below = Expression("({0} * {1})", (g, literal(slope))) if slope else zero
         return self._made(Expression("({0} > {1} ? {2} : {3})", (x, low, above, below)), name)
 
-    def leaky_relu(
-        self, input: Any, negative_slope: float, compute_data_type: Any = None, name: str = ""
-    ) -> Tensor:
+    def leaky_relu(self, input: Any, negative_slope: float, compute_data_type: Any = None, name: str = "") -> Tensor:
         """x, or negative_slope * x below 0."""
         return self.relu(input, negative_slope, None, None, compute_data_type, name)
 
@@ -164,32 +152,20 @@ class Graph:
         """The gradient of leaky_relu."""
         return self.relu_backward(loss, input, negative_slope, None, None, compute_data_type, name)
 
-    def swish(
-        self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = ""
-    ) -> Tensor:
+    def swish(self, input: Any, swish_beta: float | None = None, compute_data_type: Any = None, name: str = "") -> Tensor:
         """x * sigmoid(beta * x)."""
-        meaning_of(compute_data_type, "compute_data_type")
-        x = as_f32(as_number(self._value("swish", "input", input)))
+        (x,) = self._numbers("swish", compute_data_type, input=input)
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
         return self._made(Expression("({0} * sigmoid({1} * {0}))", (x, beta)), name)
 
     def swish_backward(
-        self,
-        loss: Any,
-        input: Any,
-        compute_data_type: Any = None,
-        swish_beta: float | None = None,
-        name: str = "",
+        self, loss: Any, input: Any, compute_data_type: Any = None, swish_beta: float | None = None, name: str = ""
     ) -> Tensor:
         """The gradient of swish."""
-        meaning_of(compute_data_type, "compute_data_type")
-        g = as_f32(self._value("swish_backward", "loss", loss))
-        x = as_f32(as_number(self._value("swish_backward", "input", input)))
+        g, x = self._numbers("swish_backward", compute_data_type, loss=loss, input=input)
         beta = literal(1.0 if swish_beta is None else float(swish_beta))
         gate = Expression("sigmoid({1} * {0})", (x, beta))
-        return self._made(
-            Expression("({0} * {1} * (1.0 + {2} * {3} * (1.0 - {1})))", (g, gate, beta, x), F32), name
-        )
+        return self._made(Expression("({0} * {1} * (1.0 + {2} * {3} * (1.0 - {1})))", (g, gate, beta, x)), name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -200,9 +176,7 @@ class Graph:
 def _unary_method(name: str) -> Any:
     def method(self: Graph, input: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
         value = self._value(operation, "input", input)
-        return self._made(
-            UNARY[operation](value, compute=meaning_of(compute_data_type, "compute_data_type")), name
-        )
+        return self._made(UNARY[operation](value, compute=meaning_of(compute_data_type, "compute_data_type")), name)
 
     operation = name
     method.__name__ = name
@@ -214,14 +188,10 @@ def _binary_method(name: str) -> Any:
     first, second, rule = BINARY[name]
     operation = name
 
-    def method(
-        self: Graph, *positional: Any, compute_data_type: Any = None, name: str = "", **named: Any
-    ) -> Tensor:
+    def method(self: Graph, *positional: Any, compute_data_type: Any = None, name: str = "", **named: Any) -> Tensor:
         given = dict(zip((first, second), positional)) | named
         if len(positional) > 2 or set(given) != {first, second} or len(given) != len(positional) + len(named):
-            raise InvalidArgument(
-                f"graph.{operation} takes {first} and {second} (and compute_data_type, name)"
-            )
+            raise InvalidArgument(f"graph.{operation} takes {first} and {second} (and compute_data_type, name)")
         a, b = (self._value(operation, argument, given[argument]) for argument in (first, second))
         return self._made(rule(a, b, compute=meaning_of(compute_data_type, "compute_data_type")), name)
 

@@ -1,4 +1,5 @@
-"""Arguments of the public functions: tensors that are checked, the type that autocast asks for, the scale, the seed."""
+"""Arguments of the public functions, checked: tensors, the type that autocast asks for, the scale, the seed, lengths, offsets and
+sinks."""
 
 import operator
 
@@ -7,10 +8,9 @@ from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from .. import _request
 from .._core import InvalidArgument, Unsupported
-from .._request import dropout_of
-from .call import DEFAULT_SCALE
+from .._request import AXES, check_per_sequence, check_starts, dropout_of, is_a_pair
+from .call import DEFAULT_SCALE, NAMES, heads_of
 from .modifiers import is_callback
-from .shapes import NAMES
 from .state import autocast_anywhere
 
 
@@ -99,6 +99,68 @@ def seed_tensor(dropout_p, generator, seed, like):
             raise InvalidArgument(f"seed={seed!r}: must be an integer or a tensor of one")
         wrapped = (operator.index(seed) + 2**63) % 2**64 - 2**63  # the same 64 bits
         return torch.full((1,), wrapped, dtype=torch.int64, device=like.device)
-    return torch.randint(
-        -(2**63), 2**63 - 1, (1,), dtype=torch.int64, device=like.device, generator=generator
-    )
+    return torch.randint(-(2**63), 2**63 - 1, (1,), dtype=torch.int64, device=like.device, generator=generator)
+
+
+def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
+    if call.layout == "thd":
+        if cu_seqlens is None:
+            raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
+        call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
+        check_starts("cu_seqlens", call.q_starts.shape)
+        check_starts("cu_seqlens", call.k_starts.shape, call.q_starts.shape[0])
+        longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
+        call.max_q, call.max_k = (longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest))
+    elif cu_seqlens is not None or max_seqlen is not None:
+        name = "cu_seqlens" if cu_seqlens is not None else "max_seqlen"
+        raise InvalidArgument(f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens")
+    if seq_lens is not None:
+        call.q_lens, call.k_lens = (
+            None if x is None else per_sequence(call, integers(x, q, "seq_lens"), q, "seq_lens") for x in a_pair(seq_lens)
+        )
+
+
+def a_pair(x):
+    """(for queries, for keys)"""
+    return tuple(x) if is_a_pair(x) else (x, x)
+
+
+def per_sequence(call, numbers, q, name):
+    count = q.shape[AXES[call.layout][0]] if call.q_starts is None else call.q_starts.shape[0] - 1
+    check_per_sequence(name, numbers.shape, count)
+    return numbers
+
+
+def longest_of(starts, given) -> int:
+    if given is not None:
+        return int(given)
+    return int((starts[1:] - starts[:-1]).max()) if starts.shape[0] > 1 else 0
+
+
+def integers(x, q, name):
+    if not isinstance(x, torch.Tensor):
+        try:
+            x = torch.tensor(x, device=q.device)
+        except (TypeError, ValueError):
+            raise InvalidArgument(f"{name}={x!r}: must be one integer per sequence") from None
+    if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
+        raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
+    check_device(name, x, q)
+    return x.to(torch.int32).contiguous()
+
+
+def check_sinks(call, q, sinks):
+    if not isinstance(sinks, torch.Tensor):
+        raise InvalidArgument(f"sinks: must be a torch.Tensor, got {type(sinks).__name__}")
+    _request.check_sinks(sinks.shape, heads_of(call.layout, q))
+    check_device("sinks", sinks, q)
+
+
+def bind_offsets(call, q, q_offset, k_offset):
+    for name, offset in (("q_offset", q_offset), ("k_offset", k_offset)):
+        if isinstance(offset, torch.Tensor):
+            setattr(call, name + "s", per_sequence(call, integers(offset.reshape(-1), q, name), q, name))
+        elif not isinstance(offset, int):
+            raise InvalidArgument(f"{name}={offset!r}: must be an integer or a tensor with one per sequence")
+        else:
+            setattr(call, name, offset)

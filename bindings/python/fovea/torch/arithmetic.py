@@ -16,6 +16,12 @@ def pair(trace, a, b):
     return common(lift(trace, a), lift(trace, b))
 
 
+def numbers(trace, a, b):
+    """The same, with bools as integers."""
+    a, b = pair(trace, a, b)
+    return number(a), number(b)
+
+
 def add(trace, a, b, alpha=1):
     a, b = pair(trace, a, b if isinstance(alpha, int) and alpha == 1 else mul(trace, b, alpha))
     if a.kind == BOOL:
@@ -52,8 +58,7 @@ def div(trace, a, b, rounding_mode=None):
 
 
 def floordiv(trace, a, b):
-    a, b = pair(trace, a, b)
-    a, b = number(a), number(b)
+    a, b = numbers(trace, a, b)
     if a.kind == INT:
         return trace.emit(f"{a.text} // {b.text}", INT, a.nonnegative and b.nonnegative)
     return trace.emit(f"floor({a.text} / {b.text})", FLOAT)
@@ -61,8 +66,7 @@ def floordiv(trace, a, b):
 
 def mod(trace, a, b):
     """The remainder with the sign of b, as Python's % and torch.remainder."""
-    a, b = pair(trace, a, b)
-    a, b = number(a), number(b)
+    a, b = numbers(trace, a, b)
     if a.kind == INT:
         return trace.emit(f"{a.text} % {b.text}", INT, b.nonnegative)
     return trace.emit(f"{a.text} - {b.text} * floor({a.text} / {b.text})", FLOAT)
@@ -70,8 +74,7 @@ def mod(trace, a, b):
 
 def fmod(trace, a, b):
     """The remainder with the sign of a."""
-    a, b = pair(trace, a, b)
-    a, b = number(a), number(b)
+    a, b = numbers(trace, a, b)
     if a.kind == INT:
         return trace.emit(f"rem({a.text}, {b.text})", INT, a.nonnegative)
     whole = truncate(trace.emit(f"{a.text} / {b.text}", FLOAT))
@@ -85,8 +88,7 @@ def truncate(v):
 
 
 def power(trace, a, b):
-    exponent = b
-    base = a
+    base, exponent = a, b
     a, b = lift(trace, a), lift(trace, b)
     if FLOAT in (a.kind, b.kind):
         return trace.emit(f"pow({real(a).text}, {real(b).text})", FLOAT)
@@ -149,20 +151,12 @@ AND, OR, XOR = bitwise("&", "&&"), bitwise("|", "||"), bitwise("^", "!=")
 LSHIFT, RSHIFT = shift("<<"), shift(">>")
 LT, LE, GT, GE, EQ, NE = (compare(symbol) for symbol in ("<", "<=", ">", ">=", "==", "!="))
 
+# fmt: off
 _OPERATORS = {
-    "add": add,
-    "sub": sub,
-    "mul": mul,
-    "truediv": div,
-    "floordiv": floordiv,
-    "mod": mod,
-    "pow": power,
-    "and": AND,
-    "or": OR,
-    "xor": XOR,
-    "lshift": LSHIFT,
-    "rshift": RSHIFT,
+    "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": mod, "pow": power, "and": AND, "or": OR,
+    "xor": XOR, "lshift": LSHIFT, "rshift": RSHIFT,
 }
+# fmt: on
 
 
 def _forward(rule):

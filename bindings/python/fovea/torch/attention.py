@@ -1,20 +1,25 @@
 """fovea.torch.attention: the whole semantics of Fovea on torch's tensors."""
 
-from itertools import compress
-from typing import Optional, Tuple, Union
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from .. import _request
-from .._core import OUTPUTS, InvalidArgument
-from .._request import AXES, both_masks, check_per_sequence, check_starts, dropout_of, engine_of, is_a_pair, window_mask
+from .._core import InvalidArgument
+from .._options import Handed, Options, filled, flags_of, handed_of, outputs_of, takes
+from .._request import AXES, both_masks, dropout_of, engine_of, window_mask
+from ..report import Explanation, explain_problem
 from . import call_cache
 from .arguments import (
     IsDTensor,
     autocast,
-    check_device,
+    bind_lengths,
+    bind_offsets,
     check_ranks,
+    check_sinks,
     check_tensors,
     is_learned,
     scale_of,
@@ -22,17 +27,21 @@ from .arguments import (
     seed_tensor,
 )
 from .call import Call
+from .context_plan import Seen
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
-from .modifiers import Formulas, is_callback, traced
-from .recorded import record_callbacks
+from .modifiers import Formulas, is_callback, record_callbacks, traced
+from .plans import device_name, forward_problem
 from .runtime import keep_plan
-from .shapes import heads_of
 from .state import is_dynamo_compiling
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Lengths = Union[Tensor, Tuple[Tensor, Tensor], None]
 
 
+@takes(deterministic=None)
 def attention(
     q: Tensor,
     k: Tensor,
@@ -54,16 +63,11 @@ def attention(
     seed: Union[int, Tensor, None] = None,
     q_offset: Union[int, Tensor] = 0,
     k_offset: Union[int, Tensor] = 0,
-    deterministic: Optional[bool] = None,
-    verify: bool = False,
-    return_lse: bool = False,
-    return_row_max: bool = False,
-    return_max_logit: bool = False,
-    engine: Optional[str] = None,
     tensors: Optional[dict] = None,
     scalars: Optional[dict] = None,
     bprop_tensors: Optional[dict] = None,
     window_from_the_end: bool = False,
+    **options: Unpack[Options],
 ):
     """Attention with modified scores: o, or a tuple (o, lse, row_max, max_logit) of what was asked for.
 
@@ -87,42 +91,46 @@ def attention(
     dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`. One seed gives the same mask on
                  every device and in every engine.
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
-    verify       the first call of its plan is compared with the reference engine on a sample, and raises if they differ.
-    engine       reference, cpu, cudnn, jit ...; otherwise the fastest that can.
-    """
-    if is_learned(scale):
-        score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
-    modifiers = (score_mod, mask_mod, score_mod_bprop)
-    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
-    key, outputs = None, tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit)))
-    moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
-    if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
-        key = (is_causal, window_size, layout, deterministic, verify, window_from_the_end, outputs, engine)
-    options = {
+    deterministic=None means what torch.use_deterministic_algorithms says."""
+    handed = handed_of(attention, options)
+    given = {
+        "score_mod": score_mod,
+        "mask_mod": mask_mod,
+        "score_mod_bprop": score_mod_bprop,
+        "tensors": tensors,
+        "scalars": scalars,
+        "bprop_tensors": bprop_tensors,
         "is_causal": is_causal,
-        "window": (window_size, window_from_the_end),
+        "window_size": window_size,
+        "window_from_the_end": window_from_the_end,
         "scale": scale,
         "layout": layout,
         "seq_lens": seq_lens,
         "cu_seqlens": cu_seqlens,
         "max_seqlen": max_seqlen,
         "sinks": sinks,
-        "dropout": (dropout_p, generator, seed),
-        "offsets": (q_offset, k_offset),
-        "deterministic": deterministic,
-        "verify": verify,
-        "outputs": outputs,
-        "engine": engine,
+        "dropout_p": dropout_p,
+        "generator": generator,
+        "seed": seed,
+        "q_offset": q_offset,
+        "k_offset": k_offset,
+        "handed": handed,
     }
+    learn_scale(given)
+    modifiers = (given["score_mod"], mask_mod, score_mod_bprop)
+    key = None
+    moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
+    if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
+        key = (is_causal, window_size, layout, window_from_the_end, handed)
     if is_dynamo_compiling():
-        out = attend_request((q, k, v), modifiers, named, key, **options)
+        out = attend_request((q, k, v), modifiers, key, given)
     else:
         try:
-            out = attend_request((q, k, v), modifiers, named, key, **options)
+            out = attend_request((q, k, v), modifiers, key, given)
         except IsDTensor:
             from .sharded import attend_sharded  # which needs all of torch.distributed
 
-            out = attend_sharded((q, k, v), modifiers, named, options)
+            out = attend_sharded((q, k, v), given)
         except InvalidArgument as error:
             raise in_users_words(error, modifiers) from None
     o, *others = out
@@ -145,17 +153,32 @@ def is_hashable(key) -> bool:
     return True
 
 
-def attend_request(qkv, modifiers, named, key, **options):
+def given_to(function, options):
+    """The keywords of fovea.torch.attention in a call of a function that takes these, as request() takes them."""
+    given = filled(function, options)
+    given["handed"] = Handed(*(given[name] for name in Handed._fields))
+    learn_scale(given)
+    return given
+
+
+def learn_scale(given):
+    """Makes a scale that gets a gradient part of the modifier."""
+    if is_learned(given["scale"]):
+        given["score_mod"] = scaled(given["score_mod"], given["score_mod_bprop"], given["scale"])
+        given["scale"] = 1.0
+
+
+def attend_request(qkv, modifiers, key, given):
     """`key` has the options, without the scale, of a call that binds nothing beside its tensors. Such a call is looked up before
     its options are checked: if a plan is found, they were checked when it was made."""
-    plain = not is_dynamo_compiling() and can_be_written(modifiers, named) and call_cache.is_plain()
+    plain = not is_dynamo_compiling() and can_be_written(modifiers, given) and call_cache.is_plain()
     found = None
     if plain and key is not None and is_hashable(key):
-        scale = scale_of(options["scale"])
+        scale = scale_of(given["scale"])
         found = call_cache.look_up(key, modifiers, list(qkv), scale)
         if type(found) is tuple:
             return attend_run(found, scale)
-    call, q, k, v, sinks = request(*qkv, **options)
+    call, q, k, v, sinks = request(*qkv, given)
     if plain and found is None:
         tensors = [q, k, v] if sinks is None else [q, k, v, sinks]
         found = call_cache.look_up(call.key(), modifiers, tensors, call.scale)
@@ -167,60 +190,42 @@ def attend_request(qkv, modifiers, named, key, **options):
             add_formulas(call, formulas, q, k, v, sinks)
             keep_plan(found, call, sinks, formulas)
         return attend_found(found, call)
-    formulas = modifiers_of(*modifiers, named, (q, k), call.layout)
+    formulas = modifiers_of(given, q, k)
     add_formulas(call, formulas, q, k, v, sinks)
     return attend(call, q, k, v, sinks, formulas.tensors)
 
 
-def can_be_written(modifiers, named) -> bool:
+def can_be_written(modifiers, given) -> bool:
     """Can the modifiers be run as steps? Not with named tensors and scalars, and not if they are callbacks of a graph."""
     score_mod, _, bprop = modifiers
-    if named["tensors"] or named["scalars"] or named["bprop_tensors"]:
+    if given["tensors"] or given["scalars"] or given["bprop_tensors"]:
         return False
     if bprop is not None and (score_mod is None or is_callback(bprop, (3, 4))):
         return False
     return not is_callback(score_mod)
 
 
-def request(
-    q,
-    k,
-    v,
-    *,
-    is_causal=False,
-    window=(None, False),
-    scale=None,
-    layout="bhsd",
-    seq_lens=None,
-    cu_seqlens=None,
-    max_seqlen=None,
-    sinks=None,
-    dropout=(0.0, None, None),
-    offsets=(0, 0),
-    deterministic=None,
-    verify=False,
-    outputs=(),
-    engine=None,
-):
+def request(q, k, v, given):
     """(call, q, k, v, sinks): all but the modifiers. The call's formula is the mask of is_causal and the window."""
     check_tensors(q, k, v)
     q, k, v = autocast(q, k, v)
+    layout, sinks, handed = given["layout"], given["sinks"], given["handed"]
     check_ranks(layout, q, k, v)
-    if deterministic is None:
-        deterministic = torch.are_deterministic_algorithms_enabled()
+    flags = flags_of(handed)
+    if handed.deterministic is None and torch.are_deterministic_algorithms_enabled():
+        flags = ("deterministic", *flags)
     call = Call(
-        window_mask(is_causal, *window) or "",
+        window_mask(given["is_causal"], given["window_size"], given["window_from_the_end"]) or "",
         layout=layout,
-        engine=engine_of(engine),
-        outputs=outputs,
-        scale=scale_of(scale),
-        seed=seed_tensor(*dropout, q),
-        dropout=dropout_of(dropout[0]),
-        deterministic=bool(deterministic),
-        verify=bool(verify),
+        engine=engine_of(handed.engine),
+        outputs=outputs_of(handed),
+        flags=flags,
+        scale=scale_of(given["scale"]),
+        seed=seed_tensor(given["dropout_p"], given["generator"], given["seed"], q),
+        dropout=dropout_of(given["dropout_p"]),
     )
-    bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen)
-    bind_offsets(call, q, *offsets)
+    bind_lengths(call, q, given["seq_lens"], given["cu_seqlens"], given["max_seqlen"])
+    bind_offsets(call, q, given["q_offset"], given["k_offset"])
     if sinks is not None:
         check_sinks(call, q, sinks)
         sinks = sinks.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
@@ -234,85 +239,39 @@ def add_formulas(call, formulas, q, k, v, sinks):
     call.wants = wanted(q, k, v, sinks, formulas.names, formulas.tensors)
 
 
-def modifiers_of(score_mod, mask_mod, bprop, named, q_and_k, layout) -> Formulas:
-    q, k = q_and_k
+def modifiers_of(given, q, k) -> Formulas:
+    score_mod, mask_mod, bprop = given["score_mod"], given["mask_mod"], given["score_mod_bprop"]
     if is_callback(score_mod) or is_callback(bprop, (3, 4)):
-        sizes = [None if axis is None else q.shape[axis] for axis in AXES[layout][:3]] + [
-            k.shape[AXES[layout][2]]
-        ]
-        return record_callbacks(
-            score_mod, bprop, mask_mod, named, None if layout == "thd" else tuple(sizes), q
+        batch, head, position, _ = AXES[given["layout"]]
+        sizes = (
+            None if batch is None else tuple(x.shape[i] for x, i in ((q, batch), (q, head), (q, position), (k, position)))
         )
-    if named["bprop_tensors"]:
-        raise InvalidArgument(
-            "bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors"
-        )
-    return traced(score_mod, mask_mod, bprop, tensors=named["tensors"], scalars=named["scalars"], like=q)
+        return record_callbacks(score_mod, bprop, mask_mod, given, sizes, q)
+    if given["bprop_tensors"]:
+        raise InvalidArgument("bprop_tensors: goes with callbacks of a graph; formulas name all they capture in tensors")
+    return traced(score_mod, mask_mod, bprop, tensors=given["tensors"], scalars=given["scalars"], like=q)
 
 
-def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
-    if call.layout == "thd":
-        if cu_seqlens is None:
-            raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
-        call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
-        check_starts("cu_seqlens", call.q_starts.shape)
-        check_starts("cu_seqlens", call.k_starts.shape, call.q_starts.shape[0])
-        longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
-        call.max_q, call.max_k = (
-            longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest)
-        )
-    elif cu_seqlens is not None or max_seqlen is not None:
-        name = "cu_seqlens" if cu_seqlens is not None else "max_seqlen"
-        raise InvalidArgument(
-            f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens"
-        )
-    if seq_lens is not None:
-        call.q_lens, call.k_lens = (
-            None if x is None else per_sequence(call, integers(x, q, "seq_lens"), q, "seq_lens") for x in a_pair(seq_lens)
-        )
+@takes(attention)
+def explain(
+    q, k, v, *, device=None, prove=False, ranks=None, strategy="ring", order="contiguous", head_ranks=None, **options
+) -> Explanation:
+    """Takes what fovea.torch.attention takes. Tensors that require gradients ask for an engine with a backward.
 
-
-def a_pair(x):
-    """(for queries, for keys)"""
-    return tuple(x) if is_a_pair(x) else (x, x)
-
-
-def per_sequence(call, numbers, q, name):
-    count = q.shape[AXES[call.layout][0]] if call.q_starts is None else call.q_starts.shape[0] - 1
-    check_per_sequence(name, numbers.shape, count)
-    return numbers
-
-
-def longest_of(starts, given) -> int:
-    if given is not None:
-        return int(given)
-    return int((starts[1:] - starts[:-1]).max()) if starts.shape[0] > 1 else 0
-
-
-def integers(x, q, name):
-    if not isinstance(x, Tensor):
-        try:
-            x = torch.tensor(x, device=q.device)
-        except (TypeError, ValueError):
-            raise InvalidArgument(f"{name}={x!r}: must be one integer per sequence") from None
-    if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
-        raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
-    check_device(name, x, q)
-    return x.to(torch.int32).contiguous()
-
-
-def check_sinks(call, q, sinks):
-    if not isinstance(sinks, Tensor):
-        raise InvalidArgument(f"sinks: must be a torch.Tensor, got {type(sinks).__name__}")
-    _request.check_sinks(sinks.shape, heads_of(call.layout, q))
-    check_device("sinks", sinks, q)
-
-
-def bind_offsets(call, q, q_offset, k_offset):
-    for name, offset in (("q_offset", q_offset), ("k_offset", k_offset)):
-        if isinstance(offset, Tensor):
-            setattr(call, name + "s", per_sequence(call, integers(offset.reshape(-1), q, name), q, name))
-        elif not isinstance(offset, int):
-            raise InvalidArgument(f"{name}={offset!r}: must be an integer or a tensor with one per sequence")
-        else:
-            setattr(call, name, offset)
+    device  another one than the tensors': "h200", "cuda:0", a description's file. Works on a machine without it.
+    prove   builds plans to prove support.
+    ranks   also says what each of so many ranks would compute and send under fovea.torch.context_parallel, whose strategy,
+            order and head_ranks go with it; q, k and v are the whole then. `to_dict()["ranks"]` has every rank's steps."""
+    given = given_to(explain, options) | {"generator": None, "seed": 0}
+    call, q, k, v, sinks = request(q, k, v, given)
+    found = modifiers_of(given, q, k)
+    add_formulas(call, found, q, k, v, sinks)
+    problem, partner, _ = forward_problem(call, q, k, v, sinks, found.tensors, False)
+    out = explain_problem(
+        problem, engine=call.engine or None, device=device or device_name(q.device), partner=partner, prove=prove
+    )
+    if ranks is None:
+        return out
+    seen = Seen(call, (q, k, v), found.tensors)
+    how = (ranks, strategy, order, head_ranks or 0)
+    return out.with_ranks([json.loads(seen.plan(how, rank)) for rank in range(ranks)], seen.plan(how, None))

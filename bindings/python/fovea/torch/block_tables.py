@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from .. import _core
 from .._core import InvalidArgument
-from .._line import program_line
+from .._request import program_line
 
 NAMES = ("_counts", "_indices", "_full_counts", "_full_indices")
 MOST_PROOFS = 4096  # boxes of positions that are analysed for one mask, at some microseconds each
@@ -143,11 +143,7 @@ class Proof:
             return False
         self.left -= 1
         ends = [(row, row + 1), columns]
-        box = [
-            min(end * extent, size)
-            for pair, extent, size in zip(ends, self.extents, self.sizes[3:])
-            for end in pair
-        ]
+        box = [min(end * extent, size) for pair, extent, size in zip(ends, self.extents, self.sizes[3:]) for end in pair]
         if self.program.classify((*head, 0, 0), self.sizes, box) == state:
             return True
         first, last = columns

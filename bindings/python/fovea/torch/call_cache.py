@@ -7,7 +7,7 @@ import torch
 from .. import _core
 from .._plans import Recent
 from . import state
-from .shapes import PLAIN, VIEWER
+from .call import PLAIN, VIEWER
 from .steps import formulas_of, written
 
 TABLE = Recent(1024)

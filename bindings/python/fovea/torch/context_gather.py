@@ -5,18 +5,16 @@ import dataclasses
 
 import torch
 
+from .._request import AXES
 from . import runtime
+from .call import rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
-from .context_window import window_of
-from .shapes import rows_dtype
 
 
 def gathered(job, tensors, side, needed, sends, receives):
     """The tensors over the pieces `needed` (neighbours), in the order of their positions. What no rank sent is zero, since it is
     masked. sends and receives: {rank: pieces}."""
-    messages = {
-        rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()
-    }
+    messages = {rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()}
     shapes = {
         rank: [resized(x.shape, job.axis, side.piece_rows[piece]) for piece in pieces for x in tensors]
         for rank, pieces in receives.items()
@@ -41,7 +39,7 @@ def gather_keys(job, k, v):
     steps = job.plan.steps
     looked_at = [k_piece for step in steps for _, k_piece, _ in step["tiles"]] or job.plan.held[:1]
     last = len(job.plan.k.pieces) - 1
-    ends = (0, last) if job.call.deterministic or job.one_place else (min(looked_at), max(looked_at))
+    ends = (0, last) if "deterministic" in job.call.flags or job.one_place else (min(looked_at), max(looked_at))
     needed = list(range(ends[0], ends[1] + 1))
     sends, receives = {}, {}
     for step in steps[1:]:
@@ -56,11 +54,6 @@ def joined_queries(job, x, pieces):
         return job.piece(x, job.plan.q, pieces[0])
     order = job.plan.q.gathered_order(pieces)
     return x if order is None else x.index_select(job.axis, order)
-
-
-def joined_rows(job, rows, pieces):
-    x = joined_queries(job, job.rows_as_tensor(rows), pieces)
-    return job.tensor_as_rows(x)
 
 
 def parted_queries(job, x, pieces):
@@ -88,7 +81,7 @@ def gather_forward(job, call, q, k, v, sink, captured):
 def forward_of(job, tile, pieces, qkv, sink, captured):
     """(o, *OUTPUTS) of some pieces; with deterministic=True as the whole attention computes them."""
     q, k, v = joined_queries(job, qkv[0], pieces), *qkv[1:]
-    window = None if job.one_place or not tile.deterministic else window_of(job, job.call, pieces[0])
+    window = None if job.one_place or "deterministic" not in tile.flags else window_of(job, job.call, pieces[0])
     if window is None:
         return runtime.forward(tile, q, k, v, sink, captured)
     asked = tile.outputs
@@ -104,7 +97,7 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
     q, k, v, o, lse = saved
     wants = call.wants.split(",")
     of_keys = [name for name in ("k", "v") if name in wants]
-    apart = job.call.deterministic and not job.one_place and of_keys
+    apart = "deterministic" in job.call.flags and not job.one_place and of_keys
     here = [name for name in wants if not (apart and name in of_keys)]
     grads = Sums()
     keys, values, needed = gather_keys(job, k, v)
@@ -114,10 +107,9 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
         for pieces in job.query_groups():
             tile = job.plan.tile(part_call, pieces, needed)
             given = [joined_queries(job, x, pieces) for x in (q, o, grad_o)]
-            rows = [None if x is None else joined_rows(job, x, pieces) for x in (lse, grad_lse)]
-            found = runtime.backward(
-                tile, given[0], keys, values, sink, captured, given[1], rows[0], given[2], rows[1]
-            )
+            of_rows = lambda x: job.tensor_as_rows(joined_queries(job, job.rows_as_tensor(x), pieces))
+            rows = [None if x is None else of_rows(x) for x in (lse, grad_lse)]
+            found = runtime.backward(tile, given[0], keys, values, sink, captured, given[1], rows[0], given[2], rows[1])
             if "q" in found:
                 grads[f"q{pieces[0]}"] = parted_queries(job, found.pop("q"), pieces)
             for name, x in found.items():
@@ -148,9 +140,7 @@ def scattered(job, of_keys, needed):
             sends[step["from"]] = [x for piece in step["received"] for x in parts[piece]]
         if step["sent"]:
             shapes[step["to"]] = [
-                resized(of_keys[name].shape, job.axis, side.piece_rows[piece])
-                for piece in step["sent"]
-                for name in names
+                resized(of_keys[name].shape, job.axis, side.piece_rows[piece]) for piece in step["sent"] for name in names
             ]
     received = job.ranks.exchange(sends, shapes, like).wait()
     for step in job.plan.steps[1:]:
@@ -193,3 +183,80 @@ def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
         for name in names:
             parts[name].append(found[name].index_select(job.axis, own - first))
     return {name: torch.cat(parts[name], job.axis) for name in names}
+
+
+# Pieces of few queries. Engines compute few queries in another way: they cut the keys, so that the whole device has work. If
+# the bits of one device are asked for, such a piece is computed among empty rows, as if its sequence were longer there.
+
+
+LEAST = 97  # with so many rows or more, every engine computes a row as in the longest sequence
+
+
+def window_of(job, call, piece):
+    """The rows around a piece that is shorter than its sequences, or None."""
+    key = ("window", piece, call.q_offset)
+    if key not in job.plan.bound:
+        window = Window(job, call, piece)
+        job.plan.bound[key] = window if window.is_longer else None
+    return job.plan.bound[key]
+
+
+class Window:
+    """A sequence that the piece has a part of has all its rows here, or LEAST of them. They lie inside the whole sequence:
+    captured tensors have values for them."""
+
+    def __init__(self, job, call, piece):
+        side, count = job.plan.q, job.plan.q.piece_rows[piece]
+        self.axis, packed = job.axis, side.starts is not None
+        runs = side.joined([piece])
+        wholes = [sum(one[s][1] for one in side.pieces) for s in range(len(runs))]
+        self.lengths = [max(n, min(rows, LEAST)) if n else 0 for (_, n, _), rows in zip(runs, wholes)]
+        self.firsts = [min(at, rows - n) if n else at for (at, _, _), rows, n in zip(runs, wholes, self.lengths)]
+        before = [at - first for (at, _, _), first in zip(runs, self.firsts)]
+        # Own rows, with those between packed sequences.
+        ends = [row for _, _, row in runs[1:]] + [count] if packed else [count] * len(runs)
+        own = [end - row for (_, _, row), end in zip(runs, ends)]
+        rows = [max(n, skipped + m) for n, skipped, m in zip(self.lengths, before, own)]
+        places = [range(skipped, skipped + m) for skipped, m in zip(before, own)]
+        self.starts, shape = None, [1] * (3 if packed else 4)
+        if packed:
+            self.starts = [sum(rows[:s]) for s in range(len(rows) + 1)]
+            self.rows, self.longest = self.starts[-1], max([*self.lengths, min(call.max_q, LEAST)])
+            places = [[start + i for start, one in zip(self.starts, places) for i in one]]
+            self.is_longer = self.longest > max((n for _, n, _ in runs), default=0)
+        else:
+            self.rows = max([*rows, min(sum(side.piece_rows), LEAST)])
+            shape[AXES[call.layout][0]] = len(places)
+            self.is_longer = self.rows > count
+        self.is_longer |= self.lengths != [n for _, n, _ in runs]
+        shape[self.axis] = count
+        index = torch.tensor([list(one) for one in places], dtype=torch.int64, device=job.plan.device)
+        self.index = index.t().reshape(shape) if call.layout == "sbhd" else index.reshape(shape)
+        self.fields = self.fields_of(call)
+
+    def fields_of(self, call):
+        """What a call on these rows binds for its queries; `call` is of the whole attention."""
+        numbers = lambda values: torch.tensor(values, dtype=torch.int32, device=self.index.device)
+        offsets = [call.q_offset + first for first in self.firsts]
+        if self.starts is not None:
+            filled = self.lengths == [end - start for start, end in zip(self.starts, self.starts[1:])]
+            return {
+                "q_starts": numbers(self.starts),
+                "q_lens": None if filled else numbers(self.lengths),
+                "q_offsets": numbers(offsets),
+                "q_offset": 0,
+                "max_q": self.longest,
+            }
+        out = {} if call.q_lens is None else {"q_lens": numbers(self.lengths)}
+        if len(set(offsets)) == 1:
+            return {**out, "q_offset": offsets[0]}
+        return {**out, "q_offsets": numbers(offsets), "q_offset": 0}
+
+    def placed(self, x):
+        """The rows of the piece among zeros."""
+        wide = x.new_zeros(resized(x.shape, self.axis, self.rows))
+        return wide.scatter_(self.axis, self.index.expand(x.shape), x)
+
+    def taken(self, x):
+        """The inverse: the rows of the piece without the zeros."""
+        return x.gather(self.axis, self.index.expand(resized(x.shape, self.axis, self.index.shape[self.axis])))

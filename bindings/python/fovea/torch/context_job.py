@@ -97,9 +97,7 @@ class Job:
             return None
         side = self.plan.k
         sends = [self.piece(x, side, piece) for piece in step["sent"] for x in tensors]
-        shapes = [
-            resized(x.shape, self.axis, side.piece_rows[piece]) for piece in step["received"] for x in tensors
-        ]
+        shapes = [resized(x.shape, self.axis, side.piece_rows[piece]) for piece in step["received"] for x in tensors]
         return self.ranks.exchange({step["to"]: sends}, {step["from"]: shapes}, tensors[0])
 
     def returned_gradients(self, step, found, names, like):
@@ -108,9 +106,7 @@ class Job:
             return None
         sends = [found[piece][name] for piece in step["received"] for name in names]
         shapes = [
-            resized(like[name].shape, self.axis, self.plan.k.piece_rows[piece])
-            for piece in step["sent"]
-            for name in names
+            resized(like[name].shape, self.axis, self.plan.k.piece_rows[piece]) for piece in step["sent"] for name in names
         ]
         return self.ranks.exchange({step["from"]: sends}, {step["to"]: shapes}, like[names[0]])
 

@@ -2,67 +2,34 @@
 
 import dataclasses
 import re
-from itertools import compress
 
 import torch
 from torch.autograd.function import once_differentiable
+from torch.overrides import TorchFunctionMode
 
-from .._core import OUTPUTS, InvalidArgument
+from .._core import InvalidArgument, Unsupported
+from .._options import takes
 from .._request import AXES, one_of
-from .arguments import is_learned, scaled
-from .attention import add_formulas, modifiers_of, request
+from .attention import add_formulas, attention, given_to, modifiers_of, request
+from .call import BOUND
 from .context_gather import gather_backward, gather_forward
 from .context_job import Job
 from .context_plan import plan_of
 from .context_ring import ring_backward, ring_forward
 from .context_transport import Ranks
+from .tangents import captured_names
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 ORDERS = ("contiguous", "zigzag")
 
 
+@takes(attention)
 def context_parallel(
-    q,
-    k,
-    v,
-    *,
-    group=None,
-    strategy="ring",
-    order="contiguous",
-    head_ranks=None,
-    seq_len=None,
-    stream=None,
-    score_mod=None,
-    mask_mod=None,
-    score_mod_bprop=None,
-    tensors=None,
-    scalars=None,
-    bprop_tensors=None,
-    is_causal=False,
-    window_size=None,
-    window_from_the_end=False,
-    scale=None,
-    layout="bhsd",
-    seq_lens=None,
-    cu_seqlens=None,
-    max_seqlen=None,
-    sinks=None,
-    dropout_p=0.0,
-    generator=None,
-    seed=None,
-    q_offset=0,
-    k_offset=0,
-    deterministic=None,
-    verify=False,
-    return_lse=False,
-    return_row_max=False,
-    return_max_logit=False,
-    engine=None,
+    q, k, v, *, group=None, strategy="ring", order="contiguous", head_ranks=None, seq_len=None, stream=None, **options
 ):
     """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v, o and their gradients are this
-    rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and
-    cu_seqlens are those of the whole, the same on all ranks. Gradients of captured tensors and sinks are summed over
-    ranks.
+    rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and cu_seqlens
+    are those of the whole, the same on all ranks. Gradients of captured tensors and sinks are summed over ranks.
 
     group        of torch.distributed; the default one if None. A pair for a2a+p2p: of all-to-alls, and of the ring.
     strategy     ring: keys come from one rank after the other, results are merged by lse. all_gather: keys first.
@@ -74,47 +41,26 @@ def context_parallel(
     seq_len      rows of the whole sequence, or a pair for queries and keys, if ranks have different numbers of them.
     stream       CUDA: for what is sent; one of Fovea's own if None.
     dropout_p    drops the same scores as on one GPU with the same seed; without `seed`, the first rank's generator counts.
-    deterministic  all_gather and all_to_all then give o, lse and the gradients of q, k, v bit by bit as one GPU does.
-    """
+    deterministic  all_gather and all_to_all then give o, lse and the gradients of q, k, v bit by bit as one GPU does."""
     one_of("strategy", strategy, STRATEGIES)
     one_of("order", order, ORDERS)
-    if not isinstance(q_offset, int) or not isinstance(k_offset, int):
+    given = given_to(context_parallel, options)
+    if not isinstance(given["q_offset"], int) or not isinstance(given["k_offset"], int):
         raise InvalidArgument(
             "q_offset, k_offset: must be integers here; a modifier that captures one per sequence says the same: "
             "first[b] + q_idx"
         )
-    if is_learned(scale):
-        score_mod, scale = scaled(score_mod, score_mod_bprop, scale), 1.0
     ranks = Ranks(group, stream)
     if strategy == "a2a+p2p":
         head_ranks = ranks.head_ranks or head_ranks
         if head_ranks is None:
             raise InvalidArgument("strategy='a2a+p2p': needs head_ranks, or two groups")
-    call, q, k, v, sinks = request(
-        q,
-        k,
-        v,
-        is_causal=is_causal,
-        window=(window_size, window_from_the_end),
-        scale=scale,
-        layout=layout,
-        seq_lens=seq_lens,
-        cu_seqlens=cu_seqlens,
-        max_seqlen=max_seqlen,
-        sinks=sinks,
-        dropout=(dropout_p, generator, seed),
-        offsets=(q_offset, k_offset),
-        deterministic=deterministic,
-        verify=verify,
-        outputs=tuple(compress(OUTPUTS, (return_lse, return_row_max, return_max_logit))),
-        engine=engine,
-    )
-    if call.seed is not None and seed is None:
+    call, q, k, v, sinks = request(q, k, v, given)
+    if call.seed is not None and given["seed"] is None:
         ranks.same_seed(call.seed)
     whole = whole_tensors(call, q, k, v, ranks, seq_len)
-    named = {"tensors": tensors, "scalars": scalars, "bprop_tensors": bprop_tensors}
     like = [q.new_empty(()).expand(x.shape) for x in whole[:2]]
-    formulas = modifiers_of(score_mod, mask_mod, score_mod_bprop, named, like, layout)
+    formulas = modifiers_of(given, *like)
     add_formulas(call, formulas, q, k, v, sinks)
     captured = with_whole_sizes(call, formulas.tensors, whole)
     how = (ranks.size, strategy, order, head_ranks or 0)
@@ -207,8 +153,7 @@ class ContextParallel(torch.autograd.Function):
     def backward(ctx, grad_o, grad_lse, *_):
         q, k, v, o, lse, sink, *rest = ctx.saved_tensors
         captured, bound = rest[: ctx.count], rest[ctx.count :]
-        job, names = ctx.job, ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
-        call = dataclasses.replace(ctx.call, **dict(zip(names, bound)), outputs=())
+        job, call = ctx.job, dataclasses.replace(ctx.call, **dict(zip(BOUND, bound)), outputs=())
         if grad_o is None:
             grad_o = torch.zeros_like(o, dtype=q.dtype)
         else:
@@ -226,7 +171,7 @@ def own_gradients(job, call, grads, qkv, captured):
     for name, x, side in zip("qkv", qkv, (job.plan.q, job.plan.k, job.plan.k)):
         found = grads.get(name)
         out.append(None if found is None else job.collect_heads(found.to(x.dtype), side))
-    names = [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
+    names = captured_names(call)
     shared = [name for name in ("sink", *names) if name in call.wants.split(",")]
     if "sink" in shared:
         grads["sink"] = job.all_heads(grads["sink"])
@@ -279,3 +224,59 @@ def rows_of(rows, ranks, rank, order, cu_seqlens):
         for i in [rank] if order == "contiguous" else [rank, parts - 1 - rank]:
             out += pieces[i].tolist()
     return out
+
+
+# torch's own context_parallel with Fovea inside. That manager offers no hook for other kernels: it hands what is given to
+# scaled_dot_product_attention on as DTensors that are cut along the sequence, and these are caught here.
+
+
+class ContextParallelSDPA(TorchFunctionMode):
+    """Inside, `torch.nn.functional.scaled_dot_product_attention` of DTensors that are cut along their sequence is
+    fovea.torch.context_parallel; everything else is left to torch.
+
+        with torch.distributed.tensor.experimental.context_parallel(mesh, buffers=..., buffer_seq_dims=...):
+            with fovea.torch.ContextParallelSDPA():
+                loss = model(x).sum()
+                loss.backward()
+
+    order        how rows are dealt out: torch's manager does it as zigzag; contiguous is what a DTensor says by itself.
+    strategy     as context_parallel has it.
+    """
+
+    def __init__(self, strategy="ring", order="zigzag"):
+        super().__init__()
+        self.options = {"strategy": one_of("strategy", strategy, STRATEGIES[:3]), "order": one_of("order", order, ORDERS)}
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        # By its private name: the manager puts a wrapper in the place of the public one.
+        if function is torch._C._nn.scaled_dot_product_attention and is_cut(args[0] if args else kwargs["query"]):
+            return self.attend(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+    def attend(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        if attn_mask is not None:
+            raise Unsupported(
+                "attn_mask: a rank has its rows only; fovea.torch.context_parallel takes a mask_mod of the whole"
+            )
+        if key.placements != query.placements or value.placements != query.placements:
+            raise Unsupported(f"key, value: placed {key.placements} and {value.placements}, the query {query.placements}")
+        if not enable_gqa and key.shape[1] != query.shape[1]:
+            raise Unsupported(f"key: {key.shape[1]} heads, the query has {query.shape[1]}; say enable_gqa=True")
+        mesh = query.device_mesh
+        o = context_parallel(
+            *[x.to_local() for x in (query, key, value)],
+            group=mesh.get_group(),
+            seq_len=(query.shape[2], key.shape[2]),
+            dropout_p=dropout_p,
+            is_causal=is_causal,
+            scale=scale,
+            **self.options,
+        )
+        return type(query).from_local(o, mesh, query.placements, run_check=False)
+
+
+def is_cut(x) -> bool:
+    """Is this a DTensor [B, H, S, D] whose sequence one dimension of a mesh cuts?"""
+    if type(x).__name__ != "DTensor" or x.dim() != 4 or len(x.placements) != 1:
+        return False
+    return x.placements[0].is_shard(2) or x.placements[0].is_shard(-2)

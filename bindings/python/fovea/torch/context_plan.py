@@ -8,10 +8,12 @@ import json
 import torch
 
 from .. import _core
-from .._line import problem_line
+from .._request import problem_line
 from .plans import _CODES, fields_of
 
-TILE = 128  # keys of an engine's tile, or a multiple of them: relative to its tile a line along k (ALiBi) is rounded
+# A multiple of the keys in every engine's tile. Engines round what is linear in k (ALiBi) relative to the tile, so the same bits
+# need the same tiles.
+TILE = 128
 
 
 class Side:
@@ -38,8 +40,8 @@ class Side:
 
     @functools.cached_property
     def order(self):
-        """Where the rows of a group's pieces, one after the other, lie in what its ranks have, one after the other; None:
-        there."""
+        """The index that brings the rows of a group's ranks, rank after rank, into the order of its pieces, piece after piece;
+        None if they are in that order."""
         first = self.plan.rank // self.plan.head_ranks * self.plan.head_ranks
         members = range(first, first + self.plan.head_ranks)
         given = [block for rank in members for block in self.blocks(self.held_by(rank))]
@@ -47,7 +49,7 @@ class Side:
         return self.moved(given, wanted)
 
     def gathered_order(self, pieces):
-        """The same for pieces that are gathered, to make one piece of them."""
+        """The index that makes one piece of gathered ones; None if their rows are in that order."""
         given = [block for piece in pieces for block in self.blocks(self.parts_of(piece))]
         wanted = self.blocks([part for piece in pieces for part in self.parts_of(piece)])
         return self.moved(given, wanted)
@@ -85,8 +87,8 @@ class Side:
         return min(max(self.starts[s] - first, 0), sum(self.piece_rows[i] for i in pieces))
 
     def with_tile(self, call, piece):
-        """A piece among all keys in line: (first row, last row, what a call on them binds). It begins with a tile of the whole
-        attention, up to TILE rows earlier than the piece."""
+        """A piece among all keys in the order of their positions: (first row, last row, what a call on them binds). The rows
+        begin with a tile of the whole attention, up to TILE rows before the piece."""
         numbers = functools.partial(torch.tensor, dtype=torch.int32, device=self.plan.device)
         runs = [(first - first % TILE, first + length) for first, length, _ in self.pieces[piece]]
         if self.starts is None:
@@ -108,7 +110,7 @@ class Side:
         )
 
     def rows_among_all(self, piece):
-        """Where the rows of a piece lie among all rows in line."""
+        """The index of a piece's rows among all rows in the order of their positions."""
         return self.moved(self.blocks(range(len(self.rows))), self.blocks(self.parts_of(piece)))
 
     def fields(self, word, call, pieces):

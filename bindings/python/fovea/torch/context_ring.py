@@ -7,8 +7,8 @@ import torch
 
 from .._request import AXES
 from . import runtime
+from .call import rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
-from .shapes import rows_dtype
 
 
 class Coming:
@@ -107,9 +107,7 @@ def ring_backward(job, call, saved, sink, captured, grad_o, grad_lse):
                 tile = job.plan.tile(call, [q_piece], [k_piece])
                 given = [job.piece(x, job.plan.q, q_piece) for x in (q, o, grad_o)]
                 rows = [None if x is None else job.rows_piece(x, q_piece).contiguous() for x in (lse, grad_lse)]
-                part = runtime.backward(
-                    tile, given[0], *keys[k_piece], None, captured, given[1], rows[0], given[2], rows[1]
-                )
+                part = runtime.backward(tile, given[0], *keys[k_piece], None, captured, given[1], rows[0], given[2], rows[1])
                 for name, x in part.items():
                     where = found[k_piece] if name in names else grads
                     where.add(f"q{q_piece}" if name == "q" else name, x)

@@ -2,19 +2,20 @@
 
 import math
 import re
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .._core import InvalidArgument
+from .._options import RETURNS, Options, filled, takes
 from .._request import module_window
 from .attention import attention
 from .context_parallel import context_parallel
 from .flex import warn_once
 from .modifiers import is_callback
-from .tensor_parallel import Region
+from .projections import Region
 from .transformer_engine import (
     check_extents,
     element,
@@ -27,13 +28,17 @@ from .transformer_engine import (
     without_extra_state,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 class DotProductAttention(torch.nn.Module):
     """Scaled dot product attention over query, key and value layers in `qkv_format` sbhd, bshd or thd; the output has
     its heads merged. Transformer Engine's documentation has the arguments. `score_mod` and its companions may be what
     they are there (callbacks of a graph) or anything that fovea.torch.attention takes, and go with every mask, bias,
-    window, format, dropout and softmax type."""
+    window, format, dropout and softmax type. `options` (engine, verify ...) are handed on to every call."""
 
+    @takes(without=RETURNS, deterministic=None)
     def __init__(
         self,
         num_attention_heads: int,
@@ -58,10 +63,10 @@ class DotProductAttention(torch.nn.Module):
         softmax_type: str = "vanilla",
         return_max_logit: Optional[bool] = False,
         name: Optional[str] = None,
-        *,
-        engine: Optional[str] = None,
+        **options: "Unpack[Options]",
     ):
         super().__init__()
+        self.options = filled(DotProductAttention.__init__, options)
         self.region = Region(tp_group, tp_size, sequence_parallel)
         self.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
         one_of("attention_type", attention_type, ("self", "cross"))
@@ -69,15 +74,13 @@ class DotProductAttention(torch.nn.Module):
         self.num_attention_heads = self.region.part("num_attention_heads", num_attention_heads)  # of this rank
         self.num_gqa_groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
         if self.num_attention_heads % self.num_gqa_groups:
-            raise InvalidArgument(
-                f"num_gqa_groups={num_gqa_groups}: must divide the {num_attention_heads} heads"
-            )
+            raise InvalidArgument(f"num_gqa_groups={num_gqa_groups}: must divide the {num_attention_heads} heads")
         self.channels = (kv_channels, kv_channels) if isinstance(kv_channels, int) else tuple(kv_channels)
         self.attention_dropout, self.attn_mask_type = attention_dropout, mask_type_of(attn_mask_type)
         self.window_size, self.bottom_right_diagonal = window_size, bottom_right_diagonal
         self.softmax_scale = 1 / math.sqrt(self.channels[0]) if softmax_scale is None else softmax_scale
         self.softmax_type = one_of("softmax_type", softmax_type, ("vanilla", "off-by-one", "learnable"))
-        self.return_max_logit, self.layer_number, self.engine = bool(return_max_logit), layer_number, engine
+        self.return_max_logit, self.layer_number = bool(return_max_logit), layer_number
         self.rng_tracker = None if get_rng_state_tracker is None else get_rng_state_tracker()
         self.register_load_state_dict_pre_hook(without_extra_state)
         self.softmax_offset = None
@@ -133,10 +136,10 @@ class DotProductAttention(torch.nn.Module):
     ):
         refuse_others(
             "DotProductAttention",
-            inference_params=(inference_params, None),
-            fp8_output=(fp8_output, False),
-            bf16_backward=(bf16_backward, False),
-            num_splits=(num_splits, 1),
+            inference_params=inference_params,
+            fp8_output=fp8_output,
+            bf16_backward=bf16_backward,
+            num_splits=num_splits,
         )
         packed = (query_layer, key_layer, value_layer, qkv_layer, kv_layer)
         q, k, v = unpacked(*packed, qkv_interleave_dim)
@@ -146,10 +149,10 @@ class DotProductAttention(torch.nn.Module):
         options = {
             "scale": self.softmax_scale,
             "layout": layout,
-            "engine": self.engine,
             "dropout_p": self.attention_dropout if self.training else 0.0,
             "return_max_logit": self.return_max_logit,
             "sinks": self.sinks(q),
+            **self.options,
         }
         given = bottom_right_diagonal if bottom_right_diagonal is not None else self.bottom_right_diagonal
         options.update(diagonal(mask_type, self.window_size if window_size is None else window_size, given))
@@ -169,9 +172,7 @@ class DotProductAttention(torch.nn.Module):
         if mask_type == "arbitrary":
             options["mask_mod"] = outside(attention_mask, sizes)
         options.update(modifiers(score_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors))
-        bias = bias_of(
-            self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes
-        )
+        bias = bias_of(self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes)
         if bias is not None:
             options.update(bias if score_mod is None else bias_before(bias, options))
 
@@ -264,9 +265,7 @@ def check_heads(module, q, k, v):
         ("value_layer", v, module.num_gqa_groups, module.channels[1]),
     ):
         if tuple(x.shape[-2:]) != (heads, channels):
-            raise InvalidArgument(
-                f"{name}: shape {list(x.shape)} must end in [{heads}, {channels}], heads and channels"
-            )
+            raise InvalidArgument(f"{name}: shape {list(x.shape)} must end in [{heads}, {channels}], heads and channels")
 
 
 def diagonal(mask_type, window, bottom_right):
@@ -306,9 +305,7 @@ def lengths(layout, mask_type, sizes, attention_mask, starts, longest):
     if q_starts is not None and k_starts is not None:
         return {"seq_lens": (q_starts.diff(), k_starts.diff())}
     if attention_mask is None:
-        raise InvalidArgument(
-            f"attn_mask_type={mask_type!r}: needs cu_seqlens_q and cu_seqlens_kv, or attention_mask"
-        )
+        raise InvalidArgument(f"attn_mask_type={mask_type!r}: needs cu_seqlens_q and cu_seqlens_kv, or attention_mask")
     return padding(attention_mask, sizes, mask_type.endswith("bottom_right"))
 
 
@@ -324,12 +321,7 @@ def modifiers(score_mod, bprop, tensors, bprop_tensors):
         return {}
     if bprop is None and bprop_tensors is not None:
         raise InvalidArgument("score_mod_bprop_tensors: given without score_mod_bprop")
-    return {
-        "score_mod": score_mod,
-        "score_mod_bprop": bprop,
-        "tensors": tensors,
-        "bprop_tensors": bprop_tensors,
-    }
+    return {"score_mod": score_mod, "score_mod_bprop": bprop, "tensors": tensors, "bprop_tensors": bprop_tensors}
 
 
 def bias_of(module, kind, bias, slopes, aligned, q, sizes):
@@ -345,9 +337,7 @@ def bias_of(module, kind, bias, slopes, aligned, q, sizes):
         if slopes is None:
             slopes = own_slopes(module.region, module.num_attention_heads, q.device)
         elif tuple(slopes.shape) not in ((sizes[1],), (sizes[0], sizes[1])):
-            raise InvalidArgument(
-                f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]"
-            )
+            raise InvalidArgument(f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]")
         load = "slopes[b, h]" if slopes.dim() == 2 else "slopes[h]"
         at = "q + (Skv - Sq)" if aligned else "q"
         return {"score_mod": f"score - {load} * abs({at} - k)", "tensors": {"slopes": slopes.float()}}

@@ -34,7 +34,7 @@ def is_traced(x) -> bool:
 
 
 def with_traced(make_handler):
-    """The handler of an operator, but for traced values."""
+    """An operator's handlers: for traced values one that calls their method, otherwise Dynamo's own."""
 
     def make(fn, arg_types, has_kwargs):
         others, names = make_handler(fn, arg_types, has_kwargs), METHODS.get(fn)
@@ -53,7 +53,7 @@ def with_traced(make_handler):
 
 
 def refusing(call_apply):
-    """torch.autograd.Function.apply, but for traced values: without fullgraph=True the call then runs in eager mode, which
+    """torch.autograd.Function.apply that refuses traced values. Without fullgraph=True the call then runs in eager mode, which
     says what is wrong."""
     from torch._dynamo.exc import unimplemented
 

@@ -8,8 +8,8 @@ import torch
 from .._core import OUTPUTS
 from . import ops, runtime, tangents, vmap
 from .block_tables import settled
+from .call import PLAIN, resolved
 from .call_cache import find
-from .shapes import PLAIN, resolved
 from .state import is_forward_mode, is_watched, place, transforms
 
 NONE = (None,) * len(OUTPUTS)

@@ -45,9 +45,7 @@ def refuse(operation: str, instead: str, function=None) -> TraceError:
 def first_line(function) -> str:
     while hasattr(function, "func"):  # partials
         function = function.func
-    code = getattr(function, "__code__", None) or getattr(
-        getattr(function, "__func__", None), "__code__", None
-    )
+    code = getattr(function, "__code__", None) or getattr(getattr(function, "__func__", None), "__code__", None)
     return "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
 
 
@@ -62,7 +60,9 @@ def closed_over(function, depth=3):
         yield from closed_over(function.__func__, depth)
     elif isinstance(function, types.FunctionType):
         code = function.__code__
-        found = [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, function.__closure__ or ()) if is_set(cell)]
+        found = [
+            (name, cell.cell_contents) for name, cell in zip(code.co_freevars, function.__closure__ or ()) if is_set(cell)
+        ]
         found += [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
         found += list(zip(reversed(code.co_varnames[: code.co_argcount]), reversed(function.__defaults__ or ())))
         for name, x in found:
@@ -108,7 +108,9 @@ def in_users_words(error, modifiers):
     if name is not None:
         text = text.replace("a captured tensor", f"the captured tensor {name!r}", 1)
     text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', r"give it as tensors={'\1': ...}", text)
-    text = text.replace("captured names are declared with tensor=... or scalar=...", "give it in tensors={...} or scalars={...}")
+    text = text.replace(
+        "captured names are declared with tensor=... or scalar=...", "give it in tensors={...} or scalars={...}"
+    )
     return error if text == str(error) else type(error)(text)
 
 

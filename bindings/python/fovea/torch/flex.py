@@ -135,7 +135,7 @@ def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_
         formulas.text(),
         tuple(formulas.values),
         engine=engine_of(kernel_options),
-        deterministic=torch.are_deterministic_algorithms_enabled(),
+        flags=("deterministic",) * torch.are_deterministic_algorithms_enabled(),
         scale=scale,
         wants=wanted(query, key, value, None, formulas.names, formulas.tensors),
     )
@@ -156,13 +156,10 @@ def check(query, key, value, enable_gqa):
             raise InvalidArgument(f"{name}: {x.dim()} dimensions {list(x.shape)}; must be [B, H, S, D]")
     if key.shape[1] != query.shape[1] and not enable_gqa:
         raise InvalidArgument(
-            f"key: {key.shape[1]} heads, the query has {query.shape[1]}; for grouped heads say "
-            f"enable_gqa=True"
+            f"key: {key.shape[1]} heads, the query has {query.shape[1]}; for grouped heads say enable_gqa=True"
         )
     if key.shape[0] != query.shape[0] and key.shape[0] != 1:
-        raise InvalidArgument(
-            f"key: {key.shape[0]} sequences, the query has {query.shape[0]}; must be as many, or 1"
-        )
+        raise InvalidArgument(f"key: {key.shape[0]} sequences, the query has {query.shape[0]}; must be as many, or 1")
 
 
 def converted(x, query):

@@ -13,6 +13,8 @@ from .errors import refuse
 from .values import BOOL, FLOAT, INT, Rows, Value, lift, real, truth
 from .vectors import REDUCTIONS, TRACED, apply, is_vector
 
+SELU = "{x} > 0.0 ? {x} * 1.0507009873554805 : expm1({x}) * 1.7580993408473766"
+
 # fmt: off
 UNARY = {
     **{name: pw.plain(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt")},
@@ -32,7 +34,7 @@ UNARY = {
     "neg": lambda trace, x: -lift(trace, x), "positive": pw.same,
     "trunc": lambda trace, x: ar.truncate(lift(trace, x)),
     "frac": lambda trace, x: lift(trace, x) - ar.truncate(lift(trace, x)),
-    "asin": sp.asin, "acos": sp.acos, "atan": sp.atan, "selu": sp.selu, "signbit": pw.question(pw.NEGATIVE),
+    "asin": sp.asin, "acos": sp.acos, "atan": sp.atan, "selu": pw.activation(SELU), "signbit": pw.question(pw.NEGATIVE),
     "asinh": pw.expression("sign({x}) * log1p(abs({x}) + {x} * {x} / (1.0 + sqrt(1.0 + {x} * {x})))"),
     "acosh": pw.expression("log({x} + sqrt({x} - 1.0) * sqrt({x} + 1.0))"),
     "atanh": pw.expression("0.5 * log1p(2.0 * {x} / (1.0 - {x}))"),
@@ -64,9 +66,14 @@ _BINARY = {
     "addcdiv": lambda trace, x, a, b, value=1: lift(trace, x) + ar.mul(trace, ar.div(trace, a, b), value),
     "clamp": pw.clamp, "clip": pw.clamp, "clamp_min": lambda trace, x, min: pw.clamp(trace, x, min),
     "clamp_max": lambda trace, x, max: pw.clamp(trace, x, None, max),
-    "softplus": pw.softplus, "gelu": pw.gelu, "leaky_relu": pw.leaky_relu, "elu": pw.elu, "hardtanh": pw.hardtanh,
-    "celu": sp.celu, "threshold": sp.threshold, "hardshrink": sp.shrink(False), "softshrink": sp.shrink(True),
-    "prelu": sp.prelu, "nan_to_num": sp.nan_to_num, "atan2": sp.atan2, "copysign": sp.copysign,
+    "softplus": pw.softplus, "gelu": pw.gelu, "hardtanh": pw.hardtanh,
+    "leaky_relu": pw.activation("{x} > 0.0 ? {x} : {x} * {negative_slope}", negative_slope=0.01),
+    "prelu": pw.activation("{x} > 0.0 ? {x} : {x} * {weight}", weight=None),
+    "elu": pw.activation("{x} > 0.0 ? {x} : expm1({x}) * {alpha}", alpha=1.0),
+    "celu": pw.activation("{x} > 0.0 ? {x} : expm1({x} / {alpha}) * {alpha}", alpha=1.0),
+    "hardshrink": pw.activation("{x} > {lambd} || {x} < -{lambd} ? {x} : 0.0", lambd=0.5),
+    "softshrink": pw.activation("{x} > {lambd} ? {x} - {lambd} : {x} < -{lambd} ? {x} + {lambd} : 0.0", lambd=0.5),
+    "threshold": sp.threshold, "nan_to_num": sp.nan_to_num, "atan2": sp.atan2, "copysign": sp.copysign,
     "logaddexp2": sp.logaddexp2, "xlogy": sp.xlogy("log"), "special_xlog1py": sp.xlogy("log1p"),
 }
 
@@ -108,7 +115,10 @@ for _name in ("add", "mul", "floordiv", "mod", "and", "or", "xor", "lshift", "rs
 # Operators between a traced value and a tensor, as Dynamo hands them over.
 _OPERATORS = tuple(
     (getattr(operator, prefix + name + suffix), name)
-    for name in (*"add sub mul truediv floordiv mod pow lshift rshift and or xor".split(), *"lt le gt ge eq ne neg abs".split())
+    for name in (
+        *"add sub mul truediv floordiv mod pow lshift rshift and or xor".split(),
+        *"lt le gt ge eq ne neg abs".split(),
+    )
     for prefix in ("", "i")
     for suffix in ("", "_")
     if hasattr(operator, prefix + name + suffix)

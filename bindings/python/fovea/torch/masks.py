@@ -1,22 +1,15 @@
 """Block masks without blocks: a mask's formula tells which tiles are empty, so nothing of the size of the scores is made.
 torch's own BlockMask objects are read here, too."""
 
+import operator
 from typing import Callable, Optional, Tuple, Union
 
 import torch
+from torch.nn.attention.flex_attention import BlockMask as TorchsBlockMask
+from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # users may put ours in its place
 
 from .._core import InvalidArgument
 from .modifiers import traced
-
-try:
-    from torch.nn.attention.flex_attention import BlockMask as TorchsBlockMask
-
-    # Looked up now: users may put our function in its place.
-    from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask
-    from torch.nn.attention.flex_attention import create_mask
-except ImportError:  # torch before 2.5
-    torchs_block_mask = create_mask = None
-    TorchsBlockMask = object
 
 MaskMod = Callable
 NO_BLOCKS = 1 << 30  # torch's block size of a mask that keeps all, whatever the lengths
@@ -29,37 +22,28 @@ def noop_mask(b, h, q_idx, kv_idx):
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
     """The mask that keeps what all of them keep."""
-    masks = checked_masks(mask_mods, "and_masks")
-
-    def mask_mod(b, h, q_idx, kv_idx):
-        kept = masks[0](b, h, q_idx, kv_idx)
-        for mask in masks[1:]:
-            kept = kept & mask(b, h, q_idx, kv_idx)
-        return kept
-
-    return mask_mod
+    return joined("and_masks", operator.and_, mask_mods)
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
     """The mask that keeps what one of them keeps."""
-    masks = checked_masks(mask_mods, "or_masks")
+    return joined("or_masks", operator.or_, mask_mods)
+
+
+def joined(name, both, masks):
+    if not masks:
+        raise InvalidArgument(f"{name}: takes one mask or more")
+    for i, mask in enumerate(masks):
+        if not callable(mask):
+            raise InvalidArgument(f"{name}: argument {i} must be a function, got {type(mask).__name__}")
 
     def mask_mod(b, h, q_idx, kv_idx):
         kept = masks[0](b, h, q_idx, kv_idx)
         for mask in masks[1:]:
-            kept = kept | mask(b, h, q_idx, kv_idx)
+            kept = both(kept, mask(b, h, q_idx, kv_idx))
         return kept
 
     return mask_mod
-
-
-def checked_masks(mask_mods, name):
-    if not mask_mods:
-        raise InvalidArgument(f"{name}: takes one mask or more")
-    for i, mask in enumerate(mask_mods):
-        if not callable(mask):
-            raise InvalidArgument(f"{name}: argument {i} must be a function, got {type(mask).__name__}")
-    return mask_mods
 
 
 class BlockMask(TorchsBlockMask):
@@ -113,8 +97,7 @@ def _add_tables():
     for kind in ("kv", "full_kv", "q", "full_q"):
         for name in (f"{kind}_num_blocks", f"{kind}_indices"):
             setattr(BlockMask, name, property(lambda self, name=name: self.table(name)))
-    if torchs_block_mask is not None:
-        BlockMask.from_kv_blocks = TorchsBlockMask.from_kv_blocks  # gives one of torch's
+    BlockMask.from_kv_blocks = TorchsBlockMask.from_kv_blocks  # gives one of torch's
 
 
 _add_tables()
@@ -160,9 +143,7 @@ def mask_of(block_mask, query, key):
     batch, heads = (block_mask.B, block_mask.H) if ours else block_mask.kv_num_blocks.shape[:2]
     for name, extent, size in (("B", batch, query.shape[0]), ("H", heads, query.shape[1])):
         if extent not in (None, 1, size):
-            raise InvalidArgument(
-                f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None"
-            )
+            raise InvalidArgument(f"block_mask: made for {name}={extent}, but the query has {size}; use {size}, or None")
     return block_mask.mask_mod
 
 

@@ -10,25 +10,15 @@ import types
 
 import torch
 
+from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .._request import check_captured_name, check_modifiers, no_modifier
 from ..program import Program
 from .errors import about
-from .trace import Trace, Tracing, positions, run_mask_mod, run_score_mod
-from .values import BOOL, FLOAT, Value
+from .trace import Trace, run
+from .values import BOOL, FLOAT
 
-DIRECT = {
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float64: "f64",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-    torch.bool: "bool",
-}
-
-
+DIRECT = {getattr(torch, name): ours for name, ours in FROM_NUMPY.items()}  # types that formulas load
 KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
 
 
@@ -59,17 +49,11 @@ def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=N
         take_program(out, score_mod, mask_mod, bprop)
         mask_mod = bprop = None
     elif score_mod is not None:
-        out.mod = (
-            one_line(score_mod)
-            if isinstance(score_mod, str)
-            else run_score_mod(trace, checked(score_mod, "score_mod"))
-        )
+        out.mod = formula_of(trace, "score_mod", score_mod)
     if mask_mod is not None:
         out.mask = mask_text(trace, mask_mod)
     if bprop is not None:
-        out.bprop = (
-            one_line(bprop) if isinstance(bprop, str) else run_bprop(trace, checked(bprop, "score_mod_bprop"))
-        )
+        out.bprop = formula_of(trace, "score_mod_bprop", bprop)
     take_captured(out, trace, like)
     if isinstance(score_mod, Program):
         scalars = defaults(score_mod, tensors or {}, scalars or {})
@@ -89,16 +73,12 @@ def defaults(program, tensors, scalars):
     """A Program's scalars, with its defaults for those that are not given. Every tensor that it captures must be given."""
     for name, *_ in program.tensors:
         if name not in tensors:
-            raise InvalidArgument(
-                f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}"
-            )
+            raise InvalidArgument(f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}")
     out = {}
     for name, dtype, default in program.scalars:
         value = scalars.get(name, default)
         if value is None:
-            raise InvalidArgument(
-                f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}"
-            )
+            raise InvalidArgument(f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}")
         out[name] = int(value) if dtype == "i32" else float(value)
     for name in scalars:
         if name not in out:
@@ -116,23 +96,23 @@ def take_program(out, program, mask_mod, bprop):
 
 
 def mask_text(trace, mask_mod):
-    if isinstance(mask_mod, str):
-        return one_line(mask_mod)
     if isinstance(mask_mod, Program):
         if mask_mod.mod or not mask_mod.mask:
             raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
         return mask_mod.mask
-    return run_mask_mod(trace, checked(mask_mod, "mask_mod"))
+    return formula_of(trace, "mask_mod", mask_mod)
 
 
 def one_line(text):
     return " ".join(text.split())
 
 
-def run_bprop(trace, function):
-    with Tracing(trace):
-        out = function(Value(trace, "grad", FLOAT), Value(trace, "score", FLOAT), *positions(trace))
-    return trace.formula(out, FLOAT, function)
+def formula_of(trace, name, modifier):
+    """The text of a modifier that is a text or a function."""
+    if isinstance(modifier, str):
+        return one_line(modifier)
+    kind, leaves = _RESULTS[name]
+    return run(trace, checked(modifier, name), kind, *leaves)
 
 
 def take_named(out, tensors, scalars, like):
@@ -147,8 +127,7 @@ def take_named(out, tensors, scalars, like):
         check_captured_name(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InvalidArgument(
-                f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; "
-                f"a tensor goes into tensors"
+                f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; a tensor goes into tensors"
             )
         out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
         out.values.append(float(value))
@@ -176,6 +155,8 @@ def bindable(tensor, like, name=None):
     return tensor.to(torch.int64 if dtype in (torch.uint32, torch.uint64) else torch.int32)
 
 
+# The kind of what each gives, and the leaves that it takes before positions.
+_RESULTS = {"score_mod": (FLOAT, ["score"]), "mask_mod": (BOOL, []), "score_mod_bprop": (FLOAT, ["grad", "score"])}
 _TAKES = {
     "score_mod": "(score, b, h, q_idx, kv_idx)",
     "mask_mod": "(b, h, q_idx, kv_idx)",
@@ -209,11 +190,7 @@ def parameters(function):
         return None if inner is None else inner - len(function.args) - given
     if isinstance(function, types.FunctionType):
         code = function.__code__
-        return (
-            None
-            if code.co_flags & inspect.CO_VARARGS
-            else code.co_argcount - len(function.__defaults__ or ())
-        )
+        return None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - len(function.__defaults__ or ())
     call = getattr(type(function), "__call__", None)  # noqa: B004  an object that is called as a function
     return parameters(call) - 1 if isinstance(call, types.FunctionType) else None
 
@@ -221,3 +198,77 @@ def parameters(function):
 def is_callback(function, counts=(3,)) -> bool:
     """Does it take (graph, score, tensors), as Transformer Engine's modifiers do?"""
     return callable(function) and not isinstance(function, (str, Program)) and parameters(function) in counts
+
+
+# Callbacks (graph, score, tensors) as Transformer Engine takes them: run once per call against Fovea's recorder. Under
+# torch.compile they run once per compilation, on stand-ins that have a shape and a type.
+
+
+def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas:
+    """named: {"tensors": ..., "bprop_tensors": ..., "scalars": ...}; sizes: (B, H, Sq, Skv), or None if packed."""
+    if score_mod is None:
+        raise InvalidArgument("score_mod_bprop: given without score_mod")
+    if named["scalars"]:
+        raise InvalidArgument("scalars: a callback has tensors only; give a tensor of one element")
+    if not is_callback(score_mod) or (bprop is not None and not is_callback(bprop, (3, 4))):
+        raise InvalidArgument("score_mod and score_mod_bprop: both are callbacks (graph, score, tensors), or neither is")
+    tensors, bprop_tensors = named["tensors"] or {}, named["bprop_tensors"] or {}
+    out = Formulas()
+    if torch.compiler.is_compiling():
+        captures = recorded_once(out, score_mod, bprop, tensors, bprop_tensors, sizes)
+    else:
+        from ..recorder import record
+
+        found = record(score_mod, bprop, tensors=tensors, bprop_tensors=bprop_tensors or None, sizes=sizes)
+        out.mod, out.bprop = found.mod, found.bprop or ""
+        captures = [(capture.name, capture.tensor) for capture in found.captures]
+    if mask_mod is not None:  # before the others: names of what a trace captures are numbered from 0
+        trace = Trace(like)
+        out.mask = mask_text(trace, mask_mod)
+        take_captured(out, trace, like)
+    for name, tensor in captures:
+        tensor = bindable(tensor, like, name)
+        out.names.append(name)
+        out.tensors.append(tensor)
+        out.uses.append("?" * tensor.dim())
+    return out
+
+
+class StandIn:
+    """The shape and type of a tensor, which is all that the recorder reads, and its number."""
+
+    def __init__(self, at, shape, dtype):
+        self.at, self.shape, self.dtype = at, shape, dtype
+
+
+def recorded_once(out, score_mod, bprop, tensors, bprop_tensors, sizes):
+    known = []
+    first, second = entries(tensors, known), entries(bprop_tensors, known)
+    out.mod, out.bprop, captures = texts(score_mod, bprop, first, second, sizes)
+    return [(name, known[at]) for name, at in captures]
+
+
+def entries(tensors, known):
+    """(key, number of the tensor, shape, type) of each: constants that Dynamo can hand on."""
+    out = []
+    for key, tensor in tensors.items():
+        at = next((i for i, other in enumerate(known) if other is tensor), len(known))
+        if at == len(known):
+            known.append(tensor)
+        out.append((key, at, tuple(tensor.shape), str(tensor.dtype)))
+    return tuple(out)
+
+
+@torch.compiler.assume_constant_result
+def texts(score_mod, bprop, first, second, sizes):
+    from ..recorder import record
+
+    made = {at: StandIn(at, shape, dtype) for _, at, shape, dtype in (*first, *second)}
+    given = [{key: made[at] for key, at, *_ in group} for group in (first, second)]
+    found = record(score_mod, bprop, tensors=given[0], bprop_tensors=given[1] or None, sizes=sizes)
+    for capture in found.captures:
+        if not isinstance(capture.tensor, StandIn):
+            raise InvalidArgument(
+                f"score_mod: under torch.compile the tensor {capture.name!r} of a callback must come in score_mod_tensors"
+            )
+    return (found.mod, found.bprop or "", tuple((capture.name, capture.tensor.at) for capture in found.captures))

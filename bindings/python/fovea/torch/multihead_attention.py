@@ -2,22 +2,40 @@
 DotProductAttention. Parameters have the names and layouts that it has with fuse_qkv_params=True: qkv or query_layer and
 key_value, proj, layernorm_*. Checkpoints load with those names, and with query_weight, key_weight and value_weight."""
 
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from .._core import InvalidArgument
+from .._options import Options, takes
 from .dot_product_attention import DotProductAttention
-from .projections import LayerNormLinear, Linear, head_norm
-from .tensor_parallel import Region
+from .projections import LayerNormLinear, Linear, Region, head_norm
 from .transformer_engine import apply_rotary, of_tokens, one_of, refuse_others, with_joined_projections
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+NOT_HERE = (
+    "fuse_wgrad_accumulation",
+    "ub_overlap_ag",
+    "ub_overlap_rs",
+    "ub_overlap_rs_dgrad",
+    "ub_bulk_dgrad",
+    "ub_bulk_wgrad",
+)
+# Arguments that the attention inside takes, too.
+OF_THE_CORE = ("num_attention_heads", "num_gqa_groups", "attention_dropout", "qkv_format", "attn_mask_type", "window_size")
+OF_THE_CORE += ("bottom_right_diagonal", "layer_number", "attention_type", "sequence_parallel", "tp_group", "softmax_type")
+OF_THE_CORE += ("get_rng_state_tracker",)
 
 
 class MultiheadAttention(torch.nn.Module):
     """Self or cross attention over hidden states in `qkv_format`. Transformer Engine's documentation has the arguments;
     forward also takes score_mod and its companions, as DotProductAttention does."""
 
+    @takes(DotProductAttention.__init__)
     def __init__(
         self,
         hidden_size: int,
@@ -63,19 +81,11 @@ class MultiheadAttention(torch.nn.Module):
         seq_length: Optional[int] = None,
         micro_batch_size: Optional[int] = None,
         softmax_type: str = "vanilla",
-        *,
-        engine: Optional[str] = None,
+        **options: "Unpack[Options]",
     ):
+        given = locals()
         super().__init__()
-        refuse_others(
-            "MultiheadAttention",
-            fuse_wgrad_accumulation=(fuse_wgrad_accumulation, False),
-            ub_overlap_ag=(ub_overlap_ag, False),
-            ub_overlap_rs=(ub_overlap_rs, False),
-            ub_overlap_rs_dgrad=(ub_overlap_rs_dgrad, False),
-            ub_bulk_dgrad=(ub_bulk_dgrad, False),
-            ub_bulk_wgrad=(ub_bulk_wgrad, False),
-        )
+        refuse_others("MultiheadAttention", **{name: given[name] for name in NOT_HERE})
         self.attention_type = one_of("attention_type", attention_type, ("self", "cross"))
         self.region = Region(tp_group, tp_size, sequence_parallel)
         if self.region.size > 1 and not set_parallel_mode:
@@ -83,9 +93,7 @@ class MultiheadAttention(torch.nn.Module):
         self.heads = self.region.part("num_attention_heads", num_attention_heads)
         self.groups = self.region.part("num_gqa_groups", num_gqa_groups or num_attention_heads)
         if kv_channels is None and hidden_size % num_attention_heads:
-            raise InvalidArgument(
-                f"hidden_size={hidden_size}: must be a multiple of the {num_attention_heads} heads"
-            )
+            raise InvalidArgument(f"hidden_size={hidden_size}: must be a multiple of the {num_attention_heads} heads")
         self.channels = kv_channels or hidden_size // num_attention_heads
         self.qkv_format, self.input_layernorm = qkv_format, input_layernorm
         self.interleaved = qkv_weight_interleaved and fuse_qkv_params  # as Transformer Engine does
@@ -102,9 +110,7 @@ class MultiheadAttention(torch.nn.Module):
         }
         norm = {"kind": normalization, "eps": layernorm_epsilon, "zero_centered": zero_centered_gamma}
         first = lambda width: (
-            LayerNormLinear(hidden_size, width, norm, **made)
-            if input_layernorm
-            else Linear(hidden_size, width, **made)
+            LayerNormLinear(hidden_size, width, norm, **made) if input_layernorm else Linear(hidden_size, width, **made)
         )
         q_width, kv_width = self.heads * self.channels, 2 * self.groups * self.channels
         if attention_type == "self":
@@ -115,24 +121,9 @@ class MultiheadAttention(torch.nn.Module):
         self.q_norm = head_norm(qk_norm_type, self.channels, qk_norm_eps, made)
         self.k_norm = head_norm(qk_norm_type, self.channels, qk_norm_eps, made)
         self.qk_norm_before_rope = qk_norm_before_rope
-        self.core_attention = DotProductAttention(
-            num_attention_heads,
-            self.channels,
-            num_gqa_groups=num_gqa_groups,
-            attention_dropout=attention_dropout,
-            qkv_format=qkv_format,
-            attn_mask_type=attn_mask_type,
-            window_size=window_size,
-            bottom_right_diagonal=bottom_right_diagonal,
-            layer_number=layer_number,
-            attention_type=attention_type,
-            sequence_parallel=sequence_parallel,
-            tp_size=self.region.size,
-            tp_group=tp_group,
-            softmax_type=softmax_type,
-            get_rng_state_tracker=get_rng_state_tracker,
-            engine=engine,
-        ).to(made["device"])
+        core = {name: given[name] for name in OF_THE_CORE}
+        self.core_attention = DotProductAttention(kv_channels=self.channels, tp_size=self.region.size, **core, **options)
+        self.core_attention.to(made["device"])
         self.register_load_state_dict_pre_hook(with_joined_projections)
         self.proj = Linear(
             q_width, hidden_size, **{**made, "init_method": output_layer_init_method or init_method, "row": True}
@@ -167,7 +158,7 @@ class MultiheadAttention(torch.nn.Module):
         score_mod_tensors: Optional[Dict[str, Tensor]] = None,
         score_mod_bprop_tensors: Optional[Dict[str, Tensor]] = None,
     ):
-        refuse_others("MultiheadAttention", inference_params=(inference_params, None))
+        refuse_others("MultiheadAttention", inference_params=inference_params)
         q, k, v, normed = self.project(hidden_states, encoder_output)
         starts = (cu_seqlens_q, cu_seqlens_kv), (cu_seqlens_q_padded, cu_seqlens_kv_padded)
         q, k = self.positioned(q, k, rotary_pos_emb, starts)
@@ -228,9 +219,7 @@ class MultiheadAttention(torch.nn.Module):
             return *mixed.split([self.heads, self.groups, self.groups], dim=-2), normed
         if encoder_output is None:
             raise InvalidArgument("encoder_output: attention_type='cross' needs it")
-        q, normed = first_projection(
-            self.layernorm_query if self.input_layernorm else self.query_layer, source
-        )
+        q, normed = first_projection(self.layernorm_query if self.input_layernorm else self.query_layer, source)
         mixed = self.key_value(encoder_output)
         shape = (self.groups, 2, self.channels) if self.interleaved else (2, self.groups, self.channels)
         k, v = mixed.view(*mixed.shape[:-1], *shape).unbind(-2 if self.interleaved else -3)

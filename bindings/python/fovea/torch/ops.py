@@ -9,31 +9,18 @@ from torch import Tensor
 from .._core import OUTPUTS
 from . import runtime, tangents
 from .block_tables import settled
-from .call import Call
-from .shapes import dense_like, heads_of, rows_dtype, rows_shape
+from .call import BOUND, Call, dense_like, heads_of, rows_dtype, rows_shape
 
 
 def pack_options(call: Call) -> str:
-    flags = "d" * call.deterministic + "v" * call.verify
-    words = (call.layout, ",".join(call.outputs), flags, call.engine, call.wants)
+    words = (call.layout, ",".join(call.outputs), ",".join(call.flags), call.engine, call.wants)
     return " ".join(word or "-" for word in words)
 
 
 def unpack(formulas, options, values, numbers, lengths, tensors) -> Call:
     layout, outputs, flags, engine, wants = unpack_options(options)
-    return Call(
-        formulas,
-        tuple(values),
-        layout,
-        engine,
-        wants,
-        tuple(outputs.split(",")) if outputs else (),
-        "d" in flags,
-        "v" in flags,
-        *numbers,
-        *lengths,
-        *tensors,
-    )
+    outputs, flags = (tuple(x.split(",")) if x else () for x in (outputs, flags))
+    return Call(formulas, tuple(values), layout, engine, wants, outputs, flags, *numbers, *lengths, *tensors)
 
 
 def unpack_options(options: str):
@@ -47,10 +34,8 @@ def nothing(x: Tensor) -> Tensor:
 # Arguments of every operator: its tensors, then those of Call.tensors() and texts_of(call).
 TENSORS = "Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor[] captured"
 OUTPUT_TENSORS = "Tensor o, Tensor lse"
-CALL = (
-    "Tensor? seed, Tensor? q_lens, Tensor? k_lens, Tensor? q_starts, Tensor? k_starts, Tensor? q_offsets, Tensor? k_offsets, "
-    "str formulas, str options, float[] values, float[] numbers, SymInt[] lengths"
-)
+CALL = ", ".join(f"Tensor? {name}" for name in BOUND)
+CALL += ", str formulas, str options, float[] values, float[] numbers, SymInt[] lengths"
 
 
 def operator(name, *arguments, returns="Tensor[]"):
@@ -147,14 +132,12 @@ def differentiate(ctx, grad_o, grad_lse, *_):
     )
     found = dict(zip(call.wants.split(","), grads))
     names = list(named(call, q, k, v, sink, captured))[4:]
-    # torch takes an empty list for one of tensors, and wants a list of gradients for it.
-    texts = [[] if isinstance(x, list) and not x else None for x in ctx.texts]
-    return (
-        *(found.get(name) for name in ("q", "k", "v", "sink")),
-        [found.get(name) for name in names],
-        *[None] * 7,
-        *texts,
-    )
+    return *(found.get(name) for name in ("q", "k", "v", "sink")), [found.get(name) for name in names], *no_gradients(ctx)
+
+
+def no_gradients(ctx):
+    """Of the last arguments of an operator. torch takes an empty list for one of tensors, and wants a list of gradients for it."""
+    return *[None] * len(BOUND), *([] if isinstance(x, list) and not x else None for x in ctx.texts)
 
 
 attention.register_autograd(differentiate, setup_context=save)
@@ -171,13 +154,12 @@ def differentiate_backward(ctx, changes):
     captured, bound = rest[: ctx.count], rest[ctx.count :]
     call = unpack(*ctx.texts, bound)
     at = (q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-    found = along(ctx.texts, bound, at, dict(zip(call.wants.split(","), changes)), call.wants)
-    o_change, lse_change, *grads = found
-    grads = dict(zip(call.wants.split(","), grads))
-    texts = [[] if isinstance(x, list) and not x else None for x in ctx.texts]
+    wants = call.wants.split(",")
+    o_change, lse_change, *grads = along(ctx.texts, bound, at, dict(zip(wants, changes)), call.wants)
+    grads = dict(zip(wants, grads))
     by_name = [grads.get(name) for name in named(call, q, k, v, sink, captured)]
     lse_change = None if grad_lse is None else lse_change
-    return *by_name[:4], by_name[4:], None, None, o_change, lse_change, *[None] * 7, *texts
+    return *by_name[:4], by_name[4:], None, None, o_change, lse_change, *no_gradients(ctx)
 
 
 attention_backward.register_autograd(differentiate_backward, setup_context=save_backward)

@@ -8,10 +8,10 @@ import torch
 from .. import _core
 from .._arrays import CODES, dense_strides
 from .._core import InvalidArgument
-from .._line import problem_line
+from .._request import problem_line
 from .arguments import check_ranks
+from .call import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 from .modifiers import DIRECT
-from .shapes import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
 
 _CODES = {dtype: CODES[name] for dtype, name in DIRECT.items()}
 _LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
@@ -103,9 +103,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
     parts = Parts(call.formulas)
     packed = call.layout == "thd"
     declared = parts.declared(captured, sizes)
-    mod, mask, bprop = parts.with_extents(
-        declared if is_one_length(call) else [(None, None, x.shape) for x in captured]
-    )
+    mod, mask, bprop = parts.with_extents(declared if is_one_length(call) else [(None, None, x.shape) for x in captured])
     fields = {name: getattr(sizes, name) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv")}
     fields.update(
         dtype=DIRECT[q.dtype],
@@ -118,8 +116,6 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         scalars=parts.scalars,
         sink=sink is not None,
         dropout=call.dropout,
-        deterministic=call.deterministic,
-        verify=call.verify,
         capture=capturing,
         q_strides=strides_word(q, call.layout),
         k_strides=strides_word(k, call.layout),
@@ -132,6 +128,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         h_offset=offset_word(call.h_offset, None),
         h_global=call.h_global or None,
     )
+    fields.update(dict.fromkeys(call.flags, True))
     if call.parts:
         fields["o_dtype"] = DIRECT[part_dtype(call, q)]
     if packed:
@@ -170,9 +167,7 @@ def forward_problem(call, q, k, v, sink, captured, capturing):
     fields["o_strides"] = strides_word(o, call.layout)
     partner = None
     if call.wants:
-        partner = _core.Problem(
-            problem_line(**backward_fields(call, fields, (q, k, v), o, "lse" in call.outputs, o.dtype))
-        )
+        partner = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), o, "lse" in call.outputs, o.dtype)))
     line = problem_line(direction="forward", **dict.fromkeys(call.written(), True), **fields)
     return _core.Problem(line), partner, parts
 
@@ -208,9 +203,7 @@ def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, whe
     fields, sizes, parts = fields_of(call, q, k, v, sink, captured, where[2])
     fields["o_strides"] = strides_word(o, call.layout)
     partner = _core.Problem(problem_line(direction="forward", lse=True, **fields))
-    problem = _core.Problem(
-        problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype))
-    )
+    problem = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)))
     wanted = call.wants.split(",")
     roles = ["q", "k", "v", "o", "grad_o", "lse", *(f"grad_{name}" for name in ("q", "k", "v") if name in wanted)]
     roles += ["grad_lse"] * has_grad_lse + ["grad_sink"] * ("sink" in wanted)
@@ -232,25 +225,18 @@ def prepare_tangent(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, wher
     problem = _core.Problem(problem_line(**fields | {"direction": "tangent"}))
     wanted = call.wants.split(",") if call.wants else []
     out = prepared(problem, None, call, q, sink, captured, parts, wanted, [], where)
-    out.roles = []
-    out.inputs = gradients_like((q, k, v), wanted)
+    out.roles, out.inputs = [], gradients_like((q, k, v), wanted)
     return out
 
 
 def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where) -> Prepared:
     out = Prepared()
     stream, _, capturing = where
-    out.plan = _core.Plan(
-        problem, call.engine or None, device_name(q.device), partner, stream if capturing else 0
-    )
+    out.plan = _core.Plan(problem, call.engine or None, device_name(q.device), partner, stream if capturing else 0)
     out.on_cpu = q.device.type == "cpu"
     out.workspace = 0 if out.on_cpu else out.plan.workspace()
-    out.captured = [
-        (name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)
-    ]
-    out.gradients = [
-        dense_strides(x.shape) if name in wanted else None for name, x in zip(parts.names, captured)
-    ]
+    out.captured = [(name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)]
+    out.gradients = [dense_strides(x.shape) if name in wanted else None for name, x in zip(parts.names, captured)]
     out.scalars = [name for name, _ in parts.scalars]
     out.wanted = frozenset(wanted)
     out.seed_at = bool(call.dropout) and not out.on_cpu

@@ -45,6 +45,18 @@ def expression(pattern):
     return apply
 
 
+def activation(pattern, **defaults):
+    """The same with parameters, numbers or traced values, in the order in which torch has them, and perhaps `inplace`."""
+
+    def apply(trace, x, *given, inplace=False, **named):
+        v = real(lift(trace, x))
+        parameters = {**defaults, **dict(zip(defaults, given)), **named}
+        texts = {name: real(lift(trace, value)).text for name, value in parameters.items()}
+        return emit(v, pattern.format(x=v.text, **texts))
+
+    return apply
+
+
 def question(pattern):
     """A predicate of one f32; of other types it is constant."""
 
@@ -76,8 +88,7 @@ def choose(name):
         b = other.pop("other", b)
         if b is None or dim is not None or isinstance(b, (list, tuple)):
             raise refuse(f"torch.{name} over a dimension", f"torch.{name}imum(a, b) of two values")
-        a, b = ar.pair(trace, a, b)
-        a, b = number(a), number(b)
+        a, b = ar.numbers(trace, a, b)
         known = (a.nonnegative, b.nonnegative)
         return trace.emit(f"{name}({a.text}, {b.text})", a.kind, any(known) if name == "max" else all(known))
 
@@ -119,16 +130,6 @@ def gelu(trace, x, approximate="none"):
         inner = (v + v * v * v * 0.044715) * math.sqrt(2 / math.pi)
         return v * 0.5 * (emit(v, f"tanh({inner.text})") + 1.0)
     return v * 0.5 * (emit(v, f"erf({(v * math.sqrt(0.5)).text})") + 1.0)
-
-
-def leaky_relu(trace, x, negative_slope=0.01, inplace=False):
-    v = real(lift(trace, x))
-    return ar.where(trace, v > 0.0, v, v * float(negative_slope))
-
-
-def elu(trace, x, alpha=1.0, inplace=False):
-    v = real(lift(trace, x))
-    return ar.where(trace, v > 0.0, v, emit(v, f"expm1({v.text})") * float(alpha))
 
 
 def hardtanh(trace, x, min_val=-1.0, max_val=1.0, inplace=False):

@@ -7,11 +7,10 @@ import torch
 
 from .._arrays import dense_strides
 from .._core import OUTPUTS, DirectCall, Unsupported, environment_engine
-from .call import DEFAULT_SCALE
+from .call import DEFAULT_SCALE, VIEWER, is_like_its_output, part_dtype, resolved, rows_dtype
 from .call_cache import TABLE
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
-from .shapes import VIEWER, is_like_its_output, part_dtype, resolved, rows_dtype
 from .state import place
 
 _empty = torch.empty_strided  # kept here: after an attention, torch's modules are out of the processor's caches
@@ -59,7 +58,9 @@ def keep_plan(found, call, sink, formulas):
 
 def output(shape, strides, dtype, device):
     """A function that allocates an output. It names the device, since there may be a default one."""
-    if device.type == "cpu" and strides == dense_strides(shape):  # like an expanded element: torch reads one argument faster
+    if device.type == "cpu" and strides == dense_strides(
+        shape
+    ):  # torch parses the one argument of empty_like faster than four
         return functools.partial(torch.empty_like, torch.empty((), dtype=dtype, device=device).expand(shape))
     return functools.partial(_empty, shape, strides, dtype=dtype, device=device)
 

@@ -6,13 +6,14 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from .._core import OUTPUTS, InvalidArgument, Unsupported
+from .._options import outputs_of
 from .._request import AXES, is_a_pair
-from .attention import add_formulas, modifiers_of, request
+from .attention import add_formulas, attention, given_to, modifiers_of, request
+from .call import NAMES
 from .context_parallel import context_parallel
 from .eager import attend
 from .flex import check, engine_of
 from .masks import BlockMask, mask_of
-from .shapes import NAMES
 
 AXIS_NAMES = ("batch", "heads", "sequence")
 
@@ -131,21 +132,21 @@ class Summed(torch.autograd.Function):
         return total.to(grad.dtype), None
 
 
-def attend_sharded(qkv, modifiers, named, options):
-    """fovea.torch.attention's (o, *OUTPUTS)."""
-    cut = Cut(options["layout"], *qkv)
+def attend_sharded(qkv, given):
+    """fovea.torch.attention's (o, *OUTPUTS); `given` has its keywords, as request() takes them."""
+    cut = Cut(given["layout"], *qkv)
     if "sequence" in cut.dims:
-        return along_the_sequence(cut, modifiers, named, options)
+        return along_the_sequence(cut, given)
     groups = cut.groups()
-    options = dict(options, seq_lens=cut.own("batch", options["seq_lens"]))
-    if options["sinks"] is not None:
-        options["sinks"] = cut.own("heads", Summed.apply(options["sinks"], groups)).contiguous()
-    call, q, k, v, sinks = request(*[x.to_local() for x in qkv], **options)
-    if call.seed is not None and options["dropout"][2] is None:
+    given = dict(given, seq_lens=cut.own("batch", given["seq_lens"]))
+    if given["sinks"] is not None:
+        given["sinks"] = cut.own("heads", Summed.apply(given["sinks"], groups)).contiguous()
+    call, q, k, v, sinks = request(*[x.to_local() for x in qkv], given)
+    if call.seed is not None and given["seed"] is None:
         for group in groups:
             dist.broadcast(call.seed, group=group, group_src=0)
     like = [q.new_empty(()).expand(x.shape) for x in qkv[:2]]
-    formulas = modifiers_of(*modifiers, named, like, call.layout)
+    formulas = modifiers_of(given, *like)
     for x in formulas.tensors:
         if isinstance(x, DTensor):
             raise Unsupported(f"a modifier captures a DTensor {x.placements}; it reads whole tensors: x.full_tensor()")
@@ -159,20 +160,16 @@ def attend_sharded(qkv, modifiers, named, options):
     return cut.outputs(o, others)
 
 
-def along_the_sequence(cut, modifiers, named, options):
-    axis, names = AXES[cut.layout][2], ("score_mod", "mask_mod", "score_mod_bprop")
-    given = dict(options)
-    window, offsets, dropout = given.pop("window"), given.pop("offsets"), given.pop("dropout")
-    given.update(zip(("window_size", "window_from_the_end"), window), **dict(zip(("q_offset", "k_offset"), offsets)))
-    given.update(zip(("dropout_p", "generator", "seed"), dropout), **dict(zip(names, modifiers)), **named)
-    asked = given.pop("outputs")
+def along_the_sequence(cut, given):
+    axis, handed = AXES[cut.layout][2], given["handed"]
+    keywords = {name: x for name, x in given.items() if name != "handed"} | handed._asdict()
     out = context_parallel(
         *[x.to_local() for x in cut.whole],
         group=cut.mesh.get_group(cut.dims["sequence"]),
         seq_len=None if cut.layout == "thd" else tuple(x.shape[axis] for x in cut.whole[:2]),
-        **{f"return_{name}": True for name in asked},
-        **given,
+        **keywords,
     )
+    asked = outputs_of(handed)
     found = dict(zip(("o", *asked), out if asked else (out,)))
     return cut.outputs(found["o"], [found.get(name) for name in OUTPUTS])
 
@@ -186,10 +183,6 @@ def flex_sharded(qkv, score_mod, block_mask, options):
             "makes one of the same function"
         )
     check(*qkv, enable_gqa)
-    asked = ("lse",) * bool(lse) + ("row_max",) * bool(row_max)
-    words = ("is_causal", "seq_lens", "cu_seqlens", "max_seqlen", "sinks", "deterministic")
-    whole = dict.fromkeys(words) | {"scale": None if scale == torch.inf else scale, "layout": "bhsd", "outputs": asked}
-    whole.update(is_causal=False, window=(None, False), dropout=(0.0, None, None), offsets=(0, 0))
-    modifiers = (score_mod, mask_of(block_mask, *qkv[:2]), None)
-    named = {"tensors": None, "scalars": None, "bprop_tensors": None}
-    return attend_sharded(qkv, modifiers, named, {**whole, "engine": engine_of(kernel_options) or None})
+    given = {"score_mod": score_mod, "mask_mod": mask_of(block_mask, *qkv[:2]), "engine": engine_of(kernel_options)}
+    given.update(scale=None if scale == torch.inf else scale, return_lse=bool(lse), return_row_max=bool(row_max))
+    return attend_sharded(qkv, given_to(attention, given))

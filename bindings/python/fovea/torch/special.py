@@ -27,8 +27,7 @@ def atan(trace, x):
     size = emit(v, f"abs({v.text})")
     far, middle = (trace.emit(f"{size.text} > {math.tan(turn * math.pi / 8)!r}", BOOL) for turn in (3, 1))
     near = emit(
-        v,
-        f"{far.text} ? -1.0 / {size.text} : {middle.text} ? ({size.text} - 1.0) / ({size.text} + 1.0) : {size.text}",
+        v, f"{far.text} ? -1.0 / {size.text} : {middle.text} ? ({size.text} - 1.0) / ({size.text} + 1.0) : {size.text}"
     )
     square = near * near
     ratio = lift(trace, _ATAN[-1])
@@ -71,33 +70,6 @@ def nan_to_num(trace, x, nan=0.0, posinf=None, neginf=None):
 def threshold(trace, x, threshold, value, inplace=False):
     v = lift(trace, x)
     return ar.where(trace, v > threshold, v, cast(lift(trace, value), v.kind))
-
-
-def celu(trace, x, alpha=1.0, inplace=False):
-    v = real(lift(trace, x))
-    return ar.where(trace, v > 0.0, v, emit(v, f"expm1({(v / float(alpha)).text})") * float(alpha))
-
-
-def selu(trace, x, inplace=False):
-    v = real(lift(trace, x))
-    scale, alpha = 1.0507009873554805, 1.6732632423543772
-    return ar.where(trace, v > 0.0, v * scale, emit(v, f"expm1({v.text})") * (scale * alpha))
-
-
-def shrink(soft):
-    """hardshrink and softshrink."""
-
-    def rule(trace, x, lambd=0.5):
-        v, zero = real(lift(trace, x)), lift(trace, 0.0)
-        above, below = (v - lambd, v + lambd) if soft else (v, v)
-        return ar.where(trace, v > float(lambd), above, ar.where(trace, v < -float(lambd), below, zero))
-
-    return rule
-
-
-def prelu(trace, x, weight):
-    v = real(lift(trace, x))
-    return ar.where(trace, v > 0.0, v, v * weight)
 
 
 def xlogy(name):

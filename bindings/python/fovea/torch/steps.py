@@ -9,9 +9,9 @@ from torch.overrides import TorchFunctionMode
 from .._core import Steps
 from .._plans import Recent
 from .._request import TraceError
+from .call import PLAIN
 from .functions import TABLE
 from .modifiers import KINDS, Formulas, bindable, one_line, traced
-from .shapes import PLAIN
 from .special import WHOLE
 from .trace import FILLED, NUMBERS, Trace, Tracing, is_single, positions, refuse_write
 from .values import FLOAT, Value

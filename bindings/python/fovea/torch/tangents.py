@@ -9,10 +9,9 @@ from torch import Tensor
 
 from .._request import AXES
 from . import runtime
-from .call import Call
+from .call import Call, resolved
 from .call_cache import TABLE
 from .plans import prepare_tangent
-from .shapes import resolved
 from .state import place
 
 

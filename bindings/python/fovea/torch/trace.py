@@ -62,8 +62,7 @@ class Trace:
                 return i
         if not torch.compiler.is_compiling() and transforms() > self.transforms:
             raise refuse(
-                "torch.vmap inside it",
-                "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])",
+                "torch.vmap inside it", "the vectors themselves: (first <= q_idx).any(), torch.dot(a[h], b[kv_idx])"
             )
         self.tensors.append(tensor)
         self.leaves.append([None] * tensor.dim())
@@ -81,12 +80,7 @@ class Trace:
                     ),
                 )
             tensor = tensor.reshape(())
-        if (
-            tensor.device.type == "cpu"
-            and self.device is not None
-            and self.device.type != "cpu"
-            and is_number(tensor)
-        ):
+        if tensor.device.type == "cpu" and self.device is not None and self.device.type != "cpu" and is_number(tensor):
             return literal(self, tensor.item())  # no copy to the device, and no wait for it
         return self.load(tensor, ())
 
@@ -123,10 +117,7 @@ class Trace:
             return self.load_single(item)
         if isinstance(item, Value):
             if item.kind != INT:
-                raise refuse(
-                    f"a {item.dtype} as an index",
-                    "x.to(torch.int32)" if item.kind == FLOAT else "torch.where",
-                )
+                raise refuse(f"a {item.dtype} as an index", "x.to(torch.int32)" if item.kind == FLOAT else "torch.where")
             return item
         if isinstance(item, bool) or not isinstance(item, int):
             raise refuse(f"a {type(item).__name__} as an index", "integers and traced values")
@@ -148,9 +139,7 @@ class Trace:
         if isinstance(out, (Rows, Vector)):
             raise refuse(f"a result of shape {list(out.shape)}", "one value: x.sum(), x[0] ...", function)
         if not isinstance(out, (Value, bool, int, float, torch.Tensor)):
-            raise refuse(
-                f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function
-            )
+            raise refuse(f"a result of type {type(out).__name__}", "a number, a bool or a value of the trace", function)
         value = lift(self, out)
         text = value.text
         if wanted == BOOL and value.kind != BOOL:
@@ -255,33 +244,22 @@ def any_traced(items) -> bool:
     return False
 
 
-def run_score_mod(trace, function):
-    return trace.formula(run(trace, function, Value(trace, "score", FLOAT)), FLOAT, function)
-
-
-def run_mask_mod(trace, function):
-    with_gradients, trace.with_gradients = trace.with_gradients, False  # a mask has no derivative to lose
-    try:
-        return trace.formula(run(trace, function), BOOL, function)
-    finally:
-        trace.with_gradients = with_gradients
-
-
-def run(trace, function, *first):
+def run(trace, function, kind, *first):
+    """The formula of a function of the leaves named by `first` and of positions, which gives a value of that kind."""
+    with_gradients = trace.with_gradients
+    trace.with_gradients = with_gradients and kind is not BOOL  # a mask has no derivative to lose
     try:
         with Tracing(trace):
-            return function(*first, *positions(trace))
+            out = function(*[Value(trace, leaf, FLOAT) for leaf in first], *positions(trace))
     except IndexError:  # NumPy's message does not name the array
         name = None if torch.compiler.is_compiling() else numpy_array_of([function])
         if name is None:
             raise
         raise refuse(f"{name!r}, an array of NumPy's, with a traced index", f"torch.as_tensor({name})", function) from None
+    finally:
+        trace.with_gradients = with_gradients
+    return trace.formula(out, kind, function)
 
 
 def positions(trace):
-    return (
-        Value(trace, "b", INT, True),
-        Value(trace, "h", INT, True),
-        Value(trace, "q", INT, True),
-        Value(trace, "k", INT, True),
-    )
+    return [Value(trace, leaf, INT, True) for leaf in LEAVES]

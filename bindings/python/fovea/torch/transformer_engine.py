@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from .._core import InvalidArgument, Unsupported
-from .._request import one_of
+from .._request import AXES, one_of
 
 _ALIASES = {
     "padding,causal": "padding_causal",
@@ -23,32 +23,30 @@ MASK_TYPES = (
     "arbitrary",
 )
 
-# Why an argument is refused if it is not at its default.
-_REASONS = {
-    "fp8": "there is no fp8 in this version",
-    "kv": "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
-    "gemm": "projections are torch.nn.Linear",
-    "splits": "engines choose how they split keys",
-}
-_WHY = {
-    "inference_params": "kv",
-    "fp8_output": "fp8",
-    "bf16_backward": "fp8",
-    "num_splits": "splits",
-    "fuse_wgrad_accumulation": "gemm",
-    "ub_overlap_ag": "gemm",
-    "ub_overlap_rs": "gemm",
-    "ub_overlap_rs_dgrad": "gemm",
-    "ub_bulk_dgrad": "gemm",
-    "ub_bulk_wgrad": "gemm",
+# Arguments that are refused if they are not at their defaults: (default, why).
+_FP8 = "there is no fp8 in this version"
+_GEMM = "projections are torch.nn.Linear"
+_REFUSED = {
+    "inference_params": (
+        None,
+        "there is no key/value cache: pass the cached keys and values, and q_offset, to fovea.torch.attention",
+    ),
+    "fp8_output": (False, _FP8),
+    "bf16_backward": (False, _FP8),
+    "num_splits": (1, "engines choose how they split keys"),
+    "fuse_wgrad_accumulation": (False, _GEMM),
+    **{
+        f"ub_{name}": (False, _GEMM) for name in ("overlap_ag", "overlap_rs", "overlap_rs_dgrad", "bulk_dgrad", "bulk_wgrad")
+    },
 }
 
 
 def refuse_others(owner: str, **given):
-    """Raises for an argument that is not at its default. given: name=(value, default)."""
-    for name, (value, default) in given.items():
+    """Raises for an argument of a module that has no meaning here and is not at its default."""
+    for name, value in given.items():
+        default, why = _REFUSED[name]
         if value is not default and value != default:
-            raise Unsupported(f"{owner}: {name}={value!r} is not supported: {_REASONS[_WHY[name]]}")
+            raise Unsupported(f"{owner}: {name}={value!r} is not supported: {why}")
 
 
 def mask_type_of(name: str) -> str:
@@ -63,7 +61,7 @@ def sizes_of_call(layout, q, k, starts, longest):
     """(B, H, Sq, Skv) of tensors [S, B, H, D] or [B, S, H, D]; of packed ones the lengths that are given, or None."""
     if layout == "thd":
         return (None if starts is None else starts.shape[0] - 1, q.shape[-2], *longest)
-    batch, length = (0, 1) if layout == "bshd" else (1, 0)
+    batch, _, length, _ = AXES[layout]
     return (q.shape[batch], q.shape[-2], q.shape[length], k.shape[length])
 
 
@@ -171,7 +169,7 @@ def apply_rotary(x, angles, layout, interleaved):
     """Angles [S, 1, 1, R] turn the first R features of each head."""
     if layout == "thd":  # a batch of one: [T, 1, H, D]
         return apply_rotary(x.unsqueeze(1), angles, "sbhd", interleaved).squeeze(1)
-    length = x.shape[0 if layout == "sbhd" else 1]
+    length = x.shape[AXES[layout][2]]
     if angles.shape[0] < length or angles.shape[-1] > x.shape[-1]:
         raise InvalidArgument(
             f"rotary_pos_emb: {list(angles.shape)}; must have at least {length} positions, and at most {x.shape[-1]} features"

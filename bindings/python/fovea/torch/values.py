@@ -13,7 +13,27 @@ LEAVES = ("b", "h", "q", "k")
 _BRANCH = "torch.where(condition, a, b), and & | ~ or torch.logical_* for and, or, not"
 
 
-class Value:
+class Traced:
+    """What symbols have in common: torch's functions and the methods of tensors take them."""
+
+    __slots__ = ()
+    __hash__ = None
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        from .functions import call
+
+        return call(func, args, kwargs or {})
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        from .functions import method
+
+        return method(self, name)
+
+
+class Value(Traced):
     """A number of one score's formula. `nonnegative`: an int that is known to be 0 or more."""
 
     __slots__ = ("trace", "text", "kind", "nonnegative")
@@ -24,12 +44,6 @@ class Value:
         self.text = text
         self.kind = kind
         self.nonnegative = nonnegative
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from .functions import call
-
-        return call(func, args, kwargs or {})
 
     def __repr__(self):
         return f"<{DTYPES[self.kind]} {self.text}>"
@@ -60,56 +74,10 @@ class Value:
     def is_floating_point(self):
         return self.kind == FLOAT
 
-    # What needs a number that does not exist while tracing.
-    def __bool__(self):
-        raise refuse("a Python branch on a traced value (if, while, and, or, not, min, max)", _BRANCH)
-
-    def __index__(self):
-        raise refuse(
-            "a traced value as an index of a Python list, a range or an array of NumPy's",
-            "a tensor in place of the list: torch.as_tensor(table)[h]",
-        )
-
-    def __int__(self):
-        raise refuse("int() of a traced value", "x.to(torch.int32)")
-
-    def __float__(self):
-        raise refuse(
-            "float() of a traced value, or a function of Python's math",
-            "x.to(torch.float32), and torch's functions: torch.tanh for math.tanh",
-        )
-
-    def __iter__(self):
-        raise refuse("iteration over a traced value", "a loop over a Python range, with the value inside")
-
-    def __len__(self):
-        raise refuse("len() of a traced value", "a Python number from outside the modifier")
-
-    def __contains__(self, item):
-        raise refuse("'in' with a traced value", "(x == a) | (x == b)")
-
     def __getitem__(self, index):
         if index is Ellipsis or index == ():
             return self
         raise refuse("indexing a traced value", "indexing a captured tensor: table[h, q_idx]")
-
-    def __setitem__(self, index, item):
-        raise refuse("a write into a traced value", "torch.where(condition, new, old)")
-
-    def item(self):
-        raise refuse(".item() of a traced value", "the value itself")
-
-    def tolist(self):
-        raise refuse(".tolist() of a traced value", "the value itself")
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        from .functions import method
-
-        return method(self, name)
-
-    __hash__ = None
 
     def __neg__(self):
         if self.kind == BOOL:
@@ -126,6 +94,39 @@ class Value:
         if self.kind == FLOAT:
             raise refuse("~ of a float", "a comparison first: ~(x > 0)")
         return self.trace.emit(("!" if self.kind == BOOL else "~") + self.text, self.kind)
+
+
+_BRANCHES = "a Python branch on a traced value (if, while, and, or, not, min, max)"
+# What needs a number that does not exist while tracing, with what works instead.
+_REFUSED = {
+    "__bool__": (_BRANCHES, _BRANCH),
+    "__index__": (
+        "a traced value as an index of a Python list, a range or an array of NumPy's",
+        "a tensor in place of the list: torch.as_tensor(table)[h]",
+    ),
+    "__int__": ("int() of a traced value", "x.to(torch.int32)"),
+    "__float__": (
+        "float() of a traced value, or a function of Python's math",
+        "x.to(torch.float32), and torch's functions: torch.tanh for math.tanh",
+    ),
+    "__iter__": ("iteration over a traced value", "a loop over a Python range, with the value inside"),
+    "__len__": ("len() of a traced value", "a Python number from outside the modifier"),
+    "__contains__": ("'in' with a traced value", "(x == a) | (x == b)"),
+    "__setitem__": ("a write into a traced value", "torch.where(condition, new, old)"),
+    "item": (".item() of a traced value", "the value itself"),
+    "tolist": (".tolist() of a traced value", "the value itself"),
+}
+
+
+def _refusing(operation, instead):
+    def method(self, *_):
+        raise refuse(operation, instead)
+
+    return method
+
+
+for _name, _words in _REFUSED.items():
+    setattr(Value, _name, _refusing(*_words))
 
 
 def literal(trace, x) -> Value:
@@ -209,7 +210,7 @@ def common(a: Value, b: Value):
     return number(a), number(b)
 
 
-class Rows:
+class Rows(Traced):
     """A captured tensor of which only some indices are given yet: interval = intervals[i]; interval[0]."""
 
     __slots__ = ("trace", "tensor", "given", "shape")
@@ -219,12 +220,6 @@ class Rows:
         self.tensor = tensor  # the captured tensor
         self.given = given  # per dimension: an index, or None where it is open
         self.shape = shape  # of the open dimensions
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from .functions import call
-
-        return call(func, args, kwargs or {})
 
     def __getitem__(self, index):
         return self.trace.load(self.tensor, index, self.given)
@@ -255,16 +250,9 @@ class Rows:
         return self.tensor.dtype
 
     def __bool__(self):
-        raise refuse("a Python branch on a traced value (if, while, and, or, not, min, max)", _BRANCH)
+        raise refuse(_BRANCHES, _BRANCH)
 
     def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if len(self.shape) != 1:
-            raise refuse(
-                f".{name} of a part of shape {list(self.shape)} of a captured tensor",
-                "all but one of its indices",
-            )
-        from .functions import method
-
-        return method(self, name)
+        if len(self.shape) != 1 and not name.startswith("__"):
+            raise refuse(f".{name} of a part of shape {list(self.shape)} of a captured tensor", "all but one of its indices")
+        return super().__getattr__(name)

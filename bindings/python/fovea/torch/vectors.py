@@ -4,12 +4,12 @@
 import torch
 
 from .errors import refuse
-from .values import BOOL, INT, Rows, Value, cast, lift, number, truth
+from .values import BOOL, INT, Rows, Traced, Value, cast, lift, number, truth
 
 LONGEST = 256
 
 
-class Vector:
+class Vector(Traced):
     """Values side by side, as a tensor of rank 1 would hold them."""
 
     __slots__ = ("trace", "items")
@@ -17,12 +17,6 @@ class Vector:
     def __init__(self, trace, items):
         self.trace = trace
         self.items = items
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from .functions import call
-
-        return call(func, args, kwargs or {})
 
     @property
     def shape(self):
@@ -38,21 +32,10 @@ class Vector:
         if isinstance(index, int) or isinstance(index, slice):
             picked = self.items[index]
             return Vector(self.trace, picked) if isinstance(index, slice) else picked
-        raise refuse(
-            "a traced index into computed values", "the index on the captured tensor, before the arithmetic"
-        )
+        raise refuse("a traced index into computed values", "the index on the captured tensor, before the arithmetic")
 
     def __bool__(self):
         raise refuse("a Python branch on traced values", "x.any() or x.all(), and torch.where")
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        from .functions import method
-
-        return method(self, name)
-
-    __hash__ = None
 
 
 def is_vector(x) -> bool:
@@ -68,8 +51,7 @@ def items_of(trace, x):
     trace.asked_shapes = True
     if x.shape[0] > LONGEST:
         raise refuse(
-            f"a vector of {x.shape[0]} elements, unrolled",
-            f"at most {LONGEST}; a table made outside, indexed by position",
+            f"a vector of {x.shape[0]} elements, unrolled", f"at most {LONGEST}; a table made outside, indexed by position"
         )
     return [trace.load(x, i) if isinstance(x, torch.Tensor) else x[i] for i in range(x.shape[0])]
 
@@ -80,9 +62,7 @@ def apply(rule, trace, args, kwargs):
     if not lengths:
         return rule(trace, *args, **kwargs)
     if len(lengths - {1}) > 1:
-        raise refuse(
-            f"vectors of {min(lengths)} and {max(lengths)} elements together", "vectors of one length"
-        )
+        raise refuse(f"vectors of {min(lengths)} and {max(lengths)} elements together", "vectors of one length")
     length = next(iter(lengths - {1}), 1)
     columns = [items_of(trace, x) if is_vector(x) else [x] for x in args]
     columns = [items if len(items) == length else items * length for items in columns]

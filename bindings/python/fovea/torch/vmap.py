@@ -7,20 +7,20 @@ import re
 import torch
 
 from .._core import OUTPUTS, Unsupported
+from .._request import AXES
 from . import ops
+from .call import BOUND
 from .state import is_forward_mode
-
-BATCH_AXIS = {"bhsd": 0, "bshd": 0, "sbhd": 1}
 
 
 def forward(info, in_dims, q, k, v, sink, captured, *rest):
     (layout, outputs, *_), shared = ops.unpack_options(rest[8]), (sink, captured, rest[:7])
     refuse_mapped(in_dims[3:12], shared, layout, outputs)
-    axis, n = BATCH_AXIS[layout], info.batch_size
+    axis, n = AXES[layout][0], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
     o, *others = ops.attention(q, k, v, sink, captured, *rest)
-    out = apart(o, axis, n), *(rows_apart(x, n) for x in others)
+    out = apart(o, axis, n), *(apart(x, 0, n) if x.dim() > 1 else x.expand(n, *x.shape) for x in others)
     return out, (0,) * len(out)
 
 
@@ -28,7 +28,7 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
     layout, outputs, *_, wants = ops.unpack_options(rest[8])
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, outputs)
     refuse_captured(wants)
-    axis, n = BATCH_AXIS[layout], info.batch_size
+    axis, n = AXES[layout][0], info.batch_size
     q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     # A tensor that all examples share (jacrev) is expanded; the library needs o and lse in memory of their own.
     o, grad_o = joined(o, in_dims[5], axis, n).contiguous(), joined(grad_o, in_dims[7], axis, n)
@@ -43,7 +43,7 @@ def tangent(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, mo
     layout, outputs, *_, wants = ops.unpack_options(rest[8])
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[11:18]), (sink, captured, rest[:7]), layout, outputs)
     refuse_captured(",".join({*wants.split(","), *names.split(",")}))
-    axis, n = BATCH_AXIS[layout], info.batch_size
+    axis, n = AXES[layout][0], info.batch_size
     fold = lambda x, d, at=axis: None if x is None else joined(x, d, at, n).contiguous()
     q, k, v, o, grad_o = (fold(x, in_dims[i]) for x, i in ((q, 0), (k, 1), (v, 2), (o, 5), (grad_o, 7)))
     lse, grad_lse = fold(lse, in_dims[6], 0), fold(grad_lse, in_dims[8], 0)
@@ -86,10 +86,6 @@ def apart(x, axis, n):
     return x.unflatten(axis, (n, x.shape[axis] // n)).movedim(axis, 0)
 
 
-def rows_apart(x, n):
-    return apart(x, 0, n) if x.dim() > 1 else x.expand(n, *x.shape)
-
-
 def inner_batch(formulas, batch):
     """The formulas, with b as the index inside one example."""
     mod, mask, bprop, captured, scalars, block = formulas.split("\n")
@@ -107,7 +103,7 @@ class Texts(tuple):
     """ops.texts_of a call, as one argument: torch's rules for vmap take only flat ones."""
 
 
-BOUND = 7  # tensors of Call.tensors()
+COUNT = len(BOUND)
 
 
 class Transformed(torch.autograd.Function):
@@ -117,7 +113,7 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def forward(texts, *tensors):
-        bound, (q, k, v, sink, *captured) = tensors[:BOUND], tensors[BOUND:]
+        bound, (q, k, v, sink, *captured) = tensors[:COUNT], tensors[COUNT:]
         return ops.attention(q, k, v, sink, captured, *bound, *texts)
 
     @staticmethod
@@ -132,12 +128,12 @@ class Transformed(torch.autograd.Function):
         grad_lse = grad_lse if "lse" in call.outputs else None
         grads = Backward.apply(ctx.texts, *bound, q, k, v, sink, o, lse, grad_o, grad_lse, *captured)
         found = dict(zip(call.wants.split(","), grads))
-        return *(None,) * (1 + BOUND), *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
+        return *(None,) * (1 + COUNT), *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
 
     @staticmethod
     def jvp(ctx, *moving):
         call, bound, (q, k, v, sink, *captured, o, lse) = kept(ctx)
-        changes = dict(zip(ops.named(call, q, k, v, sink, captured), moving[1 + BOUND :]))
+        changes = dict(zip(ops.named(call, q, k, v, sink, captured), moving[1 + COUNT :]))
         found = ops.along(ctx.texts, bound, (q, k, v, sink, captured, o, lse, None, None), changes, "")
         return *found, *(None,) * (len(OUTPUTS) - 1)
 
@@ -149,7 +145,7 @@ class Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(texts, *tensors):
-        bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = tensors[:BOUND], tensors[BOUND:]
+        bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = tensors[:COUNT], tensors[COUNT:]
         return tuple(ops.attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *bound, *texts))
 
     @staticmethod
@@ -164,14 +160,14 @@ class Backward(torch.autograd.Function):
         o_change, lse_change, *grads = ops.along(ctx.texts, bound, at, dict(zip(wants, changes)), call.wants)
         by_name = [dict(zip(wants, grads)).get(name) for name in ops.named(call, *at[:5])]
         lse_change = None if grad_lse is None else lse_change
-        return *(None,) * (1 + BOUND), *by_name[:4], None, None, o_change, lse_change, *by_name[4:]
+        return *(None,) * (1 + COUNT), *by_name[:4], None, None, o_change, lse_change, *by_name[4:]
 
     @staticmethod
     def jvp(ctx, *moving):
         call, bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = kept(ctx)
         at = (q, k, v, sink, captured, o, lse)
-        *first, _, _, o_change, lse_change = moving[1 + BOUND : 9 + BOUND]
-        changes = dict(zip(ops.named(call, *at[:5]), (*first, *moving[9 + BOUND :])))
+        *first, _, _, o_change, lse_change = moving[1 + COUNT : 9 + COUNT]
+        changes = dict(zip(ops.named(call, *at[:5]), (*first, *moving[9 + COUNT :])))
         found = ops.along(ctx.texts, bound, (*at, grad_o, grad_lse), changes, call.wants)
         parts = [] if found is None else [found[2:]]
         if o_change is not None or lse_change is not None:  # a backward is linear in what comes in
@@ -192,7 +188,7 @@ def kept(ctx):
     """The call, what is bound to it, and the other tensors."""
     saved = iter(ctx.saved_tensors)
     tensors = [next(saved) if there else None for there in ctx.present]
-    return ops.unpack(*ctx.texts, tensors[:BOUND]), tensors[:BOUND], tensors[BOUND:]
+    return ops.unpack(*ctx.texts, tensors[:COUNT]), tensors[:COUNT], tensors[COUNT:]
 
 
 def transformed(call, q, k, v, sink, captured):

@@ -38,8 +38,8 @@ function check_flags(o::Options, trace::Trace, texts)
     end
 end
 
-# A bias and a mask of Bools go by row and column of the call. Where positions have an offset, the formula takes it away
-# again: it is one more number that is captured, so that another offset needs no other plan.
+# A bias and a mask of Bools go by row and column of the call. If positions have an offset, the formula subtracts it again:
+# it is one more number that is captured, so that another offset needs no other plan.
 function with_firsts(o::Options)
     q = o.q_offset != 0 && any(x -> is_array_of(x, 2), (o.bias, o.mask_mod))
     k = o.k_offset != 0 && any(x -> is_array_of(x, 1), (o.bias, o.mask_mod))
@@ -72,7 +72,7 @@ end
 
 array_facts(trace::Trace) = ArrayFacts[ArrayFacts(trace.wanted[i], trace.arrays[i]) for i in eachindex(trace.arrays)]
 
-# The node that a function returned; 0 where the modifier is no function.
+# The node that a function returned; 0 if the modifier is no function.
 function root_of(trace::Trace, @nospecialize(f), which::Symbol)
     (f === nothing || f isa AbstractArray || f isa AbstractString) && return Int32(0)
     return node_of(trace, trace_modifier(trace, f, which))

@@ -100,7 +100,7 @@ end
 tensor_recipe(facts::ArrayFacts, key, name, slot, order) =
     TensorRecipe(key, name, slot, order, facts.code, in_order(facts.extent, order), facts.rank)
 
-# Who writes a text chooses the order of indices, Julia's; then all formulas have it.
+# If a text names an array, all formulas index it in Julia's order; otherwise in the order of the memory.
 order_of(r::Request, slot, name) = in_texts(r, name) ? JULIA_ORDER : reversed_order(r.arrays[slot].rank)
 is_keyword(r::Request, slot) = slot <= count(g -> g.sort === GivenArray, r.given)
 in_texts(r::Request, name) = any(text -> mentions(text, name), r.texts)

@@ -18,7 +18,7 @@ Base.copysign(x::Sym, y::Real) = signbit(y) ? -abs(x) : abs(x)
 for T in (:Float64, :Float32, :Float16, :Signed)  # Base has these with any Real
     @eval Base.copysign(x::$T, y::Sym) = select(y < zero(y), -abs(x), abs(x))
 end
-# Base would look for them until its stack is full.
+# Without these methods Base would recurse until its stack is full.
 for name in (:asin, :acos, :atan, :asinh, :acosh, :atanh, :sec, :csc, :cot, :sinpi, :cospi, :sinc)
     @eval Base.$name(x::Sym) = refuse("formulas have no ", $(string(name)), "; ?Fovea.Sym lists what they have")
 end
@@ -36,7 +36,7 @@ rsqrt(x::Real) = inv(sqrt(x))
 erf(x::Sym) = real_call(:erf, x)
 
 Base.abs(x::Sym) = (n = number(x); operation(Call, ATOM_LEVEL, :abs, n.kind, n))
-# Julia's sign of an integer is one; the language's is f32.
+# In Julia the sign of an integer is an integer; in the language it is f32.
 Base.sign(x::Sym) = (n = number(x); is_int(n) ? cast(:i32, KindI32, real_call(:sign, n)) : real_call(:sign, n))
 
 function Base.:^(x::Sym, y::Sym)

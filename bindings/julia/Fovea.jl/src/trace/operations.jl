@@ -95,7 +95,7 @@ equality(text, x::Sym, y::Sym) =
     is_bool(x) && is_bool(y) ? operation(Infix, 7, text, KindBool, x, y) : compare(7, text, x, y)
 Base.:(==)(x::Sym, y::Sym) = equality(:(==), x, y)
 Base.:(!=)(x::Sym, y::Sym) = equality(:(!=), x, y)
-# `>`, `>=` and `!=` of mixed operands do not promote in Base but turn round: the text is to say what was written.
+# Base turns `>`, `>=` and `!=` of mixed operands round and does not promote them. Here the text stays as it was written.
 for f in (:>, :>=, :(!=))
     @eval Base.$f(x::Sym, y::Real) = $f(x, literal(y))
     @eval Base.$f(x::Real, y::Sym) = $f(literal(x), y)
@@ -120,7 +120,7 @@ function choose(c::Sym, x::Sym, y::Sym)
     x, y = number(x), number(y)
     return operation(Call, ATOM_LEVEL, :select, common(x, y), c, x, y)
 end
-# Before 1.8 ifelse has no methods to add to; old_ifelse.jl sees to it there.
+# Before 1.8 ifelse has no methods to add to; old_ifelse.jl replaces it there.
 VERSION >= v"1.8" && @eval Base.ifelse(c::Sym, x, y) = select(c, x, y)
 
 function extremum(name, x::Sym, y::Sym)

@@ -1,4 +1,4 @@
-# Calling a modifier with symbolic values; first what its code says, beside what it does.
+# Calling a modifier with symbolic values. First: what its code says without being called.
 
 # What an old Julia runs statement by statement (old_ifelse.jl).
 struct Source
@@ -38,7 +38,7 @@ function new_facts(@nospecialize(f), args::Tuple, world)
         foreach(statement -> collect_globals!(found, statement), code.code)
     end
     unique!(found)
-    # Functions are no arrays, and stay none.
+    # A constant that is no array, such as a function, stays none.
     arrays = filter(ref -> !isconst(ref.mod, ref.name) || getfield(ref.mod, ref.name) isa AbstractArray, found)
     return CodeFacts(world, arrays, VERSION < v"1.8" && any(is_ifelse, found) ? source_of(f, args) : nothing)
 end
@@ -70,7 +70,7 @@ function Positions(trace::Trace)
 end
 
 # The last argument of a modifier that takes one more than the others: sizes (`c.Sq`), and what was captured by keyword.
-# One type for whatever there is: a NamedTuple would compile every modifier's way through the package again.
+# One type for all of them: with a NamedTuple each modifier would compile the package's functions again.
 struct Given
     trace::Trace
 end
@@ -136,7 +136,7 @@ function explained(@nospecialize(f), args::Tuple, which)
     end
 end
 
-# Why Base could not go on with a symbolic value, or nothing where it was something else.
+# Why Base could not go on with a symbolic value, or nothing if the error has another cause.
 what_lacks(e) = nothing
 what_lacks(::StackOverflowError) = "uses a function that formulas do not have"
 what_lacks(e::MethodError) =

@@ -7,7 +7,7 @@ kind_name(kind::Kind) = kind === KindF32 ? "f32" : kind === KindI32 ? "i32" : "b
 
 @enum Form::UInt8 Leaf Literal Call Load Prefix Infix
 
-# How tightly a text holds together, as in C: 2 for || up to 11 for *, then these two.
+# The precedence of a text's outermost operator, as in C: 2 for || up to 11 for *, then these two.
 const PREFIX_LEVEL, ATOM_LEVEL = 12, 13
 
 const MOST_INDICES = 8
