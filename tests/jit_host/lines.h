@@ -16,8 +16,7 @@ inline constexpr int default_seconds = 90;
 #endif
 
 // What is wrong with it, in words; "" if nothing is, or if it may be refused. With deterministic=1
-// it runs twice, its blocks in another order, and must give the same bits. FOVEA_TEST_FORWARD=1: no
-// backward.
+// it runs twice, its blocks in another order, and must give the same bits.
 std::string complaint(const conformance::Case& problem);
 
 // A number from the environment.

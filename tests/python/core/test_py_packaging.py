@@ -18,9 +18,7 @@ def test_the_wheel_is_built_installed_and_used(root, run, tmp_path):
     inside = zipfile.ZipFile(wheel).namelist()
     assert "fovea/py.typed" in inside and "fovea/_core.pyi" in inside and "fovea/recorder/graph.py" in inside
     assert [name for name in inside if "libfovea" in name] == ["fovea/libfovea.so.0.1"]
-    assert not [
-        name for name in inside if "__pycache__" in name or name.startswith(("lib/", "include/", "bin/"))
-    ]
+    assert not [name for name in inside if "__pycache__" in name or name.startswith(("lib/", "include/", "bin/"))]
 
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     python = tmp_path / "venv/bin/python"
@@ -41,9 +39,7 @@ def test_the_wheel_is_built_installed_and_used(root, run, tmp_path):
     code = "import fovea; print(fovea.__file__, fovea.__version__); fovea.doctor(); print(fovea.explain('sq=64').chosen)"
     out = run(python, "-I", "-c", code, cwd=tmp_path, env=environment).stdout
     assert out.startswith(site) and f"package       {site}/fovea/_core" in out and out.endswith("cpu\n")
-    maps = (
-        "import fovea; print([line.split()[-1] for line in open('/proc/self/maps') if 'libfovea' in line][0])"
-    )
+    maps = ("import fovea; print([line.split()[-1] for line in open('/proc/self/maps') if 'libfovea' in line][0])")
     assert (
         run(python, "-I", "-c", maps, cwd=tmp_path, env=environment).stdout.strip()
         == f"{site}/fovea/libfovea.so.0.1"
