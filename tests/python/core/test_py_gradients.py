@@ -229,7 +229,7 @@ LINE = 'direction=tangent b=1 h=2 sq=3 skv=4 d=5 dv=5 mod="score + w[h, k] * c" 
 
 
 @pytest.fixture
-def arrays():
+def moved():
     rng = numpy.random.default_rng(1)
     shapes = {"q": (2, 3, 5), "k": (2, 4, 5), "v": (2, 4, 5), "w": (2, 4)}
     out = {name: rng.standard_normal(shape).astype("f") for name, shape in shapes.items()}
@@ -254,21 +254,21 @@ def bindings(x, **changes):
     return out | changes
 
 
-def test_forward_mode_follows_differences(arrays):
+def test_forward_mode_follows_differences(moved):
     plan = _core.Plan(_core.Problem(LINE + 'grads=""'), engine="reference")
-    plan.run(**bindings(arrays))
-    (o, lse), (o_before, lse_before) = forward(arrays, 1e-4), forward(arrays, -1e-4)
-    numpy.testing.assert_allclose(arrays["tangent_o"], (o - o_before) / 2e-4, rtol=1e-5, atol=1e-6)
-    numpy.testing.assert_allclose(arrays["tangent_lse"], (lse - lse_before) / 2e-4, rtol=1e-5, atol=1e-6)
+    plan.run(**bindings(moved))
+    (o, lse), (o_before, lse_before) = forward(moved, 1e-4), forward(moved, -1e-4)
+    numpy.testing.assert_allclose(moved["tangent_o"], (o - o_before) / 2e-4, rtol=1e-5, atol=1e-6)
+    numpy.testing.assert_allclose(moved["tangent_lse"], (lse - lse_before) / 2e-4, rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_not_named_does_not_move(arrays):
+def test_what_is_not_named_does_not_move(moved):
     plan = _core.Plan(_core.Problem(LINE + 'grads=""'), engine="reference")
-    plan.run(**bindings(arrays, tensor_tangents=(), scalar_tangents=()))
-    still = arrays["tangent_o"].copy()
-    arrays["tangent_w"][:] = 0
-    plan.run(**bindings(arrays, scalar_tangents=(("c", 0.0),)))
-    assert numpy.array_equal(arrays["tangent_o"], still)
+    plan.run(**bindings(moved, tensor_tangents=(), scalar_tangents=()))
+    still = moved["tangent_o"].copy()
+    moved["tangent_w"][:] = 0
+    plan.run(**bindings(moved, scalar_tangents=(("c", 0.0),)))
+    assert numpy.array_equal(moved["tangent_o"], still)
 
 
 REFUSED = {
@@ -282,16 +282,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_errors_name_the_argument(text, arrays):
+def test_errors_name_the_argument(text, moved):
     plan = _core.Plan(_core.Problem(LINE + 'grads=""'), engine="reference")
     with pytest.raises(fovea.InvalidArgument, match=text):
-        plan.run(**bindings(arrays, **REFUSED[text]))
+        plan.run(**bindings(moved, **REFUSED[text]))
 
 
-def test_other_directions_have_no_tangents(arrays):
+def test_other_directions_have_no_tangents(moved):
     plan = _core.Plan(_core.Problem(LINE.replace("tangent", "forward")))
     with pytest.raises(fovea.InvalidArgument, match="tangents are bound, but this problem is no tangent"):
-        given = bindings(arrays)
+        given = bindings(moved)
         plan.run(q=64, k=64, v=64, o=64, tensors=given["tensors"], tensor_tangents=given["tensor_tangents"])
 
 
