@@ -10,7 +10,7 @@
 #include "cli/check/gradient_check.h"
 #include "engines/cudnn/graph.h"
 #include "engines/cudnn/handles.h"
-#include "tests/conformance/random_gpu_line.h"
+#include "tests/conformance/random_line.h"
 #include "tests/conformance/trial.h"
 #include "tests/host_gpu/host_engine.h"
 

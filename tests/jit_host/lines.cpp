@@ -10,7 +10,7 @@
 #include "engines/jit/compiler.h"
 #include "tests/conformance/trial.h"
 #include "tests/ir/random.h"
-#include "tests/jit_host/compile.h"
+#include "tests/jit_host/launch.h"
 
 namespace fovea::on_host {
 namespace {

@@ -10,9 +10,9 @@ namespace fovea::on_host {
 
 // Seconds for lines, if FOVEA_TEST_SECONDS does not say: under sanitizers other tests take longer.
 #if defined(__SANITIZE_ADDRESS__)
-inline constexpr int default_seconds = 30;
+inline constexpr int default_seconds = 20;
 #else
-inline constexpr int default_seconds = 90;
+inline constexpr int default_seconds = 60;
 #endif
 
 // What is wrong with it, in words; "" if nothing is, or if it may be refused. With deterministic=1

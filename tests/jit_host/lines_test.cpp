@@ -1,6 +1,6 @@
 // Engine jit without a GPU: lines of the list, and lines drawn at random, through its own kernels,
-// run on the host thread by thread, against the reference. As many as FOVEA_TEST_SECONDS allow, 90
-// (30 under sanitizers) unless told; where to begin is drawn from FOVEA_TEST_SEED, or from the
+// run on the host thread by thread, against the reference. As many as FOVEA_TEST_SECONDS allow, 60
+// (20 under sanitizers) unless told; where to begin is drawn from FOVEA_TEST_SEED, or from the
 // clock. FOVEA_TEST_ALL=1 runs the whole list, FOVEA_TEST_LINE=n that line of the file;
 // FOVEA_TEST_TIMES=1 says what each line takes.
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 #define FOVEA_HOST_PRIMITIVES "tests/jit_host/primitives_host.h"
 #include "engines/jit/device/primitives.h"
 #include "tests/ir/random.h"
-#include "tests/jit_host/compile.h"
 #include "tests/jit_host/launch.h"
 
 namespace fovea::device {

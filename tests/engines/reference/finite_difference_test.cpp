@@ -7,7 +7,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "tests/engines/reference/random_problem.h"
+#include "tests/engines/reference/example.h"
 
 namespace fovea::test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/engines/reference/random_problem.h"
+#include "tests/engines/reference/example.h"
 
 namespace fovea::test {
 namespace {
