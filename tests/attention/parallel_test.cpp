@@ -1,4 +1,5 @@
-
+// How ranks of context parallelism share an attention: every kept score once, little to send. And
+// what share of the scores a mask keeps.
 #include "attention/parallel.h"
 
 #include <gtest/gtest.h>

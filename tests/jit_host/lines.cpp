@@ -15,7 +15,7 @@
 namespace fovea::on_host {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr const char* engine = "jit";
 constexpr const char* device = "cuda:0";
@@ -48,10 +48,12 @@ std::uint64_t seed_of_this_run() {
 }
 
 Budget::Budget(double seconds)
-    : start_(Clock::now()), seconds_(seconds), for_ever_(env_number("FOVEA_TEST_ALL", 0) != 0) {}
+    : start_(SteadyClock::now()),
+      seconds_(seconds),
+      for_ever_(env_number("FOVEA_TEST_ALL", 0) != 0) {}
 
 double Budget::elapsed() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
+  return std::chrono::duration<double>(SteadyClock::now() - start_).count();
 }
 
 namespace {

@@ -23,23 +23,6 @@ void run_with(Example& example, Direction direction, Bindings call) {
   EXPECT_TRUE(workspace.zones_intact());
 }
 
-TEST(Layouts, GiveTheSameNumbers) {
-  const auto run = [](Layout layout) {
-    Problem problem = make_problem(small_sizes(4, 5, 4, 2), "mask=\"causal\"");
-    problem.sizes.b = 2;
-    problem.layout = layout;
-    Example example = filled(problem);
-    example.forward_and_backward();
-    return std::vector{example.o.numbers(), example.lse.numbers(), example.grad_q.numbers(),
-                       example.grad_k.numbers(), example.grad_v.numbers()};
-  };
-  EXPECT_EQ(run(Layout::Bshd), run(Layout::Bhsd));
-  EXPECT_EQ(run(Layout::Sbhd), run(Layout::Bhsd));
-}
-
-// Outputs are the doubles rounded once to their type; inputs are read exactly.
-// Through float, 1 + 2^-11 + 2^-40 would first become 1 + 2^-11, a tie, and then 1.
-// Gradients of captured tensors may have their own type and strides.
 // A shard of heads: formulas, dropout and captured gradients go by the global head.
 TEST(Offsets, AShardOfHeadsIsAPartOfTheWhole) {
   const std::string program = R"p(mod="alibi + t[h] * score" tensor="t:f32[H]")p";
@@ -238,6 +221,7 @@ TEST(Types, OutputsAreRoundedOnce) {
   }
 }
 
+// Through float, 1 + 2^-11 + 2^-40 would first become 1 + 2^-11, a tie, and then 1.
 TEST(Types, DoublesAreNotRoundedTwice) {
   std::uint16_t bits = 0;
   reference::write_number(&bits, DType::F16, 0, 1 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40));

@@ -9,7 +9,7 @@ import torch
 import torch.utils.checkpoint
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from fovea.torch import DotProductAttention, TraceError, attention, create_block_mask, flex_attention, ops
+from fovea.torch import DotProductAttention, attention, create_block_mask, flex_attention, ops
 from fovea.torch.call import Call
 from fovea.torch.modifiers import traced
 
@@ -291,7 +291,3 @@ def test_compiled_on_the_device(device):
     grad = torch.randn_like(o)
     for x, y in zip(torch.autograd.grad(o, (q, k, v), grad), torch.autograd.grad(ref, exact, grad.double())):
         dense.assert_close("gradient", x, y, dtype, gradient=True)
-
-
-def test_trace_errors_are_type_errors():
-    assert issubclass(TraceError, TypeError)
