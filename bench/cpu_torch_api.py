@@ -28,17 +28,13 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only", metavar="PATTERN", default="", help="rows whose name has this regular expression"
-    )
+    parser.add_argument("--only", metavar="PATTERN", default="", help="rows whose name has this regular expression")
     parser.add_argument(
         "--threads", type=int, default=min(2, len(os.sched_getaffinity(0))), help="of each side (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each side in a round (%(default)s)")
-    parser.add_argument(
-        "--build", type=Path, default=ROOT / "build", help="where libfovea.so is (%(default)s)"
-    )
+    parser.add_argument("--build", type=Path, default=ROOT / "build", help="where libfovea.so is (%(default)s)")
     parser.add_argument("--no-record", action="store_true", help="print, write nothing")
     return parser.parse_args()
 

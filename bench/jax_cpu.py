@@ -94,9 +94,7 @@ def table(batch: int, heads: int, length: int, features: int, rounds: int) -> li
         for direction in ours:
             found = measure({"xla": theirs[direction], "fovea": ours[direction]}, rounds)
             ratio = found["xla"] / found["fovea"]
-            lines.append(
-                f"| {case} | {direction} | {found['xla']:.1f} | {found['fovea']:.1f} | {ratio:.1f} |"
-            )
+            lines.append(f"| {case} | {direction} | {found['xla']:.1f} | {found['fovea']:.1f} | {ratio:.1f} |")
             print(lines[-1], flush=True)
     return lines
 
@@ -109,9 +107,7 @@ def processor() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=pathlib.Path, help="a markdown file for the table")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--shape", type=int, nargs=4, default=(1, 8, 1024, 64), metavar=("B", "H", "S", "D"))

@@ -27,9 +27,7 @@ CASES = ("none", "causal", "softcap", "alibi", "bias", "documents")
 
 def data(batch: int, heads: int, length: int, features: int):
     keys = jax.random.split(jax.random.key(1), 5)
-    q, k, v, grad = (
-        jax.random.normal(key, (batch, length, heads, features), jnp.bfloat16) for key in keys[:4]
-    )
+    q, k, v, grad = (jax.random.normal(key, (batch, length, heads, features), jnp.bfloat16) for key in keys[:4])
     extras = {
         "slopes": 2.0 ** (-8.0 * jnp.arange(1, heads + 1) / heads),
         "doc": jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32) // 512, (batch, length)),
@@ -55,9 +53,7 @@ def of_jax(implementation: str, case: str, extras, q, k, v):
     """jax.nn where it has the case: no modifiers, so the rest is written out for XLA alone."""
     if case in ("none", "causal", "bias"):
         bias = extras["bias"] if case == "bias" else None
-        return jax.nn.dot_product_attention(
-            q, k, v, bias, is_causal=case == "causal", implementation=implementation
-        )
+        return jax.nn.dot_product_attention(q, k, v, bias, is_causal=case == "causal", implementation=implementation)
     if implementation == "cudnn":
         raise NotImplementedError("jax.nn has no such modifier")
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32) / np.sqrt(q.shape[-1])
@@ -127,14 +123,10 @@ def table(shape, rounds: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-record", action="store_true", help="print, write nothing")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument(
-        "--shape", type=int, nargs=4, default=(4, 16, 4096, 128), metavar=("B", "H", "S", "D")
-    )
+    parser.add_argument("--shape", type=int, nargs=4, default=(4, 16, 4096, 128), metavar=("B", "H", "S", "D"))
     options = parser.parse_args()
     device = jax.devices()[0]
     start = time.perf_counter()

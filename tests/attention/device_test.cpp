@@ -12,29 +12,19 @@
 #include "attention/cpu.h"
 #include "base/error.h"
 #include "tests/ir/random.h"
+#include "tests/store/store_case.h"
 
 namespace fovea {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that is gone after the test.
-class Folder {
- public:
-  Folder()
-      : path_(fs::temp_directory_path() /
-              ("fovea_test_" + std::to_string(std::random_device{}()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
+// A folder that is gone after the test, with files in it.
+struct Folder : store::testing::TemporaryFolder {
   void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
+    fs::create_directories(fs::path(path(name)).parent_path());
+    std::ofstream(path(name)) << text;
   }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
 };
 
 std::string refusal(const std::string& json) {
@@ -74,7 +64,7 @@ TEST(Device, H200IsBuiltIn) {
 TEST(Device, IsReadFromAFile) {
   const Folder folder;
   folder.write("gpu.json", *built_in_description("h200"));
-  EXPECT_TRUE(find_device((folder.path() / "gpu.json").string()) == find_device("h200"));
+  EXPECT_TRUE(find_device(folder.path("gpu.json")) == find_device("h200"));
 }
 
 TEST(Device, CudaIsAbsentWithAReason) {

@@ -1,4 +1,5 @@
-// A Problem is a value: every field takes part in equality and in the hash.
+// A Problem is a value: every field takes part in equality and in the hash. And which values are
+// none.
 #include "attention/problem.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,9 @@
 
 #include "attention/engine.h"
 #include "attention/extents.h"
+#include "attention/problem_text.h"
+#include "attention/validate.h"
+#include "base/error.h"
 #include "ir/parse.h"
 
 namespace fovea {
@@ -117,6 +121,72 @@ TEST(Problem, EqualProblemsHashAlike) {
   minus.dropout = -0.0f;
   ASSERT_TRUE(plus == minus);
   EXPECT_EQ(plus.hash(), minus.hash());
+}
+
+// Rules that neither a line nor a config of the C interface can break; tests/error has the others.
+TEST(Problem, WhatNoLineCanSayIsRefused) {
+  const std::string line =
+      R"~(h=4 sq=8 d=32 sink=1 mod="score*heat + bias[h]" scalar=heat tensor=bias:f16[H] )~"
+      R"~(mask="doc[q] < n" tensor=doc:i32[Sq] scalar=n:i32 direction=)~";
+  const std::vector<Change> forward{
+      {"direction=7: is no such value",
+       [](Problem& p) { p.direction = static_cast<Direction>(7); }},
+      {"layout=4: is no such value", [](Problem& p) { p.layout = static_cast<Layout>(4); }},
+      {"rng=2: is no such value", [](Problem& p) { p.rng = static_cast<Rng>(2); }},
+      {"precision=9: is no such value",
+       [](Problem& p) { p.precision = static_cast<Precision>(9); }},
+      {"k_dtype=99: is no such value", [](Problem& p) { p.k.dtype = static_cast<DType>(99); }},
+      {"k_dtype=bf16: q, k and v must have one type; q is f32",
+       [](Problem& p) { p.k.dtype = DType::BF16; }},
+      {"o_dtype=u8: must be f32, bf16, f16 or f64", [](Problem& p) { p.o.dtype = DType::U8; }},
+      {"k_offset=3: offsets are bound per sequence (has_k_offsets); must be 0",
+       [](Problem& p) { p.has_k_offsets = true, p.k_offset = 3; }},
+      {"grads: only a backward has gradients to choose; this is a forward",
+       [](Problem& p) { p.want_q = false; }},
+      {"grads: only a backward has gradients to choose; this is a forward",
+       [](Problem& p) { p.want_sink = true; }},
+      {"grads: only a backward has gradients to choose; this is a forward",
+       [](Problem& p) { p.want_tensors = {true}; }},
+      {"do: a forward has no gradients: leave its type f32 and its strides absent",
+       [](Problem& p) { p.grad_o.strides = Strides{}; }}};
+  const std::vector<Change> backward{
+      {"row_max=1: is an output of a forward; this is a backward",
+       [](Problem& p) { p.row_max = true; }},
+      {"max_logit=1: is an output of a forward; this is a backward",
+       [](Problem& p) { p.max_logit = true; }},
+      {"grads: has 0 flags for 2 captured tensors", [](Problem& p) { p.want_tensors.clear(); }},
+      {"grads: has 3 flags for 2 captured scalars", [](Problem& p) { p.want_scalars.resize(3); }},
+      {"grads=doc: is a tensor that is not float",
+       [](Problem& p) { p.want_tensors = {true, true}; }},
+      {"grads=n: is a scalar that is not float", [](Problem& p) { p.want_scalars = {true, true}; }},
+      {"dq_dtype=bool: must be f32, bf16, f16 or f64",
+       [](Problem& p) { p.grad_q.dtype = DType::Bool; }}};
+  const auto expect_refused = [](const Problem& valid, const std::vector<Change>& changes) {
+    for (const Change& change : changes) {
+      Problem broken = valid;
+      change.apply(broken);
+      try {
+        validate(broken);
+        ADD_FAILURE() << "accepted, instead of: " << change.name;
+      } catch (const InvalidArgument& error) {
+        EXPECT_EQ(error.what(), change.name);
+      }
+    }
+  };
+  expect_refused(*parse_problem_line(line + "forward").forward, forward);
+  expect_refused(*parse_problem_line(line + "backward").backward, backward);
+}
+
+// Inputs may overlap themselves: a gradient that comes from a sum has zero strides. So may a
+// gradient that nobody wants, and a dimension of one element has no stride to speak of.
+TEST(Problem, StridesOfZeroAreValidWhereNothingIsWrittenTwice) {
+  const std::string sizes = "h=4 sq=8 d=32 ";
+  const std::string zero = "_strides=0,0,0,0 ";
+  for (const std::string& words :
+       {"direction=backward q" + zero + "k" + zero + "v" + zero + "o" + zero + "do" + zero,
+        "direction=backward grads=q,v dk" + zero, std::string("o_strides=0,256,32,1")}) {
+    EXPECT_NO_THROW(parse_problem_line(sizes + words)) << words;
+  }
 }
 
 TEST(Problem, DenseStridesFollowTheLayout) {

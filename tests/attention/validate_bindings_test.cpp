@@ -50,6 +50,10 @@ TEST(ValidateBindings, Pointers) {
        {"workspace: must not be null", [](BoundCall& c) { c.bindings.workspace = nullptr; }},
        {"workspace_bytes=127: these sizes need 128",
         [](BoundCall& c) { c.bindings.workspace_bytes = 127; }}});
+  expect_rules(backward,
+               {{"grad_o: must not be null", [](auto& c) { c.bindings.grad_o.data = nullptr; }},
+                {"grad_q: must not be null", [](auto& c) { c.bindings.grad_q.data = nullptr; }},
+                {"lse: must not be null", [](auto& c) { c.bindings.lse = nullptr; }}});
 }
 
 // The address is part of these texts; what stands behind it is the rule.
@@ -74,6 +78,9 @@ TEST(ValidateBindings, AlignmentAndWhatIsNotWanted) {
        none);
   ends(broken(forward, [](auto& c) { c.bindings.grad_lse = c.bindings.q.data; }), "grad_lse", none);
   ends(broken(backward, [](auto& c) { c.bindings.row_max = c.bindings.q.data; }), "row_max", none);
+  ends(broken("direction=backward sq=8 grads=q",
+              [](auto& c) { c.bindings.grad_v = c.bindings.grad_q; }),
+       "grad_v", none);
   ends(broken("sq=8", [](auto& c) { c.bindings.sink = c.bindings.q.data; }), "sink", none);
   static const std::int32_t lengths[] = {1, 2, 3};
   ends(broken(forward, [](auto& c) { c.bindings.q_lengths = lengths; }), "q_lengths", none);

@@ -38,22 +38,6 @@ TEST(Call, OtherDataOfACapturedTensorGivesOtherResultsFromTheSamePlan) {
   EXPECT_NEAR(second[0], mean, 1e-6);
 }
 
-TEST(Call, BpropOrCapturedThingsWithoutAModAreOneClearError) {
-  fovea_program program = nullptr;
-  EXPECT_EQ(fovea_program_parse("bprop=\"grad * 2\"", &program), FOVEA_INVALID_ARGUMENT);
-  EXPECT_STREQ(fovea_last_error(), "bprop is given without mod: it is the derivative of nothing");
-  fovea_problem problem = nullptr;
-  EXPECT_EQ(fovea_problem_parse("scalar=x=3", &problem, nullptr), FOVEA_INVALID_ARGUMENT);
-  EXPECT_STREQ(fovea_last_error(), "scalar=x: is captured, but there is no mod or mask to use it");
-  ASSERT_EQ(fovea_program_parse("tensor=t:f32[H]", &program), FOVEA_OK);
-  fovea_problem_config config{};
-  config.struct_size = sizeof config;
-  config.program = program;
-  EXPECT_EQ(fovea_problem_create(&config, &problem), FOVEA_INVALID_ARGUMENT);
-  EXPECT_STREQ(fovea_last_error(), "tensor=t: is captured, but there is no mod or mask to use it");
-  fovea_program_destroy(program);
-}
-
 TEST(Call, ANewValueOfAScalarOrALiteralBuildsNothing) {
   CCall call(softcap_line);
   const std::vector<float> first = output(call);

@@ -20,7 +20,7 @@
 #include "engines/jit/prepare.h"
 #include "problems.h"
 #include "random_formula.h"
-#include "random_gpu_line.h"
+#include "random_line.h"
 #include "store/plan_store.h"
 
 namespace fovea::conformance {

@@ -14,20 +14,19 @@ namespace fovea::conformance {
 namespace {
 
 // Where it was built, or, carried to another machine, in the folder it is run in.
-std::string list_path() {
-  const std::string here = "tests/conformance/problems.txt";
-  return std::filesystem::exists(here) ? here : FOVEA_SOURCE_DIR "/" + here;
+std::string path_of(const std::string& file) {
+  return std::filesystem::exists(file) ? file : FOVEA_SOURCE_DIR "/" + file;
 }
 
-void add_directive(Case& problem, const std::string& text) {
+void add_directive(Case& problem, const std::string& text, const std::string& path) {
   const std::string name = text.substr(text.find_first_not_of("#! "));
   if (name == "poison_masked_kv") {
     problem.data.poison_masked_kv = true;
   } else if (name == "spread_captured") {
     problem.data.spread_captured = true;
   } else {
-    throw std::runtime_error(list_path() + ":" + std::to_string(problem.number) +
-                             ": unknown directive '" + name + "'");
+    throw std::runtime_error(path + ":" + std::to_string(problem.number) + ": unknown directive '" +
+                             name + "'");
   }
   problem.directives += text + " ";
 }
@@ -38,15 +37,16 @@ void PrintTo(const Case& problem, std::ostream* out) {
   *out << "problems.txt:" << problem.number << ": " << problem.directives << problem.line;
 }
 
-std::vector<Case> read_problems() {
-  std::ifstream in(list_path());
-  if (!in) throw std::runtime_error("cannot read " + list_path());
+std::vector<Case> read_problems(const std::string& file) {
+  const std::string path = path_of(file);
+  std::ifstream in(path);
+  if (!in) throw std::runtime_error("cannot read " + path);
   std::vector<Case> out;
   Case next;
   for (std::string text; std::getline(in, text);) {
     ++next.number;
     if (text.starts_with("#!")) {
-      add_directive(next, text);
+      add_directive(next, text, path);
     } else if (!text.empty() && !text.starts_with("#")) {
       next.line = text;
       out.push_back(next);

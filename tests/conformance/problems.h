@@ -17,8 +17,9 @@ struct Case {
 };
 void PrintTo(const Case& problem, std::ostream* out);
 
-// In the order of the file. Throws std::runtime_error that names the line of an unknown directive.
-std::vector<Case> read_problems();
+// In the order of the file, which may be another list. Throws std::runtime_error that names the
+// line of an unknown directive.
+std::vector<Case> read_problems(const std::string& file = "tests/conformance/problems.txt");
 
 // Those that run on the CPU of any machine.
 std::vector<std::string> host_engines();

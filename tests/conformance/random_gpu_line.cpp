@@ -1,4 +1,4 @@
-#include "random_gpu_line.h"
+#include "random_line.h"
 
 #include <algorithm>
 #include <array>

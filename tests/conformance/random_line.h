@@ -19,6 +19,10 @@ RandomLine random_line(test::Random& random);
 // engine compiles.
 RandomLine random_line(test::Random& structure, test::Random& sizes);
 
+// Drawn from what engine cudnn can run, and from just beyond: sizes, layouts, lengths, offsets and
+// strides of its kind, with formulas that it has options for.
+std::string random_gpu_line(test::Random& random);
+
 // What to type to see it again.
 std::string run_command(const RandomLine& random);
 

@@ -6,8 +6,8 @@
 
 #include <cstdlib>
 
-#include "cli/check/compare.h"
 #include "random_line.h"
+#include "trial.h"
 
 namespace fovea::conformance {
 namespace {
@@ -20,33 +20,6 @@ std::uint64_t cases_per_block() {
   return all / blocks + (all % blocks != 0 ? 1 : 0);
 }
 
-cli::Results run(const cli::Workload& workload, const char* engine, cli::Threads threads) {
-  cli::CallOptions options;
-  options.engine = engine;
-  options.threads = threads;
-  return cli::run_workload(workload, options);
-}
-
-// What is wrong with it, in words; "" if nothing is.
-std::string complaint(const RandomLine& random) {
-  const cli::Workload workload = cli::make_workload(random.line, 0, random.data);
-  const cli::Results results = run(workload, "cpu", cli::Threads::Own);
-  const cli::Results in_turn = run(workload, "cpu", cli::Threads::OneInTurn);
-  for (const cli::Pass* pass : {&results.forward, &results.backward, &in_turn.backward}) {
-    if (!pass->complaints.empty()) return "it " + pass->complaints.front();
-  }
-  for (std::size_t i = 0; i < results.arrays.size(); ++i) {
-    if (results.arrays[i].array.bytes != in_turn.arrays[i].array.bytes) {
-      return results.arrays[i].name + " differs between its own threads and one of the host";
-    }
-  }
-  const cli::Results reference = run(workload, "reference", cli::Threads::Own);
-  for (const cli::Comparison& one : cli::compare_all(workload, results, reference)) {
-    if (!one.within) return one.name + ": " + one.complaint;
-  }
-  return "";
-}
-
 class Random : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(Random, ProblemsMeetTheReference) {
@@ -55,13 +28,14 @@ TEST_P(Random, ProblemsMeetTheReference) {
     const std::uint64_t number = GetParam() * count + i;
     test::Random random(seed, number);
     const RandomLine line = random_line(random);
-    std::string what;
+    std::vector<std::string> wrong;
     try {
-      what = complaint(line);
+      wrong = complaints({0, line.line, line.data, ""}, "cpu");
     } catch (const std::exception& error) {
-      what = error.what();
+      wrong.emplace_back(error.what());
     }
-    EXPECT_EQ(what, "") << test::seed_text(seed, number) << "\n" << run_command(line);
+    EXPECT_EQ(wrong, std::vector<std::string>{}) << test::seed_text(seed, number) << "\n"
+                                                 << run_command(line);
   }
 }
 

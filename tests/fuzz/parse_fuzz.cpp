@@ -1,9 +1,9 @@
-// libFuzzer on the parser: see parse_target.h. Run by ./dev fuzz.
+// libFuzzer on the parser: see tests/ir/targets.h. Run by ./dev fuzz.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
-#include "tests/ir/parse_target.h"
+#include "tests/ir/targets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);

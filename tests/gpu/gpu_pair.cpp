@@ -1,7 +1,10 @@
 #include "gpu_pair.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <sstream>
+#include <stdexcept>
 
 #include "cli/check/compare.h"
 #include "cli/check/placed.h"
@@ -19,7 +22,44 @@ cli::Results empty_outputs(const cli::Workload& workload) {
   return out;
 }
 
+template <class Function>
+Function* find(const char* name) {
+  void* const found = dlsym(cuda::driver()->library, name);
+  if (found == nullptr) throw std::runtime_error(std::string("the driver has no ") + name);
+  return reinterpret_cast<Function*>(found);
+}
+
 }  // namespace
+
+OnGpu::OnGpu() {
+  if (tested_device().starts_with("cuda")) here_.emplace(0);
+}
+
+void CapturedGraph::launch(void* stream) const {
+  cuda::check(find<int(void*, void*)>("cuGraphLaunch")(executable_, stream), "cuGraphLaunch");
+}
+
+Stream::Stream() {
+  constexpr unsigned non_blocking = 1;
+  cuda::check(find<int(void**, unsigned)>("cuStreamCreate")(&stream_, non_blocking),
+              "cuStreamCreate");
+}
+
+void Stream::wait() const {
+  cuda::check(find<int(void*)>("cuStreamSynchronize")(stream_), "cuStreamSynchronize");
+}
+
+CapturedGraph Stream::capture(const std::function<void()>& enqueue) const {
+  void *graph = nullptr, *executable = nullptr;
+  cuda::check(find<int(void*, int)>("cuStreamBeginCapture_v2")(stream_, 0), "cuStreamBeginCapture");
+  enqueue();
+  cuda::check(find<int(void*, void**)>("cuStreamEndCapture")(stream_, &graph),
+              "cuStreamEndCapture");
+  cuda::check(find<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(
+                  &executable, graph, 0),
+              "cuGraphInstantiateWithFlags");
+  return CapturedGraph(executable);
+}
 
 std::string tested_engine() {
   const char* const name = std::getenv("FOVEA_TEST_ENGINE");
@@ -31,18 +71,19 @@ std::string tested_device() {
   return name == nullptr ? "cuda:0" : name;
 }
 
-bool has_tested_engine() {
+bool has_engine(const std::string& name) {
   std::istringstream names(fovea_engines());
-  for (std::string name; names >> name;) {
-    if (name == tested_engine()) return true;
+  for (std::string one; names >> one;) {
+    if (one == name) return true;
   }
   return false;
 }
 
-GpuPair::GpuPair(const std::string& line) : GpuPair(cli::make_workload(line, 0)) {}
+GpuPair::GpuPair(const std::string& line, const std::string& engine)
+    : GpuPair(cli::make_workload(line, 0), engine) {}
 
-GpuPair::GpuPair(cli::Workload workload)
-    : workload_(std::move(workload)), gpu_(cli::Gpu::find(tested_device())) {
+GpuPair::GpuPair(cli::Workload workload, const std::string& engine)
+    : workload_(std::move(workload)), engine_(engine), gpu_(cli::Gpu::find(tested_device())) {
   if (gpu_ != nullptr) seed_ = gpu_->allocate(256);
   send_seed(workload_.seed);
   forward_ = make(*workload_.forward, false);
@@ -63,7 +104,7 @@ void GpuPair::wait() {
 
 GpuPair::Direction GpuPair::make(const Problem& problem, bool backward) {
   Direction out;
-  out.plan.emplace(problem, Where{tested_engine(), tested_device()});
+  out.plan.emplace(problem, Where{engine_, tested_device()});
   out.memory =
       std::make_unique<cli::CallMemory>(workload_, backward, empty_outputs(workload_), gpu_);
   out.memory->set_workspace(out.plan->workspace());
@@ -122,6 +163,13 @@ std::vector<std::string> GpuPair::complaints() const {
 void GpuPair::drop_plans() {
   forward_.plan.reset();
   backward_.plan.reset();
+}
+
+const cli::Array& named(const std::vector<cli::NamedArray>& arrays, const std::string& name) {
+  for (const cli::NamedArray& one : arrays) {
+    if (one.name == name) return one.array;
+  }
+  throw std::runtime_error("no output " + name);
 }
 
 std::string different(const std::vector<cli::NamedArray>& a,

@@ -7,28 +7,14 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli/check/call.h"
-#include "cli/check/compare.h"
-#include "tests/conformance/problems.h"
+#include "gpu_pair.h"
 #include "tests/conformance/random_formula.h"
+#include "tests/conformance/trial.h"
 
 namespace fovea::conformance {
 namespace {
 
-std::string test_device() {
-  const char* const name = std::getenv("FOVEA_TEST_DEVICE");
-  return name == nullptr ? "" : name;
-}
-
-#define NEED_GPU() \
-  if (test_device().empty()) GTEST_SKIP() << "no GPU: FOVEA_TEST_DEVICE is not set"
-
-cli::Results run_on_gpu(const cli::Workload& workload) {
-  cli::CallOptions options;
-  options.engine = "cudnn";
-  options.device = test_device();
-  return cli::run_workload(workload, options);
-}
+using gpu_tests::tested_device;
 
 // Which lines are seen to be right, and how far from the reference, is written down.
 void record(const Case& problem, const std::vector<cli::Comparison>& comparisons) {
@@ -46,6 +32,13 @@ void record(const Case& problem, const std::vector<cli::Comparison>& comparisons
   out << (within ? "pass" : "FAIL") << errors << "  " << problem.directives << problem.line << "\n";
 }
 
+void expect_right(const Case& problem) {
+  std::vector<cli::Comparison> comparisons;
+  EXPECT_EQ(complaints(problem, "cudnn", tested_device(), &comparisons), std::vector<std::string>{})
+      << problem.line;
+  record(problem, comparisons);
+}
+
 class OnGpu : public testing::TestWithParam<Case> {};
 
 TEST_P(OnGpu, EqualsTheReference) {
@@ -54,25 +47,13 @@ TEST_P(OnGpu, EqualsTheReference) {
   if (problem.data.poison_masked_kv) {
     GTEST_SKIP() << "cuDNN multiplies keys and values that are hidden by 0: NaN among them spreads";
   }
-  if (const std::string code = verdict("cudnn", problem, test_device()); code != "pass") {
+  if (const std::string code = verdict("cudnn", problem, tested_device()); code != "pass") {
     GTEST_SKIP() << "refused: " << code;  // pinned in cudnn_h200.txt
   }
-  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.data);
-  if (workload.config.rng == FOVEA_RNG_ENGINE) {
+  if (problem.line.find("rng=engine") != std::string::npos) {
     GTEST_SKIP() << "numbers of its own: see dropout_test";
   }
-  const cli::Results results = run_on_gpu(workload);
-  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
-    for (const std::string& complaint : pass->complaints) ADD_FAILURE() << "it " << complaint;
-  }
-  cli::CallOptions reference;
-  reference.engine = "reference";
-  const auto comparisons =
-      cli::compare_all(workload, results, cli::run_workload(workload, reference));
-  for (const cli::Comparison& one : comparisons) {
-    EXPECT_TRUE(one.within) << one.name << ": " << one.complaint;
-  }
-  record(problem, comparisons);
+  expect_right(problem);
 }
 
 // Formulas that nobody chose, in blocks that can be shared by processes.
@@ -87,16 +68,7 @@ TEST_P(RandomOnGpu, EqualsTheReference) {
     const std::int64_t length = 64 + static_cast<std::int64_t>(random.below(100));
     problem.line = "b=3 h=2 sq=" + std::to_string(length) + " d=64 dtype=bf16 direction=both " +
                    random_formula(random, {3, 2, length, length}).words;
-    if (verdict("cudnn", problem, test_device()) != "pass") continue;
-    const cli::Workload workload = cli::make_workload(problem.line, 0, {});
-    cli::CallOptions reference;
-    reference.engine = "reference";
-    const auto comparisons =
-        cli::compare_all(workload, run_on_gpu(workload), cli::run_workload(workload, reference));
-    for (const cli::Comparison& one : comparisons) {
-      EXPECT_TRUE(one.within) << problem.line << "\n" << one.name << ": " << one.complaint;
-    }
-    record(problem, comparisons);
+    if (verdict("cudnn", problem, tested_device()) == "pass") expect_right(problem);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Blocks, RandomOnGpu, testing::Range(0, 12));

@@ -111,13 +111,6 @@ cli::Workload packed_batch(const Sequences& s, const cli::Workload& whole) {
   return packed;
 }
 
-const cli::Array& named(const std::vector<cli::NamedArray>& arrays, const std::string& name) {
-  for (const cli::NamedArray& one : arrays) {
-    if (one.name == name) return one.array;
-  }
-  throw std::runtime_error("no output " + name);
-}
-
 void expect_same_bits(const Sequences& s) {
   const OnGpu here;
   const cli::Workload whole = whole_batch(s);
@@ -146,46 +139,41 @@ void expect_same_bits(const Sequences& s) {
   EXPECT_TRUE(same_rows(named(right, "dv"), named(packed, "dv"), s.k_lengths)) << s.words;
 }
 
-TEST(JitBatches, BitsOfASequenceAreItsOwn) {
+class JitBatches : public testing::TestWithParam<std::pair<const char*, Sequences>> {};
+
+TEST_P(JitBatches, BitsOfASequenceAreItsOwn) {
   NEED_JIT();
-  expect_same_bits(
-      {"h=4 hkv=2 sq=190 skv=260 d=64 dtype=bf16 mod=\"20*tanh(score/20) + t[h]*(k-q)\" "
-       "mask=\"q + 70 >= k\" tensor=\"t:f32[H]=uniform(0.01,0.3)\" grads=q,k,v,t "
-       "deterministic=1 direction=both",
-       {190, 1, 64, 65, 128, 129, 0, 77},
-       {260, 5, 64, 66, 200, 129, 40, 260}});
+  expect_same_bits(GetParam().second);
 }
 
-TEST(JitBatches, BitsOfASequenceAreItsOwnWithATable) {
-  NEED_JIT();
-  expect_same_bits(
-      {"h=3 sq=140 skv=140 d=40 dtype=f32 mod=\"score + t[h, clamp(q-k, -8, 8) + 8]\" "
-       "tensor=\"t:f32[H,17]\" grads=q,k,v,t deterministic=1 direction=both",
-       {140, 139, 3, 65, 128, 32, 17, 100},
-       {140, 139, 3, 65, 128, 32, 17, 100}});
-}
-
-TEST(JitBatches, BitsOfASequenceAreItsOwnWithDropout) {
-  NEED_JIT();
-  expect_same_bits(
-      {"h=2 sq=130 skv=130 d=128 dtype=f16 mask=causal dropout=0.2 seed=7 "
-       "deterministic=1 direction=both",
-       {130, 129, 3, 65, 128, 32, 17, 100},
-       {130, 129, 3, 65, 128, 32, 17, 100}});
-}
-
-// Few queries, many keys: how keys are split follows from the sequence alone.
-TEST(JitBatches, BitsOfADecodedSequenceAreItsOwn) {
-  NEED_JIT();
-  expect_same_bits(
-      {"h=8 hkv=2 sq=2 skv=5000 d=128 dtype=bf16 lse=1 deterministic=1 "
-       "direction=forward",
-       {1, 1, 2, 1, 1, 2, 1, 0},
-       {5000, 1, 4096, 64, 3000, 777, 1024, 12}});
-}
+const std::pair<const char*, Sequences> batches[] = {
+    {"Plain",
+     {"h=4 hkv=2 sq=190 skv=260 d=64 dtype=bf16 mod=\"20*tanh(score/20) + t[h]*(k-q)\" "
+      "mask=\"q + 70 >= k\" tensor=\"t:f32[H]=uniform(0.01,0.3)\" grads=q,k,v,t "
+      "deterministic=1 direction=both",
+      {190, 1, 64, 65, 128, 129, 0, 77},
+      {260, 5, 64, 66, 200, 129, 40, 260}}},
+    {"Table",
+     {"h=3 sq=140 skv=140 d=40 dtype=f32 mod=\"score + t[h, clamp(q-k, -8, 8) + 8]\" "
+      "tensor=\"t:f32[H,17]\" grads=q,k,v,t deterministic=1 direction=both",
+      {140, 139, 3, 65, 128, 32, 17, 100},
+      {140, 139, 3, 65, 128, 32, 17, 100}}},
+    {"Dropout",
+     {"h=2 sq=130 skv=130 d=128 dtype=f16 mask=causal dropout=0.2 seed=7 "
+      "deterministic=1 direction=both",
+      {130, 129, 3, 65, 128, 32, 17, 100},
+      {130, 129, 3, 65, 128, 32, 17, 100}}},
+    // Few queries, many keys: how keys are split follows from the sequence alone.
+    {"Decoding",
+     {"h=8 hkv=2 sq=2 skv=5000 d=128 dtype=bf16 lse=1 deterministic=1 direction=forward",
+      {1, 1, 2, 1, 1, 2, 1, 0},
+      {5000, 1, 4096, 64, 3000, 777, 1024, 12}}},
+};
+INSTANTIATE_TEST_SUITE_P(Of, JitBatches, testing::ValuesIn(batches),
+                         [](const auto& one) { return one.param.first; });
 
 // Gradients that many scores add to, in an order that nothing but shapes decides.
-TEST(JitBatches, CapturedGradientsAreTheSameEveryTime) {
+TEST(JitGradients, CapturedGradientsAreTheSameEveryTime) {
   NEED_JIT();
   const OnGpu here;
   for (

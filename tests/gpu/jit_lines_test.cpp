@@ -8,15 +8,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "cli/check/compare.h"
 #include "gpu_pair.h"
-#include "tests/conformance/problems.h"
 #include "tests/conformance/random_line.h"
+#include "tests/conformance/trial.h"
 
 namespace fovea::gpu_tests {
 
@@ -103,40 +101,6 @@ namespace {
 
 using conformance::Case;
 
-cli::Results run(const cli::Workload& workload, const std::string& engine,
-                 const std::string& device) {
-  cli::CallOptions options;
-  options.engine = engine;
-  options.device = device;
-  return cli::run_workload(workload, options);
-}
-
-// What is wrong with it, in words.
-std::vector<std::string> complaints_of(const Case& problem,
-                                       std::vector<cli::Comparison>& comparisons) {
-  const std::string device = tested_device(), engine = tested_engine();
-  std::vector<std::string> out;
-  const cli::Workload workload = cli::make_workload(problem.line, 0, problem.data);
-  const cli::Results results = run(workload, engine, device);
-  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
-    for (const std::string& complaint : pass->complaints) out.push_back("it " + complaint);
-  }
-  if (workload.config.deterministic != 0) {
-    const cli::Results again = run(workload, engine, device);
-    for (std::size_t i = 0; i < results.arrays.size(); ++i) {
-      if (results.arrays[i].array.bytes == again.arrays[i].array.bytes) continue;
-      out.push_back(results.arrays[i].name + " differs between two runs");
-    }
-  }
-  const cli::Workload portable =
-      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.data);
-  comparisons = cli::compare_all(portable, results, run(portable, "reference", "cpu"));
-  for (const cli::Comparison& one : comparisons) {
-    if (!one.within) out.push_back(one.name + ": " + one.complaint);
-  }
-  return out;
-}
-
 void hold_to_the_reference(const std::string& key, const Case& problem) {
   Record& record = Record::of_this_process();
   if (record.was_begun(key)) return;
@@ -144,7 +108,7 @@ void hold_to_the_reference(const std::string& key, const Case& problem) {
   std::vector<std::string> complaints;
   std::vector<cli::Comparison> comparisons;
   try {
-    complaints = complaints_of(problem, comparisons);
+    complaints = conformance::complaints(problem, tested_engine(), tested_device(), &comparisons);
   } catch (const std::exception& error) {
     complaints.emplace_back(error.what());
   }
@@ -176,27 +140,15 @@ INSTANTIATE_TEST_SUITE_P(Lines, JitList, testing::ValuesIn(conformance::read_pro
                          line_name);
 
 // Forty lines of all kinds, small: for compute-sanitizer.
-std::vector<Case> sanitized_lines() {
-  const std::string here = "tests/gpu/sanitized_lines.txt";
-  std::ifstream in(std::filesystem::exists(here) ? here : FOVEA_SOURCE_DIR "/" + here);
-  std::vector<Case> out;
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line.front() == '#') continue;
-    Case one;
-    one.number = static_cast<int>(out.size()) + 1;
-    one.line = line;
-    out.push_back(one);
-  }
-  return out;
-}
-
 class JitSanitized : public testing::TestWithParam<Case> {};
 
 TEST_P(JitSanitized, EqualsTheReference) {
   NEED_JIT();
   hold_to_the_reference("sanitized:" + std::to_string(GetParam().number), GetParam());
 }
-INSTANTIATE_TEST_SUITE_P(Lines, JitSanitized, testing::ValuesIn(sanitized_lines()), line_name);
+INSTANTIATE_TEST_SUITE_P(
+    Lines, JitSanitized,
+    testing::ValuesIn(conformance::read_problems("tests/gpu/sanitized_lines.txt")), line_name);
 
 // Random lines: FOVEA_TEST_COUNT of them in blocks that processes can share. Fifty of each
 // structure, since compiling its kernels takes seconds; a structure belongs to one block, so that

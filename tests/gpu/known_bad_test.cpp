@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 
-#include "cli/check/compare.h"
 #include "cuda/driver.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/known_bad.h"
+#include "tests/conformance/trial.h"
 
 namespace fovea::gpu_tests {
 namespace {
@@ -40,22 +40,6 @@ class KnownBad : public testing::TestWithParam<Row> {
   void TearDown() override { cudnn::replace_what_to_avoid(nullptr); }
 };
 
-bool is_right(const std::string& line, const std::string& device) {
-  const cli::Workload workload = cli::make_workload(line, 0);
-  cli::CallOptions options;
-  options.engine = "cudnn";
-  options.device = device;
-  const cli::Results results = cli::run_workload(workload, options);
-  options.engine = "reference";
-  options.device = "cpu";
-  bool right = true;
-  for (const cli::Comparison& one :
-       cli::compare_all(workload, results, cli::run_workload(workload, options))) {
-    right = right && one.within;
-  }
-  return right;
-}
-
 TEST_P(KnownBad, IsAvoidedWhereItIsWrong) {
   const char* const device = std::getenv("FOVEA_TEST_DEVICE");
   if (device == nullptr) GTEST_SKIP() << "no GPU: FOVEA_TEST_DEVICE is not set";
@@ -67,7 +51,7 @@ TEST_P(KnownBad, IsAvoidedWhereItIsWrong) {
   cudnn::replace_what_to_avoid(&others);
   bool right = false;
   try {
-    right = is_right(row.line, device);
+    right = conformance::complaints({0, row.line, {}, ""}, "cudnn", device).empty();
   } catch (const Error& error) {
     std::printf("%s: %s\n", row.name, error.what());
   }

@@ -7,12 +7,11 @@
 #include <set>
 #include <thread>
 
-#include "cli/check/compare.h"
 #include "cli/check/gradient_check.h"
 #include "engines/cudnn/graph.h"
 #include "engines/cudnn/handles.h"
-#include "tests/conformance/problems.h"
-#include "tests/conformance/random_gpu_line.h"
+#include "tests/conformance/random_line.h"
+#include "tests/conformance/trial.h"
 #include "tests/host_gpu/host_engine.h"
 
 namespace fovea::conformance {
@@ -35,24 +34,10 @@ class HostGpu : public testing::Test {
   }
 };
 
-cli::Results run(const cli::Workload& workload, const std::string& name) {
-  cli::CallOptions options;
-  options.engine = name;
-  return cli::run_workload(workload, options);
-}
-
 // What is wrong with it, in words; "" if nothing is.
-std::string complaint(const std::string& line) try {
-  const cli::Workload workload = cli::make_workload(line, 0, {});
-  const cli::Results results = run(workload, engine);
-  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
-    if (!pass->complaints.empty()) return "it " + pass->complaints.front();
-  }
-  for (const cli::Comparison& one :
-       cli::compare_all(workload, results, run(workload, "reference"))) {
-    if (!one.within) return one.name + ": " + one.complaint;
-  }
-  return "";
+std::string complaint(const Case& problem) try {
+  const std::vector<std::string> all = complaints(problem, engine);
+  return all.empty() ? "" : all.front();
 } catch (const std::exception& error) {
   // A k_offset may lead amidst what cuDNN loads at once: known when a call is made, not before.
   const std::string text = error.what();
@@ -68,7 +53,7 @@ TEST_F(HostGpu, LinesOfTheListMeetTheReference) {
   for (const Case& problem : read_problems()) {
     if (!problem.directives.empty() || verdict(engine, problem) != "pass") continue;
     if (cli::forward_work(cli::make_workload(problem.line, 0, {})) > affordable_work) continue;
-    EXPECT_EQ(complaint(problem.line), "") << problem.line << " (line " << problem.number << ")";
+    EXPECT_EQ(complaint(problem), "") << problem.line << " (line " << problem.number << ")";
     ++count;
   }
   std::printf("%d lines\n", count);
@@ -89,7 +74,7 @@ TEST_F(HostGpu, RandomLinesMeetTheReference) {
     ASSERT_NO_THROW(code = verdict(engine, problem)) << problem.line;
     if (code != "pass") continue;
     ++claimed;
-    EXPECT_EQ(complaint(problem.line), "") << test::seed_text(seed, i) << "\n" << problem.line;
+    EXPECT_EQ(complaint(problem), "") << test::seed_text(seed, i) << "\n" << problem.line;
   }
   std::printf("FOVEA_TEST_SEED=%llu: %llu of %llu lines are claimed\n",
               static_cast<unsigned long long>(seed), static_cast<unsigned long long>(claimed),

@@ -1,5 +1,5 @@
 // The fuzzer's target on a fixed number of inputs, for CI: valid programs with their tokens
-// changed, and raw bytes. See parse_target.h; ./dev fuzz runs the real one.
+// changed, and raw bytes. See targets.h; ./dev fuzz runs the real one.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "ir/print.h"
-#include "tests/ir/parse_target.h"
 #include "tests/ir/random_program.h"
+#include "tests/ir/targets.h"
 
 namespace fovea::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/ir/parse_target.h"
+#include "tests/ir/targets.h"
 
 #include <array>
 #include <cmath>

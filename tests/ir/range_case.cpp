@@ -1,4 +1,4 @@
-#include "tests/ir/range_case.h"
+#include "tests/ir/targets.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,7 +10,7 @@
 #include "ir/eval.h"
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "tests/ir/range_case.h"
+#include "tests/ir/targets.h"
 
 namespace fovea::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/jit_host/compile.h"
+#include "tests/jit_host/launch.h"
 
 #include <unistd.h>
 

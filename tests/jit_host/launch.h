@@ -1,5 +1,5 @@
-// Runs kernels on the host: all blocks of a grid, one after the other in an order drawn from
-// FOVEA_TEST_SEED.
+// Compiles kernels with the host's compiler and runs them on the host: all blocks of a grid, one
+// after the other in an order drawn from FOVEA_TEST_SEED.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,12 @@
 #include "tests/jit_host/block.h"
 
 namespace fovea::on_host {
+
+// The bytes of a shared object, from the text that NVRTC would get. `source` includes
+// "primitives.h", or has its text in it; its kernels are `extern "C" __global__ void
+// name(parameters by value)`. Throws std::runtime_error with what the compiler says. Results are
+// kept by their content in a folder of the user's caches, which nothing relies on.
+std::string compile_on_host(const std::string& source);
 
 struct Launch {
   unsigned x = 1, y = 1, z = 1;  // blocks

@@ -7,26 +7,18 @@
 #include <stdexcept>
 
 #include "base/error.h"
-#include "cli/check/compare.h"
 #include "engines/jit/compiler.h"
+#include "tests/conformance/trial.h"
 #include "tests/ir/random.h"
-#include "tests/jit_host/compile.h"
+#include "tests/jit_host/launch.h"
 
 namespace fovea::on_host {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr const char* engine = "jit";
 constexpr const char* device = "cuda:0";
-
-cli::Results run(const cli::Workload& workload, const char* by, const char* where) {
-  cli::CallOptions options;
-  options.engine = by;
-  options.device = where;
-  const bool forward = env_number("FOVEA_TEST_FORWARD", 0) != 0;
-  return forward ? cli::run_forward(workload, options) : cli::run_workload(workload, options);
-}
 
 // Engine jit may refuse what engine cpu refuses too, and backwards of wide heads. The test
 // DescribedJit pins which.
@@ -34,32 +26,13 @@ bool may_refuse(const std::string& code, const conformance::Case& problem) {
   return code == "head_dim" || code == conformance::verdict("cpu", problem);
 }
 
-std::string first_difference(const cli::Results& a, const cli::Results& b) {
-  for (std::size_t i = 0; i < a.arrays.size(); ++i) {
-    if (a.arrays[i].array.bytes != b.arrays[i].array.bytes) {
-      return a.arrays[i].name + " differs between two runs";
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string complaint(const conformance::Case& problem) try {
   const std::string code = conformance::verdict(engine, problem, device);
   if (code != "pass") return may_refuse(code, problem) ? "" : "refused: " + code;
-  const cli::Workload workload =
-      cli::make_workload(cli::with_portable_rng(problem.line), 0, problem.data);
-  const cli::Results results = run(workload, engine, device);
-  for (const cli::Pass* pass : {&results.forward, &results.backward}) {
-    if (!pass->complaints.empty()) return "it " + pass->complaints.front();
-  }
-  for (const cli::Comparison& one :
-       cli::compare_all(workload, results, run(workload, "reference", "cpu"))) {
-    if (!one.within) return one.name + ": " + one.complaint;
-  }
-  if (workload.config.deterministic == 0) return "";
-  return first_difference(results, run(workload, engine, device));
+  const std::vector<std::string> all = conformance::complaints(problem, engine, device);
+  return all.empty() ? "" : all.front();
 } catch (const std::exception& error) {
   return error.what();
 }
@@ -76,10 +49,12 @@ std::uint64_t seed_of_this_run() {
 }
 
 Budget::Budget(double seconds)
-    : start_(Clock::now()), seconds_(seconds), for_ever_(env_number("FOVEA_TEST_ALL", 0) != 0) {}
+    : start_(SteadyClock::now()),
+      seconds_(seconds),
+      for_ever_(env_number("FOVEA_TEST_ALL", 0) != 0) {}
 
 double Budget::elapsed() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
+  return std::chrono::duration<double>(SteadyClock::now() - start_).count();
 }
 
 namespace {

@@ -10,14 +10,13 @@ namespace fovea::on_host {
 
 // Seconds for lines, if FOVEA_TEST_SECONDS does not say: under sanitizers other tests take longer.
 #if defined(__SANITIZE_ADDRESS__)
-inline constexpr int default_seconds = 30;
+inline constexpr int default_seconds = 20;
 #else
-inline constexpr int default_seconds = 90;
+inline constexpr int default_seconds = 60;
 #endif
 
 // Says what is wrong; "" if nothing is, or if the line may be refused. A line with deterministic=1
-// runs twice, with its blocks in another order, and must give the same bits. FOVEA_TEST_FORWARD=1
-// leaves the backward out.
+// runs twice, with its blocks in another order, and must give the same bits.
 std::string complaint(const conformance::Case& problem);
 
 // A number from the environment.

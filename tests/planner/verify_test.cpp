@@ -31,9 +31,9 @@ std::int64_t count(const Sizes& s, std::int64_t heads, std::int64_t rows, std::i
 }
 
 // A call of the CPU engine on random numbers, run. Its lines are f32.
-class Call {
+class CheckedCall {
  public:
-  explicit Call(const std::string& line) : bound(line) {
+  explicit CheckedCall(const std::string& line) : bound(line) {
     EXPECT_EQ(bound.outcome(), "accepted");
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
@@ -91,11 +91,11 @@ constexpr const char* right[] = {
 };
 
 TEST(Verify, SaysNothingOfARightForward) {
-  for (const char* const line : right) EXPECT_EQ(Call(line).differences(), "") << line;
+  for (const char* const line : right) EXPECT_EQ(CheckedCall(line).differences(), "") << line;
 }
 
 TEST(Verify, NamesAWrongOutput) {
-  Call call("b=3 h=4 hkv=2 sq=37 skv=41 d=16 lse=1");
+  CheckedCall call("b=3 h=4 hkv=2 sq=37 skv=41 d=16 lse=1");
   const std::int64_t sampled = ((1 * 4 + 2) * 37 + 11) * 16;  // sequence 1 of 3, group 1 of 2
   float& o = numbers(call.bound.bindings.o.data)[sampled];
   const float before = std::exchange(o, o + 1);
@@ -110,7 +110,7 @@ TEST(Verify, NamesAWrongOutput) {
 
 TEST(Verify, NamesAWrongGradient) {
   // With o = 0 and lse = 0 the backward has a meaning, if not that of a softmax.
-  Call call("direction=backward b=2 h=2 sq=21 skv=19 d=8 mask=causal");
+  CheckedCall call("direction=backward b=2 h=2 sq=21 skv=19 d=8 mask=causal");
   EXPECT_EQ(call.differences(), "");
   const std::int64_t sampled = (1 * 2 + 1) * 19 * 8;
   numbers(call.bound.bindings.grad_k.data)[sampled] += 10;
@@ -120,8 +120,8 @@ TEST(Verify, NamesAWrongGradient) {
 }
 
 TEST(Verify, LeavesAloneWhatCanNotBeSampled) {
-  EXPECT_EQ(Call("b=2 h=2 sq=9 d=8 mod=\"score * B\"").differences(), "");
-  EXPECT_EQ(Call("b=2 h=2 sq=0 d=8").differences(), "");
+  EXPECT_EQ(CheckedCall("b=2 h=2 sq=9 d=8 mod=\"score * B\"").differences(), "");
+  EXPECT_EQ(CheckedCall("b=2 h=2 sq=0 d=8").differences(), "");
 }
 
 }  // namespace

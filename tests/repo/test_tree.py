@@ -1,8 +1,11 @@
 """Small promises about the tree itself: links lead somewhere, lists are whole, what is generated is up to date, words are
 spelled right, the code of the README runs, and the library exports its C interface alone."""
+
 import importlib.util
 import os
+import platform
 import re
+import shutil
 import sys
 
 import pytest
@@ -113,3 +116,55 @@ def test_every_declared_function_is_exported_and_nothing_else(build, root, run):
     declared = set(re.findall(r"^FOVEA_API\b[^(;]*?\b(fovea_\w+)\(", headers, re.MULTILINE))
     assert declared
     assert declared == exported(run, build / "libfovea.so")
+
+
+# --- tools/julia.sh says in one line why there is no Julia, and the package agrees with the library on its version ---
+
+
+def test_without_a_way_to_get_julia_it_says_so(root, run, tmp_path):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "env", "readlink", "dirname", "uname", "cat"):
+        (tools / name).symlink_to(shutil.which(name))
+    environment = {"PATH": str(tools), "FOVEA_JULIA_DIR": str(tmp_path / "julia")}
+    result = run(root / "tools/julia.sh", "-e", "1", check=False, env=environment)
+    assert result.returncode == 77
+    assert result.stdout == ""
+    assert result.stderr == "no Julia: none is on the PATH, and this machine has no apt-get to fetch Debian's\n"
+
+
+def test_the_package_has_the_version_of_the_library(root):
+    header = (root / "include/fovea/fovea.h").read_text()
+    library = [re.search(rf"FOVEA_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")]
+    project = (root / "bindings/julia/Fovea.jl/Project.toml").read_text()
+    assert re.search(r'^version = "(.*)"', project, re.MULTILINE)[1] == ".".join(library)
+
+
+# --- The CPU kernels are compiled once per instruction set; what one file makes must not reach another. A weak symbol (an inline function, a template of the standard library) is merged by the linker with its namesakes everywhere: the copy it keeps may be the one with AVX-512 code, and then runs on a machine without ---
+
+
+SOURCES = {"x86_64": ["avx2.cpp", "avx512.cpp", "avx512_bf16.cpp", "scalar.cpp"], "aarch64": ["neon.cpp", "scalar.cpp"]}
+KERNELS = "src/engines/cpu/kernels"
+WEAK = "WwVvu"
+GLOBAL_DATA = "BDGRS"
+
+
+def symbols(run, build, source):
+    """(kind, name) of every symbol that the object of this source defines or wants."""
+    found = build / "src/CMakeFiles/fovea_core.dir/engines/cpu/kernels" / f"{source}.o"
+    assert found.exists(), f"{found} is not there: run ./dev build"
+    lines = run("nm", "--demangle", found).stdout.splitlines()
+    return [line[17:].split(" ", 1) for line in lines]
+
+
+def test_every_instruction_set_is_looked_at(root):
+    assert sorted(path.name for path in (root / KERNELS).glob("*.cpp")) == sorted(set().union(*SOURCES.values()))
+
+
+@pytest.mark.parametrize("source", SOURCES[platform.machine()])
+def test_a_kernel_object_gives_out_its_table_and_nothing_else(build, run, source):
+    found = symbols(run, build, source)
+    weak = [name for kind, name in found if kind in WEAK]
+    assert weak == [], f"weak symbols in {source}: keep templates of the standard library out"
+    given = [(kind, name) for kind, name in found if kind.isupper() and kind != "U"]
+    assert len(given) == 1 and given[0][0] in GLOBAL_DATA, f"{source} gives out {given}, not one table"

@@ -8,15 +8,13 @@
 #include <limits>
 
 #include "ir/build.h"
-#include "ir/diff.h"
-#include "ir/lift.h"
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "ir/simplify.h"
 #include "tests/engines/cpu/strip_case.h"
 #include "tests/ir/random.h"
 #include "tests/ir/random_point.h"
 #include "tests/ir/random_program.h"
+#include "tests/ir/usual_formulas.h"
 
 namespace fovea::test {
 namespace {
@@ -43,11 +41,6 @@ StripBlock random_block(Random& random, const RandomCaptured& captured, Values k
     block.grad.push_back(tame ? random.normal() : random_float(random));
   }
   return block;
-}
-
-// A formula that decides on the value, so that the value must be exact.
-Expr decision(const Expr& value) {
-  return value->type() == Type::F32 ? value < constant(0.25f) : value;
 }
 
 // Every root is decided on: all bits are those of ir/eval.
@@ -138,66 +131,18 @@ void check_close(const cpu::KernelTable& kernels, Random& random) {
 
 TEST(Strip, RandomSmoothFormulasAreClose) { check_cases(cases(400), check_close); }
 
-// What people write, and its derivatives: the operations made of several.
-constexpr const char* usual_formulas[] = {
-    "mod=\"softcap(30)\"",
-    "mod=\"softcap(-3)\"",
-    "mod=\"tanh(score / cap[q]) * cap[q]\" tensor=\"cap:f32[Sq]\"",
-    "mod=\"softcap(0.0001)\"",
-    "mod=\"softcap(1e12)\"",
-    "mod=\"tanh(score / 1e-42)\"",
-    "mod=\"tanh(score) + tanh(score / 5) * s\" scalar=s=2",
-    "mod=\"alibi\"",
-    "mod=\"slope[h] * (q - k) + score\" tensor=\"slope:f32[H]\"",
-    "mod=\"score - slope[q] * f32(2 * q + 5 - k - k)\" tensor=\"slope:f32[Sq]\"",
-    "mod=\"score - 0.1 * abs(q - k)\"",
-    "mod=\"score * 2.5 + slope[h] * abs(k - q - 7)\" tensor=\"slope:f32[H]\"",
-    "mod=\"softcap(20) + slope[h] * (k - q)\" tensor=\"slope:f32[H]\"",
-    "mod=\"q >= k ? score : -inf\"",
-    "mod=\"q == k ? score * 3 : s\" scalar=s=2",
-    "mod=\"q != k ? 1.5 : score\"",
-    "mod=\"k < q ? slope[k] : score\" tensor=\"slope:f32[Skv]\"",
-    "mod=\"score + bias[h, q, k]\" tensor=\"bias:f32[H,Sq,Skv]\"",
-    "mod=\"score * slope[k] - slope[q] * score + 0.5\" tensor=\"slope:f32[Sq]\"",
-    "mod=\"score * sigmoid(1.702 * score) / 3\"",
-    "mod=\"0.5 * score * (1 + erf(score / 1.41421356))\"",
-    "mod=\"score - strength[h] * tanh(abs(q - k) / 32)\" tensor=\"strength:f32[H]\"",
-    "mod=\"score - log1p(0.3 * abs(q - k))\"",
-    "mod=\"score / (1 + exp(-score)) - softplus(score) + 3 / (2 + cos(score))\"",
-};
-
 void check_usual(const cpu::KernelTable& kernels, const char* text, std::int32_t q_first,
                  std::int32_t k_first) {
   Random random(test_seed());
-  const Lifted lifted = lift_literals(parse_program(text));
-  std::vector<ScalarValue> scalars;
-  for (const ScalarDecl& scalar : lifted.program.scalars()) {
-    scalars.push_back({static_cast<float>(scalar.value.value_or(0)), 0});
-  }
-  for (std::size_t i = 0; i < lifted.literals.size(); ++i) {
-    scalars[scalars.size() - lifted.literals.size() + i].f = lifted.literals[i];
-  }
-  std::vector<float> data(3 * 41 * 150);
-  for (float& x : data) x = random.normal() + 3;
-  std::vector<TensorView> tensors;
-  for (const TensorDecl& tensor : lifted.program.tensors()) {
-    constexpr std::int64_t extents[] = {3, 41, 150};
-    const std::size_t rank = tensor.extents.size();
-    tensors.push_back(TensorView::dense(data.data(), DType::F32, std::span(extents).last(rank)));
-  }
+  const UsualFormula formula(text);
+  const std::vector<Expr>& roots = formula.roots;
   StripBlock block;
   block.rows = 41, block.columns = 150, block.q_first = q_first, block.k_first = k_first;
   block.place.h = 1, block.place.H = 8;
-  block.place.scalars = scalars, block.place.tensors = tensors;
+  block.place.scalars = formula.scalars, block.place.tensors = formula.tensors;
   for (int i = 0; i < block.rows * block.columns; ++i) {
     block.score.push_back(random.normal() * (random.chance(50) ? 20 : 0.01f));
     block.grad.push_back(random.normal());
-  }
-  const Gradients gradients = differentiate(lifted.program.mod(), leaf(Op::Grad));
-  std::vector<Expr> roots{lifted.program.mod(), simplify(gradients.score)};
-  for (const LoadGradient& load : gradients.loads) roots.push_back(simplify(load.gradient));
-  for (const ScalarGradient& scalar : gradients.scalars) {
-    roots.push_back(simplify(scalar.gradient));
   }
   const StripResult result({roots, 1, true}, kernels, block);
   ASSERT_TRUE(result.intact());

@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
-#include "ir/build.h"
-#include "ir/diff.h"
-#include "ir/lift.h"
 #include "ir/print.h"
 #include "ir/topology.h"
 #include "tests/engines/jit/rendered_code.h"
 #include "tests/ir/random_point.h"
+#include "tests/ir/usual_formulas.h"
 
 namespace fovea::test {
 namespace {
@@ -35,11 +34,6 @@ Cell<float> cell_of(Type type, unsigned bits) {
     case Type::Bool: break;
   }
   return Cell<float>::boolean(bits != 0);
-}
-
-// A formula that decides on the value, so that the value must be exact.
-Expr decision(const Expr& value) {
-  return value->type() == Type::F32 ? value < constant(0.25f) : value;
 }
 
 // One random case: a program, what is rendered of it, and what it captures.
@@ -158,9 +152,11 @@ TEST(Render, WhatDecidesIsExact) {
 }
 
 // The largest number that occurs, which rounding errors are measured by.
-double largest(std::span<const Cell<double>> values) {
+double largest(std::span<const Cell<double>> values, bool finite = false) {
   double most = 0;
-  for (const Cell<double>& value : values) most = std::max(most, std::fabs(value.f));
+  for (const Cell<double>& value : values) {
+    if (!finite || std::isfinite(value.f)) most = std::max(most, std::fabs(value.f));
+  }
   return most;
 }
 
@@ -245,6 +241,81 @@ TEST(Render, WhatDecidesNothingIsClose) {
     Random random(seed, i);
     const RandomCaptured captured(random, Values::Tame);  // the same numbers again
     check_close(code, i, all[i], random, captured);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Usual formulas and their derivatives, rendered for 16-bit and for f32 tensors: against ir/eval in
+// double, scores of any size and infinities among them.
+struct UsualCase {
+  UsualCase(const char* text, bool precise) : formula(text) {
+    for (std::size_t i = 2; i < formula.roots.size(); ++i) {
+      options.extra.push_back({"root" + std::to_string(i), formula.roots[i]});
+    }
+    options.precise = precise;
+    options.gradient = true;
+    Problem problem;
+    problem.program = formula.program;
+    rendered = jit::render(problem, options);
+  }
+  UsualFormula formula;
+  jit::RenderOptions options;
+  jit::Rendered rendered;
+};
+
+void check_usual(const RenderedCode& code, std::size_t number, const UsualCase& one,
+                 Random& random) {
+  const std::vector<Expr>& roots = one.formula.roots;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  Evaluator<double> twice(roots);
+  Evaluator<float> single(roots);
+  std::vector<Cell<double>> values(twice.value_count());
+  const std::vector<long long> words = pack_words(one.rendered, one.formula.program,
+                                                  one.formula.tensors, one.formula.scalars, false);
+  for (int i = 0; i < 400; ++i) {
+    Point<float> p;
+    p.score = random.normal() * (random.chance(50) ? 20 : 0.01f);
+    if (random.chance(4)) p.score = random.chance(50) ? infinity : -infinity;
+    p.grad = random.normal();
+    const std::int32_t far = random.chance(20) ? 65500 : 0;
+    p.h = 1, p.H = 8, p.q = far + random.between(0, 40), p.k = far + random.between(0, 149);
+    p.scalars = one.formula.scalars, p.tensors = one.formula.tensors;
+    const Point<double> exact{p.score, p.grad, p.b,  p.h,   p.q,       p.k,      p.B,
+                              p.H,     p.Hkv,  p.Sq, p.Skv, p.scalars, p.tensors};
+    const Answer answer = code.ask(number, probe_at(p, words));
+    twice.run(exact, values);
+    single(p);
+    for (std::size_t root = 0; root < roots.size(); ++root) {
+      const double wanted = twice.value(values, root).f;
+      const double got = std::bit_cast<float>(root == 0   ? answer.score
+                                              : root == 1 ? answer.gradient
+                                                          : answer.extra[root - 2]);
+      if (got == static_cast<double>(static_cast<float>(wanted))) continue;
+      if (std::isnan(wanted)) continue;  // inf * 0: what is nearly 0 here gives inf
+      if (std::isnan(got) && std::isnan(single.value(root).f)) continue;  // 0 * inf in f32
+      const double within = (one.options.precise ? 1e-6 : 1e-5) * (root == 0 ? 1 : 5);
+      ASSERT_NEAR(got, wanted,
+                  within * std::max(std::fabs(wanted), std::min(largest(values, true), 1e6)))
+          << "root " << root << ", score " << p.score << ", q " << p.q << ", k " << p.k << '\n'
+          << one.rendered.text;
+    }
+  }
+}
+
+TEST(Render, UsualFormulasAndTheirDerivatives) {
+  Random random(test_seed());
+  RenderedCode code;
+  std::vector<UsualCase> all;
+  for (const char* text : usual_formulas) {
+    for (const bool precise : {false, true}) {
+      all.emplace_back(text, precise);
+      code.add(all.back().rendered, all.back().options);
+    }
+  }
+  ASSERT_EQ(code.build(), "");
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(usual_formulas[i / 2]);
+    check_usual(code, i, all[i], random);
     if (HasFatalFailure()) return;
   }
 }

@@ -8,7 +8,6 @@
 #include "engines/jit/source.h"
 #include "tests/engines/jit/summary_case.h"
 #include "tests/ir/random_point.h"
-#include "tests/jit_host/compile.h"
 #include "tests/jit_host/launch.h"
 
 namespace fovea::test {

@@ -116,4 +116,9 @@ Sizes small_sizes(std::int64_t sq, std::int64_t skv, std::int64_t h = 1, std::in
 // With every gradient wanted that there is, filled from the seed.
 Example filled(Problem problem, std::uint64_t seed = 1);
 
+// A random small problem in f64 with features combined, filled, every gradient wanted that can be.
+Example random_example(std::uint64_t seed);
+
+std::string describe(const Problem& problem);  // for traces
+
 }  // namespace fovea::test

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "tests/engines/reference/random_problem.h"
+#include "tests/engines/reference/example.h"
 
 namespace {
 thread_local std::size_t allocations = 0;

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/engines/reference/random_problem.h"
+#include "tests/engines/reference/example.h"
 
 namespace fovea::test {
 namespace {
@@ -206,6 +206,26 @@ TEST(Tangent, RefusesADerivativeByHand) {
   const Judged judged = reference_engine().judge(baking.baked, Device{});
   ASSERT_EQ(judged.answer, Answer::No);
   EXPECT_EQ(judged.reasons.front().code, "tangent_of_bprop");
+}
+
+// The draw is wide enough: each feature is met, and met with gradients that are not all zero.
+TEST(RandomExample, CoversEveryFeature) {
+  int packed = 0, grouped = 0, sinks = 0, dropped = 0, padded = 0, shifted = 0, hand_written = 0;
+  int captured = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const Problem problem = random_example(seed).problem;
+    packed += problem.layout == Layout::Thd;
+    grouped += problem.sizes.h != problem.sizes.hkv;
+    sinks += problem.sink;
+    dropped += problem.dropout > 0;
+    padded += problem.has_q_lengths && problem.has_k_lengths;
+    shifted += problem.q_offset != 0 || problem.has_k_offsets;
+    hand_written += static_cast<bool>(problem.program.bprop());
+    captured += !problem.program.tensors().empty();
+  }
+  for (const int met : {packed, grouped, sinks, dropped, padded, shifted, hand_written, captured}) {
+    EXPECT_GE(met, 20);
+  }
 }
 
 }  // namespace

@@ -135,56 +135,7 @@ TEST(Traps, ASinkIsNotAScore) {
   EXPECT_EQ(with.lse.numbers(), without.lse.numbers());
 }
 
-TEST(Traps, ZeroStridesOfDO) {
-  Problem problem = make_problem(small_sizes(3, 4, 2, 1), "mask=\"causal\"");
-  Example dense = filled(problem);
-  dense.grad_o.fill(1);
-  problem.grad_o.strides = Strides{0, 0, 0, 0};  // as .sum() gives
-  Example expanded = filled(problem);
-  ASSERT_EQ(expanded.grad_o.memory.size(), sizeof(double));
-  expanded.grad_o.set({0, 0, 0, 0}, 1);
-  dense.forward_and_backward();
-  expanded.forward_and_backward();
-  // q, k, v are drawn alike: grad_o is drawn after them.
-  EXPECT_EQ(dense.q.numbers(), expanded.q.numbers());
-  EXPECT_EQ(dense.grad_q.numbers(), expanded.grad_q.numbers());
-  EXPECT_EQ(dense.grad_k.numbers(), expanded.grad_k.numbers());
-  EXPECT_EQ(dense.grad_v.numbers(), expanded.grad_v.numbers());
-}
-
-TEST(Traps, StridesOfDOUnlikeThoseOfO) {
-  Problem problem = make_problem(small_sizes(3, 4, 2, 1));
-  Example dense = filled(problem);
-  problem.grad_o.strides = Strides{100, 3, 7, 50};
-  problem.o.strides = Strides{60, 20, 2, 1};
-  Example strided = filled(problem);
-  dense.forward_and_backward();
-  strided.forward_and_backward();
-  EXPECT_EQ(dense.grad_o.numbers(), strided.grad_o.numbers());
-  EXPECT_EQ(dense.o.numbers(), strided.o.numbers());
-  EXPECT_EQ(dense.grad_q.numbers(), strided.grad_q.numbers());
-  EXPECT_EQ(dense.grad_v.numbers(), strided.grad_v.numbers());
-}
-
 // ---- masks ----
-
-// Fully masked rows, with every output and gradient in place.
-TEST(Traps, FullyMaskedRows) {
-  Problem problem = make_problem(small_sizes(4, 5), "mask=\"q % 2 == 0\"");
-  problem.row_max = problem.max_logit = problem.grad_lse = true;
-  Example example = filled(problem);
-  example.forward_and_backward();
-  for (const std::int64_t row : {1, 3}) {
-    EXPECT_EQ(example.o.get({0, 0, row, 0}), 0);
-    EXPECT_EQ(example.lse.get({0, 0, row}), -infinity);
-    EXPECT_EQ(example.row_max.get({0, 0, row}), -infinity);
-    EXPECT_EQ(example.grad_q.get({0, 0, row, 1}), 0);
-  }
-  for (const std::int64_t row : {0, 2}) {
-    EXPECT_TRUE(std::isfinite(example.lse.get({0, 0, row})));
-    EXPECT_NE(example.grad_q.get({0, 0, row, 1}), 0);
-  }
-}
 
 // A row whose first hundred keys are masked is the same as one that never had them.
 TEST(Traps, RowsWhoseFirstTilesAreEmpty) {

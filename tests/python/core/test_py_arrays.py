@@ -51,9 +51,7 @@ def test_captured_arrays_of_other_kinds(qkv):
     slopes = array.array("f", [0.5, 0.25, 0.125])
     got = fovea.attention(*qkv, score_mod="score + slopes[h] * (k - q)", tensors={"slopes": slopes})
     other = (ctypes.c_float * 3)(0.5, 0.25, 0.125)
-    assert np.array_equal(
-        got, fovea.attention(*qkv, score_mod="score + s[h] * (k - q)", tensors={"s": other})
-    )
+    assert np.array_equal(got, fovea.attention(*qkv, score_mod="score + s[h] * (k - q)", tensors={"s": other}))
 
 
 def test_packed_qkv_is_three_views(rng):
@@ -86,9 +84,7 @@ def test_broadcast_and_transposed_views(qkv, rng):
 
 def test_new_data_in_the_same_shape_gives_new_results_from_the_same_plan(qkv):
     text = "score * c[h] + 0.123"
-    call = lambda c: fovea.attention(
-        *qkv, score_mod=text, tensors={"c": np.array(c, np.float32)}
-    )  # noqa: E731
+    call = lambda c: fovea.attention(*qkv, score_mod=text, tensors={"c": np.array(c, np.float32)})  # noqa: E731
     first = call([1, 2, 3])
     before = fovea.cache_stats()["builds"]
     second = call([3, 2, 1])
@@ -101,9 +97,7 @@ def test_a_scalar_s_new_value_and_a_new_literal_build_nothing(qkv):
     before = fovea.cache_stats()["builds"]
     fovea.attention(*qkv, score_mod="score * 0.377 * t", scalars={"t": 2.0})
     fovea.attention(*qkv, score_mod="score * 0.378 * t", scalars={"t": 2.0})
-    fovea.attention(
-        *(x[:1, :, :5] for x in qkv), score_mod="score * 0.378 * t", scalars={"t": 2.0}, scale=0.3
-    )
+    fovea.attention(*(x[:1, :, :5] for x in qkv), score_mod="score * 0.378 * t", scalars={"t": 2.0}, scale=0.3)
     assert fovea.cache_stats()["builds"] == before
 
 
@@ -121,10 +115,7 @@ def test_bfloat16_and_half_are_seen():
         ([[1.0]], "q is a list; it must be an array on the host"),
         (3.5, "q is a float; it must be an array on the host"),
         (np.zeros((2, 3, 8, 4), np.complex64), "q has elements of type complex64"),
-        (
-            np.zeros((2, 3, 8, 4), np.int32),
-            "q.dtype='i32': must be one of f32, f16, bf16, f64",
-        ),
+        (np.zeros((2, 3, 8, 4), np.int32), "q.dtype='i32': must be one of f32, f16, bf16, f64"),
         (np.zeros((2, 3, 8, 4), ">f4"), "q has elements in foreign byte order"),
         (np.zeros((3, 8, 4), np.float32), "q: 3 dimensions [3, 8, 4]; must be 4, as layout bhsd has"),
         (
@@ -155,15 +146,11 @@ def test_the_core_takes_pointers():
     x = np.ones((1, 1, 4, 8), np.float32)
     out = np.full_like(x, np.nan)
     plan = _core.Plan(_core.Problem("sq=4 d=8"))
-    plan.run(
-        x.ctypes.data, x.ctypes.data, x.ctypes.data, (out.ctypes.data, (32, 32, 8, 1)), threads=1, lse=None
-    )
+    plan.run(x.ctypes.data, x.ctypes.data, x.ctypes.data, (out.ctypes.data, (32, 32, 8, 1)), threads=1, lse=None)
     assert np.array_equal(out, x) and plan.engine == "cpu" and plan.device == "cpu"
     assert plan.workspace((1, 1, 1, 8, 8, 8, 8)) > 0 and "sq=4 d=8" in repr(plan)
     out[:] = np.nan
-    plan.run(
-        q=x.ctypes.data, k=x.ctypes.data, v=x.ctypes.data, o=out.ctypes.data, sizes=(1, 1, 1, 2, 2, 8, 8)
-    )
+    plan.run(q=x.ctypes.data, k=x.ctypes.data, v=x.ctypes.data, o=out.ctypes.data, sizes=(1, 1, 1, 2, 2, 8, 8))
     assert np.array_equal(out[0, 0, :2], x[0, 0, :2]) and np.isnan(out[0, 0, 2:]).all()
 
 

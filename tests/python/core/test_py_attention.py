@@ -79,10 +79,7 @@ CASES = {
         },
         {"mod": lambda s, b, h, q, k: s + SLOPES[h] * 8},
     ),
-    "nothing kept": (
-        {"mask_mod": "q > 3 && false"},
-        {"mask": lambda b, h, q, k: np.zeros((1, 1, 1, 1), bool)},
-    ),
+    "nothing kept": ({"mask_mod": "q > 3 && false"}, {"mask": lambda b, h, q, k: np.zeros((1, 1, 1, 1), bool)}),
     "rows with nothing": ({"mask_mod": "q >= 4"}, {"mask": lambda b, h, q, k: q >= 4}),
 }
 
@@ -106,9 +103,7 @@ def test_sinks_join_the_sum(qkv, rng):
 
 
 def test_row_max_and_max_logit(qkv):
-    o, lse, row_max, max_logit = fovea.attention(
-        *qkv, return_lse=True, return_row_max=True, return_max_logit=True
-    )
+    o, lse, row_max, max_logit = fovea.attention(*qkv, return_lse=True, return_row_max=True, return_max_logit=True)
     score = np.einsum("bhqd,bhkd->bhqk", *(x.astype(np.float64) for x in qkv[:2])) / 4
     assert np.allclose(row_max, score.max(-1), atol=1e-5)
     assert np.allclose(max_logit, score.max((0, 2, 3)), atol=1e-5)
@@ -140,9 +135,7 @@ def test_numbers_meet_float64_as_they_are(rng, scale):
     assert dense.relative_error(fovea.attention(q, k, v, engine="reference", scale=scale, **given), wanted) < 1e-14
 
 
-@pytest.mark.parametrize(
-    "layout, order", [("bhsd", (0, 1, 2, 3)), ("bshd", (0, 2, 1, 3)), ("sbhd", (2, 0, 1, 3))]
-)
+@pytest.mark.parametrize("layout, order", [("bhsd", (0, 1, 2, 3)), ("bshd", (0, 2, 1, 3)), ("sbhd", (2, 0, 1, 3))])
 def test_layouts(qkv, layout, order):
     placed = [np.ascontiguousarray(x.transpose(order)) for x in qkv]
     o = fovea.attention(*placed, layout=layout, is_causal=True)
@@ -170,18 +163,13 @@ def test_lengths_end_sequences(qkv):
     assert dense.relative_error(o, wanted) < 2e-6
     assert np.all(o[0, :, 5:] == 0) and np.all(lse[0, :, 5:] == -np.inf)
     keys_only = fovea.attention(*qkv, seq_lens=(None, lengths))
-    assert (
-        dense.relative_error(keys_only, dense.attention(*qkv, mask=lambda b, h, q, k: k < lengths[b])[0])
-        < 2e-6
-    )
+    assert (dense.relative_error(keys_only, dense.attention(*qkv, mask=lambda b, h, q, k: k < lengths[b])[0]) < 2e-6)
 
 
 def test_packed_sequences(rng):
     starts = [0, 7, 7, 20]
     q, k, v = (rng.standard_normal((22, 2, 8)).astype(np.float32) for _ in range(3))
-    o, lse = fovea.attention(
-        q, k, v, layout="thd", cu_seqlens=np.array(starts), is_causal=True, return_lse=True
-    )
+    o, lse = fovea.attention(q, k, v, layout="thd", cu_seqlens=np.array(starts), is_causal=True, return_lse=True)
     assert lse.shape == (2, 22) and np.all(o[20:] == 0)
     for first, last in zip(starts, starts[1:]):
         if first == last:

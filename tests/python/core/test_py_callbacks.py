@@ -13,13 +13,7 @@ from fovea.recorder import data_type, is_callback, record
 
 
 def test_broadcast_tensors_become_loads():
-    shapes = {
-        "per_head": (1, 4, 1, 1),
-        "per_row": (2, 1, 8, 1),
-        "full": (2, 4, 8, 6),
-        "one": (1,),
-        "zero_d": (),
-    }
+    shapes = {"per_head": (1, 4, 1, 1), "per_row": (2, 1, 8, 1), "full": (2, 4, 8, 6), "one": (1,), "zero_d": ()}
     tensors = {name: np.zeros(shape, np.float16) for name, shape in shapes.items()}
 
     def callback(graph, score, t):
@@ -33,12 +27,7 @@ def test_broadcast_tensors_become_loads():
         == "(((((score + per_head[0, h, 0, 0]) + per_row[b, 0, q, 0]) + full[b, h, q, k]) + one[0]) + zero_d[])"
     )
     declared = {one.name: (one.dtype, one.extents) for one in recorded.captures}
-    assert declared["per_row"] == ("f16", ("B", "1", "Sq", "1")) and declared["full"][1] == (
-        "B",
-        "H",
-        "Sq",
-        "Skv",
-    )
+    assert declared["per_row"] == ("f16", ("B", "1", "Sq", "1")) and declared["full"][1] == ("B", "H", "Sq", "Skv")
     assert declared["zero_d"] == ("f16", ())
     assert record(callback, tensors=tensors).captures[0].extents == ("1", "4", "1", "1")
 
@@ -76,9 +65,7 @@ def test_a_long_chain_stays_a_short_text():
     text = record(callback).mod
     assert len(text) < 40000
     assert fovea.Program(f'mod="{text}"').mod
-    doubling = functools.reduce(
-        lambda f, _: (lambda g, s, t: g.gelu(f(g, s, t))), range(12), lambda g, s, t: s
-    )
+    doubling = functools.reduce(lambda f, _: (lambda g, s, t: g.gelu(f(g, s, t))), range(12), lambda g, s, t: s)
     assert len(record(doubling).mod) < 4000
 
 
@@ -165,9 +152,7 @@ def test_what_is_a_callback():
         and is_callback(Object().method)
         and is_callback(functools.partial(lambda a, b, c, d: d, 1))
     )
-    assert (
-        not is_callback(lambda score, b, h, q, k: score) and not is_callback("score") and not is_callback(max)
-    )
+    assert (not is_callback(lambda score, b, h, q, k: score) and not is_callback("score") and not is_callback(max))
 
 
 CAP = {"x": np.ones((1, 3, 1, 1), np.float32)}
@@ -177,11 +162,7 @@ STALE = []
 @pytest.mark.parametrize(
     "callback, options, text",
     [
-        (
-            lambda g, s, t: g.matmul(s, s),
-            {},
-            "graph.matmul is not there for a modifier; there are: abs, add,",
-        ),
+        (lambda g, s, t: g.matmul(s, s), {}, "graph.matmul is not there for a modifier; there are: abs, add,"),
         (lambda g, s, t: s.reshape(), {}, "a tensor of the recorder has no 'reshape'"),
         (lambda g, s, t: 3.0, {}, "score_mod gave back a float"),
         (lambda g, s, t: None, {}, "score_mod gave back a NoneType"),
@@ -206,11 +187,7 @@ STALE = []
             {"tensors": CAP},
             "has no data; pass it as score_mod_tensors['y'] (there are: 'x')",
         ),
-        (
-            lambda g, s, t: s,
-            {"tensors": CAP, "sizes": (1, 2, 3, 4)},
-            "extent 3 along axis 1; it must be 1 or H = 2",
-        ),
+        (lambda g, s, t: s, {"tensors": CAP, "sizes": (1, 2, 3, 4)}, "extent 3 along axis 1; it must be 1 or H = 2"),
         (
             lambda g, s, t: s,
             {"tensors": {"x": np.ones(3)}},

@@ -1,5 +1,5 @@
-"""Every mistake a caller of fovea.attention can make is an error that names the argument, its value and the
-rule."""
+"""Every mistake a caller of fovea.attention can make is an error that names the argument, its value and the rule; those that
+fovea.torch and fovea.jax share: test_py_request.py."""
 
 import numpy as np
 import pytest
@@ -16,17 +16,10 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
 @pytest.mark.parametrize(
     "options, text",
     [
-        ({"layout": "hdbs"}, "layout='hdbs': must be one of bhsd, bshd, sbhd, thd"),
         ({"k": X.astype(np.float16)}, "k: f16; must be f32, as q is"),
         ({"v": X.astype(np.float64)}, "v: f64; must be f32, as q is"),
-        ({"k": X[:1]}, "k: 1 sequences; must be 2, as q has"),
         ({"v": X[:1]}, "v: shape [1, 4, 8, 16]; must be that of k"),
-        ({"k": X[..., :8]}, "k: last extent 8; must be 16, as that of q"),
-        ({"v": X[:, :2]}, "v: shape [2, 2, 8, 16]; must be that of k"),
-        ({"v": X[:, :, :4]}, "v: shape [2, 4, 4, 16]; must be that of k"),
-        ({"k": X[:, :3], "v": X[:, :3]}, "k: 3 heads; must divide the 4 of q"),
         ({"scale": float("nan")}, "scale=nan: must be a finite number"),
-        ({"scale": float("inf")}, "scale=inf: must be a finite number"),
         ({"dropout_p": 1.0}, "dropout_p=1.0: must be at least 0 and below 1"),
         ({"dropout_p": -0.1}, "dropout_p=-0.1"),
         ({"dropout_p": "x"}, "dropout_p='x': must be at least 0 and below 1"),
@@ -43,33 +36,19 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"window_size": (1, 2, 3)}, "window_size=(1, 2, 3): must be (left, right)"),
         ({"window_size": (-2, 0)}, "window_size=(-2, 0)"),
         ({"window_size": (1.5, 0)}, "window_size=(1.5, 0)"),
-        ({"sinks": np.zeros(3, np.float32)}, "sinks: shape [3]; must be [4], one for each head of q"),
         ({"sinks": np.zeros(H)}, "sinks: f64 with strides [1]; must be f32 and dense"),
         ({"sinks": np.zeros(2 * H, np.float32)[::2]}, "sinks: f32 with strides [2]"),
-        ({"seq_lens": np.array([1, 2, 3])}, "seq_lens: shape [3]; must be [2], one number per sequence"),
-        (
-            {"seq_lens": np.array([1.0, 2.0])},
-            "seq_lens: must be one integer per sequence, got float64 [2]",
-        ),
+        ({"seq_lens": np.array([1.0, 2.0])}, "seq_lens: must be one integer per sequence, got float64 [2]"),
         ({"seq_lens": np.array([1, 99])}, "99"),
         ({"seq_lens": np.array([1, 2**40])}, "seq_lens: has values that do not fit 32 bits"),
         ({"cu_seqlens": np.array([0, 1, 2])}, "cu_seqlens: goes with layout thd, got bhsd"),
-        ({"q_offset": np.array([1])}, "q_offset: shape [1]; must be [2], one number per sequence"),
         ({"score_mod": "scor + 1"}, "unknown name 'scor'; did you mean 'score'?"),
         ({"score_mod": "score +"}, "mod"),
-        ({"score_mod": 3}, "score_mod: must be a formula text, a fovea.Program or a callback"),
-        (
-            {"score_mod": lambda score, b, h, q, k: score},
-            "must be a formula text, a fovea.Program or a callback",
-        ),
+        ({"score_mod": lambda score, b, h, q, k: score}, "must be a formula text, a fovea.Program or a callback"),
         ({"mask_mod": "score > 0"}, "'score' can't be used in a mask"),
         ({"mask_mod": 7}, "mask_mod: must be a formula text of positions"),
         ({"mask_mod": CAP}, "must be a formula text of positions, or a fovea.Program with a mask alone"),
-        ({"score_mod_bprop": "grad"}, "score_mod_bprop: given without score_mod"),
-        (
-            {"score_mod": "score", "score_mod_bprop": 3},
-            "score_mod_bprop must be what score_mod is: a formula text",
-        ),
+        ({"score_mod": "score", "score_mod_bprop": 3}, "score_mod_bprop must be what score_mod is: a formula text"),
         (
             {"score_mod": lambda g, s, t: s, "score_mod_bprop": "grad"},
             "score_mod_bprop must be what score_mod is: a callback",
@@ -80,10 +59,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ),
         ({"tensors": ONE}, "given without a modifier that names them"),
         ({"scalars": {"x": 1.0}}, "given without a modifier that names them"),
-        (
-            {"score_mod": "score * v", "scalars": {"v": 1.0}},
-            "the captured name 'v': stands for an operand",
-        ),
+        ({"score_mod": "score * v", "scalars": {"v": 1.0}}, "the captured name 'v': stands for an operand"),
         ({"score_mod": CAP}, "scalars has no 'c', which a formula captures and has no default for"),
         ({"score_mod": CAP, "scalars": {"c": 1.0, "d": 2.0}}, "scalars has 'd', which no formula captures"),
         ({"score_mod": CAP, "scalars": {"c": "x"}}, "scalars['c'] is 'x'; it must be a number"),
@@ -93,10 +69,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
             {"score_mod": TABLE, "tensors": {"t": np.ones(H)}},
             "tensors['t'] has elements of type f64; the program declares f32",
         ),
-        (
-            {"score_mod": TABLE, "tensors": {"t": np.ones(3, np.float32)}},
-            "must have the declared extents [4]",
-        ),
+        ({"score_mod": TABLE, "tensors": {"t": np.ones(3, np.float32)}}, "must have the declared extents [4]"),
         ({"score_mod": TABLE, "tensors": {"t": [1.0] * H}}, "tensors['t'] is a list"),
         (
             {
@@ -106,10 +79,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
             },
             "two formulas declare the tensor 't'",
         ),
-        (
-            {"score_mod": "score + t[q]", "tensors": {"t": np.ones(5, np.float32)}},
-            "must cover offset + length = 8",
-        ),
+        ({"score_mod": "score + t[q]", "tensors": {"t": np.ones(5, np.float32)}}, "must cover offset + length = 8"),
         ({"score_mod": "score + t[h]", "tensors": {"t": np.ones(H)}}, "f64"),
         ({"engine": "cudann"}, "cudann"),
         ({"threads": -3}, "threads is -3"),
@@ -147,25 +117,14 @@ def test_double_needs_the_reference_by_name():
         ({"grad_o": X.astype(np.float16)}, "grad_o is f16"),
         ({"o": X[..., :3]}, "o is f32[2, 4, 8, 3]"),
         ({"lse": np.zeros((B, H, S))}, "lse is f64[2, 4, 8]; it must be f32[2, 4, 8]"),
-        (
-            {"lse": np.zeros((B, S, H), np.float32).transpose(0, 2, 1)},
-            "lse has strides [32, 1, 4]; it must be dense",
-        ),
+        ({"lse": np.zeros((B, S, H), np.float32).transpose(0, 2, 1)}, "lse has strides [32, 1, 4]; it must be dense"),
         ({"grad_lse": np.zeros(3, np.float32)}, "grad_lse is f32[3]"),
         ({"grads": ["q", "w"]}, "grads has 'w', which has no gradient here; there are: q, k, v"),
         ({"grads": ["sinks"]}, "grads has 'sinks'"),
     ],
 )
 def test_a_mistake_of_the_backward_is_named(change, text):
-    arguments = {
-        "grad_o": X,
-        "q": X,
-        "k": X,
-        "v": X,
-        "o": X,
-        "lse": np.zeros((B, H, S), np.float32),
-        **change,
-    }
+    arguments = {"grad_o": X, "q": X, "k": X, "v": X, "o": X, "lse": np.zeros((B, H, S), np.float32), **change}
     with pytest.raises(fovea.InvalidArgument) as error:
         fovea.attention_backward(**arguments)
     assert text in str(error.value)

@@ -2,11 +2,14 @@
 everything captured."""
 
 import dense_numpy as dense
+import numpy
 import numpy as np
 import pytest
 
+from fovea import _core
 import fovea
 from fovea.recorder import data_type
+
 
 B, H, S, D = 2, 2, 7, 4
 
@@ -60,9 +63,7 @@ def test_gradients_are_differences_of_the_definition(arrays, name, with_sinks):
     changed = {"q": q, "k": k, "v": v, **captured, **({"sinks": sinks} if with_sinks else {})}
     for gradient, array in changed.items():
         indices = np.linspace(0, array.size - 1, min(array.size, 9)).astype(int)
-        wanted = dense.central_differences(
-            lambda: loss_of(arrays, definition, captured, sinks), array, indices
-        )
+        wanted = dense.central_differences(lambda: loss_of(arrays, definition, captured, sinks), array, indices)
         scale = max(1e-3, np.abs(wanted).max())
         assert np.abs(got[gradient].reshape(-1)[indices] - wanted).max() / scale < 2e-5, gradient
 
@@ -72,9 +73,7 @@ def test_the_cpu_engine_agrees_with_the_reference(arrays, name):
     options, _ = CASES[name]
     f32 = [x.astype(np.float32) for x in arrays]
     options = {**options, "tensors": {n: x.astype(np.float32) for n, x in options.get("tensors", {}).items()}}
-    _, exact = fovea.vjp(
-        *arrays[:3], engine="reference", **{**options, "tensors": CASES[name][0].get("tensors")}
-    )
+    _, exact = fovea.vjp(*arrays[:3], engine="reference", **{**options, "tensors": CASES[name][0].get("tensors")})
     _, fast = fovea.vjp(*f32[:3], **options)
     wanted, got = exact(arrays[3]), fast(f32[3])
     for gradient in wanted:
@@ -148,9 +147,7 @@ def test_a_callback_with_a_backward_that_needs_its_forward(arrays):
 
     q, k, v, weight = (x.astype(np.float32) for x in arrays)
     softcap, cap = Softcap(), np.full((1, 1, 1, 1), 1.5, np.float32)
-    _, pull = fovea.vjp(
-        q, k, v, score_mod=softcap.forward, score_mod_bprop=softcap.backward, tensors={"cap": cap}
-    )
+    _, pull = fovea.vjp(q, k, v, score_mod=softcap.forward, score_mod_bprop=softcap.backward, tensors={"cap": cap})
     _, text = fovea.vjp(q, k, v, score_mod="cap * tanh(score / cap)", scalars={"cap": 1.5})
     got, wanted = pull(weight), text(weight)
     assert dense.relative_error(got["q"], wanted["q"]) < 2e-6
@@ -223,3 +220,85 @@ def test_slopes_from_parts_of_the_keys(rng):
         for at in (slice(0, 13), slice(13, 40))
     ]
     assert dense.relative_error(parts[0] + parts[1], whole) < 2e-5
+
+
+# --- direction=tangent as the C interface has it: bound by name, checked by name ---
+
+
+LINE = 'direction=tangent b=1 h=2 sq=3 skv=4 d=5 dv=5 mod="score + w[h, k] * c" tensor="w:f32[H,Skv]" scalar="c=0.5" '
+
+
+@pytest.fixture
+def moved():
+    rng = numpy.random.default_rng(1)
+    shapes = {"q": (2, 3, 5), "k": (2, 4, 5), "v": (2, 4, 5), "w": (2, 4)}
+    out = {name: rng.standard_normal(shape).astype("f") for name, shape in shapes.items()}
+    out.update({f"tangent_{name}": rng.standard_normal(x.shape).astype("f") for name, x in [*out.items()]})
+    return out | {"tangent_o": numpy.full((2, 3, 5), numpy.nan, "f"), "tangent_lse": numpy.full((2, 3), numpy.nan, "f")}
+
+
+def forward(x, step=0.0, c=0.5):
+    q, k, v, w = (x[name].astype("d") + step * x[f"tangent_{name}"] for name in ("q", "k", "v", "w"))
+    scores = q @ k.swapaxes(1, 2) / 5**0.5 + w[:, None, :] * (c + step * 0.25)
+    lse = numpy.log(numpy.exp(scores).sum(-1))
+    return numpy.exp(scores - lse[..., None]) @ v, lse
+
+
+def bindings(x, **changes):
+    names = ("q", "k", "v", "tangent_q", "tangent_k", "tangent_v", "tangent_o", "tangent_lse")
+    x["lse"] = forward(x)[1].astype("f")
+    out = {name: x[name].ctypes.data for name in (*names, "lse")}
+    out["tensors"] = (("w", x["w"].ctypes.data, _core.F32, (2, 4), None),)
+    out["tensor_tangents"] = (("w", x["tangent_w"].ctypes.data, _core.F32, (2, 4), None),)
+    out["scalar_tangents"] = (("c", 0.25),)
+    return out | changes
+
+
+def test_forward_mode_follows_differences(moved):
+    plan = _core.Plan(_core.Problem(LINE + 'grads=""'), engine="reference")
+    plan.run(**bindings(moved))
+    (o, lse), (o_before, lse_before) = forward(moved, 1e-4), forward(moved, -1e-4)
+    numpy.testing.assert_allclose(moved["tangent_o"], (o - o_before) / 2e-4, rtol=1e-5, atol=1e-6)
+    numpy.testing.assert_allclose(moved["tangent_lse"], (lse - lse_before) / 2e-4, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_not_named_does_not_move(moved):
+    plan = _core.Plan(_core.Problem(LINE + 'grads=""'), engine="reference")
+    plan.run(**bindings(moved, tensor_tangents=(), scalar_tangents=()))
+    still = moved["tangent_o"].copy()
+    moved["tangent_w"][:] = 0
+    plan.run(**bindings(moved, scalar_tangents=(("c", 0.0),)))
+    assert numpy.array_equal(moved["tangent_o"], still)
+
+
+REFUSED = {
+    "tangent_q: must not be null": {"tangent_q": 0},
+    "o=0x40: is bound, but this problem has none": {"o": 64},
+    "tangents.*captures no tensor 'x'": {"tensor_tangents": (("x", 64, _core.F32, (2, 4), None),)},
+    r"tangent of tensor w=\[2,5\]: must have the declared extents": {
+        "tensor_tangents": (("w", 64, _core.F32, (2, 5), None),)
+    },
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_errors_name_the_argument(text, moved):
+    plan = _core.Plan(_core.Problem(LINE + 'grads=""'), engine="reference")
+    with pytest.raises(fovea.InvalidArgument, match=text):
+        plan.run(**bindings(moved, **REFUSED[text]))
+
+
+def test_other_directions_have_no_tangents(moved):
+    plan = _core.Plan(_core.Problem(LINE.replace("tangent", "forward")))
+    with pytest.raises(fovea.InvalidArgument, match="tangents are bound, but this problem is no tangent"):
+        given = bindings(moved)
+        plan.run(q=64, k=64, v=64, o=64, tensors=given["tensors"], tensor_tangents=given["tensor_tangents"])
+
+
+def test_engines_say_who_has_it():
+    problem = _core.Problem(LINE + "grads=q")
+    answer, text = _core.supported(problem)
+    assert not answer and "reference can, but runs only when it is named" in text
+    assert _core.supported(problem, engine="reference")[0]
+    answer, text = _core.supported(problem, device="h200")
+    assert not answer and "engine jit runs forwards and backwards" in text

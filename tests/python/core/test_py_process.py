@@ -24,10 +24,7 @@ try:
 except ImportError as error:
     print("ImportError", error)
 """
-    assert in_new_process(code).splitlines() == [
-        "[[1.0, None], [1.0, 1.0]] cpu []",
-        "ImportError numpy is not here",
-    ]
+    assert in_new_process(code).splitlines() == ["[[1.0, None], [1.0, 1.0]] cpu []", "ImportError numpy is not here"]
 
 
 def test_other_threads_run_while_the_library_works():

@@ -12,12 +12,8 @@ def test_a_formula_of_the_score_a_mask_and_a_line():
     mod, mask = fovea.formula("score * 2"), fovea.formula("q >= k")
     assert (mod.mod, mod.mask) == ("score * 2.0", None) and (mask.mod, mask.mask) == (None, "q >= k")
     line = fovea.formula('mod="score + t[h]" mask=causal tensor=t:f32[H] scalar=unused=3')
-    assert (
-        line.mask == "q >= k" and line.tensors == (("t", "f32", ("H",)),) and fovea.Program(line.text) == line
-    )
-    both = fovea.formula(
-        "score + d[b, q]", mask="sliding(4)", bprop="grad", tensors={"d": ("f16", ("B", "Sq"))}
-    )
+    assert (line.mask == "q >= k" and line.tensors == (("t", "f32", ("H",)),) and fovea.Program(line.text) == line)
+    both = fovea.formula("score + d[b, q]", mask="sliding(4)", bprop="grad", tensors={"d": ("f16", ("B", "Sq"))})
     assert both.bprop == "grad" and both.tensors == (("d", "f16", ("B", "Sq")),)
     assert fovea.formula("score * n", scalars={"n": 3, "x": 1.5, "y": "f32"}).scalars[0] == ("n", "i32", 3.0)
 
@@ -58,10 +54,7 @@ def test_a_bprop_is_checked():
     [
         (lambda: fovea.formula("scor"), "unknown name 'scor'; did you mean 'score'?"),
         (lambda: fovea.formula("mod=score", mask="causal"), "text is a whole line; give mask"),
-        (
-            lambda: fovea.formula("score", tensors={"t": "f32"}),
-            "tensors['t'] is 'f32'; it must be like 'f32[H]'",
-        ),
+        (lambda: fovea.formula("score", tensors={"t": "f32"}), "tensors['t'] is 'f32'; it must be like 'f32[H]'"),
         (lambda: fovea.formula("score", tensors={"t": "f32[Heads]"}), "Heads"),
         (lambda: fovea.formula("score", scalars={"x": "f64"}), "scalars['x'] is 'f64'"),
         (lambda: fovea.formula("score", scalars={"x": True}), "scalars['x'] is True"),

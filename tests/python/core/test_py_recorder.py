@@ -80,9 +80,7 @@ def test_comparisons_choose(name):
 
 def test_logic():
     def callback(graph, score, tensors):
-        above, below = graph.cmp_gt(score, graph.tensor_scalar(-1.0)), graph.cmp_lt(
-            score, graph.tensor_scalar(1.0)
-        )
+        above, below = graph.cmp_gt(score, graph.tensor_scalar(-1.0)), graph.cmp_lt(score, graph.tensor_scalar(1.0))
         inside = graph.logical_and(a=above, b=below)
         odd = graph.logical_or(inside, graph.logical_not(input=above))
         return graph.identity(odd, compute_data_type=data_type.FLOAT)
@@ -112,9 +110,7 @@ def test_arithmetic_of_positions():
             graph.add(q, q), graph.identity(k), compute_data_type=data_type.INT32
         )  # 10 / 3, towards zero
         part = graph.div(q, k)
-        return graph.add(
-            graph.add(whole, part), graph.mod(graph.sub(k, q), graph.tensor_scalar(4))
-        )  # -2 rem 4
+        return graph.add(graph.add(whole, part), graph.mod(graph.sub(k, q), graph.tensor_scalar(4)))  # -2 rem 4
 
     assert evaluate(callback, 0.0, at=(0, 0, 5, 3)) == pytest.approx(3 + 5 / 3 - 2)
 
@@ -172,9 +168,7 @@ def test_relu_with_clips_and_slope():
         [0.1, 1.0, 0.0]
     )
     leaky = lambda g, s, t: g.leaky_relu(s, negative_slope=0.25)  # noqa: E731
-    leaky_back = lambda g, grad, t, s: g.leaky_relu_backward(
-        loss=grad, input=s, negative_slope=0.25
-    )  # noqa: E731
+    leaky_back = lambda g, grad, t, s: g.leaky_relu_backward(loss=grad, input=s, negative_slope=0.25)  # noqa: E731
     assert evaluate(leaky, -4.0) == -1.0 and evaluate(leaky, -4.0, bprop=leaky_back, grad=2.0) == 0.5
     swish = lambda g, s, t: g.swish(s, swish_beta=2.0)  # noqa: E731
     swish_back = lambda g, grad, t, s: g.swish_backward(grad, s, swish_beta=2.0)  # noqa: E731

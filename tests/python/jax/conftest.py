@@ -27,3 +27,11 @@ def eight_devices():
     if len(jax.devices()) < 8:
         pytest.skip(f"needs eight devices, there are {len(jax.devices())} (FOVEA_TEST_DEVICE={DEVICE})")
     return jax.devices()[:8]
+
+
+@pytest.fixture
+def qkv():
+    """Of the case "causal"."""
+    from test_jax_values import IDS, expected
+
+    return expected(IDS.index("causal"))[0][:3]

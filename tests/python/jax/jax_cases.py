@@ -140,11 +140,7 @@ CASES = [
         lambda a: {"mask_mod": lambda b, h, q, k: (k < 5) | (q >= k)},
         given=lambda a: {"mask_mod": "prefix(5)"},
     ),
-    Case(
-        "documents",
-        lambda a: {"mask_mod": lambda b, h, q, k: a["doc"][b, q] == a["doc"][b, k]},
-        fixed=documents,
-    ),
+    Case("documents", lambda a: {"mask_mod": lambda b, h, q, k: a["doc"][b, q] == a["doc"][b, k]}, fixed=documents),
     Case(
         "documents, causal",
         lambda a: {"mask_mod": all_masks(causal, lambda b, h, q, k: a["doc"][b, q] == a["doc"][b, k])},
@@ -169,15 +165,10 @@ CASES = [
     Case("dilated", lambda a: {"mask_mod": lambda b, h, q, k: (q - k) % 3 == 0}),
     Case("block diagonal", lambda a: {"mask_mod": lambda b, h, q, k: q // 8 == k // 8}),
     Case("checkerboard", lambda a: {"mask_mod": lambda b, h, q, k: ((q ^ k) & 1 == 0) | (q == k)}),
-    Case(
-        "windows by head",
-        lambda a: {"mask_mod": lambda b, h, q, k: (q >= k) & (q - k < jnp.where(h < 2, 4, 16))},
-    ),
+    Case("windows by head", lambda a: {"mask_mod": lambda b, h, q, k: (q >= k) & (q - k < jnp.where(h < 2, 4, 16))}),
     Case(
         "heads that differ",
-        lambda a: {
-            "score_mod": lambda s, b, h, q, k: jnp.where(h % 2 == 0, 2 * jnp.tanh(s), s * a["gain"][h])
-        },
+        lambda a: {"score_mod": lambda s, b, h, q, k: jnp.where(h % 2 == 0, 2 * jnp.tanh(s), s * a["gain"][h])},
         {"gain": (H,)},
     ),
     Case(
@@ -202,10 +193,7 @@ CASES = [
         {"left": (S, 3), "right": (S, 3)},
     ),
     Case("gelu", lambda a: {"score_mod": lambda s, b, h, q, k: jax.nn.gelu(s) + 0.1 * jax.nn.silu(s)}),
-    Case(
-        "logarithm",
-        lambda a: {"score_mod": lambda s, b, h, q, k: s - jnp.log1p(abs(q - k)) + jnp.exp(-(s**2))},
-    ),
+    Case("logarithm", lambda a: {"score_mod": lambda s, b, h, q, k: s - jnp.log1p(abs(q - k)) + jnp.exp(-(s**2))}),
     Case("clipped", lambda a: {"score_mod": lambda s, b, h, q, k: jnp.clip(s, -0.75, 0.75)}),
     Case(
         "gate",
@@ -215,9 +203,7 @@ CASES = [
     Case("distance", lambda a: {"score_mod": lambda s, b, h, q, k: s - 0.3 * jnp.sqrt(1.0 + (q - k) ** 2)}),
     Case(
         "select_n",
-        lambda a: {
-            "score_mod": lambda s, b, h, q, k: jax.lax.select_n(s > 0.5, s, 0.5 * s + jnp.zeros_like(s))
-        },
+        lambda a: {"score_mod": lambda s, b, h, q, k: jax.lax.select_n(s > 0.5, s, 0.5 * s + jnp.zeros_like(s))},
     ),
     Case("nested jit", lambda a: {"score_mod": lambda s, b, h, q, k: half_tanh(s) + half_tanh(0.5 * s)}),
     Case("partial", lambda a: {"score_mod": functools.partial(gated, gain=1.5)}),
@@ -245,9 +231,7 @@ CASES = [
             "score_mod_bprop": lambda g, s, b, h, q, k: g * 0.5 * s,
         },
     ),
-    Case(
-        "-inf from score_mod", lambda a: {"score_mod": lambda s, b, h, q, k: jnp.where(q >= k, s, -jnp.inf)}
-    ),
+    Case("-inf from score_mod", lambda a: {"score_mod": lambda s, b, h, q, k: jnp.where(q >= k, s, -jnp.inf)}),
     Case("sink, causal", lambda a: {"mask_mod": causal}, sink=True),
     Case("lengths", lambda a: {"mask_mod": causal}, lengths=(32, 20, 1, 0)),
     Case(
@@ -272,9 +256,7 @@ CASES = [
             "bytes": rng.integers(0, 3, S).astype(np.uint8),
         },
     ),
-    Case(
-        "rows with nothing kept", lambda a: {"mask_mod": lambda b, h, q, k: (q > 9) & (k < 20)}, context=True
-    ),
+    Case("rows with nothing kept", lambda a: {"mask_mod": lambda b, h, q, k: (q > 9) & (k < 20)}, context=True),
     Case("select", lambda a: {"mask_mod": lambda b, h, q, k: jax.lax.select(q > k, q - k < 9, q == k)}),
     Case(
         "cond",

@@ -18,9 +18,7 @@ def data(case: Case, dtype: str = DTYPE):
     rng = np.random.default_rng([seed(), *case.name.encode()])
     shapes = [(B, S, H, D), (B, S, HKV, D), (B, S, HKV, D), (B, S, H, D)]
     tensors = [jnp.asarray(rng.standard_normal(shape), dtype) for shape in shapes]
-    learned = {
-        name: jnp.asarray(rng.uniform(0.5, 1.5, shape), jnp.float32) for name, shape in case.learned.items()
-    }
+    learned = {name: jnp.asarray(rng.uniform(0.5, 1.5, shape), jnp.float32) for name, shape in case.learned.items()}
     if case.sink:
         learned["sink"] = jnp.asarray(rng.standard_normal(H), jnp.float32)
     fixed = {name: jnp.asarray(x) for name, x in case.fixed(rng).items()}
@@ -90,9 +88,7 @@ def check(name: str, got, expected, limit: float) -> None:
     np.testing.assert_array_equal(np.where(finite, 0, got), np.where(finite, 0, expected), err_msg=name)
     difference = np.linalg.norm(np.where(finite, got - expected, 0))
     norm = np.linalg.norm(np.where(finite, expected, 0))
-    assert difference <= limit * norm, (
-        f"{name}: relative error {difference / (norm or 1):.3g}, allowed {limit:.3g}"
-    )
+    assert difference <= limit * norm, (f"{name}: relative error {difference / (norm or 1):.3g}, allowed {limit:.3g}")
 
 
 def close(got, expected, rtol: float = 1e-5, atol: float = 2e-6) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from jax_cases import B, H, S, SoftcapGraph, causal, softcap
 from jax_definition import close, differs
-from test_jax_values import IDS, expected
 
 import fovea
 from fovea.jax import SequenceDescriptor, TraceError, attention, dot_product_attention
@@ -16,11 +15,6 @@ from fovea.jax._call import problem_lines
 
 SLOPES = np.linspace(0.1, 1.0, H)
 GAIN = 0.5
-
-
-@pytest.fixture
-def qkv():
-    return expected(IDS.index("causal"))[0][:3]
 
 
 def random(shape, i=0):
@@ -146,9 +140,7 @@ def test_any_name_is_free(qkv):
         "mask_mod": lambda b, h, i, j: slopes[h] * i >= GAIN * j,
     }
     got = attention(*qkv, score_mod="s0 * score + a0[h]", **more)
-    want = attention(
-        *qkv, score_mod="x * score + t[h]", **{**more, "score_mod_tensors": {"t": slopes, "x": 0.5}}
-    )
+    want = attention(*qkv, score_mod="x * score + t[h]", **{**more, "score_mod_tensors": {"t": slopes, "x": 0.5}})
     np.testing.assert_array_equal(got, want)
 
 
@@ -197,9 +189,7 @@ def test_biases_masks_and_segments_go_by_rows(name, qkv):
         "dense_mask": (random((B, 1, S, S), 5) > -1.0) | jnp.eye(S, dtype=bool),
         "sequence_descriptor": SequenceDescriptor.from_segment_ids_and_pos(ids),
     }
-    want = jax.grad(
-        lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}) ** 2), argnums=(0, 1)
-    )
+    want = jax.grad(lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}) ** 2), argnums=(0, 1))
     got = jax.grad(
         lambda q, bias: jnp.sum(attention(q, *qkv[1:], **{**arrays, "bias": bias}, **OFFSETS[name]) ** 2),
         argnums=(0, 1),
@@ -275,9 +265,7 @@ MISTAKES = {
         "max_seqlen_q is traced",
     ),
     "segments": (
-        lambda *a: attention(
-            *a, sequence_descriptor=SequenceDescriptor.from_segment_ids_and_pos(jnp.ones((B, S)))
-        ),
+        lambda *a: attention(*a, sequence_descriptor=SequenceDescriptor.from_segment_ids_and_pos(jnp.ones((B, S)))),
         fovea.InvalidArgument,
         "segment_ids has the type float32",
     ),

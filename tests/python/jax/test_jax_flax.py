@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 from jax_cases import HKV, B, D, H, S, softcap
 from jax_definition import DTYPE, close, differs
-from test_jax_values import IDS, expected
 
 import fovea
 import fovea.jax
 from fovea.jax import SequenceDescriptor, attention
 
 pytest.importorskip("flax", reason="the module needs flax, which is not installed")
-
-
-@pytest.fixture
-def qkv():
-    return expected(IDS.index("causal"))[0][:3]
 
 
 def random(shape, i=0):
@@ -36,9 +30,7 @@ def apply(qkv, *args, options=None, **arguments):
 
 
 def test_modifiers_sinks_and_dropout(qkv):
-    layer = module(
-        softmax_type="learnable", window_size=(6, -1), attention_dropout=0.5, score_mod=softcap(2.0)
-    )
+    layer = module(softmax_type="learnable", window_size=(6, -1), attention_dropout=0.5, score_mod=softcap(2.0))
     params = layer.init(jax.random.key(0), *qkv, deterministic=True)
     assert params["params"]["softmax_offset"].shape == (1, H, 1, 1)  # as Transformer Engine's checkpoints have it
     got = layer.apply(params, *qkv, deterministic=True)

@@ -11,7 +11,6 @@ from jax.sharding import PartitionSpec as P
 from jax_cases import B, H, S, causal, softcap
 from jax_definition import close
 from jax_setup import seed
-from test_jax_values import IDS, expected
 
 from fovea import _core
 from fovea.jax import attention, context_attention
@@ -19,11 +18,6 @@ from fovea.jax._call import Call
 from fovea.jax._modifiers import Given
 from fovea.jax._primitive import call_p
 from fovea.jax._rewrite import without_b_offset
-
-
-@pytest.fixture
-def qkv():
-    return expected(IDS.index("causal"))[0][:3]
 
 
 def lowered(function, *args) -> tuple[str, str]:
@@ -64,9 +58,7 @@ def test_the_first_sequence_is_a_scalar_of_the_formulas(qkv):
     """Engines for GPUs take no b_offset from there; the formulas that are lowered instead mean the same."""
     table = jnp.linspace(0.5, 1.5, 8)
     call = Call("bshd", *qkv)
-    call.modify(
-        Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b)
-    )
+    call.modify(Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b))
     call.offsets(b=jnp.int32(3))
     spec, arrays = call.finished()
     moved = without_b_offset(spec)

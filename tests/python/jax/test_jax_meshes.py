@@ -11,16 +11,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax_cases import D, H, S, causal
 from jax_definition import close
-from test_jax_values import IDS, expected
 
 from fovea.jax import attention, context_attention
 
 HEADS = P("x", None, "y")
-
-
-@pytest.fixture
-def qkv():
-    return expected(IDS.index("causal"))[0][:3]
 
 
 @pytest.fixture
@@ -35,10 +29,7 @@ def random(shape, i=0):
     return jax.random.normal(jax.random.key(i), shape)
 
 
-UNEVEN = {
-    "batch": ((3, 8, 4, 8), (3, 8, 4, 8), P("x")),
-    "heads": ((2, 8, 6, 8), (2, 8, 1, 8), P(None, None, "x")),
-}
+UNEVEN = {"batch": ((3, 8, 4, 8), (3, 8, 4, 8), P("x")), "heads": ((2, 8, 6, 8), (2, 8, 1, 8), P(None, None, "x"))}
 
 
 @pytest.mark.parametrize("name", UNEVEN)
@@ -49,20 +40,13 @@ def test_parts_that_do_not_come_out_even_are_gathered(name, eight_devices):
     sharding = NamedSharding(Mesh(np.array(eight_devices[:4]), ("x",)), cut)
 
     def loss(place, slopes, q, k, v):
-        o = attention(
-            place(q), k, v, score_mod=lambda s, b, h, i, j: s * slopes[h] * (1 + b) + 0.1 * h * (i - j)
-        )
+        o = attention(place(q), k, v, score_mod=lambda s, b, h, i, j: s * slopes[h] * (1 + b) + 0.1 * h * (i - j))
         return jnp.sum(o**2)
 
     slopes = jnp.linspace(0.5, 1.5, q_shape[2])
     cut_up = functools.partial(loss, lambda q: jax.lax.with_sharding_constraint(q, sharding))
     got = jax.jit(jax.value_and_grad(cut_up, argnums=(0, 1)))(slopes, *arrays)
-    close(
-        got,
-        jax.value_and_grad(functools.partial(loss, lambda q: q), argnums=(0, 1))(slopes, *arrays),
-        1e-4,
-        1e-4,
-    )
+    close(got, jax.value_and_grad(functools.partial(loss, lambda q: q), argnums=(0, 1))(slopes, *arrays), 1e-4, 1e-4)
 
 
 def test_gspmd(qkv, eight_devices):
@@ -128,9 +112,7 @@ def test_shard_map_that_is_not_compiled(check_vma, qkv, eight_devices):
     close(run(rows, in_specs=(one, P(), P()), out_specs=one)(q, k, v), whole)
 
 
-@pytest.mark.parametrize(
-    "strategy, order", [("ring", "zigzag"), ("all_gather", "striped"), ("ring", "contiguous")]
-)
+@pytest.mark.parametrize("strategy, order", [("ring", "zigzag"), ("all_gather", "striped"), ("ring", "contiguous")])
 def test_batch_heads_and_sequence_at_once(strategy, order, qkv, eight_devices):
     """Modifiers see global batches and heads if the mesh cuts these beside the sequence."""
     from fovea.jax import reorder_sequence
@@ -188,9 +170,7 @@ def test_parts_of_a_sequence_have_names_for_checkpoint(strategy, qkv, eight_devi
 
     def forwards(name):
         attend = functools.partial(context_attention, axis_name="s", strategy=strategy, checkpoint_name=name)
-        part = jax.shard_map(
-            jax.checkpoint(attend, policy=policy), mesh=mesh, in_specs=(one,) * 3, out_specs=one
-        )
+        part = jax.shard_map(jax.checkpoint(attend, policy=policy), mesh=mesh, in_specs=(one,) * 3, out_specs=one)
         text = str(jax.make_jaxpr(jax.grad(lambda *a: jnp.sum(jnp.sin(part(*a)))))(*qkv))
         return text.count("fovea_forward[")
 

@@ -112,9 +112,7 @@ def test_vmap(axes):
         return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
 
     for gain_axis, gain in ((0, gains), (None, gains[0])):
-        got, wanted = (
-            jax.vmap(functools.partial(change, f), (*axes, gain_axis))(*qkv, gain) for f in (fused, dense)
-        )
+        got, wanted = (jax.vmap(functools.partial(change, f), (*axes, gain_axis))(*qkv, gain) for f in (fused, dense))
         close(got, wanted, 1e-4, 1e-5)
 
 

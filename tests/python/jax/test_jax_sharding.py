@@ -58,9 +58,7 @@ def test_shard_map(check_vma, eight_devices):
     mesh = Mesh(np.array(eight_devices).reshape(4, 2), ("x", "y"))
     cut = P("x", None, "y")
 
-    @functools.partial(
-        jax.shard_map, mesh=mesh, in_specs=(cut, cut, cut, P()), out_specs=cut, check_vma=check_vma
-    )
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(cut, cut, cut, P()), out_specs=cut, check_vma=check_vma)
     def attend(q, k, v, learned):
         b, h = jax.lax.axis_index("x"), jax.lax.axis_index("y") * (H // 2)
         return call(fovea.jax.attention, case, (q, k, v), learned, fixed, b_offset=b, h_offset=h)
@@ -76,13 +74,9 @@ def test_shard_map(check_vma, eight_devices):
 def over_the_sequence(case, fixed, mesh, strategy, order):
     """q, k, v, learned -> o, with the sequence dealt out to the devices of the mesh."""
 
-    @functools.partial(
-        jax.shard_map, mesh=mesh, in_specs=(P(None, "s"),) * 3 + (P(),), out_specs=P(None, "s")
-    )
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P(None, "s"),) * 3 + (P(),), out_specs=P(None, "s"))
     def part(q, k, v, learned):
-        context = functools.partial(
-            fovea.jax.context_attention, axis_name="s", strategy=strategy, order=order
-        )
+        context = functools.partial(fovea.jax.context_attention, axis_name="s", strategy=strategy, order=order)
         return call(context, case, (q, k, v), learned, fixed)
 
     def whole(qkv, learned):
@@ -206,9 +200,7 @@ def test_dropout_is_the_same_on_any_number_of_devices(eight_devices):
     alone = fovea.jax.attention(q, k, v, **more)
     mesh = Mesh(np.array(eight_devices).reshape(4, 2), ("x", "y"))
     cut = [jax.device_put(x, NamedSharding(mesh, P("x", None, "y"))) for x in (q, k, v)]
-    np.testing.assert_allclose(
-        jax.jit(lambda *a: fovea.jax.attention(*a, **more))(*cut), alone, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(jax.jit(lambda *a: fovea.jax.attention(*a, **more))(*cut), alone, rtol=1e-5, atol=1e-6)
     line = Mesh(np.array(eight_devices), ("s",))
     ring = jax.shard_map(
         lambda *a: fovea.jax.context_attention(*a, axis_name="s", **more),

@@ -4,15 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax_definition import close
-from test_jax_values import IDS, expected
 
 from fovea.jax import TraceError, attention
 from fovea.jax._call import problem_lines
-
-
-@pytest.fixture
-def qkv():
-    return expected(IDS.index("causal"))[0][:3]
 
 
 @jax.custom_jvp
@@ -41,9 +35,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("primitive", REFUSED)
 def test_refused_with_primitive_and_line(primitive, qkv):
-    with pytest.raises(
-        TraceError, match=r"score_mod: the primitive '\w+' at .*test_jax_tracer.py:\d+"
-    ) as error:
+    with pytest.raises(TraceError, match=r"score_mod: the primitive '\w+' at .*test_jax_tracer.py:\d+") as error:
         attention(*qkv, score_mod=REFUSED[primitive])
     if primitive != "random_bits":  # made of several primitives; the first is named
         assert f"'{primitive}'" in str(error.value)

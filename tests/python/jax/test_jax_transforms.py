@@ -9,16 +9,10 @@ import pytest
 from jax_cases import B, H, S, causal, softcap
 from jax_definition import DTYPE, close, differs
 from jax_setup import DEVICE, seed
-from test_jax_values import IDS, expected
 
 import fovea
 import fovea.jax
 from fovea import _core
-
-
-@pytest.fixture
-def qkv():
-    return expected(IDS.index("causal"))[0][:3]
 
 
 def builds() -> int:
@@ -164,9 +158,7 @@ def test_donated_buffers(qkv):
 
 @pytest.fixture
 def checks():
-    pytest.importorskip(
-        "flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed"
-    )
+    pytest.importorskip("flatbuffers", reason="jax.export serialises with flatbuffers, which is not installed")
     return [jax.export.DisabledSafetyCheck.custom_call(name) for name in fovea.jax.custom_call_targets()]
 
 
@@ -211,9 +203,7 @@ def test_only_wanted_gradients_are_computed(qkv, monkeypatch):
     bias = jnp.ones((H, S))
 
     def loss(q, bias):
-        return jnp.sum(
-            fovea.jax.attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s + bias[h, j] + 0.125 * i)
-        )
+        return jnp.sum(fovea.jax.attention(q, *qkv[1:], score_mod=lambda s, b, h, i, j: s + bias[h, j] + 0.125 * i))
 
     jax.grad(loss)(qkv[0], bias)
     assert any("grads=q " in line + " " for line in lines)

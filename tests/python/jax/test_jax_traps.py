@@ -12,16 +12,10 @@ import pytest
 from jax_cases import H, S, SoftcapGraph, causal, softcap
 from jax_setup import DEVICE, package
 from jax_definition import close, differs
-from test_jax_values import IDS, expected
 
 import fovea.jax
 from fovea import _core
 from fovea.jax import attention
-
-
-@pytest.fixture
-def qkv():
-    return expected(IDS.index("causal"))[0][:3]
 
 
 def test_trap_4_nothing_of_the_modifier_survives(qkv):

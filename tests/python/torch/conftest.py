@@ -10,15 +10,11 @@ SEED = int(os.environ.get("FOVEA_TEST_SEED", "20261115"))
 
 
 def pytest_report_header(config):
-    return (
-        f"fovea.torch: FOVEA_TEST_SEED={SEED} FOVEA_TEST_DEVICE={os.environ.get('FOVEA_TEST_DEVICE', 'cpu')}"
-    )
+    return (f"fovea.torch: FOVEA_TEST_SEED={SEED} FOVEA_TEST_DEVICE={os.environ.get('FOVEA_TEST_DEVICE', 'cpu')}")
 
 
 def pytest_configure(config):
-    torch.set_num_threads(
-        1
-    )  # tensors are small, and other tests run beside: threads would only wait for each other
+    torch.set_num_threads(1)  # tensors are small, and other tests run beside: threads would only wait for each other
 
 
 @pytest.fixture(autouse=True)

@@ -33,9 +33,7 @@ def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, sink=None):
         else torch.cat([scores, sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], -1)
     )
     lse = logits.logsumexp(-1)
-    p = torch.where(
-        scores == -float("inf"), 0.0, (scores - lse.masked_fill(lse.isinf(), 0.0).unsqueeze(-1)).exp()
-    )
+    p = torch.where(scores == -float("inf"), 0.0, (scores - lse.masked_fill(lse.isinf(), 0.0).unsqueeze(-1)).exp())
     return p @ v, lse
 
 

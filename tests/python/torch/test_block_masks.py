@@ -100,9 +100,7 @@ def test_tables_that_say_less_than_their_function(tensors):
     both = torch_flex.BlockMask.from_kv_blocks(
         block_mask.kv_num_blocks, block_mask.kv_indices, BLOCK_SIZE=16, mask_mod=causal, seq_lengths=(S, S)
     )
-    right(
-        flex_attention(*tensors, block_mask=both), tensors, lambda b, h, q, k: listed(b, h, q, k) & (q >= k)
-    )
+    right(flex_attention(*tensors, block_mask=both), tensors, lambda b, h, q, k: listed(b, h, q, k) & (q >= k))
     assert needs_tables(both)
 
 

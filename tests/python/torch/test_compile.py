@@ -9,7 +9,7 @@ import torch
 import torch.utils.checkpoint
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from fovea.torch import DotProductAttention, TraceError, attention, create_block_mask, flex_attention, ops
+from fovea.torch import DotProductAttention, attention, create_block_mask, flex_attention, ops
 from fovea.torch.call import Call
 from fovea.torch.modifiers import traced
 
@@ -94,9 +94,7 @@ def test_compiled_attention_with_everything(tensors):
 
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
     inputs = [*tensors, sinks]
-    for x, y in zip(
-        torch.autograd.grad(run(*tensors), inputs), torch.autograd.grad(compiled(*tensors), inputs)
-    ):
+    for x, y in zip(torch.autograd.grad(run(*tensors), inputs), torch.autograd.grad(compiled(*tensors), inputs)):
         torch.testing.assert_close(x, y)
 
 
@@ -142,9 +140,7 @@ def test_compiled_with_block_masks_as_arguments(tensors):
 
 
 def test_compiled_dropout_draws_from_torchs_generator(tensors):
-    compiled = torch.compile(
-        lambda q, k, v: attention(q, k, v, dropout_p=0.5), fullgraph=True, backend="aot_eager"
-    )
+    compiled = torch.compile(lambda q, k, v: attention(q, k, v, dropout_p=0.5), fullgraph=True, backend="aot_eager")
     torch.manual_seed(1)
     first, second = compiled(*tensors), compiled(*tensors)
     torch.manual_seed(1)
@@ -212,9 +208,7 @@ def test_operators_are_sound(tensors):
     slopes = torch.rand(4, requires_grad=True)
     found = traced(lambda s, b, h, i, j: s + slopes[h] * (i - j), like=tensors[0])
     call = Call(found.text(), wants="q,k,v,_c0", outputs=("lse",))
-    torch.library.opcheck(
-        torch.ops.fovea.attention, (*tensors, None, [slopes], *call.tensors(), *ops.texts_of(call))
-    )
+    torch.library.opcheck(torch.ops.fovea.attention, (*tensors, None, [slopes], *call.tensors(), *ops.texts_of(call)))
 
 
 def test_fake_tensors_have_the_right_strides(tensors):
@@ -224,9 +218,7 @@ def test_fake_tensors_have_the_right_strides(tensors):
     v = torch.randn(2, 4, S, 24)
     real, lse = attention(q, q, v, return_lse=True)
     with FakeTensorMode() as mode:
-        fake, fake_lse = attention(
-            mode.from_tensor(q), mode.from_tensor(q), mode.from_tensor(v), return_lse=True
-        )
+        fake, fake_lse = attention(mode.from_tensor(q), mode.from_tensor(q), mode.from_tensor(v), return_lse=True)
     assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
     assert (fake_lse.shape, fake_lse.dtype) == (lse.shape, lse.dtype)
 
@@ -234,9 +226,7 @@ def test_fake_tensors_have_the_right_strides(tensors):
 def test_activation_checkpointing(tensors):
     """Also with dropout: the recomputed forward draws the same seed."""
     table = torch.randn(4, requires_grad=True)
-    run = lambda q, k, v: attention(
-        q, k, v, score_mod=lambda s, b, h, i, j: s + table[h] * (i - j), dropout_p=0.3
-    )
+    run = lambda q, k, v: attention(q, k, v, score_mod=lambda s, b, h, i, j: s + table[h] * (i - j), dropout_p=0.3)
     inputs, grad = [*tensors, table], torch.randn(2, 4, S, 16)
     torch.manual_seed(2)
     plain = torch.autograd.grad(run(*tensors), inputs, grad)
@@ -283,9 +273,7 @@ def test_vmap_over_more_batches():
     moved = torch.func.vmap(run, in_dims=(0, None, 1), out_dims=1)(q, k[0], v.transpose(0, 1))
     assert torch.equal(moved, torch.stack([run(x, k[0], y) for x, y in zip(q, v)], 1))
     with pytest.raises(NotImplementedError, match="only q, k and v may be mapped"):
-        torch.func.vmap(lambda q, t: flex_attention(q, q, q, lambda s, b, h, i, j: s * t[h]))(
-            q, torch.randn(3, 4)
-        )
+        torch.func.vmap(lambda q, t: flex_attention(q, q, q, lambda s, b, h, i, j: s * t[h]))(q, torch.randn(3, 4))
 
 
 def test_gradients_by_torch_func():
@@ -315,11 +303,5 @@ def test_compiled_on_the_device(device):
     ref, _ = dense.attention(*exact, cap, lambda b, h, i, j: i >= j)
     dense.assert_close("o", o, ref, dtype)
     grad = torch.randn_like(o)
-    for x, y in zip(
-        torch.autograd.grad(o, (q, k, v), grad), torch.autograd.grad(ref, exact, grad.double())
-    ):
+    for x, y in zip(torch.autograd.grad(o, (q, k, v), grad), torch.autograd.grad(ref, exact, grad.double())):
         dense.assert_close("gradient", x, y, dtype, gradient=True)
-
-
-def test_trace_errors_are_type_errors():
-    assert issubclass(TraceError, TypeError)

@@ -1,7 +1,5 @@
 """Gradients: against finite differences in double, and only those that are wanted. Second ones: test_second_derivatives.py."""
 
-import warnings
-
 import pytest
 import torch
 
@@ -41,9 +39,7 @@ def test_gradcheck_of_everything():
 @pytest.mark.parametrize("layout", ["bshd", "sbhd", "thd"])
 def test_gradcheck_of_layouts(layout):
     shape = {"bshd": (2, 5, 2, 3), "sbhd": (5, 2, 2, 3), "thd": (7, 2, 3)}[layout]
-    options = (
-        {"cu_seqlens": torch.tensor([0, 4, 7])} if layout == "thd" else {"seq_lens": torch.tensor([5, 3])}
-    )
+    options = ({"cu_seqlens": torch.tensor([0, 4, 7])} if layout == "thd" else {"seq_lens": torch.tensor([5, 3])})
     run = lambda q, k, v: attention(q, k, v, layout=layout, is_causal=True, engine="reference", **options)
     assert torch.autograd.gradcheck(run, (double(*shape), double(*shape), double(*shape)))
 
@@ -63,26 +59,11 @@ def test_gradcheck_of_dropout_and_handwritten_derivatives():
     assert torch.autograd.gradcheck(run, (q, k, v))
 
 
-def test_float64_agrees_with_torchs_flex_attention():
-    from torch.nn.attention import flex_attention as torch_flex
-
-    q, k, v = (torch.randn(2, 4, 17, 8, dtype=torch.float64) for _ in range(3))
-    table = torch.randn(4, 17, dtype=torch.float64)
-    mod = lambda s, b, h, i, j: torch.tanh(s) + table[h, (i - j).abs()]
-    ours = flex_attention(q, k, v, mod, kernel_options={"engine": "reference"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it was not compiled
-        theirs = torch_flex.flex_attention(q, k, v, mod)
-    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)  # the scale is a float
-
-
 def test_what_is_not_needed_is_not_computed(monkeypatch):
     """requires_grad decides what the backward is asked for."""
     seen = []
     original = runtime.backward
-    monkeypatch.setattr(
-        runtime, "backward", lambda call, *rest: seen.append(call.wants) or original(call, *rest)
-    )
+    monkeypatch.setattr(runtime, "backward", lambda call, *rest: seen.append(call.wants) or original(call, *rest))
     x = [torch.randn(1, 2, 9, 8) for _ in range(3)]
     table = torch.randn(2)
     mod = lambda s, b, h, i, j: s + table[h] * (i - j)

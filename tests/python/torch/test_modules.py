@@ -374,12 +374,7 @@ def test_multihead_attention_options():
     with pytest.raises(fovea.InvalidArgument, match="encoder_output"):
         cross(x)
     fused = make(fuse_qkv_params=True, num_gqa_groups=2)
-    assert {name for name, _ in fused.named_parameters()} == {
-        "qkv.weight",
-        "qkv.bias",
-        "proj.weight",
-        "proj.bias",
-    }
+    assert {name for name, _ in fused.named_parameters()} == {"qkv.weight", "qkv.bias", "proj.weight", "proj.bias"}
     for options in (
         {"normalization": "RMSNorm", "input_layernorm": True, "zero_centered_gamma": True},
         {"bias": False},
@@ -392,9 +387,7 @@ def test_multihead_attention_options():
         module = make(**options)
         hidden = x.to(options.get("params_dtype", torch.float32))
         assert torch.isfinite(module(hidden)).all()
-    angles = (
-        torch.outer(torch.arange(S).float(), 10000 ** (-torch.arange(8) / 8)).repeat(1, 2).view(S, 1, 1, 16)
-    )
+    angles = (torch.outer(torch.arange(S).float(), 10000 ** (-torch.arange(8) / 8)).repeat(1, 2).view(S, 1, 1, 16))
     torch.manual_seed(0)
     module = make(attn_mask_type="no_mask")
     turned, shifted = module(x, rotary_pos_emb=angles), module(x, rotary_pos_emb=angles + angles[3:4])

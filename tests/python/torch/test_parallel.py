@@ -108,9 +108,7 @@ def test_the_same_bits(workers, case):
     """Also if pieces begin inside the engine's blocks and tiles, as with 200 rows."""
     orders = ("contiguous", "zigzag") if case in CASES[1::2] else ("zigzag", "contiguous")
     for strategy, ranks, order in (("all_to_all", 2, orders[0]), ("all_gather", 2, orders[0]), ("all_gather", 4, orders[1])):
-        workers.check(
-            "run_case", ranks=ranks, strategy=strategy, order=order, case=case, length=200, same_bits=True
-        )
+        workers.check("run_case", ranks=ranks, strategy=strategy, order=order, case=case, length=200, same_bits=True)
 
 
 @pytest.mark.parametrize("case", PACKED_CASES[::2] if ON_GPU else PACKED_CASES)

@@ -119,9 +119,7 @@ def test_gradgradcheck_of_everything():
 @pytest.mark.parametrize("layout", ["bshd", "sbhd", "thd"])
 def test_gradgradcheck_of_layouts(layout):
     shape = {"bshd": (2, 4, 2, 3), "sbhd": (4, 2, 2, 3), "thd": (5, 2, 3)}[layout]
-    options = (
-        {"cu_seqlens": torch.tensor([0, 3, 5])} if layout == "thd" else {"seq_lens": torch.tensor([4, 2])}
-    )
+    options = ({"cu_seqlens": torch.tensor([0, 3, 5])} if layout == "thd" else {"seq_lens": torch.tensor([4, 2])})
     run = lambda q, k, v: attention(q, k, v, layout=layout, is_causal=True, engine="reference", **options)
     assert torch.autograd.gradgradcheck(run, (double(*shape), double(*shape), double(*shape)))
 

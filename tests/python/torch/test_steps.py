@@ -302,11 +302,3 @@ def test_a_number_on_the_host_meets_a_query_elsewhere():
         assert not formulas.tensors
         texts.append(formulas.mod)
     assert texts[0] == texts[1] != texts[2]
-
-
-def test_keys_elsewhere_are_refused():
-    q = torch.randn(1, 2, 3, 4)
-    with pytest.raises(fovea.InvalidArgument, match="key.device: meta"):
-        flex_attention(q, q.to("meta"), q)
-    with pytest.raises(fovea.InvalidArgument, match="value: on meta, but the query is on cpu"):
-        attention(q, q, q.to("meta"))

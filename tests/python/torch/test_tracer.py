@@ -105,9 +105,7 @@ def test_a_tensor_is_captured_once():
 
 def test_indices_that_cannot_be_negative_are_not_wrapped():
     table = torch.randn(4, 64)
-    found = traced(
-        lambda s, b, h, q, k: s + table[h % 2, (q // 2 + k).clamp(max=63)] + table[h, (q - k).abs()]
-    )
+    found = traced(lambda s, b, h, q, k: s + table[h % 2, (q // 2 + k).clamp(max=63)] + table[h, (q - k).abs()])
     assert "#" not in found.mod
 
 

@@ -1,6 +1,7 @@
 """Models of transformers with attn_implementation="fovea" compute what they compute with "eager": outputs, gradients of
 all parameters, and generated tokens."""
 
+import inspect
 import os
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
-pytest.importorskip("transformers", reason="fovea.transformers needs transformers")
+transformers = pytest.importorskip("transformers", reason="fovea.transformers needs transformers")
+masking_utils = pytest.importorskip("transformers.masking_utils")
 
 import fovea.transformers
 from fovea import InvalidArgument
@@ -120,6 +122,17 @@ def generated(model, attn_implementation, cache, given):
     return out.sequences, torch.stack(out.logits)
 
 
+def static_chunked_masks_fail():
+    """Why transformers' own generate() raises for this model, or "": 5.17 does, with any attention."""
+    function = "create_chunked_causal_mask"
+    given = inspect.signature(masking_utils.create_masks_for_generate).parameters
+    taken = inspect.signature(getattr(masking_utils, function)).parameters
+    missing = "block_sequence_ids"
+    if missing not in given or missing in taken:
+        return ""
+    return f"transformers {transformers.__version__} passes {missing} to its own {function}, which does not take it"
+
+
 @pytest.mark.parametrize("name", [*DECODERS, *WRITTEN_OUT, *SEQ2SEQ])
 def test_generation_is_that_of_eager_token_by_token(name):
     model, given = tiny(name, "fovea"), inputs(name)
@@ -128,6 +141,8 @@ def test_generation_is_that_of_eager_token_by_token(name):
         given["attention_mask"] = padding(given["input_ids"], left=4)
     expected, logits = generated(model, exact(name), "dynamic", given)
     for cache in ("dynamic",) if name == "falcon_alibi" else ("dynamic", "static"):  # which has none with eager either
+        if cache == "static" and name == "llama4" and static_chunked_masks_fail():
+            pytest.skip("right with a dynamic cache; " + static_chunked_masks_fail())
         got, ours = generated(model, "fovea", cache, given)
         assert torch.equal(got, expected), f"with a {cache} cache"
         assert close(ours, logits, 1e-4), f"with a {cache} cache"

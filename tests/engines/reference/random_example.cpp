@@ -1,4 +1,4 @@
-#include "tests/engines/reference/random_problem.h"
+#include "tests/engines/reference/example.h"
 
 #include <algorithm>
 #include <array>
