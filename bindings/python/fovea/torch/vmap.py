@@ -55,9 +55,10 @@ def tangent(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, mo
 
 
 def refuse_captured(wants):
-    if set(wants.split(",")) - {"q", "k", "v", ""}:
+    captured = [name for name in wants.split(",") if name not in ("q", "k", "v", "")]
+    if captured:
         raise Unsupported(
-            f"vmap over the gradient of what a modifier captures ({wants}) is not supported: "
+            f"vmap over the gradient of what a modifier captures ({', '.join(captured)}) is not supported: "
             f"loop over the examples, or sum their losses and take one gradient"
         )
 
