@@ -58,7 +58,7 @@ def context_attention(
     call.offsets(b=options["b_offset"], h=options["h_offset"])
     lengths = (q.shape[position], k.shape[position])
     total = (parts * lengths[0], parts * lengths[1] if strategy == "ring" else lengths[1])
-    # Gathered keys lie where they are.
+    # Gathered keys are in order: the position of each is its index.
     words = "qk" if strategy == "ring" else "q"
     places = [Place(word, order, parts, length) for word, length in zip(words, lengths)]
     leaves = _leaves(call, places, own)
