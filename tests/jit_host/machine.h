@@ -1,6 +1,6 @@
 // What kernels that run on the host call: the machine that block.h implements. Compiled into every
 // kernel's shared object, so it includes nothing and has plain types only. A kernel reaches the
-// machine through a pointer that whoever loads it sets.
+// machine through a pointer that is set when it is loaded.
 #pragma once
 
 namespace fovea::on_host {
