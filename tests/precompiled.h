@@ -1,4 +1,5 @@
-// What nearly every test includes, compiled once: reading these takes longer than the rest of most tests.
+// What nearly every test includes, compiled once: reading these takes longer than the rest of most
+// tests.
 #include <gtest/gtest.h>
 
 #include <algorithm>

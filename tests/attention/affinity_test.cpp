@@ -1,4 +1,5 @@
-// Which processors the process has, whoever asks; and which memory nodes they belong to.
+// Which processors the process has, asked from any of its threads; and which memory nodes they
+// belong to.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

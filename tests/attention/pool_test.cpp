@@ -1,4 +1,5 @@
-// The engine's threads: every task runs once, whoever calls, however often, also in a child.
+// The engine's threads: every task runs once, for any number of callers and calls, also in a forked
+// child.
 #include "attention/pool.h"
 
 #include <gtest/gtest.h>

@@ -178,7 +178,7 @@ TEST(Problem, WhatNoLineCanSayIsRefused) {
 }
 
 // Inputs may overlap themselves: a gradient that comes from a sum has zero strides. So may a
-// gradient that nobody wants, and a dimension of one element has no stride to speak of.
+// gradient that is not wanted. The stride of a dimension of one element does not count.
 TEST(Problem, StridesOfZeroAreValidWhereNothingIsWrittenTwice) {
   const std::string sizes = "h=4 sq=8 d=32 ";
   const std::string zero = "_strides=0,0,0,0 ";

@@ -1,4 +1,4 @@
-// The verbose log: silent by default, to whoever asks for it, or to standard error.
+// The verbose log: silent by default; goes to a listener, or to standard error.
 #include "base/log.h"
 
 #include <gtest/gtest.h>

@@ -113,7 +113,7 @@ TEST_F(Compile, WithoutAnyPlanNothingIsWritten) {
   EXPECT_EQ(count_files(top.path()), 1U);
 }
 
-// A library that aborts or fails costs its line, whoever else works in that process.
+// If a library aborts or fails, only the line that was compiled is lost.
 TEST_F(Compile, AWorkerThatDiesCostsItsLineAlone) {
   std::string text;
   for (int i = 1; i <= 9; ++i) {

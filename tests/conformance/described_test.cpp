@@ -103,7 +103,7 @@ TEST(Described, AProofIsAPlanThatIsKept) {
   EXPECT_EQ(cudnn_engine().judge(baked, h200).answer, Answer::Proven);
 }
 
-// Lines that nobody chose: what is expected is supported, and cuDNN survives being asked.
+// Random lines: what is expected is supported, and asking cuDNN does not crash.
 template <class Draw>
 void judge_random_lines(Draw draw, std::uint64_t usual) {
   const Device h200 = cuda::find_device("h200");

@@ -296,7 +296,7 @@ TEST(BadLines, AreRefusedWithTheirTexts) {
   }
 }
 
-// What is nobody's mistake in its arguments has another status.
+// Failures that are not due to an invalid argument have another status.
 TEST(OtherStatuses, UnsupportedAndDevice) {
   Objects o;
   fovea_problem in_double = nullptr;  // the reference engine alone can, and it was not named

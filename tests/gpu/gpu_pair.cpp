@@ -108,7 +108,9 @@ GpuPair::Direction GpuPair::make(const Problem& problem, bool backward) {
   out.memory =
       std::make_unique<cli::CallMemory>(workload_, backward, empty_outputs(workload_), gpu_);
   out.memory->set_workspace(out.plan->workspace());
-  if (workload_.config.dropout != 0 && gpu_ != nullptr) {
+  // On the device, so that a CUDA graph can be replayed with another one. cuDNN's own generator
+  // takes a number.
+  if (workload_.config.dropout != 0 && gpu_ != nullptr && engine_ != "cudnn") {
     out.memory->bindings().seed.device = static_cast<const std::uint64_t*>(seed_.get());
   }
   wait();

@@ -56,7 +56,7 @@ TEST_P(OnGpu, EqualsTheReference) {
   expect_right(problem);
 }
 
-// Formulas that nobody chose, in blocks that can be shared by processes.
+// Random formulas, in blocks that can be shared by processes.
 class RandomOnGpu : public testing::TestWithParam<int> {};
 TEST_P(RandomOnGpu, EqualsTheReference) {
   NEED_GPU();

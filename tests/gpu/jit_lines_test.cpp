@@ -1,4 +1,4 @@
-// Engine jit on a GPU: every line of the list and lines that nobody chose, forward and backward,
+// Engine jit on a GPU: every line of the list and random lines, forward and backward,
 // against the reference. None may be refused, f64 aside. tools/gpu.sh runs these in as many
 // processes as there are cores, since compiling kernels and computing the reference take all the
 // time.

@@ -39,7 +39,8 @@ std::string complaint(const Case& problem) try {
   const std::vector<std::string> all = complaints(problem, engine);
   return all.empty() ? "" : all.front();
 } catch (const std::exception& error) {
-  // A k_offset may lead amidst what cuDNN loads at once: known when a call is made, not before.
+  // With a k_offset, a captured tensor may begin at an address that is not aligned for cuDNN. That
+  // is known only when a call is made.
   const std::string text = error.what();
   return text.find("does not lie at a multiple of") != std::string::npos ? "" : text;
 }

@@ -153,7 +153,7 @@ TEST(Diff, Powers) {
   EXPECT_EQ(by_x("pow(x, 2.0)", 3), 6);
 }
 
-// The branch not taken must not leak, whatever it is there.
+// The value of the branch that is not taken must not reach the derivative, even if it is NaN.
 TEST(Diff, SelectsGuardTheirBranches) {
   for (const char* text : {
            "x > 0.0 ? log(x) : 0.0",

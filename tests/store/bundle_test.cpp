@@ -155,7 +155,7 @@ TEST(LoadedBundle, ComesBeforeTheDisk) {
   EXPECT_EQ(plans.statistics().disk_hits, 1U);
   EXPECT_EQ(plans.statistics().disk_writes, 1U);
 
-  // What turns out to be of no use is built and kept.
+  // A blob that its engine discards is built again, and the new one is kept.
   plans.discard(key_of("x"));
   plans.discard(key_of("z"));
   EXPECT_EQ(get("x", Origin::Built), "built");

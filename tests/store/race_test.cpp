@@ -1,4 +1,5 @@
-// One build per key, however many processes and threads ask at once, and whatever becomes of them.
+// One build per key for any number of processes and threads that ask at once, also if some of them
+// die.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The order of tasks: everything is done once, whoever there is to do it, and all bits stay the
+// The order of tasks: everything is done once for any number of workers, and all bits stay the
 // same.
 #include "engines/cpu/schedule.h"
 

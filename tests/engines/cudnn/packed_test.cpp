@@ -233,7 +233,7 @@ TEST(PackedRows, LseIsTurnedRoundAndBack) {
   EXPECT_EQ(back, lse);
 }
 
-// Gradients that nobody wants are written somewhere; each block of the workspace is its own.
+// Gradients that are not wanted are written into the workspace; its blocks do not overlap.
 TEST(PackedRows, BlocksOfTheWorkspaceDoNotOverlap) {
   std::mt19937 random(6);
   Drawn drawn(random, "direction=backward grads=v", false);

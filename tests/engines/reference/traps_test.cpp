@@ -1,4 +1,4 @@
-// Mistakes that other attention libraries were seen to make, one test each.
+// Mistakes that other attention libraries made, one test each.
 #include <gtest/gtest.h>
 #include <cmath>
 #include <limits>

@@ -152,9 +152,7 @@ CASES = [
         {"table": (H, 2 * S)},
     ),
     Case(
-        "full bias",
-        lambda a: {"score_mod": lambda s, b, h, q, k: s + a["bias"][b, h, q, k]},
-        {"bias": (B, H, S, S)},
+        "full bias", lambda a: {"score_mod": lambda s, b, h, q, k: s + a["bias"][b, h, q, k]}, {"bias": (B, H, S, S)}
     ),
     Case(
         "an element of a row",
@@ -196,9 +194,7 @@ CASES = [
     Case("logarithm", lambda a: {"score_mod": lambda s, b, h, q, k: s - jnp.log1p(abs(q - k)) + jnp.exp(-(s**2))}),
     Case("clipped", lambda a: {"score_mod": lambda s, b, h, q, k: jnp.clip(s, -0.75, 0.75)}),
     Case(
-        "gate",
-        lambda a: {"score_mod": lambda s, b, h, q, k: s * jax.nn.sigmoid(a["gate"][b, h])},
-        {"gate": (B, H)},
+        "gate", lambda a: {"score_mod": lambda s, b, h, q, k: s * jax.nn.sigmoid(a["gate"][b, h])}, {"gate": (B, H)}
     ),
     Case("distance", lambda a: {"score_mod": lambda s, b, h, q, k: s - 0.3 * jnp.sqrt(1.0 + (q - k) ** 2)}),
     Case(

@@ -18,7 +18,7 @@ if DEVICE == "cpu":
     flags = f"--xla_force_host_platform_device_count=8 {HURRY} {patience}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     os.environ["JAX_PLATFORMS"] = "cpu"
-# The package of this tree (./dev build makes it) or FOVEA_TEST_PACKAGE; an installed one stands back.
+# The package of this tree (./dev build makes it) or FOVEA_TEST_PACKAGE; either is preferred to an installed one.
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, os.environ.get("FOVEA_TEST_PACKAGE", str(ROOT / "build" / "python")))
 

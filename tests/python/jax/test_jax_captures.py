@@ -322,6 +322,5 @@ def test_mistakes(name, qkv):
 
 def test_windows_of_numpy(qkv):
     close(
-        dot_product_attention(*qkv, local_window_size=np.int64(3)),
-        dot_product_attention(*qkv, local_window_size=3),
+        dot_product_attention(*qkv, local_window_size=np.int64(3)), dot_product_attention(*qkv, local_window_size=3)
     )

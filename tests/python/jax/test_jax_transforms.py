@@ -243,11 +243,7 @@ def test_layers_in_a_scan(qkv):
 
     def attend(x, k, v, table):
         return fovea.jax.attention(
-            x,
-            k,
-            v,
-            score_mod=lambda s, b, h, i, j: s * table[h],
-            mask_mod=lambda b, h, i, j: doc[b, i] == doc[b, j],
+            x, k, v, score_mod=lambda s, b, h, i, j: s * table[h], mask_mod=lambda b, h, i, j: doc[b, i] == doc[b, j]
         )
 
     def scanned(tables, q):

@@ -63,12 +63,7 @@ def test_torchs_function_takes_our_masks():
     mask = and_masks(causal, or_masks(near, noop_mask))
     ours = torch_flex.create_mask(mask, 1, 1, S, S, device="cpu")
     theirs = torch_flex.create_mask(
-        torch_flex.and_masks(causal, torch_flex.or_masks(near, torch_flex.noop_mask)),
-        1,
-        1,
-        S,
-        S,
-        device="cpu",
+        torch_flex.and_masks(causal, torch_flex.or_masks(near, torch_flex.noop_mask)), 1, 1, S, S, device="cpu"
     )
     assert torch.equal(ours, theirs)
 

@@ -131,12 +131,7 @@ def test_arguments_of_transformer_engine():
     refused(ValueError, r"cp_comm_type='p2q': must be one of", DotProductAttention, 4, 8, cp_comm_type="p2q")
     refused(TypeError, "no_such", DotProductAttention, 4, 8, no_such=1)
     refused(
-        ValueError,
-        r"attn_mask_type='diagonal': must be one of",
-        DotProductAttention,
-        4,
-        8,
-        attn_mask_type="diagonal",
+        ValueError, r"attn_mask_type='diagonal': must be one of", DotProductAttention, 4, 8, attn_mask_type="diagonal"
     )
     refused(ValueError, r"num_gqa_groups=3: must divide", DotProductAttention, 4, 8, num_gqa_groups=3)
     refused(unsupported, r"ub_overlap_ag=True is not supported", MultiheadAttention, 32, 4, ub_overlap_ag=True)

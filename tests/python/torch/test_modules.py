@@ -45,8 +45,7 @@ def test_formats_and_defaults(qkv_format):
 
 
 @pytest.mark.parametrize(
-    "name,mask",
-    [("no_mask", None), ("causal", causal), ("causal_bottom_right", lambda b, h, q, k: q + 6 >= k)],
+    "name,mask", [("no_mask", None), ("causal", causal), ("causal_bottom_right", lambda b, h, q, k: q + 6 >= k)]
 )
 def test_mask_types(name, mask):
     inputs = [draw(length=20), draw(), draw()]

@@ -1,5 +1,5 @@
 // Which rows of the tensors belong to which sequence: packed or not, with lengths and offsets of
-// their own or without. What attention/geometry is on the host.
+// their own or without. What attention/extents is on the host.
 #pragma once
 
 #include "arguments.h"
