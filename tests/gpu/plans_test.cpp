@@ -32,13 +32,14 @@ INSTANTIATE_TEST_SUITE_P(Engines, Plans, testing::ValuesIn(engines),
 TEST_P(Plans, RunOnStreamsOfManyThreads) {
   const auto [engine, line] = GetParam();
   NEED_STREAMS(engine);
+  const OnGpu here;
   constexpr int threads = 4, calls = 200;
   const auto right = GpuPair(line, engine).run_once();
   EXPECT_EQ(beyond_limits(cli::make_workload(line, 0), right), "");
   std::atomic<int> wrong = 0, failed = 0;
   const auto work = [&, name = engine, words = line] {
     try {
-      const OnGpu here;
+      const OnGpu also_here;
       Stream stream;
       GpuPair pair(words, name);
       for (int i = 0; i < calls; ++i) {
