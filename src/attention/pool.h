@@ -1,8 +1,8 @@
 // The engine's own threads: the Executor that runs if a call brings none. Started at the first call
-// that has work for them, as many as the machine, its control group and FOVEA_NUM_THREADS allow, on
-// the processors of the process, whatever the caller is bound to; the caller takes part. A forked
-// child starts its own, also if it was forked while others called; only the first call of all must
-// have ended before.
+// that has work for them, as many as the control group and FOVEA_NUM_THREADS allow, but no more
+// than the process has processors, and on those, whatever the caller is bound to; the caller takes
+// part. A forked child starts its own, also if it was forked while others called; only the first
+// call of all must have ended before.
 #pragma once
 
 #include <array>

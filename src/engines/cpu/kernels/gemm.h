@@ -104,7 +104,8 @@ FOVEA_INLINE void accumulate(const float* a, const float* b, int count, vf (&sum
       __asm__ volatile("" ::: "memory");  // loads of later steps would take registers of sums
     }
   }
-  _Pragma("GCC unroll 1") for (; __builtin_expect(count > 0, 0); --count, a += step, b += panel_width) {
+  _Pragma("GCC unroll 1") for (; __builtin_expect(count > 0, 0);
+                               --count, a += step, b += panel_width) {
     add_step<Terms, rows, columns, transposed>(a, b, sum);
   }
 }
