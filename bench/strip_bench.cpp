@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "attention/device.h"
-#include "engines/cpu/instruction_set.h"
+#include "engines/cpu/call.h"
 #include "engines/cpu/strips/strip.h"
 #include "ir/build.h"
 #include "ir/diff.h"

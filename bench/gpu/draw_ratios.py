@@ -40,7 +40,7 @@ def main():
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, max(1.3, axes.get_xlim()[1] + 0.1))
     axes.set_xlabel(f"our time by the best peer's on an {result['gpu']}: less is faster")
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="upper right", fontsize=8)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     figure.tight_layout()

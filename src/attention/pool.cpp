@@ -221,7 +221,9 @@ void Pool::start() {
 }
 
 Executor& own_pool() {
-  static Pool& pool = *new Pool(cpu_device().threads);
+  // More threads than processors would take turns, and a call's work would be cut finer for them.
+  static Pool& pool =
+      *new Pool(std::min(cpu_device().threads, static_cast<int>(std::ssize(process_cpus().all))));
   return pool;
 }
 

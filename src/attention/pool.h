@@ -1,6 +1,6 @@
 // The threads of engines on the host: the Executor of calls that bring none. They are started at
-// the first call that has work for them, as many as the machine, its control group and
-// FOVEA_NUM_THREADS allow, on the processors of the process, whatever the caller is bound to. The
+// the first call that has work for them, as many as the control group and FOVEA_NUM_THREADS allow,
+// but no more than the process has processors, and on those, whatever the caller is bound to. The
 // caller takes part. A forked child starts threads of its own, even if other threads were calling
 // at the fork, provided that the very first call had ended.
 #pragma once

@@ -58,8 +58,9 @@ TEST(Pool, runs_every_task_once) {
   EXPECT_TRUE(each_once(serial_executor(), 100));
 }
 
-TEST(Pool, has_as_many_threads_as_the_device) {
-  EXPECT_EQ(own_pool().threads(), cpu_device().threads);
+TEST(Pool, has_as_many_threads_as_the_device_but_no_more_than_there_are_processors) {
+  const auto processors = static_cast<int>(process_cpus().all.size());
+  EXPECT_EQ(own_pool().threads(), std::min(cpu_device().threads, processors));
   EXPECT_EQ(serial_executor().threads(), 1);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "attention/arena.h"
 #include "attention/bindings.h"
@@ -15,6 +16,10 @@
 #include "engines/cpu/tiles/tiles.h"
 
 namespace fovea::cpu {
+
+// The kernels of an instruction set that this processor's family may have, by its name in
+// Device::isa.
+const KernelTable& kernels_named(std::string_view isa);
 
 // A Problem made ready, once per plan.
 struct Prepared {

@@ -3,8 +3,8 @@
 #include "attention/engine.h"
 #include "base/error.h"
 #include "engines/cpu/backward.h"
+#include "engines/cpu/call.h"
 #include "engines/cpu/forward.h"
-#include "engines/cpu/instruction_set.h"
 
 namespace fovea {
 namespace {

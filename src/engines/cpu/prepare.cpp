@@ -1,6 +1,7 @@
 // From a Problem to what its plan runs: formulas compiled for strips, their derivatives derived.
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "engines/cpu/backward.h"
@@ -38,6 +39,17 @@ bool multiplies_pairs(const Problem& problem, const KernelTable& kernels) {
 }
 
 }  // namespace
+
+const KernelTable& kernels_named([[maybe_unused]] std::string_view isa) {
+#if defined(__x86_64__)
+  for (const KernelTable* one : {&avx512_bf16_kernels, &avx512_kernels, &avx2_kernels}) {
+    if (one->isa == isa) return *one;
+  }
+#elif defined(__aarch64__)
+  if (isa == neon_kernels.isa) return neon_kernels;
+#endif
+  return scalar_kernels;
+}
 
 Prepared::Prepared(const Problem& problem, const KernelTable& table, int threads)
     : baked(problem),

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "attention/device.h"
-#include "engines/cpu/instruction_set.h"
+#include "engines/cpu/call.h"
 #include "tests/engines/cpu/guarded_memory.h"
 
 namespace fovea::test {

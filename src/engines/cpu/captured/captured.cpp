@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "attention/arena.h"
 #include "attention/engine.h"
 #include "attention/extents.h"
-#include "engines/cpu/captured/captured_layout.h"
-#include "engines/cpu/captured/index_slope.h"
+#include "engines/cpu/captured/captured_target.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
+#include "ir/topology.h"
 
 namespace fovea::cpu {
 namespace {
@@ -20,6 +21,44 @@ bool is_zero(const ir::Expr& e) { return e->op() == ir::Op::ConstF && e->float_v
 constexpr std::int64_t round_to_line(std::int64_t doubles) { return (doubles + 7) / 8 * 8; }
 
 bool has_16_bits(DType type) { return type == DType::F16 || type == DType::BF16; }
+
+using Slope = std::optional<std::uint32_t>;
+
+bool changes_along_k(const ir::Node& node) {
+  return any(node.depends(), ir::Depends::K | ir::Depends::Score | ir::Depends::Grad);
+}
+
+// Of a node that changes, from the slopes of its operands.
+Slope slope_of(const ir::Node& node, const Slope& a, const Slope& b) {
+  switch (node.op()) {
+    case ir::Op::IndexK: return 1;
+    case ir::Op::AddI: return a && b ? Slope(*a + *b) : std::nullopt;
+    case ir::Op::SubI: return a && b ? Slope(*a - *b) : std::nullopt;
+    case ir::Op::NegI: return a ? Slope(0 - *a) : std::nullopt;
+    case ir::Op::MulI: {
+      const ir::Node& factor = *node.arg(1);  // constants come last
+      if (!a || factor.op() != ir::Op::ConstI) return std::nullopt;
+      return *a * static_cast<std::uint32_t>(factor.int_value());
+    }
+    default: return std::nullopt;
+  }
+}
+
+// How an index changes from one key to the next: index(k + 1) - index(k), modulo 2^32 as all i32 of
+// formulas; nothing if it is not constant.
+std::optional<std::int32_t> slope_along_k(const ir::Expr& index) {
+  const ir::Order order = ir::operands_first({&index, 1});
+  std::vector<Slope> slopes;
+  const auto operand = [&](const ir::Node& node, std::size_t i) -> Slope {
+    return i < node.args().size() ? slopes[order.number.find(node.arg(i).get())] : std::nullopt;
+  };
+  for (const ir::Node* node : order.nodes) {
+    slopes.push_back(changes_along_k(*node) ? slope_of(*node, operand(*node, 0), operand(*node, 1))
+                                            : Slope(0));
+  }
+  if (!slopes.back()) return std::nullopt;
+  return static_cast<std::int32_t>(*slopes.back());
+}
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 #include "attention/extents.h"
 #include "base/error.h"
 #include "engines/cpu/captured/captured_add.h"
-#include "engines/cpu/captured/captured_layout.h"
+#include "engines/cpu/captured/captured_target.h"
 
 namespace fovea::cpu {
 namespace {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "attention/bindings.h"
+#include "engines/cpu/captured/captured.h"
 #include "engines/cpu/captured/captured_lanes.h"
 #include "ir/program.h"
 
@@ -66,5 +67,15 @@ void for_runs(const ElementShape& shape, std::int64_t first, std::int64_t last, 
     first += count;
   }
 }
+
+// Where everything of a call's sums lies.
+struct Captured::Layout {
+  LanePlan plan;
+  std::span<CapturedTarget> targets;  // of each wanted tensor
+  double* sums = nullptr;             // [lanes][lane_step]: private copies, then scalars
+  std::int64_t lane_step = 0;
+  std::int64_t scalar_sums = 0;  // where the scalars of a lane begin
+  std::size_t bytes = 0;
+};
 
 }  // namespace fovea::cpu

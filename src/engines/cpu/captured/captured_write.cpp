@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/dtype.h"
-#include "engines/cpu/captured/captured_layout.h"
+#include "engines/cpu/captured/captured_target.h"
 
 namespace fovea::cpu {
 namespace {

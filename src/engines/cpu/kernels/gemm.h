@@ -104,7 +104,8 @@ FOVEA_INLINE void accumulate(const float* a, const float* b, int count, vf (&sum
       __asm__ volatile("" ::: "memory");  // loads of later steps would take registers of sums
     }
   }
-  for (; count > 0; --count, a += step, b += panel_width) {
+  _Pragma("GCC unroll 1") for (; __builtin_expect(count > 0, 0);
+                               --count, a += step, b += panel_width) {
     add_step<Terms, rows, columns, transposed>(a, b, sum);
   }
 }
@@ -121,29 +122,46 @@ FOVEA_INLINE void sum_group(const Micro& at, const float* a, vf (&sum)[rows][col
                                            at.k_last - at.k_first, sum);
     return;
   }
-  for (int k = at.k_first; k < at.k_last;) {  // A's row lies in pieces, one per panel
-    const int panel = k / panel_width;
-    const int end = (panel + 1) * panel_width < at.k_last ? (panel + 1) * panel_width : at.k_last;
-    accumulate<Terms, rows, columns, false>(a + panel * at.a_panel + k % panel_width,
-                                            at.b + int64_t{k} * panel_width, end - k, sum);
-    k = end;
+  const float* b = at.b + int64_t{at.k_first} * panel_width;
+  a += at.k_first / panel_width * at.a_panel + at.k_first % panel_width;
+  int left = at.k_last - at.k_first, here = panel_width - at.k_first % panel_width;
+  while (left > here) {  // A's row lies in pieces, one per panel
+    accumulate<Terms, rows, columns, false>(a, b, here, sum);
+    a += at.a_panel + here - panel_width;
+    b += int64_t{here} * panel_width;
+    left -= here;
+    here = panel_width;
+  }
+  accumulate<Terms, rows, columns, false>(a, b, left, sum);
+}
+
+// Puts the sums of a group into C. It is decided once what becomes of them: in a loop the compiler
+// would look again after every store, which cost AVX2 2 %.
+template <class Terms, Into into, int rows, int columns>
+FOVEA_INLINE void put_group(const vf (&sum)[rows][columns], float* c, const float* scale,
+                            float factor) {
+  _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
+    _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) {
+      float* const to = c + i * panel_width + v * W;
+      store(to, put<Terms>(into, to, sum[i][v], scale, factor, i));
+    }
   }
 }
 
 template <class Terms, int rows, int columns, bool transposed>
-void micro_kernel(const Micro& at) {
+void micro_kernel(const Micro& given) {
   constexpr int next_rows = transposed ? rows : rows * panel_width;
+  const Micro at = given;  // a copy of our own, which no store can change
   const float *a = at.a, *scale = at.scale, *fetch = at.fetch;
   float* c = at.c;
   for (int group = 0; group < at.groups; ++group) {
     for (int i = 0; i < at.fetch_lines; ++i) __builtin_prefetch(fetch + i * 16, 0, 2);
     vf sum[rows][columns];
     sum_group<Terms, rows, columns, transposed>(at, a, sum);
-    _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
-      _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) {
-        float* const to = c + i * panel_width + v * W;
-        store(to, put<Terms>(at.into, to, sum[i][v], scale, at.factor, i));
-      }
+    switch (at.into) {
+      case Into::Set: put_group<Terms, Into::Set>(sum, c, scale, at.factor); break;
+      case Into::Add: put_group<Terms, Into::Add>(sum, c, scale, at.factor); break;
+      case Into::Rescale: put_group<Terms, Into::Rescale>(sum, c, scale, at.factor); break;
     }
     a += next_rows;
     c += rows * panel_width;

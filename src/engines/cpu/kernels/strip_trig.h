@@ -52,32 +52,41 @@ FOVEA_INLINE bool all_below(Pack x, float limit) {
 }
 constexpr float most_angle = 8192.0f;
 
+// `near`, with lanes of larger angles through the C library. The others stay as they are: a lane's
+// bits must not depend on what lies beside it, which may be a hidden score.
+template <class F>
+FOVEA_INLINE Pack with_large_angles(Pack x, Pack near) {
+  if (all_below(x, most_angle)) return near;
+  return each([](vf small, vf large, vf v) { return absolute(v) <= most_angle ? small : large; },
+              near, PerLane<F>::of(x), x);
+}
+
 struct Sin {
   static Pack of(Pack x) {
-    if (!all_below(x, most_angle)) return PerLane<LaneSin>::of(x);
     const Pack v = absolute(x);
     const Angle a = reduce_angle(v);
     const Pack square = a.r * a.r;
     const Pack y = by_quadrant(sin_near(a.r, square), cos_near(square), a.quadrant, 0);
-    return each([](vf s, vf sign) { return as_float(as_int(s) ^ sign_bit(sign)); }, y, x);
+    return with_large_angles<LaneSin>(
+        x, each([](vf s, vf sign) { return as_float(as_int(s) ^ sign_bit(sign)); }, y, x));
   }
 };
 struct Cos {
   static Pack of(Pack x) {
-    if (!all_below(x, most_angle)) return PerLane<LaneCos>::of(x);
     const Angle a = reduce_angle(absolute(x));
     const Pack square = a.r * a.r;
-    return by_quadrant(sin_near(a.r, square), cos_near(square), a.quadrant, 1);
+    return with_large_angles<LaneCos>(
+        x, by_quadrant(sin_near(a.r, square), cos_near(square), a.quadrant, 1));
   }
 };
 struct Tan {
   static Pack of(Pack x) {
-    if (!all_below(x, most_angle)) return PerLane<LaneTan>::of(x);
     const Angle a = reduce_angle(absolute(x));
     const Pack square = a.r * a.r;
     const Pack s = sin_near(a.r, square), c = cos_near(square);
     const Pack y = by_quadrant(s, c, a.quadrant, 0) / by_quadrant(s, c, a.quadrant, 1);
-    return each([](vf t, vf sign) { return as_float(as_int(t) ^ sign_bit(sign)); }, y, x);
+    return with_large_angles<LaneTan>(
+        x, each([](vf t, vf sign) { return as_float(as_int(t) ^ sign_bit(sign)); }, y, x));
   }
 };
 

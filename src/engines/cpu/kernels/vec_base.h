@@ -39,5 +39,20 @@ FOVEA_INLINE vi mask_of_bits(uint32_t bits) {
   return (splat(static_cast<int32_t>(bits)) & one_each) == one_each;
 }
 
+#if FOVEA_ISA_LEVEL == 0  // what plain vectors and NEON do alike
+// The second operand if either is NaN.
+FOVEA_INLINE vf max_raw(vf a, vf b) { return a > b ? a : b; }
+FOVEA_INLINE vf min_raw(vf a, vf b) { return a < b ? a : b; }
+FOVEA_INLINE vf select_bits(uint32_t bits, vf a, vf b) { return mask_of_bits(bits) ? a : b; }
+FOVEA_INLINE vf load_first(const float* p, int n) {
+  vf out{};
+  for (int i = 0; i < n; ++i) out[i] = p[i];
+  return out;
+}
+FOVEA_INLINE void store_first(float* p, vf x, int n) {
+  for (int i = 0; i < n; ++i) p[i] = x[i];
+}
+#endif
+
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_ISA

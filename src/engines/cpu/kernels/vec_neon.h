@@ -4,7 +4,7 @@
 
 #include <arm_neon.h>
 
-#include "engines/cpu/kernels/vec_plain.h"
+#include "engines/cpu/kernels/vec_base.h"
 
 namespace fovea::cpu::FOVEA_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // The vector operations for any processor: whatever the compiler makes of plain vectors.
 #pragma once
 
-#include "engines/cpu/kernels/vec_plain.h"
+#include "engines/cpu/kernels/vec_base.h"
 
 namespace fovea::cpu::FOVEA_ISA {
 namespace {

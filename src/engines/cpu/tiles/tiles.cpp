@@ -4,7 +4,6 @@
 #include <bit>
 #include <limits>
 
-#include "engines/cpu/tiles/tile_scratch.h"
 #include "ir/build.h"
 #include "ir/modifier.h"
 #include "ir/topology.h"
@@ -16,6 +15,9 @@ using ir::Depends;
 using ir::Range;
 
 constexpr std::size_t table_alignment = 64;
+// A load that changes with both q and k is looked at if a node reaches a few elements of it (a
+// table of blocks), not if it reaches a whole matrix of them.
+constexpr std::int64_t most_of_both = 256;
 
 // What is seen, and what the mask alone keeps.
 std::array<ir::Expr, 2> formulas_of(const ir::Program& program) {
@@ -33,19 +35,38 @@ std::vector<std::uint32_t> scalar_slots(std::span<const ir::Expr> formulas) {
   return slots;
 }
 
-}  // namespace
-
+// [first, last] as formulas see it: positions are i32 and wrap, and an interval that wraps inside
+// is everything.
 ir::IntInterval positions(std::int64_t first, std::int64_t last) {
   const auto lo = static_cast<std::int32_t>(first), hi = static_cast<std::int32_t>(last);
   if (last - first > std::numeric_limits<std::uint32_t>::max() || lo > hi) return {};
   return {lo, hi};
 }
 
+// How many elements of a load may be searched for that many positions and heads: a multiple of
+// them, since what many positions share is searched again for each block or tile.
 std::int64_t most_searched(ir::IntInterval positions, ir::IntInterval heads) {
   constexpr std::int64_t per_element = 16, least = 1024, most = std::int64_t{1} << 17;
   const auto length = [=](ir::IntInterval x) { return std::min(x.hi - x.lo + 1, most); };
   return std::clamp(per_element * length(positions) * length(heads), least, most);
 }
+
+}  // namespace
+
+// Where TileMap and TileWalk keep ranges while they work: pieces of the caller's memory.
+struct TileScratch {
+  TileScratch(const TileMap& map, void* memory);
+  static std::size_t bytes(const TileMap& map);
+
+  std::span<ir::Range> scalars;  // by slot; those in use alone are set
+  std::span<ir::Range> loads;    // in the order of Ranges::loads()
+  ir::LoadRanges::Memory finding;
+  ir::Ranges::Memory steps;  // the same memory as finding.steps: used one after the other
+
+  // Sets the range of a load over a box; those before it are set.
+  void find_load(const TileMap& map, std::size_t load, std::int64_t most, const ir::Box& box,
+                 std::span<const ir::TensorView> tensors) const;
+};
 
 TileTree::TileTree(std::int64_t tiles) {
   for (std::int64_t nodes = tiles; nodes > 0; nodes = nodes == 1 ? 0 : (nodes + 1) / 2) {
@@ -79,8 +100,8 @@ void TileScratch::find_load(const TileMap& map, std::size_t load, std::int64_t m
       {.load = load, .most = most, .tensors = tensors, .found = loads}, box, finding);
 }
 
-TileMap::TileMap(const ir::Program& program, int tile_columns)
-    : tile_columns_(tile_columns),
+TileMap::TileMap(const ir::Program& program, int columns_of_tile)
+    : tile_columns_(columns_of_tile),
       formulas_(formulas_of(program)),
       load_ranges_(formulas_),
       scalars_(scalar_slots(formulas_of(program))),
@@ -161,6 +182,74 @@ void TileMap::fill_table(const KeySequence& sequence, void* table, void* scratch
       }
     }
   }
+}
+
+void TileWalk::start(const KeySequence& sequence, const void* table, const RowBlock& block) {
+  const std::int64_t tiles = (sequence.k_length + map_.tile_columns_ - 1) / map_.tile_columns_;
+  first_tile_ = std::max(block.first_tile, 0);
+  last_tile_ = std::max(first_tile_, std::min<std::int64_t>(block.last_tile, tiles));
+  run_next_ = first_tile_;
+  run_last_ = map_.hides_nothing() ? last_tile_ : first_tile_;
+  stacked_ = 0;
+  if (map_.hides_nothing() || first_tile_ >= last_tile_) return;
+
+  const TileScratch scratch(map_, scratch_);
+  box_ = map_.box_of(sequence, scratch);
+  box_.h = positions(block.h_first, block.h_last);
+  box_.q = positions(block.q_first, block.q_last);
+  const std::int64_t most = most_searched(box_.q, box_.h);
+  for (std::size_t load = 0; load < map_.along_.size(); ++load) {
+    const bool now =
+        map_.along_[load] == TileMap::Along::Neither || map_.along_[load] == TileMap::Along::Rows;
+    if (now) scratch.find_load(map_, load, most, box_, sequence.tensors);
+  }
+  box_.loads = scratch.loads;
+  tensors_ = sequence.tensors;
+  table_ = static_cast<const ir::Range*>(table);
+  k_offset_ = sequence.k_offset;
+  k_length_ = sequence.k_length;
+  tree_ = TileTree(tiles);
+  stack_[stacked_++] = {static_cast<std::uint32_t>(tree_.levels - 1), 0};
+}
+
+// The node as far as it lies in tiles [first, last).
+ir::TileClass TileWalk::classify(Node node, std::int64_t first, std::int64_t last) {
+  ++visited_;
+  const TileScratch scratch(map_, scratch_);
+  const std::int64_t width = map_.tile_columns_;
+  box_.k = positions(k_offset_ + first * width, k_offset_ + std::min(last * width, k_length_) - 1);
+  const std::int64_t number = tree_.first[node.level] + node.index;
+  const ir::Range* ranges = table_ + number * static_cast<std::int64_t>(map_.column_loads_.size());
+  for (const std::uint32_t load : map_.column_loads_) scratch.loads[load] = *ranges++;
+  for (const std::uint32_t load : map_.both_loads_) {
+    scratch.find_load(map_, load, most_of_both, box_, tensors_);
+  }
+  return map_.formulas_.classify(box_, scratch.steps);
+}
+
+bool TileWalk::next(Tile& tile) {
+  while (run_next_ == run_last_) {
+    if (stacked_ == 0) return false;
+    const Node node = stack_[--stacked_];
+    const std::int64_t first = std::max(node.index << node.level, first_tile_);
+    const std::int64_t last = std::min((node.index + 1) << node.level, last_tile_);
+    if (first >= last) continue;
+    switch (classify(node, first, last)) {
+      case ir::TileClass::Empty: break;
+      case ir::TileClass::Full: run_next_ = first, run_last_ = last; break;
+      case ir::TileClass::Mixed:
+        if (node.level == 0) {
+          const TileScratch scratch(map_, scratch_);
+          tile = {static_cast<int>(first), map_.formulas_.range(scratch.steps, 1).b.always()};
+          return true;
+        }
+        stack_[stacked_++] = {node.level - 1, 2 * node.index + 1};
+        stack_[stacked_++] = {node.level - 1, 2 * node.index};
+        break;
+    }
+  }
+  tile = {static_cast<int>(run_next_++), true};
+  return true;
 }
 
 }  // namespace fovea::cpu

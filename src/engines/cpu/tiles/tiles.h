@@ -47,7 +47,7 @@ struct TileScratch;
 // A Program's mask, made ready at plan time. Immutable.
 class TileMap {
  public:
-  TileMap(const ir::Program& program, int tile_columns);
+  TileMap(const ir::Program& program, int columns_of_tile);
 
   bool hides_nothing() const { return hides_nothing_; }  // every tile is full
 
