@@ -56,7 +56,8 @@ class JitPlan : public Plan {
     const CapturedRun captured(prepared_, memory, bindings, arguments);
     const cuda::OnDevice here(device_.ordinal);
     const PreparedKernel* const mapped = prepared_.mapped_kernel();
-    if (mapped != nullptr && in_call(*mapped->row, arguments.call)) {
+    const bool maps_tensors = mapped != nullptr && in_call(*mapped->row, arguments.call);
+    if (maps_tensors) {
       // A forward's stagers copy cells that the hardware cannot.
       const bool forward = prepared_.baked.direction == Direction::Forward;
       const bool maps_cells =
@@ -65,7 +66,7 @@ class JitPlan : public Plan {
       pack_maps(arguments.call, mapped->shape, arguments.maps);
     }
     const bool cleared = summarize(bindings, arguments, memory);
-    if (!cleared) {
+    if (maps_tensors && !cleared) {
       launch_clear(kernels_[prepared_.clear_unit], {memory.taken_tiles, memory.taken_words / 4},
                    prepared_, bindings.stream);
     }

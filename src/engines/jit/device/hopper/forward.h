@@ -60,7 +60,7 @@ struct HopperForward {
   bool seeks = false;      // maxima in every step
   bool has_none = false;   // some row of this warp has seen nothing but -inf: it has no reference
   bool careful = false;    // some step needs more than what every step does: see run()
-  bool nan = false;        // one was written
+  bool nan = false;        // one may have been written
   bool adds = false;       // the next output to o
   Ring k, v;               // the places of keys and values
   int last_keys = 0;       // the place of those before
