@@ -51,7 +51,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   parts.row_sum = arena.take<float>(rows);
   parts.shift = arena.take<float>(rows);
   parts.o = take_panels(arena, plan.kernels, rows, sizes.dv);
-  parts.done = arena.take<std::uint32_t>(wave);
+  parts.done = arena.take<std::uint32_t>(wave, parts.groups() + 1);
   return parts;
 }
 
@@ -78,23 +78,31 @@ ForwardMemory::ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& si
 
 namespace {
 
-// Counts the parts of each head that are done: whoever does the last one merges them all. The order
-// in which they are added up is the same whoever that is.
+// Counts what is done of each head whose keys are split: the parts of each group, and the groups.
+// Whoever does the last part of a group merges it, and whoever merges the last group of a head
+// merges the groups. The order in which parts are added up is the same whoever that is.
 class MergeCount {
  public:
-  MergeCount(const Parts& parts, std::int64_t heads, std::int64_t of_head)
-      : done_(parts.done), of_head_(static_cast<std::uint32_t>(of_head)) {
-    if (!done_.empty()) std::ranges::fill(done_.first(static_cast<std::size_t>(heads)), 0u);
+  MergeCount(const Parts& parts, std::int64_t heads, std::int64_t blocks)
+      : done_(parts.done), groups_(parts.groups()), of_group_(blocks * splits_of_piece) {
+    if (done_.empty()) return;
+    std::ranges::fill(done_.first(static_cast<std::size_t>(heads * (groups_ + 1))), 0u);
   }
-  bool is_last(std::int64_t head, int parts) const {
-    const std::atomic_ref<std::uint32_t> done(done_[static_cast<std::size_t>(head)]);
-    const auto now = static_cast<std::uint32_t>(parts);
-    return done.fetch_add(now, std::memory_order_acq_rel) + now == of_head_;
+  bool ends_group(const PartGroup& group, int parts) const {
+    return add(group, parts) == of_group_;
   }
+  bool ends_head(std::int64_t head) const { return add({head, groups_}, 1) == groups_; }
 
  private:
+  std::int64_t add(const PartGroup& to, int parts) const {
+    const auto i = static_cast<std::size_t>(to.head_in_wave * (groups_ + 1) + to.number);
+    const auto more = static_cast<std::uint32_t>(parts);
+    const std::atomic_ref<std::uint32_t> done(done_[i]);
+    return done.fetch_add(more, std::memory_order_acq_rel) + more;
+  }
+
   std::span<std::uint32_t> done_;
-  std::uint32_t of_head_;
+  std::int64_t groups_, of_group_;
 };
 
 constexpr double flops_of_packing = 20;  // how many take as long as packing a number
@@ -159,7 +167,7 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   Pieces pieces;
   pieces.rows = rows_of_block(call, wave);
   pieces.blocks = block_count(call.sizes.sq, call.heads_per_group(), pieces.rows);
-  pieces.groups = ceil_div(memory.parts.splits, splits_of_piece);
+  pieces.groups = memory.parts.groups();
   pieces.split = memory.parts.splits > 1;
   fill_tables(call, memory.keys, wave);
   const WaveSchedule schedule({wave.count, pieces.count(), pieces.most_cuts(), !pieces.split,
@@ -168,16 +176,18 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   const KeyPacking packing(call, memory.keys, wave, schedule, /*least_blocks=*/2);
   call.parallel(packing.tasks(), packing.flops(),
                 [&](std::int64_t task, int worker) { packing.run(task, worker); });
-  const MergeCount merged(memory.parts, wave.count, pieces.count() * splits_of_piece);
+  const MergeCount merged(memory.parts, wave.count, pieces.blocks);
   call.parallel(schedule.homes(), wave_flops(call, wave, pieces.blocks == 1),
                 [&](std::int64_t number, int worker) {
                   const WaveSchedule::Task task = schedule.find(number);
                   BlockForward forward(call, memory, worker);
                   if (task.whole) return forward.run_head(wave, task.head, worker);
                   pieces.run(forward, wave, task);
-                  if (pieces.split && merged.is_last(task.head, splits_of_piece / task.cuts)) {
-                    merge_parts(call, memory, wave, task.head);
-                  }
+                  const PartGroup group{task.head, task.piece % pieces.groups};
+                  if (!pieces.split || !merged.ends_group(group, splits_of_piece / task.cuts))
+                    return;
+                  merge_group(call, memory.parts, wave, group);
+                  if (merged.ends_head(task.head)) merge_head(call, memory, wave, task.head);
                 });
 }
 

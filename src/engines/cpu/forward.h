@@ -34,8 +34,9 @@ struct Parts {
   std::span<double> row_max, reference;
   std::span<float> row_sum, shift;
   Panels o;
-  std::span<std::uint32_t> done;  // [wave]: how many
+  std::span<std::uint32_t> done;  // [wave][groups() + 1]: see MergeCount
 
+  std::int64_t groups() const { return ceil_div(splits, splits_of_piece); }
   std::int64_t row(std::int64_t head_in_wave, std::int64_t split, std::int64_t row_in_group) const {
     return (head_in_wave * splits + split) * rows + row_in_group;
   }
@@ -74,8 +75,14 @@ void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,
                const RowResult& result);
 float sink_of(const Call& call, std::int64_t head);  // -inf if there is none
 
-void merge_parts(const Call& call, const ForwardMemory& memory, const Wave& wave,
-                 std::int64_t head_in_wave);
+// Parts are merged in two steps, so that at the end of a call one worker has little left to do:
+// splits_of_piece neighbours, then what became of these. The second step writes the head's rows.
+struct PartGroup {
+  std::int64_t head_in_wave = 0, number = 0;
+};
+void merge_group(const Call& call, const Parts& parts, const Wave& wave, const PartGroup& group);
+void merge_head(const Call& call, const ForwardMemory& memory, const Wave& wave,
+                std::int64_t head_in_wave);
 void write_rows_of_no_sequence(const Call& call, const ForwardMemory& memory);
 void write_max_logit(const Call& call, const ForwardMemory& memory);
 

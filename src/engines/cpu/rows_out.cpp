@@ -17,59 +17,58 @@ constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 // One row of a group whose keys were split.
 struct SplitRow {
-  std::int64_t head_in_wave = 0, group = 0, row_in_group = 0;
+  std::int64_t head_in_wave = 0, row_in_group = 0;
 };
 
-// Its parts are added up in order, into the first one. Whoever does the last part of a head does
-// this for all of its rows while others wait: sums stay in registers.
-RowResult merge(const Call& call, const Parts& parts, const Sequence& sequence, const SplitRow& row,
-                float sink) {
-  const std::int64_t splits = split_count(sequence.q_length, sequence.k_length);
+// Parts first, first + step, ... of its keys.
+struct PartRange {
+  std::int64_t first = 0, step = 1, count = 0;
+};
+
+// Adds parts up in order, into the first of them. Others wait for whoever does the last part of a
+// head and then this: sums stay in registers.
+void merge(const Call& call, const Parts& parts, const SplitRow& row, const PartRange& range) {
   const int width = call.kernels.panel_width;
-  const auto at = [&](std::int64_t split) {
-    return parts.row(row.head_in_wave, split, row.row_in_group);
+  const auto at = [&](std::int64_t i) {
+    return parts.row(row.head_in_wave, range.first + i * range.step, row.row_in_group);
   };
-  const auto of = [&](std::int64_t split) { return static_cast<std::size_t>(at(split)); };
-  RowSums sums{nothing, nothing, 0, parts.shift[of(0)]};
-  for (std::int64_t s = 0; s < splits; ++s) {
-    sums.row_max = ir::arith::maximum(sums.row_max, parts.row_max[of(s)]);
-    sums.reference = ir::arith::maximum(sums.reference, parts.reference[of(s)]);
+  const auto of = [&](std::int64_t i) { return static_cast<std::size_t>(at(i)); };
+  double row_max = nothing, reference = nothing;
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    row_max = ir::arith::maximum(row_max, parts.row_max[of(i)]);
+    reference = ir::arith::maximum(reference, parts.reference[of(i)]);
   }
-  float factor[most_splits];
-  for (std::int64_t s = 0; s < splits; ++s) {
-    const double moved = parts.reference[of(s)] - sums.reference;
-    factor[s] = sums.reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
-    sums.sum += parts.row_sum[of(s)] * factor[s];
+  float factor[most_splits], row_sum = 0;
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const double moved = parts.reference[of(i)] - reference;
+    factor[i] = reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
+    row_sum += parts.row_sum[of(i)] * factor[i];
   }
+  parts.row_max[of(0)] = row_max;
+  parts.reference[of(0)] = reference;
+  parts.row_sum[of(0)] = row_sum;
   constexpr int together = 32;
   for (std::int64_t c = 0; c < call.sizes.dv; c += together) {
     float* const first =
         from_row(from_column(parts.o, c / width * width), at(0), width).data + c % width;
     const float* part = first;
     float sum[together] = {};
-    for (std::int64_t s = 0; s < splits; ++s, part += parts.rows * width) {
-      for (int i = 0; i < together; ++i) sum[i] += part[i] * factor[s];
+    for (std::int64_t i = 0; i < range.count; ++i, part += range.step * parts.rows * width) {
+      for (int j = 0; j < together; ++j) sum[j] += part[j] * factor[i];
     }
     std::copy_n(sum, together, first);
   }
-  return finish_row(sums, sink);
 }
 
-void merge_head(const Call& call, const ForwardMemory& memory, const Sequence& sequence,
-                SplitRow row) {
-  const int width = call.kernels.panel_width;
-  const std::int64_t b = call.batch(sequence);
-  const std::int64_t heads = call.heads_per_group();
-  for (; row.row_in_group < heads * sequence.q_length; ++row.row_in_group) {
-    const std::int64_t head = row.group * heads + row.row_in_group / sequence.q_length;
-    const std::int64_t to = sequence.q_first + row.row_in_group % sequence.q_length;
-    const RowResult result = merge(call, memory.parts, sequence, row, sink_of(call, head));
-    write_row(call, memory, call.geometry.row_number(sequence.b, head, to), result);
-    const std::int64_t from = memory.parts.row(row.head_in_wave, 0, row.row_in_group);
-    call.kernels.unpack(from_row(memory.parts.o, from, width), 1, static_cast<int>(call.sizes.dv),
-                        &result.factor, call.rows(call.bound.o, call.baked.o, b, head, to));
-  }
-}
+// The sequence of a head whose keys are split, and in how many parts.
+struct SplitHead {
+  SplitHead(const Call& call, std::int64_t head)
+      : sequence(call.geometry.sequence(head / call.sizes.hkv)),
+        splits(split_count(sequence.q_length, sequence.k_length)),
+        rows(call.heads_per_group() * sequence.q_length) {}
+  Sequence sequence;
+  std::int64_t splits, rows;
+};
 
 }  // namespace
 
@@ -105,12 +104,37 @@ float sink_of(const Call& call, std::int64_t head) {
   return call.baked.sink ? static_cast<const float*>(call.bound.sink)[head] : minus_infinity;
 }
 
-void merge_parts(const Call& call, const ForwardMemory& memory, const Wave& wave,
-                 std::int64_t head_in_wave) {
-  const std::int64_t head = wave.first + head_in_wave;
-  const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
-  if (split_count(sequence.q_length, sequence.k_length) == 1) return;
-  merge_head(call, memory, sequence, {head_in_wave, head % call.sizes.hkv, 0});
+void merge_group(const Call& call, const Parts& parts, const Wave& wave, const PartGroup& group) {
+  const SplitHead head(call, wave.first + group.head_in_wave);
+  const std::int64_t first = group.number * splits_of_piece;
+  const PartRange range{first, 1, std::min<std::int64_t>(splits_of_piece, head.splits - first)};
+  for (std::int64_t row = 0; row < head.rows && range.count > 1; ++row) {
+    merge(call, parts, {group.head_in_wave, row}, range);
+  }
+}
+
+void merge_head(const Call& call, const ForwardMemory& memory, const Wave& wave,
+                std::int64_t head_in_wave) {
+  const SplitHead split(call, wave.first + head_in_wave);
+  if (split.splits == 1) return;  // its rows are written
+  const Parts& parts = memory.parts;
+  const Sequence& sequence = split.sequence;
+  const std::int64_t group = (wave.first + head_in_wave) % call.sizes.hkv;
+  const PartRange groups{0, splits_of_piece, ceil_div(split.splits, splits_of_piece)};
+  for (std::int64_t row = 0; row < split.rows; ++row) {
+    merge(call, parts, {head_in_wave, row}, groups);
+    const std::int64_t from = parts.row(head_in_wave, 0, row);
+    const auto i = static_cast<std::size_t>(from);
+    const std::int64_t head = group * call.heads_per_group() + row / sequence.q_length;
+    const std::int64_t to = sequence.q_first + row % sequence.q_length;
+    const RowResult result =
+        finish_row({parts.row_max[i], parts.reference[i], parts.row_sum[i], parts.shift[i]},
+                   sink_of(call, head));
+    write_row(call, memory, call.geometry.row_number(sequence.b, head, to), result);
+    call.kernels.unpack(from_row(parts.o, from, call.kernels.panel_width), 1,
+                        static_cast<int>(call.sizes.dv), &result.factor,
+                        call.rows(call.bound.o, call.baked.o, call.batch(sequence), head, to));
+  }
 }
 
 void write_rows_of_no_sequence(const Call& call, const ForwardMemory& memory) {

@@ -225,8 +225,7 @@ TEST(Types, DoublesAreNotRoundedTwice) {
   std::uint16_t bits = 0;
   write_number(&bits, DType::F16, 0, 1 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40));
   EXPECT_EQ(bits, 0x3c01);
-  write_number(&bits, DType::F16, 0,
-                          1 + 3 * std::ldexp(1.0, -11) - std::ldexp(1.0, -40));
+  write_number(&bits, DType::F16, 0, 1 + 3 * std::ldexp(1.0, -11) - std::ldexp(1.0, -40));
   EXPECT_EQ(bits, 0x3c01);
   write_number(&bits, DType::BF16, 0, -1 - std::ldexp(1.0, -8) - std::ldexp(1.0, -40));
   EXPECT_EQ(bits, 0xbf81);
