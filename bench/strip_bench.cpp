@@ -100,10 +100,10 @@ void run_formula(benchmark::State& bench, const Formula& formula, const std::str
     std::align(64, bytes - 64, data, bytes);
     tensors.push_back(ir::TensorView::dense(data, tensor.dtype, extents));
   }
-  Place place;
-  place.b = 0, place.h = 3, place.B = 1, place.H = 8, place.Hkv = 8;
-  place.Sq = place.Skv = sequence;
-  place.scalars = scalars, place.tensors = tensors;
+  LeafValues leaves;
+  leaves.b = 0, leaves.h = 3, leaves.B = 1, leaves.H = 8, leaves.Hkv = 8;
+  leaves.Sq = leaves.Skv = sequence;
+  leaves.scalars = scalars, leaves.tensors = tensors;
 
   void* const state = ::operator new(program.state_bytes(rows, columns), std::align_val_t{64});
   void* const score = ::operator new(rows * columns * sizeof(float), std::align_val_t{64});
@@ -111,7 +111,7 @@ void run_formula(benchmark::State& bench, const Formula& formula, const std::str
   for (int i = 0; i < rows * columns; ++i) scores[i] = static_cast<float>(i % 97) / 31.0f - 1.5f;
   std::vector<std::uint64_t> bits(rows * columns / 64);
   StripRun run(program, state, rows, columns);
-  run.begin(place);
+  run.begin(leaves);
 
   std::uint64_t least = ~std::uint64_t{0}, done = 0;
   const int width = kernels.panel_width;

@@ -212,7 +212,7 @@ void write_sinks(const Call& call, const BackwardMemory& memory) {
 }  // namespace
 
 void backward(const Call& call, const BackwardMemory& memory) {
-  const Captured& wanted = call.plan.captured;
+  const CapturedGradients& wanted = call.plan.captured;
   std::optional<CapturedRun> captured;
   if (wanted.any()) {
     captured.emplace(wanted, call.bound, memory.counts, memory.captured.data());

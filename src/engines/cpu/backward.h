@@ -15,7 +15,7 @@
 namespace fovea::cpu {
 
 // Roots of the backward's formulas in Prepared::mod: the modified score, then (second phase) its
-// gradient by the score, then what Captured wants.
+// gradient by the score, then what CapturedGradients wants.
 inline constexpr std::size_t score_root = 0, gradient_root = 1, first_captured_root = 2;
 
 // dK and dV of a chunk, or what a part of the query rows adds to them; empty if not wanted.
@@ -77,7 +77,8 @@ struct BackwardMemory {
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
   std::span<double> sink;       // [H]
   std::span<std::byte> captured;
-  // [wave][chunks][blocks][block_rows], and [Captured::row_terms] of each. Empty: there are none.
+  // [wave][chunks][blocks][block_rows], and [CapturedGradients::row_terms] of each. Empty: there
+  // are none.
   std::span<RowTotals> row_totals;
   std::span<RowTerm> row_terms;
   // [wave][chunks]: parts that are done of chunks that several tasks share, and [row_parts] KeySums

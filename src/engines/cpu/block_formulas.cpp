@@ -15,10 +15,10 @@ void BlockProgram::start(const Call& call, const Sequence& sequence, std::int64_
   head_ = -1;
 }
 
-Place BlockProgram::place(int head) const {
-  Place place = call_->place(sequence_, first_head_ + head);
-  if (!scalars_.empty()) place.scalars = scalars_;
-  return place;
+LeafValues BlockProgram::leaves(int head) const {
+  LeafValues leaves = call_->leaves(sequence_, first_head_ + head);
+  if (!scalars_.empty()) leaves.scalars = scalars_;
+  return leaves;
 }
 
 void BlockProgram::tile(std::int32_t k_first, int columns) {
@@ -26,14 +26,14 @@ void BlockProgram::tile(std::int32_t k_first, int columns) {
   columns_ = columns;
   if (!scalars_.empty()) scalars_.back().i = middle_of(k_first);
   if (head_ < 0) return;
-  if (!scalars_.empty()) run_.begin(place(head_));
+  if (!scalars_.empty()) run_.begin(leaves(head_));
   run_.columns(k_first_, columns_);
 }
 
 void BlockProgram::select_head(int head) {
   if (head == head_) return;
   head_ = head;
-  run_.begin(place(head));
+  run_.begin(leaves(head));
   run_.rows(static_cast<std::int32_t>(block_.position + sequence_.q_offset), block_.rows);
   run_.columns(k_first_, columns_);
 }

@@ -41,7 +41,7 @@ class BlockProgram {
 
  private:
   void select_head(int head);
-  Place place(int head) const;
+  LeafValues leaves(int head) const;
 
   StripRun run_;
   const Call* call_ = nullptr;

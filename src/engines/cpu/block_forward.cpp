@@ -267,10 +267,10 @@ void BlockForward::drop(const Part& part) {
       static_cast<std::int32_t>(tile_ * tile_columns + part.column_first + sequence_.k_offset);
   const int columns = part.column_last - part.column_first;
   for (int row = part.first; row < part.last; ++row) {
-    const Place place = call_.place(sequence_, first_head_ + row / block_.rows);
+    const LeafValues leaves = call_.leaves(sequence_, first_head_ + row / block_.rows);
     const auto q =
         static_cast<std::int32_t>(block_.position + row % block_.rows + sequence_.q_offset);
-    dropout_.bits(kernels_, place, q, k_first, columns, bits);
+    dropout_.bits(kernels_, leaves, q, k_first, columns, bits);
     kernels_.apply_dropout(from_column(mine_.scores, part.column_first), row, columns, bits,
                            dropout_.scale());
   }

@@ -73,19 +73,19 @@ std::int32_t Call::head_seen(std::int64_t head) const {
   return seen(head, value_of(bound.h_offset));
 }
 
-Place Call::place(const Sequence& sequence, std::int64_t head) const {
+LeafValues Call::leaves(const Sequence& sequence, std::int64_t head) const {
   const KeySequence keys_seen = keys(sequence, 0);
-  Place place;
-  place.b = keys_seen.b;
-  place.h = head_seen(head);
-  place.B = keys_seen.B;
-  place.H = keys_seen.H;
-  place.Hkv = keys_seen.Hkv;
-  place.Sq = keys_seen.Sq;
-  place.Skv = keys_seen.Skv;
-  place.scalars = scalars;
-  place.tensors = bound.tensors;
-  return place;
+  LeafValues leaves;
+  leaves.b = keys_seen.b;
+  leaves.h = head_seen(head);
+  leaves.B = keys_seen.B;
+  leaves.H = keys_seen.H;
+  leaves.Hkv = keys_seen.Hkv;
+  leaves.Sq = keys_seen.Sq;
+  leaves.Skv = keys_seen.Skv;
+  leaves.scalars = scalars;
+  leaves.tensors = bound.tensors;
+  return leaves;
 }
 
 KeySequence Call::keys(const Sequence& sequence, std::int64_t group) const {
@@ -161,13 +161,13 @@ Dropout::Dropout(const Bindings& bindings)
       seed(value_of(bindings.seed)),
       offset(value_of(bindings.offset)) {}
 
-void Dropout::bits(const KernelTable& kernels, const Place& place, std::int32_t q, std::int32_t k,
-                   int columns, std::uint64_t* out) const {
+void Dropout::bits(const KernelTable& kernels, const LeafValues& leaves, std::int32_t q,
+                   std::int32_t k, int columns, std::uint64_t* out) const {
   const auto word = [](std::int32_t x) { return static_cast<std::uint32_t>(x); };
   DropoutRow row;
   row.seed = seed;
   row.offset = static_cast<std::uint32_t>(offset);
-  row.bh = word(place.b) * word(place.H) + word(place.h);
+  row.bh = word(leaves.b) * word(leaves.H) + word(leaves.h);
   row.q = word(q);
   row.k = word(k);
   row.threshold = threshold;

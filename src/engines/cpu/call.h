@@ -42,7 +42,7 @@ struct Prepared {
   std::optional<StripProgram> relative;
   std::optional<StripProgram> slope;  // one value per row
   int slope_k = 0, slope_q = 0;       // slope * f32(slope_k * k + slope_q * q)
-  Captured captured;                  // gradients that are wanted besides those of q, k and v
+  CapturedGradients captured;         // gradients that are wanted besides those of q, k and v
   bool grad_passes = true;            // backward: the modifier's derivative by the score is 1
 
   // Bytes of the state of mod or relative, whichever runs; and of the values per row.
@@ -97,7 +97,7 @@ struct Call {
                std::int64_t row) const;
 
   // What formulas see: one head, or the heads of one group.
-  Place place(const Sequence& sequence, std::int64_t head) const;
+  LeafValues leaves(const Sequence& sequence, std::int64_t head) const;
   KeySequence keys(const Sequence& sequence, std::int64_t group) const;
   std::int32_t head_seen(std::int64_t head) const;  // with its offset
 
@@ -116,7 +116,7 @@ struct Dropout {
   bool any() const { return probability > 0; }
   float scale() const { return 1 / (1 - probability); }
   // Of `columns` scores of one row, from position k on.
-  void bits(const KernelTable& kernels, const Place& place, std::int32_t q, std::int32_t k,
+  void bits(const KernelTable& kernels, const LeafValues& leaves, std::int32_t q, std::int32_t k,
             int columns, std::uint64_t* out) const;
 
   float probability;

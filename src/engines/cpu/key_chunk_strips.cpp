@@ -9,10 +9,10 @@ namespace fovea::cpu {
 void KeyChunkBackward::find_drops() {
   const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
   for (int row = 0; row < block_.all_rows(); ++row) {
-    const Place place = call_.place(sequence_, first_head_ + row / block_.rows);
+    const LeafValues leaves = call_.leaves(sequence_, first_head_ + row / block_.rows);
     const auto q =
         static_cast<std::int32_t>(block_.position + row % block_.rows + sequence_.q_offset);
-    dropout_.bits(kernels_, place, q, k_first, keys_.columns, mine_.drop.row(row));
+    dropout_.bits(kernels_, leaves, q, k_first, keys_.columns, mine_.drop.row(row));
   }
 }
 

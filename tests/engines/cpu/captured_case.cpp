@@ -124,15 +124,15 @@ float CapturedCase::score(std::int64_t b, std::int64_t h, std::int64_t q, std::i
   return from_hash(point_hash(seed_ + 1, b, h, q, k));
 }
 
-cpu::Place CapturedCase::place(std::int64_t b, std::int64_t h) const {
+cpu::LeafValues CapturedCase::leaves(std::int64_t b, std::int64_t h) const {
   const Sequence sequence = Geometry(problem, bindings).sequence(b);
-  cpu::Place place;
-  place.b = wrap(b + bindings.b_offset.value), place.h = wrap(h + bindings.h_offset.value);
-  place.B = wrap(bindings.sizes.b), place.Hkv = wrap(bindings.sizes.hkv);
-  place.H = wrap(heads_seen(bindings.sizes, bindings.h_global));
-  place.Sq = wrap(sequence.q_length), place.Skv = wrap(sequence.k_length);
-  place.scalars = scalar_values_, place.tensors = views_;
-  return place;
+  cpu::LeafValues leaves;
+  leaves.b = wrap(b + bindings.b_offset.value), leaves.h = wrap(h + bindings.h_offset.value);
+  leaves.B = wrap(bindings.sizes.b), leaves.Hkv = wrap(bindings.sizes.hkv);
+  leaves.H = wrap(heads_seen(bindings.sizes, bindings.h_global));
+  leaves.Sq = wrap(sequence.q_length), leaves.Skv = wrap(sequence.k_length);
+  leaves.scalars = scalar_values_, leaves.tensors = views_;
+  return leaves;
 }
 
 // at: b, h, first row, first column, last column.
@@ -171,7 +171,7 @@ void CapturedCase::run_tile(cpu::StripRun& strips, const cpu::CapturedRun& run, 
   }
 }
 
-void CapturedCase::run_unit(const cpu::CapturedRun& run, const cpu::Captured& captured,
+void CapturedCase::run_unit(const cpu::CapturedRun& run, const cpu::CapturedGradients& captured,
                             std::int64_t b, std::int64_t g, std::int64_t chunk) {
   if (captured.roots().empty()) return;
   std::vector<ir::Expr> roots{problem.program.mod()};
@@ -185,7 +185,7 @@ void CapturedCase::run_unit(const cpu::CapturedRun& run, const cpu::Captured& ca
   const std::int64_t heads = bindings.sizes.h / bindings.sizes.hkv;
   const std::int64_t lane = run.lane_of(b, g, chunk);
   for (std::int64_t h = g * heads; h < (g + 1) * heads; ++h) {
-    strips.begin(place(b, h));
+    strips.begin(leaves(b, h));
     for (std::int64_t q = 0; q < sequence.q_length; q += block_rows) {
       const auto rows = static_cast<int>(std::min<std::int64_t>(sequence.q_length - q, block_rows));
       strips.rows(wrap(q + sequence.q_offset), rows);
@@ -200,7 +200,7 @@ void CapturedCase::run_unit(const cpu::CapturedRun& run, const cpu::Captured& ca
 
 void CapturedCase::run(Random* order) {
   bind();
-  const cpu::Captured captured(problem);
+  const cpu::CapturedGradients captured(problem);
   const cpu::ChunkCounts counts{bindings.sizes.b, bindings.sizes.hkv, options_.chunks};
   workspace_bytes = captured.workspace_bytes(bindings.sizes, counts);
   const GuardedMemory memory(workspace_bytes);
@@ -294,7 +294,7 @@ void CapturedCase::expect() {
   for (std::int64_t b = 0; b < bindings.sizes.b; ++b) {
     const Sequence sequence = Geometry(problem, bindings).sequence(b);
     for (std::int64_t h = 0; h < bindings.sizes.h; ++h) {
-      const cpu::Place at = place(b, h);
+      const cpu::LeafValues at = leaves(b, h);
       point.b = at.b, point.h = at.h, point.B = at.B, point.H = at.H, point.Hkv = at.Hkv;
       point.Sq = at.Sq, point.Skv = at.Skv, point.scalars = at.scalars, point.tensors = at.tensors;
       for (std::int64_t q = 0; q < sequence.q_length; ++q) {

@@ -57,14 +57,14 @@ class CapturedCase {
   };
   void make_tensor(Random& random, std::size_t slot);
   void bind();
-  void run_unit(const cpu::CapturedRun& run, const cpu::Captured& captured, std::int64_t b,
+  void run_unit(const cpu::CapturedRun& run, const cpu::CapturedGradients& captured, std::int64_t b,
                 std::int64_t g, std::int64_t chunk);
   void run_tile(cpu::StripRun& strips, const cpu::CapturedRun& run, std::int64_t lane,
                 const std::array<std::int64_t, 5>& at);
   void collect();
   bool alive(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
   float score(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
-  cpu::Place place(std::int64_t b, std::int64_t h) const;
+  cpu::LeafValues leaves(std::int64_t b, std::int64_t h) const;
 
   std::uint64_t seed_;
   CapturedOptions options_;

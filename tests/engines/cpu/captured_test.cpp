@@ -247,8 +247,8 @@ TEST(Captured, NothingToAdd) {
 
 TEST(Captured, AForwardWantsNothing) {
   Problem problem;
-  EXPECT_FALSE(cpu::Captured(problem).any());
-  EXPECT_EQ(cpu::Captured(problem).workspace_bytes({}, {1, 1, 1}), 0u);
+  EXPECT_FALSE(cpu::CapturedGradients(problem).any());
+  EXPECT_EQ(cpu::CapturedGradients(problem).workspace_bytes({}, {1, 1, 1}), 0u);
 }
 
 }  // namespace

@@ -45,12 +45,12 @@ ir::Point<Real> StripBlock::point(int row, int column) const {
   const auto at = static_cast<std::size_t>(row * columns + column);
   p.score = static_cast<Real>(score[at]);
   p.grad = static_cast<Real>(grad[at]);
-  p.b = place.b, p.h = place.h;
+  p.b = leaves.b, p.h = leaves.h;
   p.q = static_cast<std::int32_t>(std::int64_t{q_first} + row);
   p.k = static_cast<std::int32_t>(std::int64_t{k_first} + column);
-  p.B = place.B, p.H = place.H, p.Hkv = place.Hkv, p.Sq = place.Sq, p.Skv = place.Skv;
-  p.scalars = place.scalars;
-  p.tensors = place.tensors;
+  p.B = leaves.B, p.H = leaves.H, p.Hkv = leaves.Hkv, p.Sq = leaves.Sq, p.Skv = leaves.Skv;
+  p.scalars = leaves.scalars;
+  p.tensors = leaves.tensors;
   return p;
 }
 template ir::Point<float> StripBlock::point<float>(int, int) const;
@@ -70,12 +70,12 @@ StripResult::StripResult(const StripProgram::Roots& roots, const KernelTable& ke
   const GuardedMemory state(program.state_bytes(block.rows + 2, block.columns));
   StripRun run(program, state.data(), block.rows + 2, block.columns);
   // Somewhere else before: nothing of it may be left.
-  cpu::Place other = block.place;
+  cpu::LeafValues other = block.leaves;
   other.h += 1;
   run.begin(other);
   run.rows(static_cast<std::int32_t>(std::int64_t{block.q_first} - 7), block.rows + 2);
   run.columns(0, 1);
-  run.begin(block.place);
+  run.begin(block.leaves);
   run.rows(block.q_first, block.rows);
   run.columns(block.k_first, block.columns);
   const int width = kernels.panel_width;

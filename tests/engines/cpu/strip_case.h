@@ -22,7 +22,7 @@ void check_cases(std::uint64_t count, void (*check)(const cpu::KernelTable&, Ran
 struct StripBlock {
   int rows = 1, columns = 1;
   std::int32_t q_first = 0, k_first = 0;
-  cpu::Place place;
+  cpu::LeafValues leaves;
   std::vector<float> score, grad;  // [rows, columns]
 
   float& at(std::vector<float>& of, int row, int column) const {

@@ -108,8 +108,8 @@ void check_load(const cpu::KernelTable& kernels, Random& random) {
   block.rows = random.between(1, 40), block.columns = random.between(1, 140);
   block.q_first = random.between(-3, 20), block.k_first = random.between(-3, 20);
   if (random.chance(5)) block.k_first = random_int(random);
-  block.place.h = random.between(0, 3);
-  block.place.tensors = tensors, block.place.scalars = scalars;
+  block.leaves.h = random.between(0, 3);
+  block.leaves.tensors = tensors, block.leaves.scalars = scalars;
   block.score.resize(static_cast<std::size_t>(block.rows * block.columns));
   block.grad = block.score;
   const StripResult result({roots, 1, false}, kernels, block);

@@ -73,8 +73,8 @@ class Operands {
 StripBlock make_block(Random& random, std::span<const TensorView> tensors) {
   StripBlock block;
   block.rows = rows, block.columns = columns;
-  block.place.Sq = rows, block.place.Skv = columns;
-  block.place.tensors = tensors;
+  block.leaves.Sq = rows, block.leaves.Skv = columns;
+  block.leaves.tensors = tensors;
   for (int i = 0; i < rows * columns; ++i) {
     block.score.push_back(random.chance(50) ? random.normal() * 20 : random_float(random));
     block.grad.push_back(random.normal());

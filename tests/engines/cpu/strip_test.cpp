@@ -30,11 +30,11 @@ StripBlock random_block(Random& random, const RandomCaptured& captured, Values k
     return random.chance(50) ? random.between(-40, 40) : random_int(random);
   };
   block.q_first = somewhere(), block.k_first = somewhere();
-  block.place.b = 1, block.place.h = 2;
-  block.place.B = 2, block.place.H = 3, block.place.Hkv = 1, block.place.Sq = 5;
-  block.place.Skv = 4;
-  block.place.tensors = captured.tensors();
-  block.place.scalars = captured.scalars();
+  block.leaves.b = 1, block.leaves.h = 2;
+  block.leaves.B = 2, block.leaves.H = 3, block.leaves.Hkv = 1, block.leaves.Sq = 5;
+  block.leaves.Skv = 4;
+  block.leaves.tensors = captured.tensors();
+  block.leaves.scalars = captured.scalars();
   for (int i = 0; i < block.rows * block.columns; ++i) {
     const bool tame = kind == Values::Tame;
     block.score.push_back(tame ? random.normal() : random_float(random));
@@ -138,8 +138,8 @@ void check_usual(const cpu::KernelTable& kernels, const char* text, std::int32_t
   const std::vector<Expr>& roots = formula.roots;
   StripBlock block;
   block.rows = 41, block.columns = 150, block.q_first = q_first, block.k_first = k_first;
-  block.place.h = 1, block.place.H = 8;
-  block.place.scalars = formula.scalars, block.place.tensors = formula.tensors;
+  block.leaves.h = 1, block.leaves.H = 8;
+  block.leaves.scalars = formula.scalars, block.leaves.tensors = formula.tensors;
   for (int i = 0; i < block.rows * block.columns; ++i) {
     block.score.push_back(random.normal() * (random.chance(50) ? 20 : 0.01f));
     block.grad.push_back(random.normal());
@@ -201,7 +201,7 @@ TEST(Strip, DistancesAreExactAnywhere) {
     for (const Case& at : cases_of_positions) {
       StripBlock block;
       block.rows = 37, block.columns = 131, block.q_first = at.q, block.k_first = at.k;
-      block.place.scalars = scalars;
+      block.leaves.scalars = scalars;
       block.score.assign(static_cast<std::size_t>(block.rows * block.columns), 0.375f);
       block.grad = block.score;
       const StripResult result({roots, roots.size(), false}, *kernels, block);

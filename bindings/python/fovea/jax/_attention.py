@@ -14,7 +14,7 @@ from .._core import InvalidArgument
 from .._options import Handed, Options, handed_of, takes
 from .._request import window_mask
 from ..program import Text
-from ._call import Call, problem_lines
+from ._call import CallBuilder, problem_lines
 from ._inputs import SequenceDescriptor
 from ._modifiers import Given, Modifier
 
@@ -91,7 +91,7 @@ def attention(
     Returns o in the layout of q, or a tuple with what the return_ arguments ask for."""
     given = Given.of(locals())
     handed = handed_of(attention, options)
-    call = Call(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
+    call = CallBuilder(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
     call.keep_names(given)
     call.offsets(b=b_offset, h=h_offset, q=q_offset, k=kv_offset)
     if dense_mask is not None:
@@ -171,7 +171,7 @@ def dot_product_attention(
         )
     shape = jnp.shape(query)
     query, key, value = (_with_rank_four(x) for x in (query, key, value))
-    call = Call("bshd", query, key, value)
+    call = CallBuilder("bshd", query, key, value)
     call.keep_names(given)
     if mask is not None:
         call.mask_array("mask", _with_rank_four(mask))

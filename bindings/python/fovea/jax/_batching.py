@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from .._core import OUTPUTS
 from ._rewrite import rewrite_loads, substitute
-from ._spec import LAYOUTS, Captured, Spec, gradient_source, moves, result_roles, sizes_of
+from ._spec import LAYOUTS, CapturedArray, Spec, gradient_source, moves, result_roles, sizes_of
 
 _PER_SEQUENCE = ("q_lengths", "k_lengths", "q_offsets", "k_offsets")
 _HEADS = {name for name, extent in OUTPUTS.items() if extent == "heads"}
@@ -124,8 +124,8 @@ class _Fold:
                 role = f"{role}s"
             roles.append(role)
         became = [name for name, _ in spec.scalars if name in self._indexed]
-        tensors = tuple(Captured(t.name, self._axes(t)) for t in spec.tensors) + tuple(
-            Captured(name, (self._example_axis,)) for name in became
+        tensors = tuple(CapturedArray(t.name, self._axes(t)) for t in spec.tensors) + tuple(
+            CapturedArray(name, (self._example_axis,)) for name in became
         )
         return spec.replace(
             operands=tuple(roles),
@@ -140,7 +140,7 @@ class _Fold:
         """The index of the example in a captured tensor: b itself, if an example has one sequence."""
         return "b" if self._b == 1 else None
 
-    def _axes(self, captured: Captured) -> tuple[str | None, ...]:
+    def _axes(self, captured: CapturedArray) -> tuple[str | None, ...]:
         if captured.name in self._joined:
             return captured.axes
         own = tuple(None if a == "b" else a for a in captured.axes)

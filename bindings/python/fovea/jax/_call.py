@@ -33,10 +33,10 @@ from ._inputs import (
 )
 from ._modifiers import Given, formulas
 from ._rewrite import substitute, without_b_offset
-from ._spec import Captured, Spec, problem_line, sizes_of
+from ._spec import CapturedArray, Spec, problem_line, sizes_of
 
 
-class Call:
+class CallBuilder:
     def __init__(self, layout: str, q, k, v, packed: tuple = (None, None, None, None)):
         tensor_layout, self._operands = tensors_of(layout, q, k, v)
         of_double = next(iter(self._operands.values())).dtype == jnp.float64
@@ -203,7 +203,7 @@ class Call:
             operands[f"scalar:{x.name}"] = x.value
         spec = self._spec.replace(
             operands=tuple(operands),
-            tensors=tuple(Captured(t.name, tuple(t.axes)) for t in self._captures.tensors),
+            tensors=tuple(CapturedArray(t.name, tuple(t.axes)) for t in self._captures.tensors),
             scalars=tuple((x.name, x.kind) for x in self._captures.scalars),
         )
         arrays = made_alike([with_own_type(x) for x in operands.values()])
@@ -230,7 +230,7 @@ def _check_problem(spec: Spec, arrays) -> None:
             raise _core.Unsupported(f"engine {spec.engine} was asked for, but JAX runs on the CPU here: {reasons}")
 
 
-# Set while explain() traces: Call.run() leaves its Spec and the shapes of its operands here.
+# Set while explain() traces: CallBuilder.run() leaves its Spec and the shapes of its operands here.
 seen: contextvars.ContextVar[list[tuple[Spec, list]] | None] = contextvars.ContextVar("seen", default=None)
 
 

@@ -15,9 +15,9 @@ from .._core import InvalidArgument
 from .._options import RETURNS, Handed, filled, takes
 from .._request import one_of
 from ._attention import attention
-from ._call import Call
+from ._call import CallBuilder
 from ._modifiers import Given
-from ._ring import ORDERS, Place, Ring, reorder_sequence, ring_of
+from ._ring import ORDERS, ShardPlace, Ring, reorder_sequence, ring_of
 from ._spec import LAYOUTS
 
 _STRATEGIES = ("ring", "all_gather")
@@ -53,14 +53,14 @@ def context_attention(
     position = LAYOUTS[layout][2]
     if strategy == "all_gather":
         k, v = (_gathered(x, axis_name, position, parts, order) for x in (k, v))
-    call = Call(layout, q, k, v)
+    call = CallBuilder(layout, q, k, v)
     call.keep_names(given)
     call.offsets(b=options["b_offset"], h=options["h_offset"])
     lengths = (q.shape[position], k.shape[position])
     total = (parts * lengths[0], parts * lengths[1] if strategy == "ring" else lengths[1])
     # Gathered keys are in order: the position of each is its index.
     words = "qk" if strategy == "ring" else "q"
-    places = [Place(word, order, parts, length) for word, length in zip(words, lengths)]
+    places = [ShardPlace(word, order, parts, length) for word, length in zip(words, lengths)]
     leaves = _leaves(call, places, own)
     for word, name in (("q", "q_lengths"), ("k", "kv_lengths")):
         if (value := options[name]) is not None:
@@ -92,7 +92,7 @@ def _check_dropout(rate: float, rng: str, order: str) -> None:
         )
 
 
-def _leaves(call: Call, places: list[Place], own) -> dict[str, str]:
+def _leaves(call: CallBuilder, places: list[ShardPlace], own) -> dict[str, str]:
     """Binds where this device's part lies, and says what q and k are there."""
     if places[0].order == "contiguous":
         call.offsets(**{p.word: p.of(own) for p in places})

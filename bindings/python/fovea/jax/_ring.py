@@ -19,7 +19,7 @@ from .. import _core
 from .._core import InvalidArgument
 from .._request import one_of
 from . import _derivative, _primitive
-from ._call import Call
+from ._call import CallBuilder
 from ._inputs import made_alike
 from ._spec import LAYOUTS, Spec, gradient_roles, gradient_source, problem_line
 
@@ -27,7 +27,7 @@ ORDERS = ("contiguous", "striped", "zigzag")
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class ShardPlace:
     """Where a device's part of the queries ("q") or keys ("k") lies, of `length` tokens on each device."""
 
     word: str
@@ -85,12 +85,12 @@ def _half(length: int) -> int:
 @dataclasses.dataclass(frozen=True)
 class Ring:
     axis_name: str
-    keys: Place  # of the part that a device has at first
+    keys: ShardPlace  # of the part that a device has at first
     name: str | None  # for jax.checkpoint policies
     steps: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (how far keys come, (from, to) of each)
 
 
-def ring_of(call: Call, ring: Ring, sink, leaves):
+def ring_of(call: CallBuilder, ring: Ring, sink, leaves):
     """`leaves` are what stands for the positions of the whole sequence in the formulas of a part."""
     spec, arrays = call.finished()
     ring = dataclasses.replace(ring, steps=_steps(spec, arrays, ring.keys, leaves))
@@ -99,7 +99,7 @@ def ring_of(call: Call, ring: Ring, sink, leaves):
     return _ring_compiled(spec, ring, *arrays)
 
 
-def _steps(spec: Spec, arrays, place: Place, leaves):
+def _steps(spec: Spec, arrays, place: ShardPlace, leaves):
     """Steps in which some device has something to compute. What is captured is not known while JAX traces, and may be
     anything."""
     whole = {word: text for word, text in leaves.items() if word in ("q", "k")}

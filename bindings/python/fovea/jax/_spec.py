@@ -25,7 +25,7 @@ _GPU_VALUES = ("scale", "h_offset", "q_offset", "k_offset")
 
 
 @dataclasses.dataclass(frozen=True)
-class Captured:
+class CapturedArray:
     """A captured tensor: its name, and for each dimension the coordinate that alone indexes it, or None."""
 
     name: str
@@ -40,7 +40,7 @@ class Spec:
     mod: str | None = None
     mask: str | None = None
     bprop: str | None = None
-    tensors: tuple[Captured, ...] = ()
+    tensors: tuple[CapturedArray, ...] = ()
     scalars: tuple[tuple[str, str], ...] = ()  # name, kind
     dropout: float = 0.0
     rng: str = "portable"  # of dropout: portable, or engine (the engine's own generator)

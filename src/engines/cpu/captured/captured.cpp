@@ -62,7 +62,7 @@ std::optional<std::int32_t> slope_along_k(const ir::Expr& index) {
 
 }  // namespace
 
-Captured::Captured(const Problem& baked) : baked_(baked) {
+CapturedGradients::CapturedGradients(const Problem& baked) : baked_(baked) {
   if (baked.direction != Direction::Backward) return;
   const ir::Program& program = baked.program;
   for (std::uint32_t slot = 0; slot < program.tensors().size(); ++slot) {
@@ -91,7 +91,7 @@ Captured::Captured(const Problem& baked) : baked_(baked) {
   add_row_terms(program.mod());
 }
 
-void Captured::add_row_terms(const ir::Expr& mod) {
+void CapturedGradients::add_row_terms(const ir::Expr& mod) {
   const ir::Gradients weights = ir::differentiate(mod);
   const auto add = [&](bool is_scalar, std::size_t number, const ir::Expr& weight) {
     row_terms_.push_back({is_scalar, number, roots_.size()});
@@ -111,7 +111,7 @@ void Captured::add_row_terms(const ir::Expr& mod) {
   }
 }
 
-void Captured::add_load(std::size_t tensor, const ir::LoadGradient& of) {
+void CapturedGradients::add_load(std::size_t tensor, const ir::LoadGradient& of) {
   const ir::Expr gradient = ir::simplify(of.gradient);
   if (is_zero(gradient)) return;
   tensors_[tensor].add_load(*of.load);
@@ -122,8 +122,8 @@ void Captured::add_load(std::size_t tensor, const ir::LoadGradient& of) {
   roots_.insert(roots_.end(), of.load->args().begin(), of.load->args().end());
 }
 
-Captured::Layout Captured::lay_out(const Sizes& sizes, const ChunkCounts& counts,
-                                   void* memory) const {
+CapturedGradients::Layout CapturedGradients::lay_out(const Sizes& sizes, const ChunkCounts& counts,
+                                                     void* memory) const {
   Layout out;
   out.plan = plan_lanes(baked_, tensors_, scalars_.size(), sizes, counts);
   out.lane_step = round_to_line(out.plan.private_elements);
@@ -157,7 +157,8 @@ Captured::Layout Captured::lay_out(const Sizes& sizes, const ChunkCounts& counts
   return out;
 }
 
-std::size_t Captured::workspace_bytes(const Sizes& sizes, const ChunkCounts& counts) const {
+std::size_t CapturedGradients::workspace_bytes(const Sizes& sizes,
+                                               const ChunkCounts& counts) const {
   return lay_out(sizes, counts, nullptr).bytes;
 }
 

@@ -28,9 +28,9 @@ namespace fovea::cpu {
 struct CapturedTarget;
 
 // What the Problem wants of its Program's derivative, made ready at plan time. Immutable.
-class Captured {
+class CapturedGradients {
  public:
-  explicit Captured(const Problem& baked);  // nothing in a forward
+  explicit CapturedGradients(const Problem& baked);  // nothing in a forward
 
   bool any() const { return !tensors_.empty() || !scalars_.empty(); }
   // Gradients and index expressions: roots of the strip program's second phase, from number
@@ -80,8 +80,8 @@ class Captured {
 class CapturedRun {
  public:
   // Throws InvalidArgument if a tensor is bound larger than declared.
-  CapturedRun(const Captured& captured, const Bindings& bindings, const ChunkCounts& counts,
-              void* memory);
+  CapturedRun(const CapturedGradients& captured, const Bindings& bindings,
+              const ChunkCounts& counts, void* memory);
 
   // Lanes of this call. At most as many as there are chunks; 0 if there are none.
   std::int64_t lanes() const { return lanes_.count; }
@@ -127,7 +127,7 @@ class CapturedRun {
                      std::int64_t* to) const;
   double* lane_sums(std::int64_t lane) const { return sums_ + lane * lane_step_; }
 
-  const Captured& captured_;
+  const CapturedGradients& captured_;
   const Bindings& bindings_;
   Lanes lanes_;
   std::span<CapturedTarget> targets_;  // of each wanted tensor

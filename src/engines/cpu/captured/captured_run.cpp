@@ -102,10 +102,10 @@ ElementShape dense_shape(std::span<const std::int64_t> extents) {
   return shape;
 }
 
-CapturedRun::CapturedRun(const Captured& captured, const Bindings& bindings,
+CapturedRun::CapturedRun(const CapturedGradients& captured, const Bindings& bindings,
                          const ChunkCounts& counts, void* memory)
     : captured_(captured), bindings_(bindings) {
-  const Captured::Layout layout = captured.lay_out(bindings.sizes, counts, memory);
+  const CapturedGradients::Layout layout = captured.lay_out(bindings.sizes, counts, memory);
   lanes_ = lanes_of_call(layout.plan, captured.baked_, bindings, captured.tensors_);
   targets_ = layout.targets;
   sums_ = layout.sums;
@@ -159,7 +159,7 @@ void CapturedRun::clear(std::int64_t task) const {
 
 void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_root,
                       const StripRun::Strip& strip, const std::uint64_t* live) const {
-  for (const Captured::Load& load : captured_.loads_) {
+  for (const CapturedGradients::Load& load : captured_.loads_) {
     const CapturedTarget& target = targets_[load.tensor];
     if (target.elements == 0) continue;
     const LoadIndices index(run, first_root + load.root + 1, load.slopes);
@@ -170,7 +170,7 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
     add_strip(target, sums, index.span(), gradient);
   }
   double* scalar = lane_sums(lane) + scalar_sums_;
-  for (const Captured::Scalar& of : captured_.scalars_) {
+  for (const CapturedGradients::Scalar& of : captured_.scalars_) {
     if (of.root) *scalar += LiveStrip(run.value(first_root + *of.root), strip, live).sum();
     ++scalar;
   }
@@ -197,12 +197,12 @@ void CapturedRun::balance(const StripRun& run, std::size_t first_root, const Str
 // The elements that the rows of a strip lead to.
 void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std::size_t term,
                                 int rows, std::int64_t* to) const {
-  const Captured::OfRow& of = captured_.row_terms_[term];
+  const CapturedGradients::OfRow& of = captured_.row_terms_[term];
   if (of.is_scalar) {
     std::fill_n(to, rows, 0);
     return;
   }
-  const Captured::Load& load = captured_.loads_[of.number];
+  const CapturedGradients::Load& load = captured_.loads_[of.number];
   const LoadIndices index(run, first_root + load.root + 1, load.slopes);
   const CapturedTarget& target = targets_[load.tensor];
   const bool alike = std::ranges::all_of(
@@ -212,7 +212,7 @@ void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std
 }
 
 void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) const {
-  const Captured::OfRow& of = captured_.row_terms_[term];
+  const CapturedGradients::OfRow& of = captured_.row_terms_[term];
   if (of.is_scalar) {
     lane_sums(0)[scalar_sums_ + static_cast<std::int64_t>(of.number)] += x;
     return;

@@ -69,7 +69,7 @@ void for_runs(const ElementShape& shape, std::int64_t first, std::int64_t last, 
 }
 
 // Where everything of a call's sums lies.
-struct Captured::Layout {
+struct CapturedGradients::Layout {
   LanePlan plan;
   std::span<CapturedTarget> targets;  // of each wanted tensor
   double* sums = nullptr;             // [lanes][lane_step]: private copies, then scalars

@@ -19,7 +19,7 @@
 namespace fovea::cpu {
 
 // What the leaves are, for one head of one sequence.
-struct Place {
+struct LeafValues {
   std::int32_t b = 0, h = 0, B = 0, H = 0, Hkv = 0, Sq = 0, Skv = 0;
   std::span<const ir::ScalarValue> scalars;  // declared, then lifted
   std::span<const ir::TensorView> tensors;
@@ -66,7 +66,7 @@ class StripRun {
  public:
   StripRun(const StripProgram& program, void* state, int rows, int columns);
 
-  void begin(const Place& place);                 // values of (b, h)
+  void begin(const LeafValues& leaves);           // values of (b, h)
   void rows(std::int32_t q_first, int count);     // values of q = q_first + i (wraps)
   void columns(std::int32_t k_first, int count);  // values of k
   // The strip of rows [row, row + rows) and columns [column, column + columns): rows <= strip_rows,

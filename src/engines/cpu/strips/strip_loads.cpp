@@ -74,7 +74,7 @@ void read_points(const StripState& state, const TensorView& tensor, std::int64_t
 }  // namespace
 
 void StripState::prepare_load(const StripLoad& load, int rows) {
-  const TensorView& tensor = place.tensors[load.slot];
+  const TensorView& tensor = leaves.tensors[load.slot];
   std::int64_t* const starts = row_at(load.element);
   std::fill_n(starts, rows, 0);
   const Homes corner = strip();
@@ -96,7 +96,7 @@ void StripState::prepare_load(const StripLoad& load, int rows) {
 }
 
 void StripState::load_line(const StripLoad& load, int count) {
-  const TensorView& tensor = place.tensors[load.slot];
+  const TensorView& tensor = leaves.tensors[load.slot];
   const Homes vectors = lines(load.stage);
   auto* const out = static_cast<std::int32_t*>(const_cast<void*>(find(load.target, vectors).data));
   const int width = (count + panel_width() - 1) / panel_width() * panel_width();
@@ -142,7 +142,7 @@ class StripReader {
       : state_(state),
         load_(load),
         strip_(strip),
-        tensor_(state.place.tensors[load.slot]),
+        tensor_(state.leaves.tensors[load.slot]),
         homes_(state.homes),
         starts_(state.row_at(load.element) + strip.row),
         own_(state.find(load.target, homes_)),

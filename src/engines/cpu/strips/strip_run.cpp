@@ -43,17 +43,17 @@ std::uint32_t to_bits(Type type, const Cell<float>& value) {
 std::uint32_t bits_of(std::int32_t value) { return std::bit_cast<std::uint32_t>(value); }
 
 // A value that is neither computed nor loaded.
-std::uint32_t leaf_bits(const ScalarStep& step, const Place& place) {
+std::uint32_t leaf_bits(const ScalarStep& step, const LeafValues& leaves) {
   switch (step.op) {
-    case Op::ScalarF: return std::bit_cast<std::uint32_t>(place.scalars[step.payload].f);
-    case Op::ScalarI: return bits_of(place.scalars[step.payload].i);
-    case Op::IndexB: return bits_of(place.b);
-    case Op::IndexH: return bits_of(place.h);
-    case Op::SizeB: return bits_of(place.B);
-    case Op::SizeH: return bits_of(place.H);
-    case Op::SizeHkv: return bits_of(place.Hkv);
-    case Op::SizeSq: return bits_of(place.Sq);
-    case Op::SizeSkv: return bits_of(place.Skv);
+    case Op::ScalarF: return std::bit_cast<std::uint32_t>(leaves.scalars[step.payload].f);
+    case Op::ScalarI: return bits_of(leaves.scalars[step.payload].i);
+    case Op::IndexB: return bits_of(leaves.b);
+    case Op::IndexH: return bits_of(leaves.h);
+    case Op::SizeB: return bits_of(leaves.B);
+    case Op::SizeH: return bits_of(leaves.H);
+    case Op::SizeHkv: return bits_of(leaves.Hkv);
+    case Op::SizeSq: return bits_of(leaves.Sq);
+    case Op::SizeSkv: return bits_of(leaves.Skv);
     case Op::ConstB: return step.payload != 0 ? ~std::uint32_t{0} : 0;
     default: return step.payload;  // the constants of 32 bits
   }
@@ -66,7 +66,7 @@ std::uint32_t load_bits(const ScalarStep& step, const StripState& state,
     const std::uint32_t source = state.code->scalar_indices[step.first_index + i];
     index[i] = std::bit_cast<std::int32_t>(registers[source]);
   }
-  const ir::TensorView& tensor = state.place.tensors[step.payload];
+  const ir::TensorView& tensor = state.leaves.tensors[step.payload];
   return to_bits(ir::info(step.op).result(),
                  ir::read_element<float>(tensor, {index.data(), step.indices}));
 }
@@ -75,7 +75,7 @@ std::uint32_t scalar_bits(const ScalarStep& step, const StripState& state,
                           const std::uint32_t* registers) {
   const ir::OpInfo& row = ir::info(step.op);
   if (row.form == ir::Form::Load) return load_bits(step, state, registers);
-  if (row.arity() == 0) return leaf_bits(step, state.place);
+  if (row.arity() == 0) return leaf_bits(step, state.leaves);
   std::array<Cell<float>, 3> args;
   for (std::size_t i = 0; i < std::min(row.arity(), args.size()); ++i) {
     args[i] = to_cell(row.argument(i), registers[step.source[i]]);
@@ -172,8 +172,8 @@ StripRun::StripRun(const StripProgram& program, void* state, int rows, int colum
   for (std::uint32_t i = 0; i < state_->code->element_loads; ++i) new (&state_->view(i)) LoadView;
 }
 
-void StripRun::begin(const Place& place) {
-  state_->place = place;
+void StripRun::begin(const LeafValues& leaves) {
+  state_->leaves = leaves;
   std::uint32_t* const registers = state_->uniform();
   for (const ScalarStep& step : state_->code->uniform) {
     registers[step.target] = scalar_bits(step, *state_, registers);

@@ -36,7 +36,7 @@ struct Homes {
 struct StripState {
   const StripCode* code = nullptr;
   StripLayout layout;
-  Place place;
+  LeafValues leaves;
   std::int32_t k_first = 0;
   Homes homes;  // of the last strip
 
