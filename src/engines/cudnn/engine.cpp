@@ -33,7 +33,7 @@ class CudnnEngine : public Engine {
   // Whoever asks for a proof will want the plan: it is built, and stored.
   Judged prove(const Baked& baked, const Device& device) const override {
     Judged verdict = judge(baked, device);
-    if (verdict.answer != Answer::Expected || !cuda::cudnn_library().usable()) return verdict;
+    if (verdict.answer != Answer::Expected || !can_compile()) return verdict;
     try {
       compile_graphs(baked.problem, lowered_by(verdict), device);
       verdict.answer = Answer::Proven;
@@ -49,9 +49,10 @@ class CudnnEngine : public Engine {
   std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
                                 const Device& device) const override {
     throw_if_refused(judged);
-    if (const cuda::CudnnLibrary& library = cuda::cudnn_library(); !library.usable()) {
+    if (!can_compile()) {
       throw Unsupported("engine cudnn: nothing can be compiled on this machine: " +
-                        library.problem);
+                        (graphs_are_built_in() ? cuda::cudnn_library().problem
+                                               : "this Fovea was built without cudnn-frontend"));
     }
     if (device.described) {
       compile_graphs(baked.problem, lowered_by(judged), device);

@@ -151,23 +151,22 @@ class Rules {
         {std::move(code), std::move(limit), std::move(got), std::move(advice)});
   }
 
-  // A described GPU is judged even without cuDNN on this machine: by the newest known version.
+  // A described GPU is judged even if nothing can be compiled here.
   void note_absence() {
-    if (cuda::cudnn_library().usable()) return;
+    if (can_compile()) return;
     verdict_.note += std::string(verdict_.note.empty() ? "" : "; ") +
-                     "there is no cuDNN here: by the rules of " +
-                     cuda::version_text(newest_known_version) + ", and nothing can be compiled";
+                     (graphs_are_built_in() ? "there is no cuDNN here" : "built without cuDNN") +
+                     ": by the rules of " + cuda::version_text(rules_version()) +
+                     ", and nothing can be compiled";
   }
 
   void check_library() {
-    if (!graphs_are_built_in()) {
-      refuse("no_cudnn_part", "this Fovea was built without the headers of cuDNN", "engine cudnn",
-             "build it with -DFOVEA_CUDNN=ON");
-      return;
-    }
-    const cuda::CudnnLibrary& library = cuda::cudnn_library();
-    if (!library.usable() && !device_.described) {
-      refuse("no_cudnn", "engine cudnn needs cuDNN 9", "this machine", library.problem);
+    if (!can_compile() && !device_.described) {
+      const std::string advice =
+          graphs_are_built_in()
+              ? cuda::cudnn_library().problem
+              : "this Fovea was built without the headers of cuDNN: build it with -DFOVEA_CUDNN=ON";
+      refuse("no_cudnn", "engine cudnn needs cuDNN 9", "this machine", advice);
       return;
     }
     if (device_.sm < 80) {
@@ -348,6 +347,8 @@ class Rules {
 };
 
 }  // namespace
+
+bool can_compile() { return graphs_are_built_in() && cuda::cudnn_library().usable(); }
 
 int rules_version() {
   const cuda::CudnnLibrary& library = cuda::cudnn_library();

@@ -7,10 +7,13 @@
 
 namespace fovea::cudnn {
 
-// Also if there is no cuDNN in this machine: then that is one of the reasons. If it is not
-// refused, `lowered` is the Lowered of the first batch.
+// If nothing can be compiled here, that is one of the reasons, but for described GPUs: these are
+// judged by the rules alone. If it is not refused, `lowered` is the Lowered of the first batch.
 Judged judge(const Problem& baked, const Device& device);
 const Lowered& lowered_by(const Judged& judged);
+
+// Whether graphs can be built: this Fovea has cudnn-frontend, and there is a cuDNN.
+bool can_compile();
 
 // The newest cuDNN that the conformance list ran on, and the one whose rules count: that of this
 // machine, or the newest known if there is none.

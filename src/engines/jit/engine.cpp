@@ -45,6 +45,7 @@ class JitEngine : public Engine {
       verdict.answer = Answer::Proven;
       proofs_.keep(baked, device, verdict);
     } catch (const Unsupported& refusal) {
+      if (device.described) return verdict;  // its note says that nothing can be compiled here
       verdict.answer = Answer::No;
       verdict.reasons.push_back({"no_nvrtc", "engine jit compiles kernels", refusal.what(),
                                  "install NVRTC, or use another engine"});
