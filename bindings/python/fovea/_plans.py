@@ -74,7 +74,7 @@ _plans = Recent(256)
 
 def plan(line: str, engine: str | None = None, device: str | None = None, partner: str | None = None) -> _core.Plan:
     """The plan of a problem line of one direction. `partner` is the line of the other half of a training pair."""
-    # FOVEA_ENGINE chooses where no engine is named, and may change while a process runs.
+    # FOVEA_ENGINE chooses if no engine is named, and may change while a process runs.
     key = (line, engine or _core.environment_engine(), device, partner)
     made = _plans.get(key)
     if made is None:

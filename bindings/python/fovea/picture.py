@@ -72,7 +72,7 @@ def _ticks(positions: int, length: float) -> tuple[list[float], list[int]]:
 class Picture:
     """One head of a program: rows are queries, columns keys. A notebook shows it; `save` writes it to a file.
 
-    `values` has the modified scores, None where they are masked; `low` and `high` are the least and the largest of them.
+    `values` has the modified scores, None for masked ones; `low` and `high` are the least and the largest of them.
     Drawing needs matplotlib:  pip install 'fovea[plot]'."""
 
     def __init__(

@@ -32,7 +32,7 @@ class Text(str):
 class Program:
     """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
 
-    `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they capture: (name,
+    `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name,
     dtype, extents) and (name, dtype, default or None)."""
 
     __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_hash")
@@ -74,7 +74,7 @@ class Program:
         scalars: Mapping[str, float] | None = None,
         tile: int | None = None,
     ) -> Picture:
-        """A picture of one head: what becomes of `score` at each query (down) and key (across), grey where it
+        """A picture of one head: what becomes of `score` at each query (down) and key (across), grey if it
         is masked, and which tiles the mask leaves empty, full or mixed (None: about eight a side). matplotlib draws it:
         pip install 'fovea[plot]'."""
         from .picture import draw

@@ -287,7 +287,7 @@ MISTAKES = {
     "lengths": (
         lambda *a: attention(*a, kv_lengths=jnp.ones(B)),
         fovea.InvalidArgument,
-        "kv_lengths has the type float32",
+        r"kv_lengths: must be one integer per sequence, got float32 \[4\]",
     ),
     "lengths of jax.nn": (
         lambda *a: dot_product_attention(*a, query_seq_lengths=jnp.array([1])),
@@ -295,11 +295,6 @@ MISTAKES = {
         r"query_seq_lengths: shape \[1\]; must be \[4\]",
     ),
     "offset": (lambda *a: attention(*a, kv_offset=jnp.array([1])), ValueError, r"kv_offset: shape \[1\]"),
-    "a list of tensors": (
-        lambda *a: attention(*a, score_mod="score * t[h]", score_mod_tensors=[SLOPES]),
-        fovea.InvalidArgument,
-        "score_mod_tensors must be a dict of names, got list",
-    ),
     "what is not captured": (
         lambda *a: attention(*a, mask_mod="doc[b, q] == 1"),
         fovea.InvalidArgument,

@@ -26,12 +26,10 @@ def refused(kind, pattern, function, *args, **options):
 
 
 def test_tensors(q):
-    refused(ValueError, r"key: torch.float16; must be torch.float32, as query is", attention, q, q.half(), q)
     refused(ValueError, r"value: on meta, but the query is on cpu", attention, q, q, q.to("meta"))
     refused(ValueError, r"query: 3 dimensions", flex_attention, q[0], q, q)
     refused(ValueError, r"key: 2 heads.*enable_gqa=True", flex_attention, q, q[:, :2], q[:, :2])
     refused(ValueError, r"key: 2 sequences, the query has 3", flex_attention, torch.cat([q, q[:1]]), q, q)
-    refused(ValueError, r"query: torch.int32 must be float32", attention, q.int(), q.int(), q.int())
 
 
 def test_values(q):
@@ -40,12 +38,9 @@ def test_values(q):
         refused(ValueError, r"scale=.*must be a finite number", flex_attention, q, q, q, scale=scale)
     refused(ValueError, r"window_size=\(3,\)", attention, q, q, q, window_size=(3,))
     refused(ValueError, r"is_causal='left'", attention, q, q, q, is_causal="left")
-    refused(ValueError, r"seq_lens: must be one integer per sequence", attention, q, q, q, seq_lens=torch.zeros(2))
-    refused(ValueError, r"cu_seqlens: goes with layout='thd'", attention, q, q, q, cu_seqlens=torch.tensor([0, 1]))
-    refused(ValueError, r"cu_seqlens: layout thd needs the starts", attention, q[0], q[0], q[0], layout="thd")
-    refused(ValueError, r"q_offset=1.5", attention, q, q, q, q_offset=1.5)
+    refused(ValueError, r"q_offset: must be one integer per sequence, got torch.float32 \[\]", attention, q, q, q, q_offset=1.5)
     refused(ValueError, r"seed and generator", attention, q, q, q, dropout_p=0.1, seed=1, generator=torch.Generator())
-    refused(fovea.Error, r"engine", attention, q, q, q, engine="turbo")
+    refused(ValueError, r"engine='turbo': must be one of", flex_attention, q, q, q, kernel_options={"engine": "turbo"})
 
 
 def test_trap_9_companions_without_their_modifier(q):
@@ -69,7 +64,7 @@ def test_trap_9_companions_without_their_modifier(q):
     refused(ValueError, r"unknown name 'slope'", attention, q, q, q, score_mod="score * slope")
     refused(
         ValueError,
-        r"scalars\['a'\]: must be a Python number",
+        r"scalars\['a'\]: must be a number, got tensor",
         attention,
         q,
         q,
@@ -78,11 +73,6 @@ def test_trap_9_companions_without_their_modifier(q):
         scalars={"a": torch.tensor(1.0)},
     )
     refused(ValueError, r"the captured name '_a'", attention, q, q, q, score_mod="score", tensors={"_a": q})
-
-
-def test_names_of_captured_tensors(q):
-    with pytest.raises(ValueError, match="the captured name 'v': stands for an operand"):
-        attention(q, q, q, score_mod="score * v[h]", tensors={"v": torch.ones(4)})
 
 
 def test_devices_of_captured_tensors(q):

@@ -293,7 +293,7 @@ print("all the same")
 
 
 @pytest.mark.skipif(
-    torch.cuda.is_available(), reason="torch's own backward does not run in a forked process where CUDA is"
+    torch.cuda.is_available(), reason="torch's own backward does not run in a forked process if CUDA is there"
 )
 def test_workers_that_are_forked_call_on():
     done = subprocess.run([sys.executable, "-c", LOADER], capture_output=True, text=True, timeout=600)

@@ -16,7 +16,7 @@ import numpy as np
 from .. import _core
 from .._core import InvalidArgument
 from .._options import Handed, flags_of, outputs_of
-from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
+from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of
 from . import _derivative, _partition
 from ._captures import Captures
 from ._inputs import (
@@ -189,7 +189,8 @@ class CallBuilder:
         self._spec = self._spec.replace(dropout=float(rate), rng=rng)
 
     def options(self, handed: Handed, **fields) -> None:
-        own = {"outputs": ("o", *outputs_of(handed)), "flags": flags_of(handed), "engine": handed.engine}
+        engine = engine_of(handed.engine) or None
+        own = {"outputs": ("o", *outputs_of(handed)), "flags": flags_of(handed), "engine": engine}
         self._spec = self._spec.replace(**own, **fields)
 
     # --- run ---
@@ -223,7 +224,6 @@ def _check_problem(spec: Spec, arrays) -> None:
     problem = _core.Problem(problem_line(spec, arrays, "forward"))
     if spec.engine is None:
         return
-    one_of("engine", spec.engine, _core.engines())
     if jax.default_backend() == "cpu":
         answer, reasons = _core.supported(problem, engine=spec.engine, device="cpu")
         if not answer:

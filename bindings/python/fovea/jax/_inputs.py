@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._core import InvalidArgument
-from .._request import check_per_sequence, check_rank, check_starts, check_types, one_of
+from .._request import check_integers, check_per_sequence, check_rank, check_starts, check_types, is_packed, one_of
 from ._spec import DTYPES, LAYOUTS
 
 # layout argument -> (layout of a tensor, roles of q, k, v)
@@ -40,9 +40,7 @@ def tensors_of(layout: str, q, k, v) -> tuple[str, dict[str, jax.Array]]:
 
 
 def _check_types(operands: Mapping[str, jax.Array]) -> None:
-    dtypes = [np.dtype(x.dtype).name for x in operands.values()]
-    check_types(dtypes, list(operands))
-    one_of(f"{next(iter(operands))}.dtype", dtypes[0], DTYPES)
+    check_types([np.dtype(x.dtype).name for x in operands.values()], DTYPES, list(operands))
 
 
 def _check_shape(layout: str, role: str, x: jax.Array) -> None:
@@ -58,18 +56,12 @@ def _check_shape(layout: str, role: str, x: jax.Array) -> None:
 
 def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, jax.Array], tuple[int, int]]:
     """The starts by role, and the longest lengths; empty if the layout is not thd."""
-    arguments = {"cu_seqlens_q": cu_q, "cu_seqlens_kv": cu_k, "max_seqlen_q": max_q, "max_seqlen_kv": max_k}
-    given = [name for name, value in arguments.items() if value is not None]
-    if layout != "thd":
-        if given:
-            raise InvalidArgument(f"{', '.join(given)} given: only layout thd has packed sequences")
+    arguments = (("cu_seqlens_q", cu_q), ("cu_seqlens_kv", cu_k), ("max_seqlen_q", max_q), ("max_seqlen_kv", max_k))
+    if not is_packed(layout, arguments, ("cu_seqlens_q", "max_seqlen_q")):
         return {}, (0, 0)
-    if cu_q is None or max_q is None:
-        raise InvalidArgument("layout thd needs cu_seqlens_q and max_seqlen_q")
     q_starts = vector("cu_seqlens_q", cu_q)
     k_starts = vector("cu_seqlens_kv", cu_q if cu_k is None else cu_k)
-    check_starts("cu_seqlens_q", q_starts.shape)
-    check_starts("cu_seqlens_kv", k_starts.shape, q_starts.shape[0])
+    check_starts("cu_seqlens_q", q_starts.shape, k_starts.shape, "cu_seqlens_kv")
     longest = (_length("max_seqlen_q", max_q), _length("max_seqlen_kv", max_q if max_k is None else max_k))
     return {"q_starts": q_starts, "k_starts": k_starts}, longest
 
@@ -121,8 +113,7 @@ def scalar(name: str, value, dtype) -> jax.Array:
 def vector(name: str, value, count: int | None = None) -> jax.Array:
     """int32: one number for each of `count` sequences, if that is given."""
     array = jnp.asarray(value)
-    if not jnp.issubdtype(array.dtype, jnp.integer):
-        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be int32")
+    check_integers(name, jnp.issubdtype(array.dtype, jnp.integer), array.dtype, array.shape)
     if count is not None:
         check_per_sequence(name, array.shape, count)
     return array.astype(jnp.int32)

@@ -96,7 +96,7 @@ class Graph:
         return self._made(Expression(_AXES[axis], (), I32), name)
 
     def binary_select(self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
-        """input0 where mask holds, else input1."""
+        """input0 if mask holds, else input1."""
         x, y = self._value("binary_select", "input0", input0), self._value("binary_select", "input1", input1)
         condition = self._value("binary_select", "mask", mask)
         compute = meaning_of(compute_data_type, "compute_data_type")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._arrays import FROM_NUMPY
+from .._arrays import CODES, FROM_NUMPY
 from .._core import InvalidArgument
 from .expression import BOOL, F32, I32, Expression, as_bool, as_f32, as_i32
 
@@ -72,7 +72,7 @@ class Tensor:
         return self._name
 
     def get_dim(self) -> list[int]:
-        """Of the score (where the sizes are known) and of captured tensors."""
+        """Of the score (if the sizes are known) and of captured tensors."""
         if self._dim is None:
             raise InvalidArgument("get_dim: the extents of this tensor are not known while a callback is recorded")
         return list(self._dim)
@@ -129,7 +129,7 @@ class _NoSuchMethod(InvalidArgument, AttributeError):
 
 # --- captured ---
 
-_DTYPES = {**FROM_NUMPY, "half": "f16", "bool_": "bool"}
+_DTYPES = {**FROM_NUMPY, "half": "f16", "bool_": "bool", **{name: name for name in CODES}}
 _LOADED = {"f32": F32, "f16": F32, "bf16": F32, "f64": F32, "i32": I32, "i64": I32, "u8": I32, "bool": BOOL}
 _AXES = ("b", "h", "q", "k")
 _SIZES = ("B", "H", "Sq", "Skv")

@@ -11,6 +11,7 @@ from torch import Tensor
 from .._core import InvalidArgument
 from .._options import Handed, Options, filled, flags_of, handed_of, outputs_of, takes
 from .._request import AXES, both_masks, dropout_of, engine_of, window_mask
+from ..recorder import is_callback
 from ..report import Explanation, explain_problem
 from . import call_cache
 from .arguments import (
@@ -30,7 +31,7 @@ from .call import Call
 from .context_plan import Seen
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
-from .modifiers import Formulas, is_callback, record_callbacks, traced
+from .modifiers import Formulas, record_callbacks, traced
 from .plans import device_name, forward_problem
 from .runtime import keep_plan
 from .state import is_dynamo_compiling
