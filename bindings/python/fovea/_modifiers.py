@@ -13,6 +13,7 @@ from ._core import InvalidArgument
 from ._request import (
     FLOATS,
     both_masks,
+    check_callback_scalars,
     check_captured_name,
     check_modifiers,
     no_modifier,
@@ -105,8 +106,10 @@ def read_modifiers(
     for name in (*tensors, *numbers):
         check_captured_name(name)
     programs = [x for x in modifiers if isinstance(x, Program)]
-    names_anything = recorder.is_callback(score_mod) or any(isinstance(x, str) for x in modifiers)
-    values = scalars_of(programs, names_anything, tensors, numbers)
+    has_text, has_callback = any(isinstance(x, str) for x in modifiers), recorder.is_callback(score_mod)
+    if has_callback and not has_text:
+        check_callback_scalars(numbers)
+    values = scalars_of(programs, has_text or has_callback, tensors, numbers)
     reader = _ModifierReader(tensors, values, sizes, Modifier())
     _read_score_mod(reader, score_mod, score_mod_bprop)
     _read_mask_mod(reader, mask_mod)

@@ -262,6 +262,11 @@ def one_is_a_callback() -> InvalidArgument:
     return InvalidArgument("score_mod, score_mod_bprop: must both be callbacks (graph, score, tensors), or neither of them")
 
 
+def check_callback_scalars(scalars: Any) -> None:
+    if scalars:
+        raise InvalidArgument("scalars: a callback (graph, score, tensors) has tensors only; give a tensor of one element")
+
+
 def no_number(name: str, value: Any) -> InvalidArgument:
     return InvalidArgument(f"scalars[{name!r}]: must be a number, got {value!r}")
 

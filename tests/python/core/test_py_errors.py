@@ -39,6 +39,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"mask_mod": 7}, "mask_mod: must be a formula text of positions"),
         ({"mask_mod": fovea.formula("score")}, "must be a formula text of positions, or a fovea.Program with a mask alone"),
         ({"score_mod": "score", "score_mod_bprop": 3}, "score_mod_bprop: must be a formula text of score and grad"),
+        ({"score_mod": lambda graph, score, tensors: score, "scalars": {"c": 1.0}}, "scalars: a callback (graph, score, tensors)"),
         ({"score_mod": CAP, "scalars": {"c": "x"}}, "scalars['c']: must be a number, got 'x'"),
         ({"score_mod": CAP, "scalars": {"c": True}}, "scalars['c']: must be a number, got True"),
         (
@@ -118,9 +119,7 @@ def test_an_unknown_option_is_an_error():
 
 
 def test_the_families_of_errors():
-    assert issubclass(fovea.InvalidArgument, (fovea.Error, ValueError)) and issubclass(
-        fovea.InvalidArgument, ValueError
-    )
+    assert issubclass(fovea.InvalidArgument, fovea.Error) and issubclass(fovea.InvalidArgument, ValueError)
     assert issubclass(fovea.Unsupported, NotImplementedError) and issubclass(fovea.DeviceError, RuntimeError)
     assert issubclass(fovea.OutOfMemory, MemoryError) and issubclass(fovea.InternalError, RuntimeError)
     assert fovea.InvalidArgument.__module__ == "fovea" and fovea.Error.__doc__

@@ -13,6 +13,7 @@ from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .._request import (
     both_masks,
+    check_callback_scalars,
     check_captured_name,
     check_modifiers,
     no_modifier,
@@ -171,8 +172,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
     tensors, bprop_tensors = named["tensors"], named["bprop_tensors"]
     captured = {"tensors": (tensors, "score_mod"), "bprop_tensors": (bprop_tensors, "score_mod_bprop")}
     check_modifiers(score_mod, mask_mod, bprop, captured)
-    if named["scalars"]:
-        raise InvalidArgument("scalars: a callback has tensors only; give a tensor of one element")
+    check_callback_scalars(named["scalars"])
     if not is_callback(score_mod) or (bprop is not None and not is_callback(bprop, (3, 4))):
         raise one_is_a_callback()
     tensors, bprop_tensors = tensors or {}, bprop_tensors or {}
