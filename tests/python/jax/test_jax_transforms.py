@@ -109,7 +109,7 @@ def test_a_smaller_batch_builds_no_other_plan(qkv):
 
 
 def test_structure_is_identity(qkv):
-    """Traps 1 to 3: functions at one address, redefined functions, lambdas, closures and partials."""
+    """Of functions at one address, redefined functions, lambdas, closures and partials."""
     results = []
     for factor in (0.5, 2.0):
         scope = {}

@@ -331,7 +331,7 @@ MODIFIERS = {
 
 
 @pytest.mark.parametrize("name", MODIFIERS)
-def test_trap_11_modules_take_every_modifier(name):
+def test_modules_take_every_modifier(name):
     score_mod, options = MODIFIERS[name]
     inputs = [draw() for _ in range(3)]
     compare(
