@@ -62,7 +62,7 @@ class _ModifierReader:
     def add_tensor(self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None) -> None:
         array = host_array(f"tensors[{key!r}]", self.tensors[key])
         if dtype is not None and array.dtype != dtype:
-            raise InvalidArgument(f"tensors[{key!r}] has elements of type {array.dtype}; the program declares {dtype}")
+            raise InvalidArgument(f"tensors[{key!r}]: {array.dtype}; must be {dtype}, as the program declares")
         extents = symbolic_extents(array.shape, self.sizes) if extents is None else extents
         before = self.made.tensors.get(name)
         if before is not None and before[0] != extents:

@@ -243,7 +243,7 @@ def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Mapping
             raise InvalidArgument(f"{name}: must be a dict of names, got {type(things).__name__}")
         for key in things:
             if not isinstance(key, str):
-                raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; it must be a name")
+                raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; must be a name")
         if owner and given[owner] is None:
             raise InvalidArgument(f"{name}: given without {owner}")
         if things and score_mod is None and mask_mod is None:
@@ -272,7 +272,11 @@ def no_number(name: str, value: Any) -> InvalidArgument:
 
 
 def not_captured(argument: str, name: str) -> InvalidArgument:
-    return InvalidArgument(f"{argument} has {name!r}, which no formula captures")
+    return InvalidArgument(f"{argument}: {name!r} is captured by no formula")
+
+
+def not_given(argument: str, name: str) -> InvalidArgument:
+    return InvalidArgument(f"{argument}: no {name!r}, which the program captures")
 
 
 def scalars_of(programs: Iterable[Any], has_text: bool, tensors: Mapping[str, Any], scalars: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,12 +287,12 @@ def scalars_of(programs: Iterable[Any], has_text: bool, tensors: Mapping[str, An
         for name, *_ in program.tensors:
             captured.add(name)
             if name not in tensors:
-                raise InvalidArgument(f"tensors has no {name!r}, which the program captures")
+                raise not_given("tensors", name)
         for name, dtype, default in program.scalars:
             captured.add(name)
             value = values.get(name, default)
             if value is None:
-                raise InvalidArgument(f"scalars has no {name!r}, which the program captures and has no default for")
+                raise not_given("scalars", name)
             values[name] = int(value) if dtype == "i32" else float(value)
     for argument, given in (("tensors", tensors), ("scalars", scalars)):
         for name in given:

@@ -165,7 +165,7 @@ def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str,
         return name, dtype, extents
     found = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", given)
     if not found:
-        raise _core.InvalidArgument(f"tensors[{name!r}] is {given!r}; it must be like 'f32[H]' or 'i32[B, Sq]'")
+        raise _core.InvalidArgument(f"tensors[{name!r}]={given!r}: must be like 'f32[H]' or 'i32[B, Sq]'")
     return name, found[1], [part.strip() for part in found[2].split(",") if part.strip()]
 
 
@@ -173,5 +173,5 @@ def _declared_scalar(name: str, given: object) -> tuple:
     if given in ("f32", "i32"):
         return name, given
     if isinstance(given, bool) or not isinstance(given, (int, float)):
-        raise _core.InvalidArgument(f"scalars[{name!r}] is {given!r}; it must be a number (its default), 'f32' or 'i32'")
+        raise _core.InvalidArgument(f"scalars[{name!r}]={given!r}: must be a number (its default), 'f32' or 'i32'")
     return name, "i32" if isinstance(given, int) else "f32", given

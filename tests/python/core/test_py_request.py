@@ -75,12 +75,12 @@ MISTAKES = {
     "starts": ((Q, Q, Q), {"cu_seqlens": np.array([0, 6])}, "cu_seqlens: goes with layout thd, got bhsd"),
     "no start": ((Q[0],) * 3, {"layout": "thd", "cu_seqlens": np.zeros(0, int)}, "cu_seqlens: shape [0]; must be [B + 1]"),
     "engine": ((Q, Q, Q), {"engine": "turbo"}, "engine='turbo': must be one of cudnn, jit, cpu, reference"),
-    "no tensor": ((Q, Q, Q), {"score_mod": TABLE}, "tensors has no 't', which the program captures"),
-    "no scalar": ((Q, Q, Q), {"score_mod": CAP}, "tensors has no 'c', which the program captures"),
+    "no tensor": ((Q, Q, Q), {"score_mod": TABLE}, "tensors: no 't', which the program captures"),
+    "no scalar": ((Q, Q, Q), {"score_mod": CAP}, "tensors: no 'c', which the program captures"),
     "another name": (
         (Q, Q, Q),
         {"score_mod": CAP, "scalars": {"c": 1.0, "d": 2.0}},
-        "tensors has 'd', which no formula captures",
+        "tensors: 'd' is captured by no formula",
     ),
     "no modifier": ((Q, Q, Q), {"tensors": {"t": np.ones(4, np.float32)}}, "tensors: given without"),
     "an operand's name": (

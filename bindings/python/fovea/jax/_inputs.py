@@ -31,7 +31,7 @@ def tensors_of(layout: str, q, k, v) -> tuple[str, dict[str, jax.Array]]:
     for name, value in given.items():
         if (value is not None) != (name in wanted):
             rule = f"layout {layout} takes {', '.join(wanted)}"
-            raise InvalidArgument(f"{name} is {'missing' if value is None else 'given'}: {rule}")
+            raise InvalidArgument(f"{name}: {'missing' if value is None else 'given'}, but {rule}")
     operands = {role: jnp.asarray(given[name]) for role, name in zip(roles, wanted)}
     _check_types(operands)
     for role, x in operands.items():
@@ -45,10 +45,10 @@ def _check_types(operands: Mapping[str, jax.Array]) -> None:
 
 def _check_shape(layout: str, role: str, x: jax.Array) -> None:
     if not all(isinstance(n, int) for n in x.shape):
-        raise InvalidArgument(f"{role} has shape {x.shape}: sizes must be numbers, none may be symbolic")
+        raise InvalidArgument(f"{role}: shape {list(x.shape)}; sizes must be numbers, none may be symbolic")
     if role in ("qkv", "kv"):
         if x.ndim < 3 or x.shape[-3] != len(role):
-            raise InvalidArgument(f"{role}: shape {list(x.shape)}; its third extent from the end must be {len(role)}")
+            raise InvalidArgument(f"{role}: shape {list(x.shape)}; the third extent from the end must be {len(role)}")
         check_rank(role, layout, (*x.shape[:-3], *x.shape[-2:]))
     else:
         check_rank(role, layout, x.shape)
@@ -68,7 +68,7 @@ def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, j
 
 def _length(name: str, value) -> int:
     if isinstance(value, jax.core.Tracer):
-        raise InvalidArgument(f"{name} is traced; it must be a number, the bound that a plan is made for")
+        raise InvalidArgument(f"{name}: traced; must be a number, the bound that a plan is made for")
     return operator.index(value)
 
 
@@ -102,11 +102,11 @@ def scalar(name: str, value, dtype) -> jax.Array:
     except TypeError:
         raise InvalidArgument(f"{name}={value!r}: must be a number") from None
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be a real number")
+        raise InvalidArgument(f"{name}: {array.dtype}; must be a real number")
     if array.ndim:
-        raise InvalidArgument(f"{name} has shape {array.shape}; it must be a scalar")
+        raise InvalidArgument(f"{name}: shape {list(array.shape)}; must be a scalar")
     if dtype == jnp.int32 and not jnp.issubdtype(array.dtype, jnp.integer):
-        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be an integer")
+        raise InvalidArgument(f"{name}: {array.dtype}; must be an integer")
     return array.astype(dtype)
 
 
@@ -134,7 +134,7 @@ def seed_words(seed) -> jax.Array:
         high = words >> 32 if words.dtype.itemsize == 8 else jnp.where(words < 0, -1, 0)
         return jnp.concatenate([words, high]).astype(jnp.uint32)
     raise InvalidArgument(
-        f"dropout_seed has type {array.dtype} and shape {array.shape}; give a number, a PRNG key or uint32[2]"
+        f"dropout_seed: {array.dtype} {list(array.shape)}; must be a number, a PRNG key or uint32[2]"
     )
 
 

@@ -18,6 +18,7 @@ from .._request import (
     check_modifiers,
     no_modifier,
     not_captured,
+    not_given,
     one_is_a_callback,
     program_line,
     two_derivatives,
@@ -135,7 +136,7 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         captured = [name for name, *_ in (*program.tensors, *program.scalars)]
         for name in captured:
             if name not in values:
-                raise InvalidArgument(f"{what}_tensors has no {name!r}, which the program captures")
+                raise not_given(f"{what}_tensors", name)
     else:
         key = {"score_mod": "mod", "mask_mod": "mask", "score_mod_bprop": "bprop"}[what]
         texts = {key: modifier} if key != "bprop" else {"mod": "score", "bprop": modifier}

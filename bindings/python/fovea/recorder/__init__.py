@@ -58,11 +58,6 @@ class Recorded(NamedTuple):
     bprop: str | None
     captures: tuple[Capture, ...]
 
-    @property
-    def declarations(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        """(name, dtype, extents) of each captured tensor, as problem_line takes them."""
-        return [(one.name, one.dtype, one.extents) for one in self.captures]
-
 
 def record(
     score_mod: Callable[..., Any],
@@ -105,7 +100,7 @@ def _handles(graph: Graph, tensors: Mapping[str, Any] | None) -> dict[str, Tenso
 
 def _result(graph: Graph, name: str, given: Any) -> Expression:
     if not isinstance(given, Tensor):
-        raise InvalidArgument(f"{name} gave back a {type(given).__name__}; it must give back a tensor of the graph")
+        raise InvalidArgument(f"{name}: must return a tensor of the graph, got {type(given).__name__}")
     return as_f32(as_number(graph._value(name, "its result", given)))
 
 

@@ -78,7 +78,7 @@ class Graph:
             return literal(given)
         if hasattr(given, "shape") and hasattr(given, "dtype"):
             return self._capture(argument, given)._expression
-        raise InvalidArgument(f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph")
+        raise InvalidArgument(f"graph.{method}: {argument} must be a tensor of this graph, got {type(given).__name__}")
 
     def _made(self, expression: Expression, name: str) -> Tensor:
         return Tensor(self, expression, name=name)

@@ -62,7 +62,7 @@ def scale_of(scale) -> float:
     """The scale as a call has it."""
     if scale is None:
         return DEFAULT_SCALE
-    if torch.compiler.is_compiling() and not isinstance(scale, str):  # one that Dynamo holds as a symbol has its value
+    if torch.compiler.is_compiling() and not isinstance(scale, str):  # the value, if Dynamo holds it as a symbol
         scale = guard_scalar(scale)
     return _request.scale_of(scale)
 

@@ -82,7 +82,7 @@ def with_graph(run, saved, grads, grad_o, grad_lse):
     q, k, v, o, lse, *rest = saved
     captured, sink = rest[:count], rest[count] if has_sink else None
     known = call, o.detach(), lse.detach()
-    marked = iter(tangents.Backward.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
+    marked = iter(tangents.Gradients.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
     return tuple(None if g is None else next(marked) for g in grads)
 
 

@@ -127,7 +127,7 @@ class Transformed(torch.autograd.Function):
     def backward(ctx, grad_o, grad_lse, *_):
         call, bound, (q, k, v, sink, *captured, o, lse) = kept(ctx)
         grad_lse = grad_lse if "lse" in call.outputs else None
-        grads = Backward.apply(ctx.texts, *bound, q, k, v, sink, o, lse, grad_o, grad_lse, *captured)
+        grads = TransformedBackward.apply(ctx.texts, *bound, q, k, v, sink, o, lse, grad_o, grad_lse, *captured)
         found = dict(zip(call.wants.split(","), grads))
         return *(None,) * (1 + COUNT), *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
 
@@ -139,7 +139,7 @@ class Transformed(torch.autograd.Function):
         return *found, *(None,) * (len(OUTPUTS) - 1)
 
 
-class Backward(torch.autograd.Function):
+class TransformedBackward(torch.autograd.Function):
     """torch.func always asks for a graph of the backward; only a second derivative walks it."""
 
     generate_vmap_rule = True
