@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from callback_value import evaluate, program_of
+from callback_value import Softcap, evaluate, program_of
 
 import fovea
 from fovea.recorder import data_type, is_callback, record
@@ -78,20 +78,6 @@ def test_tensors_of_the_graph():
     assert evaluate(lambda g, s, t: g.mul(s, g.tensor_like(t["scale"])), 3.0, tensors={"scale": scale}) == 6.0
     recorded = record(lambda g, s, t: g.mul(s, g.tensor_like(t["scale"])), tensors={"scale": scale})
     assert recorded.captures[0].tensor is scale
-
-
-class Softcap:
-    """As Transformer Engine's tests have it: the backward needs what the forward stored."""
-
-    def forward(self, graph, score, tensors):
-        self.before_tanh = graph.div(a=score, b=tensors["softcap"], compute_data_type=data_type.FLOAT)
-        self.before_tanh.set_data_type(data_type.FLOAT)
-        return graph.mul(a=graph.tanh(input=self.before_tanh), b=tensors["softcap"])
-
-    def backward(self, graph, dscore, tensors):
-        d_tanh = graph.mul(a=dscore, b=tensors["softcap"])
-        d_before = graph.tanh_backward(loss=d_tanh, input=self.before_tanh)
-        return graph.div(a=d_before, b=tensors["softcap"])
 
 
 def test_a_stateful_callback_whatever_was_called_before():

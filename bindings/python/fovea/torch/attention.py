@@ -172,7 +172,7 @@ def learn_scale(given):
 def attend_request(qkv, modifiers, key, given):
     """`key` has the options, without the scale, of a call that binds nothing beside its tensors. Such a call is looked up before
     its options are checked: if a plan is found, they were checked when it was made."""
-    plain = not is_dynamo_compiling() and can_be_written(modifiers, given) and call_cache.is_plain()
+    plain = not is_dynamo_compiling() and can_be_written(modifiers, given) and call_cache.may_look_up()
     found = None
     if plain and key is not None and is_hashable(key):
         scale = scale_of(given["scale"])

@@ -26,7 +26,7 @@ class Facts:
 find = _core.CallCache(Facts).look_up if isinstance(VIEWER, _core.Viewer) else None
 
 
-def is_plain() -> bool:
+def may_look_up() -> bool:
     """May the call be looked up? Asked if nothing is being compiled."""
     return find is not None and state.is_plain()
 

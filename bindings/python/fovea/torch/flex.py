@@ -87,7 +87,7 @@ def flex_attention(
 
 def attend_eager(qkv, score_mod, block_mask, options):
     found = None
-    if call_cache.is_plain():
+    if call_cache.may_look_up():
         scale, enable_gqa, kernel_options, *outputs = options
         key = (bool(enable_gqa), *outputs, kernel_options and engine_in(kernel_options))
         found = look_up(qkv, score_mod, block_mask, scale, key)
