@@ -154,7 +154,8 @@ def dot_product_attention(
     and -inf as its residual."""
     given = Given.of(locals())
     if implementation == "xla":
-        _refuse_modifiers(given)
+        if given != Given():
+            raise InvalidArgument('implementation="xla": is jax.nn\'s own attention, which takes no modifiers')
         return jax.nn.dot_product_attention(
             query,
             key,
@@ -190,11 +191,6 @@ def dot_product_attention(
         return o
     residual = jnp.swapaxes(results[1], -1, -2).astype(key.dtype).reshape(shape[:-1])
     return o, jax.lax.stop_gradient(residual)
-
-
-def _refuse_modifiers(given: Given) -> None:
-    if given != Given():
-        raise InvalidArgument('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
 
 
 def _with_rank_four(array):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -33,14 +32,10 @@ def tensors_of(layout: str, q, k, v) -> tuple[str, dict[str, jax.Array]]:
             rule = f"layout {layout} takes {', '.join(wanted)}"
             raise InvalidArgument(f"{name}: {'missing' if value is None else 'given'}, but {rule}")
     operands = {role: jnp.asarray(given[name]) for role, name in zip(roles, wanted)}
-    _check_types(operands)
+    check_types([np.dtype(x.dtype).name for x in operands.values()], DTYPES, list(operands))
     for role, x in operands.items():
         _check_shape(tensor_layout, role, x)
     return tensor_layout, operands
-
-
-def _check_types(operands: Mapping[str, jax.Array]) -> None:
-    check_types([np.dtype(x.dtype).name for x in operands.values()], DTYPES, list(operands))
 
 
 def _check_shape(layout: str, role: str, x: jax.Array) -> None:
