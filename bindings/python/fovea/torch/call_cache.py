@@ -5,12 +5,12 @@ One table has the plans of all calls, those of backward passes and of the operat
 import torch
 
 from .. import _core
-from .._plans import Recent
+from .._plans import LruCache
 from . import state
 from .call import PLAIN, VIEWER
 from .steps import formulas_of, written
 
-TABLE = Recent(1024)
+TABLE = LruCache(1024)
 
 
 class Facts:
