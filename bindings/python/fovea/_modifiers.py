@@ -10,7 +10,7 @@ from typing import Any
 from . import recorder
 from ._arrays import NAMES_IN_NUMPY, HostArray, host_array
 from ._core import InvalidArgument
-from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier, symbolic_extents
+from ._request import FLOATS, both_masks, check_captured, check_captured_name, check_modifiers, no_modifier, symbolic_extents
 from .program import Program
 
 
@@ -45,7 +45,12 @@ class _Given:
     tensors: Mapping[str, Any]
     scalars: Mapping[str, Any]
     sizes: dict[str, int]
+    in_double: bool
     made: Modifier
+
+    def texts_of(self, program: Program) -> tuple:
+        """Its mod, mask and bprop."""
+        return program.in_double if self.in_double else (program.mod, program.mask, program.bprop)
 
     def add_tensor(self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None) -> None:
         array = host_array(f"tensors[{key!r}]", self.tensors[key])
@@ -84,13 +89,12 @@ def read_modifiers(
     tensors: Mapping[str, Any] | None,
     scalars: Mapping[str, Any] | None,
     sizes: dict[str, int],
+    in_double: bool,
 ) -> Modifier:
-    """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names."""
-    for argument, mapping in (("tensors", tensors), ("scalars", scalars)):
-        if mapping is not None and not isinstance(mapping, Mapping):
-            raise InvalidArgument(f"{argument} is {mapping!r}; it must be a mapping of names")
-    given = _Given(tensors or {}, scalars or {}, sizes, Modifier())
-    check_modifiers(score_mod, mask_mod, score_mod_bprop, (("tensors", tensors), ("scalars", scalars)))
+    """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names; `in_double`: q is f64."""
+    check_captured((("tensors", tensors), ("scalars", scalars)), (score_mod, mask_mod))
+    given = _Given(tensors or {}, scalars or {}, sizes, in_double, Modifier())
+    check_modifiers(score_mod, mask_mod, score_mod_bprop)
     for name in (*given.tensors, *given.scalars):
         check_captured_name(name)
     texts = [part for part in (score_mod, mask_mod, score_mod_bprop) if isinstance(part, str)]
@@ -119,7 +123,7 @@ def _read_score_mod(given: _Given, score_mod: Any, bprop: Any) -> None:
     if isinstance(score_mod, str):
         made.mod = score_mod
     elif isinstance(score_mod, Program):
-        made.mod, made.mask, made.bprop = score_mod.mod, score_mod.mask, score_mod.bprop
+        made.mod, made.mask, made.bprop = given.texts_of(score_mod)
         given.add_program(score_mod)
     elif recorder.is_callback(score_mod):
         _record(given, score_mod, bprop)
@@ -132,7 +136,7 @@ def _read_score_mod(given: _Given, score_mod: Any, bprop: Any) -> None:
         raise InvalidArgument("score_mod_bprop is given, and score_mod has a bprop of its own; give one of them")
     if isinstance(bprop, Program) and bprop.bprop:
         given.add_program(bprop)
-        bprop = bprop.bprop
+        bprop = given.texts_of(bprop)[2]
     if not isinstance(bprop, str):
         raise InvalidArgument("score_mod_bprop must be what score_mod is: a formula text of score and grad")
     made.bprop = bprop
@@ -169,6 +173,6 @@ def _read_mask_mod(given: _Given, mask_mod: Any) -> None:
         given.made.mask = both_masks(given.made.mask, mask_mod)
     elif isinstance(mask_mod, Program) and mask_mod.mask and not mask_mod.mod:
         given.add_program(mask_mod)
-        given.made.mask = both_masks(given.made.mask, mask_mod.mask)
+        given.made.mask = both_masks(given.made.mask, given.texts_of(mask_mod)[1])
     else:
         raise no_modifier("mask_mod", mask_mod, "a formula text of positions, or a fovea.Program with a mask alone")

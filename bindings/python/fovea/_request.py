@@ -213,14 +213,27 @@ def check_captured_name(name: Any) -> None:
         raise InvalidArgument(f"the captured name {name!r}: stands for an operand; {', '.join(_OPERANDS)} do")
 
 
-def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Iterable[tuple[str, Any]] = ()) -> None:
-    """A derivative needs its modifier, and `captured` arguments (name, value) need a formula that may name them."""
+def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any) -> None:
+    """A derivative needs its modifier."""
     if bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop: given without score_mod")
-    if score_mod is None and mask_mod is None:
-        for name, value in captured:
-            if value:
-                raise InvalidArgument(f"{name}: given without a modifier that names them")
+
+
+def check_captured(captured: Iterable[tuple[str, Any]], modifiers: Iterable[Any]) -> None:
+    """`captured` arguments (name, value) have names as their keys, and need one of the `modifiers` that may name them."""
+    has_modifiers = any(x is not None for x in modifiers)
+    for argument, given in captured:
+        if given is None:
+            continue
+        if not isinstance(given, Mapping):
+            raise InvalidArgument(f"{argument}: must be a dict of names, got {type(given).__name__}")
+        for key in given:
+            if not isinstance(key, str):
+                raise InvalidArgument(f"{argument}: the key {key!r} is a {type(key).__name__}; it must be a name")
+        if given and not has_modifiers:
+            raise InvalidArgument(
+                f"{argument}: given without a modifier that names them; a function captures what it uses by itself"
+            )
 
 
 def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:

@@ -194,8 +194,13 @@ MISTAKES = {
         "does not use",
     ),
     "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), fovea.InvalidArgument, "engine='fast': must be one of"),
-    "scale as text": (lambda q, k, v: attention(q, k, v, scale="0.1"), fovea.InvalidArgument, "scale='0.1': must be a number"),
-    "complex scale": (lambda q, k, v: attention(q, k, v, scale=1j), fovea.InvalidArgument, "scale has the type complex64"),
+    "scale as text": (lambda q, k, v: attention(q, k, v, scale="0.1"), fovea.InvalidArgument, "scale='0.1': must be a finite number"),
+    "scale that is no number": (
+        lambda q, k, v: attention(q, k, v, scale=float("nan")),
+        fovea.InvalidArgument,
+        "scale=nan: must be a finite number",
+    ),
+    "complex scale": (lambda q, k, v: attention(q, k, v, scale=1j), fovea.InvalidArgument, "scale=1j: must be a finite number"),
     "scale": (
         lambda q, k, v: jax.grad(
             lambda x: jnp.sum(
@@ -240,6 +245,9 @@ def test_float64_runs_on_the_reference_engine():
             scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
             want = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
             np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+            third = attention(q, k, v, score_mod="score * 0.3333333333333333", engine="reference")
+            want = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores / 3), v)
+            np.testing.assert_allclose(third, want, rtol=1e-12, atol=1e-12)
         with pytest.raises(fovea.Unsupported, match="float64|f64|engine"):
             attention(q, k, v)
 

@@ -298,7 +298,7 @@ MISTAKES = {
     "a list of tensors": (
         lambda *a: attention(*a, score_mod="score * t[h]", score_mod_tensors=[SLOPES]),
         fovea.InvalidArgument,
-        "score_mod_tensors must be a dict of names, got list",
+        "score_mod_tensors: must be a dict of names, got list",
     ),
     "what is not captured": (
         lambda *a: attention(*a, mask_mod="doc[b, q] == 1"),

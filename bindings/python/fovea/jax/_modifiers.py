@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._core import InvalidArgument
-from .._request import TraceError, both_masks, check_modifiers, no_modifier, program_line
+from .._request import TraceError, both_masks, check_captured, check_modifiers, no_modifier, program_line
 from ..program import Program
 from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
 from ._operations import NoFormula
@@ -53,13 +53,7 @@ class Given:
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, Program)) and not callable(value):
                 raise no_modifier(name, value, "a function, a formula text or a fovea.Program")
-        for name in _TENSORS:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Mapping):
-                raise InvalidArgument(f"{name} must be a dict of names, got {type(value).__name__}")
-            for key in value or ():
-                if not isinstance(key, str):
-                    raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; it must be a name")
+        check_captured(((name, getattr(self, name)) for name in _TENSORS), (self.score_mod, self.mask_mod))
 
     def names(self) -> set[str]:
         """Checks the names of captured tensors."""
@@ -157,9 +151,9 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
                 raise
             raise _core.InvalidArgument(f"{error}\nWhat {what} captures is given by name, in {what}_tensors") from None
     bound = _bind(program, values, captures)
-    texts = [program.mod, program.mask, program.bprop]
+    texts = list(program.in_double if captures.reals == np.float64 else (program.mod, program.mask, program.bprop))
     if what == "score_mod_bprop":
-        texts = [None, None, program.bprop]
+        texts[:2] = None, None
     elif what == "mask_mod" and (program.mod or program.bprop):
         raise InvalidArgument(f"mask_mod is a Program with a mod; give it as score_mod: {program!r}")
     for text in texts:

@@ -6,13 +6,14 @@ Transformer Engine takes."""
 
 import functools
 import inspect
+import re
 import types
 
 import torch
 
 from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
-from .._request import check_captured_name, check_modifiers, no_modifier
+from .._request import check_captured, check_captured_name, check_modifiers, no_modifier, program_line
 from ..program import Program
 from .errors import about
 from .trace import Trace, run
@@ -42,16 +43,19 @@ class Formulas:
 
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
     """`like` is the query: captured tensors must be on its device."""
-    check_modifiers(score_mod, mask_mod, bprop, (("tensors", tensors), ("scalars", scalars)))
+    check_modifiers(score_mod, mask_mod, bprop)
+    if tensors is not None or scalars is not None:
+        texts = [x for x in (score_mod, mask_mod, bprop) if not callable(x)]
+        check_captured((("tensors", tensors), ("scalars", scalars)), texts)
     out = Formulas()
     trace = Trace(like)
     if isinstance(score_mod, Program):
-        take_program(out, score_mod, mask_mod, bprop)
+        take_program(out, score_mod, mask_mod, bprop, in_double(like))
         mask_mod = bprop = None
     elif score_mod is not None:
         out.mod = formula_of(trace, "score_mod", score_mod)
     if mask_mod is not None:
-        out.mask = mask_text(trace, mask_mod)
+        out.mask = mask_text(trace, mask_mod, in_double(like))
     if bprop is not None:
         out.bprop = formula_of(trace, "score_mod_bprop", bprop)
     take_captured(out, trace, like)
@@ -60,6 +64,40 @@ def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=N
     if tensors or scalars:
         take_named(out, tensors or {}, scalars or {}, like)
     return out
+
+
+class Biased:
+    """A score_mod that is given scores to which a bias was added, or none: `text` is the formula of `score` and the tensor
+    `_bias`, `then` a modifier of any kind."""
+
+    def __init__(self, text, tensor, then):
+        self.text, self.tensor, self.then = text, tensor, then
+
+    def before(self, formulas, like):
+        """Adds the bias to the formulas of `then`."""
+        captured = declared(formulas) if isinstance(self.then, str) else None
+        formulas.mod = self.text if self.then is None else biased(self.text, formulas.mod, captured, in_double(like))
+        formulas.bprop = formulas.bprop and biased(self.text, formulas.bprop, None, False)
+        formulas.names.append("_bias")
+        formulas.tensors.append(bindable(self.tensor, like, "the bias"))
+        formulas.uses.append("?" * self.tensor.dim())
+
+
+def declared(formulas):
+    """(tensors, scalars) for the line of a Program."""
+    tensors = tuple((name, DIRECT[x.dtype], tuple(x.shape)) for name, x in zip(formulas.names, formulas.tensors))
+    return tensors, tuple(tuple(x.split(":")) for x in formulas.scalars)
+
+
+@torch.compiler.assume_constant_result
+def biased(first, then, captured, exact):
+    """The formula `then` of what `first` gives. A text of the caller's comes with what it captures: it is read here, since in
+    it a stock formula may stand for the score."""
+    if captured is not None:
+        tensors, scalars = captured
+        program = Program(program_line(then, tensors=tensors, scalars=scalars))
+        then = texts_of(program, exact)[0]
+    return f"let _biased = {first}; " + re.sub(r"\bscore\b", "_biased", then)
 
 
 def take_captured(out, trace, like):
@@ -86,20 +124,28 @@ def defaults(program, tensors, scalars):
     return out
 
 
-def take_program(out, program, mask_mod, bprop):
+def in_double(like) -> bool:
+    return like is not None and like.dtype == torch.float64
+
+
+def texts_of(program, exact):
+    return program.in_double if exact else (program.mod, program.mask, program.bprop)
+
+
+def take_program(out, program, mask_mod, bprop, exact):
     for name, given, own in (("mask_mod", mask_mod, program.mask), ("score_mod_bprop", bprop, program.bprop)):
         if given is not None and own:
             raise InvalidArgument(f"{name}: the Program given as score_mod has one of its own")
-    out.mod, out.mask, out.bprop = program.mod or "", program.mask or "", program.bprop or ""
+    out.mod, out.mask, out.bprop = [text or "" for text in texts_of(program, exact)]
     if mask_mod is not None or bprop is not None:
         raise InvalidArgument("score_mod: a Program holds all formulas; put the mask and the bprop into it")
 
 
-def mask_text(trace, mask_mod):
+def mask_text(trace, mask_mod, exact):
     if isinstance(mask_mod, Program):
         if mask_mod.mod or not mask_mod.mask:
             raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
-        return mask_mod.mask
+        return texts_of(mask_mod, exact)[1]
     return formula_of(trace, "mask_mod", mask_mod)
 
 
@@ -212,6 +258,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         raise InvalidArgument("scalars: a callback has tensors only; give a tensor of one element")
     if not is_callback(score_mod) or (bprop is not None and not is_callback(bprop, (3, 4))):
         raise InvalidArgument("score_mod and score_mod_bprop: both are callbacks (graph, score, tensors), or neither is")
+    check_captured(((name, named[name]) for name in ("tensors", "bprop_tensors")), (score_mod,))
     tensors, bprop_tensors = named["tensors"] or {}, named["bprop_tensors"] or {}
     out = Formulas()
     if torch.compiler.is_compiling():
@@ -224,7 +271,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         captures = [(capture.name, capture.tensor) for capture in found.captures]
     if mask_mod is not None:  # before the others: names of what a trace captures are numbered from 0
         trace = Trace(like)
-        out.mask = mask_text(trace, mask_mod)
+        out.mask = mask_text(trace, mask_mod, in_double(like))
         take_captured(out, trace, like)
     for name, tensor in captures:
         tensor = bindable(tensor, like, name)
