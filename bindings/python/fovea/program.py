@@ -35,12 +35,12 @@ class Program:
     `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name,
     dtype, extents) and (name, dtype, default or None)."""
 
-    __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_hash")
+    __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_in_double", "_hash")
 
     def __init__(self, line: str) -> None:
         self.core = _core.Program(line)
-        text = self.core.text()
-        self.mod, self.mask, self.bprop = (_core.line_value(text, key) or None for key in ("mod", "mask", "bprop"))
+        self.mod, self.mask, self.bprop = _texts(self.core.text())
+        self._in_double = _texts(self.core.text(in_double=True))
         self.tensors = tuple(
             (name, dtype, tuple(extents.split(",")) if extents else ()) for name, dtype, extents, _ in self.core.tensors
         )
@@ -51,6 +51,10 @@ class Program:
     def text(self) -> str:
         """The canonical line; `Program(p.text) == p`."""
         return self.core.text()
+
+    def texts(self, in_double: bool) -> tuple[str | None, ...]:
+        """(mod, mask, bprop); in double the literals are doubles, as f64 tensors have them."""
+        return self._in_double if in_double else (self.mod, self.mask, self.bprop)
 
     def derivative(self, by: str | None = None) -> Text:
         """The derivative of `mod` by "score" or by a captured name; None: by all of them, for people."""
@@ -120,7 +124,11 @@ class Program:
         return self.core.text(indented=True)
 
     def __reduce__(self) -> tuple:
-        return Program, (self.text,)
+        return Program, (self.core.text(in_double=True),)
+
+
+def _texts(line: str) -> tuple[str | None, ...]:
+    return tuple(_core.line_value(line, key) or None for key in ("mod", "mask", "bprop"))
 
 
 def formula(

@@ -24,11 +24,16 @@ FILLED = (torch.full, torch.zeros, torch.ones)
 _INDEX_TYPES = (torch.int32, torch.int64, torch.uint8, torch.bool)
 
 
+def in_double(like) -> bool:
+    return like is not None and like.dtype == torch.float64
+
+
 class Trace:
     """What one call captures: formula lines, tensors, and by which leaf each of their dimensions is indexed."""
 
     def __init__(self, like=None):
         self.device = None if like is None else like.device
+        self.in_double = in_double(like)
         self.transforms = 0 if torch.compiler.is_compiling() else transforms()  # of torch.func, around the whole call
         self.with_gradients = torch.is_grad_enabled()
         self.lines = []
