@@ -13,15 +13,25 @@ class Entry:
     mod: str = ""
     mask: str = ""
     tensors: tuple = ()  # (name, "f32[H]", a function of the Sizes that makes it)
-    function: str = ""  # of PyTorch; `xp` is torch or jax.numpy
+    score_body: str = ""  # of a Python function score_mod: statements, then what it returns; `xp` is torch or jax.numpy
+    mask_body: str = ""  # of mask_mod
     length: int = 1024  # of queries and keys in its picture
 
     def source(self, framework):
-        """Its Python text for "torch" or "jax"."""
-        text = self.function.strip()
+        """Its Python functions for "torch" or "jax"."""
+        score = function("score_mod(score, b, h, q, k)", self.score_body)
+        mask = function("mask_mod(b, h, q, k)", self.mask_body)
+        text = "\n\n".join(part for part in (score, mask) if part)
         if framework == "torch":
             return text.replace("xp.", "torch.")
         return text.replace(".to(xp.", ".astype(xp.").replace("xp.", "jnp.")
+
+
+def function(head, body):
+    if not body:
+        return ""
+    *statements, value = body.split("\n")
+    return "\n    ".join([f"def {head}:", *statements, f"return {value}"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,80 +90,56 @@ ENTRIES = (
         "Causal",
         "A token sees itself and what came before: every decoder since GPT.",
         mask="q >= k",
-        function="""
-def mask_mod(b, h, q, k):
-    return q >= k
-""",
+        mask_body="q >= k",
     ),
     Entry(
         "sliding",
         "Sliding window",
         "The last 256 tokens (Longformer; Mistral, Gemma 2 and 3 and GPT-OSS in some of their layers).",
         mask="q >= k && q - k < 256",
-        function="""
-def mask_mod(b, h, q, k):
-    return (q >= k) & (q - k < 256)
-""",
+        mask_body="(q >= k) & (q - k < 256)",
     ),
     Entry(
         "dilated",
         "Dilated window",
         "Every fourth token of a longer window (Longformer's upper layers).",
         mask="q >= k && q - k < 512 && (q - k) % 4 == 0",
-        function="""
-def mask_mod(b, h, q, k):
-    return (q >= k) & (q - k < 512) & ((q - k) % 4 == 0)
-""",
+        mask_body="(q >= k) & (q - k < 512) & ((q - k) % 4 == 0)",
     ),
     Entry(
         "streaming",
         "First tokens and a window",
         "A window forgets the first tokens, on which softmax leans; this one keeps four (StreamingLLM).",
         mask="q >= k && (k < 4 || q - k < 256)",
-        function="""
-def mask_mod(b, h, q, k):
-    return (q >= k) & ((k < 4) | (q - k < 256))
-""",
+        mask_body="(q >= k) & ((k < 4) | (q - k < 256))",
     ),
     Entry(
         "strided",
         "Strided",
         "A window, and the last 8 columns of every 128 (Sparse Transformer's fixed pattern).",
         mask="q >= k && (q - k < 128 || k % 128 >= 120)",
-        function="""
-def mask_mod(b, h, q, k):
-    return (q >= k) & ((q - k < 128) | (k % 128 >= 120))
-""",
+        mask_body="(q >= k) & ((q - k < 128) | (k % 128 >= 120))",
     ),
     Entry(
         "chunked",
         "Chunks",
         "Causal inside chunks of 256 (Llama 4's local layers).",
         mask="q >= k && q // 256 == k // 256",
-        function="""
-def mask_mod(b, h, q, k):
-    return (q >= k) & (q // 256 == k // 256)
-""",
+        mask_body="(q >= k) & (q // 256 == k // 256)",
     ),
     Entry(
         "frames",
         "Causal frames",
         "Frames of 192 tokens see themselves and the frames before (video models; block diffusion).",
         mask="q // 192 >= k // 192",
-        function="""
-def mask_mod(b, h, q, k):
-    return q // 192 >= k // 192
-""",
+        mask_body="q // 192 >= k // 192",
     ),
     Entry(
         "prefix",
         "Prefix",
         "The first 300 tokens see each other, the rest is causal (prefix language models, PaliGemma).",
         mask="k < 300 || q >= k",
-        function="""
-def mask_mod(b, h, q, k):
-    return (k < 300) | (q >= k)
-""",
+        mask_body="(k < 300) | (q >= k)",
     ),
     Entry(
         "documents",
@@ -161,10 +147,7 @@ def mask_mod(b, h, q, k):
         "Packed sequences that do not see one another, each of them causal (Llama 3's training).",
         mask="q >= k && doc[b, q] == doc[b, k]",
         tensors=(("doc", "i32[B,Sq]", documents),),
-        function="""
-def mask_mod(b, h, q, k):
-    return (q >= k) & (doc[b, q] == doc[b, k])
-""",
+        mask_body="(q >= k) & (doc[b, q] == doc[b, k])",
     ),
     Entry(
         "images",
@@ -172,10 +155,7 @@ def mask_mod(b, h, q, k):
         "Text is causal, tokens of one image see each other (Gemma 3, Transfusion).",
         mask="q >= k || span[b, q] == span[b, k] && span[b, q] >= 0",
         tensors=(("span", "i32[B,Sq]", spans),),
-        function="""
-def mask_mod(b, h, q, k):
-    return (q >= k) | ((span[b, q] == span[b, k]) & (span[b, q] >= 0))
-""",
+        mask_body="(q >= k) | ((span[b, q] == span[b, k]) & (span[b, q] >= 0))",
     ),
     Entry(
         "bigbird",
@@ -183,21 +163,17 @@ def mask_mod(b, h, q, k):
         "A window of blocks, a first block that sees and is seen, and random blocks for each head (BigBird).",
         mask="abs(q // 64 - k // 64) <= 1 || q < 64 || k < 64 || far[h, q // 64, k // 64]",
         tensors=(("far", "bool[H,16,16]", random_blocks),),
-        function="""
-def mask_mod(b, h, q, k):
-    near = (abs(q // 64 - k // 64) <= 1) | (q < 64) | (k < 64)
-    return near | far[h, q // 64, k // 64]
-""",
+        mask_body=(
+            "near = (abs(q // 64 - k // 64) <= 1) | (q < 64) | (k < 64)\n"
+            "near | far[h, q // 64, k // 64]"
+        ),
     ),
     Entry(
         "neighbourhood",
         "Neighbourhood in an image",
         "Positions are pixels of an image 32 wide; a pixel sees those up to four steps away (neighbourhood attention).",
         mask="abs(q // 32 - k // 32) <= 4 && abs(q % 32 - k % 32) <= 4",
-        function="""
-def mask_mod(b, h, q, k):
-    return (abs(q // 32 - k // 32) <= 4) & (abs(q % 32 - k % 32) <= 4)
-""",
+        mask_body="(abs(q // 32 - k // 32) <= 4) & (abs(q % 32 - k % 32) <= 4)",
     ),
     Entry(
         "tree",
@@ -205,10 +181,7 @@ def mask_mod(b, h, q, k):
         "Draft tokens see their ancestors in a tree of guesses (SpecInfer, Medusa, EAGLE).",
         mask="above[q, k]",
         tensors=(("above", "bool[Sq,Skv]", tree),),
-        function="""
-def mask_mod(b, h, q, k):
-    return above[q, k]
-""",
+        mask_body="above[q, k]",
         length=64,
     ),
     Entry(
@@ -218,13 +191,8 @@ def mask_mod(b, h, q, k):
         mod="score + slopes[h] * (k - q)",
         mask="q >= k",
         tensors=(("slopes", "f32[H]", slopes),),
-        function="""
-def score_mod(score, b, h, q, k):
-    return score + slopes[h] * (k - q)
-
-def mask_mod(b, h, q, k):
-    return q >= k
-""",
+        score_body="score + slopes[h] * (k - q)",
+        mask_body="q >= k",
     ),
     Entry(
         "softcap",
@@ -232,13 +200,8 @@ def mask_mod(b, h, q, k):
         "Scores stay within +-50, smoothly (Gemma 2; Grok with 30).",
         mod="50 * tanh(score / 50)",
         mask="q >= k",
-        function="""
-def score_mod(score, b, h, q, k):
-    return 50 * xp.tanh(score / 50)
-
-def mask_mod(b, h, q, k):
-    return q >= k
-""",
+        score_body="50 * xp.tanh(score / 50)",
+        mask_body="q >= k",
     ),
     Entry(
         "t5",
@@ -250,15 +213,12 @@ def mask_mod(b, h, q, k):
         ),
         mask="q >= k",
         tensors=(("table", "f32[H,32]", normal("h", 32)),),
-        function="""
-def score_mod(score, b, h, q, k):
-    n = xp.where(q > k, q - k, 0)
-    far = 16 + (xp.log(xp.where(n > 1, n, 1) / 16) * 7.694374).to(xp.int32)
-    return score + table[h, xp.where(n < 16, n, xp.where(far < 31, far, 31))]
-
-def mask_mod(b, h, q, k):
-    return q >= k
-""",
+        score_body=(
+            "n = xp.where(q > k, q - k, 0)\n"
+            "far = 16 + (xp.log(xp.where(n > 1, n, 1) / 16) * 7.694374).to(xp.int32)\n"
+            "score + table[h, xp.where(n < 16, n, xp.where(far < 31, far, 31))]"
+        ),
+        mask_body="q >= k",
         length=256,
     ),
     Entry(
@@ -268,13 +228,8 @@ def mask_mod(b, h, q, k):
         mod="score - amount[h] * log1p(rate[h] * abs(q - k))",
         mask="q >= k",
         tensors=(("amount", "f32[H]", slopes), ("rate", "f32[H]", slopes)),
-        function="""
-def score_mod(score, b, h, q, k):
-    return score - amount[h] * xp.log1p(rate[h] * abs(q - k))
-
-def mask_mod(b, h, q, k):
-    return q >= k
-""",
+        score_body="score - amount[h] * xp.log1p(rate[h] * abs(q - k))",
+        mask_body="q >= k",
     ),
     Entry(
         "forgetting",
@@ -283,13 +238,8 @@ def mask_mod(b, h, q, k):
         mod="score + gates[b, h, q] - gates[b, h, k]",
         mask="q >= k",
         tensors=(("gates", "f32[B,H,Sq]", forgotten),),
-        function="""
-def score_mod(score, b, h, q, k):
-    return score + gates[b, h, q] - gates[b, h, k]
-
-def mask_mod(b, h, q, k):
-    return q >= k
-""",
+        score_body="score + gates[b, h, q] - gates[b, h, k]",
+        mask_body="q >= k",
     ),
     Entry(
         "swin",
@@ -297,10 +247,7 @@ def mask_mod(b, h, q, k):
         "A learned bias by the offset of two pixels of a window 8 wide (Swin; BEiT alike).",
         mod="score + table[h, (q // 8 - k // 8 + 7) * 15 + q % 8 - k % 8 + 7]",
         tensors=(("table", "f32[H,225]", normal("h", 225)),),
-        function="""
-def score_mod(score, b, h, q, k):
-    return score + table[h, (q // 8 - k // 8 + 7) * 15 + q % 8 - k % 8 + 7]
-""",
+        score_body="score + table[h, (q // 8 - k // 8 + 7) * 15 + q % 8 - k % 8 + 7]",
         length=64,
     ),
     Entry(
@@ -309,10 +256,7 @@ def score_mod(score, b, h, q, k):
         "A bias for each pair of tokens, made by another part of the network (AlphaFold).",
         mod="score + bias[b, h, q, k]",
         tensors=(("bias", "f32[B,H,Sq,Skv]", normal("b", "h", "s", "s")),),
-        function="""
-def score_mod(score, b, h, q, k):
-    return score + bias[b, h, q, k]
-""",
+        score_body="score + bias[b, h, q, k]",
         length=64,
     ),
 )

@@ -36,7 +36,7 @@ def host_array(name: str, array: Any) -> HostArray:
         seen = _from_protocol(name, array)
     if not seen.dtype:
         kind = getattr(array, "dtype", type(array).__name__)
-        raise _core.InvalidArgument(f"{name} has elements of type {kind}; there are: {', '.join(CODES)}")
+        raise _core.InvalidArgument(f"{name}: elements of type {kind}; must be one of {', '.join(CODES)}")
     return seen
 
 
@@ -47,7 +47,7 @@ def _name_of(name: str, dtype: Any) -> str:
     found = _known.get(dtype)
     if found is None:
         if not dtype.isnative:
-            raise _core.InvalidArgument(f"{name} has elements in foreign byte order ({dtype.str}); convert it with .astype")
+            raise _core.InvalidArgument(f"{name}: elements in foreign byte order ({dtype.str}); convert it with .astype")
         found = FROM_NUMPY.get(dtype.name, "")
         if found:
             _known[dtype] = found
@@ -62,7 +62,7 @@ def _from_numpy(name: str, array: Any) -> HostArray:
         return HostArray(pointer, shape, dense_strides(shape), ours, array)
     size = dtype.itemsize
     if any(stride % size for stride in strides):
-        raise _core.InvalidArgument(f"{name} has strides {strides} bytes, which are not whole elements of {size} bytes")
+        raise _core.InvalidArgument(f"{name}: strides of {strides} bytes; must be whole elements of {size} bytes")
     return HostArray(pointer, shape, tuple(stride // size for stride in strides), ours, array)
 
 
@@ -72,11 +72,11 @@ def _from_protocol(name: str, array: Any) -> HostArray:
         view = _core.HostView(array if hasattr(array, "__dlpack__") else memoryview(array))
     except (TypeError, BufferError, ValueError) as error:
         raise _core.InvalidArgument(
-            f"{name} is a {type(array).__name__}; it must be an array on the host: of NumPy, with DLPack, or a buffer ({error})"
+            f"{name}: {type(array).__name__}; must be an array on the host: of NumPy, with DLPack, or a buffer ({error})"
         ) from None
     if not view.on_host:
         raise _core.InvalidArgument(
-            f"{name} is not on the host; fovea.attention is for arrays there (fovea.torch, fovea.jax: others)"
+            f"{name}: not on the host; fovea.attention is for arrays there (fovea.torch, fovea.jax: others)"
         )
     return HostArray(view.pointer, view.shape, view.strides, view.dtype, view)
 

@@ -127,7 +127,7 @@ def _wanted(request: Request, grads: Sequence[str] | None) -> list[str]:
         return there
     for name in grads:
         if name not in there:
-            raise InvalidArgument(f"grads has {name!r}, which has no gradient here; there are: {', '.join(there)}")
+            raise InvalidArgument(f"grads: {name!r} has no gradient here; must be some of {', '.join(there)}")
     return list(dict.fromkeys(grads))
 
 
@@ -179,9 +179,9 @@ def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
 
 def _same(name: str, array: HostArray, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
     if array.shape != shape or array.dtype != dtype:
-        raise InvalidArgument(f"{name} is {array.dtype}{list(array.shape)}; it must be {dtype}{list(shape)}")
+        raise InvalidArgument(f"{name}: {array.dtype}{list(array.shape)}; must be {dtype}{list(shape)}")
     if dense and any(extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))):
-        raise InvalidArgument(f"{name} has strides {list(array.strides)}; it must be dense, as attention gave it")
+        raise InvalidArgument(f"{name}: strides {list(array.strides)}; must be dense, as attention gave it")
     return array
 
 

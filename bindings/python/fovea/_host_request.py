@@ -13,8 +13,10 @@ from ._modifiers import Modifier, read_modifiers
 from ._options import FLAGS
 from ._request import (
     FLOATS,
+    NAMES,
     both_masks,
     by_axes,
+    check_integers,
     check_per_sequence,
     check_rank,
     check_sinks,
@@ -23,7 +25,7 @@ from ._request import (
     dropout_of,
     engine_of,
     is_a_pair,
-    one_of,
+    is_packed,
     problem_line,
     scale_of,
     sizes_of,
@@ -37,41 +39,25 @@ class Request:
     def __init__(self, q: Any, k: Any, v: Any, options: SimpleNamespace) -> None:
         self.options = options
         scale_of(options.scale), dropout_of(options.dropout_p), engine_of(options.engine)
-        self.q, self.k, self.v = self._operand("q", q), self._operand("k", k), self._operand("v", v)
-        check_types([array.dtype for array in (self.q, self.k, self.v)])
+        arrays = [host_array(name, array) for name, array in zip(NAMES, (q, k, v))]
+        for name, array in zip(NAMES, arrays):
+            check_rank(name, options.layout, array.shape)
+        check_types([array.dtype for array in arrays], FLOATS)
+        self.q, self.k, self.v = arrays
         self.lengths = _pair("seq_lens", options.seq_lens)
         self.starts = _pair("cu_seqlens", options.cu_seqlens)
         self.offsets = tuple(_offset(name, getattr(options, name)) for name in ("q_offset", "k_offset"))
-        shapes = [array.shape for array in (self.q, self.k, self.v)]
-        self.sizes = sizes_of(options.layout, shapes, self._packed_sizes())
+        self.packed = is_packed(options.layout, [("cu_seqlens", array) for array in self.starts], ["cu_seqlens"])
+        self.sizes = sizes_of(options.layout, [array.shape for array in arrays], self._packed_sizes())
         self._check_counts()
         self.sinks = self._sinks()
         self.modifier = self._modifier()
 
-    @property
-    def packed(self) -> bool:
-        return self.options.layout == "thd"
-
-    def _operand(self, name: str, array: Any) -> HostArray:
-        seen = host_array(name, array)
-        check_rank(name, self.options.layout, seen.shape)
-        one_of(f"{name}.dtype", seen.dtype, FLOATS)
-        return seen
-
     def _packed_sizes(self) -> tuple[int, int, int] | None:
         if not self.packed:
-            if any(array is not None for array in self.starts):
-                raise InvalidArgument(
-                    f"cu_seqlens: goes with layout thd, got {self.options.layout}; padded sequences have seq_lens"
-                )
             return None
         q, k = self.starts
-        if q is None or k is None:
-            raise InvalidArgument(
-                "cu_seqlens: layout thd needs it: one array of starts for both, or a pair (of q, of k and v)"
-            )
-        check_starts("cu_seqlens", q.shape)
-        check_starts("cu_seqlens", k.shape, q.shape[0])
+        check_starts("cu_seqlens", q.shape, k.shape)
         return q.shape[0] - 1, _longest(q), _longest(k)
 
     def _check_counts(self) -> None:
@@ -173,8 +159,7 @@ def _counts(name: str, given: Any) -> HostArray:
     import numpy
 
     array = numpy.asarray(given)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidArgument(f"{name}: must be one integer per sequence, got {array.dtype} {list(array.shape)}")
+    check_integers(name, array.dtype.kind in "iu", array.dtype, array.shape)
     if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
         raise InvalidArgument(f"{name}: has values that do not fit 32 bits")
     return host_array(name, numpy.ascontiguousarray(array, dtype=numpy.int32))

@@ -8,9 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import recorder
-from ._arrays import NAMES_IN_NUMPY, HostArray, host_array
+from ._arrays import HostArray, host_array
 from ._core import InvalidArgument
-from ._request import FLOATS, both_masks, check_captured_name, check_modifiers, no_modifier, symbolic_extents
+from ._request import (
+    FLOATS,
+    both_masks,
+    check_callback_scalars,
+    check_captured_name,
+    check_modifiers,
+    no_modifier,
+    no_number,
+    one_is_a_callback,
+    scalars_of,
+    symbolic_extents,
+    two_derivatives,
+)
 from .program import Program
 
 
@@ -39,18 +51,18 @@ class Modifier:
 
 
 @dataclasses.dataclass
-class _Given:
-    """The arguments of a caller, and what has been made of them so far."""
+class _ModifierReader:
+    """What a caller's formulas capture, by the caller's names, and what has been made of it so far."""
 
     tensors: Mapping[str, Any]
-    scalars: Mapping[str, Any]
+    scalars: Mapping[str, float]
     sizes: dict[str, int]
     made: Modifier
 
     def add_tensor(self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None) -> None:
         array = host_array(f"tensors[{key!r}]", self.tensors[key])
         if dtype is not None and array.dtype != dtype:
-            raise InvalidArgument(f"tensors[{key!r}] has elements of type {array.dtype}; the program declares {dtype}")
+            raise InvalidArgument(f"tensors[{key!r}]: {array.dtype}; must be {dtype}, as the program declares")
         extents = symbolic_extents(array.shape, self.sizes) if extents is None else extents
         before = self.made.tensors.get(name)
         if before is not None and before[0] != extents:
@@ -58,23 +70,25 @@ class _Given:
         self.made.tensors[name] = (extents, array)
         self.made.names[key] = name
 
-    def add_scalar(self, name: str, dtype: str | None = None, default: float | None = None) -> None:
-        value = self.scalars.get(name, default)
-        if value is None:
-            raise InvalidArgument(f"scalars has no {name!r}, which a formula captures and has no default for")
-        whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u")
-        if isinstance(value, bool) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
-            raise InvalidArgument(f"scalars[{name!r}] is {value!r}; it must be a number")
-        self.made.scalars[name] = (dtype or ("i32" if whole else "f32"), int(value) if whole else float(value))
+    def add_scalar(self, name: str) -> None:
+        value = self.scalars[name]
+        self.made.scalars[name] = ("i32" if isinstance(value, int) else "f32", value)
         self.made.names[name] = name
 
     def add_program(self, program: Program) -> None:
         for name, dtype, extents in program.tensors:
-            if name not in self.tensors:
-                raise InvalidArgument(f"tensors has no {name!r}, which the program captures")
             self.add_tensor(name, name, extents, dtype)
-        for name, dtype, default in program.scalars:
-            self.add_scalar(name, dtype, default)
+        for name, *_ in program.scalars:
+            self.add_scalar(name)
+
+    def add_the_rest(self) -> None:
+        """What texts capture is declared as it is given."""
+        for key in self.tensors:
+            if key not in self.made.names:
+                self.add_tensor(key, key, None)
+        for name in self.scalars:
+            if name not in self.made.names:
+                self.add_scalar(name)
 
 
 def read_modifiers(
@@ -86,89 +100,82 @@ def read_modifiers(
     sizes: dict[str, int],
 ) -> Modifier:
     """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names."""
-    for argument, mapping in (("tensors", tensors), ("scalars", scalars)):
-        if mapping is not None and not isinstance(mapping, Mapping):
-            raise InvalidArgument(f"{argument} is {mapping!r}; it must be a mapping of names")
-    given = _Given(tensors or {}, scalars or {}, sizes, Modifier())
-    check_modifiers(score_mod, mask_mod, score_mod_bprop, (("tensors", tensors), ("scalars", scalars)))
-    for name in (*given.tensors, *given.scalars):
+    modifiers = (score_mod, mask_mod, score_mod_bprop)
+    check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
+    tensors, numbers = tensors or {}, {name: _number(name, value) for name, value in (scalars or {}).items()}
+    for name in (*tensors, *numbers):
         check_captured_name(name)
-    texts = [part for part in (score_mod, mask_mod, score_mod_bprop) if isinstance(part, str)]
-    _read_score_mod(given, score_mod, score_mod_bprop)
-    _read_mask_mod(given, mask_mod)
-    for key in given.tensors:
-        if key not in given.made.names:
-            _only_for_texts(texts, "tensors", key)
-            given.add_tensor(key, key, None)
-    for name in given.scalars:
-        if name not in given.made.names:
-            _only_for_texts(texts, "scalars", name)
-            given.add_scalar(name)
-    return given.made
+    programs = [x for x in modifiers if isinstance(x, Program)]
+    has_text, has_callback = any(isinstance(x, str) for x in modifiers), recorder.is_callback(score_mod)
+    if has_callback and not has_text:
+        check_callback_scalars(numbers)
+    values = scalars_of(programs, has_text or has_callback, tensors, numbers)
+    reader = _ModifierReader(tensors, values, sizes, Modifier())
+    _read_score_mod(reader, score_mod, score_mod_bprop)
+    _read_mask_mod(reader, mask_mod)
+    reader.add_the_rest()
+    return reader.made
 
 
-def _only_for_texts(texts: list[str], argument: str, key: str) -> None:
-    if not texts:
-        raise InvalidArgument(f"{argument} has {key!r}, which no formula captures")
+def _number(name: str, value: Any) -> float:
+    """A Python int for an integer, a float for any other number; NumPy's numbers count, too."""
+    if isinstance(value, bool) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
+        raise no_number(name, value)
+    is_whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u")
+    return int(value) if is_whole else float(value)
 
 
-def _read_score_mod(given: _Given, score_mod: Any, bprop: Any) -> None:
-    made = given.made
+def _read_score_mod(reader: _ModifierReader, score_mod: Any, bprop: Any) -> None:
+    made = reader.made
     if score_mod is None:
         return
     if isinstance(score_mod, str):
         made.mod = score_mod
     elif isinstance(score_mod, Program):
         made.mod, made.mask, made.bprop = score_mod.mod, score_mod.mask, score_mod.bprop
-        given.add_program(score_mod)
+        reader.add_program(score_mod)
     elif recorder.is_callback(score_mod):
-        _record(given, score_mod, bprop)
+        _record(reader, score_mod, bprop)
         return
     else:
         raise no_modifier("score_mod", score_mod, "a formula text, a fovea.Program or a callback (graph, score, tensors)")
     if bprop is None:
         return
     if made.bprop is not None:
-        raise InvalidArgument("score_mod_bprop is given, and score_mod has a bprop of its own; give one of them")
+        raise two_derivatives()
     if isinstance(bprop, Program) and bprop.bprop:
-        given.add_program(bprop)
+        reader.add_program(bprop)
         bprop = bprop.bprop
+    if callable(bprop):
+        raise one_is_a_callback()
     if not isinstance(bprop, str):
-        raise InvalidArgument("score_mod_bprop must be what score_mod is: a formula text of score and grad")
+        raise no_modifier("score_mod_bprop", bprop, "a formula text of score and grad, or a fovea.Program with a bprop")
     made.bprop = bprop
 
 
-def _record(given: _Given, score_mod: Any, bprop: Any) -> None:
+def _record(reader: _ModifierReader, score_mod: Any, bprop: Any) -> None:
     if bprop is not None and not callable(bprop):
-        raise InvalidArgument("score_mod_bprop must be what score_mod is: a callback (graph, grad, tensors)")
-    arrays = {key: _Described(f"tensors[{key!r}]", array) for key, array in given.tensors.items()}
-    sizes = tuple(given.sizes[name] for name in ("B", "H", "Sq", "Skv"))
+        raise one_is_a_callback()
+    arrays = {key: host_array(f"tensors[{key!r}]", array) for key, array in reader.tensors.items()}
+    sizes = tuple(reader.sizes[name] for name in ("B", "H", "Sq", "Skv"))
     recorded = recorder.record(score_mod, bprop, tensors=arrays, sizes=sizes)  # type: ignore[arg-type]
-    given.made.mod, given.made.bprop = recorded.mod, recorded.bprop
+    reader.made.mod, reader.made.bprop = recorded.mod, recorded.bprop
     for capture in recorded.captures:
-        given.add_tensor(capture.key, capture.name, capture.extents)
+        reader.add_tensor(capture.key, capture.name, capture.extents)
     # A tensor that the callback does not use is declared all the same: its gradient is zero.
-    for key in given.tensors:
-        if key not in given.made.names:
-            given.add_tensor(key, f"unused_{len(given.made.names)}", None)
+    for key in reader.tensors:
+        if key not in reader.made.names:
+            reader.add_tensor(key, f"unused_{len(reader.made.names)}", None)
 
 
-class _Described:
-    """The shape and type of an array of any library, which is all that the recorder reads."""
-
-    def __init__(self, name: str, array: Any) -> None:
-        seen = host_array(name, array)
-        self.shape = seen.shape
-        self.dtype = NAMES_IN_NUMPY[seen.dtype]
-
-
-def _read_mask_mod(given: _Given, mask_mod: Any) -> None:
+def _read_mask_mod(reader: _ModifierReader, mask_mod: Any) -> None:
     if mask_mod is None:
         return
     if isinstance(mask_mod, str):
-        given.made.mask = both_masks(given.made.mask, mask_mod)
+        mask = mask_mod
     elif isinstance(mask_mod, Program) and mask_mod.mask and not mask_mod.mod:
-        given.add_program(mask_mod)
-        given.made.mask = both_masks(given.made.mask, mask_mod.mask)
+        reader.add_program(mask_mod)
+        mask = mask_mod.mask
     else:
         raise no_modifier("mask_mod", mask_mod, "a formula text of positions, or a fovea.Program with a mask alone")
+    reader.made.mask = both_masks(reader.made.mask, mask)

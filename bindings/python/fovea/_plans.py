@@ -13,7 +13,7 @@ from typing import Any
 from . import _core
 
 
-class Recent:
+class LruCache:
     """The last `limit` values put in or asked for, by key. Safe from many threads, and after a fork."""
 
     def __init__(self, limit: int) -> None:
@@ -51,12 +51,12 @@ class Recent:
         self._lock = threading.Lock()
 
 
-_all: list[Recent] = []
+_all: list[LruCache] = []
 
 
 def _after_fork() -> None:
-    for recent in _all:
-        recent._unlock()
+    for cache in _all:
+        cache._unlock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -65,16 +65,16 @@ os.register_at_fork(after_in_child=_after_fork)
 @atexit.register
 def _at_exit() -> None:
     """Releases plans while the interpreter still can."""
-    for recent in _all:
-        recent.clear()
+    for cache in _all:
+        cache.clear()
 
 
-_plans = Recent(256)
+_plans = LruCache(256)
 
 
 def plan(line: str, engine: str | None = None, device: str | None = None, partner: str | None = None) -> _core.Plan:
     """The plan of a problem line of one direction. `partner` is the line of the other half of a training pair."""
-    # FOVEA_ENGINE chooses where no engine is named, and may change while a process runs.
+    # FOVEA_ENGINE chooses if no engine is named, and may change while a process runs.
     key = (line, engine or _core.environment_engine(), device, partner)
     made = _plans.get(key)
     if made is None:
@@ -86,6 +86,6 @@ def plan(line: str, engine: str | None = None, device: str | None = None, partne
 def cache_clear() -> None:
     """Releases every plan, here and in the library. Plans that are running or held elsewhere live on until they are
     released."""
-    for recent in _all:
-        recent.clear()
+    for cache in _all:
+        cache.clear()
     _core.cache_clear()

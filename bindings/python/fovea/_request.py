@@ -68,8 +68,10 @@ def check_rank(name: str, layout: str, shape: Sequence[int]) -> None:
         raise InvalidArgument(f"{name}: {len(shape)} dimensions {list(shape)}; must be {rank}, as layout {layout} has")
 
 
-def check_types(dtypes: Sequence[Any], names: Sequence[str] = NAMES) -> None:
-    """All must be of one type."""
+def check_types(dtypes: Sequence[Any], known: Iterable[Any], names: Sequence[str] = NAMES) -> None:
+    """All must be of one type, which is one of the known ones."""
+    if dtypes[0] not in known:
+        raise InvalidArgument(f"{names[0]}: {dtypes[0]}; must be one of {', '.join(map(str, known))}")
     for name, dtype in zip(names, dtypes):
         if dtype != dtypes[0]:
             raise InvalidArgument(f"{name}: {dtype}; must be {dtypes[0]}, as {names[0]} is; convert one of them")
@@ -170,21 +172,25 @@ def scale_of(scale: Any) -> float | None:
 
 
 def dropout_of(rate: Any, name: str = "dropout_p") -> float:
-    if not isinstance(rate, (int, float)) and not hasattr(rate, "__float__") or not 0.0 <= rate < 1.0:
+    if not hasattr(rate, "__float__") or not 0.0 <= rate < 1.0:
         raise InvalidArgument(f"{name}={rate!r}: must be at least 0 and below 1")
     return float(rate)
 
 
 def engine_of(engine: Any) -> str:
     """Its name; "" for the fastest that can run the call."""
-    if engine is not None and not isinstance(engine, str):
-        raise InvalidArgument(f"engine={engine!r}: must be the name of an engine: {', '.join(engines())}")
-    return engine or ""
+    return one_of("engine", engine, engines()) if engine else ""
 
 
 def check_sinks(shape: Sequence[int], heads: int, name: str = "sinks") -> None:
     if tuple(shape) != (heads,):
         raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{heads}], one for each head of q")
+
+
+def check_integers(name: str, are_integers: bool, dtype: Any, shape: Sequence[int]) -> None:
+    """Lengths, starts and offsets that are given as an array."""
+    if not are_integers or len(shape) != 1:
+        raise InvalidArgument(f"{name}: must be one integer per sequence, got {dtype} {list(shape)}")
 
 
 def check_per_sequence(name: str, shape: Sequence[int], count: int) -> None:
@@ -193,11 +199,22 @@ def check_per_sequence(name: str, shape: Sequence[int], count: int) -> None:
         raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{count}], one number per sequence")
 
 
-def check_starts(name: str, shape: Sequence[int], count: int | None = None) -> None:
-    """Starts of packed sequences: `count` of them, if another array has determined it."""
-    if len(shape) != 1 or shape[0] == 0 or count not in (None, shape[0]):
-        wanted = "B + 1" if count is None else count
-        raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{wanted}], one start more than there are sequences")
+def is_packed(layout: str, given: Iterable[tuple[str, Any]], needed: Iterable[str]) -> bool:
+    """Is it thd? `given` are the arguments of packed sequences (name, value), which go with that layout only; those that are
+    `needed` must then be there."""
+    for name, value in given:
+        if layout != "thd" and value is not None:
+            raise InvalidArgument(f"{name}: goes with layout thd, got {layout}; padded sequences have lengths")
+        if layout == "thd" and value is None and name in needed:
+            raise InvalidArgument(f"{name}: layout thd needs it, which says where sequences begin or how long they are")
+    return layout == "thd"
+
+
+def check_starts(name: str, q_shape: Sequence[int], k_shape: Sequence[int], k_name: str = "") -> None:
+    """Starts of packed sequences, of queries and of keys: as many of both."""
+    for each, shape, wanted in ((name, q_shape, "B + 1"), (k_name or name, k_shape, q_shape[0] if q_shape else 0)):
+        if len(shape) != 1 or shape[0] == 0 or wanted not in ("B + 1", shape[0]):
+            raise InvalidArgument(f"{each}: shape {list(shape)}; must be [{wanted}], one start more than there are sequences")
 
 
 def is_a_pair(given: Any) -> bool:
@@ -213,18 +230,75 @@ def check_captured_name(name: Any) -> None:
         raise InvalidArgument(f"the captured name {name!r}: stands for an operand; {', '.join(_OPERANDS)} do")
 
 
-def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Iterable[tuple[str, Any]] = ()) -> None:
-    """A derivative needs its modifier, and `captured` arguments (name, value) need a formula that may name them."""
+def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Mapping[str, tuple[Any, str]]) -> None:
+    """A derivative needs its modifier. `captured` has the arguments with captured things by name: the dict, or None, and which
+    modifier names what is in it ("": any of them), which must be there."""
+    given = {"score_mod": score_mod, "mask_mod": mask_mod, "score_mod_bprop": bprop}
     if bprop is not None and score_mod is None:
         raise InvalidArgument("score_mod_bprop: given without score_mod")
-    if score_mod is None and mask_mod is None:
-        for name, value in captured:
-            if value:
-                raise InvalidArgument(f"{name}: given without a modifier that names them")
+    for name, (things, owner) in captured.items():
+        if things is None:
+            continue
+        if not isinstance(things, Mapping):
+            raise InvalidArgument(f"{name}: must be a dict of names, got {type(things).__name__}")
+        for key in things:
+            if not isinstance(key, str):
+                raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; must be a name")
+        if owner and given[owner] is None:
+            raise InvalidArgument(f"{name}: given without {owner}")
+        if things and score_mod is None and mask_mod is None:
+            raise InvalidArgument(f"{name}: given without a modifier that names them")
 
 
 def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
     return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")
+
+
+def two_derivatives() -> InvalidArgument:
+    return InvalidArgument("score_mod_bprop: given, but score_mod is a Program with a bprop of its own; give one of them")
+
+
+def one_is_a_callback() -> InvalidArgument:
+    return InvalidArgument("score_mod, score_mod_bprop: must both be callbacks (graph, score, tensors), or neither of them")
+
+
+def check_callback_scalars(scalars: Any) -> None:
+    if scalars:
+        raise InvalidArgument("scalars: a callback (graph, score, tensors) has tensors only; give a tensor of one element")
+
+
+def no_number(name: str, value: Any) -> InvalidArgument:
+    return InvalidArgument(f"scalars[{name!r}]: must be a number, got {value!r}")
+
+
+def not_captured(argument: str, name: str) -> InvalidArgument:
+    return InvalidArgument(f"{argument}: {name!r} is captured by no formula")
+
+
+def not_given(argument: str, name: str) -> InvalidArgument:
+    return InvalidArgument(f"{argument}: no {name!r}, which the program captures")
+
+
+def scalars_of(programs: Iterable[Any], has_text: bool, tensors: Mapping[str, Any], scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """The scalars that are given, numbers, and the defaults of Programs for the others. Whatever Programs capture must be given,
+    and without a text, which may name anything, nothing else."""
+    values, captured = dict(scalars), set()
+    for program in programs:
+        for name, *_ in program.tensors:
+            captured.add(name)
+            if name not in tensors:
+                raise not_given("tensors", name)
+        for name, dtype, default in program.scalars:
+            captured.add(name)
+            value = values.get(name, default)
+            if value is None:
+                raise not_given("scalars", name)
+            values[name] = int(value) if dtype == "i32" else float(value)
+    for argument, given in (("tensors", tensors), ("scalars", scalars)):
+        for name in given:
+            if not (has_text or name in captured):
+                raise not_captured(argument, name)
+    return values
 
 
 # --- problem lines: the text that describes a problem to the library; docs/problem_line.md has the keys ---

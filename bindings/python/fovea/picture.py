@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._arrays import host_array
+from ._request import scalars_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +74,7 @@ def _ticks(positions: int, length: float) -> tuple[list[float], list[int]]:
 class Picture:
     """One head of a program: rows are queries, columns keys. A notebook shows it; `save` writes it to a file.
 
-    `values` has the modified scores, None where they are masked; `low` and `high` are the least and the largest of them.
+    `values` has the modified scores, None for masked ones; `low` and `high` are the least and the largest of them.
     Drawing needs matplotlib:  pip install 'fovea[plot]'."""
 
     def __init__(
@@ -279,16 +281,16 @@ def draw(
     tile = 1 << max(0, max(sq, skv) // 8 - 1).bit_length() if tile is None else tile
     if tile < 1:
         raise _core.InvalidArgument(f"tile is {tile}; a tile has at least one row and one column")
-    bound, held = _bound_tensors(program, tensors)
+    captured = scalars_of([program], False, tensors, scalars)
+    held = [(name, host_array(f"tensors[{name!r}]", tensors[name])) for name, *_ in program.tensors]
     values, kept, tiles = program.core.evaluate_grid(
         score,
         (*at, 0, 0),
         (batch, heads, heads, sq, skv),
-        tensors=bound,
-        scalars=_bound_scalars(program, scalars),
+        tensors=tuple(array.captured(name) for name, array in held),
+        scalars=tuple((name, float(captured[name])) for name, *_ in program.scalars),
         tile=tile,
     )
-    del held
     numbers = memoryview(values).cast("d")
     only_mask = program.mod is None
     rows = [
@@ -301,24 +303,3 @@ def draw(
     else:
         subtitle += f"   tiles {tile} × {tile}"
     return Picture(rows, title, subtitle, scored=not only_mask, tile=tile, tiles=tiles)
-
-
-def _bound_tensors(program: Program, tensors: Mapping[str, Any]) -> tuple[tuple, list]:
-    if missing := [name for name, *_ in program.tensors if name not in tensors]:
-        raise _core.InvalidArgument(f"tensors has no {missing[0]!r}, which the program captures; it is needed to draw it")
-    if not program.tensors:
-        return (), []
-    from ._arrays import host_array
-
-    held = [host_array(f"tensors[{name!r}]", tensors[name]) for name, *_ in program.tensors]
-    return tuple(array.captured(name) for (name, *_), array in zip(program.tensors, held)), held
-
-
-def _bound_scalars(program: Program, scalars: Mapping[str, float]) -> tuple:
-    bound = []
-    for name, _, default in program.scalars:
-        value = scalars.get(name, default)
-        if value is None:
-            raise _core.InvalidArgument(f"scalars has no {name!r}, which the program captures and has no default for")
-        bound.append((name, float(value)))
-    return tuple(bound)

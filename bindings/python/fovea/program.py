@@ -32,7 +32,7 @@ class Text(str):
 class Program:
     """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
 
-    `mod`, `mask` and `bprop` are the texts (None where there is none), `tensors` and `scalars` what they capture: (name,
+    `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name,
     dtype, extents) and (name, dtype, default or None)."""
 
     __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_hash")
@@ -74,7 +74,7 @@ class Program:
         scalars: Mapping[str, float] | None = None,
         tile: int | None = None,
     ) -> Picture:
-        """A picture of one head: what becomes of `score` at each query (down) and key (across), grey where it
+        """A picture of one head: what becomes of `score` at each query (down) and key (across), grey if it
         is masked, and which tiles the mask leaves empty, full or mixed (None: about eight a side). matplotlib draws it:
         pip install 'fovea[plot]'."""
         from .picture import draw
@@ -165,7 +165,7 @@ def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str,
         return name, dtype, extents
     found = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", given)
     if not found:
-        raise _core.InvalidArgument(f"tensors[{name!r}] is {given!r}; it must be like 'f32[H]' or 'i32[B, Sq]'")
+        raise _core.InvalidArgument(f"tensors[{name!r}]={given!r}: must be like 'f32[H]' or 'i32[B, Sq]'")
     return name, found[1], [part.strip() for part in found[2].split(",") if part.strip()]
 
 
@@ -173,5 +173,5 @@ def _declared_scalar(name: str, given: object) -> tuple:
     if given in ("f32", "i32"):
         return name, given
     if isinstance(given, bool) or not isinstance(given, (int, float)):
-        raise _core.InvalidArgument(f"scalars[{name!r}] is {given!r}; it must be a number (its default), 'f32' or 'i32'")
+        raise _core.InvalidArgument(f"scalars[{name!r}]={given!r}: must be a number (its default), 'f32' or 'i32'")
     return name, "i32" if isinstance(given, int) else "f32", given

@@ -109,7 +109,7 @@ def explain(
 
 def cache_stats() -> dict[str, int | float]:
     """Counters of the cache of plans: builds, hits, misses, evictions; plans and bytes held now;
-    build_seconds. Where plans are kept in files, also disk_hits, bundle_hits and disk_writes."""
+    build_seconds; of plans that are kept in files also disk_hits, bundle_hits and disk_writes."""
     return _core.cache_statistics()
 
 

@@ -114,7 +114,7 @@ void define_caller(nb::module_& module) {
           "run", run_by_python, "pointers"_a, "stream"_a, "threads"_a, "workspace"_a, "scale"_a,
           "numbers"_a,
           "Runs the plan. pointers: those of roles, then of what is captured, then of gradients of that. "
-          "workspace: (pointer, bytes), or () where a plan on the host is lent one. scale inf: the problem's. "
+          "workspace: (pointer, bytes), or () for a plan on the host, which is lent one. scale inf: the problem's. "
           "numbers: the values of scalars.");
 }
 

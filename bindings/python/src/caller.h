@@ -1,6 +1,6 @@
 // A plan with a template of its call: the order of its pointers, and the captured tensors and
 // scalars, given once. A call then brings pointers and little else: reading arguments by name is
-// most of the host's time of a small call. Who uses it: Python, and call_cache.cpp.
+// most of the host's time of a small call.
 #pragma once
 
 #include <cstddef>

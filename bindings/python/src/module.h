@@ -1,5 +1,4 @@
-// The parts of the extension module fovea._core, each defined in the file of its name. Who calls
-// them: module.cpp.
+// The parts of the extension module fovea._core, each defined in the file of its name.
 #pragma once
 
 #include <nanobind/nanobind.h>

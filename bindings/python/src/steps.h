@@ -24,7 +24,7 @@ class Steps {
   // whose first six are score, grad, b, h, q and k.
   void run(const nb::handle& self, const nb::tuple& modifiers);
 
-  // A call of one of the framework's functions; None if no argument is a symbol and none has to be.
+  // A call of one of the framework's functions; None if no argument is a symbol, unless `always`.
   nb::object call(const nb::handle& self, const nb::object& function, const nb::tuple& arguments,
                   const nb::handle& named, bool always);
   // value.name(...)

@@ -50,7 +50,7 @@ template <PyObject* (*ask)(PyObject*)>
 PyObject* asked(PyObject* self) {
   return guarded([&] { return ask(known(self).ptr()); });
 }
-// An answer of C, -1 with an error set if `ask` gives that.
+// The answer of a function of the C interface: -1, with an error set, if it fails.
 template <typename Ask>
 Py_ssize_t answered(PyObject* self, Ask ask) {
   Py_ssize_t answer = -1;

@@ -176,7 +176,7 @@ void define_viewer(nb::module_& module) {
           },
           "tensors"_a, "with_gradients"_a,
           "Device, type, extents and strides of each, which are the same object, and whether each requires "
-          "a gradient; as bytes. None where one can't be looked at.");
+          "a gradient; as bytes. None if one can't be looked at.");
 }
 
 }  // namespace fovea_python

@@ -24,7 +24,7 @@ struct Pool {
   std::size_t bytes = 0;
 };
 
-// Never destroyed: threads may still give back at exit.
+// Never destroyed: threads may still give memory back at exit.
 Pool& pool() {
   static Pool& made = *new Pool;
   return made;

@@ -150,7 +150,7 @@ def test_groups_of_heads_and_other_lengths(rng):
     o = fovea.attention(
         q, k, v, score_mod="score + slopes[h] * k", mask_mod="causal_bottom_right", tensors={"slopes": slopes}
     )
-    # h is the head of q, also where several share keys.
+    # h is the head of q, also if several share keys.
     mod = lambda s, b, h, i, j: s + slopes[h] * j  # noqa: E731
     wanted = dense.attention(q, k, v, mod=mod, mask=lambda b, h, i, j: i + 12 >= j)[0]
     assert o.shape == (1, 6, 9, 12) and dense.relative_error(o, wanted) < 2e-6

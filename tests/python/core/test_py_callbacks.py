@@ -5,10 +5,9 @@ import threading
 
 import numpy as np
 import pytest
-from callback_value import evaluate
+from callback_value import Softcap, evaluate, program_of
 
 import fovea
-from fovea._request import program_line
 from fovea.recorder import data_type, is_callback, record
 
 
@@ -81,20 +80,6 @@ def test_tensors_of_the_graph():
     assert recorded.captures[0].tensor is scale
 
 
-class Softcap:
-    """As Transformer Engine's tests have it: the backward needs what the forward stored."""
-
-    def forward(self, graph, score, tensors):
-        self.before_tanh = graph.div(a=score, b=tensors["softcap"], compute_data_type=data_type.FLOAT)
-        self.before_tanh.set_data_type(data_type.FLOAT)
-        return graph.mul(a=graph.tanh(input=self.before_tanh), b=tensors["softcap"])
-
-    def backward(self, graph, dscore, tensors):
-        d_tanh = graph.mul(a=dscore, b=tensors["softcap"])
-        d_before = graph.tanh_backward(loss=d_tanh, input=self.before_tanh)
-        return graph.div(a=d_before, b=tensors["softcap"])
-
-
 def test_a_stateful_callback_whatever_was_called_before():
     cap = {"softcap": np.full((1, 1, 1, 1), 5.0, np.float32)}
     softcap = Softcap()
@@ -102,8 +87,7 @@ def test_a_stateful_callback_whatever_was_called_before():
     record(softcap.forward, tensors=cap)  # another forward in between
     record(lambda g, s, t: softcap.forward(g, g.neg(s), t), tensors=cap)
     assert record(softcap.forward, softcap.backward, tensors=cap) == first
-    program = fovea.Program(program_line(first.mod, None, first.bprop, first.declarations))
-    assert program.check_bprop()[0] < 1e-6
+    assert program_of(first).check_bprop()[0] < 1e-6
 
 
 def test_a_stateful_callback_from_many_threads():
@@ -164,9 +148,9 @@ STALE = []
     [
         (lambda g, s, t: g.matmul(s, s), {}, "graph.matmul is not there for a modifier; there are: abs, add,"),
         (lambda g, s, t: s.reshape(), {}, "a tensor of the recorder has no 'reshape'"),
-        (lambda g, s, t: 3.0, {}, "score_mod gave back a float"),
-        (lambda g, s, t: None, {}, "score_mod gave back a NoneType"),
-        (lambda g, s, t: g.add(s, "x"), {}, "graph.add: b is a str; it must be a tensor of this graph"),
+        (lambda g, s, t: 3.0, {}, "score_mod: must return a tensor of the graph, got float"),
+        (lambda g, s, t: None, {}, "score_mod: must return a tensor of the graph, got NoneType"),
+        (lambda g, s, t: g.add(s, "x"), {}, "graph.add: b must be a tensor of this graph, got str"),
         (lambda g, s, t: g.add(s), {}, "graph.add takes a and b"),
         (lambda g, s, t: g.add(s, s, s), {}, "graph.add takes a and b"),
         (lambda g, s, t: g.add(s, c=s), {}, "graph.add takes a and b"),
@@ -187,14 +171,14 @@ STALE = []
             {"tensors": CAP},
             "has no data; pass it as score_mod_tensors['y'] (there are: 'x')",
         ),
-        (lambda g, s, t: s, {"tensors": CAP, "sizes": (1, 2, 3, 4)}, "extent 3 along axis 1; it must be 1 or H = 2"),
+        (lambda g, s, t: s, {"tensors": CAP, "sizes": (1, 2, 3, 4)}, "extent 3 along axis 1; must be 1 or H = 2"),
         (
             lambda g, s, t: s,
             {"tensors": {"x": np.ones(3)}},
-            "has the shape [3]; it must have four extents that broadcast",
+            "shape [3]; must have four extents that broadcast",
         ),
-        (lambda g, s, t: s, {"tensors": {"x": 1.0}}, "tensors['x'] is a float; it must be a tensor"),
-        (lambda g, s, t: s, {"tensors": {"x": np.ones(1, np.complex64)}}, "has elements of type complex64"),
+        (lambda g, s, t: s, {"tensors": {"x": 1.0}}, "tensors['x']: must be a tensor"),
+        (lambda g, s, t: s, {"tensors": {"x": np.ones(1, np.complex64)}}, "elements of type complex64"),
         (lambda g, s, t: (STALE.append(s), g.add(s, STALE[0]))[1], {}, "made in another recording"),
         (lambda g, s, t: g.add(s, 2**40), {}, "does not fit 32 bits"),
     ],

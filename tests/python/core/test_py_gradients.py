@@ -2,13 +2,12 @@
 everything captured."""
 
 import dense_numpy as dense
-import numpy
 import numpy as np
 import pytest
+from callback_value import Softcap
 
-from fovea import _core
 import fovea
-from fovea.recorder import data_type
+from fovea import _core
 
 
 B, H, S, D = 2, 2, 7, 4
@@ -137,21 +136,13 @@ def test_a_hand_written_derivative_is_used(arrays):
 
 
 def test_a_callback_with_a_backward_that_needs_its_forward(arrays):
-    class Softcap:
-        def forward(self, graph, score, tensors):
-            self.inner = graph.div(a=score, b=tensors["cap"], compute_data_type=data_type.FLOAT)
-            return graph.mul(a=graph.tanh(input=self.inner), b=tensors["cap"])
-
-        def backward(self, graph, grad, tensors):
-            return graph.tanh_backward(loss=grad, input=self.inner)
-
     q, k, v, weight = (x.astype(np.float32) for x in arrays)
     softcap, cap = Softcap(), np.full((1, 1, 1, 1), 1.5, np.float32)
-    _, pull = fovea.vjp(q, k, v, score_mod=softcap.forward, score_mod_bprop=softcap.backward, tensors={"cap": cap})
+    _, pull = fovea.vjp(q, k, v, score_mod=softcap.forward, score_mod_bprop=softcap.backward, tensors={"softcap": cap})
     _, text = fovea.vjp(q, k, v, score_mod="cap * tanh(score / cap)", scalars={"cap": 1.5})
     got, wanted = pull(weight), text(weight)
     assert dense.relative_error(got["q"], wanted["q"]) < 2e-6
-    assert dense.relative_error(got["cap"].reshape(()), wanted["cap"]) < 1e-5
+    assert dense.relative_error(got["softcap"].reshape(()), wanted["cap"]) < 1e-5
 
 
 def test_dropout_of_the_backward_is_that_of_the_forward(arrays):
@@ -230,18 +221,18 @@ LINE = 'direction=tangent b=1 h=2 sq=3 skv=4 d=5 dv=5 mod="score + w[h, k] * c" 
 
 @pytest.fixture
 def moved():
-    rng = numpy.random.default_rng(1)
+    rng = np.random.default_rng(1)
     shapes = {"q": (2, 3, 5), "k": (2, 4, 5), "v": (2, 4, 5), "w": (2, 4)}
     out = {name: rng.standard_normal(shape).astype("f") for name, shape in shapes.items()}
     out.update({f"tangent_{name}": rng.standard_normal(x.shape).astype("f") for name, x in [*out.items()]})
-    return out | {"tangent_o": numpy.full((2, 3, 5), numpy.nan, "f"), "tangent_lse": numpy.full((2, 3), numpy.nan, "f")}
+    return out | {"tangent_o": np.full((2, 3, 5), np.nan, "f"), "tangent_lse": np.full((2, 3), np.nan, "f")}
 
 
 def forward(x, step=0.0, c=0.5):
     q, k, v, w = (x[name].astype("d") + step * x[f"tangent_{name}"] for name in ("q", "k", "v", "w"))
     scores = q @ k.swapaxes(1, 2) / 5**0.5 + w[:, None, :] * (c + step * 0.25)
-    lse = numpy.log(numpy.exp(scores).sum(-1))
-    return numpy.exp(scores - lse[..., None]) @ v, lse
+    lse = np.log(np.exp(scores).sum(-1))
+    return np.exp(scores - lse[..., None]) @ v, lse
 
 
 def bindings(x, **changes):
@@ -258,8 +249,8 @@ def test_forward_mode_follows_differences(moved):
     plan = _core.Plan(_core.Problem(LINE + 'grads=""'), engine="reference")
     plan.run(**bindings(moved))
     (o, lse), (o_before, lse_before) = forward(moved, 1e-4), forward(moved, -1e-4)
-    numpy.testing.assert_allclose(moved["tangent_o"], (o - o_before) / 2e-4, rtol=1e-5, atol=1e-6)
-    numpy.testing.assert_allclose(moved["tangent_lse"], (lse - lse_before) / 2e-4, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(moved["tangent_o"], (o - o_before) / 2e-4, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(moved["tangent_lse"], (lse - lse_before) / 2e-4, rtol=1e-5, atol=1e-6)
 
 
 def test_what_is_not_named_does_not_move(moved):
@@ -268,7 +259,7 @@ def test_what_is_not_named_does_not_move(moved):
     still = moved["tangent_o"].copy()
     moved["tangent_w"][:] = 0
     plan.run(**bindings(moved, scalar_tangents=(("c", 0.0),)))
-    assert numpy.array_equal(moved["tangent_o"], still)
+    assert np.array_equal(moved["tangent_o"], still)
 
 
 REFUSED = {

@@ -55,7 +55,7 @@ def test_a_picture_with_captured_things():
     assert picture.values == [[11.0] * 3] * 2
     assert program.show(score=2.0, sq=1, tensors={"t": np.float32([1])}, scalars={"x": 0.0}).values == [[2.0]]
     assert program._repr_png_() is None and "x + score * t[h]" in program._repr_html_()
-    with pytest.raises(fovea.InvalidArgument, match="tensors has no 't'"):
+    with pytest.raises(fovea.InvalidArgument, match="tensors: no 't'"):
         program.show()
     with pytest.raises(fovea.InvalidArgument, match="b, h is 0, 2; there are 1 sequences and 2 heads"):
         program.show(h=2, heads=2, tensors={"t": np.float32([1, 5])})

@@ -54,10 +54,10 @@ def test_a_bprop_is_checked():
     [
         (lambda: fovea.formula("scor"), "unknown name 'scor'; did you mean 'score'?"),
         (lambda: fovea.formula("mod=score", mask="causal"), "text is a whole line; give mask"),
-        (lambda: fovea.formula("score", tensors={"t": "f32"}), "tensors['t'] is 'f32'; it must be like 'f32[H]'"),
+        (lambda: fovea.formula("score", tensors={"t": "f32"}), "tensors['t']='f32': must be like 'f32[H]'"),
         (lambda: fovea.formula("score", tensors={"t": "f32[Heads]"}), "Heads"),
-        (lambda: fovea.formula("score", scalars={"x": "f64"}), "scalars['x'] is 'f64'"),
-        (lambda: fovea.formula("score", scalars={"x": True}), "scalars['x'] is True"),
+        (lambda: fovea.formula("score", scalars={"x": "f64"}), "scalars['x']='f64': must be"),
+        (lambda: fovea.formula("score", scalars={"x": True}), "scalars['x']=True: must be"),
         (lambda: fovea.formula('score "'), "mod"),
         (lambda: fovea.formula(bprop="grad"), "bprop is given without mod"),
     ],

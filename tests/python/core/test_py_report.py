@@ -74,14 +74,14 @@ def test_a_bundle_that_is_none_is_refused(tmp_path):
 
 
 def test_plans_are_kept_in_a_bounded_table():
-    from fovea._plans import Recent
+    from fovea._plans import LruCache
 
-    recent = Recent(3)
+    cache = LruCache(3)
     for i in range(5):
-        recent.put(i, str(i))
-    assert recent.get(0) is None and recent.get(2) == "2" and len(recent) == 3
-    recent.put(9, "9")  # 2 was asked for, so 3 is the oldest
-    assert recent.get(3) is None and recent.get(2) == "2"
+        cache.put(i, str(i))
+    assert cache.get(0) is None and cache.get(2) == "2" and len(cache) == 3
+    cache.put(9, "9")  # 2 was asked for, so 3 is the oldest
+    assert cache.get(3) is None and cache.get(2) == "2"
 
 
 def test_an_engine_named_by_the_environment(monkeypatch):

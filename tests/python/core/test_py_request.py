@@ -4,6 +4,7 @@ and mean the same by windows."""
 import importlib
 import importlib.util
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,10 @@ from fovea import _options
 from fovea._request import module_window, window_mask
 
 Q = np.random.default_rng(5).standard_normal((2, 4, 6, 8)).astype(np.float32)
+HALF, WHOLE = Q.astype(np.float16), Q.astype(np.int32)
+CAP = fovea.formula("score * c", scalars={"c": "f32"})
+TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
+BY_HAND = fovea.formula("2 * score", bprop="2 * grad")
 
 
 def by_numpy(q, k, v, **options):
@@ -31,11 +36,14 @@ def by_jax(q, k, v, **options):
     pytest.importorskip("jax")
     from fovea.jax import attention
 
-    names = {"sinks": "sink", "seq_lens": "q_lengths", "k_offset": "kv_offset", "dropout_p": "dropout_rate"}
-    options = {names.get(name, name): x for name, x in options.items()}
+    options = {JAX_NAMES.get(name, name): x for name, x in options.items()}
+    if "cu_seqlens_q" in options:
+        options["max_seqlen_q"] = 6
     return attention(q, k, v, **{"layout": "bhsd", **options})
 
 
+JAX_NAMES = {"sinks": "sink", "seq_lens": "q_lengths", "k_offset": "kv_offset", "dropout_p": "dropout_rate"}
+JAX_NAMES |= {"cu_seqlens": "cu_seqlens_q", "tensors": "score_mod_tensors", "scalars": "score_mod_tensors"}
 FRONT_ENDS = [by_numpy, by_torch, by_jax]
 MISTAKES = {
     "layout": ((Q, Q, Q), {"layout": "bdsh"}, "layout='bdsh': must be one of bhsd, bshd, sbhd, thd"),
@@ -49,8 +57,43 @@ MISTAKES = {
     "offsets": ((Q, Q, Q), {"k_offset": np.array([1])}, "k_offset: shape [1]; must be [2], one number per sequence"),
     "dropout": ((Q, Q, Q), {"dropout_p": 1.5}, "dropout_p=1.5: must be at least 0 and below 1"),
     "bprop": ((Q, Q, Q), {"score_mod_bprop": "grad"}, "score_mod_bprop: given without score_mod"),
+    "two derivatives": (
+        (Q, Q, Q),
+        {"score_mod": BY_HAND, "score_mod_bprop": "grad"},
+        "score_mod_bprop: given, but score_mod is a Program with a bprop of its own",
+    ),
+    "one callback": (
+        (Q, Q, Q),
+        {"score_mod": lambda graph, score, tensors: score, "score_mod_bprop": "grad"},
+        "score_mod, score_mod_bprop: must both be callbacks (graph, score, tensors), or neither",
+    ),
     "kind": ((Q, Q, Q), {"score_mod": 3}, "score_mod: must be a"),
+    "types": ((Q, HALF, Q), {}, "k: f16; must be f32, as q is"),
+    "type": ((WHOLE, WHOLE, WHOLE), {}, "q: i32; must be one of f32, f16, bf16, f64"),
+    "real lengths": ((Q, Q, Q), {"seq_lens": np.ones(2, "f")}, "seq_lens: must be one integer per sequence, got f32 [2]"),
+    "no starts": ((Q[0], Q[0], Q[0]), {"layout": "thd"}, "cu_seqlens: layout thd needs it"),
+    "starts": ((Q, Q, Q), {"cu_seqlens": np.array([0, 6])}, "cu_seqlens: goes with layout thd, got bhsd"),
+    "no start": ((Q[0],) * 3, {"layout": "thd", "cu_seqlens": np.zeros(0, int)}, "cu_seqlens: shape [0]; must be [B + 1]"),
+    "engine": ((Q, Q, Q), {"engine": "turbo"}, "engine='turbo': must be one of cudnn, jit, cpu, reference"),
+    "no tensor": ((Q, Q, Q), {"score_mod": TABLE}, "tensors: no 't', which the program captures"),
+    "no scalar": ((Q, Q, Q), {"score_mod": CAP}, "tensors: no 'c', which the program captures"),
+    "another name": (
+        (Q, Q, Q),
+        {"score_mod": CAP, "scalars": {"c": 1.0, "d": 2.0}},
+        "tensors: 'd' is captured by no formula",
+    ),
+    "no modifier": ((Q, Q, Q), {"tensors": {"t": np.ones(4, np.float32)}}, "tensors: given without"),
+    "an operand's name": (
+        (Q, Q, Q),
+        {"score_mod": "score * v", "scalars": {"v": 1.0}},
+        "the captured name 'v': stands for an operand",
+    ),
+    "no dict": ((Q, Q, Q), {"score_mod": "score", "tensors": [1.0]}, "tensors: must be a dict of names, got list"),
 }
+# What stands for the same in each of them: names of arguments, and of types.
+WORDS = {"query": "q", "key": "k", "value": "v", **{theirs: ours for ours, theirs in JAX_NAMES.items()}}
+WORDS |= {"scalars": "tensors", "score_mod_tensors": "tensors", "bfloat16": "bf16", "int32": "i32"}
+WORDS |= {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
 
 
 @pytest.mark.parametrize("attend", FRONT_ENDS)
@@ -59,11 +102,16 @@ def test_a_mistake_has_one_name(attend, name):
     tensors, options, words = MISTAKES[name]
     with pytest.raises(fovea.InvalidArgument) as error:
         attend(*tensors, **options)
-    said = str(error.value).replace("query", "q").replace("key:", "k:").replace("that of key", "that of k")
-    said = said.replace("value:", "v:").replace("sink:", "sinks:").replace("q_lengths:", "seq_lens:")
-    said = said.replace("kv_offset:", "k_offset:").replace("dropout_rate=", "dropout_p=")
+    said = re.sub(r"\w+", lambda word: WORDS.get(word[0], word[0]), str(error.value).replace("torch.", ""))
     assert said.startswith(words)
     assert isinstance(error.value, ValueError) and isinstance(error.value, fovea.Error)
+
+
+@pytest.mark.parametrize("attend", FRONT_ENDS)
+def test_a_mask_beside_a_program_joins_its_own(attend):
+    program = fovea.formula("2 * score", mask="q - k < 3")
+    got = attend(Q, Q, Q, score_mod=program, mask_mod="q >= k")
+    assert np.allclose(got, attend(Q, Q, Q, score_mod="2 * score", mask_mod="q >= k && q - k < 3"), atol=1e-6)
 
 
 def test_one_family_of_exceptions():

@@ -3,7 +3,7 @@
 A modifier here is an ordinary function of scalars. Given arrays of positions in place of scalars, JAX itself
 evaluates the very same function elementwise: that is the definition that tests compare with
 (`jax_definition.py`).
-`given` says what Fovea gets where that is another form of the same thing: a text, a Program, a callback.
+`given` is what Fovea gets, if that is another form of the same thing: a text, a Program, a callback.
 """
 
 from __future__ import annotations

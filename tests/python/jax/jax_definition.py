@@ -36,7 +36,7 @@ def call(attention, case: Case, tensors, learned, fixed, **more):
 
 
 def defined(case: Case, tensors, learned, fixed):
-    """o and lse by the definition; call it where float64 is enabled."""
+    """o and lse by the definition, with float64 enabled."""
     q, k, v = (jnp.asarray(x).astype(jnp.float64) for x in tensors)
     arrays = {**fixed, **{name: x.astype(jnp.float64) for name, x in learned.items()}}
     k, v = (jnp.repeat(x, H // HKV, axis=2) for x in (k, v))

@@ -13,7 +13,7 @@ HURRY = (
 )
 DEVICE = os.environ.get("FOVEA_TEST_DEVICE", "cpu")
 if DEVICE == "cpu":
-    # By default XLA ends the process where a device waits 40 seconds for the others: eight share a busy machine's cores.
+    # By default XLA ends the process if a device waits 40 seconds for the others, and eight share a busy machine's cores.
     patience = ("--xla_cpu_collective_timeout_seconds=600 --xla_cpu_collective_call_terminate_timeout_seconds=600")
     flags = f"--xla_force_host_platform_device_count=8 {HURRY} {patience}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"

@@ -146,83 +146,82 @@ def test_seeds_of_every_kind(rng, qkv):
 # --- mistakes: said while JAX traces; those that all front ends share: core/test_py_request.py ---
 
 
-def test_modifier_arguments_without_a_modifier(qkv):
-    """One message for all of them."""
-    for name, value in (
-        ("score_mod_bprop", lambda g, s, b, h, q, k: g),
-        ("score_mod_tensors", {"x": 1.0}),
-        ("score_mod_bprop_tensors", {"x": 1.0}),
-    ):
-        with pytest.raises(ValueError, match=f"{name}: given without score_mod"):
-            jax.eval_shape(functools.partial(attention, **{name: value}), *qkv)
-
-
+PACKED = {"layout": "thd", "cu_seqlens_q": jnp.zeros(2, int)}
+OF_FLOATS = SequenceDescriptor.from_segment_ids_and_pos(jnp.ones((B, S)))
 MISTAKES = {
-    "types": (
-        lambda q, k, v: attention(q, k.astype(jnp.float16), v),
-        fovea.InvalidArgument,
-        "k: float16; must be b?float(16|32), as q is",
+    "tensors of no derivative": (
+        {"score_mod": "score", "score_mod_bprop_tensors": {"x": 1.0}},
+        "score_mod_bprop_tensors: given without score_mod_bprop",
     ),
-    "integers": (
-        lambda q, k, v: attention(*(x.astype(int) for x in (q, k, v))),
-        fovea.InvalidArgument,
-        "must be one of float32",
-    ),
-    "missing v": (lambda q, k, v: attention(q, k), fovea.InvalidArgument, "v is missing: layout bshd takes q, k, v"),
-    "packed": (lambda q, k, v: attention(q, layout="bs3hd"), fovea.InvalidArgument, "qkv: shape .* must be 3"),
-    "seed": (lambda q, k, v: attention(q, k, v, dropout_rate=0.1), fovea.InvalidArgument, "needs dropout_seed"),
-    "bias": (
-        lambda q, k, v: attention(q, k, v, bias=jnp.ones((1, H, 3, S))),
-        fovea.InvalidArgument,
-        "must broadcast to",
-    ),
-    "mask type": (
-        lambda q, k, v: attention(q, k, v, dense_mask=jnp.ones((1, 1, S, S))),
-        fovea.InvalidArgument,
-        "must be bool",
-    ),
-    "starts": (lambda q, k, v: attention(q[0], k[0], v[0], layout="thd"), fovea.InvalidArgument, "needs cu_seqlens_q"),
-    "starts elsewhere": (
-        lambda q, k, v: attention(q, k, v, cu_seqlens_q=jnp.zeros(2, int)),
-        fovea.InvalidArgument,
-        "only layout thd has packed",
-    ),
-    "formula": (lambda q, k, v: attention(q, k, v, score_mod="scor * 2"), fovea.InvalidArgument, "did you mean 'score'"),
+    "formula": ({"score_mod": "scor * 2"}, "did you mean 'score'"),
     "unused name": (
-        lambda q, k, v: attention(q, k, v, score_mod="score", score_mod_tensors={"x": 1.0}),
-        fovea.InvalidArgument,
-        "does not use",
+        {"score_mod": "score", "score_mod_tensors": {"x": 1.0}},
+        "score_mod_tensors: 'x' is captured by no formula",
     ),
-    "engine": (lambda q, k, v: attention(q, k, v, engine="fast"), fovea.InvalidArgument, "engine='fast': must be one of"),
-    "scale as text": (lambda q, k, v: attention(q, k, v, scale="0.1"), fovea.InvalidArgument, "scale='0.1': must be a number"),
-    "complex scale": (lambda q, k, v: attention(q, k, v, scale=1j), fovea.InvalidArgument, "scale has the type complex64"),
-    "scale": (
-        lambda q, k, v: jax.grad(
-            lambda x: jnp.sum(
-                attention(q, k, v, scale=x, score_mod="score", score_mod_bprop=lambda g, s, b, h, q, k: g)
-            )
-        )(0.5),
-        fovea.Unsupported,
-        "scale has no gradient beside score_mod_bprop",
+    "what is not captured": ({"mask_mod": "doc[b, q] == 1"}, "(?s)unknown tensor 'doc'.*given by name, in mask_mod_tensors"),
+    "no seed": ({"dropout_rate": 0.1}, "needs dropout_seed"),
+    "seed": ({"dropout_rate": 0.1, "dropout_seed": 1.5}, "dropout_seed: float"),
+    "seeds": ({"dropout_rate": 0.1, "dropout_seed": [1, 2]}, r"dropout_seed: int.* \[2\]; must be a number"),
+    "bias": ({"bias": jnp.ones((1, H, 3, S))}, "bias: shape .* must broadcast to"),
+    "mask type": ({"dense_mask": jnp.ones((1, 1, S, S))}, "dense_mask: float.*; must be bool"),
+    "scale as text": ({"scale": "0.1"}, "scale='0.1': must be a number"),
+    "complex scale": ({"scale": 1j}, "scale: complex64; must be a real number"),
+    "segments": ({"sequence_descriptor": OF_FLOATS}, "segment_ids: float32; must be int32"),
+    "lengths": ({"kv_lengths": jnp.ones(B)}, r"kv_lengths: must be one integer per sequence, got float32 \[4\]"),
+    "offset": ({"kv_offset": jnp.array([1])}, r"kv_offset: shape \[1\]"),
+}
+OTHER_MISTAKES = {
+    "missing v": (lambda q, k, v: attention(q, k), "v: missing, but layout bshd takes q, k, v"),
+    "packed": (lambda q, k, v: attention(q, layout="bs3hd"), "qkv: shape .* must be 3"),
+    "features of packed keys": (lambda q, k, v: beside(q, jnp.ones((B, S, 2, 2, 32), q.dtype)), "k: last extent .* as that of q"),
+    "batch of packed keys": (lambda q, k, v: beside(q, jnp.ones((2, S, 2, 2, 16), q.dtype)), "sequences; must be"),
+    "a bound": (lambda *qkv: attention(*(x[0] for x in qkv), **PACKED), "max_seqlen_q: layout thd needs it"),
+    "a traced bound": (
+        lambda *qkv: attention(*(x[0] for x in qkv), **PACKED, max_seqlen_q=jnp.sum(qkv[0].astype(int))),
+        "max_seqlen_q: traced",
+    ),
+    "rate": (
+        lambda *a: attention(*a, dropout_rate=jnp.mean(a[0]), dropout_seed=1),
+        "dropout_rate: must be a number that is not traced",
+    ),
+    "lengths of jax.nn": (
+        lambda *a: fovea.jax.dot_product_attention(*a, query_seq_lengths=jnp.array([1])),
+        r"query_seq_lengths: shape \[1\]; must be \[4\]",
     ),
     "context": (
-        lambda q, k, v: fovea.jax.context_attention(q, k, v, axis_name="s", order="random"),
-        fovea.InvalidArgument,
+        lambda *a: fovea.jax.context_attention(*a, axis_name="s", order="random"),
         "order='random': must be one of contiguous, striped, zigzag",
     ),
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+def beside(q, kv):
+    return attention(q, kv, layout="bshd_bs2hd")
+
+
+@pytest.mark.parametrize("name", [*MISTAKES, *OTHER_MISTAKES])
 def test_mistakes(name, qkv):
-    function, kind, text = MISTAKES[name]
-    with pytest.raises(kind, match=text):
+    changes, text = (MISTAKES | OTHER_MISTAKES)[name]
+    function = changes if callable(changes) else functools.partial(attention, **changes)
+    with pytest.raises(fovea.InvalidArgument, match=text):
         jax.eval_shape(function, *qkv)
+
+
+def test_other_refusals(qkv):
+    words = "the captured 't' has the type uint32; formulas load float32"
+    with pytest.raises(fovea.TraceError, match=words):
+        attention(*qkv, score_mod="score * t[h]", score_mod_tensors={"t": jnp.ones(H, jnp.uint32)})
+
+    def by_hand(scale):
+        return jnp.sum(attention(*qkv, scale=scale, score_mod="score", score_mod_bprop=lambda g, s, b, h, q, k: g))
+
+    with pytest.raises(fovea.Unsupported, match="scale has no gradient beside score_mod_bprop"):
+        jax.eval_shape(jax.grad(by_hand), 0.5)
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="there is a GPU here")
 def test_gpu_where_there_is_none(qkv):
-    """Refused while JAX traces: by reasons where this build has the engine, by name where it does not."""
+    """Refused while JAX traces: with reasons if this build has the engine, by name if it does not."""
     asked = (
         lambda *a: attention(*a, engine="cudnn"),
         lambda *a: fovea.jax.dot_product_attention(*a, implementation="cudnn"),

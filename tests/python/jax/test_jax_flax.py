@@ -80,24 +80,24 @@ LENGTHS = np.array([S, 5, 1, 9][:B], np.int32)
 REFUSED = {
     "padding without lengths": ({"attn_mask_type": "padding"}, {}, "needs a sequence_descriptor"),
     "mask that is ignored there": ({}, {"mask": np.ones((1, 1, S, S), bool)}, "mask: given, but attn_mask_type='causal'"),
-    "mask of floats": ({"attn_mask_type": "padding"}, {"mask": np.ones((1, 1, S, S), np.float32)}, "it must be bool"),
+    "mask of floats": ({"attn_mask_type": "padding"}, {"mask": np.ones((1, 1, S, S), np.float32)}, "must be bool"),
     "mask of other heads": (
         {"attn_mask_type": "padding"},
         {"mask": np.ones((1, 2, S, S), bool)},
-        "dense_mask has shape .* must broadcast",
+        "dense_mask: shape .* must broadcast",
     ),
     "mask twice": (
         {"attn_mask_type": "padding"},
         {"mask": np.ones((1, 1, S, S), bool), "sequence_descriptor": SequenceDescriptor.from_seqlens(LENGTHS)},
-        "mask and sequence_descriptor are both given",
+        "mask, sequence_descriptor: both are given",
     ),
     "lengths of other batches": (
         {"attn_mask_type": "padding"},
         {"sequence_descriptor": SequenceDescriptor.from_seqlens(np.ones(B + 1, np.int32))},
         r"q_lengths: shape .*; must be \[4\]",
     ),
-    "bias of other heads": ({}, {"bias": np.ones((1, 2, S, S), np.float32)}, "bias has shape .* must broadcast"),
-    "bias with no_bias": ({"attn_bias_type": "no_bias"}, {"bias": np.ones((1, 1, S, S), np.float32)}, "a bias is given"),
+    "bias of other heads": ({}, {"bias": np.ones((1, 2, S, S), np.float32)}, "bias: shape .* must broadcast"),
+    "bias with no_bias": ({"attn_bias_type": "no_bias"}, {"bias": np.ones((1, 1, S, S), np.float32)}, "bias: given, but"),
     "no bias with a type": ({"attn_bias_type": "post_scale_bias"}, {}, "needs a bias, and none is given"),
     "strategy": ({"context_parallel_strategy": "tree"}, {}, "context_parallel_strategy='tree': must be one of default"),
     "type": ({"dtype": jnp.float16}, {}, "dtype=float16: must be"),
@@ -109,7 +109,7 @@ REFUSED = {
     "keys that are no names": (
         {"score_mod": lambda s, b, h, q, k, tensors: s},
         {"score_mod_tensors": {1: 1.0}},
-        "score_mod_tensors: the key 1 is a int; it must be a name",
+        "score_mod_tensors: the key 1 is a int; must be a name",
     ),
 }
 

@@ -47,7 +47,7 @@ def test_values_lie_on_the_gpu(name, qkv):
 
 
 def test_a_line_without_values_stays_as_it_is(qkv):
-    """Engine cudnn bakes literals into graphs whose values lie on the device: only where there are such."""
+    """With values=device engine cudnn would bake literals into its graphs, so lines say that only if there are such values."""
     slopes = jnp.arange(H) * 0.1
     for more in ({"mask_mod": causal}, {"score_mod": lambda s, b, h, q, k: 0.5 * s + slopes[h]}):
         line, _ = lowered(lambda *a: attention(*a, **more), *qkv)

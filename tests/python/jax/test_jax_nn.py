@@ -136,11 +136,11 @@ def test_without_batch_and_with_residual():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"mask": jnp.ones((1, 1, T, S))}, "mask has the type float32; it must be bool"),
-        ({"mask": jnp.ones((1, 2, T, S), bool)}, "mask has shape .* must broadcast"),
-        ({"bias": jnp.ones((1, 2, T, S))}, "bias has shape .* must broadcast"),
+        ({"mask": jnp.ones((1, 1, T, S))}, "mask: float32; must be bool"),
+        ({"mask": jnp.ones((1, 2, T, S), bool)}, "mask: shape .* must broadcast"),
+        ({"bias": jnp.ones((1, 2, T, S))}, "bias: shape .* must broadcast"),
         ({"query_seq_lengths": jnp.ones(3, jnp.int32)}, r"query_seq_lengths: shape \[3\]; must be \[2\]"),
-        ({"key_value_seq_lengths": jnp.ones(2)}, "key_value_seq_lengths has the type float32"),
+        ({"key_value_seq_lengths": jnp.ones(2)}, "key_value_seq_lengths: must be one integer per sequence, got float32"),
         ({"local_window_size": (1.5, 0)}, r"local_window_size=\(1.5, 0\): must be \(left, right\)"),
         ({"implementation": "fast"}, "engine='fast': must be one of"),
     ],

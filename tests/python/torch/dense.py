@@ -51,3 +51,9 @@ def assert_close(name, x, reference, dtype, gradient=False, slack=1.0):
     limit = LIMITS[dtype] * (3 if gradient else 1) * slack
     error = relative_error(x, reference)
     assert error <= limit, f"{name}: relative error {error:.2e} above {limit:.1e}"
+
+
+def assert_right(o, tensors, score_mod=None, mask_mod=None):
+    """The output of a call, by the definition."""
+    exact, _ = attention(*(x.detach().double() for x in tensors), score_mod, mask_mod)
+    assert_close("o", o, exact, o.dtype)

@@ -121,13 +121,6 @@ def test_a_scale_of_zero_has_gradients(tensors):
     torch.testing.assert_close(dv, torch.ones_like(dv))
 
 
-def test_one_number_for_a_window(tensors):
-    both = attention(*tensors, window_size=(5, 5))
-    assert torch.equal(attention(*tensors, window_size=5), both)
-    o = fovea.attention(*(x.numpy() for x in tensors), window_size=5)
-    numpy.testing.assert_allclose(numpy.asarray(o), both, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("way", ["flex", "attention", "with_lse", "dispatched"])
 def test_a_second_derivative_is_never_none(tensors, times, way):
@@ -165,8 +158,7 @@ def test_the_last_stride_of_the_output_is_one(tensors, last):
             o = flex_attention(odd, k, v[..., :last])
             assert o.stride(-1) == 1 and o.shape == (2, 4, S, last)
         assert compiled(lambda *given: flex_attention(*given))(odd, k, v[..., :last]).stride() == o.stride()
-        ref, _ = dense.attention(*(x.double() for x in (q, k, v[..., :last])))
-        dense.assert_close("o", o, ref, torch.float32)
+        dense.assert_right(o, (q, k, v[..., :last]))
     assert flex_attention(q.transpose(1, 2).contiguous().transpose(1, 2), k, v).transpose(1, 2).is_contiguous()
 
 

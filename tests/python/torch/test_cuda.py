@@ -3,6 +3,7 @@
 import dense
 import pytest
 import torch
+from dense import assert_right
 
 import fovea
 from fovea.torch import attention, create_block_mask, flex_attention
@@ -25,11 +26,6 @@ def softcap(s, b, h, q, k):
     return 20.0 * torch.tanh(s / 20.0)
 
 
-def right(o, tensors, mod=None, mask=None):
-    ref, _ = dense.attention(*(x.detach().double() for x in tensors), mod, mask)
-    dense.assert_close("o", o, ref, torch.bfloat16)
-
-
 def test_the_current_stream_is_used(device):
     """Work that another stream prepares slowly is waited for, since it is enqueued behind it."""
     tensors = draw(device)
@@ -41,10 +37,10 @@ def test_the_current_stream_is_used(device):
         late = [x * 2 for x in tensors]
         o = flex_attention(*late, softcap)
     torch.cuda.current_stream().wait_stream(stream)
-    right(o, late, softcap)
+    assert_right(o, late, softcap)
 
 
-def test_trap_40_graph_capture_of_a_forward(device):
+def test_graph_capture_of_a_forward(device):
     tensors = draw(device)
     mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device=device)
     run = lambda: flex_attention(*tensors, softcap, mask)
@@ -60,10 +56,10 @@ def test_trap_40_graph_capture_of_a_forward(device):
         for x in tensors:
             x.copy_(torch.randn_like(x))
         graph.replay()
-        right(o, tensors, softcap, lambda b, h, q, k: q >= k)
+        assert_right(o, tensors, softcap, lambda b, h, q, k: q >= k)
 
 
-def test_trap_40_graph_capture_of_a_training_step(device):
+def test_graph_capture_of_a_training_step(device):
     tensors = draw(device, True)
     grad = torch.randn_like(tensors[0])
     run = lambda: torch.autograd.grad(flex_attention(*tensors, softcap), tensors, grad)
@@ -84,7 +80,7 @@ def test_trap_40_graph_capture_of_a_training_step(device):
         torch.testing.assert_close(x, y)
 
 
-def test_trap_40_nothing_is_built_while_a_graph_is_captured(device):
+def test_nothing_is_built_while_a_graph_is_captured(device):
     """Refused before anything is enqueued: what else is captured stays whole."""
     tensors = draw(device, True, 384)
     other = torch.zeros(8, device=device)
@@ -97,7 +93,7 @@ def test_trap_40_nothing_is_built_while_a_graph_is_captured(device):
         other += 1
     graph.replay()
     assert torch.equal(other, torch.full_like(other, 2.0))
-    right(flex_attention(*tensors, rare), tensors, rare)
+    assert_right(flex_attention(*tensors, rare), tensors, rare)
 
 
 def test_workspace_comes_from_torchs_allocator(device):
@@ -125,7 +121,7 @@ def test_a_number_on_the_cpu_may_meet_a_gpu(device):
     """As torch lets it: a tensor of rank 0 goes along."""
     tensors, cap = draw(device), torch.tensor(20.0)
     o = flex_attention(*tensors, lambda s, b, h, q, k: cap * torch.tanh(s / cap))
-    right(o, tensors, softcap)
+    assert_right(o, tensors, softcap)
 
 
 def test_dropout_on_the_device(device):
@@ -167,7 +163,7 @@ def test_captured_tensors_of_every_type_are_read_in_place(device):
         doc = (torch.arange(128, device=device) // 64).to(dtype)
         mask = lambda b, h, q, k: doc[q] == doc[k]
         o = flex_attention(*tensors, None, create_block_mask(mask, None, None, 128, 128, device=device))
-        right(o, tensors, None, mask)
+        assert_right(o, tensors, None, mask)
         torch.cuda.synchronize()
         before = torch.cuda.memory_stats()["allocation.all.allocated"]
         with torch.no_grad():
@@ -197,4 +193,4 @@ def test_plans_belong_to_their_device():
         tensors = draw(torch.device("cuda", index))
         o = flex_attention(*tensors, softcap)
         assert o.device.index == index
-        right(o, tensors, softcap)
+        assert_right(o, tensors, softcap)

@@ -54,7 +54,7 @@ def test_mask_types(name, mask):
 
 
 def test_padding_masks():
-    """By starts or by a mask that is True where nothing is; rows of padding are zeros."""
+    """By starts or by a mask that is True for padding; rows of padding are zeros."""
     inputs = [draw() for _ in range(3)]
     lengths = torch.tensor([S, 11])
     starts = F.pad(lengths.cumsum(0), (1, 0)).int()
@@ -331,7 +331,7 @@ MODIFIERS = {
 
 
 @pytest.mark.parametrize("name", MODIFIERS)
-def test_trap_11_modules_take_every_modifier(name):
+def test_modules_take_every_modifier(name):
     score_mod, options = MODIFIERS[name]
     inputs = [draw() for _ in range(3)]
     compare(

@@ -1,5 +1,5 @@
-"""Second derivatives on the CPU: against autograd through dense attention in float64, against finite differences, and what
-has none."""
+"""Second derivatives on the CPU: against autograd through dense attention in float64, and what has none. By finite
+differences: test_gradients.py."""
 
 import dense
 import pytest
@@ -98,36 +98,6 @@ def test_as_dense_attention(name, dtype):
     limit = 2e-5 if dtype == torch.float32 else 1e-12
     for i, (x, y) in enumerate(zip(second(ours, inputs, dtype), expected)):
         assert dense.relative_error(x, y) < limit, (name, i, dense.relative_error(x, y))
-
-
-def test_gradgradcheck_of_everything():
-    """q, k, v, captured tensors of rank 0 to 3, sinks, through o and lse."""
-    q, k, v = double(2, 4, 3, 2), double(2, 2, 4, 2), double(2, 2, 4, 3)
-    slopes, cap, table, sinks = double(4), double(), double(2, 4, 9), double(4)
-
-    def run(q, k, v, slopes, cap, table, sinks):
-        def mod(s, b, h, i, j):
-            x = torch.where(i > j, s * torch.sigmoid(slopes[h]), torch.tanh(s) * cap)
-            return x + table[b, h, i - j + 4] * cap + torch.exp(-(s * s)) * 0.5
-
-        mask = lambda b, h, i, j: (i + j) % 5 != 0
-        return attention(q, k, v, score_mod=mod, mask_mod=mask, sinks=sinks, return_lse=True, engine="reference")
-
-    assert torch.autograd.gradgradcheck(run, (q, k, v, slopes, cap, table, sinks), atol=1e-4)
-
-
-@pytest.mark.parametrize("layout", ["bshd", "sbhd", "thd"])
-def test_gradgradcheck_of_layouts(layout):
-    shape = {"bshd": (2, 4, 2, 3), "sbhd": (4, 2, 2, 3), "thd": (5, 2, 3)}[layout]
-    options = ({"cu_seqlens": torch.tensor([0, 3, 5])} if layout == "thd" else {"seq_lens": torch.tensor([4, 2])})
-    run = lambda q, k, v: attention(q, k, v, layout=layout, is_causal=True, engine="reference", **options)
-    assert torch.autograd.gradgradcheck(run, (double(*shape), double(*shape), double(*shape)))
-
-
-def test_gradgradcheck_of_dropout():
-    q, k, v = double(1, 2, 4, 3), double(1, 2, 4, 3), double(1, 2, 4, 3)
-    run = lambda q, k, v: attention(q, k, v, dropout_p=0.3, seed=5, engine="reference")
-    assert torch.autograd.gradgradcheck(run, (q, k, v))
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -25,7 +25,7 @@ function ChainRulesCore.rrule(::typeof(Fovea.attention), q, k, v, captured::Name
     return (return_lse ? (o, lse) : o), attention_pullback
 end
 
-# nothing where no gradient comes in.
+# nothing if no gradient comes in.
 function gradients(ȳ, o, lse, (q, k, v), captured, return_lse, names, options)
     ȳ = unthunk(ȳ)
     ȳ isa AbstractZero && return nothing

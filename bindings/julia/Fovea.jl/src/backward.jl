@@ -5,7 +5,7 @@
     attention_backward(dO, o, lse, q, k, v, captured::NamedTuple; ...)
 
 The gradients of [`attention`](@ref), called with the same options, as a named tuple: `q`, `k`, `v`, then each captured
-float array and number by its name, then `bias` and `sinks` where there are some. `o` and `lse` are what
+float array and number by its name, then `bias` and `sinks` if there are some. `o` and `lse` are what
 `attention(...; return_lse = true)` returned. `grads = (:q, :slopes)` computes only those. `grad_lse` is the gradient of
 `lse`, if it was used.
 

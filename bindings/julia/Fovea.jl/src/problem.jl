@@ -29,8 +29,8 @@ function check_types(q, k, v, engine)
            T === Float64 ? "; give Float32.(q), or engine = \"reference\", which is slow and exact" : "")
 end
 
-# (head_dim, heads, seq, batch) by batch, head, position, feature; nothing said where dense. Where a size is 1 the
-# stride does not count.
+# The strides of (head_dim, heads, seq, batch) by batch, head, position, feature, or NO_STRIDES if it is dense. The stride of
+# a dimension of one does not count.
 strides4(name, ::DenseArray{<:Any,4}) = NO_STRIDES
 function strides4(name, x::AbstractArray{<:Any,4})
     s, n = layout(x).strides, size(x)
@@ -52,7 +52,7 @@ rows_size(sizes::CSizes) = (Int(sizes.sq), Int(sizes.h), Int(sizes.b))
 rows_type(::Type{Float64}) = Float64
 rows_type(::Type) = Float32
 
-# The arrays of a backward beside q, k, v; nothing where a gradient is not wanted.
+# The arrays of a backward beside q, k, v; nothing for a gradient that is not wanted.
 struct Slots{A,B,C,D,E}
     o::A
     grad_o::B
@@ -112,7 +112,7 @@ function tensor_strides(program::Program, device)
     return join(words, " ")
 end
 
-# The config with the addresses that a key can't hold; nothing where a text is empty.
+# The config with the addresses that a key can't hold; nothing for an empty text.
 function with_pointers(config::CProblemConfig, program::Handle, grads::String, strides::String)
     ref = Ref(config)
     GC.@preserve ref begin

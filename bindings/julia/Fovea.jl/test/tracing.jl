@@ -76,7 +76,7 @@ end
 
 @testset "captured things" begin
     q = draw(8, 2, 5, 1)
-    # Trap: another array, or another number, in the same closure is another result; a redefined function is another formula.
+    # Another array, or another number, in the same closure is another result; a redefined function is another formula.
     make(slopes, cap) = (s, b, h, q, k) -> cap * tanh(s / cap) + slopes[h] * (k - q)
     a, b = make(draw(2), 2.0f0), make(draw(2), 2.0f0)
     @test attention(q, q, q; score_mod = a) != attention(q, q, q; score_mod = b)

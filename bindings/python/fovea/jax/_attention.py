@@ -69,10 +69,10 @@ def attention(
         fovea.Program, or a callback (graph, score, tensors) as Transformer Engine takes. Arrays that a
         function closes over are operands and get gradients; numbers are bound per call.
       mask_mod: which scores are kept: a function (b, h, q, k) -> bool, a formula or a Program.
-      score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; derived where it
+      score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; derived if it
         is absent.
       score_mod_tensors, mask_mod_tensors: what a formula captures, by name; for a function one more argument.
-      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true where a
+      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true if a
         score is kept. They go by row and column of this call, whatever its offsets and positions.
       scale: of the scores, 1 / sqrt(D) unless given. sink: [H], one more logit per head that joins the sum
         only.
@@ -154,7 +154,8 @@ def dot_product_attention(
     and -inf as its residual."""
     given = Given.of(locals())
     if implementation == "xla":
-        _refuse_modifiers(given)
+        if given != Given():
+            raise InvalidArgument('implementation="xla": is jax.nn\'s own attention, which takes no modifiers')
         return jax.nn.dot_product_attention(
             query,
             key,
@@ -190,11 +191,6 @@ def dot_product_attention(
         return o
     residual = jnp.swapaxes(results[1], -1, -2).astype(key.dtype).reshape(shape[:-1])
     return o, jax.lax.stop_gradient(residual)
-
-
-def _refuse_modifiers(given: Given) -> None:
-    if given != Given():
-        raise InvalidArgument('implementation="xla" is jax.nn\'s own attention, which takes no modifiers')
 
 
 def _with_rank_four(array):

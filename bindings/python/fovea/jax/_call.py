@@ -16,7 +16,7 @@ import numpy as np
 from .. import _core
 from .._core import InvalidArgument
 from .._options import Handed, flags_of, outputs_of
-from .._request import Sizes, both_masks, check_sinks, dropout_of, one_of
+from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of
 from . import _derivative, _partition
 from ._captures import Captures
 from ._inputs import (
@@ -93,7 +93,7 @@ class CallBuilder:
         """A dense mask, [B|1, H|1, Sq|1, Skv|1] of bool; before modify()."""
         mask = jnp.asarray(mask)
         if mask.dtype != jnp.bool_:
-            raise InvalidArgument(f"{name} has the type {mask.dtype}; it must be bool (true: kept)")
+            raise InvalidArgument(f"{name}: {mask.dtype}; must be bool (true: kept)")
         self._extra_masks.append(self._dense(name, mask))
 
     def _dense(self, name: str, array) -> str:
@@ -102,9 +102,9 @@ class CallBuilder:
         s = self.sizes
         full = (s.b, s.h, s.sq, s.skv)
         if self._spec.layout == "thd":
-            raise InvalidArgument(f"{name} has no meaning with layout thd; capture an array in score_mod instead")
+            raise InvalidArgument(f"{name}: has no meaning with layout thd; capture an array in score_mod instead")
         if array.ndim != 4 or any(n not in (1, m) for n, m in zip(array.shape, full)):
-            raise InvalidArgument(f"{name} has shape {array.shape}; it must broadcast to [B, H, Sq, Skv] = {full}")
+            raise InvalidArgument(f"{name}: shape {list(array.shape)}; must broadcast to [B, H, Sq, Skv], here {list(full)}")
         indices = ["0" if n == 1 and m != 1 else self._row(w) for n, m, w in zip(array.shape, full, "bhqk")]
         return self._captures.load(array, indices)
 
@@ -112,7 +112,7 @@ class CallBuilder:
         """A mask of equal segments; with positions, also what stands for q and k in modifiers."""
         s = self.sizes
         if self._spec.layout == "thd":
-            raise InvalidArgument("segment ids have no meaning with layout thd, whose sequences are given by cu_seqlens")
+            raise InvalidArgument("segment_ids: have no meaning with layout thd, whose sequences are given by cu_seqlens")
         leaves = {}
         ids = [self._rows("segment_ids", x, n, w) for x, n, w in zip(descriptor.segment_ids, (s.sq, s.skv), "qk")]
         self._extra_masks.append(f"{ids[0]} == {ids[1]} && {ids[0]} != 0")
@@ -124,10 +124,10 @@ class CallBuilder:
     def _rows(self, name: str, array, length: int, word: str) -> str:
         array = jnp.asarray(array)
         if not jnp.issubdtype(array.dtype, jnp.integer):
-            raise InvalidArgument(f"{name} has the type {array.dtype}; it must be int32")
+            raise InvalidArgument(f"{name}: {array.dtype}; must be int32")
         array = array.astype(jnp.int32)
         if array.shape != (self.sizes.b, length):
-            raise InvalidArgument(f"{name} has shape {array.shape}; it must be [B, S] = {(self.sizes.b, length)}")
+            raise InvalidArgument(f"{name}: shape {list(array.shape)}; must be [B, S], here {[self.sizes.b, length]}")
         return self._captures.load(array, [self._row("b"), self._row(word)])
 
     # --- what is bound ---
@@ -162,7 +162,7 @@ class CallBuilder:
     ) -> None:
         if descriptor is not None and descriptor.seqlens is not None:
             if q_lengths is not None or kv_lengths is not None:
-                raise InvalidArgument("lengths are given twice: in sequence_descriptor and as q_lengths, kv_lengths")
+                raise InvalidArgument("q_lengths, kv_lengths: given, but sequence_descriptor has lengths, too")
             q_lengths, kv_lengths = descriptor.seqlens
         for role, name, value in zip(("q_lengths", "k_lengths"), names, (q_lengths, kv_lengths)):
             if value is not None:
@@ -179,17 +179,18 @@ class CallBuilder:
     def dropout(self, rate: float, seed, rng: str = "portable") -> None:
         one_of("dropout_rng", rng, ("portable", "engine"))
         if not isinstance(rate, (int, float, np.number)):
-            raise InvalidArgument(f"dropout_rate is a {type(rate).__name__}; it must be a number that is not traced")
+            raise InvalidArgument(f"dropout_rate: must be a number that is not traced, got {type(rate).__name__}")
         if not rate:
             return
         dropout_of(rate, "dropout_rate")
         if seed is None:
-            raise InvalidArgument(f"dropout_rate={rate} needs dropout_seed: a number, a PRNG key or uint32[2]")
+            raise InvalidArgument(f"dropout_rate={rate}: needs dropout_seed, a number, a PRNG key or uint32[2]")
         self._operands["seed"] = seed_words(seed)
         self._spec = self._spec.replace(dropout=float(rate), rng=rng)
 
     def options(self, handed: Handed, **fields) -> None:
-        own = {"outputs": ("o", *outputs_of(handed)), "flags": flags_of(handed), "engine": handed.engine}
+        engine = engine_of(handed.engine) or None
+        own = {"outputs": ("o", *outputs_of(handed)), "flags": flags_of(handed), "engine": engine}
         self._spec = self._spec.replace(**own, **fields)
 
     # --- run ---
@@ -223,7 +224,6 @@ def _check_problem(spec: Spec, arrays) -> None:
     problem = _core.Problem(problem_line(spec, arrays, "forward"))
     if spec.engine is None:
         return
-    one_of("engine", spec.engine, _core.engines())
     if jax.default_backend() == "cpu":
         answer, reasons = _core.supported(problem, engine=spec.engine, device="cpu")
         if not answer:

@@ -88,7 +88,7 @@ def _check_dropout(rate: float, rng: str, order: str) -> None:
         raise InvalidArgument(f"dropout_rng={rng!r}: parts of one sequence need the portable generator")
     if rate and order != "contiguous":
         raise InvalidArgument(
-            f"dropout needs order='contiguous': what is dropped follows the position, and order is {order!r}"
+            f"order={order!r}: must be 'contiguous' with dropout, since what is dropped follows the position"
         )
 
 

@@ -131,7 +131,7 @@ def _jvp_backward(primals, tangents, *, spec: Spec):
     at = _Operands(spec, primals, tangents)
     out = _primitive.bind("backward", spec, primals)
     incoming = {role: at.moving.pop(role) for role in _INCOMING if role in at.moving}
-    for role in ("o", "lse"):  # as the others say
+    for role in ("o", "lse"):  # which move as q, k and v do: tangent_p knows
         at.moving.pop(role, None)
     parts = []
     if at.wanted():

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._core import InvalidArgument
-from .._request import check_per_sequence, check_rank, check_starts, check_types, one_of
+from .._request import check_integers, check_per_sequence, check_rank, check_starts, check_types, is_packed, one_of
 from ._spec import DTYPES, LAYOUTS
 
 # layout argument -> (layout of a tensor, roles of q, k, v)
@@ -31,26 +30,20 @@ def tensors_of(layout: str, q, k, v) -> tuple[str, dict[str, jax.Array]]:
     for name, value in given.items():
         if (value is not None) != (name in wanted):
             rule = f"layout {layout} takes {', '.join(wanted)}"
-            raise InvalidArgument(f"{name} is {'missing' if value is None else 'given'}: {rule}")
+            raise InvalidArgument(f"{name}: {'missing' if value is None else 'given'}, but {rule}")
     operands = {role: jnp.asarray(given[name]) for role, name in zip(roles, wanted)}
-    _check_types(operands)
+    check_types([np.dtype(x.dtype).name for x in operands.values()], DTYPES, list(operands))
     for role, x in operands.items():
         _check_shape(tensor_layout, role, x)
     return tensor_layout, operands
 
 
-def _check_types(operands: Mapping[str, jax.Array]) -> None:
-    dtypes = [np.dtype(x.dtype).name for x in operands.values()]
-    check_types(dtypes, list(operands))
-    one_of(f"{next(iter(operands))}.dtype", dtypes[0], DTYPES)
-
-
 def _check_shape(layout: str, role: str, x: jax.Array) -> None:
     if not all(isinstance(n, int) for n in x.shape):
-        raise InvalidArgument(f"{role} has shape {x.shape}: sizes must be numbers, none may be symbolic")
+        raise InvalidArgument(f"{role}: shape {list(x.shape)}; sizes must be numbers, none may be symbolic")
     if role in ("qkv", "kv"):
         if x.ndim < 3 or x.shape[-3] != len(role):
-            raise InvalidArgument(f"{role}: shape {list(x.shape)}; its third extent from the end must be {len(role)}")
+            raise InvalidArgument(f"{role}: shape {list(x.shape)}; the third extent from the end must be {len(role)}")
         check_rank(role, layout, (*x.shape[:-3], *x.shape[-2:]))
     else:
         check_rank(role, layout, x.shape)
@@ -58,25 +51,19 @@ def _check_shape(layout: str, role: str, x: jax.Array) -> None:
 
 def packed_sequences(layout: str, cu_q, cu_k, max_q, max_k) -> tuple[dict[str, jax.Array], tuple[int, int]]:
     """The starts by role, and the longest lengths; empty if the layout is not thd."""
-    arguments = {"cu_seqlens_q": cu_q, "cu_seqlens_kv": cu_k, "max_seqlen_q": max_q, "max_seqlen_kv": max_k}
-    given = [name for name, value in arguments.items() if value is not None]
-    if layout != "thd":
-        if given:
-            raise InvalidArgument(f"{', '.join(given)} given: only layout thd has packed sequences")
+    arguments = (("cu_seqlens_q", cu_q), ("cu_seqlens_kv", cu_k), ("max_seqlen_q", max_q), ("max_seqlen_kv", max_k))
+    if not is_packed(layout, arguments, ("cu_seqlens_q", "max_seqlen_q")):
         return {}, (0, 0)
-    if cu_q is None or max_q is None:
-        raise InvalidArgument("layout thd needs cu_seqlens_q and max_seqlen_q")
     q_starts = vector("cu_seqlens_q", cu_q)
     k_starts = vector("cu_seqlens_kv", cu_q if cu_k is None else cu_k)
-    check_starts("cu_seqlens_q", q_starts.shape)
-    check_starts("cu_seqlens_kv", k_starts.shape, q_starts.shape[0])
+    check_starts("cu_seqlens_q", q_starts.shape, k_starts.shape, "cu_seqlens_kv")
     longest = (_length("max_seqlen_q", max_q), _length("max_seqlen_kv", max_q if max_k is None else max_k))
     return {"q_starts": q_starts, "k_starts": k_starts}, longest
 
 
 def _length(name: str, value) -> int:
     if isinstance(value, jax.core.Tracer):
-        raise InvalidArgument(f"{name} is traced; it must be a number, the bound that a plan is made for")
+        raise InvalidArgument(f"{name}: traced; must be a number, the bound that a plan is made for")
     return operator.index(value)
 
 
@@ -110,19 +97,18 @@ def scalar(name: str, value, dtype) -> jax.Array:
     except TypeError:
         raise InvalidArgument(f"{name}={value!r}: must be a number") from None
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be a real number")
+        raise InvalidArgument(f"{name}: {array.dtype}; must be a real number")
     if array.ndim:
-        raise InvalidArgument(f"{name} has shape {array.shape}; it must be a scalar")
+        raise InvalidArgument(f"{name}: shape {list(array.shape)}; must be a scalar")
     if dtype == jnp.int32 and not jnp.issubdtype(array.dtype, jnp.integer):
-        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be an integer")
+        raise InvalidArgument(f"{name}: {array.dtype}; must be an integer")
     return array.astype(dtype)
 
 
 def vector(name: str, value, count: int | None = None) -> jax.Array:
     """int32: one number for each of `count` sequences, if that is given."""
     array = jnp.asarray(value)
-    if not jnp.issubdtype(array.dtype, jnp.integer):
-        raise InvalidArgument(f"{name} has the type {array.dtype}; it must be int32")
+    check_integers(name, jnp.issubdtype(array.dtype, jnp.integer), array.dtype, array.shape)
     if count is not None:
         check_per_sequence(name, array.shape, count)
     return array.astype(jnp.int32)
@@ -143,7 +129,7 @@ def seed_words(seed) -> jax.Array:
         high = words >> 32 if words.dtype.itemsize == 8 else jnp.where(words < 0, -1, 0)
         return jnp.concatenate([words, high]).astype(jnp.uint32)
     raise InvalidArgument(
-        f"dropout_seed has type {array.dtype} and shape {array.shape}; give a number, a PRNG key or uint32[2]"
+        f"dropout_seed: {array.dtype} {list(array.shape)}; must be a number, a PRNG key or uint32[2]"
     )
 
 

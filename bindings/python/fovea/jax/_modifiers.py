@@ -11,8 +11,20 @@ import numpy as np
 
 from .. import _core
 from .._core import InvalidArgument
-from .._request import TraceError, both_masks, check_modifiers, no_modifier, program_line
+from .._request import (
+    TraceError,
+    both_masks,
+    check_captured_name,
+    check_modifiers,
+    no_modifier,
+    not_captured,
+    not_given,
+    one_is_a_callback,
+    program_line,
+    two_derivatives,
+)
 from ..program import Program
+from ..recorder import is_callback, record
 from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
 from ._operations import NoFormula
 from ._rewrite import rewrite_loads, substitute, tokens
@@ -41,28 +53,15 @@ class Given:
 
     def check(self) -> None:
         """Raises if arguments do not go together."""
-        check_modifiers(self.score_mod, self.mask_mod, self.score_mod_bprop)
-        for name in ("score_mod_tensors", "score_mod_bprop_tensors"):
-            if self.score_mod is None and getattr(self, name) is not None:
-                raise InvalidArgument(f"{name}: given without score_mod")
-        if self.mask_mod is None and self.mask_mod_tensors is not None:
-            raise InvalidArgument("mask_mod_tensors: given without mask_mod")
-        if self.score_mod_bprop is None and self.score_mod_bprop_tensors is not None:
-            raise InvalidArgument("score_mod_bprop_tensors: given without score_mod_bprop")
-        for name in ("score_mod", "mask_mod", "score_mod_bprop"):
-            value = getattr(self, name)
+        modifiers = {name: getattr(self, name) for name in ("score_mod", "mask_mod", "score_mod_bprop")}
+        captured = {f"{name}_tensors": (getattr(self, f"{name}_tensors"), name) for name in modifiers}
+        check_modifiers(*modifiers.values(), captured)
+        for name, value in modifiers.items():
             if value is not None and not isinstance(value, (str, Program)) and not callable(value):
                 raise no_modifier(name, value, "a function, a formula text or a fovea.Program")
-        for name in _TENSORS:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Mapping):
-                raise InvalidArgument(f"{name} must be a dict of names, got {type(value).__name__}")
-            for key in value or ():
-                if not isinstance(key, str):
-                    raise InvalidArgument(f"{name}: the key {key!r} is a {type(key).__name__}; it must be a name")
 
     def names(self) -> set[str]:
-        """Checks the names of captured tensors."""
+        """Of all that is captured by name."""
         programs = [x for x in (self.score_mod, self.mask_mod, self.score_mod_bprop) if isinstance(x, Program)]
         found = {name for p in programs for name, *_ in (*p.tensors, *p.scalars)}
         return found.union(*(getattr(self, name) or () for name in _TENSORS))
@@ -79,15 +78,18 @@ def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str])
     """The formulas of `given`. `leaves` has the texts that replace score, q or k; `sizes` is (B, H, Sq, Skv)."""
     given.check()
     mod = masks = bprop = None
-    if _is_callback(given.score_mod):
+    by_callback = is_callback(given.score_mod)
+    if given.score_mod_bprop is not None and by_callback != is_callback(given.score_mod_bprop, (3, 4)):
+        raise one_is_a_callback()
+    if by_callback:
         mod, bprop = _recorded(given, captures, sizes)
         mod, bprop = _placed(mod, leaves), _placed(bprop, leaves)
     elif given.score_mod is not None:
         mod, own_mask, bprop = _formula("score_mod", given.score_mod, given.score_mod_tensors, captures, leaves)
         masks = [own_mask] if own_mask else []
-    if given.score_mod_bprop is not None and not _is_callback(given.score_mod):
-        if _is_callback(given.score_mod_bprop):
-            raise InvalidArgument("score_mod_bprop takes (graph, score, tensors), so score_mod must do so too")
+    if given.score_mod_bprop is not None and not by_callback:
+        if bprop is not None:
+            raise two_derivatives()
         tensors = given.score_mod_bprop_tensors
         if isinstance(given.score_mod_bprop, (str, Program)):
             tensors = {**_used_by(given.score_mod_bprop, given.score_mod_tensors or {}), **(tensors or {})}
@@ -109,14 +111,6 @@ def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, A
     return {name: value for name, value in tensors.items() if name in used}
 
 
-def _is_callback(modifier) -> bool:
-    if modifier is None or isinstance(modifier, (str, Program)):
-        return False
-    from .. import recorder
-
-    return recorder.is_callback(modifier)
-
-
 # --- functions, texts and Programs: (mod, mask, bprop) ---
 
 
@@ -134,28 +128,30 @@ def _formula(what: str, modifier: Modifier, tensors, captures: Captures, leaves)
 
 def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any], captures: Captures, leaves):
     values = dict(tensors)
+    for name in values:
+        check_captured_name(name)
     if isinstance(modifier, Program):
         program = modifier
         values = {**{name: d for name, _, d in program.scalars if d is not None}, **values}
-        names = [name for name, *_ in (*program.tensors, *program.scalars)]
-        missing = [name for name in names if name not in values]
-        if missing:
-            raise InvalidArgument(f"{what} captures {', '.join(missing)}: give {what}_tensors with these names")
+        captured = [name for name, *_ in (*program.tensors, *program.scalars)]
+        for name in captured:
+            if name not in values:
+                raise not_given(f"{what}_tensors", name)
     else:
         key = {"score_mod": "mod", "mask_mod": "mask", "score_mod_bprop": "bprop"}[what]
         texts = {key: modifier} if key != "bprop" else {"mod": "score", "bprop": modifier}
-        known = {name: v for name, v in values.items() if name in tokens(modifier)}
-        unused = [name for name in values if name not in known]
-        if unused:
-            raise InvalidArgument(f"{what}_tensors has {', '.join(unused)}, which the formula {modifier!r} does not use")
-        arrays = [(n, TENSOR_TYPES[_type(n, v, captures)][0], np.shape(v)) for n, v in known.items() if np.ndim(v)]
-        scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in known.items() if not np.ndim(v)]
+        captured = tokens(modifier)
+        arrays = [(n, TENSOR_TYPES[_type(n, v, captures)][0], np.shape(v)) for n, v in values.items() if np.ndim(v)]
+        scalars = [(n, "i32" if _is_integer(v) else "f32") for n, v in values.items() if not np.ndim(v)]
         try:
             program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
         except _core.InvalidArgument as error:
             if "unknown" not in str(error):
                 raise
             raise _core.InvalidArgument(f"{error}\nWhat {what} captures is given by name, in {what}_tensors") from None
+    for name in values:
+        if name not in captured:
+            raise not_captured(f"{what}_tensors", name)
     bound = _bind(program, values, captures)
     texts = [program.mod, program.mask, program.bprop]
     if what == "score_mod_bprop":
@@ -209,14 +205,13 @@ def _is_integer(value) -> bool:
 
 def _recorded(given: Given, captures: Captures, sizes):
     """A callback that builds a graph node by node, recorded by the same recorder as for PyTorch."""
-    from .. import recorder
 
     def arrays(tensors):
         # A number is captured as an array of rank 0: a new value is bound, and builds nothing.
         return {name: jnp.asarray(value) for name, value in (tensors or {}).items()}
 
     bprop_tensors = given.score_mod_bprop_tensors
-    recorded = recorder.record(
+    recorded = record(
         given.score_mod,
         given.score_mod_bprop,
         tensors=arrays(given.score_mod_tensors),

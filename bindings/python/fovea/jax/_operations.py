@@ -112,7 +112,7 @@ def _round(w: Writer, p, x: Term) -> Term:
 
 
 def _shift_right_logical(w: Writer, p, x: Term, n: Term) -> Term:
-    # Ones where bits of x can be after the shift: 31 - n and 1 more, so that n = 0 keeps all of them.
+    # Ones at the places that bits of x can have after the shift. Shifted twice, since a shift by 32 is one by 0.
     ones = w.let(f"(1 << 31 - {n.text} << 1) - 1", "i32")
     return w.let(f"({x.text} >> {n.text}) & {ones.text}", "i32")
 

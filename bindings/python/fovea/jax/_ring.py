@@ -2,8 +2,8 @@
 after the other, each part merged by its lse.
 
 Called by context_attention(). The library's plan says which steps there are and who needs whose keys in them
-(fovea_parallel_plan): steps that are masked on every device are left out, and what one need not see is not sent to it. Keys
-come straight from the device that has them, and their gradients go straight back."""
+(fovea_parallel_plan): steps that are masked on every device are left out, and keys that are masked for a device are not sent
+to it. Keys come straight from the device that has them, and their gradients go straight back."""
 
 from __future__ import annotations
 

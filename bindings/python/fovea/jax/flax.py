@@ -142,7 +142,7 @@ class DotProductAttention(nn.Module):
         kind = self._bias_type()
         one_of("attn_bias_type", kind, _BIASES)
         if bias is not None and kind == "no_bias":
-            raise InvalidArgument('a bias is given, but attn_bias_type is "no_bias"')
+            raise InvalidArgument('bias: given, but attn_bias_type is "no_bias"')
         if bias is None and kind in ("pre_scale_bias", "post_scale_bias"):
             raise InvalidArgument(f"attn_bias_type={kind!r}: needs a bias, and none is given")
 
@@ -150,15 +150,11 @@ class DotProductAttention(nn.Module):
         heads = self.num_attention_heads
         groups = self.num_gqa_groups or heads
         if heads % groups:
-            raise InvalidArgument(f"num_attention_heads={heads} must be a multiple of num_gqa_groups={groups}")
+            raise InvalidArgument(f"num_attention_heads={heads}: must be a multiple of num_gqa_groups={groups}")
         if query.shape[-2:] != (heads, self.head_dim):
-            raise InvalidArgument(
-                f"query has shape {query.shape}; it must end in (heads, head_dim) = {(heads, self.head_dim)}"
-            )
+            raise InvalidArgument(f"query: shape {list(query.shape)} must end in {[heads, self.head_dim]}, heads and head_dim")
         if key is not None and key.shape[-2:] != (groups, self.head_dim):
-            raise InvalidArgument(
-                f"key has shape {key.shape}; it must end in (groups, head_dim) = {(groups, self.head_dim)}"
-            )
+            raise InvalidArgument(f"key: shape {list(key.shape)} must end in {[groups, self.head_dim]}, groups and head_dim")
         if groups != heads and self.qkv_layout.lower() in ("bs3hd", "t3hd"):
             raise InvalidArgument(
                 f"num_gqa_groups={groups}: must be num_attention_heads={heads} for qkv_layout {self.qkv_layout}"
@@ -167,7 +163,7 @@ class DotProductAttention(nn.Module):
     def _sequences(self, descriptor, mask):
         """The descriptor and the dense mask: at most one of them is there."""
         if descriptor is not None and mask is not None:
-            raise InvalidArgument("mask and sequence_descriptor are both given; mask is the older name of the other")
+            raise InvalidArgument("mask, sequence_descriptor: both are given; mask is the older name of the other")
         given = mask if descriptor is None else descriptor
         has_padding = "padding" in self.attn_mask_type
         if given is None:
@@ -184,7 +180,7 @@ class DotProductAttention(nn.Module):
             )
         given = jnp.asarray(given)
         if not (given.dtype == jnp.bool_ or jnp.issubdtype(given.dtype, jnp.integer)):
-            raise InvalidArgument(f"mask has the type {given.dtype}; it must be bool, true for what is dropped")
+            raise InvalidArgument(f"mask: {given.dtype}; must be bool, true for what is dropped")
         return None, given
 
     def _masks(self) -> tuple[str, ...]:
@@ -218,11 +214,11 @@ class DotProductAttention(nn.Module):
 
     def _over_devices(self, tensors, layout: str, arguments, descriptor, dense) -> jax.Array:
         if layout not in ("bshd", "sbhd"):
-            raise InvalidArgument(f"context parallelism takes separate q, k, v, not qkv_layout={self.qkv_layout!r}")
+            raise InvalidArgument(f"qkv_layout={self.qkv_layout!r}: context parallelism takes separate q, k, v")
         if any(x is not None for x in dense) or (descriptor is not None and descriptor.segment_ids is not None):
             raise InvalidArgument(
-                "with context_parallel_axis give masks, biases and segments as mask_mod and score_mod, which "
-                "see global positions"
+                "context_parallel_axis: masks, biases and segments must be given as mask_mod and score_mod, which see "
+                "global positions"
             )
         q_lengths, kv_lengths = (None, None) if descriptor is None else descriptor.seqlens
         return context_attention(

@@ -25,7 +25,7 @@ from .expression import Expression, as_f32, as_number, formula_text, reachable
 from .graph import Graph
 from .tensor import Capture, Tensor, data_type
 
-__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "record"]
+__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "positional_parameters", "record"]
 
 # A callback object keeps its state in itself: two threads that record the same one take turns.
 _one_at_a_time = threading.RLock()
@@ -58,11 +58,6 @@ class Recorded(NamedTuple):
     bprop: str | None
     captures: tuple[Capture, ...]
 
-    @property
-    def declarations(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        """(name, dtype, extents) of each captured tensor, as problem_line takes them."""
-        return [(one.name, one.dtype, one.extents) for one in self.captures]
-
 
 def record(
     score_mod: Callable[..., Any],
@@ -87,7 +82,7 @@ def record(
             graph._known = dict(tensors or {}) | dict(bprop_tensors or {})
             handles = _handles(graph, bprop_tensors if bprop_tensors is not None else tensors)
             # One with a fourth parameter wants the score as well.
-            more = (score,) if _positional(score_mod_bprop) == 4 else ()
+            more = (score,) if positional_parameters(score_mod_bprop) == 4 else ()
             given = score_mod_bprop(graph, graph._leaf("grad"), handles, *more)
             bprop = _result(graph, "score_mod_bprop", given)
     return _recorded(graph, mod, bprop)
@@ -105,21 +100,32 @@ def _handles(graph: Graph, tensors: Mapping[str, Any] | None) -> dict[str, Tenso
 
 def _result(graph: Graph, name: str, given: Any) -> Expression:
     if not isinstance(given, Tensor):
-        raise InvalidArgument(f"{name} gave back a {type(given).__name__}; it must give back a tensor of the graph")
+        raise InvalidArgument(f"{name}: must return a tensor of the graph, got {type(given).__name__}")
     return as_f32(as_number(graph._value(name, "its result", given)))
 
 
-def _positional(function: Callable[..., Any]) -> int | None:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return None
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters)
+def positional_parameters(function: Any) -> int | None:
+    """The number of positional parameters without a default, or None if it varies. Not by inspect.signature, which takes
+    longer than tracing."""
+    if isinstance(function, types.MethodType):
+        inner = positional_parameters(function.__func__)
+        return None if inner is None else inner - 1
+    if isinstance(function, functools.partial):
+        inner = positional_parameters(function.func)
+        code = getattr(function.func, "__code__", None)
+        named = () if code is None else code.co_varnames[: code.co_argcount]
+        given = len([name for name in function.keywords if name in named])
+        return None if inner is None else inner - len(function.args) - given
+    if isinstance(function, types.FunctionType):
+        code = function.__code__
+        if code.co_flags & inspect.CO_VARARGS:  # perhaps a decorator's
+            inner = getattr(function, "__wrapped__", None)
+            return None if inner is None else positional_parameters(inner)
+        return code.co_argcount - len(function.__defaults__ or ())
+    call = getattr(type(function), "__call__", None)  # noqa: B004  an object that is called as a function
+    return positional_parameters(call) - 1 if isinstance(call, types.FunctionType) else None
 
 
-def is_callback(function: Any) -> bool:
-    """Whether this is a callback `(graph, score, tensors)` rather than a function of (score, b, h, q_idx, kv_idx)."""
-    return callable(function) and _positional(function) == 3
+def is_callback(function: Any, counts: tuple[int, ...] = (3,)) -> bool:
+    """Does it take (graph, score, tensors), as Transformer Engine's modifiers do, rather than (score, b, h, q_idx, kv_idx)?"""
+    return callable(function) and positional_parameters(function) in counts

@@ -198,7 +198,7 @@ def _gelu_tanh_gradient(loss: Expression, x: Expression) -> Expression:
 
 
 def converted(x: Expression, compute: str | None) -> Expression:
-    """identity: a conversion where a type is said."""
+    """identity: a conversion, if a type is given."""
     if compute is None:
         return x
     return {F32: as_f32, I32: as_i32, BOOL: as_bool}[compute](x)

@@ -78,7 +78,7 @@ class Graph:
             return literal(given)
         if hasattr(given, "shape") and hasattr(given, "dtype"):
             return self._capture(argument, given)._expression
-        raise InvalidArgument(f"graph.{method}: {argument} is a {type(given).__name__}; it must be a tensor of this graph")
+        raise InvalidArgument(f"graph.{method}: {argument} must be a tensor of this graph, got {type(given).__name__}")
 
     def _made(self, expression: Expression, name: str) -> Tensor:
         return Tensor(self, expression, name=name)
@@ -96,7 +96,7 @@ class Graph:
         return self._made(Expression(_AXES[axis], (), I32), name)
 
     def binary_select(self, input0: Any, input1: Any, mask: Any, compute_data_type: Any = None, name: str = "") -> Tensor:
-        """input0 where mask holds, else input1."""
+        """input0 if mask holds, else input1."""
         x, y = self._value("binary_select", "input0", input0), self._value("binary_select", "input1", input1)
         condition = self._value("binary_select", "mask", mask)
         compute = meaning_of(compute_data_type, "compute_data_type")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._arrays import FROM_NUMPY
+from .._arrays import CODES, FROM_NUMPY
 from .._core import InvalidArgument
 from .expression import BOOL, F32, I32, Expression, as_bool, as_f32, as_i32
 
@@ -72,7 +72,7 @@ class Tensor:
         return self._name
 
     def get_dim(self) -> list[int]:
-        """Of the score (where the sizes are known) and of captured tensors."""
+        """Of the score (if the sizes are known) and of captured tensors."""
         if self._dim is None:
             raise InvalidArgument("get_dim: the extents of this tensor are not known while a callback is recorded")
         return list(self._dim)
@@ -129,7 +129,7 @@ class _NoSuchMethod(InvalidArgument, AttributeError):
 
 # --- captured ---
 
-_DTYPES = {**FROM_NUMPY, "half": "f16", "bool_": "bool"}
+_DTYPES = {**FROM_NUMPY, "half": "f16", "bool_": "bool", **{name: name for name in CODES}}
 _LOADED = {"f32": F32, "f16": F32, "bf16": F32, "f64": F32, "i32": I32, "i64": I32, "u8": I32, "bool": BOOL}
 _AXES = ("b", "h", "q", "k")
 _SIZES = ("B", "H", "Sq", "Skv")
@@ -164,11 +164,11 @@ def capture(key: str, tensor: Any, taken: set[str], sizes: Sequence[int] | None)
 def dtype_of(name: str, tensor: Any) -> str:
     """The name of its type in the language ("f32", ...). Takes anything with a .dtype and a .shape."""
     if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
-        raise InvalidArgument(f"{name} is a {type(tensor).__name__}; it must be a tensor, with .shape and .dtype")
+        raise InvalidArgument(f"{name}: must be a tensor, with .shape and .dtype, got {type(tensor).__name__}")
     word = str(getattr(tensor.dtype, "name", tensor.dtype)).rsplit(".", 1)[-1]
     if word not in _DTYPES:
         raise InvalidArgument(
-            f"{name} has elements of type {word}; captured tensors are {', '.join(dict.fromkeys(_DTYPES.values()))}"
+            f"{name}: elements of type {word}; must be one of {', '.join(dict.fromkeys(_DTYPES.values()))}"
         )
     return _DTYPES[word]
 
@@ -178,7 +178,7 @@ def _broadcast(key: str, shape: tuple[int, ...], sizes: Sequence[int] | None) ->
         return ("1",) * len(shape), ["0"] * len(shape)
     if len(shape) != 4:
         raise InvalidArgument(
-            f"tensors[{key!r}] has the shape {list(shape)}; it must have four extents that broadcast to [B, H, Sq, Skv], each "
+            f"tensors[{key!r}]: shape {list(shape)}; must have four extents that broadcast to [B, H, Sq, Skv], each "
             "that size or 1 (or be one element)"
         )
     extents, indices = [], []
@@ -189,7 +189,7 @@ def _broadcast(key: str, shape: tuple[int, ...], sizes: Sequence[int] | None) ->
             continue
         if sizes is not None and extent != sizes[axis]:
             raise InvalidArgument(
-                f"tensors[{key!r}] has the extent {extent} along axis {axis}; it must be 1 or {_SIZES[axis]} = {sizes[axis]}"
+                f"tensors[{key!r}]: extent {extent} along axis {axis}; must be 1 or {_SIZES[axis]} = {sizes[axis]}"
             )
         extents.append(_SIZES[axis] if sizes is not None else str(extent))
         indices.append(_AXES[axis])

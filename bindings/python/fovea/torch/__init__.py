@@ -3,7 +3,7 @@
     from fovea.torch import flex_attention, create_block_mask     # instead of torch.nn.attention.flex_attention
     from fovea.torch import DotProductAttention                   # instead of transformer_engine.pytorch
 
-docs/pytorch.md has the way over from FlexAttention, xFormers and Transformer Engine."""
+docs/pytorch.md says how to come from FlexAttention, xFormers and Transformer Engine."""
 
 from torch.nn.attention.flex_attention import create_mask
 

@@ -8,10 +8,14 @@ from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from .. import _request
 from .._core import InvalidArgument, Unsupported
-from .._request import AXES, check_per_sequence, check_starts, dropout_of, is_a_pair
+from .._request import AXES, check_integers, check_per_sequence, check_starts, dropout_of, is_a_pair, is_packed
+from ..recorder import is_callback
 from .call import DEFAULT_SCALE, NAMES, heads_of
-from .modifiers import is_callback
+from .modifiers import DIRECT
 from .state import autocast_anywhere
+
+
+FLOATS = tuple(dtype for dtype, name in DIRECT.items() if name in _request.FLOATS)
 
 
 class IsDTensor(Unsupported):
@@ -35,7 +39,7 @@ def check_ranks(layout, q, k, v):
     for name, x in zip(NAMES, (q, k, v)):
         _request.check_rank(name, layout, x.shape)
         check_device(name, x, q)
-    _request.check_types((q.dtype, k.dtype, v.dtype), NAMES)
+    _request.check_types((q.dtype, k.dtype, v.dtype), FLOATS, NAMES)
 
 
 def check_device(name, x, q):
@@ -58,7 +62,7 @@ def scale_of(scale) -> float:
     """The scale as a call has it."""
     if scale is None:
         return DEFAULT_SCALE
-    if torch.compiler.is_compiling() and not isinstance(scale, str):  # one that Dynamo holds as a symbol has its value
+    if torch.compiler.is_compiling() and not isinstance(scale, str):  # the value, if Dynamo holds it as a symbol
         scale = guard_scalar(scale)
     return _request.scale_of(scale)
 
@@ -103,17 +107,11 @@ def seed_tensor(dropout_p, generator, seed, like):
 
 
 def bind_lengths(call, q, seq_lens, cu_seqlens, max_seqlen):
-    if call.layout == "thd":
-        if cu_seqlens is None:
-            raise InvalidArgument("cu_seqlens: layout thd needs the starts of its sequences")
+    if is_packed(call.layout, (("cu_seqlens", cu_seqlens), ("max_seqlen", max_seqlen)), ("cu_seqlens",)):
         call.q_starts, call.k_starts = (integers(x, q, "cu_seqlens") for x in a_pair(cu_seqlens))
-        check_starts("cu_seqlens", call.q_starts.shape)
-        check_starts("cu_seqlens", call.k_starts.shape, call.q_starts.shape[0])
+        check_starts("cu_seqlens", call.q_starts.shape, call.k_starts.shape)
         longest = max_seqlen if isinstance(max_seqlen, (tuple, list)) else (max_seqlen, max_seqlen)
         call.max_q, call.max_k = (longest_of(x, given) for x, given in zip((call.q_starts, call.k_starts), longest))
-    elif cu_seqlens is not None or max_seqlen is not None:
-        name = "cu_seqlens" if cu_seqlens is not None else "max_seqlen"
-        raise InvalidArgument(f"{name}: goes with layout='thd', got {call.layout!r}; padded sequences have seq_lens")
     if seq_lens is not None:
         call.q_lens, call.k_lens = (
             None if x is None else per_sequence(call, integers(x, q, "seq_lens"), q, "seq_lens") for x in a_pair(seq_lens)
@@ -143,8 +141,7 @@ def integers(x, q, name):
             x = torch.tensor(x, device=q.device)
         except (TypeError, ValueError):
             raise InvalidArgument(f"{name}={x!r}: must be one integer per sequence") from None
-    if x.dim() != 1 or x.is_floating_point() or x.dtype == torch.bool:
-        raise InvalidArgument(f"{name}: must be one integer per sequence, got {x.dtype} {list(x.shape)}")
+    check_integers(name, not (x.is_floating_point() or x.dtype == torch.bool), x.dtype, x.shape)
     check_device(name, x, q)
     return x.to(torch.int32).contiguous()
 
@@ -158,9 +155,8 @@ def check_sinks(call, q, sinks):
 
 def bind_offsets(call, q, q_offset, k_offset):
     for name, offset in (("q_offset", q_offset), ("k_offset", k_offset)):
-        if isinstance(offset, torch.Tensor):
-            setattr(call, name + "s", per_sequence(call, integers(offset.reshape(-1), q, name), q, name))
-        elif not isinstance(offset, int):
-            raise InvalidArgument(f"{name}={offset!r}: must be an integer or a tensor with one per sequence")
-        else:
+        if isinstance(offset, int):
             setattr(call, name, offset)
+        else:
+            offset = offset.reshape(-1) if isinstance(offset, torch.Tensor) else offset
+            setattr(call, name + "s", per_sequence(call, integers(offset, q, name), q, name))

@@ -1,5 +1,5 @@
 """Operators of traced values with torch's meaning: its type promotion, its rounding of integer division, its bools.
-Installs them on what is traced; the table of functions uses the same definitions."""
+Importing this file gives traced values these operators; functions.py uses the same definitions."""
 
 from .errors import refuse
 from .values import BOOL, FLOAT, INT, Value, cast, common, lift, literal, number, real, truth

@@ -11,6 +11,7 @@ from torch import Tensor
 from .._core import InvalidArgument
 from .._options import Handed, Options, filled, flags_of, handed_of, outputs_of, takes
 from .._request import AXES, both_masks, dropout_of, engine_of, window_mask
+from ..recorder import is_callback
 from ..report import Explanation, explain_problem
 from . import call_cache
 from .arguments import (
@@ -30,7 +31,7 @@ from .call import Call
 from .context_plan import Seen
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
-from .modifiers import Formulas, is_callback, record_callbacks, traced
+from .modifiers import Formulas, record_callbacks, traced
 from .plans import device_name, forward_problem
 from .runtime import keep_plan
 from .state import is_dynamo_compiling
@@ -171,7 +172,7 @@ def learn_scale(given):
 def attend_request(qkv, modifiers, key, given):
     """`key` has the options, without the scale, of a call that binds nothing beside its tensors. Such a call is looked up before
     its options are checked: if a plan is found, they were checked when it was made."""
-    plain = not is_dynamo_compiling() and can_be_written(modifiers, given) and call_cache.is_plain()
+    plain = not is_dynamo_compiling() and can_be_written(modifiers, given) and call_cache.may_look_up()
     found = None
     if plain and key is not None and is_hashable(key):
         scale = scale_of(given["scale"])

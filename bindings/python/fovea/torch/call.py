@@ -1,6 +1,6 @@
 """One call of attention without q, k, v and captured tensors: which attention it is, and the small things that it binds.
-Made by the public functions, or from the arguments of an operator of torch.library. Also sizes, strides and signatures of its
-tensors: what the library is told of them, how outputs lie, and by what a call is known again."""
+Made by the public functions, or from the arguments of an operator of torch.library. Also what the library is told of its
+tensors (sizes and strides), how outputs lie, and the signatures by which plans are looked up."""
 
 import dataclasses
 from typing import Optional

@@ -5,12 +5,12 @@ One table has the plans of all calls, those of backward passes and of the operat
 import torch
 
 from .. import _core
-from .._plans import Recent
+from .._plans import LruCache
 from . import state
 from .call import PLAIN, VIEWER
 from .steps import formulas_of, written
 
-TABLE = Recent(1024)
+TABLE = LruCache(1024)
 
 
 class Facts:
@@ -26,7 +26,7 @@ class Facts:
 find = _core.CallCache(Facts).look_up if isinstance(VIEWER, _core.Viewer) else None
 
 
-def is_plain() -> bool:
+def may_look_up() -> bool:
     """May the call be looked up? Asked if nothing is being compiled."""
     return find is not None and state.is_plain()
 

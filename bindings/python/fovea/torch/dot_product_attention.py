@@ -10,17 +10,16 @@ from torch.utils.checkpoint import checkpoint
 
 from .._core import InvalidArgument
 from .._options import RETURNS, Options, filled, takes
-from .._request import module_window
+from .._request import check_modifiers, module_window, one_of
+from ..recorder import is_callback
 from .attention import attention
 from .context_parallel import context_parallel
 from .flex import warn_once
-from .modifiers import is_callback
 from .projections import Region
 from .transformer_engine import (
     check_extents,
     element,
     mask_type_of,
-    one_of,
     outside,
     padding,
     refuse_others,
@@ -310,17 +309,10 @@ def lengths(layout, mask_type, sizes, attention_mask, starts, longest):
 
 
 def modifiers(score_mod, bprop, tensors, bprop_tensors):
+    captured = {"score_mod_tensors": (tensors, "score_mod"), "score_mod_bprop_tensors": (bprop_tensors, "score_mod_bprop")}
+    check_modifiers(score_mod, None, bprop, captured)
     if score_mod is None:
-        for name, given in (
-            ("score_mod_bprop", bprop),
-            ("score_mod_tensors", tensors),
-            ("score_mod_bprop_tensors", bprop_tensors),
-        ):
-            if given is not None:
-                raise InvalidArgument(f"{name}: given without score_mod")
         return {}
-    if bprop is None and bprop_tensors is not None:
-        raise InvalidArgument("score_mod_bprop_tensors: given without score_mod_bprop")
     return {"score_mod": score_mod, "score_mod_bprop": bprop, "tensors": tensors, "bprop_tensors": bprop_tensors}
 
 

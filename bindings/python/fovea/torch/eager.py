@@ -82,11 +82,11 @@ def with_graph(run, saved, grads, grad_o, grad_lse):
     q, k, v, o, lse, *rest = saved
     captured, sink = rest[:count], rest[count] if has_sink else None
     known = call, o.detach(), lse.detach()
-    marked = iter(tangents.Backward.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
+    marked = iter(tangents.Gradients.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
     return tuple(None if g is None else next(marked) for g in grads)
 
 
-def is_plain(tensors) -> bool:
+def runs_directly(tensors) -> bool:
     """May the call go straight into the library? Not if a mode or torch.jit.trace must see an operator, and not for tensors
     without memory (meta) or of other classes."""
     if is_watched() or tensors[0].is_meta:
@@ -147,7 +147,7 @@ def attend(call, q, k, v, sink, captured):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     if transforms():
         return asked_for(call, vmap.transformed(call, q, k, v, sink, captured))
-    if not is_plain((q, k, v, *captured)):
+    if not runs_directly((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
     call, captured = settled(call, captured, q, k)

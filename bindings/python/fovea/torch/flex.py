@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .._core import InvalidArgument
+from .._request import engine_of
 from . import call_cache
 from .arguments import IsDTensor, autocast, check_tensors, is_learned, scale_of, scaled
 from .block_tables import add_tables
@@ -86,9 +87,9 @@ def flex_attention(
 
 def attend_eager(qkv, score_mod, block_mask, options):
     found = None
-    if call_cache.is_plain():
+    if call_cache.may_look_up():
         scale, enable_gqa, kernel_options, *outputs = options
-        key = (bool(enable_gqa), *outputs, kernel_options and engine_of(kernel_options))
+        key = (bool(enable_gqa), *outputs, kernel_options and engine_in(kernel_options))
         found = look_up(qkv, score_mod, block_mask, scale, key)
     if type(found) is tuple:
         return attend_run(found, options[0])
@@ -134,7 +135,7 @@ def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_
     call = Call(
         formulas.text(),
         tuple(formulas.values),
-        engine=engine_of(kernel_options),
+        engine=engine_in(kernel_options),
         flags=("deterministic",) * torch.are_deterministic_algorithms_enabled(),
         scale=scale,
         wants=wanted(query, key, value, None, formulas.names, formulas.tensors),
@@ -184,11 +185,11 @@ def warn_once(text, kind=UserWarning):
         warnings.warn(text, kind, stacklevel=4)
 
 
-def engine_of(options) -> str:
+def engine_in(kernel_options) -> str:
     engine = ""
-    for name, value in (options or {}).items():
+    for name, value in (kernel_options or {}).items():
         if name == "engine":
-            engine = value or ""
+            engine = engine_of(value)
         elif name == "BACKEND" and value not in _BACKENDS:
             raise InvalidArgument(f"Invalid BACKEND value {value!r}. Must be one of {_BACKENDS}")
         elif name.removeprefix("fwd_").removeprefix("bwd_") not in _TUNING:

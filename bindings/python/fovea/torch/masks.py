@@ -23,15 +23,15 @@ def noop_mask(b, h, q_idx, kv_idx):
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
     """The mask that keeps what all of them keep."""
-    return joined("and_masks", operator.and_, mask_mods)
+    return combined("and_masks", operator.and_, mask_mods)
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
     """The mask that keeps what one of them keeps."""
-    return joined("or_masks", operator.or_, mask_mods)
+    return combined("or_masks", operator.or_, mask_mods)
 
 
-def joined(name, both, masks):
+def combined(name, both, masks):
     if not masks:
         raise InvalidArgument(f"{name}: takes one mask or more")
     for i, mask in enumerate(masks):

@@ -4,7 +4,6 @@ A modifier is a Python function of (score, b, h, q_idx, kv_idx), a mask one of (
 of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a callback (graph, score, tensors) as
 Transformer Engine takes."""
 
-import functools
 import inspect
 import types
 
@@ -12,8 +11,19 @@ import torch
 
 from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
-from .._request import check_captured_name, check_modifiers, no_modifier
+from .._request import (
+    both_masks,
+    check_callback_scalars,
+    check_captured_name,
+    check_modifiers,
+    no_modifier,
+    no_number,
+    one_is_a_callback,
+    scalars_of,
+    two_derivatives,
+)
 from ..program import Program
+from ..recorder import is_callback, record
 from .errors import about
 from .trace import Trace, run
 from .values import BOOL, FLOAT
@@ -42,23 +52,25 @@ class Formulas:
 
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
     """`like` is the query: captured tensors must be on its device."""
-    check_modifiers(score_mod, mask_mod, bprop, (("tensors", tensors), ("scalars", scalars)))
+    modifiers = (score_mod, mask_mod, bprop)
+    check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
     out = Formulas()
     trace = Trace(like)
     if isinstance(score_mod, Program):
-        take_program(out, score_mod, mask_mod, bprop)
-        mask_mod = bprop = None
+        out.mod, out.mask, out.bprop = score_mod.mod or "", score_mod.mask or "", score_mod.bprop or ""
     elif score_mod is not None:
         out.mod = formula_of(trace, "score_mod", score_mod)
     if mask_mod is not None:
-        out.mask = mask_text(trace, mask_mod)
+        out.mask = both_masks(out.mask, mask_text(trace, mask_mod))
     if bprop is not None:
-        out.bprop = formula_of(trace, "score_mod_bprop", bprop)
+        if out.bprop:
+            raise two_derivatives()
+        own = isinstance(bprop, Program) and bprop.bprop
+        out.bprop = own or formula_of(trace, "score_mod_bprop", bprop)
     take_captured(out, trace, like)
-    if isinstance(score_mod, Program):
-        scalars = defaults(score_mod, tensors or {}, scalars or {})
-    if tensors or scalars:
-        take_named(out, tensors or {}, scalars or {}, like)
+    programs = [x for x in modifiers if isinstance(x, Program)]
+    if tensors or scalars or programs:
+        take_named(out, programs, any([isinstance(x, str) for x in modifiers]), tensors or {}, scalars or {}, like)
     return out
 
 
@@ -67,32 +79,6 @@ def take_captured(out, trace, like):
         out.names.append("_c" + str(i))
         out.tensors.append(bindable(tensor, like))
     out.uses += trace.uses()
-
-
-def defaults(program, tensors, scalars):
-    """A Program's scalars, with its defaults for those that are not given. Every tensor that it captures must be given."""
-    for name, *_ in program.tensors:
-        if name not in tensors:
-            raise InvalidArgument(f"tensors: the Program captures {name!r}; give it as tensors={{{name!r}: ...}}")
-    out = {}
-    for name, dtype, default in program.scalars:
-        value = scalars.get(name, default)
-        if value is None:
-            raise InvalidArgument(f"scalars: the Program has no value for {name!r}; give it as scalars={{{name!r}: ...}}")
-        out[name] = int(value) if dtype == "i32" else float(value)
-    for name in scalars:
-        if name not in out:
-            raise InvalidArgument(f"scalars: the Program has no scalar {name!r}")
-    return out
-
-
-def take_program(out, program, mask_mod, bprop):
-    for name, given, own in (("mask_mod", mask_mod, program.mask), ("score_mod_bprop", bprop, program.bprop)):
-        if given is not None and own:
-            raise InvalidArgument(f"{name}: the Program given as score_mod has one of its own")
-    out.mod, out.mask, out.bprop = program.mod or "", program.mask or "", program.bprop or ""
-    if mask_mod is not None or bprop is not None:
-        raise InvalidArgument("score_mod: a Program holds all formulas; put the mask and the bprop into it")
 
 
 def mask_text(trace, mask_mod):
@@ -115,22 +101,23 @@ def formula_of(trace, name, modifier):
     return run(trace, checked(modifier, name), kind, *leaves)
 
 
-def take_named(out, tensors, scalars, like):
+def take_named(out, programs, has_text, tensors, scalars, like):
+    """What texts and Programs capture by name."""
+    for name, value in scalars.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise no_number(name, value)
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise InvalidArgument(f"tensors[{name!r}]: must be a torch.Tensor, got {type(tensor).__name__}")
+    for name, value in scalars_of(programs, has_text, tensors, scalars).items():
+        check_captured_name(name)
+        out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
+        out.values.append(float(value))
+    for name, tensor in tensors.items():
         check_captured_name(name)
         out.names.append(name)
         out.tensors.append(bindable(tensor, like, name))
         out.uses.append("?" * tensor.dim())
-    for name, value in scalars.items():
-        check_captured_name(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InvalidArgument(
-                f"scalars[{name!r}]: must be a Python number, got {type(value).__name__}; a tensor goes into tensors"
-            )
-        out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
-        out.values.append(float(value))
 
 
 def bindable(tensor, like, name=None):
@@ -176,49 +163,23 @@ def checked(function, name):
     return function
 
 
-def parameters(function):
-    """The number of positional parameters without a default, or None if it varies. Not by inspect.signature, which takes
-    longer than tracing."""
-    if isinstance(function, types.MethodType):
-        inner = parameters(function.__func__)
-        return None if inner is None else inner - 1
-    if isinstance(function, functools.partial):
-        inner = parameters(function.func)
-        code = getattr(function.func, "__code__", None)
-        named = () if code is None else code.co_varnames[: code.co_argcount]
-        given = len([name for name in function.keywords if name in named])
-        return None if inner is None else inner - len(function.args) - given
-    if isinstance(function, types.FunctionType):
-        code = function.__code__
-        return None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - len(function.__defaults__ or ())
-    call = getattr(type(function), "__call__", None)  # noqa: B004  an object that is called as a function
-    return parameters(call) - 1 if isinstance(call, types.FunctionType) else None
-
-
-def is_callback(function, counts=(3,)) -> bool:
-    """Does it take (graph, score, tensors), as Transformer Engine's modifiers do?"""
-    return callable(function) and not isinstance(function, (str, Program)) and parameters(function) in counts
-
-
 # Callbacks (graph, score, tensors) as Transformer Engine takes them: run once per call against Fovea's recorder. Under
 # torch.compile they run once per compilation, on stand-ins that have a shape and a type.
 
 
 def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas:
     """named: {"tensors": ..., "bprop_tensors": ..., "scalars": ...}; sizes: (B, H, Sq, Skv), or None if packed."""
-    if score_mod is None:
-        raise InvalidArgument("score_mod_bprop: given without score_mod")
-    if named["scalars"]:
-        raise InvalidArgument("scalars: a callback has tensors only; give a tensor of one element")
+    tensors, bprop_tensors = named["tensors"], named["bprop_tensors"]
+    captured = {"tensors": (tensors, "score_mod"), "bprop_tensors": (bprop_tensors, "score_mod_bprop")}
+    check_modifiers(score_mod, mask_mod, bprop, captured)
+    check_callback_scalars(named["scalars"])
     if not is_callback(score_mod) or (bprop is not None and not is_callback(bprop, (3, 4))):
-        raise InvalidArgument("score_mod and score_mod_bprop: both are callbacks (graph, score, tensors), or neither is")
-    tensors, bprop_tensors = named["tensors"] or {}, named["bprop_tensors"] or {}
+        raise one_is_a_callback()
+    tensors, bprop_tensors = tensors or {}, bprop_tensors or {}
     out = Formulas()
     if torch.compiler.is_compiling():
         captures = recorded_once(out, score_mod, bprop, tensors, bprop_tensors, sizes)
     else:
-        from ..recorder import record
-
         found = record(score_mod, bprop, tensors=tensors, bprop_tensors=bprop_tensors or None, sizes=sizes)
         out.mod, out.bprop = found.mod, found.bprop or ""
         captures = [(capture.name, capture.tensor) for capture in found.captures]
@@ -261,8 +222,6 @@ def entries(tensors, known):
 
 @torch.compiler.assume_constant_result
 def texts(score_mod, bprop, first, second, sizes):
-    from ..recorder import record
-
     made = {at: StandIn(at, shape, dtype) for _, at, shape, dtype in (*first, *second)}
     given = [{key: made[at] for key, at, *_ in group} for group in (first, second)]
     found = record(score_mod, bprop, tensors=given[0], bprop_tensors=given[1] or None, sizes=sizes)

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from .._core import InvalidArgument
 from .._options import Options, takes
+from .._request import one_of
 from .dot_product_attention import DotProductAttention
 from .projections import LayerNormLinear, Linear, Region, head_norm
-from .transformer_engine import apply_rotary, of_tokens, one_of, refuse_others, with_joined_projections
+from .transformer_engine import apply_rotary, of_tokens, refuse_others, with_joined_projections
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -98,8 +98,6 @@ def device_name(device) -> str:
 def fields_of(call, q, k, v, sink, captured, capturing):
     """The words of the problem line that both directions share, and the sizes."""
     sizes = sizes_of(call, q, k, v)
-    if q.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
-        raise InvalidArgument(f"query: {q.dtype} must be float32, float16, bfloat16 or float64")
     parts = Parts(call.formulas)
     packed = call.layout == "thd"
     declared = parts.declared(captured, sizes)

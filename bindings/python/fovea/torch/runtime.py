@@ -58,9 +58,7 @@ def keep_plan(found, call, sink, formulas):
 
 def output(shape, strides, dtype, device):
     """A function that allocates an output. It names the device, since there may be a default one."""
-    if device.type == "cpu" and strides == dense_strides(
-        shape
-    ):  # torch parses the one argument of empty_like faster than four
+    if device.type == "cpu" and strides == dense_strides(shape):  # torch parses empty_like's one argument faster than four
         return functools.partial(torch.empty_like, torch.empty((), dtype=dtype, device=device).expand(shape))
     return functools.partial(_empty, shape, strides, dtype=dtype, device=device)
 

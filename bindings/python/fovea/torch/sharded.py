@@ -12,7 +12,7 @@ from .attention import add_formulas, attention, given_to, modifiers_of, request
 from .call import NAMES
 from .context_parallel import context_parallel
 from .eager import attend
-from .flex import check, engine_of
+from .flex import check, engine_in
 from .masks import BlockMask, mask_of
 
 AXIS_NAMES = ("batch", "heads", "sequence")
@@ -183,6 +183,6 @@ def flex_sharded(qkv, score_mod, block_mask, options):
             "makes one of the same function"
         )
     check(*qkv, enable_gqa)
-    given = {"score_mod": score_mod, "mask_mod": mask_of(block_mask, *qkv[:2]), "engine": engine_of(kernel_options)}
+    given = {"score_mod": score_mod, "mask_mod": mask_of(block_mask, *qkv[:2]), "engine": engine_in(kernel_options)}
     given.update(scale=None if scale == torch.inf else scale, return_lse=bool(lse), return_row_max=bool(row_max))
     return attend_sharded(qkv, given_to(attention, given))

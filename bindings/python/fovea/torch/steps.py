@@ -7,7 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .._core import Steps
-from .._plans import Recent
+from .._plans import LruCache
 from .._request import TraceError
 from .call import PLAIN
 from .functions import TABLE
@@ -117,7 +117,7 @@ def formulas_of(steps, modifiers) -> Formulas:
     return out
 
 
-TEXTS = Recent(1024)  # of steps whose text is the same for all lengths
+TEXTS = LruCache(1024)  # of steps whose text is the same for all lengths
 
 
 def replayed_texts(steps, modifiers, key):

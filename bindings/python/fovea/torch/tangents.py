@@ -101,7 +101,7 @@ def back(x, layout):
     return x if layout == "thd" else x.permute([AXES[layout].index(i) for i in range(4)])
 
 
-class Backward(torch.autograd.Function):
+class Gradients(torch.autograd.Function):
     """The node of autograd's graph for gradients that were computed before, made if a graph of the backward is asked for
     (create_graph=True)."""
 

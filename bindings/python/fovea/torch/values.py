@@ -178,7 +178,7 @@ def lift(trace, x) -> Value:
 
 
 def number(v: Value) -> Value:
-    """A bool as i32, as torch promotes it where it meets an int."""
+    """A bool as i32, as torch promotes it beside an int."""
     return v.trace.emit("i32(" + v.text + ")", INT, True) if v.kind == BOOL else v
 
 
@@ -218,7 +218,7 @@ class Rows(Traced):
     def __init__(self, trace, tensor, given, shape):
         self.trace = trace
         self.tensor = tensor  # the captured tensor
-        self.given = given  # per dimension: an index, or None where it is open
+        self.given = given  # per dimension: an index, or None if it is open
         self.shape = shape  # of the open dimensions
 
     def __getitem__(self, index):

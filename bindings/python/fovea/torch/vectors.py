@@ -69,7 +69,7 @@ def apply(rule, trace, args, kwargs):
     return Vector(trace, [rule(trace, *row, **kwargs) for row in zip(*columns)])
 
 
-def joined(symbol, empty, prepare):
+def reduction(symbol, empty, prepare):
     """A reduction by an operator of the language."""
 
     def reduce(trace, x, dim=None, keepdim=False, dtype=None):
@@ -109,10 +109,10 @@ def counted(value):
 
 
 REDUCTIONS = {
-    "sum": joined(" + ", 0, counted),
-    "any": joined(" || ", False, truth),
-    "all": joined(" && ", True, truth),
-    "prod": joined(" * ", 1, counted),
+    "sum": reduction(" + ", 0, counted),
+    "any": reduction(" || ", False, truth),
+    "all": reduction(" && ", True, truth),
+    "prod": reduction(" * ", 1, counted),
     "max": chosen("max"),
     "min": chosen("min"),
     "amax": lambda trace, x, dim=0, keepdim=False: chosen("max")(trace, x),

@@ -17,7 +17,7 @@ def forward(info, in_dims, q, k, v, sink, captured, *rest):
     (layout, outputs, *_), shared = ops.unpack_options(rest[8]), (sink, captured, rest[:7])
     refuse_mapped(in_dims[3:12], shared, layout, outputs)
     axis, n = AXES[layout][0], info.batch_size
-    q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
+    q, k, v = (into_batch(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
     o, *others = ops.attention(q, k, v, sink, captured, *rest)
     out = apart(o, axis, n), *(apart(x, 0, n) if x.dim() > 1 else x.expand(n, *x.shape) for x in others)
@@ -29,11 +29,11 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, outputs)
     refuse_captured(wants)
     axis, n = AXES[layout][0], info.batch_size
-    q, k, v = (joined(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
+    q, k, v = (into_batch(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     # A tensor that all examples share (jacrev) is expanded; the library needs o and lse in memory of their own.
-    o, grad_o = joined(o, in_dims[5], axis, n).contiguous(), joined(grad_o, in_dims[7], axis, n)
-    lse = joined(lse, in_dims[6], 0, n).contiguous()
-    grad_lse = None if grad_lse is None else joined(grad_lse, in_dims[8], 0, n)
+    o, grad_o = into_batch(o, in_dims[5], axis, n).contiguous(), into_batch(grad_o, in_dims[7], axis, n)
+    lse = into_batch(lse, in_dims[6], 0, n).contiguous()
+    grad_lse = None if grad_lse is None else into_batch(grad_lse, in_dims[8], 0, n)
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
     grads = ops.attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest)
     return [apart(x, axis, n) for x in grads], [0] * len(grads)
@@ -44,7 +44,7 @@ def tangent(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, mo
     refuse_mapped((in_dims[3], in_dims[4], *in_dims[11:18]), (sink, captured, rest[:7]), layout, outputs)
     refuse_captured(",".join({*wants.split(","), *names.split(",")}))
     axis, n = AXES[layout][0], info.batch_size
-    fold = lambda x, d, at=axis: None if x is None else joined(x, d, at, n).contiguous()
+    fold = lambda x, d, at=axis: None if x is None else into_batch(x, d, at, n).contiguous()
     q, k, v, o, grad_o = (fold(x, in_dims[i]) for x, i in ((q, 0), (k, 1), (v, 2), (o, 5), (grad_o, 7)))
     lse, grad_lse = fold(lse, in_dims[6], 0), fold(grad_lse, in_dims[8], 0)
     moving = [fold(x, d) for x, d in zip(moving, in_dims[9])]
@@ -77,7 +77,7 @@ def refuse_mapped(dims, shared, layout, outputs):
         raise Unsupported(f"vmap over {what} is not supported: use a batch dimension")
 
 
-def joined(x, dim, axis, n):
+def into_batch(x, dim, axis, n):
     """The mapped dimension as the outer part of the batch."""
     x = x.unsqueeze(0).expand(n, *x.shape) if dim is None else x.movedim(dim, 0)
     return x.movedim(0, axis).flatten(axis, axis + 1)
@@ -127,7 +127,7 @@ class Transformed(torch.autograd.Function):
     def backward(ctx, grad_o, grad_lse, *_):
         call, bound, (q, k, v, sink, *captured, o, lse) = kept(ctx)
         grad_lse = grad_lse if "lse" in call.outputs else None
-        grads = Backward.apply(ctx.texts, *bound, q, k, v, sink, o, lse, grad_o, grad_lse, *captured)
+        grads = TransformedBackward.apply(ctx.texts, *bound, q, k, v, sink, o, lse, grad_o, grad_lse, *captured)
         found = dict(zip(call.wants.split(","), grads))
         return *(None,) * (1 + COUNT), *(found.get(name) for name in ops.named(call, q, k, v, sink, captured))
 
@@ -139,7 +139,7 @@ class Transformed(torch.autograd.Function):
         return *found, *(None,) * (len(OUTPUTS) - 1)
 
 
-class Backward(torch.autograd.Function):
+class TransformedBackward(torch.autograd.Function):
     """torch.func always asks for a graph of the backward; only a second derivative walks it."""
 
     generate_vmap_rule = True

@@ -1,4 +1,4 @@
-# Before Julia 1.12 two functions of the runtime bracket a call during which other threads may collect garbage. Where a
+# Before Julia 1.12 two functions of the runtime bracket a call during which other threads may collect garbage. If a
 # version lacks them, a collection waits until the call returns.
 #
 # Nothing of Julia's is touched between entering and leaving: arguments are plain addresses, and the caller preserves

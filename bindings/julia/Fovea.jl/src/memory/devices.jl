@@ -8,7 +8,7 @@ device_name(x::AbstractArray) = throw(UnreadableArray(unreadable(x)))
 # The address of the first element of an array that owns its memory.
 base_address(x::Array) = Ptr{Cvoid}(pointer(x))
 
-# Makes the device of an array the current one, where that means something.
+# Makes the device of an array the current one; nothing to do on the host.
 enter_device(::Array) = nothing
 
 # The stream on which work with this array goes.

@@ -1,5 +1,5 @@
 # Where the elements of an array lie: the address of the first, and strides in elements. Worked out type by type from
-# the array that owns the memory, and refused where a wrapper is not known: nothing is ever read by wrong strides.
+# the array that owns the memory, and refused if a wrapper is not known: nothing is ever read by wrong strides.
 
 """
 An array that Fovea cannot read where it lies. `Fovea.attention_supported` answers `false` for it.
@@ -116,7 +116,7 @@ const Order = NTuple{8,Int8}
 const JULIA_ORDER = Order(1:8)
 reversed_order(rank) = ntuple(i -> (i <= rank ? rank + 1 - i : i) % Int8, Val(8))
 
-# By dimension of the formula; "" where the fastest comes last without gaps. The strides of dimensions of one say nothing.
+# By dimension of the formula; "" if the fastest comes last without gaps. Dimensions of one are left out of the question.
 strides_text(x::DenseArray, order::Order) = ndims(x) <= 1 || order[1] != 1 ? "" : given_strides(x, order)
 strides_text(x::AbstractArray, order::Order) = given_strides(x, order)
 

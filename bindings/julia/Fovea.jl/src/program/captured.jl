@@ -75,7 +75,7 @@ is_name(text) = 0 < length(text) <= 60 && !isdigit(first(text)) && all(c -> isas
 is_word(c::Char) = c == '_' || isletter(c) || isdigit(c)
 
 # What formulas call the arrays of all slots. A keyword (`bias` is one) keeps its name, since a text may use it; the others
-# are called as in the program where that is a name of the language and not taken.
+# are called as in the program if that is a name of the language and not taken.
 function array_names(arrays::Vector{ArrayFacts}, given::Vector{GivenFacts} = NOTHING_GIVEN, bias = 0)
     taken = Set{String}(String(g.name) for g in given)
     bias == 0 || push!(taken, "bias")

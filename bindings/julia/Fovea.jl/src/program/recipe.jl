@@ -10,7 +10,7 @@ struct Request
     given::Vector{GivenFacts}
     bias::Int                   # its slot, or 0
     mask::Int
-    firsts::Tuple{Symbol,Symbol}  # what takes the offset of q and of k from them, for bias and mask; :none
+    firsts::Tuple{Symbol,Symbol}  # what `bias` and `mask` subtract from positions: the offsets of q and of k, by name, or :none
     causal::Symbol
     window::Tuple{Int,Int}
     sizes::CSizes

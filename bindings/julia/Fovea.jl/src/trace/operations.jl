@@ -7,7 +7,7 @@ wrong(name, args...; hint = "") = refuse("'$name' does not take (", kinds(args..
 
 is_bool(x::Sym) = x.kind === KindBool
 is_int(x::Sym) = x.kind === KindI32
-# As in Julia, true counts as 1 where it meets a number.
+# As in Julia, true counts as 1 beside a number.
 number(x::Sym) = is_bool(x) ? cast(:i32, KindI32, x) : x
 common(x::Sym, y::Sym) = is_int(x) && is_int(y) ? KindI32 : KindF32
 

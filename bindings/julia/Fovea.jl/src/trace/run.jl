@@ -38,7 +38,7 @@ function new_facts(@nospecialize(f), args::Tuple, world)
         foreach(statement -> collect_globals!(found, statement), code.code)
     end
     unique!(found)
-    # A constant that is no array, such as a function, stays none.
+    # A constant that is no array (a function, say) can't become one.
     arrays = filter(ref -> !isconst(ref.mod, ref.name) || getfield(ref.mod, ref.name) isa AbstractArray, found)
     return CodeFacts(world, arrays, VERSION < v"1.8" && any(is_ifelse, found) ? source_of(f, args) : nothing)
 end

@@ -14,14 +14,14 @@ const MOST_INDICES = 8
 const Args = NTuple{MOST_INDICES,Int32}
 
 # Plain data without memory of its own, so that a trace costs little and two are compared quickly: a modifier is traced
-# in every call, and texts are only made of a trace that is new (recipes.jl).
+# in every call, and texts are only made of a trace that is new (recipe.jl).
 struct Node
     form::Form
     kind::Kind
     level::Int8
     count::Int8      # of args
     text::Symbol     # the leaf, operator or function
-    number::Float64  # a literal's value; which array a load reads
+    number::Float64  # a literal's value, or the slot of the array that a load reads
     args::Args
 end
 
@@ -45,12 +45,12 @@ Trace(one_based::Bool, given = Pair{Symbol,Any}[], doubles::Bool = false) =
 
 A symbolic number: what a modifier gets instead of numbers. It goes through `+ - * / ^ ÷ % ! & | ⊻ ~ << >>`, comparisons,
 `ifelse`, `min`, `max`, `clamp`, `abs`, `sign`, `exp`, `exp2`, `expm1`, `log`, `log2`, `log1p`, `sqrt`, `tanh`, `sin`,
-`cos`, `tan`, `sinh`, `cosh`, `cbrt`, `hypot`, `copysign`, `floor`, `ceil`, `round`, `trunc`, `div`, `rem`, `fld`, `mod`, `muladd`, casts like `Float32(x)` and
-`floor(Int, x)`, and it indexes captured arrays. `Fovea.select` (an `ifelse` for every version of Julia),
-`Fovea.sigmoid`, `Fovea.softplus`, `Fovea.rsqrt` and `Fovea.erf` are there as well.
+`cos`, `tan`, `sinh`, `cosh`, `cbrt`, `hypot`, `copysign`, `floor`, `ceil`, `round`, `trunc`, `div`, `rem`, `fld`, `mod`,
+`muladd`, casts like `Float32(x)` and `floor(Int, x)`, and it indexes captured arrays. `Fovea.select` (an `ifelse` for every
+version of Julia), `Fovea.sigmoid`, `Fovea.softplus`, `Fovea.rsqrt` and `Fovea.erf` are there as well.
 
-Calculations are in Float32 (Float64 if `q` has it), Int32 and Bool. `if`, `&&`, `||` and chains like `a < b < c` need a value that is not there
-yet: write `ifelse(c, x, y)`, `&`, `|`, `(a < b) & (b < c)`.
+Calculations are in Float32 (Float64 if `q` has it), Int32 and Bool. `if`, `&&`, `||` and chains like `a < b < c` need a value
+that is not there yet: write `ifelse(c, x, y)`, `&`, `|`, `(a < b) & (b < c)`.
 
 ```jldoctest
 julia> Fovea.formula((score, b, h, q, k) -> 30 * tanh(score / 30) + (k - q))

@@ -1,4 +1,4 @@
-"""Traps by number (those that other tests do not name): what went wrong elsewhere."""
+"""A modifier is what it computes, whatever changes, is dropped or runs beside it."""
 
 import gc
 import inspect
@@ -18,7 +18,7 @@ from fovea import _core
 from fovea.jax import attention
 
 
-def test_trap_4_nothing_of_the_modifier_survives(qkv):
+def test_nothing_of_the_modifier_survives(qkv):
     class Modifier:
         def __init__(self):
             self.slopes = jnp.arange(H) * 0.1
@@ -37,7 +37,7 @@ def test_trap_4_nothing_of_the_modifier_survives(qkv):
     assert seen() is None
 
 
-def test_trap_5_same_shapes_other_data(qkv):
+def test_same_shapes_other_data(qkv):
     """One plan, two arrays: the pointer is bound per call, in the backward too."""
 
     def gradient(table):
@@ -50,7 +50,7 @@ def test_trap_5_same_shapes_other_data(qkv):
     close(gradient(jnp.ones(H)), first)
 
 
-def test_trap_6_an_array_of_numpy_that_changes_before_the_backward(qkv):
+def test_an_array_of_numpy_that_changes_before_the_backward(qkv):
     """JAX's own arrays cannot change; one of NumPy is taken as it was in the forward."""
     memory = np.zeros(S * S * 4 + 64, np.uint8)
     first = -memory.ctypes.data % 64  # aligned as JAX likes it: nothing but a rule makes it copy
@@ -69,7 +69,7 @@ def test_trap_6_an_array_of_numpy_that_changes_before_the_backward(qkv):
 
 
 @pytest.mark.parametrize("by_hand", (True, False))
-def test_traps_7_and_8_stateful_callbacks_and_absent_derivatives(by_hand, qkv):
+def test_stateful_callbacks_and_absent_derivatives(by_hand, qkv):
     """A callback's backward uses what its forward stored; without it the derivative is derived, not 1."""
     callbacks = SoftcapGraph()
     tensors = {"softcap": jnp.full((1, 1, 1, 1), 1.5)}
@@ -81,7 +81,7 @@ def test_traps_7_and_8_stateful_callbacks_and_absent_derivatives(by_hand, qkv):
     close(got, want, 1e-4)
 
 
-def test_trap_11_every_function_takes_modifiers():
+def test_every_function_takes_modifiers():
     names = {"score_mod", "mask_mod", "score_mod_bprop", "score_mod_tensors", "score_mod_bprop_tensors"}
     for function in (attention, fovea.jax.dot_product_attention):
         assert names <= set(inspect.signature(function).parameters)
@@ -91,7 +91,7 @@ def test_trap_11_every_function_takes_modifiers():
     assert names <= taken
 
 
-def test_trap_12_plans_are_bounded(qkv):
+def test_plans_are_bounded(qkv):
     before = _core.cache_statistics()
     try:
         _core.cache_limit(plans=3)
@@ -104,7 +104,7 @@ def test_trap_12_plans_are_bounded(qkv):
         _core.cache_limit(plans=1000)
 
 
-def test_trap_13_the_handlers_know_no_python():
+def test_the_handlers_know_no_python():
     """Nothing that runs in a compiled program could call Python: the library has no symbol of it."""
     library = (package() / "_jax_ffi.so").read_bytes()
     assert b"fovea_jax_run_cpu" in library
@@ -112,7 +112,7 @@ def test_trap_13_the_handlers_know_no_python():
         assert symbol not in library
 
 
-def test_trap_22_threads_compile_run_and_clear(qkv):
+def test_threads_compile_run_and_clear(qkv):
     """Plans are dropped while other threads build and run them."""
     wanted = {n: attention(*qkv, score_mod=f"score * {n}.5", mask_mod=causal) for n in range(3)}
     failures = []
@@ -135,7 +135,7 @@ def test_trap_22_threads_compile_run_and_clear(qkv):
     assert not failures
 
 
-def test_trap_24_views_and_host_arrays(qkv):
+def test_views_and_host_arrays(qkv):
     """Strides and places are JAX's business before a custom call: every form gives the same result."""
     wanted = attention(*qkv, mask_mod=causal)
     host = [np.asarray(x) for x in qkv]
