@@ -35,6 +35,15 @@ void check_index(std::size_t i, std::size_t count, const char* what) {
 
 constexpr StructName info_name{"info", "fovea_capture_info"};
 
+// The default of a scalar as it was written: f32 problems round it, f64 problems do not.
+double written_value(const fovea_program_s& program, const std::string& name) {
+  const ir::Program written = program.with_literals(ir::Literals::F64);
+  for (const ir::ScalarDecl& scalar : written.scalars()) {
+    if (scalar.name == name) return scalar.value.value_or(0);
+  }
+  return 0;
+}
+
 std::string bprop_text(const ir::BpropCheck& check) {
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
@@ -79,9 +88,13 @@ fovea_status fovea_program_print(fovea_program program, fovea_text_form form,
                                  fovea_report* report) {
   return report_text(report, "report", [&] {
     const fovea_program_s& printed = content(program, "program");
-    const bool indented = to_enum<int>(form, 2, "form", "fovea_text_form") == FOVEA_TEXT_INDENTED;
-    return indented ? ir::print_indented(printed.program)
-                    : ir::print(printed.program, printed.literals);
+    switch (to_enum<fovea_text_form>(form, 3, "form", "fovea_text_form")) {
+      case FOVEA_TEXT_CANONICAL: return ir::print(printed.program, printed.literals);
+      case FOVEA_TEXT_INDENTED: return ir::print_indented(printed.program);
+      case FOVEA_TEXT_DOUBLE:
+        return ir::print(printed.with_literals(ir::Literals::F64), ir::Literals::F64);
+    }
+    return std::string();
   });
 }
 
@@ -137,8 +150,8 @@ fovea_status fovea_program_scalar(fovea_program program, size_t i, fovea_capture
     info->name = scalar.name.c_str();
     info->dtype = scalar.type == ir::Type::F32 ? FOVEA_F32 : FOVEA_I32;
     info->extents = info->data = "";
-    info->value = scalar.value.value_or(0);
     info->has_value = scalar.value.has_value() ? 1 : 0;
+    info->value = scalar.value.has_value() ? written_value(asked, scalar.name) : 0;
   });
 }
 

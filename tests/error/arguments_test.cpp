@@ -141,7 +141,7 @@ TEST(BadArguments, NumbersAndNames) {
   const fovea_sizes negative{1, 2, 2, -8, 8, 4, 4, 0, 0};
   check({
       {[&] { return fovea_program_print(o.p, none<fovea_text_form>(7), &o.report); },
-       "form is 7, which is no fovea_text_form (0 to 1)"},
+       "form is 7, which is no fovea_text_form (0 to 2)"},
       {[&] { return fovea_program_differentiate(o.p, "scor", FOVEA_TEXT_CANONICAL, &o.report); },
        "by is 'scor', which is neither score nor captured by the program; did you mean 'score'?"},
       {[&] { return fovea_program_check_bprop(o.p, 1, 0, &o.error, nullptr); },

@@ -57,7 +57,12 @@ class _ModifierReader:
     tensors: Mapping[str, Any]
     scalars: Mapping[str, float]
     sizes: dict[str, int]
+    in_double: bool
     made: Modifier
+
+    def texts_of(self, program: Program) -> tuple:
+        """Its mod, mask and bprop."""
+        return program.in_double if self.in_double else (program.mod, program.mask, program.bprop)
 
     def add_tensor(self, key: str, name: str, extents: tuple[str, ...] | None, dtype: str | None = None) -> None:
         array = host_array(f"tensors[{key!r}]", self.tensors[key])
@@ -98,8 +103,9 @@ def read_modifiers(
     tensors: Mapping[str, Any] | None,
     scalars: Mapping[str, Any] | None,
     sizes: dict[str, int],
+    in_double: bool,
 ) -> Modifier:
-    """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names."""
+    """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names; `in_double`: q is f64."""
     modifiers = (score_mod, mask_mod, score_mod_bprop)
     check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
     tensors, numbers = tensors or {}, {name: _number(name, value) for name, value in (scalars or {}).items()}
@@ -110,7 +116,7 @@ def read_modifiers(
     if has_callback and not has_text:
         check_callback_scalars(numbers)
     values = scalars_of(programs, has_text or has_callback, tensors, numbers)
-    reader = _ModifierReader(tensors, values, sizes, Modifier())
+    reader = _ModifierReader(tensors, values, sizes, in_double, Modifier())
     _read_score_mod(reader, score_mod, score_mod_bprop)
     _read_mask_mod(reader, mask_mod)
     reader.add_the_rest()
@@ -132,7 +138,7 @@ def _read_score_mod(reader: _ModifierReader, score_mod: Any, bprop: Any) -> None
     if isinstance(score_mod, str):
         made.mod = score_mod
     elif isinstance(score_mod, Program):
-        made.mod, made.mask, made.bprop = score_mod.mod, score_mod.mask, score_mod.bprop
+        made.mod, made.mask, made.bprop = reader.texts_of(score_mod)
         reader.add_program(score_mod)
     elif recorder.is_callback(score_mod):
         _record(reader, score_mod, bprop)
@@ -145,7 +151,7 @@ def _read_score_mod(reader: _ModifierReader, score_mod: Any, bprop: Any) -> None
         raise two_derivatives()
     if isinstance(bprop, Program) and bprop.bprop:
         reader.add_program(bprop)
-        bprop = bprop.bprop
+        bprop = reader.texts_of(bprop)[2]
     if callable(bprop):
         raise one_is_a_callback()
     if not isinstance(bprop, str):
@@ -175,7 +181,7 @@ def _read_mask_mod(reader: _ModifierReader, mask_mod: Any) -> None:
         mask = mask_mod
     elif isinstance(mask_mod, Program) and mask_mod.mask and not mask_mod.mod:
         reader.add_program(mask_mod)
-        mask = mask_mod.mask
+        mask = reader.texts_of(mask_mod)[1]
     else:
         raise no_modifier("mask_mod", mask_mod, "a formula text of positions, or a fovea.Program with a mask alone")
     reader.made.mask = both_masks(reader.made.mask, mask)

@@ -32,15 +32,16 @@ class Text(str):
 class Program:
     """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
 
-    `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name,
+    `mod`, `mask` and `bprop` are the texts (or None), `in_double` the same three with literals as doubles, as f64 tensors
+    have them; `tensors` and `scalars` what they capture: (name,
     dtype, extents) and (name, dtype, default or None)."""
 
-    __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_hash")
+    __slots__ = ("core", "mod", "mask", "bprop", "in_double", "tensors", "scalars", "_hash")
 
     def __init__(self, line: str) -> None:
         self.core = _core.Program(line)
-        text = self.core.text()
-        self.mod, self.mask, self.bprop = (_core.line_value(text, key) or None for key in ("mod", "mask", "bprop"))
+        self.mod, self.mask, self.bprop = _texts(self.core.text())
+        self.in_double = _texts(self.core.text(in_double=True))
         self.tensors = tuple(
             (name, dtype, tuple(extents.split(",")) if extents else ()) for name, dtype, extents, _ in self.core.tensors
         )
@@ -120,7 +121,11 @@ class Program:
         return self.core.text(indented=True)
 
     def __reduce__(self) -> tuple:
-        return Program, (self.text,)
+        return Program, (self.core.text(in_double=True),)
+
+
+def _texts(line: str) -> tuple[str | None, ...]:
+    return tuple(_core.line_value(line, key) or None for key in ("mod", "mask", "bprop"))
 
 
 def formula(

@@ -216,11 +216,13 @@ void define_program(nb::module_& module) {
       .def(nb::init<const std::string&>(), "line"_a)
       .def(
           "text",
-          [](const fovea::Program& self, bool indented) {
+          [](const fovea::Program& self, bool indented, bool in_double) {
+            const fovea_text_form canonical = in_double ? FOVEA_TEXT_DOUBLE : FOVEA_TEXT_CANONICAL;
             return fovea::report_of(fovea_program_print, self.get(),
-                                    indented ? FOVEA_TEXT_INDENTED : FOVEA_TEXT_CANONICAL);
+                                    indented ? FOVEA_TEXT_INDENTED : canonical);
           },
-          "indented"_a = false, "Canonical (it parses back), or indented for people.")
+          "indented"_a = false, "in_double"_a = false,
+          "Canonical (it parses back), perhaps with literals as doubles, or indented for people.")
       .def("derivative", derivative, "by"_a = nb::none(), "indented"_a = false, unlocked,
            "The derivative by 'score' or a captured name; None: all of them, for people.")
       .def("check_bprop", check_bprop, "seed"_a = 1, "points"_a = 1000, unlocked,

@@ -1,5 +1,7 @@
 """fovea.attention against the definition: formulas, layouts, lengths, types."""
 
+import pickle
+
 import dense_numpy as dense
 import numpy as np
 import pytest
@@ -133,6 +135,9 @@ def test_numbers_meet_float64_as_they_are(rng, scale):
         q, k, v, mod=lambda s, b, h, q, k: s / 3 + 0.1 * np.tanh(s / 0.7) * (2 / 3), scale=scale
     )
     assert dense.relative_error(fovea.attention(q, k, v, engine="reference", scale=scale, **given), wanted) < 1e-14
+    program = fovea.formula(given["score_mod"], scalars=given["scalars"])  # whose text is printed in f32
+    program = pickle.loads(pickle.dumps(program))
+    assert dense.relative_error(fovea.attention(q, k, v, engine="reference", scale=scale, score_mod=program), wanted) < 1e-14
 
 
 @pytest.mark.parametrize("layout, order", [("bhsd", (0, 1, 2, 3)), ("bshd", (0, 2, 1, 3)), ("sbhd", (2, 0, 1, 3))])

@@ -22,6 +22,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"scale": "x"}, "scale='x': must be a finite number"),
         ({"q_offset": 1.5}, "q_offset: must be one integer per sequence, got float64 []"),
         ({"seed": "x", "dropout_p": 0.5}, "seed must be an integer"),
+        ({"score_mod": "score", "tensors": 3}, "tensors: must be a dict of names, got int"),
         ({"score_mod": "score * c", "scalars": {"c": np.ones(2)}}, "scalars['c']: must be a number, got array([1., 1.])"),
         ({"score_mod": "score * c", "scalars": {"c": 2**40}}, "'c' is declared i32"),
         ({"q": X[:, :, ::-1]}, "strides must be 0 or more"),

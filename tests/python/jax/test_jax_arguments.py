@@ -164,8 +164,9 @@ MISTAKES = {
     "seeds": ({"dropout_rate": 0.1, "dropout_seed": [1, 2]}, r"dropout_seed: int.* \[2\]; must be a number"),
     "bias": ({"bias": jnp.ones((1, H, 3, S))}, "bias: shape .* must broadcast to"),
     "mask type": ({"dense_mask": jnp.ones((1, 1, S, S))}, "dense_mask: float.*; must be bool"),
-    "scale as text": ({"scale": "0.1"}, "scale='0.1': must be a number"),
-    "complex scale": ({"scale": 1j}, "scale: complex64; must be a real number"),
+    "scale as text": ({"scale": "0.1"}, "scale='0.1': must be a finite number"),
+    "scale that is no number": ({"scale": float("nan")}, "scale=nan: must be a finite number"),
+    "complex scale": ({"scale": 1j}, "scale=1j: must be a finite number"),
     "segments": ({"sequence_descriptor": OF_FLOATS}, "segment_ids: float32; must be int32"),
     "lengths": ({"kv_lengths": jnp.ones(B)}, r"kv_lengths: must be one integer per sequence, got float32 \[4\]"),
     "offset": ({"kv_offset": jnp.array([1])}, r"kv_offset: shape \[1\]"),
@@ -239,6 +240,9 @@ def test_float64_runs_on_the_reference_engine():
             scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
             want = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
             np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+            third = attention(q, k, v, score_mod="score * 0.3333333333333333", engine="reference")
+            want = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores / 3), v)
+            np.testing.assert_allclose(third, want, rtol=1e-12, atol=1e-12)
         with pytest.raises(fovea.Unsupported, match="float64|f64|engine"):
             attention(q, k, v)
 

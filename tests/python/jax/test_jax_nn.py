@@ -122,6 +122,13 @@ def test_gradient_of_a_bias_per_sequence(vmap):
     close(run(OURS), run(THEIRS), 1e-3, 2e-5)
 
 
+def test_a_bias_of_bool():
+    """jax.nn adds 0 or 1."""
+    q, k, v = inputs()[:3]
+    bias = random((1, N, T, S), 5) > 0
+    close(OURS(q, k, v, bias), THEIRS(q, k, v, bias))
+
+
 def test_without_batch_and_with_residual():
     q, k, v = (x[0] for x in inputs()[:3])
     got, lse = OURS(q, k, v, return_residual=True)

@@ -129,6 +129,14 @@ def test_a_learned_scale(qkv):
 
     close(both(lambda q, scale: fovea.jax.attention(q, k, v, scale=scale)), both(dense), 1e-4, 1e-5)
 
+    def mixed(attend):
+        """The first derivative is by q alone."""
+        slope = jax.grad(lambda q, scale: jnp.sum(jnp.sin(attend(q, scale))))
+        reverse = jax.grad(lambda scale: jnp.sum(slope(q, scale) ** 2))(jnp.float32(0.7))
+        return reverse, jax.jvp(slope, (q, jnp.float32(0.7)), (v, jnp.float32(1.0)))[1]
+
+    close(mixed(lambda q, scale: fovea.jax.attention(q, k, v, scale=scale)), mixed(dense), 1e-4, 1e-5)
+
 
 @pytest.mark.parametrize("layout", ["bs3hd", "bshd_bs2hd"])
 def test_packed_projections(layout):

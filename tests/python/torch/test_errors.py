@@ -62,10 +62,16 @@ def test_other_arguments(q, options, words):
 
 def test_companions_without_their_modifier(q):
     """What belongs to a modifier that is not there is one clear error."""
+    function = lambda s, b, h, i, j: s  # captures by itself
+    refused(ValueError, r"tensors: .*'a' is captured by no formula", attention, q, q, q, score_mod=function, tensors={"a": q})
+    refused(ValueError, r"scalars: .*'a' is captured by no formula", attention, q, q, q, mask_mod=lambda *at: True, scalars={"a": 1.0})
+    refused(ValueError, r"tensors: must be a dict of names", attention, q, q, q, score_mod="score", tensors=[q])
     module = DotProductAttention(4, 8, qkv_format="bshd")
     x = q.transpose(1, 2)
     for name in ("score_mod_bprop", "score_mod_tensors", "score_mod_bprop_tensors"):
         refused(ValueError, f"{name}: given without score_mod", module, x, x, x, **{name: {}})
+    callback = {"score_mod": lambda graph, score, tensors: score, "score_mod_tensors": {1: torch.ones(1, 1, 1, 1)}}
+    refused(ValueError, r"tensors: the key 1 is a int; must be a name", module, x, x, x, **callback)
     given = {"score_mod": lambda graph, score, tensors: score, "score_mod_bprop_tensors": {}}
     refused(ValueError, "score_mod_bprop_tensors: given without score_mod_bprop", module, x, x, x, **given)
 
@@ -110,7 +116,5 @@ def test_arguments_of_transformer_engine():
     refused(unsupported, r"fp8_output=True is not supported", module, x, x, x, fp8_output=True)
     refused(TypeError, "no_such", module, x, x, x, no_such=1)
     refused(ValueError, r"query_layer: shape .* must end in \[4, 8\]", module, x[..., :4], x, x)
-    both = {"core_attention_bias_type": "alibi", "score_mod": lambda s, b, h, i, j: s}
-    refused(ValueError, r"core_attention_bias_type and score_mod", module, x, x, x, **both)
     refused(ValueError, r"needs cu_seqlens_q", module, x, x, x, attn_mask_type="padding")
     refused(ValueError, r"attention_mask: .*'arbitrary' needs", module, x, x, x, attn_mask_type="arbitrary")

@@ -188,6 +188,11 @@ FUNCTIONS = {
     "ndtr": torch.special.ndtr,
     "entr": lambda s: torch.special.entr(1 + s * s),
     "sinc": torch.sinc,
+    "logit": lambda s: torch.logit(torch.sigmoid(s), eps=0.3),
+    "isclose": lambda s: torch.where(torch.isclose(s, 1.1 * s, rtol=0.0, atol=0.05), s, 2 * s),
+    "angle": lambda s: s * torch.angle(s) + torch.where(torch.isreal(s), torch.conj(s), 0.0),
+    "names of arguments": lambda s: torch.lerp(input=s, end=s * s, weight=0.3) + torch.pow(s * s + 1, exponent=0.3)
+    + torch.addcdiv(s, tensor1=s, tensor2=s * s + 1, value=0.3) + torch.where(condition=s > 0, input=s, other=-s),
     "deg2rad": lambda s: torch.deg2rad(s) * 50,
     "signbit": lambda s: torch.where(torch.signbit(s), s, 2 * s),
     "shapes": lambda s: s.unsqueeze(0).squeeze(0).view(1).reshape(()).expand(1).flatten().squeeze(),
@@ -209,9 +214,21 @@ def test_a_function_and_its_derivative(name):
         dense.assert_close(label, a, b, torch.float32, gradient=True, slack=2)
 
 
+@pytest.mark.parametrize("name", ["atan", "arctan", "atan2", "asin", "acos"])
+def test_inverse_functions_are_exact_in_double(name):
+    q, k, v = (torch.randn(1, 2, 9, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    o = attention(q, k, v, score_mod=lambda s, b, h, i, j: FUNCTIONS[name](s), engine="reference")
+    scores = q @ k.transpose(-1, -2) * 8**-0.5
+    expected = torch.softmax(FUNCTIONS[name](scores), -1) @ v
+    dense.assert_close("o", o, expected, torch.float64)
+    got, wanted = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (o, expected))
+    for label, a, b in zip(("dq", "dk", "dv"), got, wanted):
+        dense.assert_close(label, a, b, torch.float64, gradient=True, slack=10)
+
+
 EDGES = torch.tensor([0.25, 1.5, 3.0, 7.5, 8.0])
 LOOKUPS = {
-    "bucketize": lambda x: torch.bucketize(x, EDGES),
+    "bucketize": lambda x: torch.bucketize(input=x, boundaries=EDGES),
     "bucketize_right": lambda x: torch.bucketize(x, EDGES, right=True),
     "searchsorted": lambda x: torch.searchsorted(EDGES, x),
     "searchsorted_right": lambda x: torch.searchsorted(EDGES, x, side="right"),

@@ -47,6 +47,7 @@ POINTWISE = {
     "tests": lambda x, i, h: torch.isnan(x) + torch.isinf(x) * 2 + torch.isfinite(x) * 1.0,
     "mixed": lambda x, i, h: torch.lerp(x, x * 2, 0.25) + torch.addcmul(x, x, x, value=0.5) + torch.logaddexp(x, -x)
     + x.masked_fill(i > 0, 3.0) + torch.add(x, i, alpha=2) + torch.sub(x, i, alpha=3) + torch.rsub(x, 2.0),
+    "steps": lambda x, i, h: torch.heaviside(x, torch.tensor(0.5)) + torch.ldexp(x, h),
     "numbers": lambda x, i, h: x * math.pi + 1e-30 + 3.0e20 * 0 + x * True + i * 16777216 - i * 16777216,
 }
 # fmt: on
@@ -156,6 +157,7 @@ BRANCHES = {
     "write_real": (lambda s, b, h, q, k: s + torch.zeros(3).add_(1)[0], r"a write into a tensor \(add_\)", "a new tensor"),
     "complex": (lambda s, b, h, q, k: s + torch.zeros(3, dtype=torch.complex64)[h], "a complex tensor", "its real"),
     "vmap": (lambda s, b, h, q, k: s * torch.vmap(lambda x: x * q)(torch.arange(3)).sum(), r"torch\.vmap inside", "vectors"),
+    "bessel": (lambda s, b, h, q, k: torch.special.bessel_j0(s), r"torch\.special_bessel_j0", "one of torch's pointwise"),
     "iteration": (lambda s, b, h, q, k: sum(x for x in s), "iteration", "a loop over a Python range"),
 }
 # fmt: on

@@ -22,20 +22,87 @@ def reference(q, k, v, mod=None, mask=None):
     return o.transpose(1, 2).flatten(-2)
 
 
-def test_a_bias_beside_a_modifier():
+def capped(graph, score, tensors):
+    return graph.mul(graph.tanh(graph.div(score, tensors["cap"])), tensors["cap"])
+
+
+CAP = {"cap": torch.full((1, 1, 1, 1), 2.0)}
+CAPS = {  # 2 * tanh(score / 2) in every form; `slopes` are the caller's, not ALiBi's
+    "function": {"score_mod": lambda s, b, h, i, j: 2 * torch.tanh(s / 2)},
+    "text": {"score_mod": "slopes[h] * tanh(score / slopes[h])", "score_mod_tensors": {"slopes": torch.full((H,), 2.0)}},
+    "stock formula": {"score_mod": "softcap(2)"},
+    "Program": {"score_mod": fovea.formula("softcap(2)")},
+    "callback": {"score_mod": capped, "score_mod_tensors": CAP},
+    "derivative": {
+        "score_mod": "2 * tanh(score / 2)",
+        "score_mod_bprop": "let t = tanh(score / 2); grad * (1 - t * t)",
+    },
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("form", CAPS)
+@pytest.mark.parametrize("kind", ["pre_scale_bias", "post_scale_bias", "alibi"])
+def test_a_bias_beside_a_modifier(kind, form, compiled):
     """The order is scale, bias, score_mod."""
+    q, k, v = (draw().requires_grad_() for _ in range(3))
+    bias = (torch.rand(H) if kind == "alibi" else draw(1, H, S, 1).mul(3) + draw(1, 1, S, S)).requires_grad_()
+    name = "alibi_slopes" if kind == "alibi" else "core_attention_bias"
     module = DotProductAttention(H, D, qkv_format="bshd", attn_mask_type="no_mask")
-    (q, k, v), bias = (draw() for _ in range(3)), draw(1, H, S, S)
-    cap = lambda s, b, h, i, j: 2 * torch.tanh(s / 2)
-    o = module(q, k, v, core_attention_bias_type="post_scale_bias", core_attention_bias=bias, score_mod=cap)
-    capped = lambda s, b, h, i, j: 2 * torch.tanh((s + bias.double()[0, h, i, j]) / 2)
-    dense.assert_close("o", o, reference(q, k, v, capped), torch.float32)
-    slopes = torch.rand(H)
-    o = module(q, k, v, core_attention_bias_type="alibi", alibi_slopes=slopes, score_mod="2 * tanh(score / 2)")
-    sloped = lambda s, b, h, i, j: 2 * torch.tanh((s - slopes.double()[h] * (i - j).abs()) / 2)
-    dense.assert_close("o", o, reference(q, k, v, sloped), torch.float32)
-    with pytest.raises(fovea.InvalidArgument, match="put the bias into score_mod"):
-        module(q, k, v, core_attention_bias_type="alibi", score_mod=cap)
+    run = torch.compile(module, backend="aot_eager", fullgraph=True) if compiled else module
+    torch._dynamo.reset()
+    o = run(q, k, v, core_attention_bias_type=kind, **{name: bias}, **CAPS[form])
+    exact = [x.detach().double().requires_grad_() for x in (q, k, v, bias)]
+
+    def biased(s, b, h, i, j):
+        if kind == "alibi":
+            return s - exact[3][h] * (i - j).abs()
+        return s + exact[3][0, h, i, j] * (D**-0.5 if kind == "pre_scale_bias" else 1.0)
+
+    expected = reference(*exact[:3], lambda *at: 2 * torch.tanh(biased(*at) / 2))
+    dense.assert_close("o", o, expected, torch.float32)
+    weights = torch.randn_like(o)
+    got = torch.autograd.grad((o * weights).sum(), (q, k, v, bias))
+    for x, y in zip(got, torch.autograd.grad((expected * weights).sum(), exact)):
+        dense.assert_close("gradient", x, y, torch.float32, gradient=True)
+
+
+def test_biases_meet_float64_as_they_are():
+    """Neither slopes nor angles are rounded to f32."""
+    options = {"attn_mask_type": "no_mask", "engine": "reference"}
+    q, k, v = (draw().double() for _ in range(3))
+    module = DotProductAttention(H, D, qkv_format="bshd", **options)
+    slopes = torch.rand(H, dtype=torch.float64)
+    o = module(q, k, v, core_attention_bias_type="alibi", alibi_slopes=slopes)
+    dense.assert_close("o", o, reference(q, k, v, lambda s, b, h, i, j: s - slopes[h] * (i - j).abs()), torch.float64)
+    options |= {"params_dtype": torch.float64, "device": "cpu", "attention_dropout": 0.0, "bias": False}
+    module = MultiheadAttention(H * D, H, **options)
+    hidden, angles = draw(S, B, H * D).double(), torch.rand(S, 1, 1, D, dtype=torch.float64) * 6
+    q, k, v = module.qkv(hidden).unflatten(-1, (3, H, D)).unbind(-3)
+    half = lambda x: torch.cat([-x[..., D // 2 :], x[..., : D // 2]], -1)
+    q, k, v = (x.transpose(0, 1) for x in (*(x * angles.cos() + half(x) * angles.sin() for x in (q, k)), v))
+    expected = module.proj(reference(q, k, v)).transpose(0, 1)
+    dense.assert_close("o", module(hidden, rotary_pos_emb=angles), expected, torch.float64)
+
+
+@pytest.mark.parametrize("shape", [(S, B, 1, D), (1, S, 1, D), (S, 1, 1, 5), (S, D), (S - 1, 1, 1, D), (S, 1, 1, 2 * D)])
+def test_tables_of_angles_that_do_not_fit(shape):
+    module = MultiheadAttention(H * D, H, device="cpu", attention_dropout=0.0)
+    with pytest.raises(fovea.InvalidArgument, match="rotary_pos_emb: "):
+        module(draw(S, B, H * D), rotary_pos_emb=torch.rand(shape))
+
+
+def test_padding_on_the_left_compiled():
+    q, k, v = (draw() for _ in range(3))
+    masked = torch.zeros(B, 1, 1, S, dtype=torch.bool)
+    masked[0, ..., :5] = True
+    module = DotProductAttention(H, D, qkv_format="bshd", attn_mask_type="padding")
+    torch._dynamo.reset()
+    run = torch.compile(module, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(run(q, k, v, attention_mask=masked), module(q, k, v, attention_mask=masked))
+    for masks in ((masked,), (masked,) * 3):
+        with pytest.raises(fovea.InvalidArgument, match=f"attention_mask: {len(masks)} masks; must be one, or two"):
+            module(q, k, v, attention_mask=masks)
 
 
 def test_causal_padding_is_padding_causal():
@@ -90,11 +157,11 @@ def test_checkpoints_load_strictly(kind, norm):
     saved = {}
     for name, x in module.state_dict().items():
         layer, _, leaf = name.rpartition(".")
-        widths = {"qkv": (32, 16, 16), "layernorm_qkv": (32, 16, 16), "key_value": (16, 16)}.get(layer)
+        widths = {"qkv": (32, 16, 16), "layernorm_qkv": (32, 16, 16), "key_value": (16, 16), "layernorm_query": (32,)}.get(layer)
         if widths is None or leaf.startswith("layer_norm"):
             saved[name] = x
             continue
-        parts = ("query", "key", "value")[-len(widths) :]
+        parts = ("query", "key", "value")[-len(widths) :] if len(widths) > 1 else ("query",)
         saved.update({f"{layer}.{part}_{leaf}": y for part, y in zip(parts, x.split(widths))})
     saved.update({f"{layer}._extra_state": torch.empty(0) for layer in ("core_attention", "proj", "qkv", "layernorm_query")})
     other.load_state_dict(saved, strict=True)

@@ -16,7 +16,7 @@ import numpy as np
 from .. import _core
 from .._core import InvalidArgument
 from .._options import Handed, flags_of, outputs_of
-from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of
+from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of, scale_of
 from . import _derivative, _partition
 from ._captures import Captures
 from ._inputs import (
@@ -63,6 +63,8 @@ class CallBuilder:
         if descriptor is not None and descriptor.segment_ids is not None:
             leaves.update(self._segments(descriptor))
         if bias is not None:
+            bias = jnp.asarray(bias)
+            bias = bias.astype(jnp.float32) if bias.dtype == jnp.bool_ else bias  # 0 or 1, as jax.nn adds it
             leaves["score"] = f"(score + {self._dense('bias', bias)})"
         self._extra_masks += [substitute(text, leaves) for text in masks]
         s = self.sizes
@@ -170,6 +172,8 @@ class CallBuilder:
 
     def values(self, *, scale=None, sink=None) -> None:
         if scale is not None:
+            if not isinstance(scale, jax.Array):
+                scale_of(scale)
             self._operands["scale"] = scalar("scale", scale, self._captures.reals)
         if sink is not None:
             sink = jnp.asarray(sink)

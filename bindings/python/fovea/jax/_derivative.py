@@ -99,6 +99,15 @@ class _Operands:
         return wanted_of(tuple(self.moving), [self.arrays[role].dtype for role in self.moving])
 
 
+def _moving(spec: Spec, primals: Sequence, tangents: Sequence) -> _Operands:
+    """If the scale moves, it is a scalar of the formula."""
+    at = _Operands(spec, primals, tangents)
+    if "scale" not in at.moving:
+        return at
+    inner, arrays = with_learned_scale(spec, primals)
+    return _Operands(inner, arrays, [*tangents, _zero(arrays[-1])])
+
+
 def _tangent(spec: Spec, arrays: dict, moving: dict) -> list:
     """Changes of o, lse and the gradients of spec.wanted."""
     full = {**arrays, **{f"tangent_{role}": t for role, t in moving.items()}}
@@ -106,10 +115,7 @@ def _tangent(spec: Spec, arrays: dict, moving: dict) -> list:
 
 
 def _jvp_forward(primals, tangents, *, spec: Spec):
-    at = _Operands(spec, primals, tangents)
-    if "scale" in at.moving:
-        inner, arrays = with_learned_scale(spec, primals)
-        at = _Operands(inner, arrays, [*tangents, _zero(arrays[-1])])
+    at = _moving(spec, primals, tangents)
     wanted = at.wanted()
     outputs = at.spec.outputs if "lse" in at.spec.outputs else (*at.spec.outputs, "lse")
     pair = at.spec.replace(outputs=outputs, training=bool(wanted), wanted=wanted)
@@ -128,17 +134,17 @@ def _jvp_forward(primals, tangents, *, spec: Spec):
 def _jvp_backward(primals, tangents, *, spec: Spec):
     if not spec.whole:
         raise Unsupported("context_attention has first derivatives in reverse mode only")
-    at = _Operands(spec, primals, tangents)
-    out = _primitive.bind("backward", spec, primals)
+    at = _moving(spec, primals, tangents)
+    out = _primitive.bind("backward", at.spec, list(at.arrays.values()))
     incoming = {role: at.moving.pop(role) for role in _INCOMING if role in at.moving}
     for role in ("o", "lse"):  # which move as q, k and v do: tangent_p knows
         at.moving.pop(role, None)
     parts = []
     if at.wanted():
-        parts.append(_tangent(spec, at.arrays, at.moving)[2:])
+        parts.append(_tangent(at.spec, at.arrays, at.moving)[2:])
     if incoming:
         zeros = {role: jnp.zeros_like(at.arrays[role]) for role in _INCOMING if role in at.arrays}
-        parts.append(_primitive.bind("backward", spec, list({**at.arrays, **zeros, **incoming}.values())))
+        parts.append(_primitive.bind("backward", at.spec, list({**at.arrays, **zeros, **incoming}.values())))
     if not parts:
         return out, [_zero(x) for x in out]
     return out, [ad.add_jaxvals(*pair) if len(pair) > 1 else pair[0] for pair in zip(*parts)]

@@ -153,9 +153,9 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         if name not in captured:
             raise not_captured(f"{what}_tensors", name)
     bound = _bind(program, values, captures)
-    texts = [program.mod, program.mask, program.bprop]
+    texts = list(program.in_double if captures.reals == np.float64 else (program.mod, program.mask, program.bprop))
     if what == "score_mod_bprop":
-        texts = [None, None, program.bprop]
+        texts[:2] = None, None
     elif what == "mask_mod" and (program.mod or program.bprop):
         raise InvalidArgument(f"mask_mod is a Program with a mod; give it as score_mod: {program!r}")
     for text in texts:

@@ -87,9 +87,8 @@ def truncate(v):
     return v.trace.emit(f"{v.text} < 0.0 ? ceil({v.text}) : floor({v.text})", FLOAT)
 
 
-def power(trace, a, b):
-    base, exponent = a, b
-    a, b = lift(trace, a), lift(trace, b)
+def power(trace, base, exponent):
+    a, b = lift(trace, base), lift(trace, exponent)
     if FLOAT in (a.kind, b.kind):
         return trace.emit(f"pow({real(a).text}, {real(b).text})", FLOAT)
     a, b = number(a), number(b)

@@ -31,7 +31,7 @@ from .call import Call
 from .context_plan import Seen
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
-from .modifiers import Formulas, record_callbacks, traced
+from .modifiers import Biased, Formulas, record_callbacks, traced
 from .plans import device_name, forward_problem
 from .runtime import keep_plan
 from .state import is_dynamo_compiling
@@ -203,7 +203,7 @@ def can_be_written(modifiers, given) -> bool:
         return False
     if bprop is not None and (score_mod is None or is_callback(bprop, (3, 4))):
         return False
-    return not is_callback(score_mod)
+    return not (isinstance(score_mod, Biased) or is_callback(score_mod))
 
 
 def request(q, k, v, given):
@@ -241,6 +241,11 @@ def add_formulas(call, formulas, q, k, v, sinks):
 
 
 def modifiers_of(given, q, k) -> Formulas:
+    bias = given["score_mod"]
+    if isinstance(bias, Biased):
+        formulas = Formulas() if bias.then is None and given["mask_mod"] is None else modifiers_of({**given, "score_mod": bias.then}, q, k)
+        bias.before(formulas, q)
+        return formulas
     score_mod, mask_mod, bprop = given["score_mod"], given["mask_mod"], given["score_mod_bprop"]
     if is_callback(score_mod) or is_callback(bprop, (3, 4)):
         batch, head, position, _ = AXES[given["layout"]]

@@ -1,7 +1,6 @@
 """DotProductAttention with Transformer Engine's constructor and forward arguments."""
 
 import math
-import re
 from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
 import torch
@@ -13,12 +12,11 @@ from .._options import RETURNS, Options, filled, takes
 from .._request import check_modifiers, module_window, one_of
 from ..recorder import is_callback
 from .attention import attention
+from .biases import bias_of, with_bias
 from .context_parallel import context_parallel
 from .flex import warn_once
 from .projections import Region
 from .transformer_engine import (
-    check_extents,
-    element,
     mask_type_of,
     outside,
     padding,
@@ -173,7 +171,7 @@ class DotProductAttention(torch.nn.Module):
         options.update(modifiers(score_mod, score_mod_bprop, score_mod_tensors, score_mod_bprop_tensors))
         bias = bias_of(self, core_attention_bias_type, core_attention_bias, alibi_slopes, options.pop("aligned"), q, sizes)
         if bias is not None:
-            options.update(bias if score_mod is None else bias_before(bias, options))
+            options = with_bias(options, bias, score_mod, score_mod_bprop)
 
         def run(q, k, v):
             if self.rng_tracker is None or self.region.sequence_parallel or not options["dropout_p"]:
@@ -208,33 +206,6 @@ def check_global_ranks(group, given):
     own = torch.distributed.get_process_group_ranks(group)
     if list(given) != list(own):
         raise InvalidArgument(f"cp_global_ranks={list(given)}: the group has the ranks {own}")
-
-
-def bias_before(bias, options):
-    """Options of attention() for both: the bias is added first, then score_mod is applied."""
-    first, then = bias["score_mod"], options["score_mod"]
-    if options["score_mod_bprop"] is None:
-        if isinstance(first, str) and isinstance(then, str):
-            given = options["tensors"] or {}
-            slopes, biased = (unused(name, then, given) for name in ("slopes", "biased"))
-            first = re.sub(r"\bslopes\b", slopes, first)
-            return {
-                "score_mod": f"let {biased} = {first}; " + re.sub(r"\bscore\b", biased, then),
-                "tensors": {slopes: bias["tensors"]["slopes"], **given},
-            }
-        if callable(first) and callable(then) and not is_callback(then):
-            return {"score_mod": lambda s, b, h, q, k: then(first(s, b, h, q, k), b, h, q, k)}
-    raise InvalidArgument(
-        "core_attention_bias_type and score_mod: a tensor goes with a function, alibi with a formula text, and neither with "
-        "score_mod_bprop or a callback; put the bias into score_mod"
-    )
-
-
-def unused(name, text, tensors):
-    """The name, lengthened until neither a formula nor its tensors have it."""
-    while name in tensors or re.search(rf"\b{name}\b", text):
-        name += "_"
-    return name
 
 
 def merged(o):
@@ -314,42 +285,3 @@ def modifiers(score_mod, bprop, tensors, bprop_tensors):
     if score_mod is None:
         return {}
     return {"score_mod": score_mod, "score_mod_bprop": bprop, "tensors": tensors, "bprop_tensors": bprop_tensors}
-
-
-def bias_of(module, kind, bias, slopes, aligned, q, sizes):
-    """The modifier of a bias, as options of attention()."""
-    one_of("core_attention_bias_type", kind, ("no_bias", "pre_scale_bias", "post_scale_bias", "alibi"))
-    if slopes is not None and kind != "alibi":
-        raise InvalidArgument(f"alibi_slopes: given, but core_attention_bias_type is {kind!r}")
-    if bias is not None and kind in ("no_bias", "alibi"):
-        raise InvalidArgument(f"core_attention_bias: given, but core_attention_bias_type is {kind!r}")
-    if kind == "no_bias":
-        return None
-    if kind == "alibi":
-        if slopes is None:
-            slopes = own_slopes(module.region, module.num_attention_heads, q.device)
-        elif tuple(slopes.shape) not in ((sizes[1],), (sizes[0], sizes[1])):
-            raise InvalidArgument(f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]")
-        load = "slopes[b, h]" if slopes.dim() == 2 else "slopes[h]"
-        at = "q + (Skv - Sq)" if aligned else "q"
-        return {"score_mod": f"score - {load} * abs({at} - k)", "tensors": {"slopes": slopes.float()}}
-    if bias is None:
-        raise InvalidArgument(f"core_attention_bias: {kind} needs a tensor [B or 1, H or 1, Sq or 1, Skv or 1]")
-    check_extents("core_attention_bias", bias, sizes)
-    factor = module.softmax_scale if kind == "pre_scale_bias" else 1.0
-    return {"score_mod": lambda s, b, h, q, k: s + element(bias, b, h, q, k) * factor}
-
-
-def own_slopes(region, heads, device):
-    """The slopes of this rank's heads."""
-    region.check()
-    first = 0 if region.size == 1 else torch.distributed.get_rank(region.group) * heads
-    return default_slopes(heads * region.size, device)[first : first + heads]
-
-
-def default_slopes(heads: int, device) -> Tensor:
-    """ALiBi's own: powers of 2^(-8/n), and for other numbers of heads those of the next power of two in between."""
-    n = 2 ** math.floor(math.log2(heads))
-    slopes = [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
-    slopes += [2.0 ** (-4.0 * (2 * i + 1) / n) for i in range(heads - n)]
-    return torch.tensor(slopes, device=device)

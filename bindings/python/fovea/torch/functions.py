@@ -20,7 +20,9 @@ UNARY = {
     **{name: pw.plain(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt")},
     **{name: pw.plain(name) for name in ("tanh", "sigmoid", "erf", "sin", "cos", "tan")},
     **{name: pw.rounding(name) for name in ("floor", "ceil", "round")},
-    "log10": pw.expression("log2({x}) * 0.30102999566398120"), "logit": pw.expression("log({x} / (1.0 - {x}))"),
+    "log10": pw.expression("log2({x}) * 0.30102999566398120"), "logit": sp.logit,
+    "angle": pw.expression("{x} < 0.0 ? 3.141592653589793 : {x} == {x} ? 0.0 : {x}"),
+    "isreal": lambda trace, x: trace.emit("true", BOOL),
     "sinh": pw.expression("(expm1({x}) - expm1(-{x})) * 0.5"), "cosh": pw.expression("(exp({x}) + exp(-{x})) * 0.5"),
     "erfc": pw.expression("1.0 - erf({x})"), "reciprocal": pw.expression("1.0 / {x}"),
     "logsigmoid": pw.expression("-softplus(-{x})"), "softsign": pw.expression("{x} / (1.0 + abs({x}))"),
@@ -62,8 +64,7 @@ _BINARY = {
     "min": pw.MIN, "max": pw.MAX, "minimum": pw.MIN, "maximum": pw.MAX,
     "fmin": pw.ignoring_nan(pw.MIN), "fmax": pw.ignoring_nan(pw.MAX), "hypot": pw.hypot,
     "logaddexp": pw.logaddexp, "lerp": pw.lerp, "masked_fill": pw.masked_fill,
-    "addcmul": lambda trace, x, a, b, value=1: lift(trace, x) + ar.mul(trace, ar.mul(trace, a, b), value),
-    "addcdiv": lambda trace, x, a, b, value=1: lift(trace, x) + ar.mul(trace, ar.div(trace, a, b), value),
+    "addcmul": pw.add_scaled(ar.mul), "addcdiv": pw.add_scaled(ar.div),
     "clamp": pw.clamp, "clip": pw.clamp, "clamp_min": lambda trace, x, min: pw.clamp(trace, x, min),
     "clamp_max": lambda trace, x, max: pw.clamp(trace, x, None, max),
     "softplus": pw.softplus, "gelu": pw.gelu, "hardtanh": pw.hardtanh,
@@ -74,12 +75,14 @@ _BINARY = {
     "hardshrink": pw.activation("{x} > {lambd} || {x} < -{lambd} ? {x} : 0.0", lambd=0.5),
     "softshrink": pw.activation("{x} > {lambd} ? {x} - {lambd} : {x} < -{lambd} ? {x} + {lambd} : 0.0", lambd=0.5),
     "threshold": sp.threshold, "nan_to_num": sp.nan_to_num, "atan2": sp.atan2, "copysign": sp.copysign,
+    "isclose": sp.isclose, "heaviside": sp.heaviside, "ldexp": sp.ldexp,
     "logaddexp2": sp.logaddexp2, "xlogy": sp.xlogy("log"), "special_xlog1py": sp.xlogy("log1p"),
 }
 
 _SHAPES = {
     "to": pw.to, "type": pw.to, "type_as": pw.to, "float": pw.casting(FLOAT), "double": pw.casting(FLOAT),
     "half": pw.casting(FLOAT), "bfloat16": pw.casting(FLOAT), "int": pw.casting(INT), "long": pw.casting(INT),
+    **{name: pw.same for name in ("conj", "conj_physical", "resolve_conj", "resolve_neg")},
     "bool": pw.casting(BOOL), "clone": pw.same, "contiguous": pw.same, "detach": pw.stop,
     "cpu": pw.same, "cuda": pw.same, "zeros_like": pw.filled(0), "ones_like": pw.filled(1),
     "new_zeros": pw.filled(0), "new_ones": pw.filled(1), "full_like": pw.full_like, "new_full": pw.new_full,
@@ -226,5 +229,6 @@ def instead_of(name: str) -> str:
         return known
     if name.endswith("_") and not name.startswith("_") and name[:-1] in TABLE:
         return f"the function that gives a new value: {name[:-1]}"
-    near = [x for x in difflib.get_close_matches(name, TABLE, n=4) if not x.startswith("__")]
+    plain = name.removeprefix("special_")  # which would make all of those alike
+    near = [x for x in difflib.get_close_matches(plain, TABLE, n=4, cutoff=0.7) if not x.startswith("__")]
     return known if not near else f"{' or '.join(near)}, or another pointwise function"

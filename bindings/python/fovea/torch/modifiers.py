@@ -5,6 +5,7 @@ of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a 
 Transformer Engine takes."""
 
 import inspect
+import re
 import types
 
 import torch
@@ -19,6 +20,7 @@ from .._request import (
     no_modifier,
     no_number,
     one_is_a_callback,
+    program_line,
     scalars_of,
     two_derivatives,
 )
@@ -57,21 +59,55 @@ def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=N
     out = Formulas()
     trace = Trace(like)
     if isinstance(score_mod, Program):
-        out.mod, out.mask, out.bprop = score_mod.mod or "", score_mod.mask or "", score_mod.bprop or ""
+        out.mod, out.mask, out.bprop = (text or "" for text in texts_of(score_mod, in_double(like)))
     elif score_mod is not None:
         out.mod = formula_of(trace, "score_mod", score_mod)
     if mask_mod is not None:
-        out.mask = both_masks(out.mask, mask_text(trace, mask_mod))
+        out.mask = both_masks(out.mask, mask_text(trace, mask_mod, in_double(like)))
     if bprop is not None:
         if out.bprop:
             raise two_derivatives()
-        own = isinstance(bprop, Program) and bprop.bprop
+        own = isinstance(bprop, Program) and texts_of(bprop, in_double(like))[2]
         out.bprop = own or formula_of(trace, "score_mod_bprop", bprop)
     take_captured(out, trace, like)
     programs = [x for x in modifiers if isinstance(x, Program)]
     if tensors or scalars or programs:
         take_named(out, programs, any([isinstance(x, str) for x in modifiers]), tensors or {}, scalars or {}, like)
     return out
+
+
+class Biased:
+    """A score_mod that is given scores to which a bias was added, or none: `text` is the formula of `score` and the tensor
+    `_bias`, `then` a modifier of any kind."""
+
+    def __init__(self, text, tensor, then):
+        self.text, self.tensor, self.then = text, tensor, then
+
+    def before(self, formulas, like):
+        """Adds the bias to the formulas of `then`."""
+        captured = declared(formulas) if isinstance(self.then, str) else None
+        formulas.mod = self.text if self.then is None else biased(self.text, formulas.mod, captured, in_double(like))
+        formulas.bprop = formulas.bprop and biased(self.text, formulas.bprop, None, False)
+        formulas.names.append("_bias")
+        formulas.tensors.append(bindable(self.tensor, like, "the bias"))
+        formulas.uses.append("?" * self.tensor.dim())
+
+
+def declared(formulas):
+    """(tensors, scalars) for the line of a Program."""
+    tensors = tuple((name, DIRECT[x.dtype], tuple(x.shape)) for name, x in zip(formulas.names, formulas.tensors))
+    return tensors, tuple(tuple(x.split(":")) for x in formulas.scalars)
+
+
+@torch.compiler.assume_constant_result
+def biased(first, then, captured, exact):
+    """The formula `then` of what `first` gives. A text of the caller's comes with what it captures: it is read here, since in
+    it a stock formula may stand for the score."""
+    if captured is not None:
+        tensors, scalars = captured
+        program = Program(program_line(then, tensors=tensors, scalars=scalars))
+        then = texts_of(program, exact)[0]
+    return f"let _biased = {first}; " + re.sub(r"\bscore\b", "_biased", then)
 
 
 def take_captured(out, trace, like):
@@ -81,11 +117,19 @@ def take_captured(out, trace, like):
     out.uses += trace.uses()
 
 
-def mask_text(trace, mask_mod):
+def in_double(like) -> bool:
+    return like is not None and like.dtype == torch.float64
+
+
+def texts_of(program, exact):
+    return program.in_double if exact else (program.mod, program.mask, program.bprop)
+
+
+def mask_text(trace, mask_mod, exact):
     if isinstance(mask_mod, Program):
         if mask_mod.mod or not mask_mod.mask:
             raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
-        return mask_mod.mask
+        return texts_of(mask_mod, exact)[1]
     return formula_of(trace, "mask_mod", mask_mod)
 
 
@@ -185,7 +229,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         captures = [(capture.name, capture.tensor) for capture in found.captures]
     if mask_mod is not None:  # before the others: names of what a trace captures are numbered from 0
         trace = Trace(like)
-        out.mask = mask_text(trace, mask_mod)
+        out.mask = mask_text(trace, mask_mod, in_double(like))
         take_captured(out, trace, like)
     for name, tensor in captures:
         tensor = bindable(tensor, like, name)

@@ -12,7 +12,7 @@ from .._options import Options, takes
 from .._request import one_of
 from .dot_product_attention import DotProductAttention
 from .projections import LayerNormLinear, Linear, Region, head_norm
-from .transformer_engine import apply_rotary, of_tokens, refuse_others, with_joined_projections
+from .transformer_engine import apply_rotary, check_angles, of_tokens, refuse_others, with_joined_projections
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -230,7 +230,9 @@ class MultiheadAttention(torch.nn.Module):
         if self.qk_norm_before_rope:
             q, k = self.q_norm(q), self.k_norm(k)
         if rotary is not None:
-            of_q, of_k = rotary if isinstance(rotary, tuple) else (rotary, rotary)
+            of_q, of_k = rotary if isinstance(rotary, tuple) and len(rotary) == 2 else (rotary, rotary)
+            for angles in (of_q, of_k):
+                check_angles(angles)
             of_sequences = [padded if padded is not None else own for own, padded in zip(*starts)]
             if self.qkv_format == "thd":
                 of_q, of_k = (of_tokens(*given) for given in zip((of_q, of_k), (q, k), of_sequences))

@@ -153,9 +153,14 @@ def hypot(trace, a, b):
     return emit(a, f"sqrt({(a * a + b * b).text})")
 
 
-def lerp(trace, a, b, weight):
-    a, b = ar.pair(trace, a, b)
+def lerp(trace, a, end, weight):
+    a, b = ar.pair(trace, a, end)
     return a + (b - a) * weight
+
+
+def add_scaled(rule):
+    """x + value * rule(tensor1, tensor2)"""
+    return lambda trace, x, tensor1, tensor2, value=1: lift(trace, x) + ar.mul(trace, rule(trace, tensor1, tensor2), value)
 
 
 def masked_fill(trace, x, mask, value):

@@ -22,7 +22,8 @@ _ATAN = (
 
 
 def atan(trace, x):
-    """|x| is reduced below tan(pi / 8): by 1 / x above tan(3 pi / 8), by (x - 1) / (x + 1) between these."""
+    """|x| is reduced below tan(pi / 8): by 1 / x above tan(3 pi / 8), by (x - 1) / (x + 1) between these. In double the angle is
+    then improved by atan(a) = b + atan((a - tan(b)) / (1 + a * tan(b))), in which the last angle is as good as its tangent."""
     v = real(lift(trace, x))
     size = emit(v, f"abs({v.text})")
     far, middle = (trace.emit(f"{size.text} > {math.tan(turn * math.pi / 8)!r}", BOOL) for turn in (3, 1))
@@ -34,6 +35,9 @@ def atan(trace, x):
     for coefficient in reversed(_ATAN[:-1]):
         ratio = ratio * square + coefficient
     angle = near * ratio
+    if trace.in_double:
+        tangent = emit(v, f"tan({angle.text})")
+        angle = angle + (near - tangent) / (near * tangent + 1.0)
     base = emit(v, f"{far.text} ? {math.pi / 2!r} : {middle.text} ? {math.pi / 4!r} : 0.0")
     out = base + angle
     return emit(v, f"{v.text} < 0.0 ? -{out.text} : {v.text} == 0.0 ? {v.text} : {out.text}")
@@ -55,6 +59,29 @@ def asin(trace, x):
 
 def acos(trace, x):
     return -asin(trace, x) + math.pi / 2
+
+
+def logit(trace, x, eps=None):
+    v = real(lift(trace, x))
+    if eps is not None:
+        v = pw.clamp(trace, v, float(eps), 1.0 - float(eps))
+    return emit(v, f"log({v.text} / (1.0 - {v.text}))")
+
+
+def isclose(trace, a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    a, b = (real(v) for v in ar.pair(trace, a, b))
+    near = f"{a.text} == {b.text} || abs({b.text}) < inf && abs({a.text} - {b.text}) <= {atol!r} + {rtol!r} * abs({b.text})"
+    return trace.emit(f"{near} || {a.text} != {a.text} && {b.text} != {b.text}" if equal_nan else near, BOOL)
+
+
+def heaviside(trace, x, values):
+    x, values = (real(v) for v in ar.pair(trace, x, values))
+    return emit(x, f"{x.text} > 0.0 ? 1.0 : {x.text} < 0.0 ? 0.0 : {x.text} == 0.0 ? {values.text} : {x.text}")
+
+
+def ldexp(trace, x, exponent):
+    v = real(lift(trace, x))
+    return emit(v, f"{v.text} * exp2({real(lift(trace, exponent)).text})")
 
 
 def nan_to_num(trace, x, nan=0.0, posinf=None, neginf=None):
@@ -100,23 +127,27 @@ def places(trace, table, x, right):
     return REDUCTIONS["sum"](trace, apply(ar.LE if right else ar.LT, trace, (table, x), {}))
 
 
-def bucketize(trace, x, boundaries, *, right=False, out_int32=False):
-    return places(trace, boundaries, x, right)
+# The parameters have torch's names, since they may be given by these.
 
 
-def searchsorted(trace, table, x, *, right=False, side=None, out_int32=False, sorter=None):
+def bucketize(trace, input, boundaries, *, right=False, out_int32=False):
+    return places(trace, boundaries, input, right)
+
+
+def searchsorted(trace, sorted_sequence, input, *, right=False, side=None, out_int32=False, sorter=None):
     if sorter is not None:
         raise refuse("searchsorted with a sorter", "the table sorted outside the modifier")
-    return places(trace, table, x, right or side == "right")
+    return places(trace, sorted_sequence, input, right or side == "right")
 
 
-def isin(trace, x, table, *, assume_unique=False, invert=False):
-    found = REDUCTIONS["any"](trace, apply(ar.EQ, trace, (table, x), {})) if is_vector(table) else ar.EQ(trace, x, table)
+def isin(trace, elements, test_elements, *, assume_unique=False, invert=False):
+    equal = apply(ar.EQ, trace, (test_elements, elements), {})
+    found = REDUCTIONS["any"](trace, equal) if is_vector(test_elements) else equal
     return found.__invert__() if invert else found
 
 
-def embedding(trace, index, weight, *args, **kwargs):
-    return trace.load(weight, cast(lift(trace, index), INT))
+def embedding(trace, input, weight, *args, **kwargs):
+    return trace.load(weight, cast(lift(trace, input), INT))
 
 
 def reshaped(name):

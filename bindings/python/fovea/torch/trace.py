@@ -29,6 +29,7 @@ class Trace:
 
     def __init__(self, like=None):
         self.device = None if like is None else like.device
+        self.in_double = like is not None and like.dtype == torch.float64
         self.transforms = 0 if torch.compiler.is_compiling() else transforms()  # of torch.func, around the whole call
         self.with_gradients = torch.is_grad_enabled()
         self.lines = []

@@ -100,8 +100,11 @@ def outside(attention_mask, sizes):
 
 def padding(attention_mask, sizes, needs_lengths):
     """Options of attention() for a padding mask, or a pair for queries and keys: lengths if all that is masked lies at the
-    end of its sequence, else a mask. A mask on a GPU is looked at only if lengths are needed: that waits for it."""
+    end of its sequence, else a mask. On a GPU, and in a compiled program, masks are looked at only if lengths are needed: that
+    waits for the GPU, or breaks the graph."""
     masks = attention_mask if isinstance(attention_mask, tuple) else (attention_mask, attention_mask)
+    if len(masks) != 2:
+        raise InvalidArgument(f"attention_mask: {len(masks)} masks; must be one, or two, of queries and of keys")
     rows = []
     for mask, length in zip(masks, sizes[2:]):
         check_bool("attention_mask", mask)
@@ -115,7 +118,8 @@ def padding(attention_mask, sizes, needs_lengths):
             )
         rows.append(row.expand(sizes[0], length))
     queries, keys = rows
-    if (needs_lengths or queries.device.type == "cpu") and all(is_at_the_end(x) for x in rows):
+    is_cheap = queries.device.type == "cpu" and not torch.compiler.is_compiling()
+    if (needs_lengths or is_cheap) and all(is_at_the_end(x) for x in rows):
         return {"seq_lens": tuple(x.logical_not().sum(-1) for x in rows)}
     if needs_lengths:
         raise InvalidArgument(
@@ -132,7 +136,12 @@ def is_at_the_end(masked) -> bool:
 # Checkpoints and rotary positions.
 
 # Of each fused projection: the parts that it is saved as.
-_PARTS = {"qkv": ("query", "key", "value"), "layernorm_qkv": ("query", "key", "value"), "key_value": ("key", "value")}
+_PARTS = {
+    "qkv": ("query", "key", "value"),
+    "layernorm_qkv": ("query", "key", "value"),
+    "layernorm_query": ("query",),
+    "key_value": ("key", "value"),
+}
 
 
 def without_extra_state(module, state, prefix, *_):
@@ -165,6 +174,12 @@ def of_tokens(angles, x, starts):
     return angles[places.long()]
 
 
+def check_angles(angles):
+    shape = list(angles.shape) if isinstance(angles, Tensor) else type(angles).__name__
+    if not isinstance(angles, Tensor) or len(shape) != 4 or shape[1:3] != [1, 1] or shape[3] % 2:
+        raise InvalidArgument(f"rotary_pos_emb: {shape}; must be [S, 1, 1, R], angles of an even number of features")
+
+
 def apply_rotary(x, angles, layout, interleaved):
     """Angles [S, 1, 1, R] turn the first R features of each head."""
     if layout == "thd":  # a batch of one: [T, 1, H, D]
@@ -174,10 +189,11 @@ def apply_rotary(x, angles, layout, interleaved):
         raise InvalidArgument(
             f"rotary_pos_emb: {list(angles.shape)}; must have at least {length} positions, and at most {x.shape[-1]} features"
         )
-    angles = angles[:length].flatten(1).float()
+    exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+    angles = angles[:length].flatten(1).to(exact)
     width = angles.shape[-1]
     angles = angles.view(length, 1, 1, width) if layout == "sbhd" else angles.view(1, length, 1, width)
-    turned, rest = x[..., :width].float(), x[..., width:]
+    turned, rest = x[..., :width].to(exact), x[..., width:]
     out = turned * angles.cos() + partner(turned, interleaved) * angles.sin()
     return torch.cat([out.to(x.dtype), rest], -1) if rest.shape[-1] else out.to(x.dtype)
 
