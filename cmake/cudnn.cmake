@@ -2,7 +2,7 @@
 # for at run time. Without the headers the engine is there, and says why it refuses.
 #
 # fovea_cudnn(<target>): the sources of the part, and the driver's stand-in.
-set(FOVEA_CUDNN "AUTO" CACHE STRING "Build engine cudnn: ON, OFF, or AUTO where its headers are found")
+set(FOVEA_CUDNN "AUTO" CACHE STRING "Build engine cudnn: ON, OFF, or AUTO: if its headers are found")
 set(FOVEA_CUDA_PACKAGES "" CACHE PATH
   "The site-packages folder with NVIDIA's packages (tools/requirements-cuda.txt); empty: that of .venv-cuda/")
 if(NOT FOVEA_CUDA_PACKAGES)  # looked for each time: ./dev setup may have made it since

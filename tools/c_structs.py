@@ -4,6 +4,7 @@
     tools/c_structs.py            writes bindings/julia/Fovea.jl/src/c/structs.jl, which is checked in; tests/repo/ checks it
     c_structs.ctypes_structs()    the same as classes of ctypes, for benchmarks
 """
+import argparse
 import ctypes
 import re
 from pathlib import Path
@@ -88,4 +89,5 @@ def ctypes_structs():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     JULIA.write_text(julia())

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 """Compiles src/engines/cudnn/packed_rows.cu to PTX and keeps it as a C++ source, so that building Fovea needs no nvcc.
 
-Run it after a change of packed_rows.cu or packed_rows.h (tests/repo says when it was forgotten):
-
-    tools/make_ptx.py [nvcc]
+Run it after a change of packed_rows.cu or packed_rows.h (tests/repo says when it was forgotten).
 
 The PTX is for compute_80 and every GPU after it. nvcc writes the version of its own release into it, which older drivers
 refuse; nothing in these kernels needs more than 7.0, the first that knows sm_80, and ptxas checks that.
 """
+import argparse
 import hashlib
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -58,7 +56,9 @@ def compile_ptx(nvcc):
 
 
 def main():
-    nvcc = sys.argv[1] if len(sys.argv) > 1 else "/usr/local/cuda/bin/nvcc"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nvcc", nargs="?", default="/usr/local/cuda/bin/nvcc", help="the compiler; this one unless named: %(default)s")
+    nvcc = parser.parse_args().nvcc
     text = TEXT.format(digest=digest(), ptx=compile_ptx(nvcc))
     (FOLDER / "packed_rows.cpp").write_text(text)
 

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 """Counts files and lines of each room, and the files that one call of flex_attention walks through.
 
-    tools/sizes.py [CHECKOUT]
-
 A call walks from fovea/torch/flex.py through imports, and from src/capi/plan.cpp through includes: from each header to the
 source of its name, and to sources of its folder that include it and have no header of their name. Engines other than `cpu`
 are left out, since one call runs one engine.
 """
+import argparse
 import ast
 import re
 import statistics
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -95,7 +93,9 @@ def walked(root):
 
 
 def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", nargs="?", type=Path, default=Path(), help="the tree to count; this folder unless named")
+    root = parser.parse_args().checkout.resolve()
     files = {file: (root / file).read_text(errors="replace").count("\n") for file in tracked(root)}
     rooms = defaultdict(list)
     for file, lines in files.items():

@@ -37,8 +37,6 @@ Pass run_pass(const Problem& problem, CallMemory& memory, const CallOptions& opt
   return pass;
 }
 
-// The inputs of a workload under the names that `run --dump` writes.
-
 Array of_integers(const std::vector<std::int32_t>& values) {
   Array out = zeros("i32", {static_cast<std::int64_t>(values.size())});
   for (std::size_t i = 0; i < values.size(); ++i) {

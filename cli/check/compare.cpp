@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <random>
 
 #include "cli/check/call.h"
 #include "cli/check/gradient_check.h"
-#include "cli/check/placed.h"
 
 namespace fovea::cli {
 namespace {
@@ -70,24 +70,9 @@ Comparison compare(const NamedArray& got, const Array& reference, double limit,
     out.complaint = "relative error " + number(out.relative) + " > " + number(out.limit);
   } else if (worst > allowed_worst) {
     out.complaint = "an element is off by " + number(worst) + " > " + number(allowed_worst) +
-                    ", where the largest is " + number(largest);
+                    ", and the largest is " + number(largest);
   }
   out.within = out.complaint.empty();
-  return out;
-}
-
-std::vector<Comparison> compare_all(const Workload& workload, const Results& got,
-                                    const Results& reference) {
-  std::vector<Comparison> out;
-  std::optional<std::map<std::string, Rounding>> rounding;  // made if it is needed
-  for (const NamedArray& named : got.arrays) {
-    const double limit = error_limit(workload.q.dtype, named.array.dtype, named.gradient);
-    const Array& expected = *reference.find(named.name);
-    out.push_back(compare(named, expected, limit));
-    if (out.back().within) continue;
-    if (!rounding) rounding = rounding_of(workload);
-    out.back() = compare(named, expected, limit, (*rounding)[named.name]);
-  }
   return out;
 }
 
@@ -169,8 +154,8 @@ void widen(Rounding& rounding, const Array& a, const Array& b) {
   rounding.norm = std::max(rounding.norm, std::sqrt(sum));
 }
 
-}  // namespace
-
+// By output, the largest of a few draws of the reference engine in double. Empty if that engine
+// cannot run the workload.
 std::map<std::string, Rounding> rounding_of(const Workload& workload) {
   CallOptions options;
   options.engine = "reference";
@@ -185,6 +170,23 @@ std::map<std::string, Rounding> rounding_of(const Workload& workload) {
     }
   } catch (const Error&) {
     out.clear();
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Comparison> compare_all(const Workload& workload, const Results& got,
+                                    const Results& reference) {
+  std::vector<Comparison> out;
+  std::optional<std::map<std::string, Rounding>> rounding;  // made if it is needed
+  for (const NamedArray& named : got.arrays) {
+    const double limit = error_limit(workload.q.dtype, named.array.dtype, named.gradient);
+    const Array& expected = *reference.find(named.name);
+    out.push_back(compare(named, expected, limit));
+    if (out.back().within) continue;
+    if (!rounding) rounding = rounding_of(workload);
+    out.back() = compare(named, expected, limit, (*rounding)[named.name]);
   }
   return out;
 }

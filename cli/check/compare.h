@@ -1,7 +1,6 @@
 // The rule that decides whether an engine's numbers are right (docs/semantics.md), in one place.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -18,10 +17,6 @@ struct Rounding {
   double norm = 0;  // of the difference
   double most = 0;  // of one element
 };
-
-// By output, the largest of a few draws of the reference engine in double. Empty if that engine
-// cannot run the workload.
-std::map<std::string, Rounding> rounding_of(const Workload& workload);
 
 struct Comparison {
   std::string name;

@@ -118,8 +118,8 @@ void read_bound_values(Workload& workload, const std::string& line) {
   workload.offset = seed_value(line, "offset", 0);
 }
 
-// For poison_masked_kv: masked keys and values must never be read into a result, so they may be
-// NaN.
+// For poison_masked_kv: writes NaN and Inf into K and V for keys that no query of any head of the
+// group may see. They must not reach a result.
 class Poisoner {
  public:
   explicit Poisoner(Workload& workload)
@@ -242,7 +242,7 @@ Workload make_workload(const std::string& line, std::uint64_t seed, const DataOp
         {"sink", rows.dtype, "normal(1)", {out.config.sizes.h}, seed_for(seed, "sink"), 1});
   }
   out.spread_captured = data.spread_captured;
-  if (data.poison_masked_kv) poison_masked(out);
+  if (data.poison_masked_kv) Poisoner(out).run();
   return out;
 }
 
@@ -251,8 +251,6 @@ std::string with_portable_rng(std::string line) {
   if (const auto at = line.find(own); at != std::string::npos) line.erase(at, own.size());
   return line;
 }
-
-void poison_masked(Workload& workload) { Poisoner(workload).run(); }
 
 namespace {
 

@@ -49,9 +49,6 @@ void describe(const Problem& problem, fovea_problem_config& config);
 // The sizes that formulas and captured extents see: H may be global.
 fovea_sizes seen_sizes(const fovea_problem_config& config);
 
-// NaN into K and Inf into V where no query of any head of the group may look.
-void poison_masked(Workload& workload);
-
 // Where one of the eight tensors of a workload lies (q k v o do dq dk dv): extents by layout,
 // strides as the problem has them.
 Placement placement_of(const Workload& workload, const std::string& name);

@@ -126,8 +126,8 @@ void Canvas::image(Point at, int width, int height, std::span<const Color> color
   cairo_surface_mark_dirty(image.get());
   cairo_set_source_surface(cairo_.get(), image.get(), at.x, at.y);
   cairo_pattern_set_filter(cairo_get_source(cairo_.get()), CAIRO_FILTER_NEAREST);
-  cairo_paint(
-      cairo_.get());  // not a filled rectangle: that is a pattern in SVG, which not all can show
+  // Not a filled rectangle: that would be a pattern in SVG, which not all programs can show.
+  cairo_paint(cairo_.get());
 }
 
 void Canvas::text(Point anchor, const std::string& words, const TextStyle& style) {

@@ -27,7 +27,7 @@ constexpr double bar_tick = 5, bar_number = 10;
 constexpr const char* bar_label = "modified score";
 
 std::string tick_text(const std::vector<double>& ticks, std::size_t i) {
-  return number_text(ticks[i], ticks.size() > 1 ? ticks[1] - ticks[0] : 0);
+  return value_text(ticks[i], ticks.size() > 1 ? ticks[1] - ticks[0] : 0);
 }
 
 // The legend as a column beside the map: a colour bar, then rows of swatches and words. Measured

@@ -49,7 +49,7 @@ std::vector<double> value_ticks(double lo, double hi, int wanted) {
   return ticks;
 }
 
-std::string number_text(double value, double step) {
+std::string value_text(double value, double step) {
   int digits = 6;
   if (value != 0 && step > 0) {
     digits = std::clamp(static_cast<int>(std::log10(std::fabs(value) / step)) + 2, 6, 15);

@@ -22,7 +22,7 @@ double value_step(double range, int wanted);
 std::vector<double> value_ticks(double lo, double hi, int wanted);
 
 // A short text, with digits enough to tell values `step` apart.
-std::string number_text(double value, double step);
+std::string value_text(double value, double step);
 
 // How wide a text is: pixels in the figure, columns in the terminal.
 using Measure = std::function<double(std::string_view)>;

@@ -149,10 +149,6 @@ std::vector<std::string> plain_lines(const Picture& p, const Summary& s, BlockMa
   return lines;
 }
 
-}  // namespace
-
-namespace {
-
 constexpr int least_columns = 24, least_rows = 12, least_map_lines = 4;
 
 int character_count(std::string_view text) {
@@ -234,7 +230,7 @@ Piece TextFigure::swatch(const LegendRow& row) const {
 }
 
 std::string TextFigure::bar_line() const {
-  const std::string lo = number_text(summary_.lo, 0), hi = number_text(summary_.hi, 0);
+  const std::string lo = value_text(summary_.lo, 0), hi = value_text(summary_.hi, 0);
   const int room = columns_ - character_count(lo) - character_count(hi) - 2;
   const int cells = std::clamp(room, 1, 32);
   std::string bar;

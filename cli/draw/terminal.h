@@ -1,5 +1,5 @@
-// The figure as text for a terminal: block characters, axes, legend and tile counts.
-// `fovea show` without -o prints it; colours and legend rows are those of the PNG figure.
+// The figure as text for a terminal: block characters, axes, legend and tile counts. `fovea show`
+// without -o prints it; colours and legend are those of the figure in a file.
 #pragma once
 
 #include <string>

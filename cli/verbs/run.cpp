@@ -182,7 +182,7 @@ struct Options {
   bool check = false, brief = false;
 };
 
-// Why this engine: the planner's choice, or what it says about a choice of its own.
+// Why this engine: what the planner says, or that it was named, with what the planner would say.
 std::string reason_for(const Workload& workload, const CallOptions& call) {
   const auto [answer, text] = supported(*workload.forward, {"", call.device});
   const std::string why = text.substr(0, text.find('\n'));

@@ -140,7 +140,7 @@ class Attention {
   std::size_t workspace_bytes_ = 0;
 };
 
-// The same in one word: fovea::attention(q, k, v, {.mod = mod}).forward({.o = o});
+// The same as a function: fovea::attention(q, k, v, {.mod = mod}).forward({.o = o});
 inline Attention attention(const View& q, const View& k, const View& v,
                            AttentionOptions options = {}) {
   return Attention(q, k, v, std::move(options));
@@ -262,7 +262,7 @@ inline void* Attention::memory_of(const Rows& rows, const char* name, std::int64
   detail::expect(rows.count == static_cast<std::size_t>(count), name, " has ", rows.count,
                  " numbers, not ", count);
   detail::expect(rows.is_double == (q_.dtype == FOVEA_F64), name,
-                 " is to be float, or double where q is f64");
+                 " is to be float, or double if q is f64");
   return rows.data;
 }
 

@@ -76,7 +76,7 @@ Binding gradient(const Tensor& tensor, Range&& into) {
 template <class T>
 Binding gradient(const Scalar& scalar, T& into) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
-                "fovea: the gradient of a scalar is a float (a double where q is f64)");
+                "fovea: the gradient of a scalar is a float (a double if q is f64)");
   Binding binding;
   binding.name = scalar.name();
   binding.gradient = &into;

@@ -1,5 +1,5 @@
-/* Fovea: fused attention whose scores you can modify. The C interface, all of it (what concerns
- * files of plans stands in caching.h, many ranks in parallel.h, which this includes).
+/* Fovea: fused attention whose scores you can modify. This is the whole C interface: it includes
+ * its parts evaluate.h, caching.h (plans in memory and in files) and parallel.h (many ranks).
  *
  * Rules that hold throughout:
  * - Every function that can fail returns a fovea_status. The text of the last failure of this

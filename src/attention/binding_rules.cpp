@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "attention/arena.h"
 #include "attention/engine.h"
 #include "attention/extents.h"
 #include "attention/refuse.h"
@@ -222,10 +223,9 @@ void BindingRules::check_values() {
 }
 
 void BindingRules::check_workspace(const Plan& plan) {
-  constexpr std::int64_t alignment = 64;
   const std::size_t needed = plan.workspace_bytes(bindings_.sizes);
   if (needed == 0) return;
-  check_pointer("workspace", bindings_.workspace, alignment);
+  check_pointer("workspace", bindings_.workspace, workspace_alignment);
   if (bindings_.workspace_bytes < needed) {
     refuse("workspace_bytes", bindings_.workspace_bytes,
            "these sizes need " + std::to_string(needed));
@@ -234,12 +234,6 @@ void BindingRules::check_workspace(const Plan& plan) {
 }
 
 namespace {
-
-std::string list(std::span<const std::int64_t> numbers) {
-  std::string out;
-  for (const std::int64_t x : numbers) out += (out.empty() ? "" : ",") + number_text(x);
-  return "[" + out + "]";
-}
 
 void check_count(const char* name, std::size_t count, std::size_t expected, const char* of) {
   if (count == expected) return;
@@ -313,7 +307,8 @@ void BindingRules::check_captured_tensor(const Held& what, const ir::TensorView&
   const auto rank = static_cast<std::size_t>(std::clamp(bound.rank, 0, 8));
   const std::span<const std::int64_t> got(bound.extent.data(), rank);
   if (bound.rank != static_cast<int>(extents.size()) || !std::ranges::equal(got, extents)) {
-    refuse(name.text(), list(got), "must have the declared extents " + list(extents));
+    refuse(name.text(), "[" + number_list(got) + "]",
+           "must have the declared extents [" + number_list(extents) + "]");
   }
   const std::int64_t bytes = dtype_size(bound.dtype);
   const std::span<const std::int64_t> strides(bound.stride.data(), rank);
@@ -345,8 +340,8 @@ void BindingRules::check_tensor_gradient(std::size_t slot, bool needed) {
   if (!has_elements(extents)) return;
   check_pointer(name, bound.data, bytes);
   if (!is_free_of_overlap(extents, strides)) {
-    refuse(name.text(), list(strides),
-           "elements of an output must not overlap (extents " + list(extents) + ")");
+    refuse(name.text(), "[" + number_list(strides) + "]",
+           "elements of an output must not overlap (extents [" + number_list(extents) + "])");
   }
   ByteRange range = range_of(bound.data, extents, strides, bytes);
   range.written = true;

@@ -10,11 +10,10 @@
 
 #include "attention/problem.h"
 #include "ir/eval.h"
-#include "ir/tensor_view.h"
 
 namespace fovea {
 
-// Who runs the tasks of an engine that works on the host: its own threads, the caller alone, or
+// Who runs the tasks of an engine that works on the host: its own threads (attention/pool.h), or
 // the host program's pool.
 class Executor {
  public:

@@ -10,8 +10,9 @@
 namespace fovea {
 
 std::string cpu_name();  // "AMD EPYC ...", or the architecture's name
-std::vector<std::string>
-cpu_isa();  // "avx512_bf16", "avx512", "avx2", "neon", "scalar": those it has, best first
+
+// "avx512_bf16", "avx512", "avx2", "neon", "scalar": those it has, best first.
+std::vector<std::string> cpu_isa();
 
 // Whole processors that control groups allow, rounded up; 0: no limit. `root` is where they are
 // mounted, `membership` the text of /proc/self/cgroup. Versions 1 and 2.
@@ -30,23 +31,24 @@ bool bind_thread(int id, const Cpus& cpus);  // 0: the caller. False: the system
 bool start_thread_on(std::thread& thread, int cpu, const Cpus& cpus);
 
 // Threads inherit what their creator is bound to, and a caller is often bound to one processor. So
-// this does not look at the caller: the process's processors are those of its main thread.
-// `taskset`, a control group, a launcher and os.sched_setaffinity all limit that thread, and their
-// limit holds. Only OpenMP binds the main thread without meaning the process (OMP_PROC_BIND,
-// GOMP_CPU_AFFINITY, KMP_AFFINITY; libgomp does so when it is loaded, before anybody could look):
-// if that thread is bound to just what OpenMP says is one of its places, the process has all of
-// them; OpenMP made them from what the process had when it started. Not taken are
-//  - what the main thread had when this library was loaded: torch and OpenMP were there before;
-//  - what all threads have together: those of a BLAS keep the whole machine after a launcher has
-//    given each process its part.
+// the process's processors are taken to be those of its main thread: `taskset`, a control group, a
+// launcher and os.sched_setaffinity all limit that thread, and their limit holds. Only OpenMP binds
+// the main thread without meaning the process (OMP_PROC_BIND, GOMP_CPU_AFFINITY, KMP_AFFINITY), and
+// libgomp does so when it is loaded. If the main thread is bound to exactly one of OpenMP's places,
+// the process has all of these places, which OpenMP made from what the process started with.
+//
+// Two other answers would be wrong: what the main thread had when this library was loaded, since
+// torch and OpenMP were loaded before; and what all threads have together, since those of a BLAS
+// keep the whole machine after a launcher has given each process its part.
 struct ProcessCpus {
   Cpus main;  // of the main thread
   Cpus all;   // at least one
 };
-// `before`: an earlier answer. It stands as long as the main thread may run on the same, so that a
-// forked child, whose main thread is the one that forked, need not ask OpenMP.
+// `before` is an earlier answer. It is returned as long as the main thread may run on the same
+// processors, so that a forked child, whose main thread is the one that forked, need not ask
+// OpenMP.
 ProcessCpus process_cpus(const ProcessCpus& before = {});
-// The rule itself.
+// All of `places` if `main` is one of them, else `main`.
 Cpus widened(const Cpus& main, const std::vector<Cpus>& places);
 
 // Nodes of memory (NUMA), numbered from 0 among those that have one of `cpus`.

@@ -104,12 +104,6 @@ std::string read_description(const std::string& path) {
   return text;
 }
 
-std::uint64_t hash_text(std::uint64_t seed, const std::string& text) {
-  seed = hash_combine(seed, text.size());
-  for (const char c : text) seed = hash_combine(seed, static_cast<unsigned char>(c));
-  return seed;
-}
-
 // FOVEA_CPU_ISA leaves out what is better than it.
 std::vector<std::string> chosen_isa() {
   std::vector<std::string> isa = cpu_isa();
@@ -150,17 +144,6 @@ Device detect_cpu() {
   return device;
 }
 
-[[noreturn]] void refuse_cuda(const std::string& name) {
-  const bool numbered = name.starts_with("cuda:") && name.size() > 5 &&
-                        name.find_first_not_of("0123456789", 5) == std::string::npos;
-  if (name != "cuda" && !numbered) {
-    refuse("device", name.substr(0, 64), "a GPU is named cuda:N, N being its number");
-  }
-  throw DeviceError("device " + name.substr(0, 64) +
-                    ": GPUs of this machine are found by src/cuda. To ask about one that is not "
-                    "here, name a description: a100, h200, b200, or the path of a JSON file");
-}
-
 }  // namespace
 
 std::uint64_t Device::hash() const {
@@ -182,7 +165,9 @@ const Device& cpu_device() {
 
 Device find_device(const std::string& name) {
   if (name == "cpu") return cpu_device();
-  if (name.starts_with("cuda") && name.find_first_of("/.") == std::string::npos) refuse_cuda(name);
+  if (name.starts_with("cuda") && name.find_first_of("/.") == std::string::npos) {
+    refuse("device", name.substr(0, 64), "a GPU is named cuda:N, N being its number");
+  }
   if (const auto text = built_in_description(name)) return parse_device(*text);
   if (name.ends_with(".json") || name.find('/') != std::string::npos) {
     return parse_device(read_description(name));

@@ -35,9 +35,8 @@ struct Device {
 // The CPU of this machine, detected once.
 const Device& cpu_device();
 
-// `cpu`, `cuda:0`, a built-in name (`a100`, `h200`, `b200`), or the path of a JSON description.
-// Throws InvalidArgument that says what is known, or DeviceError if the GPU is not there, with
-// why.
+// `cpu`, a built-in name (`a100`, `h200`, `b200`), or the path of a JSON description. Throws
+// InvalidArgument that says what is known. cuda::find_device also finds the GPUs of this machine.
 Device find_device(const std::string& name);
 
 // A description as text: {"deviceName": ..., "deviceVer": 900, ...}. Throws InvalidArgument.

@@ -6,7 +6,6 @@
 
 namespace fovea {
 
-// "head_dim 320, but head_dim <= 256 of cudnn on sm_90: use engine jit, or split the head"
 std::string describe(const Reason& reason) {
   std::string out = reason.got;
   if (!reason.limit.empty()) out += (out.empty() ? "" : ", but ") + reason.limit;

@@ -24,7 +24,8 @@ struct Reason {
   std::string got;     // "head_dim 320"
   std::string advice;  // "use engine jit, or split the head"
 };
-std::string describe(const Reason& reason);  // one sentence
+// "head_dim 320, but head_dim <= 256 of cudnn on sm_90: use engine jit, or split the head"
+std::string describe(const Reason& reason);
 
 enum class Answer : std::uint8_t {
   Proven,    // a build or a library's own check has shown it

@@ -8,6 +8,22 @@
 #include "base/words.h"
 
 namespace fovea {
+namespace {
+
+// One declared extent of a captured tensor, in elements.
+std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global) {
+  switch (extent.kind) {
+    case ir::Extent::Kind::Number: return extent.number;
+    case ir::Extent::Kind::B: return sizes.b;
+    case ir::Extent::Kind::H: return heads_seen(sizes, h_global);
+    case ir::Extent::Kind::Hkv: return sizes.hkv;
+    case ir::Extent::Kind::Sq: return sizes.sq;
+    case ir::Extent::Kind::Skv: return sizes.skv;
+  }
+  throw InternalError("an extent of no kind");
+}
+
+}  // namespace
 
 std::array<std::int64_t, 4> extents_of(const Sizes& sizes, Layout layout,
                                        const NamedTensor& tensor) {
@@ -22,18 +38,6 @@ std::int64_t row_count(const Sizes& sizes, Layout layout) {
 
 std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global) {
   return h_global != 0 ? h_global : sizes.h;
-}
-
-std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global) {
-  switch (extent.kind) {
-    case ir::Extent::Kind::Number: return extent.number;
-    case ir::Extent::Kind::B: return sizes.b;
-    case ir::Extent::Kind::H: return heads_seen(sizes, h_global);
-    case ir::Extent::Kind::Hkv: return sizes.hkv;
-    case ir::Extent::Kind::Sq: return sizes.sq;
-    case ir::Extent::Kind::Skv: return sizes.skv;
-  }
-  throw InternalError("an extent of no kind");
 }
 
 ResolvedExtents resolved_extents(const ir::TensorDecl& tensor, const Sizes& sizes,

@@ -24,9 +24,6 @@ std::int64_t row_count(const Sizes& sizes, Layout layout);
 // The value of the leaf H: `h_global` if it is given.
 std::int64_t heads_seen(const Sizes& sizes, std::int32_t h_global);
 
-// One declared extent of a captured tensor, in elements.
-std::int64_t captured_extent(const ir::Extent& extent, const Sizes& sizes, std::int32_t h_global);
-
 // Extents of a captured tensor, in place: a call allocates nothing for them.
 struct ResolvedExtents {
   std::array<std::int64_t, ir::limits::rank> extent{};

@@ -17,7 +17,7 @@ bool is_known(const Problem& problem) {
                              [](const ir::ScalarDecl& scalar) { return scalar.value.has_value(); });
 }
 
-// bound: the value of a call, or null
+// `bound` is the value of a call, or null.
 ir::Range known_range(const ir::ScalarDecl& scalar, const ir::ScalarValue* bound) {
   ir::Range known;
   if (scalar.type == ir::Type::I32) {

@@ -41,14 +41,13 @@ std::int64_t cut(std::int64_t n, int i, int parts) {
   return i * (n / parts) + std::min<std::int64_t>(i, n % parts);
 }
 
-std::int64_t true_length(const ParallelValues::Side& side, std::size_t sequence,
-                         std::int64_t padded) {
+std::int64_t true_length(const SequenceValues& side, std::size_t sequence, std::int64_t padded) {
   return side.lengths.empty() ? padded : std::min<std::int64_t>(side.lengths[sequence], padded);
 }
 
 // How many rows there are of each sequence, and the sequences that differ.
 struct Cutter {
-  const ParallelValues::Side& side;
+  const SequenceValues& side;
   int parts, group;  // pieces of ranks, and how many of them make a piece of a step
   Dealt dealt;
 
@@ -113,13 +112,13 @@ struct Cutter {
   }
 };
 
-Dealt deal(const Problem& problem, const ParallelValues::Side& side, const ParallelSpec& spec,
+Dealt deal(const Problem& problem, const SequenceValues& side, const ParallelSpec& spec,
            int head_ranks, std::int64_t length) {
-  const int parts = spec.ranks * (spec.order == Order::Zigzag ? 2 : 1);
+  const int parts = spec.ranks * (spec.order == TokenOrder::Zigzag ? 2 : 1);
   Cutter cutter{side, parts, head_ranks, {}};
   if (problem.layout != Layout::Thd) {
     cutter.dense(length);
-  } else if (spec.order == Order::Zigzag) {
+  } else if (spec.order == TokenOrder::Zigzag) {
     cutter.packed_each();
   } else {
     cutter.packed_line();
@@ -147,7 +146,7 @@ int checked_head_ranks(const Problem& problem, const ParallelValues& values,
   }
   const bool cut =
       problem.layout == Layout::Thd || !values.q.lengths.empty() || !values.k.lengths.empty();
-  if (spec.order == Order::Striped && (head_ranks > 1 || cut)) {
+  if (spec.order == TokenOrder::Striped && (head_ranks > 1 || cut)) {
     throw InvalidArgument(
         "order=striped: goes with ring and all_gather, and with sequences of one length");
   }
@@ -167,7 +166,9 @@ Strategy strategy_of(const std::string& name) {
   return one_named<Strategy>(name, "strategy", strategies);
 }
 
-Order order_of(const std::string& name) { return one_named<Order>(name, "order", orders); }
+TokenOrder order_of(const std::string& name) {
+  return one_named<TokenOrder>(name, "order", orders);
+}
 
 ParallelPlan::ParallelPlan(const Problem& problem, const ParallelValues& values,
                            const ParallelSpec& spec)
@@ -185,7 +186,7 @@ ParallelPlan::ParallelPlan(const Problem& problem, const ParallelValues& values,
 }
 
 std::vector<int> ParallelPlan::held(int place) const {
-  if (spec_.order != Order::Zigzag) return {place};
+  if (spec_.order != TokenOrder::Zigzag) return {place};
   return {place, 2 * places() - 1 - place};
 }
 
@@ -196,10 +197,11 @@ double ParallelPlan::scores(int q_piece, int k_piece) {
     return piece[piece.size() == 1 ? 0 : static_cast<std::size_t>(s)];
   };
   const auto interval = [&](const Run& r, int piece, std::int64_t offset) -> ir::IntInterval {
-    if (spec_.order != Order::Striped) return {offset + r.first, offset + r.first + r.length - 1};
+    if (spec_.order != TokenOrder::Striped)
+      return {offset + r.first, offset + r.first + r.length - 1};
     return {offset + piece, offset + piece + (r.length - 1) * spec_.ranks};
   };
-  const auto whole = [&](const ParallelValues::Side& side, std::int64_t s, std::int64_t padded) {
+  const auto whole = [&](const SequenceValues& side, std::int64_t s, std::int64_t padded) {
     const auto at = static_cast<std::size_t>(s);
     if (!side.starts.empty()) padded = side.starts[at + 1] - side.starts[at];
     return true_length(side, at, padded);
@@ -297,7 +299,7 @@ ParallelPlan::Bytes ParallelPlan::sent(int rank, const std::vector<ParallelStep>
       std::int64_t rows = 0;
       const int parts = static_cast<int>(side.rows.size());
       for (int i = 0; i < parts; ++i) {
-        if (i != rank && (spec_.order != Order::Zigzag || i != parts - 1 - rank)) continue;
+        if (i != rank && (spec_.order != TokenOrder::Zigzag || i != parts - 1 - rank)) continue;
         for (const std::int64_t n : side.rows[static_cast<std::size_t>(i)]) rows += n;
       }
       return rows;

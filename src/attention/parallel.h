@@ -1,6 +1,6 @@
 // Attention over many ranks: how tokens are dealt out, which rank computes which tiles in which
-// step, and what it needs of whom for that. A plan only; fovea.torch.context_parallel and
-// fovea.jax's ring follow it. Every rank finds the same plan without asking the others.
+// step, and what it needs from which rank for that. Only the plan is made here, the same on every
+// rank; fovea.torch.context_parallel and fovea.jax's ring follow it.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,25 @@ enum class Strategy : std::uint8_t { Ring, AllGather, AllToAll, TwoLevel };
 // Contiguous: rank i has the i-th part. Zigzag: the i-th and the i-th last of twice as many, so
 // that causal masks give all ranks the same work; packed sequences are dealt out one by one.
 // Striped: token t is on rank t % n.
-enum class Order : std::uint8_t { Contiguous, Zigzag, Striped };
+enum class TokenOrder : std::uint8_t { Contiguous, Zigzag, Striped };
 
 struct ParallelSpec {
   int ranks = 1;
   Strategy strategy = Strategy::Ring;
-  Order order = Order::Contiguous;
+  TokenOrder order = TokenOrder::Contiguous;
   int head_ranks = 0;  // TwoLevel: ranks of one group
 };
 Strategy strategy_of(const std::string& name);  // ring, all_gather, all_to_all, a2a+p2p
-Order order_of(const std::string& name);        // contiguous, zigzag, striped
+TokenOrder order_of(const std::string& name);   // contiguous, zigzag, striped
 
-// What is known of a call. Empty spans: absent, or not known.
+// What is known of the sequences of queries, or of keys, in a call. An empty span: absent, or not
+// known.
+struct SequenceValues {
+  std::span<const std::int32_t> starts;   // [B + 1], packed
+  std::span<const std::int32_t> lengths;  // [B]
+};
 struct ParallelValues {
-  struct Side {
-    std::span<const std::int32_t> starts;   // [B + 1], packed
-    std::span<const std::int32_t> lengths;  // [B]
-  };
-  Side q, k;
+  SequenceValues q, k;
   std::span<const ir::TensorView> tensors;  // by slot; one without data is not known
   std::span<const std::optional<ir::ScalarValue>> scalars;
 };
@@ -66,7 +67,7 @@ struct ParallelTile {
   double scores = 0;  // kept ones of a head, over all sequences; an upper bound
 };
 
-// What a rank does in one step. Nothing to compute: nothing is received.
+// What a rank does in one step. If it has nothing to compute, it receives nothing.
 struct ParallelStep {
   int from = 0, to = 0;             // ranks
   std::vector<int> received, sent;  // pieces of keys

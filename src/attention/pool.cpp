@@ -64,14 +64,6 @@ void run_alone(std::size_t count, const std::function<void(std::size_t)>& task) 
   if (error) std::rethrow_exception(error);
 }
 
-class Serial final : public Executor {
- public:
-  int threads() const override { return 1; }
-  void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
-    run_alone(count, task);
-  }
-};
-
 }  // namespace
 
 // Lives on the caller's stack; only a thread that holds a claim reads it.
@@ -225,11 +217,6 @@ Executor& own_pool() {
   static Pool& pool =
       *new Pool(std::min(cpu_device().threads, static_cast<int>(std::ssize(process_cpus().all))));
   return pool;
-}
-
-Executor& serial_executor() {
-  static Serial& serial = *new Serial;
-  return serial;
 }
 
 }  // namespace fovea

@@ -2,7 +2,7 @@
 // the first call that has work for them, as many as the control group and FOVEA_NUM_THREADS allow,
 // but no more than the process has processors, and on those, whatever the caller is bound to. The
 // caller takes part. A forked child starts threads of its own, even if other threads were calling
-// at the fork, provided that the very first call had ended.
+// at the fork, unless the fork came during the process's first call.
 #pragma once
 
 #include <array>
@@ -17,7 +17,6 @@
 namespace fovea {
 
 Executor& own_pool();
-Executor& serial_executor();  // the caller alone
 
 // Threads that take tasks from all calls under way. A call ends when its tasks are done; it does
 // not wait for threads that have claimed none. A call from within a task, and a call that finds no

@@ -83,7 +83,6 @@ struct Problem {
   std::uint64_t hash() const;
 };
 
-// Is any gradient asked for?
 bool wants_gradients(const Problem& problem);
 
 // The outputs besides o that a forward asks for and that are not among `written`; by their names in

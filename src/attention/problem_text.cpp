@@ -11,8 +11,8 @@
 #include "attention/rules.h"
 #include "attention/validate.h"
 #include "base/words.h"
-#include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
 
 namespace fovea {
 namespace {
@@ -28,12 +28,12 @@ const std::vector<std::string> output_keys{
 };
 
 // The keys of queries or of keys, where their values go, and the sizes that bound them.
-struct Side {
+struct SequenceKeys {
   Sequences::Names keys;
   std::vector<std::int32_t> LineValues::*lengths, LineValues::*starts, LineValues::*offsets;
   std::int64_t Sizes::*longest, Sizes::*rows;
 };
-constexpr std::array<Side, 2> sides{{
+constexpr std::array<SequenceKeys, 2> sides{{
     {{"qlens", "cu_q", "q_offset", "sq", "tq"},
      &LineValues::q_lengths,
      &LineValues::q_starts,
@@ -50,7 +50,7 @@ constexpr std::array<Side, 2> sides{{
 
 LineValues read_values(const LineWords& words, Layout layout) {
   LineValues values;
-  for (const Side& side : sides) {
+  for (const SequenceKeys& side : sides) {
     if (layout == Layout::Thd && !words.has(side.keys.starts)) {
       refuse(side.keys.starts, "layout=thd needs it: the starts of the sequences, or 'bound'");
     }
@@ -88,7 +88,7 @@ void check_count(std::string_view key, std::size_t count, std::int64_t expected)
 }
 
 void check_values(const LineValues& values, const Sizes& sizes) {
-  for (const Side& side : sides) {
+  for (const SequenceKeys& side : sides) {
     const auto &lengths = values.*side.lengths, &starts = values.*side.starts,
                &offsets = values.*side.offsets;
     check_count(side.keys.lengths, lengths.size(), sizes.b);

@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +20,11 @@ std::string number_text(T value) {
   std::array<char, 64> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
   return std::string(text.data(), end);
+}
+inline std::string number_list(std::span<const std::int64_t> numbers) {  // "1,2,3"
+  std::string out;
+  for (const std::int64_t x : numbers) out += (out.empty() ? "" : ",") + number_text(x);
+  return out;
 }
 
 // What errors call an argument: "lse", "gradient of tensor slopes". Put together for them only.

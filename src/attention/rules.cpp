@@ -44,12 +44,6 @@ Checked reach(std::span<const std::int64_t> extents, std::span<const std::int64_
   return last;
 }
 
-std::string text_of(std::span<const std::int64_t> numbers) {
-  std::string out;
-  for (const std::int64_t x : numbers) out += (out.empty() ? "" : ",") + number_text(x);
-  return out;
-}
-
 void check_one_size(std::string_view name, std::int64_t value, std::int64_t largest) {
   if (value < 0) refuse(name, value, "must be 0 or more");
   if (value > largest) refuse(name, value, "must be below 2^31");
@@ -68,7 +62,7 @@ void check_sizes(const Sizes& s, Layout layout) {
   check_one_size("dv", s.dv, largest);
   check_one_size("tq", s.t_q, largest);
   check_one_size("tk", s.t_k, largest);
-  if (s.hkv == 0 && s.h != 0) refuse("hkv", s.hkv, "must be 1 or more where there are heads");
+  if (s.hkv == 0 && s.h != 0) refuse("hkv", s.hkv, "must be 1 or more if there are heads");
   if (s.hkv != 0 && s.h % s.hkv != 0) {
     refuse("h", s.h, "must be a multiple of hkv=" + std::to_string(s.hkv));
   }
@@ -80,7 +74,7 @@ void check_sizes(const Sizes& s, Layout layout) {
     const auto extents = extents_of(s, layout, tensor);
     // Whatever the type: a bound call may have another one than was planned for.
     if (!fits(extents, largest_element)) {
-      refuse(tensor.name, "[" + text_of(extents) + "]",
+      refuse(tensor.name, "[" + number_list(extents) + "]",
              "has more bytes than 64 bits can count (batch, heads, positions, features)");
     }
   }
@@ -107,10 +101,10 @@ bool is_free_of_overlap(std::span<const std::int64_t> extents,
 void check_reach(const ArgumentName& name, std::span<const std::int64_t> extents,
                  std::span<const std::int64_t> strides, std::int64_t element_bytes) {
   if (std::ranges::any_of(strides, [](std::int64_t stride) { return stride < 0; })) {
-    refuse(name.text(), text_of(strides), "strides must be 0 or more");
+    refuse(name.text(), number_list(strides), "strides must be 0 or more");
   }
   if (!product(sum(reach(extents, strides), 1), element_bytes)) {
-    refuse(name.text(), text_of(strides), "reaches further than 64 bits can count");
+    refuse(name.text(), number_list(strides), "reaches further than 64 bits can count");
   }
 }
 
@@ -119,12 +113,12 @@ void check_strides(const StridedTensor& tensor, Layout layout) {
   const std::array<std::int64_t, 4> strides{s.b, s.h, s.s, s.d};
   check_reach(tensor.name, tensor.extents, strides, tensor.element_bytes);
   if (layout == Layout::Thd && s.b != 0) {
-    refuse(tensor.name, text_of(strides), "the batch stride must be 0 under layout=thd");
+    refuse(tensor.name, number_list(strides), "the batch stride must be 0 under layout=thd");
   }
   const bool empty = std::ranges::find(tensor.extents, 0) != tensor.extents.end();
   if (tensor.output && !empty && !is_free_of_overlap(tensor.extents, strides)) {
-    refuse(tensor.name, text_of(strides),
-           "elements of an output must not overlap (extents " + text_of(tensor.extents) + ")");
+    refuse(tensor.name, number_list(strides),
+           "elements of an output must not overlap (extents " + number_list(tensor.extents) + ")");
   }
 }
 
@@ -183,10 +177,11 @@ void check_captured_extents(const ir::Program& program, const Sizes& sizes, std:
     const ResolvedExtents resolved = resolved_extents(tensor, sizes, h_global);
     const std::span<const std::int64_t> extents = resolved;
     if (std::ranges::any_of(extents, [](std::int64_t x) { return x < 0; })) {
-      refuse("tensor " + tensor.name, "[" + text_of(extents) + "]", "extents must be 0 or more");
+      refuse("tensor " + tensor.name, "[" + number_list(extents) + "]",
+             "extents must be 0 or more");
     }
     if (!fits(extents, largest_element)) {
-      refuse("tensor " + tensor.name, "[" + text_of(extents) + "]",
+      refuse("tensor " + tensor.name, "[" + number_list(extents) + "]",
              "has more bytes than 64 bits can count");
     }
   }

@@ -204,9 +204,4 @@ void CallRules::check(const Bindings& bindings, const Plan& plan, bool device_me
   BindingRules(*this, bindings, device_memory).check(plan);
 }
 
-void validate(const Problem& problem, const Bindings& bindings, const Plan& plan,
-              bool device_memory) {
-  CallRules(problem).check(bindings, plan, device_memory);
-}
-
 }  // namespace fovea

@@ -1,6 +1,5 @@
-// Every rule about arguments, once. Errors name the argument, its value and the rule. Problems are
-// checked when they are made, Bindings before a plan runs them; engines check nothing of this
-// again.
+// The rules about arguments. Errors name the argument, its value and the rule. Problems are checked
+// when they are made, Bindings before a plan runs them; engines check nothing of this again.
 #pragma once
 
 #include <array>
@@ -54,9 +53,5 @@ class CallRules {
   std::array<OwnTensor, 8> tensors_;
   std::vector<ExactIndex> exact_indices_;
 };
-
-// The same for a Problem that is called once.
-void validate(const Problem& problem, const Bindings& bindings, const Plan& plan,
-              bool device_memory);
 
 }  // namespace fovea

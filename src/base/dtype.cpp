@@ -34,7 +34,7 @@ const Row& row_of(DType type) {
   throw InternalError("unknown element type " + std::to_string(static_cast<int>(type)));
 }
 
-// Double to float by cutting off, with the last bit set where something was cut off ("round to
+// Double to float by cutting off, with the last bit set if something was cut off ("round to
 // odd"): rounding that once more to 16 bits gives what rounding the double at once would give.
 float cut_to_odd(double value) {
   const auto nearest = static_cast<float>(value);

@@ -9,7 +9,7 @@ namespace fovea {
 namespace {
 
 constexpr std::array<EnvVariable, 12> variables{{
-    {Env::Engine, "FOVEA_ENGINE", "the engine to use where the caller names none"},
+    {Env::Engine, "FOVEA_ENGINE", "the engine to use if the caller names none"},
     {Env::CacheDir, "FOVEA_CACHE_DIR", "the folder of compiled plans; off: keep none on disk"},
     {Env::CacheLimit, "FOVEA_CACHE_LIMIT", "the most bytes in that folder: 500M, 2G; default: 1G"},
     {Env::NumThreads, "FOVEA_NUM_THREADS", "threads of the CPU engine; default: those it may use"},

@@ -1,6 +1,5 @@
 // One build per key among the threads of a process: the first to ask builds, the others wait and
-// get the same value, or the same exception. Keeps nothing once a build has ended. Used by the
-// cache of plans and by the store.
+// get the same value, or the same exception. Keeps nothing once a build has ended.
 #pragma once
 
 #include <condition_variable>

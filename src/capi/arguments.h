@@ -72,7 +72,7 @@ std::int64_t raw(const Enum& field) {
   return value;
 }
 
-// Where a value stands in a list, to be written out only if something is wrong with it:
+// The place of a value in a list, to be written out only if something is wrong with it:
 // "bindings.tensors[1].array.dtype".
 struct ArgumentPlace {
   const char* argument = "";
@@ -84,7 +84,7 @@ struct ArgumentPlace {
   [[noreturn]] void refuse(const std::string& text) const;
 };
 
-// The enumerators of the C interface count up from 0 as those inside do. `name` is a text or a
+// The enumerators of the C interface count up from 0 as those inside do. `name` is a text or an
 // ArgumentPlace.
 [[noreturn]] void refuse_enum(std::int64_t value, std::int64_t count, const std::string& name,
                               const char* type);
@@ -104,7 +104,7 @@ inline fovea_dtype from_dtype(DType dtype) {
   return static_cast<fovea_dtype>(static_cast<int>(dtype) + 1);
 }
 
-// A missing number of key heads is that of the heads; missing features of v are those of q.
+// hkv 0 becomes h, and dv 0 becomes d.
 Sizes to_sizes(const fovea_sizes& sizes);
 fovea_sizes from_sizes(const Sizes& sizes);
 

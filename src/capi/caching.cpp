@@ -1,11 +1,11 @@
-// fovea/caching.h: the caches of plans in memory and on disk, and bundles of plans compiled ahead.
+#include "capi/caching.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <ctime>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -15,7 +15,6 @@
 #include "capi/report.h"
 #include "planner/cache.h"
 #include "planner/planner.h"
-#include "store/bundle.h"
 #include "store/disk.h"
 #include "store/plan_store.h"
 
@@ -174,12 +173,6 @@ fovea_status fovea_disk_cache_clear(uint64_t* plans, uint64_t* bytes) {
   });
 }
 
-struct fovea_bundle_s {
-  explicit fovea_bundle_s(const std::string& path) : writer(path) {}
-  std::mutex mutex;
-  store::BundleWriter writer;
-};
-
 namespace {
 
 // A bundle is of use if any of its parts is.
@@ -260,3 +253,62 @@ fovea_status fovea_bundle_finish(fovea_bundle bundle, uint64_t* plans, uint64_t*
 }
 
 void fovea_bundle_destroy(fovea_bundle bundle) { delete bundle; }
+
+namespace {
+
+void add_memory(Sheet& sheet) {
+  const CacheStatistics now = planner().cache().statistics();
+  sheet.row("plan cache", std::to_string(now.plans) + " plans, " + std::to_string(now.bytes) +
+                              " bytes in this process (" + std::to_string(now.hits) + " hits, " +
+                              std::to_string(now.builds) + " built)");
+}
+
+void add_folder(Sheet& sheet) {
+  const store::Disk& disk = store::plan_store().disk();
+  const store::Listing listing = store::summarise(disk);
+  if (!disk.is_on()) return sheet.row("cache folder", "none: " + listing.why);
+  sheet.row("cache folder", disk.choice().path);
+  sheet.more(std::to_string(listing.files.size()) + " plans, " + std::to_string(listing.bytes) +
+             " bytes of at most " + std::to_string(disk.limit()) + " (FOVEA_CACHE_LIMIT chooses)");
+  if (listing.usable && listing.writable) {
+    sheet.more("usable");
+  } else if (listing.usable) {
+    sheet.more("plans in it are used, new ones are not kept: it " + listing.why);
+  } else if (listing.missing) {
+    sheet.more("is not there yet: made with the first plan that is kept");
+  } else {
+    sheet.more("not used: it " + listing.why);
+  }
+  const std::string& bad = store::plan_store().settings().bad_limit;
+  if (!bad.empty()) {
+    sheet.more("FOVEA_CACHE_LIMIT=" + bad + " is no size (500M, 2G, 65536): ignored");
+  }
+}
+
+void add_bundles(Sheet& sheet) {
+  bool any = false;
+  const auto add = [&](const std::string& text) {
+    sheet.row(std::exchange(any, true) ? "" : "bundles", text);
+  };
+  for (const store::NamedBundle& named : store::plan_store().named_bundles()) {
+    if (!named.bundle) {
+      add("not used: " + named.refusal);
+      continue;
+    }
+    for (const store::Bundle::Section& section : named.bundle->sections()) {
+      const std::string refusal = planner().refuse_stored(section.engine, section.environment);
+      const std::string plans = std::to_string(section.entries) + " plans of " + section.engine;
+      add(named.path + ": " + plans +
+          (refusal.empty() ? " for " + section.environment : ", not used: " + refusal));
+    }
+    if (named.bundle->sections().empty()) add(named.path + ": no plans");
+  }
+}
+
+}  // namespace
+
+void fovea::capi::add_caches(Sheet& sheet) {
+  add_memory(sheet);
+  add_folder(sheet);
+  add_bundles(sheet);
+}

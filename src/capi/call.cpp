@@ -29,11 +29,11 @@ Sizes call_sizes(const Problem& problem, const fovea_bindings& given) {
 }
 
 // The fields of both structs, in the order of named_tensors().
-struct TensorFields {
+struct BindingFields {
   fovea_tensor fovea_bindings::* given;
   BoundTensor Bindings::* bound;
 };
-constexpr TensorFields fields[] = {
+constexpr BindingFields fields[] = {
 #define FOVEA_TENSOR(field, key, of_keys, of_values, output) \
   {&fovea_bindings::field, &Bindings::field},
 #include "fovea/fields.def"
@@ -51,12 +51,13 @@ void read_pointer(PerCall<T>& value) {
   value.device = nullptr;
 }
 
-}  // namespace
-
+// The problem's own, or 1 / sqrt(d) of this call's d.
 double default_scale(const Problem& problem, const Sizes& sizes) {
   if (problem.scale) return *problem.scale;
   return sizes.d > 0 ? 1 / std::sqrt(static_cast<double>(sizes.d)) : 1;
 }
+
+}  // namespace
 
 CallBindings::CallBindings(const PlanFacts& plan, const fovea_bindings& given)
     : problem_(*plan.problem),
@@ -181,10 +182,10 @@ Problem with_values(const Problem& planned, const Bindings& b) {
   return problem;
 }
 
-// The line says `key=bound` for what comes with each call; here are its values.
-class Line {
+// A problem line with the values of one call for what the line says will be `bound`.
+class CallLine {
  public:
-  explicit Line(const Problem& problem) : words_(split_words(print(problem))) {}
+  explicit CallLine(const Problem& problem) : words_(split_words(print(problem))) {}
 
   void fill(const std::string& key, const std::int32_t* values, std::int64_t count) {
     std::string list;
@@ -213,7 +214,7 @@ class Line {
 
 std::string call_command(const PlanFacts& plan, const Bindings& b) {
   const Problem problem = with_values(*plan.problem, b);
-  Line line(problem);
+  CallLine line(problem);
   if (plan.device == DeviceKind::Cpu) {  // else they are in the device's memory
     if (problem.has_q_lengths) line.fill("qlens", b.q_lengths, b.sizes.b);
     if (problem.has_k_lengths) line.fill("klens", b.k_lengths, b.sizes.b);

@@ -55,9 +55,6 @@ class CallBindings {
   Bindings bindings_;
 };
 
-// The problem's own, or 1 / sqrt(d) of this call's d.
-double default_scale(const Problem& problem, const Sizes& sizes);
-
 // The call as a command line: the problem with this call's values.
 std::string call_command(const PlanFacts& plan, const Bindings& bindings);
 

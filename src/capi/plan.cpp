@@ -2,8 +2,6 @@
 
 #include <cstddef>
 
-#include "attention/engine.h"
-#include "attention/validate.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -177,7 +175,7 @@ std::optional<FoundPlan> RecentPlans::find(const PlanWords& words) const {
   FoundPlan found;
   {
     const std::lock_guard lock(mutex_);
-    for (const Entry& entry : entries_) {
+    for (const RecentPlan& entry : entries_) {
       if (!entry.is_for(words)) continue;
       found = {entry.facts, entry.plan.lock()};
       break;
@@ -188,10 +186,10 @@ std::optional<FoundPlan> RecentPlans::find(const PlanWords& words) const {
 }
 
 void RecentPlans::remember(const PlanWords& words, const FoundPlan& found) {
-  Entry entry{std::string(words.engine), std::string(words.device), words.partner, found.facts,
-              found.plan};
+  RecentPlan entry{std::string(words.engine), std::string(words.device), words.partner, found.facts,
+                   found.plan};
   const std::lock_guard lock(mutex_);
-  for (Entry& known : entries_) {
+  for (RecentPlan& known : entries_) {
     if (known.is_for(words)) return std::swap(known, entry);
   }
   std::swap(entries_[next_], entry);
@@ -222,59 +220,3 @@ PlanRequest to_request(const PlanWords& words) {
 }
 
 }  // namespace fovea::capi
-
-namespace {
-
-fovea_answer to_answer(const Explanation& explanation) {
-  if (explanation.chosen.empty()) return FOVEA_NO;
-  switch (explanation.find(explanation.chosen)->verdict.answer) {
-    case Answer::Proven: return FOVEA_PROVEN;
-    case Answer::Expected: return FOVEA_EXPECTED;
-    case Answer::No: return FOVEA_NO;
-  }
-  throw InternalError("a verdict of no kind");
-}
-
-}  // namespace
-
-fovea_status fovea_supported(fovea_problem problem, const fovea_plan_options* options,
-                             fovea_answer* answer, fovea_report* report) {
-  return guarded([&] {
-    if (report != nullptr) *report = nullptr;
-    const fovea_problem_s& asked = content(problem, "problem");
-    need(answer, "answer");
-    const auto explanation =
-        planner().explain(*asked.problem, to_request(to_words(asked, options)), /*prove=*/false);
-    if (report != nullptr) {
-      *report = new_report(explanation->chosen.empty() ? refusal_text(*explanation)
-                                                       : explanation->chosen);
-    }
-    *answer = to_answer(*explanation);
-  });
-}
-
-fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* options, uint32_t flags,
-                           fovea_report* report) {
-  return report_text(report, "report", [&] {
-    const fovea_problem_s& asked = content(problem, "problem");
-    constexpr std::uint32_t known = FOVEA_EXPLAIN_JSON | FOVEA_EXPLAIN_PROVE;
-    if ((flags & ~known) != 0) {
-      throw InvalidArgument("flags is " + std::to_string(flags) +
-                            "; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)");
-    }
-    const PlanRequest request = to_request(to_words(asked, options));
-    const auto explanation =
-        planner().explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
-    return (flags & FOVEA_EXPLAIN_JSON) != 0 ? to_json(*asked.problem, request, *explanation)
-                                             : to_table(*asked.problem, request, *explanation);
-  });
-}
-
-const char* fovea_engines() {
-  static const std::string& names = *new std::string([] {
-    std::string out;
-    for (const std::string& name : planner().engine_names()) out += (out.empty() ? "" : " ") + name;
-    return out;
-  }());
-  return names.c_str();
-}

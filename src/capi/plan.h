@@ -52,7 +52,7 @@ class RecentPlans {
   void remember(const PlanWords& words, const FoundPlan& found);
 
  private:
-  struct Entry {
+  struct RecentPlan {
     std::string engine, device;
     std::shared_ptr<const Problem> partner;
     std::shared_ptr<const PlanFacts> facts;  // null: nothing here
@@ -63,8 +63,8 @@ class RecentPlans {
   };
 
   mutable std::mutex mutex_;
-  std::array<Entry, 2> entries_;  // of one device mostly
-  std::size_t next_ = 0;          // to be replaced
+  std::array<RecentPlan, 2> entries_;  // of one device mostly
+  std::size_t next_ = 0;               // to be replaced
 };
 
 }  // namespace fovea::capi

@@ -20,13 +20,13 @@ namespace {
 
 // The fields of the struct that belong to one of the eight tensors, in the order of
 // named_tensors(). q, k and v share one type.
-struct TensorFields {
+struct ConfigFields {
   fovea_dtype fovea_problem_config::* dtype;
   const char* dtype_name;
   int64_t (fovea_problem_config::*strides)[4];
 };
 using Config = fovea_problem_config;
-constexpr TensorFields fields[] = {
+constexpr ConfigFields fields[] = {
     {&Config::dtype, "config.dtype", &Config::q_strides},
     {&Config::dtype, "config.dtype", &Config::k_strides},
     {&Config::dtype, "config.dtype", &Config::v_strides},
@@ -37,7 +37,7 @@ constexpr TensorFields fields[] = {
     {&Config::dv_dtype, "config.dv_dtype", &Config::dv_strides},
 };
 
-TensorSpec to_spec(const Config& config, const TensorFields& field, DType otherwise) {
+TensorSpec to_spec(const Config& config, const ConfigFields& field, DType otherwise) {
   TensorSpec spec;
   spec.dtype = to_dtype(config.*field.dtype, field.dtype_name, otherwise);
   std::array<std::int64_t, 4> s{};

@@ -8,7 +8,7 @@
 #include "capi/plan.h"
 #include "capi/program.h"
 #include "fovea/fovea.h"
-#include "planner/planner.h"
+#include "planner/explanation.h"
 
 // Immutable once made, as far as callers see.
 struct fovea_problem_s {

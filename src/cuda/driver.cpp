@@ -1,7 +1,5 @@
 #include "cuda/driver.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -10,7 +8,6 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "cuda/libraries.h"
 
 namespace fovea::cuda {
 namespace {
@@ -126,7 +123,9 @@ struct alignas(64) Encoded {
 };
 
 Encoded encode(const TensorMapSpec& spec) {
-  if (!has_tensor_maps()) throw DeviceError("this driver makes no tensor maps");
+  if (driver() == nullptr || driver()->encode_tensor_map == nullptr) {
+    throw DeviceError("this driver makes no tensor maps");
+  }
   Encoded map;
   const std::array<std::uint32_t, 5> steps{1, 1, 1, 1, 1};
   check(driver()->encode_tensor_map(&map, spec.element_bytes == 4 ? type_u32 : type_u16, spec.rank,
@@ -152,8 +151,6 @@ std::size_t slot_of(const TensorMapSpec& spec) {
 }
 
 }  // namespace
-
-bool has_tensor_maps() { return driver() != nullptr && driver()->encode_tensor_map != nullptr; }
 
 void write_tensor_map(const TensorMapSpec& spec, void* to) {
   Remembered& slot = remembered[slot_of(spec)];

@@ -2,6 +2,8 @@
 // that it finds, as devices. The types are those of cuda.h without including it.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -63,6 +65,13 @@ struct Driver {
   void* library = nullptr;  // of dlopen, for calls by name
 };
 
+// False, and null, if the library has no function of that name.
+template <class Function>
+bool find_function(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
 // Loaded and initialised once; null if this machine has no usable driver.
 const Driver* driver();
 // Why driver() is null, for people; "" if it is not.
@@ -101,11 +110,8 @@ struct TensorMapSpec {
   bool operator==(const TensorMapSpec&) const = default;
 };
 
-// Whether the driver makes such maps.
-bool has_tensor_maps();
-
 // Writes the map. The last maps of a thread are remembered, since the driver takes a microsecond to
-// make one. Throws DeviceError for what the hardware does not support.
+// make one. Throws DeviceError if the driver or the hardware does not support it.
 void write_tensor_map(const TensorMapSpec& spec, void* to);
 
 // As fovea::find_device, and `cuda` or `cuda:N`: the GPU of that number. Throws DeviceError with

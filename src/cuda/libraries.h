@@ -4,8 +4,6 @@
 // packages; the system.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -31,13 +29,6 @@ std::vector<std::string> cudnn_folders_in_use();
 // For plans of GPUs that are not here: a libcuda.so.1 must exist. Loads our stand-in unless a real
 // driver is there. Throws DeviceError if the stand-in cannot be found.
 void ensure_driver_or_stand_in();
-
-// False, and null, if the library has no function of that name.
-template <class Function>
-bool find_function(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
 
 // The file that holds this symbol; "" if the linker does not say.
 std::string file_of(const void* symbol);

@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "cuda/driver.h"
 #include "cuda/libraries.h"
 
 namespace fovea::cuda {
@@ -15,30 +16,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Result = int;     // nvrtcResult
-using Program = void*;  // nvrtcProgram
+using Status = int;          // nvrtcResult
+using NvrtcProgram = void*;  // nvrtcProgram
 
 // The calls by their names in libnvrtc, with their parameters.
-#define FOVEA_NVRTC_CALLS(X)                                                                   \
-  X(version, "nvrtcVersion", int* major, int* minor)                                           \
-  X(architecture_count, "nvrtcGetNumSupportedArchs", int* count)                               \
-  X(architectures, "nvrtcGetSupportedArchs", int* all)                                         \
-  X(create, "nvrtcCreateProgram", Program*, const char* source, const char* name, int headers, \
-    const char* const* texts, const char* const* names)                                        \
-  X(destroy, "nvrtcDestroyProgram", Program*)                                                  \
-  X(compile, "nvrtcCompileProgram", Program, int options, const char* const* all)              \
-  X(cubin_size, "nvrtcGetCUBINSize", Program, std::size_t*)                                    \
-  X(cubin, "nvrtcGetCUBIN", Program, char*)                                                    \
-  X(ptx_size, "nvrtcGetPTXSize", Program, std::size_t*)                                        \
-  X(ptx, "nvrtcGetPTX", Program, char*)                                                        \
-  X(log_size, "nvrtcGetProgramLogSize", Program, std::size_t*)                                 \
-  X(log, "nvrtcGetProgramLog", Program, char*)
+#define FOVEA_NVRTC_CALLS(X)                                                           \
+  X(version, "nvrtcVersion", int* major, int* minor)                                   \
+  X(architecture_count, "nvrtcGetNumSupportedArchs", int* count)                       \
+  X(architectures, "nvrtcGetSupportedArchs", int* all)                                 \
+  X(create, "nvrtcCreateProgram", NvrtcProgram*, const char* source, const char* name, \
+    int headers, const char* const* texts, const char* const* names)                   \
+  X(destroy, "nvrtcDestroyProgram", NvrtcProgram*)                                     \
+  X(compile, "nvrtcCompileProgram", NvrtcProgram, int options, const char* const* all) \
+  X(cubin_size, "nvrtcGetCUBINSize", NvrtcProgram, std::size_t*)                       \
+  X(cubin, "nvrtcGetCUBIN", NvrtcProgram, char*)                                       \
+  X(ptx_size, "nvrtcGetPTXSize", NvrtcProgram, std::size_t*)                           \
+  X(ptx, "nvrtcGetPTX", NvrtcProgram, char*)                                           \
+  X(log_size, "nvrtcGetProgramLogSize", NvrtcProgram, std::size_t*)                    \
+  X(log, "nvrtcGetProgramLog", NvrtcProgram, char*)
 
 struct Functions {
-#define FOVEA_NVRTC_CALL(field, name, ...) Result (*field)(__VA_ARGS__);
+#define FOVEA_NVRTC_CALL(field, name, ...) Status (*field)(__VA_ARGS__);
   FOVEA_NVRTC_CALLS(FOVEA_NVRTC_CALL)
 #undef FOVEA_NVRTC_CALL
-  const char* (*error_text)(Result);
+  const char* (*error_text)(Status);
 };
 
 bool find_all(void* library, Functions& f) {
@@ -128,7 +129,7 @@ const Loaded& loaded() {
   return once;
 }
 
-void check(Result result, const char* call) {
+void require(Status result, const char* call) {
   if (result == 0) return;
   throw DeviceError("NVRTC " + loaded().library.version + ": " + call + " gives " +
                     std::to_string(result) + " (" + loaded().functions.error_text(result) + ")");
@@ -145,8 +146,8 @@ OwnedProgram create(const NvrtcRequest& request) {
     texts.push_back(header.text);
     header_names.push_back(header.name);
   }
-  Program program = nullptr;
-  check(
+  NvrtcProgram program = nullptr;
+  require(
       loaded().functions.create(&program, request.source.c_str(), request.name.c_str(),
                                 static_cast<int>(texts.size()), texts.data(), header_names.data()),
       "nvrtcCreateProgram");
@@ -154,12 +155,12 @@ OwnedProgram create(const NvrtcRequest& request) {
 }
 
 template <class Bytes>
-Bytes read(Program program, Result (*size)(Program, std::size_t*), Result (*get)(Program, char*),
-           const char* call) {
+Bytes read(NvrtcProgram program, Status (*size)(NvrtcProgram, std::size_t*),
+           Status (*get)(NvrtcProgram, char*), const char* call) {
   std::size_t bytes = 0;
-  check(size(program, &bytes), call);
+  require(size(program, &bytes), call);
   Bytes out(bytes, 0);
-  if (bytes > 0) check(get(program, reinterpret_cast<char*>(out.data())), call);
+  if (bytes > 0) require(get(program, reinterpret_cast<char*>(out.data())), call);
   return out;
 }
 
@@ -184,13 +185,13 @@ NvrtcResult nvrtc_compile(const NvrtcRequest& request) {
   const std::string architecture = "--gpu-architecture=" + request.architecture;
   std::vector<const char*> options{architecture.c_str()};
   for (const std::string& option : request.options) options.push_back(option.c_str());
-  const Result result = f.compile(program.get(), static_cast<int>(options.size()), options.data());
+  const Status result = f.compile(program.get(), static_cast<int>(options.size()), options.data());
   NvrtcResult out;
   out.log = read<std::string>(program.get(), f.log_size, f.log, "nvrtcGetProgramLog");
   while (!out.log.empty() && (out.log.back() == '\0' || out.log.back() == '\n')) out.log.pop_back();
-  constexpr Result compilation_error = 6;
+  constexpr Status compilation_error = 6;
   if (result == compilation_error) return out;
-  check(result, "nvrtcCompileProgram");
+  require(result, "nvrtcCompileProgram");
   const bool ptx = request.architecture.starts_with("compute_");
   using Image = std::vector<std::uint8_t>;
   out.image = ptx ? read<Image>(program.get(), f.ptx_size, f.ptx, "nvrtcGetPTX")

@@ -1,5 +1,5 @@
-// What each operation computes: the definition of the language, one line per operation. Used by
-// constant folding, eval and the tape interpreter of the tests; every engine is tested against it.
+// What each operation computes: the definition of the language, one line per operation. Constants
+// are folded with it, ir/eval evaluates with it, and every engine is tested against it.
 // docs/language.md says the same in words.
 //
 // Two precisions exist. In float every operation rounds to f32, and a transcendental function is

@@ -1,7 +1,7 @@
-// An adjoint is a value under a guard: it counts if the guard holds and is 0 elsewhere. A
-// select passes its adjoint to each branch under the branch's condition, and products with local
-// derivatives stay inside the guard; so a NaN or Inf in the branch not taken never leaks as 0 *
-// NaN.
+// An adjoint is a value under a guard: it counts if the guard holds and is 0 otherwise. A select
+// passes its adjoint to each branch under the branch's condition, and products with local
+// derivatives stay inside the guard, so that a NaN or Inf of the branch that is not taken never
+// becomes 0 * NaN.
 #include "ir/diff.h"
 
 #include <algorithm>
@@ -98,11 +98,11 @@ Guarded sum(const std::vector<Guarded>& arriving) {
   return total;
 }
 
-// What one operand of a node receives: `value`, if `where` holds.
+// What one operand of a node receives: `value`, if `guard` holds.
 struct Share {
   std::size_t operand;
   Expr value;
-  Expr where = constant(true);
+  Expr guard = constant(true);
 };
 
 // The shares of a node's operands in its adjoint g. x, y: operands; r: the node itself.
@@ -240,7 +240,7 @@ Gradients differentiate(const Expr& formula, const Expr& seed) {
     }
     for (const Share& share : shares(node, adjoint.value)) {
       const std::uint32_t to = order.number.find(node.arg(share.operand).get());
-      if (live[to]) arriving[to].push_back({and_(adjoint.guard, share.where), share.value});
+      if (live[to]) arriving[to].push_back({and_(adjoint.guard, share.guard), share.value});
     }
   }
   std::ranges::reverse(out.loads);  // nodes were met last use first
@@ -267,7 +267,7 @@ SoftCap as_soft_cap(const Node& node) {
   return {};
 }
 
-// The gradient by c of the soft cap alone, as ir/diff derives it. Null: c is no input.
+// The gradient by c of the soft cap alone, as differentiate() derives it. Null: c is no input.
 Expr derived_by_cap(const Expr& soft_cap, const Expr& c) {
   const Gradients by = differentiate(soft_cap, leaf(Op::Grad));
   for (const LoadGradient& load : by.loads) {

@@ -2,16 +2,49 @@
 // double (ir/arith says how the two differ). Written for reading; engines are tested against it.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "base/dtype.h"
 #include "ir/arith.h"
 #include "ir/expr.h"
-#include "ir/tensor_view.h"
+#include "ir/program.h"
 #include "ir/topology.h"
 
 namespace fovea::ir {
+
+// A captured tensor in host memory as formulas read it. Reading clamps every index, so that no
+// formula can read outside.
+struct TensorView {
+  const void* data = nullptr;
+  DType dtype = DType::F32;
+  int rank = 0;
+  std::array<std::int64_t, limits::rank> extent{};
+  std::array<std::int64_t, limits::rank> stride{};  // in elements
+
+  // Contiguous, last index fastest.
+  static TensorView dense(const void* data, DType dtype, std::span<const std::int64_t> extents);
+};
+
+// i clamped to [0, extent).
+constexpr std::int64_t clamp_index(std::int64_t i, std::int64_t extent) {
+  return i < 0 || extent <= 0 ? 0 : i < extent ? i : extent - 1;
+}
+
+// What a load of an i64 gives.
+inline std::int32_t saturate(std::int64_t x) {
+  using Limits = std::numeric_limits<std::int32_t>;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(x, Limits::min(), Limits::max()));
+}
+
+// The element at `index` (clamped), as the type that formulas compute with: i64 saturates to i32.
+// A tensor with nothing in it reads as 0.
+template <class Real>
+Cell<Real> read_element(const TensorView& tensor, std::span<const std::int32_t> index);
 
 // A scalar bound per call; the field of its declared type counts.
 struct ScalarValue {

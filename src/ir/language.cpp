@@ -213,7 +213,7 @@ void verify_formulas(const Expr& mod, const Expr& mask, const Expr& bprop) {
   forbid(mask, Depends::Grad, "mask uses 'grad', which only a bprop formula has");
   forbid(mask, Depends::Score,
          "mask uses 'score', but a mask depends on positions alone; "
-         "give a mod that yields -inf where a score decides");
+         "give a mod that yields -inf if a score decides");
   if (bprop && !mod) {
     throw InvalidArgument("bprop is given without mod: it is the derivative of nothing");
   }

@@ -30,18 +30,18 @@ void collect_terms(const Term& sum, std::vector<Term>& out) {
 }
 
 // f32(k - q), f32(q - k) or f32(k).
-std::optional<Line> as_distance(const Expr& expr) {
+std::optional<SlopeTerm> as_distance(const Expr& expr) {
   if (expr->op() != Op::FloatOfInt) return std::nullopt;
   const Expr& x = expr->arg(0);
-  if (x->op() == Op::IndexK) return Line{constant(1.0f), 1, 0};
+  if (x->op() == Op::IndexK) return SlopeTerm{constant(1.0f), 1, 0};
   if (x->op() != Op::SubI) return std::nullopt;
   const Op first = x->arg(0)->op(), second = x->arg(1)->op();
-  if (first == Op::IndexK && second == Op::IndexQ) return Line{constant(1.0f), 1, -1};
-  if (first == Op::IndexQ && second == Op::IndexK) return Line{constant(1.0f), -1, 1};
+  if (first == Op::IndexK && second == Op::IndexQ) return SlopeTerm{constant(1.0f), 1, -1};
+  if (first == Op::IndexQ && second == Op::IndexK) return SlopeTerm{constant(1.0f), -1, 1};
   return std::nullopt;
 }
 
-std::optional<Line> as_line(const Expr& term) {
+std::optional<SlopeTerm> as_line(const Expr& term) {
   if (auto line = as_distance(term)) return line;
   if (term->op() != Op::MulF) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -109,17 +109,17 @@ Expr always_minus_infinity(const Expr& mod) {
   const auto of = [&](const Expr& e) { return hidden[order.number.find(e.get())]; };
   for (const Node* node : order.nodes) {
     const Expr x = Expr::share(node);
-    Expr where = constant(false);
+    Expr now = constant(false);
     if (x->op() == Op::ConstF || x->op() == Op::ScalarF || x->op() == Op::LoadF) {
-      where = equal(x, constant(-unbounded));
+      now = equal(x, constant(-unbounded));
     } else if (x->op() == Op::SelectF && !uses_score(x->arg(0))) {
-      where = select(x->arg(0), of(x->arg(1)), of(x->arg(2)));
+      now = select(x->arg(0), of(x->arg(1)), of(x->arg(2)));
     } else if (x->op() == Op::AddF) {
-      where = or_(sum_hidden(of(x->arg(0)), x->arg(1)), sum_hidden(of(x->arg(1)), x->arg(0)));
+      now = or_(sum_hidden(of(x->arg(0)), x->arg(1)), sum_hidden(of(x->arg(1)), x->arg(0)));
     } else if (x->op() == Op::SubF) {
-      where = sum_hidden(of(x->arg(0)), -x->arg(1));
+      now = sum_hidden(of(x->arg(0)), -x->arg(1));
     }
-    hidden.push_back(where);
+    hidden.push_back(now);
   }
   return hidden.back();
 }

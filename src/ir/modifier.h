@@ -12,7 +12,7 @@ namespace fovea::ir {
 Expr always_minus_infinity(const Expr& mod);
 
 // slope * (k * IndexK + q * IndexQ), with a slope that is constant in a row.
-struct Line {
+struct SlopeTerm {
   Expr slope;  // null: there is none
   int k = 0, q = 0;
 };
@@ -23,7 +23,7 @@ struct Line {
 struct RowShift {
   Expr rest, without_line;  // without_line is null if the line is all there is
   Expr shift;               // null: none
-  Line line;
+  SlopeTerm line;
 };
 
 RowShift split_row_shift(const Expr& mod);

@@ -1,7 +1,7 @@
-// Captured things are numbered by first use in the walk of the formulas. Operands of one shape that
-// commute stand in the order of their slots, though, so there the walk itself depends on the
-// numbers. Such formulas are first numbered by the colours of their slots, which
-// do not depend on it.
+// Captured things are numbered in the order in which a walk over the formulas first meets them. But
+// operands of one shape that commute stand in the order of their slots, so for them the walk itself
+// depends on the numbers. Formulas with such operands are numbered by colour refinement first: a
+// slot's colour is a hash of its uses, whatever its number.
 #include "ir/numbering.h"
 
 #include <algorithm>
@@ -26,9 +26,8 @@ using Colours = std::vector<std::uint64_t>;
 
 bool is_chain(Op op) { return op == Op::And || op == Op::Or; }
 
-// Tells the captured tensors and scalars of formulas apart by their uses, whatever their names and
-// slots: colours by slot, the same in every process. All that is used has a colour of its own; only
-// unused things of one type share one.
+// Colours by slot, the same in every process. In the end all that is used has a colour of its own;
+// only unused things of one type share one.
 class Refinement {
  public:
   Refinement(std::span<const Expr> roots, const Declarations& declarations)

@@ -1,5 +1,5 @@
 // Operations as data: what ops.def says about each. Rules per operation live with their subject
-// (arith.h, diff.cpp, range.cpp ...), never here.
+// (arith.h, diff.cpp, interval.cpp ...), never here.
 #pragma once
 
 #include <array>

@@ -198,7 +198,7 @@ class Parser {
     if (op == Op::Score && role_ == Role::Mask) {
       lexer_.fail(token,
                   "'score' can't be used in a mask, which depends on positions alone; "
-                  "let the mod yield -inf where a score decides");
+                  "let the mod yield -inf if a score decides");
     }
     if (op == Op::Grad && (role_ == Role::Mod || role_ == Role::Mask)) {
       lexer_.fail(token, "'grad' exists only in a bprop formula");

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "base/words.h"
 #include "ir/lexer.h"
@@ -41,6 +42,12 @@ bool widens_unasked(const Node& user, std::size_t operand) {
   }
   return false;
 }
+
+// `let name = value;`. The last one is the value of the whole and has no name.
+struct PrintedLet {
+  std::string name;
+  std::string value;
+};
 
 class Printer {
  public:
@@ -173,13 +180,9 @@ class Printer {
 
 }  // namespace
 
-std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names, Literals literals) {
-  return Printer(expr, names, literals).run();
-}
-
 std::string print(const Expr& expr, const Declarations& names, Literals literals) {
   std::string out;
-  for (const PrintedLet& let : print_lets(expr, names, literals)) {
+  for (const PrintedLet& let : Printer(expr, names, literals).run()) {
     out += let.name.empty() ? let.value : "let " + let.name + " = " + let.value + "; ";
   }
   return out;
@@ -271,7 +274,7 @@ std::string broken(const std::string& text, std::size_t indent) {
 std::string print_indented(const Expr& expr, const Declarations& names, int indent) {
   const auto spaces = static_cast<std::size_t>(indent);
   std::string out;
-  for (const PrintedLet& let : print_lets(expr, names)) {
+  for (const PrintedLet& let : Printer(expr, names, Literals::F32).run()) {
     const std::string head = let.name.empty() ? "" : "let " + let.name + " = ";
     out += std::string(spaces, ' ') + head + broken(let.value, spaces + head.size());
     out += let.name.empty() ? "\n" : ";\n";

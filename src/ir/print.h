@@ -3,21 +3,12 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "ir/program.h"
 
 namespace fovea::ir {
 
-// What is used more than once is named; the last entry is the value and has no name.
-struct PrintedLet {
-  std::string name;
-  std::string value;
-};
-std::vector<PrintedLet> print_lets(const Expr& expr, const Declarations& names,
-                                   Literals literals = Literals::F32);
-
-// On one line: let t0 = ...; let t1 = ...; value
+// On one line: let t0 = ...; let t1 = ...; value. What is used more than once is named.
 std::string print(const Expr& expr, const Declarations& names, Literals literals = Literals::F32);
 
 // The canonical line: mod="..." mask="..." tensor="..." scalar="..." with defaults and test data.

@@ -60,7 +60,7 @@ struct Ends {
 
 // Elements of one stored type, as numbers of type T: the inner loop runs along the longest side.
 template <class T, class Stored, class Convert>
-Ends<T> search(const TensorView& tensor, const Part& part, Convert convert) {
+Ends<T> search(const TensorView& tensor, const TensorPart& part, Convert convert) {
   const auto rank = static_cast<std::size_t>(tensor.rank);
   std::size_t longest = 0;
   std::int64_t at = 0;
@@ -115,7 +115,7 @@ bool has_nothing(const TensorView& tensor) {
 
 }  // namespace
 
-Range extremes(const TensorView& tensor, const Part& part) {
+Range extremes(const TensorView& tensor, const TensorPart& part) {
   if (has_nothing(tensor)) return {IntInterval::of(0), RealInterval::of(0), BoolSet::of(false)};
   using u8 = std::uint8_t;
   using u16 = std::uint16_t;
@@ -303,7 +303,7 @@ Range bound(const Expr& expr, const Box& box) {
 LoadRanges::LoadRanges(const Ranges& formula) {
   const std::vector<Expr>& loads = formula.loads();  // operands first: inner loads come before
   for (const Expr& load : loads) {
-    Entry entry{load, Ranges(load->args()), {}};
+    LoadIndices entry{load, Ranges(load->args()), {}};
     for (const Expr& inner : entry.indices.loads()) {
       const auto at = std::ranges::find(loads, inner) - loads.begin();
       entry.inner.push_back(static_cast<std::uint32_t>(at));
@@ -314,7 +314,7 @@ LoadRanges::LoadRanges(const Ranges& formula) {
 }
 
 Range LoadRanges::find(const Question& question, const Box& box, Memory memory) const {
-  const Entry& entry = entries_[question.load];
+  const LoadIndices& entry = entries_[question.load];
   Box own = box;
   own.loads = memory.inner.first(entry.inner.size());
   for (std::size_t i = 0; i < entry.inner.size(); ++i) {
@@ -322,7 +322,7 @@ Range LoadRanges::find(const Question& question, const Box& box, Memory memory) 
   }
   entry.indices.bound(own, memory.steps);
   const TensorView& tensor = question.tensors[entry.load->slot()];
-  Part part;
+  TensorPart part;
   std::int64_t volume = 1;
   for (std::size_t i = 0; i < entry.load->args().size(); ++i) {
     const IntInterval index = entry.indices.range(memory.steps, i).i;

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "ir/eval.h"
 #include "ir/expr.h"
 #include "ir/interval.h"
-#include "ir/tensor_view.h"
 
 namespace fovea::ir {
 
@@ -96,22 +96,22 @@ class LoadRanges {
   Range find(const Question& question, const Box& box, Memory memory) const;
 
  private:
-  struct Entry {
+  struct LoadIndices {
     Expr load;
     Ranges indices;
     std::vector<std::uint32_t> inner;  // numbers of the loads inside the indices
   };
-  std::vector<Entry> entries_;
+  std::vector<LoadIndices> entries_;
   std::size_t step_count_ = 0;
 };
 
 // Elements of a captured tensor with first[i] <= index[i] <= last[i], all within the extents.
-struct Part {
+struct TensorPart {
   std::array<std::int64_t, limits::rank> first{};
   std::array<std::int64_t, limits::rank> last{};
 };
 
 // Their minima and maxima: the values that formulas can read there. An empty tensor reads as 0.
-Range extremes(const TensorView& tensor, const Part& part);
+Range extremes(const TensorView& tensor, const TensorPart& part);
 
 }  // namespace fovea::ir

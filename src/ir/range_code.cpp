@@ -19,6 +19,45 @@ bool is_modulo(const Node& node) {
          node.arg(1)->int_value() > 0;
 }
 
+struct LinearForm {
+  static constexpr std::int64_t largest_coefficient = std::int64_t{1} << 20;
+
+  std::vector<LinearTerm> terms;  // by unknown, each once, no zero coefficient
+  std::int64_t offset = 0;
+
+  static LinearForm unknown(std::uint32_t number) { return {{{1, number}}, 0}; }
+  static LinearForm constant(std::int64_t value) { return {{}, value}; }
+
+  // Small enough that its value over i32 unknowns, and its sums with another such form, stay far
+  // inside 64 bits: 16 * 2^20 * 2^31 = 2^55.
+  bool small() const {
+    constexpr std::size_t most_terms = 16;
+    constexpr std::int64_t largest_offset = std::int64_t{1} << 40;
+    return terms.size() <= most_terms && std::abs(offset) <= largest_offset &&
+           std::ranges::all_of(terms, [](const LinearTerm& term) {
+             return std::abs(term.coefficient) <= largest_coefficient;
+           });
+  }
+};
+
+// ca * a + cb * b; both forms small, ca and cb at most largest_coefficient.
+LinearForm combine(std::int64_t ca, const LinearForm& a, std::int64_t cb, const LinearForm& b) {
+  LinearForm out{{}, ca * a.offset + cb * b.offset};
+  std::vector<LinearTerm> all;
+  for (const LinearTerm& term : a.terms) all.push_back({ca * term.coefficient, term.unknown});
+  for (const LinearTerm& term : b.terms) all.push_back({cb * term.coefficient, term.unknown});
+  std::ranges::sort(all, {}, &LinearTerm::unknown);
+  for (const LinearTerm& term : all) {
+    if (!out.terms.empty() && out.terms.back().unknown == term.unknown) {
+      out.terms.back().coefficient += term.coefficient;
+    } else {
+      out.terms.push_back(term);
+    }
+  }
+  std::erase_if(out.terms, [](const LinearTerm& term) { return term.coefficient == 0; });
+  return out;
+}
+
 class Builder {
  public:
   RangeCode run(std::span<const Expr> roots) {
@@ -115,31 +154,5 @@ class Builder {
 }  // namespace
 
 RangeCode build_range_code(std::span<const Expr> roots) { return Builder().run(roots); }
-
-bool LinearForm::small() const {
-  constexpr std::size_t most_terms = 16;
-  constexpr std::int64_t largest_offset = std::int64_t{1} << 40;
-  return terms.size() <= most_terms && std::abs(offset) <= largest_offset &&
-         std::ranges::all_of(terms, [](const LinearTerm& term) {
-           return std::abs(term.coefficient) <= largest_coefficient;
-         });
-}
-
-LinearForm combine(std::int64_t ca, const LinearForm& a, std::int64_t cb, const LinearForm& b) {
-  LinearForm out{{}, ca * a.offset + cb * b.offset};
-  std::vector<LinearTerm> all;
-  for (const LinearTerm& term : a.terms) all.push_back({ca * term.coefficient, term.unknown});
-  for (const LinearTerm& term : b.terms) all.push_back({cb * term.coefficient, term.unknown});
-  std::ranges::sort(all, {}, &LinearTerm::unknown);
-  for (const LinearTerm& term : all) {
-    if (!out.terms.empty() && out.terms.back().unknown == term.unknown) {
-      out.terms.back().coefficient += term.coefficient;
-    } else {
-      out.terms.push_back(term);
-    }
-  }
-  std::erase_if(out.terms, [](const LinearTerm& term) { return term.coefficient == 0; });
-  return out;
-}
 
 }  // namespace fovea::ir

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "ir/expr.h"
-#include "ir/program.h"
 #include "ir/range.h"
 #include "ir/topology.h"
 

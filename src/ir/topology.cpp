@@ -4,10 +4,10 @@ namespace fovea::ir {
 
 void NodeNumbers::insert(const Node* node, std::uint32_t number) {
   if (2 * (count_ + 1) > table_.size()) {
-    std::vector<Entry> old(table_.size() * 4);
+    std::vector<NumberedNode> old(table_.size() * 4);
     old.swap(table_);
     count_ = 0;
-    for (const Entry& entry : old) {
+    for (const NumberedNode& entry : old) {
       if (entry.node != nullptr) insert(entry.node, entry.number);
     }
   }

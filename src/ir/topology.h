@@ -25,13 +25,13 @@ class NodeNumbers {
   void insert(const Node* node, std::uint32_t number);  // `node` must be new
 
  private:
-  struct Entry {
+  struct NumberedNode {
     const Node* node = nullptr;
     std::uint32_t number = none;
   };
   std::size_t start(const Node* node) const { return node->hash() & (table_.size() - 1); }
 
-  std::vector<Entry> table_ = std::vector<Entry>(64);
+  std::vector<NumberedNode> table_ = std::vector<NumberedNode>(64);
   std::size_t count_ = 0;
 };
 

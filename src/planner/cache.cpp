@@ -10,12 +10,6 @@
 namespace fovea {
 namespace {
 
-std::uint64_t hash_text(const std::string& text) {
-  std::uint64_t hash = text.size();
-  for (const char c : text) hash = hash_combine(hash, static_cast<unsigned char>(c));
-  return hash;
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -23,7 +17,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 std::uint64_t PlanKey::hash() const {
-  return hash_combine(hash_combine(hash_text(engine), device.hash()), baked.problem.hash());
+  return hash_combine(hash_combine(hash_text(0, engine), device.hash()), baked.problem.hash());
 }
 
 PlanCache::Entries::iterator PlanCache::find(const PlanKey& key, std::uint64_t hash) {
@@ -70,7 +64,7 @@ std::shared_ptr<const Plan> PlanCache::build_and_keep(const PlanKey& key, const 
   const auto start = std::chrono::steady_clock::now();
   const std::shared_ptr<const Plan> plan = build();
   if (!plan) throw InternalError("engine " + key.engine + " compiled no plan");
-  Entry entry{key, key.hash(), plan, plan->memory_bytes()};
+  CachedPlan entry{key, key.hash(), plan, plan->memory_bytes()};
   Entries dropped;  // destroyed after the lock is gone: plans may own library objects
   const std::lock_guard lock(mutex_);
   ++statistics_.builds;
@@ -84,7 +78,7 @@ std::shared_ptr<const Plan> PlanCache::build_and_keep(const PlanKey& key, const 
 }
 
 // If it throws, nothing has changed.
-PlanCache::Entries PlanCache::insert(Entry entry) {
+PlanCache::Entries PlanCache::insert(CachedPlan entry) {
   Entries one;
   one.push_back(std::move(entry));
   const auto at = one.begin();

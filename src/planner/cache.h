@@ -50,18 +50,18 @@ class PlanCache {
   void limit(std::uint64_t plans, std::uint64_t bytes);  // 0: as it is
 
  private:
-  struct Entry {
+  struct CachedPlan {
     PlanKey key;
     std::uint64_t hash = 0;
     std::shared_ptr<const Plan> plan;
     std::uint64_t bytes = 0;
   };
-  using Entries = std::list<Entry>;
+  using Entries = std::list<CachedPlan>;
 
   Entries::iterator find(const PlanKey& key, std::uint64_t hash);
   std::shared_ptr<const Plan> use(Entries::iterator entry);  // a hit; null: there is none
   std::shared_ptr<const Plan> build_and_keep(const PlanKey& key, const Build& build);
-  Entries insert(Entry entry);
+  Entries insert(CachedPlan entry);
   Entries over_limit();
 
   mutable std::mutex mutex_;

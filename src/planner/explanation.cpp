@@ -164,21 +164,22 @@ std::string partner_name(const Problem& problem) {
 }
 
 // What an engine would run: the problem, the other direction of its pair, or both.
-enum class Part : std::uint8_t { Own, Partner, Both };
+enum class PairPart : std::uint8_t { Own, Partner, Both };
 
 // Seconds of it; nothing if the engine cannot run it, 0 if the time is not known.
-std::optional<double> cost_of(const EngineVerdict& one, Part part) {
-  if ((part != Part::Partner && !can(one.verdict)) || (part != Part::Own && !can_partner(one))) {
+std::optional<double> cost_of(const EngineVerdict& one, PairPart part) {
+  if ((part != PairPart::Partner && !can(one.verdict)) ||
+      (part != PairPart::Own && !can_partner(one))) {
     return std::nullopt;
   }
-  if (part == Part::Own || !one.partner) return one.verdict.cost;
-  if (part == Part::Partner) return one.partner->cost;
+  if (part == PairPart::Own || !one.partner) return one.verdict.cost;
+  if (part == PairPart::Partner) return one.partner->cost;
   const bool known = one.verdict.cost > 0 && one.partner->cost > 0;
   return known ? one.verdict.cost + one.partner->cost : 0;
 }
 
 // The first that can, or a later one that is known to be faster.
-const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts, Part part) {
+const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts, PairPart part) {
   const EngineVerdict* chosen = nullptr;
   double before = 0;
   for (const EngineVerdict& one : verdicts) {
@@ -194,7 +195,7 @@ const EngineVerdict* best(const std::vector<EngineVerdict>& verdicts, Part part)
 // times are known and one is faster at this direction than the engine that is best at both.
 const EngineVerdict* faster_alone(const std::vector<EngineVerdict>& verdicts,
                                   const EngineVerdict& together) {
-  const EngineVerdict* const alone = best(verdicts, Part::Own);
+  const EngineVerdict* const alone = best(verdicts, PairPart::Own);
   const bool faster = alone != &together && alone->verdict.cost > 0 &&
                       alone->verdict.cost < together.verdict.cost && together.partner->cost > 0;
   return faster ? alone : nullptr;
@@ -219,12 +220,13 @@ bool is_pinned(const Problem& problem) { return problem.rng == Rng::Engine && pr
 
 void choose_best(Explanation& explanation, const Problem& problem) {
   const bool pair = !explanation.verdicts.empty() && explanation.verdicts.front().partner;
-  const EngineVerdict* const together = best(explanation.verdicts, pair ? Part::Both : Part::Own);
+  const EngineVerdict* const together =
+      best(explanation.verdicts, pair ? PairPart::Both : PairPart::Own);
   const bool shared = pair && !is_pinned(problem);
   if (together != nullptr && shared) {
     const EngineVerdict* const alone = faster_alone(explanation.verdicts, *together);
     const EngineVerdict& chosen = alone != nullptr ? *alone : *together;
-    const EngineVerdict& other = *best(explanation.verdicts, Part::Partner);
+    const EngineVerdict& other = *best(explanation.verdicts, PairPart::Partner);
     if (&chosen != &other && chosen.verdict.cost > 0 && other.partner->cost > 0) {
       explanation.chosen = chosen.engine;
       explanation.why = chosen.engine + " is the fastest of those that can; at the " +
@@ -239,7 +241,7 @@ void choose_best(Explanation& explanation, const Problem& problem) {
     explanation.why = together->engine + of;
     return;
   }
-  const EngineVerdict* const alone = shared ? best(explanation.verdicts, Part::Own) : nullptr;
+  const EngineVerdict* const alone = shared ? best(explanation.verdicts, PairPart::Own) : nullptr;
   if (alone == nullptr) return explain_none(explanation, pair && is_pinned(problem));
   explanation.chosen = alone->engine;
   explanation.why = alone->engine + " is the fastest of those that can; none of them can run the " +

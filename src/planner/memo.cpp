@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/hash.h"
-
 namespace fovea {
 namespace {
 
@@ -21,7 +19,7 @@ ChoiceMemo::Entries::const_iterator ChoiceMemo::find(const Entries& entries, std
                                                      const ChoiceKey& key) {
   const auto [first, last] = entries.equal_range(hash);
   for (auto at = first; at != last; ++at) {
-    const Entry& entry = at->second;
+    const RememberedChoice& entry = at->second;
     if (entry.engine == key.engine && entry.device == key.device && entry.problem == key.problem &&
         same(entry.partner, key.partner)) {
       return at;
@@ -44,8 +42,8 @@ void ChoiceMemo::remember(const ChoiceKey& key, Choice choice) {
   const std::lock_guard lock(mutex_);
   if (const auto at = find(entries_, hash, key); at != entries_.end()) entries_.erase(at);
   if (entries_.size() >= most_entries) dropped.swap(entries_);
-  entries_.emplace(hash,
-                   Entry{key.problem, key.device, key.engine, key.partner, std::move(choice)});
+  entries_.emplace(
+      hash, RememberedChoice{key.problem, key.device, key.engine, key.partner, std::move(choice)});
 }
 
 void ChoiceMemo::clear() {

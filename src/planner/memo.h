@@ -1,7 +1,7 @@
 // What was decided before for a Problem (with its partner), a device and an engine's name: the
 // explanation, what the chosen engine compiles, and the plan as long as the cache holds it. Keys
 // are compared in full. Bounded; it forgets everything when full, which costs a judgement per
-// Problem. Only the Planner uses it.
+// Problem.
 #pragma once
 
 #include <cstddef>
@@ -45,14 +45,14 @@ class ChoiceMemo {
   static constexpr std::size_t most_entries = 1024;
 
  private:
-  struct Entry {
+  struct RememberedChoice {
     Problem problem;
     Device device;
     std::string engine;
     std::shared_ptr<const Problem> partner;
     Choice choice;
   };
-  using Entries = std::unordered_multimap<std::uint64_t, Entry>;
+  using Entries = std::unordered_multimap<std::uint64_t, RememberedChoice>;
   static Entries::const_iterator find(const Entries& entries, std::uint64_t hash,
                                       const ChoiceKey& key);
 

@@ -30,7 +30,7 @@ Verdict refused_to_compile(const std::string& text) {
 Verdict has_no_tangents(const Engine& engine) {
   return refused({"no_tangents", "engine " + engine.name() + " runs forwards and backwards",
                   "direction=tangent (a second derivative, or one in forward mode)",
-                  "run it on a CPU, where engine reference has it"});
+                  "run it on a CPU: engine reference has it"});
 }
 
 }  // namespace

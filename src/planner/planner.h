@@ -16,7 +16,7 @@
 #include "planner/cache.h"
 #include "planner/explanation.h"
 #include "planner/memo.h"
-#include "store/plan_store.h"
+#include "store/store.h"
 
 namespace fovea {
 

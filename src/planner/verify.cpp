@@ -1,7 +1,5 @@
 #include "planner/verify.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,9 +19,11 @@ namespace {
 template <class Function>
 Function driver_call(const char* name) {
   const cuda::Driver* const driver = cuda::driver();
-  void* const found = driver == nullptr ? nullptr : dlsym(driver->library, name);
-  if (found == nullptr) throw DeviceError(std::string("the CUDA driver has no ") + name);
-  return reinterpret_cast<Function>(found);
+  Function function = nullptr;
+  if (driver == nullptr || !cuda::find_function(driver->library, name, function)) {
+    throw DeviceError(std::string("the CUDA driver has no ") + name);
+  }
+  return function;
 }
 
 // Memory that a call has bound, readable on the host: itself if it is the host's, else a copy.

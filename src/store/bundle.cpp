@@ -22,13 +22,6 @@ std::uint64_t hash_of(const Key& key) {
   return hash;
 }
 
-std::vector<std::uint8_t> read_or_throw(const File& file, std::uint64_t offset,
-                                        std::uint64_t size) {
-  auto bytes = read_at(file, offset, size);
-  if (!bytes) throw Damaged("cannot be read: " + errno_text(errno));
-  return std::move(*bytes);
-}
-
 }  // namespace
 
 Bundle Bundle::open(const std::string& path) {
@@ -41,10 +34,9 @@ Bundle Bundle::open(const std::string& path) {
   try {
     const std::uint64_t header_bytes = std::min<std::uint64_t>(there->bytes, bundle_header_bytes);
     const BundleHeader header =
-        decode_bundle_header(read_or_throw(out.file_, 0, header_bytes), there->bytes);
+        decode_bundle_header(read_at(out.file_, 0, header_bytes), there->bytes);
     const std::uint64_t index_bytes = there->bytes - header.index_offset;
-    out.index_ =
-        decode_bundle_index(read_or_throw(out.file_, header.index_offset, index_bytes), header);
+    out.index_ = decode_bundle_index(read_at(out.file_, header.index_offset, index_bytes), header);
     out.arrange();
   } catch (const Damaged& damage) {
     throw InvalidArgument(path + ": " + damage.what());
@@ -79,7 +71,7 @@ std::optional<Blob> Bundle::find(const Key& key) const {
 }
 
 Blob Bundle::read(const BundleEntry& entry) const {
-  Blob blob = read_or_throw(file_, entry.offset, entry.bytes);
+  Blob blob = read_at(file_, entry.offset, entry.bytes);
   if (checksum(blob) != entry.sum) throw Damaged("has a plan with a wrong sum");
   return blob;
 }
@@ -99,7 +91,7 @@ bool lies_within(const BundleEntry& entry, const BundleHeader& header) {
 }  // namespace
 
 std::vector<std::uint8_t> encode(const BundleHeader& header) {
-  Writer out;
+  ByteWriter out;
   out.text(bundle_magic);
   out.u32(bundle_format);
   out.u32(0);
@@ -112,7 +104,7 @@ std::vector<std::uint8_t> encode(const BundleHeader& header) {
 }
 
 std::vector<std::uint8_t> encode(const BundleIndex& index) {
-  Writer out;
+  ByteWriter out;
   out.u32(static_cast<std::uint32_t>(index.made_by.size()));
   out.text(index.made_by);
   for (const BundleEntry& entry : index.entries) {

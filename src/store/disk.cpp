@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "base/log.h"
 #include "store/entry.h"
 #include "store/folder.h"
 
@@ -36,9 +35,7 @@ std::optional<Blob> Disk::load(const Key& key) {
   if (!there) return std::nullopt;
   try {
     if (there->bytes > largest_file) throw Damaged("is too large");
-    const auto bytes = read_at(there->file, 0, there->bytes);
-    if (!bytes) throw Damaged("cannot be read");
-    Entry entry = decode_entry(*bytes);
+    Entry entry = decode_entry(read_at(there->file, 0, there->bytes));
     if (entry.key != key) return std::nullopt;  // the same hash: to be overwritten
     ::futimens(there->file.get(), nullptr);     // used now; fails if the disk is read-only
     return std::move(entry.blob);
@@ -108,16 +105,13 @@ std::unique_ptr<BuildLock> Disk::lock(const Key& key, std::chrono::milliseconds 
 
 namespace {
 
-std::vector<std::uint8_t> read_or_throw(const OpenFile& file, std::uint64_t size) {
-  auto bytes = read_at(file.file, 0, std::min(size, file.bytes));
-  if (!bytes) throw Damaged("cannot be read");
-  return std::move(*bytes);
+std::vector<std::uint8_t> beginning(const OpenFile& file, std::uint64_t size) {
+  return read_at(file.file, 0, std::min(size, file.bytes));
 }
 
 Key read_key_of(const OpenFile& file) {
-  const EntryHeader header =
-      decode_entry_header(read_or_throw(file, entry_header_bytes), file.bytes);
-  const auto bytes = read_or_throw(file, entry_header_bytes + header.key_bytes);
+  const EntryHeader header = decode_entry_header(beginning(file, entry_header_bytes), file.bytes);
+  const auto bytes = beginning(file, entry_header_bytes + header.key_bytes);
   ByteReader in(Bytes(bytes).subspan(entry_header_bytes));
   std::optional<Key> key = read_key(in);
   if (!key) throw Damaged("has a key that cannot be read");
@@ -130,7 +124,7 @@ Listed look_at(const File& folder, StoredFile stored, bool verify) {
     const auto file = open_to_read(folder, out.file.name);
     if (!file) throw Damaged("cannot be opened: " + errno_text(errno));
     if (file->bytes > largest_file) throw Damaged("is too large");
-    out.key = verify ? decode_entry(read_or_throw(*file, file->bytes)).key : read_key_of(*file);
+    out.key = verify ? decode_entry(beginning(*file, file->bytes)).key : read_key_of(*file);
     if (name_of(out.key) + blob_suffix != out.file.name) throw Damaged("has another's name");
   } catch (const Damaged& damage) {
     out.damage = damage.what();

@@ -6,7 +6,7 @@
 
 namespace fovea::store {
 
-void Writer::number(std::uint64_t value, std::size_t size) {
+void ByteWriter::number(std::uint64_t value, std::size_t size) {
   std::array<std::uint8_t, 8> little{};
   for (std::size_t i = 0; i < size; ++i) little[i] = static_cast<std::uint8_t>(value >> (8 * i));
   bytes(Bytes(little).first(size));
@@ -47,11 +47,11 @@ std::uint64_t sum_of(Bytes header, Bytes rest) {
 }  // namespace
 
 std::vector<std::uint8_t> encode_entry(const Key& key, const Blob& blob) {
-  Writer rest;
+  ByteWriter rest;
   put(rest, key);
   const std::uint64_t key_bytes = rest.written().size();
   rest.bytes(blob);
-  Writer out;
+  ByteWriter out;
   out.text(entry_magic);
   out.u32(entry_format);
   out.u32(static_cast<std::uint32_t>(key_bytes));
@@ -90,7 +90,7 @@ Entry decode_entry(Bytes file) {
 }
 
 std::string name_of(const Key& key) {
-  Writer out;
+  ByteWriter out;
   put(out, key);
   // Another form of the files has other names: two versions of Fovea can share a folder.
   const std::uint64_t first = checksum(out.written(), entry_format);
@@ -108,7 +108,7 @@ bool is_small_enough(const Key& key, const Blob& blob) {
          key.content.size() <= largest_text && blob.size() <= largest_blob;
 }
 
-void put(Writer& out, const Key& key) {
+void put(ByteWriter& out, const Key& key) {
   for (const std::string* text : {&key.engine, &key.environment, &key.content}) {
     out.u32(static_cast<std::uint32_t>(text->size()));
   }

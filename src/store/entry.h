@@ -11,13 +11,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/hash.h"
+#include "store/file.h"
 #include "store/store.h"
 
 namespace fovea::store {
@@ -36,7 +36,7 @@ constexpr std::uint64_t checksum(Bytes bytes, std::uint64_t seed = 0) {
   return sum;
 }
 
-class Writer {
+class ByteWriter {
  public:
   void u32(std::uint32_t value) { number(value, 4); }
   void u64(std::uint64_t value) { number(value, 8); }
@@ -71,20 +71,13 @@ class ByteReader {
   bool ok_ = true;
 };
 
-// Its text completes a sentence that begins with the file's name: "is not a file of Fovea". It is
-// caught inside the store, where a damaged file counts as missing.
-class Damaged : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 // Keys and blobs beyond these are built each time and never stored.
 constexpr std::uint64_t largest_text = std::uint64_t{1} << 24;
 constexpr std::uint64_t largest_blob = std::uint64_t{1} << 28;
 constexpr std::uint64_t largest_file = largest_blob + 4 * largest_text;
 bool is_small_enough(const Key& key, const Blob& blob);
 
-void put(Writer& out, const Key& key);
+void put(ByteWriter& out, const Key& key);
 std::optional<Key> read_key(ByteReader& in);  // nothing if the bytes are no key
 
 constexpr std::uint32_t entry_format = 1;

@@ -58,14 +58,13 @@ std::optional<OpenFile> open_to_read(const File& folder, const std::string& name
   return opened(::openat(folder.get(), name.c_str(), flags));
 }
 
-std::optional<std::vector<std::uint8_t>> read_at(const File& file, std::uint64_t offset,
-                                                 std::uint64_t size) {
+std::vector<std::uint8_t> read_at(const File& file, std::uint64_t offset, std::uint64_t size) {
   std::vector<std::uint8_t> out(static_cast<std::size_t>(size));
   const int error = each_part(out.size(), [&](std::size_t done) {
     return ::pread(file.get(), out.data() + done, out.size() - done,
                    static_cast<off_t>(offset + done));
   });
-  if (error != 0) return std::nullopt;
+  if (error != 0) throw Damaged("cannot be read: " + errno_text(error));
   return out;
 }
 

@@ -1,9 +1,10 @@
-// Plain files by descriptor. Faults of the disk are return values, since none of them is an error
-// for a caller of the store.
+// Plain files by descriptor. Faults of the disk are return values, or Damaged, which is caught
+// inside the store: none of them is an error for a caller of it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,13 @@
 #include "store/store.h"
 
 namespace fovea::store {
+
+// Its text completes a sentence that begins with the file's name: "is not a file of Fovea". A
+// damaged file counts as missing.
+class Damaged : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // A file descriptor, closed by the destructor; -1 is none.
 class File {
@@ -43,9 +51,8 @@ struct OpenFile {
 std::optional<OpenFile> open_to_read(const std::string& path);
 std::optional<OpenFile> open_to_read(const File& folder, const std::string& name);
 
-// Exactly `size` bytes from `offset`; nothing if the file is shorter or cannot be read.
-std::optional<std::vector<std::uint8_t>> read_at(const File& file, std::uint64_t offset,
-                                                 std::uint64_t size);
+// Exactly `size` bytes from `offset`. Throws Damaged if the file is shorter or cannot be read.
+std::vector<std::uint8_t> read_at(const File& file, std::uint64_t offset, std::uint64_t size);
 
 // 0, or the errno of what failed.
 int write_at(const File& file, std::uint64_t offset, Bytes bytes);

@@ -11,8 +11,6 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "store/entry.h"
 
 namespace fovea::store {
 

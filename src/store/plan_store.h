@@ -1,5 +1,5 @@
-// The store itself: loaded bundles, then the disk, then a build. store.h is all that engines see of
-// it; this is for planner, capi and tests.
+// The store itself: loaded bundles, then the disk, then a build. Engines and the planner include
+// store.h alone; this is for capi and tests.
 #pragma once
 
 #include <atomic>
@@ -84,31 +84,5 @@ class PlanStore {
 
 // The store of the process, with the settings that its environment had at the first call.
 PlanStore& plan_store();
-
-struct Recorded {
-  Key key;
-  Blob blob;
-  Origin origin = Origin::Built;
-};
-
-// Notes which blobs this thread gets from the store while it lives: `compile_ahead` collects plans
-// into bundles this way, without their engines knowing. Within another one, only the inner one
-// notes.
-class Recording {
- public:
-  Recording();
-  ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-
-  std::vector<Recorded> take() { return std::move(blobs_); }
-
-  // Called by the store for each blob that it hands out.
-  static void note(const Key& key, const Blob& blob, Origin origin);
-
- private:
-  Recording* outer_;
-  std::vector<Recorded> blobs_;
-};
 
 }  // namespace fovea::store

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fovea::store {
@@ -54,5 +55,32 @@ std::optional<Blob> find(const Key& key, Origin* origin = nullptr);
 // Removes a blob from the disk that its library refuses; bundles are not asked for this key again.
 // Call get_or_build() once more after it.
 void discard(const Key& key);
+
+// A blob that was handed out, and where it came from.
+struct Recorded {
+  Key key;
+  Blob blob;
+  Origin origin = Origin::Built;
+};
+
+// Collects the blobs that this thread gets from the store while it lives: Planner::compile_ahead
+// fills bundles with them. If several are alive, only the innermost collects.
+class Recording {
+ public:
+  Recording();
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::vector<Recorded> take() { return std::move(blobs_); }
+
+  // The store calls this for each blob that it hands out. An engine that gets blobs in threads of
+  // its own calls it for those in the thread that compiles.
+  static void note(const Key& key, const Blob& blob, Origin origin);
+
+ private:
+  Recording* outer_;
+  std::vector<Recorded> blobs_;
+};
 
 }  // namespace fovea::store

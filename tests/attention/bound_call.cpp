@@ -32,7 +32,7 @@ std::string BoundCall::outcome(bool device_memory) {
   bindings.tensor_gradients = tensor_gradients;
   bindings.scalar_gradients = scalar_gradients;
   try {
-    validate(problem, bindings, WorkspacePlan(workspace_bytes), device_memory);
+    CallRules(problem).check(bindings, WorkspacePlan(workspace_bytes), device_memory);
     return "accepted";
   } catch (const InvalidArgument& error) {
     return error.what();

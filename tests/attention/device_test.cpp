@@ -11,6 +11,7 @@
 
 #include "attention/cpu.h"
 #include "base/error.h"
+#include "tests/error_of.h"
 #include "tests/ir/random.h"
 #include "tests/store/store_case.h"
 
@@ -28,12 +29,7 @@ struct Folder : store::testing::TemporaryFolder {
 };
 
 std::string refusal(const std::string& json) {
-  try {
-    parse_device(json);
-    return "accepted";
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
+  return test::error_of<InvalidArgument>([&] { parse_device(json); });
 }
 
 TEST(Device, CpuIsDetected) {
@@ -67,29 +63,16 @@ TEST(Device, IsReadFromAFile) {
   EXPECT_TRUE(find_device(folder.path("gpu.json")) == find_device("h200"));
 }
 
-TEST(Device, CudaIsAbsentWithAReason) {
-  for (const char* name : {"cuda", "cuda:0", "cuda:17"}) {
-    try {
-      find_device(name);
-      FAIL() << name;
-    } catch (const DeviceError& error) {
-      EXPECT_NE(std::string(error.what()).find("found by src/cuda"), std::string::npos);
-    }
+TEST(Device, GpusOfTheMachineAreFoundElsewhere) {
+  for (const char* name : {"cuda", "cuda:0", "cuda:", "cuda:x", "cuda0"}) {
+    EXPECT_THROW(find_device(name), InvalidArgument) << name;
   }
-  EXPECT_THROW(find_device("cuda:"), InvalidArgument);
-  EXPECT_THROW(find_device("cuda:x"), InvalidArgument);
-  EXPECT_THROW(find_device("cuda0"), InvalidArgument);
 }
 
 TEST(Device, UnknownNamesSayWhatIsKnown) {
-  try {
-    find_device("h20");
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(),
-                 "device=h20: is not cpu, cuda:N, a100, h200, b200 or the path of a JSON "
-                 "description; did you mean 'h200'?");
-  }
+  EXPECT_EQ(test::error_of<InvalidArgument>([] { find_device("h20"); }),
+            "device=h20: is not cpu, cuda:N, a100, h200, b200 or the path of a JSON "
+            "description; did you mean 'h200'?");
   EXPECT_THROW(find_device(""), InvalidArgument);
   EXPECT_THROW(find_device("missing.json"), InvalidArgument);
   EXPECT_THROW(find_device("/"), InvalidArgument);          // a folder
@@ -124,8 +107,7 @@ TEST(Device, HostileTextIsRefused) {
 
 // Whatever one changes in a real description, it is read or refused.
 TEST(Device, MutatedDescriptionsNeverCrash) {
-  const std::uint64_t seed = test::test_seed();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = test::printed_seed();
   std::mt19937_64 random(seed);
   const std::string whole = *built_in_description("h200");
   int refused = 0;
@@ -139,7 +121,7 @@ TEST(Device, MutatedDescriptionsNeverCrash) {
         text.erase(at, 1 + random() % 20);
       }
     }
-    refused += refusal(text) != "accepted";
+    refused += refusal(text) != "no error";
   }
   EXPECT_GT(refused, 10000);
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/error_of.h"
 #include "tests/ir/random.h"
 
 namespace fovea {
@@ -63,8 +64,7 @@ Region random_region(std::mt19937_64& random) {
 
 // It may take apart regions for overlapping, never the other way round.
 TEST(Memory, NoOverlapIsMissed) {
-  const std::uint64_t seed = test::test_seed();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = test::printed_seed();
   std::mt19937_64 random(seed);
   int shared = 0, told_apart = 0;
   for (int i = 0; i < 50000; ++i) {
@@ -96,12 +96,8 @@ TEST(Memory, PackedGradientsAreToldApart) {
                v = part("grad_v", heads + groups, groups);
   EXPECT_NO_THROW(check_written({q, k, v}));
   const Region wide = part("grad_q", 0, heads + 1);
-  try {
-    check_written({wide, k, v});
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(), "grad_q: is written, but shares memory with grad_k");
-  }
+  EXPECT_EQ(test::error_of<InvalidArgument>([&] { check_written({wide, k, v}); }),
+            "grad_q: is written, but shares memory with grad_k");
 }
 
 TEST(Memory, NeighboursDoNotOverlap) {

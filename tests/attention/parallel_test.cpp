@@ -11,6 +11,7 @@
 #include "attention/problem_text.h"
 #include "base/error.h"
 #include "ir/eval.h"
+#include "tests/error_of.h"
 
 namespace fovea {
 namespace {
@@ -50,7 +51,7 @@ void expect_complete(Case given) {
     for (std::size_t i = 0; i < side.pieces.size(); ++i) {
       const Piece& piece = side.pieces[i];
       const Run run = piece[piece.size() == 1 ? 0 : static_cast<std::size_t>(s)];
-      if (given.spec.order == Order::Striped
+      if (given.spec.order == TokenOrder::Striped
               ? position % given.spec.ranks == static_cast<std::int64_t>(i)
               : run.first <= position && position < run.first + run.length) {
         return static_cast<int>(i);
@@ -89,26 +90,27 @@ TEST(Parallel, EveryKeptScoreIsComputedOnce) {
     return ids;
   }();
   const std::string document = " mask=\"doc[b,q] == doc[b,k]\" tensor=\"doc:i32[B,Sq]\"";
-  for (const Order order : {Order::Contiguous, Order::Zigzag, Order::Striped}) {
+  for (const TokenOrder order : {TokenOrder::Contiguous, TokenOrder::Zigzag, TokenOrder::Striped}) {
     for (const int ranks : {1, 2, 4, 5}) {
       for (const char* const mask : {"", "mask=causal", "mask=sliding(5)", "mask=\"q + k < 9\"",
                                      "mask=\"q + (Skv - Sq) >= k && b < 1\""}) {
         expect_complete({sizes + mask, {ranks, Strategy::Ring, order}, {}, {}, {}});
-        if (order == Order::Striped) continue;
+        if (order == TokenOrder::Striped) continue;
         expect_complete({sizes + mask, {ranks, Strategy::Ring, order}, {}, {30, 11}, {}});
       }
       expect_complete({sizes + document, {ranks, Strategy::AllGather, order}, {}, {}, documents});
     }
   }
-  expect_complete({sizes + "mask=causal", {4, Strategy::AllToAll, Order::Zigzag}, {}, {}, {}});
-  expect_complete({sizes + "mask=causal", {4, Strategy::TwoLevel, Order::Zigzag, 2}, {}, {}, {}});
+  expect_complete({sizes + "mask=causal", {4, Strategy::AllToAll, TokenOrder::Zigzag}, {}, {}, {}});
+  expect_complete(
+      {sizes + "mask=causal", {4, Strategy::TwoLevel, TokenOrder::Zigzag, 2}, {}, {}, {}});
 }
 
 TEST(Parallel, PackedSequencesAreCutInALineOrEachForItself) {
   const std::string line =
       "b=4 h=4 sq=40 d=8 layout=thd tq=72 tk=72 cu_q=bound cu_k=bound mask=causal";
   const std::vector<std::int32_t> starts{0, 7, 7, 47, 72};
-  for (const Order order : {Order::Contiguous, Order::Zigzag}) {
+  for (const TokenOrder order : {TokenOrder::Contiguous, TokenOrder::Zigzag}) {
     for (const int ranks : {2, 4, 8}) {
       expect_complete({line, {ranks, Strategy::Ring, order}, starts, {}, {}});
       expect_complete({line, {ranks, Strategy::TwoLevel, order, 2}, starts, {5, 0, 38, 25}, {}});
@@ -116,7 +118,7 @@ TEST(Parallel, PackedSequencesAreCutInALineOrEachForItself) {
   }
 }
 
-double busiest(const std::string& line, Order order) {
+double busiest(const std::string& line, TokenOrder order) {
   const Problem whole = *parse_problem_line(line).forward;
   ParallelPlan plan(whole, {}, {8, Strategy::Ring, order});
   double sum = 0, most = 0;
@@ -132,13 +134,13 @@ double busiest(const std::string& line, Order order) {
 }
 
 TEST(Parallel, ZigzagSharesTheWorkOfACausalMask) {
-  EXPECT_GT(busiest("sq=4096 mask=causal", Order::Contiguous), 1.8);
-  EXPECT_NEAR(busiest("sq=4096 mask=causal", Order::Zigzag), 1, 0.01);
+  EXPECT_GT(busiest("sq=4096 mask=causal", TokenOrder::Contiguous), 1.8);
+  EXPECT_NEAR(busiest("sq=4096 mask=causal", TokenOrder::Zigzag), 1, 0.01);
 }
 
 TEST(Parallel, WhatIsMaskedIsNotSent) {
   const Problem whole = *parse_problem_line("h=2 sq=64 d=8 dv=4 mask=sliding(5)").forward;
-  ParallelPlan plan(whole, {}, {4, Strategy::Ring, Order::Contiguous});
+  ParallelPlan plan(whole, {}, {4, Strategy::Ring, TokenOrder::Contiguous});
   const std::vector<ParallelStep> steps = plan.steps(1);
   ASSERT_EQ(steps.size(), 4U);
   EXPECT_EQ(steps[1].from, 0);
@@ -153,26 +155,21 @@ TEST(Parallel, WhatIsMaskedIsNotSent) {
 
 TEST(Parallel, AModifierThatMasksCounts) {
   const Problem whole = *parse_problem_line("sq=64 mod=\"q >= k ? score : -inf\"").forward;
-  ParallelPlan plan(whole, {}, {4, Strategy::Ring, Order::Contiguous});
+  ParallelPlan plan(whole, {}, {4, Strategy::Ring, TokenOrder::Contiguous});
   EXPECT_TRUE(plan.steps(0)[1].tiles.empty());
   EXPECT_FALSE(plan.steps(1)[1].tiles.empty());
 }
 
 std::string refusal(const std::string& line, const ParallelSpec& spec) {
   const Problem whole = *parse_problem_line(line).forward;
-  try {
-    ParallelPlan plan(whole, {}, spec);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
+  return test::error_of<InvalidArgument>([&] { ParallelPlan(whole, {}, spec); });
 }
 
 TEST(Parallel, Refusals) {
   EXPECT_NE(refusal("h=6 sq=8", {4, Strategy::AllToAll}).find("6 heads of keys"),
             std::string::npos);
   EXPECT_NE(refusal("sq=8", {0, Strategy::Ring}).find("ranks=0"), std::string::npos);
-  EXPECT_NE(refusal("sq=8", {4, Strategy::TwoLevel, Order::Zigzag, 3}).find("head_ranks=3"),
+  EXPECT_NE(refusal("sq=8", {4, Strategy::TwoLevel, TokenOrder::Zigzag, 3}).find("head_ranks=3"),
             std::string::npos);
   EXPECT_NE(refusal("sq=8 layout=thd tq=8 tk=8 cu_q=bound cu_k=bound", {2}).find("cu_q"),
             std::string::npos);

@@ -21,9 +21,9 @@
 
 // The thread sanitizer does not know a child that starts threads: it ends it.
 #if defined(__SANITIZE_THREAD__)
-#define SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS() GTEST_SKIP() << "not under this sanitizer"
+#define SKIP_IF_CHILDREN_MAY_NOT_START_THREADS() GTEST_SKIP() << "not under this sanitizer"
 #else
-#define SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS()
+#define SKIP_IF_CHILDREN_MAY_NOT_START_THREADS()
 #endif
 
 namespace fovea {
@@ -55,18 +55,15 @@ TEST(Pool, runs_every_task_once) {
     }
   }
   EXPECT_TRUE(each_once(own_pool(), 100));
-  EXPECT_TRUE(each_once(serial_executor(), 100));
 }
 
 TEST(Pool, has_as_many_threads_as_the_device_but_no_more_than_there_are_processors) {
   const auto processors = static_cast<int>(process_cpus().all.size());
   EXPECT_EQ(own_pool().threads(), std::min(cpu_device().threads, processors));
-  EXPECT_EQ(serial_executor().threads(), 1);
 }
 
 TEST(Pool, nothing_to_do_calls_nothing) {
   pool_of(2).run(0, [](std::size_t) { FAIL(); });
-  serial_executor().run(0, [](std::size_t) { FAIL(); });
 }
 
 TEST(Pool, one_task_and_one_thread_stay_on_the_caller) {
@@ -75,9 +72,9 @@ TEST(Pool, one_task_and_one_thread_stay_on_the_caller) {
   pool_of(1).run(50, [&](std::size_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
 }
 
-TEST(Pool, serial_tasks_come_in_order) {
+TEST(Pool, tasks_of_one_thread_come_in_order) {
   std::vector<std::size_t> order;
-  serial_executor().run(4, [&](std::size_t task) { order.push_back(task); });
+  pool_of(1).run(4, [&](std::size_t task) { order.push_back(task); });
   EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 3}));
 }
 
@@ -143,7 +140,7 @@ TEST(Pool, the_first_callers_of_a_new_pool_come_together) {
 }
 
 TEST(Pool, the_first_exception_leaves_after_the_last_task) {
-  for (Executor* const executor : {&pool_of(1), &pool_of(2), &pool_of(8), &serial_executor()}) {
+  for (Executor* const executor : {&pool_of(1), &pool_of(2), &pool_of(8)}) {
     std::atomic<int> ran{0};
     try {
       executor->run(40, [&](std::size_t task) {
@@ -177,28 +174,34 @@ TEST(Pool, many_short_calls) {
   EXPECT_EQ(total.load(), sum);
 }
 
-// What a child's wait status says: 0 if every task ran once. One that hangs is ended by SIGALRM.
-int status_of_child() {
+// The wait status of a child that ends with what `body` returns. One that hangs is ended by
+// SIGALRM.
+template <class Body>
+int in_a_child(const Body& body) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(120);
-    _exit(each_once(pool_of(2), 50) && each_once(own_pool(), 50) ? 0 : 1);
+    _exit(body());
   }
   int status = -1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   return status;
 }
 
+int failures_in_a_child() {
+  return in_a_child([] { return each_once(pool_of(2), 50) && each_once(own_pool(), 50) ? 0 : 1; });
+}
+
 TEST(Pool, a_forked_child_has_threads_of_its_own) {
-  SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS();
+  SKIP_IF_CHILDREN_MAY_NOT_START_THREADS();
   EXPECT_TRUE(each_once(pool_of(2), 50));
   EXPECT_TRUE(each_once(own_pool(), 50));
-  EXPECT_EQ(status_of_child(), 0);
+  EXPECT_EQ(failures_in_a_child(), 0);
   EXPECT_TRUE(each_once(pool_of(2), 50));  // the parent's still work
 }
 
 TEST(Pool, a_child_forked_while_others_call) {
-  SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS();
+  SKIP_IF_CHILDREN_MAY_NOT_START_THREADS();
   // First calls make what lives as long as the process; a fork amid one leaves it half made.
   EXPECT_TRUE(each_once(pool_of(2), 20));
   EXPECT_TRUE(each_once(own_pool(), 20));
@@ -211,7 +214,7 @@ TEST(Pool, a_child_forked_while_others_call) {
   std::thread other([&] {
     for (; !stop.load(); ++calls) pool_of(2).run(20, task);
   });
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(status_of_child(), 0);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(failures_in_a_child(), 0);
   stop.store(true);
   other.join();
   EXPECT_EQ(ran.load(), 20 * calls);
@@ -254,25 +257,6 @@ int check(const Cpus& expected) {
   return std::ranges::all_of(seen, is_right) ? 0 : 2;
 }
 
-template <class Body>
-int in_a_child(const Body& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(120);
-    _exit(body());
-  }
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return status;
-}
-
-// The thread sanitizer does not know a child that starts threads: it ends it.
-#if defined(__SANITIZE_THREAD__)
-#define SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS() GTEST_SKIP() << "not under this sanitizer"
-#else
-#define SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS()
-#endif
-
 TEST(PoolAffinity, ABoundCallerStartsThreadsOnAllProcessors) {
   const Cpus all = cpus_of_thread(getpid());
   std::thread([&] {
@@ -284,13 +268,13 @@ TEST(PoolAffinity, ABoundCallerStartsThreadsOnAllProcessors) {
 
 // As under `taskset`: the whole process has one processor.
 TEST(PoolAffinity, ThreadsStayInsideOfAProcessThatHasOneProcessor) {
-  SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS();
+  SKIP_IF_CHILDREN_MAY_NOT_START_THREADS();
   const Cpus one{cpus_of_thread(getpid()).back()};
   EXPECT_EQ(in_a_child([&] { return bind_thread(0, one) ? check(one) : 3; }), 0);
 }
 
 TEST(PoolAffinity, AChildThatBindsItselfKeepsToThat) {
-  SKIP_WHERE_CHILDREN_MAY_NOT_START_THREADS();
+  SKIP_IF_CHILDREN_MAY_NOT_START_THREADS();
   const Cpus all = cpus_of_thread(getpid());
   Pool& pool = new_pool(2);
   EXPECT_EQ(cpus_of_threads(pool), std::vector<Cpus>{all});

@@ -12,7 +12,7 @@
 #include "attention/problem_text.h"
 #include "attention/validate.h"
 #include "base/error.h"
-#include "ir/parse.h"
+#include "ir/program.h"
 
 namespace fovea {
 namespace {

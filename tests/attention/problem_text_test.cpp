@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/words.h"
 #include "ir/expr.h"
-#include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
 #include "tests/ir/random.h"
 
 namespace fovea::test {
@@ -193,9 +193,7 @@ Problem backward_of(const std::string& line) {
 }
 
 TEST(ProblemLine, RandomProblemsReadBackEqual) {
-  const std::uint64_t seed = test::test_seed();
-  RecordProperty("seed", std::to_string(seed));
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = test::printed_seed();
   std::mt19937_64 random(seed);
   for (int i = 0; i < 20000; ++i) {
     const Problem problem = test::random_problem(random);
@@ -215,8 +213,7 @@ TEST(ProblemLine, RandomProblemsReadBackEqual) {
 
 // The same words in any order are the same problem.
 TEST(ProblemLine, OrderDoesNotCount) {
-  const std::uint64_t seed = test::test_seed();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = test::printed_seed();
   std::mt19937_64 random(seed);
   for (int i = 0; i < 500; ++i) {
     const std::string line = print(test::random_problem(random));

@@ -6,17 +6,13 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/error_of.h"
 
 namespace fovea {
 namespace {
 
 std::string message(std::string_view line) {
-  try {
-    split_words(line);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
+  return test::error_of<InvalidArgument>([&] { split_words(line); });
 }
 
 TEST(Words, Splits) {

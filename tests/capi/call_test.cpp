@@ -299,7 +299,7 @@ TEST(Call, FoveasOwnThreadsMayBeLimited) {
   }
 }
 
-// A program's text is read again where its literals were rounded to f32.
+// A program's text is read again if its literals were rounded to f32.
 TEST(Describe, F64TensorsKeepNumbersAsDoubles) {
   const auto program = parse_program("mod=\"score * 0.30151134457776363 + x\" scalar=x=0.1");
   const auto line_of = [&](fovea_dtype dtype, fovea_program with) {

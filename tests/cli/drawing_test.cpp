@@ -17,8 +17,8 @@ TEST(Ticks, AreRound) {
   EXPECT_EQ(position_ticks(2147483647, 8).size(), 5u);
   EXPECT_EQ(value_ticks(-30, 30, 6), (std::vector<double>{-30, -20, -10, 0, 10, 20, 30}));
   EXPECT_EQ(value_ticks(0, 0.3, 3).size(), 4u);
-  EXPECT_EQ(number_text(0.1 + 0.2, 0.1), "0.3");
-  EXPECT_NE(number_text(1e6 + 0.25, 0.25), number_text(1e6 + 0.5, 0.25));
+  EXPECT_EQ(value_text(0.1 + 0.2, 0.1), "0.3");
+  EXPECT_NE(value_text(1e6 + 0.25, 0.25), value_text(1e6 + 0.5, 0.25));
   EXPECT_LE(value_ticks(3.4e38, 3.4e38 * (1 + 1e-12), 6).size(), 65u);
 }
 

@@ -15,6 +15,7 @@
 #include "cli/draw/figure.h"
 #include "cli/draw/picture.h"
 #include "cli/draw/terminal.h"
+#include "tests/error_of.h"
 
 namespace fovea::cli {
 namespace {
@@ -97,15 +98,6 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Picture, ColoursLieWhereCellsAre) {
   const Picture p = causal(64, 64);
   const Pixels pixels = draw(p);
@@ -122,7 +114,7 @@ TEST(Picture, TheEndingSaysWhichKindOfFile) {
   EXPECT_EQ(file_kind("b.png/a.svg"), FileKind::Svg);
   EXPECT_EQ(file_kind("a.b.pdf"), FileKind::Pdf);
   for (const std::string path : {"a.jpg", "png", ".png", "a.png.gz", ""}) {
-    EXPECT_EQ(error_of([&] { file_kind(path); }),
+    EXPECT_EQ(test::error_of<std::exception>([&] { file_kind(path); }),
               "cannot write " + path + ": its name must end in .png, .svg or .pdf");
   }
 }
@@ -151,17 +143,18 @@ TEST_F(PictureFile, OverwritesAndKeepsLinks) {
 
 TEST_F(PictureFile, ErrorsNamePathAndReasonAndLeaveNothing) {
   const std::string missing = folder_ / "missing" / "mask.png";
-  EXPECT_EQ(error_of([&] { write_file(missing, "bytes"); }),
+  EXPECT_EQ(test::error_of<std::exception>([&] { write_file(missing, "bytes"); }),
             "cannot write " + missing + ": No such file or directory");
-  EXPECT_EQ(error_of([&] { write_file(folder_, "bytes"); }),
+  EXPECT_EQ(test::error_of<std::exception>([&] { write_file(folder_, "bytes"); }),
             "cannot write " + folder_.string() + ": Is a directory");
-  EXPECT_NE(error_of([&] { write_file("", "bytes"); }).find("path is empty"), std::string::npos);
+  EXPECT_NE(test::error_of<std::exception>([&] { write_file("", "bytes"); }).find("path is empty"),
+            std::string::npos);
   EXPECT_EQ(files(), 0u);
 }
 
 TEST_F(PictureFile, FullDiskIsAnErrorAndDevicesAreNotReplaced) {
   if (!fs::is_character_file("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  EXPECT_EQ(error_of([] { write_file("/dev/full", "bytes"); }),
+  EXPECT_EQ(test::error_of<std::exception>([] { write_file("/dev/full", "bytes"); }),
             "cannot write /dev/full: No space left on device");
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
 }

@@ -113,23 +113,6 @@ def test_the_doctor_names_bundles(fovea_in, tmp_path):
     assert f"not used: {tmp_path}/none: cannot be opened: No such file or directory\n" in text
 
 
-def test_compile_names_lines_that_are_none(refused, tmp_path):
-    lines = tmp_path / "lines.txt"
-    lines.write_text(f"# two\n{LINE}\nsqq=9\n")
-    text = refused("compile", lines, "--device", "h200", "-o", tmp_path / "x.fovea")
-    assert f"{lines}:3: " in text and "did you mean 'sq'?" in text
-    assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
-
-
-def test_compile_of_what_no_engine_can(fovea, tmp_path):
-    lines = tmp_path / "lines.txt"
-    lines.write_text("b=1 h=1 sq=16 d=8 dtype=f64\n")
-    result = fovea("compile", lines, "--device", "h200", "-o", tmp_path / "x.fovea", check=False)
-    assert result.returncode == 1 and result.stdout == ""
-    assert f"{lines}:1: not compiled: no engine can compile this ahead" in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
-
-
 # --- A file of the cache folder as docs/caching.md describes it, written without the library: pins the form ---
 
 

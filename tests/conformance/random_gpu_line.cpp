@@ -9,7 +9,7 @@
 namespace fovea::conformance {
 namespace {
 
-class Line : DrawnWords {
+class DrawnGpuLine : DrawnWords {
  public:
   using DrawnWords::DrawnWords;
 
@@ -189,6 +189,6 @@ class Line : DrawnWords {
 
 }  // namespace
 
-std::string random_gpu_line(test::Random& random) { return Line(random).make(); }
+std::string random_gpu_line(test::Random& random) { return DrawnGpuLine(random).make(); }
 
 }  // namespace fovea::conformance

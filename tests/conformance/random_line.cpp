@@ -15,9 +15,9 @@ constexpr double most_work = 1.5e6;
 // poison_masked_kv asks the library about each score one by one.
 constexpr double most_poisoned_scores = 1e4;
 
-class Line : DrawnWords {
+class DrawnHostLine : DrawnWords {
  public:
-  Line(Random& structure, Random& sizes) : DrawnWords(structure), sizes_(sizes) {}
+  DrawnHostLine(Random& structure, Random& sizes) : DrawnWords(structure), sizes_(sizes) {}
 
   RandomLine make() {
     draw_sizes();
@@ -223,9 +223,11 @@ class Line : DrawnWords {
 
 }  // namespace
 
-RandomLine random_line(Random& random) { return Line(random, random).make(); }
+RandomLine random_line(Random& random) { return DrawnHostLine(random, random).make(); }
 
-RandomLine random_line(Random& structure, Random& sizes) { return Line(structure, sizes).make(); }
+RandomLine random_line(Random& structure, Random& sizes) {
+  return DrawnHostLine(structure, sizes).make();
+}
 
 std::string run_command(const RandomLine& random) {
   return "fovea run '" + random.line + "' --engine cpu --check" +

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "ir/build.h"
 #include "ir/eval.h"
-#include "ir/parse.h"
+#include "ir/program.h"
 
 namespace fovea::test {
 namespace {

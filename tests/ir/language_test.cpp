@@ -9,7 +9,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/words.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/eval.h"
@@ -20,6 +19,7 @@
 #include "ir/print.h"
 #include "ir/program.h"
 #include "ir/simplify.h"
+#include "tests/error_of.h"
 
 namespace fovea::ir {
 namespace {
@@ -91,13 +91,8 @@ std::string derivative(const World& world, const std::string& text, const std::s
 }
 
 std::string error_text(const std::function<void()>& parse) {
-  try {
-    parse();
-  } catch (const InvalidArgument& error) {
-    const std::string all = error.what();
-    return all.substr(0, all.find('\n'));
-  }
-  return "no error";
+  const std::string all = test::error_of<InvalidArgument>(parse);
+  return all.substr(0, all.find('\n'));
 }
 
 struct Example {

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "ir/eval.h"
-#include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
 #include "ir/topology.h"
 #include "tests/ir/random.h"
 
@@ -67,12 +67,6 @@ class Numbers {
   std::mt19937_64 random_;
 };
 
-std::uint64_t printed_seed() {
-  const std::uint64_t seed = test::test_seed();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
-
 std::vector<ScalarValue> bound_scalars(const Lifted& lifted, std::size_t declared) {
   std::vector<ScalarValue> values(declared);
   for (std::size_t i = 0; i < declared; ++i) values[i].f = 0.25f + static_cast<float>(i);
@@ -111,7 +105,7 @@ void expect_same_values(const Expr& original, const Expr& lifted,
 }
 
 TEST(Lift, KeepsEveryValue) {
-  const std::uint64_t seed = printed_seed();
+  const std::uint64_t seed = test::printed_seed();
   Numbers numbers(seed);
   for (const std::string& pattern : patterns) {
     SCOPED_TRACE(pattern);
@@ -126,7 +120,7 @@ TEST(Lift, KeepsEveryValue) {
 }
 
 TEST(Lift, FormulasThatDifferInNumbersBecomeOneProgram) {
-  Numbers numbers(printed_seed());
+  Numbers numbers(test::printed_seed());
   for (const std::string& pattern : patterns) {
     const Lifted first = lift_literals(parse_program(with_number(pattern, numbers.draw())));
     for (int i = 0; i < 200; ++i) {
@@ -210,7 +204,7 @@ std::string with_integers(const std::string& pattern, std::mt19937_64& random) {
 }
 
 TEST(Lift, ShiftsOfPositionsAreLiftedIfThatIsAskedFor) {
-  const std::uint64_t seed = printed_seed();
+  const std::uint64_t seed = test::printed_seed();
   std::mt19937_64 random(seed);
   const auto lift = [](const Program& program) {
     return lift_literals(program, Depends::None, Shifts::Lift);

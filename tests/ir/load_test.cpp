@@ -1,7 +1,6 @@
 // What loads read: every element type, clamped indices, empty tensors, strides.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -25,30 +24,6 @@ TensorView view(const std::vector<T>& data, DType dtype, std::vector<std::int64_
 
 Cell<float> read(const TensorView& tensor, std::vector<std::int32_t> index) {
   return read_element<float>(tensor, index);
-}
-
-TEST(Load, SixteenBitFormatsOfEveryPattern) {
-  for (std::uint32_t pattern = 0; pattern < 65536; ++pattern) {
-    const auto bits = static_cast<std::uint16_t>(pattern);
-    // Independently: value = (-1)^s * m * 2^e, in double, which holds all of them.
-    const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float half = half_to_float(bits);
-    if (exponent == 31) {
-      EXPECT_TRUE(fraction != 0 ? std::isnan(half) : half == static_cast<float>(sign * HUGE_VAL));
-    } else {
-      const double magnitude =
-          exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
-      EXPECT_EQ(static_cast<double>(half), sign * magnitude) << pattern;
-      EXPECT_EQ(std::signbit(half), sign < 0) << pattern;
-    }
-    const float brain = bfloat16_to_float(bits);
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(brain), pattern << 16);
-#ifdef __FLT16_MANT_DIG__
-    const auto compiler = static_cast<float>(std::bit_cast<_Float16>(bits));
-    EXPECT_TRUE(half == compiler || (std::isnan(half) && std::isnan(compiler))) << pattern;
-#endif
-  }
 }
 
 TEST(Load, ElementTypes) {
@@ -138,7 +113,7 @@ void fill(Random& random, DType type, std::vector<std::byte>& bytes) {
 }
 
 // Every element, as formulas read it.
-Range read_all(const TensorView& tensor, const Part& part) {
+Range read_all(const TensorView& tensor, const TensorPart& part) {
   Range range{{INT64_MAX, INT64_MIN}, RealInterval::none(), {false, false}};
   range.f.nan = false;
   std::array<std::int32_t, limits::rank> at{};
@@ -184,7 +159,7 @@ TEST(Extremes, AreThoseOfEveryElement) {
     view.dtype = random.pick(types);
     view.rank = random.between(0, 3);
     std::int64_t stride = random.chance(70) ? 1 : random.between(0, 3);
-    Part part;
+    TensorPart part;
     const auto rank = static_cast<std::size_t>(view.rank);
     const std::size_t longest = random.below(3);
     for (std::size_t d = rank; d-- > 0;) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "ir/parse.h"
 #include "ir/program.h"
+#include "tests/error_of.h"
 
 namespace fovea::ir {
 namespace {
@@ -23,17 +24,12 @@ struct Failure {
 };
 
 Failure failure_of(const std::function<void()>& parse) {
-  try {
-    parse();
-  } catch (const InvalidArgument& error) {
-    const std::string all = error.what();
-    const std::size_t line = all.find('\n');
-    if (line == std::string::npos) return {all, -1};
-    const std::size_t caret_line = all.find('\n', line + 1);
-    const std::size_t indent = 3;  // the newline and two spaces
-    return {all.substr(0, line), static_cast<int>(all.find('^', caret_line) - caret_line - indent)};
-  }
-  return {"nothing was wrong", -1};
+  const std::string all = test::error_of<InvalidArgument>(parse);
+  const std::size_t line = all.find('\n');
+  if (line == std::string::npos) return {all, -1};
+  const std::size_t caret_line = all.find('\n', line + 1);
+  const std::size_t indent = 3;  // the newline and two spaces
+  return {all.substr(0, line), static_cast<int>(all.find('^', caret_line) - caret_line - indent)};
 }
 
 // A formula that may use a tensor of rank 1, one of rank 2 and a scalar.
@@ -85,14 +81,10 @@ TEST(ParseError, TheCaretLineShowsWhereInALongText) {
   const Failure failure = failure_of([&] { parse_with_captures(long_text); });
   EXPECT_EQ(failure.message, "formula: unknown name 'scor'; did you mean 'score'?");
   EXPECT_EQ(failure.column, 50);  // cut in front of it
-  try {
-    parse_with_captures("let x = q;\n  let y = k;\n\tx + zz");
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(),
-                 "formula: unknown name 'zz'; captured names are declared with tensor=... or "
-                 "scalar=...\n   x + zz\n       ^^");
-  }
+  EXPECT_EQ(test::error_of<InvalidArgument>(
+                [] { parse_with_captures("let x = q;\n  let y = k;\n\tx + zz"); }),
+            "formula: unknown name 'zz'; captured names are declared with tensor=... or "
+            "scalar=...\n   x + zz\n       ^^");
 }
 
 // Every bound of ir::limits has its own message, and takes what is just within it.

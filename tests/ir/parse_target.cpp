@@ -49,16 +49,6 @@ struct SingleElements {
   std::vector<ScalarValue> scalars;
 };
 
-bool holds(const Expr& expr, const Range& range, const Cell<float>& value) {
-  switch (expr->type()) {
-    case Type::F32:
-      return std::isnan(value.f) ? range.f.nan : range.f.lo <= value.f && value.f <= range.f.hi;
-    case Type::I32: return range.i.contains(value.i);
-    case Type::Bool: return value.b ? range.b.can_true : range.b.can_false;
-  }
-  return false;
-}
-
 // Everything that is done with a formula after parsing; "" or what is wrong with it.
 std::string exercise(const Expr& expr, const Declarations& declared) {
   const SingleElements captured(declared);
@@ -72,7 +62,7 @@ std::string exercise(const Expr& expr, const Declarations& declared) {
   box.B = {2, 2}, box.H = {4, 4}, box.Hkv = {2, 2}, box.Sq = {16, 16}, box.Skv = {12, 12};
 
   const Cell<float> value = evaluate(expr, point);
-  if (!holds(expr, bound(expr, box), value)) return "range does not hold the value";
+  if (!test::holds(expr->type(), bound(expr, box), value)) return "range does not hold the value";
   const std::vector<std::int64_t> extents(limits::rank, 1);
   const TapeBounds bounds{box, [&](std::uint32_t) { return std::span(extents); }};
   std::vector<Expr> roots{expr, simplify(expr), simplify(expr, box)};

@@ -14,7 +14,6 @@
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/eval.h"
-#include "ir/lexer.h"
 #include "ir/parse.h"
 #include "tests/ir/random_point.h"
 #include "tests/ir/random_program.h"

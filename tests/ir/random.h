@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string>
@@ -14,6 +15,12 @@ namespace fovea::test {
 inline std::uint64_t test_seed() {
   const char* const given = std::getenv("FOVEA_TEST_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 0) : 20260822;
+}
+
+// The same, printed: for tests whose failures do not name it.
+inline std::uint64_t printed_seed() {
+  std::printf("seed %llu\n", static_cast<unsigned long long>(test_seed()));
+  return test_seed();
 }
 
 // How many cases to try: all of them, or a quarter under sanitizers, which are that much slower.

@@ -139,6 +139,16 @@ bool same_value(Type type, const Cell<Real>& a, const Cell<Real>& b) {
 template bool same_value<float>(Type, const Cell<float>&, const Cell<float>&);
 template bool same_value<double>(Type, const Cell<double>&, const Cell<double>&);
 
+bool holds(Type type, const Range& range, const Cell<float>& value) {
+  switch (type) {
+    case Type::F32:
+      return std::isnan(value.f) ? range.f.nan : range.f.lo <= value.f && value.f <= range.f.hi;
+    case Type::I32: return range.i.contains(value.i);
+    case Type::Bool: return value.b ? range.b.can_true : range.b.can_false;
+  }
+  return false;
+}
+
 template <class Real>
 std::string value_text(Type type, const Cell<Real>& cell) {
   std::ostringstream out;

@@ -55,6 +55,8 @@ class RandomCaptured {
 template <class Real>
 bool same_value(ir::Type type, const ir::Cell<Real>& a, const ir::Cell<Real>& b);
 
+bool holds(ir::Type type, const ir::Range& range, const ir::Cell<float>& value);
+
 template <class Real>
 std::string value_text(ir::Type type, const ir::Cell<Real>& cell);
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "ir/build.h"
-#include "ir/parse.h"
+#include "ir/program.h"
 
 namespace fovea::test {
 namespace {

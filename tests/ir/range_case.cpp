@@ -72,16 +72,6 @@ std::int32_t inside(Random& random, IntInterval x) {
   return static_cast<std::int32_t>(x.lo + random.bits() % (x.hi - x.lo + 1));
 }
 
-bool holds(Type type, const Range& range, const Cell<float>& value) {
-  switch (type) {
-    case Type::F32:
-      return std::isnan(value.f) ? range.f.nan : range.f.lo <= value.f && value.f <= range.f.hi;
-    case Type::I32: return range.i.contains(value.i);
-    case Type::Bool: return value.b ? range.b.can_true : range.b.can_false;
-  }
-  return false;
-}
-
 bool decided(Type type, const Range& range) {
   switch (type) {
     case Type::F32: return !range.f.nan || std::isfinite(range.f.lo) || std::isfinite(range.f.hi);

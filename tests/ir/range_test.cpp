@@ -6,10 +6,8 @@
 #include <iostream>
 #include <limits>
 
-#include "ir/build.h"
 #include "ir/eval.h"
 #include "ir/parse.h"
-#include "ir/print.h"
 #include "tests/ir/targets.h"
 
 namespace fovea::test {
@@ -127,8 +125,8 @@ TEST(Range, IsExactForLinearComparisons) {
   }
 }
 
-// Positions at the ends of i32: differences are taken in unbounded integers where nothing wraps,
-// and the wrapped values are known where something does.
+// Positions at the ends of i32: differences are taken in unbounded integers if nothing wraps,
+// and the wrapped values are known if something does.
 TEST(Range, IsExactAtTheEndsOfTheIntegers) {
   constexpr std::int32_t top = std::numeric_limits<std::int32_t>::max() - 8;
   constexpr std::int32_t bottom = std::numeric_limits<std::int32_t>::min();

@@ -7,7 +7,7 @@
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/lift.h"
-#include "ir/parse.h"
+#include "ir/program.h"
 #include "ir/simplify.h"
 #include "tests/ir/random.h"
 

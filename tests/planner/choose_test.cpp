@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "tests/error_of.h"
 #include "tests/planner/fake_engine.h"
 
 namespace fovea {
@@ -24,12 +25,7 @@ class Choose : public ::testing::Test {
   PlanRequest named(const std::string& engine) { return {device_named("here"), engine}; }
 
   std::string unsupported(const PlanRequest& request) {
-    try {
-      planner.make_plan(problem, request);
-    } catch (const Unsupported& error) {
-      return error.what();
-    }
-    return "supported";
+    return test::error_of<Unsupported>([&] { planner.make_plan(problem, request); });
   }
 };
 
@@ -80,21 +76,11 @@ TEST_F(Choose, ByTheEnvironment) {
 }
 
 TEST_F(Choose, UnknownNamesSuggestTheNearest) {
-  try {
-    planner.make_plan(problem, named("fsat"));
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(),
-                 "engine 'fsat' is unknown; did you mean 'fast'? (engines: fast, slow, exact)");
-  }
+  EXPECT_EQ(test::error_of<InvalidArgument>([&] { planner.make_plan(problem, named("fsat")); }),
+            "engine 'fsat' is unknown; did you mean 'fast'? (engines: fast, slow, exact)");
   setenv("FOVEA_ENGINE", "quantum", 1);
-  try {
-    planner.explain(problem, here, false);
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(),
-                 "FOVEA_ENGINE: engine 'quantum' is unknown (engines: fast, slow, exact)");
-  }
+  EXPECT_EQ(test::error_of<InvalidArgument>([&] { planner.explain(problem, here, false); }),
+            "FOVEA_ENGINE: engine 'quantum' is unknown (engines: fast, slow, exact)");
 }
 
 TEST_F(Choose, ANamedEngineIsNotReplaced) {

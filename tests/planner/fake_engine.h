@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "attention/engine.h"
 #include "attention/problem_text.h"
@@ -103,6 +105,14 @@ inline Device device_named(const std::string& name) {
 
 inline Verdict refusal(const std::string& code) {
   return {Answer::No, {{code, "limit of " + code, "got of " + code, "advice for " + code}}, 0, ""};
+}
+
+constexpr int thread_count = 16;
+
+inline void in_threads(const std::function<void(int)>& work) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < thread_count; ++i) threads.emplace_back(work, i);
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace fovea::testing

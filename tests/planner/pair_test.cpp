@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "tests/error_of.h"
 #include "tests/planner/fake_engine.h"
 #include "tests/store/storing_engine.h"
 
@@ -100,14 +101,9 @@ TEST_F(Pair, AnEnginesOwnRandomNumbersAreNotShared) {
   use("h=2 sq=8 d=4 dropout=0.5 rng=engine");
   fast.verdict = by_direction(able(), refusal("no_backward"));
   slow.verdict = by_direction(refusal("no_forward"), able());
-  try {
-    forward_engine();
-    FAIL();
-  } catch (const Unsupported& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("both directions of this pair"), std::string::npos) << text;
-    EXPECT_NE(text.find("not the other direction: "), std::string::npos) << text;
-  }
+  const std::string text = test::error_of<Unsupported>([&] { forward_engine(); });
+  EXPECT_NE(text.find("both directions of this pair"), std::string::npos) << text;
+  EXPECT_NE(text.find("not the other direction: "), std::string::npos) << text;
 }
 
 TEST_F(Pair, ThePlanOfAPinnedPartnerIsBuiltFirst) {
@@ -202,14 +198,8 @@ TEST_F(Pair, ANamedEngineIsTakenAndTheTableSaysWhatItLacks) {
 TEST_F(Pair, TheReferenceOnlyWhenNamed) {
   use("h=2 sq=8 d=4");
   fast.verdict = slow.verdict = by_direction(refusal("too_large"), refusal("too_large"));
-  try {
-    forward_engine();
-    FAIL();
-  } catch (const Unsupported& error) {
-    EXPECT_NE(std::string(error.what()).find("exact can, but runs only when it is named"),
-              std::string::npos)
-        << error.what();
-  }
+  const std::string text = test::error_of<Unsupported>([&] { forward_engine(); });
+  EXPECT_NE(text.find("exact can, but runs only when it is named"), std::string::npos) << text;
 }
 
 // Plans compiled ahead: which engines, which blobs, and what is said if there are none.
@@ -217,12 +207,7 @@ TEST_F(Pair, TheReferenceOnlyWhenNamed) {
 using namespace fovea::testing;
 
 std::string unsupported(Planner& planner, const Problem& problem, const PlanRequest& request) {
-  try {
-    planner.compile_ahead(problem, request);
-  } catch (const Unsupported& refusal) {
-    return refusal.what();
-  }
-  return "compiled";
+  return test::error_of<Unsupported>([&] { planner.compile_ahead(problem, request); });
 }
 
 class Ahead : public ::testing::Test {

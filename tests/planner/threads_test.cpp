@@ -15,14 +15,6 @@ namespace {
 
 using namespace testing;
 
-constexpr int thread_count = 16;
-
-void in_threads(const std::function<void(int)>& work) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < thread_count; ++i) threads.emplace_back(work, i);
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(Threads, OneBuildPerProblemHoweverManyAsk) {
   FakeEngine engine("fast");
   engine.record = false;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "store/entry.h"
+#include "tests/error_of.h"
 #include "tests/store/store_case.h"
 
 namespace fovea::store {
@@ -20,12 +21,7 @@ void write_bundle(const std::string& path, const std::vector<std::pair<Key, Blob
 }
 
 std::string refusal(const std::string& path) {
-  try {
-    Bundle::open(path);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::error_of<InvalidArgument>([&] { Bundle::open(path); });
 }
 
 TEST(Bundle, GivesBackWhatWasPutIn) {
@@ -71,13 +67,8 @@ TEST(Bundle, OneThatIsNotFinishedLeavesNothing) {
 
 TEST(Bundle, PlacesThatCannotBeWrittenTo) {
   const TemporaryFolder top;
-  const auto why = [](const std::string& path) -> std::string {
-    try {
-      BundleWriter writer(path);
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "accepted";
+  const auto why = [](const std::string& path) {
+    return test::error_of<InvalidArgument>([&] { BundleWriter writer(path); });
   };
   EXPECT_EQ(why(top.path()), top.path() + ": cannot be written: Is a directory");
   EXPECT_EQ(why("/nowhere/plans.fovea"),

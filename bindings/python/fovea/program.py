@@ -32,8 +32,8 @@ class Text(str):
 class Program:
     """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
 
-    `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name,
-    dtype, extents) and (name, dtype, default or None)."""
+    `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name, dtype, extents) and
+    (name, dtype, default or None)."""
 
     __slots__ = ("core", "mod", "mask", "bprop", "tensors", "scalars", "_in_double", "_hash")
 

@@ -17,8 +17,8 @@
 
 namespace fovea::traced {
 
-// What an operation takes and gives. Asked when the lambda is compiled, where Any may still become
-// each of the types, and again when it runs.
+// What an operation takes and gives. Checked when the lambda is compiled, with types that may still
+// be Any, and again when it runs, with all types known.
 enum class Rule : std::uint8_t {
   Number,  // i32 or f32, and gives the same; f32 as soon as one is
   Real,    // numbers to f32

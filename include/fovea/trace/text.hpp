@@ -50,36 +50,36 @@ class Printer {
  public:
   explicit Printer(const Node& root) : order_(operands_first(root)) {
     for (const Node* node : order_) {
-      for (const NodePtr& arg : node->args) ++entries_[arg.get()].uses;
+      for (const NodePtr& arg : node->args) ++texts_[arg.get()].uses;
       if (node->captured) collect(captured_, node->captured);
     }
     for (const DeclarationPtr& captured : captured_) taken_.insert(captured->name);
-    for (const Node* node : order_) print(*node, entries_[node], node == &root);
+    for (const Node* node : order_) print(*node, texts_[node], node == &root);
   }
 
   const std::string& text() const { return text_; }
   const std::vector<DeclarationPtr>& captured() const { return captured_; }
 
  private:
-  struct Entry {
+  struct NodeText {
     int uses = 0;
     int depth = 0;
     int level = atom_level;
     std::string text;
   };
 
-  void print(const Node& node, Entry& entry, bool is_root) {
+  void print(const Node& node, NodeText& own, bool is_root) {
     for (const NodePtr& arg : node.args) {
-      entry.depth = std::max(entry.depth, entries_[arg.get()].depth + 1);
+      own.depth = std::max(own.depth, texts_[arg.get()].depth + 1);
     }
-    entry.text = piece(node);
-    entry.level = node.level;
+    own.text = piece(node);
+    own.level = node.level;
     if (is_root) {
-      text_ += entry.text;
-    } else if ((entry.uses > 1 && !node.args.empty()) || entry.depth > deepest_inline) {
+      text_ += own.text;
+    } else if ((own.uses > 1 && !node.args.empty()) || own.depth > deepest_inline) {
       const std::string name = fresh_name();
-      text_ += "let " + name + " = " + entry.text + "; ";
-      entry = {entry.uses, 0, atom_level, name};
+      text_ += "let " + name + " = " + own.text + "; ";
+      own = {own.uses, 0, atom_level, name};
     }
   }
 
@@ -96,8 +96,8 @@ class Printer {
     return {};
   }
   std::string operand(const Node& node, std::size_t i, int weakest) const {
-    const Entry& entry = entries_.at(node.args[i].get());
-    return entry.level < weakest ? "(" + entry.text + ")" : entry.text;
+    const NodeText& own = texts_.at(node.args[i].get());
+    return own.level < weakest ? "(" + own.text + ")" : own.text;
   }
   std::string arguments(const Node& node) const {
     std::string out;
@@ -116,7 +116,7 @@ class Printer {
   }
 
   std::vector<const Node*> order_;
-  std::unordered_map<const Node*, Entry> entries_;
+  std::unordered_map<const Node*, NodeText> texts_;
   std::vector<DeclarationPtr> captured_;
   std::set<std::string> taken_;
   std::string text_;

@@ -46,7 +46,7 @@ using DeclarationPtr = std::shared_ptr<const Declaration>;
 
 enum class Form : std::uint8_t { Leaf, Call, Load, Prefix, Infix };
 
-// How tightly a text holds together, as in C: 2 for || up to 11 for *, then these two.
+// How tightly operators bind, as in C: 2 for || up to 11 for *, then these two.
 inline constexpr int prefix_level = 12, atom_level = 13;
 
 struct Node;

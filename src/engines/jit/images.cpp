@@ -13,7 +13,6 @@
 #include "engines/jit/compiler.h"
 #include "engines/jit/source.h"
 #include "store/entry.h"
-#include "store/plan_store.h"
 #include "store/store.h"
 
 namespace fovea::jit {
@@ -97,7 +96,7 @@ std::vector<Set> sets_of(const Prepared& prepared, const std::string& target) {
 }
 
 store::Blob packed(const std::vector<Image>& images) {
-  store::Writer out;
+  store::ByteWriter out;
   out.u32(static_cast<std::uint32_t>(images.size()));
   for (const Image& image : images) out.u64(image.bytes.size());
   for (const Image& image : images) out.bytes(image.bytes);

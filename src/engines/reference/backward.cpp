@@ -52,7 +52,7 @@ CapturedSums::CapturedSums(const Problem& baked, const Bindings& bindings, std::
       throw InvalidArgument("tensor '" + baked.program.tensors()[slot].name + "' is bound with " +
                             std::to_string(bound) + " elements, but its declared extents have " +
                             std::to_string(declared) +
-                            "; where its gradient is wanted, declare it as large as it is");
+                            "; if its gradient is wanted, declare it as large as it is");
     }
     sums_[slot] = sums.subspan(first, static_cast<std::size_t>(bound));
     first += static_cast<std::size_t>(declared);

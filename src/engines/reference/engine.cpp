@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "attention/engine.h"
-#include "base/error.h"
 #include "engines/reference/backward.h"
 #include "engines/reference/forward.h"
 #include "engines/reference/tangent.h"

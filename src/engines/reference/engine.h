@@ -1,5 +1,5 @@
 // The reference engine: textbook loops in double over the definition of attention, every feature
-// and every gradient. The oracle of every test; it runs only when it is named.
+// and every gradient. Tests compare the other engines with it; it runs only if it is named.
 #pragma once
 
 #include "attention/engine.h"

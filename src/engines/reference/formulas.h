@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "attention/engine.h"
 #include "attention/problem.h"
 #include "ir/eval.h"
 

@@ -11,6 +11,7 @@
 #include "ir/arith.h"
 
 namespace fovea::reference {
+
 Scratch Scratch::lay_out(Arena& arena, const ScratchNeeds& needs, const Sizes& sizes) {
   const auto slots = static_cast<std::int64_t>(needs.scalars);
   Scratch out;
@@ -192,7 +193,7 @@ void write_empty_rows(ReferenceCall& call) {
 }
 
 // log(sum of exp(s) + exp(sink)). Shifted by the largest term so that nothing overflows, but not by
-// an infinite one: inf - inf would be NaN where the definition gives inf.
+// an infinite one: inf - inf would be NaN, but the definition gives inf.
 double log_sum_exp(std::span<const double> scores, double sink, double row_max) {
   const double largest = ir::arith::maximum(row_max, sink);
   const double shift = std::isinf(largest) ? 0 : largest;

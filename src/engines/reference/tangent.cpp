@@ -155,7 +155,7 @@ class Tangent : public GradientLoops {
   bool wants_;
 };
 
-// Tangents of captured things stand behind all of those, as the formulas name them.
+// The tangents of captured things come after all captured things: TangentFormulas numbers them so.
 void Tangent::bind_captured() {
   const Bindings& bound = call_.bound;
   std::ranges::copy(bound.tensors, scratch_.tensors.begin());
@@ -168,7 +168,7 @@ void Tangent::bind_captured() {
   }
 }
 
-// What is bound as a pointer, like one of the eight tensors.
+// Rows of dense memory with the extents and the type of one of the eight tensors.
 Rows Tangent::dense(const void* data, std::size_t tensor) const {
   const NamedTensor& like = named_tensors()[tensor];
   const Strides strides = dense_strides(call_.baked.layout, sizes_, like);
@@ -185,7 +185,7 @@ void Tangent::read_keys(const Sequence& sequence, std::int64_t g) {
   }
 }
 
-// Sums of p, of lse', and in the scratch of O and of O' but for the part that lse' has in it.
+// Adds up p and p s' in `row`, and in the scratch O and O', the latter without the part -lse' O.
 void Tangent::sum_scores(Point& point, const Sequence& sequence, RowTangent& row) {
   for (std::int64_t j = 0; j < sequence.k_length; ++j) {
     ScoreTangent& at = scratch_.score_row[static_cast<std::size_t>(j)];

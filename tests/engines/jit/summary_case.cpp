@@ -13,7 +13,7 @@ using namespace ir;
 namespace {
 
 // What formulas read in a part of a tensor, as a summary says it: a NaN makes it unknown.
-Range part_range(const TensorView& tensor, const Part& part) {
+Range part_range(const TensorView& tensor, const TensorPart& part) {
   Range out = extremes(tensor, part);
   if (loaded_type(tensor.dtype) == Type::F32 && out.f.nan) out.f = {};
   return out;
@@ -40,7 +40,7 @@ int changing_index(const Expr& load) {
 Range load_range(const Expr& load, std::span<const IntInterval> index, const TensorView& tensor) {
   if (is_empty(tensor)) return extremes(tensor, {});
   const int along = changing_index(load);
-  Part part;
+  TensorPart part;
   for (std::size_t i = 0; i < index.size(); ++i) {
     part.first[i] = clamp_index(index[i].lo, tensor.extent[i]);
     part.last[i] = clamp_index(index[i].hi, tensor.extent[i]);
@@ -64,7 +64,7 @@ std::vector<unsigned> make_table(const jit::Summary& summary, const TensorView& 
   if (is_empty(tensor)) return {};
   std::vector<unsigned> table;
   const auto rank = place(tensor.rank), along = place(summary.index);
-  Part part;  // one block after the other, the blocks fastest
+  TensorPart part;  // one block after the other, the blocks fastest
   for (;;) {
     for (std::int64_t at = 0; at < tensor.extent[along]; at += jit::summary_block) {
       part.first[along] = at;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engines/jit/words.h"
+#include "ir/eval.h"
 #include "ir/range.h"
-#include "ir/tensor_view.h"
 
 namespace fovea::test {
 

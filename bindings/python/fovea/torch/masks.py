@@ -12,6 +12,7 @@ from .._core import InvalidArgument
 from .modifiers import traced
 
 MaskMod = Callable
+MOST_DRAWN = 1 << 26  # scores of a mask whose tables are made to print it; torch evaluates it at each of them
 NO_BLOCKS = 1 << 30  # torch's block size of a mask that keeps all, whatever the lengths
 
 
@@ -84,7 +85,9 @@ class BlockMask(TorchsBlockMask):
     def __repr__(self):
         return f"fovea.torch.BlockMask(shape={self.shape}, mask_mod={getattr(self.mask_mod, '__name__', self.mask_mod)!r})"
 
-    __str__ = __repr__
+    def __str__(self):
+        """torch's picture of the blocks, unless its tables would take long to make."""
+        return super().__str__() if self.tables is not None or self.numel() <= MOST_DRAWN else repr(self)
 
     def table(self, name):
         if self.tables is None:

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "base/dtype.h"
-#include "ir/tensor_view.h"
+#include "ir/eval.h"
 
 namespace fovea::cpu {
 namespace {

@@ -14,7 +14,6 @@
 #include "engines/cpu/kernels/table.h"
 #include "ir/eval.h"
 #include "ir/expr.h"
-#include "ir/tensor_view.h"
 
 namespace fovea::cpu {
 

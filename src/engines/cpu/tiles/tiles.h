@@ -13,7 +13,6 @@
 #include "ir/eval.h"
 #include "ir/program.h"
 #include "ir/range.h"
-#include "ir/tensor_view.h"
 
 namespace fovea::cpu {
 
