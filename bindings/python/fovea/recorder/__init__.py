@@ -105,7 +105,10 @@ def _handles(graph: Graph, tensors: Mapping[str, Any] | None) -> dict[str, Tenso
 
 def _result(graph: Graph, name: str, given: Any) -> Expression:
     if not isinstance(given, Tensor):
-        raise InvalidArgument(f"{name} gave back a {type(given).__name__}; it must give back a tensor of the graph")
+        raise InvalidArgument(
+            f"{name} gave back a {type(given).__name__}; a function of three arguments is a callback (graph, score, tensors), and "
+            "must give back a tensor of the graph"
+        )
     return as_f32(as_number(graph._value(name, "its result", given)))
 
 
