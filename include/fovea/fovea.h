@@ -93,7 +93,7 @@ FOVEA_API void fovea_program_destroy(fovea_program program);
 typedef enum fovea_text_form {
   FOVEA_TEXT_CANONICAL = 0, /* one line that parses back as the same program */
   FOVEA_TEXT_INDENTED = 1,  /* for people */
-  FOVEA_TEXT_DOUBLE = 2     /* of a program alone: canonical for f64 tensors, with literals as doubles */
+  FOVEA_TEXT_DOUBLE = 2     /* of a program alone: one line whose literals are doubles */
 } fovea_text_form;
 
 FOVEA_API fovea_status fovea_program_print(fovea_program program, fovea_text_form form,

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from . import _core
+from ._request import by_arguments
 
 
 class LruCache:
@@ -78,8 +79,11 @@ def plan(line: str, engine: str | None = None, device: str | None = None, partne
     key = (line, engine or _core.environment_engine(), device, partner)
     made = _plans.get(key)
     if made is None:
-        other = _core.Problem(partner) if partner else None
-        made = _plans.put(key, _core.Plan(_core.Problem(line), engine=engine, device=device, partner=other))
+        try:
+            other = _core.Problem(partner) if partner else None
+            made = _plans.put(key, _core.Plan(_core.Problem(line), engine=engine, device=device, partner=other))
+        except _core.InvalidArgument as error:
+            raise type(error)(by_arguments(str(error))) from None
     return made
 
 

@@ -250,6 +250,12 @@ def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Mapping
             raise InvalidArgument(f"{name}: given without a modifier that names them")
 
 
+def by_arguments(text: str) -> str:
+    """A message of the library about a name that formulas do not know, with Python's way to give it."""
+    text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', r"give it as tensors={'\1': ...}", text)
+    return text.replace("captured names are declared with tensor=... or scalar=...", "give it in tensors={...} or scalars={...}")
+
+
 def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
     return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")
 

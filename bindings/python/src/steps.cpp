@@ -35,6 +35,10 @@ bool holds_symbol(const nb::tuple& arguments, const nb::handle& named) {
   return false;
 }
 
+bool is_position(PyObject* x) {
+  return is_symbol(x) && (symbol_of(x).number == 4 || symbol_of(x).number == 5);  // q, k
+}
+
 }  // namespace
 
 Steps::Steps(nb::object hooks, nb::object like, bool on_host, bool binds_shifts)
@@ -122,23 +126,35 @@ void Steps::add_sum(PyObject* first, PyObject* second) {
   const auto is_moved = [&](PyObject* x) {
     return is_symbol(x) && moved_.count(symbol_of(x).number) != 0;
   };
-  const auto is_position = [](PyObject* x) {
-    return is_symbol(x) && (symbol_of(x).number == 4 || symbol_of(x).number == 5);
-  };
   bool result_moved = is_moved(first) || is_moved(second);
   const bool moves = result_moved || is_position(first) || is_position(second);
   for (PyObject* const x : {first, second}) {
-    int overflows = 0;
-    const long value = PyLong_CheckExact(x) ? PyLong_AsLongAndOverflow(x, &overflows) : LONG_MAX;
-    if (!moves || overflows != 0 || value < INT32_MIN || value > INT32_MAX) {
-      add_operand(x);
-    } else {
-      text_ += value < 0 ? '-' : '+';
-      shifts_.push_back(static_cast<double>(value));
+    if (moves && add_shift(x)) {
       result_moved = true;
+    } else {
+      add_operand(x);
     }
   }
   if (result_moved) moved_.insert(count_);
+}
+
+// Of a position with a number: how much of a cache is filled (k < 77). On GPUs such a number stays
+// in the formula.
+void Steps::add_comparison(PyObject* first, PyObject* second) {
+  const bool binds = on_host_ && (is_position(first) || is_position(second));
+  for (PyObject* const x : {first, second}) {
+    if (!binds || !add_shift(x)) add_operand(x);
+  }
+}
+
+// False if x is no integer of 32 bits.
+bool Steps::add_shift(PyObject* x) {
+  int overflows = 0;
+  const long value = PyLong_CheckExact(x) ? PyLong_AsLongAndOverflow(x, &overflows) : LONG_MAX;
+  if (overflows != 0 || value < INT32_MIN || value > INT32_MAX) return false;
+  text_ += value < 0 ? '-' : '+';
+  shifts_.push_back(static_cast<double>(value));
+  return true;
 }
 
 void Steps::add_sequence(char tag, PyObject* items) {
@@ -193,6 +209,8 @@ PyObject* Steps::write(PyObject* self, std::uint8_t operation, PyObject* first, 
   text_ += static_cast<char>(operation);
   if (binds_shifts_ && (operation == Operation::add || operation == Operation::sub)) {
     add_sum(first, second);
+  } else if (binds_shifts_ && Operation::lt <= operation && operation <= Operation::ge) {
+    add_comparison(first, second);
   } else {
     add_operand(first);
     if (second != nullptr) add_operand(second);

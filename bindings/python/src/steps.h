@@ -59,6 +59,8 @@ class Steps {
                 std::uint8_t operation);
   void add_operand(PyObject* x);
   void add_sum(PyObject* first, PyObject* second);
+  void add_comparison(PyObject* first, PyObject* second);
+  bool add_shift(PyObject* x);
   void add_tensor(PyObject* x);
   void add_foreign(PyObject* x);
   void add_sequence(char tag, PyObject* items);

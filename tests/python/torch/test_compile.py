@@ -263,6 +263,15 @@ def test_distributed_data_parallel():
             dist.destroy_process_group()
 
 
+def test_an_array_of_numpys_is_a_tensor():
+    """Dynamo has both as one; in eager mode it is refused by its name."""
+    q, slopes = torch.randn(2, 4, S, 16), torch.rand(4)
+    array = slopes.numpy()
+    run = lambda q, slopes: flex_attention(q, q, q, lambda s, b, h, i, j: s * slopes[h])
+    compiled = torch.compile(lambda q: run(q, array), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(q), run(q, slopes))
+
+
 def test_vmap_over_more_batches():
     """The batch index of a modifier is the one inside an example."""
     q, k, v = (torch.randn(3, 2, 4, S, 16) for _ in range(3))
@@ -272,8 +281,28 @@ def test_vmap_over_more_batches():
     assert torch.equal(torch.func.vmap(run)(q, k, v), one_by_one)
     moved = torch.func.vmap(run, in_dims=(0, None, 1), out_dims=1)(q, k[0], v.transpose(0, 1))
     assert torch.equal(moved, torch.stack([run(x, k[0], y) for x, y in zip(q, v)], 1))
-    with pytest.raises(NotImplementedError, match="only q, k and v may be mapped"):
-        torch.func.vmap(lambda q, t: flex_attention(q, q, q, lambda s, b, h, i, j: s * t[h]))(q, torch.randn(3, 4))
+
+
+def test_vmap_over_anything_else():
+    """Examples are computed one by one: captured tensors, lengths, packed sequences, gradients of what all share."""
+    q, k, v = (torch.randn(3, 2, 4, S, 16) for _ in range(3))
+    table, lengths, shared = torch.randn(3, 4), torch.tensor([[3, S], [S, 5], [0, 1]]), torch.rand(4, requires_grad=True)
+    stacked = lambda run, *given: torch.stack([run(*x) for x in zip(*given)])
+    scaled = lambda q, t: flex_attention(q, q, q, lambda s, b, h, i, j: s * t[h])
+    assert torch.equal(torch.func.vmap(scaled)(q, table), stacked(scaled, q, table))
+    padded = lambda q, n: attention(q, q, q, seq_lens=n)
+    assert torch.equal(torch.func.vmap(padded)(q, lengths), stacked(padded, q, lengths))
+    starts = torch.tensor([0, 5, S])
+    packed = lambda q: attention(q, q, q, layout="thd", cu_seqlens=starts, max_seqlen=S)
+    rows = q[:, 0].transpose(1, 2).contiguous()
+    assert torch.equal(torch.func.vmap(packed)(rows), stacked(packed, rows))
+    slope = torch.func.grad(lambda t, q: scaled(q, t).square().sum())
+    by_example = torch.func.vmap(slope, in_dims=(None, 0))(table[0], q)
+    torch.testing.assert_close(by_example, torch.stack([slope(table[0], x) for x in q]))
+    loss = lambda x: attention(x, k[0], v[0], score_mod=lambda s, b, h, i, j: s.tanh() * shared[h]).square().sum()
+    x = q[0, :, :, :2].contiguous()
+    found, wanted = torch.func.hessian(loss)(x), torch.autograd.functional.hessian(loss, x)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_by_torch_func():

@@ -26,6 +26,12 @@ def static(n, tensors, padding):
     return q[:, :, n - 1 : n], k, v, mask
 
 
+def filled(n, tensors, padding):
+    """The same, as a number of places that hold a key."""
+    q, k, v = tensors
+    return q[:, :, n - 1 : n], k, v, lambda b, h, i, j: (j < n) & padding[b, j]
+
+
 def sliding(n, tensors, padding):
     """The last keys, counted from where they stand in the whole sequence."""
     q, k, v = tensors
@@ -43,7 +49,7 @@ def backwards(n, tensors, padding):
     return q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], lambda b, h, i, j: seen[b, j - last]
 
 
-@pytest.mark.parametrize("cache", [dynamic, static, sliding, backwards])
+@pytest.mark.parametrize("cache", [dynamic, static, filled, sliding, backwards])
 @pytest.mark.parametrize("way", ["flex", "attention"])
 def test_two_hundred_tokens_build_few_plans(cache, way, device):
     tensors = [torch.randn(2, 4, TOKENS, 8, device=device) for _ in range(3)]

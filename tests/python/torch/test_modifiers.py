@@ -256,8 +256,17 @@ def test_an_embedding_is_a_table():
     assert torch.equal(o, flex_attention(q, k, v, lambda s, b, h, i, j: s + weight[i - j + 9, h]))
 
 
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.row = torch.nn.Parameter(torch.randn(5))
+
+    def score_mod(self, score, b, h, q_idx, kv_idx):
+        return score + self.row[kv_idx]
+
+
 def test_errors_name_what_is_captured():
-    q = torch.randn(1, 2, 8, 4)
+    q, sparse = torch.randn(1, 2, 8, 4), torch.eye(8).to_sparse()
     short, wide, there, array = torch.randn(5), torch.randn(3, 5), torch.randn(8, device="meta"), numpy.ones(2)
     cases = {
         "tensor short: extent 5 of index 0, which is k, must cover": lambda s, b, h, i, j: s + short[j],
@@ -265,6 +274,8 @@ def test_errors_name_what_is_captured():
         "the captured tensor 'there' of shape \\[8\\] is on meta": lambda s, b, h, i, j: s + there[j],
         "'array', an array of NumPy's, with a traced index": lambda s, b, h, i, j: s + array[h],
         "an array of NumPy's of shape \\[2\\]": lambda s, b, h, i, j: s + array,
+        "tensor self.row: extent 5 of index 0": Layer().score_mod,
+        "the captured tensor 'sparse': torch.sparse_coo must be torch.strided": lambda s, b, h, i, j: s + sparse[i, j],
     }
     for text, score_mod in cases.items():
         for _ in range(2):  # the second time the call is known

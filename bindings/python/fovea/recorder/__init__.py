@@ -100,7 +100,10 @@ def _handles(graph: Graph, tensors: Mapping[str, Any] | None) -> dict[str, Tenso
 
 def _result(graph: Graph, name: str, given: Any) -> Expression:
     if not isinstance(given, Tensor):
-        raise InvalidArgument(f"{name}: must return a tensor of the graph, got {type(given).__name__}")
+        raise InvalidArgument(
+            f"{name}: must return a tensor of the graph, got {type(given).__name__}; a function of three arguments is a callback "
+            "(graph, score, tensors)"
+        )
     return as_f32(as_number(graph._value(name, "its result", given)))
 
 

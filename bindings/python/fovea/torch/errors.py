@@ -10,7 +10,7 @@ import types
 
 import torch
 
-from .._request import TraceError
+from .._request import TraceError, by_arguments
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -56,7 +56,7 @@ def closed_over(function, depth=3):
         yield from (("an argument of a partial", x) for x in function.args)
         yield from closed_over(function.func, depth)
     elif isinstance(function, types.MethodType):
-        yield from ((f"self.{name}", x) for name, x in vars(function.__self__).items())
+        yield from attributes(function.__self__)
         yield from closed_over(function.__func__, depth)
     elif isinstance(function, types.FunctionType):
         code = function.__code__
@@ -71,7 +71,15 @@ def closed_over(function, depth=3):
                 if depth and callable(inner):
                     yield from closed_over(inner, depth - 1)
     elif callable(function) and hasattr(function, "__dict__") and not isinstance(function, type):
-        yield from ((f"self.{name}", x) for name, x in vars(function).items())
+        yield from attributes(function)
+
+
+def attributes(owner):
+    """(name, object) of what `self` has."""
+    named = vars(owner) if hasattr(owner, "__dict__") else {}
+    if isinstance(owner, torch.nn.Module):
+        named = {**named, **owner._parameters, **owner._buffers}
+    return ((f"self.{name}", x) for name, x in named.items())
 
 
 def is_set(cell) -> bool:
@@ -107,10 +115,7 @@ def in_users_words(error, modifiers):
     name = None if subject is None else name_of(subject, modifiers)
     if name is not None:
         text = text.replace("a captured tensor", f"the captured tensor {name!r}", 1)
-    text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', r"give it as tensors={'\1': ...}", text)
-    text = text.replace(
-        "captured names are declared with tensor=... or scalar=...", "give it in tensors={...} or scalars={...}"
-    )
+    text = by_arguments(text)
     return error if text == str(error) else type(error)(text)
 
 

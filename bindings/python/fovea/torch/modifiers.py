@@ -158,6 +158,11 @@ def take_named(out, programs, has_text, tensors, scalars, like):
 
 def bindable(tensor, like, name=None):
     """The tensor as the library takes it: on the query's device, of a type that formulas load."""
+    if tensor.layout != torch.strided:
+        raise about(
+            tensor,
+            InvalidArgument(f"{name or 'a captured tensor'}: {tensor.layout} must be torch.strided; to_dense() makes it so"),
+        )
     if like is not None and tensor.device != like.device:
         if tensor.dim() != 0 or tensor.device.type != "cpu":
             raise about(

@@ -202,7 +202,8 @@ class Tracing(TorchFunctionMode):
         if func is _GETITEM or func is operator.getitem:  # the latter by Dynamo, of parameters
             index = args[1]
             if any_traced(index if isinstance(index, tuple) else (index,)):
-                return self.trace.load(args[0], index)
+                table = args[0] if isinstance(args[0], torch.Tensor) else torch.as_tensor(args[0])  # an array, in Dynamo
+                return self.trace.load(table, index)
             return func(*args)
         if len(args) == 1 and not kwargs and isinstance(args[0], Value):  # torch.tanh(score) and its like
             rule = UNARY.get(name_of(func))

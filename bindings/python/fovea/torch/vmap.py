@@ -1,12 +1,13 @@
 """torch.func over attention. Under vmap the mapped dimension joins the batch, and b in formulas is the index inside one example;
-under grad the operators are wrapped by an autograd.Function with setup_context."""
+if anything but q, k and v is mapped, examples are computed one by one. Under grad the operators are wrapped by an
+autograd.Function with setup_context."""
 
 import dataclasses
 import re
 
 import torch
 
-from .._core import OUTPUTS, Unsupported
+from .._core import OUTPUTS
 from .._request import AXES
 from . import ops
 from .call import BOUND
@@ -14,8 +15,11 @@ from .state import is_forward_mode
 
 
 def forward(info, in_dims, q, k, v, sink, captured, *rest):
-    (layout, outputs, *_), shared = ops.unpack_options(rest[8]), (sink, captured, rest[:7])
-    refuse_mapped(in_dims[3:12], shared, layout, outputs)
+    options = ops.unpack_options(rest[8])
+    if not is_joined(in_dims[3:12], rest[:7], options):
+        out, dims = one_by_one(ops.attention, info, in_dims, (q, k, v, sink, captured, *rest))
+        return tuple(out), tuple(dims)
+    layout = options[0]
     axis, n = AXES[layout][0], info.batch_size
     q, k, v = (into_batch(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     rest = (*rest[:7], inner_batch(rest[7], q.shape[axis] // n), *rest[8:])
@@ -25,9 +29,10 @@ def forward(info, in_dims, q, k, v, sink, captured, *rest):
 
 
 def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
-    layout, outputs, *_, wants = ops.unpack_options(rest[8])
-    refuse_mapped((in_dims[3], in_dims[4], *in_dims[9:16]), (sink, captured, rest[:7]), layout, outputs)
-    refuse_captured(wants)
+    options = layout, *_, wants = ops.unpack_options(rest[8])
+    if not is_joined((in_dims[3], in_dims[4], *in_dims[9:16]), rest[:7], options, wants.split(",")):
+        arguments = (q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest)
+        return one_by_one(ops.attention_backward, info, in_dims, arguments)
     axis, n = AXES[layout][0], info.batch_size
     q, k, v = (into_batch(x, d, axis, n) for x, d in zip((q, k, v), in_dims))
     # A tensor that all examples share (jacrev) is expanded; the library needs o and lse in memory of their own.
@@ -40,9 +45,11 @@ def backward(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, *
 
 
 def tangent(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
-    layout, outputs, *_, wants = ops.unpack_options(rest[8])
-    refuse_mapped((in_dims[3], in_dims[4], *in_dims[11:18]), (sink, captured, rest[:7]), layout, outputs)
-    refuse_captured(",".join({*wants.split(","), *names.split(",")}))
+    options = layout, *_, wants = ops.unpack_options(rest[8])
+    named = {*wants.split(","), *names.split(",")}
+    if not is_joined((in_dims[3], in_dims[4], *in_dims[11:18]), rest[:7], options, named):
+        arguments = (q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest)
+        return one_by_one(ops.attention_tangent, info, in_dims, arguments)
     axis, n = AXES[layout][0], info.batch_size
     fold = lambda x, d, at=axis: None if x is None else into_batch(x, d, at, n).contiguous()
     q, k, v, o, grad_o = (fold(x, in_dims[i]) for x, i in ((q, 0), (k, 1), (v, 2), (o, 5), (grad_o, 7)))
@@ -54,27 +61,26 @@ def tangent(info, in_dims, q, k, v, sink, captured, o, lse, grad_o, grad_lse, mo
     return [apart(o, axis, n), apart(lse, 0, n), *(apart(x, axis, n) for x in grads)], [0] * len(out)
 
 
-def refuse_captured(wants):
-    captured = [name for name in wants.split(",") if name not in ("q", "k", "v", "")]
-    if captured:
-        raise Unsupported(
-            f"vmap over the gradient of what a modifier captures ({', '.join(captured)}) is not supported: "
-            f"loop over the examples, or sum their losses and take one gradient"
-        )
-
-
-def refuse_mapped(dims, shared, layout, outputs):
-    sink, captured, bound = shared
+def is_joined(dims, bound, options, gradients=()) -> bool:
+    """Can the mapped dimension join the batch? Only q, k, v and what goes with them may be mapped; each example has gradients of
+    its own of what all share."""
     flat = [d for dim in dims for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
-    if any(d is not None for d in flat) or any(x is not None for x in bound):
-        raise Unsupported(
-            "vmap over captured tensors, sinks, lengths or seeds is not supported: only q, k and v may be "
-            "mapped; give the mapped values a batch dimension and index it by b"
-        )
-    of_heads = [name for name in outputs.split(",") if OUTPUTS.get(name) == "heads"]
-    if layout == "thd" or of_heads:
-        what = of_heads[0] if of_heads else "packed sequences"
-        raise Unsupported(f"vmap over {what} is not supported: use a batch dimension")
+    layout, outputs, *_ = options
+    of_heads = any(OUTPUTS.get(name) == "heads" for name in outputs.split(","))
+    shared = any(name not in ("q", "k", "v", "") for name in gradients)
+    return not (shared or of_heads or layout == "thd" or any(d is not None for d in flat) or any(x is not None for x in bound))
+
+
+def one_by_one(operator, info, in_dims, arguments):
+    """The operator of each example."""
+    found = [operator(*[example(x, d, i) for x, d in zip(arguments, in_dims)]) for i in range(info.batch_size)]
+    return [torch.stack(parts) for parts in zip(*found)], [0] * len(found[0])
+
+
+def example(x, dims, i):
+    if isinstance(x, (list, tuple)):
+        return [example(y, d, i) for y, d in zip(x, dims or [None] * len(x))]
+    return x if x is None or dims is None else x.select(dims, i)
 
 
 def into_batch(x, dim, axis, n):
