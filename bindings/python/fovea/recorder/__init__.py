@@ -25,7 +25,7 @@ from .expression import Expression, as_f32, as_number, formula_text, reachable
 from .graph import Graph
 from .tensor import Capture, Tensor, data_type
 
-__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "positional_parameters", "record"]
+__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "is_function", "positional_parameters", "record"]
 
 # A callback object keeps its state in itself: two threads that record the same one take turns.
 _one_at_a_time = threading.RLock()
@@ -132,3 +132,8 @@ def positional_parameters(function: Any) -> int | None:
 def is_callback(function: Any, counts: tuple[int, ...] = (3,)) -> bool:
     """Does it take (graph, score, tensors), as Transformer Engine's modifiers do, rather than (score, b, h, q_idx, kv_idx)?"""
     return callable(function) and positional_parameters(function) in counts
+
+
+def is_function(function: Any) -> bool:
+    """Is it an ordinary modifier of one score?"""
+    return callable(function) and not is_callback(function)

@@ -9,7 +9,7 @@ from torch.fx.experimental.symbolic_shapes import guard_scalar
 from .. import _request
 from .._core import InvalidArgument, Unsupported
 from .._request import AXES, check_integers, check_per_sequence, check_starts, dropout_of, is_a_pair, is_packed
-from ..recorder import is_callback
+from ..recorder import is_function
 from .call import DEFAULT_SCALE, NAMES, heads_of
 from .modifiers import DIRECT
 from .state import autocast_anywhere
@@ -79,8 +79,7 @@ def scaled(score_mod, bprop, scale):
     """score_mod of scores that are not scaled yet."""
     if scale.numel() != 1:
         raise InvalidArgument(f"scale: shape {list(scale.shape)}; must be a number, or a tensor of one element")
-    is_function = callable(score_mod) and not is_callback(score_mod)
-    if bprop is not None or not (score_mod is None or is_function):
+    if bprop is not None or not (score_mod is None or is_function(score_mod)):
         raise InvalidArgument(
             "scale: a learned one goes with a score_mod that is a function; in a formula it is a captured tensor, score * t[]"
         )

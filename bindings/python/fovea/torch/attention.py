@@ -28,7 +28,7 @@ from .arguments import (
     seed_tensor,
 )
 from .call import Call
-from .context_plan import Seen
+from .context_plan import PlanInputs
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
 from .modifiers import Biased, Formulas, record_callbacks, traced
@@ -279,6 +279,6 @@ def explain(
     )
     if ranks is None:
         return out
-    seen = Seen(call, (q, k, v), found.tensors)
+    inputs = PlanInputs(call, (q, k, v), found.tensors)
     how = (ranks, strategy, order, head_ranks or 0)
-    return out.with_ranks([json.loads(seen.plan(how, rank)) for rank in range(ranks)], seen.plan(how, None))
+    return out.with_ranks([json.loads(inputs.plan(how, rank)) for rank in range(ranks)], inputs.plan(how, None))

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from .._core import InvalidArgument
 from .._request import one_of
-from .modifiers import Biased, is_callback
+from ..recorder import is_function
+from .modifiers import Biased
 from .transformer_engine import check_extents, element
 
 
@@ -19,10 +20,6 @@ def with_bias(options, bias, score_mod, bprop):
     if score_mod is None:
         return {**options, "score_mod": function}
     return {**options, "score_mod": lambda s, b, h, q, k: score_mod(function(s, b, h, q, k), b, h, q, k)}
-
-
-def is_function(score_mod) -> bool:
-    return callable(score_mod) and not is_callback(score_mod)
 
 
 def bias_of(module, kind, bias, slopes, aligned, q, sizes):

@@ -31,7 +31,7 @@ def may_look_up() -> bool:
     return find is not None and state.is_plain()
 
 
-class Found:
+class FoundCall:
     """A plain call that was looked up and has not run; `prepared` is its plan, or None if it is the first such call."""
 
     __slots__ = ("modifiers", "steps", "scale", "key", "tensors", "prepared", "where")
@@ -56,7 +56,7 @@ class Found:
 
 def look_up(options, modifiers, tensors, scale):
     """Finds a call: `modifiers` are score_mod, mask_mod and perhaps the derivative by hand, `tensors` q, k, v and perhaps
-    the sinks. A Found; or, if the call has run, (its tensors, its plan, its outputs, its steps); or None if it must take the
+    the sinks. A FoundCall; or, if the call has run, (its tensors, its plan, its outputs, its steps); or None if it must take the
     long way, which also raises errors."""
     q = tensors[0]
     if type(q) not in PLAIN:
@@ -69,7 +69,7 @@ def look_up(options, modifiers, tensors, scale):
     found = find(options, steps, tensors, scale, ())
     if found is None:
         return None
-    return (*found[1:], steps) if found[0] is None else Found(modifiers, steps, scale, found)
+    return (*found[1:], steps) if found[0] is None else FoundCall(modifiers, steps, scale, found)
 
 
 NO_MODIFIERS = ((None, None), (None, None, None))

@@ -81,16 +81,16 @@ def gather_forward(job, call, q, k, v, sink, captured):
 def forward_of(job, tile, pieces, qkv, sink, captured):
     """(o, *OUTPUTS) of some pieces; with deterministic=True as the whole attention computes them."""
     q, k, v = joined_queries(job, qkv[0], pieces), *qkv[1:]
-    window = None if job.one_place or "deterministic" not in tile.flags else window_of(job, job.call, pieces[0])
-    if window is None:
+    padded = None if job.one_place or "deterministic" not in tile.flags else padded_piece(job, job.call, pieces[0])
+    if padded is None:
         return runtime.forward(tile, q, k, v, sink, captured)
     asked = tile.outputs
     outputs = ("lse", "row_max") if "max_logit" in asked else asked  # the maximum over the rows of the piece alone
-    tile = dataclasses.replace(tile, outputs=outputs, **window.fields)
-    o, *of_rows, _ = runtime.forward(tile, window.placed(q), k, v, sink, captured)
-    rows = [None if x is None else job.tensor_as_rows(window.taken(job.rows_as_tensor(x))) for x in of_rows]
+    tile = dataclasses.replace(tile, outputs=outputs, **padded.fields)
+    o, *of_rows, _ = runtime.forward(tile, padded.placed(q), k, v, sink, captured)
+    rows = [None if x is None else job.tensor_as_rows(padded.taken(job.rows_as_tensor(x))) for x in of_rows]
     most = rows[1].movedim(-2, 0).flatten(1).amax(1) if "max_logit" in asked else None
-    return window.taken(o), rows[0], rows[1] if "row_max" in asked else None, most
+    return padded.taken(o), rows[0], rows[1] if "row_max" in asked else None, most
 
 
 def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
@@ -192,16 +192,16 @@ def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
 LEAST = 97  # with so many rows or more, every engine computes a row as in the longest sequence
 
 
-def window_of(job, call, piece):
+def padded_piece(job, call, piece):
     """The rows around a piece that is shorter than its sequences, or None."""
-    key = ("window", piece, call.q_offset)
+    key = ("padded", piece, call.q_offset)
     if key not in job.plan.bound:
-        window = Window(job, call, piece)
-        job.plan.bound[key] = window if window.is_longer else None
+        padded = PaddedPiece(job, call, piece)
+        job.plan.bound[key] = padded if padded.is_longer else None
     return job.plan.bound[key]
 
 
-class Window:
+class PaddedPiece:
     """A sequence that the piece has a part of has all its rows here, or LEAST of them. They lie inside the whole sequence:
     captured tensors have values for them."""
 

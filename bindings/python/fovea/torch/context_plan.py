@@ -8,6 +8,7 @@ import json
 import torch
 
 from .. import _core
+from .._plans import LruCache
 from .._request import problem_line
 from .plans import _CODES, fields_of
 
@@ -134,7 +135,7 @@ class Side:
         }
 
 
-class Plan:
+class RankPlan:
     """The plan of one rank."""
 
     def __init__(self, text, starts, device):
@@ -157,26 +158,22 @@ class Plan:
         return dataclasses.replace(call, **self.bound[key])
 
 
-_PLANS = {}
-_MOST_PLANS = 256
+_PLANS = LruCache(256)
 
 
-def plan_of(call, whole, captured, how, rank, device) -> Plan:
-    """`whole` are q, k, v of the whole attention, without memory; `how` is (ranks, strategy, order, head_ranks). Found
-    again by what it depends on; a mask that reads tensors is looked at in every call."""
-    seen = Seen(call, whole, captured)
-    key = None if seen.used else (seen.line, how, rank, device, call.values, *map(values_of, seen.host.values()))
-    if key in _PLANS:
-        return _PLANS[key]
-    plan = Plan(seen.plan(how, rank), [values_of(seen.host[name]) for name in ("q_starts", "k_starts")], device)
-    if key is not None:
-        while len(_PLANS) >= _MOST_PLANS:
-            _PLANS.pop(next(iter(_PLANS)))
-        _PLANS[key] = plan
-    return plan
+def plan_of(call, whole, captured, how, rank, device) -> RankPlan:
+    """`whole` are q, k, v of the whole attention, without memory; `how` is (ranks, strategy, order, head_ranks). Kept
+    by what it depends on; a mask that reads tensors is looked at in every call."""
+    inputs = PlanInputs(call, whole, captured)
+    key = None if inputs.used else (inputs.line, how, rank, device, call.values, *map(values_of, inputs.host.values()))
+    plan = None if key is None else _PLANS.get(key)
+    if plan is not None:
+        return plan
+    plan = RankPlan(inputs.plan(how, rank), [values_of(inputs.host[name]) for name in ("q_starts", "k_starts")], device)
+    return plan if key is None else _PLANS.put(key, plan)
 
 
-class Seen:
+class PlanInputs:
     """What of a call a plan depends on: its problem, lengths, and tensors that its mask reads, on the host."""
 
     def __init__(self, call, whole, captured):

@@ -11,7 +11,7 @@ from .call import rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
 
 
-class Coming:
+class IncomingKeys:
     """The keys of a step, which are sent while the step before is computed. They are received even if that fails: a message that
     stays in the queue would be taken for the next one."""
 
@@ -29,7 +29,7 @@ class Coming:
             self.keys = by_piece(received, self.step["received"], 2)
 
 
-class Merged:
+class MergedOutputs:
     """Outputs of one piece of queries over several parts of the keys, weighted by their shares of the sum. A row that is
     empty in all of them stays empty."""
 
@@ -67,12 +67,12 @@ def finite(lse):
 def ring_forward(job, call, q, k, v, sink, captured):
     wants = ",".join(name for name in call.wants.split(",") if name != "sink")
     call = dataclasses.replace(with_lse(call), wants=wants, parts=True)
-    merged = {piece: Merged(job, q, v, piece) for piece in job.plan.held}
+    merged = {piece: MergedOutputs(job, q, v, piece) for piece in job.plan.held}
     keys = {piece: [job.piece(x, job.plan.k, piece) for x in (k, v)] for piece in job.plan.held}
     most = None
     steps = job.plan.steps
     for i, step in enumerate(steps):
-        with Coming(job, i + 1, k, v) as coming:
+        with IncomingKeys(job, i + 1, k, v) as coming:
             for q_piece, k_piece, _ in step["tiles"]:
                 tile = job.plan.tile(call, [q_piece], [k_piece])
                 rows = job.piece(q, job.plan.q, q_piece)
@@ -102,7 +102,7 @@ def ring_backward(job, call, saved, sink, captured, grad_o, grad_lse):
     steps, returning = job.plan.steps, []
     for i, step in enumerate(steps):
         found = {piece: Sums() for piece in {*step["received"], *(job.plan.held if i == 0 else ())}}
-        with Coming(job, i + 1, k, v) as coming:
+        with IncomingKeys(job, i + 1, k, v) as coming:
             for q_piece, k_piece, _ in step["tiles"]:
                 tile = job.plan.tile(call, [q_piece], [k_piece])
                 given = [job.piece(x, job.plan.q, q_piece) for x in (q, o, grad_o)]

@@ -13,7 +13,7 @@ from .call import PLAIN
 from .functions import TABLE
 from .modifiers import KINDS, Formulas, bindable, one_line, traced
 from .special import WHOLE
-from .trace import FILLED, NUMBERS, Trace, Tracing, is_single, positions, refuse_write
+from .trace import FILLED, NUMBERS, Trace, TracingMode, is_single, positions, refuse_write
 from .values import FLOAT, Value
 from .vectors import REDUCTIONS
 
@@ -45,7 +45,7 @@ class Hooks:
         return x.item() if is_number else None
 
 
-class Replayed:
+class Replay:
     """A trace of values.py: its symbol for each symbol of the steps, and the texts of the modifiers that have ended."""
 
     def __init__(self, like):
@@ -54,12 +54,12 @@ class Replayed:
         self.texts = []
 
 
-def replay(steps) -> Replayed:
+def replay(steps) -> Replay:
     """Replays the steps that were written so far."""
     if steps.replayed is None:
-        steps.replayed = Replayed(steps.like)
+        steps.replayed = Replay(steps.like)
     done = steps.replayed
-    with Tracing(done.trace):
+    with TracingMode(done.trace):
         while (ended := steps.replay(done.values, done.trace.shift)) is not None:
             is_function, returned = ended
             kind = KINDS[len(done.texts)]
@@ -67,7 +67,7 @@ def replay(steps) -> Replayed:
     return done
 
 
-class Recording(TorchFunctionMode):
+class RecordingMode(TorchFunctionMode):
     """Sees every torch function while a modifier runs: those of real tensors run, those with symbols are written down."""
 
     def __init__(self, steps):
@@ -89,7 +89,7 @@ def written(modifiers, like):
     # On GPUs numbers of a training step stay in the formula: cuDNN skips tiles of diagonals that it knows. Engine jit lifts them.
     steps = Steps(Hooks, like, like.is_cpu, like.is_cpu or not like.requires_grad)
     try:
-        with Recording(steps):
+        with RecordingMode(steps):
             steps.run(modifiers)
     except Exception:
         return None

@@ -139,7 +139,7 @@ def captured_names(call):
     return [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
 
 
-class Once(torch.autograd.Function):
+class NoThirdDerivative(torch.autograd.Function):
     """Passes gradients on; raises if they are differentiated again."""
 
     @staticmethod
@@ -153,5 +153,5 @@ class Once(torch.autograd.Function):
 
 def once(inputs, grads):
     inputs, present = ([x for x in tensors if x is not None] for tensors in (inputs, grads))
-    marked = iter(Once.apply(len(inputs), *inputs, *present)) if present else None
+    marked = iter(NoThirdDerivative.apply(len(inputs), *inputs, *present)) if present else None
     return [None if g is None else next(marked) for g in grads]

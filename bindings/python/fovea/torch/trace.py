@@ -191,7 +191,7 @@ def element_kind(tensor) -> str:
     return BOOL if tensor.dtype == torch.bool else INT
 
 
-class Tracing(TorchFunctionMode):
+class TracingMode(TorchFunctionMode):
     """Sees every torch function while a modifier runs: those of real tensors run, those with symbols are recorded."""
 
     def __init__(self, trace):
@@ -253,7 +253,7 @@ def run(trace, function, kind, *first):
     with_gradients = trace.with_gradients
     trace.with_gradients = with_gradients and kind is not BOOL  # a mask has no derivative to lose
     try:
-        with Tracing(trace):
+        with TracingMode(trace):
             out = function(*[Value(trace, leaf, FLOAT) for leaf in first], *positions(trace))
     except IndexError:  # NumPy's message does not name the array
         name = None if torch.compiler.is_compiling() else numpy_array_of([function])
