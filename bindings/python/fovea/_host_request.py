@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -96,7 +95,7 @@ class Request:
     def line(self, direction: str, **fields: Any) -> str:
         """The problem line of one direction; `fields` are the outputs or gradients asked for."""
         options = self.options
-        sizes = dataclasses.asdict(self.sizes)
+        sizes = dict(vars(self.sizes))
         tokens = {"tq": sizes.pop("t_q"), "tk": sizes.pop("t_k")}
         common: dict[str, Any] = dict(direction=direction, **sizes, dtype=self.q.dtype, layout=options.layout)
         common |= {"cu_q": "bound", "cu_k": "bound", **tokens} if self.packed else {}

@@ -103,6 +103,8 @@ def read_modifiers(
 ) -> Modifier:
     """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names; `in_double`: q is f64."""
     modifiers = (score_mod, mask_mod, score_mod_bprop)
+    if modifiers == (None, None, None) and not tensors and not scalars:
+        return Modifier()
     check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
     tensors, numbers = tensors or {}, {name: _number(name, value) for name, value in (scalars or {}).items()}
     for name in (*tensors, *numbers):
