@@ -1,5 +1,5 @@
 """What of torch's state decides how a call runs: modes, transforms, autocast, the stream and whether it is captured. This file
-uses names of torch that are not public (so do dynamo.py and context_parallel.py, no others): for these questions torch has no
+uses names of torch that are not public (so do dynamo.py, context_parallel.py and block_tables.py): for these questions torch has no
 public functions, or none that answer in less than a microsecond, and every call asks them."""
 
 import torch
