@@ -59,6 +59,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ),
         ({"tensors": ONE}, "given without a modifier that names them"),
         ({"scalars": {"x": 1.0}}, "given without a modifier that names them"),
+        ({"seq_lens": (None, [3, -1])}, "seq_lens[1]=-1 of keys: must lie in 0"),
         ({"score_mod": "score + t[h]"}, "unknown tensor 't' (give it as tensors={'t': ...})"),
         ({"score_mod": "score * v", "scalars": {"v": 1.0}}, "the captured name 'v': stands for an operand"),
         ({"score_mod": CAP}, "scalars has no 'c', which a formula captures and has no default for"),

@@ -41,6 +41,9 @@ def test_values(q):
     refused(ValueError, r"window_size=\(3,\)", attention, q, q, q, window_size=(3,))
     refused(ValueError, r"is_causal='left'", attention, q, q, q, is_causal="left")
     refused(ValueError, r"seq_lens: must be one integer per sequence", attention, q, q, q, seq_lens=torch.zeros(2))
+    refused(ValueError, r"seq_lens\[1\]=13 of queries: must lie in 0", attention, q, q, q, seq_lens=torch.tensor([1, 13]))
+    starts = {"layout": "thd", "cu_seqlens": torch.tensor([1, 12])}
+    refused(ValueError, r"cu_seqlens\[0\]=1 of queries: the first start", attention, *[q[0].transpose(0, 1)] * 3, **starts)
     refused(ValueError, r"cu_seqlens: goes with layout='thd'", attention, q, q, q, cu_seqlens=torch.tensor([0, 1]))
     refused(ValueError, r"cu_seqlens: layout thd needs the starts", attention, q[0], q[0], q[0], layout="thd")
     refused(ValueError, r"q_offset=1.5", attention, q, q, q, q_offset=1.5)
