@@ -218,6 +218,14 @@ def test_operators_beside_tensors(tensors):
     assert torch.equal(program.module()(*plain), module(*plain))
 
 
+def test_parts_of_captured_tensors(tensors):
+    """table[b] of which the other indices come later, and rows as vectors."""
+    bias, points = torch.randn(2, 4, S), torch.randn(S, 3)
+    mod = lambda s, b, h, i, j: s + bias[b][h][i] - (points[i] - points[j]).pow(2).sum(-1).sqrt()
+    run = lambda q, k, v: flex_attention(q, k, v, mod)
+    assert torch.equal(torch.compile(run, fullgraph=True, backend="aot_eager")(*tensors), run(*tensors))
+
+
 def test_operators_are_sound(tensors):
     """torch's own check of schema, fake kernels, autograd registration and ahead-of-time dispatch."""
     slopes = torch.rand(4, requires_grad=True)
