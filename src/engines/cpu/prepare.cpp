@@ -37,6 +37,12 @@ bool multiplies_pairs(const Problem& problem, const KernelTable& kernels) {
          problem.v.dtype == DType::BF16 && (!backward || problem.grad_o.dtype == DType::BF16);
 }
 
+std::size_t larger_state(const std::optional<StripProgram>& a,
+                         const std::optional<StripProgram>& b) {
+  const auto bytes = [](const auto& x) { return x ? x->state_bytes(block_rows, tile_columns) : 0; };
+  return std::max(bytes(a), bytes(b));
+}
+
 }  // namespace
 
 const KernelTable& kernels_named([[maybe_unused]] std::string_view isa) {
@@ -58,37 +64,24 @@ Prepared::Prepared(const Problem& problem, const KernelTable& table, int threads
       tiles(problem.program, tile_columns),
       captured(problem) {
   const ir::Program& program = baked.program;
-  if (program.mask()) mask.emplace(StripProgram::Roots{{&program.mask(), 1}, 1, false}, kernels);
+  const auto compile_one = [&](std::optional<StripProgram>& into, const ir::Expr& value) {
+    if (value) into.emplace(StripProgram::Roots{{&value, 1}, 1, false}, kernels);
+  };
+  compile_one(mask, program.mask());
   if (!program.mod()) return;
   const auto origin = static_cast<std::uint32_t>(program.scalars().size());
   const ir::RowShift shifted = ir::split_row_shift(program.mod());
   const ir::Expr near = relative_to(shifted, origin);
-  const auto per_row = [&](std::optional<StripProgram>& into, const ir::Expr& value) {
-    if (value) into.emplace(StripProgram::Roots{{&value, 1}, 1, false}, kernels);
-  };
-  per_row(shift, shifted.shift);
-  per_row(slope, shifted.line.slope);
+  compile_one(shift, shifted.shift);
+  compile_one(slope, shifted.line.slope);
   slope_k = shifted.line.k;
   slope_q = shifted.line.q;
   compile_mod(mod, shifted.rest);
   if (near) compile_mod(relative, near);
 }
 
-std::size_t Prepared::mod_state_bytes() const {
-  std::size_t bytes = 0;
-  for (const auto* program : {&mod, &relative}) {
-    if (*program) bytes = std::max(bytes, (*program)->state_bytes(block_rows, tile_columns));
-  }
-  return bytes;
-}
-
-std::size_t Prepared::row_state_bytes() const {
-  std::size_t bytes = 0;
-  for (const auto* program : {&shift, &slope}) {
-    if (*program) bytes = std::max(bytes, (*program)->state_bytes(block_rows, tile_columns));
-  }
-  return bytes;
-}
+std::size_t Prepared::mod_state_bytes() const { return larger_state(mod, relative); }
+std::size_t Prepared::row_state_bytes() const { return larger_state(shift, slope); }
 
 void Prepared::compile_mod(std::optional<StripProgram>& into, const ir::Expr& score) {
   const ir::Program& program = baked.program;

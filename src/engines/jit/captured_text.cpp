@@ -143,23 +143,18 @@ std::string captured_text(const CapturedSums& captured, const WordLayout& layout
     asks = asks || !in_tile;
     if (in_tile) reads += " t" + number + ".read(a, u, ds, at, staged);";
   }
-  const std::string uniform = "const Formula::Uniform& u";
+  const std::string head = "const Arguments& a, const Formula::Uniform& u";
+  const std::string of_tile = head + ", const Formula::Row* row, const ScorePlace& at";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, reads_ds = " +
          (reads.empty() ? "false" : "true") + ", asks_scores = " + (asks ? "true" : "false") +
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
-         each_term(captured, {"new_head", "const Arguments& a, " + uniform, "a, u"}) +
-         each_term(captured, {"begin_tile",
-                              "const Arguments& a, " + uniform +
-                                  ", const Formula::Row* row, const ScorePlace& at",
-                              "a, u, row, at"}) +
+         each_term(captured, {"new_head", head, "a, u"}) +
+         each_term(captured, {"begin_tile", of_tile, "a, u, row, at"}) +
          each_term(captured, {"add", "const CapturedScore& x", "x"}) +
-         each_term(captured, {"end_tile",
-                              "const Arguments& a, " + uniform +
-                                  ", const Formula::Row* row, const ScorePlace& at",
-                              "a, u, row, at"}) +
-         "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
+         each_term(captured, {"end_tile", of_tile, "a, u, row, at"}) +
+         "  template <class Tile> FOVEA_DEVICE void read(" + head +
          ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
          each_term(captured, {"end", "const Arguments& a", "a"}) + "};\n";
 }
