@@ -196,13 +196,6 @@ std::map<std::string, std::vector<std::int64_t>> all_extents(fovea_program progr
 
 std::string dtype_name(fovea_dtype dtype) { return dtype_names.at(dtype); }
 
-fovea_dtype dtype_from_name(const std::string& name) {
-  for (std::size_t i = 1; i < dtype_names.size(); ++i) {
-    if (name == dtype_names[i]) return static_cast<fovea_dtype>(i);
-  }
-  throw std::invalid_argument("unknown element type '" + name + "'");
-}
-
 std::vector<std::int64_t> extents_of(const std::string& text, const fovea_sizes& sizes) {
   std::vector<std::int64_t> extents;
   for (std::size_t at = 0; at < text.size();) {

@@ -56,7 +56,6 @@ std::int64_t index_bound(fovea_program program, const std::string& tensor,
 std::vector<std::int64_t> extents_of(const std::string& text, const fovea_sizes& sizes);
 
 std::string dtype_name(fovea_dtype dtype);
-fovea_dtype dtype_from_name(const std::string& name);
 
 // A seed of its own for each name, so that one tensor's data do not depend on which others there
 // are.

@@ -81,7 +81,6 @@ class ParallelPlan {
   ParallelPlan(const Problem& problem, const ParallelValues& values, const ParallelSpec& spec);
 
   const ParallelSpec& spec() const { return spec_; }
-  const Problem& problem() const { return problem_; }
   int head_ranks() const { return head_ranks_; }            // that share the heads of a group
   int places() const { return spec_.ranks / head_ranks_; }  // of the ring
   const Dealt& q() const { return q_; }

@@ -406,20 +406,6 @@ Expr use_conditions(const Expr& expr) {
   });
 }
 
-// The constant that an expression is, if its range is one value. f32 never is: a range does not
-// tell the sign of a zero.
-Expr only_value(const Node& node, const Range& range) {
-  switch (node.type()) {
-    case Type::Bool:
-      if (range.b.always()) return constant(true);
-      return range.b.never() ? constant(false) : Expr{};
-    case Type::I32:
-      return range.i.single() ? constant(static_cast<std::int32_t>(range.i.lo)) : Expr{};
-    case Type::F32: return {};
-  }
-  return {};
-}
-
 }  // namespace
 
 std::size_t node_count(const Expr& expr) { return operands_first({&expr, 1}).nodes.size(); }
@@ -430,23 +416,6 @@ Expr simplify(const Expr& expr) {
   Expr smaller = use_conditions(expr);
   // A part that was shared between branches may have been copied: then keep what there was.
   return node_count(smaller) <= before ? smaller : expr;
-}
-
-Expr simplify(const Expr& expr, const Box& box) {
-  const Order order = operands_first({&expr, 1});
-  std::vector<Expr> all;
-  for (const Node* node : order.nodes) all.push_back(Expr::share(node));
-  const Ranges ranges(all);
-  Ranges::Scratch scratch;
-  ranges.bound(box, scratch);
-  Facts facts;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Expr value = only_value(*all[i], ranges.range(scratch, i));
-    if (value) facts.emplace(all[i].get(), value);
-  }
-  const Expr smaller = simplify(substitute(expr, facts));
-  // A constant that moves outwards (t + B with a known B) may end what was shared.
-  return node_count(smaller) <= all.size() ? smaller : simplify(expr);
 }
 
 }  // namespace fovea::ir

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "ir/expr.h"
-#include "ir/range.h"
 
 namespace fovea::ir {
 
@@ -20,9 +19,5 @@ std::size_t node_count(const Expr& expr);
 // Uses what ir/build cannot see, the conditions above a node: in select(c, x, y), c is true inside
 // x and false inside y. For derivatives and traced formulas.
 Expr simplify(const Expr& expr);
-
-// Also replaces what has one value over the whole box: comparisons that always hold, the wrap of
-// an index that is never negative.
-Expr simplify(const Expr& expr, const Box& box);
 
 }  // namespace fovea::ir

@@ -30,7 +30,6 @@ Bundle Bundle::open(const std::string& path) {
   Bundle out;
   out.path_ = path;
   out.file_ = std::move(there->file);
-  out.file_bytes_ = there->bytes;
   try {
     const std::uint64_t header_bytes = std::min<std::uint64_t>(there->bytes, bundle_header_bytes);
     const BundleHeader header =

@@ -52,7 +52,6 @@ class Bundle {
 
   const std::string& path() const { return path_; }
   const BundleIndex& index() const { return index_; }
-  std::uint64_t file_bytes() const { return file_bytes_; }
 
   // Nothing if there is no such key. Throws Damaged if there is, but not its blob.
   std::optional<Blob> find(const Key& key) const;
@@ -71,7 +70,6 @@ class Bundle {
 
   std::string path_;
   File file_;
-  std::uint64_t file_bytes_ = 0;
   BundleIndex index_;
   std::vector<Section> sections_;
   std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;

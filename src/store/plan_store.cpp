@@ -106,12 +106,9 @@ Blob PlanStore::get_or_build(const Key& key, const std::function<Blob()>& build,
   return std::move(found.blob);
 }
 
-std::optional<Blob> PlanStore::find(const Key& key, Origin* origin) {
+std::optional<Blob> PlanStore::find(const Key& key) {
   std::optional<Found> found = look(key);
-  if (!found) return std::nullopt;
-  Recording::note(key, found->blob, found->origin);
-  if (origin != nullptr) *origin = found->origin;
-  return std::move(found->blob);
+  return found ? std::optional(std::move(found->blob)) : std::nullopt;
 }
 
 void PlanStore::discard(const Key& key) {
@@ -195,8 +192,6 @@ PlanStore& plan_store() {
 Blob get_or_build(const Key& key, const std::function<Blob()>& build, Origin* origin) {
   return plan_store().get_or_build(key, build, origin);
 }
-
-std::optional<Blob> find(const Key& key, Origin* origin) { return plan_store().find(key, origin); }
 
 void discard(const Key& key) { plan_store().discard(key); }
 

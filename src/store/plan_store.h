@@ -52,9 +52,9 @@ class PlanStore {
  public:
   explicit PlanStore(Settings settings);
 
-  // See store.h.
+  // See store.h; find() is the same without building.
   Blob get_or_build(const Key& key, const std::function<Blob()>& build, Origin* origin = nullptr);
-  std::optional<Blob> find(const Key& key, Origin* origin = nullptr);
+  std::optional<Blob> find(const Key& key);
   void discard(const Key& key);
 
   // The last one loaded is asked first; one of the same path is replaced.

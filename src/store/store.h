@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -48,9 +47,6 @@ enum class Origin : std::uint8_t { Bundle, Disk, Built };
 // If locks fail, or a builder is stuck for a minute, a process builds its own. A fault of the disk
 // or of a file is no error: the blob counts as missing. `build` must not ask for the same key.
 Blob get_or_build(const Key& key, const std::function<Blob()>& build, Origin* origin = nullptr);
-
-// The same without building.
-std::optional<Blob> find(const Key& key, Origin* origin = nullptr);
 
 // Removes a blob from the disk that its library refuses; bundles are not asked for this key again.
 // Call get_or_build() once more after it.

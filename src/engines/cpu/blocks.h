@@ -97,8 +97,6 @@ constexpr std::int64_t chunk_tiles(std::int64_t k_length) {
 inline constexpr int row_parts = 4;
 struct BlockRange {
   std::int64_t first = 0, last = 0;
-
-  bool empty() const { return first == last; }
 };
 constexpr BlockRange blocks_of_part(std::int64_t blocks, int part) {
   if (blocks < row_parts) return {0, part == 0 ? blocks : 0};
