@@ -25,9 +25,9 @@ constexpr Case case_of(std::int64_t i) {
 }
 
 // A problem, its plan and all that a call binds.
-class Cached {
+class CachedCall {
  public:
-  Cached(const Case& row, bool backward) {
+  CachedCall(const Case& row, bool backward) {
     fovea::bench::add_idle_engine();
     fovea_problem forward = nullptr, other = nullptr;
     const std::string sizes = "b=4 h=16 sq=4096 d=128 dtype=bf16 direction=both ";
@@ -50,19 +50,19 @@ class Cached {
     bindings_.workspace = memory();
     bindings_.workspace_bytes = std::size_t{1} << 20;
   }
-  ~Cached() {
+  ~CachedCall() {
     fovea_plan_destroy(plan_);
     fovea_problem_destroy(problem_);
   }
-  Cached(const Cached&) = delete;
-  Cached& operator=(const Cached&) = delete;
+  CachedCall(const CachedCall&) = delete;
+  CachedCall& operator=(const CachedCall&) = delete;
 
   void run_plan() { check(fovea_plan_run(plan_, &bindings_)); }
   void forward() { check(fovea_forward(problem_, &options_, &bindings_, nullptr)); }
   void backward() { check(fovea_backward(problem_, &options_, &bindings_, nullptr)); }
 
  private:
-  // Never touched: far apart, so that nothing overlaps.
+  // Addresses that are never read or written, far apart so that nothing overlaps.
   void* memory() { return reinterpret_cast<void*>(next_ += std::uintptr_t{1} << 36); }
 
   void bind_captured() {
@@ -94,7 +94,7 @@ class Cached {
 
 template <class Call>
 void measure(benchmark::State& state, bool backward, const Call& call) {
-  Cached cached(case_of(state.range(0)), backward);
+  CachedCall cached(case_of(state.range(0)), backward);
   state.SetLabel(case_of(state.range(0)).name);
   call(cached);
   const CountedAllocations allocations(state);
@@ -102,16 +102,16 @@ void measure(benchmark::State& state, bool backward, const Call& call) {
 }
 
 void plan_run_forward(benchmark::State& state) {
-  measure(state, false, [](Cached& cached) { cached.run_plan(); });
+  measure(state, false, [](CachedCall& cached) { cached.run_plan(); });
 }
 void plan_run_backward(benchmark::State& state) {
-  measure(state, true, [](Cached& cached) { cached.run_plan(); });
+  measure(state, true, [](CachedCall& cached) { cached.run_plan(); });
 }
 void whole_forward(benchmark::State& state) {
-  measure(state, false, [](Cached& cached) { cached.forward(); });
+  measure(state, false, [](CachedCall& cached) { cached.forward(); });
 }
 void whole_backward(benchmark::State& state) {
-  measure(state, true, [](Cached& cached) { cached.backward(); });
+  measure(state, true, [](CachedCall& cached) { cached.backward(); });
 }
 BENCHMARK(plan_run_forward)->DenseRange(0, plain_cases);
 BENCHMARK(plan_run_backward)->DenseRange(0, plain_cases);

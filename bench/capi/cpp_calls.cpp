@@ -1,4 +1,4 @@
-// The same for fovea::Attention: a call of an object that has made its plan.
+// The same as calls.cpp for fovea::Attention: a call of an object that has made its plan.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -16,7 +16,7 @@ using fovea::bench::CountedAllocations;
 
 constexpr std::int64_t b = 4, h = 16, s = 4096, d = 128;
 
-// Never touched: far apart, so that nothing overlaps.
+// Addresses that are never read or written, far apart so that nothing overlaps.
 float* memory(int i) { return reinterpret_cast<float*>((std::uintptr_t(i) + 1) << 36); }
 fovea::View view(int i) { return Tensor::bhsd(memory(i), b, h, s, d); }
 std::span<float> rows(int i) { return {memory(i), static_cast<std::size_t>(b * h * s)}; }

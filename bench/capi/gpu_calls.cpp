@@ -28,7 +28,8 @@ struct GpuEngine {
   std::unique_ptr<Plan> (*make_plan)(const Problem& baked, const Device& device);
 };
 
-// Must run before anyone looks for the real libraries: these are then found by their names.
+// Must run before anything looks for the real libraries: the idle ones are then found by their
+// names.
 bool load_idle_gpu() {
   setenv("FOVEA_HOST_GPU_IDLE", "1", /*replace=*/1);
   const auto build = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
@@ -92,7 +93,7 @@ BENCHMARK(cudnn_backward)->DenseRange(0, plain_cases - 1);
 std::unique_ptr<Plan> make_jit_plan(const Problem& baked, const Device& device) {
   Device h200 = device;
   h200.shared_memory_per_block = find_device("h200").shared_memory_per_block;
-  jit::Prepared prepared = jit::prepare(baked, h200);
+  jit::PreparedPlan prepared = jit::prepare(baked, h200);
   static int kernel;
   std::vector<cuda::Handle> kernels(prepared.units.size(), &kernel);
   return jit::make_plan(std::move(prepared), h200, std::move(kernels));

@@ -71,7 +71,7 @@ struct FoveaCall {
 
 namespace {
 
-constexpr Shape shape{2, 2, 128, 128};
+constexpr AttentionShape shape{2, 2, 128, 128};
 constexpr std::uint64_t seed = 7, offset = 3;
 
 // The identity for each sequence and head: as values, they make o the matrix of probabilities.
@@ -103,7 +103,7 @@ int compare_dropout_masks() {
   theirs.o = o2.data();
   theirs.seed = seeds.data(), theirs.offset = offsets.data(), theirs.dump = dump.data();
 
-  Block workspace(std::size_t{1} << 26);
+  DeviceMemory workspace(std::size_t{1} << 26);
   void* const handle = cudnn::handle_for(0, nullptr);
   const auto peer = make_peer("dropout", false, shape, handle);
   peer->bind(theirs);
@@ -196,7 +196,7 @@ double difference(const Device16& mine, const Device16& theirs) {
 // What a cached call costs the host, beside the frontend's own execute.
 int host_times() {
   start_device();
-  const Shape shape{1, 1, 128, 64};
+  const AttentionShape shape{1, 1, 128, 64};
   const std::size_t count = static_cast<std::size_t>(shape.s * shape.d);
   Device16 q(count, 1), k(count, 2), v(count, 3), o(count, 0), grad_o(count, 4);
   Device16 dq(count, 0), dk(count, 0), dv(count, 0),
@@ -205,7 +205,7 @@ int host_times() {
   slopes.send({0.5f});
   const Tensors tensors{q.data(),  k.data(),  v.data(),   o.data(),    grad_o.data(), dq.data(),
                         dk.data(), dv.data(), lse.data(), bias.data(), slopes.data()};
-  Block workspace(std::size_t{1} << 26);
+  DeviceMemory workspace(std::size_t{1} << 26);
   void* const handle = cudnn::handle_for(0, nullptr);
   std::printf("%-15s %-9s %9s %9s %9s\n", "case", "direction", "fovea us", "cudnn us", "more");
   for (const Case& row : std::span(cases).first(plain_cases)) {
@@ -258,7 +258,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "--plan-times") return plan_times();
   if (argc > 1 && std::string(argv[1]) == "--host-times") return host_times();
   if (argc > 1 && std::string(argv[1]) == "--dropout") return compare_dropout_masks();
-  const Shape shape;
+  const AttentionShape shape;
   start_device();
   const std::size_t count = static_cast<std::size_t>(shape.b * shape.h * shape.s * shape.d);
   Device16 q(count, 1), k(count, 2), v(count, 3), grad_o(count, 4), o(count, 0), o2(count, 0);
@@ -276,7 +276,7 @@ int main(int argc, char** argv) {
                dk.data(), dv.data(), lse.data(), bias.data(), slopes.data()};
   Tensors theirs = mine;
   theirs.o = o2.data(), theirs.grad_q = dq2.data();
-  Block workspace(std::size_t{1} << 30);
+  DeviceMemory workspace(std::size_t{1} << 30);
   void* const handle = cudnn::handle_for(0, nullptr);
   const std::string sizes = "b=4 h=16 sq=4096 d=128 dtype=bf16 ";
 

@@ -39,18 +39,14 @@ void describe(const Problem& problem, fovea_problem_config& config) {
   config.struct_size = sizeof config;
   check(fovea_problem_describe(problem.get(), &config));
   const fovea_sizes& s = config.sizes;
-  for (auto* strides : {&config.q_strides, &config.dq_strides}) {
-    fill_strides(*strides, config, s.h, s.sq, s.d);
-  }
-  for (auto* strides : {&config.o_strides, &config.do_strides}) {
-    fill_strides(*strides, config, s.h, s.sq, s.dv);
-  }
-  for (auto* strides : {&config.k_strides, &config.dk_strides}) {
-    fill_strides(*strides, config, s.hkv, s.skv, s.d);
-  }
-  for (auto* strides : {&config.v_strides, &config.dv_strides}) {
-    fill_strides(*strides, config, s.hkv, s.skv, s.dv);
-  }
+  const auto fill = [&](auto& strides, auto& of_gradient, auto heads, auto length, auto features) {
+    fill_strides(strides, config, heads, length, features);
+    fill_strides(of_gradient, config, heads, length, features);
+  };
+  fill(config.q_strides, config.dq_strides, s.h, s.sq, s.d);
+  fill(config.o_strides, config.do_strides, s.h, s.sq, s.dv);
+  fill(config.k_strides, config.dk_strides, s.hkv, s.skv, s.d);
+  fill(config.v_strides, config.dv_strides, s.hkv, s.skv, s.dv);
 }
 
 std::size_t element_bytes(fovea_dtype dtype) {
@@ -61,25 +57,25 @@ fovea_dtype or_else(fovea_dtype dtype, fovea_dtype otherwise) {
   return dtype == FOVEA_DTYPE_DEFAULT ? otherwise : dtype;
 }
 
-std::unique_ptr<Block> block_of(const void* from, std::size_t bytes) {
-  auto block = std::make_unique<Block>(std::max<std::size_t>(bytes, 256));
+std::unique_ptr<DeviceMemory> block_of(const void* from, std::size_t bytes) {
+  auto block = std::make_unique<DeviceMemory>(std::max<std::size_t>(bytes, 256));
   block->send(from, bytes);
   return block;
 }
 
-std::unique_ptr<Block> normal_block(fovea_dtype dtype, std::int64_t count, unsigned seed) {
+std::unique_ptr<DeviceMemory> normal_block(fovea_dtype dtype, std::int64_t count, unsigned seed) {
   const std::int64_t drawn = std::min(count, drawn_at_most);
   const cli::Array values =
       cli::make_data({"x", cli::dtype_name(dtype), "normal(1)", {drawn}, seed, 1});
   const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes(dtype);
-  auto block = std::make_unique<Block>(std::max<std::size_t>(bytes, 256));
+  auto block = std::make_unique<DeviceMemory>(std::max<std::size_t>(bytes, 256));
   for (std::size_t at = 0; at < bytes; at += values.bytes.size()) {
     block->send(values.bytes.data(), std::min(values.bytes.size(), bytes - at), at);
   }
   return block;
 }
 
-std::unique_ptr<Block> integers(const std::string& line, const char* key, bool wanted) {
+std::unique_ptr<DeviceMemory> integers(const std::string& line, const char* key, bool wanted) {
   if (!wanted) return nullptr;
   std::vector<std::int32_t> values;
   std::istringstream in(line_value(line, key));
@@ -100,8 +96,9 @@ std::int64_t span_of(const std::int64_t (&strides)[4], const std::int64_t (&exte
   return last == 0 ? all : last + 1;
 }
 
-const std::int32_t* numbers(const std::unique_ptr<Block>& block) {
-  return block ? static_cast<const std::int32_t*>(block->data()) : nullptr;
+void* data(const std::unique_ptr<DeviceMemory>& block) { return block ? block->data() : nullptr; }
+const std::int32_t* numbers(const std::unique_ptr<DeviceMemory>& block) {
+  return static_cast<const std::int32_t*>(data(block));
 }
 
 }  // namespace
@@ -123,7 +120,7 @@ DeviceLine::DeviceLine(const std::string& line, const std::string& engine) : lin
   place_lengths();
   make_sets();
   const std::size_t of_backward = backward_plan_ ? backward_plan_->workspace() : 0;
-  workspace_ = std::make_unique<Block>(
+  workspace_ = std::make_unique<DeviceMemory>(
       std::max({forward_plan_->workspace(), of_backward, std::size_t{256}}));
 }
 
@@ -165,7 +162,7 @@ void DeviceLine::place_captured() {
     binding.array.data = blocks_.back()->data();
     tensors_.push_back(binding);
     if (wants(info.name)) {
-      blocks_.push_back(std::make_unique<Block>(
+      blocks_.push_back(std::make_unique<DeviceMemory>(
           std::max<std::size_t>(static_cast<std::size_t>(count) * element_bytes(info.dtype), 256)));
       binding.gradient.data = blocks_.back()->data();
     }
@@ -177,7 +174,7 @@ void DeviceLine::place_captured() {
     fovea_scalar_binding binding{info.name, info.value, nullptr, nullptr};
     scalars_.push_back(binding);
     if (wants(info.name)) {
-      blocks_.push_back(std::make_unique<Block>(256));
+      blocks_.push_back(std::make_unique<DeviceMemory>(256));
       binding.gradient = blocks_.back()->data();
     }
     scalars_with_gradients_.push_back(binding);
@@ -241,9 +238,6 @@ void DeviceLine::make_sets() {
 }
 
 fovea_bindings DeviceLine::bindings_of(const TensorSet& set) const {
-  const auto data = [](const std::unique_ptr<Block>& block) {
-    return block ? block->data() : nullptr;
-  };
   fovea_bindings b{};
   b.struct_size = sizeof b;
   b.q.data = data(set.q), b.k.data = data(set.k), b.v.data = data(set.v), b.o.data = data(set.o);
@@ -270,9 +264,6 @@ void DeviceLine::forward() {
 
 void DeviceLine::backward() {
   const TensorSet& set = sets_[next_++ % sets_.size()];
-  const auto data = [](const std::unique_ptr<Block>& block) {
-    return block ? block->data() : nullptr;
-  };
   fovea_bindings b = bindings_of(set);
   b.lse = data(set.lse);
   b.grad_o.data = data(set.grad_o), b.grad_q.data = data(set.grad_q);
@@ -296,7 +287,7 @@ bool captures_all(const DeviceLine& line) {
 }
 
 // `count` elements from `first` on, as numbers.
-std::vector<double> fetch(const Block& block, fovea_dtype dtype, std::int64_t first,
+std::vector<double> fetch(const DeviceMemory& block, fovea_dtype dtype, std::int64_t first,
                           std::int64_t count) {
   cli::Array array = cli::zeros(cli::dtype_name(dtype), {count});
   const auto size = static_cast<std::size_t>(cli::element_size(array.dtype));

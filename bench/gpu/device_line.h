@@ -17,8 +17,8 @@ namespace fovea::bench {
 // What one call reads and writes. Several of them are run in turn, so that nothing is left of a
 // call in the caches of the GPU when its tensors come again.
 struct TensorSet {
-  std::unique_ptr<Block> q, k, v, o, grad_o, grad_q, grad_k, grad_v, grad_lse;
-#define FOVEA_OUTPUT(name, extent, saved) std::unique_ptr<Block> name;
+  std::unique_ptr<DeviceMemory> q, k, v, o, grad_o, grad_q, grad_k, grad_v, grad_lse;
+#define FOVEA_OUTPUT(name, extent, saved) std::unique_ptr<DeviceMemory> name;
 #include "fovea/fields.def"
 };
 
@@ -35,7 +35,7 @@ class DeviceLine {
   const std::string& line() const { return line_; }
   const fovea_problem_config& config() const { return config_; }
   fovea_program program() const { return program_->get(); }
-  // On the host, without large tensors.
+  // The captured data on the host; large tensors are missing.
   const cli::CapturedData& captured() const { return captured_; }
   double plan_seconds() const { return plan_seconds_; }
   std::string engine_name() const;
@@ -43,7 +43,7 @@ class DeviceLine {
 
  private:
   struct Lengths {
-    std::unique_ptr<Block> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;
+    std::unique_ptr<DeviceMemory> q_lengths, k_lengths, q_starts, k_starts, q_offsets, k_offsets;
   };
   void place_captured();
   void place_lengths();
@@ -58,9 +58,9 @@ class DeviceLine {
   cli::CapturedData captured_;
   std::vector<fovea_tensor_binding> tensors_, tensors_with_gradients_;
   std::vector<fovea_scalar_binding> scalars_, scalars_with_gradients_;
-  std::vector<std::unique_ptr<Block>>
+  std::vector<std::unique_ptr<DeviceMemory>>
       blocks_;  // captured tensors and all gradients of captured things
-  std::unique_ptr<Block> sink_, grad_sink_, workspace_;
+  std::unique_ptr<DeviceMemory> sink_, grad_sink_, workspace_;
   Lengths lengths_;
   std::vector<TensorSet> sets_;
   std::optional<Plan> forward_plan_, backward_plan_;

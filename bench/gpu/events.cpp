@@ -57,15 +57,17 @@ double time_ms(const std::function<void()>& enqueue, int calls) {
   return ms / calls;
 }
 
-Block::Block(std::size_t bytes) { check(cuda::driver()->allocate(&address_, bytes), "cuMemAlloc"); }
+DeviceMemory::DeviceMemory(std::size_t bytes) {
+  check(cuda::driver()->allocate(&address_, bytes), "cuMemAlloc");
+}
 
-Block::~Block() { cuda::driver()->release(address_); }
+DeviceMemory::~DeviceMemory() { cuda::driver()->release(address_); }
 
-void Block::send(const void* from, std::size_t bytes, std::size_t at) const {
+void DeviceMemory::send(const void* from, std::size_t bytes, std::size_t at) const {
   check(cuda::driver()->to_device(address_ + at, from, bytes), "cuMemcpyHtoD");
 }
 
-void Block::fetch(void* to, std::size_t bytes, std::size_t at) const {
+void DeviceMemory::fetch(void* to, std::size_t bytes, std::size_t at) const {
   static auto* const copy = find<int(void*, std::uint64_t, std::size_t)>("cuMemcpyDtoH_v2");
   check(copy(to, address_ + at, bytes), "cuMemcpyDtoH");
 }
@@ -74,8 +76,8 @@ double copy_bandwidth() {
   static auto* const copy =
       find<int(std::uint64_t, std::uint64_t, std::size_t, void*)>("cuMemcpyDtoDAsync_v2");
   constexpr std::size_t bytes = std::size_t{1} << 30;
-  const Block from(bytes), to(bytes);
-  const auto address = [](const Block& block) {
+  const DeviceMemory from(bytes), to(bytes);
+  const auto address = [](const DeviceMemory& block) {
     return reinterpret_cast<std::uint64_t>(block.data());
   };
   const auto enqueue = [&] {
@@ -88,7 +90,7 @@ double copy_bandwidth() {
   return 2.0 * static_cast<double>(bytes) / (times[times.size() / 2] / 1000);
 }
 
-Device16::Device16(std::size_t count, unsigned seed) : Block(count * 2), count_(count) {
+Device16::Device16(std::size_t count, unsigned seed) : DeviceMemory(count * 2), count_(count) {
   std::vector<std::uint16_t> values(million);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -105,12 +107,12 @@ Device16::Device16(std::size_t count, unsigned seed) : Block(count * 2), count_(
 }
 
 void Device16::send(const std::vector<std::uint16_t>& bits) {
-  Block::send(bits.data(), bits.size() * 2);
+  DeviceMemory::send(bits.data(), bits.size() * 2);
 }
 
 std::vector<float> Device16::fetch() const {
   std::vector<std::uint16_t> values(std::min(million, count_));
-  Block::fetch(values.data(), values.size() * 2);
+  DeviceMemory::fetch(values.data(), values.size() * 2);
   std::vector<float> out;
   for (const std::uint16_t x : values) {
     out.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16));
@@ -119,15 +121,17 @@ std::vector<float> Device16::fetch() const {
 }
 
 void DeviceF32::send(const std::vector<float>& values) {
-  Block::send(values.data(), values.size() * 4);
+  DeviceMemory::send(values.data(), values.size() * 4);
 }
 
 std::vector<float> DeviceF32::fetch() const {
   std::vector<float> values(count_);
-  Block::fetch(values.data(), values.size() * 4);
+  DeviceMemory::fetch(values.data(), values.size() * 4);
   return values;
 }
 
-DeviceWord::DeviceWord(std::uint64_t value) : Block(sizeof value) { send(&value, sizeof value); }
+DeviceWord::DeviceWord(std::uint64_t value) : DeviceMemory(sizeof value) {
+  send(&value, sizeof value);
+}
 
 }  // namespace fovea::bench

@@ -14,12 +14,12 @@ double time_ms(const std::function<void()>& enqueue, int calls = 4);
 // Bytes read and written per second by copies of a gigabyte within the GPU's memory.
 double copy_bandwidth();
 
-class Block {
+class DeviceMemory {
  public:
-  explicit Block(std::size_t bytes);
-  ~Block();
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
+  explicit DeviceMemory(std::size_t bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
   void* data() const { return reinterpret_cast<void*>(address_); }
   void send(const void* from, std::size_t bytes, std::size_t at = 0) const;
   void fetch(void* to, std::size_t bytes, std::size_t at = 0) const;
@@ -29,7 +29,7 @@ class Block {
 };
 
 // bf16 on the device: normal numbers of a seed (a million, repeated), or zeros for seed 0.
-class Device16 : public Block {
+class Device16 : public DeviceMemory {
  public:
   Device16(std::size_t count, unsigned seed);
   void send(const std::vector<std::uint16_t>& bits);
@@ -39,9 +39,9 @@ class Device16 : public Block {
   std::size_t count_;
 };
 
-class DeviceF32 : public Block {
+class DeviceF32 : public DeviceMemory {
  public:
-  explicit DeviceF32(std::size_t count) : Block(count * 4), count_(count) {}
+  explicit DeviceF32(std::size_t count) : DeviceMemory(count * 4), count_(count) {}
   void send(const std::vector<float>& values);
   std::vector<float> fetch() const;
 
@@ -50,7 +50,7 @@ class DeviceF32 : public Block {
 };
 
 // One number of 64 bits.
-class DeviceWord : public Block {
+class DeviceWord : public DeviceMemory {
  public:
   explicit DeviceWord(std::uint64_t value);
 };

@@ -30,7 +30,7 @@
 namespace fovea::bench {
 namespace {
 
-// The rows of bench/gpu/<tier>_rows.txt: problem lines with what a peer takes, and how much of that
+// The rows of bench/gpu/<tier>_rows.txt: problem lines with a peer's time, and the share of it that
 // ours may take.
 struct Goal {
   std::optional<double> peer_ms, bar;
@@ -41,7 +41,7 @@ struct BenchRow {
   Goal forward, backward;
 };
 
-// In the folder it is run in, since it is carried to another machine, or where it was built.
+// In the current folder, since the program is carried to another machine, or where it was built.
 std::string path_of(const std::string& tier) {
   const std::string here = "bench/gpu/" + tier + "_rows.txt";
   return std::filesystem::exists(here) ? here : FOVEA_SOURCE_DIR "/" + here;
@@ -106,7 +106,7 @@ struct Options {
   std::vector<std::string> names, lines;
 };
 
-struct Found {
+struct Measurement {
   std::string row, direction;
   double ms = 0, tflops = 0;
   Goal goal;
@@ -125,9 +125,9 @@ double median_ms(const std::function<void()>& enqueue, int rounds) {
   return median(times);
 }
 
-class Rows {
+class RowBench {
  public:
-  explicit Rows(const Options& options) : options_(options), copy_(copy_bandwidth()) {
+  explicit RowBench(const Options& options) : options_(options), copy_(copy_bandwidth()) {
     std::printf("%-17s %-9s %9s %8s %9s %6s %6s  %s\n", "row", "direction", "ours ms", "TFLOP/s",
                 "peer ms", "ratio", "bar", "");
   }
@@ -173,12 +173,12 @@ class Rows {
     std::printf("\n");
   }
 
-  // The time of another row of ours, or of a copy, is known only now.
+  // If the peer is another row of ours, or a copy, its time is known only now.
   Goal goal_of(const BenchRow& row, Goal goal, const DeviceLine& line, bool backward) const {
     if (row.peer == "copy") {
       goal.peer_ms = static_cast<double>(line.key_value_bytes()) / copy_ * 1000;
     } else if (!goal.peer_ms) {
-      for (const Found& one : found_) {
+      for (const Measurement& one : measured_) {
         const bool same = (one.direction == "backward") == backward;
         if (one.row == row.peer && same) goal.peer_ms = one.ms;
       }
@@ -186,8 +186,8 @@ class Rows {
     return goal;
   }
 
-  void report(const Found& one) {
-    found_.push_back(one);
+  void report(const Measurement& one) {
+    measured_.push_back(one);
     std::printf("%-17s %-9s %9.3f %8.0f ", one.row.c_str(), one.direction.c_str(), one.ms,
                 one.tflops);
     if (one.goal.peer_ms) {
@@ -206,7 +206,7 @@ class Rows {
     if (options_.json.empty()) return;
     std::ofstream out(options_.json);
     out << "{\"copy\": " << copy_ / 1e12;
-    for (const Found& one : found_) {
+    for (const Measurement& one : measured_) {
       out << ", \"" << one.row << " " << one.direction << "\": " << one.ms;
     }
     out << "}\n";
@@ -214,7 +214,7 @@ class Rows {
 
   const Options& options_;
   double copy_;
-  std::vector<Found> found_;
+  std::vector<Measurement> measured_;
   int failures_ = 0;
 };
 
@@ -335,7 +335,7 @@ int run(int argc, char** argv) {
   start_device();
   if (options.host_times) return host_times(options);
   if (options.first_calls) return first_calls(options);
-  Rows rows(options);
+  RowBench rows(options);
   if (options.lines.empty()) {
     for (const BenchRow& row : rows_named(options.tier, options.names)) rows.run(row);
   }

@@ -37,7 +37,7 @@ void check(fe::error_t error, const char* step) {
 
 class FrontendPeer : public Peer {
  public:
-  FrontendPeer(const std::string& name, bool backward, const Shape& shape, void* handle)
+  FrontendPeer(const std::string& name, bool backward, const AttentionShape& shape, void* handle)
       : name_(name), backward_(backward), s_(shape), graph_(std::make_shared<fe::graph::Graph>()) {
     graph_->set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -172,7 +172,7 @@ class FrontendPeer : public Peer {
 
   std::string name_;
   bool backward_;
-  Shape s_;
+  AttentionShape s_;
   Graph graph_;
   std::unordered_map<std::int64_t, void*> pack_;
   Attributes slopes_;
@@ -182,7 +182,7 @@ class FrontendPeer : public Peer {
 
 }  // namespace
 
-std::unique_ptr<Peer> make_peer(const std::string& name, bool backward, const Shape& shape,
+std::unique_ptr<Peer> make_peer(const std::string& name, bool backward, const AttentionShape& shape,
                                 void* handle) {
   return std::make_unique<FrontendPeer>(name, backward, shape, handle);
 }

@@ -8,7 +8,7 @@
 
 namespace fovea::bench {
 
-struct Shape {
+struct AttentionShape {
   std::int64_t b = 4, h = 16, s = 4096, d = 128;
 };
 
@@ -30,7 +30,7 @@ class Peer {
 
 // In the best form that cuDNN offers: none, causal, sliding (options), bias (an option), softcap,
 // alibi, relative (graphs), softcap+causal, alibi+causal; dropout, which writes its mask out.
-std::unique_ptr<Peer> make_peer(const std::string& name, bool backward, const Shape& shape,
+std::unique_ptr<Peer> make_peer(const std::string& name, bool backward, const AttentionShape& shape,
                                 void* handle);
 
 }  // namespace fovea::bench

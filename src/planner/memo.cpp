@@ -5,6 +5,8 @@
 namespace fovea {
 namespace {
 
+constexpr std::size_t most_entries = 1024;
+
 // The device and the engine are few: the Problem alone is hashed.
 std::uint64_t hash_of(const ChoiceKey& key) { return key.problem.hash(); }
 
@@ -50,11 +52,6 @@ void ChoiceMemo::clear() {
   Entries dropped;
   const std::lock_guard lock(mutex_);
   dropped.swap(entries_);
-}
-
-std::size_t ChoiceMemo::size() const {
-  const std::lock_guard lock(mutex_);
-  return entries_.size();
 }
 
 }  // namespace fovea

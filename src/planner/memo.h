@@ -4,7 +4,6 @@
 // Problem.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -40,9 +39,6 @@ class ChoiceMemo {
   std::optional<Choice> find(const ChoiceKey& key) const;
   void remember(const ChoiceKey& key, Choice choice);
   void clear();
-  std::size_t size() const;
-
-  static constexpr std::size_t most_entries = 1024;
 
  private:
   struct RememberedChoice {

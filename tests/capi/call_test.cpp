@@ -272,19 +272,14 @@ TEST(Verbose, EveryCallIsALineThatReadsBackWithItsValues) {
   EXPECT_EQ(fovea_problem_equal(again.get(), call.problem.get()), 1) << line;
 }
 
-struct CountingThreads {
-  int runs = 0;
-  static void run(void* self, std::size_t count, void (*task)(void*, std::size_t), void* context) {
-    ++static_cast<CountingThreads*>(self)->runs;
-    for (std::size_t i = count; i-- > 0;) task(context, i);
-  }
-};
-
 TEST(Call, TheHostsThreadsAreAccepted) {
   CCall call("h=2 sq=8 d=4");
   const std::vector<float> own = output(call);
-  CountingThreads threads;
-  const fovea_executor executor{sizeof executor, &threads, 4, CountingThreads::run};
+  const auto run_backwards = [](void*, std::size_t count, void (*task)(void*, std::size_t),
+                                void* context) {
+    while (count-- > 0) task(context, count);
+  };
+  const fovea_executor executor{sizeof executor, nullptr, 4, run_backwards};
   call.bindings.executor = &executor;
   EXPECT_EQ(output(call), own);
 }

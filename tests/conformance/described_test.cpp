@@ -215,7 +215,7 @@ TEST(DescribedJit, HasATextForEveryKernel) {
     const ProblemLine parsed = parse_problem_line(problem.line);
     for (const auto* direction : {&parsed.forward, &parsed.backward}) {
       if (!*direction) continue;
-      const jit::Prepared prepared = jit::prepare(jit::bake(**direction).baked.problem, h200);
+      const jit::PreparedPlan prepared = jit::prepare(jit::bake(**direction).baked.problem, h200);
       EXPECT_FALSE(prepared.units.empty()) << problem.line;
     }
   }

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t batch = 8;
 
 struct Sequences {
-  std::string words;  // sizes but for b, formulas, features
+  std::string words;  // sizes without b, formulas, features
   std::vector<std::int64_t> q_lengths, k_lengths;
 };
 

@@ -16,28 +16,28 @@ namespace {
 
 struct Row {
   const char* name;
-  bool cudnn::Avoid::* what;
+  bool cudnn::Workarounds::* what;
   const char* line;
 };
 const Row rows[] = {
-    {"narrow_inputs", &cudnn::Avoid::narrow_inputs,
+    {"narrow_inputs", &cudnn::Workarounds::narrow_inputs,
      "b=4 h=2 sq=128 d=64 dtype=bf16 mod=\"score * t[b]\" tensor=\"t:f32[B]=uniform(0.5,2)\" "
      "direction=both"},
-    {"row_comparisons", &cudnn::Avoid::row_comparisons,
+    {"row_comparisons", &cudnn::Workarounds::row_comparisons,
      "b=2 h=2 sq=128 d=64 dtype=bf16 mask=\"k + 2 < q\" direction=both"},
-    {"bias_beside_modifier", &cudnn::Avoid::bias_beside_modifier,
+    {"bias_beside_modifier", &cudnn::Workarounds::bias_beside_modifier,
      "b=2 h=2 sq=128 d=64 dtype=bf16 mod=\"20*tanh(score/20) + t[h,q,k]\" "
      "tensor=\"t:bf16[H,Sq,Skv]\" grads=q,k,v,t mask=causal direction=both"},
-    {"unused_score", &cudnn::Avoid::unused_score,
+    {"unused_score", &cudnn::Workarounds::unused_score,
      "b=2 h=2 sq=128 d=64 dtype=bf16 mod=\"t[h,q,k]\" tensor=\"t:f32[H,Sq,Skv]\" direction=both"},
-    {"scattered_rows", &cudnn::Avoid::scattered_rows,
+    {"scattered_rows", &cudnn::Workarounds::scattered_rows,
      "b=2 h=2 sq=128 d=64 dtype=bf16 mod=\"score + t[h,q,k]\" tensor=\"t:bf16[H,Sq,Skv]\" "
      "tensor_strides=\"t:1,2,256\" direction=both"},
 };
 
 class KnownBad : public testing::TestWithParam<Row> {
  protected:
-  void TearDown() override { cudnn::replace_what_to_avoid(nullptr); }
+  void TearDown() override { cudnn::replace_workarounds(nullptr); }
 };
 
 TEST_P(KnownBad, IsAvoidedWhereItIsWrong) {
@@ -45,10 +45,10 @@ TEST_P(KnownBad, IsAvoidedWhereItIsWrong) {
   if (device == nullptr) GTEST_SKIP() << "no GPU: FOVEA_TEST_DEVICE is not set";
   const Row& row = GetParam();
   const int version = cuda::cudnn_library().version, sm = cuda::find_device(device).sm;
-  const bool avoided = cudnn::what_to_avoid(version, sm).*row.what;
-  cudnn::Avoid others;  // all of them
+  const bool avoided = cudnn::workarounds_for(version, sm).*row.what;
+  cudnn::Workarounds others;  // all of them
   others.*row.what = false;
-  cudnn::replace_what_to_avoid(&others);
+  cudnn::replace_workarounds(&others);
   bool right = false;
   try {
     right = conformance::complaints({0, row.line, {}, ""}, "cudnn", device).empty();

@@ -34,7 +34,7 @@ class HostEngine : public Engine {
     std::vector<Slice> slices;
     std::int64_t first = 0;
     for (const std::int64_t batch : batches(baked.problem)) {
-      Lowered lowered = lower(baked.problem, batch, what_to_avoid(91900, 90));
+      Lowered lowered = lower(baked.problem, batch, workarounds_for(91900, 90));
       auto graph = std::make_shared<const SpecGraph>(lowered.spec);
       slices.push_back({first, batch, std::move(graph), std::move(lowered)});
       first += batch;

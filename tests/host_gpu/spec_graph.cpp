@@ -16,27 +16,27 @@
 namespace fovea::cudnn::on_host {
 namespace {
 
-// The tensors of a Spec in the memory that one call gave them.
+// The tensors of a GraphSpec in the memory that one call gave them.
 struct At {
   std::int64_t b = 0, h = 0, i = 0, j = 0;  // query and key, or position and feature
 };
 
 class SpecMemory {
  public:
-  SpecMemory(const Spec& spec, std::vector<void*> pointers) : spec_(spec), data_(pointers) {}
+  SpecMemory(const GraphSpec& spec, std::vector<void*> pointers) : spec_(spec), data_(pointers) {}
 
-  const Spec& spec() const { return spec_; }
+  const GraphSpec& spec() const { return spec_; }
   // Axes of one element broadcast.
   double get(std::size_t tensor, const At& at) const;
-  double get(Role role, const At& at) const { return get(place(role), at); }
-  void set(Role role, const At& at, double value) const;
-  bool has(Role role) const { return spec_.find(role) != nullptr; }
+  double get(TensorRole role, const At& at) const { return get(place(role), at); }
+  void set(TensorRole role, const At& at, double value) const;
+  bool has(TensorRole role) const { return spec_.find(role) != nullptr; }
 
  private:
-  std::size_t place(Role role) const;
-  std::int64_t element(const Tensor& tensor, const At& at) const;
+  std::size_t place(TensorRole role) const;
+  std::int64_t element(const GraphTensor& tensor, const At& at) const;
 
-  const Spec& spec_;
+  const GraphSpec& spec_;
   std::vector<void*> data_;  // in the order of spec_.tensors
 };
 
@@ -50,7 +50,7 @@ class SpecSteps {
  private:
   void run(std::size_t first, std::size_t last);
   double value(const Ref& ref) const;
-  double apply(const Step& step) const;
+  double apply(const GraphStep& step) const;
 
   const SpecMemory& memory_;
   std::vector<double> values_;
@@ -72,15 +72,15 @@ void write(void* data, std::int64_t element, T value) {
               sizeof value);
 }
 
-std::size_t SpecMemory::place(Role role) const {
+std::size_t SpecMemory::place(TensorRole role) const {
   for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
     if (spec_.tensors[i].role == role) return i;
   }
-  throw std::logic_error("the Spec has no such tensor");
+  throw std::logic_error("the GraphSpec has no such tensor");
 }
 
-std::int64_t SpecMemory::element(const Tensor& tensor, const At& at) const {
-  const Four index{at.b, at.h, at.i, at.j};
+std::int64_t SpecMemory::element(const GraphTensor& tensor, const At& at) const {
+  const Dims index{at.b, at.h, at.i, at.j};
   std::int64_t out = 0;
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (tensor.dim[axis] == 1) continue;
@@ -90,15 +90,15 @@ std::int64_t SpecMemory::element(const Tensor& tensor, const At& at) const {
   }
   if (!tensor.starts) return out;
   for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
-    const Tensor& starts = spec_.tensors[i];
-    if (starts.role != Role::Starts || starts.slot != *tensor.starts) continue;
+    const GraphTensor& starts = spec_.tensors[i];
+    if (starts.role != TensorRole::Starts || starts.slot != *tensor.starts) continue;
     return out + read<std::int64_t>(data_[i], at.b);
   }
   throw std::logic_error("a packed tensor without its starts");
 }
 
 double SpecMemory::get(std::size_t i, const At& at) const {
-  const Tensor& tensor = spec_.tensors[i];
+  const GraphTensor& tensor = spec_.tensors[i];
   const std::int64_t place = element(tensor, at);
   switch (tensor.type) {
     case Type::F32: return read<float>(data_[i], place);
@@ -111,7 +111,7 @@ double SpecMemory::get(std::size_t i, const At& at) const {
   throw std::logic_error("a type that no formula reads");
 }
 
-void SpecMemory::set(Role role, const At& at, double value) const {
+void SpecMemory::set(TensorRole role, const At& at, double value) const {
   const std::size_t i = place(role);
   const std::int64_t where = element(spec_.tensors[i], at);
   const auto real = static_cast<float>(value);
@@ -141,7 +141,7 @@ double SpecSteps::derivative(double score, double grad, const At& at) {
 // In the types of the steps: decisions must come out as in f32 and i32.
 void SpecSteps::run(std::size_t first, std::size_t last) {
   for (std::size_t i = first; i < last; ++i) {
-    const Step& step = memory_.spec().steps[i];
+    const GraphStep& step = memory_.spec().steps[i];
     const double result = apply(step);
     values_[i] = step.type == Type::F32 ? static_cast<double>(static_cast<float>(result))
                  : step.type == Type::I32
@@ -164,7 +164,7 @@ double SpecSteps::value(const Ref& ref) const {
   throw std::logic_error("an operand of no kind");
 }
 
-double SpecSteps::apply(const Step& s) const {
+double SpecSteps::apply(const GraphStep& s) const {
   const auto x = [&](std::size_t i) { return value(s.operands[i]); };
   const std::array<std::int64_t, 4> position{at_.b, at_.h, at_.i, at_.j};
   if (s.mode == Mode::Index) {
@@ -178,7 +178,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // The rows of one head, read once.
 struct Rows {
   Rows() = default;
-  Rows(const SpecMemory& memory, Role role, At at, std::int64_t count)
+  Rows(const SpecMemory& memory, TensorRole role, At at, std::int64_t count)
       : features(memory.spec().find(role)->dim[3]) {
     for (at.i = 0; at.i < count; ++at.i) {
       for (at.j = 0; at.j < features; ++at.j) values.push_back(memory.get(role, at));
@@ -200,23 +200,23 @@ class Head {
         steps_(memory),
         b_(b),
         h_(h),
-        hk_(h / (s_.find(Role::Q)->dim[1] / s_.find(Role::K)->dim[1])),
-        sq_(s_.find(Role::Q)->dim[2]),
-        skv_(s_.find(Role::K)->dim[2]),
-        d_(s_.find(Role::Q)->dim[3]),
-        dv_(s_.find(Role::V)->dim[3]),
-        scale_(memory.get(Role::Scale, {})) {
+        hk_(h / (s_.find(TensorRole::Q)->dim[1] / s_.find(TensorRole::K)->dim[1])),
+        sq_(s_.find(TensorRole::Q)->dim[2]),
+        skv_(s_.find(TensorRole::K)->dim[2]),
+        d_(s_.find(TensorRole::Q)->dim[3]),
+        dv_(s_.find(TensorRole::V)->dim[3]),
+        scale_(memory.get(TensorRole::Scale, {})) {
     if (s_.padding) {
-      sq_ = static_cast<std::int64_t>(m_.get(Role::LengthsQ, {b, 0, 0, 0}));
-      skv_ = static_cast<std::int64_t>(m_.get(Role::LengthsK, {b, 0, 0, 0}));
+      sq_ = static_cast<std::int64_t>(m_.get(TensorRole::LengthsQ, {b, 0, 0, 0}));
+      skv_ = static_cast<std::int64_t>(m_.get(TensorRole::LengthsK, {b, 0, 0, 0}));
     }
     if (is_empty()) return;
-    q_ = Rows(m_, Role::Q, {b, h, 0, 0}, sq_);
-    k_ = Rows(m_, Role::K, {b, hk_, 0, 0}, skv_);
-    v_ = Rows(m_, Role::V, {b, hk_, 0, 0}, skv_);
+    q_ = Rows(m_, TensorRole::Q, {b, h, 0, 0}, sq_);
+    k_ = Rows(m_, TensorRole::K, {b, hk_, 0, 0}, skv_);
+    v_ = Rows(m_, TensorRole::V, {b, hk_, 0, 0}, skv_);
     if (!s_.backward) return;
-    o_ = Rows(m_, Role::O, {b, h, 0, 0}, sq_);
-    grad_o_ = Rows(m_, Role::GradO, {b, h, 0, 0}, sq_);
+    o_ = Rows(m_, TensorRole::O, {b, h, 0, 0}, sq_);
+    grad_o_ = Rows(m_, TensorRole::GradO, {b, h, 0, 0}, sq_);
   }
 
   std::int64_t queries() const { return sq_; }
@@ -226,7 +226,8 @@ class Head {
 
   void forward(std::int64_t q) {
     std::vector<double> scores;
-    const double sink = m_.has(Role::Sink) ? m_.get(Role::Sink, {0, h_, 0, 0}) : -infinity;
+    const double sink =
+        m_.has(TensorRole::Sink) ? m_.get(TensorRole::Sink, {0, h_, 0, 0}) : -infinity;
     double most = sink;
     for (std::int64_t k = 0; k < skv_; ++k) {
       scores.push_back(modified(q, k));
@@ -243,9 +244,10 @@ class Head {
     }
     for (std::int64_t j = 0; j < dv_; ++j) {
       const double o = sum > 0 ? out[static_cast<std::size_t>(j)] / sum : 0;
-      m_.set(Role::O, {b_, h_, q, j}, o);
+      m_.set(TensorRole::O, {b_, h_, q, j}, o);
     }
-    if (s_.stats) m_.set(Role::Stats, {b_, h_, q, 0}, sum > 0 ? most + std::log(sum) : -infinity);
+    if (s_.stats)
+      m_.set(TensorRole::Stats, {b_, h_, q, 0}, sum > 0 ? most + std::log(sum) : -infinity);
   }
 
   // Gradients of one row: dq of it, and what it adds to dk, dv (of one key head), dbias, dsink.
@@ -256,11 +258,11 @@ class Head {
     double& sink;
   };
   void backward(std::int64_t q, const Sums& sums) {
-    const double lse = m_.get(Role::Stats, {b_, h_, q, 0});
+    const double lse = m_.get(TensorRole::Stats, {b_, h_, q, 0});
     double own = 0;
     for (std::int64_t j = 0; j < dv_; ++j) own += grad_o_(q, j) * o_(q, j);
-    if (m_.has(Role::Sink)) {
-      sums.sink -= std::exp(m_.get(Role::Sink, {0, h_, 0, 0}) - lse) * own;
+    if (m_.has(TensorRole::Sink)) {
+      sums.sink -= std::exp(m_.get(TensorRole::Sink, {0, h_, 0, 0}) - lse) * own;
     }
     std::vector<double> dq(static_cast<std::size_t>(d_));
     for (std::int64_t k = 0; k < skv_; ++k) {
@@ -272,7 +274,7 @@ class Head {
         sums.dv[static_cast<std::size_t>(k * dv_ + j)] += p * grad_o_(q, j);
       }
       double ds = p * (dp - own);
-      if (m_.has(Role::GradBias)) sums.bias[bias_place(q, k)] += ds;
+      if (m_.has(TensorRole::GradBias)) sums.bias[bias_place(q, k)] += ds;
       if (s_.bprop) ds = steps_.derivative(score(q, k), ds, {b_, h_, q, k});
       for (std::int64_t j = 0; j < d_; ++j) {
         dq[static_cast<std::size_t>(j)] += scale_ * ds * k_(k, j);
@@ -280,7 +282,7 @@ class Head {
       }
     }
     for (std::int64_t j = 0; j < d_; ++j) {
-      m_.set(Role::GradQ, {b_, h_, q, j}, dq[static_cast<std::size_t>(j)]);
+      m_.set(TensorRole::GradQ, {b_, h_, q, j}, dq[static_cast<std::size_t>(j)]);
     }
   }
 
@@ -302,17 +304,17 @@ class Head {
   double modified(std::int64_t q, std::int64_t k) {
     if (!is_kept(q, k)) return -infinity;
     const double s = steps_.modified(score(q, k), {b_, h_, q, k});
-    return m_.has(Role::Bias) ? s + m_.get(Role::Bias, {b_, h_, q, k}) : s;
+    return m_.has(TensorRole::Bias) ? s + m_.get(TensorRole::Bias, {b_, h_, q, k}) : s;
   }
 
   std::size_t bias_place(std::int64_t q, std::int64_t k) const {
-    const Four& dim = s_.find(Role::GradBias)->dim;
+    const Dims& dim = s_.find(TensorRole::GradBias)->dim;
     const std::int64_t b = dim[0] == 1 ? 0 : b_, h = dim[1] == 1 ? 0 : h_;
     return static_cast<std::size_t>(((b * dim[1] + h) * dim[2] + q) * dim[3] + k);
   }
 
   const SpecMemory& m_;
-  const Spec& s_;
+  const GraphSpec& s_;
   SpecSteps steps_;
   std::int64_t b_, h_, hk_, sq_, skv_, d_, dv_;
   double scale_;
@@ -320,7 +322,7 @@ class Head {
 };
 
 void run_forward(const SpecMemory& memory) {
-  const Four& q = memory.spec().find(Role::Q)->dim;
+  const Dims& q = memory.spec().find(TensorRole::Q)->dim;
   for (std::int64_t b = 0; b < q[0]; ++b) {
     for (std::int64_t h = 0; h < q[1]; ++h) {
       Head head(memory, b, h);
@@ -332,28 +334,28 @@ void run_forward(const SpecMemory& memory) {
 class Backward {
  public:
   explicit Backward(const SpecMemory& memory) : m_(memory), s_(memory.spec()) {
-    if (const Tensor* const bias = s_.find(Role::GradBias)) {
+    if (const GraphTensor* const bias = s_.find(TensorRole::GradBias)) {
       bias_.resize(
           static_cast<std::size_t>(bias->dim[0] * bias->dim[1] * bias->dim[2] * bias->dim[3]));
     }
   }
 
   void run() {
-    const Four &q = s_.find(Role::Q)->dim, &k = s_.find(Role::K)->dim;
+    const Dims &q = s_.find(TensorRole::Q)->dim, &k = s_.find(TensorRole::K)->dim;
     sink_.assign(static_cast<std::size_t>(q[1]), 0);
     for (std::int64_t b = 0; b < q[0]; ++b) {
       for (std::int64_t hk = 0; hk < k[1]; ++hk) run_group(b, hk, q[1] / k[1]);
     }
     write_bias();
-    for (std::int64_t h = 0; m_.has(Role::GradSink) && h < q[1]; ++h) {
-      m_.set(Role::GradSink, {0, h, 0, 0}, sink_[static_cast<std::size_t>(h)]);
+    for (std::int64_t h = 0; m_.has(TensorRole::GradSink) && h < q[1]; ++h) {
+      m_.set(TensorRole::GradSink, {0, h, 0, 0}, sink_[static_cast<std::size_t>(h)]);
     }
   }
 
  private:
   // The heads that share one of the keys.
   void run_group(std::int64_t b, std::int64_t hk, std::int64_t heads) {
-    const Four &k = s_.find(Role::K)->dim, &v = s_.find(Role::V)->dim;
+    const Dims &k = s_.find(TensorRole::K)->dim, &v = s_.find(TensorRole::V)->dim;
     std::vector<double> dk(static_cast<std::size_t>(k[2] * k[3]));
     std::vector<double> dv(static_cast<std::size_t>(v[2] * v[3]));
     std::int64_t keys = 0;
@@ -366,23 +368,23 @@ class Backward {
     }
     for (std::int64_t i = 0; i < keys; ++i) {
       for (std::int64_t j = 0; j < k[3]; ++j) {
-        m_.set(Role::GradK, {b, hk, i, j}, dk[static_cast<std::size_t>(i * k[3] + j)]);
+        m_.set(TensorRole::GradK, {b, hk, i, j}, dk[static_cast<std::size_t>(i * k[3] + j)]);
       }
       for (std::int64_t j = 0; j < v[3]; ++j) {
-        m_.set(Role::GradV, {b, hk, i, j}, dv[static_cast<std::size_t>(i * v[3] + j)]);
+        m_.set(TensorRole::GradV, {b, hk, i, j}, dv[static_cast<std::size_t>(i * v[3] + j)]);
       }
     }
   }
 
   void write_bias() {
-    const Tensor* const bias = s_.find(Role::GradBias);
+    const GraphTensor* const bias = s_.find(TensorRole::GradBias);
     if (bias == nullptr) return;
     std::size_t next = 0;
     for (std::int64_t b = 0; b < bias->dim[0]; ++b) {
       for (std::int64_t h = 0; h < bias->dim[1]; ++h) {
         for (std::int64_t q = 0; q < bias->dim[2]; ++q) {
           for (std::int64_t k = 0; k < bias->dim[3]; ++k) {
-            m_.set(Role::GradBias, {b, h, q, k}, bias_[next++]);
+            m_.set(TensorRole::GradBias, {b, h, q, k}, bias_[next++]);
           }
         }
       }
@@ -390,13 +392,13 @@ class Backward {
   }
 
   const SpecMemory& m_;
-  const Spec& s_;
+  const GraphSpec& s_;
   std::vector<double> bias_, sink_;
 };
 
 }  // namespace
 
-SpecGraph::SpecGraph(Spec spec) : spec_(std::move(spec)), by_uid_(spec_.tensors.size()) {
+SpecGraph::SpecGraph(GraphSpec spec) : spec_(std::move(spec)), by_uid_(spec_.tensors.size()) {
   std::iota(by_uid_.begin(), by_uid_.end(), std::size_t{0});
   std::ranges::sort(by_uid_, {}, [&](std::size_t i) { return spec_.tensors[i].uid(); });
 }

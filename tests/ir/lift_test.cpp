@@ -146,14 +146,18 @@ TEST(Lift, LeavesNoLiteralButThoseThatStay) {
   }
 }
 
+void expect_nothing_lifted(const std::string& line, Shifts shifts = Shifts::Stay) {
+  const Program program = parse_program(line);
+  const Lifted lifted = lift_literals(program, Depends::None, shifts);
+  EXPECT_TRUE(lifted.program == program) << line;
+  EXPECT_TRUE(lifted.literals.empty()) << line;
+}
+
 TEST(Lift, NumbersThatEnginesNeedToKnowStay) {
   for (const char* number : {"0.0", "1.0", "-1.0", "2.0", "0.5", "inf", "-inf", "nan"}) {
-    const Program program =
-        parse_program("mod=\"max(score, " + std::string(number) + ") * f32(k)\"");
-    const Lifted lifted = lift_literals(program);
-    EXPECT_TRUE(lifted.literals.empty()) << number;
-    EXPECT_TRUE(lifted.program == program) << number;
+    expect_nothing_lifted("mod=\"max(score, " + std::string(number) + ") * f32(k)\"");
   }
+  expect_nothing_lifted("");
 }
 
 // The same number under both signs is two scalars.
@@ -173,13 +177,6 @@ TEST(Lift, AFormulaMayBeOneNumber) {
   const Lifted lifted = lift_literals(parse_program("mod=3.25"));
   EXPECT_EQ(lifted.literals, std::vector<float>{3.25f});
   EXPECT_EQ(lifted.program.mod()->op(), Op::ScalarF);
-}
-
-TEST(Lift, IntegersStay) {
-  const Program program = parse_program(R"~(mask="q - k < 1024 && q >= k")~");
-  const Lifted lifted = lift_literals(program);
-  EXPECT_TRUE(lifted.program == program);
-  EXPECT_TRUE(lifted.literals.empty());
 }
 
 // '#' is an integer that shifts a position.
@@ -229,13 +226,11 @@ TEST(Lift, ShiftsOfPositionsAreLiftedIfThatIsAskedFor) {
 }
 
 TEST(Lift, IntegersThatShiftNoPositionStay) {
-  for (const char* const text :
+  expect_nothing_lifted("mask=\"q - k < 1024 && k <= q + 3\"");
+  for (const char* const line :
        {"mask=\"q - k < 1024 && q >= k\"", "mask=\"k < 128 || q // 64 == k // 64\"",
         "mod=\"score + t[k - q + 127]\" tensor=t:f32[255]", "mask=\"k <= q + 100000000\""}) {
-    const Program program = parse_program(text);
-    const Lifted lifted = lift_literals(program, Depends::None, Shifts::Lift);
-    EXPECT_TRUE(lifted.program == program) << text;
-    EXPECT_TRUE(lifted.literals.empty()) << text;
+    expect_nothing_lifted(line, Shifts::Lift);
   }
 }
 
@@ -250,12 +245,6 @@ TEST(Lift, DeclaredThingsKeepTheirSlots) {
   }
   EXPECT_EQ(lifted.program.tensors()[0].name, "t");
   EXPECT_EQ(lifted.literals, std::vector<float>{3.25f});
-}
-
-TEST(Lift, OfTheEmptyProgramIsEmpty) {
-  const Lifted lifted = lift_literals(Program());
-  EXPECT_TRUE(lifted.program == Program());
-  EXPECT_TRUE(lifted.literals.empty());
 }
 
 }  // namespace

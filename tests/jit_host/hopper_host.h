@@ -93,15 +93,6 @@ FOVEA_DEVICE void store_matrices(Shared row, const unsigned (&r)[4], FOVEA_WHERE
     store_shared(to, r[m], file, line);
   }
 }
-FOVEA_DEVICE void store_matrices_transposed(Shared row, const unsigned (&r)[4], FOVEA_WHERE) {
-  for (int m = 0; m < 4; ++m) {
-    for (int e = 0; e < 2; ++e) {
-      const int from = 8 * m + lane_index() % 4 * 2 + e;
-      const Shared to = shuffled(Meeting::Shuffle, row, from, {file, line}) + lane_index() / 4 * 2;
-      store_shared(to, static_cast<unsigned short>(r[m] >> 16 * e), file, line);
-    }
-  }
-}
 
 // --- products of a warpgroup ---
 FOVEA_DEVICE unsigned shared_address(Shared at) { return at; }

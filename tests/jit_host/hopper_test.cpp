@@ -320,12 +320,9 @@ TEST(JitHostHopper, MatricesAreStoredAsTheyAreLoaded) {
     unsigned r[4], t[4];
     for (unsigned i = 0; i < 4; ++i) r[i] = (lane * 8 + i * 2) | (lane * 8 + i * 2 + 1) << 16;
     store_matrices(16 * lane, r);
-    store_matrices_transposed(1024 + 16 * lane, r);
     sync_warp();
     load_matrices(t, 16 * lane);
     for (unsigned i = 0; i < 4; ++i) loaded[lane][i] = t[i] ^ r[i];
-    load_matrices_transposed(t, 1024 + 16 * lane);
-    for (unsigned i = 0; i < 4; ++i) loaded[lane][i] |= t[i] ^ r[i];
   };
   ASSERT_EQ(run(kernel, 32), "");
   for (const auto& words : loaded) {

@@ -63,7 +63,8 @@ class HostCompiler : public jit::Compiler {
  public:
   std::string problem() const override { return ""; }
   std::string target(const Device&) const override { return "host"; }
-  jit::Image compile(const jit::Unit& unit, const std::string&) const override try {
+  jit::CompiledKernel compile(const jit::TranslationUnit& unit, const std::string&) const override
+      try {
     const std::string object = compile_on_host(unit.source);
     return {{object.begin(), object.end()}, ""};
   } catch (const std::runtime_error& error) {

@@ -10,7 +10,7 @@ from ._arrays import HostArray, dense_strides, host_array, new_array
 from ._core import OUTPUTS, InvalidArgument
 from ._host_request import Request
 from ._options import RETURNS, Options, filled, handed_of, outputs_of, takes
-from ._plans import plan
+from ._plans import in_words_of_arguments, plan
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -80,7 +80,8 @@ def _forward(request: Request, returned: Sequence[str], partner: str | None) -> 
     extra = {name: new_array(_row_shape(request, name), _exact(request)) for name in returned}
     bound = request.bindings(captured={}, q=request.q, k=request.k, v=request.v, o=o_seen)
     bound |= {name: seen.pointer for name, (_, seen) in extra.items()}
-    made.run(**bound)
+    with in_words_of_arguments():
+        made.run(**bound)
     return (o, *(array for array, _ in extra.values())) if extra else o
 
 
@@ -160,7 +161,8 @@ def _backward(
     bound |= {"lse": lse.pointer, "grad_lse": dlse.pointer if dlse is not None else None}
     if "sinks" in out:
         bound["grad_sink"] = out["sinks"][1].pointer
-    made.run(**bound)
+    with in_words_of_arguments():
+        made.run(**bound)
     return {name: array for name, (array, _) in out.items()}
 
 

@@ -4,6 +4,7 @@ stands behind it."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 from collections import OrderedDict
@@ -79,12 +80,18 @@ def plan(line: str, engine: str | None = None, device: str | None = None, partne
     key = (line, engine or _core.environment_engine(), device, partner)
     made = _plans.get(key)
     if made is None:
-        try:
+        with in_words_of_arguments():
             other = _core.Problem(partner) if partner else None
             made = _plans.put(key, _core.Plan(_core.Problem(line), engine=engine, device=device, partner=other))
-        except _core.InvalidArgument as error:
-            raise type(error)(by_arguments(str(error))) from None
     return made
+
+
+@contextlib.contextmanager
+def in_words_of_arguments():
+    try:
+        yield
+    except _core.InvalidArgument as error:
+        raise type(error)(by_arguments(str(error))) from None
 
 
 def cache_clear() -> None:

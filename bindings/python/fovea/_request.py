@@ -251,7 +251,12 @@ def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Mapping
 
 
 def by_arguments(text: str) -> str:
-    """A message of the library about a name that formulas do not know, with Python's way to give it."""
+    """A message of the library in the words of Python's arguments: names that formulas do not know, lengths and starts."""
+    argument = {"lengths": "seq_lens", "starts": "cu_seqlens"}
+    sides = {"q": "queries", "k": "keys"}
+    text = re.sub(
+        r"\b([qk])_(lengths|starts)(\[\d+\]=-?\d+)", lambda x: f"{argument[x[2]]}{x[3]} of {sides[x[1]]}", text
+    )
     text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', r"give it as tensors={'\1': ...}", text)
     return text.replace("captured names are declared with tensor=... or scalar=...", "give it in tensors={...} or scalars={...}")
 

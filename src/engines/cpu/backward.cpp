@@ -5,6 +5,7 @@
 
 #include "engines/cpu/gaps.h"
 #include "engines/cpu/key_chunk.h"
+#include "engines/cpu/queries.h"
 
 namespace fovea::cpu {
 namespace {
@@ -73,8 +74,8 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   }
   queries.lse = arena.take<double>(rows);
   queries.row_term = arena.take<float>(rows);
-  queries.facts = arena.take<QueryBlocks::Facts>(blocks);
-  if (plan.baked.want_q) {  // also without keys: it is where zeros are written from
+  queries.flags = arena.take<QueryBlocks::BlockFlags>(blocks);
+  if (plan.baked.want_q) {  // also if there are no keys: zeros are then written from it
     const std::int64_t copies = std::max<std::int64_t>(1, chunks);
     grad_q = take_panels(arena, plan.kernels, rows * copies, sizes.d);
     has_grad_q = arena.take<bool>(blocks, copies);
@@ -89,8 +90,8 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
     if (terms != 0) row_totals = arena.take<RowTotals>(rows, chunks);
     row_terms = arena.take<RowTerm>(rows * chunks, terms);
   }
-  // Chunks are shared if there are few of them for so many workers. Lanes of captured gradients
-  // have an order of their own.
+  // Several workers share a chunk if there are few chunks for so many workers, but not with
+  // captured gradients, whose lanes fix the order of chunks.
   const std::int64_t chunks_of_wave = keys.heads * chunks;
   if (!plan.captured.any() && chunks_of_wave <= 2 * plan.workers && queries.blocks >= row_parts) {
     Arena measure("cpu", nullptr);
@@ -125,7 +126,7 @@ BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int wor
 
 namespace {
 
-constexpr double flops_per_number = 20;  // how many take as long as reading or writing a number
+constexpr double flops_per_number = 20;  // this many take as long as reading or writing a number
 
 double wave_flops(const Call& call, const Wave& wave) {
   return 5 * static_cast<double>(wave.count) * static_cast<double>(call.heads_per_group()) *
@@ -133,7 +134,7 @@ double wave_flops(const Call& call, const Wave& wave) {
          static_cast<double>(call.sizes.d + call.sizes.dv);
 }
 
-// Keys and queries, beside one another.
+// Packs the wave's keys and reads its queries, in one region of tasks.
 void read_wave(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   const WaveSchedule all_shared({wave.count, 1, 1, false}, 1, 1);
   const KeyPacking packing(call, memory.keys, wave, all_shared, /*least_blocks=*/1);
@@ -162,7 +163,8 @@ void run_lanes(const Call& call, const BackwardMemory& memory, const Wave& wave,
   });
 }
 
-// Of heads that are shared the first chunks, which most rows see under a causal mask, come first.
+// Of the heads that workers share the first chunks come first: under a causal mask most rows see
+// those.
 void run_chunks(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   const int most_cuts = memory.parts_done.empty() ? 1 : row_parts;
   std::ranges::fill(memory.parts_done, 0u);

@@ -14,11 +14,12 @@
 
 namespace fovea::cpu {
 
-// Roots of the backward's formulas in Prepared::mod: the modified score, then (second phase) its
-// gradient by the score, then what CapturedGradients wants.
+// Roots of the backward's formulas in Prepared::mod: the modified score; then, in the second phase,
+// the gradient by the score and the roots of CapturedGradients.
 inline constexpr std::size_t score_root = 0, gradient_root = 1, first_captured_root = 2;
 
-// dK and dV of a chunk, or what a part of the query rows adds to them; empty if not wanted.
+// dK and dV of a chunk, or what one part of the query rows adds to them. Empty if they are not
+// wanted.
 struct KeySums {
   KeySums() = default;
   KeySums(Arena& arena, const Prepared& plan, const Sizes& sizes);
@@ -27,17 +28,17 @@ struct KeySums {
   std::span<float> all;  // both
 };
 
-// What one worker needs. The constructor lays it out, or measures it.
+// The memory of one worker. The constructor lays it out, or only measures it if the arena has none.
 struct BackwardWorker {
   BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
-  Panels scores;                                         // becomes dS
-  Panels grad_p;                                         // becomes P
-  KeySums sums, part;                                    // of a chunk, and of a part of its rows
-  Panels q, grad_o, o;                                   // of a block, in f32
+  Panels scores;        // S, then dS
+  Panels grad_p;        // dP, then P
+  KeySums sums, part;   // of a chunk, and of one part of the query rows
+  Panels q, grad_o, o;  // of a block, in f32
   Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
   RowShifts shifts;
-  std::span<double> lse;  // [block_rows], of the tile's scores: without RowShifts::of_tile
+  std::span<double> lse;  // [block_rows], of the tile's scores: RowShifts::of_tile is subtracted
   std::span<float> score_strip, grad_strip;
   std::span<std::uint64_t> live;  // [strip_rows]
   KeepBits keep, drop;
@@ -52,18 +53,18 @@ struct QueryBlocks {
   Panels q_rows, grad_o_rows;  // right factors: the same, or pairs of rows
   std::span<double> lse;       // without Prepared::shift; -inf if a row has no key
   std::span<float> row_term;   // dlse - rowsum(dO * O)
-  struct Facts {
+  struct BlockFlags {
     bool q_finite = true, grad_o_finite = true;
     bool has_empty_row = false;  // one without a key
   };
-  std::span<Facts> facts;  // [wave][blocks]
+  std::span<BlockFlags> flags;  // [wave][blocks]
 
   std::int64_t number(std::int64_t head_in_wave, std::int64_t block) const {
     return head_in_wave * blocks + block;
   }
 };
 
-// What one call needs besides.
+// The memory of one call.
 struct BackwardMemory {
   BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
@@ -92,23 +93,11 @@ struct BackwardMemory {
 
 void backward(const Call& call, const BackwardMemory& memory);
 
-// Parts of it, each in a file of its own. ------------------------------------------------------
-
 // Memory of block `block` in one of the panels of QueryBlocks, or in grad_q.
 Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
                 std::int64_t columns, std::int64_t rows = block_rows);
 
 KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t chunk, int part);
 BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker);
-
-// Block `number` of a wave's.
-void read_query_block(const Call& call, const BackwardMemory& memory, const Wave& wave,
-                      std::int64_t number, int worker);
-double flops_of_queries(const Call& call, const Wave& wave);  // take as long as reading them
-void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave);
-// Takes back what rounding has added to captured gradients; after the chunks of the wave.
-void balance_rows(const Call& call, const BackwardMemory& memory, const Wave& wave,
-                  const CapturedRun& captured);
-void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave);
 
 }  // namespace fovea::cpu

@@ -47,12 +47,12 @@ void KeepBits::keep_first(int rows, int columns) const {
   }
 }
 
-Part KeepBits::trim(int first, int last) const {
+TilePart KeepBits::trim(int first, int last) const {
   std::uint64_t any[keep_words] = {};
   for (int r = first; r < last; ++r) {
     for (int w = 0; w < keep_words; ++w) any[w] |= row(r)[w];
   }
-  Part part{first, last, 0, 0};
+  TilePart part{first, last, 0, 0};
   for (int w = keep_words; w-- > 0;) {
     if (any[w] == 0) continue;
     part.column_first = 64 * w;
@@ -80,7 +80,7 @@ RowShifts::RowShifts(Arena& arena, const Prepared& plan)
 
 namespace {
 
-// One value of each row of a block, by a program that does not change with k.
+// Finds one value for each row of a block, by a program that does not depend on k.
 void find_row_values(BlockProgram& program, const Call& call, int rows, std::span<float> out) {
   program.tile(0, 1);
   program.for_strips({0, rows, 0, 1}, call.kernels, [&](const StripRun::Strip& strip, int base) {
@@ -92,7 +92,8 @@ void find_row_values(BlockProgram& program, const Call& call, int rows, std::spa
   });
 }
 
-// Positions so large that a formula's k - q may wrap are left to the formula.
+// If positions are so large that k - q may wrap, the formula computes it itself, and lines are not
+// split off.
 bool cannot_wrap(const Sequence& sequence) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   const auto small = [](std::int64_t first, std::int64_t length) {

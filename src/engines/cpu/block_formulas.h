@@ -1,5 +1,5 @@
-// A Program's formulas over one block of query rows: the bits of what a mask keeps, and scores that
-// a score_mod changes. One worker's; knows which rows belong to which head.
+// A Program's formulas over one block of query rows: bits of the scores that a mask keeps, and
+// scores as a score_mod changes them. Used by one worker; knows which rows belong to which head.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace fovea::cpu {
 
 // Rows [first, last) of a block and columns [0, columns) of a tile, columns counted from
 // `column_first`, a multiple of 64.
-struct Part {
+struct TilePart {
   int first = 0, last = 0;
   int column_first = 0, column_last = 0;
 };
 
-// One program on one block. If a block has several heads, the values of (b, h) and q are found
-// again for each: blocks like that have few rows.
+// One program on one block. If a block has several heads, values of (b, h) and of q are computed
+// again for each head, which costs little: such blocks have few rows.
 class BlockProgram {
  public:
   BlockProgram(const StripProgram& program, void* state)
@@ -32,10 +32,10 @@ class BlockProgram {
              const Block& block, std::span<ir::ScalarValue> scalars = {});
   void tile(std::int32_t k_first, int columns);
 
-  // Calls body(strip, run) for every strip of the part, with what the strip's head needs in place.
-  // Rows of strips count within their head: `shift` brings them to rows of the block.
+  // Calls body(strip, run) for every strip of the part, after the values of the strip's head were
+  // computed. Rows of strips count within their head: `shift` brings them to rows of the block.
   template <class Body>
-  void for_strips(const Part& part, const KernelTable& kernels, const Body& body);
+  void for_strips(const TilePart& part, const KernelTable& kernels, const Body& body);
 
   StripRun& run() { return run_; }
 
@@ -49,13 +49,13 @@ class BlockProgram {
   Block block_;
   std::int64_t first_head_ = 0;
   std::span<ir::ScalarValue> scalars_;
-  int head_ = -1;  // whose values are in place
+  int head_ = -1;  // whose values the run has now
   std::int32_t k_first_ = 0;
   int columns_ = 0;
 };
 
 template <class Body>
-void BlockProgram::for_strips(const Part& part, const KernelTable& kernels, const Body& body) {
+void BlockProgram::for_strips(const TilePart& part, const KernelTable& kernels, const Body& body) {
   for (int head = part.first / block_.rows; head * block_.rows < part.last; ++head) {
     const int base = head * block_.rows;
     const int first = std::max(part.first, base) - base;
@@ -82,19 +82,19 @@ struct KeepBits {
   void keep_first(int rows, int columns) const;  // all rows keep columns [0, columns)
   // Columns [column_first, column_last) outside of which rows [first, last) keep nothing; the first
   // a multiple of 64. Empty if they keep nothing at all.
-  Part trim(int first, int last) const;
+  TilePart trim(int first, int last) const;
 };
 
 // Runs a mask over a tile.
 void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, const KeepBits& keep);
 
-// The middle of a tile, where lines are taken apart: see Prepared::relative.
+// The middle of a tile, from which positions are counted: see Prepared::relative.
 constexpr std::int32_t middle_of(std::int32_t k_first) { return k_first + tile_columns / 2; }
 
-// What Prepared::shift and Prepared::slope are in the rows of a block.
+// The values of Prepared::shift and Prepared::slope in the rows of a block.
 struct RowShifts {
   std::span<float> shift, slope;  // [block_rows]
-  std::span<double> of_tile;      // [block_rows]: what the scores of a row of the tile lack
+  std::span<double> of_tile;      // [block_rows]: to be added to the scores of a row of the tile
   std::span<std::byte> state;
   std::span<ir::ScalarValue> scalars;  // of the call and one more
 

@@ -22,7 +22,7 @@ void BlockForward::run_head(const Wave& wave, std::int64_t head_in_wave, int wor
   for (std::int64_t index = 0; index < blocks; ++index) run(wave, head_in_wave, worker, {index});
 }
 
-// Leaves the rows of the part in block_. False: there are none.
+// Sets block_ to the rows of the part. False if it has none.
 bool BlockForward::cut(const BlockPart& part) {
   if (block_.heads > 1) return part.first_row == 0;
   const int first = std::min(part.first_row, block_.rows);
@@ -45,8 +45,8 @@ void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t
   read_once_ = blocks == 1;
   block_ = find_block(sequence_.q_length, heads, part.index, part.block);
   first_head_ = group_ * heads + block_.head;
-  // Tiles are found for the whole block, also if this is a part of it: a tile that is mixed for
-  // some of its rows is so for all, whoever does them, and every row has the same bits.
+  // Tiles are classified for the whole block, even if this is a part of it. A tile is then mixed
+  // for all rows of the block or for none, so a row's bits do not depend on how blocks are cut.
   RowBlock rows = rows_seen(call_, sequence_, first_head_, block_);
   if (splits > 1) {
     const auto tiles = static_cast<int>(split_tiles(sequence_.q_length, sequence_.k_length));
@@ -118,7 +118,7 @@ void BlockForward::attend(const Tile& tile) {
     find_kept(*mask_, call_, rows, keys.columns, mine_.keep);
   }
   for (int first = 0; first < rows; first += trim_rows) {
-    const Part part = mine_.keep.trim(first, std::min(rows, first + trim_rows));
+    const TilePart part = mine_.keep.trim(first, std::min(rows, first + trim_rows));
     if (part.column_first < part.column_last) attend(part, keys, /*masked=*/true);
   }
 }
@@ -170,7 +170,7 @@ void BlockForward::keep_part(std::int64_t split) {
 
 // One part of a tile: two products, and the softmax between them.
 // S = Q K^T, score_mod, softmax, O = diag(rescale) O + P V.
-void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
+void BlockForward::attend(const TilePart& part, const KeyTile& keys, bool masked) {
   Product scores = score_product(part, keys);
   fetch(scores, part, keys.v, call_.sizes.dv);
   call_.plan.multiply(scores);
@@ -186,7 +186,7 @@ void BlockForward::attend(const Part& part, const KeyTile& keys, bool masked) {
   call_.plan.multiply(values);
 }
 
-Product BlockForward::score_product(const Part& part, const KeyTile& keys) const {
+Product BlockForward::score_product(const TilePart& part, const KeyTile& keys) const {
   const int width = kernels_.panel_width;
   Product product;
   product.a = from_row(mine_.q, part.first, width);
@@ -199,7 +199,7 @@ Product BlockForward::score_product(const Part& part, const KeyTile& keys) const
   return product;
 }
 
-Product BlockForward::value_product(const Part& part, const KeyTile& keys, bool masked) {
+Product BlockForward::value_product(const TilePart& part, const KeyTile& keys, bool masked) {
   const int width = kernels_.panel_width;
   Product product;
   product.a = from_row(call_.plan.pairs ? mine_.p_pairs : mine_.scores, part.first, width);
@@ -215,16 +215,16 @@ Product BlockForward::value_product(const Part& part, const KeyTile& keys, bool 
   return product;
 }
 
-// What the product after this one reads comes from memory meanwhile. Parts of a tile would fetch it
-// again.
-void BlockForward::fetch(Product& product, const Part& part, const Panels& panels,
+// While this product runs, what the next one reads is fetched from memory. Not for parts of a tile,
+// which would fetch it again.
+void BlockForward::fetch(Product& product, const TilePart& part, const Panels& panels,
                          std::int64_t wide) const {
   if (!is_whole(part) || panels.data == nullptr) return;
   product.fetch = panels.data;
   product.fetch_floats = panels.rows * round_up(wide, kernels_.panel_width);
 }
 
-void BlockForward::modify(const Part& part) {
+void BlockForward::modify(const TilePart& part) {
   const int width = kernels_.panel_width;
   mod_->for_strips(part, kernels_, [&](StripRun::Strip strip, int base) {
     strip.score = from_row(from_column(mine_.scores, strip.column), base + strip.row, width).data;
@@ -232,7 +232,7 @@ void BlockForward::modify(const Part& part) {
   });
 }
 
-void BlockForward::apply_softmax(const Part& part, bool masked) {
+void BlockForward::apply_softmax(const TilePart& part, bool masked) {
   SoftmaxTile softmax;
   softmax.scores = from_column(mine_.scores, part.column_first);
   softmax.first = part.first;
@@ -251,7 +251,7 @@ void BlockForward::apply_softmax(const Part& part, bool masked) {
 }
 
 // O begins as the first product, if that covers all rows, or as zeros.
-Into BlockForward::into_o(const Part& part) {
+Into BlockForward::into_o(const TilePart& part) {
   const bool whole = is_whole(part);
   if (!has_o_ && !whole) {
     std::fill_n(mine_.o.data, block_rows * round_up(call_.sizes.dv, kernels_.panel_width), 0.0f);
@@ -261,7 +261,7 @@ Into BlockForward::into_o(const Part& part) {
   return sets ? Into::Set : Into::Rescale;
 }
 
-void BlockForward::drop(const Part& part) {
+void BlockForward::drop(const TilePart& part) {
   std::uint64_t bits[keep_words];
   const auto k_first =
       static_cast<std::int32_t>(tile_ * tile_columns + part.column_first + sequence_.k_offset);

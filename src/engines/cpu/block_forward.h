@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "engines/cpu/forward.h"
+#include "engines/cpu/rows_out.h"
 
 namespace fovea::cpu {
 
@@ -33,22 +33,22 @@ class BlockForward {
 
   // `place`: of the head's keys in WaveKeys.
   void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, const BlockPart& part);
-  // All blocks of a head whose keys nobody has packed: they go to the place of this worker.
+  // All blocks of a head whose keys are not packed yet: they are packed into this worker's place.
   void run_head(const Wave& wave, std::int64_t head_in_wave, int worker);
 
  private:
   bool cut(const BlockPart& part);
   void start();
   void attend(const Tile& tile);
-  void attend(const Part& part, const KeyTile& keys, bool masked);
-  bool is_whole(const Part& part) const { return part.last - part.first == block_.all_rows(); }
-  Product score_product(const Part& part, const KeyTile& keys) const;
-  void modify(const Part& part);
-  void apply_softmax(const Part& part, bool masked);
-  Product value_product(const Part& part, const KeyTile& keys, bool masked);
-  void fetch(Product& product, const Part& part, const Panels& panels, std::int64_t wide) const;
-  Into into_o(const Part& part);
-  void drop(const Part& part);
+  void attend(const TilePart& part, const KeyTile& keys, bool masked);
+  bool is_whole(const TilePart& part) const { return part.last - part.first == block_.all_rows(); }
+  Product score_product(const TilePart& part, const KeyTile& keys) const;
+  void modify(const TilePart& part);
+  void apply_softmax(const TilePart& part, bool masked);
+  Product value_product(const TilePart& part, const KeyTile& keys, bool masked);
+  void fetch(Product& product, const TilePart& part, const Panels& panels, std::int64_t wide) const;
+  Into into_o(const TilePart& part);
+  void drop(const TilePart& part);
   KeyTile keys_of(std::int64_t tile);
   RowSums sums_of(std::size_t row) const;
   void finish();
@@ -68,9 +68,9 @@ class BlockForward {
   Block block_;
   std::int64_t head_in_wave_ = 0, place_ = 0, group_ = 0, first_head_ = 0;
   bool read_once_ = false;
-  bool has_o_ = false;  // false: mine_.o holds nothing yet
+  bool has_o_ = false;  // mine_.o has been written
   std::int64_t tile_ = 0;
-  KeyTile next_;  // the tile that comes next
+  KeyTile next_;  // the tile after the current one
 };
 
 }  // namespace fovea::cpu

@@ -7,12 +7,12 @@
 
 namespace fovea::cpu {
 
-inline constexpr int group_rows = 6;      // that kernels multiply together
+inline constexpr int group_rows = 6;      // rows that kernels multiply together
 inline constexpr int block_rows = 96;     // query rows of a block: whole groups
 inline constexpr int tile_columns = 128;  // keys of a tile: whole panels, whole words of bits
 inline constexpr int keep_words = tile_columns / 64;
-inline constexpr int trim_rows =
-    24;  // rows of a mixed tile that are cut to what they keep together
+// So many rows of a mixed tile are cut to the columns that any of them keeps.
+inline constexpr int trim_rows = 24;
 inline constexpr int most_splits = 64;     // parts of a sequence's keys
 inline constexpr int splits_of_piece = 4;  // parts that one task takes, unless they are few
 inline constexpr int most_slices = 8;      // tasks that share the rows of a block
@@ -39,12 +39,12 @@ constexpr int heads_in_block(std::int64_t length, std::int64_t heads) {
   if (length <= 0 || length >= block_rows) return 1;
   return static_cast<int>(std::min(heads, block_rows / length));
 }
-// How many lie one after the other. `rows`: of a block, if that is not block_rows; a sequence that
-// is one block stays one.
+// How many blocks a head's rows are cut into. `rows`: of a block; a sequence of at most block_rows
+// is one block whatever `rows` is.
 constexpr std::int64_t blocks_along(std::int64_t length, int rows) {
   return length <= block_rows ? 1 : ceil_div(length, rows);
 }
-// Longer sequences have no fewer blocks: that of the longest counts for the layout of memory.
+// A longer sequence never has fewer blocks, so memory is laid out for the longest.
 constexpr std::int64_t block_count(std::int64_t length, std::int64_t heads, int rows = block_rows) {
   if (length <= 0 || heads <= 0) return 0;
   return ceil_div(heads, heads_in_block(length, heads)) * blocks_along(length, rows);
@@ -74,7 +74,8 @@ constexpr std::int64_t split_count(std::int64_t q_length, std::int64_t k_length)
   if (q_length > block_rows || tiles_of(k_length) <= 4 * least_split_tiles(q_length)) return 1;
   return ceil_div(tiles_of(k_length), split_tiles(q_length, k_length));
 }
-// No sequence with so many keys or fewer, and so many rows or more, has more parts.
+// An upper bound of split_count() for sequences with at most k_length keys and at least q_length
+// rows.
 constexpr std::int64_t splits_at_most(std::int64_t q_length, std::int64_t k_length) {
   if (tiles_of(k_length) <= 4 * least_split_tiles(q_length)) return 1;
   return std::min<std::int64_t>(most_splits,

@@ -13,14 +13,15 @@
 namespace fovea::cpu {
 namespace {
 
-// Waking a thread costs up to 0.1 ms: with less work than a few of that, the caller is done sooner.
+// Waking a thread costs up to 0.1 ms. Work that takes less than a few times that is done sooner by
+// the caller alone.
 constexpr double least_shared_flops = 1e7;
 
-Stored stored(DType dtype) {
+StoredType stored(DType dtype) {
   switch (dtype) {
-    case DType::F32: return Stored::F32;
-    case DType::F16: return Stored::F16;
-    case DType::BF16: return Stored::BF16;
+    case DType::F32: return StoredType::F32;
+    case DType::F16: return StoredType::F16;
+    case DType::BF16: return StoredType::BF16;
     case DType::F64:
     case DType::I32:
     case DType::I64:

@@ -3,59 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
 #include "attention/arena.h"
 #include "attention/bindings.h"
 #include "attention/problem.h"
-#include "engines/cpu/captured/captured.h"
-#include "engines/cpu/kernels/table.h"
-#include "engines/cpu/strips/strip.h"
-#include "engines/cpu/tiles/tiles.h"
+#include "engines/cpu/prepare.h"
 
 namespace fovea::cpu {
 
 // The kernels of an instruction set that this processor's family may have, by its name in
 // Device::isa.
 const KernelTable& kernels_named(std::string_view isa);
-
-// A Problem made ready, once per plan.
-struct Prepared {
-  Prepared(const Problem& problem, const KernelTable& table, int threads);
-
-  Problem baked;
-  const KernelTable& kernels;
-  int workers;  // at most so many tasks run at once
-  bool pairs;   // products of bf16 pairs: cells of their factors hold two numbers along the sum
-  TileMap tiles;
-  std::optional<StripProgram> mask;  // its root: what is kept
-  // score_mod without what it adds that changes with neither k nor the score: that moves a row's
-  // lse, but none of its probabilities, and is added to the lse alone (`score + 300` loses no
-  // digits).
-  std::optional<StripProgram> mod;    // forward: in place of the scores; backward: see backward.h
-  std::optional<StripProgram> shift;  // what was left out, one value per row
-  // The same for what it adds that grows along k, slope * (k - q) and the like: `relative` is mod
-  // with k counted from the middle of the tile, and the rest of it the same for a row of the tile.
-  // Its one scalar more, the last, is that middle.
-  std::optional<StripProgram> relative;
-  std::optional<StripProgram> slope;  // one value per row
-  int slope_k = 0, slope_q = 0;       // slope * f32(slope_k * k + slope_q * q)
-  CapturedGradients captured;         // gradients that are wanted besides those of q, k and v
-  bool grad_passes = true;            // backward: the modifier's derivative by the score is 1
-
-  // Bytes of the state of mod or relative, whichever runs; and of the values per row.
-  std::size_t mod_state_bytes() const;
-  std::size_t row_state_bytes() const;
-  std::int64_t cells(std::int64_t numbers) const { return pairs ? (numbers + 1) / 2 : numbers; }
-  void multiply(const Product& product) const {
-    (pairs ? kernels.pairs->multiply : kernels.multiply)(product);
-  }
-
- private:
-  void compile_mod(std::optional<StripProgram>& into, const ir::Expr& score);
-};
 
 // A reference to a function of (task, worker): unlike std::function it never allocates.
 class TaskBody {
@@ -88,7 +48,8 @@ struct Call {
 
   std::int64_t heads_per_group() const { return sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv; }
 
-  // Where tensors have batch b: packed ones have one.
+  // The index of the sequence's batch in the tensors: 0 if packed, since packed tensors have one
+  // batch.
   std::int64_t batch(const Sequence& sequence) const {
     return baked.layout == Layout::Thd ? 0 : sequence.b;
   }
@@ -96,16 +57,16 @@ struct Call {
   Strided rows(const BoundTensor& tensor, const TensorSpec& spec, std::int64_t b, std::int64_t head,
                std::int64_t row) const;
 
-  // What formulas see: one head, or the heads of one group.
+  // What formulas read: for one head, or for the heads of one group.
   LeafValues leaves(const Sequence& sequence, std::int64_t head) const;
   KeySequence keys(const Sequence& sequence, std::int64_t group) const;
-  std::int32_t head_seen(std::int64_t head) const;  // with its offset
+  std::int32_t head_seen(std::int64_t head) const;  // the head that formulas read: with its offset
 
-  // Runs body(task, worker) for every task. No two tasks of one worker at a time; tasks wait for
-  // nothing. `flops`: what it costs all in all, since little work is done sooner alone. Tasks next
-  // to one another are best done on one memory node.
+  // Runs body(task, worker) for every task. A worker runs one task at a time; tasks do not wait for
+  // each other. `flops`: of all tasks together; if they are few, the caller does them alone.
+  // Neighbouring tasks are done on one memory node if possible.
   void parallel(std::int64_t tasks, double flops, TaskBody body) const;
-  // The same, if it is known which node should take which: see WaveSchedule::homes.
+  // The same if it is known which tasks belong to which node: see WaveSchedule::homes.
   void parallel(std::span<const std::int64_t> homes, double flops, TaskBody body) const;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 using namespace cpu;
 
-// The best of the device: its first.
+// The kernels of the device's best instruction set, the first that it names.
 const KernelTable& kernels_of(const Device& device) {
   return kernels_named(device.isa.empty() ? "" : device.isa.front());
 }
@@ -84,7 +84,7 @@ class CpuEngine : public Engine {
                                  "convert it to f32, or use engine reference"});
     }
     if (verdict.reasons.empty()) {
-      verdict.answer = Answer::Proven;  // nothing is looked up, built or left to a library
+      verdict.answer = Answer::Proven;  // there is no library that could refuse later
       verdict.note = std::string(kernels_of(device).isa) + " kernels, " +
                      std::to_string(device.threads) +
                      (device.threads == 1 ? " thread" : " threads");

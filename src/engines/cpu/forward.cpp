@@ -5,6 +5,7 @@
 
 #include "attention/extents.h"
 #include "engines/cpu/block_forward.h"
+#include "engines/cpu/rows_out.h"
 
 namespace fovea::cpu {
 
@@ -55,7 +56,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   return parts;
 }
 
-// If no head has more than one block of queries, workers pack its keys as they go.
+// If heads have one block of queries each, each worker packs keys tile by tile for itself.
 bool shares_keys(const Sizes& sizes) {
   return block_count(sizes.sq, sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv) > 1;
 }
@@ -78,9 +79,10 @@ ForwardMemory::ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& si
 
 namespace {
 
-// Counts what is done of each head whose keys are split: the parts of each group, and the groups.
-// Whoever does the last part of a group merges it, and whoever merges the last group of a head
-// merges the groups. The order in which parts are added up is the same whoever that is.
+// Counts the finished parts of each group, and the merged groups of each head whose keys are split.
+// The worker that finishes the last part of a group merges the group, and the worker that merges
+// the last group of a head merges those. The order of addition does not depend on which workers
+// these are.
 class MergeCount {
  public:
   MergeCount(const Parts& parts, std::int64_t heads, std::int64_t blocks)
@@ -105,7 +107,7 @@ class MergeCount {
   std::int64_t groups_, of_group_;
 };
 
-constexpr double flops_of_packing = 20;  // how many take as long as packing a number
+constexpr double flops_of_packing = 20;  // this many take as long as packing a number
 
 double wave_flops(const Call& call, const Wave& wave, bool read_once) {
   const auto numbers = static_cast<double>(call.sizes.d + call.sizes.dv);

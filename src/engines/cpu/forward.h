@@ -12,7 +12,7 @@
 
 namespace fovea::cpu {
 
-// What one worker needs. The constructor lays it out, or measures it.
+// The memory of one worker. The constructor lays it out, or only measures it if the arena has none.
 struct ForwardWorker {
   ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
@@ -24,7 +24,7 @@ struct ForwardWorker {
   KeepBits keep;
   std::span<std::byte> mask_state, mod_state;
   RowShifts shifts;
-  KeyTiles own_tile;  // if a head's keys are read once
+  KeyTiles own_tile;  // if each head's keys are read once: see shares_keys()
 };
 
 // Results of parts of the keys, to be merged: [wave][splits][rows of a group].
@@ -42,48 +42,18 @@ struct Parts {
   }
 };
 
-// What one call needs besides.
+// The memory of one call.
 struct ForwardMemory {
   ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
   std::span<ir::ScalarValue> scalars;
   WaveKeys keys;
   Parts parts;
-  std::span<float> row_max;  // of all rows, if max_logit is asked for and they are not
+  std::span<float> row_max;  // of all rows, if the caller wants max_logit but not row_max
   std::size_t worker_bytes = 0;
   std::span<std::byte> workers;
 };
 
 void forward(const Call& call, const ForwardMemory& memory);
-
-// Shared by block_forward.cpp and rows_out.cpp. ------------------------------------------------
-
-// A row's sums when all its keys are done: as SoftmaxTile has them, with Prepared::shift.
-struct RowSums {
-  double row_max, reference;
-  float sum, shift;
-};
-struct RowResult {
-  float factor;  // what its output is multiplied with
-  float lse;
-  float row_max;
-};
-RowResult finish_row(const RowSums& sums, float sink);
-
-// Where a call's row results go.
-void write_row(const Call& call, const ForwardMemory& memory, std::int64_t at,
-               const RowResult& result);
-float sink_of(const Call& call, std::int64_t head);  // -inf if there is none
-
-// Parts are merged in two steps, so that at the end of a call one worker has little left to do:
-// splits_of_piece neighbours, then what became of these. The second step writes the head's rows.
-struct PartGroup {
-  std::int64_t head_in_wave = 0, number = 0;
-};
-void merge_group(const Call& call, const Parts& parts, const Wave& wave, const PartGroup& group);
-void merge_head(const Call& call, const ForwardMemory& memory, const Wave& wave,
-                std::int64_t head_in_wave);
-void write_rows_of_no_sequence(const Call& call, const ForwardMemory& memory);
-void write_max_logit(const Call& call, const ForwardMemory& memory);
 
 }  // namespace fovea::cpu

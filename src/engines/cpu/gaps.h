@@ -35,13 +35,13 @@ void for_gaps(const Call& call, bool of_keys, const Body& body) {
   if (packed && done < rows) body(RowRange{0, done, rows});
 }
 
-// Zeros in rows of all heads of a tensor.
-struct Written {
+// A tensor in which rows of all heads are set to zero.
+struct ZeroedTensor {
   const BoundTensor& tensor;
   DType dtype;
   std::int64_t heads, columns;
 };
-inline void write_zeros(const Written& to, const RowRange& range) {
+inline void write_zeros(const ZeroedTensor& to, const RowRange& range) {
   const Strides& strides = to.tensor.strides;
   const auto size = static_cast<std::size_t>(dtype_size(to.dtype));
   const auto address = [&](std::int64_t head, std::int64_t row, std::int64_t column) {

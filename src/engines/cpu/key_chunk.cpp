@@ -71,8 +71,8 @@ BlockRange KeyChunkBackward::blocks_of(int part) const {
   return blocks_of_part(block_count(sequence_.q_length, call_.heads_per_group()), part);
 }
 
-// What a part of the query rows adds to dK and dV, and all of its dQ. False: its rows see none of
-// the keys, and nothing is written.
+// Sums what a part of the query rows adds to dK and dV, and the whole of its dQ. False if its rows
+// see none of the keys: nothing is written then.
 bool KeyChunkBackward::sum_part(int part, const KeySums& into) {
   sums_ = into;
   bool any = false;
@@ -116,7 +116,7 @@ void KeyChunkBackward::start_block(std::int64_t index) {
   }
   lse_ = memory_.queries.lse.data() + number * block_rows;
   row_term_ = memory_.queries.row_term.data() + number * block_rows;
-  facts_ = memory_.queries.facts[static_cast<std::size_t>(number)];
+  facts_ = memory_.queries.flags[static_cast<std::size_t>(number)];
   const std::int64_t part =
       (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
   grad_q_ = block_of(memory_.grad_q, kernels_, part, call_.sizes.d);
@@ -145,7 +145,7 @@ void KeyChunkBackward::differentiate(const Tile& tile) {
   }
   if (dropout_.any()) find_drops();
   if (tile.full && keys_.columns % kernels_.lanes == 0) {
-    const Part all{0, rows, 0, keys_.columns};
+    const TilePart all{0, rows, 0, keys_.columns};
     score_products(all);
     strips(all, /*masked=*/false);
     query_product(all, /*masked=*/false);
@@ -162,10 +162,10 @@ void KeyChunkBackward::differentiate(const Tile& tile) {
   std::fill_n(mine_.scores.data, floats, 0.0f);
   std::fill_n(mine_.grad_p.data, floats, 0.0f);
   constexpr int most_parts = block_rows / trim_rows;
-  Part parts[most_parts];
+  TilePart parts[most_parts];
   std::size_t count = 0;
   for (int first = 0; first < rows; first += trim_rows) {
-    const Part part = mine_.keep.trim(first, std::min(rows, first + trim_rows));
+    const TilePart part = mine_.keep.trim(first, std::min(rows, first + trim_rows));
     if (part.column_first == part.column_last) continue;
     score_products(part);
     strips(part, /*masked=*/true);
@@ -176,7 +176,7 @@ void KeyChunkBackward::differentiate(const Tile& tile) {
 }
 
 // S = Q K^T and dP = dO V^T.
-void KeyChunkBackward::score_products(const Part& part) {
+void KeyChunkBackward::score_products(const TilePart& part) {
   const int width = kernels_.panel_width;
   Product product;
   product.m = part.last - part.first;
@@ -195,6 +195,105 @@ void KeyChunkBackward::score_products(const Part& part) {
   call_.plan.multiply(product);
 }
 
+void KeyChunkBackward::find_drops() {
+  const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
+  for (int row = 0; row < block_.all_rows(); ++row) {
+    const LeafValues leaves = call_.leaves(sequence_, first_head_ + row / block_.rows);
+    const auto q =
+        static_cast<std::int32_t>(block_.position + row % block_.rows + sequence_.q_offset);
+    dropout_.bits(kernels_, leaves, q, k_first, keys_.columns, mine_.drop.row(row));
+  }
+}
+
+// From scores and dP to P and dS, strip by strip, so that a modifier's values are computed once and
+// stay in the first-level cache for its derivative.
+void KeyChunkBackward::strips(const TilePart& part, bool masked) {
+  if (mod_) {
+    mod_->for_strips(part, kernels_,
+                     [&](const StripRun::Strip& one, int base) { strip(one, base, masked); });
+    return;
+  }
+  StripRun::Strip one;
+  for (one.row = part.first; one.row < part.last; one.row += kernels_.strip_rows) {
+    one.rows = std::min(kernels_.strip_rows, part.last - one.row);
+    for (one.column = part.column_first; one.column < part.column_last;
+         one.column += kernels_.panel_width) {
+      one.columns = std::min(kernels_.panel_width, part.column_last - one.column);
+      strip(one, 0, masked);
+    }
+  }
+}
+
+// `base`: the first row of the strip's head in the block.
+void KeyChunkBackward::strip(StripRun::Strip at, int base, bool masked) {
+  const int row = base + at.row, width = kernels_.panel_width;
+  float* const scores = from_row(from_column(mine_.scores, at.column), row, width).data;
+  float* const grad_p = from_row(from_column(mine_.grad_p, at.column), row, width).data;
+  at.score = scores;
+  SoftmaxBackward x;
+  x.scores = mod_ ? modified_scores(at) : scores;
+  x.grad_p = grad_p;
+  x.p = grad_p;
+  const bool direct = !mod_ || (call_.plan.grad_passes && captured_ == nullptr);
+  x.grad = direct ? scores : mine_.grad_strip.data();
+  x.rows = at.rows;
+  x.columns = at.columns;
+  x.keep = masked ? mine_.keep.row(row) : nullptr;
+  x.drop = dropout_.any() ? mine_.drop.row(row) : nullptr;
+  x.drop_scale = dropout_.scale();
+  x.keep_words = keep_words;
+  x.keep_shift = at.column;
+  x.lse = mine_.lse.data() + row;
+  x.row_term = row_term_ + row;
+  x.live = mine_.live.data();
+  kernels_.softmax_backward(x);
+  if (!direct) modified_gradients(at, row, scores);
+}
+
+// The modified scores as a strip, copied unless they lie like one already.
+const float* KeyChunkBackward::modified_scores(StripRun::Strip& at) {
+  StripRun& run = mod_->run();
+  run.elements(0, at);
+  const StripValue value = run.value(score_root);
+  if (value.row_step == kernels_.panel_width && value.column_step == 1) return value.f32();
+  kernels_.spread(value.f32(), value.row_step, value.column_step, at.rows, at.columns, nullptr,
+                  mine_.score_strip.data());
+  return mine_.score_strip.data();
+}
+
+void KeyChunkBackward::modified_gradients(const StripRun::Strip& at, int row, float* grad_scores) {
+  StripRun& run = mod_->run();
+  StripRun::Strip second = at;
+  second.grad = mine_.grad_strip.data();
+  run.elements(1, second);
+  if (captured_ != nullptr) {
+    captured_->add(lane_, run, first_captured_root, second, mine_.live.data());
+    if (call_.plan.captured.row_terms() != 0) {
+      const Panels p = from_row(from_column(mine_.grad_p, at.column), row, kernels_.panel_width);
+      captured_->balance(run, first_captured_root, second, {p.data, row, mine_.row_sums, kernels_});
+    }
+  }
+  const StripValue value = run.value(gradient_root);
+  kernels_.spread(value.f32(), value.row_step, value.column_step, at.rows, at.columns,
+                  mine_.live.data(), grad_scores);
+}
+
+void KeyChunkBackward::store_row_sums() const {
+  const std::size_t terms = call_.plan.captured.row_terms();
+  const std::int64_t first =
+      ((head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + block_index_) *
+      block_rows;
+  for (int r = 0; r < block_.all_rows(); ++r) {
+    const auto row = static_cast<std::size_t>(first + r);
+    memory_.row_totals[row] = {mine_.row_sums.sum(BalanceSums::gradients, r),
+                               mine_.row_sums.sum(BalanceSums::probabilities, r)};
+    for (std::size_t i = 0; i < terms; ++i) {
+      memory_.row_terms[row * terms + i] = {mine_.row_sums.sum(BalanceSums::first_term + i, r),
+                                            mine_.row_sums.at(i, r)};
+    }
+  }
+}
+
 // dQ begins as the first product, if that covers all rows, or as zeros.
 Into KeyChunkBackward::into_grad_q(bool whole) {
   if (!*has_grad_q_ && !whole) {
@@ -206,7 +305,7 @@ Into KeyChunkBackward::into_grad_q(bool whole) {
 }
 
 // dQ += dS K.
-void KeyChunkBackward::query_product(const Part& part, bool masked) {
+void KeyChunkBackward::query_product(const TilePart& part, bool masked) {
   if (!call_.baked.want_q) return;
   const bool pairs = call_.plan.pairs;
   if (pairs) {
@@ -230,7 +329,7 @@ void KeyChunkBackward::query_product(const Part& part, bool masked) {
 
 // dV += P^T dO and dK += dS^T Q, of some keys, over some rows. The first key begins a panel, the
 // first row is even.
-void KeyChunkBackward::key_products(const Part& part, bool masked) {
+void KeyChunkBackward::key_products(const TilePart& part, bool masked) {
   const bool pairs = call_.plan.pairs;
   const std::int64_t row = (tile_ - first_tile_) * tile_columns + part.column_first;
   Product product;
@@ -261,12 +360,13 @@ void KeyChunkBackward::key_products(const Part& part, bool masked) {
   }
 }
 
-// Each panel of keys meets the rows from the first part that keeps some of it to the last.
-void KeyChunkBackward::key_products_of_mixed(std::span<const Part> parts) {
+// Each panel of keys is multiplied with the rows from the first part that keeps some of it to the
+// last.
+void KeyChunkBackward::key_products_of_mixed(std::span<const TilePart> parts) {
   for (int key = 0; key < keys_.columns; key += kernels_.panel_width) {
     const int end = std::min(keys_.columns, key + kernels_.panel_width);
     int first = block_rows, last = 0;
-    for (const Part& part : parts) {
+    for (const TilePart& part : parts) {
       if (part.column_last <= key || part.column_first >= end) continue;
       first = std::min(first, part.first);
       last = std::max(last, part.last);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engines/cpu/backward.h"
+#include "engines/cpu/captured/captured_run.h"
 
 namespace fovea::cpu {
 
@@ -16,7 +17,8 @@ class KeyChunkBackward {
   // `captured`: null if no gradients of captured tensors or scalars are wanted.
   void run(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk,
            const CapturedRun* captured, std::int64_t lane);
-  // Parts [first, last) of its query rows. Whoever does the last of all adds them up.
+  // Parts [first, last) of its query rows. The worker that finishes the last of all parts adds them
+  // up.
   void run_parts(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk, int first,
                  int last);
 
@@ -27,17 +29,17 @@ class KeyChunkBackward {
   void add_up(const KeySums& to, std::span<const float* const> terms) const;
   void start_block(std::int64_t index);
   void differentiate(const Tile& tile);
-  void score_products(const Part& part);
-  void strips(const Part& part, bool masked);
+  void score_products(const TilePart& part);
+  void strips(const TilePart& part, bool masked);
   void strip(StripRun::Strip strip, int base, bool masked);
   const float* modified_scores(StripRun::Strip& strip);
   void modified_gradients(const StripRun::Strip& strip, int row, float* grad_scores);
   void store_row_sums() const;
   void find_drops();
   Into into_grad_q(bool whole);
-  void query_product(const Part& part, bool masked);
-  void key_products(const Part& part, bool masked);
-  void key_products_of_mixed(std::span<const Part> parts);
+  void query_product(const TilePart& part, bool masked);
+  void key_products(const TilePart& part, bool masked);
+  void key_products_of_mixed(std::span<const TilePart> parts);
   void write_keys(const KeySums& sums);
 
   const Call& call_;
@@ -61,10 +63,10 @@ class KeyChunkBackward {
   Block block_;
   std::int64_t block_index_ = 0, first_head_ = 0;
   Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
-  bool* has_grad_q_ = nullptr;  // *: false if grad_q_ holds nothing yet
+  bool* has_grad_q_ = nullptr;  // whether grad_q_ has been written
   const double* lse_ = nullptr;
   const float* row_term_ = nullptr;
-  QueryBlocks::Facts facts_;
+  QueryBlocks::BlockFlags facts_;
 
   // The tile at hand.
   KeyTile keys_;

@@ -3,11 +3,11 @@
 namespace fovea::cpu {
 namespace {
 
-// f32 rows that lie one after the other, each as long as a panel is wide, are panels already; if
-// vectors would cross cache lines, a copy is faster.
+// f32 rows that lie one after the other, each as long as a panel is wide, are panels already. They
+// are copied all the same if vectors would cross cache lines, which is slower.
 bool lies_in_panels(const Call& call, const Strided& rows, std::int64_t columns) {
   const bool aligned = reinterpret_cast<std::uintptr_t>(rows.data) % workspace_alignment == 0;
-  return aligned && !call.plan.pairs && rows.type == Stored::F32 && rows.column_step == 1 &&
+  return aligned && !call.plan.pairs && rows.type == StoredType::F32 && rows.column_step == 1 &&
          rows.row_step == call.kernels.panel_width && columns == call.kernels.panel_width;
 }
 
@@ -23,7 +23,7 @@ KeyTiles::KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::
   } else {
     v_ = take_panels(arena, plan.kernels, plan.cells(keys), sizes.dv);
   }
-  facts_ = arena.take<Facts>(count);
+  infos_ = arena.take<TileInfo>(count);
 }
 
 // Tile `at` of matrices that lie one after the other.
@@ -35,11 +35,11 @@ Panels KeyTiles::place(const Call& call, const Panels& all, std::int64_t rows, s
 
 KeyTile KeyTiles::find(const Call& call, const Sequence& sequence, std::int64_t tile,
                        std::int64_t at) const {
-  const Facts& facts = facts_[static_cast<std::size_t>(at)];
+  const TileInfo& infos = infos_[static_cast<std::size_t>(at)];
   KeyTile out = places(call, sequence, tile, at);
-  if (facts.in_place != nullptr) (backward_ ? out.k : out.v).data = facts.in_place;
-  out.k_finite = facts.k_finite;
-  out.v_finite = facts.v_finite;
+  if (infos.in_place != nullptr) (backward_ ? out.k : out.v).data = infos.in_place;
+  out.k_finite = infos.k_finite;
+  out.v_finite = infos.v_finite;
   return out;
 }
 
@@ -70,22 +70,23 @@ void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t gro
         call.plan.pairs ? call.kernels.pairs->pack_transposed : call.kernels.pack_transposed;
     return pack(from, to.columns, columns, panels, tile_columns);
   };
-  Facts facts;
+  TileInfo infos;
   const auto straight = [&](const Strided& from, int columns, const Panels& panels) {
     if (call.plan.pairs) {
       return call.kernels.pairs->pack_rows(from, to.columns, columns, panels, tile_columns);
     }
     if (lies_in_panels(call, from, columns)) {
-      facts.in_place = static_cast<float*>(from.data);
-      const bool hidden = call.plan.mask.has_value();  // else nothing asks whether it is finite
-      return backward_ || !hidden || call.kernels.all_finite(facts.in_place, to.columns * columns);
+      infos.in_place = static_cast<float*>(from.data);
+      const bool hidden =
+          call.plan.mask.has_value();  // only then does it matter whether values are finite
+      return backward_ || !hidden || call.kernels.all_finite(infos.in_place, to.columns * columns);
     }
     return call.kernels.pack(from, to.columns, columns, 1.0f, panels, tile_columns);
   };
-  facts.k_finite = transposed(k, d, to.k_transposed);
-  facts.v_finite = backward_ ? transposed(v, dv, to.v_transposed) : straight(v, dv, to.v);
+  infos.k_finite = transposed(k, d, to.k_transposed);
+  infos.v_finite = backward_ ? transposed(v, dv, to.v_transposed) : straight(v, dv, to.v);
   if (backward_) straight(k, d, to.k);
-  facts_[static_cast<std::size_t>(at)] = facts;
+  infos_[static_cast<std::size_t>(at)] = infos;
 }
 
 std::int64_t wave_heads(const Sizes& sizes, Direction direction) {

@@ -1,8 +1,8 @@
 // Keys and values as products read them: tiles of K transposed and of V (forward), and of both both
 // ways (backward), in panels of f32. Packed once per key/value head and read by every block of its
 // queries, for a wave of heads at a time so that memory stays bounded; or by the worker that does
-// all blocks of a head, so that they stay in its cache; or, if a head has one block only, tile
-// by tile.
+// all blocks of a head, so that they stay in its cache; or tile by tile, if a head has one block
+// only.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class KeyTiles {
                std::int64_t at) const;
 
  private:
-  struct Facts {
+  struct TileInfo {
     bool k_finite = true, v_finite = true;
     float* in_place = nullptr;  // V forward, K backward, if the caller's memory serves as it is
   };
@@ -48,19 +48,19 @@ class KeyTiles {
 
   bool backward_ = false;
   Panels k_transposed_, v_, v_transposed_, k_;
-  std::span<Facts> facts_;
+  std::span<TileInfo> infos_;
 };
 
-// The heads (b, g) that are worked on together, numbered b * Hkv + g.
+// The key/value heads that are worked on together, numbered b * Hkv + g.
 struct Wave {
   std::int64_t first = 0, count = 0;
 };
 // How many: enough for many threads, few enough for memory.
 std::int64_t wave_heads(const Sizes& sizes, Direction direction);
 
-// What all blocks of a wave's queries read: its keys, and what TileMap knows of captured tensors.
+// What all blocks of a wave's queries read: its keys, and the tables of TileMap.
 struct WaveKeys {
-  // `packed`: false if workers pack for themselves.
+  // `packed`: whether keys of whole heads are kept; false if workers pack tile by tile.
   WaveKeys(Arena& arena, const Prepared& plan, const Sizes& sizes, bool packed);
 
   std::byte* table(std::int64_t head_in_wave) const {
@@ -90,7 +90,6 @@ struct TilesToPack {
 void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
                         const TilesToPack& tiles, int worker);
 
-// For a wave: tables of all heads.
 void fill_tables(const Call& call, const WaveKeys& keys, const Wave& wave);
 // After that: tiles of those heads that have at least `least_blocks` blocks of queries and that no
 // worker takes whole, as tasks that can run beside others.
@@ -100,7 +99,7 @@ class KeyPacking {
              std::int64_t least_blocks);
 
   std::int64_t tasks() const { return tasks_; }
-  double flops() const;  // about as many take as long
+  double flops() const;  // so many take about as long
   void run(std::int64_t task, int worker) const;
 
  private:

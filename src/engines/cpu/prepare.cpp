@@ -1,4 +1,5 @@
-// From a Problem to what its plan runs: formulas compiled for strips, their derivatives derived.
+#include "engines/cpu/prepare.h"
+
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -6,7 +7,6 @@
 
 #include "engines/cpu/backward.h"
 #include "engines/cpu/blocks.h"
-#include "engines/cpu/call.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/modifier.h"
@@ -20,9 +20,8 @@ ir::Expr gradient_by_score(const ir::Program& program) {
   return ir::simplify(ir::differentiate(program.mod(), ir::leaf(ir::Op::Grad)).score);
 }
 
-// The modifier with its line, if it has one, relative to the scalar of slot `origin`: mod =
-// relative
-// + slope * (line at k = origin) + shift.
+// The modifier with its linear term, if it has one, relative to the scalar of slot `origin`:
+// mod = relative + slope * (line at k = origin) + shift.
 ir::Expr relative_to(const ir::RowShift& split, std::uint32_t origin) {
   if (!split.line.slope) return {};
   const ir::Expr k = ir::leaf(ir::Op::IndexK), from = ir::scalar(ir::Type::I32, origin);
@@ -30,7 +29,7 @@ ir::Expr relative_to(const ir::RowShift& split, std::uint32_t origin) {
   return ir::plus_term(split.without_line, split.line.slope * ir::to_f32(steps), false);
 }
 
-// Whether all that is multiplied is stored as bf16, and the machine multiplies that.
+// Whether all factors are stored as bf16 and the processor multiplies pairs of bf16.
 bool multiplies_pairs(const Problem& problem, const KernelTable& kernels) {
   const bool backward = problem.direction == Direction::Backward;
   return kernels.pairs != nullptr && problem.precision == Precision::Default &&

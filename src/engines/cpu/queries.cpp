@@ -1,17 +1,14 @@
-// The query side of a backward: rows are read once per wave, with what the softmax's derivative
-// needs of them, and their gradients are added up and written once.
+#include "engines/cpu/queries.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "engines/cpu/backward.h"
 
 namespace fovea::cpu {
 namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// One block of query rows of a wave.
 struct QueryBlock {
   Sequence sequence;
   Block block;
@@ -49,7 +46,7 @@ void read_row_values(const Call& call, const BackwardMemory& memory, const Query
     const auto row_shift = static_cast<double>(shift[static_cast<std::size_t>(r)]);
     memory.queries.lse[to] = static_cast<double>(lse) - (empty ? 0 : row_shift);
     memory.queries.row_term[to] = term;
-    if (empty) memory.queries.facts[static_cast<std::size_t>(at.number)].has_empty_row = true;
+    if (empty) memory.queries.flags[static_cast<std::size_t>(at.number)].has_empty_row = true;
     if (call.baked.want_sink) {
       const double sink = static_cast<double>(static_cast<const float*>(call.bound.sink)[head]);
       const double share = std::exp(sink - static_cast<double>(lse));
@@ -81,7 +78,7 @@ void pair_up(const Call& call, const BackwardMemory& memory, const QueryBlock& a
   const KernelTable& kernels = call.kernels;
   const auto narrow = [&](const Panels& from, std::int64_t columns, const Panels& by_columns,
                           const Panels& by_rows) {
-    const Corner all{0, at.block.all_rows(), 0, static_cast<int>(columns)};
+    const MatrixPart all{0, at.block.all_rows(), 0, static_cast<int>(columns)};
     kernels.pairs->narrow(from, all,
                           block_of(by_columns, kernels, at.number, call.plan.cells(columns)));
     kernels.pairs->narrow_rows(from, all,
@@ -98,11 +95,11 @@ void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock
   const Panels q = pairs ? mine.q : block_of(memory.queries.q, kernels, at.number, call.sizes.d);
   const Panels grad_o =
       pairs ? mine.grad_o : block_of(memory.queries.grad_o, kernels, at.number, call.sizes.dv);
-  QueryBlocks::Facts facts;
-  facts.q_finite = pack_rows(call, at, call.bound.q, call.baked.q, pairs ? 1 : call.scale, q);
-  facts.grad_o_finite = pack_rows(call, at, call.bound.grad_o, call.baked.grad_o, 1, grad_o);
+  QueryBlocks::BlockFlags flags;
+  flags.q_finite = pack_rows(call, at, call.bound.q, call.baked.q, pairs ? 1 : call.scale, q);
+  flags.grad_o_finite = pack_rows(call, at, call.bound.grad_o, call.baked.grad_o, 1, grad_o);
   pack_rows(call, at, call.bound.o, call.baked.o, 1, mine.o);
-  memory.queries.facts[static_cast<std::size_t>(at.number)] = facts;
+  memory.queries.flags[static_cast<std::size_t>(at.number)] = flags;
   if (pairs) pair_up(call, memory, at, mine);
   float* const dots = memory.queries.row_term.data() + at.number * block_rows;
   kernels.row_dots(grad_o, mine.o, at.block.all_rows(), static_cast<int>(call.sizes.dv), dots);
@@ -139,7 +136,7 @@ void write_block(const Call& call, const BackwardMemory& memory, const QueryBloc
   }
 }
 
-// Chunk after chunk, so that the sums are the same for any number of threads.
+// Goes chunk after chunk, so that sums do not depend on the number of threads.
 void balance_row(const Call& call, const BackwardMemory& memory, const QueryBlock& at, int r,
                  const CapturedRun& captured) {
   const std::int64_t head = at.first_head + r / at.block.rows;

@@ -1,11 +1,10 @@
-// What a forward writes besides the blocks of its sequences: merged parts, rows that belong to no
-// sequence, and the largest score of each head.
+#include "engines/cpu/rows_out.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
-#include "engines/cpu/forward.h"
 #include "engines/cpu/gaps.h"
 #include "ir/arith.h"
 
@@ -25,8 +24,8 @@ struct PartRange {
   std::int64_t first = 0, step = 1, count = 0;
 };
 
-// Adds parts up in order, into the first of them. Others wait for whoever does the last part of a
-// head and then this: sums stay in registers.
+// Adds parts up in order, into the first of them. Written so that sums stay in registers, since
+// other workers wait for the one that merges.
 void merge(const Call& call, const Parts& parts, const SplitRow& row, const PartRange& range) {
   const int width = call.kernels.panel_width;
   const auto at = [&](std::int64_t i) {

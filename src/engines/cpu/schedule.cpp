@@ -20,8 +20,8 @@ std::int64_t rounds_of(std::int64_t tasks, std::int64_t workers, bool even) {
 
 }  // namespace
 
-// What is waited for at the end is a part of the smallest size. Small parts cost more, though: of
-// depths that take about the same time the deepest is best.
+// At the end workers wait for one part of the smallest size, but small parts cost more. Of the
+// depths that take about the same time the deepest is taken.
 void WaveSchedule::Node::share(const Shape& shape, std::int64_t workers) {
   if (workers == 1) {
     whole = shape.whole_heads ? heads : 0;

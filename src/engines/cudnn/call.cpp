@@ -22,35 +22,36 @@ std::size_t element_bytes(Type type) {
   throw InternalError("a type without a size");
 }
 
-const BoundTensor* bound_tensor(const Bindings& b, Role role) {
+const BoundTensor* bound_tensor(const Bindings& b, TensorRole role) {
   switch (role) {
-    case Role::Q: return &b.q;
-    case Role::K: return &b.k;
-    case Role::V: return &b.v;
-    case Role::O: return &b.o;
-    case Role::GradO: return &b.grad_o;
-    case Role::GradQ: return &b.grad_q;
-    case Role::GradK: return &b.grad_k;
-    case Role::GradV: return &b.grad_v;
+    case TensorRole::Q: return &b.q;
+    case TensorRole::K: return &b.k;
+    case TensorRole::V: return &b.v;
+    case TensorRole::O: return &b.o;
+    case TensorRole::GradO: return &b.grad_o;
+    case TensorRole::GradQ: return &b.grad_q;
+    case TensorRole::GradK: return &b.grad_k;
+    case TensorRole::GradV: return &b.grad_v;
     default: return nullptr;
   }
 }
 
-bool CudnnCall::is_value(Role role) {
-  return role == Role::Scale || role == Role::OffsetH || role == Role::OffsetQ ||
-         role == Role::OffsetK || role == Role::Scalar;
+bool CudnnCall::is_value(TensorRole role) {
+  return role == TensorRole::Scale || role == TensorRole::OffsetH || role == TensorRole::OffsetQ ||
+         role == TensorRole::OffsetK || role == TensorRole::Scalar;
 }
 
-CudnnCall::OneValue CudnnCall::value_of(const Tensor& tensor) const {
+CudnnCall::OneValue CudnnCall::value_of(const GraphTensor& tensor) const {
   const auto whole = [](const PerCall<std::int32_t>& bound, std::size_t place) {
     return OneValue{static_cast<std::uint32_t>(bound.value), bound.device, place};
   };
   switch (tensor.role) {
-    case Role::Scale: return {std::bit_cast<std::uint32_t>(b_.scale.value), b_.scale.device, 0};
-    case Role::OffsetH: return whole(b_.h_offset, 1);
-    case Role::OffsetQ: return whole(b_.q_offset, 2);
-    case Role::OffsetK: return whole(b_.k_offset, 3);
-    case Role::Scalar: {
+    case TensorRole::Scale:
+      return {std::bit_cast<std::uint32_t>(b_.scale.value), b_.scale.device, 0};
+    case TensorRole::OffsetH: return whole(b_.h_offset, 1);
+    case TensorRole::OffsetQ: return whole(b_.q_offset, 2);
+    case TensorRole::OffsetK: return whole(b_.k_offset, 3);
+    case TensorRole::Scalar: {
       const bool declared = tensor.slot < b_.scalars.size();
       return {scalar_bits(tensor.slot), declared ? b_.scalars[tensor.slot].device : nullptr,
               std::size_t{4} + tensor.slot};
@@ -116,7 +117,7 @@ void* CudnnCall::uniform(const CompiledUniform& uniform, Type type) {
       std::bit_cast<std::uint32_t>(uniform.decides ? result.exact : static_cast<float>(result.f)));
 }
 
-void* CudnnCall::pointer(const Tensor& tensor) {
+void* CudnnCall::pointer(const GraphTensor& tensor) {
   if (is_value(tensor.role)) {
     const OneValue one = value_of(tensor);
     if (tensor.by_value) return value(one.bits);
@@ -133,42 +134,42 @@ void* CudnnCall::pointer(const Tensor& tensor) {
     return value.device != nullptr ? const_cast<std::uint64_t*>(value.device) : in_workspace(own);
   };
   switch (tensor.role) {
-    case Role::Q: return of_batch(b_.q, CallMemory::none);
-    case Role::K: return of_batch(b_.k, CallMemory::none);
-    case Role::V: return of_batch(b_.v, CallMemory::none);
-    case Role::O: return of_batch(b_.o, CallMemory::none);
-    case Role::GradO: return of_batch(b_.grad_o, CallMemory::none);
-    case Role::GradQ: return of_batch(b_.grad_q, memory_.grad_q);
-    case Role::GradK: return of_batch(b_.grad_k, memory_.grad_k);
-    case Role::GradV: return of_batch(b_.grad_v, memory_.grad_v);
-    case Role::Stats: return static_cast<float*>(b_.lse) + rows;
-    case Role::Sink: return const_cast<void*>(b_.sink);
-    case Role::GradSink: return b_.grad_sink;
-    case Role::LengthsQ: return per_sequence(b_.q_lengths, memory_.q_lengths);
-    case Role::LengthsK: return per_sequence(b_.k_lengths, memory_.k_lengths);
-    case Role::OffsetsQ: return per_sequence(b_.q_offsets, CallMemory::none);
-    case Role::OffsetsK: return per_sequence(b_.k_offsets, CallMemory::none);
-    case Role::Seed: return wide(b_.seed, memory_.seed);
-    case Role::Offset: return wide(b_.offset, memory_.offset);
-    case Role::OffsetB:
+    case TensorRole::Q: return of_batch(b_.q, CallMemory::none);
+    case TensorRole::K: return of_batch(b_.k, CallMemory::none);
+    case TensorRole::V: return of_batch(b_.v, CallMemory::none);
+    case TensorRole::O: return of_batch(b_.o, CallMemory::none);
+    case TensorRole::GradO: return of_batch(b_.grad_o, CallMemory::none);
+    case TensorRole::GradQ: return of_batch(b_.grad_q, memory_.grad_q);
+    case TensorRole::GradK: return of_batch(b_.grad_k, memory_.grad_k);
+    case TensorRole::GradV: return of_batch(b_.grad_v, memory_.grad_v);
+    case TensorRole::Stats: return static_cast<float*>(b_.lse) + rows;
+    case TensorRole::Sink: return const_cast<void*>(b_.sink);
+    case TensorRole::GradSink: return b_.grad_sink;
+    case TensorRole::LengthsQ: return per_sequence(b_.q_lengths, memory_.q_lengths);
+    case TensorRole::LengthsK: return per_sequence(b_.k_lengths, memory_.k_lengths);
+    case TensorRole::OffsetsQ: return per_sequence(b_.q_offsets, CallMemory::none);
+    case TensorRole::OffsetsK: return per_sequence(b_.k_offsets, CallMemory::none);
+    case TensorRole::Seed: return wide(b_.seed, memory_.seed);
+    case TensorRole::Offset: return wide(b_.offset, memory_.offset);
+    case TensorRole::OffsetB:
       return value(
           static_cast<std::uint32_t>(b_.b_offset.value + static_cast<std::int32_t>(first_)));
-    case Role::Scale:
-    case Role::OffsetH:
-    case Role::OffsetQ:
-    case Role::OffsetK:
-    case Role::Scalar:
-    case Role::Captured:
-    case Role::Bias:
-    case Role::GradBias:
-    case Role::Uniform:
-    case Role::Table:
-    case Role::Starts: break;
+    case TensorRole::Scale:
+    case TensorRole::OffsetH:
+    case TensorRole::OffsetQ:
+    case TensorRole::OffsetK:
+    case TensorRole::Scalar:
+    case TensorRole::Captured:
+    case TensorRole::Bias:
+    case TensorRole::GradBias:
+    case TensorRole::Uniform:
+    case TensorRole::Table:
+    case TensorRole::Starts: break;
   }
   throw InternalError("a tensor that is bound elsewhere");
 }
 
-// What index `i` of a load by `view` is at position (first_, 0, 0, 0).
+// The value of index `i` of a load by `view`, at position (first_, 0, 0, 0).
 std::int64_t CudnnCall::first_index(const View& view, std::size_t i) const {
   if (view.axis[i] < 0) return view.constant[i];
   const std::array<std::int64_t, 4> start{b_.b_offset.value + first_, b_.h_offset.value,
@@ -180,7 +181,7 @@ void CudnnCall::refuse_captured(const View& view, const std::string& rule) const
   refuse("tensor", baked_.program.tensors()[view.slot].name, rule);
 }
 
-// The graph walks through memory by strides that it bakes, and knows no extents.
+// The graph has its strides baked in and knows no extents, so they are checked here.
 void CudnnCall::check_view(const View& view, std::size_t i, std::int64_t stride,
                            bool gradient) const {
   const std::int64_t extent = b_.tensors[view.slot].extent[i];
@@ -202,8 +203,8 @@ void CudnnCall::check_view(const View& view, std::size_t i, std::int64_t stride,
 }
 
 // The element that position (first_, 0, 0, 0) of this call loads.
-void* CudnnCall::captured(const Tensor& tensor, const View& view) const {
-  const bool gradient = tensor.role == Role::GradBias;
+void* CudnnCall::captured(const GraphTensor& tensor, const View& view) const {
+  const bool gradient = tensor.role == TensorRole::GradBias;
   if (gradient && b_.tensor_gradients[view.slot].dtype != baked_.q.dtype) {
     refuse_captured(view, "its gradient is bound as " +
                               std::string(dtype_name(b_.tensor_gradients[view.slot].dtype)) +
@@ -240,10 +241,10 @@ void refuse_device_value(const char* name, const PerCall<T>& value) {
          "values=device takes it from either");
 }
 
-void check_strides(const Tensor& tensor, const BoundTensor& bound) {
+void check_strides(const GraphTensor& tensor, const BoundTensor& bound) {
   if (bound.data == nullptr) return;
   const Strides& s = bound.strides;
-  const Four given{s.b, s.h, s.s, s.d};
+  const Dims given{s.b, s.h, s.s, s.d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
     if (i == 0 && tensor.starts) continue;  // packed: there is no batch to step through
@@ -268,7 +269,7 @@ void check_call(const Problem& baked, const Lowered& lowered, const Bindings& b)
            "differ from those that this plan was made for: engine cudnn bakes sizes; make a "
            "problem with these (graphs are shared where only the batch differs)");
   }
-  for (const Tensor& tensor : lowered.spec.tensors) {
+  for (const GraphTensor& tensor : lowered.spec.tensors) {
     if (const BoundTensor* bound = bound_tensor(b, tensor.role)) check_strides(tensor, *bound);
   }
   if (b.b_offset.device != nullptr) {
@@ -299,7 +300,7 @@ void check_call(const Problem& baked, const Lowered& lowered, const Bindings& b)
 
 namespace {
 
-std::size_t span_bytes(const Tensor& tensor) {
+std::size_t span_bytes(const GraphTensor& tensor) {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < 4; ++i) last += (tensor.dim[i] - 1) * tensor.stride[i];
   return static_cast<std::size_t>(last + 1) * element_bytes(tensor.type);
@@ -307,7 +308,7 @@ std::size_t span_bytes(const Tensor& tensor) {
 
 }  // namespace
 
-CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
+CallMemory::CallMemory(const Problem& baked, const GraphSpec& spec) {
   const auto lengths = static_cast<std::size_t>(baked.sizes.b) * 4;
   const bool padded = spec.padding && !spec.packed();  // PackedCall has its own
   if (padded && !baked.has_q_lengths) q_lengths = take(lengths);
@@ -320,9 +321,9 @@ CallMemory::CallMemory(const Problem& baked, const Spec& spec) {
     values = take(CallMemory::value_bytes * (4 + baked.program.scalars().size()));
   if (!spec.backward || spec.packed()) return;
   // The scratch is as large as one slice's: slices run one after the other.
-  if (!baked.want_q) grad_q = take(span_bytes(*spec.find(Role::GradQ)));
-  if (!baked.want_k) grad_k = take(span_bytes(*spec.find(Role::GradK)));
-  if (!baked.want_v) grad_v = take(span_bytes(*spec.find(Role::GradV)));
+  if (!baked.want_q) grad_q = take(span_bytes(*spec.find(TensorRole::GradQ)));
+  if (!baked.want_k) grad_k = take(span_bytes(*spec.find(TensorRole::GradK)));
+  if (!baked.want_v) grad_v = take(span_bytes(*spec.find(TensorRole::GradV)));
 }
 
 std::size_t CallMemory::take(std::size_t bytes) {
@@ -331,7 +332,7 @@ std::size_t CallMemory::take(std::size_t bytes) {
   return at;
 }
 
-void CudnnCall::fill_workspace(const Spec& spec) {
+void CudnnCall::fill_workspace(const GraphSpec& spec) {
   const cuda::Driver& d = *cuda::driver();
   const auto fill = [&](std::size_t at, std::uint32_t word, std::size_t count) {
     if (at == CallMemory::none) return;
@@ -352,7 +353,7 @@ void CudnnCall::fill_workspace(const Spec& spec) {
     fill_wide(memory_.offset, b_.offset);
   }
   if (!baked_.device_values) return;
-  for (const Tensor& tensor : spec.tensors) {
+  for (const GraphTensor& tensor : spec.tensors) {
     if (tensor.by_value || !is_value(tensor.role)) continue;
     const OneValue value = value_of(tensor);
     if (value.device == nullptr)
@@ -360,14 +361,14 @@ void CudnnCall::fill_workspace(const Spec& spec) {
   }
 }
 
-void CudnnCall::clear(const BoundTensor& tensor, const Tensor& shape) {
+void CudnnCall::clear(const BoundTensor& tensor, const GraphTensor& shape) {
   if (tensor.data == nullptr) return;
   const cuda::Driver& d = *cuda::driver();
   const Sizes& s = baked_.sizes;
   const auto at = reinterpret_cast<cuda::Address>(tensor.data);
   const auto heads = shape.dim[1], rows = shape.dim[2], features = shape.dim[3];
   const auto all = static_cast<std::size_t>(s.b * heads * rows * features) * 2;
-  Tensor whole = shape;
+  GraphTensor whole = shape;
   whole.dim[0] = s.b;
   if (span_bytes(whole) == all) {
     cuda::check(d.set_bytes_async(at, 0, all, b_.stream), "cuMemsetD8Async");
@@ -386,9 +387,9 @@ void CudnnCall::clear(const BoundTensor& tensor, const Tensor& shape) {
 }
 
 void CudnnCall::clear_bias_gradient(const Lowered& lowered) {
-  const Tensor* const gradient = lowered.spec.find(Role::GradBias);
+  const GraphTensor* const gradient = lowered.spec.find(TensorRole::GradBias);
   if (gradient == nullptr) return;
-  const View& view = lowered.views[1];  // after that of the bias itself
+  const View& view = lowered.views[1];  // [0] is the view of the bias itself
   if (!view.partial && !lowered.spec.padding) return;
   captured(*gradient, view);  // which says whether it is dense
   std::size_t bytes = element_bytes(gradient->type);
@@ -401,12 +402,13 @@ void CudnnCall::clear_bias_gradient(const Lowered& lowered) {
 
 void CudnnCall::clear_outputs(const Lowered& lowered) {
   clear_bias_gradient(lowered);
-  const Spec& spec = lowered.spec;
+  const GraphSpec& spec = lowered.spec;
   if (!spec.padding) return;
-  for (const Tensor& tensor : spec.tensors) {
-    const bool output = spec.backward ? tensor.role == Role::GradQ || tensor.role == Role::GradK ||
-                                            tensor.role == Role::GradV
-                                      : tensor.role == Role::O;
+  for (const GraphTensor& tensor : spec.tensors) {
+    const bool output = spec.backward ? tensor.role == TensorRole::GradQ ||
+                                            tensor.role == TensorRole::GradK ||
+                                            tensor.role == TensorRole::GradV
+                                      : tensor.role == TensorRole::O;
     if (output) clear(*bound_tensor(b_, tensor.role), tensor);
   }
   if (!spec.stats) return;

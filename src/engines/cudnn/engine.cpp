@@ -16,7 +16,7 @@ class CudnnEngine : public Engine {
  public:
   std::string name() const override { return "cudnn"; }
 
-  // For another device nothing is compiled: what cannot run there is judged by the device alone.
+  // On a device that is no GPU nothing is baked: judge() refuses it by the device alone.
   Baking bake(const Problem& problem, const Device& device) const override {
     return device.kind == DeviceKind::Cuda ? cudnn::bake(problem) : Baking{{problem}, {}};
   }
@@ -30,7 +30,7 @@ class CudnnEngine : public Engine {
     return verdict;
   }
 
-  // Whoever asks for a proof will want the plan: it is built, and stored.
+  // A caller who asks for a proof will want the plan, so it is built and stored.
   Judged prove(const Baked& baked, const Device& device) const override {
     Judged verdict = judge(baked, device);
     if (verdict.answer != Answer::Expected || !can_compile()) return verdict;

@@ -1,4 +1,3 @@
-// Whole numbers first, then real ones, then conditions and masks.
 #include "engines/cudnn/formula.h"
 
 #include <cstdlib>
@@ -30,7 +29,7 @@ Ref FormulaLowering::value(const Expr& e) {
 
 Ref FormulaLowering::make(const Expr& e) {
   if (!e->args().empty() && is_uniform(e)) return uniform(e);
-  // What depends on the head alone is a table, unless it is as cheap as one.
+  // What depends on the head alone becomes a table, unless computing it is as cheap.
   if (e->type() == ir::Type::F32 && e->depends() == Depends::H && !e->args().empty() &&
       e->op() != Op::FloatOfInt && problem_.h_offset == 0) {
     return table(e);
@@ -38,8 +37,8 @@ Ref FormulaLowering::make(const Expr& e) {
   return e->type() == ir::Type::I32 ? whole_number(e) : real_number(e);
 }
 
-// Floor division by a positive number, in f32: half a unit away from every step, so that rounding
-// cannot cross one.
+// Floor division by a positive number, in f32: half is added first, so that the quotient is never
+// near a whole number and rounding cannot carry it over one.
 Ref FormulaLowering::floor_divide(const Expr& e) {
   const ir::IntInterval a = range(e->arg(0)), b = range(e->arg(1));
   const bool truncates = e->op() == Op::TruncDiv || e->op() == Op::TruncRem;
@@ -77,7 +76,7 @@ Ref FormulaLowering::whole_number(const Expr& e) {
     case Op::SizeSq:
     case Op::SizeSkv: return size(e->op());
     case Op::ConstI: return whole(e->int_value());
-    case Op::ScalarI: return per_call(Role::Scalar, e->slot(), Type::I32);
+    case Op::ScalarI: return per_call(TensorRole::Scalar, e->slot(), Type::I32);
     case Op::LoadI: return load(e);
     case Op::AddI: return both(Mode::Add);
     case Op::SubI: return both(Mode::Sub);
@@ -133,7 +132,7 @@ Ref FormulaLowering::rounded(const Expr& e) {
 
 namespace {
 
-// How close to what cuDNN hands in: the incoming gradient, the score, neither.
+// Orders operands: what comes from the incoming gradient first, then from the score, then the rest.
 int rank(const Expr& e) {
   return any(e->depends(), Depends::Grad) ? 2 : any(e->depends(), Depends::Score) ? 1 : 0;
 }
@@ -165,7 +164,7 @@ Ref FormulaLowering::real_number(const Expr& e) {
     case Op::Score: return {Ref::Kind::Score, 0};
     case Op::Grad: return {Ref::Kind::Grad, 0};
     case Op::ConstF: return number(e->float_value());
-    case Op::ScalarF: return per_call(Role::Scalar, e->slot(), Type::F32);
+    case Op::ScalarF: return per_call(TensorRole::Scalar, e->slot(), Type::F32);
     case Op::LoadF: return load(e);
     case Op::AddF: return binary(Mode::Add, e);
     case Op::SubF: return binary(Mode::Sub, e);
@@ -277,7 +276,7 @@ Ref FormulaLowering::select(const Expr& c, Ref first, Ref second, bool holds) {
     const Ref condition = holds ? compare(mode, c) : compare_not(mode, c);
     return step(Mode::Select, {condition, as_float(first), as_float(second)});
   };
-  // The same for an operand of this condition.
+  // `select` by an operand of this condition.
   const auto by = [&](std::size_t i, Ref x, Ref y, bool value) {
     return select(c->arg(i), x, y, value);
   };
@@ -287,7 +286,7 @@ Ref FormulaLowering::select(const Expr& c, Ref first, Ref second, bool holds) {
     case Op::Not: result = by(0, first, second, !holds); break;
     case Op::And:
     case Op::Or: {
-      // All operands must be as wanted (a && b holds, a || b does not), or one of them.
+      // Whether all operands must agree (a && b holds, a || b does not), or one is enough.
       const bool all = (c->op() == Op::And) == holds;
       const Ref rest = by(1, first, second, holds);
       result = all ? by(0, rest, second, holds) : by(0, first, rest, holds);

@@ -12,7 +12,8 @@ namespace fovea::cudnn {
 
 class FormulaLowering : public CapturedViews {
  public:
-  FormulaLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid, Lowered& lowered)
+  FormulaLowering(const Problem& problem, std::int64_t batch, const Workarounds& avoid,
+                  Lowered& lowered)
       : CapturedViews(problem, batch, avoid, lowered) {}
 
   Ref real(const ir::Expr& e) { return as_float(value(e)); }

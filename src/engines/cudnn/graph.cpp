@@ -85,12 +85,13 @@ fe::PointwiseMode_t pointwise_mode(Mode mode) {
 class Builder {
  public:
   // The architecture must be known before nodes are made: they copy it.
-  Builder(const Spec& spec, int sm) : spec_(spec), graph_(std::make_shared<fe::graph::Graph>()) {
+  Builder(const GraphSpec& spec, int sm)
+      : spec_(spec), graph_(std::make_shared<fe::graph::Graph>()) {
     graph_->set_sm_version(sm);
     graph_->set_io_data_type(data_type(spec.io))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    for (const Tensor& tensor : spec.tensors) tensors_.push_back(declare(tensor));
+    for (const GraphTensor& tensor : spec.tensors) tensors_.push_back(declare(tensor));
     if (spec.backward) {
       backward();
     } else {
@@ -100,12 +101,12 @@ class Builder {
   const std::shared_ptr<fe::graph::Graph>& graph() const { return graph_; }
 
  private:
-  static bool is_output(Role role, bool backward) {
-    if (!backward) return role == Role::O || role == Role::Stats;
-    return role == Role::GradQ || role == Role::GradK || role == Role::GradV;
+  static bool is_output(TensorRole role, bool backward) {
+    if (!backward) return role == TensorRole::O || role == TensorRole::Stats;
+    return role == TensorRole::GradQ || role == TensorRole::GradK || role == TensorRole::GradV;
   }
 
-  void describe(Tensor_attributes& attributes, const Tensor& tensor) const {
+  void describe(Tensor_attributes& attributes, const GraphTensor& tensor) const {
     attributes.set_uid(tensor.uid())
         .set_dim({tensor.dim.begin(), tensor.dim.end()})
         .set_stride({tensor.stride.begin(), tensor.stride.end()})
@@ -117,28 +118,28 @@ class Builder {
   // Comes before the tensors that it is for.
   Attributes starts(std::uint32_t slot) const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const Tensor& tensor = spec_.tensors[i];
-      if (tensor.role == Role::Starts && tensor.slot == slot) return tensors_[i];
+      const GraphTensor& tensor = spec_.tensors[i];
+      if (tensor.role == TensorRole::Starts && tensor.slot == slot) return tensors_[i];
     }
     throw InternalError("a packed tensor without its starts");
   }
 
-  Attributes declare(const Tensor& tensor) {
+  Attributes declare(const GraphTensor& tensor) {
     if (is_output(tensor.role, spec_.backward)) return nullptr;  // made by the attention node
     Tensor_attributes attributes;
     describe(attributes, tensor);
     return graph_->tensor(attributes);
   }
 
-  Attributes find(Role role) const {
+  Attributes find(TensorRole role) const {
     for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
       if (spec_.tensors[i].role == role) return tensors_[i];
     }
     return nullptr;
   }
 
-  void bind_output(const Attributes& attributes, Role role) const {
-    const Tensor* const tensor = spec_.find(role);
+  void bind_output(const Attributes& attributes, TensorRole role) const {
+    const GraphTensor* const tensor = spec_.find(role);
     if (tensor == nullptr || attributes == nullptr) return;
     describe(*attributes, *tensor);
     attributes->set_output(true);
@@ -159,7 +160,7 @@ class Builder {
     throw InternalError("an operand of no kind");
   }
 
-  fe::DataType_t compute_type(const Step& step) const {
+  fe::DataType_t compute_type(const GraphStep& step) const {
     if (step.mode == Mode::Index || step.type == Type::I32) return fe::DataType_t::INT32;
     if (step.type == Type::Bool && whole(step.operands[0]) && whole(step.operands[1])) {
       return fe::DataType_t::BOOLEAN;  // as cuDNN's own masks compare positions
@@ -181,7 +182,7 @@ class Builder {
   void add_steps(fe::graph::Graph& graph, std::size_t first, std::size_t last,
                  const Attributes& score, const Attributes& grad) {
     for (std::size_t i = first; i < last; ++i) {
-      const Step& step = spec_.steps[i];
+      const GraphStep& step = spec_.steps[i];
       Pointwise_attributes attributes;
       attributes.set_name("step" + std::to_string(i))
           .set_mode(pointwise_mode(step.mode))
@@ -215,12 +216,14 @@ class Builder {
     add_steps(*graph, 0, spec_.forward_steps, score, nullptr);
     Attributes result = operand(spec_.modified, score, nullptr);
     if (spec_.padding) {
-      result = own::padding_mask(graph, result, find(Role::LengthsK), find(Role::LengthsQ));
+      result =
+          own::padding_mask(graph, result, find(TensorRole::LengthsK), find(TensorRole::LengthsQ));
     }
     if (!spec_.band.any()) return result;
     return own::sliding_window_mask(graph, result, alignment(), spec_.band.left, spec_.band.right,
-                                    spec_.find(Role::Q)->dim[2], spec_.find(Role::K)->dim[2],
-                                    find(Role::LengthsQ), find(Role::LengthsK), nullptr, nullptr);
+                                    spec_.find(TensorRole::Q)->dim[2],
+                                    spec_.find(TensorRole::K)->dim[2], find(TensorRole::LengthsQ),
+                                    find(TensorRole::LengthsK), nullptr, nullptr);
   }
 
   fe::DiagonalAlignment_t alignment() const {
@@ -231,14 +234,14 @@ class Builder {
   // What forward and backward have in common.
   template <class Options>
   void set_options(Options& options) {
-    options.set_attn_scale(find(Role::Scale));
-    if (spec_.find(Role::LengthsQ) != nullptr) {
-      options.set_seq_len_q(find(Role::LengthsQ)).set_seq_len_kv(find(Role::LengthsK));
+    options.set_attn_scale(find(TensorRole::Scale));
+    if (spec_.find(TensorRole::LengthsQ) != nullptr) {
+      options.set_seq_len_q(find(TensorRole::LengthsQ)).set_seq_len_kv(find(TensorRole::LengthsK));
     }
-    if (spec_.find(Role::Bias) != nullptr) options.set_bias(find(Role::Bias));
-    if (spec_.find(Role::Sink) != nullptr) options.set_sink_token(find(Role::Sink));
+    if (spec_.find(TensorRole::Bias) != nullptr) options.set_bias(find(TensorRole::Bias));
+    if (spec_.find(TensorRole::Sink) != nullptr) options.set_sink_token(find(TensorRole::Sink));
     if (spec_.dropout > 0) {
-      options.set_dropout(spec_.dropout, find(Role::Seed), find(Role::Offset));
+      options.set_dropout(spec_.dropout, find(TensorRole::Seed), find(TensorRole::Offset));
     }
     if (spec_.has_modifier()) {
       options.set_score_mod([this](std::shared_ptr<fe::graph::Graph> graph, Attributes score) {
@@ -261,33 +264,34 @@ class Builder {
     fe::graph::SDPA_attributes options;
     options.set_name("attention").set_generate_stats(spec_.stats);
     set_options(options);
-    const auto [o, stats] =
-        graph_->sdpa(find(Role::Q), find(Role::K), find(Role::V), std::move(options));
-    bind_output(o, Role::O);
-    if (spec_.stats) bind_output(stats, Role::Stats);
+    const auto [o, stats] = graph_->sdpa(find(TensorRole::Q), find(TensorRole::K),
+                                         find(TensorRole::V), std::move(options));
+    bind_output(o, TensorRole::O);
+    if (spec_.stats) bind_output(stats, TensorRole::Stats);
   }
 
   void backward() {
     fe::graph::SDPA_backward_attributes options;
     options.set_name("attention_backward").set_deterministic_algorithm(spec_.deterministic);
     set_options(options);
-    if (spec_.find(Role::GradBias) != nullptr) options.set_dbias(find(Role::GradBias));
-    if (spec_.find(Role::GradSink) != nullptr) options.set_dsink_token(find(Role::GradSink));
+    if (spec_.find(TensorRole::GradBias) != nullptr) options.set_dbias(find(TensorRole::GradBias));
+    if (spec_.find(TensorRole::GradSink) != nullptr)
+      options.set_dsink_token(find(TensorRole::GradSink));
     if (spec_.bprop) {
       options.set_score_mod_bprop([this](std::shared_ptr<fe::graph::Graph> graph, Attributes grad) {
         add_steps(*graph, spec_.forward_steps, spec_.steps.size(), score_, grad);
         return operand(*spec_.bprop, score_, grad);
       });
     }
-    const auto [dq, dk, dv] =
-        graph_->sdpa_backward(find(Role::Q), find(Role::K), find(Role::V), find(Role::O),
-                              find(Role::GradO), find(Role::Stats), std::move(options));
-    bind_output(dq, Role::GradQ);
-    bind_output(dk, Role::GradK);
-    bind_output(dv, Role::GradV);
+    const auto [dq, dk, dv] = graph_->sdpa_backward(
+        find(TensorRole::Q), find(TensorRole::K), find(TensorRole::V), find(TensorRole::O),
+        find(TensorRole::GradO), find(TensorRole::Stats), std::move(options));
+    bind_output(dq, TensorRole::GradQ);
+    bind_output(dk, TensorRole::GradK);
+    bind_output(dv, TensorRole::GradV);
   }
 
-  const Spec& spec_;
+  const GraphSpec& spec_;
   std::shared_ptr<fe::graph::Graph> graph_;
   std::vector<Attributes> tensors_, steps_;
   Attributes score_;  // before modification
@@ -345,12 +349,12 @@ std::string frontend_version() {
          std::to_string(CUDNN_FRONTEND_PATCH_VERSION);
 }
 
-void check_support(const Spec& spec, const Device& device, void* handle) {
+void check_support(const GraphSpec& spec, const Device& device, void* handle) {
   const Builder builder(spec, device.sm);
   supported(builder, device, handle);
 }
 
-std::vector<std::uint8_t> build(const Spec& spec, const Device& device, void* handle) {
+std::vector<std::uint8_t> build(const GraphSpec& spec, const Device& device, void* handle) {
   const Builder builder(spec, device.sm);
   const auto graph = supported(builder, device, handle);
   check(graph->build_plans(), "building the plan");
@@ -387,8 +391,8 @@ namespace {
 
 bool graphs_are_built_in() { return false; }
 std::string frontend_version() { return "none"; }
-void check_support(const Spec&, const Device&, void*) { absent(); }
-std::vector<std::uint8_t> build(const Spec&, const Device&, void*) { absent(); }
+void check_support(const GraphSpec&, const Device&, void*) { absent(); }
+std::vector<std::uint8_t> build(const GraphSpec&, const Device&, void*) { absent(); }
 std::unique_ptr<Graph> load(std::span<const std::uint8_t>, void*) { absent(); }
 void* create_handle() { absent(); }
 void set_stream(void*, void*) { absent(); }

@@ -20,10 +20,10 @@ std::string frontend_version();  // "1.32.0"
 // Asks cuDNN itself, without building: its validation, heuristics and support check. Throws
 // Unsupported with cuDNN's words for what it calls not supported, DeviceError for everything else.
 // `handle` is null for a described device.
-void check_support(const Spec& spec, const Device& device, void* handle);
+void check_support(const GraphSpec& spec, const Device& device, void* handle);
 
 // Builds and serialises.
-std::vector<std::uint8_t> build(const Spec& spec, const Device& device, void* handle);
+std::vector<std::uint8_t> build(const GraphSpec& spec, const Device& device, void* handle);
 
 class Graph {
  public:

@@ -5,7 +5,7 @@
 namespace fovea::cudnn {
 namespace {
 
-std::string text(const Four& four) {
+std::string text(const Dims& four) {
   std::string out;
   for (const std::int64_t x : four) out += (out.empty() ? "" : ",") + std::to_string(x);
   return out;
@@ -22,12 +22,12 @@ std::string digit(E value) {
 
 }  // namespace
 
-std::string to_text(const Spec& spec) {
+std::string to_text(const GraphSpec& spec) {
   std::string out = "graph backward=" + digit(spec.backward) +
                     " deterministic=" + digit(spec.deterministic) + " stats=" + digit(spec.stats) +
                     " io=" + digit(spec.io) + " padding=" + digit(spec.padding) +
                     " dropout=" + std::to_string(std::bit_cast<std::uint32_t>(spec.dropout)) + "\n";
-  for (const Tensor& t : spec.tensors) {
+  for (const GraphTensor& t : spec.tensors) {
     out += "tensor " + std::to_string(t.uid()) + " type=" + digit(t.type) + " dim=" + text(t.dim) +
            " stride=" + text(t.stride) + (t.by_value ? " by value" : "") +
            (t.starts ? " starts=" + std::to_string(*t.starts) : "") + "\n";
@@ -41,7 +41,7 @@ std::string to_text(const Spec& spec) {
            std::to_string(std::bit_cast<std::uint32_t>(c.real)) + " " + std::to_string(c.whole) +
            "\n";
   }
-  for (const Step& s : spec.steps) {
+  for (const GraphStep& s : spec.steps) {
     out += "step " + digit(s.mode) + " type=" + digit(s.type) + " axis=" + std::to_string(s.axis);
     for (int i = 0; i < s.operand_count; ++i) {
       out += " " + text(s.operands[static_cast<std::size_t>(i)]);

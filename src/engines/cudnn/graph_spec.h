@@ -14,7 +14,7 @@ enum class Type : std::uint8_t { F32, F16, BF16, I32, I64, Bool };
 
 // What a tensor of the graph is bound to. Its number is its uid in cuDNN: the same in every
 // process, so that a plan that was read back finds its tensors.
-enum class Role : std::uint8_t {
+enum class TensorRole : std::uint8_t {
   Q = 1,
   K,
   V,
@@ -46,14 +46,14 @@ enum class Role : std::uint8_t {
   Starts,    // of the sequences in a packed tensor, by slot
 };
 
-using Four = std::array<std::int64_t, 4>;  // batch, head, query, key (or feature)
+using Dims = std::array<std::int64_t, 4>;  // batch, head, query, key (or feature)
 
-struct Tensor {
-  Role role = Role::Q;
+struct GraphTensor {
+  TensorRole role = TensorRole::Q;
   std::uint32_t slot = 0;  // of a Captured, Scalar or Table; loads of one tensor count up by `view`
   std::uint32_t view = 0;
   Type type = Type::F32;
-  Four dim{1, 1, 1, 1}, stride{1, 1, 1, 1};
+  Dims dim{1, 1, 1, 1}, stride{1, 1, 1, 1};
   bool by_value = false;                // read from the host when the call is enqueued
   std::optional<std::uint32_t> starts;  // packed: the slot of where its sequences begin
   std::int64_t uid() const {
@@ -111,7 +111,7 @@ struct Constant {
 };
 
 // Its first operand has the shape of the score; cuDNN knows no other form.
-struct Step {
+struct GraphStep {
   Mode mode = Mode::Add;
   Type type = Type::F32;  // of the result
   int axis = 0;
@@ -135,26 +135,26 @@ struct PackedStarts {
   bool operator==(const PackedStarts&) const = default;
 };
 
-struct Spec {
+struct GraphSpec {
   bool backward = false;
   bool deterministic = false;
   bool stats = false;  // a forward writes lse
   Type io = Type::BF16;
-  std::vector<Tensor> tensors;
+  std::vector<GraphTensor> tensors;
   std::vector<Constant> constants;
-  std::vector<Step> steps;  // of the modified score first, then of its derivative
+  std::vector<GraphStep> steps;  // of the modified score first, then of its derivative
   std::uint32_t forward_steps = 0;
   Ref modified;              // the score itself: no modifier
   std::optional<Ref> bprop;  // absent: the derivative is 1
   bool padding = false;
   Band band;
   float dropout = 0;
-  std::vector<PackedStarts> starts;  // by slot of Role::Starts
+  std::vector<PackedStarts> starts;  // by slot of TensorRole::Starts
 
   bool packed() const { return !starts.empty(); }
   bool has_modifier() const { return modified.kind != Ref::Kind::Score; }
-  const Tensor* find(Role role) const {
-    for (const Tensor& tensor : tensors) {
+  const GraphTensor* find(TensorRole role) const {
+    for (const GraphTensor& tensor : tensors) {
       if (tensor.role == role) return &tensor;
     }
     return nullptr;
@@ -162,6 +162,6 @@ struct Spec {
 };
 
 // All of it, a line each: part of the key of stored plans.
-std::string to_text(const Spec& spec);
+std::string to_text(const GraphSpec& spec);
 
 }  // namespace fovea::cudnn

@@ -35,11 +35,13 @@ void* take_spare(std::size_t device) {
 struct OwnHandle {
   void* handle = nullptr;
   void* stream = nullptr;
-  bool stream_is_set = false;  // else the handle has any: that of a thread before, say
+  bool stream_is_set =
+      false;  // if not, the handle may have any stream, such as that of an earlier thread
 };
 
-// The handles of a thread. When it ends others may have them: a program that starts a thread for
-// each request must not make a handle for each. Nothing is asked of cuDNN then, which may be gone.
+// The handles of a thread. When the thread ends, other threads may take them, so that a program
+// with a thread for each request does not make a handle for each. No function of cuDNN is called
+// then: it may be unloaded.
 struct OwnHandles {
   std::array<OwnHandle, most_devices> by_device{};
   ~OwnHandles() {
@@ -49,7 +51,7 @@ struct OwnHandles {
       if (by_device[device].handle == nullptr) continue;
       try {
         all.handles[device].push_back(by_device[device].handle);
-      } catch (const std::bad_alloc&) {  // one more that is never destroyed
+      } catch (const std::bad_alloc&) {  // then the handle is lost
       }
     }
   }
@@ -92,7 +94,7 @@ void prepare_handles(int ordinal) {
     const std::lock_guard lock(all.mutex);
     if (!all.handles[device].empty()) return;
   }
-  void* const spare = create_handle();  // takes milliseconds: others go on
+  void* const spare = create_handle();  // takes milliseconds, so the lock is not held
   const std::lock_guard lock(all.mutex);
   all.handles[device].push_back(spare);
 }

@@ -45,7 +45,7 @@ double flops_of(const Problem& baked) {
          (baked.direction == Direction::Backward ? 2.5 : 1.0);
 }
 
-// With few queries the time is that of reading keys and values, by one block for each head.
+// With few queries the time is that of reading keys and values; each head is read by one block.
 double reading_seconds(const Problem& baked, const Device& device, double memory) {
   const Sizes& s = baked.sizes;
   const double bytes = 2.0 * static_cast<double>(s.b * s.hkv) * static_cast<double>(s.skv) *
@@ -273,7 +273,7 @@ class Rules {
     }
   }
 
-  // Features that work with lengths in padded tensors, but not, or not surely, in packed ones.
+  // Features that work with lengths in padded tensors, but not reliably in packed ones.
   void check_packed() {
     const bool backward = p_.direction == Direction::Backward;
     if (p_.sink) {
@@ -301,7 +301,7 @@ class Rules {
 
   Lowered check_formulas() {
     const std::vector<std::int64_t> sizes = batches(p_);
-    const Avoid avoid = what_to_avoid(rules_version(), device_.sm);
+    const Workarounds avoid = workarounds_for(rules_version(), device_.sm);
     Lowered lowered = lower(p_, sizes.front(), avoid);
     for (Reason& reason : lowered.reasons) verdict_.reasons.push_back(std::move(reason));
     const std::size_t bound = std::max(lowered.spec.tensors.size(), p_.program.scalars().size());
@@ -310,7 +310,7 @@ class Rules {
              std::to_string(bound), "use engine jit");
     }
     check_inputs_per_row(lowered.spec);
-    for (const Uniform& uniform : lowered.uniforms) {
+    for (const UniformFormula& uniform : lowered.uniforms) {
       if (ir::node_count(uniform.formula) <= 256) continue;
       refuse("formula_too_long", "engine cudnn evaluates formulas of scalars of 256 operations",
              "a longer one", "use engine jit");
@@ -320,14 +320,14 @@ class Rules {
 
   // Seen in cuDNN 9.19: it has no plan for a backward whose modifier and derivative read more than
   // two tensors with one number per row, such as lengths.
-  void check_inputs_per_row(const Spec& spec) {
+  void check_inputs_per_row(const GraphSpec& spec) {
     if (!spec.backward) return;
     std::set<std::pair<bool, std::uint32_t>> read;
     for (std::size_t i = 0; i < spec.steps.size(); ++i) {
       for (int j = 0; j < spec.steps[i].operand_count; ++j) {
         const Ref& ref = spec.steps[i].operands[static_cast<std::size_t>(j)];
         if (ref.kind != Ref::Kind::Tensor) continue;
-        const Tensor& tensor = spec.tensors[ref.index];
+        const GraphTensor& tensor = spec.tensors[ref.index];
         const bool one_row = p_.sizes.sq == 1 && tensor.dim[0] > 1;
         const bool per_row = tensor.dim[3] == 1 && (tensor.dim[2] > 1 || one_row);
         if (per_row) read.emplace(i < spec.forward_steps, ref.index);

@@ -7,8 +7,8 @@
 
 namespace fovea::cudnn {
 
-// If nothing can be compiled here, that is one of the reasons, but for described GPUs: these are
-// judged by the rules alone. If it is not refused, `lowered` is the Lowered of the first batch.
+// If nothing can be compiled here, that is one of the reasons. Described GPUs are judged by the
+// rules alone. If it is not refused, `lowered` is the Lowered of the first batch.
 Judged judge(const Problem& baked, const Device& device);
 const Lowered& lowered_by(const Judged& judged);
 

@@ -8,27 +8,27 @@ namespace {
 // Seen in 9.19.0 on sm_90, by the conformance list. On another version or architecture
 // `./dev gpu known-bad` says which rows it needs.
 struct Avoided {
-  bool Avoid::* what;
+  bool Workarounds::* what;
   int first_version, last_version;
   int first_sm, last_sm;
 };
 constexpr std::array<Avoided, 5> avoided{{
-    {&Avoid::narrow_inputs, 91900, 91999, 90, 90},
-    {&Avoid::row_comparisons, 91900, 91999, 90, 90},
-    {&Avoid::bias_beside_modifier, 91900, 91999, 90, 90},
-    {&Avoid::unused_score, 91900, 91999, 90, 90},
-    {&Avoid::scattered_rows, 91900, 91999, 90, 90},
+    {&Workarounds::narrow_inputs, 91900, 91999, 90, 90},
+    {&Workarounds::row_comparisons, 91900, 91999, 90, 90},
+    {&Workarounds::bias_beside_modifier, 91900, 91999, 90, 90},
+    {&Workarounds::unused_score, 91900, 91999, 90, 90},
+    {&Workarounds::scattered_rows, 91900, 91999, 90, 90},
 }};
 
-const Avoid* replaced = nullptr;
+const Workarounds* replaced = nullptr;
 
 }  // namespace
 
-void replace_what_to_avoid(const Avoid* avoid) { replaced = avoid; }
+void replace_workarounds(const Workarounds* avoid) { replaced = avoid; }
 
-Avoid what_to_avoid(int version, int sm) {
+Workarounds workarounds_for(int version, int sm) {
   if (replaced != nullptr) return *replaced;
-  Avoid avoid{false, false, false, false, false};
+  Workarounds avoid{false, false, false, false, false};
   for (const Avoided& row : avoided) {
     const bool concerned = version >= row.first_version && version <= row.last_version &&
                            sm >= row.first_sm && sm <= row.last_sm;

@@ -4,7 +4,7 @@
 
 namespace fovea::cudnn {
 
-struct Avoid {
+struct Workarounds {
   // Inputs of one element per sequence, and in a backward of one per key, are read from wrong
   // places: they are repeated along the rows, where they are read right.
   bool narrow_inputs = true;
@@ -18,10 +18,10 @@ struct Avoid {
   // Captured tensors whose elements do not lie row by row fault, or are read elsewhere: refused.
   bool scattered_rows = true;
 };
-Avoid what_to_avoid(int version, int sm);
+Workarounds workarounds_for(int version, int sm);
 
-// For `./dev gpu known-bad`, which tries one of them at a time: what_to_avoid() returns this from
+// For `./dev gpu known-bad`, which tries one of them at a time: workarounds_for() returns this from
 // now on; null: what is known again.
-void replace_what_to_avoid(const Avoid* avoid);
+void replace_workarounds(const Workarounds* avoid);
 
 }  // namespace fovea::cudnn

@@ -36,11 +36,11 @@ Type type_of(DType dtype) {
 
 class ProblemLowering {
  public:
-  ProblemLowering(const Problem& problem, std::int64_t batch, const Avoid& avoid)
+  ProblemLowering(const Problem& problem, std::int64_t batch, const Workarounds& avoid)
       : problem_(problem), batch_(batch), avoid_(avoid) {}
 
   Lowered run() {
-    Spec& spec = lowered_.spec;
+    GraphSpec& spec = lowered_.spec;
     spec.backward = problem_.direction == Direction::Backward;
     spec.deterministic = spec.backward && problem_.deterministic;
     spec.stats = !spec.backward && problem_.lse;
@@ -54,7 +54,7 @@ class ProblemLowering {
   }
 
  private:
-  void add(Role role, Type type, Four dim, Four stride, bool by_value = false) {
+  void add(TensorRole role, Type type, Dims dim, Dims stride, bool by_value = false) {
     lowered_.spec.tensors.push_back({role, 0, 0, type, dim, stride, by_value, {}});
   }
 
@@ -67,15 +67,16 @@ class ProblemLowering {
     const auto slot = static_cast<std::uint32_t>(known - all.begin());
     if (known != all.end()) return slot;
     all.push_back(wanted);
-    add(Role::Starts, Type::I64, {batch_ + 1, 1, 1, 1}, {1, 1, 1, 1});
+    add(TensorRole::Starts, Type::I64, {batch_ + 1, 1, 1, 1}, {1, 1, 1, 1});
     lowered_.spec.tensors.back().slot = slot;
     return slot;
   }
 
   // q, k, v, o and their gradients. K has its own heads and length.
   void add_tensors() {
-    constexpr std::array<Role, 8> roles{Role::Q,     Role::K,     Role::V,     Role::O,
-                                        Role::GradO, Role::GradQ, Role::GradK, Role::GradV};
+    constexpr std::array<TensorRole, 8> roles{
+        TensorRole::Q,     TensorRole::K,     TensorRole::V,     TensorRole::O,
+        TensorRole::GradO, TensorRole::GradQ, TensorRole::GradK, TensorRole::GradV};
     for (std::size_t i = 0; i < roles.size(); ++i) {
       const NamedTensor& tensor = named_tensors()[i];
       if (problem_.direction == Direction::Forward && i > 3) continue;
@@ -92,28 +93,28 @@ class ProblemLowering {
     if (lowered_.spec.stats || lowered_.spec.backward) {
       // Packed: [T, H], and not [H, T] as lse itself, so that no graph depends on T.
       const auto starts = add_starts(false, s.h);
-      add(Role::Stats, Type::F32, {batch_, s.h, s.sq, 1},
-          starts ? Four{s.h * s.sq, 1, s.h, 1} : Four{s.h * s.sq, s.sq, 1, 1});
+      add(TensorRole::Stats, Type::F32, {batch_, s.h, s.sq, 1},
+          starts ? Dims{s.h * s.sq, 1, s.h, 1} : Dims{s.h * s.sq, s.sq, 1, 1});
       lowered_.spec.tensors.back().starts = starts;
     }
-    add(Role::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, !problem_.device_values);
+    add(TensorRole::Scale, Type::F32, {1, 1, 1, 1}, {1, 1, 1, 1}, !problem_.device_values);
   }
 
   void add_options() {
     const Sizes& s = problem_.sizes;
     if (problem_.has_q_lengths || problem_.has_k_lengths || lowered_.spec.packed()) {
       lowered_.spec.padding = true;
-      add(Role::LengthsQ, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
-      add(Role::LengthsK, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
+      add(TensorRole::LengthsQ, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
+      add(TensorRole::LengthsK, Type::I32, {batch_, 1, 1, 1}, {1, 1, 1, 1});
     }
     // A backward needs the sink for its gradient alone: lse includes it already.
     if (problem_.sink && (!lowered_.spec.backward || problem_.want_sink)) {
-      add(Role::Sink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
-      if (problem_.want_sink) add(Role::GradSink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
+      add(TensorRole::Sink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
+      if (problem_.want_sink) add(TensorRole::GradSink, Type::F32, {1, s.h, 1, 1}, {s.h, 1, 1, 1});
     }
     if (problem_.dropout > 0) {
-      add(Role::Seed, Type::I64, {1, 1, 1, 1}, {1, 1, 1, 1});
-      add(Role::Offset, Type::I64, {1, 1, 1, 1}, {1, 1, 1, 1});
+      add(TensorRole::Seed, Type::I64, {1, 1, 1, 1}, {1, 1, 1, 1});
+      add(TensorRole::Offset, Type::I64, {1, 1, 1, 1}, {1, 1, 1, 1});
     }
   }
 
@@ -229,7 +230,7 @@ class ProblemLowering {
     if (has_bprop && !lowered_.spec.padding) {
       modified = formulas.within_sequences(modified, -std::numeric_limits<float>::infinity());
     }
-    const bool is_plain = modified == formulas.real(mod);  // nothing was put behind it
+    const bool is_plain = modified == formulas.real(mod);  // no mask was added behind the modifier
     if (has_bprop && is_plain && needs_a_step(mod, derivative)) modified = formulas.same(modified);
     // cuDNN's backward knows diagonals beside a modifier only as selects at its end.
     if (lowered_.spec.backward && modified.kind != Ref::Kind::Score) {
@@ -249,13 +250,13 @@ class ProblemLowering {
 
   const Problem& problem_;
   std::int64_t batch_;
-  Avoid avoid_;
+  Workarounds avoid_;
   Lowered lowered_;
 };
 
 }  // namespace
 
-Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid) {
+Lowered lower(const Problem& baked, std::int64_t batch, const Workarounds& avoid) {
   return ProblemLowering(baked, batch, avoid).run();
 }
 
@@ -293,7 +294,7 @@ Baking bake(const Problem& problem) {
     baked.*offset = has_formulas && problem.*offset != 0 ? 1 : 0;
   }
   if (!has_formulas) baked.has_q_offsets = baked.has_k_offsets = false;
-  // The number of rows of packed tensors comes with the call; the plan knows only whether it is 0.
+  // The number of rows of packed tensors comes with each call; the plan bakes only whether it is 0.
   const auto forget = [&](std::int64_t& rows, std::int64_t longest) {
     if (rows != 0) rows = std::max<std::int64_t>(baked.sizes.b * longest, 1);
   };

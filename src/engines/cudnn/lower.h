@@ -21,14 +21,14 @@ Baking bake(const Problem& problem);
 bool computes_with_b(const ir::Program& program);
 
 // A function of h alone, evaluated once per head when a plan is made.
-struct Table {
+struct HeadTable {
   std::vector<float> values;
 };
 
 // A formula of scalars alone, evaluated on the host at each call.
-struct Uniform {
+struct UniformFormula {
   ir::Expr formula;
-  bool decides = false;  // a decision depends on it: it is then what f32 gives, step by step
+  bool decides = false;  // a decision depends on it: it is then computed in f32, step by step
 };
 
 // How b, h, q and k move through a captured tensor, from the element that position (0, 0, 0, 0) of
@@ -44,9 +44,9 @@ struct View {
 };
 
 struct Lowered {
-  Spec spec;
-  std::vector<Table> tables;      // by slot of Role::Table
-  std::vector<Uniform> uniforms;  // by slot of Role::Uniform
+  GraphSpec spec;
+  std::vector<HeadTable> tables;         // by slot of TensorRole::Table
+  std::vector<UniformFormula> uniforms;  // by slot of TensorRole::Uniform
   std::vector<View> views;  // of each Captured, Bias and GradBias, in the order of spec.tensors
   std::vector<Reason> reasons;
   int costly_steps = 0;          // transcendental functions, divisions
@@ -57,6 +57,6 @@ struct Lowered {
 
 // `baked` as bake() makes it; the graph is for `batch` of its sequences, whose tensors lie as in
 // the whole.
-Lowered lower(const Problem& baked, std::int64_t batch, const Avoid& avoid = {});
+Lowered lower(const Problem& baked, std::int64_t batch, const Workarounds& avoid = {});
 
 }  // namespace fovea::cudnn

@@ -104,7 +104,7 @@ bool take(const Diagonal& given, const MaskSizes& sizes, Band& band) {
 }
 
 #ifndef NDEBUG
-// Both forms at random points: a wrong match is a bug that debug builds do not survive.
+// Compares both forms at random points, in debug builds.
 void check_match(const Expr& mask, const MaskSizes& sizes, const MatchedMask& matched) {
   Expr again = formula_of(matched.band);
   for (const Expr& one : matched.rest) again = ir::and_(again, one);

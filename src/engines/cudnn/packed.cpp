@@ -27,7 +27,7 @@ T* at(std::byte* workspace, std::size_t place) {
   return reinterpret_cast<T*>(workspace + place);
 }
 
-// Of 16-bit elements, whose strides are multiples of 8.
+// For 16-bit elements, with strides in multiples of 8.
 Cleared cleared(const BoundTensor& tensor, std::int64_t heads, std::int64_t features,
                 bool of_keys) {
   return {static_cast<std::uint32_t*>(tensor.data),
@@ -41,7 +41,7 @@ Cleared cleared(const BoundTensor& tensor, std::int64_t heads, std::int64_t feat
 
 }  // namespace
 
-PackedCall::PackedCall(const Problem& baked, const Spec& spec, std::int64_t graph_batch)
+PackedCall::PackedCall(const Problem& baked, const GraphSpec& spec, std::int64_t graph_batch)
     : starts_(spec.starts),
       graph_batch_(graph_batch),
       longest_q_(baked.sizes.sq),
@@ -51,13 +51,13 @@ PackedCall::PackedCall(const Problem& baked, const Spec& spec, std::int64_t grap
       want_q_(baked.want_q),
       want_k_(baked.want_k),
       want_v_(baked.want_v) {
-  const auto row_bytes = [&](Role role, bool wanted) -> std::int64_t {
-    const Tensor* const tensor = spec.find(role);
+  const auto row_bytes = [&](TensorRole role, bool wanted) -> std::int64_t {
+    const GraphTensor* const tensor = spec.find(role);
     if (tensor == nullptr || wanted) return 0;
     return 2 * std::max(tensor->stride[2], tensor->dim[1] * tensor->stride[1]);
   };
-  row_bytes_ = {row_bytes(Role::GradQ, want_q_), row_bytes(Role::GradK, want_k_),
-                row_bytes(Role::GradV, want_v_)};
+  row_bytes_ = {row_bytes(TensorRole::GradQ, want_q_), row_bytes(TensorRole::GradK, want_k_),
+                row_bytes(TensorRole::GradV, want_v_)};
   if (starts_.size() > most_start_tables) throw InternalError("too many strides of packed tensors");
 }
 
@@ -67,13 +67,13 @@ std::size_t PackedCall::start_bytes() const {
   return aligned(static_cast<std::size_t>(graph_batch_ + 1) * sizeof(std::int64_t));
 }
 
-PackedCall::Places PackedCall::places(const Sizes& s) const {
+PackedCall::WorkspaceBlocks PackedCall::places(const Sizes& s) const {
   std::size_t next = 0;
   const auto take = [&](std::size_t bytes) { return std::exchange(next, next + aligned(bytes)); };
   const auto rows = [&](std::int64_t count, std::int64_t row_bytes) {
     return take(static_cast<std::size_t>(count * row_bytes));
   };
-  Places p{};
+  WorkspaceBlocks p{};
   p.q_lengths = take(static_cast<std::size_t>(graph_batch_) * sizeof(std::int32_t));
   p.k_lengths = take(static_cast<std::size_t>(graph_batch_) * sizeof(std::int32_t));
   p.starts = take(starts_.size() * start_bytes());
@@ -88,7 +88,7 @@ PackedCall::Places PackedCall::places(const Sizes& s) const {
 std::size_t PackedCall::bytes(const Sizes& sizes) const { return places(sizes).end; }
 
 PackedTables PackedCall::tables(const Bindings& b, std::byte* workspace) const {
-  const Places p = places(b.sizes);
+  const WorkspaceBlocks p = places(b.sizes);
   PackedTables out{};
   out.q = {b.q_starts, b.q_lengths, b.sizes.t_q, longest_q_};
   out.k = {b.k_starts, b.k_lengths, b.sizes.t_k, longest_k_};
@@ -109,7 +109,7 @@ std::int64_t PackedCall::cleared_count() const {
 }
 
 PackedGaps PackedCall::gaps(const Bindings& b, std::byte* workspace) const {
-  const Places p = places(b.sizes);
+  const WorkspaceBlocks p = places(b.sizes);
   const Sizes& s = b.sizes;
   PackedGaps out{};
   out.q = {b.q_starts, at<std::int32_t>(workspace, p.q_lengths), s.t_q, longest_q_};
@@ -161,7 +161,7 @@ void PackedCall::end(const Bindings& b, std::byte* workspace) const {
     cuda::launch(kernel(Transpose), all, &moved, b.stream);
   }
   const PackedGaps made = gaps(b, workspace);
-  // Few rows belong to no sequence, or many in one place: behind the last.
+  // Usually few rows belong to no sequence, or many rows behind the last one.
   const auto before = static_cast<unsigned>(b.sizes.b + 1);
   const cuda::Grid grid{.x = before,
                         .y = std::clamp(4096 / before, 1u, 64u),
@@ -170,31 +170,31 @@ void PackedCall::end(const Bindings& b, std::byte* workspace) const {
   if (grid.z > 0) cuda::launch(kernel(Clear), grid, &made, b.stream);
 }
 
-bool PackedCall::has(const Tensor& tensor) const {
+bool PackedCall::has(const GraphTensor& tensor) const {
   switch (tensor.role) {
-    case Role::Starts:
-    case Role::LengthsQ:
-    case Role::LengthsK:
-    case Role::Stats: return true;
-    case Role::GradQ: return !want_q_;
-    case Role::GradK: return !want_k_;
-    case Role::GradV: return !want_v_;
+    case TensorRole::Starts:
+    case TensorRole::LengthsQ:
+    case TensorRole::LengthsK:
+    case TensorRole::Stats: return true;
+    case TensorRole::GradQ: return !want_q_;
+    case TensorRole::GradK: return !want_k_;
+    case TensorRole::GradV: return !want_v_;
     default: return false;
   }
 }
 
-void* PackedCall::pointer(const Tensor& tensor, const Sizes& sizes, std::byte* workspace,
+void* PackedCall::pointer(const GraphTensor& tensor, const Sizes& sizes, std::byte* workspace,
                           std::int64_t first) const {
-  const Places p = places(sizes);
+  const WorkspaceBlocks p = places(sizes);
   switch (tensor.role) {
-    case Role::Starts:
+    case TensorRole::Starts:
       return at<std::int64_t>(workspace, p.starts + tensor.slot * start_bytes()) + first;
-    case Role::LengthsQ: return at<std::int32_t>(workspace, p.q_lengths) + first;
-    case Role::LengthsK: return at<std::int32_t>(workspace, p.k_lengths) + first;
-    case Role::Stats: return workspace + p.stats;
-    case Role::GradQ: return workspace + p.grad_q;
-    case Role::GradK: return workspace + p.grad_k;
-    case Role::GradV: return workspace + p.grad_v;
+    case TensorRole::LengthsQ: return at<std::int32_t>(workspace, p.q_lengths) + first;
+    case TensorRole::LengthsK: return at<std::int32_t>(workspace, p.k_lengths) + first;
+    case TensorRole::Stats: return workspace + p.stats;
+    case TensorRole::GradQ: return workspace + p.grad_q;
+    case TensorRole::GradK: return workspace + p.grad_k;
+    case TensorRole::GradV: return workspace + p.grad_v;
     default: throw InternalError("a tensor that packed calls do not have");
   }
 }

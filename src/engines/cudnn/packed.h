@@ -21,7 +21,7 @@ extern const char* const packed_rows_ptx;
 class PackedCall {
  public:
   // `graph_batch`: the sequences of all graphs of the plan, of which the last may be empty.
-  PackedCall(const Problem& baked, const Spec& spec, std::int64_t graph_batch);
+  PackedCall(const Problem& baked, const GraphSpec& spec, std::int64_t graph_batch);
 
   // Into the current context. When a plan is made: it must not happen while a graph is captured.
   static void load_kernels();
@@ -31,8 +31,8 @@ class PackedCall {
   void begin(const Bindings& bindings, std::byte* workspace) const;
   void end(const Bindings& bindings, std::byte* workspace) const;
 
-  bool has(const Tensor& tensor) const;  // is it in this part of the workspace
-  void* pointer(const Tensor& tensor, const Sizes& sizes, std::byte* workspace,
+  bool has(const GraphTensor& tensor) const;  // whether it lies in this part of the workspace
+  void* pointer(const GraphTensor& tensor, const Sizes& sizes, std::byte* workspace,
                 std::int64_t first) const;
 
   // What the kernels get, for tests.
@@ -42,10 +42,10 @@ class PackedCall {
 
  private:
   // The blocks of the workspace, one after the other.
-  struct Places {
+  struct WorkspaceBlocks {
     std::size_t q_lengths, k_lengths, starts, stats, grad_q, grad_k, grad_v, end;
   };
-  Places places(const Sizes& sizes) const;
+  WorkspaceBlocks places(const Sizes& sizes) const;
   std::size_t start_bytes() const;
   bool has_stats() const { return backward_ || writes_lse_; }
   Transposed transposed(const Bindings& bindings, std::byte* workspace) const;

@@ -24,7 +24,7 @@
 namespace fovea::cudnn {
 namespace {
 
-// Changes when graph.cpp builds another graph from the same Spec.
+// Must change if graph.cpp builds another graph from the same GraphSpec.
 constexpr const char* format = "1";
 
 // Kernels are compiled for an architecture, and their grids laid out for a number of processors.
@@ -44,12 +44,12 @@ std::string line_of(const Problem& baked, std::int64_t batch) {
   return print(slice);
 }
 
-store::Key key_of(const Problem& baked, std::int64_t batch, const Spec& spec,
+store::Key key_of(const Problem& baked, std::int64_t batch, const GraphSpec& spec,
                   const Device& device) {
   return {"cudnn", environment(device), line_of(baked, batch) + "\n" + to_text(spec)};
 }
 
-std::vector<std::uint8_t> build_and_log(const Spec& spec, const Device& device, void* handle,
+std::vector<std::uint8_t> build_and_log(const GraphSpec& spec, const Device& device, void* handle,
                                         const std::string& line) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::uint8_t> bytes = build(spec, device, handle);
@@ -61,17 +61,17 @@ std::vector<std::uint8_t> build_and_log(const Spec& spec, const Device& device, 
   return bytes;
 }
 
-// Graphs that some plan of this process holds, by key and device.
-struct Shared {
+// Graphs that plans of this process hold, by key and device.
+struct LiveGraphs {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<const Graph>> graphs;
 };
-Shared& shared() {
-  static Shared& process = *new Shared;
+LiveGraphs& shared() {
+  static LiveGraphs& process = *new LiveGraphs;
   return process;
 }
 
-std::shared_ptr<const Graph> read_back(const store::Key& key, const Spec& spec,
+std::shared_ptr<const Graph> read_back(const store::Key& key, const GraphSpec& spec,
                                        const Device& device, const std::string& line) {
   void* const handle = handle_for(device.ordinal, nullptr);
   const auto make = [&] { return build_and_log(spec, device, handle, line); };
@@ -81,7 +81,7 @@ std::shared_ptr<const Graph> read_back(const store::Key& key, const Spec& spec,
     return load(blob, handle);
   } catch (const std::runtime_error& error) {
     if (origin == store::Origin::Built) throw;
-    // A stored plan that this cuDNN does not take after all.
+    // This cuDNN does not take the stored plan after all.
     if (log_enabled()) {
       log_line(std::string("cudnn: a stored plan cannot be used, it is built again: ") +
                error.what());
@@ -92,10 +92,10 @@ std::shared_ptr<const Graph> read_back(const store::Key& key, const Spec& spec,
 }
 
 std::shared_ptr<const Graph> find_or_load(const Problem& baked, std::int64_t batch,
-                                          const Spec& spec, const Device& device) {
+                                          const GraphSpec& spec, const Device& device) {
   const store::Key key = key_of(baked, batch, spec, device);
   const std::string name = std::to_string(device.ordinal) + "\n" + key.environment + key.content;
-  Shared& all = shared();
+  LiveGraphs& all = shared();
   {
     const std::lock_guard lock(all.mutex);
     const auto at = all.graphs.find(name);
@@ -117,9 +117,9 @@ void* handle_of(const Device& device) {
   return handle_for(device.ordinal, nullptr);
 }
 
-// Without their graphs.
+// Slices without their graphs.
 std::vector<Slice> slices_of(const Problem& baked, const Lowered& first, const Device& device) {
-  const Avoid avoid = what_to_avoid(cuda::cudnn_library().version, device.sm);
+  const Workarounds avoid = workarounds_for(cuda::cudnn_library().version, device.sm);
   std::vector<Slice> slices;
   std::int64_t start = 0;
   for (const std::int64_t batch : batches(baked)) {
@@ -130,8 +130,8 @@ std::vector<Slice> slices_of(const Problem& baked, const Lowered& first, const D
 }
 
 // A real device is current while its graphs are made.
-struct Current {
-  explicit Current(const Device& device) {
+struct CurrentDevice {
+  explicit CurrentDevice(const Device& device) {
     if (!device.described) here.emplace(device.ordinal);
   }
   std::optional<cuda::OnDevice> here;
@@ -140,17 +140,17 @@ struct Current {
 }  // namespace
 
 void check_graphs(const Problem& baked, const Lowered& first, const Device& device) {
-  const Current current(device);
+  const CurrentDevice current(device);
   for (const Slice& slice : slices_of(baked, first, device)) {
     check_support(slice.lowered.spec, device, handle_of(device));
   }
 }
 
 void compile_graphs(const Problem& baked, const Lowered& first, const Device& device) {
-  const Current current(device);
+  const CurrentDevice current(device);
   void* const handle = handle_of(device);
   for (const Slice& slice : slices_of(baked, first, device)) {
-    const Spec& spec = slice.lowered.spec;
+    const GraphSpec& spec = slice.lowered.spec;
     store::get_or_build(key_of(baked, slice.batch, spec, device), [&] {
       return build_and_log(spec, device, handle, line_of(baked, slice.batch));
     });
@@ -158,7 +158,7 @@ void compile_graphs(const Problem& baked, const Lowered& first, const Device& de
 }
 
 std::vector<Slice> load_graphs(const Problem& baked, const Lowered& first, const Device& device) {
-  const Current current(device);
+  const CurrentDevice current(device);
   prepare_handles(device.ordinal);
   std::vector<Slice> slices = slices_of(baked, first, device);
   for (Slice& slice : slices) {
@@ -175,7 +175,7 @@ std::string refuse_environment(const std::string& text) {
     here.insert(environment(cuda::find_device("cuda:" + std::to_string(i))));
   }
   if (here.contains(text)) return "";
-  if (here.empty()) {  // no GPU: plans can be looked at if the libraries are the same
+  if (here.empty()) {  // no GPU: stored plans can be listed if the libraries are the same
     const std::string mine = environment({});
     const std::string libraries = mine.substr(0, mine.find(" sm_"));
     if (text.substr(0, text.find(" sm_")) == libraries) return "";
@@ -190,12 +190,12 @@ namespace {
 
 // A table of a formula in device memory, by what is in it: most plans have the same few. Never
 // freed, since a CUDA graph that was captured may read it when the plan is long gone.
-void* table_on(int ordinal, const Table& table) {
-  struct Kept {
+void* table_on(int ordinal, const HeadTable& table) {
+  struct DeviceTables {
     std::mutex mutex;
     std::map<std::pair<int, std::string>, cuda::Address> tables;
   };
-  static Kept& process = *new Kept;
+  static DeviceTables& process = *new DeviceTables;
   const std::string bytes(reinterpret_cast<const char*>(table.values.data()),
                           table.values.size() * sizeof(float));
   const std::lock_guard lock(process.mutex);
@@ -219,10 +219,10 @@ class CudnnPlan : public Plan {
         ordinal_(device.ordinal),
         slices_(std::move(slices)),
         memory_(baked_, slices_.front().lowered.spec) {
-    for (const Uniform& uniform : slices_.front().lowered.uniforms) {
+    for (const UniformFormula& uniform : slices_.front().lowered.uniforms) {
       uniforms_.push_back({ir::Evaluator<double>(uniform.formula), uniform.decides});
     }
-    for (const Table& table : slices_.front().lowered.tables) {
+    for (const HeadTable& table : slices_.front().lowered.tables) {
       tables_.push_back(table_on(ordinal_, table));
     }
     for (const Slice& slice : slices_) {
@@ -264,8 +264,8 @@ class CudnnPlan : public Plan {
       const Slice& slice = slices_[i];
       std::size_t count = 0;
       call.start_slice(slice.first);
-      for (const GraphTensor& place : places_[i]) {
-        const Tensor& tensor = slice.lowered.spec.tensors[place.tensor];
+      for (const PlacedTensor& place : places_[i]) {
+        const GraphTensor& tensor = slice.lowered.spec.tensors[place.tensor];
         pointers[count++] = packed_ && packed_->has(tensor)
                                 ? packed_->pointer(tensor, bindings.sizes, own, slice.first)
                                 : pointer(call, slice, place);
@@ -277,23 +277,23 @@ class CudnnPlan : public Plan {
 
  private:
   // A tensor of a graph, and where the formulas' view of it is, if it is a captured one.
-  struct GraphTensor {
+  struct PlacedTensor {
     std::uint32_t tensor = 0, view = 0;
   };
 
-  static bool is_viewed(Role role) {
-    return role == Role::Captured || role == Role::Bias || role == Role::GradBias;
+  static bool is_viewed(TensorRole role) {
+    return role == TensorRole::Captured || role == TensorRole::Bias || role == TensorRole::GradBias;
   }
 
   // In the order of uids, as execute() wants them.
-  static std::vector<GraphTensor> places_of(const Spec& spec) {
-    std::vector<GraphTensor> places;
+  static std::vector<PlacedTensor> places_of(const GraphSpec& spec) {
+    std::vector<PlacedTensor> places;
     std::uint32_t views = 0;
     for (std::uint32_t i = 0; i < spec.tensors.size(); ++i) {
       places.push_back({i, is_viewed(spec.tensors[i].role) ? views++ : 0});
     }
     std::ranges::sort(places, {},
-                      [&](const GraphTensor& at) { return spec.tensors[at.tensor].uid(); });
+                      [&](const PlacedTensor& at) { return spec.tensors[at.tensor].uid(); });
     return places;
   }
 
@@ -302,26 +302,27 @@ class CudnnPlan : public Plan {
     if (slices_.front().lowered.views.empty()) return;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       call.start_slice(slices_[i].first);
-      for (const GraphTensor& place : places_[i]) {
-        const Tensor& tensor = slices_[i].lowered.spec.tensors[place.tensor];
+      for (const PlacedTensor& place : places_[i]) {
+        const GraphTensor& tensor = slices_[i].lowered.spec.tensors[place.tensor];
         if (is_viewed(tensor.role)) call.captured(tensor, slices_[i].lowered.views[place.view]);
       }
     }
     call.start_slice(0);
   }
 
-  void* pointer(CudnnCall& call, const Slice& slice, const GraphTensor& place) const {
-    const Tensor& tensor = slice.lowered.spec.tensors[place.tensor];
+  void* pointer(CudnnCall& call, const Slice& slice, const PlacedTensor& place) const {
+    const GraphTensor& tensor = slice.lowered.spec.tensors[place.tensor];
     if (is_viewed(tensor.role)) return call.captured(tensor, slice.lowered.views[place.view]);
-    if (tensor.role == Role::Table) return tables_[tensor.slot];
-    if (tensor.role == Role::Uniform) return call.uniform(uniforms_[tensor.slot], tensor.type);
+    if (tensor.role == TensorRole::Table) return tables_[tensor.slot];
+    if (tensor.role == TensorRole::Uniform)
+      return call.uniform(uniforms_[tensor.slot], tensor.type);
     return call.pointer(tensor);
   }
 
   Problem baked_;
   int ordinal_;
   std::vector<Slice> slices_;
-  std::vector<std::vector<GraphTensor>> places_;  // by slice
+  std::vector<std::vector<PlacedTensor>> places_;  // by slice
   std::vector<CompiledUniform> uniforms_;
   std::vector<void*> tables_;  // by slot
   CallMemory memory_;

@@ -41,7 +41,7 @@ std::optional<Mode> mirrored(Mode mode) {
 
 }  // namespace
 
-GraphSteps::GraphSteps(const Problem& problem, std::int64_t batch, const Avoid& avoid,
+GraphSteps::GraphSteps(const Problem& problem, std::int64_t batch, const Workarounds& avoid,
                        Lowered& lowered)
     : problem_(problem),
       batch_(batch),
@@ -93,7 +93,7 @@ Ref GraphSteps::step(Mode mode, std::initializer_list<Ref> given, Type type) {
            "a longer formula", "use engine jit");
     return {Ref::Kind::Score, 0};
   }
-  Step made;
+  GraphStep made;
   made.mode = mode;
   made.type = type;
   for (const Ref& operand : operands) {
@@ -114,7 +114,7 @@ Ref GraphSteps::full(Ref ref, bool as_real) {
   return step(Mode::Add, {*zero, ref}, whole_number ? Type::I32 : Type::F32);
 }
 
-// Nothing in it changes from one score to another.
+// Whether it is the same for all scores.
 bool GraphSteps::is_uniform(const Expr& e) const {
   using ir::Depends;
   constexpr Depends changing = Depends::B | Depends::H | Depends::Q | Depends::K | Depends::Score |
@@ -132,7 +132,8 @@ Ref GraphSteps::uniform(const Expr& e) {
   if (const auto known = uniforms_.find(e.get()); known != uniforms_.end()) return known->second;
   const auto slot = static_cast<std::uint32_t>(lowered_.uniforms.size());
   lowered_.uniforms.push_back({e, decisions_.depend_on(*e)});
-  const Ref ref = per_call(Role::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
+  const Ref ref =
+      per_call(TensorRole::Uniform, slot, e->type() == ir::Type::I32 ? Type::I32 : Type::F32);
   uniforms_.emplace(e.get(), ref);
   return ref;
 }
@@ -167,23 +168,24 @@ Ref GraphSteps::as_float(Ref ref) {
   return is_full(ref) ? step(Mode::Convert, {ref}) : full(ref, true);
 }
 
-Ref GraphSteps::per_call(Role role, std::uint32_t slot, Type type) {
+Ref GraphSteps::per_call(TensorRole role, std::uint32_t slot, Type type) {
   for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
     if (spec_.tensors[i].role == role && spec_.tensors[i].slot == slot) {
       return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
     }
   }
-  Tensor tensor;
+  GraphTensor tensor;
   tensor.role = role;
   tensor.slot = slot;
   tensor.type = type;
-  tensor.by_value = !problem_.device_values || role == Role::OffsetB || role == Role::Uniform;
+  tensor.by_value =
+      !problem_.device_values || role == TensorRole::OffsetB || role == TensorRole::Uniform;
   spec_.tensors.push_back(tensor);
   return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
 }
 
 // Tensors of one element per sequence, and in a backward of one per key, along the rows (stride 0).
-void GraphSteps::spread_over_rows(Tensor& tensor) const {
+void GraphSteps::spread_over_rows(GraphTensor& tensor) const {
   const bool per_sequence = tensor.dim[0] > 1 && tensor.dim[3] == 1;
   const bool per_key = spec_.backward && tensor.dim[3] > 1;
   if (!avoid_.narrow_inputs || tensor.dim[2] != 1 || !(per_sequence || per_key)) return;
@@ -191,14 +193,13 @@ void GraphSteps::spread_over_rows(Tensor& tensor) const {
   tensor.stride[2] = 0;
 }
 
-// A tensor of one i32 per sequence.
-Ref GraphSteps::per_sequence(Role role) {
+Ref GraphSteps::per_sequence(TensorRole role) {
   for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
     if (spec_.tensors[i].role == role && spec_.tensors[i].view == 1) {
       return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
     }
   }
-  Tensor tensor;
+  GraphTensor tensor;
   tensor.role = role;
   tensor.view = 1;  // view 0 is an option's
   tensor.type = Type::I32;
@@ -222,7 +223,8 @@ Ref GraphSteps::index(int axis) {
   auto& known = indices_[static_cast<std::size_t>(axis)];
   if (known) return *known;
   Ref ref = plain_index(axis);
-  constexpr std::array<Role, 4> offsets{Role::OffsetB, Role::OffsetH, Role::OffsetQ, Role::OffsetK};
+  constexpr std::array<TensorRole, 4> offsets{TensorRole::OffsetB, TensorRole::OffsetH,
+                                              TensorRole::OffsetQ, TensorRole::OffsetK};
   const std::array<bool, 4> moved{true, problem_.h_offset != 0, problem_.q_offset != 0,
                                   problem_.k_offset != 0};  // b: by the slices of a batch
   if (axis == 0) lowered_.uses_b = true;
@@ -231,7 +233,7 @@ Ref GraphSteps::index(int axis) {
                Type::I32);
   }
   if ((axis == 2 && problem_.has_q_offsets) || (axis == 3 && problem_.has_k_offsets)) {
-    const Role role = axis == 2 ? Role::OffsetsQ : Role::OffsetsK;
+    const TensorRole role = axis == 2 ? TensorRole::OffsetsQ : TensorRole::OffsetsK;
     ref = step(Mode::Add, {ref, per_sequence(role)}, Type::I32);
   }
   known = ref;
@@ -240,7 +242,7 @@ Ref GraphSteps::index(int axis) {
 
 Ref GraphSteps::size(Op op) {
   const bool of_queries = op == Op::SizeSq;
-  if (spec_.padding) return per_sequence(of_queries ? Role::LengthsQ : Role::LengthsK);
+  if (spec_.padding) return per_sequence(of_queries ? TensorRole::LengthsQ : TensorRole::LengthsK);
   return whole(static_cast<std::int32_t>(of_queries ? problem_.sizes.sq : problem_.sizes.skv));
 }
 
@@ -265,8 +267,8 @@ bool decides(const ir::Node& node) {
 
 bool is_sum(Op op) { return op == Op::AddF || op == Op::SubF; }
 
-// Why cuDNN may round this node otherwise than f32 does, in words; "" if it rounds the same, once.
-// Compilers may fuse a product into the sum that uses it.
+// Why cuDNN may round this node differently from f32, in words; "" if it cannot. Compilers may fuse
+// a product into the sum that uses it.
 std::string what_is_inexact(const ir::Node& node, bool in_a_sum) {
   if (node.type() != ir::Type::F32 || node.args().empty()) return "";
   switch (node.op()) {

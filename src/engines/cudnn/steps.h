@@ -20,9 +20,9 @@ class Decisions {
  public:
   explicit Decisions(const ir::Program& program);
 
-  // What makes a decision inexact, in words ("logarithm"); "" if nothing does.
+  // The operation that makes a decision inexact, in words ("logarithm"); "" if none does.
   const std::string& inexact() const { return inexact_; }
-  // Its value must be what f32 gives, operation by operation.
+  // Whether a decision depends on this node: its value must be that of f32, operation by operation.
   bool depend_on(const ir::Node& node) const { return nodes_.contains(&node); }
 
  private:
@@ -40,7 +40,8 @@ inline bool is_full(const Ref& ref) {
 
 class GraphSteps {
  protected:
-  GraphSteps(const Problem& problem, std::int64_t batch, const Avoid& avoid, Lowered& lowered);
+  GraphSteps(const Problem& problem, std::int64_t batch, const Workarounds& avoid,
+             Lowered& lowered);
   ~GraphSteps() = default;
 
   Ref step(Mode mode, std::initializer_list<Ref> operands, Type type = Type::F32);
@@ -53,11 +54,11 @@ class GraphSteps {
   Ref index(int axis);        // a position as formulas see it
   Ref plain_index(int axis);  // counted from 0 in the tensors of this call
   Ref size(ir::Op op);
-  Ref per_sequence(Role role);
-  Ref per_call(Role role, std::uint32_t slot, Type type);
+  Ref per_sequence(TensorRole role);
+  Ref per_call(TensorRole role, std::uint32_t slot, Type type);
   Ref uniform(const ir::Expr& e);  // of scalars alone
   bool is_uniform(const ir::Expr& e) const;
-  void spread_over_rows(Tensor& tensor) const;
+  void spread_over_rows(GraphTensor& tensor) const;
 
   ir::IntInterval range(const ir::Expr& e) const;
   void need_exact(const ir::Expr& e);
@@ -66,9 +67,9 @@ class GraphSteps {
 
   const Problem& problem_;
   std::int64_t batch_;
-  Avoid avoid_;
+  Workarounds avoid_;
   Lowered& lowered_;
-  Spec& spec_;
+  GraphSpec& spec_;
   Decisions decisions_;
   ir::Box box_;
   std::vector<ir::Expr> kept_;  // keeps the nodes of maps alive

@@ -13,9 +13,9 @@ using ir::Op;
 
 namespace {
 
-// The largest power of two, up to 16, that divides what it takes from one row, head or sequence to
-// the next: if there are rows of keys, cuDNN loads as many bytes at once.
-std::int64_t alignment_of(const Tensor& tensor, std::size_t first_axis, std::int64_t bytes) {
+// The largest power of two, up to 16, that divides the bytes from one row, head or sequence to the
+// next. cuDNN loads so many bytes of a row at once.
+std::int64_t alignment_of(const GraphTensor& tensor, std::size_t first_axis, std::int64_t bytes) {
   if (tensor.dim[3] == 1 || tensor.dim[2] == 1 || tensor.stride[2] == 0) return bytes;
   std::int64_t all = 16;
   for (std::size_t axis = first_axis; axis < 4; ++axis) {
@@ -24,9 +24,9 @@ std::int64_t alignment_of(const Tensor& tensor, std::size_t first_axis, std::int
   return all & -all;
 }
 
-// In the forms that were seen to be read right. Whole words of rows of keys are loaded at once:
-// heads and sequences must not start amidst them.
-bool lies_well(const Tensor& tensor, std::int64_t bytes, bool dense, bool backward) {
+// Whether it has one of the layouts that cuDNN was seen to read right. Rows of keys are loaded in
+// whole words, so heads and sequences must begin on a word.
+bool lies_well(const GraphTensor& tensor, std::int64_t bytes, bool dense, bool backward) {
   const bool rows = tensor.dim[2] != 1 && tensor.stride[2] != 0, keys = tensor.dim[3] != 1;
   if (rows && keys) {
     const bool columns = dense && bytes == 4 && tensor.stride[2] == 1;
@@ -35,12 +35,12 @@ bool lies_well(const Tensor& tensor, std::int64_t bytes, bool dense, bool backwa
   }
   if (keys) return true;
   if (rows) return tensor.stride[2] == 1 || !backward;
-  if (tensor.dim[1] != 1) return tensor.stride[1] == 1;  // read as if it were, in 9.19
+  if (tensor.dim[1] != 1) return tensor.stride[1] == 1;  // 9.19 reads it as if the stride were 1
   return tensor.dim[0] == 1 || tensor.stride[0] == 1 || !backward;
 }
 
-// cuDNN wants strides of axes of one element to be sensible, too.
-void set_idle_strides(Tensor& tensor) {
+// cuDNN checks strides of axes with one element, too.
+void set_idle_strides(GraphTensor& tensor) {
   std::int64_t span = 1;
   for (std::size_t axis = 4; axis-- > 0;) {
     if (tensor.dim[axis] == 1) tensor.stride[axis] = span;
@@ -50,7 +50,7 @@ void set_idle_strides(Tensor& tensor) {
 
 }  // namespace
 
-// A graph gets the address of the first element, which the host must know.
+// A graph gets the address of the first element, so the host must know the position.
 void CapturedViews::refuse_moved_on_device(const std::string& tensor, char position) {
   const std::string offset = std::string(1, position) + "_offset";
   refuse("captured_at_device_offset",
@@ -61,13 +61,13 @@ void CapturedViews::refuse_moved_on_device(const std::string& tensor, char posit
              offset + " leads to and make " + offset + " part of the formula as a scalar");
 }
 
-bool CapturedViews::view_of(const Expr& load, View& view, Tensor& tensor) {
+bool CapturedViews::view_of(const Expr& load, View& view, GraphTensor& tensor) {
   const ir::TensorDecl& decl = problem_.program.tensors()[load->slot()];
   const std::vector<std::int64_t> extents =
       captured_extents(decl, problem_.sizes, problem_.h_global);
   const std::vector<std::int64_t> stride = tensor_strides(problem_, load->slot());
   const Sizes& s = problem_.sizes;
-  const Four length{batch_, s.h, s.sq, s.skv};
+  const Dims length{batch_, s.h, s.sq, s.skv};
   const std::array<Op, 4> leaves{Op::IndexB, Op::IndexH, Op::IndexQ, Op::IndexK};
   view.slot = load->slot();
   view.stride = stride;
@@ -117,8 +117,8 @@ Ref CapturedViews::load(const Expr& e) {
   if (const auto known = loads_.find(e.get()); known != loads_.end()) return known->second;
   const ir::TensorDecl& decl = problem_.program.tensors()[e->slot()];
   View view;
-  Tensor tensor;
-  tensor.role = Role::Captured;
+  GraphTensor tensor;
+  tensor.role = TensorRole::Captured;
   tensor.slot = e->slot();
   if (decl.dtype == DType::U8 || decl.dtype == DType::Bool || decl.dtype == DType::I64 ||
       decl.dtype == DType::F64) {
@@ -136,8 +136,8 @@ Ref CapturedViews::load(const Expr& e) {
            "an index computed otherwise, in a load of " + decl.name,
            "use engine jit, or expand the tensor");
   }
-  for (const Tensor& other : spec_.tensors) {
-    if (other.role == Role::Captured && other.slot == e->slot()) tensor.view = other.view + 1;
+  for (const GraphTensor& other : spec_.tensors) {
+    if (other.role == TensorRole::Captured && other.slot == e->slot()) tensor.view = other.view + 1;
   }
   tensor.type = decl.dtype == DType::F16    ? Type::F16
                 : decl.dtype == DType::BF16 ? Type::BF16
@@ -153,7 +153,7 @@ Ref CapturedViews::load(const Expr& e) {
 
 Ref CapturedViews::table(const Expr& e) {
   if (const auto known = tables_.find(e.get()); known != tables_.end()) return known->second;
-  Table table;
+  HeadTable table;
   ir::Evaluator<double> evaluate(e);
   ir::Point<double> point;
   point.B = static_cast<std::int32_t>(problem_.sizes.b);
@@ -165,8 +165,8 @@ Ref CapturedViews::table(const Expr& e) {
     const ir::Cell<double>& at_h = evaluate.value();
     table.values.push_back(decisions_.depend_on(*e) ? at_h.exact : static_cast<float>(at_h.f));
   }
-  Tensor tensor;
-  tensor.role = Role::Table;
+  GraphTensor tensor;
+  tensor.role = TensorRole::Table;
   tensor.slot = static_cast<std::uint32_t>(lowered_.tables.size());
   tensor.dim = {1, problem_.sizes.h, 1, 1};
   tensor.stride = {problem_.sizes.h, 1, 1, 1};
@@ -180,7 +180,7 @@ Ref CapturedViews::table(const Expr& e) {
 
 bool CapturedViews::add_bias(const Expr& load) {
   View view;
-  Tensor tensor;
+  GraphTensor tensor;
   // Gradients of narrower ones are sums that cuDNN was not seen to get right.
   if (!view_of(load, view, tensor) || tensor.stride[2] == 0) return false;
   if (std::ranges::find(view.stride, 0) != view.stride.end()) return false;  // elements overlap
@@ -198,11 +198,11 @@ bool CapturedViews::add_bias(const Expr& load) {
   }
   tensor.slot = load->slot();
   tensor.type = spec_.io;
-  tensor.role = Role::Bias;
+  tensor.role = TensorRole::Bias;
   spec_.tensors.push_back(tensor);
   lowered_.views.push_back(view);
   // Its gradient is dense, however the tensor lies.
-  tensor.role = Role::GradBias;
+  tensor.role = TensorRole::GradBias;
   view.stride = dense_tensor_strides(extents);
   for (std::size_t i = 0; i < view.axis.size(); ++i) {
     if (view.axis[i] < 0) continue;

@@ -22,7 +22,7 @@ class CapturedViews : public GraphSteps {
   Ref table(const ir::Expr& e);
 
  private:
-  bool view_of(const ir::Expr& load, View& view, Tensor& tensor);
+  bool view_of(const ir::Expr& load, View& view, GraphTensor& tensor);
   void refuse_moved_on_device(const std::string& tensor, char position);
 
   std::map<const ir::Node*, Ref> loads_, tables_;

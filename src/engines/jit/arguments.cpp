@@ -8,8 +8,7 @@
 #include "base/error.h"
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/bake.h"
-#include "engines/jit/captured_run.h"
-#include "engines/jit/device/distance_layout.h"
+#include "engines/jit/captured_launches.h"
 #include "engines/jit/device/shared_layout.h"
 #include "engines/jit/hopper.h"
 #include "engines/jit/hopper_backward.h"
@@ -20,13 +19,17 @@ namespace {
 // In the order of named_tensors().
 struct TensorFields {
   const BoundTensor Bindings::* bound;
-  device::Tensor device::Call::* packed;
+  device::TensorArgument device::CallArguments::* packed;
 };
 constexpr TensorFields fields[] = {
-    {&Bindings::q, &device::Call::q},           {&Bindings::k, &device::Call::k},
-    {&Bindings::v, &device::Call::v},           {&Bindings::o, &device::Call::o},
-    {&Bindings::grad_o, &device::Call::grad_o}, {&Bindings::grad_q, &device::Call::grad_q},
-    {&Bindings::grad_k, &device::Call::grad_k}, {&Bindings::grad_v, &device::Call::grad_v},
+    {&Bindings::q, &device::CallArguments::q},
+    {&Bindings::k, &device::CallArguments::k},
+    {&Bindings::v, &device::CallArguments::v},
+    {&Bindings::o, &device::CallArguments::o},
+    {&Bindings::grad_o, &device::CallArguments::grad_o},
+    {&Bindings::grad_q, &device::CallArguments::grad_q},
+    {&Bindings::grad_k, &device::CallArguments::grad_k},
+    {&Bindings::grad_v, &device::CallArguments::grad_v},
 };
 
 template <class T, class U>
@@ -37,7 +40,7 @@ device::PerCall<T> per_call(const PerCall<U>& x) {
 
 int number(std::int64_t x) { return static_cast<int>(x); }
 
-void pack_tensors(const Problem& baked, const Bindings& b, device::Call& call) {
+void pack_tensors(const Problem& baked, const Bindings& b, device::CallArguments& call) {
   for (std::size_t i = 0; i < std::size(fields); ++i) {
     const NamedTensor& tensor = named_tensors()[i];
     const BoundTensor& bound = b.*fields[i].bound;
@@ -50,7 +53,7 @@ void pack_tensors(const Problem& baked, const Bindings& b, device::Call& call) {
   }
 }
 
-void pack_rows(const Bindings& b, device::Call& call) {
+void pack_rows(const Bindings& b, device::CallArguments& call) {
   call.lse = static_cast<float*>(b.lse);
   call.grad_lse = static_cast<const float*>(b.grad_lse);
   call.row_max = static_cast<float*>(b.row_max);
@@ -65,7 +68,7 @@ void pack_rows(const Bindings& b, device::Call& call) {
   call.k_offsets = b.k_offsets;
 }
 
-void pack_sizes(const Problem& baked, const Bindings& b, device::Call& call) {
+void pack_sizes(const Problem& baked, const Bindings& b, device::CallArguments& call) {
   const Sizes& s = b.sizes;
   const bool packed = baked.layout == Layout::Thd;
   call.b = number(s.b);
@@ -81,7 +84,7 @@ void pack_sizes(const Problem& baked, const Bindings& b, device::Call& call) {
   call.rows_k = packed ? s.t_k : s.skv;
 }
 
-void pack_values(const Bindings& b, device::Call& call) {
+void pack_values(const Bindings& b, device::CallArguments& call) {
   call.scale = per_call<float>(b.scale);
   call.dropout = per_call<float>(b.dropout);
   call.seed = per_call<unsigned long long>(b.seed);
@@ -143,11 +146,12 @@ void pack_scalar_words(const WordLayout& layout, const Problem& baked, const Bin
   }
 }
 
-// Kernels get the sums in place of the gradients: those are written from them.
-void pack_gradient_words(const Prepared& prepared, const Bindings& b, const Memory& memory,
-                         long long* words) {
+// Kernels add to sums in the workspace, so their words have the addresses of those; the gradients
+// are written from the sums later.
+void pack_gradient_words(const PreparedPlan& prepared, const Bindings& b,
+                         const CallWorkspace& memory, long long* words) {
   const WordLayout& layout = prepared.formula.layout;
-  for_each_sum(prepared, b.sizes, [&](const CapturedTarget& target, std::int64_t offset) {
+  for_each_sum(prepared, b.sizes, [&](const WantedGradient& target, std::int64_t offset) {
     const std::byte* const sums = memory.captured + offset;
     if (!target.is_tensor) {
       words[layout.scalar_gradients[target.slot]] = word(sums);
@@ -174,9 +178,9 @@ int copy_bytes(const void* data, const Strides& strides, const std::array<std::i
   return 0;
 }
 
-void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memory,
+void pack(const PreparedPlan& prepared, const Bindings& bindings, const CallWorkspace& memory,
           Arguments& arguments) {
-  device::Call& call = arguments.call;
+  device::CallArguments& call = arguments.call;
   const Problem& baked = prepared.baked;
   pack_tensors(baked, bindings, call);
   pack_rows(bindings, call);
@@ -210,7 +214,7 @@ void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memo
   }
 }
 
-Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
+CallWorkspace::CallWorkspace(Arena& arena, const PreparedPlan& prepared, const Sizes& sizes) {
   const Problem& baked = prepared.baked;
   const std::int64_t rows = row_count(sizes, baked.layout);
   const PreparedKernel* const mapped = prepared.mapped_kernel();
@@ -246,7 +250,7 @@ Memory::Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes) {
   if (mapped != nullptr && baked.direction == Direction::Forward) {
     tile_heads = jit::tile_heads(prepared.formula, sizes, mapped->shape);
     const std::int64_t tiles = query_tiles(sizes, mapped->shape, tile_heads);
-    taken_words = (1 + tiles + 3) / 4 * 4;  // cleared by fours
+    taken_words = (1 + tiles + 3) / 4 * 4;  // cleared four at a time
     taken_tiles = arena.take<unsigned>(taken_words).data();
   }
   if (mapped != nullptr && prepared.formula.diagonal_words > 0) {
@@ -262,7 +266,8 @@ namespace {
 constexpr std::int64_t key_step = 64, shortest = 256;
 constexpr std::int64_t deterministic_keys = 2048;
 
-// Blocks for each multiprocessor: three run at a time, and the last of many leave little idle.
+// Blocks wanted for each multiprocessor. Three run at a time, and the last round of many costs
+// little.
 constexpr std::int64_t blocks_wanted = 16;
 
 }  // namespace
@@ -272,7 +277,8 @@ int split_keys(const Problem& baked, const Sizes& sizes, int multiprocessors) {
   const std::int64_t group = sizes.h / sizes.hkv;
   const bool varies = baked.layout == Layout::Thd || baked.has_q_lengths || baked.has_k_lengths;
   const bool decodes = device::decodes(sizes.sq, sizes.skv, static_cast<int>(group));
-  // A sequence is then computed as if it were alone, also if others have more queries.
+  // The bits of a sequence must not depend on the others, so its keys are split as if it were
+  // alone.
   if (baked.deterministic) return decodes || varies ? deterministic_keys : 0;
   if (!decodes) return 0;
   const std::int64_t row_tiles = (sizes.sq * group + device::decode_rows - 1) / device::decode_rows;

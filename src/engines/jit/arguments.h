@@ -1,5 +1,5 @@
-// What kernels get of a call: the workspace, device::Call and the words behind it, packed from
-// Bindings. Nothing is allocated.
+// What kernels get of a call: the workspace, device::CallArguments and the words behind it, packed
+// from Bindings. Nothing is allocated.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@ namespace fovea::jit {
 
 inline constexpr std::size_t most_summaries = 16;  // tables of minima and maxima of one formula
 
-// The workspace of one call: where each piece lies, or how much all of them take.
-struct Memory {
+// The workspace of one call: where each piece lies, and how much all of them take.
+struct CallWorkspace {
   // Without memory the arena only measures.
-  Memory(Arena& arena, const Prepared& prepared, const Sizes& sizes);
+  CallWorkspace(Arena& arena, const PreparedPlan& prepared, const Sizes& sizes);
 
   float *delta = nullptr, *grad_q_sum = nullptr, *row_terms = nullptr;
   unsigned *key_nans = nullptr, *tile_counter = nullptr, *query_turns = nullptr;
   int split_keys = 0;
   float* partial_o = nullptr;
   double* partial_rows = nullptr;
-  std::byte* captured = nullptr;  // sums of captured gradients: see captured_run.h
+  std::byte* captured = nullptr;  // sums of captured gradients: see captured_launches.h
   float* row_max = nullptr;       // if max_logit needs it and the caller does not
   std::array<void*, most_summaries> summaries{};
   unsigned* taken_tiles = nullptr;  // of blocks that take tiles as they come
@@ -46,17 +46,17 @@ std::int64_t split_slots(const Problem& baked, const Sizes& sizes, int keys);
 inline constexpr int most_argument_bytes = 32764;
 inline constexpr int most_words =
     (most_argument_bytes - static_cast<int>(device::map_count * sizeof(device::TensorMap)) -
-     static_cast<int>(sizeof(device::Call))) /
+     static_cast<int>(sizeof(device::CallArguments))) /
     8;
 
 // Kernels that take no maps get what follows them.
 struct Arguments {
   device::TensorMap maps[device::map_count];
-  device::Call call;
+  device::CallArguments call;
   long long words[most_words];
 };
 
-void pack(const Prepared& prepared, const Bindings& bindings, const Memory& memory,
+void pack(const PreparedPlan& prepared, const Bindings& bindings, const CallWorkspace& memory,
           Arguments& arguments);
 
 // The widest copy that the address and the strides of dimensions with more than one element allow.

@@ -3,23 +3,22 @@
 #include <algorithm>
 
 #include "engines/jit/device/hopper/backward_layout.h"
-#include "engines/jit/device/shared_layout.h"
 #include "engines/jit/hopper_backward.h"
 #include "engines/jit/kernels.h"
 
 namespace fovea::jit {
 namespace {
 
-using device::Call;
+using device::CallArguments;
 
-bool is_wide(const ShapeFacts& facts) { return facts.baked.q.dtype == DType::F32; }
+bool is_wide(const ShapeInputs& inputs) { return inputs.baked.q.dtype == DType::F32; }
 
 // --- tiles ---
 
 // Sums that a thread of backward.h holds: dK, dV, S and dP. More than 192 of them leave too few of
 // 255 registers for everything else.
 constexpr int most_sums = 192;
-int sums_of_thread(const Shape& s) {
+int sums_of_thread(const KernelShape& s) {
   return s.columns * (s.d + s.dv + 2 * s.rows) / (32 * s.warps);
 }
 
@@ -35,16 +34,10 @@ struct TileStages {
 };
 constexpr TileStages stages[] = {{2, 2}, {2, 1}, {1, 1}};
 
-device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
-  return {shape.warps,          is_wide(facts) ? 4 : 2, shape.d,         shape.dv,
-          shape.rows,           shape.columns,          facts.row_words, facts.column_words,
-          facts.diagonal_words, facts.cell_bytes};
-}
-
-Shape with_tiles(const ShapeFacts& facts, const TileChoice& choice) {
-  Shape shape;
-  shape.d = static_cast<int>(facts.baked.sizes.d);
-  shape.dv = static_cast<int>(facts.baked.sizes.dv);
+KernelShape with_tiles(const ShapeInputs& inputs, const TileChoice& choice) {
+  KernelShape shape;
+  shape.d = static_cast<int>(inputs.baked.sizes.d);
+  shape.dv = static_cast<int>(inputs.baked.sizes.dv);
   shape.rows = choice.rows;
   shape.columns = choice.columns;
   shape.warps = choice.warps;
@@ -52,56 +45,56 @@ Shape with_tiles(const ShapeFacts& facts, const TileChoice& choice) {
 }
 
 // The tiles of backward.h.
-Shape backward_shape(const ShapeFacts& facts) {
+KernelShape backward_shape(const ShapeInputs& inputs) {
   for (const TileChoice& choice : choices) {
-    Shape shape = with_tiles(facts, choice);
+    KernelShape shape = with_tiles(inputs, choice);
     if (sums_of_thread(shape) > most_sums) continue;
-    if (is_wide(facts) && choice.columns > 64) continue;
+    if (is_wide(inputs) && choice.columns > 64) continue;
     for (const TileStages& count : stages) {
-      const device::BackwardShared shared(tile_sizes(facts, shape), count.q, count.grad_o,
-                                          facts.captured_bytes);
+      const device::BackwardShared shared(tile_sizes(inputs, shape), count.q, count.grad_o,
+                                          inputs.captured_bytes);
       shape.shared_bytes = shared.bytes;
-      if (shape.shared_bytes > facts.shared_memory) continue;
+      if (shape.shared_bytes > inputs.shared_memory) continue;
       shape.own = {{"q_stages", count.q},
                    {"grad_o_stages", count.grad_o},
-                   {"captured_bytes", facts.captured_bytes}};
+                   {"captured_bytes", inputs.captured_bytes}};
       return shape;
     }
   }
-  return with_tiles(facts, choices[std::size(choices) - 1]);  // does not fit, and judge says so
+  return with_tiles(inputs, choices[std::size(choices) - 1]);  // does not fit, and judge says so
 }
 
-Shape delta_shape(const ShapeFacts& facts) {
-  Shape shape = backward_shape(facts);
+KernelShape delta_shape(const ShapeInputs& inputs) {
+  KernelShape shape = backward_shape(inputs);
   shape.warps = 4;
   shape.shared_bytes = 0;
   shape.own = {{"row_terms", 0}};
   return shape;
 }
 
-Shape sink_shape(const ShapeFacts& facts) {
-  Shape shape = with_tiles(facts, {16, 16, 8});
+KernelShape sink_shape(const ShapeInputs& inputs) {
+  KernelShape shape = with_tiles(inputs, {16, 16, 8});
   shape.shared_bytes = 8 * shape.warps;
   return shape;
 }
 
 // Reads sums as backward.h left them, so it has the same warps.
-Shape finish_shape(const ShapeFacts& facts) {
-  Shape shape = backward_shape(facts);
+KernelShape finish_shape(const ShapeInputs& inputs) {
+  KernelShape shape = backward_shape(inputs);
   shape.shared_bytes = 0;
   return shape;
 }
 
-Shape backward_dq_shape(const ShapeFacts& facts) {
-  Shape shape = with_tiles(facts, {128, 64, 8});
+KernelShape backward_dq_shape(const ShapeInputs& inputs) {
+  KernelShape shape = with_tiles(inputs, {128, 64, 8});
   const int widest = std::max(shape.d, shape.dv);
-  if (is_wide(facts) || widest > 128) shape.columns = 32;
+  if (is_wide(inputs) || widest > 128) shape.columns = 32;
   // What does not fit has one tile of keys at a time, then fewer queries, then fewer keys.
   for (int count = 2;;) {
-    shape.shared_bytes = device::BackwardDqShared(tile_sizes(facts, shape), count).bytes;
+    shape.shared_bytes = device::BackwardDqShared(tile_sizes(inputs, shape), count).bytes;
     shape.own = {{"stages", count}};
     const bool smallest = count == 1 && shape.rows == 16 && shape.columns == 16;
-    if (shape.shared_bytes <= facts.shared_memory || smallest) return shape;
+    if (shape.shared_bytes <= inputs.shared_memory || smallest) return shape;
     if (count == 2) {
       count = 1;
     } else if (shape.rows > 32 || (shape.columns == 16 && shape.rows > 16)) {
@@ -115,28 +108,27 @@ Shape backward_dq_shape(const ShapeFacts& facts) {
 
 // --- which plans have a kernel ---
 
-bool is_general(const ShapeFacts& facts) { return !is_hopper_backward(facts); }
-bool wants_sink(const ShapeFacts& facts) { return facts.baked.want_sink; }
-bool adds_up_q(const ShapeFacts& facts) {
-  return is_general(facts) && facts.baked.want_q && !facts.baked.deterministic;
+bool is_general(const ShapeInputs& inputs) { return !is_hopper_backward(inputs); }
+bool wants_sink(const ShapeInputs& inputs) { return inputs.baked.want_sink; }
+bool adds_up_q(const ShapeInputs& inputs) {
+  return is_general(inputs) && inputs.baked.want_q && !inputs.baked.deterministic;
 }
-bool orders_q(const ShapeFacts& facts) {
-  return is_general(facts) && facts.baked.want_q && facts.baked.deterministic;
+bool orders_q(const ShapeInputs& inputs) {
+  return is_general(inputs) && inputs.baked.want_q && inputs.baked.deterministic;
 }
-bool reads_distances(const ShapeFacts& facts) {
-  return is_hopper_backward(facts) && facts.diagonal_words > 0;
+bool reads_distances(const ShapeInputs& inputs) {
+  return is_hopper_backward(inputs) && inputs.diagonal_words > 0;
 }
-bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
 
 // --- grids ---
 
-Grid over_keys(const Call& call, const Shape& shape) {
+Grid over_keys(const CallArguments& call, const KernelShape& shape) {
   return in_line(ceil_div(call.skv, shape.columns), std::int64_t{call.hkv} * call.b, shape);
 }
-Grid over_queries(const Call& call, const Shape& shape) {
+Grid over_queries(const CallArguments& call, const KernelShape& shape) {
   return in_line(ceil_div(call.sq, shape.rows), std::int64_t{call.h} * call.b, shape);
 }
-Grid over_rows(const Call& call, const Shape& shape) {
+Grid over_rows(const CallArguments& call, const KernelShape& shape) {
   return in_line(ceil_div(call.sq, device::delta_rows), std::int64_t{call.h} * call.b, shape);
 }
 // Either the general kernels or those for Hopper.
@@ -159,21 +151,21 @@ constexpr KernelRow rows[] = {
     {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},
 };
 
-const PreparedKernel& main_kernel(const Prepared& prepared) {
+const PreparedKernel& main_kernel(const PreparedPlan& prepared) {
   return *std::ranges::find_if(prepared.kernels, [](const PreparedKernel& kernel) {
     return kernel.row->grid == over_keys || kernel.row->grid == over_multiprocessors;
   });
 }
 
 // Of one head's queries, or of all sequences' if they are packed.
-std::int64_t sum_tiles(const Prepared& prepared, const Sizes& sizes, int in_tile) {
+std::int64_t sum_tiles(const PreparedPlan& prepared, const Sizes& sizes, int in_tile) {
   return prepared.baked.layout == Layout::Thd ? device::sum_tiles(sizes.t_q, sizes.b, in_tile)
                                               : sizes.b * device::sum_tiles(sizes.sq, 0, in_tile);
 }
 
 }  // namespace
 
-std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes) {
+std::int64_t grad_q_sum_floats(const PreparedPlan& prepared, const Sizes& sizes) {
   const PreparedKernel& kernel = main_kernel(prepared);
   const int in_tile = kernel.shape.rows;
   // A call that the kernels for Hopper do not take has the largest of the general ones' tiles.
@@ -181,13 +173,13 @@ std::int64_t grad_q_sum_floats(const Prepared& prepared, const Sizes& sizes) {
   return sizes.h * sum_tiles(prepared, sizes, room) * room * kernel.shape.d;
 }
 
-std::int64_t row_term_floats(const Prepared& prepared, const Sizes& sizes) {
-  const Shape& shape = main_kernel(prepared).shape;
+std::int64_t row_term_floats(const PreparedPlan& prepared, const Sizes& sizes) {
+  const KernelShape& shape = main_kernel(prepared).shape;
   return sizes.h * sum_tiles(prepared, sizes, shape.rows) * 2 * shape.rows;
 }
 
-std::int64_t query_turn_words(const Prepared& prepared, const Sizes& sizes) {
-  const Shape& shape = main_kernel(prepared).shape;
+std::int64_t query_turn_words(const PreparedPlan& prepared, const Sizes& sizes) {
+  const KernelShape& shape = main_kernel(prepared).shape;
   return sizes.h * sum_tiles(prepared, sizes, shape.rows) * device::backward_turn_sets *
          device::backward_turn_words(static_cast<int>(sizes.skv), shape.columns);
 }

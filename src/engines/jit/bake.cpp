@@ -14,7 +14,7 @@ std::int64_t class_of_d(std::int64_t d) {
   return d <= widest_d ? (d + 63) / 64 * 64 : d;
 }
 
-// Above the widest chunk there are whole chunks.
+// Beyond the widest chunk a class is a multiple of it.
 std::int64_t class_of_dv(std::int64_t dv) {
   if (dv <= widest_chunk) return class_of_d(dv);
   return dv <= widest_dv ? (dv + widest_chunk - 1) / widest_chunk * widest_chunk : dv;
@@ -26,8 +26,8 @@ bool has_few_queries(const Sizes& sizes) {
   return sizes.hkv > 0 && sizes.sq * (sizes.h / sizes.hkv) <= device::decode_group_rows;
 }
 
-// The workspace has tables of captured tensors, and an extent H counts all heads if there are
-// more than this call has.
+// An extent H counts all heads of the model if a call has a part of them, and the workspace has
+// tables as large as captured tensors: so their number is baked.
 bool has_extent_h(const ir::Program& program) {
   return std::ranges::any_of(program.tensors(), [](const ir::TensorDecl& tensor) {
     return std::ranges::count(tensor.extents, ir::Extent::Kind::H, &ir::Extent::kind) != 0;
@@ -36,8 +36,8 @@ bool has_extent_h(const ir::Program& program) {
 
 }  // namespace
 
-// Kernels that split keys are compiled for those only who may need them: half of a forward's plans'
-// compile time.
+// Kernels that split keys take half of a forward's compile time, so only plans that may need them
+// have them.
 bool splits_keys(const Problem& baked) {
   const bool varies = baked.layout == Layout::Thd || baked.has_q_lengths || baked.has_k_lengths;
   return baked.direction == Direction::Forward &&
@@ -52,11 +52,12 @@ Baking bake(const Problem& problem) {
                        ? few_queries
                        : many_queries;
   baked.sizes.d = class_of_d(problem.sizes.d);
-  // Only a forward goes over dv in chunks.
+  // Only a forward computes dv in chunks.
   baked.sizes.dv = problem.direction == Direction::Forward ? class_of_dv(problem.sizes.dv)
                                                            : class_of_d(problem.sizes.dv);
-  baked.dropout = problem.dropout > 0 ? 0.5f : 0.0f;  // whether, not how much
-  baked.rng = Rng::Portable;                          // its own generator is the portable one
+  baked.dropout =
+      problem.dropout > 0 ? 0.5f : 0.0f;  // whether there is dropout; how much comes with each call
+  baked.rng = Rng::Portable;              // its own generator is the portable one
   baked.deterministic = problem.deterministic;
   baked.precision = problem.precision;
   baked.has_q_offsets = baked.has_k_offsets = false;

@@ -35,13 +35,13 @@ int plain_k(const std::vector<Expr>& indices) {
   return q >= 0 ? k : -1;
 }
 
-// Whether every score adds to a term's element what it adds to the gradient of the plain score: a
-// tile's dS has it.
+// Whether what a score adds to the term's element is the gradient of that score: it can then be
+// taken from a tile's dS.
 bool is_in_tile(const CapturedTerm& term, const ir::Program& program) {
   return term.value == score_gradient(program);
 }
 
-// Whether a term's element changes with k - q alone: a tile's dS is added up along its diagonals.
+// The same for terms whose element changes with k - q alone: dS is added up along its diagonals.
 bool is_diagonal(const CapturedTerm& term, const ir::Program& program) {
   if (!is_in_tile(term, program)) return false;
   const ir::Order order = ir::operands_first(term.indices);
@@ -53,7 +53,7 @@ bool is_diagonal(const CapturedTerm& term, const ir::Program& program) {
 
 }  // namespace
 
-Captured::Captured(const Problem& baked)
+CapturedSums::CapturedSums(const Problem& baked)
     : deterministic_(baked.deterministic),
       hopper_keys_(device::backward_tile_keys(static_cast<int>(baked.sizes.d),
                                               static_cast<int>(baked.sizes.dv))) {
@@ -85,15 +85,15 @@ Captured::Captured(const Problem& baked)
   for (std::size_t i = 0; i < targets_.size(); ++i) arrange(i, program);
 }
 
-void Captured::add_term(std::size_t target, const Expr& value, std::vector<Expr> indices) {
+void CapturedSums::add_term(std::size_t target, const Expr& value, std::vector<Expr> indices) {
   if (is_zero(value)) return;
   terms_.push_back({target, TermKind::Uniform, "captured" + std::to_string(terms_.size()), value,
                     std::move(indices)});
 }
 
 // How a target's sums lie and are kept, and how its terms get there.
-void Captured::arrange(std::size_t target, const ir::Program& program) {
-  CapturedTarget& to = targets_[target];
+void CapturedSums::arrange(std::size_t target, const ir::Program& program) {
+  WantedGradient& to = targets_[target];
   std::vector<CapturedTerm*> terms;
   for (CapturedTerm& term : terms_) {
     if (term.target == target) terms.push_back(&term);
@@ -120,7 +120,7 @@ void Captured::arrange(std::size_t target, const ir::Program& program) {
     const bool q = std::ranges::any_of(term->indices, changes_with_q);
     const bool k = std::ranges::any_of(term->indices, changes_with_k);
     const bool element = last >= 0 && plain_k(term->indices) == last;
-    // Exact sums are of what was not rounded.
+    // Exact sums must not be made of dS, which is rounded.
     const bool cells = element && !deterministic_ && is_in_tile(*term, program);
     term->kind = !q && !k                      ? TermKind::Uniform
                  : !k                          ? TermKind::Row
@@ -137,7 +137,7 @@ void Captured::arrange(std::size_t target, const ir::Program& program) {
                            : device::SumsKept::F32;
 }
 
-std::vector<ExtraRoot> Captured::roots() const {
+std::vector<ExtraRoot> CapturedSums::roots() const {
   std::vector<ExtraRoot> out;
   for (const CapturedTerm& term : terms_) {
     out.push_back({term.name, term.value});
@@ -148,27 +148,27 @@ std::vector<ExtraRoot> Captured::roots() const {
   return out;
 }
 
-int Captured::tables() const {
+int CapturedSums::tables() const {
   return static_cast<int>(std::ranges::count_if(terms_, [](const CapturedTerm& term) {
     return term.kind == TermKind::Diagonal || term.kind == TermKind::Gather;
   }));
 }
 
-int Captured::table_room() const {
+int CapturedSums::table_room() const {
   constexpr int most = 4096;  // 16 KiB
   return deterministic_ || tables() == 0 ? 0 : most / tables() / 4 * 4;
 }
 
-int Captured::shared_bytes() const { return 4 * table_room() * tables(); }
+int CapturedSums::shared_bytes() const { return 4 * table_room() * tables(); }
 
-// Entries of a table of device/hopper/backward.h, which has little room.
-int Captured::hopper_table_room() const {
+// There is little room: device/hopper/backward.h fills shared memory with tiles.
+int CapturedSums::hopper_table_room() const {
   constexpr int most = 1024;
   return deterministic_ || tables() == 0 ? 0 : most / tables() / 4 * 4;
 }
 
-// As the classes of device/hopper/captured.h have them.
-int Captured::hopper_bytes_of(const CapturedTerm& term) const {
+// What the classes of device/hopper/captured.h keep in shared memory.
+int CapturedSums::hopper_bytes_of(const CapturedTerm& term) const {
   switch (term.kind) {
     case TermKind::Uniform: return 4 * device::backward_key_threads;
     case TermKind::Column: return 8 * device::backward_key_threads;
@@ -181,14 +181,14 @@ int Captured::hopper_bytes_of(const CapturedTerm& term) const {
   return 0;
 }
 
-// For sums along diagonals, which all terms share: at the beginning.
-int Captured::hopper_diagonal_bytes() const {
+// All terms share the sums along diagonals.
+int CapturedSums::hopper_diagonal_bytes() const {
   const bool any = std::ranges::any_of(
       terms_, [](const CapturedTerm& term) { return term.kind == TermKind::Diagonal; });
   return any ? device::backward_diagonal_bytes(hopper_keys_) : 0;
 }
 
-int Captured::hopper_shared_bytes() const {
+int CapturedSums::hopper_shared_bytes() const {
   int bytes = hopper_diagonal_bytes();
   for (const CapturedTerm& term : terms_) bytes += hopper_bytes_of(term);
   return bytes;
@@ -196,15 +196,15 @@ int Captured::hopper_shared_bytes() const {
 
 // Sums of dS leave out what has a probability of 0. If dS is P times the score's own gradient, what
 // multiplies that gradient says so, too.
-bool Captured::hopper_reads_p() const {
+bool CapturedSums::hopper_reads_p() const {
   return !std::ranges::all_of(terms_, [](const CapturedTerm& term) {
     const bool in_ds = term.kind == TermKind::Diagonal || term.kind == TermKind::Cells;
     return in_ds && term.value->op() == ir::Op::Grad;
   });
 }
 
-// That kernel has no scores any more when it has their gradients, only dS itself.
-std::string Captured::why_not_hopper() const {
+// That kernel overwrites scores by their gradients, so no term may read both.
+std::string CapturedSums::why_not_hopper() const {
   const auto reads = [](const Expr& e) { return ir::any(e->depends(), Depends::Score); };
   for (const CapturedTerm& term : terms_) {
     if (term.kind == TermKind::Diagonal || term.kind == TermKind::Cells) continue;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attention/problem.h"
-#include "engines/jit/device/captured_call.h"
+#include "engines/jit/device/captured_arguments.h"
 #include "engines/jit/render.h"
 
 namespace fovea::jit {
@@ -25,8 +25,7 @@ struct CapturedTerm {
   std::vector<ir::Expr> indices;  // of the tensor: functions name_0, name_1, ...
 };
 
-// A wanted gradient.
-struct CapturedTarget {
+struct WantedGradient {
   bool is_tensor;
   std::uint32_t slot;
   device::SumsKept kept = device::SumsKept::Nowhere;
@@ -36,23 +35,23 @@ struct CapturedTarget {
   int outer = 0;
 };
 
-class Captured {
+class CapturedSums {
  public:
-  explicit Captured(const Problem& baked);  // nothing in a forward
-  Captured() = default;
+  explicit CapturedSums(const Problem& baked);  // nothing in a forward
+  CapturedSums() = default;
 
   bool any_terms() const { return !terms_.empty(); }
   const std::vector<CapturedTerm>& terms() const { return terms_; }
-  const std::vector<CapturedTarget>& targets() const { return targets_; }
+  const std::vector<WantedGradient>& targets() const { return targets_; }
 
   // What the formula must have for them.
   std::vector<ExtraRoot> roots() const;
-  // struct CapturedTerms, to stand behind device/backward.h.
-  std::string text(const WordLayout& layout) const;
 
-  // The same for device/hopper/backward.h, and how much of shared memory it takes there.
-  std::string hopper_text(const WordLayout& layout) const;
+  // Of device/hopper/backward.h: bytes of shared memory of all terms, of one, and of the sums along
+  // diagonals, which lie first; entries of each table.
   int hopper_shared_bytes() const;
+  int hopper_bytes_of(const CapturedTerm& term) const;
+  int hopper_diagonal_bytes() const;
   int hopper_table_room() const;
   // Whether they need P beside what multiplies dP.
   bool hopper_reads_p() const;
@@ -67,18 +66,11 @@ class Captured {
   void add_term(std::size_t target, const ir::Expr& value, std::vector<ir::Expr> indices);
   void arrange(std::size_t target, const ir::Program& program);
   int tables() const;
-  int hopper_bytes_of(const CapturedTerm& term) const;
-  int hopper_diagonal_bytes() const;
-  // A function of struct CapturedTerms: that of the same name of all terms, or of those of a kind.
-  struct Function {
-    std::string name, parameters, arguments;
-  };
-  std::string each_term(const Function& function, bool (*has)(TermKind) = nullptr) const;
 
   bool deterministic_ = false;
   int hopper_keys_ = 0;  // of a tile there
   std::vector<CapturedTerm> terms_;
-  std::vector<CapturedTarget> targets_;
+  std::vector<WantedGradient> targets_;
 };
 
 }  // namespace fovea::jit

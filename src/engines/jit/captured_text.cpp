@@ -1,14 +1,13 @@
-// The text of struct CapturedTerms: what device/captured.h is told of a plan's terms.
-#include <algorithm>
+#include "engines/jit/captured_text.h"
 
-#include "engines/jit/captured.h"
+#include <algorithm>
 
 namespace fovea::jit {
 namespace {
 
 class TermText {
  public:
-  TermText(const CapturedTerm& term, const CapturedTarget& target, const WordLayout& layout)
+  TermText(const CapturedTerm& term, const WantedGradient& target, const WordLayout& layout)
       : term_(term),
         target_(target),
         word_(target.is_tensor ? layout.tensor_gradients[target.slot]
@@ -36,7 +35,7 @@ class TermText {
   std::string extent(const std::string& a, std::size_t i) const {
     return a + ".words[" + std::to_string(WordLayout::extent(word_, target_.order[i])) + "]";
   }
-  // Of the index that is q; 0: none is.
+  // The extent of the index that is q; 0 if none is.
   std::string rows_extent() const {
     for (std::size_t i = 0; i < target_.order.size(); ++i) {
       const auto index = static_cast<std::size_t>(target_.order[i]);
@@ -44,7 +43,7 @@ class TermText {
     }
     return "0";
   }
-  // The element by indices number first to end - 1 of the order.
+  // The element's number by indices first to end - 1 of the order.
   std::string element(std::size_t first, std::size_t end) const {
     std::string at;
     for (std::size_t i = first; i < end; ++i) {
@@ -57,7 +56,7 @@ class TermText {
   }
 
   const CapturedTerm& term_;
-  const CapturedTarget& target_;
+  const WantedGradient& target_;
   int word_;
 };
 
@@ -86,8 +85,7 @@ std::string member_type(TermKind kind, const std::string& term, const std::strin
   return {};
 }
 
-// Of device/hopper/captured.h, where a lane has two keys whatever the term.
-// `place`: of its part of shared memory.
+// The same for device/hopper/captured.h. `place`: where the term's part of shared memory begins.
 std::string hopper_member_type(TermKind kind, const std::string& arguments, int place, int room) {
   const std::string placed = arguments + ", " + std::to_string(place);
   switch (kind) {
@@ -102,36 +100,43 @@ std::string hopper_member_type(TermKind kind, const std::string& arguments, int 
   return {};
 }
 
-// Whose sums are of a step's dS in device/hopper/backward.h, and whose are of single scores.
+// Which kinds device/hopper/backward.h adds up from a step's dS, and which from single scores.
 bool is_diagonal(TermKind kind) { return kind == TermKind::Diagonal; }
 bool is_cells(TermKind kind) { return kind == TermKind::Cells; }
 bool in_ds(TermKind kind) { return is_diagonal(kind) || is_cells(kind); }
 bool by_score(TermKind kind) { return !in_ds(kind); }
 
-}  // namespace
-
-std::string Captured::each_term(const Function& function, bool (*has)(TermKind)) const {
+// A function of struct CapturedTerms: that of the same name of all terms, or of those of a kind.
+struct MemberFunction {
+  std::string name, parameters, arguments;
+};
+std::string each_term(const CapturedSums& captured, const MemberFunction& function,
+                      bool (*has)(TermKind) = nullptr) {
   std::string out = "  FOVEA_DEVICE void " + function.name + "(" + function.parameters + ") {";
-  for (std::size_t i = 0; i < terms_.size(); ++i) {
-    if (has != nullptr && !has(terms_[i].kind)) continue;
+  for (std::size_t i = 0; i < captured.terms().size(); ++i) {
+    if (has != nullptr && !has(captured.terms()[i].kind)) continue;
     out += " t" + std::to_string(i) + "." + function.name + "(" + function.arguments + ");";
   }
   return out + " }\n";
 }
 
-std::string Captured::text(const WordLayout& layout) const {
-  if (terms_.empty()) return "struct CapturedTerms : NoCaptured {};\n";
+}  // namespace
+
+std::string captured_text(const CapturedSums& captured, const WordLayout& layout) {
+  const std::vector<CapturedTerm>& terms = captured.terms();
+  if (terms.empty()) return "struct CapturedTerms : NoCaptured {};\n";
   std::string structs, members, begins, reads;
   int tables = 0;
   bool asks = false;  // for every score
-  for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const CapturedTerm& term = terms_[i];
-    const CapturedTarget& target = targets_[term.target];
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const CapturedTerm& term = terms[i];
+    const WantedGradient& target = captured.targets()[term.target];
     const std::string number = std::to_string(i), name = "CapturedTerm" + number;
     structs += TermText(term, target, layout).text(name);
-    members += "  " + member_type(term.kind, name, sums_type(target.kept), table_room()) + " t" +
-               number + ";\n";
-    begins += " t" + number + ".begin(at + " + std::to_string(4 * table_room() * tables) + ");";
+    members += "  " + member_type(term.kind, name, sums_type(target.kept), captured.table_room()) +
+               " t" + number + ";\n";
+    begins +=
+        " t" + number + ".begin(at + " + std::to_string(4 * captured.table_room() * tables) + ");";
     const bool diagonal = term.kind == TermKind::Diagonal;
     const bool in_tile = diagonal || term.kind == TermKind::Cells;
     if (diagonal || term.kind == TermKind::Gather) ++tables;
@@ -144,60 +149,65 @@ std::string Captured::text(const WordLayout& layout) const {
          ";\n"
          "  static constexpr int rows = 2 * BackwardShape<Config>::Scores::m;\n" +
          members + "  FOVEA_DEVICE void begin(Shared at) {" + begins + " }\n" +
-         each_term({"new_head", "const Arguments& a, " + uniform, "a, u"}) +
-         each_term(
-             {"begin_tile",
-              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at"}) +
-         each_term({"add", "const CapturedScore& x", "x"}) +
-         each_term(
-             {"end_tile",
-              "const Arguments& a, " + uniform + ", const Formula::Row* row, const ScorePlace& at",
-              "a, u, row, at"}) +
+         each_term(captured, {"new_head", "const Arguments& a, " + uniform, "a, u"}) +
+         each_term(captured, {"begin_tile",
+                              "const Arguments& a, " + uniform +
+                                  ", const Formula::Row* row, const ScorePlace& at",
+                              "a, u, row, at"}) +
+         each_term(captured, {"add", "const CapturedScore& x", "x"}) +
+         each_term(captured, {"end_tile",
+                              "const Arguments& a, " + uniform +
+                                  ", const Formula::Row* row, const ScorePlace& at",
+                              "a, u, row, at"}) +
          "  template <class Tile> FOVEA_DEVICE void read(const Arguments& a, " + uniform +
          ", const Tile& ds, const TileBox& at, Shared staged) {" + reads + " }\n" +
-         each_term({"end", "const Arguments& a", "a"}) + "};\n";
+         each_term(captured, {"end", "const Arguments& a", "a"}) + "};\n";
 }
 
-std::string Captured::hopper_text(const WordLayout& layout) const {
-  if (terms_.empty()) {
+std::string hopper_captured_text(const CapturedSums& captured, const WordLayout& layout) {
+  const std::vector<CapturedTerm>& terms = captured.terms();
+  if (terms.empty()) {
     return "struct CapturedTerms {\n  static constexpr bool any = false, asks_scores = false, "
            "reads_ds = false, adds_diagonals = false;\n};\n";
   }
-  if (!why_not_hopper().empty()) return {};
+  if (!captured.why_not_hopper().empty()) return {};
   std::string structs, members;
-  int offset = hopper_diagonal_bytes();
-  for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const CapturedTerm& term = terms_[i];
-    const CapturedTarget& target = targets_[term.target];
+  int offset = captured.hopper_diagonal_bytes();
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const CapturedTerm& term = terms[i];
+    const WantedGradient& target = captured.targets()[term.target];
     const std::string number = std::to_string(i), name = "CapturedTerm" + number;
     structs += TermText(term, target, layout).text(name);
     const std::string arguments = name + ", " + sums_type(target.kept);
-    members += "  " + hopper_member_type(term.kind, arguments, offset, hopper_table_room()) + " t" +
-               number + ";\n";
-    offset += hopper_bytes_of(term);
+    members += "  " +
+               hopper_member_type(term.kind, arguments, offset, captured.hopper_table_room()) +
+               " t" + number + ";\n";
+    offset += captured.hopper_bytes_of(term);
   }
   const auto any = [&](bool (*has)(TermKind)) {
-    const bool one = std::ranges::any_of(terms_, [&](const auto& term) { return has(term.kind); });
+    const bool one = std::ranges::any_of(terms, [&](const auto& term) { return has(term.kind); });
     return std::string(one ? "true" : "false");
   };
   const std::string head = "const Arguments& a, const Formula::Uniform& u, ";
   const std::string of_step = head + "const CapturedPlace& p";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, asks_scores = " +
          any(by_score) + ", reads_ds = " + any(in_ds) + ", adds_diagonals = " + any(is_diagonal) +
-         ";\n" + members + each_term({"begin_step", of_step, "a, u, p"}, by_score) +
-         each_term({"add", "const CapturedScore& x", "x"}, by_score) +
-         each_term({"end_step", of_step, "a, u, p"}, by_score) +
-         each_term({"end_head", of_step, "a, u, p"}, by_score) +
-         each_term({"begin", "Team team", "team"}, is_diagonal) +
-         each_term({"read_cells", head + "Shared ds, const TileBox& box, Team team",
+         ";\n" + members + each_term(captured, {"begin_step", of_step, "a, u, p"}, by_score) +
+         each_term(captured, {"add", "const CapturedScore& x", "x"}, by_score) +
+         each_term(captured, {"end_step", of_step, "a, u, p"}, by_score) +
+         each_term(captured, {"end_head", of_step, "a, u, p"}, by_score) +
+         each_term(captured, {"begin", "Team team", "team"}, is_diagonal) +
+         each_term(captured,
+                   {"read_cells", head + "Shared ds, const TileBox& box, Team team",
                     "a, u, ds, box, team"},
                    is_cells) +
-         each_term({"find_elements", head + "const TileBox& box, Shared staged, int first",
+         each_term(captured,
+                   {"find_elements", head + "const TileBox& box, Shared staged, int first",
                     "a, u, box, staged, first"},
                    is_diagonal) +
-         each_term({"add_diagonals", head + "const Floats2& sums", "a, u, sums"}, is_diagonal) +
-         each_term({"flush", head + "Team team", "a, u, team"}, is_diagonal) + "};\n";
+         each_term(captured, {"add_diagonals", head + "const Floats2& sums", "a, u, sums"},
+                   is_diagonal) +
+         each_term(captured, {"flush", head + "Team team", "a, u, team"}, is_diagonal) + "};\n";
 }
 
 }  // namespace fovea::jit

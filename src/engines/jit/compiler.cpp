@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What to assume of a compiler that is not here, to find what another machine compiled.
+// Those of NVRTC 13, assumed if there is none here: kernels that another machine stored are found
+// by them.
 constexpr std::array architectures_of_13{75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
 
 bool write(const fs::path& file, const void* data, std::size_t bytes) {
@@ -26,14 +27,14 @@ bool write(const fs::path& file, const void* data, std::size_t bytes) {
   return static_cast<bool>(out.flush());
 }
 
-// The same text has the same name, whoever writes it.
-std::string file_name(const Unit& unit, const std::string& target) {
+// Named by the text itself, so that the same text has the same file.
+std::string file_name(const TranslationUnit& unit, const std::string& target) {
   const std::string hash = store::name_of({"jit", target, unit.source});
   return unit.name + "_" + target + "_" + hash.substr(0, 12);
 }
 
 // Where the text of a kernel that does not compile can be looked at.
-std::string save_text(const Unit& unit, const std::string& target) {
+std::string save_text(const TranslationUnit& unit, const std::string& target) {
   std::error_code ignored;
   const auto asked = env_value(Env::JitKeep);
   fs::path folder = asked ? fs::path(*asked) : fs::temp_directory_path(ignored);
@@ -52,7 +53,7 @@ class Nvrtc : public Compiler {
     return cuda::architecture_for(device.sm, architectures_of_13);
   }
 
-  Image compile(const Unit& unit, const std::string& target) const override {
+  CompiledKernel compile(const TranslationUnit& unit, const std::string& target) const override {
     cuda::NvrtcRequest request{unit.source, unit.name + ".cu", target, compile_options(), {}};
     request.options.emplace_back("--ptxas-options=-v");  // changes the log alone
     cuda::NvrtcResult result = cuda::nvrtc_compile(request);
@@ -87,7 +88,7 @@ const std::vector<std::string>& compile_options() {
   return options;
 }
 
-void keep(const Unit& unit, const std::string& target, const Image& image) {
+void keep(const TranslationUnit& unit, const std::string& target, const CompiledKernel& image) {
   const auto folder = env_value(Env::JitKeep);
   if (!folder) return;
   std::error_code ignored;

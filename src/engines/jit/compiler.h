@@ -1,5 +1,5 @@
 // Who compiles kernels: NVRTC, or what a test puts in its place (the host's compiler, whose "GPU"
-// is the host). The one seam between a kernel's text and what the driver loads.
+// is the host). A kernel's text goes in, what the driver loads comes out.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,12 @@
 
 namespace fovea::jit {
 
-// A kernel's translation unit.
-struct Unit {
+struct TranslationUnit {
   std::string name;  // of its kernel: "fovea_forward"
   std::string source;
 };
 
-struct Image {
+struct CompiledKernel {
   std::vector<std::uint8_t> bytes;  // for cuModuleLoadData
   std::string log;
 };
@@ -28,7 +27,7 @@ class Compiler {
   // What it compiles for on this device, "sm_90a": what stored kernels are found by.
   virtual std::string target(const Device& device) const = 0;
   // Safe from many threads. Throws InternalError if the text is wrong.
-  virtual Image compile(const Unit& unit, const std::string& target) const = 0;
+  virtual CompiledKernel compile(const TranslationUnit& unit, const std::string& target) const = 0;
 };
 
 const Compiler& compiler();
@@ -40,6 +39,6 @@ void replace_compiler(const Compiler* instead);
 const std::vector<std::string>& compile_options();
 
 // Writes the text, the image and the log where FOVEA_JIT_KEEP says, if it does.
-void keep(const Unit& unit, const std::string& target, const Image& image);
+void keep(const TranslationUnit& unit, const std::string& target, const CompiledKernel& image);
 
 }  // namespace fovea::jit

@@ -33,20 +33,20 @@ constexpr Rates table[] = {
     {120, {180, 220, 160}, {100, 120, 80}, 40, 20, 1.5, 188},
 };
 
-// The kernels for sm_90 (hopper.h), measured on an H200 (docs/results/jit_hopper_nvidia_h200.md).
-// They have less time to hide a function in.
+// The kernels for sm_90 (hopper.h), measured on an H200 (docs/results/jit_hopper_nvidia_h200.md). A
+// function costs these more: they have less idle time to compute it in.
 constexpr double hopper_forward[3] = {530, 750, 670};
 constexpr double hopper_backward[3] = {455, 620, 420};
 constexpr double hopper_in_order = 0.89;  // of a backward's rate, if dQ is added up in order
 constexpr double hopper_function = 0.2, general_function = 0.12;
 
 bool has_hopper_kernel(const Problem& p, const Device& device) {
-  const Captured captured(p);
-  ShapeFacts facts{p, device.sm, device.shared_memory_per_block};
-  facts.tier = wanted_tier();
-  facts.captured = &captured;
-  return p.direction == Direction::Forward ? why_no_hopper_forward(facts).empty()
-                                           : why_no_hopper_backward(facts).empty();
+  const CapturedSums captured(p);
+  ShapeInputs inputs{p, device.sm, device.shared_memory_per_block};
+  inputs.tier = wanted_tier();
+  inputs.captured = &captured;
+  return p.direction == Direction::Forward ? why_no_hopper_forward(inputs).empty()
+                                           : why_no_hopper_backward(inputs).empty();
 }
 
 const Rates& rates_of(int sm) {
@@ -91,7 +91,7 @@ double rate(const Problem& p, const Rates& rates, const Device& device, bool for
   return 1e12 * scale * (backward ? rates.backward : rates.forward)[column];
 }
 
-// Blocks that the last of them leave idle.
+// By how much the last round of blocks, which leaves multiprocessors idle, makes the whole longer.
 double idle_factor(const Problem& p, const Device& device) {
   const Sizes& s = p.sizes;
   const bool backward = p.direction == Direction::Backward;

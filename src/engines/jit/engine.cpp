@@ -19,7 +19,7 @@ class JitEngine : public Engine {
  public:
   std::string name() const override { return "jit"; }
 
-  // For another device nothing is compiled: what cannot run there is judged by the device alone.
+  // On a device that is no GPU nothing is baked: judge() refuses it by the device alone.
   Baking bake(const Problem& problem, const Device& device) const override {
     return device.kind == DeviceKind::Cuda ? jit::bake(problem) : Baking{{problem}, {}};
   }
@@ -36,7 +36,7 @@ class JitEngine : public Engine {
     return device.kind == DeviceKind::Cuda ? jit::expected_seconds(problem, device) : 0;
   }
 
-  // Whoever asks for a proof will want the plan: it is compiled, and stored.
+  // A caller who asks for a proof will want the plan, so it is compiled and stored.
   Judged prove(const Baked& baked, const Device& device) const override {
     Judged verdict = judge(baked, device);
     if (verdict.answer != Answer::Expected) return verdict;
@@ -56,7 +56,7 @@ class JitEngine : public Engine {
   std::unique_ptr<Plan> compile(const Baked& baked, const Judged& judged,
                                 const Device& device) const override {
     throw_if_refused(judged);
-    Prepared prepared = prepare(baked.problem, device, wanted_tier());
+    PreparedPlan prepared = prepare(baked.problem, device, wanted_tier());
     std::unique_ptr<Plan> plan;
     if (device.described) {
       compile_images(prepared, device);

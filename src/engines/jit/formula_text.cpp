@@ -12,7 +12,7 @@ using ir::Stage;
 
 bool is_load(const Node* node) { return info(node->op()).form == ir::Form::Load; }
 
-// A leaf where code of its own stage stands.
+// How code of a leaf's own stage reads it.
 std::string leaf_text(Op op) {
   switch (op) {
     case Op::Score: return "s";
@@ -172,7 +172,7 @@ void FormulaText::diagonal_functions() {
         "static FOVEA_DEVICE void fill_diagonal(const Arguments& a, const Uniform& u, "
         "const Row& r, Column& c) {");
     for (const Node* node : stages_.below_staged(staged)) {
-      const std::string text = value(node, Stage::Element, Functions{.precise = true});
+      const std::string text = value(node, Stage::Element, FunctionAccuracy{.precise = true});
       if (stages_.in_pair(node)) {
         line("  " + stages_.name(node, Stage::Element) + " = " + text + ";");
       } else {
@@ -203,7 +203,7 @@ void FormulaText::cell_functions() {
   line("static constexpr bool has_cells = " + std::string(cell != nullptr ? "true" : "false") +
        ";");
   if (cell == nullptr) {
-    line("using Cell = captured::OfF32;");
+    line("using Cell = captured::StoredF32;");
     line("static FOVEA_DEVICE CellSource cells(const Arguments&, const Uniform&) { return {}; }");
     line("static constexpr bool batches_share_cells = false;");
     return;
@@ -269,7 +269,8 @@ void FormulaText::fields(const Nodes& nodes, const std::string& own, Stage stage
 
 void FormulaText::values(const Nodes& nodes, Stage here) {
   // Only in the inner loop is a fast function worth its error.
-  const Functions functions = here == Stage::Element ? functions_ : Functions{.precise = true};
+  const FunctionAccuracy functions =
+      here == Stage::Element ? functions_ : FunctionAccuracy{.precise = true};
   for (const Node* node : nodes) declare(node, here, value(node, here, functions));
 }
 
@@ -278,7 +279,8 @@ void FormulaText::declare(const Node* node, Stage here, const std::string& text)
        text + ";");
 }
 
-std::string FormulaText::value(const Node* node, Stage here, const Functions& functions) const {
+std::string FormulaText::value(const Node* node, Stage here,
+                               const FunctionAccuracy& functions) const {
   if (is_load(node)) return load_text(node, here);
   if (info(node->op()).form == ir::Form::Scalar) return scalar_text(node);
   if (node->args().empty()) return leaf_text(node->op());

@@ -16,7 +16,7 @@ namespace fovea::jit {
 class FormulaText {
  public:
   FormulaText(const ir::Program& program, const Stages& stages, const WordLayout& layout,
-              const Functions& functions)
+              const FunctionAccuracy& functions)
       : program_(program), stages_(stages), layout_(layout), functions_(functions) {}
 
   void structs();
@@ -44,7 +44,7 @@ class FormulaText {
   void values(const Nodes& nodes, ir::Stage here);
   void declare(const ir::Node* node, ir::Stage here, const std::string& text);
 
-  std::string value(const ir::Node* node, ir::Stage here, const Functions& functions) const;
+  std::string value(const ir::Node* node, ir::Stage here, const FunctionAccuracy& functions) const;
   std::string scalar_text(const ir::Node* node) const;
 
   // Loads of later stages, some index of which belongs to this one; Uniform: all of them.
@@ -59,7 +59,7 @@ class FormulaText {
   const ir::Program& program_;
   const Stages& stages_;
   const WordLayout& layout_;
-  const Functions functions_;
+  const FunctionAccuracy functions_;
   std::string out_;
 };
 

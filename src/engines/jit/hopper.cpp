@@ -12,67 +12,57 @@
 namespace fovea::jit {
 namespace {
 
-using device::Call;
+using device::CallArguments;
 
 // --- tiles ---
 
 constexpr int widest = 256;  // head dims
 
-// Keys of a tile, the best first: as many as registers allow, fewer if shared memory is short.
-struct Choice {
+// Keys of a tile by head dims, the best first: as many as registers allow, fewer if shared memory
+// is short.
+struct ColumnChoice {
   int widest_d, widest_dv;
   int columns[4];
 };
-constexpr Choice choices[] = {
+constexpr ColumnChoice choices[] = {
     {128, 128, {128, 96, 64, 32}},
     {192, 128, {112, 96, 64, 32}},
     {192, 192, {96, 64, 48, 32}},
     {256, 256, {80, 64, 48, 32}},
 };
 
-// Narrow heads leave room for a third warpgroup, if the warps beside them get by with 32 registers.
+// Narrow heads leave room for a third warpgroup if the other warps need at most 32 registers.
 // Measured on an H200: 0.49 ms against 0.57 without a mask, 0.334 against 0.344 with a causal one.
-int warpgroups_of(const ShapeFacts& facts) {
-  const Problem& p = facts.baked;
+int warpgroups_of(const ShapeInputs& inputs) {
+  const Problem& p = inputs.baked;
   const bool stages_values =
-      facts.row_words + facts.column_words + facts.diagonal_words + facts.cell_bytes > 0;
+      inputs.row_words + inputs.column_words + inputs.diagonal_words + inputs.cell_bytes > 0;
   return std::max(p.sizes.d, p.sizes.dv) <= 64 && !stages_values && p.dropout == 0 ? 3 : 2;
 }
 
-// Places for queries and for keys.
-struct Stages {
+// How many tiles of queries and of keys are in shared memory at once.
+struct StageCounts {
   int q, k;
 };
-constexpr Stages all_stages[] = {{2, 3}, {2, 2}, {1, 2}};
+constexpr StageCounts all_stages[] = {{2, 3}, {2, 2}, {1, 2}};
 
-Shape with_columns(const ShapeFacts& facts, int columns, Stages stages) {
-  Shape shape;
-  shape.d = std::max(static_cast<int>(facts.baked.sizes.d), 64);
-  shape.dv = std::max(static_cast<int>(facts.baked.sizes.dv), 64);
-  shape.rows = warpgroups_of(facts) * device::warpgroup_rows;
+KernelShape with_columns(const ShapeInputs& inputs, int columns, StageCounts stages) {
+  KernelShape shape;
+  shape.d = std::max(static_cast<int>(inputs.baked.sizes.d), 64);
+  shape.dv = std::max(static_cast<int>(inputs.baked.sizes.dv), 64);
+  shape.rows = warpgroups_of(inputs) * device::warpgroup_rows;
   shape.columns = columns;
   shape.warps = 4 * (shape.rows / device::warpgroup_rows + 1);
-  shape.most_blocks = facts.multiprocessors;
-  const device::TileSizes sizes{shape.warps,
-                                2,
-                                shape.d,
-                                shape.dv,
-                                shape.rows,
-                                shape.columns,
-                                facts.row_words,
-                                facts.column_words,
-                                facts.diagonal_words,
-                                facts.cell_bytes};
-  shape.shared_bytes = device::HopperForwardShared(sizes, stages.q, stages.k).bytes;
+  shape.most_blocks = inputs.multiprocessors;
+  shape.shared_bytes =
+      device::HopperForwardShared(tile_sizes(inputs, shape), stages.q, stages.k).bytes;
   shape.own = {{"q_stages", stages.q}, {"k_stages", stages.k}};
   return shape;
 }
 
-bool is_16_bit(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
-
 // --- maps ---
 
-bool can_map(const device::Tensor& tensor, std::int64_t batches, std::int64_t heads,
+bool can_map(const device::TensorArgument& tensor, std::int64_t batches, std::int64_t heads,
              std::int64_t rows) {
   constexpr std::int64_t furthest = std::int64_t{1} << 39;  // elements
   const std::int64_t extents[] = {batches, heads, rows};
@@ -89,7 +79,8 @@ struct Extents {
   int box_rows;
   int box_heads = 1;
 };
-void write_map(const device::Tensor& tensor, const Extents& extents, device::TensorMap& to) {
+void write_map(const device::TensorArgument& tensor, const Extents& extents,
+               device::TensorMap& to) {
   cuda::TensorMapSpec spec;
   spec.data = tensor.data;
   const std::int64_t sizes[] = {extents.features, extents.rows, extents.heads, extents.batches};
@@ -127,27 +118,28 @@ CellSlices slices_of(const ir::TensorView& view, int q, int k) {
 
 Tier wanted_tier() { return env_value(Env::JitTier) == "general" ? Tier::General : Tier::Best; }
 
-std::string why_no_hopper_forward(const ShapeFacts& facts) {
-  const Problem& p = facts.baked;
-  if (facts.tier == Tier::General) return "the general ones were asked for";
-  if (facts.sm != 90) return "they are for sm_90";
+std::string why_no_hopper_forward(const ShapeInputs& inputs) {
+  const Problem& p = inputs.baked;
+  if (inputs.tier == Tier::General) return "the general ones were asked for";
+  if (inputs.sm != 90) return "they are for sm_90";
   if (!is_16_bit(p.q.dtype) || !is_16_bit(p.o.dtype)) return "they take f16 and bf16";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
-  if (hopper_forward_shape(facts).shared_bytes > facts.shared_memory) {
+  if (hopper_forward_shape(inputs).shared_bytes > inputs.shared_memory) {
     return "the formula stages too many values";
   }
   return "";
 }
 
-Shape hopper_forward_shape(const ShapeFacts& facts) {
-  Shape shape;
-  for (const Choice& choice : choices) {
-    if (facts.baked.sizes.d > choice.widest_d || facts.baked.sizes.dv > choice.widest_dv) continue;
+KernelShape hopper_forward_shape(const ShapeInputs& inputs) {
+  KernelShape shape;
+  for (const ColumnChoice& choice : choices) {
+    if (inputs.baked.sizes.d > choice.widest_d || inputs.baked.sizes.dv > choice.widest_dv)
+      continue;
     for (const int columns : choice.columns) {
-      for (const Stages& stages : all_stages) {
-        shape = with_columns(facts, columns, stages);
-        if (shape.shared_bytes <= facts.shared_memory) return shape;
+      for (const StageCounts& stages : all_stages) {
+        shape = with_columns(inputs, columns, stages);
+        if (shape.shared_bytes <= inputs.shared_memory) return shape;
       }
     }
     break;
@@ -155,7 +147,7 @@ Shape hopper_forward_shape(const ShapeFacts& facts) {
   return shape;
 }
 
-int tile_heads(const Rendered& formula, const Sizes& sizes, const Shape& shape) {
+int tile_heads(const Rendered& formula, const Sizes& sizes, const KernelShape& shape) {
   if (formula.row_words + formula.column_words + formula.diagonal_words + formula.cell_bytes > 0) {
     return 1;
   }
@@ -169,18 +161,18 @@ int tile_heads(const Rendered& formula, const Sizes& sizes, const Shape& shape) 
   return heads;
 }
 
-std::int64_t query_tiles(const Sizes& sizes, const Shape& shape, int tile_heads) {
+std::int64_t query_tiles(const Sizes& sizes, const KernelShape& shape, int tile_heads) {
   return ceil_div(sizes.sq, shape.rows / tile_heads) * (sizes.h / tile_heads) * sizes.b;
 }
 
-Grid over_query_tiles(const Call& call, const Shape& shape) {
+Grid over_query_tiles(const CallArguments& call, const KernelShape& shape) {
   const Sizes sizes{.b = call.b, .h = call.h, .sq = call.sq};
   const std::int64_t tiles = query_tiles(sizes, shape, call.tile_heads);
   return {static_cast<unsigned>(std::min<std::int64_t>(tiles, shape.most_blocks)), 1, 1,
           static_cast<unsigned>(32 * shape.warps)};
 }
 
-bool can_map(const Call& call) {
+bool can_map(const CallArguments& call) {
   const std::int64_t batches = call.q_starts != nullptr ? 1 : call.b;
   const bool backward = call.grad_o.data != nullptr;
   return can_map(call.q, batches, call.h, call.rows_q) &&
@@ -190,7 +182,7 @@ bool can_map(const Call& call) {
                    : call.o.copy_bytes == 16 && call.dv % 8 == 0);
 }
 
-void pack_maps(const Call& call, const Shape& shape, device::TensorMap* maps) {
+void pack_maps(const CallArguments& call, const KernelShape& shape, device::TensorMap* maps) {
   const std::int64_t batches = call.q_starts != nullptr ? 1 : call.b;
   write_map(call.q, {call.d, call.rows_q, call.h, batches, call.tile_queries, call.tile_heads},
             maps[device::map_q]);
@@ -216,7 +208,7 @@ bool pack_cell_map(const Rendered& formula, const Bindings& bindings, int box_ro
                     reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
   if (!fits) return false;
   arguments.call.cell_slices = slices.stride;
-  device::Tensor tensor{};
+  device::TensorArgument tensor{};
   tensor.data = const_cast<void*>(view.data);
   tensor.position = view.stride[q];
   tensor.head = slices.stride;

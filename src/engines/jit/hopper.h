@@ -14,21 +14,22 @@ namespace fovea::jit {
 Tier wanted_tier();
 
 // Why a plan's forward has no kernel of this tier; "": it has one.
-std::string why_no_hopper_forward(const ShapeFacts& facts);
-Shape hopper_forward_shape(const ShapeFacts& facts);
-Grid over_query_tiles(const device::Call& call, const Shape& shape);
+std::string why_no_hopper_forward(const ShapeInputs& inputs);
+KernelShape hopper_forward_shape(const ShapeInputs& inputs);
+Grid over_query_tiles(const device::CallArguments& call, const KernelShape& shape);
 
 // Heads of a group that share a tile of queries: as many as have room for all their queries, if the
 // formula stages no values, which are those of one head.
-int tile_heads(const Rendered& formula, const Sizes& sizes, const Shape& shape);
+int tile_heads(const Rendered& formula, const Sizes& sizes, const KernelShape& shape);
 // Tiles of queries of a call, all heads and batches.
-std::int64_t query_tiles(const Sizes& sizes, const Shape& shape, int tile_heads);
+std::int64_t query_tiles(const Sizes& sizes, const KernelShape& shape, int tile_heads);
 
 // Whether the tensors of this call lie as the hardware needs it: dense features, addresses and
 // strides in multiples of 16 bytes, no empty tensor.
-bool can_map(const device::Call& call);
+bool can_map(const device::CallArguments& call);
 // Maps of q, k and v, and of a backward's grad_o, for tiles of this shape.
-void pack_maps(const device::Call& call, const Shape& shape, device::TensorMap* maps);
+void pack_maps(const device::CallArguments& call, const KernelShape& shape,
+               device::TensorMap* maps);
 // The map of the captured tensor of 16 bits whose cells come by tiles of so many rows; false: there
 // is one, but it does not lie so.
 bool pack_cell_map(const Rendered& formula, const Bindings& bindings, int box_rows,

@@ -9,22 +9,22 @@
 namespace fovea::jit {
 
 // Why a plan's backward has no kernel of this tier; "": it has one.
-std::string why_no_hopper_backward(const ShapeFacts& facts);
-inline bool is_hopper_backward(const ShapeFacts& facts) {
-  return why_no_hopper_backward(facts).empty();
+std::string why_no_hopper_backward(const ShapeInputs& inputs);
+inline bool is_hopper_backward(const ShapeInputs& inputs) {
+  return why_no_hopper_backward(inputs).empty();
 }
 // Which of the two that have scores: hopper/backward.h, or backward_wide.h for wide heads.
-bool is_narrow_hopper_backward(const ShapeFacts& facts);
-bool is_wide_hopper_backward(const ShapeFacts& facts);
+bool is_narrow_hopper_backward(const ShapeInputs& inputs);
+bool is_wide_hopper_backward(const ShapeInputs& inputs);
 
-Shape hopper_delta_shape(const ShapeFacts& facts);
-Shape hopper_backward_shape(const ShapeFacts& facts);
-Shape hopper_finish_shape(const ShapeFacts& facts);
+KernelShape hopper_delta_shape(const ShapeInputs& inputs);
+KernelShape hopper_backward_shape(const ShapeInputs& inputs);
+KernelShape hopper_finish_shape(const ShapeInputs& inputs);
 
-Grid over_multiprocessors(const device::Call& call, const Shape& shape);
-Grid over_queries_and_keys(const device::Call& call, const Shape& shape);
+Grid over_multiprocessors(const device::CallArguments& call, const KernelShape& shape);
+Grid over_queries_and_keys(const device::CallArguments& call, const KernelShape& shape);
 
 // Words that those kernels leave for each tile of keys.
-std::int64_t key_nan_words(const Sizes& sizes, const Shape& shape);
+std::int64_t key_nan_words(const Sizes& sizes, const KernelShape& shape);
 
 }  // namespace fovea::jit

@@ -18,28 +18,28 @@
 namespace fovea::jit {
 namespace {
 
-// Another form of what is stored.
+// Counts up when what is stored changes its form.
 constexpr const char* format = "1";
 
-// Not the compiler's version: what one compiled, others need not compile again, and if there is
-// none it runs. What a driver does not take is compiled anew.
+// The compiler's version is no part of it: kernels of any version are used, also if there is no
+// compiler here. What the driver does not load is compiled again.
 std::string environment(const std::string& target) { return target + " format " + format; }
 
 // Kernels that are stored together.
-struct Set {
+struct KernelSet {
   store::Key key;
-  std::vector<const Source*> sources;
-  std::vector<std::size_t> places;  // in Prepared::units
+  std::vector<const KernelSource*> sources;
+  std::vector<std::size_t> places;  // in PreparedPlan::units
 };
 
-void begin_key(Set& set, const std::string& summary, const std::string& target) {
+void begin_key(KernelSet& set, const std::string& summary, const std::string& target) {
   set.key = {"jit", environment(target), summary + "\nheaders " + headers_hash()};
   for (const std::string& option : compile_options()) set.key.content += " " + option;
   set.key.content += "\n";
 }
 
-// What the units depend on, for people who list what is stored. Names, extents and what only a
-// launch depends on are left out: they change no kernel.
+// What the units depend on, for `fovea cache`. Names, extents and what only a launch depends on are
+// left out: they change no kernel.
 std::string line_of(const Problem& baked) {
   ir::Declarations declared = baked.program.declarations();
   int number = 0;
@@ -77,8 +77,8 @@ std::string line_of(const Problem& baked) {
 }
 
 // The formula's kernels together, then each of the others.
-std::vector<Set> sets_of(const Prepared& prepared, const std::string& target) {
-  std::vector<Set> sets(1);
+std::vector<KernelSet> sets_of(const PreparedPlan& prepared, const std::string& target) {
+  std::vector<KernelSet> sets(1);
   begin_key(sets.front(), line_of(prepared.baked), target);
   for (std::size_t i = 0; i < prepared.units.size(); ++i) {
     const PreparedUnit& unit = prepared.units[i];
@@ -86,20 +86,20 @@ std::vector<Set> sets_of(const Prepared& prepared, const std::string& target) {
       sets.emplace_back();
       begin_key(sets.back(), "kernel " + unit.source.name + " of all formulas", target);
     }
-    Set& set = unit.shared ? sets.back() : sets.front();
+    KernelSet& set = unit.shared ? sets.back() : sets.front();
     set.key.content += unit.source.own;
     set.sources.push_back(&unit.source);
     set.places.push_back(i);
   }
-  std::erase_if(sets, [](const Set& set) { return set.sources.empty(); });
+  std::erase_if(sets, [](const KernelSet& set) { return set.sources.empty(); });
   return sets;
 }
 
-store::Blob packed(const std::vector<Image>& images) {
+store::Blob packed(const std::vector<CompiledKernel>& images) {
   store::ByteWriter out;
   out.u32(static_cast<std::uint32_t>(images.size()));
-  for (const Image& image : images) out.u64(image.bytes.size());
-  for (const Image& image : images) out.bytes(image.bytes);
+  for (const CompiledKernel& image : images) out.u64(image.bytes.size());
+  for (const CompiledKernel& image : images) out.bytes(image.bytes);
   return out.take();
 }
 
@@ -119,7 +119,7 @@ std::vector<KernelImage> unpacked(const store::Blob& blob, std::size_t count) {
 }
 
 // All at once: a compilation takes one thread.
-store::Blob compile_set(const Set& set, const std::string& target) {
+store::Blob compile_set(const KernelSet& set, const std::string& target) {
   const Compiler& by = compiler();
   if (const std::string problem = by.problem(); !problem.empty()) {
     throw Unsupported("engine jit compiles this formula's kernels with NVRTC: " + problem +
@@ -127,19 +127,19 @@ store::Blob compile_set(const Set& set, const std::string& target) {
                       "without it");
   }
   const auto start = std::chrono::steady_clock::now();
-  const auto compile_and_keep = [&](const Source& source) {
-    const Unit unit = source.unit();
-    Image image = by.compile(unit, target);
+  const auto compile_and_keep = [&](const KernelSource& source) {
+    const TranslationUnit unit = source.unit();
+    CompiledKernel image = by.compile(unit, target);
     keep(unit, target, image);
     return image;
   };
-  std::vector<std::future<Image>> others;
+  std::vector<std::future<CompiledKernel>> others;
   for (std::size_t i = 1; i < set.sources.size(); ++i) {
     others.push_back(std::async(std::launch::async, compile_and_keep, std::cref(*set.sources[i])));
   }
-  std::vector<Image> images;
+  std::vector<CompiledKernel> images;
   images.push_back(compile_and_keep(*set.sources.front()));
-  for (std::future<Image>& other : others) images.push_back(other.get());
+  for (std::future<CompiledKernel>& other : others) images.push_back(other.get());
   if (log_enabled()) {
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     log_line("jit: compiled " + std::to_string(images.size()) + " kernels in " +
@@ -149,7 +149,7 @@ store::Blob compile_set(const Set& set, const std::string& target) {
   return packed(images);
 }
 
-std::vector<cuda::Handle> modules_of(const Set& set, const store::Blob& blob) {
+std::vector<cuda::Handle> modules_of(const KernelSet& set, const store::Blob& blob) {
   std::vector<cuda::Handle> modules;
   for (const KernelImage& image : unpacked(blob, set.sources.size())) {
     modules.push_back(cuda::module_of(image));
@@ -158,24 +158,24 @@ std::vector<cuda::Handle> modules_of(const Set& set, const store::Blob& blob) {
 }
 
 // Of one set, from wherever it is.
-struct Stored {
+struct FetchedSet {
   store::Blob blob;
   store::Origin origin = store::Origin::Built;
 };
-Stored fetch(const Set& set, const std::string& target) {
-  Stored out;
+FetchedSet fetch(const KernelSet& set, const std::string& target) {
+  FetchedSet out;
   out.blob = store::get_or_build(set.key, [&] { return compile_set(set, target); }, &out.origin);
   return out;
 }
 
-// All sets at once. What other threads got is noted here, in order: whoever collects plans listens
-// to this one.
-std::vector<Stored> fetch_all(const std::vector<Set>& sets, const std::string& target) {
-  std::vector<std::future<Stored>> others;
+// All sets at once. What other threads got is noted on this one, in order, since store::Recording
+// belongs to a thread.
+std::vector<FetchedSet> fetch_all(const std::vector<KernelSet>& sets, const std::string& target) {
+  std::vector<std::future<FetchedSet>> others;
   for (std::size_t i = 1; i < sets.size(); ++i) {
     others.push_back(std::async(std::launch::async, fetch, std::cref(sets[i]), std::cref(target)));
   }
-  std::vector<Stored> out;
+  std::vector<FetchedSet> out;
   out.push_back(fetch(sets.front(), target));
   for (std::size_t i = 1; i < sets.size(); ++i) {
     out.push_back(others[i - 1].get());
@@ -185,14 +185,14 @@ std::vector<Stored> fetch_all(const std::vector<Set>& sets, const std::string& t
 }
 
 // What the driver does not take is compiled again, unless it was compiled just now.
-std::vector<cuda::Handle> load_set(const Set& set, const Stored& stored,
+std::vector<cuda::Handle> load_set(const KernelSet& set, const FetchedSet& stored,
                                    const std::string& target) {
   try {
     return modules_of(set, stored.blob);
   } catch (const DeviceError& error) {
     if (stored.origin == store::Origin::Built) throw;
     if (log_enabled()) {
-      log_line(std::string("jit: stored kernels are of no use, they are compiled again: ") +
+      log_line(std::string("jit: stored kernels cannot be used, they are compiled again: ") +
                error.what());
     }
   }
@@ -202,15 +202,15 @@ std::vector<cuda::Handle> load_set(const Set& set, const Stored& stored,
 
 }  // namespace
 
-void compile_images(const Prepared& prepared, const Device& device) {
+void compile_images(const PreparedPlan& prepared, const Device& device) {
   const std::string target = compiler().target(device);
   fetch_all(sets_of(prepared, target), target);
 }
 
-std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& device) {
+std::vector<cuda::Handle> load_kernels(const PreparedPlan& prepared, const Device& device) {
   const std::string target = compiler().target(device);
-  const std::vector<Set> sets = sets_of(prepared, target);
-  const std::vector<Stored> stored = fetch_all(sets, target);
+  const std::vector<KernelSet> sets = sets_of(prepared, target);
+  const std::vector<FetchedSet> stored = fetch_all(sets, target);
   std::vector<cuda::Handle> kernels(prepared.units.size());
   for (std::size_t s = 0; s < sets.size(); ++s) {
     const std::vector<cuda::Handle> modules = load_set(sets[s], stored[s], target);
@@ -229,7 +229,7 @@ std::string refuse_environment(const std::string& text) {
     const Device device = cuda::find_device("cuda:" + std::to_string(i));
     here.insert(environment(compiler().target(device)));
   }
-  // No GPU: of use for looking at.
+  // Without a GPU stored kernels can still be listed.
   if (here.contains(text) || (here.empty() && text.ends_with(std::string(" format ") + format))) {
     return "";
   }

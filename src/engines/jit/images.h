@@ -14,10 +14,10 @@ using KernelImage = std::vector<std::uint8_t>;
 
 // Compiles and stores them, on a machine with the device or without. Throws Unsupported if
 // nothing is stored and there is no compiler.
-void compile_images(const Prepared& prepared, const Device& device);
+void compile_images(const PreparedPlan& prepared, const Device& device);
 
 // Loaded into the current context, in the order of prepared.units: CUfunctions.
-std::vector<cuda::Handle> load_kernels(const Prepared& prepared, const Device& device);
+std::vector<cuda::Handle> load_kernels(const PreparedPlan& prepared, const Device& device);
 
 // Why stored kernels of this environment cannot be used here; "" if they can.
 std::string refuse_environment(const std::string& environment);

@@ -44,16 +44,10 @@ class Rules {
         {std::move(code), std::move(limit), std::move(got), std::move(advice)});
   }
 
-  ShapeFacts facts() const {
-    ShapeFacts out{p_, device_.sm, device_.shared_memory_per_block};
-    out.tier = wanted_tier();
-    return out;
-  }
-
   void note_tier() {
-    const Captured captured(p_);
+    const CapturedSums captured(p_);
     const Rendered formula = render_for(p_, captured, device_, wanted_tier());
-    const ShapeFacts known = shape_facts(p_, device_, formula, captured, wanted_tier());
+    const ShapeInputs known = shape_inputs(p_, device_, formula, captured, wanted_tier());
     const bool forward = p_.direction == Direction::Forward;
     const std::string why = forward ? why_no_hopper_forward(known) : why_no_hopper_backward(known);
     const std::string name = forward ? "the forward's kernel" : "the backward's kernel";
@@ -92,7 +86,7 @@ class Rules {
     }
   }
 
-  // Of baked problems they are classes; those beyond the widest are as they were.
+  // Head dims of a baked Problem are classes; those beyond the widest class are unchanged.
   void check_head_dims() {
     const bool backward = p_.direction == Direction::Backward;
     const auto check = [&](const char* name, std::int64_t features, std::int64_t most) {
@@ -106,7 +100,7 @@ class Rules {
     check("dv", p_.sizes.dv, backward ? widest_backward : widest_dv);
   }
 
-  // All of them, and their gradients, are parameters of every kernel.
+  // Captured tensors, scalars and their gradients are parameters of every kernel.
   void check_captured() {
     std::size_t words = 0;
     for (const ir::TensorDecl& tensor : p_.program.tensors()) {
@@ -122,9 +116,10 @@ class Rules {
 
   // The smallest tiles of the widest heads do not fit every GPU.
   void check_shared_memory() {
-    const ShapeFacts facts = this->facts();
+    ShapeInputs inputs{p_, device_.sm, device_.shared_memory_per_block};
+    inputs.tier = wanted_tier();
     for (const KernelRow& row : kernel_rows(p_.direction)) {
-      const int bytes = row.in_plan(facts) ? row.shape(facts).shared_bytes : 0;
+      const int bytes = row.in_plan(inputs) ? row.shape(inputs).shared_bytes : 0;
       if (bytes <= device_.shared_memory_per_block) continue;
       refuse("shared_memory",
              "kernels of engine jit have at most the shared memory of a block, " +

@@ -5,50 +5,42 @@
 #include "attention/refuse.h"
 #include "engines/jit/backward_kernels.h"
 #include "engines/jit/bake.h"
-#include "engines/jit/device/shared_layout.h"
 #include "engines/jit/hopper.h"
 
 namespace fovea::jit {
 namespace {
 
-using device::Call;
+using device::CallArguments;
 
 // --- shapes ---
 
-Shape head_dims(const Problem& baked) {
-  Shape shape;
+KernelShape head_dims(const Problem& baked) {
+  KernelShape shape;
   shape.d = static_cast<int>(baked.sizes.d);
   shape.dv_chunks = static_cast<int>(ceil_div(baked.sizes.dv, widest_chunk));
   shape.dv = static_cast<int>(baked.sizes.dv) / shape.dv_chunks;
   return shape;
 }
 
-device::TileSizes tile_sizes(const ShapeFacts& facts, const Shape& shape) {
-  const int element_bytes = facts.baked.q.dtype == DType::F32 ? 4 : 2;
-  return {shape.warps,          element_bytes,   shape.d,         shape.dv,
-          shape.rows,           shape.columns,   facts.row_words, facts.column_words,
-          facts.diagonal_words, facts.cell_bytes};
-}
-
 // Measured on an H200 (docs/results/jit_h200.md): 32 rows to a warp, two blocks to a
 // multiprocessor. Drawing dropout's numbers takes registers, so that a warp has 16 rows then.
-Shape forward_shape(const ShapeFacts& facts) {
-  Shape shape = head_dims(facts.baked);
+KernelShape forward_shape(const ShapeInputs& inputs) {
+  KernelShape shape = head_dims(inputs.baked);
   const int widest = std::max(shape.d, shape.dv);
   shape.warps = 4;
-  if (facts.baked.q.dtype == DType::F32) {
+  if (inputs.baked.q.dtype == DType::F32) {
     shape.rows = widest <= 128 ? 128 : 64;
     shape.columns = 32;
   } else {
-    shape.rows = widest <= 128 && facts.baked.dropout == 0 ? 128 : 64;
-    const bool plain = facts.baked.dropout == 0 && !facts.baked.program.mod();
+    shape.rows = widest <= 128 && inputs.baked.dropout == 0 ? 128 : 64;
+    const bool plain = inputs.baked.dropout == 0 && !inputs.baked.program.mod();
     shape.columns = widest <= 64 && plain ? 128 : 64;
     shape.blocks = widest <= 128 ? 2 : 1;
   }
-  // What does not fit has smaller tiles, of fewer keys first: that costs turns of the loop only.
+  // If tiles do not fit, they get fewer keys first, which only costs more turns of the loop.
   for (;;) {
-    shape.shared_bytes = device::ForwardShared(tile_sizes(facts, shape)).bytes;
-    if (shape.shared_bytes <= facts.shared_memory) return shape;
+    shape.shared_bytes = device::ForwardShared(tile_sizes(inputs, shape)).bytes;
+    if (shape.shared_bytes <= inputs.shared_memory) return shape;
     if (shape.columns > 16) {
       shape.columns /= 2;
     } else if (shape.rows > 16) {
@@ -60,14 +52,14 @@ Shape forward_shape(const ShapeFacts& facts) {
   }
 }
 
-Shape decode_shape(const ShapeFacts& facts) {
-  Shape shape = head_dims(facts.baked);
+KernelShape decode_shape(const ShapeInputs& inputs) {
+  KernelShape shape = head_dims(inputs.baked);
   shape.rows = device::decode_rows;
   shape.columns = device::decode_keys;
-  int stages = facts.baked.q.dtype == DType::F32 ? 3 : 2;  // three blocks to a multiprocessor
+  int stages = inputs.baked.q.dtype == DType::F32 ? 3 : 2;  // three blocks to a multiprocessor
   for (;;) {
-    shape.shared_bytes = device::DecodeShared(tile_sizes(facts, shape), stages).bytes;
-    if (shape.shared_bytes <= facts.shared_memory || (stages == 2 && shape.warps == 1)) break;
+    shape.shared_bytes = device::DecodeShared(tile_sizes(inputs, shape), stages).bytes;
+    if (shape.shared_bytes <= inputs.shared_memory || (stages == 2 && shape.warps == 1)) break;
     if (stages > 2) {
       --stages;
     } else {
@@ -78,10 +70,10 @@ Shape decode_shape(const ShapeFacts& facts) {
   return shape;
 }
 
-Shape small_shape(const ShapeFacts& facts) { return head_dims(facts.baked); }
+KernelShape small_shape(const ShapeInputs& inputs) { return head_dims(inputs.baked); }
 
-Shape max_logit_shape(const ShapeFacts& facts) {
-  Shape shape = head_dims(facts.baked);
+KernelShape max_logit_shape(const ShapeInputs& inputs) {
+  KernelShape shape = head_dims(inputs.baked);
   shape.warps = 8;
   shape.shared_bytes = 4 * shape.warps;
   return shape;
@@ -89,18 +81,17 @@ Shape max_logit_shape(const ShapeFacts& facts) {
 
 // --- which plans have a kernel, and which calls ---
 
-bool is_general(const ShapeFacts& facts) { return !why_no_hopper_forward(facts).empty(); }
-bool is_for_hopper(const ShapeFacts& facts) { return why_no_hopper_forward(facts).empty(); }
-bool reads_distances(const ShapeFacts& facts) {
-  return is_for_hopper(facts) && facts.diagonal_words > 0;
+bool is_general(const ShapeInputs& inputs) { return !why_no_hopper_forward(inputs).empty(); }
+bool is_for_hopper(const ShapeInputs& inputs) { return why_no_hopper_forward(inputs).empty(); }
+bool reads_distances(const ShapeInputs& inputs) {
+  return is_for_hopper(inputs) && inputs.diagonal_words > 0;
 }
-bool may_split_keys(const ShapeFacts& facts) { return splits_keys(facts.baked); }
-bool wants_max_logit(const ShapeFacts& facts) { return facts.baked.max_logit; }
-bool is_packed(const ShapeFacts& facts) { return facts.baked.layout == Layout::Thd; }
+bool may_split_keys(const ShapeInputs& inputs) { return splits_keys(inputs.baked); }
+bool wants_max_logit(const ShapeInputs& inputs) { return inputs.baked.max_logit; }
 
-bool has_splits(const Call& call) { return call.split_keys > 0; }
+bool has_splits(const CallArguments& call) { return call.split_keys > 0; }
 // Sequences that are decoded leave nothing to the kernel for many queries if all are alike.
-bool has_many_queries(const Call& call) {
+bool has_many_queries(const CallArguments& call) {
   const bool varies =
       call.q_starts != nullptr || call.q_lengths != nullptr || call.k_lengths != nullptr;
   return call.split_keys == 0 || varies || !device::decodes(call.sq, call.skv, call.group);
@@ -108,23 +99,23 @@ bool has_many_queries(const Call& call) {
 
 // --- grids ---
 
-Grid over_queries(const Call& call, const Shape& shape) {
+Grid over_queries(const CallArguments& call, const KernelShape& shape) {
   return in_line(std::int64_t{call.h} * call.b * shape.dv_chunks, ceil_div(call.sq, shape.rows),
                  shape);
 }
 
-std::int64_t group_rows(const Call& call) {
+std::int64_t group_rows(const CallArguments& call) {
   return std::min<std::int64_t>(std::int64_t{call.sq} * call.group, device::decode_group_rows);
 }
 
-Grid over_splits(const Call& call, const Shape& shape) {
+Grid over_splits(const CallArguments& call, const KernelShape& shape) {
   return in_line(
       ceil_div(group_rows(call), device::decode_rows) * ceil_div(call.skv, call.split_keys),
       std::int64_t{call.hkv} * call.b * shape.dv_chunks, shape);
 }
 
 // A warp for every 32 features of a row.
-Grid over_group_rows(const Call& call, const Shape& shape) {
+Grid over_group_rows(const CallArguments& call, const KernelShape& shape) {
   return in_line(ceil_div(group_rows(call) * call.hkv * call.b *
                               std::max<std::int64_t>(ceil_div(call.dv, 32), 1),
                           shape.warps),
@@ -153,19 +144,31 @@ std::span<const KernelRow> kernel_rows(Direction direction) {
   return backward_kernel_rows();
 }
 
-Grid in_line(std::int64_t a, std::int64_t b, const Shape& shape) {
+device::TileSizes tile_sizes(const ShapeInputs& inputs, const KernelShape& shape) {
+  const int element_bytes = inputs.baked.q.dtype == DType::F32 ? 4 : 2;
+  return {shape.warps,      element_bytes,       shape.d,
+          shape.dv,         shape.rows,          shape.columns,
+          inputs.row_words, inputs.column_words, inputs.diagonal_words,
+          inputs.cell_bytes};
+}
+
+bool is_packed(const ShapeInputs& inputs) { return inputs.baked.layout == Layout::Thd; }
+
+Grid in_line(std::int64_t a, std::int64_t b, const KernelShape& shape) {
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
   if (b > 0 && a > most / b) refuse("sizes", a, "engine jit launches at most 2^31 - 1 blocks");
   return {static_cast<unsigned>(a * b), 1, 1, static_cast<unsigned>(32 * shape.warps)};
 }
 
-Grid over_heads(const device::Call& call, const Shape& shape) { return in_line(call.h, 1, shape); }
+Grid over_heads(const device::CallArguments& call, const KernelShape& shape) {
+  return in_line(call.h, 1, shape);
+}
 
-Grid over_gaps(const device::Call& call, const Shape& shape) {
+Grid over_gaps(const device::CallArguments& call, const KernelShape& shape) {
   return in_line(std::int64_t{call.b} + 1, 1, shape);
 }
 
-Grid over_distances(const device::Call& call, const Shape& shape) {
+Grid over_distances(const device::CallArguments& call, const KernelShape& shape) {
   return in_line(ceil_div(std::int64_t{call.sq} + call.skv, 32 * shape.warps),
                  std::int64_t{call.h} * call.b, shape);
 }

@@ -6,8 +6,8 @@
 #include "attention/refuse.h"
 #include "cuda/driver.h"
 #include "engines/jit/arguments.h"
-#include "engines/jit/captured_run.h"
-#include "engines/jit/device/summary_call.h"
+#include "engines/jit/captured_launches.h"
+#include "engines/jit/device/captured_arguments.h"
 #include "engines/jit/hopper.h"
 #include "engines/jit/images.h"
 
@@ -28,7 +28,7 @@ void check_call(const Problem& baked, const Sizes& sizes) {
 
 class JitPlan : public Plan {
  public:
-  JitPlan(Prepared prepared, const Device& device, std::vector<cuda::Handle> kernels)
+  JitPlan(PreparedPlan prepared, const Device& device, std::vector<cuda::Handle> kernels)
       : prepared_(std::move(prepared)), device_(device), kernels_(std::move(kernels)) {
     // What was compiled is not needed again.
     prepared_.units.clear();
@@ -37,7 +37,7 @@ class JitPlan : public Plan {
 
   std::size_t workspace_bytes(const Sizes& sizes) const override {
     Arena measure("jit", nullptr);
-    Memory(measure, prepared_, sizes);
+    CallWorkspace(measure, prepared_, sizes);
     return measure.used();
   }
 
@@ -50,15 +50,16 @@ class JitPlan : public Plan {
   void run(const Bindings& bindings) const override {
     check_call(prepared_.baked, bindings.sizes);
     Arena arena("jit", bindings.workspace);
-    const Memory memory(arena, prepared_, bindings.sizes);
+    const CallWorkspace memory(arena, prepared_, bindings.sizes);
     Arguments arguments;  // its words are not cleared: there are up to 4000
     pack(prepared_, bindings, memory, arguments);
-    const CapturedRun captured(prepared_, memory, bindings, arguments);
+    const CapturedLaunches captured(prepared_, memory, bindings, arguments);
     const cuda::OnDevice here(device_.ordinal);
     const PreparedKernel* const mapped = prepared_.mapped_kernel();
     const bool maps_tensors = mapped != nullptr && in_call(*mapped->row, arguments.call);
     if (maps_tensors) {
-      // A forward's stagers copy cells that the hardware cannot.
+      // A forward's stagers copy cells that the hardware cannot copy; a backward runs the general
+      // kernels.
       const bool forward = prepared_.baked.direction == Direction::Forward;
       const bool maps_cells =
           pack_cell_map(prepared_.formula, bindings, mapped->shape.rows, arguments);
@@ -80,14 +81,15 @@ class JitPlan : public Plan {
  private:
   // Tables of minima and maxima that tiles are classified by. The first kernel also clears the
   // words of taken tiles; returns whether there was one.
-  bool summarize(const Bindings& bindings, const Arguments& arguments, const Memory& memory) const {
+  bool summarize(const Bindings& bindings, const Arguments& arguments,
+                 const CallWorkspace& memory) const {
     bool cleared = false;
     for (std::size_t i = 0; i < prepared_.formula.summaries.size(); ++i) {
       const Summary& summary = prepared_.formula.summaries[i];
       const long long table = arguments.words[summary.address];
       if (table == 0) continue;
       const ir::TensorView& view = bindings.tensors[summary.slot];
-      device::SummaryCall call{};
+      device::SummarizeArguments call{};
       call.data = view.data;
       call.table = reinterpret_cast<unsigned*>(table);
       call.rank = view.rank;
@@ -96,7 +98,7 @@ class JitPlan : public Plan {
       std::ranges::copy(view.stride, call.stride);
       const auto rank = static_cast<std::size_t>(view.rank);
       call.blocks = summary_bytes(summary, std::span(view.extent.data(), rank)) / 8;
-      constexpr unsigned threads = 128, in_block = threads / 32;
+      constexpr unsigned threads = device::summarize_threads, in_block = threads / 32;
       const auto blocks = static_cast<unsigned>((call.blocks + in_block - 1) / in_block);
       if (blocks == 0) continue;
       if (!cleared) {
@@ -110,7 +112,7 @@ class JitPlan : public Plan {
     return cleared;
   }
 
-  static bool in_call(const KernelRow& row, const device::Call& call) {
+  static bool in_call(const KernelRow& row, const device::CallArguments& call) {
     return row.in_call == nullptr || row.in_call(call);
   }
 
@@ -128,14 +130,14 @@ class JitPlan : public Plan {
   // For calls whose tensors the hardware cannot copy by tiles: compiled when the first comes.
   const Plan& general() const {
     std::call_once(general_once_, [&] {
-      Prepared prepared = prepare(prepared_.baked, device_, Tier::General);
+      PreparedPlan prepared = prepare(prepared_.baked, device_, Tier::General);
       auto kernels = load_kernels(prepared, device_);
       general_ = make_plan(std::move(prepared), device_, std::move(kernels));
     });
     return *general_;
   }
 
-  Prepared prepared_;
+  PreparedPlan prepared_;
   Device device_;
   std::vector<cuda::Handle> kernels_;
   mutable std::once_flag general_once_;
@@ -144,7 +146,7 @@ class JitPlan : public Plan {
 
 }  // namespace
 
-std::unique_ptr<Plan> make_plan(Prepared prepared, const Device& device,
+std::unique_ptr<Plan> make_plan(PreparedPlan prepared, const Device& device,
                                 std::vector<cuda::Handle> kernels) {
   return std::make_unique<JitPlan>(std::move(prepared), device, std::move(kernels));
 }

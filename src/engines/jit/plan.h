@@ -10,7 +10,7 @@
 namespace fovea::jit {
 
 // For a GPU that is here; `kernels` are CUfunctions in the order of prepared.units.
-std::unique_ptr<Plan> make_plan(Prepared prepared, const Device& device,
+std::unique_ptr<Plan> make_plan(PreparedPlan prepared, const Device& device,
                                 std::vector<cuda::Handle> kernels);
 
 }  // namespace fovea::jit

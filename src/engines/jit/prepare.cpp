@@ -5,19 +5,20 @@
 #include "base/error.h"
 #include "engines/jit/arguments.h"
 #include "engines/jit/bake.h"
-#include "engines/jit/device/captured_call.h"
+#include "engines/jit/captured_text.h"
+#include "engines/jit/device/captured_arguments.h"
 #include "engines/jit/hopper.h"
 
 namespace fovea::jit {
 namespace {
 
 bool has_hopper_forward(const Problem& baked, const Device& device, Tier tier) {
-  ShapeFacts facts{baked, device.sm, device.shared_memory_per_block};
-  facts.tier = tier;
-  return baked.direction == Direction::Forward && why_no_hopper_forward(facts).empty();
+  ShapeInputs inputs{baked, device.sm, device.shared_memory_per_block};
+  inputs.tier = tier;
+  return baked.direction == Direction::Forward && why_no_hopper_forward(inputs).empty();
 }
 
-RenderOptions render_options(const Problem& baked, const Captured& captured) {
+RenderOptions render_options(const Problem& baked, const CapturedSums& captured) {
   RenderOptions options;
   options.precise = baked.q.dtype == DType::F32 || baked.precision == Precision::Strict;
   options.splits_shift = options.precise;
@@ -28,9 +29,9 @@ RenderOptions render_options(const Problem& baked, const Captured& captured) {
   return options;
 }
 
-void add_summaries(Prepared& out) {
+void add_summaries(PreparedPlan& out) {
   for (const Summary& summary : out.formula.summaries) {
-    Source source = summary_source(out.baked.program.tensors()[summary.slot].dtype);
+    KernelSource source = summary_source(out.baked.program.tensors()[summary.slot].dtype);
     const auto at = std::ranges::find_if(
         out.units, [&](const PreparedUnit& unit) { return unit.source.name == source.name; });
     out.summary_units.push_back(static_cast<std::size_t>(at - out.units.begin()));
@@ -40,24 +41,24 @@ void add_summaries(Prepared& out) {
 
 }  // namespace
 
-const PreparedKernel* Prepared::mapped_kernel() const {
+const PreparedKernel* PreparedPlan::mapped_kernel() const {
   const auto at = std::ranges::find_if(
       kernels, [](const PreparedKernel& kernel) { return kernel.row->maps_tensors; });
   return at == kernels.end() ? nullptr : &*at;
 }
 
-Rendered render_for(const Problem& baked, const Captured& captured, const Device& device,
+Rendered render_for(const Problem& baked, const CapturedSums& captured, const Device& device,
                     Tier tier) {
   RenderOptions options = render_options(baked, captured);
   options.splits_factors = has_hopper_forward(baked, device, tier);
-  // Which also saves conversions of integers there. Few queries are computed by other kernels,
-  // which only lose time by that.
+  // For the kernel for sm_90 this also saves conversions of integers. Few queries are computed by
+  // other kernels, which would lose time by it.
   options.splits_shift |= options.splits_factors && !splits_keys(baked);
   return render(baked, options);
 }
 
-ShapeFacts shape_facts(const Problem& baked, const Device& device, const Rendered& formula,
-                       const Captured& captured, Tier tier) {
+ShapeInputs shape_inputs(const Problem& baked, const Device& device, const Rendered& formula,
+                         const CapturedSums& captured, Tier tier) {
   return {baked,
           device.sm,
           device.shared_memory_per_block,
@@ -71,25 +72,26 @@ ShapeFacts shape_facts(const Problem& baked, const Device& device, const Rendere
           &captured};
 }
 
-Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
-  Prepared out;
+PreparedPlan prepare(const Problem& baked, const Device& device, Tier tier) {
+  PreparedPlan out;
   out.baked = baked;
-  out.captured = Captured(baked);
+  out.captured = CapturedSums(baked);
   out.formula = render_for(baked, out.captured, device, tier);
   out.multiprocessors = device.multiprocessors;
   // Measured on an H200: forwards save 1 to 3 us a call; backwards, most of whose kernels move
   // memory, take 1 % longer.
   out.overlaps = device.sm >= 90 && baked.direction == Direction::Forward;
-  const ShapeFacts facts = shape_facts(baked, device, out.formula, out.captured, tier);
+  const ShapeInputs inputs = shape_inputs(baked, device, out.formula, out.captured, tier);
   const int targets = static_cast<int>(out.captured.targets().size());
-  if (out.formula.words + targets * device::captured_call_words <= most_words) {
+  if (out.formula.words + targets * device::gradient_write_words <= most_words) {
     out.captured_words = {out.formula.words, targets};
   }
-  const FormulaSource source{out.formula, out.captured.text(out.formula.layout),
-                             out.captured.hopper_text(out.formula.layout), out.captured_words};
+  const FormulaSource source{out.formula, captured_text(out.captured, out.formula.layout),
+                             hopper_captured_text(out.captured, out.formula.layout),
+                             out.captured_words};
   for (const KernelRow& row : kernel_rows(baked.direction)) {
-    if (!row.in_plan(facts)) continue;
-    const Shape shape = row.shape(facts);
+    if (!row.in_plan(inputs)) continue;
+    const KernelShape shape = row.shape(inputs);
     if (shape.shared_bytes > device.shared_memory_per_block) {
       throw Unsupported(
           "engine jit: this formula stages so many values for its rows and columns "
@@ -105,11 +107,11 @@ Prepared prepare(const Problem& baked, const Device& device, Tier tier) {
   const bool counts_tiles = baked.direction == Direction::Forward && out.mapped_kernel() != nullptr;
   if (counts_tiles || !out.captured.targets().empty()) {
     out.clear_unit = out.units.size();
-    out.units.push_back({captured_source("clear", "ClearCall"), true, 0});
+    out.units.push_back({captured_source("clear", "ClearArguments"), true, 0});
   }
   if (!out.captured.targets().empty()) {
     out.captured_write_unit = out.units.size();
-    out.units.push_back({captured_source("captured_write", "CapturedCall"), true, 0});
+    out.units.push_back({captured_source("captured_write", "GradientWrite"), true, 0});
   }
   return out;
 }

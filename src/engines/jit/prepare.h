@@ -14,20 +14,20 @@ namespace fovea::jit {
 
 struct PreparedKernel {
   const KernelRow* row = nullptr;
-  Shape shape;
+  KernelShape shape;
 };
 
 // A translation unit and what is needed to store and load it.
 struct PreparedUnit {
-  Source source;
+  KernelSource source;
   bool shared = false;  // by plans of other formulas
   int shared_bytes = 0;
 };
 
-struct Prepared {
+struct PreparedPlan {
   Problem baked;
   Rendered formula;
-  Captured captured;
+  CapturedSums captured;
   std::vector<PreparedKernel> kernels;
   // Of the kernels, in their order; then one for each type of summary.
   std::vector<PreparedUnit> units;
@@ -44,12 +44,12 @@ struct Prepared {
 };
 
 // The formula as a plan's kernels take it, and what their tiles are chosen by. Both are kept by the
-// caller as long as the facts are.
-Rendered render_for(const Problem& baked, const Captured& captured, const Device& device,
+// caller as long as the inputs are.
+Rendered render_for(const Problem& baked, const CapturedSums& captured, const Device& device,
                     Tier tier);
-ShapeFacts shape_facts(const Problem& baked, const Device& device, const Rendered& formula,
-                       const Captured& captured, Tier tier);
+ShapeInputs shape_inputs(const Problem& baked, const Device& device, const Rendered& formula,
+                         const CapturedSums& captured, Tier tier);
 
-Prepared prepare(const Problem& baked, const Device& device, Tier tier = Tier::Best);
+PreparedPlan prepare(const Problem& baked, const Device& device, Tier tier = Tier::Best);
 
 }  // namespace fovea::jit

@@ -18,17 +18,18 @@
 namespace fovea::jit {
 namespace {
 
-// Factors around a modified score: of `cap * tanh(score / cap)` the outer one joins the exponent of
-// the softmax, the inner one the scale, so that neither is multiplied for each score:
-// mod = outer * inner(score * scale), with outer and scale the same for a whole head.
-struct ScoreFactors {
-  ir::Expr outer, scale, inner;
-};
-
 using ir::Depends;
 using ir::Expr;
 using ir::Node;
 using ir::Op;
+using ir::Stage;
+
+// Factors around a modified score: of `cap * tanh(score / cap)` the outer one joins the exponent of
+// the softmax, the inner one the scale, so that neither is multiplied for each score:
+// mod = outer * inner(score * scale), with outer and scale the same for a whole head.
+struct ScoreFactors {
+  Expr outer, scale, inner;
+};
 
 bool is_of_head(const Expr& x) {
   return !ir::any(x->depends(), Depends::Q | Depends::K | Depends::Score | Depends::Grad);
@@ -42,7 +43,7 @@ bool decides_by_score(const ir::Order& order) {
   return false;
 }
 
-// The only user of the score, if that is its product with something of the head or its quotient.
+// The only user of the score, if it multiplies or divides the score by something of the head.
 const Node* only_product(const ir::Order& order) {
   const Node* found = nullptr;
   for (const Node* node : order.nodes) {
@@ -88,14 +89,6 @@ ScoreFactors split_factors(const Expr& mod) {
   return out.inner == mod ? ScoreFactors{} : out;
 }
 
-}  // namespace
-
-namespace {
-
-using ir::Expr;
-using ir::Op;
-using ir::Stage;
-
 std::string constant_line(const std::string& name, bool value) {
   return "  static constexpr bool " + name + " = " + (value ? "true" : "false") + ";\n";
 }
@@ -106,8 +99,8 @@ std::string constant_line(const std::string& name, int value) {
   return "  static constexpr int " + name + " = " + std::to_string(value) + ";\n";
 }
 
-// The largest modified score there is, whatever the score; 0: there may be any. What a call binds
-// is not known here.
+// A bound of the modified score's magnitude, whatever the score; 0: none is known. Values that a
+// call binds are not known here.
 float score_bound(const Expr& modified) {
   const ir::RealInterval range = ir::bound(modified, {}).f;
   const float most = std::max(std::abs(range.lo), std::abs(range.hi));
@@ -154,7 +147,7 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
   add("keep", "", program.mask() ? program.mask() : ir::constant(true));
   const std::span<const Expr> parts = classifier.mask_parts();
   for (std::size_t i = 0; i < parts.size(); ++i) add("keep_" + std::to_string(i), "", parts[i]);
-  // Large numbers that are added to all scores of a row, or along it, cost f32 its digits.
+  // Large numbers that are added to the scores of a row would cost f32 their last digits.
   const ir::RowShift split =
       options.splits_shift && program.mod() ? ir::split_row_shift(program.mod()) : ir::RowShift{};
   const bool shifts = split.shift || split.line.slope;

@@ -22,8 +22,8 @@ struct ExtraRoot {
 };
 
 struct RenderOptions {
-  // Functions that decide nothing: within a few units in the last place of f32 (for f32 tensors),
-  // or fast and within about 1e-5 (for 16-bit tensors).
+  // FunctionAccuracy that decide nothing: within a few units in the last place of f32 (for f32
+  // tensors), or fast and within about 1e-5 (for 16-bit tensors).
   bool precise = false;
   // tanh by the hardware's instruction, 2^-11 relative: one unit of work instead of two. Only if
   // !precise.

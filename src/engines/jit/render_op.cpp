@@ -82,19 +82,20 @@ std::string_view type_text(ir::Type type) {
 
 std::string_view captured_type_text(DType type) {
   switch (type) {
-    case DType::F32: return "captured::OfF32";
-    case DType::F16: return "captured::OfF16";
-    case DType::BF16: return "captured::OfBF16";
+    case DType::F32: return "captured::StoredF32";
+    case DType::F16: return "captured::StoredF16";
+    case DType::BF16: return "captured::StoredBF16";
     case DType::F64: break;  // refused before
-    case DType::I32: return "captured::OfI32";
-    case DType::I64: return "captured::OfI64";
-    case DType::U8: return "captured::OfU8";
-    case DType::Bool: return "captured::OfBool";
+    case DType::I32: return "captured::StoredI32";
+    case DType::I64: return "captured::StoredI64";
+    case DType::U8: return "captured::StoredU8";
+    case DType::Bool: return "captured::StoredBool";
   }
   return {};
 }
 
-std::string operation_text(const Node& node, bool exact, Args args, const Functions& functions) {
+std::string operation_text(const Node& node, bool exact, Args args,
+                           const FunctionAccuracy& functions) {
   const auto function = [&](std::string_view name) {
     const std::string_view space = exact ? "exact::" : functions.precise ? "precise::" : "fast::";
     return call(std::string(space) + std::string(name), args);
@@ -139,7 +140,8 @@ std::string operation_text(const Node& node, bool exact, Args args, const Functi
     case Op::Pow: return function("power");
     case Op::Tanh: return coarse ? call("tanh_approx", args) : function("tanh");
     case Op::Sigmoid: {
-      // Of a value within -1 and 1 the result is not near 0, and so relatively as exact as tanh.
+      // If the operand is within -1 and 1, the result is not near 0, and its relative error is that
+      // of tanh.
       const Op operand = node.arg(0)->op();
       const bool is_small = operand == Op::Sigmoid || operand == Op::Tanh;
       return coarse && is_small ? call("sigmoid_approx", args) : function("sigmoid");

@@ -11,7 +11,7 @@
 namespace fovea::jit {
 
 // How functions that decide nothing are computed: namespaces of device/math.h.
-struct Functions {
+struct FunctionAccuracy {
   bool precise = false;
   bool coarse_tanh = false;
 };
@@ -19,12 +19,12 @@ struct Functions {
 // The value of `node` if its operands have these names. Leaves, scalars and loads have no rule
 // here. `exact`: as ir/arith says; otherwise as `functions` allow.
 std::string operation_text(const ir::Node& node, bool exact, std::span<const std::string> args,
-                           const Functions& functions);
+                           const FunctionAccuracy& functions);
 
 std::string constant_text(const ir::Node& node);  // of a constant; read back bit for bit
 std::string float_text(float value);
 std::string int_text(std::int32_t value);
 std::string_view type_text(ir::Type type);        // float, int or bool
-std::string_view captured_type_text(DType type);  // captured::OfF16 ...
+std::string_view captured_type_text(DType type);  // captured::StoredF16 ...
 
 }  // namespace fovea::jit

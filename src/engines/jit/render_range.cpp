@@ -33,7 +33,8 @@ std::string box_side(const std::string& side) {
   return "IntInterval{box." + side + "_first, box." + side + "_last}";
 }
 
-// Which index of a load changes along a tile, if one alone does: it may have a summary. -1: none.
+// The index of a load that changes along a tile, if exactly one does: it may have a summary. Else
+// -1.
 int changing_index(const ir::Node& load) {
   int found = -1;
   for (std::size_t i = 0; i < load.args().size(); ++i) {
@@ -53,16 +54,16 @@ class ClassifyText {
 
   std::string run() {
     line(
-        "static FOVEA_DEVICE Tile classify(const Arguments& a, const Head& head, const Box& box) {");
+        "static FOVEA_DEVICE TileClass classify(const Arguments& a, const Head& head, const Box& box) {");
     for (std::size_t i = 0; i < code_.steps.size(); ++i) step(code_.steps[i], i);
-    line("  if (" + name(code_.roots[0]) + ".never()) return Tile::empty();");
+    line("  if (" + name(code_.roots[0]) + ".never()) return TileClass::empty();");
     std::string mixed;
     for (std::size_t i = 1; i < code_.roots.size(); ++i) {
       const std::string bit = std::to_string(1u << (i - 1)) + "u";
       mixed += (i > 1 ? " | " : "") + std::string("(") + name(code_.roots[i]) +
                ".always() ? 0u : " + bit + ")";
     }
-    line("  return Tile{" + mixed + "};");
+    line("  return TileClass{" + mixed + "};");
     line("}");
     return std::move(out_);
   }
@@ -211,7 +212,7 @@ class ClassifyText {
   std::string out_;
 };
 
-// What a mask asks for at once: `a && b && c` has three parts.
+// The operands of a mask's outermost `&&`: `a && b && c` has three parts.
 void add_parts(const ir::Expr& mask, std::vector<ir::Expr>& parts) {
   if (mask->op() != Op::And) return parts.push_back(mask);
   for (const ir::Expr& arg : mask->args()) add_parts(arg, parts);

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "engines/jit/device/captured_call.h"
+#include "engines/jit/device/captured_arguments.h"
 #include "engines/jit/headers.h"
 #include "engines/jit/render_op.h"
 #include "store/store.h"
@@ -43,7 +43,7 @@ class ConfigText {
   std::string text_;
 };
 
-std::string config_text(const KernelRow& row, const Problem& baked, const Shape& shape,
+std::string config_text(const KernelRow& row, const Problem& baked, const KernelShape& shape,
                         const CapturedWords& captured_words) {
   ConfigText out;
   const bool backward = baked.direction == Direction::Backward;
@@ -75,27 +75,27 @@ std::string config_text(const KernelRow& row, const Problem& baked, const Shape&
     out.truth("want_k", baked.want_k);
     out.truth("want_v", baked.want_v);
   }
-  for (const Shape::Constant& constant : shape.own) out.number(constant.name, constant.value);
+  for (const KernelShape::Constant& constant : shape.own) out.number(constant.name, constant.value);
   if (row.writes_captured) {
     out.number("captured_first", captured_words.first);
     out.number("captured_count", captured_words.count);
   }
-  const std::string captured = row.adds_captured ? "  using Captured = CapturedTerms;\n" : "";
+  const std::string captured = row.adds_captured ? "  using Terms = CapturedTerms;\n" : "";
   return "struct Config {\n" + captured + out.text() + "};\n";
 }
 
 // Headers that the formula's own text uses.
-constexpr const char* formula_headers[] = {"formula.h", "math.h", "interval.h"};
+constexpr const char* formula_headers[] = {"formula.h", "math.h", "captured_range.h"};
 
 constexpr const char* await_earlier = "  fovea::device::await_earlier_kernels();\n";
 
 std::string include(const std::string& header) { return "#include \"" + header + "\"\n"; }
 
-std::string own_text(const KernelRow& row, const Problem& baked, const Shape& shape,
+std::string own_text(const KernelRow& row, const Problem& baked, const KernelShape& shape,
                      const FormulaSource& source) {
   const Rendered& formula = source.formula;
-  // Half of the threads of a kernel that takes maps have few registers: nothing that they call may
-  // use more.
+  // In a kernel that takes maps half of the threads have few registers. A function that is called,
+  // not inlined, might use more.
   const std::string inlines =
       row.maps_tensors ? "#define FOVEA_DEVICE_CALL __device__ __forceinline__\n" : "";
   const std::string parameters = row.maps_tensors
@@ -108,7 +108,7 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
   }
   const CapturedWords& written = source.captured_words;
   const int words = (row.asks_formula ? formula.words : 0) +
-                    (row.writes_captured ? written.count * device::captured_call_words : 0);
+                    (row.writes_captured ? written.count * device::gradient_write_words : 0);
   out +=
       "namespace fovea::device {\nusing Arguments = ArgumentsOf<" + std::to_string(words) + ">;\n";
   if (row.asks_formula) out += formula.text + "\n";
@@ -122,7 +122,7 @@ std::string own_text(const KernelRow& row, const Problem& baked, const Shape& sh
            (row.maps_tensors ? source.hopper_captured : source.captured) +
            "}  // namespace fovea::device\n";
   }
-  // Kernels that take maps wait when their barriers are made.
+  // Kernels that take maps wait for earlier ones themselves, after they have made their barriers.
   return out +
          "extern \"C\" __global__ void __launch_bounds__(fovea::device::Config::threads, "
          "fovea::device::Config::blocks)\n    fovea_" +
@@ -138,7 +138,7 @@ const cuda::NamedText* find_header(std::string_view name) {
   return nullptr;
 }
 
-// "#include "name"" -> name; empty: another line.
+// The name in a line `#include "name"`; empty for other lines.
 std::string_view included(std::string_view line) {
   constexpr std::string_view start = "#include \"";
   if (!line.starts_with(start)) return {};
@@ -198,18 +198,18 @@ const std::string& headers_hash() {
   return hash;
 }
 
-Unit Source::unit() const { return {name, expand(own)}; }
+TranslationUnit KernelSource::unit() const { return {name, expand(own)}; }
 
-Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
-                 const FormulaSource& formula) {
-  Source out;
+KernelSource source_of(const KernelRow& row, const Problem& baked, const KernelShape& shape,
+                       const FormulaSource& formula) {
+  KernelSource out;
   out.own = own_text(row, baked, shape, formula);
   out.name = std::string("fovea_") + row.name;
   return out;
 }
 
-Source captured_source(const std::string& name, const std::string& parameters) {
-  Source out;
+KernelSource captured_source(const std::string& name, const std::string& parameters) {
+  KernelSource out;
   out.own = include(name + ".h") + "extern \"C\" __global__ void fovea_" + name +
             "(const __grid_constant__ fovea::device::" + parameters + " call) {\n" + await_earlier +
             "  fovea::device::" + name + "(call);\n}\n";
@@ -217,11 +217,11 @@ Source captured_source(const std::string& name, const std::string& parameters) {
   return out;
 }
 
-Source summary_source(DType dtype) {
-  Source out;
+KernelSource summary_source(DType dtype) {
+  KernelSource out;
   out.name = "fovea_summarize_" + std::string(dtype_name(dtype));
   out.own = include("summarize.h") + "extern \"C\" __global__ void " + out.name +
-            "(const __grid_constant__ fovea::device::SummaryCall call) {\n" + await_earlier +
+            "(const __grid_constant__ fovea::device::SummarizeArguments call) {\n" + await_earlier +
             "  fovea::device::summarize<fovea::device::" + std::string(captured_type_text(dtype)) +
             ">(call);\n}\n";
   return out;

@@ -10,13 +10,13 @@
 
 namespace fovea::jit {
 
-struct Source {
-  std::string name;   // of its kernel: "fovea_forward"
-  std::string own;    // what is not headers: with their hash, all that the kernel depends on
-  Unit unit() const;  // with all headers, to be compiled
+struct KernelSource {
+  std::string name;  // of its kernel: "fovea_forward"
+  std::string own;   // what is not headers: with their hash, all that the kernel depends on
+  TranslationUnit unit() const;  // with all headers, to be compiled
 };
 
-// Behind the formula's words: so many device::CapturedCall from this word on.
+// Behind the formula's words: so many device::GradientWrite from this word on.
 struct CapturedWords {
   int first = 0, count = 0;
 };
@@ -24,18 +24,18 @@ struct CapturedWords {
 // What a plan's kernels are told of its formula, each as its row asks for it.
 struct FormulaSource {
   const Rendered& formula;
-  std::string captured;         // struct CapturedTerms: Captured::text
-  std::string hopper_captured;  // Captured::hopper_text
+  std::string captured;         // struct CapturedTerms: captured_text
+  std::string hopper_captured;  // hopper_captured_text
   CapturedWords captured_words{};
 };
-Source source_of(const KernelRow& row, const Problem& baked, const Shape& shape,
-                 const FormulaSource& formula);
+KernelSource source_of(const KernelRow& row, const Problem& baked, const KernelShape& shape,
+                       const FormulaSource& formula);
 
 // The kernel that finds minima and maxima of captured tensors of this type: fovea_summarize_<type>.
-Source summary_source(DType dtype);
+KernelSource summary_source(DType dtype);
 
 // The kernel of device/<name>.h, which is not a template, with what it takes.
-Source captured_source(const std::string& name, const std::string& parameters);
+KernelSource captured_source(const std::string& name, const std::string& parameters);
 
 // The text with each `#include "..."` of a header of device/ replaced by that header, once.
 std::string expand(const std::string& text);

@@ -91,7 +91,7 @@ void Stages::find_diagonal_values() {
   }
 }
 
-// The first of those that scores are computed from; if there is none, of those that masks are.
+// The first cell load that the modifier reads; if it reads none, the first that the mask reads.
 void Stages::find_cell(const ir::Program& program) {
   std::vector<const Node*> roots;
   for (std::size_t i = 1; i < kept_.size(); ++i) roots.push_back(kept_[i].get());
@@ -194,7 +194,7 @@ using ir::Expr;
 using ir::Node;
 using ir::Op;
 
-// q times one number plus k times another plus something uniform, modulo 2^32 as i32 counts.
+// q times one number plus k times another plus something uniform, modulo 2^32 as i32 wraps.
 struct Linear {
   std::uint32_t q = 0, k = 0;
   bool moves_evenly() const { return q + k == 0; }

@@ -60,15 +60,15 @@ class Stages {
   const ir::Node* cell_ = nullptr;
 };
 
-// Formulas with x / y written as x * (1 / y) if y changes less often than the quotient and
-// decides nothing: one division instead of many. Off by one unit in the last place.
+// Formulas with x / y written as x * (1 / y) if y changes less often than the quotient and the
+// quotient decides nothing: one division instead of many, off by one unit in the last place.
 std::vector<ir::Expr> with_reciprocals(std::span<const ir::Expr> roots);
 
-// Two kinds of values change with q and with k but not with the score, and kernels keep them in
-// shared memory for each tile rather than compute or load them for each of its elements.
+// Two kinds of values change with q and with k but not with the score. Kernels keep them in shared
+// memory for each tile rather than compute or load them for each of its elements.
 // By place in `order`: whether a value changes with q and k only through their distance, so that
-// all elements along a diagonal of a tile have the same. Positions do not wrap around: binding
-// refuses offsets that would make them.
+// all elements along a diagonal of a tile have the same. Positions do not wrap: binding refuses
+// offsets that would make them.
 std::vector<bool> find_diagonal(const ir::Order& order);
 
 // Whether `node` is a load t[..., q, ..., k, ...], in any order, whose other indices are uniform

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/problem.h"
+#include "engines/jit/device/captured_arguments.h"
 #include "ir/expr.h"
 
 namespace fovea::jit {
@@ -38,7 +39,7 @@ struct Summary {
   int index = 0;     // which of the tensor's indices is cut into blocks
   int address = -1;  // offset of the word
 };
-inline constexpr std::int64_t summary_block = 64;  // elements
+using device::summary_block;
 
 // Bytes of a summary's table if the tensor has these extents.
 std::int64_t summary_bytes(const Summary& summary, std::span<const std::int64_t> extents);

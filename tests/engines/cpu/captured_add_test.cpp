@@ -52,8 +52,7 @@ struct IndexData {
       cells[static_cast<std::size_t>(r * value.row_step)] = start + 2 * r;
     }
     value.data = cells.data();
-    // Known now and then, if it is the same everywhere; an index that is not 0 may also stay the
-    // same.
+    // The slope is told now and then, if it is the same everywhere.
     constexpr std::array<std::int32_t, 7> slopes{0, 1, 1, -1, 0, 3, 1};
     if (form < slopes.size() && random.chance(50)) slope = slopes[form];
   }

@@ -115,7 +115,7 @@ void CapturedCase::bind() {
 
 bool CapturedCase::alive(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const {
   if (options_.dead_percent == 0) return true;
-  // Whole rows, whole parts of rows, and single scores.
+  // Scores are dead by whole rows, by parts of rows, and one by one.
   return point_hash(seed_ + 3, b, h, q, k / 40 + 1000) % 100 >= options_.dead_percent &&
          point_hash(seed_ + 4, b, h, q, k) % 100 >= options_.dead_percent / 4;
 }

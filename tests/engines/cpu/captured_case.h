@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/bindings.h"
-#include "engines/cpu/captured/captured.h"
+#include "engines/cpu/captured/captured_run.h"
 #include "tests/ir/random.h"
 
 namespace fovea::test {
@@ -23,7 +23,7 @@ struct CapturedOptions {
   std::int64_t chunks = 2;
   bool gaps = false;                    // gradients with space between elements
   std::vector<DType> gradient_types{};  // by tensor; empty: as declared
-  std::uint32_t dead_percent = 30;      // of scores, whose gradient is NaN then
+  std::uint32_t dead_percent = 30;      // of scores that are not alive; their gradient is NaN
 };
 
 class CapturedCase {

@@ -21,7 +21,7 @@ double tolerance(DType type) {
   }
 }
 
-// 1e-6 besides: where tanh is near 1, 1 - tanh^2 has only that left of its digits.
+// 1e-6 besides: if tanh is near 1, 1 - tanh^2 has lost so many digits.
 void expect_near(const WrittenGradient& gradient, DType type, const std::string& what) {
   for (std::size_t i = 0; i < gradient.values.size(); ++i) {
     const double expected = gradient.expected[i];
@@ -33,7 +33,7 @@ void expect_near(const WrittenGradient& gradient, DType type, const std::string&
   }
 }
 
-// Also that the order of lanes does not count, to the last bit.
+// Also checks that the order of lanes changes no bit.
 void check(CapturedCase& test, const std::string& what) {
   test.run();
   EXPECT_EQ(test.failure, "") << what;
@@ -92,7 +92,7 @@ TEST(Captured, EveryFormOfIndices) {
   }
 }
 
-// Loads at every kind of index. What formulas compute is not the question here: the limit is wide.
+// Loads at every kind of index. The limit is wide, since this does not test what formulas compute.
 TEST(Captured, RandomPrograms) {
   const std::uint64_t seed = test_seed();
   int compared = 0;

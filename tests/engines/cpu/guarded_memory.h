@@ -1,5 +1,5 @@
-// Memory of exactly the size that was asked for, aligned to 64, filled with rubbish, with a zone
-// behind it that nobody may write to.
+// Memory of exactly the size that was asked for, aligned to 64, filled with garbage, with a zone
+// behind it that must not be written to.
 #pragma once
 
 #include <algorithm>

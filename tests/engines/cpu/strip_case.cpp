@@ -69,7 +69,7 @@ StripResult::StripResult(const StripProgram::Roots& roots, const KernelTable& ke
   const StripProgram program(roots, kernels);
   const GuardedMemory state(program.state_bytes(block.rows + 2, block.columns));
   StripRun run(program, state.data(), block.rows + 2, block.columns);
-  // Somewhere else before: nothing of it may be left.
+  // Runs on another block first, of which nothing may be left.
   cpu::LeafValues other = block.leaves;
   other.h += 1;
   run.begin(other);

@@ -12,7 +12,7 @@
 
 namespace fovea::test {
 
-// The kernels that this machine can run.
+// The instruction sets whose kernels this machine can run.
 std::vector<const cpu::KernelTable*> strip_isas();
 
 // check(kernels, random) for so many cases with each of them, up to the first that fails.
@@ -58,8 +58,7 @@ class StripResult {
   bool intact_ = false;
 };
 
-// Memory between two pages that nobody may touch; `bytes` end where the second begins, or begin
-// where the first ends.
+// Memory between two protected pages; `bytes` end at the second or begin behind the first.
 class GuardedPages {
  public:
   enum class Against { End, Start };

@@ -25,7 +25,7 @@ class GuardedTensor {
                random.chance(50) ? GuardedPages::Against::End : GuardedPages::Against::Start) {
     auto* const bytes = static_cast<unsigned char*>(pages_.data());
     for (std::size_t i = 0; i < bytes_; ++i) bytes[i] = static_cast<unsigned char>(random.bits());
-    if (dtype == DType::F64) {  // numbers that f32 has
+    if (dtype == DType::F64) {  // numbers that f32 can hold
       for (std::size_t i = 0; i + 8 <= bytes_; i += 8) {
         const double value = static_cast<double>(random.normal());
         std::memcpy(bytes + i, &value, sizeof value);

@@ -59,7 +59,7 @@ class Operands {
                       : type == Type::I32 ? static_cast<std::uint32_t>(random_int(random))
                                           : random.below(2) * 0x01010101u);
     }
-    // Bools are bytes: every fourth is looked at, but all are alike within a word.
+    // Bools are bytes: the four of a word are alike, and every fourth is read.
     data_.push_back(std::move(cells));
     types_.push_back(type == Type::F32 ? DType::F32 : type == Type::I32 ? DType::I32 : DType::Bool);
     extents_.push_back(std::move(extents));
@@ -87,7 +87,7 @@ double ulps(float got, double wanted) {
   const float nearest = static_cast<float>(wanted);
   if (got == nearest) return 0;
   if (!std::isfinite(got) || !std::isfinite(nearest)) {
-    // Overflow within rounding of the largest number is the same number.
+    // An overflow counts as right if rounding alone would have caused it.
     return std::fabs(wanted) > 3.40282e38 && std::fabs(got) > 3.40282e38f ? 1 : 1e30;
   }
   const float size = std::max(std::fabs(nearest), std::numeric_limits<float>::min());
@@ -105,7 +105,7 @@ void check_op(const cpu::KernelTable& kernels, Random& random, const OpInfo& row
   }
   const Expr value = make(row.op, args);
   std::vector<Expr> roots{value};
-  // What is compared must be exact.
+  // A comparison decides, so its operands must be exact.
   if (exact && value->type() == Type::F32) roots.push_back(value < constant(0.5f));
   const std::vector<TensorView> tensors = operands.views();
   const StripBlock block = make_block(random, tensors);

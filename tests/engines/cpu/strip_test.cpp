@@ -205,7 +205,7 @@ TEST(Strip, DistancesAreExactAnywhere) {
       block.score.assign(static_cast<std::size_t>(block.rows * block.columns), 0.375f);
       block.grad = block.score;
       const StripResult result({roots, roots.size(), false}, *kernels, block);
-      Evaluator<float> eval(roots);  // 0.25 and 0.375 round nothing before 2^24
+      Evaluator<float> eval(roots);  // products with 0.25 and 0.375 are exact below 2^24
       for (int r = 0; r < block.rows; ++r) {
         for (int c = 0; c < block.columns; ++c) {
           eval(block.point<float>(r, c));

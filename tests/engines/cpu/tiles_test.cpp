@@ -378,7 +378,6 @@ TEST(Tiles, RegularMasksTakeFewNodes) {
 TEST(Tiles, WithoutAMaskAllAreFull) {
   const cpu::TileMap map(Program{}, 64);
   EXPECT_TRUE(map.hides_nothing());
-  EXPECT_FALSE(map.tables_per_head());
   EXPECT_EQ(map.table_bytes(1 << 20), 0u);
   EXPECT_TRUE(cpu::TileMap(Program::with_slots({}, parse_formula("score * 2.0", {}), {}, {}), 8)
                   .hides_nothing());

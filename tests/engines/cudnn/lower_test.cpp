@@ -21,12 +21,12 @@ struct Position {
   std::array<std::int32_t, 4> at;  // b, h, q, k
 };
 
-// A Spec as cuDNN would run it, for formulas without captured tensors.
+// A GraphSpec as cuDNN would run it, for formulas without captured tensors.
 class Interpreter {
  public:
   Interpreter(const Lowered& lowered, const std::vector<float>& literals, const Position& p)
       : lowered_(lowered), literals_(literals), p_(p) {
-    for (const Step& step : lowered.spec.steps) values_.push_back(run(step));
+    for (const GraphStep& step : lowered.spec.steps) values_.push_back(run(step));
   }
   double value(const Ref& ref) const {
     switch (ref.kind) {
@@ -43,17 +43,17 @@ class Interpreter {
   }
 
  private:
-  double tensor(const Tensor& t) const {
-    if (t.role == Role::Table)
+  double tensor(const GraphTensor& t) const {
+    if (t.role == TensorRole::Table)
       return lowered_.tables[t.slot].values[static_cast<std::size_t>(p_.at[1])];
-    if (t.role == Role::Scalar) return literals_[t.slot];
-    if (t.role == Role::OffsetB) return 0;
-    if (t.role == Role::Uniform) {
+    if (t.role == TensorRole::Scalar) return literals_[t.slot];
+    if (t.role == TensorRole::OffsetB) return 0;
+    if (t.role == TensorRole::Uniform) {
       std::vector<ir::ScalarValue> scalars;
       for (const float x : literals_) scalars.push_back({x, 0});
       ir::Point<double> point;
       point.scalars = scalars;
-      const Uniform& uniform = lowered_.uniforms[t.slot];
+      const UniformFormula& uniform = lowered_.uniforms[t.slot];
       const auto result = ir::evaluate(uniform.formula, point);
       if (t.type == Type::I32) return result.i;
       return uniform.decides ? result.exact : static_cast<float>(result.f);
@@ -62,7 +62,7 @@ class Interpreter {
     return 0;
   }
 
-  double run(const Step& s) const {
+  double run(const GraphStep& s) const {
     const auto x = [&](std::size_t i) { return value(s.operands[i]); };
     // The first operand has the shape of the score.
     const Ref::Kind first = s.operands[s.mode == Mode::Select ? 1 : 0].kind;
@@ -228,21 +228,21 @@ TEST(KnownBad, IsScoped) {
   EXPECT_TRUE(known_bad(91002, 90, problem).empty());
   EXPECT_TRUE(known_bad(90900, 90, problem).empty());
   EXPECT_TRUE(known_bad(91900, 90, problem).empty());
-  EXPECT_TRUE(what_to_avoid(91900, 90).narrow_inputs);
-  EXPECT_FALSE(what_to_avoid(92000, 90).narrow_inputs);  // not looked at
-  EXPECT_FALSE(what_to_avoid(91900, 100).narrow_inputs);
+  EXPECT_TRUE(workarounds_for(91900, 90).narrow_inputs);
+  EXPECT_FALSE(workarounds_for(92000, 90).narrow_inputs);  // not looked at
+  EXPECT_FALSE(workarounds_for(91900, 100).narrow_inputs);
 }
 
 TEST(KnownBad, WhatIsAvoidedFollowsTheTable) {
-  const auto graph = [](const std::string& words, const Avoid& avoid) {
+  const auto graph = [](const std::string& words, const Workarounds& avoid) {
     const auto parsed = parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + words);
     const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
     return lower(bake(problem).baked.problem, 2, avoid);
   };
-  const Avoid nothing{false, false, false, false, false};
+  const Workarounds nothing{false, false, false, false, false};
   const std::string narrow = "mod=\"score + t[b]\" tensor=t:f32[B]";
-  EXPECT_EQ(graph(narrow, {}).spec.find(Role::Captured)->dim, (Four{2, 1, 48, 1}));
-  EXPECT_EQ(graph(narrow, nothing).spec.find(Role::Captured)->dim, (Four{2, 1, 1, 1}));
+  EXPECT_EQ(graph(narrow, {}).spec.find(TensorRole::Captured)->dim, (Dims{2, 1, 48, 1}));
+  EXPECT_EQ(graph(narrow, nothing).spec.find(TensorRole::Captured)->dim, (Dims{2, 1, 1, 1}));
   const std::string compared = "mask=\"k + 2 < q || k == 9\"";
   EXPECT_GT(graph(compared, {}).spec.steps.size(), graph(compared, nothing).spec.steps.size());
   const std::string bias =
@@ -274,18 +274,18 @@ Lowered lowered(const std::string& words, int sq = 48) {
 
 TEST(DeviceValues, AreInputsOfTheGraph) {
   const std::string words = "mod=\"score * a / c\" scalar=a=1 scalar=c=2 mask=causal q_offset=1 ";
-  const auto by_value = [](const Lowered& made, Role role) {
-    const Tensor* const tensor = made.spec.find(role);
+  const auto by_value = [](const Lowered& made, TensorRole role) {
+    const GraphTensor* const tensor = made.spec.find(role);
     EXPECT_NE(tensor, nullptr);
     return tensor != nullptr && tensor->by_value;
   };
   const Lowered host = lowered(words), device = lowered(words + "values=device");
-  EXPECT_TRUE(by_value(host, Role::Scale));
-  EXPECT_TRUE(by_value(host, Role::OffsetQ));
+  EXPECT_TRUE(by_value(host, TensorRole::Scale));
+  EXPECT_TRUE(by_value(host, TensorRole::OffsetQ));
   EXPECT_EQ(host.uniforms.size(), 1u);  // a / c, computed at each call
-  EXPECT_FALSE(by_value(device, Role::Scale));
-  EXPECT_FALSE(by_value(device, Role::OffsetQ));
-  EXPECT_FALSE(by_value(device, Role::Scalar));
+  EXPECT_FALSE(by_value(device, TensorRole::Scale));
+  EXPECT_FALSE(by_value(device, TensorRole::OffsetQ));
+  EXPECT_FALSE(by_value(device, TensorRole::Scalar));
   EXPECT_TRUE(device.uniforms.empty());  // nobody knows their values before it runs
 }
 
@@ -316,13 +316,13 @@ TEST(TensorStrides, AreThoseOfTheGraph) {
     const Lowered made = lowered("mod=\"score + t[h,q,k]\" tensor=t:bf16[4,48,48] " + more +
                                  " tensor_strides=t:" + strides);
     EXPECT_TRUE(made.reasons.empty());
-    return *made.spec.find(more.empty() ? Role::Captured : Role::GradBias);
+    return *made.spec.find(more.empty() ? TensorRole::Captured : TensorRole::GradBias);
   };
-  EXPECT_EQ(captured("2304,48,1").stride, (Four{9216, 2304, 48, 1}));
-  EXPECT_EQ(captured("48,192,1").stride, (Four{9216, 48, 192, 1}));
-  EXPECT_EQ(captured("0,48,1").dim, (Four{1, 1, 48, 48}));  // it broadcasts
+  EXPECT_EQ(captured("2304,48,1").stride, (Dims{9216, 2304, 48, 1}));
+  EXPECT_EQ(captured("48,192,1").stride, (Dims{9216, 48, 192, 1}));
+  EXPECT_EQ(captured("0,48,1").dim, (Dims{1, 1, 48, 48}));  // it broadcasts
   // A gradient is dense, however the tensor lies.
-  EXPECT_EQ(captured("5000,64,1", "direction=backward grads=t").stride, (Four{9216, 2304, 48, 1}));
+  EXPECT_EQ(captured("5000,64,1", "direction=backward grads=t").stride, (Dims{9216, 2304, 48, 1}));
   // Saying what is so anyway makes no other plan.
   const auto baked = [](const std::string& words) {
     const std::string line = "b=2 h=4 sq=48 d=64 dtype=bf16 mod=\"score + t[h]\" tensor=t:f32[4] ";

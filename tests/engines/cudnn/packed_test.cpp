@@ -24,23 +24,23 @@ Problem baked(const std::string& words) {
   return bake(parsed.backward ? *parsed.backward : *parsed.forward).baked.problem;
 }
 
-Spec spec_of(const std::string& words) {
+GraphSpec spec_of(const std::string& words) {
   const Problem problem = baked(words);
   return lower(problem, batches(problem).front()).spec;
 }
 
 TEST(PackedGraph, HasATableForEachStride) {
-  const Spec spec = spec_of(head + "lse=1");
+  const GraphSpec spec = spec_of(head + "lse=1");
   EXPECT_EQ(spec.starts, (std::vector<PackedStarts>{{false, 4 * 64},  // q
                                                     {true, 2 * 64},   // k
                                                     {true, 2 * 32},   // v
                                                     {false, 4 * 32},  // o
                                                     {false, 4}}));    // lse, as [T, H]
-  const Tensor& q = *spec.find(Role::Q);
-  EXPECT_EQ(q.dim, (Four{2, 4, 100, 64}));
-  EXPECT_EQ(q.stride, (Four{100 * 4 * 64, 64, 4 * 64, 1}));
+  const GraphTensor& q = *spec.find(TensorRole::Q);
+  EXPECT_EQ(q.dim, (Dims{2, 4, 100, 64}));
+  EXPECT_EQ(q.stride, (Dims{100 * 4 * 64, 64, 4 * 64, 1}));
   EXPECT_EQ(q.starts, 0u);
-  EXPECT_EQ(spec.find(Role::Stats)->stride, (Four{400, 1, 4, 1}));
+  EXPECT_EQ(spec.find(TensorRole::Stats)->stride, (Dims{400, 1, 4, 1}));
   EXPECT_TRUE(spec.padding);
   const std::string text = to_text(spec);
   EXPECT_NE(text.find("starts of queries times 256\n"), std::string::npos) << text;
@@ -48,24 +48,24 @@ TEST(PackedGraph, HasATableForEachStride) {
 }
 
 TEST(PackedGraph, SharesTablesAndPutsThemFirst) {
-  const Spec spec = spec_of(head + "direction=backward q_strides=0,64,768,1");
+  const GraphSpec spec = spec_of(head + "direction=backward q_strides=0,64,768,1");
   EXPECT_EQ(spec.starts.size(), 6u);  // q alone has rows of 768; dq is dense
   std::vector<bool> there(spec.starts.size());
-  for (const Tensor& tensor : spec.tensors) {
-    if (tensor.role == Role::Starts) there[tensor.slot] = true;
+  for (const GraphTensor& tensor : spec.tensors) {
+    if (tensor.role == TensorRole::Starts) there[tensor.slot] = true;
     if (!tensor.starts) continue;
     EXPECT_TRUE(there[*tensor.starts]) << "its table is not known yet";
   }
-  EXPECT_EQ(spec.find(Role::O)->starts, spec.find(Role::GradO)->starts);
-  EXPECT_EQ(spec.find(Role::K)->starts, spec.find(Role::GradK)->starts);
-  EXPECT_NE(spec.find(Role::Q)->starts, spec.find(Role::GradQ)->starts);
+  EXPECT_EQ(spec.find(TensorRole::O)->starts, spec.find(TensorRole::GradO)->starts);
+  EXPECT_EQ(spec.find(TensorRole::K)->starts, spec.find(TensorRole::GradK)->starts);
+  EXPECT_NE(spec.find(TensorRole::Q)->starts, spec.find(TensorRole::GradQ)->starts);
 }
 
 TEST(PackedGraph, FormulasSeeTheLengthsOfTheirSequence) {
-  const Spec spec = spec_of(head + "mod=\"score + f32(Skv)\"");
+  const GraphSpec spec = spec_of(head + "mod=\"score + f32(Skv)\"");
   bool read = false;
-  for (const Tensor& tensor : spec.tensors) {
-    read = read || (tensor.role == Role::LengthsK && tensor.view == 1);
+  for (const GraphTensor& tensor : spec.tensors) {
+    read = read || (tensor.role == TensorRole::LengthsK && tensor.view == 1);
   }
   EXPECT_TRUE(read);
 }
@@ -93,13 +93,13 @@ TEST(PackedGraph, NeedsACudnnThatGetsItRight) {
 }
 
 // Sequences that were drawn: some empty, some with rows of none behind them.
-struct Drawn {
+struct DrawnSequences {
   Problem problem;  // baked
   Bindings bindings;
   std::vector<std::int32_t> q_starts{0}, k_starts{0}, q_lengths, k_lengths;
   std::vector<std::byte> workspace;
 
-  Drawn(std::mt19937& random, const std::string& words, bool with_lengths) {
+  DrawnSequences(std::mt19937& random, const std::string& words, bool with_lengths) {
     const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
     const int batch = 1 + below(9);
     for (int b = 0; b < batch; ++b) {
@@ -137,7 +137,7 @@ class PackedRows : public testing::TestWithParam<bool> {};
 TEST_P(PackedRows, TablesAreTheGeometryInElements) {
   std::mt19937 random(3);
   for (int i = 0; i < 300; ++i) {
-    Drawn drawn(random, "direction=backward", GetParam());
+    DrawnSequences drawn(random, "direction=backward", GetParam());
     const Problem& problem = drawn.problem;
     const PackedTables made = drawn.make_tables(drawn.call());
     const Geometry geometry(problem, drawn.bindings);
@@ -161,7 +161,7 @@ TEST_P(PackedRows, ClearsWhatNoSequenceHasAndNothingElse) {
   std::mt19937 random(4);
   constexpr std::uint32_t kept = 0x3f803f80;
   for (int i = 0; i < 100; ++i) {
-    Drawn drawn(random, "lse=1", GetParam());
+    DrawnSequences drawn(random, "lse=1", GetParam());
     Bindings& b = drawn.bindings;
     const auto rows = static_cast<std::size_t>(b.sizes.t_q);
     std::vector<std::uint32_t> o(rows * 3 * 4, kept), lse(rows * 3, kept);
@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Drawn, PackedRows, testing::Bool());
 TEST(PackedRows, StartsThatAreNoneStayInside) {
   std::mt19937 random(5);
   for (int i = 0; i < 300; ++i) {
-    Drawn drawn(random, "direction=backward", (i & 1) != 0);
+    DrawnSequences drawn(random, "direction=backward", (i & 1) != 0);
     for (auto* list : {&drawn.q_starts, &drawn.k_starts, &drawn.q_lengths, &drawn.k_lengths}) {
       for (std::int32_t& x : *list) x = static_cast<std::int32_t>(random()) >> (random() % 32);
     }
@@ -236,23 +236,24 @@ TEST(PackedRows, LseIsTurnedRoundAndBack) {
 // Gradients that are not wanted are written into the workspace; its blocks do not overlap.
 TEST(PackedRows, BlocksOfTheWorkspaceDoNotOverlap) {
   std::mt19937 random(6);
-  Drawn drawn(random, "direction=backward grads=v", false);
+  DrawnSequences drawn(random, "direction=backward grads=v", false);
   const PackedCall packed = drawn.call();
   const Sizes& s = drawn.bindings.sizes;
   std::vector<std::byte> workspace(packed.bytes(s));
-  const auto at = [&](Role role) {
-    Tensor tensor;
+  const auto at = [&](TensorRole role) {
+    GraphTensor tensor;
     tensor.role = role;
     EXPECT_TRUE(packed.has(tensor));
     return static_cast<std::byte*>(packed.pointer(tensor, s, workspace.data(), 0)) -
            workspace.data();
   };
-  Tensor wanted;
-  wanted.role = Role::GradV;
+  GraphTensor wanted;
+  wanted.role = TensorRole::GradV;
   EXPECT_FALSE(packed.has(wanted));
-  EXPECT_GE(at(Role::GradQ) - at(Role::Stats), s.t_q * s.h * 4);
-  EXPECT_GE(at(Role::GradK) - at(Role::GradQ), s.t_q * s.h * s.d * 2);
-  EXPECT_GE(static_cast<std::int64_t>(workspace.size()) - at(Role::GradK), s.t_k * s.hkv * s.d * 2);
+  EXPECT_GE(at(TensorRole::GradQ) - at(TensorRole::Stats), s.t_q * s.h * 4);
+  EXPECT_GE(at(TensorRole::GradK) - at(TensorRole::GradQ), s.t_q * s.h * s.d * 2);
+  EXPECT_GE(static_cast<std::int64_t>(workspace.size()) - at(TensorRole::GradK),
+            s.t_k * s.hkv * s.d * 2);
 }
 
 // The text has the kernels that are asked for, with parameters of the size that is passed.

@@ -1,4 +1,4 @@
-// What each step of a Spec computes, in double: for tests that interpret one.
+// What each step of a GraphSpec computes, in double: for tests that interpret one.
 #pragma once
 
 #include <algorithm>

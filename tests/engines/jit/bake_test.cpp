@@ -58,7 +58,7 @@ TEST(JitBake, TheNextTokenIsNot) {
   EXPECT_TRUE(first == baked_forward("skv=512" + of_torch));
 }
 
-// As everybody else writes them.
+// Numbers that move positions as other callers write them: in the formula.
 TEST(JitBake, NumbersThatShiftPositionsAreNot) {
   const auto decoded = [](int token) {
     const std::string first = std::to_string(token - 32), offset = std::to_string(token);

@@ -1,5 +1,5 @@
 // Which sums a backward adds up for captured tensors and scalars, and how.
-#include "engines/jit/captured.h"
+#include "engines/jit/captured_text.h"
 
 #include <gtest/gtest.h>
 
@@ -10,13 +10,13 @@ namespace {
 
 using device::SumsKept;
 
-Captured captured_of(const std::string& line) {
-  return Captured(testing::baked_backward("b=2 h=4 sq=64 d=32 " + line).problem);
+CapturedSums captured_of(const std::string& line) {
+  return CapturedSums(testing::baked_backward("b=2 h=4 sq=64 d=32 " + line).problem);
 }
 
 TEST(Captured, WhatTermsChangeWithDecidesHowTheyAreAddedUp) {
   const auto kind = [](const std::string& index, const std::string& extents) {
-    const Captured captured =
+    const CapturedSums captured =
         captured_of("mod=\"score + t[" + index + "]\" tensor=\"t:f32[" + extents + "]\" grads=q,t");
     EXPECT_EQ(captured.terms().size(), 1u);
     return captured.terms().at(0).kind;
@@ -33,15 +33,15 @@ TEST(Captured, WhatTermsChangeWithDecidesHowTheyAreAddedUp) {
 }
 
 TEST(Captured, SumsHaveUniformIndicesFirstAndKeysLast) {
-  const Captured captured =
+  const CapturedSums captured =
       captured_of("mod=\"score + t[k, b, q, h]\" tensor=\"t:f32[Skv,B,Sq,H]\" grads=q,t");
-  const CapturedTarget& target = captured.targets().at(0);
+  const WantedGradient& target = captured.targets().at(0);
   EXPECT_EQ(target.order, (std::vector<int>{1, 3, 2, 0}));
   EXPECT_EQ(target.outer, 2);
 }
 
 TEST(Captured, ATensorOfSeveralTermsHasOneOrder) {
-  const Captured captured = captured_of(
+  const CapturedSums captured = captured_of(
       "mod=\"score + t[h, q, k] + t[h, k, q] + t[q % 4, 0, 0]\" tensor=\"t:f32[H,Sq,Skv]\" "
       "grads=q,t");
   ASSERT_EQ(captured.terms().size(), 3u);
@@ -52,25 +52,25 @@ TEST(Captured, ATensorOfSeveralTermsHasOneOrder) {
 }
 
 TEST(Captured, ScalarsAndHeadsAreAddedUpInDouble) {
-  const Captured captured =
+  const CapturedSums captured =
       captured_of("mod=\"c * score + t[h]\" scalar=\"c=2\" tensor=\"t:bf16[H]\" grads=q,t,c");
-  for (const CapturedTarget& target : captured.targets()) EXPECT_EQ(target.kept, SumsKept::F64);
+  for (const WantedGradient& target : captured.targets()) EXPECT_EQ(target.kept, SumsKept::F64);
   EXPECT_EQ(captured.shared_bytes(), 0);
 }
 
 TEST(Captured, DeterministicSumsAreExact) {
-  const Captured captured = captured_of(
+  const CapturedSums captured = captured_of(
       "mod=\"score + t[h, q - k + 63]\" tensor=\"t:f32[H,127]\" grads=q,t deterministic=1");
   EXPECT_EQ(captured.targets().at(0).kept, SumsKept::Exact);
   EXPECT_EQ(captured.shared_bytes(), 0);
 }
 
 TEST(Captured, WhatNothingAddsToIsKeptNowhere) {
-  const Captured captured = captured_of("mask=\"t[h] < f32(q)\" tensor=\"t:f32[H]\" grads=q,t");
+  const CapturedSums captured = captured_of("mask=\"t[h] < f32(q)\" tensor=\"t:f32[H]\" grads=q,t");
   ASSERT_EQ(captured.targets().size(), 1u);
   EXPECT_EQ(captured.targets().at(0).kept, SumsKept::Nowhere);
   EXPECT_FALSE(captured.any_terms());
-  EXPECT_EQ(captured.text({}), "struct CapturedTerms : NoCaptured {};\n");
+  EXPECT_EQ(captured_text(captured, {}), "struct CapturedTerms : NoCaptured {};\n");
 }
 
 }  // namespace

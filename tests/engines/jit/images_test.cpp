@@ -21,7 +21,7 @@ class CountingCompiler : public Compiler {
   std::string target(const Device& device) const override {
     return "counted_" + std::to_string(device.sm);
   }
-  Image compile(const Unit& unit, const std::string&) const override {
+  CompiledKernel compile(const TranslationUnit& unit, const std::string&) const override {
     ++compiled;
     return {{unit.source.begin(), unit.source.end()}, ""};
   }

@@ -22,7 +22,8 @@ constexpr const char* head =
     "#include \"tests/engines/jit/probe_code.h\"\nnamespace fovea::device {\n";
 
 std::string function_of(const OpInfo& row) {
-  std::string out = "extern \"C\" void " + std::string(row.name) + "(const Set* a, Set* out) {\n";
+  std::string out =
+      "extern \"C\" void " + std::string(row.name) + "(const ValueSet* a, ValueSet* out) {\n";
   std::vector<std::string> args;
   for (std::size_t i = 0; i < row.arity(); ++i) {
     const Type type = row.argument(i);
@@ -57,7 +58,7 @@ BoolSet random_bools(Random& random) {
 
 bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-bool same(Type type, const Set& a, const Range& b) {
+bool same(Type type, const ValueSet& a, const Range& b) {
   switch (type) {
     case Type::I32: return a.i_lo == b.i.lo && a.i_hi == b.i.hi;
     case Type::F32: return same(a.f_lo, b.f.lo) && same(a.f_hi, b.f.hi) && a.nan == b.f.nan;
@@ -76,18 +77,18 @@ TEST(DeviceInterval, EveryOperationAsOnTheHost) {
   const std::uint64_t seed = test_seed();
   for (const OpInfo& row : all_ops) {
     if (row.arity() == 0) continue;
-    const auto operation = library.find<void(const Set*, Set*)>(std::string(row.name));
+    const auto operation = library.find<void(const ValueSet*, ValueSet*)>(std::string(row.name));
     for (std::uint64_t i = 0; i < cases(4000); ++i) {
       Random random(seed, i);
       std::array<Range, 3> args;
-      std::array<Set, 3> sets{};
+      std::array<ValueSet, 3> sets{};
       for (std::size_t j = 0; j < 3; ++j) {
         args[j] = {random_ints(random), random_reals(random), random_bools(random)};
         sets[j] = {args[j].i.lo,  args[j].i.hi,        args[j].f.lo,      args[j].f.hi,
                    args[j].f.nan, args[j].b.can_false, args[j].b.can_true};
       }
       const Range wanted = apply_range(row.op, std::span(args).first(row.arity()));
-      Set got{};
+      ValueSet got{};
       operation(sets.data(), &got);
       ASSERT_TRUE(same(row.result(), got, wanted))
           << row.name << ", " << seed_text(seed, i) << ": [" << got.i_lo << ", " << got.i_hi

@@ -69,8 +69,8 @@ constexpr const char* hopper_lines[] = {
     "h=8 sq=1024 d=192 dtype=bf16 deterministic=1",
 };
 
-// Tiles are as large as registers allow: a few of 255 are spilled. Tiles that do not fit spill
-// hundreds of bytes.
+// Tiles are as large as registers allow, so a few registers may be spilled. Tiles that are too
+// large spill hundreds of bytes.
 constexpr int most_spilled = 64;  // bytes
 
 struct Usage {

@@ -1,5 +1,5 @@
-// Functions of device/math.h that decide nothing, against the language's own: how far they are off,
-// and that infinities and NaN go where they should.
+// FunctionAccuracy of device/math.h that decide nothing, against the language's own: how far they
+// are off, and that infinities and NaN go where they should.
 #define FOVEA_HOST_PRIMITIVES "tests/engines/jit/host_numbers.h"
 #include "engines/jit/device/math.h"
 

@@ -14,13 +14,13 @@ struct Probe {
 
 // Answers: keep, score, gradient, the tile's class, then the extra roots; bits of each.
 inline constexpr int most_extra = 12;
-struct Answer {
+struct ProbeAnswer {
   unsigned keep, score, gradient, tile;
   unsigned extra[most_extra];
 };
 
 // A set of values of any type.
-struct Set {
+struct ValueSet {
   long long i_lo, i_hi;
   float f_lo, f_hi;
   bool nan, can_false, can_true;

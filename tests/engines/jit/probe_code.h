@@ -5,15 +5,15 @@
 #include "engines/jit/device/primitives.h"
 
 #include "engines/jit/device/arguments.h"
+#include "engines/jit/device/captured_range.h"
 #include "engines/jit/device/formula.h"
-#include "engines/jit/device/interval.h"
 #include "engines/jit/device/math.h"
 #include "tests/engines/jit/probe.h"
 
 namespace fovea::device {
 
-using test::Answer;
 using test::Probe;
+using test::ProbeAnswer;
 
 inline unsigned bits(float x) { return bits_of(x); }
 inline unsigned bits(int x) { return static_cast<unsigned>(x); }
@@ -42,7 +42,7 @@ void check_parts(const Arguments& a, const Values&... values) {
 }
 
 template <class Arguments, class Formula, class Extra>
-void probe(const Probe& in, Answer& out, Extra extra) {
+void probe(const Probe& in, ProbeAnswer& out, Extra extra) {
   Arguments a{};
   for (unsigned i = 0; i < sizeof a.words / 8; ++i) a.words[i] = in.words[i];
   const Head head{in.b, in.h, in.B, in.H, in.Hkv, in.Sq, in.Skv};
@@ -61,20 +61,20 @@ void probe(const Probe& in, Answer& out, Extra extra) {
   out.score = bits(Formula::score(a, u, r, c, in.s));
   out.gradient = bits(Formula::gradient(a, u, r, c, in.s, in.grad));
   check_parts<Formula>(a, u, r, c);
-  const Tile tile = Formula::classify(
+  const TileClass tile = Formula::classify(
       a, head, {in.box[0], in.box[1], in.box[2], in.box[3], in.box[4], in.box[5]});
   out.tile = tile.mixed;
   extra(a, u, r, c);
 }
 
 // Sets as device/interval.h has them, from and to what interval_test hands over.
-using test::Set;
+using test::ValueSet;
 
-inline IntInterval ints_of(const Set& s) { return {s.i_lo, s.i_hi}; }
-inline RealInterval reals_of(const Set& s) { return {s.f_lo, s.f_hi, s.nan}; }
-inline BoolSet bools_of(const Set& s) { return {s.can_false, s.can_true}; }
-inline void put(Set& s, IntInterval x) { s.i_lo = x.lo, s.i_hi = x.hi; }
-inline void put(Set& s, RealInterval x) { s.f_lo = x.lo, s.f_hi = x.hi, s.nan = x.nan; }
-inline void put(Set& s, BoolSet x) { s.can_false = x.can_false, s.can_true = x.can_true; }
+inline IntInterval ints_of(const ValueSet& s) { return {s.i_lo, s.i_hi}; }
+inline RealInterval reals_of(const ValueSet& s) { return {s.f_lo, s.f_hi, s.nan}; }
+inline BoolSet bools_of(const ValueSet& s) { return {s.can_false, s.can_true}; }
+inline void put(ValueSet& s, IntInterval x) { s.i_lo = x.lo, s.i_hi = x.hi; }
+inline void put(ValueSet& s, RealInterval x) { s.f_lo = x.lo, s.f_hi = x.hi, s.nan = x.nan; }
+inline void put(ValueSet& s, BoolSet x) { s.can_false = x.can_false, s.can_true = x.can_true; }
 
 }  // namespace fovea::device

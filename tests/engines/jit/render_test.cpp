@@ -65,7 +65,7 @@ Case finish(Case out, const RandomCaptured& captured, bool lift) {
   return out;
 }
 
-// Everything in it is decided on.
+// A case whose roots all decide something, so that all must be exact.
 Case exact_case(Random& random, const RandomCaptured& captured) {
   const auto draw_one = [&](Type type, bool grad) {
     return build(draw(random, {.type = type, .size = random.below(24), .grad = grad}));
@@ -102,7 +102,7 @@ std::vector<TensorView> varied_views(Random& random, const RandomCaptured& captu
   return views;
 }
 
-unsigned answer_bits(const Answer& answer, std::size_t root) {
+unsigned answer_bits(const ProbeAnswer& answer, std::size_t root) {
   return root == 0   ? answer.keep
          : root == 1 ? answer.score
          : root == 2 ? answer.gradient
@@ -118,7 +118,7 @@ void check_exact(const RenderedCode& code, std::size_t number, const Case& one, 
     point.tensors = views;
     const std::vector<long long> words =
         pack_words(one.rendered, one.program, views, captured.scalars(), random.chance(50));
-    const Answer answer = code.ask(number, probe_at(point, words));
+    const ProbeAnswer answer = code.ask(number, probe_at(point, words));
     eval(point);
     for (std::size_t root = 0; root < one.roots.size(); ++root) {
       const Type type = one.roots[root]->type();
@@ -132,23 +132,32 @@ void check_exact(const RenderedCode& code, std::size_t number, const Case& one, 
   }
 }
 
-TEST(Render, WhatDecidesIsExact) {
+// Compiles random cases that `make` draws, and checks each of them.
+template <class Make, class Check>
+void run_cases(Values values, const Make& make, const Check& check) {
   const std::uint64_t seed = test_seed();
   RenderedCode code;
   std::vector<Case> all;
   for (std::uint64_t i = 0; i < cases(160); ++i) {
     Random random(seed, i);
-    const RandomCaptured captured(random, Values::Any);
-    all.push_back(exact_case(random, captured));
+    const RandomCaptured captured(random, values);
+    all.push_back(make(random, captured));
     code.add(all.back().rendered, all.back().options);
   }
   ASSERT_EQ(code.build(), "");
   for (std::size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(seed_text(seed, i));
-    Random random(seed, 1000 + i);
-    check_exact(code, i, all[i], random);
-    if (HasFatalFailure()) return;
+    check(code, i, all[i], seed);
+    if (testing::Test::HasFatalFailure()) return;
   }
+}
+
+TEST(Render, WhatDecidesIsExact) {
+  run_cases(Values::Any, exact_case,
+            [](const RenderedCode& code, std::size_t i, const Case& one, std::uint64_t seed) {
+              Random random(seed, 1000 + i);
+              check_exact(code, i, one, random);
+            });
 }
 
 // The largest number that occurs, which rounding errors are measured by.
@@ -160,8 +169,8 @@ double largest(std::span<const Cell<double>> values, bool finite = false) {
   return most;
 }
 
-// Has infinite slopes, or an end of what it is defined for: an error of 1e-7 before it may be any
-// error behind it.
+// Whether an error of 1e-7 of an operand may become any error of the result: at infinite slopes,
+// and at the ends of where a function is defined.
 bool has_edges(const Expr& formula) {
   return std::ranges::any_of(operands_first({&formula, 1}).nodes, [](const Node* node) {
     switch (node->op()) {
@@ -205,7 +214,7 @@ void check_close(const RenderedCode& code, std::size_t number, const Case& one, 
                         point.Skv,   one.scalars, point.tensors};
     const std::vector<long long> words =
         pack_words(one.rendered, one.program, point.tensors, one.scalars, random.chance(50));
-    const Answer answer = code.ask(number, probe_at(point, words));
+    const ProbeAnswer answer = code.ask(number, probe_at(point, words));
     single(point);
     twice.run(exact, values);
     for (std::size_t root = 1; root < one.roots.size(); ++root) {
@@ -226,23 +235,12 @@ void check_close(const RenderedCode& code, std::size_t number, const Case& one, 
 }
 
 TEST(Render, WhatDecidesNothingIsClose) {
-  const std::uint64_t seed = test_seed();
-  RenderedCode code;
-  std::vector<Case> all;
-  for (std::uint64_t i = 0; i < cases(160); ++i) {
-    Random random(seed, i);
-    const RandomCaptured captured(random, Values::Tame);
-    all.push_back(close_case(random, captured));
-    code.add(all.back().rendered, all.back().options);
-  }
-  ASSERT_EQ(code.build(), "");
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    SCOPED_TRACE(seed_text(seed, i));
-    Random random(seed, i);
-    const RandomCaptured captured(random, Values::Tame);  // the same numbers again
-    check_close(code, i, all[i], random, captured);
-    if (HasFatalFailure()) return;
-  }
+  run_cases(Values::Tame, close_case,
+            [](const RenderedCode& code, std::size_t i, const Case& one, std::uint64_t seed) {
+              Random random(seed, i);
+              const RandomCaptured captured(random, Values::Tame);  // the same numbers again
+              check_close(code, i, one, random, captured);
+            });
 }
 
 // Usual formulas and their derivatives, rendered for 16-bit and for f32 tensors: against ir/eval in
@@ -282,7 +280,7 @@ void check_usual(const RenderedCode& code, std::size_t number, const UsualCase& 
     p.scalars = one.formula.scalars, p.tensors = one.formula.tensors;
     const Point<double> exact{p.score, p.grad, p.b,  p.h,   p.q,       p.k,      p.B,
                               p.H,     p.Hkv,  p.Sq, p.Skv, p.scalars, p.tensors};
-    const Answer answer = code.ask(number, probe_at(p, words));
+    const ProbeAnswer answer = code.ask(number, probe_at(p, words));
     twice.run(exact, values);
     single(p);
     for (std::size_t root = 0; root < roots.size(); ++root) {

@@ -27,7 +27,7 @@ void RenderedCode::add(const jit::Rendered& rendered, const jit::RenderOptions& 
       "namespace fovea::device::p" + number + " {\nusing Arguments = ArgumentsOf<" +
       std::to_string(rendered.words) + ">;\n" + rendered.text + "extern \"C\" void probe_" +
       number +
-      "(const Probe* in, Answer* out) {\n  probe<Arguments, Formula>(*in, *out, [&](const auto& a, "
+      "(const Probe* in, ProbeAnswer* out) {\n  probe<Arguments, Formula>(*in, *out, [&](const auto& a, "
       "const auto& u, const auto& r, const auto& c) {\n" +
       extra + "  });\n}\n}\n";
 }
@@ -40,8 +40,8 @@ std::string RenderedCode::build() {
   return said;
 }
 
-Answer RenderedCode::ask(std::size_t number, const Probe& probe) const {
-  Answer answer{};
+ProbeAnswer RenderedCode::ask(std::size_t number, const Probe& probe) const {
+  ProbeAnswer answer{};
   functions_[number](&probe, &answer);
   return answer;
 }

@@ -44,12 +44,12 @@ class RenderedCode {
   // What the compiler says if it fails; empty: all is loaded.
   std::string build();
 
-  Answer ask(std::size_t number, const Probe& probe) const;
+  ProbeAnswer ask(std::size_t number, const Probe& probe) const;
 
  private:
   std::string text_;
   std::size_t count_ = 0;
-  using Function = void(const Probe*, Answer*);
+  using Function = void(const Probe*, ProbeAnswer*);
   HostLibrary library_;
   std::vector<Function*> functions_;
 };

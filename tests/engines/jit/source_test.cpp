@@ -11,11 +11,11 @@
 namespace fovea::jit::testing {
 namespace {
 
-Prepared prepared(const std::string& line, Tier tier = Tier::General) {
+PreparedPlan prepared(const std::string& line, Tier tier = Tier::General) {
   return prepare(baked_forward(line).problem, find_device("h200"), tier);
 }
 
-const PreparedUnit& unit(const Prepared& all, const std::string& name) {
+const PreparedUnit& unit(const PreparedPlan& all, const std::string& name) {
   for (const PreparedUnit& one : all.units) {
     if (one.source.name == name) return one;
   }
@@ -29,7 +29,7 @@ int count(const std::string& text, const std::string& word) {
 }
 
 TEST(JitSource, IsWholeInItself) {
-  const Prepared all = prepared("b=2 h=8 sq=128 d=64 dtype=bf16 mask=causal");
+  const PreparedPlan all = prepared("b=2 h=8 sq=128 d=64 dtype=bf16 mask=causal");
   const std::string text = unit(all, "fovea_forward").source.unit().source;
   EXPECT_EQ(count(text, "#include \""), 0);
   EXPECT_EQ(count(text, "\nstruct Formula {"), 1);
@@ -52,14 +52,14 @@ TEST(JitSource, ValuesAreNotInIt) {
 }
 
 TEST(JitSource, KernelsWithoutAFormulaAreShared) {
-  const Prepared one = prepared("sq=8 d=64 dtype=bf16 mask=causal max_logit=1");
-  const Prepared other = prepared("sq=8 d=64 dtype=bf16 mod=softcap(3) max_logit=1");
+  const PreparedPlan one = prepared("sq=8 d=64 dtype=bf16 mask=causal max_logit=1");
+  const PreparedPlan other = prepared("sq=8 d=64 dtype=bf16 mod=softcap(3) max_logit=1");
   EXPECT_EQ(unit(one, "fovea_max_logit").source.own, unit(other, "fovea_max_logit").source.own);
   EXPECT_TRUE(unit(one, "fovea_max_logit").shared);
   EXPECT_FALSE(unit(one, "fovea_forward").shared);
 }
 
-bool has_unit(const Prepared& all, const std::string& name) {
+bool has_unit(const PreparedPlan& all, const std::string& name) {
   return std::ranges::any_of(all.units,
                              [&](const PreparedUnit& one) { return one.source.name == name; });
 }
@@ -67,7 +67,7 @@ bool has_unit(const Prepared& all, const std::string& name) {
 // A GPU of sm_90 has a forward of its own for what that takes; the general one otherwise.
 TEST(JitSource, TiersOfTheForward) {
   const auto tier = [](const std::string& line) {
-    const Prepared all = prepared(line, Tier::Best);
+    const PreparedPlan all = prepared(line, Tier::Best);
     EXPECT_NE(has_unit(all, "fovea_forward"), has_unit(all, "fovea_hopper_forward")) << line;
     return has_unit(all, "fovea_hopper_forward");
   };
@@ -87,10 +87,10 @@ TEST(JitSource, TiersOfTheForward) {
   EXPECT_EQ(count(expand(text), "#line 1 \"hopper/wgmma.h\""), 1);
 }
 
-// So has the backward, for less.
+// The same for the backward, whose kernels for sm_90 take fewer problems.
 TEST(JitSource, TiersOfTheBackward) {
   const auto tier = [](const std::string& line) {
-    const Prepared all = prepare(baked_backward(line).problem, find_device("h200"), Tier::Best);
+    const PreparedPlan all = prepare(baked_backward(line).problem, find_device("h200"), Tier::Best);
     const bool narrow = has_unit(all, "fovea_hopper_backward");
     const bool wide = has_unit(all, "fovea_hopper_backward_wide");
     EXPECT_EQ(has_unit(all, "fovea_backward") + narrow + wide, 1) << line;

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "engines/jit/device/summary_call.h"
+#include "engines/jit/device/captured_arguments.h"
 #include "engines/jit/source.h"
 #include "tests/engines/jit/summary_case.h"
 #include "tests/ir/random_point.h"
@@ -18,7 +18,7 @@ using namespace ir;
 std::vector<unsigned> run(const on_host::Kernel& kernel, const jit::Summary& summary,
                           const TensorView& tensor, std::size_t words) {
   std::vector<unsigned> table(words, 0xdeadbeefu);
-  device::SummaryCall call{};
+  device::SummarizeArguments call{};
   call.data = tensor.data;
   call.table = table.data();
   call.rank = tensor.rank;
@@ -45,7 +45,7 @@ void check(Values kind) {
   for (std::uint32_t slot = 0; slot < captured.tensors().size(); ++slot) {
     const TensorView& tensor = captured.tensors()[slot];
     if (tensor.rank == 0) continue;
-    const jit::Source source = jit::summary_source(tensor.dtype);
+    const jit::KernelSource source = jit::summary_source(tensor.dtype);
     const on_host::Module module(on_host::compile_on_host(source.own));
     const on_host::Kernel kernel =
         module.find("fovea_summarize_" + std::string(dtype_name(tensor.dtype)));

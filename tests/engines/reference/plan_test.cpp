@@ -14,8 +14,8 @@ namespace {
 thread_local std::size_t allocations = 0;
 }
 
-// Count what a thread allocates; otherwise as usual. Inlined, GCC 12 takes free() here for the
-// wrong partner of a new that it cannot see through.
+// These count what a thread allocates. GCC 12 inlines them and then warns that free() does not
+// match a new that it does not see through.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++allocations;

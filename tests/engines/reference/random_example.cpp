@@ -9,7 +9,7 @@
 namespace fovea::test {
 namespace {
 
-// Smooth where random numbers land: differences of a kink mean nothing.
+// Smooth wherever random numbers land, since finite differences are wrong across a kink.
 constexpr std::array<const char*, 14> mods{
     "",
     R"p(mod="c * tanh(score / c)" scalar="c=2.5")p",

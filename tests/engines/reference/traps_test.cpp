@@ -182,7 +182,7 @@ TEST(Traps, RowsInNoSequenceAreWritten) {
   problem.row_max = true;
   problem.sizes.b = 2, problem.sizes.t_q = 7, problem.sizes.t_k = 6;
   Example example = filled(problem);
-  example.q_starts = {1, 3, 5};  // rows 0, 5 and 6 belong to nobody
+  example.q_starts = {1, 3, 5};  // rows 0, 5 and 6 belong to no sequence
   example.k_starts = {2, 3, 5};
   example.forward_and_backward();
   for (const std::int64_t row : {0, 5, 6}) {

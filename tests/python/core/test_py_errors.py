@@ -41,6 +41,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"mask_mod": fovea.formula("score")}, "must be a formula text of positions, or a fovea.Program with a mask alone"),
         ({"score_mod": "score", "score_mod_bprop": 3}, "score_mod_bprop: must be a formula text of score and grad"),
         ({"score_mod": lambda graph, score, tensors: score, "scalars": {"c": 1.0}}, "scalars: a callback (graph, score, tensors)"),
+        ({"seq_lens": (None, [3, -1])}, "seq_lens[1]=-1 of keys: must lie in 0"),
         ({"score_mod": "score + t[h]"}, "unknown tensor 't' (give it as tensors={'t': ...})"),
         ({"score_mod": CAP, "scalars": {"c": "x"}}, "scalars['c']: must be a number, got 'x'"),
         ({"score_mod": CAP, "scalars": {"c": True}}, "scalars['c']: must be a number, got True"),

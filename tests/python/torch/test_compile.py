@@ -123,6 +123,21 @@ def test_torchs_block_masks_with_other_sizes():
     assert counter.frame_count == 1
 
 
+def test_our_block_masks_with_other_sizes():
+    """With dynamic=True the lengths of the mask and of the tensors are symbols of their own, which are found to be equal."""
+    counter = CompileCounterWithBackend("inductor")
+    run = lambda query, key, value, **kw: flex_attention(query, key, value, **kw)
+    compiled = torch.compile(run, fullgraph=True, dynamic=True, backend=counter)
+    for batch, length in ((2, 48), (3, 60)):
+        x = [torch.randn(batch, 4, length, 16, requires_grad=True) for _ in range(3)]
+        mask = create_block_mask(lambda b, h, i, j: i >= j, 1, 1, length, length)
+        o, wanted = (attend(*x, block_mask=mask) for attend in (compiled, run))
+        assert torch.equal(o, wanted)
+        grads = [torch.autograd.grad(out.square().sum(), x) for out in (o, wanted)]
+        assert all(torch.equal(*pair) for pair in zip(*grads))
+    assert counter.frame_count == 1
+
+
 def test_compiled_with_block_masks_as_arguments(tensors):
     """Ours, torch's by its function, and torch's by bare tables."""
     from torch.nn.attention import flex_attention as torch_flex
@@ -201,6 +216,14 @@ def test_operators_beside_tensors(tensors):
     assert torch.equal(torch.compile(module, fullgraph=True, backend="aot_eager")(*plain), module(*plain))
     program = torch.export.export(module, tuple(plain), strict=True)
     assert torch.equal(program.module()(*plain), module(*plain))
+
+
+def test_parts_of_captured_tensors(tensors):
+    """table[b] of which the other indices come later, and rows as vectors."""
+    bias, points = torch.randn(2, 4, S), torch.randn(S, 3)
+    mod = lambda s, b, h, i, j: s + bias[b][h][i] - (points[i] - points[j]).pow(2).sum(-1).sqrt()
+    run = lambda q, k, v: flex_attention(q, k, v, mod)
+    assert torch.equal(torch.compile(run, fullgraph=True, backend="aot_eager")(*tensors), run(*tensors))
 
 
 def test_operators_are_sound(tensors):

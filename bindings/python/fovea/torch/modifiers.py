@@ -94,8 +94,8 @@ class Biased:
 
 
 def declared(formulas):
-    """(tensors, scalars) for the line of a Program."""
-    tensors = tuple((name, DIRECT[x.dtype], tuple(x.shape)) for name, x in zip(formulas.names, formulas.tensors))
+    """(tensors, scalars) for the line of a Program that is only read and printed: extents have no say in that."""
+    tensors = tuple((name, DIRECT[x.dtype], (1,) * x.dim()) for name, x in zip(formulas.names, formulas.tensors))
     return tensors, tuple(tuple(x.split(":")) for x in formulas.scalars)
 
 

@@ -253,6 +253,8 @@ class Rows(Traced):
         raise refuse(_BRANCHES, _BRANCH)
 
     def __getattr__(self, name):
+        if name in Rows.__slots__:  # Dynamo looks for them before __init__ has set them
+            raise AttributeError(name)
         if len(self.shape) != 1 and not name.startswith("__"):
             raise refuse(f".{name} of a part of shape {list(self.shape)} of a captured tensor", "all but one of its indices")
         return super().__getattr__(name)

@@ -80,7 +80,7 @@ CapturedGradients::CapturedGradients(const Problem& baked) : baked_(baked) {
       if (of.load->slot() == tensors_[i].slot) add_load(i, of);
     }
   }
-  for (Scalar& scalar : scalars_) {
+  for (WantedScalar& scalar : scalars_) {
     for (const ir::ScalarGradient& of : derived.scalars) {
       const ir::Expr gradient = ir::simplify(of.gradient);
       if (of.slot != scalar.slot || is_zero(gradient)) continue;
@@ -115,16 +115,17 @@ void CapturedGradients::add_load(std::size_t tensor, const ir::LoadGradient& of)
   const ir::Expr gradient = ir::simplify(of.gradient);
   if (is_zero(gradient)) return;
   tensors_[tensor].add_load(*of.load);
-  Load load{of.load, tensor, roots_.size(), {}};
+  WantedLoad load{of.load, tensor, roots_.size(), {}};
   for (const ir::Expr& index : of.load->args()) load.slopes.push_back(slope_along_k(index));
   loads_.push_back(std::move(load));
   roots_.push_back(gradient);
   roots_.insert(roots_.end(), of.load->args().begin(), of.load->args().end());
 }
 
-CapturedGradients::Layout CapturedGradients::lay_out(const Sizes& sizes, const ChunkCounts& counts,
-                                                     void* memory) const {
-  Layout out;
+CapturedGradients::SumLayout CapturedGradients::lay_out(const Sizes& sizes,
+                                                        const ChunkCounts& counts,
+                                                        void* memory) const {
+  SumLayout out;
   out.plan = plan_lanes(baked_, tensors_, scalars_.size(), sizes, counts);
   out.lane_step = round_to_line(out.plan.private_elements);
   Arena arena("cpu", memory);
@@ -137,14 +138,14 @@ CapturedGradients::Layout CapturedGradients::lay_out(const Sizes& sizes, const C
     const std::uint32_t slot = tensors_[i].slot;
     const std::int64_t elements = declared_elements(baked_, sizes, slot);
     switch (target.kept) {
-      case Kept::Nowhere: break;
-      case Kept::Private:
+      case SumPlace::Nowhere: break;
+      case SumPlace::Private:
         if (!sums.empty()) target.sums = out.sums + out.scalar_sums;
         target.lane_step = out.lane_step;
         out.scalar_sums += elements;
         break;
-      case Kept::Shared: target.sums = arena.take<double>(elements).data(); break;
-      case Kept::Direct:
+      case SumPlace::Shared: target.sums = arena.take<double>(elements).data(); break;
+      case SumPlace::Direct:
         if (has_16_bits(baked_.program.tensors()[slot].dtype)) {
           target.type = SumType::F32;
           target.sums = arena.take<float>(elements).data();

@@ -9,7 +9,7 @@
 namespace fovea::cpu {
 namespace {
 
-// Few terms are added at a time in float, in sums side by side.
+// Sums in float have few terms each: eight side by side, then added up in double.
 double sum_of(const float* x, int count) {
   constexpr int width = 8;
   std::array<float, width> parts{};
@@ -128,7 +128,7 @@ class StripAdder {
   }
 
  private:
-  // Where indices that do not change along a row lead; `but` is left out.
+  // The element by the indices that do not change along a row, all but number `but`.
   T* row_start(int row, std::size_t but) const {
     T* at = sums_;
     for (std::size_t d = 0; d < index_.size(); ++d) {

@@ -1,6 +1,6 @@
 // Adds one strip of gradients to a captured tensor's sums, in the form that the indices allow: one
 // sum for the strip, for a row or for a column; whole rows side by side; or one score at a time.
-// Private to the files of captured.h.
+// Used by captured_run alone.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ struct StripIndex {
   std::optional<std::int32_t> slope{};
 };
 
-// Where the indices of a strip's row lead, if none of them changes along it.
+// The element that the indices of a strip's row name, if none of them changes along the row.
 std::int64_t element_of(const CapturedTarget& target, std::span<const StripIndex> index, int row);
 void add_element(const CapturedTarget& target, std::int64_t at, double x);  // of lane 0
 

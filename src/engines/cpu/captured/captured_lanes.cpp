@@ -11,22 +11,23 @@ namespace {
 
 constexpr std::int64_t private_budget = std::int64_t{64} << 20;  // bytes, of all lanes together
 constexpr std::int64_t usual_lanes = 16;
-// Sums of a lane that are so few cost nothing: enough lanes for the largest machines.
+// Private copies of so few elements cost nearly nothing, so there are lanes for the largest
+// machines.
 constexpr std::int64_t few_elements = 8192;
 constexpr std::int64_t most_lanes = 64;
-// More copies are cleared, added up and written than are worth it, unless there are at least so
-// many scores for each of their elements.
+// Copies must be cleared, added up and written: they pay off if there are at least so many scores
+// for each of their elements.
 constexpr std::int64_t scores_per_element = 4;
-// So many terms can be added up in f32 without harm.
+// Up to so many terms an element may be summed in f32.
 constexpr std::int64_t few_terms = 64;
 
 LaneKey operator&(const LaneKey& a, const LaneKey& b) {
   return {a.b && b.b, a.g && b.g, a.chunk && b.chunk};
 }
 
-bool owned(Kept kept) { return kept == Kept::Shared || kept == Kept::Direct; }
+bool owned(SumPlace kept) { return kept == SumPlace::Shared || kept == SumPlace::Direct; }
 
-// Finds the index that is `op`; what an earlier load has said must still hold.
+// Finds the index that is `op`, which must be the same one in all loads.
 void match(int& index, bool first, const ir::Node& load, ir::Op op) {
   const auto is_op = [&](int i) {
     return i >= 0 && load.arg(static_cast<std::size_t>(i))->op() == op;
@@ -67,14 +68,14 @@ bool has_few_terms(const CapturedTensor& tensor, const Sizes& sizes) {
          b * h * static_cast<std::int64_t>(tensor.loads) <= few_terms;
 }
 
-// Whether positions [first, last) are indices of their own.
+// Whether positions [first, last) lie inside the tensor, so that none of them is clamped.
 bool within(std::int64_t first, std::int64_t last, const ir::TensorView& view, int index) {
   return first >= 0 && last <= view.extent[static_cast<std::size_t>(index)];
 }
 
 struct KeyPositions {
   std::int64_t first = 0, last = 0;
-  bool alike = true;  // the same in every sequence
+  bool alike = true;  // whether all sequences have the same positions
 };
 
 KeyPositions key_positions(const Problem& baked, const Bindings& bindings) {
@@ -120,10 +121,10 @@ LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensor
     const bool huge = __builtin_add_overflow(plan.private_elements, elements, &with_this);
     const std::int64_t lanes = huge ? 0 : lanes_for(with_this, sizes);
     if (lanes >= usual_lanes || lanes > separates.count(counts)) {
-      plan.kept[i] = Kept::Private;
+      plan.kept[i] = SumPlace::Private;
       plan.private_elements = with_this;
     } else {
-      plan.kept[i] = has_few_terms(tensors[i], sizes) ? Kept::Direct : Kept::Shared;
+      plan.kept[i] = has_few_terms(tensors[i], sizes) ? SumPlace::Direct : SumPlace::Shared;
       key = key & separates;
     }
   }
@@ -135,9 +136,9 @@ LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensor
   return plan;
 }
 
-Lanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& bindings,
-                    std::span<const CapturedTensor> tensors) {
-  Lanes lanes = plan.lanes;
+GradientLanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& bindings,
+                            std::span<const CapturedTensor> tensors) {
+  GradientLanes lanes = plan.lanes;
   if (lanes.count == 0) return lanes;
   const KeyPositions k = key_positions(baked, bindings);
   const std::int64_t b = value_of(bindings.b_offset), h = value_of(bindings.h_offset);

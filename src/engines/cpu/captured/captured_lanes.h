@@ -21,13 +21,13 @@ struct ChunkCounts {
   std::int64_t sequences = 0, groups = 0, chunks = 0;
 };
 
-// Which of (b, g, chunk) lanes are told apart by.
+// Which of (b, g, chunk) tell lanes apart.
 struct LaneKey {
   bool b = true, g = true, chunk = true;
   std::int64_t count(const ChunkCounts& counts) const;
 };
 
-struct Lanes {
+struct GradientLanes {
   ChunkCounts counts;
   LaneKey key;
   std::int64_t count = 0;
@@ -40,7 +40,7 @@ struct Lanes {
   }
 };
 
-enum class Kept : std::uint8_t {
+enum class SumPlace : std::uint8_t {
   Nowhere,  // no load has a gradient: zeros are written
   Private,  // a copy per lane, in double
   Shared,   // one copy, in double
@@ -59,23 +59,22 @@ struct CapturedTensor {
   // Every load has an index that is q and one that is k: one term per load, (b, h) and element.
   bool has_q_and_k = true;
 
-  // Counts one more load in.
   void add_load(const ir::Node& load);
   LaneKey separates() const { return {b_index != none, h_index != none, k_index != none}; }
 };
 
-// The decision, by declared extents. Holds no memory of its own: it is made again in every call.
+// The decision, by declared extents. It allocates nothing, and is made again in every call.
 struct LanePlan {
-  std::array<Kept, ir::limits::captured> kept{};  // of each tensor
-  std::int64_t private_elements = 0;              // of a lane: tensors, then scalars
-  Lanes lanes;                                    // the most that a call can have
+  std::array<SumPlace, ir::limits::captured> kept{};  // of each tensor
+  std::int64_t private_elements = 0;                  // of a lane: tensors, then scalars
+  GradientLanes lanes;                                // the most that a call can have
 };
 LanePlan plan_lanes(const Problem& baked, std::span<const CapturedTensor> tensors,
                     std::size_t scalars, const Sizes& sizes, const ChunkCounts& counts);
 
-// The lanes of one call: those of the plan, without what its offsets and lengths do not keep apart
-// (an index that is clamped no longer belongs to one chunk).
-Lanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& bindings,
-                    std::span<const CapturedTensor> tensors);
+// The lanes of one call: those of the plan, but fewer if offsets or lengths let chunks share
+// elements (an index that is clamped no longer belongs to one chunk).
+GradientLanes lanes_of_call(const LanePlan& plan, const Problem& baked, const Bindings& bindings,
+                            std::span<const CapturedTensor> tensors);
 
 }  // namespace fovea::cpu

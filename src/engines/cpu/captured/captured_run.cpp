@@ -1,7 +1,10 @@
+#include "engines/cpu/captured/captured_run.h"
+
 #include <algorithm>
 #include <array>
 
 #include "attention/extents.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "engines/cpu/captured/captured_add.h"
 #include "engines/cpu/captured/captured_target.h"
@@ -40,7 +43,7 @@ void bind(CapturedTarget& target, const ir::TensorView& view, const BoundGradien
   target.out = shape_of(view, gradient.stride);
   target.shape = dense_shape({view.extent.data(), rank});
   target.elements = view.data == nullptr ? 0 : target.out.elements();
-  if (target.kept != Kept::Direct) return;
+  if (target.kept != SumPlace::Direct) return;
   const bool narrow = gradient.dtype == DType::F16 || gradient.dtype == DType::BF16;
   if (narrow && target.sums != nullptr) return;
   target.type = sum_type(gradient.dtype);
@@ -89,6 +92,44 @@ struct LoadIndices {
   std::size_t rank;
 };
 
+constexpr std::int64_t write_elements = std::int64_t{1} << 13;  // of one task
+
+void store(const BoundGradient& gradient, std::int64_t at, double value) {
+  switch (gradient.dtype) {
+    case DType::F32: static_cast<float*>(gradient.data)[at] = static_cast<float>(value); return;
+    case DType::F64: static_cast<double*>(gradient.data)[at] = value; return;
+    case DType::F16:
+      static_cast<std::uint16_t*>(gradient.data)[at] = float_to_half(static_cast<float>(value));
+      return;
+    case DType::BF16:
+      static_cast<std::uint16_t*>(gradient.data)[at] = float_to_bfloat16(static_cast<float>(value));
+      return;
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::Bool: break;
+  }
+}
+
+// The sums of elements [first, first + into.size()), lane after lane.
+void total(const CapturedTarget& target, std::int64_t lanes, std::int64_t first,
+           std::span<double> into) {
+  std::ranges::fill(into, 0.0);
+  const auto add = [&](const auto* from) {
+    for (std::size_t i = 0; i < into.size(); ++i) into[i] += static_cast<double>(from[i]);
+  };
+  switch (target.kept) {
+    case SumPlace::Nowhere: break;
+    case SumPlace::Private:
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        add(static_cast<const double*>(target.sums) + lane * target.lane_step + first);
+      }
+      break;
+    case SumPlace::Shared: add(static_cast<const double*>(target.sums) + first); break;
+    case SumPlace::Direct: add(static_cast<const float*>(target.sums) + first); break;
+  }
+}
+
 }  // namespace
 
 ElementShape dense_shape(std::span<const std::int64_t> extents) {
@@ -105,7 +146,7 @@ ElementShape dense_shape(std::span<const std::int64_t> extents) {
 CapturedRun::CapturedRun(const CapturedGradients& captured, const Bindings& bindings,
                          const ChunkCounts& counts, void* memory)
     : captured_(captured), bindings_(bindings) {
-  const CapturedGradients::Layout layout = captured.lay_out(bindings.sizes, counts, memory);
+  const CapturedGradients::SumLayout layout = captured.lay_out(bindings.sizes, counts, memory);
   lanes_ = lanes_of_call(layout.plan, captured.baked_, bindings, captured.tensors_);
   targets_ = layout.targets;
   sums_ = layout.sums;
@@ -128,7 +169,7 @@ double CapturedRun::numbers() const {
 }
 
 std::int64_t CapturedRun::direct_clear_tasks(const CapturedTarget& target) const {
-  const bool owned = target.kept == Kept::Shared || target.kept == Kept::Direct;
+  const bool owned = target.kept == SumPlace::Shared || target.kept == SumPlace::Direct;
   return owned ? tasks_of(target.elements, clear_elements) : 0;
 }
 
@@ -159,33 +200,33 @@ void CapturedRun::clear(std::int64_t task) const {
 
 void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_root,
                       const StripRun::Strip& strip, const std::uint64_t* live) const {
-  for (const CapturedGradients::Load& load : captured_.loads_) {
+  for (const CapturedGradients::WantedLoad& load : captured_.loads_) {
     const CapturedTarget& target = targets_[load.tensor];
     if (target.elements == 0) continue;
     const LoadIndices index(run, first_root + load.root + 1, load.slopes);
     LiveStrip gradient(run.value(first_root + load.root), strip, live);
-    void* const sums = target.kept == Kept::Private
+    void* const sums = target.kept == SumPlace::Private
                            ? static_cast<double*>(target.sums) + lane * target.lane_step
                            : target.sums;
     add_strip(target, sums, index.span(), gradient);
   }
   double* scalar = lane_sums(lane) + scalar_sums_;
-  for (const CapturedGradients::Scalar& of : captured_.scalars_) {
+  for (const CapturedGradients::WantedScalar& of : captured_.scalars_) {
     if (of.root) *scalar += LiveStrip(run.value(first_root + *of.root), strip, live).sum();
     ++scalar;
   }
 }
 
 void CapturedRun::balance(const StripRun& run, std::size_t first_root, const StripRun::Strip& strip,
-                          const OfBlock& block) const {
+                          const BlockRows& block) const {
   const auto& terms = captured_.row_terms_;
   const auto sums = [&](std::size_t which) { return block.sums.of(which, block.row); };
   block.kernels.add_two_rows(strip.grad, block.p, strip.rows, strip.columns,
                              sums(BalanceSums::gradients), sums(BalanceSums::probabilities));
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const StripValue weight = run.value(first_root + terms[i].weight);
-    const RowFactor factor{weight.f32(), static_cast<int>(weight.row_step),
-                           static_cast<int>(weight.column_step)};
+    const StripFactor factor{weight.f32(), static_cast<int>(weight.row_step),
+                             static_cast<int>(weight.column_step)};
     block.kernels.add_rows(block.p, strip.rows, strip.columns, factor,
                            sums(BalanceSums::first_term + i));
     const int last = block.row + strip.rows - 1;
@@ -194,15 +235,14 @@ void CapturedRun::balance(const StripRun& run, std::size_t first_root, const Str
   }
 }
 
-// The elements that the rows of a strip lead to.
 void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std::size_t term,
                                 int rows, std::int64_t* to) const {
-  const CapturedGradients::OfRow& of = captured_.row_terms_[term];
+  const CapturedGradients::RowGradient& of = captured_.row_terms_[term];
   if (of.is_scalar) {
     std::fill_n(to, rows, 0);
     return;
   }
-  const CapturedGradients::Load& load = captured_.loads_[of.number];
+  const CapturedGradients::WantedLoad& load = captured_.loads_[of.number];
   const LoadIndices index(run, first_root + load.root + 1, load.slopes);
   const CapturedTarget& target = targets_[load.tensor];
   const bool alike = std::ranges::all_of(
@@ -212,13 +252,68 @@ void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std
 }
 
 void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) const {
-  const CapturedGradients::OfRow& of = captured_.row_terms_[term];
+  const CapturedGradients::RowGradient& of = captured_.row_terms_[term];
   if (of.is_scalar) {
     lane_sums(0)[scalar_sums_ + static_cast<std::int64_t>(of.number)] += x;
     return;
   }
   const CapturedTarget& target = targets_[captured_.loads_[of.number].tensor];
   if (target.elements != 0) add_element(target, at, x);
+}
+
+// --- lanes are added up in order, and every element is written once ---
+
+std::int64_t CapturedRun::write_tasks() const {
+  std::int64_t tasks = captured_.scalars_.empty() ? 0 : 1;
+  for (const CapturedTarget& target : targets_) tasks += tensor_write_tasks(target);
+  return tasks;
+}
+
+std::int64_t CapturedRun::tensor_write_tasks(const CapturedTarget& target) const {
+  return target.in_output() ? 0 : (target.elements + write_elements - 1) / write_elements;
+}
+
+void CapturedRun::write(std::int64_t task) const {
+  for (const CapturedTarget& target : targets_) {
+    const std::int64_t tasks = tensor_write_tasks(target);
+    if (task < tasks) {
+      write_tensor(target, task);
+      return;
+    }
+    task -= tasks;
+  }
+  write_scalars();
+}
+
+void CapturedRun::write_tensor(const CapturedTarget& target, std::int64_t task) const {
+  constexpr std::int64_t at_once = 512;
+  std::array<double, at_once> sums;
+  const std::int64_t end = std::min((task + 1) * write_elements, target.elements);
+  const std::int64_t step =
+      target.out.rank == 0 ? 1 : target.out.stride[static_cast<std::size_t>(target.out.rank - 1)];
+  for (std::int64_t first = task * write_elements; first < end; first += at_once) {
+    const std::int64_t last = std::min(first + at_once, end);
+    total(target, lanes_.count, first,
+          std::span(sums).first(static_cast<std::size_t>(last - first)));
+    for_runs(target.out, first, last,
+             [&](std::int64_t number, std::int64_t at, std::int64_t count) {
+               for (std::int64_t i = 0; i < count; ++i) {
+                 store(target.gradient, at + i * step,
+                       sums[static_cast<std::size_t>(number - first + i)]);
+               }
+             });
+  }
+}
+
+void CapturedRun::write_scalars() const {
+  const DType type = captured_.baked_.q.dtype == DType::F64 ? DType::F64 : DType::F32;
+  for (std::size_t i = 0; i < captured_.scalars_.size(); ++i) {
+    double sum = 0;
+    for (std::int64_t lane = 0; lane < lanes_.count; ++lane) {
+      sum += lane_sums(lane)[scalar_sums_ + static_cast<std::int64_t>(i)];
+    }
+    store({bindings_.scalar_gradients[captured_.scalars_[i].slot], type, {}}, 0, sum);
+  }
 }
 
 }  // namespace fovea::cpu

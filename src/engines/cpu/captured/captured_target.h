@@ -1,5 +1,5 @@
-// Where one captured tensor's gradient is summed, and how its elements are walked. Private to the
-// files of captured.h.
+// Where one captured tensor's gradient is summed, and how its elements are walked. Used by
+// captured, captured_run and captured_add alone.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <span>
 
 #include "attention/bindings.h"
-#include "engines/cpu/captured/captured.h"
 #include "engines/cpu/captured/captured_lanes.h"
+#include "engines/cpu/captured/captured_run.h"
 #include "ir/program.h"
 
 namespace fovea::cpu {
@@ -34,7 +34,7 @@ ElementShape dense_shape(std::span<const std::int64_t> extents);
 enum class SumType : std::uint8_t { F32, F64, F16, BF16 };
 
 struct CapturedTarget {
-  Kept kept = Kept::Nowhere;
+  SumPlace kept = SumPlace::Nowhere;
   SumType type = SumType::F64;
   void* sums = nullptr;        // Private: of lane 0
   std::int64_t lane_step = 0;  // elements from one lane's sums to the next; 0: not private
@@ -69,7 +69,7 @@ void for_runs(const ElementShape& shape, std::int64_t first, std::int64_t last, 
 }
 
 // Where everything of a call's sums lies.
-struct CapturedGradients::Layout {
+struct CapturedGradients::SumLayout {
   LanePlan plan;
   std::span<CapturedTarget> targets;  // of each wanted tensor
   double* sums = nullptr;             // [lanes][lane_step]: private copies, then scalars

@@ -30,7 +30,8 @@ double BalanceSums::sum(std::size_t which, int row) const {
   const float* const from = of(which, row);
   double sum = 0;
   int lane = 0;
-  for (; lane + 4 <= lanes_; lane += 4) {  // pairs: a chain of additions takes longer
+  for (; lane + 4 <= lanes_;
+       lane += 4) {  // in pairs, since one long chain of additions would take longer
     sum += (static_cast<double>(from[lane]) + static_cast<double>(from[lane + 1])) +
            (static_cast<double>(from[lane + 2]) + static_cast<double>(from[lane + 3]));
   }

@@ -18,7 +18,7 @@ constexpr int steps_between_jumps(int rows) { return rows == group_rows ? 8 : 2;
 
 // Where the micro-kernel's operands begin, and how many groups of rows it goes through. It is one
 // call for all of them: a call for each costs AVX2 3 %.
-struct Micro {
+struct MicroOperands {
   const float* a;
   int64_t a_panel;  // floats from one of A's panels to the next
   const float* b;
@@ -112,7 +112,7 @@ FOVEA_INLINE void accumulate(const float* a, const float* b, int count, vf (&sum
 
 // The sums of one group of rows, whose part of A begins at `a`.
 template <class Terms, int rows, int columns, bool transposed>
-FOVEA_INLINE void sum_group(const Micro& at, const float* a, vf (&sum)[rows][columns]) {
+FOVEA_INLINE void sum_group(const MicroOperands& at, const float* a, vf (&sum)[rows][columns]) {
   _Pragma("GCC unroll 6") for (int i = 0; i < rows; ++i) {
     _Pragma("GCC unroll 4") for (int v = 0; v < columns; ++v) sum[i][v] = vf{};
   }
@@ -149,9 +149,9 @@ FOVEA_INLINE void put_group(const vf (&sum)[rows][columns], float* c, const floa
 }
 
 template <class Terms, int rows, int columns, bool transposed>
-void micro_kernel(const Micro& given) {
+void micro_kernel(const MicroOperands& given) {
   constexpr int next_rows = transposed ? rows : rows * panel_width;
-  const Micro at = given;  // a copy of our own, which no store can change
+  const MicroOperands at = given;  // a copy of our own, which no store can change
   const float *a = at.a, *scale = at.scale, *fetch = at.fetch;
   float* c = at.c;
   for (int group = 0; group < at.groups; ++group) {
@@ -170,7 +170,7 @@ void micro_kernel(const Micro& given) {
   }
 }
 
-using MicroKernel = void (*)(const Micro&);
+using MicroKernel = void (*)(const MicroOperands&);
 
 template <class Terms, int columns, bool transposed>
 MicroKernel kernel_of_rows(int rows) {

@@ -8,25 +8,25 @@
 namespace fovea::cpu::FOVEA_ISA {
 namespace {
 
-template <Stored type>
+template <StoredType type>
 FOVEA_INLINE vf load_stored(const char* p) {
-  if constexpr (type == Stored::F32) return load(reinterpret_cast<const float*>(p));
-  if constexpr (type == Stored::F16) return load_half(reinterpret_cast<const uint16_t*>(p));
+  if constexpr (type == StoredType::F32) return load(reinterpret_cast<const float*>(p));
+  if constexpr (type == StoredType::F16) return load_half(reinterpret_cast<const uint16_t*>(p));
   return load_bfloat(reinterpret_cast<const uint16_t*>(p));
 }
 
-template <Stored type>
+template <StoredType type>
 FOVEA_INLINE void store_stored(char* p, vf x) {
-  if constexpr (type == Stored::F32) return store(reinterpret_cast<float*>(p), x);
-  if constexpr (type == Stored::F16) return store_half(reinterpret_cast<uint16_t*>(p), x);
+  if constexpr (type == StoredType::F32) return store(reinterpret_cast<float*>(p), x);
+  if constexpr (type == StoredType::F16) return store_half(reinterpret_cast<uint16_t*>(p), x);
   store_bfloat(reinterpret_cast<uint16_t*>(p), x);
 }
 
-template <Stored type>
-constexpr int stored_bytes = type == Stored::F32 ? 4 : 2;
+template <StoredType type>
+constexpr int stored_bytes = type == StoredType::F32 ? 4 : 2;
 
 // W elements of a row, or the `count` that are left, the rest 0.
-template <Stored type>
+template <StoredType type>
 FOVEA_INLINE vf load_elements(const char* p, int64_t step, int count) {
   constexpr int bytes = stored_bytes<type>;
   if (step == 1 && count >= W) return load_stored<type>(p);
@@ -40,7 +40,7 @@ FOVEA_INLINE vf load_elements(const char* p, int64_t step, int count) {
   return load_stored<type>(buffer);
 }
 
-template <Stored type>
+template <StoredType type>
 FOVEA_INLINE void store_elements(char* p, int64_t step, int count, vf x) {
   constexpr int bytes = stored_bytes<type>;
   if (step == 1 && count >= W) return store_stored<type>(p, x);
@@ -62,7 +62,7 @@ FOVEA_INLINE void fetch_row(const char* p, int bytes) {
   for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
 }
 
-template <Stored type>
+template <StoredType type>
 bool pack_stored(const Strided& from, int rows, int columns, float factor, Panels to,
                  int padded_rows) {
   constexpr int bytes = stored_bytes<type>;
@@ -101,10 +101,12 @@ bool pack_stored(const Strided& from, int rows, int columns, float factor, Panel
 
 bool pack(const Strided& from, int rows, int columns, float factor, Panels to, int padded_rows) {
   switch (from.type) {
-    case Stored::F32: return pack_stored<Stored::F32>(from, rows, columns, factor, to, padded_rows);
-    case Stored::F16: return pack_stored<Stored::F16>(from, rows, columns, factor, to, padded_rows);
-    case Stored::BF16:
-      return pack_stored<Stored::BF16>(from, rows, columns, factor, to, padded_rows);
+    case StoredType::F32:
+      return pack_stored<StoredType::F32>(from, rows, columns, factor, to, padded_rows);
+    case StoredType::F16:
+      return pack_stored<StoredType::F16>(from, rows, columns, factor, to, padded_rows);
+    case StoredType::BF16:
+      return pack_stored<StoredType::BF16>(from, rows, columns, factor, to, padded_rows);
   }
   return true;
 }
@@ -131,7 +133,7 @@ FOVEA_INLINE void transpose(vf (&x)[W]) {
   exchange<1>(x);
 }
 
-template <Stored type>
+template <StoredType type>
 bool pack_transposed_stored(const Strided& from, int rows, int columns, Panels to,
                             int padded_rows) {
   constexpr int bytes = stored_bytes<type>;
@@ -163,17 +165,17 @@ bool pack_transposed_stored(const Strided& from, int rows, int columns, Panels t
 
 bool pack_transposed(const Strided& from, int rows, int columns, Panels to, int padded_rows) {
   switch (from.type) {
-    case Stored::F32:
-      return pack_transposed_stored<Stored::F32>(from, rows, columns, to, padded_rows);
-    case Stored::F16:
-      return pack_transposed_stored<Stored::F16>(from, rows, columns, to, padded_rows);
-    case Stored::BF16:
-      return pack_transposed_stored<Stored::BF16>(from, rows, columns, to, padded_rows);
+    case StoredType::F32:
+      return pack_transposed_stored<StoredType::F32>(from, rows, columns, to, padded_rows);
+    case StoredType::F16:
+      return pack_transposed_stored<StoredType::F16>(from, rows, columns, to, padded_rows);
+    case StoredType::BF16:
+      return pack_transposed_stored<StoredType::BF16>(from, rows, columns, to, padded_rows);
   }
   return true;
 }
 
-template <Stored type>
+template <StoredType type>
 void unpack_stored(Panels from, int rows, int columns, const float* factor, const Strided& to) {
   constexpr int bytes = stored_bytes<type>;
   for (int r = 0; r < rows; ++r) {
@@ -190,9 +192,9 @@ void unpack_stored(Panels from, int rows, int columns, const float* factor, cons
 
 void unpack(Panels from, int rows, int columns, const float* factor, const Strided& to) {
   switch (to.type) {
-    case Stored::F32: return unpack_stored<Stored::F32>(from, rows, columns, factor, to);
-    case Stored::F16: return unpack_stored<Stored::F16>(from, rows, columns, factor, to);
-    case Stored::BF16: return unpack_stored<Stored::BF16>(from, rows, columns, factor, to);
+    case StoredType::F32: return unpack_stored<StoredType::F32>(from, rows, columns, factor, to);
+    case StoredType::F16: return unpack_stored<StoredType::F16>(from, rows, columns, factor, to);
+    case StoredType::BF16: return unpack_stored<StoredType::BF16>(from, rows, columns, factor, to);
   }
 }
 

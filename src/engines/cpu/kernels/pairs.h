@@ -80,7 +80,7 @@ bool pack_row_pairs(const Strided& from, int rows, int columns, Panels to, int p
     if (row >= rows) return vi{};
     const char* const p =
         static_cast<const char*>(from.data) + (row * from.row_step + c * from.column_step) * 2;
-    return as_int(load_elements<Stored::BF16>(p, from.column_step, columns - c));
+    return as_int(load_elements<StoredType::BF16>(p, from.column_step, columns - c));
   };
   for (int c = 0; c < columns; c += W) {
     float* const out = to.data + c / panel_width * to.rows * panel_width + c % panel_width;
@@ -116,7 +116,7 @@ FOVEA_INLINE vf pairs_of(vf low, vf high) {
 #endif
 }
 
-void narrow(Panels from, const Corner& part, Panels to) {
+void narrow(Panels from, const MatrixPart& part, Panels to) {
   static_assert(panel_width % (2 * W) == 0);
   for (int row = part.first; row < part.last; ++row) {
     for (int c = part.column_first; c < part.column_last; c += 2 * W) {
@@ -130,7 +130,7 @@ void narrow(Panels from, const Corner& part, Panels to) {
   }
 }
 
-void narrow_rows(Panels from, const Corner& part, Panels to) {
+void narrow_rows(Panels from, const MatrixPart& part, Panels to) {
   for (int c = part.column_first; c < part.column_last; c += W) {
     const int64_t panel = c / panel_width, at = c % panel_width;
     const float* const in = from.data + panel * from.rows * panel_width + at;

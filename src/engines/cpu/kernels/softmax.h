@@ -160,8 +160,8 @@ FOVEA_INLINE References move_references(const SoftmaxTile& tile, int first, int 
 
 // With shifts, references need not be floats. The exponents are relative to one all the same, so
 // that nothing is rounded in the subtraction; what that rounds off the reference goes into `moved`.
-// A row that keeps nothing of the tile stays as it is: whether it is looked at depends on the rows
-// beside it, which must not change its bits.
+// A row that keeps nothing of the tile must stay as it is: whether this is called for it depends on
+// the rows beside it, which must not change its bits.
 FOVEA_INLINE float move_shifted(const SoftmaxTile& tile, int row, float most, float& moved) {
   constexpr double log2_e_exactly = 1.4426950408889634;
   moved = 0;

@@ -87,7 +87,7 @@ void spread(const float* from, int row_step, int column_step, int rows, int colu
   }
 }
 
-void add_rows(const float* x, int rows, int columns, const RowFactor& factor, float* sums) {
+void add_rows(const float* x, int rows, int columns, const StripFactor& factor, float* sums) {
   const bool by_column = factor.column_step != 0;
   for (int row = 0; row < rows; ++row) {
     const float* const of_row = x + row * panel_width;

@@ -48,9 +48,9 @@ struct Divisor {
 };
 
 void quotient_by_splat(const StripCall& call) {
-  Reader<false> x(call, 0);
-  Reader<true> u(call, 1);
-  Writer out(call);
+  OperandReader<false> x(call, 0);
+  OperandReader<true> u(call, 1);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     const Divisor by(u.number());
     out.write_row([&](int c) __attribute__((always_inline)) { return by.divide(x.read(c)); });
@@ -60,8 +60,8 @@ void quotient_by_splat(const StripCall& call) {
 
 // tanh(x), tanh(x / u) or tanh(x / u) v.
 void tanh_strip(const StripCall& call) {
-  Reader<false> x(call, 0);
-  Writer out(call);
+  OperandReader<false> x(call, 0);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     out.write_row([&](int c) __attribute__((always_inline)) { return tanh_of(x.read(c)); });
     x.advance();
@@ -69,9 +69,9 @@ void tanh_strip(const StripCall& call) {
 }
 template <bool scaled>
 void plain_tanh_of_quotient(const StripCall& call) {
-  Reader<false> x(call, 0);
-  Reader<true> u(call, 1), v(call, scaled ? 2 : 1);
-  Writer out(call);
+  OperandReader<false> x(call, 0);
+  OperandReader<true> u(call, 1), v(call, scaled ? 2 : 1);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     const Divisor by(u.number());
     out.write_row([&](int c) __attribute__((always_inline)) {
@@ -91,8 +91,8 @@ void tanh_of_quotient(const StripCall& call) {
   const bool same = call.step[1] == 0 && (!scaled || call.step[2] == 0);
   if (!same || !fits_tanh_table(__builtin_fabsf(u), v)) return plain_tanh_of_quotient<scaled>(call);
   const TanhTable table = load_tanh_table(__builtin_fabsf(u), factor);
-  Reader<false> x(call, 0);
-  Writer out(call);
+  OperandReader<false> x(call, 0);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     out.write_row([&](int c) __attribute__((always_inline)) { return tanh_of(x.read(c), table); });
     x.advance();
@@ -121,9 +121,9 @@ FOVEA_INLINE bool is_moderate(float x) {
 }
 template <class F>
 void scaled_product(const StripCall& call) {
-  Reader<false> a(call, 0), b(call, 1);
-  Reader<true> u(call, 2), v(call, 3);
-  Writer out(call);
+  OperandReader<false> a(call, 0), b(call, 1);
+  OperandReader<true> u(call, 2), v(call, 3);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     const float up = u.number(), down = v.number(), ratio = up / down;
     const bool moderate = is_moderate(up) && is_moderate(down);
@@ -138,9 +138,9 @@ void scaled_product(const StripCall& call) {
 // a // b and a % b if b is one number for the row: a power of two needs no division.
 template <class F, bool quotient>
 void divide_by_splat(const StripCall& call) {
-  Reader<false> a(call, 0);
-  Reader<true> b(call, 1);
-  Writer out(call);
+  OperandReader<false> a(call, 0);
+  OperandReader<true> b(call, 1);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     const int32_t u = b.integer();
     if (u > 0 && (u & (u - 1)) == 0) {
@@ -159,9 +159,9 @@ void divide_by_splat(const StripCall& call) {
 
 // pow(x, y) if y is one number for the row.
 void power_by_splat(const StripCall& call) {
-  Reader<false> x(call, 0);
-  Reader<true> y(call, 1);
-  Writer out(call);
+  OperandReader<false> x(call, 0);
+  OperandReader<true> y(call, 1);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     const float exponent = y.number();
     out.write_row([&](int c) __attribute__((always_inline)) {

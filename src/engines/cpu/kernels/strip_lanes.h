@@ -27,31 +27,30 @@ FOVEA_LANE_FUNCTION(LaneCos, __builtin_cos(x));
 FOVEA_LANE_FUNCTION(LaneTan, __builtin_tan(x));
 #undef FOVEA_LANE_FUNCTION
 
-struct Lanes {
+struct LaneArray {
   float at[4 * W];
 };
-FOVEA_INLINE Lanes lanes_of(Pack x) {
-  Lanes out;
+FOVEA_INLINE LaneArray lanes_of(Pack x) {
+  LaneArray out;
   store(out.at, x.a);
   store(out.at + W, x.b);
   store(out.at + 2 * W, x.c);
   store(out.at + 3 * W, x.d);
   return out;
 }
-FOVEA_INLINE Pack pack_of(const Lanes& x) {
+FOVEA_INLINE Pack pack_of(const LaneArray& x) {
   return {load(x.at), load(x.at + W), load(x.at + 2 * W), load(x.at + 3 * W)};
 }
 
 template <class F>
-__attribute__((noinline)) void apply_lanes(Lanes& x) {
+__attribute__((noinline)) void apply_lanes(LaneArray& x) {
   for (float& lane : x.at) lane = static_cast<float>(F::of(static_cast<double>(lane)));
 }
 
-// F on every lane.
 template <class F>
 struct PerLane {
   static Pack of(Pack x) {
-    Lanes lanes = lanes_of(x);
+    LaneArray lanes = lanes_of(x);
     apply_lanes<F>(lanes);
     return pack_of(lanes);
   }
@@ -64,12 +63,12 @@ FOVEA_INLINE float lane_power(float x, float y) {
   if (y == -1.0f) return 1.0f / x;
   return static_cast<float>(__builtin_pow(static_cast<double>(x), static_cast<double>(y)));
 }
-__attribute__((noinline)) void power_lanes(Lanes& x, const Lanes& y) {
+__attribute__((noinline)) void power_lanes(LaneArray& x, const LaneArray& y) {
   for (int i = 0; i < 4 * W; ++i) x.at[i] = lane_power(x.at[i], y.at[i]);
 }
 struct PerLanePow {
   static Pack of(Pack x, Pack y) {
-    Lanes base = lanes_of(x);
+    LaneArray base = lanes_of(x);
     power_lanes(base, lanes_of(y));
     return pack_of(base);
   }

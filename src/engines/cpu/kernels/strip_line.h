@@ -46,7 +46,7 @@ struct Steps {
 // Where a row's line starts: at the strip's first k.
 struct LineStart {
   uint32_t start;
-  Reader<true> rest;
+  OperandReader<true> rest;
   LineStart(const StripCall& call, int i)
       : start(static_cast<uint32_t>(*static_cast<const int32_t*>(call.in[i])) *
               static_cast<uint32_t>(call.mode)),
@@ -56,27 +56,18 @@ struct LineStart {
   }
 };
 
-// Operands k, rest; `mode` is the slope.
+// Operands k, rest; `mode` is the slope. As i32 or as f32.
+template <bool as_real>
 void line(const StripCall& call) {
   const Steps steps(call.mode);
   LineStart start(call, 0);
-  Writer out(call);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     const uint32_t first = start.read();
     out.write_row([&](int c) __attribute__((always_inline)) {
-      return AddI::of(all(as_float(splat(steps.start(first, c)))), steps.integers);
-    });
-    start.rest.advance();
-  }
-}
-void line_to_float(const StripCall& call) {
-  const Steps steps(call.mode);
-  LineStart start(call, 0);
-  Writer out(call);
-  for (int row = 0; row < call.rows; ++row) {
-    const uint32_t first = start.read();
-    out.write_row([&](int c) __attribute__((always_inline)) {
-      return steps.from<false>(steps.start(first, c));
+      const int32_t at = steps.start(first, c);
+      if constexpr (as_real) return steps.from<false>(at);
+      return AddI::of(all(as_float(splat(at))), steps.integers);
     });
     start.rest.advance();
   }
@@ -86,10 +77,10 @@ void line_to_float(const StripCall& call) {
 template <bool subtract, bool take_absolute>
 void add_line(const StripCall& call) {
   const Steps steps(call.mode);
-  Reader<false> x(call, 0);
-  Reader<true> u(call, 1);
+  OperandReader<false> x(call, 0);
+  OperandReader<true> u(call, 1);
   LineStart start(call, 2);
-  Writer out(call);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     const uint32_t first = start.read();
     const Pack scale = all(subtract ? -u.number() : u.number());

@@ -107,8 +107,8 @@ constexpr void fill_plain(TableRow (&table)[strip_op_count]) {
   table[at(StripOp::FloorMod)][2] = divide_by_splat<FloorMod, false>;
   table[at(StripOp::Copy)][0] = run1<Copy, 0>;
   table[at(StripOp::Copy)][1] = run1<Copy, 1>;
-  table[at(StripOp::Line)][2] = line;
-  table[at(StripOp::LineToFloat)][2] = line_to_float;
+  table[at(StripOp::Line)][2] = line<false>;
+  table[at(StripOp::LineToFloat)][2] = line<true>;
   fill_select<SelectLess>(table[at(StripOp::SelectLess)]);
   fill_select<SelectLessEqual>(table[at(StripOp::SelectLessEqual)]);
   fill_select<SelectEqual>(table[at(StripOp::SelectEqual)]);
@@ -117,42 +117,23 @@ constexpr void fill_plain(TableRow (&table)[strip_op_count]) {
   fill_and<AndEqual>(table[at(StripOp::AndEqual)]);
 }
 
+// Functions of one operand that take many instructions. Tanh has fast forms of its own.
+#define FOVEA_FUNCTIONS(ROW)                                                                  \
+  ROW(Exp), ROW(Exp2), ROW(Expm1), ROW(Log), ROW(Log2), ROW(Log1p), ROW(Rsqrt), ROW(Sigmoid), \
+      ROW(Softplus), ROW(Erf), ROW(Sin), ROW(Cos), ROW(Tan)
+
 constexpr void fill_exact(TableRow (&table)[strip_op_count]) {
 #define FOVEA_ROW(name) fill1<PerLane<Lane##name>>(table[at(StripOp::name)])
-  FOVEA_ROW(Exp);
-  FOVEA_ROW(Exp2);
-  FOVEA_ROW(Expm1);
-  FOVEA_ROW(Log);
-  FOVEA_ROW(Log2);
-  FOVEA_ROW(Log1p);
-  FOVEA_ROW(Rsqrt);
-  FOVEA_ROW(Tanh);
-  FOVEA_ROW(Sigmoid);
-  FOVEA_ROW(Softplus);
-  FOVEA_ROW(Erf);
-  FOVEA_ROW(Sin);
-  FOVEA_ROW(Cos);
-  FOVEA_ROW(Tan);
+  FOVEA_FUNCTIONS(FOVEA_ROW), FOVEA_ROW(Tanh);
 #undef FOVEA_ROW
   fill2<PerLanePow>(table[at(StripOp::Pow)]);
 }
 
 constexpr void fill_fast(TableRow (&table)[strip_op_count]) {
 #define FOVEA_ROW(name) fill1<name>(table[at(StripOp::name)])
-  FOVEA_ROW(Exp);
-  FOVEA_ROW(Exp2);
-  FOVEA_ROW(Expm1);
-  FOVEA_ROW(Log);
-  FOVEA_ROW(Log2);
-  FOVEA_ROW(Log1p);
-  FOVEA_ROW(Rsqrt);
-  FOVEA_ROW(Sigmoid);
-  FOVEA_ROW(Softplus);
-  FOVEA_ROW(Erf);
-  FOVEA_ROW(Sin);
-  FOVEA_ROW(Cos);
-  FOVEA_ROW(Tan);
+  FOVEA_FUNCTIONS(FOVEA_ROW);
 #undef FOVEA_ROW
+#undef FOVEA_FUNCTIONS
   table[at(StripOp::Tanh)][0] = tanh_strip;
   table[at(StripOp::TanhOfQuotient)][2] = tanh_of_quotient<false>;
   table[at(StripOp::SoftCap)][6] = tanh_of_quotient<true>;

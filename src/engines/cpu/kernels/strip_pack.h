@@ -78,11 +78,11 @@ FOVEA_INLINE const float* cells(const void* p) { return static_cast<const float*
 
 // Walks down the rows of one operand; reads packs that begin at a column.
 template <bool is_splat>
-struct Reader {
+struct OperandReader {
   const float* p;
   int64_t step;
 
-  Reader(const StripCall& call, int i) : p(cells(call.in[i])), step(call.step[i]) {}
+  OperandReader(const StripCall& call, int i) : p(cells(call.in[i])), step(call.step[i]) {}
   __attribute__((always_inline)) Pack read([[maybe_unused]] int c) const {
     if constexpr (is_splat) return all(splat(*p));
     return {load(p + c), load(p + c + W), load(p + c + 2 * W), load(p + c + 3 * W)};
@@ -96,10 +96,10 @@ struct Reader {
   __attribute__((always_inline)) void advance() { p += step; }
 };
 
-struct Writer {
+struct RowWriter {
   float* p;
 
-  explicit Writer(const StripCall& call) : p(static_cast<float*>(call.out)) {}
+  explicit RowWriter(const StripCall& call) : p(static_cast<float*>(call.out)) {}
   __attribute__((always_inline)) void write(int c, Pack x) const {
     store(p + c, x.a);
     store(p + c + W, x.b);
@@ -117,8 +117,8 @@ struct Writer {
 // F::of over a strip. `kinds` says which operands are splats.
 template <class F, int kinds>
 void run1(const StripCall& call) {
-  Reader<(kinds & 1) != 0> x(call, 0);
-  Writer out(call);
+  OperandReader<(kinds & 1) != 0> x(call, 0);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     out.write_row([&](int c) __attribute__((always_inline)) { return F::of(x.read(c)); });
     x.advance();
@@ -126,9 +126,9 @@ void run1(const StripCall& call) {
 }
 template <class F, int kinds>
 void run2(const StripCall& call) {
-  Reader<(kinds & 1) != 0> x(call, 0);
-  Reader<(kinds & 2) != 0> y(call, 1);
-  Writer out(call);
+  OperandReader<(kinds & 1) != 0> x(call, 0);
+  OperandReader<(kinds & 2) != 0> y(call, 1);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     out.write_row([&](int c)
                       __attribute__((always_inline)) { return F::of(x.read(c), y.read(c)); });
@@ -137,10 +137,10 @@ void run2(const StripCall& call) {
 }
 template <class F, int kinds>
 void run3(const StripCall& call) {
-  Reader<(kinds & 1) != 0> x(call, 0);
-  Reader<(kinds & 2) != 0> y(call, 1);
-  Reader<(kinds & 4) != 0> z(call, 2);
-  Writer out(call);
+  OperandReader<(kinds & 1) != 0> x(call, 0);
+  OperandReader<(kinds & 2) != 0> y(call, 1);
+  OperandReader<(kinds & 4) != 0> z(call, 2);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     out.write_row([&](int c) __attribute__((always_inline)) {
       return F::of(x.read(c), y.read(c), z.read(c));
@@ -150,11 +150,11 @@ void run3(const StripCall& call) {
 }
 template <class F, int kinds>
 void run4(const StripCall& call) {
-  Reader<(kinds & 1) != 0> w(call, 0);
-  Reader<(kinds & 2) != 0> x(call, 1);
-  Reader<(kinds & 4) != 0> y(call, 2);
-  Reader<(kinds & 8) != 0> z(call, 3);
-  Writer out(call);
+  OperandReader<(kinds & 1) != 0> w(call, 0);
+  OperandReader<(kinds & 2) != 0> x(call, 1);
+  OperandReader<(kinds & 4) != 0> y(call, 2);
+  OperandReader<(kinds & 8) != 0> z(call, 3);
+  RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
     out.write_row([&](int c) __attribute__((always_inline)) {
       return F::of(w.read(c), x.read(c), y.read(c), z.read(c));

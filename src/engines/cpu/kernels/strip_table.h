@@ -2,8 +2,8 @@
 // alone: read by kernel sources and by the interpreter.
 //
 // A strip is `rows` rows of panel_width cells of 32 bits: f32, i32, or bool as 0 and -1. A loop
-// always computes whole rows; what stands beyond the last column is nobody's business. An operand
-// is a vector (cells of a row lie next to one another) or a splat (one cell for the whole row).
+// always computes whole rows; what stands beyond the last column is undefined. An operand is a
+// vector (cells of a row lie next to one another) or a splat (one cell for the whole row).
 #pragma once
 
 #include <stdint.h>

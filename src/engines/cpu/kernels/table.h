@@ -17,11 +17,11 @@ struct Panels {
 };
 
 // A matrix of the caller: rows `row_step` elements apart, columns `column_step`.
-enum class Stored : uint8_t { F32, F16, BF16 };
+enum class StoredType : uint8_t { F32, F16, BF16 };
 struct Strided {
   void* data = nullptr;
   int64_t row_step = 0, column_step = 1;
-  Stored type = Stored::F32;
+  StoredType type = StoredType::F32;
 };
 
 // C = A B, C += A B or C = diag(scale) C + A B over rows [0, m) and columns [0, n) of C, summed
@@ -74,13 +74,12 @@ struct SoftmaxBackward {
   uint64_t* live = nullptr;  // [rows]: out, bits of the scores that are kept and not -inf
 };
 
-// A part of a matrix.
-struct Corner {
+struct MatrixPart {
   int first = 0, last = 0, column_first = 0, column_last = 0;
 };
 
 // A value of a formula over a strip, at data[row * row_step + column * column_step].
-struct RowFactor {
+struct StripFactor {
   const float* data = nullptr;
   int row_step = 0, column_step = 0;
 };
@@ -106,8 +105,8 @@ struct PairKernels {
   // From f32 to pairs of columns, and to pairs of rows: rows [first, last), columns
   // [column_first, column_last) rounded up to whole vectors. `first` is even for narrow_rows, and
   // the row behind an odd last one counts as zeros.
-  void (*narrow)(Panels from, const Corner& part, Panels to);
-  void (*narrow_rows)(Panels from, const Corner& part, Panels to);
+  void (*narrow)(Panels from, const MatrixPart& part, Panels to);
+  void (*narrow_rows)(Panels from, const MatrixPart& part, Panels to);
 };
 
 struct KernelTable {
@@ -138,7 +137,7 @@ struct KernelTable {
 
   // Adds the columns of a strip's rows, x times a value of a formula, to sums[row][lane]. An x of 0
   // adds nothing, whatever the value is. The other one: two strips as they are.
-  void (*add_rows)(const float* x, int rows, int columns, const RowFactor& factor, float* sums);
+  void (*add_rows)(const float* x, int rows, int columns, const StripFactor& factor, float* sums);
   void (*add_two_rows)(const float* x, const float* y, int rows, int columns, float* of_x,
                        float* of_y);
 

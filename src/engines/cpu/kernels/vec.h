@@ -74,13 +74,6 @@ FOVEA_INLINE float sum_of(vf x) {
   x += swap_lanes<1>(x);
   return x[0];
 }
-FOVEA_INLINE float max_of(vf x) {
-  if constexpr (W >= 16) x = max_raw(x, swap_lanes<8>(x));
-  if constexpr (W >= 8) x = max_raw(x, swap_lanes<4>(x));
-  x = max_raw(x, swap_lanes<2>(x));
-  x = max_raw(x, swap_lanes<1>(x));
-  return x[0];
-}
 
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_ISA

@@ -1,5 +1,5 @@
-// What a StripProgram consists of: steps in order, by stage and phase, with every value's home.
-// Written by strip_compile, read by strip_run and strip_loads.
+// What a StripProgram consists of: steps in order, by stage and phase, and where every value lies.
+// Written by strip_compile, read by strip and strip_loads.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@
 
 namespace fovea::cpu {
 
-// Where a value lies: in a register of its stage, in the caller's strips, or wherever the load of
-// this number has found it (in the tensor itself, if it can be read from there).
-// Score and Grad are kept apart: one load of both pointers would wait for the two stores before it.
-enum class Home : std::uint8_t { Uniform, Row, Column, Element, Score, Load, Grad };
-inline constexpr std::size_t home_count = 7;
+// Where a value lies: in a register of its stage, in the caller's strips, or where the load of this
+// number has put it (which may be the tensor itself). Score and Grad are not neighbours: the
+// compiler would read both pointers in one load, which would wait for the two stores before it.
+enum class Storage : std::uint8_t { Uniform, Row, Column, Element, Score, Load, Grad };
+inline constexpr std::size_t storage_count = 7;
 
 struct StripOperand {
-  Home home = Home::Uniform;
+  Storage storage = Storage::Uniform;
   std::uint32_t number = 0;
 };
 

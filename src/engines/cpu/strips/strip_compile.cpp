@@ -1,10 +1,10 @@
-// From formulas to steps: lower, fuse, put in order by stage and phase, give out registers, look up
-// kernels.
+#include "engines/cpu/strips/strip_compile.h"
+
 #include <algorithm>
 #include <string>
 
 #include "base/error.h"
-#include "engines/cpu/strips/strip.h"
+#include "engines/cpu/strips/strip_fuse.h"
 #include "engines/cpu/strips/strip_values.h"
 #include "ir/tape.h"
 
@@ -15,9 +15,9 @@ using ir::Stage;
 
 constexpr std::size_t at(Stage stage) { return static_cast<std::size_t>(stage); }
 
-class Compiler {
+class StripCompiler {
  public:
-  Compiler(Values values, bool in_place, const KernelTable& kernels)
+  StripCompiler(ValueGraph values, bool in_place, const KernelTable& kernels)
       : values_(std::move(values)), in_place_(in_place) {
     code_.kernels = kernels;
   }
@@ -26,11 +26,11 @@ class Compiler {
     put_in_order();
     if (in_place_) keep_scores();
     find_last_reads();
-    homes_.resize(values_.all.size());
+    operands_.resize(values_.all.size());
     registers_.resize(values_.all.size());
     has_register_.assign(values_.all.size(), false);
     for (std::size_t i = 0; i < order_.size(); ++i) emit(order_[i], i);
-    for (const std::uint32_t root : values_.roots) code_.roots.push_back(homes_[root]);
+    for (const std::uint32_t root : values_.roots) code_.roots.push_back(operands_[root]);
     if (in_place_) store_in_place();
     return std::move(code_);
   }
@@ -70,7 +70,7 @@ class Compiler {
     return values_[v].stage == Stage::Element && !in_first_[v];
   }
 
-  // The scores are overwritten at the end of the first phase: whoever reads them later reads a
+  // The scores are overwritten at the end of the first phase. Steps of the second phase read a
   // copy, made before anything else.
   void keep_scores() {
     const auto score = std::ranges::find_if(
@@ -123,8 +123,8 @@ class Compiler {
     }
   }
 
-  // Whether root 0 can be computed straight into the scores: nobody reads those after it, and
-  // nobody but the caller needs root 0 later.
+  // Whether root 0 can be computed straight into the scores: no later step reads those, and no
+  // later step reads root 0.
   bool stores_directly() const {
     const std::uint32_t root = values_.roots[0];
     const Value& value = values_[root];
@@ -148,15 +148,15 @@ class Compiler {
   void emit(std::uint32_t v, std::size_t position) {
     const Value& value = values_[v];
     if (value.op == StripOp::Score || value.op == StripOp::Grad) {
-      homes_[v] = {value.op == StripOp::Score ? Home::Score : Home::Grad, 0};
+      operands_[v] = {value.op == StripOp::Score ? Storage::Score : Storage::Grad, 0};
       return;
     }
     release_arguments(value, position);
     const bool direct = direct_ && v == values_.roots[0];
     const StripOperand own =
-        direct ? StripOperand{Home::Score, 0}
-               : StripOperand{static_cast<Home>(value.stage), take_register(value.stage)};
-    homes_[v] = own;
+        direct ? StripOperand{Storage::Score, 0}
+               : StripOperand{static_cast<Storage>(value.stage), take_register(value.stage)};
+    operands_[v] = own;
     has_register_[v] = !direct;
     registers_[v] = own.number;
     switch (value.stage) {
@@ -170,7 +170,7 @@ class Compiler {
   void release_arguments(const Value& value, std::size_t position) {
     for (const std::uint32_t arg : value.args) {
       if (arg == no_value || last_read_[arg] != position || !has_register_[arg]) continue;
-      has_register_[arg] = false;  // once, though it may stand twice
+      has_register_[arg] = false;  // freed once, though it may be an operand twice
       free_[at(values_[arg].stage)].push_back(registers_[arg]);
     }
   }
@@ -192,11 +192,11 @@ class Compiler {
       step.first_index = static_cast<std::uint32_t>(code_.scalar_indices.size());
       step.indices = static_cast<std::uint32_t>(value.args.size());
       for (const std::uint32_t arg : value.args) {
-        code_.scalar_indices.push_back(homes_[arg].number);
+        code_.scalar_indices.push_back(operands_[arg].number);
       }
     } else {
       for (std::size_t i = 0; i < value.args.size(); ++i) {
-        step.source[i] = homes_[value.args[i]].number;
+        step.source[i] = operands_[value.args[i]].number;
       }
     }
     code_.uniform.push_back(step);
@@ -216,7 +216,7 @@ class Compiler {
       int kinds = 0;
       step.operands = static_cast<std::uint8_t>(value.args.size());
       for (std::size_t i = 0; i < value.args.size(); ++i) {
-        step.in[i] = homes_[value.args[i]];
+        step.in[i] = operands_[value.args[i]];
         const Stage from = values_[value.args[i]].stage;
         const bool one = from == Stage::Uniform || (from == Stage::Row && value.stage != from);
         kinds |= (one ? 1 : 0) << i;
@@ -242,66 +242,53 @@ class Compiler {
     load.target = own;
     for (std::size_t i = 0; i < value.args.size(); ++i) {
       LoadIndex index = value.forms[i];
-      if (value.args[i] != no_value) index.source = homes_[value.args[i]];
+      if (value.args[i] != no_value) index.source = operands_[value.args[i]];
       code_.indices.push_back(index);
     }
     if (value.stage == Stage::Element) {
       load.element = code_.element_loads++;
-      homes_[v] = {Home::Load, load.element};
+      operands_[v] = {Storage::Load, load.element};
     }
     code_.loads.push_back(load);
     return static_cast<std::uint32_t>(code_.loads.size() - 1);
   }
 
-  // Root 0 to where the scores are.
+  // Copies root 0 over the scores, if it was not computed there.
   void store_in_place() {
     const StripOperand root = code_.roots[0];
-    code_.roots[0] = {Home::Score, 0};
-    if (root.home == Home::Score) return;
+    code_.roots[0] = {Storage::Score, 0};
+    if (root.storage == Storage::Score) return;
     VectorStep step;
     step.operands = 1;
     step.in[0] = root;
-    step.out = {Home::Score, 0};
-    const bool splat = root.home == Home::Uniform || root.home == Home::Row;
+    step.out = {Storage::Score, 0};
+    const bool splat = root.storage == Storage::Uniform || root.storage == Storage::Row;
     step.kernel = code_.kernels.strips->exact[static_cast<std::size_t>(StripOp::Copy)][splat];
     code_.phase[0].push_back(step);
   }
 
   static constexpr std::size_t forever = ~std::size_t{0};
 
-  Values values_;
+  ValueGraph values_;
   const bool in_place_;
   bool direct_ = false;
   std::vector<bool> in_first_, has_register_;
   std::vector<std::uint32_t> order_, registers_;
   std::vector<std::size_t> last_read_;
-  std::vector<StripOperand> homes_;
+  std::vector<StripOperand> operands_;
   std::array<std::vector<std::uint32_t>, ir::stage_count> free_;
   StripCode code_;
 };
 
-template <class T>
-std::size_t bytes_of(const std::vector<T>& list) {
-  return list.capacity() * sizeof(T);
-}
-
 }  // namespace
 
-StripProgram::StripProgram(const Roots& roots, const KernelTable& kernels) {
-  Values values = values_of(ir::lower(roots.all), roots.second_phase);
-  Slopes slopes(values);
+StripCode compile_strips(const StripProgram::Roots& roots, const KernelTable& kernels) {
+  ValueGraph values = values_of(ir::lower(roots.all), roots.second_phase);
+  IntegerSlopes slopes(values);
   fuse(values, slopes);
   plan_loads(values, slopes);
   values.count_uses();
-  code_ =
-      std::make_shared<const StripCode>(Compiler(std::move(values), roots.in_place, kernels).run());
-}
-
-std::size_t StripProgram::memory_bytes() const {
-  const StripCode& c = *code_;
-  return sizeof(StripProgram) + sizeof(StripCode) + bytes_of(c.uniform) + bytes_of(c.row) +
-         bytes_of(c.column) + bytes_of(c.phase[0]) + bytes_of(c.phase[1]) + bytes_of(c.loads) +
-         bytes_of(c.indices) + bytes_of(c.scalar_indices) + bytes_of(c.roots);
+  return StripCompiler(std::move(values), roots.in_place, kernels).run();
 }
 
 }  // namespace fovea::cpu

@@ -1,9 +1,6 @@
-// Larger operations for what modifiers, masks and their derivatives usually consist of. Only values
-// of the inner loop are looked at, only those that nobody else reads are swallowed, and nothing
-// that must be computed operation by operation is touched.
-#include <bit>
+#include "engines/cpu/strips/strip_fuse.h"
 
-#include "engines/cpu/strips/strip_values.h"
+#include <bit>
 
 namespace fovea::cpu {
 namespace {
@@ -12,7 +9,7 @@ using ir::Stage;
 
 class Fusion {
  public:
-  Fusion(Values& values, Slopes& slopes) : values_(values), slopes_(slopes) {}
+  Fusion(ValueGraph& values, IntegerSlopes& slopes) : values_(values), slopes_(slopes) {}
 
   void run() {
     for (std::uint32_t v = 0; v < values_.all.size(); ++v) {
@@ -51,12 +48,12 @@ class Fusion {
   bool splat(std::uint32_t v) const { return is_splat(values_[v].stage); }
   std::uint32_t arg(std::uint32_t v, std::size_t i) const { return values_[v].args[i]; }
 
-  // A value of the inner loop that only its reader needs.
+  // Whether `v` is an operation of the inner loop that has one user.
   bool inner(std::uint32_t v, StripOp op) const {
     const Value& value = values_[v];
     return value.op == op && value.stage == Stage::Element && value.uses == 1;
   }
-  // The same, f32 and free to be computed in any way.
+  // The same, and it need not be computed operation by operation.
   bool free(std::uint32_t v, StripOp op) const { return inner(v, op) && !values_[v].exact; }
 
   void become(std::uint32_t v, StripOp op, std::vector<std::uint32_t> args, std::int32_t mode = 0) {
@@ -67,11 +64,11 @@ class Fusion {
   }
 
   // Operands of a product of which the second is a splat, in either order.
-  struct Scaled {
+  struct ScaledProduct {
     std::uint32_t vector = no_value, factor = no_value;
     explicit operator bool() const { return vector != no_value; }
   };
-  Scaled scaled(std::uint32_t product) const {
+  ScaledProduct scaled(std::uint32_t product) const {
     const std::uint32_t a = arg(product, 0), b = arg(product, 1);
     if (splat(b) && !splat(a)) return {a, b};
     if (splat(a) && !splat(b)) return {b, a};
@@ -85,7 +82,7 @@ class Fusion {
   }
 
   void soft_cap(std::uint32_t v) {
-    const Scaled product = scaled(v);
+    const ScaledProduct product = scaled(v);
     if (values_[v].exact || !product || !free(product.vector, StripOp::TanhOfQuotient)) return;
     become(v, StripOp::SoftCap, {arg(product.vector, 0), arg(product.vector, 1), product.factor});
   }
@@ -97,7 +94,7 @@ class Fusion {
     for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
       const std::uint32_t first = arg(product, i), second = arg(product, 1 - i);
       if (!free(first, StripOp::MulF) || splat(second)) continue;
-      const Scaled a = scaled(first);
+      const ScaledProduct a = scaled(first);
       if (!a) continue;
       if (is_tanh_slope(second)) {
         become(v, StripOp::MulTanhSlope, {a.vector, arg(second, 0), a.factor, arg(v, 1)});
@@ -115,8 +112,8 @@ class Fusion {
     return one.op == StripOp::ConstF && std::bit_cast<float>(one.payload) == 1.0f;
   }
 
-  // Sums and differences of positions and of what is known per row. Afterwards, since others look
-  // for the sums themselves.
+  // Sums and differences of positions and of what is known per row. Runs last, since other rules
+  // look for the sums themselves.
   void line(std::uint32_t v) {
     const StripOp op = values_[v].op;
     if (op != StripOp::AddI && op != StripOp::SubI && op != StripOp::NegI) return;
@@ -137,16 +134,16 @@ class Fusion {
     }
   }
 
-  struct Found {
+  struct Line {
     std::uint32_t rest;
     std::int32_t slope;
   };
-  std::optional<Found> line_of(std::uint32_t x) {
+  std::optional<Line> line_of(std::uint32_t x) {
     const std::optional<std::int32_t> slope = slopes_.slope(x);
     if (!slope) return std::nullopt;
     const std::uint32_t rest = slopes_.rest(x);
     if (rest == no_value) return std::nullopt;
-    return Found{rest, *slope};
+    return Line{rest, *slope};
   }
 
   // x + u line, x - u line, and the same with |line|.
@@ -157,7 +154,7 @@ class Fusion {
       if (subtract && i == 0) continue;
       const std::uint32_t product = arg(v, i), x = arg(v, 1 - i);
       if (!free(product, StripOp::MulF) || splat(x)) continue;
-      const Scaled p = scaled(product);
+      const ScaledProduct p = scaled(product);
       if (!p) continue;
       if (inner(p.vector, StripOp::LineToFloat)) {
         const std::uint32_t rest = arg(p.vector, 1);
@@ -188,7 +185,7 @@ class Fusion {
     }
   }
 
-  // i32 comparisons of a splat and a vector need not be written down.
+  // i32 comparisons of a splat and a vector become part of the select that uses them.
   void select_compare(std::uint32_t v) {
     const std::uint32_t condition = arg(v, 0);
     if (values_[condition].stage != Stage::Element || values_[condition].uses != 1) return;
@@ -225,13 +222,13 @@ class Fusion {
     }
   }
 
-  Values& values_;
-  Slopes& slopes_;
+  ValueGraph& values_;
+  IntegerSlopes& slopes_;
   std::uint32_t k_ = no_value;
 };
 
 }  // namespace
 
-void fuse(Values& values, Slopes& slopes) { Fusion(values, slopes).run(); }
+void fuse(ValueGraph& values, IntegerSlopes& slopes) { Fusion(values, slopes).run(); }
 
 }  // namespace fovea::cpu

@@ -1,11 +1,8 @@
-// Reading captured tensors. An index is clamped to the tensor unless it is seen to lie inside, so
-// that no formula can read elsewhere; if a whole row or strip lies next to one another in memory
-// it is read as vectors, or not copied at all.
+#include "engines/cpu/strips/strip_loads.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
-
-#include "engines/cpu/strips/strip_state.h"
 
 namespace fovea::cpu {
 namespace {
@@ -36,7 +33,7 @@ bool lies_inside(std::int32_t first, std::int32_t slope, int count, std::int64_t
   return std::min<std::int64_t>(first, last) >= 0 && std::max<std::int64_t>(first, last) < extent;
 }
 
-// The one index that is not fixed, if there is one only.
+// The index that is not fixed, if there is exactly one; else null.
 const LoadIndex* only_moving(std::span<const LoadIndex> indices) {
   const LoadIndex* found = nullptr;
   for (const LoadIndex& index : indices) {
@@ -47,8 +44,8 @@ const LoadIndex* only_moving(std::span<const LoadIndex> indices) {
   return found;
 }
 
-// Where row r's indices are: a vector, or where a line starts.
-struct Moving {
+// The values of an index along a row: a vector, or a line.
+struct MovingIndex {
   const std::int32_t* values = nullptr;  // Free
   std::int32_t first = 0, slope = 0;     // Line
   std::int64_t extent = 0, stride = 0;
@@ -61,11 +58,11 @@ struct Moving {
 
 // Reads `count` elements one by one.
 void read_points(const StripState& state, const TensorView& tensor, std::int64_t start,
-                 std::span<const Moving> moving, int first, int count, std::int32_t* out) {
+                 std::span<const MovingIndex> moving, int first, int count, std::int32_t* out) {
   std::array<std::int64_t, block> at;
   for (int c = 0; c < count; ++c) {
     at[static_cast<std::size_t>(c)] = start;
-    for (const Moving& index : moving) at[static_cast<std::size_t>(c)] += index.at(first + c);
+    for (const MovingIndex& index : moving) at[static_cast<std::size_t>(c)] += index.at(first + c);
   }
   state.code->kernels.strips->points[static_cast<std::size_t>(tensor.dtype)](
       {out, tensor.data, at.data(), count});
@@ -73,21 +70,21 @@ void read_points(const StripState& state, const TensorView& tensor, std::int64_t
 
 }  // namespace
 
-void StripState::prepare_load(const StripLoad& load, int rows) {
-  const TensorView& tensor = leaves.tensors[load.slot];
-  std::int64_t* const starts = row_at(load.element);
+void prepare_load(StripState& state, const StripLoad& load, int rows) {
+  const TensorView& tensor = state.leaves.tensors[load.slot];
+  std::int64_t* const starts = state.row_at(load.element);
   std::fill_n(starts, rows, 0);
-  const Homes corner = strip();
+  const StorageBases corner = state.strip();
   for (std::size_t i = 0; i < load.indices; ++i) {
-    const LoadIndex& index = indices(load)[i];
+    const LoadIndex& index = state.indices(load)[i];
     if (index.form != Form::Fixed) continue;
-    const StripValue value = find(index.source, corner);
+    const StripValue value = state.find(index.source, corner);
     for (int r = 0; r < rows; ++r) {
       starts[r] +=
           ir::clamp_index(value.i32()[r * value.row_step], tensor.extent[i]) * tensor.stride[i];
     }
   }
-  LoadView& seen = view(load.element);
+  LoadView& seen = state.view(load.element);
   seen.row_distance = rows > 1 ? starts[1] - starts[0] : 0;
   seen.even = true;
   for (int r = 1; r < rows; ++r) {
@@ -95,21 +92,22 @@ void StripState::prepare_load(const StripLoad& load, int rows) {
   }
 }
 
-void StripState::load_line(const StripLoad& load, int count) {
-  const TensorView& tensor = leaves.tensors[load.slot];
-  const Homes vectors = lines(load.stage);
-  auto* const out = static_cast<std::int32_t*>(const_cast<void*>(find(load.target, vectors).data));
-  const int width = (count + panel_width() - 1) / panel_width() * panel_width();
+void load_line(StripState& state, const StripLoad& load, int count) {
+  const TensorView& tensor = state.leaves.tensors[load.slot];
+  const StorageBases vectors = state.lines(load.stage);
+  auto* const out =
+      static_cast<std::int32_t*>(const_cast<void*>(state.find(load.target, vectors).data));
+  const int width = (count + state.panel_width() - 1) / state.panel_width() * state.panel_width();
   if (is_empty(tensor, load.indices)) {
     std::fill_n(out, width, 0);
     return;
   }
   std::int64_t start = 0;
-  std::array<Moving, ir::limits::rank> moving;
+  std::array<MovingIndex, ir::limits::rank> moving;
   std::size_t moves = 0;
   for (std::size_t i = 0; i < load.indices; ++i) {
-    const LoadIndex& index = indices(load)[i];
-    const std::int32_t* const value = find(index.source, vectors).i32();
+    const LoadIndex& index = state.indices(load)[i];
+    const std::int32_t* const value = state.find(index.source, vectors).i32();
     if (index.form == Form::Fixed) {
       start += ir::clamp_index(*value, tensor.extent[i]) * tensor.stride[i];
     } else {
@@ -118,16 +116,16 @@ void StripState::load_line(const StripLoad& load, int count) {
                          tensor.stride[i]};
     }
   }
-  const Moving& first = moving[0];
+  const MovingIndex& first = moving[0];
   if (moves == 1 && first.values == nullptr &&
       lies_inside(first.first, first.slope, count, first.extent)) {
     start += first.first * first.stride;
-    code->kernels.strips->rows[static_cast<std::size_t>(tensor.dtype)](
+    state.code->kernels.strips->rows[static_cast<std::size_t>(tensor.dtype)](
         {out, tensor.data, &start, 1, count, first.slope * first.stride});
     return;
   }
   for (int c = 0; c < count; c += block) {
-    read_points(*this, tensor, start, {moving.data(), moves}, c, std::min(block, count - c),
+    read_points(state, tensor, start, {moving.data(), moves}, c, std::min(block, count - c),
                 out + c);
   }
   std::fill(out + count, out + width, 0);
@@ -143,9 +141,9 @@ class StripReader {
         load_(load),
         strip_(strip),
         tensor_(state.leaves.tensors[load.slot]),
-        homes_(state.homes),
+        bases_(state.bases),
         starts_(state.row_at(load.element) + strip.row),
-        own_(state.find(load.target, homes_)),
+        own_(state.find(load.target, bases_)),
         width_(state.panel_width()) {}
 
   void run() {
@@ -171,29 +169,30 @@ class StripReader {
   bool has_cells() const { return tensor_.dtype == DType::F32 || tensor_.dtype == DType::I32; }
 
   // The indices of a line at the first column of every row: numbers of rows, all shifted alike.
-  struct Starts {
+  struct LineStarts {
     const std::int32_t* rest;
     std::int64_t step;
     std::int64_t shift;
     std::int32_t of(int r) const { return wrapped(rest[r * step] + shift); }
   };
-  Starts starts_of(const LoadIndex& index) const {
+  LineStarts starts_of(const LoadIndex& index) const {
     static constexpr std::int32_t zero = 0;
     const std::int64_t shift =
         index.slope * (std::int64_t{state_.k_first} + std::int64_t{strip_.column});
     if (!index.has_source) return {&zero, 0, shift};
-    const StripValue value = state_.find(index.source, homes_);
+    const StripValue value = state_.find(index.source, bases_);
     return {value.i32(), value.row_step, shift};
   }
   std::size_t number(const LoadIndex& index) const {
     return static_cast<std::size_t>(&index - indices().data());
   }
 
-  // The whole strip lies in the tensor as a strip does: nothing is copied.
+  // If the tensor has the whole strip in rows of contiguous cells, the strip is used there, and
+  // nothing is copied.
   bool stay_in_tensor(const LoadIndex& index, LoadView& view) const {
     const std::size_t i = number(index);
     if (!has_cells() || !view.even || index.slope * tensor_.stride[i] != 1 ||
-        strip_.columns != width_ || (index.has_source && index.source.home == Home::Row)) {
+        strip_.columns != width_ || (index.has_source && index.source.storage == Storage::Row)) {
       return false;
     }
     const std::int32_t first = starts_of(index).of(0);
@@ -203,10 +202,10 @@ class StripReader {
     return true;
   }
 
-  // Every row lies inside: read as vectors if it can be.
+  // If every row lies inside the tensor, rows are read as vectors if their strides allow it.
   bool copy_rows(const LoadIndex& index) const {
     const std::size_t i = number(index);
-    const Starts firsts = starts_of(index);
+    const LineStarts firsts = starts_of(index);
     const std::int64_t extent = tensor_.extent[i], stride = tensor_.stride[i];
     const std::int64_t reach = std::int64_t{index.slope} * (strip_.columns - 1);
     std::array<std::int64_t, most_strip_rows> at;
@@ -231,7 +230,7 @@ class StripReader {
     }
     if (!has_cells() || reach > std::numeric_limits<std::int32_t>::max()) return false;
     const std::size_t i = number(index);
-    const StripValue value = state_.find(index.source, homes_);
+    const StripValue value = state_.find(index.source, bases_);
     state_.code->kernels.strips->gather({out(), value.i32(), value.row_step, tensor_.data, starts_,
                                          wrapped(tensor_.stride[i]), wrapped(tensor_.extent[i] - 1),
                                          strip_.rows, strip_.columns});
@@ -239,17 +238,17 @@ class StripReader {
   }
 
   void read_row(int r) const {
-    std::array<Moving, ir::limits::rank> moving;
+    std::array<MovingIndex, ir::limits::rank> moving;
     std::size_t moves = 0;
     for (std::size_t i = 0; i < load_.indices; ++i) {
       const LoadIndex& index = indices()[i];
       if (index.form == Form::Fixed) continue;
-      Moving& next = moving[moves++];
+      MovingIndex& next = moving[moves++];
       next = {nullptr, 0, index.slope, tensor_.extent[i], tensor_.stride[i]};
       if (index.form == Form::Line) {
         next.first = starts_of(index).of(r);
       } else {
-        const StripValue value = state_.find(index.source, homes_);
+        const StripValue value = state_.find(index.source, bases_);
         next.values = value.i32() + r * value.row_step;
       }
     }
@@ -262,7 +261,7 @@ class StripReader {
   const StripLoad& load_;
   const StripRun::Strip& strip_;
   const TensorView& tensor_;
-  const Homes& homes_;
+  const StorageBases& bases_;
   const std::int64_t* const starts_;
   const StripValue own_;
   const int width_;
@@ -270,8 +269,8 @@ class StripReader {
 
 }  // namespace
 
-void StripState::load_strip(const StripLoad& load, const StripRun::Strip& strip) {
-  StripReader(*this, load, strip).run();
+void load_strip(StripState& state, const StripLoad& load, const StripRun::Strip& strip) {
+  StripReader(state, load, strip).run();
 }
 
 }  // namespace fovea::cpu

@@ -1,5 +1,5 @@
-// What a StripRun has in its memory: this header, and behind it the registers. Shared by strip_run
-// and strip_loads.
+// What a StripRun has in its memory: this header, and behind it the registers. Shared by strip and
+// strip_loads.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ struct LoadView {
   bool even = false;
 };
 
-// Where the registers of each home are, as one stage sees them.
-struct Homes {
-  std::array<const std::byte*, home_count> base{};
-  std::array<std::size_t, home_count> pitch{};
-  std::array<std::int64_t, home_count> row_step{};
+// Where the registers of each kind of storage begin, as one stage sees them.
+struct StorageBases {
+  std::array<const std::byte*, storage_count> base{};
+  std::array<std::size_t, storage_count> pitch{};
+  std::array<std::int64_t, storage_count> row_step{};
 };
 
 struct StripState {
@@ -38,7 +38,7 @@ struct StripState {
   StripLayout layout;
   LeafValues leaves;
   std::int32_t k_first = 0;
-  Homes homes;  // of the last strip
+  StorageBases bases;  // of the last strip
 
   std::byte* at(std::size_t offset) { return reinterpret_cast<std::byte*>(this) + offset; }
   const std::byte* at(std::size_t offset) const {
@@ -58,22 +58,17 @@ struct StripState {
   }
   int panel_width() const { return code->kernels.panel_width; }
 
-  // The homes of a vector over rows or columns, cut into lines of a panel's width.
-  Homes lines(ir::Stage stage) const;
-  Homes strip() const;  // of the strip in the corner
+  // For a vector over rows or columns, cut into lines of a panel's width.
+  StorageBases lines(ir::Stage stage) const;
+  StorageBases strip() const;  // for the strip of the first rows and columns
   void move_to(const StripRun::Strip& strip);
-  StripValue find(const StripOperand& operand, const Homes& in) const {
-    const auto home = static_cast<std::size_t>(operand.home);
-    if (operand.home == Home::Load) {
+  StripValue find(const StripOperand& operand, const StorageBases& in) const {
+    const auto storage = static_cast<std::size_t>(operand.storage);
+    if (operand.storage == Storage::Load) {
       return {view(operand.number).data, view(operand.number).row_step, 1};
     }
-    return {in.base[home] + operand.number * in.pitch[home], in.row_step[home], 1};
+    return {in.base[storage] + operand.number * in.pitch[storage], in.row_step[storage], 1};
   }
-
-  // strip_loads.cpp
-  void prepare_load(const StripLoad& load, int rows);                    // after the values of rows
-  void load_line(const StripLoad& load, int count);                      // of a Row or Column load
-  void load_strip(const StripLoad& load, const StripRun::Strip& strip);  // of an Element load
 };
 
 }  // namespace fovea::cpu

@@ -6,7 +6,7 @@ namespace fovea::cpu {
 
 using ir::Stage;
 
-std::uint32_t Values::add(StripOp op, std::vector<std::uint32_t> args) {
+std::uint32_t ValueGraph::add(StripOp op, std::vector<std::uint32_t> args) {
   Value value;
   value.op = op;
   value.exact = true;  // i32
@@ -18,7 +18,7 @@ std::uint32_t Values::add(StripOp op, std::vector<std::uint32_t> args) {
   return static_cast<std::uint32_t>(all.size() - 1);
 }
 
-void Values::count_uses() {
+void ValueGraph::count_uses() {
   for (Value& value : all) value.uses = 0;
   std::vector<std::uint32_t> waiting;
   const auto use = [&](std::uint32_t v) {
@@ -32,8 +32,8 @@ void Values::count_uses() {
   }
 }
 
-Values values_of(const ir::Tape& tape, std::size_t second_phase) {
-  Values values;
+ValueGraph values_of(const ir::Tape& tape, std::size_t second_phase) {
+  ValueGraph values;
   values.second_phase = second_phase;
   std::vector<std::uint32_t> held(tape.registers.size(), no_value);  // by register
   for (const ir::Instruction& instruction : tape.code) {
@@ -72,7 +72,7 @@ std::optional<std::int32_t> small(std::int64_t slope) {
 
 }  // namespace
 
-Slopes::Slopes(Values& values) : values_(values) {
+IntegerSlopes::IntegerSlopes(ValueGraph& values) : values_(values) {
   for (std::uint32_t v = 0; v < values.all.size(); ++v) {
     std::uint32_t size = 1;
     for (const std::uint32_t arg : values[v].args) {
@@ -83,13 +83,13 @@ Slopes::Slopes(Values& values) : values_(values) {
   }
 }
 
-std::optional<std::int32_t> Slopes::slope_in(std::uint32_t v, Stage stage) const {
+std::optional<std::int32_t> IntegerSlopes::slope_in(std::uint32_t v, Stage stage) const {
   const Stage own = values_[v].stage;
   if (own == Stage::Uniform || (own == Stage::Row && stage != Stage::Row)) return 0;
   return slopes_[v];
 }
 
-std::optional<std::int32_t> Slopes::find(std::uint32_t v) const {
+std::optional<std::int32_t> IntegerSlopes::find(std::uint32_t v) const {
   const Value& value = values_[v];
   if (value.op == StripOp::IndexQ || value.op == StripOp::IndexK) return 1;
   if (value.stage == Stage::Uniform) return std::nullopt;
@@ -98,11 +98,11 @@ std::optional<std::int32_t> Slopes::find(std::uint32_t v) const {
     case StripOp::AddI: return of(0) && of(1) ? small(std::int64_t{*of(0)} + *of(1)) : std::nullopt;
     case StripOp::SubI: return of(0) && of(1) ? small(std::int64_t{*of(0)} - *of(1)) : std::nullopt;
     case StripOp::NegI: return of(0) ? small(-std::int64_t{*of(0)}) : std::nullopt;
-    default: return std::nullopt;  // everything else bends, or is not worth the trouble
+    default: return std::nullopt;  // everything else is not linear, or not worth it
   }
 }
 
-std::uint32_t Slopes::rest(std::uint32_t v) {
+std::uint32_t IntegerSlopes::rest(std::uint32_t v) {
   if (is_splat(values_[v].stage)) return v;
   const StripOp op = values_[v].op;
   if (op == StripOp::IndexK) return no_value;
@@ -115,7 +115,7 @@ std::uint32_t Slopes::rest(std::uint32_t v) {
   return op == StripOp::AddI ? b : values_.add(StripOp::NegI, {b});
 }
 
-void plan_loads(Values& values, Slopes& slopes) {
+void plan_loads(ValueGraph& values, IntegerSlopes& slopes) {
   const std::size_t count = values.all.size();  // rest() adds values, but no loads
   for (std::uint32_t v = 0; v < count; ++v) {
     if (!is_load(values[v].op) || values[v].uses == 0) continue;

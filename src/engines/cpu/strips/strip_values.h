@@ -27,7 +27,7 @@ struct Value {
   std::uint32_t uses = 0;           // as an argument or a root
 };
 
-struct Values {
+struct ValueGraph {
   std::vector<Value> all;  // arguments first, but for those that were added later
   std::vector<std::uint32_t> roots;
   std::size_t second_phase = 0;
@@ -36,10 +36,10 @@ struct Values {
   Value& operator[](std::uint32_t v) { return all[v]; }
   // A new value of what is known per row or per (b, h).
   std::uint32_t add(StripOp op, std::vector<std::uint32_t> args);
-  void count_uses();  // and leaves those at 0 that no root needs
+  void count_uses();  // 0 for values that no root needs
 };
 
-Values values_of(const ir::Tape& tape, std::size_t second_phase);
+ValueGraph values_of(const ir::Tape& tape, std::size_t second_phase);
 
 constexpr StripOp strip_op(ir::Op op) { return static_cast<StripOp>(op); }
 constexpr bool is_load(StripOp op) {
@@ -50,10 +50,10 @@ constexpr bool is_splat(ir::Stage stage) {
   return stage == ir::Stage::Uniform || stage == ir::Stage::Row;
 }
 
-// How i32 values change along a row, or down a column for what changes with q alone.
-class Slopes {
+// How i32 values change along a row, or, if they depend on q alone, down a column.
+class IntegerSlopes {
  public:
-  explicit Slopes(Values& values);
+  explicit IntegerSlopes(ValueGraph& values);
 
   // By how much `v` changes from one position to the next, if that is always the same (it may
   // wrap) and easy to see.
@@ -65,14 +65,12 @@ class Slopes {
   std::optional<std::int32_t> slope_in(std::uint32_t v, ir::Stage stage) const;
   std::optional<std::int32_t> find(std::uint32_t v) const;
 
-  Values& values_;
+  ValueGraph& values_;
   std::vector<std::optional<std::int32_t>> slopes_;
   std::vector<std::uint32_t> sizes_;  // operations that rest() would add
 };
 
-// Replaces what usual formulas consist of by fewer, larger operations.
-void fuse(Values& values, Slopes& slopes);
 // Decides how each load reads its indices.
-void plan_loads(Values& values, Slopes& slopes);
+void plan_loads(ValueGraph& values, IntegerSlopes& slopes);
 
 }  // namespace fovea::cpu

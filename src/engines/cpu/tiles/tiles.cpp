@@ -15,11 +15,11 @@ using ir::Depends;
 using ir::Range;
 
 constexpr std::size_t table_alignment = 64;
-// A load that changes with both q and k is looked at if a node reaches a few elements of it (a
-// table of blocks), not if it reaches a whole matrix of them.
+// A load that changes with both q and k is searched if a node reaches at most so many elements of
+// it (as of a table of blocks).
 constexpr std::int64_t most_of_both = 256;
 
-// What is seen, and what the mask alone keeps.
+// What is seen (kept, and not -inf by the modifier), and what the mask alone keeps.
 std::array<ir::Expr, 2> formulas_of(const ir::Program& program) {
   const ir::Expr mask = program.mask() ? program.mask() : ir::constant(true);
   const ir::Expr hidden =
@@ -36,7 +36,7 @@ std::vector<std::uint32_t> scalar_slots(std::span<const ir::Expr> formulas) {
 }
 
 // [first, last] as formulas see it: positions are i32 and wrap, and an interval that wraps inside
-// is everything.
+// may be any number.
 ir::IntInterval positions(std::int64_t first, std::int64_t last) {
   const auto lo = static_cast<std::int32_t>(first), hi = static_cast<std::int32_t>(last);
   if (last - first > std::numeric_limits<std::uint32_t>::max() || lo > hi) return {};
@@ -53,7 +53,7 @@ std::int64_t most_searched(ir::IntInterval positions, ir::IntInterval heads) {
 
 }  // namespace
 
-// Where TileMap and TileWalk keep ranges while they work: pieces of the caller's memory.
+// Where TileMap and TileWalk keep ranges while they work, in the caller's memory.
 struct TileScratch {
   TileScratch(const TileMap& map, void* memory);
   static std::size_t bytes(const TileMap& map);
@@ -110,10 +110,7 @@ TileMap::TileMap(const ir::Program& program, int columns_of_tile)
     const Depends depends = formulas_.loads()[i]->depends();
     const bool q = any(depends, Depends::Q), k = any(depends, Depends::K);
     along_.push_back(q && k ? Along::Both : q ? Along::Rows : k ? Along::Columns : Along::Neither);
-    if (along_[i] == Along::Columns) {
-      column_loads_.push_back(i);
-      per_head_ = per_head_ || any(depends, Depends::H);
-    }
+    if (along_[i] == Along::Columns) column_loads_.push_back(i);
     if (along_[i] == Along::Both) both_loads_.push_back(i);
   }
   ir::Ranges::Scratch scratch;

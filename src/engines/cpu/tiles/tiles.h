@@ -53,8 +53,7 @@ class TileMap {
   // Tables of minima and maxima: of one sequence and head range, filled once per call (by one task
   // each) and then read by every walk over it. 0 bytes: none needed. A table serves every block
   // whose heads are among those of the sequence that it was filled for; the fewer they are, the
-  // more it knows, if tables_per_head().
-  bool tables_per_head() const { return per_head_; }  // loads along k that change with h
+  // more exact it is.
   std::size_t table_bytes(std::int64_t most_keys) const;
   void fill_table(const KeySequence& sequence, void* table, void* scratch) const;
 
@@ -83,7 +82,7 @@ class TileMap {
   std::vector<std::uint32_t> both_loads_;
   std::vector<std::uint32_t> scalars_;  // slots in use
   std::size_t scalar_count_;
-  bool per_head_ = false, hides_nothing_ = false;
+  bool hides_nothing_ = false;
 };
 
 // The tree over `tiles` tiles: node i of level l is over tiles [i << l, (i + 1) << l), as far as

@@ -8,13 +8,31 @@
 
 #include "backward_place.h"
 #include "backward_scores.h"
-#include "backward_shape.h"
 #include "careful_backward.h"
 #include "tile.h"
 
 namespace fovea::device {
 
-template <class Config, class Captured>
+// Which warp computes which part of each product, and where everything lies in shared memory.
+template <class Config>
+struct BackwardShape {
+  using Element = typename Config::Element;
+  static constexpr int rows = Config::rows, columns = Config::columns;
+  static constexpr int warps = Config::threads / 32;
+  static constexpr int step = column_step<Element>;
+  static constexpr BackwardShared shared{tile_sizes_of<Config, Formula>(), Config::q_stages,
+                                         Config::grad_o_stages, Config::captured_bytes};
+  using Scores = WarpPart<warps, rows, columns, step>;
+  using KeySums = WarpPart<warps, columns, Config::d, step>;
+  using ValueSums = WarpPart<warps, columns, Config::dv, step>;
+  using QuerySums = QueryPart<Config>;
+  using TileOfD = SharedTile<Element, Config::d>;
+  using TileOfDv = SharedTile<Element, Config::dv>;
+  using TileOfKeys = SharedTile<Element, columns>;  // P and dS
+  static constexpr int q_bytes = rows * TileOfD::stride, grad_o_bytes = rows * TileOfDv::stride;
+};
+
+template <class Config, class Terms>
 class Backward {
   using Shape = BackwardShape<Config>;
   using Element = typename Config::Element;
@@ -29,57 +47,59 @@ class Backward {
   FOVEA_DEVICE void run();
 
  private:
-  FOVEA_DEVICE static int key_tiles(const Call& call) { return (call.skv + columns - 1) / columns; }
+  FOVEA_DEVICE static int key_tiles(const CallArguments& call) {
+    return (call.skv + columns - 1) / columns;
+  }
   FOVEA_DEVICE static BlockPlace place() { return BlockPlace::read(at_.place); }
-  FOVEA_DEVICE static QueryTile tile_of(const BlockPlace& here, const LiveTile& tile) {
+  FOVEA_DEVICE static HeadQueryTile tile_of(const BlockPlace& here, const LiveTile& tile) {
     const int head = tile.index / here.tiles;
     return {here.first_head + head, (tile.index - head * here.tiles) * rows, tile.full};
   }
-  // Of a formula that keeps everything.
-  FOVEA_DEVICE static Tile edge_class(const BlockPlace& here, const QueryTile& tile) {
+  // The class of a tile if the formula keeps everything.
+  FOVEA_DEVICE static TileClass edge_class(const BlockPlace& here, const HeadQueryTile& tile) {
     const bool whole =
         tile.first + rows <= here.s.q_length && here.k_first + columns <= here.s.k_length;
-    return {whole ? 0 : Tile::edge};
+    return {whole ? 0 : TileClass::edge};
   }
-  FOVEA_DEVICE Head head_of_tile(const BlockPlace& here, const QueryTile& tile) const {
+  FOVEA_DEVICE Head head_of_tile(const BlockPlace& here, const HeadQueryTile& tile) const {
     return head_of(call_, here.s, here.b, tile.h);
   }
-  FOVEA_DEVICE static typename Shape::OfD q_tile(int stage) {
+  FOVEA_DEVICE static typename Shape::TileOfD q_tile(int stage) {
     return {static_cast<Shared>(at_.q + (Config::q_stages > 1 ? stage * Shape::q_bytes : 0))};
   }
-  FOVEA_DEVICE static typename Shape::OfDv grad_o_tile(int stage) {
+  FOVEA_DEVICE static typename Shape::TileOfDv grad_o_tile(int stage) {
     return {static_cast<Shared>(at_.grad_o +
                                 (Config::grad_o_stages > 1 ? stage * Shape::grad_o_bytes : 0))};
   }
-  FOVEA_DEVICE static typename Shape::OfD k_tile() { return {static_cast<Shared>(at_.k)}; }
-  FOVEA_DEVICE static typename Shape::OfDv v_tile() { return {static_cast<Shared>(at_.v)}; }
-  FOVEA_DEVICE static typename Shape::OfKeys p_tile() { return {static_cast<Shared>(at_.p)}; }
-  FOVEA_DEVICE static typename Shape::OfKeys ds_tile() { return {static_cast<Shared>(at_.ds)}; }
+  FOVEA_DEVICE static typename Shape::TileOfD k_tile() { return {static_cast<Shared>(at_.k)}; }
+  FOVEA_DEVICE static typename Shape::TileOfDv v_tile() { return {static_cast<Shared>(at_.v)}; }
+  FOVEA_DEVICE static typename Shape::TileOfKeys p_tile() { return {static_cast<Shared>(at_.p)}; }
+  FOVEA_DEVICE static typename Shape::TileOfKeys ds_tile() { return {static_cast<Shared>(at_.ds)}; }
 
   FOVEA_DEVICE void copy_keys() const;
-  FOVEA_DEVICE void copy_q(const QueryTile& tile, int stage) const;
-  FOVEA_DEVICE void copy_grad_o(const QueryTile& tile, int stage) const;
-  FOVEA_DEVICE void stage_words(const QueryTile& tile, bool new_head) const;
-  FOVEA_DEVICE void scores(const QueryTile& tile, int stage);
-  FOVEA_DEVICE void add_query_sums(const QueryTile& tile) const;
-  FOVEA_DEVICE void visit(QueryTile tile, QueryTile next, bool more, int stage);
+  FOVEA_DEVICE void copy_q(const HeadQueryTile& tile, int stage) const;
+  FOVEA_DEVICE void copy_grad_o(const HeadQueryTile& tile, int stage) const;
+  FOVEA_DEVICE void stage_words(const HeadQueryTile& tile, bool new_head) const;
+  FOVEA_DEVICE void scores(const HeadQueryTile& tile, int stage);
+  FOVEA_DEVICE void add_query_sums(const HeadQueryTile& tile) const;
+  FOVEA_DEVICE void visit(HeadQueryTile tile, HeadQueryTile next, bool more, int stage);
   FOVEA_DEVICE void visit_segment(int first, int count);
 
   template <class Part, class Gradient>
-  FOVEA_DEVICE bool write_part(const Tensor& to, int features, float factor,
+  FOVEA_DEVICE bool write_part(const TensorArgument& to, int features, float factor,
                                typename Part::Sums& sums) const;
   FOVEA_DEVICE void write();
 
   const Arguments& a_;
-  const Call& call_;
-  Captured captured_;
+  const CallArguments& call_;
+  Terms captured_;
   int captured_head_ = -1;  // whose sums are in captured_
   typename Shape::KeySums::Sums grad_k_;
   typename Shape::ValueSums::Sums grad_v_;
 };
 
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::copy_keys() const {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::copy_keys() const {
   const BlockPlace here = place();
   const Sequence& s = here.s;
   const long long first = s.k_first + here.k_first;
@@ -91,8 +111,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_keys() const {
 }
 
 // A tile's queries, with lse and delta of its rows.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::copy_q(const QueryTile& tile, int stage) const {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::copy_q(const HeadQueryTile& tile, int stage) const {
   const Sequence s = place().s;
   const long long first = s.q_first + tile.first;
   const int count = s.q_length - tile.first;
@@ -107,8 +127,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_q(const QueryTile& tile, int 
   }
 }
 
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile, int stage) const {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::copy_grad_o(const HeadQueryTile& tile, int stage) const {
   using GradO = typename Config::GradO;
   const Sequence s = place().s;
   copy_tile<GradO, rows, threads>(grad_o_tile(stage),
@@ -117,9 +137,9 @@ FOVEA_DEVICE void Backward<Config, Captured>::copy_grad_o(const QueryTile& tile,
                                   thread_index());
 }
 
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
-                                                          bool new_head) const {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::stage_words(const HeadQueryTile& tile,
+                                                       bool new_head) const {
   if constexpr (Formula::row_words > 0 || Formula::column_words > 0 ||
                 Formula::diagonal_words > 0 || Formula::has_cells) {
     const BlockPlace here = place();
@@ -138,8 +158,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::stage_words(const QueryTile& tile,
 }
 
 // S, dP, and what is made of them: P and dS in shared memory.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int stage) {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::scores(const HeadQueryTile& tile, int stage) {
   using Part = typename Shape::Scores;
   typename Part::Sums p, ds;
   clear(p);
@@ -170,14 +190,14 @@ FOVEA_DEVICE void Backward<Config, Captured>::scores(const QueryTile& tile, int 
   const bool masked = !tile.full || has_empty_row;
   score_gradients<Config>(a_, uniform, scaled, at, score_rows, masked, p, ds, captured_);
   if constexpr (Config::want_v) store_sums(p_tile(), {row, column}, p);
-  if constexpr (Config::want_k || adds_q || Captured::reads_ds) {
+  if constexpr (Config::want_k || adds_q || Terms::reads_ds) {
     store_sums(ds_tile(), {row, column}, ds);
   }
 }
 
-// Each warp adds what it has where it has it: 512 bytes in a row for each piece of 16 x 8.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& tile) const {
+// Each warp adds its own sums, 512 bytes in a row for each piece of 16 x 8.
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::add_query_sums(const HeadQueryTile& tile) const {
   using Part = typename Shape::QuerySums;
   typename Part::Sums sums;
   clear(sums);
@@ -193,16 +213,17 @@ FOVEA_DEVICE void Backward<Config, Captured>::add_query_sums(const QueryTile& ti
   }
 }
 
-// One tile, whose copies are under way; begins those of the next one as soon as there is room.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile next, bool more,
-                                                    int stage) {
+// One tile, whose copies are under way. Begins the copies of the next tile as soon as there is
+// room.
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::visit(HeadQueryTile tile, HeadQueryTile next, bool more,
+                                                 int stage) {
   wait_copies<0>();
   sync_block();
   if (Config::q_stages > 1 && more) copy_q(next, 1 - stage);
   if (Config::grad_o_stages > 1 && more) copy_grad_o(next, 1 - stage);
   commit_copies();
-  if constexpr (Captured::any) {
+  if constexpr (Terms::any) {
     if (tile.h != captured_head_) {
       captured_head_ = tile.h;
       captured_.new_head(a_, Formula::uniform(a_, head_of_tile(place(), tile)));
@@ -210,7 +231,7 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
   }
   scores(tile, stage);
   sync_block();
-  if constexpr (Captured::reads_ds) {
+  if constexpr (Terms::reads_ds) {
     const BlockPlace here = place();
     const TileBox box{seen(tile.first, here.s.q_offset), seen(here.k_first, here.s.k_offset), rows,
                       columns};
@@ -242,13 +263,13 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit(QueryTile tile, QueryTile ne
 }
 
 // `count` tiles from number `first` on, counted through all heads of the group.
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count) {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::visit_segment(int first, int count) {
   ClassifiedTiles tiles(at_.classes, count);
   sync_block();
   tiles.template write<threads>([&](int i) {
     const BlockPlace here = place();
-    const QueryTile tile = tile_of(here, {first + i, false});
+    const HeadQueryTile tile = tile_of(here, {first + i, false});
     if constexpr (!Formula::classifies) return edge_class(here, tile);
     return classify_tile<Formula>(a_, head_of_tile(here, tile), here.s, {tile.first, rows},
                                   {here.k_first, columns});
@@ -256,14 +277,14 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
   sync_block();
   LiveTile live = tiles.next();
   if (live.index < 0) return;
-  QueryTile tile = tile_of(place(), {first + live.index, live.full});
+  HeadQueryTile tile = tile_of(place(), {first + live.index, live.full});
   copy_q(tile, 0);
   copy_grad_o(tile, 0);
   commit_copies();
   stage_words(tile, true);
   for (int stage = 0; live.index >= 0; stage ^= 1) {
     live = tiles.next();
-    const QueryTile next =
+    const HeadQueryTile next =
         live.index >= 0 ? tile_of(place(), {first + live.index, live.full}) : tile;
     visit(tile, next, live.index >= 0, stage);
     tile = next;
@@ -271,11 +292,11 @@ FOVEA_DEVICE void Backward<Config, Captured>::visit_segment(int first, int count
 }
 
 // This warp's part of dK or dV, through shared memory. Says whether this thread has a NaN.
-template <class Config, class Captured>
+template <class Config, class Terms>
 template <class Part, class Gradient>
-FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int features,
-                                                         float factor,
-                                                         typename Part::Sums& sums) const {
+FOVEA_DEVICE bool Backward<Config, Terms>::write_part(const TensorArgument& to, int features,
+                                                      float factor,
+                                                      typename Part::Sums& sums) const {
   const BlockPlace here = place();
   const Sequence& s = here.s;
   // A warp has the same memory for both: there is no barrier between them.
@@ -297,8 +318,8 @@ FOVEA_DEVICE bool Backward<Config, Captured>::write_part(const Tensor& to, int f
   return nan;
 }
 
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::write() {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::write() {
   bool nan = false;
   sync_block();  // the tiles of the other warps are free
   if constexpr (Config::want_k) {
@@ -312,8 +333,8 @@ FOVEA_DEVICE void Backward<Config, Captured>::write() {
   if (any_in_block(nan)) mend_keys<Config>(a_, place(), columns);
 }
 
-template <class Config, class Captured>
-FOVEA_DEVICE void Backward<Config, Captured>::run() {
+template <class Config, class Terms>
+FOVEA_DEVICE void Backward<Config, Terms>::run() {
   const int above = block_x() / key_tiles(call_), b = above / call_.hkv, g = above % call_.hkv;
   const Sequence s = sequence_of(call_, b);
   const int k_first = block_x() % key_tiles(call_) * columns;
@@ -325,14 +346,14 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
   sync_block();
   if constexpr (Config::want_k) clear(grad_k_);
   if constexpr (Config::want_v) clear(grad_v_);
-  if constexpr (Captured::any) captured_.begin(at_.captured);
+  if constexpr (Terms::any) captured_.begin(at_.captured);
   const int total = k_first < s.k_length ? tiles * call_.group : 0;
   if (total > 0) copy_keys();
   FOVEA_NO_UNROLL
   for (int first = 0; first < total; first += classified_tiles) {
     visit_segment(first, total - first < classified_tiles ? total - first : classified_tiles);
   }
-  if constexpr (Captured::any) {
+  if constexpr (Terms::any) {
     sync_block();
     captured_.end(a_);
   }
@@ -341,10 +362,10 @@ FOVEA_DEVICE void Backward<Config, Captured>::run() {
   write();
 }
 
-// Config::Captured: NoCaptured, or what engines/jit/captured_text writes.
+// Config::Terms: NoCaptured, or what engines/jit/captured_text writes.
 template <class Config>
 FOVEA_DEVICE void backward(const Arguments& a) {
-  Backward<Config, typename Config::Captured>(a).run();
+  Backward<Config, typename Config::Terms>(a).run();
 }
 
 }  // namespace fovea::device

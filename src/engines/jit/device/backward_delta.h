@@ -12,7 +12,7 @@ namespace fovea::device {
 
 // One row's features from two tensors, eight lanes to a row.
 template <class Config>
-FOVEA_DEVICE float row_dot(const Call& call, long long o, long long grad_o) {
+FOVEA_DEVICE float row_dot(const CallArguments& call, long long o, long long grad_o) {
   using O = typename Config::O;
   using GradO = typename Config::GradO;
   const int lane = lane_index() % 8;
@@ -47,7 +47,8 @@ FOVEA_DEVICE float row_dot(const Call& call, long long o, long long grad_o) {
 // Zeros in a tile of dQ's sums: the part that is as large as these rows. The sequence's last rows
 // clear the rest of their tile too, since sums do not lie row by row.
 template <class Config>
-FOVEA_DEVICE void clear_sums(const Call& call, const Sequence& s, int b, int h, int first) {
+FOVEA_DEVICE void clear_sums(const CallArguments& call, const Sequence& s, int b, int h,
+                             int first) {
   constexpr int rows = Config::rows, d = Config::d;
   float* const sums =
       call.grad_q_sum + sum_tile(call, s, b, h, first / rows * rows, rows) * (rows * d);
@@ -61,7 +62,7 @@ FOVEA_DEVICE void clear_sums(const Call& call, const Sequence& s, int b, int h, 
 // What hopper/backward.h adds to a row's scores, in powers of two, and delta. Rows that kept
 // nothing and rows behind the sequence have probabilities of 0.
 template <class Config>
-FOVEA_DEVICE void write_row_terms(const Call& call, long long tile, int row, float lse,
+FOVEA_DEVICE void write_row_terms(const CallArguments& call, long long tile, int row, float lse,
                                   float delta) {
   float* const to = call.row_terms + tile * (2 * Config::rows) + row_term_place(row % Config::rows);
   to[0] = lse == -infinity() ? lse : -lse * log2_of_e;
@@ -70,7 +71,7 @@ FOVEA_DEVICE void write_row_terms(const Call& call, long long tile, int row, flo
 
 template <class Config>
 FOVEA_DEVICE void backward_delta(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   clear({call.captured_sums, call.captured_pieces});
   const int tiles = (call.sq + delta_rows - 1) / delta_rows;
   const int first = block_x() % tiles * delta_rows;
@@ -78,14 +79,14 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
   const Sequence s = sequence_of(call, b);
   if (Config::row_terms != 0 && block_x() == 0 && thread_index() == 0) *call.tile_counter = 0;
   if (first >= s.q_length) return;
-  // Zeros first: they are on their way while rows are waited for.
+  // Zeros are stored first, so that this overlaps with the loads of rows.
   if constexpr (Config::want_q && (Config::row_terms != 0 || !Config::deterministic)) {
     clear_sums<Config>(call, s, b, h, first);
   }
   const long long tile = sum_tile(call, s, b, h, first / Config::rows * Config::rows, Config::rows);
   for (int i = thread_index() / 8; i < delta_rows; i += Config::threads / 8) {
     const int row = first + i;
-    const bool exists = row < s.q_length;  // the others keep their lanes company
+    const bool exists = row < s.q_length;  // the other lanes only take part in shuffles
     const long long at = s.q_first + (exists ? row : first);
     const long long number = row_number(call, s, h, at);
     const float lse = call.lse[number];
@@ -95,7 +96,7 @@ FOVEA_DEVICE void backward_delta(const Arguments& a) {
     FOVEA_UNROLL for (int mask = 4; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
     if (!exists || lane_index() % 8 != 0) continue;
     if constexpr (Config::grad_lse) sum -= call.grad_lse[number];
-    // Nothing of a row that kept nothing counts, whatever dO holds there.
+    // A row that kept nothing adds nothing, whatever dO holds there.
     const float delta = lse == -infinity() ? 0.0f : sum;
     call.delta[number] = delta;
     if constexpr (Config::row_terms != 0) write_row_terms<Config>(call, tile, row, lse, delta);

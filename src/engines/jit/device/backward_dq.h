@@ -17,21 +17,12 @@ class BackwardDq {
   static constexpr int rows = Config::rows, columns = Config::columns, threads = Config::threads;
   static constexpr int stages = Config::stages, keys = columns / 8, features = Config::d / 8;
   static_assert(rows == 16 * Config::warps);
-  static constexpr TileSizes sizes_{Config::warps,
-                                    bytes_of<Element>,
-                                    Config::d,
-                                    Config::dv,
-                                    rows,
-                                    columns,
-                                    Formula::row_words,
-                                    Formula::column_words,
-                                    Formula::diagonal_words,
-                                    cell_bytes_of<Formula>};
+  static constexpr TileSizes sizes_ = tile_sizes_of<Config, Formula>();
   static constexpr BackwardDqShared at_{sizes_, stages};
   static_assert(at_.bytes <= Config::shared_bytes);
-  using OfD = SharedTile<Element, Config::d>;
-  using OfDv = SharedTile<Element, Config::dv>;
-  using OfKeys = SharedTile<Element, columns>;
+  using TileOfD = SharedTile<Element, Config::d>;
+  using TileOfDv = SharedTile<Element, Config::dv>;
+  using TileOfKeys = SharedTile<Element, columns>;
 
  public:
   FOVEA_DEVICE explicit BackwardDq(const Arguments& a) : a_(a), call_(a.call) {
@@ -51,13 +42,13 @@ class BackwardDq {
  private:
   FOVEA_DEVICE int warp_row() const { return thread_index() / 32 * 16; }
   FOVEA_DEVICE int row_end() const { return call_.q_starts != nullptr ? s_.q_length : call_.sq; }
-  FOVEA_DEVICE static OfD q_tile() { return {static_cast<Shared>(at_.q)}; }
-  FOVEA_DEVICE static OfDv grad_o_tile() { return {static_cast<Shared>(at_.grad_o)}; }
-  FOVEA_DEVICE static OfD k_tile(int stage) {
-    return {static_cast<Shared>(at_.k + stage * columns * OfD::stride)};
+  FOVEA_DEVICE static TileOfD q_tile() { return {static_cast<Shared>(at_.q)}; }
+  FOVEA_DEVICE static TileOfDv grad_o_tile() { return {static_cast<Shared>(at_.grad_o)}; }
+  FOVEA_DEVICE static TileOfD k_tile(int stage) {
+    return {static_cast<Shared>(at_.k + stage * columns * TileOfD::stride)};
   }
-  FOVEA_DEVICE static OfDv v_tile(int stage) {
-    return {static_cast<Shared>(at_.v + stage * columns * OfDv::stride)};
+  FOVEA_DEVICE static TileOfDv v_tile(int stage) {
+    return {static_cast<Shared>(at_.v + stage * columns * TileOfDv::stride)};
   }
   FOVEA_DEVICE static Shared column_words(int stage) {
     return at_.column_words + stage * 4 * columns * Formula::column_words;
@@ -77,7 +68,7 @@ class BackwardDq {
   FOVEA_DEVICE void write();
 
   const Arguments& a_;
-  const Call& call_;
+  const CallArguments& call_;
   int b_, h_, q_first_;
   Sequence s_;
   Head head_;
@@ -146,7 +137,7 @@ FOVEA_DEVICE void BackwardDq<Config>::visit(const LiveTile& tile, int stage) {
   const bool masked = !tile.full || has_empty_row;
   score_gradients<Config>(a_, uniform_, scaled_, place, score_rows, masked, p, ds, none);
   if constexpr (bytes_of<Element> == 4) {
-    const OfKeys through{static_cast<Shared>(at_.ds)};
+    const TileOfKeys through{static_cast<Shared>(at_.ds)};
     store_sums(through, {warp_row(), 0}, ds);
     sync_warp();
     multiply<false, true, columns>(grad_q_, through, {warp_row(), 0}, k_tile(stage), {0, 0});

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "backward_place.h"
-#include "captured_beside.h"
+#include "captured_write.h"
 #include "careful_backward.h"
 
 namespace fovea::device {
@@ -14,7 +14,7 @@ template <class Config>
 FOVEA_DEVICE bool write_query_rows(const Arguments& a, const Sequence& s, int h, int position,
                                    int feature, const Floats4& x) {
   using GradQ = typename Config::GradQ;
-  const Tensor& to = a.call.grad_q;
+  const TensorArgument& to = a.call.grad_q;
   const int exist = a.call.q_starts != nullptr ? s.q_length : a.call.sq;
   const bool pairs = to.copy_bytes >= 4 && to.copy_bytes >= 2 * bytes_of<GradQ>;
   bool nan = false;
@@ -41,7 +41,7 @@ FOVEA_DEVICE bool write_query_rows(const Arguments& a, const Sequence& s, int h,
 template <class Config>
 FOVEA_DEVICE void backward_finish(const Arguments& a) {
   using Part = QueryPart<Config>;
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   write_captured<Config::captured_count>(a.words + Config::captured_first);
   const int tiles = (call.sq + Config::rows - 1) / Config::rows;
   const int first = block_x() % tiles * Config::rows;

@@ -1,5 +1,5 @@
-// Where a block of the backward works: tiles of queries, the tiles of dQ's sums, and which of many
-// tiles are to be visited.
+// Where a block of the backward works: tiles of queries, the tiles of dQ's sums, which of many
+// tiles it visits, and how its warps share each product.
 #pragma once
 
 #include "element.h"
@@ -10,7 +10,7 @@
 namespace fovea::device {
 
 // A tile of queries of one head.
-struct QueryTile {
+struct HeadQueryTile {
   int h;      // query head
   int first;  // position of its first row in the sequence
   bool full;  // everything in it is kept
@@ -55,8 +55,8 @@ struct BlockPlace {
 };
 
 // The tile of dQ's sums that belongs to the tile of queries that begins with position `first`.
-FOVEA_DEVICE long long sum_tile(const Call& call, const Sequence& s, int b, int h, int first,
-                                int rows) {
+FOVEA_DEVICE long long sum_tile(const CallArguments& call, const Sequence& s, int b, int h,
+                                int first, int rows) {
   if (call.q_starts == nullptr) {
     return (static_cast<long long>(b) * call.h + h) * sum_tiles(call.sq, 0, rows) + first / rows;
   }
@@ -75,7 +75,7 @@ class ClassifiedTiles {
   FOVEA_DEVICE void write(const Classify& classify) const {
     FOVEA_NO_UNROLL for (int first = thread_index() / 32 * 32; first < count_; first += threads) {
       const int i = first + lane_index();
-      const Tile tile = i < count_ ? classify(i) : Tile::empty();
+      const TileClass tile = i < count_ ? classify(i) : TileClass::empty();
       const unsigned live = ballot(!tile.is_empty()), full = ballot(tile.is_full());
       if (lane_index() == 0) {
         store_shared(words_ + first / 8, live);
@@ -118,13 +118,13 @@ struct WarpPart {
 template <class Element>
 inline constexpr int column_step = bytes_of<Element> == 4 ? 8 : 16;
 
-// Who has which sums of dQ, in backward.h and in backward_finish.h.
+// Which warp has which sums of dQ, in backward.h and in backward_finish.h.
 template <class Config>
 using QueryPart =
     WarpPart<Config::threads / 32, Config::rows, Config::d, column_step<typename Config::Element>>;
 
-// How a warp has its sums of dQ in global memory: for each piece of 16 x 8 the four sums of each
-// lane, or 32 lanes' first sums, then their second ones and so on.
+// How a warp's sums of dQ lie in global memory: for each piece of 16 x 8 the four sums of each
+// lane, or the first sums of 32 lanes, then their second ones and so on.
 FOVEA_DEVICE void add_piece(float* piece, const float (&x)[4]) {
   if constexpr (adds_vectors) {
     add_global(piece + 4 * lane_index(), Floats4{x[0], x[1], x[2], x[3]});

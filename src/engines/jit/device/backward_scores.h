@@ -106,11 +106,11 @@ FOVEA_DEVICE void for_each_kept(const Arguments& a, const typename Formula::Unif
 // not be kept. `captured` is told every element's score and gradient. All are computed as if they
 // were kept, and masked ones cleared afterwards: the code is there once, and whole tiles do not pay
 // for masks.
-template <class Config, int m, int n, class Captured>
+template <class Config, int m, int n, class Terms>
 FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Uniform& uniform,
                                   const ScoreScale& scaled, const ScorePlace& at,
                                   ScoreRow (&rows)[2 * m], bool masked, float (&s)[m][n][4],
-                                  float (&dp)[m][n][4], Captured& captured) {
+                                  float (&dp)[m][n][4], Terms& captured) {
   using Element = typename Config::Element;
   // Without a modifier the scale is part of the exponent's factor.
   constexpr bool folded = !Formula::has_mod && bytes_of<Element> == 2;
@@ -128,7 +128,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
     }
   }
   KeptScores<m, n> kept;
-  if constexpr (Captured::asks_scores) {
+  if constexpr (Terms::asks_scores) {
     FOVEA_UNROLL for (unsigned& word : kept.words) word = ~0u;
     if (masked) {
       FOVEA_UNROLL for (unsigned& word : kept.words) word = 0;
@@ -178,7 +178,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
         if constexpr (Formula::has_mod) {
           gradient = Formula::gradient(a, uniform, formula_rows[i], formula_column, x, grad);
         }
-        if constexpr (Captured::asks_scores) {
+        if constexpr (Terms::asks_scores) {
           // A score of -inf is not kept either.
           captured.add({a, uniform, formula_rows[i], formula_column, x, grad,
                         kept.has(i, j, c) && y != -infinity(), i, c, j});
@@ -186,14 +186,14 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
       }
     }
   }
-  if constexpr (Captured::asks_scores) captured.end_tile(a, uniform, formula_rows, at);
+  if constexpr (Terms::asks_scores) captured.end_tile(a, uniform, formula_rows, at);
   if (!masked) return;
   const auto clear_unless = [&](int i, int j, int c, bool keep) {
     float &p = s[i / 2][j][i % 2 * 2 + c], &ds = dp[i / 2][j][i % 2 * 2 + c];
     p = keep ? p : 0.0f;
     ds = keep ? ds : 0.0f;
   };
-  if constexpr (Captured::asks_scores) {
+  if constexpr (Terms::asks_scores) {
     FOVEA_UNROLL for (int x = 0; x < 4 * m * n; ++x) {
       const int i = x % (2 * m), c = x / (2 * m) % 2, j = x / (4 * m);
       clear_unless(i, j, c, kept.has(i, j, c));
@@ -203,7 +203,7 @@ FOVEA_DEVICE void score_gradients(const Arguments& a, const typename Formula::Un
   }
 }
 
-// A plan without gradients of captured things; those with them: captured.h.
+// Stands for the terms of captured.h in plans without gradients of captured tensors and scalars.
 struct NoCaptured {
   static constexpr bool any = false, asks_scores = false, reads_ds = false;
 };

@@ -8,7 +8,7 @@ namespace fovea::device {
 
 template <class Config>
 FOVEA_DEVICE void backward_sink(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const int h = block_x();
   const float sink = call.sink[h];
   double sum = 0;

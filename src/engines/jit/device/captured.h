@@ -1,6 +1,6 @@
-// Gradients of captured tensors and scalars, added up while backward.h visits its scores. How what
-// a score adds (captured_score.h) gets to its sums depends on what its element changes with: the
-// classes below.
+// Gradients of captured tensors and scalars, added up while backward.h visits its scores. What a
+// score adds is told by captured_score.h. How that gets to its sums depends on what the element
+// changes with: one class below for each kind.
 #pragma once
 
 #include "backward_scores.h"

@@ -7,27 +7,27 @@
 namespace fovea::device::captured {
 
 // The types that they are stored in.
-struct OfF32 {
+struct StoredF32 {
   using Stored = float;
   static FOVEA_DEVICE float value(float x) { return x; }
   static FOVEA_DEVICE float of_bits(unsigned x) { return float_of_bits(x); }
 };
-struct OfF16 {
+struct StoredF16 {
   using Stored = unsigned short;
   static FOVEA_DEVICE float value(unsigned short x) { return to_float(F16{}, x); }
   static FOVEA_DEVICE float of_bits(unsigned x) { return value(static_cast<unsigned short>(x)); }
 };
-struct OfBF16 {
+struct StoredBF16 {
   using Stored = unsigned short;
   static FOVEA_DEVICE float value(unsigned short x) { return to_float(BF16{}, x); }
   static FOVEA_DEVICE float of_bits(unsigned x) { return value(static_cast<unsigned short>(x)); }
 };
-struct OfI32 {
+struct StoredI32 {
   using Stored = int;
   static FOVEA_DEVICE int value(int x) { return x; }
   static FOVEA_DEVICE int of_bits(unsigned x) { return static_cast<int>(x); }
 };
-struct OfI64 {
+struct StoredI64 {
   using Stored = long long;
   static FOVEA_DEVICE int value(long long x) {
     return x > 2147483647          ? 2147483647
@@ -35,11 +35,11 @@ struct OfI64 {
                                    : static_cast<int>(x);
   }
 };
-struct OfU8 {
+struct StoredU8 {
   using Stored = unsigned char;
   static FOVEA_DEVICE int value(unsigned char x) { return x; }
 };
-struct OfBool {
+struct StoredBool {
   using Stored = unsigned char;
   static FOVEA_DEVICE bool value(unsigned char x) { return x != 0; }
 };

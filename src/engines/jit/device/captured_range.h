@@ -2,14 +2,12 @@
 // summarize.h has found. What src/ir/load_range is on the host, which searches the elements.
 #pragma once
 
+#include "captured_arguments.h"
 #include "captured_load.h"
-#include "interval_bool.h"
-#include "interval_int.h"
-#include "interval_real.h"
+#include "interval.h"
 
 namespace fovea::device::captured {
 
-inline constexpr int summary_block = 64;       // elements
 inline constexpr int most_summary_blocks = 8;  // that a box is classified by
 
 // A set of values of each type that loads give.
@@ -20,11 +18,11 @@ FOVEA_DEVICE RealInterval anything(float) { return {}; }
 FOVEA_DEVICE IntInterval anything(int) { return {}; }
 FOVEA_DEVICE BoolSet anything(bool) { return {}; }
 
-// The set that is nothing yet, and the set with one block more. A NaN in a block of f32 makes both
-// its ends NaN: then anything is possible.
-FOVEA_DEVICE RealInterval nothing_yet(float) { return {infinity(), -infinity(), false}; }
-FOVEA_DEVICE IntInterval nothing_yet(int) { return {2147483647LL, -2147483648LL}; }
-FOVEA_DEVICE BoolSet nothing_yet(bool) { return {false, false}; }
+// The empty set, and a set with one more block. A NaN in a block of f32 makes both its ends NaN:
+// then anything is possible.
+FOVEA_DEVICE RealInterval empty_set(float) { return {infinity(), -infinity(), false}; }
+FOVEA_DEVICE IntInterval empty_set(int) { return {2147483647LL, -2147483648LL}; }
+FOVEA_DEVICE BoolSet empty_set(bool) { return {false, false}; }
 FOVEA_DEVICE RealInterval with_block(RealInterval a, unsigned lowest, unsigned highest) {
   const float lo = float_of_bits(lowest), hi = float_of_bits(highest);
   return lo != lo ? RealInterval{} : reals::hull(a, {lo, hi, false});
@@ -60,7 +58,7 @@ FOVEA_DEVICE auto range(const long long* words, const IntInterval (&index)[rank 
   if (first == last) return only(load<Type>(data_of<Type>(words[0]), at));
   first /= summary_block, last /= summary_block;
   if (table == 0 || last - first >= most_summary_blocks) return anything(zero);
-  auto out = nothing_yet(zero);
+  auto out = empty_set(zero);
   const unsigned* const found =
       reinterpret_cast<const unsigned*>(table) + 2 * (row * blocks + first);
   FOVEA_NO_UNROLL for (long long i = 0; i <= last - first; ++i) {

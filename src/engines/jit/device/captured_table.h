@@ -14,7 +14,7 @@ struct SharedTable {
   Shared table;
   long long outer;
 
-  // They fit in `table`; their numbers need more than 31 bits.
+  // Whether a head's elements fit in `table`, and whether their numbers need more than 31 bits.
   FOVEA_DEVICE static bool small(const Arguments& a) { return Term::entries(a) <= room; }
   FOVEA_DEVICE static bool huge(const Arguments& a) { return Term::entries(a) > 0x7fffffff; }
   // By all threads of a team; a barrier must follow.
@@ -26,12 +26,12 @@ struct SharedTable {
           store_shared(table + 4 * i, 0.0f);
     }
   }
-  // Which head the next sums are of.
+  // From here on sums belong to this head.
   FOVEA_DEVICE void take_head(const Arguments& a, const typename Formula::Uniform& u) {
     const NoPosition nowhere;
     outer = Term::outer(nowhere.score(a, u));
   }
-  // Adds what there is of a head to its sums, and clears the table. By all threads of a team,
+  // Adds the table to the head's sums in global memory, and clears it. By all threads of a team,
   // between barriers.
   FOVEA_DEVICE void flush(const Arguments& a, Team team) const {
     if constexpr (!Sums::exact) {

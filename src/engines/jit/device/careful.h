@@ -1,6 +1,6 @@
-// Rows once more, slowly and to the letter of the definition: what is masked is not read at all.
-// The tiled kernels multiply it by 0, which spreads a NaN or an infinity that is there. They call
-// this for rows in which a NaN has turned up.
+// Computes rows again, slowly and exactly as attention is defined: masked keys and values are not
+// read at all. The tiled kernels multiply them by 0, which makes NaN of a NaN or an infinity there;
+// they call this for rows in which a NaN has turned up.
 #pragma once
 
 #include "dropout.h"
@@ -24,15 +24,16 @@ FOVEA_DEVICE float sum_over_warp(float x) {
 }
 
 template <class Element>
-FOVEA_DEVICE float careful_element(const Tensor& tensor, int b, int head, long long row, int i) {
+FOVEA_DEVICE float careful_element(const TensorArgument& tensor, int b, int head, long long row,
+                                   int i) {
   return read_element<Element>(tensor.data, b * tensor.batch + head * tensor.head +
                                                 row * tensor.position + i * tensor.feature);
 }
 
 // The product of two rows, by a warp.
 template <class Left, class Right>
-FOVEA_DEVICE float careful_dot(const Tensor& x, long long x_at, const Tensor& y, long long y_at,
-                               int count) {
+FOVEA_DEVICE float careful_dot(const TensorArgument& x, long long x_at, const TensorArgument& y,
+                               long long y_at, int count) {
   float sum = 0;
   FOVEA_NO_UNROLL for (int i = lane_index(); i < count; i += 32) {
     sum = fma_rn(read_element<Left>(x.data, x_at + i * x.feature),
@@ -41,7 +42,7 @@ FOVEA_DEVICE float careful_dot(const Tensor& x, long long x_at, const Tensor& y,
   return sum_over_warp(sum);
 }
 
-FOVEA_DEVICE long long row_at(const Tensor& t, int b, int head, long long row) {
+FOVEA_DEVICE long long row_at(const TensorArgument& t, int b, int head, long long row) {
   return b * t.batch + head * t.head + row * t.position;
 }
 
@@ -53,7 +54,7 @@ struct CarefulScore {
 template <class Config>
 FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& at,
                                         const typename Formula::Uniform& u, int q, int k) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   unsigned row_words[Formula::row_words > 0 ? Formula::row_words : 1];
   unsigned column_words[Formula::column_words > 0 ? Formula::column_words : 1];
   const int seen_q = seen(q, at.s.q_offset), seen_k = seen(k, at.s.k_offset);
@@ -76,7 +77,7 @@ FOVEA_DEVICE CarefulScore careful_score(const Arguments& a, const CarefulHead& a
 template <class Config>
 FOVEA_DEVICE_CALL void careful_o_row(const Arguments& a, CarefulHead at, int q, float lse,
                                      int dv_first, int end) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const auto u = Formula::uniform(a, at.head);
   const Dropout dropout = dropout_of(call, at.head);
   const long long to = row_at(call.o, at.s.b, at.h, at.s.q_first + q);

@@ -1,5 +1,5 @@
-// Rows of gradients once more, as careful.h does it for the forward: what is masked is not read at
-// all. For rows in which a NaN has turned up.
+// Computes rows of gradients again in which a NaN has turned up, as careful.h does it for the
+// forward: masked keys and values are not read at all.
 #pragma once
 
 #include "backward_place.h"
@@ -19,7 +19,7 @@ FOVEA_DEVICE CarefulGradient careful_gradient(const Arguments& a, const CarefulH
                                               const typename Formula::Uniform& u, int q, int k) {
   using Element = typename Config::Element;
   using GradO = typename Config::GradO;
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const long long number = row_number(call, at.s, at.h, at.s.q_first + q);
   const float lse = call.lse[number];
   if (lse == -infinity()) return {false, 0, 0};
@@ -54,7 +54,7 @@ struct CarefulRow {
   float sum[most] = {};
 
   template <class Element>
-  FOVEA_DEVICE void add(float factor, const Tensor& from, long long at, int count) {
+  FOVEA_DEVICE void add(float factor, const TensorArgument& from, long long at, int count) {
     FOVEA_UNROLL for (int i = 0; i < most; ++i) {
       const int column = 32 * i + lane_index();
       if (column >= count) continue;
@@ -62,7 +62,7 @@ struct CarefulRow {
     }
   }
   template <class Element>
-  FOVEA_DEVICE void write(float factor, const Tensor& to, long long at, int count) const {
+  FOVEA_DEVICE void write(float factor, const TensorArgument& to, long long at, int count) const {
     FOVEA_UNROLL for (int i = 0; i < most; ++i) {
       const int column = 32 * i + lane_index();
       if (column < count) {
@@ -74,7 +74,7 @@ struct CarefulRow {
 
 // Whether a row that was written has a NaN, as a warp sees it.
 template <class Element>
-FOVEA_DEVICE bool row_has_nan(const Tensor& tensor, long long at, int count) {
+FOVEA_DEVICE bool row_has_nan(const TensorArgument& tensor, long long at, int count) {
   bool nan = false;
   FOVEA_NO_UNROLL for (int i = lane_index(); i < count; i += 32) {
     const float x = read_element<Element>(tensor.data, at + i * tensor.feature);
@@ -87,7 +87,7 @@ FOVEA_DEVICE bool row_has_nan(const Tensor& tensor, long long at, int count) {
 template <class Config>
 FOVEA_DEVICE_CALL void careful_key_row(const Arguments& a, int b, int g, Sequence s, int k) {
   using Element = typename Config::Element;
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   CarefulRow<Config::d> grad_k;
   CarefulRow<Config::dv> grad_v;
   FOVEA_NO_UNROLL for (int h = g * call.group; h < (g + 1) * call.group; ++h) {
@@ -115,7 +115,7 @@ FOVEA_DEVICE_CALL void careful_key_row(const Arguments& a, int b, int g, Sequenc
 // must have been passed since they were written.
 template <class Config>
 FOVEA_DEVICE_CALL void mend_keys(const Arguments& a, BlockPlace here, int keys) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const Sequence& s = here.s;
   const int g = here.first_head / call.group;
   FOVEA_NO_UNROLL for (int i = thread_index() / 32; i < keys; i += block_threads() / 32) {
@@ -137,7 +137,7 @@ FOVEA_DEVICE_CALL void mend_keys(const Arguments& a, BlockPlace here, int keys) 
 // dQ of query q of head h.
 template <class Config>
 FOVEA_DEVICE_CALL void careful_query_row(const Arguments& a, int b, int h, Sequence s, int q) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const CarefulHead at{b, h, s, head_of(call, s, b, h)};
   const auto u = Formula::uniform(a, at.head);
   CarefulRow<Config::d> grad_q;

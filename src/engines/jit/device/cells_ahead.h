@@ -7,15 +7,14 @@
 
 namespace fovea::device {
 
-// place: where what the block needs for that is kept in shared memory, since registers are scarce;
-// at: where the cells are.
+// place: where CopyState lies in shared memory (registers are scarce); at: where the cells lie.
 template <class Formula, int rows, int columns, int warps, int place, int at>
 class CellsAhead {
   using To = CellTile<Formula, columns>;
   static constexpr int bytes = sizeof(typename Formula::Cell::Stored), wide = 16 / bytes;
   static constexpr int pieces = columns / wide;               // of a row
   static constexpr int step = pieces < 32 ? 32 / pieces : 1;  // rows that a warp copies at a time
-  struct Place {
+  struct CopyState {
     const char* data;  // of the first query and the sequence's first key
     int end;           // tiles up to this key of the sequence are copied ahead
     int unused;
@@ -23,7 +22,7 @@ class CellsAhead {
 
  public:
   static constexpr bool exists = Formula::has_cells && rows % (warps * step) == 0;
-  static constexpr int place_bytes = sizeof(Place);
+  static constexpr int place_bytes = sizeof(CopyState);
 
   // box: the block's queries and all keys of the sequence. By one thread, before a barrier.
   template <class Arguments>
@@ -37,21 +36,22 @@ class CellsAhead {
       const bool begins = box.q_count >= rows && cell_copy_bytes<bytes>(from, data, first) == 16;
       const long long more = from.k_extent - box.k_first;
       const int end = more < box.k_count ? static_cast<int>(more) : box.k_count;
-      store_struct(place, Place{data, begins ? end : 0, 0});
+      store_struct(place, CopyState{data, begins ? end : 0, 0});
     }
   }
 
-  // Whether a tile is whole and allows wide copies. Its number may be -1: there is no tile.
+  // Whether a tile is copied ahead: it must be whole and allow wide copies. False for -1, no tile.
   FOVEA_DEVICE static bool has(int tile) {
-    return exists && tile >= 0 && tile * columns + columns <= load_struct<Place>(place).end;
+    return exists && tile >= 0 && tile * columns + columns <= load_struct<CopyState>(place).end;
   }
 
-  // Begins with that tile, if it has it. By all lanes of a warp, which have read what was there.
+  // Begins to copy a tile, if has(tile). By all lanes of a warp, after they have read the cells
+  // that lie there.
   template <class Arguments>
   FOVEA_DEVICE static void begin(const Arguments& a, const typename Formula::Uniform& u, int tile) {
     if constexpr (exists) {
       sync_warp();
-      const auto from = load_struct<Place>(place);
+      const auto from = load_struct<CopyState>(place);
       const int k = tile * columns;
       copy(tile >= 0 && k + columns <= from.end, from.data, Formula::cells(a, u).q_stride * bytes,
            k);

@@ -2,13 +2,13 @@
 // own or beside what another one does.
 #pragma once
 
-#include "captured_call.h"
+#include "captured_arguments.h"
 #include "primitives.h"
 
 namespace fovea::device {
 
 // By all threads of the grid.
-FOVEA_DEVICE void clear(const ClearCall& call) {
+FOVEA_DEVICE void clear(const ClearArguments& call) {
   const long long first = static_cast<long long>(block_x()) * block_threads() + thread_index();
   const long long step = static_cast<long long>(grid_x()) * block_threads();
   auto* const to = static_cast<Words4*>(call.data);

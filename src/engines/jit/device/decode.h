@@ -1,7 +1,7 @@
 // Few queries against many keys. A block owns 16 rows of one kv head (query positions times the
 // heads of its group) and one split of the keys. Its warps take turns in groups of 16 keys, each
-// with a softmax and a ring of copies of its own, so that nobody waits for anybody; their results
-// are merged at the end, those of the splits by merge_splits.
+// with a softmax and a ring of copies of its own, so that no warp waits for another. The warps'
+// results are merged at the end, those of the splits by merge_splits.
 //
 // Config has: Element, Output, d, dv, warps, stages, dropout.
 #pragma once
@@ -14,12 +14,13 @@
 
 namespace fovea::device {
 
-FOVEA_DEVICE long long decode_slot(const Call& call, const Sequence& s, int b, int split) {
+FOVEA_DEVICE long long decode_slot(const CallArguments& call, const Sequence& s, int b, int split) {
   if (call.k_starts != nullptr) return s.k_first / call.split_keys + b + split;
   return static_cast<long long>(b) * ((call.skv + call.split_keys - 1) / call.split_keys) + split;
 }
-// In partial_rows (times 2) and partial_o (times dv).
-FOVEA_DEVICE long long partial_row(const Call& call, long long slot, int kv_head, int row) {
+// The number of a row in partial_rows (times 2) and in partial_o (times dv).
+FOVEA_DEVICE long long partial_row(const CallArguments& call, long long slot, int kv_head,
+                                   int row) {
   return (slot * call.hkv + kv_head) * decode_group_rows + row;
 }
 
@@ -37,13 +38,13 @@ struct Decode {
   static constexpr QueryTile q_tile{static_cast<Shared>(shared.q)};
 
   const Arguments& a;
-  const Call& call;
+  const CallArguments& call;
   int b, kv_head, row_tile, split, dv_first, warp;
   Sequence s;
   int k_first, k_end;  // of this split
   float scale;
 
-  // Of the rows lane / 4 and lane / 4 + 8.
+  // Of this lane's rows, lane / 4 and lane / 4 + 8.
   Head head[2];
   typename Formula::Uniform uniform[2];
   int q[2];  // positions of the sequence; -1: no such row
@@ -104,7 +105,7 @@ struct Decode {
     }
   }
 
-  FOVEA_DEVICE Tile classify(int tile) const {
+  FOVEA_DEVICE TileClass classify(int tile) const {
     const int first = k_first + tile * tile_keys, end = min(first + tile_keys, k_end);
     const int row = group_row(0), last = min(row + decode_rows, s.q_length * call.group) - 1;
     const long long q_first = static_cast<long long>(row / call.group) + s.q_offset;
@@ -112,7 +113,8 @@ struct Decode {
     const long long k_low = static_cast<long long>(first) + s.k_offset;
     const long long k_high = static_cast<long long>(end - 1) + s.k_offset;
     const auto fits = [](long long x) { return x == static_cast<int>(x); };
-    if (!fits(q_first) || !fits(q_last) || !fits(k_low) || !fits(k_high)) return {Tile::some_part};
+    if (!fits(q_first) || !fits(q_last) || !fits(k_low) || !fits(k_high))
+      return {TileClass::some_part};
     // Rows of two positions have all heads of the group between them.
     const bool one = row / call.group == last / call.group;
     const int h = kv_head * call.group;
@@ -125,8 +127,8 @@ struct Decode {
                   static_cast<int>(q_last),
                   static_cast<int>(k_low),
                   static_cast<int>(k_high)};
-    const Tile kind = Formula::classify(a, any, box);
-    return kind.is_full() && first + tile_keys > k_end ? Tile{Tile::edge} : kind;
+    const TileClass kind = Formula::classify(a, any, box);
+    return kind.is_full() && first + tile_keys > k_end ? TileClass{TileClass::edge} : kind;
   }
   FOVEA_DEVICE LiveTile next(LiveTiles& tiles) const {
     return next_live(tiles, [&](int tile) { return classify(tile); });
@@ -263,7 +265,7 @@ struct Decode {
     merge_warps();
   }
 
-  // Each warp leaves its sums in shared memory; then every row is put together, warp after warp.
+  // Each warp leaves its sums in shared memory; then they are added up row by row, warp after warp.
   FOVEA_DEVICE void merge_warps() {
     using Sums = SharedTile<F32, Config::dv>;
     sync_block();  // nobody reads queries, keys or values any more
@@ -318,7 +320,7 @@ struct Decode {
 // grid: row tiles x splits x kv heads x batch x chunks of dv, row tiles first.
 template <class Config>
 FOVEA_DEVICE void decode(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const int row_tiles =
       (min(call.sq * call.group, decode_group_rows) + decode_rows - 1) / decode_rows;
   Decode<Config> block(a, (max(call.skv, 1) + call.split_keys - 1) / call.split_keys, row_tiles);

@@ -1,10 +1,10 @@
 // What a formula has that changes with k - q alone, computed once for every distance of a sequence:
-// kernels for sm_90 read it from here. In the middle of products it would take long: functions that
-// decide are computed in double, and units for that stand still while matrices are multiplied
-// (measured on an H200: 300 cycles for an instruction).
+// kernels for sm_90 read it from here. Between products it would take long: functions whose results
+// decide something are computed in double, and an instruction in double took 300 cycles on an H200
+// while matrices were multiplied.
 #pragma once
 
-#include "distance_layout.h"
+#include "arguments.h"
 #include "formula.h"
 #include "live_tiles.h"
 #include "team.h"
@@ -13,7 +13,7 @@ namespace fovea::device {
 
 // Of (b, h).
 template <class Formula>
-FOVEA_DEVICE unsigned* distances_of(const Call& call, int b, int h) {
+FOVEA_DEVICE unsigned* distances_of(const CallArguments& call, int b, int h) {
   return call.distances + (static_cast<long long>(b) * call.h + h) * Formula::diagonal_words *
                               distance_stride(call.sq, call.skv);
 }
@@ -21,7 +21,7 @@ FOVEA_DEVICE unsigned* distances_of(const Call& call, int b, int h) {
 // A block for 128 distances of a head.
 template <class Config>
 FOVEA_DEVICE void distances(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const int count = call.sq + call.skv, blocks = (count + block_threads() - 1) / block_threads();
   const int number = block_x() / blocks, b = number / call.h, h = number % call.h;
   const int i = block_x() % blocks * block_threads() + thread_index();
@@ -38,10 +38,10 @@ FOVEA_DEVICE void distances(const Arguments& a) {
 }
 
 // Those of a tile's diagonals to shared memory, as tile_values.h lays them out. By all threads of a
-// team. Beyond the sequences nobody reads.
+// team. Values of diagonals beyond the sequences are undefined, and not used.
 template <class Formula, int rows, int columns>
-FOVEA_DEVICE void copy_distances(const Call& call, const unsigned* from, int q_first, int k_first,
-                                 Shared to, Team team) {
+FOVEA_DEVICE void copy_distances(const CallArguments& call, const unsigned* from, int q_first,
+                                 int k_first, Shared to, Team team) {
   const int first = distance_place(call.sq, k_first - q_first - rows + 1);
   const int stride = distance_stride(call.sq, call.skv);
   FOVEA_UNROLL for (int w = 0; w < Formula::diagonal_words; ++w) {

@@ -16,7 +16,7 @@ struct Dropout {
   float factor;  // of what is kept: 1 / (1 - p)
 };
 
-FOVEA_DEVICE Dropout dropout_of(const Call& call, const Head& head) {
+FOVEA_DEVICE Dropout dropout_of(const CallArguments& call, const Head& head) {
   const float p = value_of(call.dropout);
   return {
       value_of(call.seed), static_cast<unsigned>(value_of(call.offset)),

@@ -3,7 +3,7 @@
 // for 2^31 carries. A tenth word says whether there was a NaN or an infinity.
 #pragma once
 
-#include "captured_call.h"
+#include "captured_arguments.h"
 #include "primitives.h"
 
 namespace fovea::device {

@@ -15,7 +15,7 @@
 //     // One captured tensor t[..., q, ..., k] at most is copied tile by tile.
 //     static constexpr bool has_cells;
 //     static constexpr bool batches_share_cells;  // it does not change with b
-//     using Cell = captured::OfBF16 ...;          // what it is stored in
+//     using Cell = captured::StoredBF16 ...;          // what it is stored in
 //
 //     struct Uniform;  // what changes with (b, h) alone
 //     struct Row;      // q, and what changes with it
@@ -27,9 +27,8 @@
 //     static Row row(const Arguments&, const Uniform&, int q, const unsigned* words);
 //     static Column column(const Arguments&, const Uniform&, int k, const unsigned* words);
 //
-//     // Whoever calls the functions below sets Column::pair before: to pair(), from what is
-//     staged,
-//     // or by fill_pair.
+//     // Column::pair must be set before the functions below are called: to pair(), from staged
+//     // words, or by fill_pair.
 //     static void make_diagonal(const Arguments&, const Uniform&, int q, int k, unsigned* words);
 //     static CellSource cells(const Arguments&, const Uniform&);
 //     static Pair pair(const unsigned* diagonal_words, unsigned cell_bits);
@@ -45,12 +44,11 @@
 //     static constexpr bool has_factors;
 //     static float inner(const Arguments&, const Uniform&, const Row&, const Column&, float s);
 //     static float inner_scale(...), outer(const Arguments&, const Uniform&, ...);
-//     // No modified score is further from 0 (of inner(), if has_factors); 0: they may be anything.
+//     // No modified score is larger in magnitude (of inner(), if has_factors); 0: not known.
 //     static constexpr float bound;
 //     static constexpr bool is_score;  // score(s) is s, since all else is in shift and slope
-//     // If splits_shift is asked for, what a row's scores have besides: shift(...) + slope(...) *
-//     (line_k * k +
-//     // line_q * q), with shift and slope constant in a row. score() is without it.
+//     // If splits_shift is asked for, a row's scores are score() + shift(...) + slope(...) *
+//     // (line_k * k + line_q * q), with shift and slope constant in a row.
 //     static constexpr bool shifts;
 //     static constexpr int line_k, line_q;
 //     static float shift(const Arguments&, const Uniform&, const Row&, const Column&);
@@ -59,7 +57,7 @@
 //     static float gradient(const Arguments&, const Uniform&, const Row&, const Column&, float s,
 //                           float grad);
 //     // Which parts of the mask hide something of the box, or whether it is empty.
-//     static Tile classify(const Arguments&, const Head&, const Box&);
+//     static TileClass classify(const Arguments&, const Head&, const Box&);
 //   };
 //
 // Positions are what formulas see: offsets are added already. All functions are forced inline and
@@ -97,13 +95,13 @@ struct PairReads {
   bool diagonal, cell;
 };
 
-// What of a mask may hide something of a tile: a bit for each of its parts, and one for what lies
-// beyond the sequence.
-struct Tile {
+// What may hide some scores of a tile: a bit for each part of the mask, and one for the sequence's
+// end.
+struct TileClass {
   unsigned mixed;
   static constexpr unsigned edge = 1u << most_mask_parts, some_part = edge - 1;
-  static FOVEA_DEVICE Tile empty() { return {~0u}; }
-  static FOVEA_DEVICE Tile full() { return {0}; }
+  static FOVEA_DEVICE TileClass empty() { return {~0u}; }
+  static FOVEA_DEVICE TileClass full() { return {0}; }
   FOVEA_DEVICE bool is_empty() const { return mixed == ~0u; }
   FOVEA_DEVICE bool is_full() const { return mixed == 0; }
 };

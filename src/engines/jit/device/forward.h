@@ -42,9 +42,7 @@ struct Forward {
   static constexpr int threads = 32 * Config::warps;
   static constexpr int m = rows / (16 * Config::warps);  // pieces of 16 rows of a warp
   static constexpr int keys = columns / 8, features = Config::dv / 8;
-  static constexpr ForwardShared shared{TileSizes{
-      Config::warps, bytes_of<Element>, Config::d, Config::dv, rows, columns, Formula::row_words,
-      Formula::column_words, Formula::diagonal_words, cell_bytes_of<Formula>}};
+  static constexpr ForwardShared shared{tile_sizes_of<Config, Formula>()};
   using QueryTile = SharedTile<Element, Config::d>;
   using ValueTile = SharedTile<Element, Config::dv>;
   using ProbabilityTile = SharedTile<F32, columns>;
@@ -57,7 +55,7 @@ struct Forward {
   static_assert(sizeof(Sequence) + sizeof(Head) <= 72 && 72 + Ahead::place_bytes <= place_bytes);
 
   const Arguments& a;
-  const Call& call;
+  const CallArguments& call;
   int b, h, q0, dv_first;
   typename Formula::Uniform uniform;
   Dropout dropout;
@@ -140,7 +138,8 @@ struct Forward {
         copy_cells<Formula, rows, columns, threads>(a, uniform, shared.cells, box);
       }
       if constexpr (Formula::diagonal_words > 0) {
-        // Not the member: what only this reads takes no registers then.
+        // Formula::uniform is computed again here: kept as a member, what only this reads would
+        // take registers.
         stage_diagonals<Formula, rows, columns>(a, Formula::uniform(a, head()), shared.diagonal,
                                                 box);
       }
@@ -231,7 +230,7 @@ struct Forward {
     }
   }
 
-  // Rare: the maxima are found once more rather than kept in registers.
+  // This is rare, so the maxima are found again rather than kept in registers.
   FOVEA_DEVICE void move_references(const float (&x)[m][keys][4]) {
     FOVEA_UNROLL for (int i = 0; i < m; ++i) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {

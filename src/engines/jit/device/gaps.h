@@ -23,7 +23,7 @@ FOVEA_DEVICE Gap gap_before(const int* starts, const int* lengths, int i, int co
 }
 
 template <class Element>
-FOVEA_DEVICE void clear_rows(const Tensor& to, const Gap& gap, int heads, int features) {
+FOVEA_DEVICE void clear_rows(const TensorArgument& to, const Gap& gap, int heads, int features) {
   const long long in_row = static_cast<long long>(heads) * features;
   for (long long i = thread_index(); i < (gap.end - gap.first) * in_row; i += block_threads()) {
     const long long row = gap.first + i / in_row, head = i % in_row / features;
@@ -41,7 +41,7 @@ FOVEA_DEVICE void clear_row_values(float* to, const Gap& gap, int heads, long lo
 
 template <class Config>
 FOVEA_DEVICE void gaps(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const int i = block_x();
   const Gap queries = gap_before(call.q_starts, call.q_lengths, i, call.b, call.rows_q);
   if constexpr (Config::backward) {

@@ -13,7 +13,8 @@ struct KeyTiles {
   const char *k_own, *v_own;  // where this thread's part of the first of them begins
   int head, dv_first;
 
-  FOVEA_DEVICE void find(const Call& call, const Sequence& s, int kv_head, int first_feature) {
+  FOVEA_DEVICE void find(const CallArguments& call, const Sequence& s, int kv_head,
+                         int first_feature) {
     using Keys = WholeTile<threads, KeyTile>;
     using Values = WholeTile<threads, ValueTile>;
     head = kv_head;
@@ -31,7 +32,7 @@ struct KeyTiles {
 
   // `sequence()` is asked only for tiles that are not whole.
   template <class SequenceOf>
-  FOVEA_DEVICE void copy_keys(const Call& call, const SequenceOf& sequence, int k0,
+  FOVEA_DEVICE void copy_keys(const CallArguments& call, const SequenceOf& sequence, int k0,
                               const KeyTile& to) const {
     if (k0 < whole) return copy_own(call.k, k_own, k0, to);
     const Sequence s = sequence();
@@ -40,7 +41,7 @@ struct KeyTiles {
         Team{thread_index(), threads});
   }
   template <class SequenceOf>
-  FOVEA_DEVICE void copy_values(const Call& call, const SequenceOf& sequence, int k0,
+  FOVEA_DEVICE void copy_values(const CallArguments& call, const SequenceOf& sequence, int k0,
                                 const ValueTile& to) const {
     if (k0 < whole) return copy_own(call.v, v_own, k0, to);
     const Sequence s = sequence();
@@ -53,7 +54,8 @@ struct KeyTiles {
 
  private:
   template <class Whole>
-  FOVEA_DEVICE const char* own_part(const Tensor& tensor, const Sequence& s, int first) const {
+  FOVEA_DEVICE const char* own_part(const TensorArgument& tensor, const Sequence& s,
+                                    int first) const {
     const auto* const data = static_cast<const typename Stored<Element>::Type*>(tensor.data);
     return reinterpret_cast<const char*>(data + s.b * tensor.batch + head * tensor.head +
                                          (s.k_first + Whole::row(thread_index())) *
@@ -61,7 +63,8 @@ struct KeyTiles {
                                          first + Whole::column(thread_index()));
   }
   template <class Tile>
-  FOVEA_DEVICE static void copy_own(const Tensor& tensor, const char* own, int k0, const Tile& to) {
+  FOVEA_DEVICE static void copy_own(const TensorArgument& tensor, const char* own, int k0,
+                                    const Tile& to) {
     const long long row_bytes = tensor.position * bytes_of<Element>;
     copy_whole_tile<columns, threads>(to, own + k0 * row_bytes, row_bytes, thread_index());
   }

@@ -153,7 +153,9 @@ FOVEA_DEVICE float divide(float a, float b) { return a * reciprocal_approx(b); }
 FOVEA_DEVICE float exp2(float x) { return exp2_approx(x); }
 FOVEA_DEVICE float exp(float x) { return exp2_approx(x * 1.44269504f); }
 FOVEA_DEVICE float expm1(float x) { return ::expm1f(x); }
-FOVEA_DEVICE float log2(float x) { return ::log2f(x); }  // the unit's has no digits near 1
+FOVEA_DEVICE float log2(float x) {
+  return ::log2f(x);
+}  // that of the special function unit has no digits near 1
 FOVEA_DEVICE float log(float x) { return ::logf(x); }
 FOVEA_DEVICE float log1p(float x) { return ::log1pf(x); }
 FOVEA_DEVICE float sqrt(float x) { return ::sqrtf(x); }

@@ -9,7 +9,7 @@ namespace fovea::device {
 
 template <class Config>
 FOVEA_DEVICE void max_logit(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const int h = block_x();
   const int batches = call.q_starts != nullptr ? 1 : call.b;
   float largest = -infinity();

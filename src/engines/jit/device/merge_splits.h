@@ -10,8 +10,8 @@ struct MergedRow {
   double shift, largest;
   float total;  // lse = shift + log(total)
 };
-FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long step, int splits,
-                                  float sink) {
+FOVEA_DEVICE MergedRow merge_rows(const CallArguments& call, long long first, long long step,
+                                  int splits, float sink) {
   MergedRow row{sink, -infinity(), 0};
   bool nan = false;
   FOVEA_NO_UNROLL for (int i = 0; i < splits; ++i) {
@@ -34,7 +34,7 @@ FOVEA_DEVICE MergedRow merge_rows(const Call& call, long long first, long long s
 // A warp for 32 features of a row (b, kv head, row of the group): its splits in order.
 template <class Config>
 FOVEA_DEVICE void merge_splits(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const int rows = min(call.sq * call.group, decode_group_rows);
   const int parts = max((call.dv + 31) / 32, 1);  // lse is wanted without features, too
   long long index = (static_cast<long long>(block_x()) * block_threads() + thread_index()) / 32;

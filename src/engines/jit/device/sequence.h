@@ -20,7 +20,7 @@ struct Sequence {
   int q_offset, k_offset;  // added to what formulas see
 };
 
-FOVEA_DEVICE Sequence sequence_of(const Call& call, int b) {
+FOVEA_DEVICE Sequence sequence_of(const CallArguments& call, int b) {
   Sequence s;
   s.b = call.q_starts != nullptr ? 0 : b;
   s.q_length = call.sq;
@@ -51,7 +51,8 @@ FOVEA_DEVICE int seen(int position, int offset) {
 }
 
 // Where lse, row_max, grad_lse and delta have query row `row` of the tensors.
-FOVEA_DEVICE long long row_number(const Call& call, const Sequence& s, int h, long long row) {
+FOVEA_DEVICE long long row_number(const CallArguments& call, const Sequence& s, int h,
+                                  long long row) {
   return (static_cast<long long>(s.b) * call.h + h) * call.rows_q + row;
 }
 

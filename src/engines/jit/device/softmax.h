@@ -1,5 +1,5 @@
-// The two small things that every softmax here needs: exponents are computed in powers of two, and
-// a row's maximum is subtracted only if it is finite.
+// What every softmax here needs: exponents are computed in powers of two, and a row's maximum is
+// subtracted only if it is finite.
 #pragma once
 
 #include "primitives.h"

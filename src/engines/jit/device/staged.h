@@ -37,8 +37,9 @@ FOVEA_DEVICE void load_words(Shared at, int count, int i, unsigned* to) {
       load_shared<unsigned>(at + 4 * (w * count + i));
 }
 
-// By the first `count` threads of a team; `first` is the position of the first as formulas see
-// it. Positions beyond the sequence are computed as well: loads are clamped, and nobody looks.
+// By the first `count` threads of a team; `first` is the position of the first as formulas see it.
+// Positions beyond the sequence are computed as well: their loads are clamped, and their values not
+// used.
 template <class Formula, class Arguments>
 FOVEA_DEVICE void stage_rows(const Arguments& a, const typename Formula::Uniform& u, Shared at,
                              int first, int count, Team team = whole_block()) {

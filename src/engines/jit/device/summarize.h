@@ -2,12 +2,10 @@
 // Formula::classify reads. One warp finds one block.
 #pragma once
 
+#include "captured_arguments.h"
 #include "captured_load.h"
-#include "summary_call.h"
 
 namespace fovea::device {
-
-inline constexpr int summarize_threads = 128;  // of a block of threads: four blocks of elements
 
 namespace captured {
 
@@ -57,10 +55,10 @@ FOVEA_DEVICE IntEnds ends_of(bool) { return {}; }
 
 }  // namespace captured
 
-// Type: captured::OfF32 ...
+// Type: captured::StoredF32 ...
 template <class Type>
-FOVEA_DEVICE void summarize(const SummaryCall& call) {
-  constexpr int block = 64;
+FOVEA_DEVICE void summarize(const SummarizeArguments& call) {
+  constexpr int block = summary_block;
   const long long number =
       static_cast<long long>(block_x()) * (block_threads() / 32) + thread_index() / 32;
   const long long threads = static_cast<long long>(grid_x()) * block_threads();

@@ -57,8 +57,8 @@ struct Rows {
 };
 
 template <class Element>
-FOVEA_DEVICE Rows rows_of(const Tensor& tensor, int b, int head, long long first_row, int rows,
-                          int columns) {
+FOVEA_DEVICE Rows rows_of(const TensorArgument& tensor, int b, int head, long long first_row,
+                          int rows, int columns) {
   const auto* const data = static_cast<const typename Stored<Element>::Type*>(tensor.data);
   return {data + b * tensor.batch + head * tensor.head + first_row * tensor.position,
           tensor.position,
@@ -307,7 +307,7 @@ struct RowsOut {
 };
 
 template <class Output>
-FOVEA_DEVICE RowsOut rows_out(const Tensor& tensor, int b, int head, long long first_row,
+FOVEA_DEVICE RowsOut rows_out(const TensorArgument& tensor, int b, int head, long long first_row,
                               int columns) {
   auto* const data = static_cast<typename Stored<Output>::Type*>(tensor.data);
   return {data + b * tensor.batch + head * tensor.head + first_row * tensor.position,

@@ -54,6 +54,21 @@ template <class Formula>
 inline constexpr int cell_bytes_of =
     Formula::has_cells ? static_cast<int>(sizeof(typename Formula::Cell::Stored)) : 0;
 
+// By what a kernel's shared memory is laid out.
+template <class Config, class Formula>
+constexpr TileSizes tile_sizes_of() {
+  return {Config::threads / 32,
+          bytes_of<typename Config::Element>,
+          Config::d,
+          Config::dv,
+          Config::rows,
+          Config::columns,
+          Formula::row_words,
+          Formula::column_words,
+          Formula::diagonal_words,
+          cell_bytes_of<Formula>};
+}
+
 // The cell at a row and a column of a tile, of any strides; indices beyond the tensor are clamped.
 template <class Stored>
 FOVEA_DEVICE Stored load_cell(const CellSource& from, const TileBox& box, int row, int column) {

@@ -15,12 +15,12 @@
 // backward_finish.h reads.
 #pragma once
 
-#include "backward_barriers.h"
 #include "backward_beside.h"
+#include "backward_block.h"
 #include "backward_producer.h"
 #include "backward_queries.h"
 #include "backward_scores.h"
-#include "backward_write.h"
+#include "row_pieces.h"
 #include "warpgroup.h"
 
 namespace fovea::device {
@@ -69,7 +69,6 @@ class BackwardKeys {
   FOVEA_DEVICE void skip_step();
   FOVEA_DEVICE void advance();
   FOVEA_DEVICE void write(const StepRef& step);
-  FOVEA_DEVICE void note_nan(const StepRef& step, bool nan) const;
   FOVEA_DEVICE void write_zeros(const StepRef& step) const;
 
   const Arguments& a_;
@@ -79,7 +78,7 @@ class BackwardKeys {
   int number_ = 0;  // of the step
   Ring ring_, ds_ring_{0, 1};
   int keys_parity_ = 0;
-  typename Config::Captured captured_;
+  typename Config::Terms captured_;
   float grad_k_[Shape::d / 8][4], grad_v_[Shape::dv / 8][4];
   float s_[8][4];      // S^T, then dP^T
   unsigned p_[4][4];   // P^T, packed
@@ -200,7 +199,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
   if constexpr (!Scores::has_weights) {
     wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
   }
-  sync_warp();  // all weights are read, and the lanes, which may have parted, store at once
+  sync_warp();  // all weights are read; lanes that have diverged store together again
   const int lane = lane_index();
   const Shared row = own_ds() + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
@@ -211,7 +210,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
   tell(barriers_.full_ds(ds_ring_.stage));
 }
 
-// A step without a tile of queries: everyone has it in turn all the same.
+// A step without a tile of queries. All warps pass it in turn all the same.
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::skip_step() {
   wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
@@ -231,7 +230,7 @@ FOVEA_DEVICE void BackwardKeys<Config>::advance() {
 // This warp's 16 rows of dK and dV.
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::write(const StepRef& step) {
-  const Call& call = a_.call;
+  const CallArguments& call = a_.call;
   const Sequence s = step.sequence();
   const int first = step.k_first() + 16 * warp_, g = step.h() / call.group;
   const int exist = call.q_starts != nullptr ? s.k_length : call.skv;
@@ -248,23 +247,13 @@ FOVEA_DEVICE void BackwardKeys<Config>::write(const StepRef& step) {
     write_rows<Out>(grad_v_, rows_out<Out>(call.grad_v, s.b, g, s.k_first + first, call.dv),
                     s.k_length - first, exist - first);
   }
-  note_nan(step, any_in_warp(nan));
+  note_nan<Config>(call, step, warp_, any_in_warp(nan));
 }
 
-// A NaN may come from what is masked, times a probability of 0: backward_finish.h looks at such
-// rows again.
-template <class Config>
-FOVEA_DEVICE void BackwardKeys<Config>::note_nan(const StepRef& step, bool nan) const {
-  const int head = step.b() * a_.call.hkv + step.h() / a_.call.group;
-  const long long tile =
-      head * ((a_.call.skv + Shape::keys - 1) / Shape::keys) + step.k_first() / Shape::keys;
-  if (lane_index() == 0) a_.call.key_nans[8 * tile + warp_] = nan ? 1u : 0u;
-}
-
-// The same of keys that no query looks at.
+// Zeros, for keys that no query looks at.
 template <class Config>
 FOVEA_DEVICE void BackwardKeys<Config>::write_zeros(const StepRef& step) const {
-  const Call& call = a_.call;
+  const CallArguments& call = a_.call;
   const Sequence s = step.sequence();
   const int first = step.k_first() + 16 * warp_, g = step.h() / call.group;
   const int exist = call.q_starts != nullptr ? s.k_length : call.skv;
@@ -276,19 +265,12 @@ FOVEA_DEVICE void BackwardKeys<Config>::write_zeros(const StepRef& step) const {
     using Out = typename Config::GradV;
     clear_rows<Out>(rows_out<Out>(call.grad_v, s.b, g, s.k_first + first, call.dv), exist - first);
   }
-  note_nan(step, false);
+  note_nan<Config>(call, step, warp_, false);
 }
 
 template <class Config>
 FOVEA_DEVICE void hopper_backward(const MappedArgumentsOf<Arguments>& a) {
-  static_assert(Config::threads == 512);
-  const BackwardBarriers barriers{static_cast<Shared>(HopperBackwardShape<Config>::at.barriers)};
-  if (thread_index() == 0) {
-    make_backward_barriers<Config>(barriers);
-    FOVEA_UNROLL for (int i = map_q; i <= map_grad_o; ++i) prefetch_map(a.maps[i]);
-  }
-  await_earlier_kernels();
-  sync_block();
+  const BackwardBarriers barriers = begin_backward<Config>(a);
   const int warp = warp_index();
   if (warp < 8) {
     take_registers<208>();

@@ -13,20 +13,20 @@ namespace fovea::device {
 template <class Config>
 class BackwardBeside {
   using Shape = HopperBackwardShape<Config>;
-  using Captured = typename Config::Captured;
+  using Terms = typename Config::Terms;
   using Sums = DiagonalSums<Config>;
 
  public:
-  static constexpr bool works = Captured::reads_ds;
-  // What the formula has for a step's diagonals, so that others must not write there.
-  static constexpr bool reads_diagonals = Captured::adds_diagonals && Formula::diagonal_words > 0;
+  static constexpr bool works = Terms::reads_ds;
+  // Whether it reads what is staged for a step's diagonals, which must not be overwritten before.
+  static constexpr bool reads_diagonals = Terms::adds_diagonals && Formula::diagonal_words > 0;
   static constexpr int warps = 3, threads = 32 * warps;
 
   FOVEA_DEVICE BackwardBeside(const Arguments& a, BackwardBarriers barriers)
       : a_(a), barriers_(barriers) {}
 
   FOVEA_DEVICE void run() {
-    if constexpr (Captured::adds_diagonals) {
+    if constexpr (Terms::adds_diagonals) {
       Sums::begin(team());
       captured_.begin(team());
     }
@@ -60,7 +60,7 @@ class BackwardBeside {
     return {step.q_seen(), step.k_seen(), Shape::queries, Shape::keys};
   }
 
-  // Before dS is there, so that what is read for it does not lie in the way of the next step.
+  // Called before dS is there, so that staged diagonals are free for the next step early.
   FOVEA_DEVICE void find_elements(int number) {
     const StepRef at = step(number);
     const Ring ring = place(number, Shape::q_stages);
@@ -77,7 +77,7 @@ class BackwardBeside {
     const int stage = number % Shape::ds_stages;
     if ((at.flags() & step_nothing) != 0) return tell(barriers_.empty_ds(stage));
     captured_.read_cells(a_, uniform(at), Shape::ds_tile(stage), box(at), team());
-    if constexpr (Captured::adds_diagonals) {
+    if constexpr (Terms::adds_diagonals) {
       add_diagonals(number);
     } else {
       tell(barriers_.empty_ds(stage));
@@ -105,7 +105,7 @@ class BackwardBeside {
 
   const Arguments& a_;
   BackwardBarriers barriers_;
-  Captured captured_;
+  Terms captured_;
 };
 
 }  // namespace fovea::device

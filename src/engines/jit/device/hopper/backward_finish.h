@@ -3,17 +3,17 @@
 // fastest; behind them key tiles x hkv x sequences.
 #pragma once
 
-#include "../captured_beside.h"
+#include "../captured_write.h"
 #include "../careful_backward.h"
 #include "backward_layout.h"
-#include "backward_write.h"
+#include "row_pieces.h"
 
 namespace fovea::device {
 
 // What the warps of backward_queries.h have added up: 16 queries x 64 features each. Says whether
 // this thread has a NaN.
 template <class Config>
-FOVEA_DEVICE bool write_query_piece(const Call& call, const Sequence& s, int h, int first,
+FOVEA_DEVICE bool write_query_piece(const CallArguments& call, const Sequence& s, int h, int first,
                                     const float* sums, int piece) {
   using GradQ = typename Config::GradQ;
   const float scale = value_of(call.scale);
@@ -40,7 +40,7 @@ FOVEA_DEVICE bool write_query_piece(const Call& call, const Sequence& s, int h, 
 // Rows of dK and dV that have a NaN: it may come from what is masked, times a probability of 0.
 template <class Config>
 FOVEA_DEVICE void mend_keys(const Arguments& a, int tile) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   constexpr int keys = Config::columns;
   const int tiles = (call.skv + keys - 1) / keys, head = tile / tiles;
   const int b = head / call.hkv, g = head % call.hkv;
@@ -71,7 +71,7 @@ FOVEA_DEVICE void mend_keys(const Arguments& a, int tile) {
 
 template <class Config>
 FOVEA_DEVICE void hopper_backward_finish(const Arguments& a) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   write_captured<Config::captured_count>(a.words + Config::captured_first);
   const int tiles = (call.sq + Config::rows - 1) / Config::rows, blocks = tiles * call.h * call.b;
   if (block_x() >= blocks) return mend_keys<Config>(a, block_x() - blocks);

@@ -27,7 +27,7 @@ class BackwardProducer {
     // The next number is asked for as late as possible: tiles are begun in the order of their
     // numbers, which balances the blocks, and with deterministic=1 others wait for earlier ones.
     for (int tile = next_number(); tile < tiles; tile = next_number()) produce(tile);
-    publish_bare(Step{step_end, 0, 0, 0, 0, {}, 0});
+    publish_bare(BackwardStep{step_end, 0, 0, 0, 0, {}, 0});
   }
 
  private:
@@ -49,23 +49,23 @@ class BackwardProducer {
   FOVEA_DEVICE static int query_tiles(const Sequence& s) {
     return (s.q_length + Shape::queries - 1) / Shape::queries;
   }
-  FOVEA_DEVICE Tile class_of(const Sequence& s, const KeyPlace& at, int i) const;
+  FOVEA_DEVICE TileClass class_of(const Sequence& s, const KeyPlace& at, int i) const;
   FOVEA_DEVICE void produce(int tile);
   FOVEA_DEVICE void produce_step(const KeyPlace& at, const Sequence& s, int tile, unsigned flags);
 
-  FOVEA_DEVICE void begin_step(const Step& step);
-  FOVEA_DEVICE void end_step(const Step* has_cells = nullptr);
-  FOVEA_DEVICE void load_cells(const Step& step, Shared full);
-  FOVEA_DEVICE void publish_bare(const Step& step);
-  FOVEA_DEVICE void load_queries(const Step& step);
-  FOVEA_DEVICE void load_distances(const Step& step, Shared signal) const;
-  FOVEA_DEVICE void load_keys(const Step& step);
-  FOVEA_DEVICE void stage_values(const Step& step);
+  FOVEA_DEVICE void begin_step(const BackwardStep& step);
+  FOVEA_DEVICE void end_step(const BackwardStep* has_cells = nullptr);
+  FOVEA_DEVICE void load_cells(const BackwardStep& step, Shared full);
+  FOVEA_DEVICE void publish_bare(const BackwardStep& step);
+  FOVEA_DEVICE void load_queries(const BackwardStep& step);
+  FOVEA_DEVICE void load_distances(const BackwardStep& step, Shared signal) const;
+  FOVEA_DEVICE void load_keys(const BackwardStep& step);
+  FOVEA_DEVICE void stage_values(const BackwardStep& step);
   FOVEA_DEVICE static void clear_rows(Shared tile, int chunks, int rows, int first);
 
   const TensorMap (&maps_)[map_count];
   const Arguments& a_;
-  const Call& call_;
+  const CallArguments& call_;
   BackwardBarriers barriers_;
   Ring ring_{0, 1};
   int number_ = 0;       // of the next step
@@ -105,17 +105,17 @@ FOVEA_DEVICE typename BackwardProducer<Config>::KeyPlace BackwardProducer<Config
 // Of tile i of queries, counted through all heads of the group. One that is empty adds nothing to
 // dQ.
 template <class Config>
-FOVEA_DEVICE Tile BackwardProducer<Config>::class_of(const Sequence& s, const KeyPlace& at,
-                                                     int i) const {
+FOVEA_DEVICE TileClass BackwardProducer<Config>::class_of(const Sequence& s, const KeyPlace& at,
+                                                          int i) const {
   const int tiles = query_tiles(s), head = i / tiles, first = (i - head * tiles) * Shape::queries;
   if constexpr (!Formula::classifies) {
     const bool whole =
         first + Shape::queries <= s.q_length && at.k_first + Shape::keys <= s.k_length;
-    return {whole ? 0 : Tile::edge};
+    return {whole ? 0 : TileClass::edge};
   }
   const int h = at.g * call_.group + head;
-  const Tile kind = class_of_tile<Formula>(a_, head_of(call_, s, at.b, h), s,
-                                           {first, Shape::queries}, {at.k_first, Shape::keys});
+  const TileClass kind = class_of_tile<Formula>(a_, head_of(call_, s, at.b, h), s,
+                                                {first, Shape::queries}, {at.k_first, Shape::keys});
   if (Config::deterministic && kind.is_empty()) {
     QueryTurns<Shape::keys>(call_, sum_tile(call_, s, at.b, h, first, Shape::queries), at.k_first)
         .leave_out();
@@ -135,21 +135,22 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
   const auto in_order = [count = all.count](int i) {
     return Config::deterministic ? count - 1 - i : i;
   };
-  Tile own{0};  // of this lane, of the 32 that are looked at
+  TileClass own{0};  // of this lane, of the 32 that are looked at
   const auto next = [&] {
     const LiveTile found = next_live(all, [&](int i) {
-      const Tile kind = class_of(s, at, in_order(i));
+      const TileClass kind = class_of(s, at, in_order(i));
       if constexpr (Formula::mask_parts > 1) own = kind;
       return kind;
     });
     unsigned mixed = found.full ? 0u : step_mixed;
     if constexpr (Formula::mask_parts > 1) {
-      mixed |= (shuffle(own.mixed, found.index & 31) & Tile::some_part) << step_part_shift;
+      mixed |= (shuffle(own.mixed, found.index & 31) & TileClass::some_part) << step_part_shift;
     }
     if (Config::deterministic && found.index >= 0) return MaskedTile{in_order(found.index), mixed};
     return MaskedTile{found.index, mixed};
   };
-  // A step says whether it is the last of its keys: the next one is looked for first.
+  // A step says whether it is the last of its keys, so the next one is found before it is
+  // announced.
   unsigned first = step_first;
   for (MaskedTile live{-1, 0};;) {
     const MaskedTile following = next();
@@ -161,7 +162,8 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce(int tile) {
       produce_step(at, s, live.index, first | last | end | live.flags);
       first = same_head ? 0u : static_cast<unsigned>(step_new_head);
     } else if (following.index < 0) {
-      return publish_bare(Step{step_nothing, at.b, at.g * call_.group, 0, at.k_first, s, 0});
+      return publish_bare(
+          BackwardStep{step_nothing, at.b, at.g * call_.group, 0, at.k_first, s, 0});
     }
     if (following.index < 0) return;
     live = following;
@@ -173,7 +175,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce_step(const KeyPlace& at, con
                                                          int tile, unsigned flags) {
   const int tiles = query_tiles(s), head = tile / tiles, h = at.g * call_.group + head;
   const int q_first = (tile - head * tiles) * Shape::queries;
-  const Step step{
+  const BackwardStep step{
       flags, at.b, h, q_first, at.k_first, s, sum_tile(call_, s, at.b, h, q_first, Shape::queries)};
   begin_step(step);
   load_queries(step);
@@ -185,18 +187,18 @@ FOVEA_DEVICE void BackwardProducer<Config>::produce_step(const KeyPlace& at, con
 // --- one step ---
 
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const Step& step) {
+FOVEA_DEVICE void BackwardProducer<Config>::begin_step(const BackwardStep& step) {
   wait_for(barriers_.empty_q(ring_.stage), ring_.parity);
-  sync_warp();  // no lane is left behind by two phases
+  sync_warp();  // no lane falls two phases behind
   if (lane_index() == 0) {
     step.write(Shape::at.steps + number_ % backward_steps * backward_step_bytes);
   }
   ++number_;
 }
 
-// What the formula wants is there, or on its way.
+// What the formula needs is staged, or its copies are under way.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
+FOVEA_DEVICE void BackwardProducer<Config>::end_step(const BackwardStep* has_cells) {
   const Shared full = barriers_.full_q(ring_.stage);
   if constexpr (Formula::has_cells) {
     if (has_cells != nullptr) {
@@ -214,7 +216,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::end_step(const Step* has_cells) {
 // By the map of their tensor; one by one if they are not all inside of it, since indices are
 // clamped then.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared full) {
+FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const BackwardStep& step, Shared full) {
   const auto uniform = Formula::uniform(a_, head_of(call_, step.s, step.b, step.h));
   const CellSource from = Formula::cells(a_, uniform);
   if ((step.flags & (step_first | step_new_head)) != 0) {
@@ -250,7 +252,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_cells(const Step& step, Shared 
 
 // A step without a tile of queries.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::publish_bare(const Step& step) {
+FOVEA_DEVICE void BackwardProducer<Config>::publish_bare(const BackwardStep& step) {
   begin_step(step);
   if (lane_index() == 0) {
     arrive(barriers_.full_q(ring_.stage));
@@ -260,7 +262,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::publish_bare(const Step& step) {
 }
 
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const Step& step) {
+FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const BackwardStep& step) {
   const int stage = ring_.stage;
   const Shared full_q = barriers_.full_q(stage), full_grad_o = barriers_.full_grad_o(stage);
   const int count = step.s.q_length - step.q_first;
@@ -306,7 +308,8 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_queries(const Step& step) {
 
 // What the formula has for the diagonals of the step's scores. By one thread.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::load_distances(const Step& step, Shared signal) const {
+FOVEA_DEVICE void BackwardProducer<Config>::load_distances(const BackwardStep& step,
+                                                           Shared signal) const {
   if constexpr (Formula::diagonal_words > 0) {
     const unsigned* const from =
         distances_of<Formula>(call_, step.b, step.h) +
@@ -320,7 +323,7 @@ FOVEA_DEVICE void BackwardProducer<Config>::load_distances(const Step& step, Sha
 }
 
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::load_keys(const Step& step) {
+FOVEA_DEVICE void BackwardProducer<Config>::load_keys(const BackwardStep& step) {
   wait_for(barriers_.empty_keys(), keys_parity_);
   sync_warp();
   keys_parity_ ^= 1;
@@ -360,12 +363,12 @@ FOVEA_DEVICE void BackwardProducer<Config>::clear_rows(Shared tile, int chunks, 
   }
 }
 
-// Values of the formula for this step's head, rows and columns. If nothing is masked, nobody asks
-// for those of a mask.
+// Values of the formula for this step's head, rows and columns. Those of the mask are not needed if
+// nothing of the tile is masked.
 template <class Config>
-FOVEA_DEVICE void BackwardProducer<Config>::stage_values(const Step& step) {
+FOVEA_DEVICE void BackwardProducer<Config>::stage_values(const BackwardStep& step) {
   if ((step.flags & (step_first | step_new_head)) != 0) staged_columns_ = 0;
-  if (!Formula::has_mod && !Config::Captured::any && (step.flags & step_mixed) == 0) return;
+  if (!Formula::has_mod && !Config::Terms::any && (step.flags & step_mixed) == 0) return;
   const int stage = ring_.stage;
   const auto uniform = Formula::uniform(a_, head_of(call_, step.s, step.b, step.h));
   const int q = seen(step.q_first, step.s.q_offset), k = seen(step.k_first, step.s.k_offset);

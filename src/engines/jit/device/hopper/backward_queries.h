@@ -71,7 +71,7 @@ class BackwardQueries {
     if constexpr (Config::deterministic) pass_turn(step);
   }
 
-  // When all that this warp adds to the tile has arrived.
+  // Lets the next tile of keys add to these sums, once all that this warp adds has arrived.
   FOVEA_DEVICE void pass_turn(const StepRef& step) {
     if constexpr (Shape::sum_slots == 0) fence_global();  // each lane has added numbers of its own
     sync_warp();
@@ -94,8 +94,8 @@ class BackwardQueries {
     commit_products();
   }
 
-  // Through memory of this warp alone, which a copy reads that this warp waits for: no one else is
-  // asked.
+  // Through shared memory of this warp alone. The copy that reads it is waited for by this warp, so
+  // no other warp takes part.
   FOVEA_DEVICE void send(float* to, const float (&sums)[8][4]) {
     if constexpr (Shape::sum_slots == 0) {
       FOVEA_UNROLL for (int j = 0; j < 8; ++j) add_piece(to + 128 * j, sums[j]);
@@ -117,7 +117,7 @@ class BackwardQueries {
     }
   }
 
-  const Call& call_;
+  const CallArguments& call_;
   int warp_;
   Shared from_;
   BackwardBarriers barriers_;

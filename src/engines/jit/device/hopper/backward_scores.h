@@ -43,10 +43,10 @@ class BackwardScores {
                                   Shared weights, unsigned dropped) const;
   FOVEA_DEVICE static void clear_masked(unsigned kept, unsigned (&p)[4][4], Shared weights);
   // dS before scale, packed, of p or in place of it. `captured` is told every element's gradient.
-  template <class Captured>
+  template <class Terms>
   FOVEA_DEVICE void gradients(const float (&dp)[8][4], const unsigned (&p)[4][4],
                               unsigned (&ds)[4][4], Shared weights, unsigned dropped,
-                              Captured& captured) const;
+                              Terms& captured) const;
 
  private:
   FOVEA_DEVICE static int first_query() { return lane_index() % 4 * 2; }
@@ -86,10 +86,9 @@ class BackwardScores {
     unsigned word[2][2][words > 0 ? words : 1];  // [r][c]
   };
   FOVEA_DEVICE void load_diagonals(int j, Diagonals& at) const;
-  template <class Uniform, class Captured>
+  template <class Uniform, class Terms>
   FOVEA_DEVICE CapturedPlace captured_place(const Uniform& u,
-                                            typename Formula::Column (&columns)[2],
-                                            Captured&) const;
+                                            typename Formula::Column (&columns)[2], Terms&) const;
 
   const Arguments& a_;
   StepRef step_;
@@ -138,7 +137,7 @@ FOVEA_DEVICE unsigned BackwardScores<Config>::find_kept(unsigned flags) const {
   return kept;
 }
 
-// Those that the sequence has. Of two keys and two queries that a lane has of each 8 x 8.
+// Those inside the sequence. A lane has two keys and two queries of each 8 x 8 elements.
 template <class Config>
 FOVEA_DEVICE unsigned BackwardScores<Config>::find_inside() const {
   const int q_count = step_.q_length() - step_.q_first();
@@ -318,11 +317,11 @@ FOVEA_DEVICE unsigned weigh(F16, unsigned w, float x, float y) {
 }
 
 template <class Config>
-template <class Uniform, class Captured>
+template <class Uniform, class Terms>
 FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
-    const Uniform& u, typename Formula::Column (&columns)[2], Captured&) const {
+    const Uniform& u, typename Formula::Column (&columns)[2], Terms&) const {
   CapturedPlace place{};
-  if constexpr (Captured::asks_scores) {
+  if constexpr (Terms::asks_scores) {
     place = {key_,
              step_.q_seen(),
              step_.k_seen(),
@@ -337,18 +336,18 @@ FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
 }
 
 template <class Config>
-template <class Captured>
+template <class Terms>
 FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
                                                     const unsigned (&p)[4][4], unsigned (&ds)[4][4],
                                                     Shared weights, unsigned dropped,
-                                                    Captured& captured) const {
+                                                    Terms& captured) const {
   const Shared terms = Shape::delta(stage_) + 16 * (lane_index() % 4);
   float factor = 1;
   if constexpr (Config::dropout) factor = dropout().factor;
-  const auto u = uniform<Captured::asks_scores>();
+  const auto u = uniform<Terms::asks_scores>();
   typename Formula::Column columns[2];
   const CapturedPlace place = captured_place(u, columns, captured);
-  if constexpr (Captured::asks_scores) captured.begin_step(a_, u, place);
+  if constexpr (Terms::asks_scores) captured.begin_step(a_, u, place);
   Diagonals diagonals{};
   FOVEA_UNROLL for (int jj = 0; jj < 4; ++jj) {
     const auto delta = load_shared<Floats4>(terms + 64 * jj);
@@ -358,10 +357,10 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
       const auto four = load_shared<Words4>(weights + 512 * jj + 16 * lane_index());
       w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
     }
-    if constexpr (Captured::asks_scores) load_cells(jj, cells);
+    if constexpr (Terms::asks_scores) load_cells(jj, cells);
     FOVEA_UNROLL for (int half = 0; half < 2; ++half) {
       const int j = 2 * jj + half;
-      if constexpr (Captured::asks_scores) load_diagonals(j, diagonals);
+      if constexpr (Terms::asks_scores) load_diagonals(j, diagonals);
       float to_score[2][2];  // [r][c]: by the score before its probability is multiplied in
       FOVEA_UNROLL for (int c = 0; c < 2; ++c) {
         FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
@@ -371,7 +370,7 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
           }
           to_score[r][c] = to_p - deltas[2 * half + c];
         }
-        if constexpr (Captured::asks_scores) {
+        if constexpr (Terms::asks_scores) {
           const int query = 8 * j + first_query() + c;
           const auto formula_row = row(u, query, place.q_seen);
           FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
@@ -388,13 +387,13 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
         const int i = 2 * half + r;
         ds[jj][i] = weigh(Element{}, has_weights ? w[i] : p[jj][i], to_score[r][0], to_score[r][1]);
         // A NaN of something masked must not be among sums of other scores.
-        if constexpr (Captured::reads_ds) {
+        if constexpr (Terms::reads_ds) {
           ds[jj][i] &= halves_above_zero(weights_are_p ? w[i] : p[jj][i]);
         }
       }
     }
   }
-  if constexpr (Captured::asks_scores) {
+  if constexpr (Terms::asks_scores) {
     captured.end_step(a_, u, place);
     if ((step_.flags() & step_head_end) != 0) captured.end_head(a_, u, place);
   }

@@ -1,4 +1,4 @@
-// What the warps of hopper/backward.h tell each other: steps, and the barriers between them.
+// How the warps of hopper/backward.h work together: steps, and the barriers between them.
 //
 // A step is one tile of queries of one head against the block's tile of keys. The producer
 // describes each step in a ring in shared memory, in the order in which all others take them.
@@ -22,7 +22,7 @@ enum StepFlag : unsigned {
 };
 constexpr int step_part_shift = 7;  // from here on: which parts of the mask hide something
 
-struct Step {
+struct BackwardStep {
   unsigned flags;
   int b, h;              // the sequence and the query head
   int q_first, k_first;  // positions of the tiles' first rows in the sequence

@@ -16,7 +16,7 @@ template <int tile_keys>
 class QueryTurns {
  public:
   // keys: position of the first of a tile of keys
-  FOVEA_DEVICE QueryTurns(const Call& call, long long sums, int keys)
+  FOVEA_DEVICE QueryTurns(const CallArguments& call, long long sums, int keys)
       : words_(backward_turn_words(call.skv, tile_keys)),
         left_out_(call.query_turns + sums * (backward_turn_sets * words_)),
         tile_(keys / tile_keys) {}
@@ -41,7 +41,7 @@ class QueryTurns {
   }
 
   // Before the first turn, by all threads of a block.
-  FOVEA_DEVICE static void clear(const Call& call, long long sums) {
+  FOVEA_DEVICE static void clear(const CallArguments& call, long long sums) {
     const int words = backward_turn_sets * backward_turn_words(call.skv, tile_keys);
     for (int i = thread_index(); i < words; i += block_threads()) {
       call.query_turns[sums * words + i] = 0;

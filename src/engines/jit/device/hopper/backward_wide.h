@@ -5,28 +5,29 @@
 //   0     S^T = K Q^T, P and dV += P^T dO
 //   1     dP^T = V dO^T, dS and dK += dS^T Q
 //   2, 3  as in backward.h
-// A lane of warpgroup 1 has the elements of the lane with the same number in warpgroup 0, and finds
-// P of them in shared memory as that one has left it. No one takes turns: while one warpgroup waits
-// for another, the third multiplies.
+// A lane of warpgroup 1 has the same elements as the lane of that number in warpgroup 0, and finds
+// their P in shared memory. Warpgroups do not take turns: while one waits for another, the third
+// multiplies.
 //
 // Grid: as many blocks as multiprocessors.
 #pragma once
 
-#include "backward_barriers.h"
+#include "backward_beside.h"
+#include "backward_block.h"
 #include "backward_producer.h"
 #include "backward_queries.h"
 #include "backward_scores.h"
-#include "backward_write.h"
+#include "row_pieces.h"
 #include "warpgroup.h"
 
 namespace fovea::device {
 
 template <bool first, class A, class B>
-struct Select {
+struct Conditional {
   using Type = A;
 };
 template <class A, class B>
-struct Select<false, A, B> {
+struct Conditional<false, A, B> {
   using Type = B;
 };
 
@@ -57,6 +58,9 @@ class WideBackwardSums {
     if (lane_index() == 0) arrive(barrier);
   }
 
+  // Both warpgroups have a word for the same keys.
+  FOVEA_DEVICE int nan_word() const { return warp_ + (has_values ? 0 : 4); }
+
   FOVEA_DEVICE void wait_for_step() const;
   FOVEA_DEVICE void begin_scores();
   FOVEA_DEVICE void begin_sums(bool add);
@@ -72,9 +76,9 @@ class WideBackwardSums {
   FOVEA_DEVICE RowsOut own_output(const StepRef& step, int column) const;
   FOVEA_DEVICE void write(const StepRef& step);
   FOVEA_DEVICE void write_zeros(const StepRef& step) const;
-  FOVEA_DEVICE void note_nan(const StepRef& step, bool nan) const;
 
-  using Output = typename Select<has_values, typename Config::GradV, typename Config::GradK>::Type;
+  using Output =
+      typename Conditional<has_values, typename Config::GradV, typename Config::GradK>::Type;
 
   const Arguments& a_;
   BackwardBarriers barriers_;
@@ -83,7 +87,7 @@ class WideBackwardSums {
   int number_ = 0;  // of the step
   Ring ring_, ds_ring_{0, 1};
   int keys_parity_ = 0, p_parity_ = has_values ? 1 : 0;
-  typename Config::Captured captured_;
+  typename Config::Terms captured_;
   float sums_[parts][part_features / 8][4];
   float s_[8][4];        // S^T, or dP^T
   unsigned left_[4][4];  // P^T, or dS^T, packed
@@ -206,9 +210,9 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::find_ds(const Scores& sc
   settle(s_);
   wait_for(barriers_.full_p(), p_parity_);
   p_parity_ ^= 1;
-  using Captured = typename Config::Captured;
+  using Terms = typename Config::Terms;
   static_assert(Shape::p_tiles > 1 ||
-                !(Captured::asks_scores || (Captured::reads_ds && !Scores::weights_are_p)));
+                !(Terms::asks_scores || (Terms::reads_ds && !Scores::weights_are_p)));
   unsigned p[4][4];  // for captured gradients alone
   if constexpr (Shape::p_tiles > 1) {
     FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
@@ -227,7 +231,7 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::find_ds(const Scores& sc
 template <class Config, bool has_values>
 FOVEA_DEVICE void WideBackwardSums<Config, has_values>::store_ds() const {
   wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
-  sync_warp();  // lanes that have parted store at once
+  sync_warp();  // lanes that have diverged store together again
   const int lane = lane_index();
   const Shared row = own_rows(Shape::ds_tile(ds_ring_.stage)) + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
@@ -238,7 +242,7 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::store_ds() const {
   tell(barriers_.full_ds(ds_ring_.stage));
 }
 
-// A step without a tile of queries: everyone has it in turn all the same.
+// A step without a tile of queries. All warps pass it in turn all the same.
 template <class Config, bool has_values>
 FOVEA_DEVICE void WideBackwardSums<Config, has_values>::skip_step() {
   if constexpr (!has_values) {
@@ -261,8 +265,8 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::advance() {
 template <class Config, bool has_values>
 FOVEA_DEVICE RowsOut WideBackwardSums<Config, has_values>::own_output(const StepRef& step,
                                                                       int column) const {
-  const Call& call = a_.call;
-  const Tensor& tensor = has_values ? call.grad_v : call.grad_k;
+  const CallArguments& call = a_.call;
+  const TensorArgument& tensor = has_values ? call.grad_v : call.grad_k;
   const Sequence s = step.sequence();
   const long long row = s.k_first + step.k_first() + 16 * warp_;
   RowsOut to = rows_out<Output>(tensor, s.b, step.h() / call.group, row,
@@ -283,10 +287,10 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::write(const StepRef& ste
                          step.k_length() - first, exist - first);
     }
   }
-  note_nan(step, any_in_warp(nan));
+  note_nan<Config>(a_.call, step, nan_word(), any_in_warp(nan));
 }
 
-// The same of keys that no query looks at.
+// Zeros, for keys that no query looks at.
 template <class Config, bool has_values>
 FOVEA_DEVICE void WideBackwardSums<Config, has_values>::write_zeros(const StepRef& step) const {
   if constexpr (wanted) {
@@ -294,31 +298,12 @@ FOVEA_DEVICE void WideBackwardSums<Config, has_values>::write_zeros(const StepRe
     const int exist = a_.call.q_starts != nullptr ? step.k_length() : a_.call.skv;
     clear_rows<Output>(own_output(step, 0), exist - first);
   }
-  note_nan(step, false);
-}
-
-// A NaN may come from what is masked, times a probability of 0: backward_finish.h looks at such
-// rows again. Both warpgroups have a word for the same keys.
-template <class Config, bool has_values>
-FOVEA_DEVICE void WideBackwardSums<Config, has_values>::note_nan(const StepRef& step,
-                                                                 bool nan) const {
-  const int head = step.b() * a_.call.hkv + step.h() / a_.call.group;
-  const long long tile =
-      head * ((a_.call.skv + Shape::keys - 1) / Shape::keys) + step.k_first() / Shape::keys;
-  const int word = warp_ + (has_values ? 0 : 4);
-  if (lane_index() == 0) a_.call.key_nans[8 * tile + word] = nan ? 1u : 0u;
+  note_nan<Config>(a_.call, step, nan_word(), false);
 }
 
 template <class Config>
 FOVEA_DEVICE void hopper_backward_wide(const MappedArgumentsOf<Arguments>& a) {
-  static_assert(Config::threads == 512);
-  const BackwardBarriers barriers{static_cast<Shared>(HopperBackwardShape<Config>::at.barriers)};
-  if (thread_index() == 0) {
-    make_backward_barriers<Config>(barriers);
-    FOVEA_UNROLL for (int i = map_q; i <= map_grad_o; ++i) prefetch_map(a.maps[i]);
-  }
-  await_earlier_kernels();
-  sync_block();
+  const BackwardBarriers barriers = begin_backward<Config>(a);
   const int warp = warp_index();
   if (warp < 4) {
     take_registers<208>();

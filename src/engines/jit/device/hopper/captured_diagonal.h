@@ -11,8 +11,8 @@ namespace fovea::device {
 // Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127, or to 63 if it has 64
 // keys. The tile has 16 x 8 or 8 x 8 blocks of 8 x 8 elements: those with the same i - j are added
 // up element by element, which leaves eight numbers for each diagonal, one for each row of a block.
-// These lie in shared memory until the threads have them that want the sums. (The matrix units
-// could do all of it, but mma beside wgmma takes some 190 cycles. Measured on an H200.)
+// These wait in shared memory for the threads that add them up. (The matrix units could do all of
+// it, but mma beside wgmma takes some 190 cycles. Measured on an H200.)
 template <class Config>
 class DiagonalSums {
   using Shape = HopperBackwardShape<Config>;
@@ -51,7 +51,7 @@ class DiagonalSums {
     sync_warp();
   }
 
-  // Whether thread number i of 96 has diagonals: as its whole warp.
+  // Whether thread number i of 96 has diagonals; the same for all threads of a warp.
   FOVEA_DEVICE static bool has(int i) { return diagonals == 2 * 96 || 2 * i < diagonals; }
   // The first of the two that it has.
   FOVEA_DEVICE static int first_of(int i) { return 2 * i - backward_queries; }

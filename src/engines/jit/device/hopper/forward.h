@@ -1,6 +1,7 @@
-// The forward for sm_90: two or three warpgroups multiply, 64 rows of queries each; one warp tells
-// them what and lets the hardware copy it, another does so for values (producer.h); two more have a
-// formula's staged values ready (stager.h). Blocks stay and take tiles of queries as they come.
+// The forward for sm_90: two or three warpgroups multiply, 64 rows of queries each; one warp
+// decides what comes next and has the hardware copy queries and keys, another one copies values
+// (producer.h); two more compute a formula's staged values (stager.h). Blocks stay and take tiles
+// of queries as they come.
 //
 // Softmax: only the first tile of keys that a row sees gives it a reference, its maximum. Later
 // scores are exponentiated relative to that, whatever they are: sums and 16-bit probabilities have
@@ -35,7 +36,7 @@ template <class Config>
 struct HopperForward {
   using Layout = ForwardLayout<Config>;
   using Element = typename Config::Element;
-  using At = HopperForwardShared;
+  using Barriers = HopperForwardShared;
   static constexpr auto shared = Layout::shared;
   static constexpr int rows = Config::rows, columns = Config::columns;
   static constexpr int keys = columns / 8, features = Config::dv / 8;  // of a row's sums, by 8
@@ -50,7 +51,7 @@ struct HopperForward {
   static constexpr float most_exponent = 56;  // of scores relative to 0: their sums have room, too
 
   const Arguments& a;
-  const Call& call;
+  const CallArguments& call;
   int group, first_row;   // of this warp
   int first_query, head;  // of its rows: in their head, and which of the tile's heads that is
   typename Formula::Uniform uniform;
@@ -83,7 +84,7 @@ struct HopperForward {
   FOVEA_DEVICE void release(int which, int stage) const {
     if (lane_index() == 0) arrive(barrier(which, stage));
   }
-  FOVEA_DEVICE TilePlace place_at(const Step& step) const {
+  FOVEA_DEVICE TilePlace place_at(const ForwardStep& step) const {
     auto place = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
     return place.of_head(head);
   }
@@ -112,51 +113,52 @@ struct HopperForward {
 
   // --- scores ---
 
-  FOVEA_DEVICE void modify(const Step& step) {
+  FOVEA_DEVICE void modify(const ForwardStep& step) {
     if constexpr (Formula::has_mod) {
       wait_for_staged();
       apply<modifier>(step);
     }
   }
   // Part by part: most tiles are masked by one of them at most.
-  FOVEA_DEVICE void mask(const Step& step) {
+  FOVEA_DEVICE void mask(const ForwardStep& step) {
     if (units.outer != 1) {
       FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) x[i / 4][i % 4] *= units.outer;
     }
-    if (!step.is(Step::masked)) return;
-    if (step.is(Step::cut)) {
+    if (!step.is(ForwardStep::masked)) return;
+    if (step.is(ForwardStep::cut)) {
       FOVEA_UNROLL for (int i = 0; i < keys * 4; ++i) {
         const int column = 8 * (i / 4) + 2 * (lane_index() % 4) + i % 2;
         x[i / 4][i % 4] = column < step.keys ? x[i / 4][i % 4] : -infinity();
       }
     }
     wait_for_staged();
-    if (step.is(Step::part)) apply<0>(step);
+    if (step.is(ForwardStep::part)) apply<0>(step);
     if constexpr (Formula::mask_parts > 1) {
-      if (step.is(Step::part << 1)) apply<1>(step);
+      if (step.is(ForwardStep::part << 1)) apply<1>(step);
     }
     if constexpr (Formula::mask_parts > 2) {
-      if (step.is(Step::part << 2)) apply<2>(step);
+      if (step.is(ForwardStep::part << 2)) apply<2>(step);
     }
   }
   FOVEA_DEVICE void wait_for_staged() const {
-    if constexpr (Layout::stages_values) wait_for(barrier(At::staged, k.stage), k.parity);
+    if constexpr (Layout::stages_values) wait_for(barrier(Barriers::staged, k.stage), k.parity);
   }
   // Waits even if this warp read nothing: the producer overwrites the step after this release, and
-  // the staging warps, which read the step too, are known to have done so only by this barrier.
-  FOVEA_DEVICE void leave_staged(const Step& step) {
+  // only this barrier tells that the staging warps have read the step, too.
+  FOVEA_DEVICE void leave_staged(const ForwardStep& step) {
     if constexpr (Layout::stages_values) {
-      if (!step.is(Step::end)) wait_for_staged();
+      if (!step.is(ForwardStep::end)) wait_for_staged();
       sync_warp();
-      if (!step.is(Step::end)) release(At::free_staged, k.stage);
-      if (Formula::row_words > 0 && step.is(Step::last)) release(At::free_q, step.q_stage());
+      if (!step.is(ForwardStep::end)) release(Barriers::free_staged, k.stage);
+      if (Formula::row_words > 0 && step.is(ForwardStep::last))
+        release(Barriers::free_q, step.q_stage());
     }
   }
 
   // The modifier, or a part of the mask by its number.
   static constexpr int modifier = -1;
   template <int what>
-  FOVEA_DEVICE void apply(const Step& step) {
+  FOVEA_DEVICE void apply(const ForwardStep& step) {
     constexpr bool masks = what != modifier;
     const int stage = k.stage;
     const TilePlace place = place_at(step);
@@ -231,7 +233,7 @@ struct HopperForward {
 
   // Probabilities of parts [first, last), as products take them; `sums` gets what they add up to.
   template <int first, int last>
-  FOVEA_DEVICE void exponentiate(const Step& step, float (&sums)[4]) {
+  FOVEA_DEVICE void exponentiate(const ForwardStep& step, float (&sums)[4]) {
     const float shift[2] = {(base[0] - finite_or_zero(at.reference[0])) * factor,
                             (base[1] - finite_or_zero(at.reference[1])) * factor};
     FOVEA_UNROLL for (int i = 4 * first; i < 4 * last; ++i) {
@@ -252,7 +254,7 @@ struct HopperForward {
     }
   }
 
-  FOVEA_DEVICE void begin_exponentials(const Step& step, float (&sums)[4]) {
+  FOVEA_DEVICE void begin_exponentials(const ForwardStep& step, float (&sums)[4]) {
     leave_staged(step);
     wait_products<1>();  // the first part of P was read
     FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
@@ -282,9 +284,9 @@ struct HopperForward {
   }
   // In bf16 any score of a row can be its first reference, since sums have room for 2^60. So if
   // nothing is masked, only the first 16 keys are looked at.
-  FOVEA_DEVICE Shrink first_references(const Step& step) {
+  FOVEA_DEVICE Shrink first_references(const ForwardStep& step) {
     constexpr bool few = is_same_element<Element, BF16> && !Config::row_max && keys > 2;
-    if (few && !step.is(Step::masked | Step::end)) {
+    if (few && !step.is(ForwardStep::masked | ForwardStep::end)) {
       const Shrink shrink = seek_references<few ? 2 : keys>();
       if (!has_none) return shrink;
     }
@@ -295,14 +297,14 @@ struct HopperForward {
   }
 
   // What changes with a tile of queries, before its first scores are modified.
-  FOVEA_DEVICE void begin_tile(const Step& step) {
+  FOVEA_DEVICE void begin_tile(const ForwardStep& step) {
     ended = at;
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
       at.reference[r] = at.top[r] = -infinity();
       at.sum[r] = 0;
     }
     seeks = Config::row_max;
-    if (step.is(Step::end)) return;
+    if (step.is(ForwardStep::end)) return;
     const TilePlace place = place_at(step);
     uniform = Formula::uniform(a, place.head);
     units = score_unit<Formula>(a, uniform);
@@ -324,13 +326,13 @@ struct HopperForward {
   // nobody looks at the result. There are no keys in the last turn: it takes those of the turn
   // before once more, for nothing. So all of this is there once, and no product is in a branch.
   FOVEA_DEVICE void run() {
-    wait_for(barrier(At::filled_k, 0), 0);
-    Step step = load_step(shared.step), previous{0, Step::end, 0, 0};
-    if (step.is(Step::end)) return;
+    wait_for(barrier(Barriers::filled_k, 0), 0);
+    ForwardStep step = load_step(shared.step), previous{0, ForwardStep::end, 0, 0};
+    if (step.is(ForwardStep::end)) return;
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
     for (;;) {
-      const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
+      const bool ends = step.is(ForwardStep::end), fresh = ends || step.is(ForwardStep::first);
       begin_products(step);
       Shrink shrink{{1, 1}};
       float sums[4] = {0, 0, 0, 0};
@@ -338,15 +340,15 @@ struct HopperForward {
       const int v_stage = v.stage;
       k.advance(Layout::k_stages);
       v.advance(value_stages);
-      // This wait ends a basic block: the compiler would else move the next one up.
-      wait_for(barrier(At::filled_k, k.stage), k.parity);
+      // This wait ends a basic block; otherwise the compiler would move the next wait before it.
+      wait_for(barrier(Barriers::filled_k, k.stage), k.parity);
       wait_products<0>();
       settle(o), settle(p);
-      release(At::free_v, v_stage);
+      release(Barriers::free_v, v_stage);
       shrinks |= end_probabilities(step, shrink, sums);
       adds = !fresh;
       if (fresh) {
-        if (!previous.is(Step::end)) {
+        if (!previous.is(ForwardStep::end)) {
           nan |= write_rows<Config>(call, place_at(previous), previous.q0 + first_query, ended,
                                     dropout.factor, o);
         }
@@ -361,35 +363,35 @@ struct HopperForward {
   }
 
   // When it is this warpgroup's turn; scores are there when it returns.
-  FOVEA_DEVICE void begin_products(const Step& step) {
+  FOVEA_DEVICE void begin_products(const ForwardStep& step) {
     const int q_stage = step.q_stage();
-    if (step.is(Step::first)) {
-      wait_for(barrier(At::filled_q, q_stage), q_parity >> q_stage & 1);
+    if (step.is(ForwardStep::first)) {
+      wait_for(barrier(Barriers::filled_q, q_stage), q_parity >> q_stage & 1);
       q_parity ^= 1u << q_stage;
     }
     sync_threads(first_turn + group, 256);
     settle(x), settle(p), settle(o);
     fence_registers();
-    begin_scores(q_stage, step.is(Step::end) ? last_keys : k.stage);
+    begin_scores(q_stage, step.is(ForwardStep::end) ? last_keys : k.stage);
     last_keys = k.stage;
-    wait_for(barrier(At::filled_v, v.stage), v.parity);
+    wait_for(barrier(Barriers::filled_v, v.stage), v.parity);
     fence_registers();
     begin_output<0, early>(v.stage, adds);
     begin_output<early, parts>(v.stage, true);
     arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
     wait_products<2>();
     settle(x);
-    release(At::free_k, k.stage);
-    if (Formula::row_words == 0 && step.is(Step::last)) release(At::free_q, q_stage);
+    release(Barriers::free_k, k.stage);
+    if (Formula::row_words == 0 && step.is(ForwardStep::last)) release(Barriers::free_q, q_stage);
   }
 
   // From scores to the first part of P. One branch for all that most steps do without: each costs
   // some 20 cycles if not taken. What most steps do has none between products and probabilities.
   // Returns whether o shrinks, by `shrink`.
-  FOVEA_DEVICE bool begin_probabilities(const Step& step, Shrink& shrink, float (&sums)[4]) {
-    const bool ends = step.is(Step::end), fresh = ends || step.is(Step::first);
+  FOVEA_DEVICE bool begin_probabilities(const ForwardStep& step, Shrink& shrink, float (&sums)[4]) {
+    const bool ends = step.is(ForwardStep::end), fresh = ends || step.is(ForwardStep::first);
     bool shrinks = false;
-    if (careful || step.is(Step::first | Step::masked | Step::end)) {
+    if (careful || step.is(ForwardStep::first | ForwardStep::masked | ForwardStep::end)) {
       if (fresh) begin_tile(step);
       if (!ends) {
         modify(step);
@@ -412,7 +414,7 @@ struct HopperForward {
 
   // The rest of P; all of it again if sums leave the room that they have. Returns whether o shrinks
   // for that.
-  FOVEA_DEVICE bool end_probabilities(const Step& step, Shrink& shrink, float (&sums)[4]) {
+  FOVEA_DEVICE bool end_probabilities(const ForwardStep& step, Shrink& shrink, float (&sums)[4]) {
     exponentiate<early, parts>(step, sums);
     if constexpr (bounded) return false;
     const bool leaves = sums[0] + sums[1] > most_sum || sums[2] + sums[3] > most_sum;

@@ -14,16 +14,7 @@ struct ForwardLayout {
   static constexpr int rows = Config::rows, columns = Config::columns;
   static constexpr int q_stages = Config::q_stages, k_stages = Config::k_stages;
   static constexpr int warpgroups = rows / warpgroup_rows;  // that multiply
-  static constexpr TileSizes sizes{4 * warpgroups,
-                                   2,
-                                   d,
-                                   dv,
-                                   rows,
-                                   columns,
-                                   Formula::row_words,
-                                   Formula::column_words,
-                                   Formula::diagonal_words,
-                                   cell_bytes_of<Formula>};
+  static constexpr TileSizes sizes = tile_sizes_of<Config, Formula>();
   static constexpr HopperForwardShared shared{sizes, q_stages, k_stages};
   static_assert(shared.bytes <= Config::shared_bytes);
   static constexpr int q_bytes = tile_bytes(rows, d), k_bytes = tile_bytes(columns, d),
@@ -53,22 +44,23 @@ struct ForwardLayout {
 
   // By one thread: who fills arrives once (and the copies' bytes), who reads once for each warp.
   FOVEA_DEVICE static void make_barriers() {
-    using At = HopperForwardShared;
+    using Barriers = HopperForwardShared;
     constexpr int readers = 4 * warpgroups;
     FOVEA_UNROLL for (int i = 0; i < 2; ++i) {
-      init_barrier(barrier(At::filled_q, i), 1);
-      init_barrier(barrier(At::free_q, i), readers);
-      init_barrier(barrier(At::filled_v, i), 1);
-      init_barrier(barrier(At::free_v, i), readers);
+      init_barrier(barrier(Barriers::filled_q, i), 1);
+      init_barrier(barrier(Barriers::free_q, i), readers);
+      init_barrier(barrier(Barriers::filled_v, i), 1);
+      init_barrier(barrier(Barriers::free_v, i), readers);
     }
     FOVEA_UNROLL for (int i = 0; i < k_stages; ++i) {
-      init_barrier(barrier(At::announced, i), 1);
-      init_barrier(barrier(At::filled_k, i), 1);
-      init_barrier(barrier(At::free_k, i), readers + 1);  // the loader of values reads the step
-      init_barrier(barrier(At::staged, i), stages_values ? stager_warps : 1);
-      init_barrier(barrier(At::free_staged, i), readers);
+      init_barrier(barrier(Barriers::announced, i), 1);
+      init_barrier(barrier(Barriers::filled_k, i), 1);
+      init_barrier(barrier(Barriers::free_k, i),
+                   readers + 1);  // the loader of values reads the step
+      init_barrier(barrier(Barriers::staged, i), stages_values ? stager_warps : 1);
+      init_barrier(barrier(Barriers::free_staged, i), readers);
     }
-    init_barrier(barrier(At::cleared, 0), 1);
+    init_barrier(barrier(Barriers::cleared, 0), 1);
     publish_barriers();
   }
 };

@@ -40,8 +40,8 @@ FOVEA_DEVICE bool phase_ended(Shared at, int parity) {
   return ended != 0;
 }
 // Until the phase of this parity has ended. A barrier that is new behaves as if a phase of parity 1
-// had ended before. A loop, not a branch within the assembler: labels would meet when inlined
-// twice.
+// had ended before. A loop in C++, not a branch within the assembler, whose labels would clash if
+// it is inlined twice.
 FOVEA_DEVICE void wait_for(Shared at, int parity) {
   while (!phase_ended(at, parity)) {
   }

@@ -1,5 +1,5 @@
-// Rows in which a NaN has turned up, once more: it may come from a value that is masked, times a
-// probability of 0. By the warps that multiplied them, when a block has nothing else to do.
+// Computes rows again in which a NaN has turned up: it may come from a masked value times a
+// probability of 0. Done by the warps that multiplied them, when the block has no more tiles.
 #pragma once
 
 #include "../careful.h"
@@ -12,7 +12,7 @@ namespace fovea::device {
 // than work. A row that is empty stays as it is.
 template <class Config>
 FOVEA_DEVICE void mend_row(const Arguments& a, const CarefulHead& at, int q) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const auto u = Formula::uniform(a, at.head);
   const Dropout dropout = dropout_of(call, at.head);
   const float sink = call.sink != nullptr ? call.sink[at.h] : -infinity();
@@ -48,7 +48,7 @@ FOVEA_DEVICE void mend_row(const Arguments& a, const CarefulHead& at, int q) {
 }
 
 template <class Config>
-FOVEA_DEVICE bool row_has_nan(const Call& call, const CarefulHead& at, int q) {
+FOVEA_DEVICE bool row_has_nan(const CallArguments& call, const CarefulHead& at, int q) {
   const long long row = row_at(call.o, at.s.b, at.h, at.s.q_first + q);
   bool nan = false;
   FOVEA_NO_UNROLL for (int i = lane_index(); i < call.dv; i += 32) {
@@ -63,12 +63,12 @@ FOVEA_DEVICE bool row_has_nan(const Call& call, const CarefulHead& at, int q) {
 // Inlined behind their loop it makes that spill at head dim 256.
 template <class Config>
 __attribute__((noinline)) void mend_tiles(const Arguments& a, int first, int head) {
-  const Call& call = a.call;
+  const CallArguments& call = a.call;
   const int tiles = query_tiles<Formula>(call, Config::rows);
   sync_warp();  // what other lanes have written is seen
   FOVEA_NO_UNROLL for (int number = 0; number < tiles; ++number) {
     if (call.taken_tiles[1 + number] != static_cast<unsigned>(block_x()) + 1) continue;
-    const QueryTile tile = query_tile<Formula>(call, number, Config::rows);
+    const QueryTileOrigin tile = query_tile<Formula>(call, number, Config::rows);
     const TilePlace place = place_of(call, tile).of_head(head);
     const CarefulHead at{tile.b, place.h, place.s, place.head};
     if (is_decoded(call, place.s)) continue;

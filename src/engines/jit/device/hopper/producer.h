@@ -14,11 +14,11 @@ namespace fovea::device {
 template <class Layout>
 struct Producer {
   static constexpr auto shared = Layout::shared;
-  using At = HopperForwardShared;
+  using Barriers = HopperForwardShared;
   static constexpr int rows = Layout::rows, columns = Layout::columns;
 
   const MappedArgumentsOf<Arguments>& a;
-  const Call& call;
+  const CallArguments& call;
   int tiles;       // of queries, in all
   unsigned taken;  // the number of the next tile to look at, in lane 0
   Ring q{0, 1}, k{0, 1};
@@ -41,10 +41,10 @@ struct Producer {
 
   FOVEA_DEVICE void run() {
     while (produce()) ++place;
-    // Twice: whoever has met the first one still waits for the step behind it.
+    // Two end steps: a warp that has taken the first one still waits for the step behind it.
     FOVEA_NO_UNROLL for (int i = 0; i < 2; ++i) {
       wait_for_room();
-      if (lane_index() == 0) announce({0, Step::end, 0, 0}, 0);
+      if (lane_index() == 0) announce({0, ForwardStep::end, 0, 0}, 0);
       k.advance(Layout::k_stages);
     }
   }
@@ -91,11 +91,11 @@ struct Producer {
     const auto found = load_struct<TilePlace>(at);
     const int i = first + lane_index();
     using Rows = TileRows<Formula>;
-    const Tile kind = i >= found.key_tiles
-                          ? Tile::empty()
-                          : classify_tile<Formula>(a.rest, found.head, found.s,
-                                                   {found.q0, Rows::queries(call, rows)},
-                                                   {i * columns, columns}, Rows::heads(call));
+    const TileClass kind = i >= found.key_tiles
+                               ? TileClass::empty()
+                               : classify_tile<Formula>(a.rest, found.head, found.s,
+                                                        {found.q0, Rows::queries(call, rows)},
+                                                        {i * columns, columns}, Rows::heads(call));
     LiveChunk chunk;
     chunk.live = ballot(!kind.is_empty());
     FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
@@ -127,7 +127,7 @@ struct Producer {
     int ascends;
   };
   struct SeenTile {
-    int index, flags;  // Step::part of what hides something of it
+    int index, flags;  // ForwardStep::part of what hides something of it
   };
   FOVEA_DEVICE SeenTile next(Walk& walk, Shared at) const {
     const bool up = Formula::shifts && walk.ascends != 0;
@@ -142,7 +142,7 @@ struct Producer {
     walk.here.live ^= 1u << bit;
     int flags = 0;
     FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
-      flags |= (walk.here.mixed[part] >> bit & 1) != 0 ? Step::part << part : 0;
+      flags |= (walk.here.mixed[part] >> bit & 1) != 0 ? ForwardStep::part << part : 0;
     }
     return {walk.chunk + bit, flags};
   }
@@ -153,7 +153,7 @@ struct Producer {
     const bool exists = place >= 0;
     const Shared at = place_at(place);
     Walk walk{};
-    int flags = Step::first;
+    int flags = ForwardStep::first;
     SeenTile now{-1, 0};
     if (exists) {
       const auto found = load_struct<TilePlace>(at);
@@ -164,7 +164,8 @@ struct Producer {
       k_row = static_cast<int>(found.s.k_first);
       kv_head = found.kv_head;
       batch = found.s.b;
-      common = q.stage << Step::q_shift | (place & place_stages - 1) << Step::place_shift;
+      common = q.stage << ForwardStep::q_shift | (place & place_stages - 1)
+                                                     << ForwardStep::place_shift;
       find_cells(found);
     }
     for (bool more = true;;) {
@@ -176,8 +177,8 @@ struct Producer {
       }
       bool looks = !exists;
       if (now.index >= 0) {
-        step(now, flags | (following.index < 0 ? Step::last : 0));
-        looks = (flags & Step::first) != 0;
+        step(now, flags | (following.index < 0 ? ForwardStep::last : 0));
+        looks = (flags & ForwardStep::first) != 0;
         flags = 0;
       }
       if (looks) more = look_ahead(place + 1);
@@ -204,47 +205,48 @@ struct Producer {
           static_cast<long long>(at.s.q_offset) + min(at.q0 + rows, at.s.q_length);
       const long long k_end = static_cast<long long>(cell_k) + at.s.k_length;
       if (cell_q >= 0 && cell_k >= 0 && q_end <= from.q_extent && k_end <= from.k_extent) {
-        common |= Step::cells;
+        common |= ForwardStep::cells;
       }
     }
   }
 
-  // As little as possible: keys are waited for.
+  // Does as little as possible, since other warps wait for the keys.
   FOVEA_DEVICE void step(const SeenTile& tile, int flags) {
     const int k0 = tile.index * columns;
-    flags |= common | tile.flags | (k0 + columns > k_length ? Step::cut : 0);
+    flags |= common | tile.flags | (k0 + columns > k_length ? ForwardStep::cut : 0);
     wait_for_room();
     if (lane_index() == 0) {
-      const bool cells = has_small_cells<Formula> && (flags & Step::cells) != 0;
+      const bool cells = has_small_cells<Formula> && (flags & ForwardStep::cells) != 0;
       announce({k0, flags, q0, k_length - k0}, Layout::k_bytes + (cells ? Layout::cell_bytes : 0));
       FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
         load_tile(shared.k + k.stage * Layout::k_bytes + i * columns * 128, a.maps[map_k],
-                  barrier(At::filled_k, k.stage), {i * piece_columns, k_row + k0, kv_head, batch});
+                  barrier(Barriers::filled_k, k.stage),
+                  {i * piece_columns, k_row + k0, kv_head, batch});
       }
       FOVEA_UNROLL for (int i = 0; cells && i < pieces_of(columns); ++i) {
         load_tile(Layout::cells_at(k.stage) + i * rows * 128, a.maps[map_cells],
-                  barrier(At::filled_k, k.stage),
+                  barrier(Barriers::filled_k, k.stage),
                   {cell_k + k0 + i * piece_columns, cell_q, cell_slice, 0});
       }
     }
     k.advance(Layout::k_stages);
   }
 
-  // All lanes wait: a lane that waits alone is woken late, and the others run ahead in its way.
-  // They meet again behind it: a lane that is left behind by two phases would wait for ever.
+  // All lanes wait: a single lane would be woken late. They meet again behind it: a lane that falls
+  // two phases behind would wait for ever.
   FOVEA_DEVICE void wait_for_room() const {
-    wait_for(barrier(At::free_k, k.stage), k.parity);
+    wait_for(barrier(Barriers::free_k, k.stage), k.parity);
     if constexpr (Layout::stages_values) {
-      wait_for(barrier(At::free_staged, k.stage), k.parity);
+      wait_for(barrier(Barriers::free_staged, k.stage), k.parity);
     }
     sync_warp();
   }
 
   FOVEA_DEVICE void load_queries(const TilePlace& at) const {
-    wait_for(barrier(At::free_q, q.stage), q.parity);
+    wait_for(barrier(Barriers::free_q, q.stage), q.parity);
     sync_warp();
     if (lane_index() != 0) return;
-    const Shared filled = barrier(At::filled_q, q.stage);
+    const Shared filled = barrier(Barriers::filled_q, q.stage);
     arrive_expecting(filled, Layout::q_bytes);
     FOVEA_UNROLL for (int i = 0; i < pieces_of(Layout::d); ++i) {
       load_tile(shared.q + q.stage * Layout::q_bytes + i * rows * 128, a.maps[map_q], filled,
@@ -253,18 +255,18 @@ struct Producer {
   }
 
   // By one lane.
-  FOVEA_DEVICE void announce(const Step& step, int bytes) const {
+  FOVEA_DEVICE void announce(const ForwardStep& step, int bytes) const {
     store_step(shared.step + 16 * k.stage, step);
-    arrive_expecting(barrier(At::filled_k, k.stage), bytes);
-    arrive(barrier(At::announced, k.stage));
+    arrive_expecting(barrier(Barriers::filled_k, k.stage), bytes);
+    arrive(barrier(Barriers::announced, k.stage));
   }
 };
 
-// The warp that lets values come, for each step that the producer announces.
+// The warp that copies values, for each step that the producer announces.
 template <class Layout>
 struct ValueLoader {
   static constexpr auto shared = Layout::shared;
-  using At = HopperForwardShared;
+  using Barriers = HopperForwardShared;
   static constexpr int columns = Layout::columns;
 
   const MappedArgumentsOf<Arguments>& a;
@@ -278,27 +280,28 @@ struct ValueLoader {
   FOVEA_DEVICE void run() {
     bool is_first = true;
     for (Ring k;; k.advance(Layout::k_stages)) {
-      wait_for(barrier(At::announced, k.stage), k.parity);
-      const Step step = load_step(shared.step + 16 * k.stage);
+      wait_for(barrier(Barriers::announced, k.stage), k.parity);
+      const ForwardStep step = load_step(shared.step + 16 * k.stage);
       sync_warp();
-      if (lane_index() == 0) arrive(barrier(At::free_k, k.stage));  // the step was read
-      if (step.is(Step::end)) return;
+      if (lane_index() == 0) arrive(barrier(Barriers::free_k, k.stage));  // the step was read
+      if (step.is(ForwardStep::end)) return;
       if (is_first) load(step);  // for a step before the first: see forward.h
       is_first = false;
       load(step);
     }
   }
 
-  FOVEA_DEVICE void load(const Step& step) {
+  FOVEA_DEVICE void load(const ForwardStep& step) {
     const auto from = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
     // Rows that the tensor does not have come as zeros. Those of something else are cleared: what
     // they hold may be NaN, and 0 times that is NaN.
     const int keep =
         from.s.k_first + from.s.k_length < a.rest.call.rows_k ? from.s.k_length - step.k0 : columns;
     const bool clears = keep < columns;
-    const Shared filled = clears ? barrier(At::cleared, 0) : barrier(At::filled_v, v.stage);
+    const Shared filled =
+        clears ? barrier(Barriers::cleared, 0) : barrier(Barriers::filled_v, v.stage);
     const Shared to = shared.v + v.stage * Layout::v_bytes;
-    wait_for(barrier(At::free_v, v.stage), v.parity);
+    wait_for(barrier(Barriers::free_v, v.stage), v.parity);
     sync_warp();
     if (lane_index() == 0) {
       arrive_expecting(filled, Layout::v_bytes);
@@ -314,7 +317,7 @@ struct ValueLoader {
       clear_rows(to, keep < 0 ? 0 : keep);
       fence_for_async();
       sync_warp();
-      if (lane_index() == 0) arrive(barrier(At::filled_v, v.stage));
+      if (lane_index() == 0) arrive(barrier(Barriers::filled_v, v.stage));
     }
     v.advance(value_stages);
   }

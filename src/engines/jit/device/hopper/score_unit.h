@@ -1,5 +1,5 @@
-// In which unit the forward for sm_90 keeps scores: a factor that all scores of a head have becomes
-// their unit, so that it is multiplied into exponents for nothing.
+// In which unit the forward for sm_90 keeps scores. A factor that all scores of a head have becomes
+// their unit: it is then part of the exponent's factor, and costs nothing.
 #pragma once
 
 #include "../arguments.h"

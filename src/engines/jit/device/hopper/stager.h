@@ -26,24 +26,24 @@ struct Stager {
     Ring k;
     for (;; k.advance(Layout::k_stages)) {
       wait_for(Layout::barrier(HopperForwardShared::announced, k.stage), k.parity);
-      const Step step = load_step(shared.step + 16 * k.stage);
-      if (step.is(Step::end)) return;
-      if (step.is(Step::first)) has_rows = false;
-      // If nothing is masked, nobody asks for what masks read.
-      if (Formula::has_mod || step.is(Step::masked)) stage(step, k.stage);
+      const ForwardStep step = load_step(shared.step + 16 * k.stage);
+      if (step.is(ForwardStep::end)) return;
+      if (step.is(ForwardStep::first)) has_rows = false;
+      // Values of the mask are not needed if nothing of the tile is masked.
+      if (Formula::has_mod || step.is(ForwardStep::masked)) stage(step, k.stage);
       sync_warp();
       if (lane_index() == 0) arrive(Layout::barrier(HopperForwardShared::staged, k.stage));
     }
   }
 
-  FOVEA_DEVICE void stage(const Step& step, int stage) {
+  FOVEA_DEVICE void stage(const ForwardStep& step, int stage) {
     const auto at = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
     const auto uniform = Formula::uniform(a, at.head);
     const Team team{thread, threads};
     const int q = seen(step.q0, at.s.q_offset), k = seen(step.k0, at.s.k_offset);
     const TileBox box{q, k, at.s.q_length - step.q0, at.s.k_length - step.k0};
     if constexpr (has_small_cells<Formula>) {
-      if (!step.is(Step::cells))
+      if (!step.is(ForwardStep::cells))
         copy_small_cells<Formula, rows, columns, threads>(a, uniform, Layout::cells_at(stage), box,
                                                           thread);
     } else {

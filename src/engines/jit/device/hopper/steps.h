@@ -1,5 +1,5 @@
 // What the producer of a block tells the other warps: which tile of queries meets which tile of
-// keys next. In this order everybody works.
+// keys next. All warps work in this order.
 #pragma once
 
 #include "../formula.h"
@@ -10,7 +10,7 @@
 
 namespace fovea::device {
 
-struct Step {
+struct ForwardStep {
   static constexpr int first = 1;  // of a tile of queries
   static constexpr int last = 2;   // of it: its queries are needed no more
   static constexpr int end = 4;    // there are no more
@@ -27,11 +27,11 @@ struct Step {
   FOVEA_DEVICE int place() const { return flags >> place_shift & (place_stages - 1); }
 };
 
-FOVEA_DEVICE void store_step(Shared at, const Step& step) {
+FOVEA_DEVICE void store_step(Shared at, const ForwardStep& step) {
   store_shared(at, Words4{static_cast<unsigned>(step.k0), static_cast<unsigned>(step.flags),
                           static_cast<unsigned>(step.q0), static_cast<unsigned>(step.keys)});
 }
-FOVEA_DEVICE Step load_step(Shared at) {
+FOVEA_DEVICE ForwardStep load_step(Shared at) {
   const auto words = load_shared<Words4>(at);
   return {static_cast<int>(words.x), static_cast<int>(words.y), static_cast<int>(words.z),
           static_cast<int>(words.w)};
@@ -62,10 +62,10 @@ struct TilePlace {
 static_assert(sizeof(TilePlace) <= tile_place_bytes);
 
 // Rows of the tensors beyond a sequence belong to it if it is not packed: they are empty.
-FOVEA_DEVICE int row_end(const Call& call, const Sequence& s) {
+FOVEA_DEVICE int row_end(const CallArguments& call, const Sequence& s) {
   return call.q_starts != nullptr ? s.q_length : call.sq;
 }
-FOVEA_DEVICE bool is_decoded(const Call& call, const Sequence& s) {
+FOVEA_DEVICE bool is_decoded(const CallArguments& call, const Sequence& s) {
   return call.split_keys > 0 && decodes(s.q_length, s.k_length, call.group);
 }
 
@@ -75,30 +75,32 @@ template <class Formula>
 struct TileRows {
   static constexpr bool shares = Formula::row_words + Formula::column_words == 0 &&
                                  Formula::diagonal_words == 0 && !Formula::has_cells;
-  FOVEA_DEVICE static int heads(const Call& call) { return shares ? call.tile_heads : 1; }
-  FOVEA_DEVICE static int queries(const Call& call, int rows) {
+  FOVEA_DEVICE static int heads(const CallArguments& call) { return shares ? call.tile_heads : 1; }
+  FOVEA_DEVICE static int queries(const CallArguments& call, int rows) {
     return shares ? call.tile_queries : rows;
   }
-  FOVEA_DEVICE static int head_tiles(const Call& call) { return shares ? call.head_tiles : call.h; }
+  FOVEA_DEVICE static int head_tiles(const CallArguments& call) {
+    return shares ? call.head_tiles : call.h;
+  }
 };
 
 // A tile of queries by its number: which one comes first, so that blocks that run at the same time
 // share keys, and long tiles do not come last.
-struct QueryTile {
+struct QueryTileOrigin {
   int b, h, q0;  // h: the first of its heads
 };
 template <class Formula>
-FOVEA_DEVICE int tiles_along(const Call& call, int rows) {
+FOVEA_DEVICE int tiles_along(const CallArguments& call, int rows) {
   const int queries = TileRows<Formula>::queries(call, rows);
   return (call.sq + queries - 1) / queries;
 }
 template <class Formula>
-FOVEA_DEVICE int query_tiles(const Call& call, int rows) {
+FOVEA_DEVICE int query_tiles(const CallArguments& call, int rows) {
   return tiles_along<Formula>(call, rows) * TileRows<Formula>::head_tiles(call) * call.b;
 }
 
 template <class Formula>
-FOVEA_DEVICE QueryTile query_tile(const Call& call, int number, int rows) {
+FOVEA_DEVICE QueryTileOrigin query_tile(const CallArguments& call, int number, int rows) {
   const int along = tiles_along<Formula>(call, rows);
   const int heads = TileRows<Formula>::head_tiles(call), in_tile = TileRows<Formula>::heads(call);
   const int queries = TileRows<Formula>::queries(call, rows);
@@ -120,7 +122,7 @@ FOVEA_DEVICE QueryTile query_tile(const Call& call, int number, int rows) {
   }
 }
 
-FOVEA_DEVICE TilePlace place_of(const Call& call, const QueryTile& tile) {
+FOVEA_DEVICE TilePlace place_of(const CallArguments& call, const QueryTileOrigin& tile) {
   TilePlace place;
   place.s = sequence_of(call, tile.b);
   place.head = head_of(call, place.s, tile.b, tile.h);
@@ -133,7 +135,7 @@ FOVEA_DEVICE TilePlace place_of(const Call& call, const QueryTile& tile) {
 
 // Whether a tile is written at all: other kernels write what belongs to no packed sequence, and,
 // after this one, the rows of sequences that are decoded.
-FOVEA_DEVICE bool is_written(const Call& call, const Sequence& s, int q0, int queries) {
+FOVEA_DEVICE bool is_written(const CallArguments& call, const Sequence& s, int q0, int queries) {
   return q0 < row_end(call, s) && (!is_decoded(call, s) || q0 + queries > s.q_length);
 }
 

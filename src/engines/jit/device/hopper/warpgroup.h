@@ -52,12 +52,6 @@ FOVEA_DEVICE void store_matrices(Shared row, const unsigned (&r)[4]) {
       "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
       : "memory");
 }
-FOVEA_DEVICE void store_matrices_transposed(Shared row, const unsigned (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   shared_base() + row),
-               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-               : "memory");
-}
 
 }  // namespace fovea::device
 

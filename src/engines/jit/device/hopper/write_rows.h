@@ -5,7 +5,7 @@
 #include "../careful.h"
 #include "../element.h"
 #include "../softmax.h"
-#include "quad.h"
+#include "row_pieces.h"
 #include "steps.h"
 
 namespace fovea::device {
@@ -38,7 +38,7 @@ FOVEA_DEVICE bool write_row_of(const float (&sums)[n8][4], int r, void* to, int 
 // Sums to outputs: the sink joins, o is divided by the sum of its row. `first`: of the 16 rows, in
 // the sequence. Returns whether something that is not finite was written.
 template <class Config, int n8>
-FOVEA_DEVICE bool write_rows(const Call& call, const TilePlace& place, int first,
+FOVEA_DEVICE bool write_rows(const CallArguments& call, const TilePlace& place, int first,
                              const WarpRows& done, float dropout_factor, float (&o)[n8][4]) {
   using Output = typename Config::Output;
   const bool has_sink = call.sink != nullptr;
@@ -60,7 +60,7 @@ FOVEA_DEVICE bool write_rows(const Call& call, const TilePlace& place, int first
     const float inverse =
         empty ? 0 : shrink * (Config::dropout ? dropout_factor : 1) * reciprocal_approx(joined);
     FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) o[i / 2][2 * r + i % 2] *= inverse;
-    if (any_in_warp(empty)) {  // 0 also if a hidden NaN came in
+    if (any_in_warp(empty)) {  // 0 even if masked values are NaN
       FOVEA_UNROLL for (int i = 0; i < 2 * n8; ++i) {
         float& value = o[i / 2][2 * r + i % 2];
         value = empty ? 0 : value;

@@ -1,4 +1,4 @@
-#include "engines/jit/captured_run.h"
+#include "engines/jit/captured_launches.h"
 
 #include <algorithm>
 #include <cstring>
@@ -28,7 +28,7 @@ GradientType gradient_type(DType dtype) {
 }
 
 // The gradient's indices in the order of its sums; neighbours that lie dense become one.
-void set_indices(device::CapturedCall& call, const CapturedTarget& target,
+void set_indices(device::GradientWrite& call, const WantedGradient& target,
                  const ir::TensorView& view, const BoundGradient& gradient) {
   call.rank = 0;
   call.count = 1;
@@ -63,15 +63,16 @@ std::int64_t bytes_of_sum(SumsKept kept) {
   return 0;
 }
 
-std::int64_t sum_bytes(const Prepared& prepared, const CapturedTarget& target, const Sizes& sizes) {
+std::int64_t sum_bytes(const PreparedPlan& prepared, const WantedGradient& target,
+                       const Sizes& sizes) {
   const std::int64_t elements =
       target.is_tensor ? declared_elements(prepared.baked, sizes, target.slot) : 1;
   return (elements * bytes_of_sum(target.kept) + 15) / 16 * 16;
 }
 
-std::int64_t captured_sum_bytes(const Prepared& prepared, const Sizes& sizes) {
+std::int64_t captured_sum_bytes(const PreparedPlan& prepared, const Sizes& sizes) {
   std::int64_t bytes = 0;
-  for (const CapturedTarget& target : prepared.captured.targets()) {
+  for (const WantedGradient& target : prepared.captured.targets()) {
     bytes += sum_bytes(prepared, target, sizes);
   }
   return bytes;
@@ -79,9 +80,9 @@ std::int64_t captured_sum_bytes(const Prepared& prepared, const Sizes& sizes) {
 
 namespace {
 
-device::CapturedCall call_of(const CapturedTarget& target, const std::byte* sums,
-                             const Bindings& bindings) {
-  device::CapturedCall call{};
+device::GradientWrite call_of(const WantedGradient& target, const std::byte* sums,
+                              const Bindings& bindings) {
+  device::GradientWrite call{};
   call.kept = target.kept;
   if (target.kept != SumsKept::Nowhere) call.sums = sums;
   if (target.is_tensor) {
@@ -103,29 +104,30 @@ Grid grid_for(std::int64_t count, std::int64_t each) {
   return {static_cast<unsigned>((count + step - 1) / step), 1, 1, device::captured_threads};
 }
 
-std::int64_t threads_of(const PreparedKernel& kernel, const device::Call& call) {
+std::int64_t threads_of(const PreparedKernel& kernel, const device::CallArguments& call) {
   const Grid grid = kernel.row->grid(call, kernel.shape);
   return std::int64_t{grid.x} * grid.threads;
 }
 
 }  // namespace
 
-CapturedRun::CapturedRun(const Prepared& prepared, const Memory& memory, const Bindings& bindings,
-                         Arguments& arguments)
+CapturedLaunches::CapturedLaunches(const PreparedPlan& prepared, const CallWorkspace& memory,
+                                   const Bindings& bindings, Arguments& arguments)
     : prepared_(prepared), memory_(memory), bindings_(bindings) {
-  device::Call& call = arguments.call;
+  device::CallArguments& call = arguments.call;
   call.captured_sums = memory.captured;
   call.captured_pieces = 0;
   if (prepared.captured.targets().empty()) return;
   pieces_ = captured_sum_bytes(prepared, bindings.sizes) / 16;
-  // By the first kernel of a backward, that of backward_delta.h, if it has a thread for each.
+  // The first kernel of a backward, backward_delta.h, clears them if it has a thread for each
+  // piece.
   if (pieces_ <= threads_of(prepared.kernels.front(), call)) {
     call.captured_pieces = std::exchange(pieces_, 0);
   }
   writes_ = !is_written_beside(call);
   auto* to = reinterpret_cast<std::byte*>(arguments.words + prepared.captured_words.first);
   if (prepared.captured_words.count == 0) return;
-  for_each_call([&](device::CapturedCall one) {
+  for_each_call([&](device::GradientWrite one) {
     if (writes_) one.count = 0;
     std::memcpy(to, &one, sizeof one);
     to += sizeof one;
@@ -133,25 +135,25 @@ CapturedRun::CapturedRun(const Prepared& prepared, const Memory& memory, const B
 }
 
 template <class Visit>
-void CapturedRun::for_each_call(const Visit& visit) const {
+void CapturedLaunches::for_each_call(const Visit& visit) const {
   std::int64_t offset = 0;
-  for (const CapturedTarget& target : prepared_.captured.targets()) {
+  for (const WantedGradient& target : prepared_.captured.targets()) {
     visit(call_of(target, memory_.captured + offset, bindings_));
     offset += sum_bytes(prepared_, target, bindings_.sizes);
   }
 }
 
-bool CapturedRun::is_written_beside(const device::Call& call) const {
+bool CapturedLaunches::is_written_beside(const device::CallArguments& call) const {
   const auto writer = std::ranges::find_if(
       prepared_.kernels, [](const PreparedKernel& kernel) { return kernel.row->writes_captured; });
   if (prepared_.captured_words.count == 0 || writer == prepared_.kernels.end()) return false;
   std::int64_t elements = 0;
-  for_each_call([&](const device::CapturedCall& one) { elements += one.count; });
+  for_each_call([&](const device::GradientWrite& one) { elements += one.count; });
   return elements <= threads_of(*writer, call);
 }
 
-void launch_clear(cuda::Handle kernel, const device::ClearCall& call, const Prepared& prepared,
-                  void* stream) {
+void launch_clear(cuda::Handle kernel, const device::ClearArguments& call,
+                  const PreparedPlan& prepared, void* stream) {
   if (call.pieces == 0) return;
   // Four to a thread, and more if a million blocks are not enough.
   constexpr std::int64_t each = 4, most = each * device::captured_threads << 20;
@@ -159,13 +161,13 @@ void launch_clear(cuda::Handle kernel, const device::ClearCall& call, const Prep
                prepared.overlaps);
 }
 
-void CapturedRun::clear(cuda::Handle kernel) const {
+void CapturedLaunches::clear(cuda::Handle kernel) const {
   launch_clear(kernel, {memory_.captured, pieces_}, prepared_, bindings_.stream);
 }
 
-void CapturedRun::write(cuda::Handle kernel) const {
+void CapturedLaunches::write(cuda::Handle kernel) const {
   if (!writes_) return;
-  for_each_call([&](const device::CapturedCall& call) {
+  for_each_call([&](const device::GradientWrite& call) {
     if (call.count == 0) return;
     cuda::launch(kernel, grid_for(call.count, device::captured_elements), &call, bindings_.stream,
                  0, prepared_.overlaps);

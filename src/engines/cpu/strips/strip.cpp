@@ -1,9 +1,11 @@
-// The interpreter: scalars once per (b, h), then step after step over vectors and strips.
+#include "engines/cpu/strips/strip.h"
+
 #include <algorithm>
 #include <bit>
 #include <new>
 
-#include "engines/cpu/strips/strip.h"
+#include "engines/cpu/strips/strip_compile.h"
+#include "engines/cpu/strips/strip_loads.h"
 #include "engines/cpu/strips/strip_state.h"
 #include "ir/arith.h"
 
@@ -20,7 +22,7 @@ constexpr std::size_t cell = sizeof(float);
 
 constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 constexpr std::size_t number(Stage stage) { return static_cast<std::size_t>(stage); }
-constexpr std::size_t number(Home home) { return static_cast<std::size_t>(home); }
+constexpr std::size_t number(Storage storage) { return static_cast<std::size_t>(storage); }
 
 Cell<float> to_cell(Type type, std::uint32_t bits) {
   switch (type) {
@@ -83,11 +85,11 @@ std::uint32_t scalar_bits(const ScalarStep& step, const StripState& state,
   return to_bits(row.result(), ir::apply<float>(step.op, args.data()));
 }
 
-void call(const StripState& state, const VectorStep& step, const Homes& homes, int rows) {
+void call(const StripState& state, const VectorStep& step, const StorageBases& bases, int rows) {
   StripCall call;
-  call.out = const_cast<void*>(state.find(step.out, homes).data);
+  call.out = const_cast<void*>(state.find(step.out, bases).data);
   for (std::size_t i = 0; i < step.operands; ++i) {
-    const StripValue value = state.find(step.in[i], homes);
+    const StripValue value = state.find(step.in[i], bases);
     call.in[i] = value.data;
     call.step[i] = value.row_step;
   }
@@ -99,19 +101,24 @@ void call(const StripState& state, const VectorStep& step, const Homes& homes, i
 // The values of rows or columns: vectors of `count`, computed in lines as wide as a panel.
 void run_lines(StripState& state, Stage stage, std::span<const VectorStep> steps,
                std::int32_t first, int count) {
-  const Homes homes = state.lines(stage);
+  const StorageBases bases = state.lines(stage);
   const int lines = (count + state.panel_width() - 1) / state.panel_width();
   for (const VectorStep& step : steps) {
     switch (step.kind) {
-      case VectorStep::Kind::Kernel: call(state, step, homes, lines); break;
-      case VectorStep::Kind::Load: state.load_line(state.code->loads[step.load], count); break;
+      case VectorStep::Kind::Kernel: call(state, step, bases, lines); break;
+      case VectorStep::Kind::Load: load_line(state, state.code->loads[step.load], count); break;
       case VectorStep::Kind::Positions: {
-        auto* const out = const_cast<void*>(state.find(step.out, homes).data);
+        auto* const out = const_cast<void*>(state.find(step.out, bases).data);
         state.code->kernels.strips->sequence(static_cast<std::int32_t*>(out), first, count);
         break;
       }
     }
   }
+}
+
+template <class T>
+std::size_t bytes_of(const std::vector<T>& list) {
+  return list.capacity() * sizeof(T);
 }
 
 }  // namespace
@@ -134,41 +141,52 @@ StripLayout layout_of(const StripCode& code, int rows, int columns) {
   return out;
 }
 
+StripProgram::StripProgram(const Roots& roots, const KernelTable& kernels)
+    : code_(std::make_shared<const StripCode>(compile_strips(roots, kernels))) {}
+
+std::size_t StripProgram::memory_bytes() const {
+  const StripCode& c = *code_;
+  return sizeof(StripProgram) + sizeof(StripCode) + bytes_of(c.uniform) + bytes_of(c.row) +
+         bytes_of(c.column) + bytes_of(c.phase[0]) + bytes_of(c.phase[1]) + bytes_of(c.loads) +
+         bytes_of(c.indices) + bytes_of(c.scalar_indices) + bytes_of(c.roots);
+}
+
 std::size_t StripProgram::state_bytes(int rows, int columns) const {
   return layout_of(*code_, rows, columns).total;
 }
 
-Homes StripState::lines(Stage stage) const {
-  Homes out;
-  out.base[number(Home::Uniform)] = at(layout.uniform);
-  out.base[number(Home::Row)] = at(layout.row);
-  out.base[number(Home::Column)] = at(layout.column);
+StorageBases StripState::lines(Stage stage) const {
+  StorageBases out;
+  out.base[number(Storage::Uniform)] = at(layout.uniform);
+  out.base[number(Storage::Row)] = at(layout.row);
+  out.base[number(Storage::Column)] = at(layout.column);
   out.pitch = {cell, layout.row_pitch, layout.column_pitch};
-  out.row_step[number(static_cast<Home>(stage))] = panel_width();
+  out.row_step[number(static_cast<Storage>(stage))] = panel_width();
   return out;
 }
 
-Homes StripState::strip() const {
-  Homes out = lines(Stage::Uniform);
-  out.base[number(Home::Element)] = at(layout.element);
-  out.pitch[number(Home::Element)] = layout.element_pitch;
+StorageBases StripState::strip() const {
+  StorageBases out = lines(Stage::Uniform);
+  out.base[number(Storage::Element)] = at(layout.element);
+  out.pitch[number(Storage::Element)] = layout.element_pitch;
   const std::int64_t width = panel_width();
   out.row_step = {0, 1, 0, width, width, 0, width};
   return out;
 }
 
 void StripState::move_to(const StripRun::Strip& to) {
-  homes.base[number(Home::Row)] = at(layout.row + static_cast<std::size_t>(to.row) * cell);
-  homes.base[number(Home::Column)] = at(layout.column + static_cast<std::size_t>(to.column) * cell);
-  homes.base[number(Home::Score)] = reinterpret_cast<const std::byte*>(to.score);
-  homes.base[number(Home::Grad)] = reinterpret_cast<const std::byte*>(to.grad);
+  bases.base[number(Storage::Row)] = at(layout.row + static_cast<std::size_t>(to.row) * cell);
+  bases.base[number(Storage::Column)] =
+      at(layout.column + static_cast<std::size_t>(to.column) * cell);
+  bases.base[number(Storage::Score)] = reinterpret_cast<const std::byte*>(to.score);
+  bases.base[number(Storage::Grad)] = reinterpret_cast<const std::byte*>(to.grad);
 }
 
 StripRun::StripRun(const StripProgram& program, void* state, int rows, int columns)
     : state_(new(state) StripState) {
   state_->code = &program.code();
   state_->layout = layout_of(program.code(), rows, columns);
-  state_->homes = state_->strip();
+  state_->bases = state_->strip();
   for (std::uint32_t i = 0; i < state_->code->element_loads; ++i) new (&state_->view(i)) LoadView;
 }
 
@@ -183,7 +201,7 @@ void StripRun::begin(const LeafValues& leaves) {
 void StripRun::rows(std::int32_t q_first, int count) {
   run_lines(*state_, Stage::Row, state_->code->row, q_first, count);
   for (const StripLoad& load : state_->code->loads) {
-    if (load.stage == Stage::Element) state_->prepare_load(load, count);
+    if (load.stage == Stage::Element) prepare_load(*state_, load, count);
   }
 }
 
@@ -196,29 +214,29 @@ void StripRun::elements(int phase, const Strip& strip) {
   state_->move_to(strip);
   for (const VectorStep& step : state_->code->phase[static_cast<std::size_t>(phase)]) {
     if (step.kind == VectorStep::Kind::Load) {
-      state_->load_strip(state_->code->loads[step.load], strip);
+      load_strip(*state_, state_->code->loads[step.load], strip);
     } else {
-      call(*state_, step, state_->homes, strip.rows);
+      call(*state_, step, state_->bases, strip.rows);
     }
   }
 }
 
 StripValue StripRun::value(std::size_t root) const {
   const StripOperand& operand = state_->code->roots[root];
-  StripValue out = state_->find(operand, state_->homes);
-  if (operand.home == Home::Uniform || operand.home == Home::Row) out.column_step = 0;
+  StripValue out = state_->find(operand, state_->bases);
+  if (operand.storage == Storage::Uniform || operand.storage == Storage::Row) out.column_step = 0;
   return out;
 }
 
 void StripRun::keep_bits(std::size_t root, const Strip& strip, std::uint64_t* bits,
                          int words) const {
   const StripOperand& operand = state_->code->roots[root];
-  const StripValue value = state_->find(operand, state_->homes);
+  const StripValue value = state_->find(operand, state_->bases);
   StripCall call;
   call.in[0] = value.data;
   call.step[0] = value.row_step;
   call.rows = strip.rows;
-  const bool splat = operand.home == Home::Uniform || operand.home == Home::Row;
+  const bool splat = operand.storage == Storage::Uniform || operand.storage == Storage::Row;
   state_->code->kernels.strips->bits(call, splat, strip.columns, bits + strip.column / 64, words,
                                      strip.column % 64);
 }
