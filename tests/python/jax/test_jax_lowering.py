@@ -15,7 +15,7 @@ from jax_setup import seed
 from fovea import _core
 from fovea.jax import attention, context_attention
 from fovea.jax._call import CallBuilder
-from fovea.jax._modifiers import Given
+from fovea.jax._modifiers import GivenModifiers
 from fovea.jax._primitive import call_p
 from fovea.jax._rewrite import without_b_offset
 
@@ -58,7 +58,7 @@ def test_the_first_sequence_is_a_scalar_of_the_formulas(qkv):
     """Engines for GPUs take no b_offset from there; the formulas that are lowered instead mean the same."""
     table = jnp.linspace(0.5, 1.5, 8)
     call = CallBuilder("bshd", *qkv)
-    call.modify(Given(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b))
+    call.modify(GivenModifiers(score_mod=lambda s, b, h, q, k: s * table[b] + b, mask_mod=lambda b, h, q, k: k <= q + b))
     call.offsets(b=jnp.int32(3))
     spec, arrays = call.finished()
     moved = without_b_offset(spec)

@@ -16,7 +16,7 @@ from .._request import window_mask
 from ..program import Text
 from ._call import CallBuilder, problem_lines
 from ._inputs import SequenceDescriptor
-from ._modifiers import Given, Modifier
+from ._modifiers import GivenModifiers, Modifier
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -89,7 +89,7 @@ def attention(
       builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
 
     Returns o in the layout of q, or a tuple with what the return_ arguments ask for."""
-    given = Given.of(locals())
+    given = GivenModifiers.of(locals())
     handed = handed_of(attention, options)
     call = CallBuilder(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
     call.keep_names(given)
@@ -152,9 +152,9 @@ def dot_product_attention(
     choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no modifiers. The residual is the
     natural logarithm of the sum, [B, T, N] in the type of `key`, without a gradient. A row with nothing kept gives zeros,
     and -inf as its residual."""
-    given = Given.of(locals())
+    given = GivenModifiers.of(locals())
     if implementation == "xla":
-        if given != Given():
+        if given != GivenModifiers():
             raise InvalidArgument('implementation="xla": is jax.nn\'s own attention, which takes no modifiers')
         return jax.nn.dot_product_attention(
             query,

@@ -31,7 +31,7 @@ from ._inputs import (
     vector,
     with_own_type,
 )
-from ._modifiers import Given, formulas
+from ._modifiers import GivenModifiers, formulas
 from ._rewrite import substitute, without_b_offset
 from ._spec import CapturedArray, Spec, problem_line, sizes_of
 
@@ -50,13 +50,13 @@ class CallBuilder:
 
     # --- what is captured ---
 
-    def keep_names(self, given: Given) -> None:
+    def keep_names(self, given: GivenModifiers) -> None:
         """Reserves the names that formulas use. Called before anything is captured."""
         given.check()
         self._captures.avoid(given.names())
 
     def modify(
-        self, given: Given, *, bias=None, descriptor: SequenceDescriptor | None = None, masks=(), leaves=None
+        self, given: GivenModifiers, *, bias=None, descriptor: SequenceDescriptor | None = None, masks=(), leaves=None
     ) -> None:
         """score_mod and mask_mod; bias and segments are formulas too, and `masks` are texts of positions."""
         leaves = dict(leaves or {})

@@ -16,7 +16,7 @@ from .._options import RETURNS, Handed, filled, takes
 from .._request import one_of
 from ._attention import attention
 from ._call import CallBuilder
-from ._modifiers import Given
+from ._modifiers import GivenModifiers
 from ._ring import ORDERS, ShardPlace, Ring, reorder_sequence, ring_of
 from ._spec import LAYOUTS
 
@@ -47,7 +47,7 @@ def context_attention(
     _check_choices(strategy, order, layout)
     options = filled(context_attention, options)
     _check_dropout(options["dropout_rate"], options["dropout_rng"], order)
-    given, sink = Given.of(options), options["sink"]
+    given, sink = GivenModifiers.of(options), options["sink"]
     parts = jax.lax.axis_size(axis_name)
     own = jax.lax.axis_index(axis_name).astype(jnp.int32)
     position = LAYOUTS[layout][2]

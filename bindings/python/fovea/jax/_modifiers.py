@@ -36,7 +36,7 @@ _TENSORS = ("score_mod_tensors", "score_mod_bprop_tensors", "mask_mod_tensors")
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class GivenModifiers:
     """The modifiers of a call, as the caller gave them."""
 
     score_mod: Modifier | None = None
@@ -47,7 +47,7 @@ class Given:
     mask_mod_tensors: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, keywords: Mapping[str, Any]) -> "Given":
+    def of(cls, keywords: Mapping[str, Any]) -> "GivenModifiers":
         """Those among the keywords of a call."""
         return cls(**{field.name: keywords[field.name] for field in dataclasses.fields(cls)})
 
@@ -74,7 +74,7 @@ class Formulas:
     bprop: str | None = None
 
 
-def formulas(given: Given, captures: Captures, sizes, leaves: Mapping[str, str]) -> Formulas:
+def formulas(given: GivenModifiers, captures: Captures, sizes, leaves: Mapping[str, str]) -> Formulas:
     """The formulas of `given`. `leaves` has the texts that replace score, q or k; `sizes` is (B, H, Sq, Skv)."""
     given.check()
     mod = masks = bprop = None
@@ -203,7 +203,7 @@ def _is_integer(value) -> bool:
 # --- callbacks (graph, score, tensors) ---
 
 
-def _recorded(given: Given, captures: Captures, sizes):
+def _recorded(given: GivenModifiers, captures: Captures, sizes):
     """A callback that builds a graph node by node, recorded by the same recorder as for PyTorch."""
 
     def arrays(tensors):

@@ -28,7 +28,7 @@ Dimensions = tuple[str | None, ...]
 def partitioned(direction: str, spec: Spec, operands: Sequence[jax.Array], call: Callable):
     """call(spec, *operands), as something that XLA can cut."""
     sizes = sizes_of(spec, operands)
-    plan = _Plan(direction, spec, sizes)
+    plan = _Partition(direction, spec, sizes)
 
     def whole(*arrays):
         return call(spec, *arrays)
@@ -50,7 +50,9 @@ def partitioned(direction: str, spec: Spec, operands: Sequence[jax.Array], call:
     return cut(*operands)
 
 
-class _Plan:
+class _Partition:
+    """One call on a mesh: along which axis each dimension of its operands and results is cut."""
+
     def __init__(self, direction: str, spec: Spec, sizes: Sizes):
         self._direction, self._spec, self._sizes = direction, spec, sizes
         self._goes_along = {axis: self._can_go_along(axis) for axis in ("b", "h")}

@@ -57,7 +57,7 @@ def trace(
         )
     inputs = [{**LEAVES, **(leaves or {})}[name] for name in names]
     # Integers usually belong to masks. Engines for GPUs recognise a window by its literal; the CPU engine needs only its value.
-    numbers = Numbers(function, liftable_types(integers=jax.default_backend() == "cpu"))
+    numbers = LiftedNumbers(function, liftable_types(integers=jax.default_backend() == "cpu"))
     if numbers.values:
         try:
             return _read(what, numbers.rebuilt, [jnp.asarray(v) for v in numbers.values], inputs, last, captures)
@@ -139,7 +139,7 @@ def _positional(function: Callable) -> tuple[int, float] | None:
 _DEPTH = 8  # of functions that close over functions
 
 
-class Numbers:
+class LiftedNumbers:
     """Numbers found in a function, in order, and the function over other values of them."""
 
     def __init__(self, function: Callable, liftable: tuple[type, ...]):
