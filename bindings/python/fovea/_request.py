@@ -195,7 +195,7 @@ def check_per_sequence(name: str, shape: Sequence[int], count: int) -> None:
 
 def check_starts(name: str, shape: Sequence[int], count: int | None = None) -> None:
     """Starts of packed sequences: `count` of them, if another array has determined it."""
-    if len(shape) != 1 or shape[0] == 0 or count not in (None, shape[0]):
+    if len(shape) != 1 or shape[0] == 0 or (count is not None and count != shape[0]):
         wanted = "B + 1" if count is None else count
         raise InvalidArgument(f"{name}: shape {list(shape)}; must be [{wanted}], one start more than there are sequences")
 
