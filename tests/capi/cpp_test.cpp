@@ -193,6 +193,17 @@ TEST(Cpp, MemoryThatIsTooSmallIsRefused) {
   EXPECT_EQ(fovea::Tensor::bhsd(std::span(two), 1, 1, 1, 2).data, two.data());
 }
 
+TEST(Cpp, ProgramsPrintDoublesForDoubles) {
+  const fovea::Program program("mod=\"score * 0.3333333333333333 + c\" scalar=c=29.7");
+  EXPECT_EQ(program.line(), "mod=\"c + score * 0.33333334\" scalar=c:f32=29.7");
+  EXPECT_EQ(fovea::report_of(fovea_program_print, program.get(), FOVEA_TEXT_DOUBLE),
+            "mod=\"c + score * 0.3333333333333333\" scalar=c:f32=29.7");
+  fovea_capture_info info{};
+  info.struct_size = sizeof info;
+  fovea::check(fovea_program_scalar(program.get(), 0, &info));
+  EXPECT_EQ(info.value, 29.7);
+}
+
 TEST(Cpp, ProblemsAndSupport) {
   const auto [forward, backward] = fovea::Problem::parse("h=2 sq=8 d=4 direction=both");
   ASSERT_TRUE(backward.has_value());

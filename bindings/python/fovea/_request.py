@@ -213,7 +213,7 @@ def is_packed(layout: str, given: Iterable[tuple[str, Any]], needed: Iterable[st
 def check_starts(name: str, q_shape: Sequence[int], k_shape: Sequence[int], k_name: str = "") -> None:
     """Starts of packed sequences, of queries and of keys: as many of both."""
     for each, shape, wanted in ((name, q_shape, "B + 1"), (k_name or name, k_shape, q_shape[0] if q_shape else 0)):
-        if len(shape) != 1 or shape[0] == 0 or wanted not in ("B + 1", shape[0]):
+        if len(shape) != 1 or shape[0] == 0 or (wanted != "B + 1" and wanted != shape[0]):
             raise InvalidArgument(f"{each}: shape {list(shape)}; must be [{wanted}], one start more than there are sequences")
 
 

@@ -4,6 +4,7 @@ import functools
 import math
 import re
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -158,6 +159,7 @@ BRANCHES = {
     "complex": (lambda s, b, h, q, k: s + torch.zeros(3, dtype=torch.complex64)[h], "a complex tensor", "its real"),
     "vmap": (lambda s, b, h, q, k: s * torch.vmap(lambda x: x * q)(torch.arange(3)).sum(), r"torch\.vmap inside", "vectors"),
     "bessel": (lambda s, b, h, q, k: torch.special.bessel_j0(s), r"torch\.special_bessel_j0", "one of torch's pointwise"),
+    "numpy": (lambda s, b, h, q, k: numpy.tanh(s), "a function of NumPy's", r"torch\.tanh for numpy\.tanh"),
     "iteration": (lambda s, b, h, q, k: sum(x for x in s), "iteration", "a loop over a Python range"),
 }
 # fmt: on

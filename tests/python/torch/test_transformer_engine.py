@@ -67,6 +67,25 @@ def test_a_bias_beside_a_modifier(kind, form, compiled):
         dense.assert_close("gradient", x, y, torch.float32, gradient=True)
 
 
+@pytest.mark.parametrize("form", ["none", "function", "stock formula", "callback"])
+def test_lengths_that_vary_in_a_compiled_program(form):
+    module = DotProductAttention(H, D, qkv_format="bshd", attn_mask_type="causal")
+    given = CAPS.get(form, {})
+
+    def run(q, bias, masked, slopes):
+        first = module(q, q, q, core_attention_bias_type="post_scale_bias", core_attention_bias=bias, **given)
+        second = module(q, q, q, core_attention_bias_type="alibi", alibi_slopes=slopes, **given)
+        return first + second + module(q, q, q, attn_mask_type="padding", attention_mask=masked)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend="aot_eager", fullgraph=True, dynamic=True)
+    for batch, length in ((2, 9), (2, 12), (3, 17)):
+        masked = torch.zeros(batch, 1, 1, length, dtype=torch.bool)
+        masked[0, ..., :3] = True
+        x = draw(batch, length, H, D), draw(1, H, length, length), masked, torch.rand(batch, H)
+        torch.testing.assert_close(compiled(*x), run(*x))
+
+
 def test_biases_meet_float64_as_they_are():
     """Neither slopes nor angles are rounded to f32."""
     options = {"attn_mask_type": "no_mask", "engine": "reference"}

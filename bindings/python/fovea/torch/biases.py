@@ -49,7 +49,7 @@ def alibi(module, slopes, aligned, q, sizes):
     exact = torch.float64 if q.dtype == torch.float64 else torch.float32
     if slopes is None:
         slopes = own_slopes(module.region, module.num_attention_heads, q.device, exact)
-    elif tuple(slopes.shape) not in ((sizes[1],), (sizes[0], sizes[1])):
+    elif tuple(slopes.shape) != (sizes[1],) and tuple(slopes.shape) != (sizes[0], sizes[1]):
         raise InvalidArgument(f"alibi_slopes: {list(slopes.shape)}; must be [{sizes[1]}], or [{sizes[0]}, {sizes[1]}]")
     load = "_bias[b, h]" if slopes.dim() == 2 else "_bias[h]"
     at = "q + (Skv - Sq)" if aligned else "q"

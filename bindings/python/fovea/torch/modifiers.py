@@ -9,6 +9,7 @@ import re
 import types
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
@@ -246,6 +247,7 @@ class StandIn:
 def recorded_once(out, score_mod, bprop, tensors, bprop_tensors, sizes):
     known = []
     first, second = entries(tensors, known), entries(bprop_tensors, known)
+    sizes = None if sizes is None else fixed(sizes)
     out.mod, out.bprop, captures = texts(score_mod, bprop, first, second, sizes)
     return [(name, known[at]) for name, at in captures]
 
@@ -257,8 +259,13 @@ def entries(tensors, known):
         at = next((i for i, other in enumerate(known) if other is tensor), len(known))
         if at == len(known):
             known.append(tensor)
-        out.append((key, at, tuple(tensor.shape), str(tensor.dtype)))
+        out.append((key, at, fixed(tensor.shape), str(tensor.dtype)))
     return tuple(out)
+
+
+def fixed(sizes):
+    """Sizes that Dynamo holds as symbols have their values: a recorder compares the extents of tensors with them."""
+    return tuple([guard_scalar(n) for n in sizes])
 
 
 @torch.compiler.assume_constant_result

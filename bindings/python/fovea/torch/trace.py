@@ -260,6 +260,10 @@ def run(trace, function, kind, *first):
         if name is None:
             raise
         raise refuse(f"{name!r}, an array of NumPy's, with a traced index", f"torch.as_tensor({name})", function) from None
+    except TypeError as error:
+        if "__array_ufunc__" not in str(error):
+            raise
+        raise refuse("a function of NumPy's", "torch's of that name: torch.tanh for numpy.tanh", function) from None
     finally:
         trace.with_gradients = with_gradients
     return trace.formula(out, kind, function)

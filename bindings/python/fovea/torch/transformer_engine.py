@@ -73,7 +73,7 @@ def check_extents(name, x, sizes):
     for extent, size, letter in zip(x.shape, sizes, meaning):
         if size is None and extent != 1:
             raise InvalidArgument(f"{name}: packed sequences need max_seqlen_q and max_seqlen_kv, which say its sizes")
-        if extent not in (1, size):
+        if extent != 1 and extent != size:  # not `in`, which Dynamo does not decide for lengths that vary
             raise InvalidArgument(f"{name}: {list(x.shape)}; {letter} must be {size} or 1, got {extent}")
     return x
 
@@ -112,7 +112,7 @@ def padding(attention_mask, sizes, needs_lengths):
             if mask.shape[2] > 1 or (sizes[2] == 1 and mask.shape[3] == sizes[3] > 1):  # [B, 1, Sq, Skv]
                 return {"mask_mod": outside(mask, sizes)}
         row = mask.reshape(mask.shape[0], -1)
-        if row.shape[0] not in (1, sizes[0]) or row.shape[1] != length:
+        if (row.shape[0] != 1 and row.shape[0] != sizes[0]) or row.shape[1] != length:
             raise InvalidArgument(
                 f"attention_mask: {list(mask.shape)}; must be [{sizes[0]}, 1, 1, {length}], or [B, 1, Sq, Skv]"
             )
