@@ -172,7 +172,8 @@ def scale_of(scale: Any) -> float | None:
 
 
 def dropout_of(rate: Any, name: str = "dropout_p") -> float:
-    if not hasattr(rate, "__float__") or not 0.0 <= rate < 1.0:
+    is_number = isinstance(rate, (int, float)) or hasattr(rate, "__float__")  # in this order: Dynamo's numbers have no hasattr
+    if not is_number or not 0.0 <= rate < 1.0:
         raise InvalidArgument(f"{name}={rate!r}: must be at least 0 and below 1")
     return float(rate)
 

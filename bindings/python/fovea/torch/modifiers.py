@@ -9,7 +9,6 @@ import re
 import types
 
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
@@ -265,6 +264,8 @@ def entries(tensors, known):
 
 def fixed(sizes):
     """Sizes that Dynamo holds as symbols have their values: a recorder compares the extents of tensors with them."""
+    from torch.fx.experimental.symbolic_shapes import guard_scalar  # which needs SymPy: only programs that are compiled do
+
     return tuple([guard_scalar(n) for n in sizes])
 
 
