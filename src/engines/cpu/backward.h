@@ -34,6 +34,7 @@ struct BackwardWorker {
   Panels scores;                                         // becomes dS
   Panels grad_p;                                         // becomes P
   KeySums sums, part;                                    // of a chunk, and of a part of its rows
+  std::span<bool> has_sums;                              // [panels of a chunk's keys]
   Panels q, grad_o, o;                                   // of a block, in f32
   Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
   RowShifts shifts;
@@ -57,9 +58,16 @@ struct QueryBlocks {
     bool has_empty_row = false;  // one without a key
   };
   std::span<Facts> facts;  // [wave][blocks]
+  // [wave][blocks][most_chunks]: tiles of the chunk that the block must look at, each counted as
+  // its work. 0: neither has a part in the other's sums.
+  std::span<std::uint32_t> row_work;
 
   std::int64_t number(std::int64_t head_in_wave, std::int64_t block) const {
     return head_in_wave * blocks + block;
+  }
+  std::span<std::uint32_t, most_chunks> row_work_of(std::int64_t number) const {
+    return row_work.subspan(static_cast<std::size_t>(number * most_chunks))
+        .first<static_cast<std::size_t>(most_chunks)>();
   }
 };
 
@@ -72,8 +80,7 @@ struct BackwardMemory {
   QueryBlocks queries;
   std::int64_t chunks;  // of a sequence, at most
   ChunkCounts counts;
-  Panels grad_q;                // [wave][chunks][blocks][block_rows][d]
-  std::span<bool> has_grad_q;   // [wave][chunks][blocks]: false if nothing is written there
+  Panels grad_q;  // [wave][chunks][blocks][block_rows][d], if the block sees the chunk
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
   std::span<double> sink;       // [H]
   std::span<std::byte> captured;

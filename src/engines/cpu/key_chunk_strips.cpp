@@ -91,7 +91,8 @@ void KeyChunkBackward::store_row_sums() const {
   const std::size_t terms = call_.plan.captured.row_terms();
   const std::int64_t first =
       ((head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + block_index_) *
-      block_rows;
+          block_rows +
+      first_row_;
   for (int r = 0; r < block_.all_rows(); ++r) {
     const auto row = static_cast<std::size_t>(first + r);
     memory_.row_totals[row] = {mine_.row_sums.sum(BalanceSums::gradients, r),
