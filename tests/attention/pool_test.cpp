@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <stdexcept>
@@ -271,6 +272,19 @@ TEST(PoolAffinity, ThreadsStayInsideOfAProcessThatHasOneProcessor) {
   SKIP_IF_CHILDREN_MAY_NOT_START_THREADS();
   const Cpus one{cpus_of_thread(getpid()).back()};
   EXPECT_EQ(in_a_child([&] { return bind_thread(0, one) ? check(one) : 3; }), 0);
+}
+
+// Neither does FOVEA_NUM_THREADS give such a process more: its own pool is asked for in a new one.
+TEST(PoolAffinity, ThreadsBeyondTheProcessorsAreNotStartedWhateverIsAskedFor) {
+  SKIP_IF_CHILDREN_MAY_NOT_START_THREADS();
+  const auto again = [] {
+    if (!bind_thread(0, {cpus_of_thread(getpid()).back()})) return 3;
+    setenv("FOVEA_NUM_THREADS", "16", 1);
+    execl("/proc/self/exe", "fovea_test_attention", "--gtest_brief=1",
+          "--gtest_filter=Pool.has_as_many_threads_as_the_device_but_*", nullptr);
+    return 4;
+  };
+  EXPECT_EQ(in_a_child(again), 0);
 }
 
 TEST(PoolAffinity, AChildThatBindsItselfKeepsToThat) {

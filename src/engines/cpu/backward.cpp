@@ -35,6 +35,7 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
       grad_p(take_panels(arena, plan.kernels, block_rows, tile_columns)),
       sums(arena, plan, sizes),
       part(arena, plan, sizes),
+      has_sums(arena.take<bool>(chunk_tiles(sizes.skv), tile_columns / plan.kernels.panel_width)),
       shifts(arena, plan),
       lse(arena.take<double>(block_rows)) {
   const KernelTable& kernels = plan.kernels;
@@ -75,10 +76,10 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   queries.lse = arena.take<double>(rows);
   queries.row_term = arena.take<float>(rows);
   queries.flags = arena.take<QueryBlocks::BlockFlags>(blocks);
+  queries.row_work = arena.take<std::uint32_t>(blocks, most_chunks);
   if (plan.baked.want_q) {  // also if there are no keys: zeros are then written from it
     const std::int64_t copies = std::max<std::int64_t>(1, chunks);
     grad_q = take_panels(arena, plan.kernels, rows * copies, sizes.d);
-    has_grad_q = arena.take<bool>(blocks, copies);
   }
   if (plan.baked.want_sink) {
     sink_rows = arena.take<double>(rows);

@@ -32,10 +32,11 @@ struct KeySums {
 struct BackwardWorker {
   BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
-  Panels scores;        // S, then dS
-  Panels grad_p;        // dP, then P
-  KeySums sums, part;   // of a chunk, and of one part of the query rows
-  Panels q, grad_o, o;  // of a block, in f32
+  Panels scores;             // S, then dS
+  Panels grad_p;             // dP, then P
+  KeySums sums, part;        // of a chunk, and of one part of the query rows
+  std::span<bool> has_sums;  // [panels of a chunk's keys]: whether the sums have begun
+  Panels q, grad_o, o;       // of a block, in f32
   Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
   RowShifts shifts;
   std::span<double> lse;  // [block_rows], of the tile's scores: RowShifts::of_tile is subtracted
@@ -58,9 +59,16 @@ struct QueryBlocks {
     bool has_empty_row = false;  // one without a key
   };
   std::span<BlockFlags> flags;  // [wave][blocks]
+  // [wave][blocks][most_chunks]: the tiles of the chunk that the block looks at, weighted by their
+  // work. 0: the chunk adds nothing to the block's dQ, nor the block to the chunk's dK and dV.
+  std::span<std::uint32_t> row_work;
 
   std::int64_t number(std::int64_t head_in_wave, std::int64_t block) const {
     return head_in_wave * blocks + block;
+  }
+  std::span<std::uint32_t, most_chunks> row_work_of(std::int64_t number) const {
+    return row_work.subspan(static_cast<std::size_t>(number * most_chunks))
+        .first<static_cast<std::size_t>(most_chunks)>();
   }
 };
 
@@ -73,8 +81,7 @@ struct BackwardMemory {
   QueryBlocks queries;
   std::int64_t chunks;  // of a sequence, at most
   ChunkCounts counts;
-  Panels grad_q;                // [wave][chunks][blocks][block_rows][d]
-  std::span<bool> has_grad_q;   // [wave][chunks][blocks]: false if nothing is written there
+  Panels grad_q;  // [wave][chunks][blocks][block_rows][d], if the block sees the chunk
   std::span<double> sink_rows;  // [wave][blocks][block_rows]: terms of d sink
   std::span<double> sink;       // [H]
   std::span<std::byte> captured;

@@ -92,15 +92,17 @@ constexpr std::int64_t chunk_tiles(std::int64_t k_length) {
   return k_length <= 0 ? 0 : ceil_div(tiles_of(k_length), chunk_count(k_length));
 }
 
-// Parts into which the query rows of a chunk are cut: dK and dV are summed over each and then added
-// up in order, so that up to four tasks can share a chunk. Few blocks are one part, the first.
+// Parts into which the query rows of a chunk are cut, each with about as many tiles to look at: dK
+// and dV are summed over each and then added up in order, so that up to four tasks can share a
+// chunk. A sequence of few blocks is one part.
 inline constexpr int row_parts = 4;
-struct BlockRange {
-  std::int64_t first = 0, last = 0;
-};
-constexpr BlockRange blocks_of_part(std::int64_t blocks, int part) {
-  if (blocks < row_parts) return {0, part == 0 ? blocks : 0};
-  return {ceil_div(blocks * part, row_parts), ceil_div(blocks * (part + 1), row_parts)};
+// The work of a tile for a row. A tile that the mask cuts takes little less than a full one.
+inline constexpr std::uint32_t work_of_full_tile = 4, work_of_cut_tile = 3;
+// A part with less work than half a block against one full tile costs more than it gains.
+constexpr int parts_of_work(std::int64_t blocks, std::int64_t work) {
+  constexpr std::int64_t least = block_rows / 2 * work_of_full_tile;
+  if (blocks < row_parts) return 1;
+  return static_cast<int>(std::clamp<std::int64_t>(work / least, 1, row_parts));
 }
 
 }  // namespace fovea::cpu

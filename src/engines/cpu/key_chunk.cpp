@@ -4,6 +4,15 @@
 #include <atomic>
 
 namespace fovea::cpu {
+namespace {
+
+void clear_rows(const Panels& panels, std::int64_t rows, std::int64_t columns, int panel_width) {
+  for (std::int64_t c = 0; c < columns; c += panel_width) {
+    std::fill_n(from_column(panels, c).data, rows * panel_width, 0.0f);
+  }
+}
+
+}  // namespace
 
 KeyChunkBackward::KeyChunkBackward(const Call& call, const BackwardMemory& memory, int worker)
     : call_(call),
@@ -25,6 +34,13 @@ bool KeyChunkBackward::start(std::int64_t head_in_wave, std::int64_t head, std::
   const std::int64_t tiles = chunk_tiles(sequence_.k_length);
   first_tile_ = chunk * tiles;
   last_tile_ = std::min(tiles_of(sequence_.k_length), first_tile_ + tiles);
+  const std::int64_t heads = call_.heads_per_group();
+  blocks_ = block_count(sequence_.q_length, heads);
+  work_ = 0;
+  for (std::int64_t index = 0; index < blocks_; ++index) {
+    work_ += row_work(index) * find_block(sequence_.q_length, heads, index).all_rows();
+  }
+  parts_ = parts_of_work(blocks_, work_);
   return true;
 }
 
@@ -67,23 +83,47 @@ void KeyChunkBackward::run_parts(std::int64_t head_in_wave, std::int64_t head, s
   write_keys(sums);
 }
 
-BlockRange KeyChunkBackward::blocks_of(int part) const {
-  return blocks_of_part(block_count(sequence_.q_length, call_.heads_per_group()), part);
+// See QueryBlocks::row_work.
+std::int64_t KeyChunkBackward::row_work(std::int64_t index) const {
+  const std::int64_t number = memory_.queries.number(head_in_wave_, index);
+  return memory_.queries.row_work_of(number)[static_cast<std::size_t>(chunk_)];
+}
+
+// The first row of a part: as much work lies before it as in so many even parts, to the nearest
+// whole group of rows. A block of several heads is not cut.
+KeyChunkBackward::RowCut KeyChunkBackward::begin_of(int part) const {
+  std::int64_t before = work_ * part / parts_;
+  for (std::int64_t index = 0; index < blocks_; ++index) {
+    const Block block = find_block(sequence_.q_length, call_.heads_per_group(), index);
+    const std::int64_t rows = block.all_rows(), of_row = row_work(index);
+    if (before < rows * of_row) {
+      const std::int64_t step = block.heads > 1 ? rows : group_rows;
+      const std::int64_t row = (before / of_row + step / 2) / step * step;
+      return row < rows ? RowCut{index, static_cast<int>(row)} : RowCut{index + 1, 0};
+    }
+    before -= rows * of_row;
+  }
+  return {blocks_, 0};
 }
 
 // Sums what a part of the query rows adds to dK and dV, and the whole of its dQ. False if its rows
-// see none of the keys: nothing is written then.
+// see none of the keys: nothing of dK and dV is written then.
 bool KeyChunkBackward::sum_part(int part, const KeySums& into) {
+  if (part >= parts_) return false;
   sums_ = into;
+  std::ranges::fill(mine_.has_sums, false);
   bool any = false;
-  const BlockRange blocks = blocks_of(part);
-  for (std::int64_t index = blocks.first; index < blocks.last; ++index) {
-    start_block(index);
-    for (Tile tile; walk_.next(tile); any = true) {
-      if (!any) std::ranges::fill(sums_.all, 0.0f);
-      differentiate(tile);
-    }
+  const RowCut begin = begin_of(part), end = begin_of(part + 1);
+  for (std::int64_t index = begin.block; index < end.block + (end.row > 0 ? 1 : 0); ++index) {
+    if (row_work(index) == 0) continue;
+    start_block(index, index == begin.block ? begin.row : 0,
+                index == end.block ? end.row : block_rows);
+    for (Tile tile; walk_.next(tile); any = true) differentiate(tile);
+    if (call_.baked.want_q && !has_grad_q_) into_grad_q(/*whole=*/false);
     if (captured_ != nullptr && !memory_.row_totals.empty()) store_row_sums();
+  }
+  for (std::size_t panel = 0; any && panel < mine_.has_sums.size(); ++panel) {
+    if (!mine_.has_sums[panel]) clear_keys(panel);
   }
   return any;
 }
@@ -98,32 +138,39 @@ void KeyChunkBackward::add_up(const KeySums& to, std::span<const float* const> t
   }
 }
 
-void KeyChunkBackward::start_block(std::int64_t index) {
+// Its rows [first, last), as far as there are so many.
+void KeyChunkBackward::start_block(std::int64_t index, int first, int last) {
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t number = memory_.queries.number(head_in_wave_, index);
   block_ = find_block(sequence_.q_length, heads, index);
+  if (block_.heads == 1) {
+    block_.rows = std::min(last, block_.rows) - first;
+    block_.position += first;
+  }
   block_index_ = index;
+  first_row_ = first;
   if (!memory_.row_totals.empty()) mine_.row_sums.clear();
   first_head_ = group_ * heads + block_.head;
+  const auto rows_of = [&](const Panels& all, std::int64_t place, std::int64_t columns) {
+    return from_row(block_of(all, kernels_, place, columns), first, kernels_.panel_width);
+  };
+  const auto pairs_of = [&](const Panels& all, std::int64_t columns) {
+    return from_row(block_of(all, kernels_, number, columns, block_rows / 2), first / 2,
+                    kernels_.panel_width);
+  };
   const QueryBlocks& queries = memory_.queries;
-  q_ = block_of(queries.q, kernels_, number, call_.plan.cells(call_.sizes.d));
-  grad_o_ = block_of(queries.grad_o, kernels_, number, call_.plan.cells(call_.sizes.dv));
-  q_rows_ = q_;
-  grad_o_rows_ = grad_o_;
-  if (call_.plan.pairs) {
-    q_rows_ = block_of(queries.q_rows, kernels_, number, call_.sizes.d, block_rows / 2);
-    grad_o_rows_ = block_of(queries.grad_o_rows, kernels_, number, call_.sizes.dv, block_rows / 2);
-  }
-  lse_ = memory_.queries.lse.data() + number * block_rows;
-  row_term_ = memory_.queries.row_term.data() + number * block_rows;
-  facts_ = memory_.queries.flags[static_cast<std::size_t>(number)];
-  const std::int64_t part =
-      (head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + index;
-  grad_q_ = block_of(memory_.grad_q, kernels_, part, call_.sizes.d);
+  q_ = rows_of(queries.q, number, call_.plan.cells(call_.sizes.d));
+  grad_o_ = rows_of(queries.grad_o, number, call_.plan.cells(call_.sizes.dv));
+  q_rows_ = call_.plan.pairs ? pairs_of(queries.q_rows, call_.sizes.d) : q_;
+  grad_o_rows_ = call_.plan.pairs ? pairs_of(queries.grad_o_rows, call_.sizes.dv) : grad_o_;
+  lse_ = queries.lse.data() + number * block_rows + first;
+  row_term_ = queries.row_term.data() + number * block_rows + first;
+  facts_ = queries.flags[static_cast<std::size_t>(number)];
   if (call_.baked.want_q) {
-    has_grad_q_ = &memory_.has_grad_q[static_cast<std::size_t>(part)];
-    *has_grad_q_ = false;
+    const std::int64_t chunk = head_in_wave_ * memory_.chunks + chunk_;
+    grad_q_ = rows_of(memory_.grad_q, chunk * queries.blocks + index, call_.sizes.d);
   }
+  has_grad_q_ = false;
   if (mask_) mask_->start(call_, sequence_, first_head_, block_);
   mod_.start(call_, sequence_, first_head_, block_);
 
@@ -282,7 +329,8 @@ void KeyChunkBackward::store_row_sums() const {
   const std::size_t terms = call_.plan.captured.row_terms();
   const std::int64_t first =
       ((head_in_wave_ * memory_.chunks + chunk_) * memory_.queries.blocks + block_index_) *
-      block_rows;
+          block_rows +
+      first_row_;
   for (int r = 0; r < block_.all_rows(); ++r) {
     const auto row = static_cast<std::size_t>(first + r);
     memory_.row_totals[row] = {mine_.row_sums.sum(BalanceSums::gradients, r),
@@ -296,11 +344,10 @@ void KeyChunkBackward::store_row_sums() const {
 
 // dQ begins as the first product, if that covers all rows, or as zeros.
 Into KeyChunkBackward::into_grad_q(bool whole) {
-  if (!*has_grad_q_ && !whole) {
-    std::fill_n(grad_q_.data, block_rows * round_up(call_.sizes.d, kernels_.panel_width), 0.0f);
-  }
-  const bool sets = !*has_grad_q_ && whole;
-  *has_grad_q_ = true;
+  const int width = kernels_.panel_width;
+  if (!has_grad_q_ && !whole) clear_rows(grad_q_, block_.all_rows(), call_.sizes.d, width);
+  const bool sets = !has_grad_q_ && whole;
+  has_grad_q_ = true;
   return sets ? Into::Set : Into::Add;
 }
 
@@ -322,7 +369,7 @@ void KeyChunkBackward::query_product(const TilePart& part, bool masked) {
   product.n = static_cast<int>(call_.sizes.d);
   product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
   product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
-  product.into = into_grad_q(/*whole=*/part.last - part.first == block_rows);
+  product.into = into_grad_q(/*whole=*/part.last - part.first == block_.all_rows());
   product.skip_zeros = (masked || facts_.has_empty_row) && !keys_.k_finite;
   call_.plan.multiply(product);
 }
@@ -337,7 +384,7 @@ void KeyChunkBackward::key_products(const TilePart& part, bool masked) {
   product.m = part.column_last - part.column_first;
   product.k_first = static_cast<int>(call_.plan.cells(part.first));
   product.k_last = static_cast<int>(call_.plan.cells(part.last));
-  product.into = Into::Add;
+  product.into = into_keys(part);
   const auto add = [&](const Panels& scores, const Panels& narrowed, const Panels& rows,
                        const Panels& sums, bool finite) {
     if (pairs) {
@@ -358,6 +405,33 @@ void KeyChunkBackward::key_products(const TilePart& part, bool masked) {
     product.n = static_cast<int>(call_.sizes.d);
     add(mine_.scores, mine_.grad_scores_rows, q_rows_, sums_.k, facts_.q_finite);
   }
+}
+
+// The sums of a panel of keys begin as its first product, if that covers all of the panel, or as
+// zeros.
+Into KeyChunkBackward::into_keys(const TilePart& part) {
+  const int width = kernels_.panel_width;
+  const auto first =
+      static_cast<std::size_t>(((tile_ - first_tile_) * tile_columns + part.column_first) / width);
+  const auto count =
+      static_cast<std::size_t>(ceil_div(part.column_last - part.column_first, width));
+  const std::span<bool> has = mine_.has_sums.subspan(first, count);
+  const bool sets = part.column_last % width == 0 && std::ranges::count(has, true) == 0;
+  for (std::size_t panel = 0; !sets && panel < count; ++panel) {
+    if (!has[panel]) clear_keys(first + panel);
+  }
+  std::ranges::fill(has, true);
+  return sets ? Into::Set : Into::Add;
+}
+
+void KeyChunkBackward::clear_keys(std::size_t panel) const {
+  const int width = kernels_.panel_width;
+  const std::int64_t row = static_cast<std::int64_t>(panel) * width;
+  const auto clear = [&](const Panels& sums, std::int64_t columns) {
+    if (sums.data != nullptr) clear_rows(from_row(sums, row, width), width, columns, width);
+  };
+  clear(sums_.k, call_.sizes.d);
+  clear(sums_.v, call_.sizes.dv);
 }
 
 // Each panel of keys is multiplied with the rows from the first part that keeps some of it to the

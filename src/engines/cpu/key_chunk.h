@@ -24,10 +24,16 @@ class KeyChunkBackward {
 
  private:
   bool start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk);
+  // Row `row` of block `block`.
+  struct RowCut {
+    std::int64_t block = 0;
+    int row = 0;
+  };
   bool sum_part(int part, const KeySums& into);
-  BlockRange blocks_of(int part) const;
+  RowCut begin_of(int part) const;
+  std::int64_t row_work(std::int64_t index) const;
   void add_up(const KeySums& to, std::span<const float* const> terms) const;
-  void start_block(std::int64_t index);
+  void start_block(std::int64_t index, int first, int last);
   void differentiate(const Tile& tile);
   void score_products(const TilePart& part);
   void strips(const TilePart& part, bool masked);
@@ -37,6 +43,8 @@ class KeyChunkBackward {
   void store_row_sums() const;
   void find_drops();
   Into into_grad_q(bool whole);
+  Into into_keys(const TilePart& part);
+  void clear_keys(std::size_t panel) const;
   void query_product(const TilePart& part, bool masked);
   void key_products(const TilePart& part, bool masked);
   void key_products_of_mixed(std::span<const TilePart> parts);
@@ -57,13 +65,17 @@ class KeyChunkBackward {
   std::int64_t head_in_wave_ = 0, group_ = 0, chunk_ = 0;
   std::int64_t first_tile_ = 0, last_tile_ = 0;
 
-  KeySums sums_;  // of the part at hand
+  std::int64_t blocks_ = 0;
+  int parts_ = 0;          // of the query rows
+  std::int64_t work_ = 0;  // rows times quarters of tiles
+  KeySums sums_;           // of the part at hand
 
-  // The block at hand.
+  // The block at hand, or those of its rows that belong to the part.
   Block block_;
   std::int64_t block_index_ = 0, first_head_ = 0;
+  int first_row_ = 0;  // in the block
   Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
-  bool* has_grad_q_ = nullptr;  // whether grad_q_ has been written
+  bool has_grad_q_ = false;  // whether grad_q_ has been written
   const double* lse_ = nullptr;
   const float* row_term_ = nullptr;
   QueryBlocks::BlockFlags facts_;

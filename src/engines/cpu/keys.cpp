@@ -23,7 +23,7 @@ KeyTiles::KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::
   } else {
     v_ = take_panels(arena, plan.kernels, plan.cells(keys), sizes.dv);
   }
-  infos_ = arena.take<TileInfo>(count);
+  infos_ = arena.take<TileInfo>(count, 2);
 }
 
 // Tile `at` of matrices that lie one after the other.
@@ -35,11 +35,11 @@ Panels KeyTiles::place(const Call& call, const Panels& all, std::int64_t rows, s
 
 KeyTile KeyTiles::find(const Call& call, const Sequence& sequence, std::int64_t tile,
                        std::int64_t at) const {
-  const TileInfo& infos = infos_[static_cast<std::size_t>(at)];
+  const auto halves = infos_.subspan(2 * static_cast<std::size_t>(at)).first<2>();
   KeyTile out = places(call, sequence, tile, at);
-  if (infos.in_place != nullptr) (backward_ ? out.k : out.v).data = infos.in_place;
-  out.k_finite = infos.k_finite;
-  out.v_finite = infos.v_finite;
+  if (halves[0].in_place != nullptr) (backward_ ? out.k : out.v).data = halves[0].in_place;
+  out.k_finite = halves[0].k_finite && halves[1].k_finite;
+  out.v_finite = halves[0].v_finite && halves[1].v_finite;
   return out;
 }
 
@@ -58,9 +58,11 @@ KeyTile KeyTiles::places(const Call& call, const Sequence& sequence, std::int64_
 }
 
 void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t group,
-                    std::int64_t tile, std::int64_t at) const {
+                    std::int64_t tile, std::int64_t at, const KeysOfTile& keys) const {
   const KeyTile to = places(call, sequence, tile, at);
-  const std::int64_t row = sequence.k_first + tile * tile_columns;
+  const int width = call.kernels.panel_width;
+  const int padded = keys.last - keys.first, count = std::clamp(to.columns - keys.first, 0, padded);
+  const std::int64_t row = sequence.k_first + tile * tile_columns + keys.first;
   const std::int64_t b = call.batch(sequence);
   const Strided k = call.rows(call.bound.k, call.baked.k, b, group, row);
   const Strided v = call.rows(call.bound.v, call.baked.v, b, group, row);
@@ -68,25 +70,29 @@ void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t gro
   const auto transposed = [&](const Strided& from, int columns, const Panels& panels) {
     const auto pack =
         call.plan.pairs ? call.kernels.pairs->pack_transposed : call.kernels.pack_transposed;
-    return pack(from, to.columns, columns, panels, tile_columns);
+    return pack(from, count, columns, from_column(panels, keys.first), padded);
   };
-  TileInfo infos;
+  TileInfo info;
   const auto straight = [&](const Strided& from, int columns, const Panels& panels) {
     if (call.plan.pairs) {
-      return call.kernels.pairs->pack_rows(from, to.columns, columns, panels, tile_columns);
+      const Panels half = from_row(panels, keys.first / 2, width);
+      return call.kernels.pairs->pack_rows(from, count, columns, half, padded);
     }
     if (lies_in_panels(call, from, columns)) {
-      infos.in_place = static_cast<float*>(from.data);
+      info.in_place = static_cast<float*>(from.data);
       const bool hidden =
           call.plan.mask.has_value();  // only then does it matter whether values are finite
-      return backward_ || !hidden || call.kernels.all_finite(infos.in_place, to.columns * columns);
+      return backward_ || !hidden || call.kernels.all_finite(info.in_place, count * columns);
     }
-    return call.kernels.pack(from, to.columns, columns, 1.0f, panels, tile_columns);
+    return call.kernels.pack(from, count, columns, 1.0f, from_row(panels, keys.first, width),
+                             padded);
   };
-  infos.k_finite = transposed(k, d, to.k_transposed);
-  infos.v_finite = backward_ ? transposed(v, dv, to.v_transposed) : straight(v, dv, to.v);
+  info.k_finite = transposed(k, d, to.k_transposed);
+  info.v_finite = backward_ ? transposed(v, dv, to.v_transposed) : straight(v, dv, to.v);
   if (backward_) straight(k, d, to.k);
-  infos_[static_cast<std::size_t>(at)] = infos;
+  const auto halves = infos_.subspan(2 * static_cast<std::size_t>(at)).first<2>();
+  if (keys.first == 0) halves[0] = info;
+  if (keys.last == tile_columns) halves[1] = info;
 }
 
 std::int64_t wave_heads(const Sizes& sizes, Direction direction) {
@@ -147,7 +153,7 @@ void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave
   walk.start(call.keys(sequence, group), keys.table(tiles.head_in_wave), rows);
   for (Tile tile; walk.next(tile);) {
     keys.tiles.pack(call, sequence, group, tile.number,
-                    tiles.place * tiles_of(call.sizes.skv) + tile.number);
+                    tiles.place * tiles_of(call.sizes.skv) + tile.number, tiles.keys);
   }
 }
 
@@ -159,7 +165,8 @@ KeyPacking::KeyPacking(const Call& call, const WaveKeys& keys, const Wave& wave,
   constexpr std::int64_t tasks_of_worker = 8;  // so that all end together
   together_ =
       std::clamp<std::int64_t>(heads * tiles / (tasks_of_worker * call.workers), 1, pack_tiles);
-  parts_ = ceil_div(tiles, together_);
+  halves_ = heads * tiles < call.workers ? 2 : 1;
+  parts_ = ceil_div(tiles, together_) * halves_;
   tasks_ = wave.count * parts_;
 }
 
@@ -169,11 +176,13 @@ double KeyPacking::flops() const {
 }
 
 void KeyPacking::run(std::int64_t task, int worker) const {
-  const std::int64_t i = task / parts_, first = task % parts_ * together_;
+  const std::int64_t i = task / parts_, first = task % parts_ / halves_ * together_;
+  const int keys = tile_columns / halves_, first_key = static_cast<int>(task % halves_) * keys;
   if (schedule_.is_whole(i)) return;
   const Sequence sequence = call_.geometry.sequence((wave_.first + i) / call_.sizes.hkv);
   if (block_count(sequence.q_length, call_.heads_per_group()) < least_blocks_) return;
-  pack_tiles_of_head(call_, keys_, wave_, {i, i, first, first + together_}, worker);
+  pack_tiles_of_head(call_, keys_, wave_,
+                     {i, i, first, first + together_, {first_key, first_key + keys}}, worker);
 }
 
 }  // namespace fovea::cpu

@@ -24,6 +24,11 @@ struct KeyTile {
   bool k_finite = true, v_finite = true;
 };
 
+// Keys [first, last) of a tile: all of them, or one half.
+struct KeysOfTile {
+  int first = 0, last = tile_columns;
+};
+
 // Memory for `count` tiles.
 class KeyTiles {
  public:
@@ -32,7 +37,7 @@ class KeyTiles {
 
   // Reads tile `tile` of head `group` of a sequence into place `at`.
   void pack(const Call& call, const Sequence& sequence, std::int64_t group, std::int64_t tile,
-            std::int64_t at) const;
+            std::int64_t at, const KeysOfTile& keys = {}) const;
   KeyTile find(const Call& call, const Sequence& sequence, std::int64_t tile,
                std::int64_t at) const;
 
@@ -48,7 +53,7 @@ class KeyTiles {
 
   bool backward_ = false;
   Panels k_transposed_, v_, v_transposed_, k_;
-  std::span<TileInfo> infos_;
+  std::span<TileInfo> infos_;  // [tiles][2]: of each half
 };
 
 // The key/value heads that are worked on together, numbered b * Hkv + g.
@@ -86,6 +91,7 @@ struct WaveKeys {
 struct TilesToPack {
   std::int64_t head_in_wave = 0, place = 0;
   std::int64_t first = 0, last = 0;
+  KeysOfTile keys = {};  // of each tile
 };
 void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
                         const TilesToPack& tiles, int worker);
@@ -110,6 +116,7 @@ class KeyPacking {
   std::int64_t least_blocks_;
   std::int64_t tasks_ = 0;
   std::int64_t together_ = 1;  // tiles of a task
+  int halves_ = 1;             // 2: a task has one half of a tile
   std::int64_t parts_ = 0;     // tasks of a head
 };
 

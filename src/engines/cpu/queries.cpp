@@ -88,6 +88,22 @@ void pair_up(const Call& call, const BackwardMemory& memory, const QueryBlock& a
   narrow(mine.grad_o, call.sizes.dv, queries.grad_o, queries.grad_o_rows);
 }
 
+void find_row_work(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+                   int worker) {
+  const std::int64_t head_in_wave = at.number / memory.queries.blocks;
+  const std::int64_t group = at.first_head / call.heads_per_group();
+  const std::int64_t tiles = chunk_tiles(at.sequence.k_length);
+  const auto of_chunk = memory.queries.row_work_of(at.number);
+  std::ranges::fill(of_chunk, 0u);
+  TileWalk walk(call.plan.tiles, memory.keys.walk(worker));
+  walk.start(call.keys(at.sequence, group), memory.keys.table(head_in_wave),
+             rows_seen(call, at.sequence, at.first_head, at.block));
+  for (Tile tile; walk.next(tile);) {
+    of_chunk[static_cast<std::size_t>(tile.number / tiles)] +=
+        tile.full ? work_of_full_tile : work_of_cut_tile;
+  }
+}
+
 void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
                 const BackwardWorker& mine) {
   const KernelTable& kernels = call.kernels;
@@ -107,33 +123,51 @@ void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock
   read_row_values(call, memory, at, mine.shifts.shift);
 }
 
-// dQ of all chunks that its rows see some of, in order, into the place of the first chunk.
-void write_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at) {
+// dQ of all chunks that the block sees some of, in order, into the place of the first chunk: rows
+// from `first` of the block on, as many as at.block has.
+void write_rows(const Call& call, const BackwardMemory& memory, const QueryBlock& at, int first) {
   const KernelTable& kernels = call.kernels;
-  const auto d = static_cast<int>(call.sizes.d);
+  const int d = static_cast<int>(call.sizes.d), width = kernels.panel_width;
   const std::int64_t blocks = memory.queries.blocks;
   const std::int64_t i = at.number / blocks, index = at.number % blocks;
-  const std::int64_t floats = block_rows * round_up(d, kernels.panel_width);
-  const auto number = [&](std::int64_t c) { return (i * memory.chunks + c) * blocks + index; };
-  const Panels sum = block_of(memory.grad_q, kernels, number(0), d);
-  const float* terms[most_chunks];
-  int count = 0;
-  for (std::int64_t c = 0; c < chunk_count(at.sequence.k_length); ++c) {
-    if (!memory.has_grad_q[static_cast<std::size_t>(number(c))]) continue;
-    terms[count++] = block_of(memory.grad_q, kernels, number(c), d).data;
-  }
-  if (count == 0) {
-    std::fill_n(sum.data, floats, 0.0f);
-  } else {
-    kernels.add_up(sum.data, terms, count, floats);
+  const std::int64_t floats = at.block.all_rows() * std::int64_t{width};
+  const auto place = [&](std::int64_t c) {
+    const Panels all =
+        block_of(memory.grad_q, kernels, (i * memory.chunks + c) * blocks + index, d);
+    return from_row(all, first, width);
+  };
+  const Panels sum = place(0);
+  const auto row_work = memory.queries.row_work_of(at.number);
+  for (std::int64_t column = 0; column < d; column += width) {
+    float* const to = from_column(sum, column).data;
+    const float* terms[most_chunks];
+    int count = 0;
+    for (std::int64_t c = 0; c < chunk_count(at.sequence.k_length); ++c) {
+      if (row_work[static_cast<std::size_t>(c)] == 0) continue;
+      terms[count++] = from_column(place(c), column).data;
+    }
+    if (count == 0) {
+      std::fill_n(to, floats, 0.0f);
+    } else {
+      kernels.add_up(to, terms, count, floats);
+    }
   }
   float scale[block_rows];
   std::fill_n(scale, block_rows, call.scale);
   for (int h = 0; h < at.block.heads; ++h) {
-    kernels.unpack(from_row(sum, h * at.block.rows, kernels.panel_width), at.block.rows, d, scale,
+    kernels.unpack(from_row(sum, h * at.block.rows, width), at.block.rows, d, scale,
                    call.rows(call.bound.grad_q, call.baked.grad_q, call.batch(at.sequence),
                              at.first_head + h, at.sequence.q_first + at.block.position));
   }
+}
+
+// One half of a block's rows. The first half of a block of several heads is all of it.
+void write_half(const Call& call, const BackwardMemory& memory, QueryBlock at, bool second) {
+  const int middle = at.block.heads > 1 ? at.block.rows : (at.block.rows + 1) / 2;
+  const int first = second ? middle : 0;
+  at.block.rows = second ? at.block.rows - middle : middle;
+  at.block.position += first;
+  if (at.block.rows > 0) write_rows(call, memory, at, first);
 }
 
 // Goes chunk after chunk, so that sums do not depend on the number of threads.
@@ -192,6 +226,7 @@ void read_query_block(const Call& call, const BackwardMemory& memory, const Wave
                       std::int64_t number, int worker) {
   QueryBlock at;
   if (!find(call, memory, wave, number, at)) return;
+  find_row_work(call, memory, at, worker);
   read_block(call, memory, at, worker_of(call, memory, worker));
 }
 
@@ -208,10 +243,12 @@ void balance_rows(const Call& call, const BackwardMemory& memory, const Wave& wa
 
 void write_query_gradients(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   if (!call.baked.want_q) return;
-  call.parallel(wave.count * memory.queries.blocks, flops_of_queries(call, wave),
+  call.parallel(2 * wave.count * memory.queries.blocks, flops_of_queries(call, wave),
                 [&](std::int64_t task, int) {
                   QueryBlock at;
-                  if (find(call, memory, wave, task, at)) write_block(call, memory, at);
+                  if (find(call, memory, wave, task / 2, at)) {
+                    write_half(call, memory, at, /*second=*/task % 2 != 0);
+                  }
                 });
 }
 

@@ -31,12 +31,26 @@ void WaveSchedule::Node::share(const Shape& shape, std::int64_t workers) {
   if (shape.whole_heads) whole = std::max<std::int64_t>(0, heads / workers - 1) * workers;
   int deepest = 0;
   while ((2 << deepest) <= shape.most_cuts) ++deepest;
+  if (!shape.even && cut_in_pairs(shape, workers, deepest)) return;
   std::int64_t least = cut_in_rounds(shape, workers, deepest);
   if (!shape.even) return;
   for (int depth = deepest - 1; depth >= 0; --depth) {
     least = std::min(least, cut_in_rounds(shape, workers, depth));
   }
   while (cut_in_rounds(shape, workers, deepest) > least + least / 32) --deepest;
+}
+
+// Uneven tasks of one size, of which nobody does more than two: the longer the first one is that
+// somebody takes, the shorter the second. False: no size has a little less than two for each.
+bool WaveSchedule::Node::cut_in_pairs(const Shape& shape, std::int64_t workers, int deepest) {
+  for (int level = 0; level <= deepest; ++level) {
+    const std::int64_t tasks = (shared() * shape.pieces) << level;
+    if (tasks > 2 * workers || 5 * tasks < 8 * workers) continue;
+    pieces = {};
+    pieces[static_cast<std::size_t>(level)] = shared() * shape.pieces;
+    return true;
+  }
+  return false;
 }
 
 // Whole rounds of pieces, then of halves and so on; all that is left in parts of the last size.

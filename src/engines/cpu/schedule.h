@@ -50,6 +50,7 @@ class WaveSchedule {
     std::array<std::int64_t, levels> pieces{};  // how many are cut into 1, 2, 4 and 8
 
     void share(const Shape& shape, std::int64_t workers);
+    bool cut_in_pairs(const Shape& shape, std::int64_t workers, int deepest);
     std::int64_t cut_in_rounds(const Shape& shape, std::int64_t workers, int deepest);
     std::int64_t shared() const { return heads - whole; }
     std::int64_t tasks() const;

@@ -169,8 +169,12 @@ class Outputs {
   test::BoundCall call_;
 };
 
+Pool& one_thread() {
+  static Pool& pool = *new Pool(1);  // never destroyed, as its class asks
+  return pool;
+}
+
 TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
-  static Pool& one_thread = *new Pool(1);  // never destroyed, as its class asks
   for (const char* const line :
        {"b=1 h=2 sq=700 d=64 lse=1", "b=1 h=2 sq=333 d=40 lse=1 mask=causal",
         "b=2 h=4 hkv=2 sq=421 skv=517 d=32 lse=1 mask=\"sliding(77)\" mod=\"softcap(5)\"",
@@ -182,7 +186,7 @@ TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
         "b=1 h=4 hkv=2 sq=430 skv=900 d=40 direction=backward mask=causal",
         "b=2 h=2 sq=500 d=32 direction=backward qlens=500,90 klens=500,333"}) {
     Outputs outputs(line);
-    const std::vector<char> alone = outputs.with(one_thread, 1);
+    const std::vector<char> alone = outputs.with(one_thread(), 1);
     for (const int threads : {2, 3, 5, 8, 21, 64, 128}) {
       for (const int nodes : {1, 3}) {
         Claimed claimed(threads, nodes);
@@ -199,13 +203,15 @@ class Counted final : public Executor {
  public:
   explicit Counted(int threads) : threads_(threads) {}
   int threads() const override { return threads_; }
-  void run(std::size_t, const std::function<void(std::size_t)>& task) override {
+  void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
     regions.push_back(0);
+    most_workers = std::max(most_workers, count);
     task(0);
   }
   void begins(std::int64_t) override { ++regions.back(); }
 
   std::vector<std::int64_t> regions;
+  std::size_t most_workers = 0;
 
  private:
   int threads_;
@@ -221,6 +227,33 @@ TEST(Schedule, ABackwardOfFewHeadsHasTasksForManyWorkers) {
   outputs.with(few, 8);
   ASSERT_EQ(few.regions.size(), 3u);
   EXPECT_EQ(few.regions[1], 64);
+}
+
+// A host may claim more threads than the processors that the plan was made for: work is cut for
+// those, and no more workers are asked for.
+TEST(Schedule, AnExecutorOfMoreThreadsIsAskedForThoseOfThePlan) {
+  Counted two(2), sixteen(16);
+  Outputs outputs("b=1 h=8 sq=1024 d=16 direction=backward");
+  EXPECT_TRUE(outputs.with(two, 2) == outputs.with(sixteen, 2));
+  EXPECT_EQ(sixteen.regions, two.regions);
+  EXPECT_EQ(sixteen.most_workers, 2u);
+}
+
+// Documents and windows, too: parts of chunks follow what the mask leaves, never the threads.
+TEST(Schedule, ABackwardUnderAMaskHasTheSameBitsHoweverItIsShared) {
+  for (const char* const line :
+       {"b=1 h=2 sq=1500 d=32 direction=backward mask=causal",
+        "b=1 h=2 sq=1500 d=32 direction=backward mask=sliding(300)",
+        "b=1 h=4 hkv=2 sq=60 skv=1100 d=32 direction=backward mask=causal_bottom_right",
+        "b=2 h=2 sq=900 skv=1300 d=72 direction=backward mask=\"q % 512 >= k % 300\" qlens=900,500",
+        "b=1 h=2 sq=1024 d=64 direction=backward mask=\"q < 100 || k > 900\""}) {
+    Outputs outputs(line);
+    const std::vector<char> alone = outputs.with(one_thread(), 1);
+    for (const int threads : {2, 6, 24, 96}) {
+      Claimed claimed(threads, 1);
+      EXPECT_TRUE(outputs.with(claimed, threads) == alone) << line << " with " << threads;
+    }
+  }
 }
 
 }  // namespace
