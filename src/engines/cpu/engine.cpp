@@ -63,6 +63,10 @@ class CpuEngine : public Engine {
   Baking bake(const Problem& problem, const Device&) const override {
     Baking baking = bake_for_host(problem);
     baking.baked.problem.rng = Rng::Portable;
+    // Every plan gives the same bits again; with this one they do not depend on how keys are shared
+    // out among devices either. See KeyChunkBackward::work_of_row.
+    baking.baked.problem.deterministic =
+        problem.direction == Direction::Backward && problem.deterministic;
     return baking;
   }
 

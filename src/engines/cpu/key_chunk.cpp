@@ -38,7 +38,7 @@ bool KeyChunkBackward::start(std::int64_t head_in_wave, std::int64_t head, std::
   blocks_ = block_count(sequence_.q_length, heads);
   work_ = 0;
   for (std::int64_t index = 0; index < blocks_; ++index) {
-    work_ += row_work(index) * find_block(sequence_.q_length, heads, index).all_rows();
+    work_ += work_of_row(index) * find_block(sequence_.q_length, heads, index).all_rows();
   }
   parts_ = parts_of_work(blocks_, work_);
   return true;
@@ -89,13 +89,19 @@ std::int64_t KeyChunkBackward::row_work(std::int64_t index) const {
   return memory_.queries.row_work_of(number)[static_cast<std::size_t>(chunk_)];
 }
 
+// With deterministic=1 all rows count alike, so that a chunk's parts follow from the queries alone:
+// if keys are shared out among devices, their chunks are others, and dK and dV have the same bits.
+std::int64_t KeyChunkBackward::work_of_row(std::int64_t index) const {
+  return call_.baked.deterministic ? work_of_full_tile : row_work(index);
+}
+
 // The first row of a part: as much work lies before it as in so many even parts, to the nearest
 // whole group of rows. A block of several heads is not cut.
 KeyChunkBackward::RowCut KeyChunkBackward::begin_of(int part) const {
   std::int64_t before = work_ * part / parts_;
   for (std::int64_t index = 0; index < blocks_; ++index) {
     const Block block = find_block(sequence_.q_length, call_.heads_per_group(), index);
-    const std::int64_t rows = block.all_rows(), of_row = row_work(index);
+    const std::int64_t rows = block.all_rows(), of_row = work_of_row(index);
     if (before < rows * of_row) {
       const std::int64_t step = block.heads > 1 ? rows : group_rows;
       const std::int64_t row = (before / of_row + step / 2) / step * step;

@@ -32,6 +32,7 @@ class KeyChunkBackward {
   bool sum_part(int part, const KeySums& into);
   RowCut begin_of(int part) const;
   std::int64_t row_work(std::int64_t index) const;
+  std::int64_t work_of_row(std::int64_t index) const;
   void add_up(const KeySums& to, std::span<const float* const> terms) const;
   void start_block(std::int64_t index, int first, int last);
   void differentiate(const Tile& tile);

@@ -181,8 +181,11 @@ void balance_row(const Call& call, const BackwardMemory& memory, const QueryBloc
     const std::int64_t part = (at.number / blocks * memory.chunks + chunk) * blocks;
     return static_cast<std::size_t>((part + at.number % blocks) * block_rows + r);
   };
+  const auto row_work = memory.queries.row_work_of(at.number);
+  const auto is_seen = [&](std::int64_t c) { return row_work[static_cast<std::size_t>(c)] != 0; };
   RowTotals total;
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (!is_seen(chunk)) continue;  // nothing was stored
     total.gradients += memory.row_totals[in_chunk(chunk)].gradients;
     total.probabilities += memory.row_totals[in_chunk(chunk)].probabilities;
   }
@@ -195,6 +198,7 @@ void balance_row(const Call& call, const BackwardMemory& memory, const QueryBloc
   for (std::size_t i = 0; i < terms; ++i) {
     RowTerm term;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      if (!is_seen(chunk)) continue;
       const RowTerm& part = memory.row_terms[in_chunk(chunk) * terms + i];
       term.mean += part.mean;
       term.at = std::max(term.at, part.at);
