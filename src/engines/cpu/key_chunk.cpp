@@ -95,8 +95,8 @@ std::int64_t KeyChunkBackward::work_of_row(std::int64_t index) const {
   return call_.baked.deterministic ? work_of_full_tile : row_work(index);
 }
 
-// The first row of a part: as much work lies before it as in so many even parts, to the nearest
-// whole group of rows. A block of several heads is not cut.
+// The first row of a part. The work before it is that of `part` equal shares, rounded to a whole
+// group of rows. A block of several heads is not cut.
 KeyChunkBackward::RowCut KeyChunkBackward::begin_of(int part) const {
   std::int64_t before = work_ * part / parts_;
   for (std::int64_t index = 0; index < blocks_; ++index) {
@@ -144,7 +144,7 @@ void KeyChunkBackward::add_up(const KeySums& to, std::span<const float* const> t
   }
 }
 
-// Its rows [first, last), as far as there are so many.
+// Rows [first, last) of a block, or as many of them as it has.
 void KeyChunkBackward::start_block(std::int64_t index, int first, int last) {
   const std::int64_t heads = call_.heads_per_group();
   const std::int64_t number = memory_.queries.number(head_in_wave_, index);
@@ -171,7 +171,7 @@ void KeyChunkBackward::start_block(std::int64_t index, int first, int last) {
   grad_o_rows_ = call_.plan.pairs ? pairs_of(queries.grad_o_rows, call_.sizes.dv) : grad_o_;
   lse_ = queries.lse.data() + number * block_rows + first;
   row_term_ = queries.row_term.data() + number * block_rows + first;
-  facts_ = queries.flags[static_cast<std::size_t>(number)];
+  flags_ = queries.flags[static_cast<std::size_t>(number)];
   if (call_.baked.want_q) {
     const std::int64_t chunk = head_in_wave_ * memory_.chunks + chunk_;
     grad_q_ = rows_of(memory_.grad_q, chunk * queries.blocks + index, call_.sizes.d);
@@ -376,7 +376,7 @@ void KeyChunkBackward::query_product(const TilePart& part, bool masked) {
   product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
   product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
   product.into = into_grad_q(/*whole=*/part.last - part.first == block_.all_rows());
-  product.skip_zeros = (masked || facts_.has_empty_row) && !keys_.k_finite;
+  product.skip_zeros = (masked || flags_.has_empty_row) && !keys_.k_finite;
   call_.plan.multiply(product);
 }
 
@@ -400,16 +400,16 @@ void KeyChunkBackward::key_products(const TilePart& part, bool masked) {
     product.a = from_column(pairs ? narrowed : scores, part.column_first);
     product.b = rows;
     product.c = from_row(sums, row, kernels_.panel_width);
-    product.skip_zeros = (masked || facts_.has_empty_row) && !finite;
+    product.skip_zeros = (masked || flags_.has_empty_row) && !finite;
     call_.plan.multiply(product);
   };
   if (call_.baked.want_v) {
     product.n = static_cast<int>(call_.sizes.dv);
-    add(mine_.grad_p, mine_.p_rows, grad_o_rows_, sums_.v, facts_.grad_o_finite);
+    add(mine_.grad_p, mine_.p_rows, grad_o_rows_, sums_.v, flags_.grad_o_finite);
   }
   if (call_.baked.want_k) {
     product.n = static_cast<int>(call_.sizes.d);
-    add(mine_.scores, mine_.grad_scores_rows, q_rows_, sums_.k, facts_.q_finite);
+    add(mine_.scores, mine_.grad_scores_rows, q_rows_, sums_.k, flags_.q_finite);
   }
 }
 

@@ -24,7 +24,7 @@ class KeyChunkBackward {
 
  private:
   bool start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk);
-  // Row `row` of block `block`.
+  // The row of a block at which a part begins.
   struct RowCut {
     std::int64_t block = 0;
     int row = 0;
@@ -68,7 +68,7 @@ class KeyChunkBackward {
 
   std::int64_t blocks_ = 0;
   int parts_ = 0;          // of the query rows
-  std::int64_t work_ = 0;  // rows times quarters of tiles
+  std::int64_t work_ = 0;  // of all rows; a full tile counts 4
   KeySums sums_;           // of the part at hand
 
   // The block at hand, or those of its rows that belong to the part.
@@ -79,7 +79,7 @@ class KeyChunkBackward {
   bool has_grad_q_ = false;  // whether grad_q_ has been written
   const double* lse_ = nullptr;
   const float* row_term_ = nullptr;
-  QueryBlocks::BlockFlags facts_;
+  QueryBlocks::BlockFlags flags_;
 
   // The tile at hand.
   KeyTile keys_;

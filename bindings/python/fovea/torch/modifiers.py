@@ -77,8 +77,8 @@ def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=N
 
 
 class Biased:
-    """A score_mod that is given scores to which a bias was added, or none: `text` is the formula of `score` and the tensor
-    `_bias`, `then` a modifier of any kind."""
+    """A bias, and the modifier that reads the scores with the bias added: `text` is the formula of `score` and the tensor
+    `_bias`, `then` a modifier of any kind, or None."""
 
     def __init__(self, text, tensor, then):
         self.text, self.tensor, self.then = text, tensor, then
@@ -101,8 +101,8 @@ def declared(formulas):
 
 @torch.compiler.assume_constant_result
 def biased(first, then, captured, exact):
-    """The formula `then` of what `first` gives. A text of the caller's comes with what it captures: it is read here, since in
-    it a stock formula may stand for the score."""
+    """The formula `then` with the value of `first` as its score. A text of the caller's comes with what it captures: it is
+    parsed here, since a stock formula such as softcap(3) reads the score without naming it."""
     if captured is not None:
         tensors, scalars = captured
         program = Program(program_line(then, tensors=tensors, scalars=scalars))
