@@ -64,6 +64,7 @@ struct HopperForward {
   bool nan = false;        // one may have been written
   bool adds = false;       // the next output to o
   Ring k, v;               // the places of keys and values
+  Ring staged;             // and of what is staged beside keys
   int last_keys = 0;       // the place of those before
   unsigned q_parity = 0;   // by place
   WarpRows at, ended;      // of this tile of queries, and of the one before
@@ -87,6 +88,9 @@ struct HopperForward {
   FOVEA_DEVICE TilePlace place_at(const ForwardStep& step) const {
     auto place = load_struct<TilePlace>(shared.place + step.place() * tile_place_bytes);
     return place.of_head(head);
+  }
+  FOVEA_DEVICE ForwardStep step_at(int stage) const {
+    return load_step(shared.step + 16 * stage).of_warpgroup(group);
   }
   FOVEA_DEVICE int row(int r) const { return first_row + lane_index() / 4 + 8 * r; }
   FOVEA_DEVICE int query(int r) const { return first_query + lane_index() / 4 + 8 * r; }
@@ -141,15 +145,17 @@ struct HopperForward {
     }
   }
   FOVEA_DEVICE void wait_for_staged() const {
-    if constexpr (Layout::stages_values) wait_for(barrier(Barriers::staged, k.stage), k.parity);
+    if constexpr (Layout::stages_values) {
+      wait_for(barrier(Barriers::staged, staged.stage), staged.parity);
+    }
   }
-  // Waits even if this warp read nothing: the producer overwrites the step after this release, and
-  // only this barrier tells that the staging warps have read the step, too.
+  // Waits even if this warp read nothing: nobody is to free a place before it is filled.
   FOVEA_DEVICE void leave_staged(const ForwardStep& step) {
     if constexpr (Layout::stages_values) {
       if (!step.is(ForwardStep::end)) wait_for_staged();
       sync_warp();
-      if (!step.is(ForwardStep::end)) release(Barriers::free_staged, k.stage);
+      if (!step.is(ForwardStep::end)) release(Barriers::free_staged, staged.stage);
+      staged.advance(Layout::staged_stages);
       if (Formula::row_words > 0 && step.is(ForwardStep::last))
         release(Barriers::free_q, step.q_stage());
     }
@@ -160,7 +166,6 @@ struct HopperForward {
   template <int what>
   FOVEA_DEVICE void apply(const ForwardStep& step) {
     constexpr bool masks = what != modifier;
-    const int stage = k.stage;
     const TilePlace place = place_at(step);
     const Sequence& s = place.s;
     typename Formula::Row row_values[2];
@@ -178,14 +183,14 @@ struct HopperForward {
         masks ? Formula::part_reads[masks ? what : 0] : Formula::score_reads;
     const int lane_column = 2 * (lane_index() % 4);
     WarpPairs<Formula, rows, columns, reads.diagonal, reads.cell> pairs(
-        {Layout::diagonal_at(stage), Layout::cells_at(stage)}, first_row);
+        {Layout::diagonal_at(staged.stage), Layout::cells_at(staged.stage)}, first_row);
     FOVEA_UNROLL for (int j = 0; j < keys; ++j) {
       pairs.load(j);
       FOVEA_UNROLL for (int e = 0; e < 2; ++e) {
         const int column_number = 8 * j + lane_column + e;
         auto column =
-            staged_column<Formula>(a, uniform, Layout::columns_at(stage), columns, column_number,
-                                   seen(step.k0 + column_number, s.k_offset));
+            staged_column<Formula>(a, uniform, Layout::columns_at(staged.stage), columns,
+                                   column_number, seen(step.k0 + column_number, s.k_offset));
         FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
           float& score = x[j][2 * r + e];
           column.pair = pairs.pair(r, e);
@@ -306,7 +311,8 @@ struct HopperForward {
     seeks = Config::row_max;
     if (step.is(ForwardStep::end)) return;
     const TilePlace place = place_at(step);
-    uniform = Formula::uniform(a, place.head);
+    const Head seen_head = place.head(call);
+    uniform = Formula::uniform(a, seen_head);
     units = score_unit<Formula>(a, uniform);
     at.unit = units.unit;
     factor = at.unit * log2_of_e;
@@ -316,7 +322,7 @@ struct HopperForward {
       careful = seeks || units.outer != 1;
       if (!seeks) at.reference[0] = at.reference[1] = 0;
     }
-    if constexpr (Config::dropout) dropout = dropout_of(call, place.head);
+    if constexpr (Config::dropout) dropout = dropout_of(call, seen_head);
   }
 
   // --- the loop ---
@@ -327,13 +333,13 @@ struct HopperForward {
   // before once more, for nothing. So all of this is there once, and no product is in a branch.
   FOVEA_DEVICE void run() {
     wait_for(barrier(Barriers::filled_k, 0), 0);
-    ForwardStep step = load_step(shared.step), previous{0, ForwardStep::end, 0, 0};
+    ForwardStep step = step_at(0), previous{0, ForwardStep::end, 0, 0};
     if (step.is(ForwardStep::end)) return;
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
     for (;;) {
-      const bool ends = step.is(ForwardStep::end), fresh = ends || step.is(ForwardStep::first);
       begin_products(step);
+      const bool ends = step.is(ForwardStep::end), fresh = ends || step.is(ForwardStep::first);
       Shrink shrink{{1, 1}};
       float sums[4] = {0, 0, 0, 0};
       bool shrinks = begin_probabilities(step, shrink, sums);
@@ -347,29 +353,58 @@ struct HopperForward {
       release(Barriers::free_v, v_stage);
       shrinks |= end_probabilities(step, shrink, sums);
       adds = !fresh;
-      if (fresh) {
-        if (!previous.is(ForwardStep::end)) {
+      if (step.is(ForwardStep::first | ForwardStep::end | ForwardStep::after_unseen)) {
+        if (step.is(ForwardStep::after_unseen)) leave_unseen_values();
+        if (fresh && !previous.is(ForwardStep::end)) {
           nan |= write_rows<Config>(call, place_at(previous), previous.q0 + first_query, ended,
                                     dropout.factor, o);
         }
         if (ends) return;
-      } else if (shrinks) {
-        shrink_output(shrink);
       }
+      if (shrinks) shrink_output(shrink);
       at.sum[0] += sums[0] + sums[1], at.sum[1] += sums[2] + sums[3];
       previous = step;
-      step = load_step(shared.step + 16 * k.stage);
+      step = step_at(k.stage);
     }
   }
 
+  // Instead of a step of which this warpgroup sees nothing it takes the next one, at once: for the
+  // others it does as if it had done both. What is left of it are its values, which are not there
+  // yet. Two such steps never follow each other.
+  FOVEA_DEVICE void leave_unseen(ForwardStep& step) {
+    take_turn();
+    pass_turn();
+    leave_staged(step);
+    sync_warp();
+    release(Barriers::free_k, k.stage);
+    k.advance(Layout::k_stages);
+    wait_for(barrier(Barriers::filled_k, k.stage), k.parity);
+    const int first = step.flags & ForwardStep::first;
+    step = step_at(k.stage);
+    step.flags |= first | ForwardStep::after_unseen;
+  }
+  FOVEA_DEVICE void leave_unseen_values() {
+    wait_for(barrier(Barriers::filled_v, v.stage), v.parity);
+    release(Barriers::free_v, v.stage);
+    v.advance(value_stages);
+  }
+
+  FOVEA_DEVICE void take_turn() const { sync_threads(first_turn + group, 256); }
+  FOVEA_DEVICE void pass_turn() const {
+    arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
+  }
+
   // When it is this warpgroup's turn; scores are there when it returns.
-  FOVEA_DEVICE void begin_products(const ForwardStep& step) {
+  FOVEA_DEVICE void begin_products(ForwardStep& step) {
     const int q_stage = step.q_stage();
-    if (step.is(ForwardStep::first)) {
-      wait_for(barrier(Barriers::filled_q, q_stage), q_parity >> q_stage & 1);
-      q_parity ^= 1u << q_stage;
+    if (step.is(ForwardStep::first | ForwardStep::unseen)) {
+      if (step.is(ForwardStep::unseen)) leave_unseen(step);
+      if (step.is(ForwardStep::first)) {
+        wait_for(barrier(Barriers::filled_q, q_stage), q_parity >> q_stage & 1);
+        q_parity ^= 1u << q_stage;
+      }
     }
-    sync_threads(first_turn + group, 256);
+    take_turn();
     settle(x), settle(p), settle(o);
     fence_registers();
     begin_scores(q_stage, step.is(ForwardStep::end) ? last_keys : k.stage);
@@ -378,7 +413,7 @@ struct HopperForward {
     fence_registers();
     begin_output<0, early>(v.stage, adds);
     begin_output<early, parts>(v.stage, true);
-    arrive_threads(first_turn + (group + 1 == Layout::warpgroups ? 0 : group + 1), 256);
+    pass_turn();
     wait_products<2>();
     settle(x);
     release(Barriers::free_k, k.stage);

@@ -16,12 +16,13 @@ struct ForwardLayout {
   static constexpr int warpgroups = rows / warpgroup_rows;  // that multiply
   static constexpr TileSizes sizes = tile_sizes_of<Config, Formula>();
   static constexpr HopperForwardShared shared{sizes, q_stages, k_stages};
-  static_assert(shared.bytes <= Config::shared_bytes);
+  static_assert(shared.bytes <= Config::shared_bytes && warpgroups <= 3);
   static constexpr int q_bytes = tile_bytes(rows, d), k_bytes = tile_bytes(columns, d),
                        v_bytes = tile_bytes(columns, dv), cell_bytes = tile_bytes(rows, columns);
   static constexpr bool stages_values = Formula::row_words > 0 || Formula::column_words > 0 ||
                                         Formula::diagonal_words > 0 || Formula::has_cells;
   static constexpr int stager_warps = stages_values ? 2 : 0;
+  static constexpr int staged_stages = HopperForwardShared::staged_stages_of(sizes, k_stages);
   // Registers of a thread: few for warps that load and stage, all others for those that multiply.
   static constexpr bool wide = warpgroups == 2;
   static constexpr int loader_registers = wide ? 56 : 32, registers = wide ? 224 : 160;
@@ -56,7 +57,7 @@ struct ForwardLayout {
       init_barrier(barrier(Barriers::announced, i), 1);
       init_barrier(barrier(Barriers::filled_k, i), 1);
       init_barrier(barrier(Barriers::free_k, i),
-                   readers + 1);  // the loader of values reads the step
+                   readers + 1 + stager_warps);  // the loader of values and stagers read the step
       init_barrier(barrier(Barriers::staged, i), stages_values ? stager_warps : 1);
       init_barrier(barrier(Barriers::free_staged, i), readers);
     }

@@ -70,7 +70,7 @@ __attribute__((noinline)) void mend_tiles(const Arguments& a, int first, int hea
     if (call.taken_tiles[1 + number] != static_cast<unsigned>(block_x()) + 1) continue;
     const QueryTileOrigin tile = query_tile<Formula>(call, number, Config::rows);
     const TilePlace place = place_of(call, tile).of_head(head);
-    const CarefulHead at{tile.b, place.h, place.s, place.head};
+    const CarefulHead at{tile.b, place.h, place.s, place.head(call)};
     if (is_decoded(call, place.s)) continue;
     FOVEA_NO_UNROLL for (int q = tile.q0 + first; q < tile.q0 + first + 16; ++q) {
       if (q >= place.s.q_length || !row_has_nan<Config>(call, at, q)) continue;

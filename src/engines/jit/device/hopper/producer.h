@@ -16,6 +16,8 @@ struct Producer {
   static constexpr auto shared = Layout::shared;
   using Barriers = HopperForwardShared;
   static constexpr int rows = Layout::rows, columns = Layout::columns;
+  static constexpr unsigned all_parts = (1u << Formula::mask_parts) - 1;  // of the mask
+  static constexpr unsigned nobody = TileViews::nothing * (Layout::warpgroups == 2 ? 0x11u : 0x111u);
 
   const MappedArgumentsOf<Arguments>& a;
   const CallArguments& call;
@@ -23,6 +25,7 @@ struct Producer {
   unsigned taken;  // the number of the next tile to look at, in lane 0
   Ring q{0, 1}, k{0, 1};
   int place = -1;
+  unsigned left_out = 0;  // by which warpgroups, of the step before: TileViews::nothing of each
   // Of the tile that is worked on; common: of its flags. k_length is 0 if it sees no key.
   int q0, common, k_length, k_row, kv_head, batch;
   // Its cells in the map of their tensor: slice, query and what is added to a key.
@@ -37,6 +40,9 @@ struct Producer {
   FOVEA_DEVICE static Shared barrier(int which, int stage) { return Layout::barrier(which, stage); }
   FOVEA_DEVICE static Shared place_at(int i) {
     return shared.place + (i & place_stages - 1) * tile_place_bytes;
+  }
+  FOVEA_DEVICE static Shared views_at(int i) {
+    return shared.views + (i & views_stages - 1) * views_bytes;
   }
 
   FOVEA_DEVICE void run() {
@@ -73,9 +79,8 @@ struct Producer {
         store_struct(to, found);
       }
       sync_warp();  // from here on all read it there: registers are few
-      const LiveChunk chunk = classify(to, first_chunk(found));
-      sync_warp();
-      if (lane_index() == 0) store_struct(to, chunk);
+      const unsigned live = classify(into, first_chunk(found));
+      if (lane_index() == 0) store_shared(to, live);  // its first field
       sync_warp();
       return true;
     }
@@ -87,21 +92,30 @@ struct Producer {
   FOVEA_DEVICE static int first_chunk(const TilePlace& at) {
     return at.ascends != 0 || at.key_tiles == 0 ? 0 : (at.key_tiles - 1) & ~31;
   }
-  FOVEA_DEVICE LiveChunk classify(Shared at, int first) const {
-    const auto found = load_struct<TilePlace>(at);
+  // Writes what warpgroups see of them, and returns which are seen at all, a bit for each.
+  FOVEA_DEVICE unsigned classify(int of, int first) const {
+    const auto found = load_struct<TilePlace>(place_at(of));
     const int i = first + lane_index();
-    using Rows = TileRows<Formula>;
-    const TileClass kind = i >= found.key_tiles
-                               ? TileClass::empty()
-                               : classify_tile<Formula>(a.rest, found.head, found.s,
-                                                        {found.q0, Rows::queries(call, rows)},
-                                                        {i * columns, columns}, Rows::heads(call));
-    LiveChunk chunk;
-    chunk.live = ballot(!kind.is_empty());
-    FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
-      chunk.mixed[part] = ballot((kind.mixed >> part & 1) != 0);
+    unsigned views = 0;
+    FOVEA_NO_UNROLL for (int group = 0; group < Layout::warpgroups; ++group) {
+      const TileClass kind =
+          i >= found.key_tiles
+              ? TileClass::empty()
+              : classify_tile<Formula>(a.rest, found.head(call), found.s, rows_of(group, found.q0),
+                                       {i * columns, columns}, TileRows<Formula>::heads(call));
+      const unsigned view =
+          kind.is_empty() ? TileViews::nothing | all_parts : kind.mixed & all_parts;
+      views |= view << 4 * group;
     }
-    return chunk;
+    sync_warp();  // all have read those of 32 tiles before
+    store_shared(views_at(of) + 2 * lane_index(), static_cast<unsigned short>(views));
+    sync_warp();
+    return ballot((views & nobody) != nobody);
+  }
+  // All warpgroups have the same queries if heads share the tile.
+  FOVEA_DEVICE TileSpan rows_of(int group, int q0) const {
+    if (TileRows<Formula>::heads(call) > 1) return {q0, TileRows<Formula>::queries(call, rows)};
+    return {q0 + warpgroup_rows * group, warpgroup_rows};
   }
 
   // From the last to the first: so a causal mask's diagonal comes first, and every row finds a
@@ -112,7 +126,7 @@ struct Producer {
     if constexpr (!Lines::shifts) {
       return 0;
     } else {
-      const auto u = Lines::uniform(a.rest, at.head);
+      const auto u = Lines::uniform(a.rest, at.head(call));
       unsigned words[Lines::row_words + 1];
       const int q = seen(at.q0, at.s.q_offset);
       Lines::make_row(a.rest, u, q, words);
@@ -123,42 +137,40 @@ struct Producer {
   // -1: there are no more.
   struct Walk {
     int chunk;
-    LiveChunk here;
+    unsigned live;
     int ascends;
   };
   struct SeenTile {
-    int index, flags;  // ForwardStep::part of what hides something of it
+    int index;
+    unsigned views;
   };
-  FOVEA_DEVICE SeenTile next(Walk& walk, Shared at) const {
+  FOVEA_DEVICE SeenTile next(Walk& walk) const {
     const bool up = Formula::shifts && walk.ascends != 0;
-    while (walk.here.live == 0) {
+    while (walk.live == 0) {
       walk.chunk += up ? 32 : -32;
-      if (walk.chunk < 0 || (up && walk.chunk >= load_struct<TilePlace>(at).key_tiles)) {
+      if (walk.chunk < 0 ||
+          (up && walk.chunk >= load_struct<TilePlace>(place_at(place)).key_tiles)) {
         return {-1, 0};
       }
-      walk.here = classify(at, walk.chunk);
+      walk.live = classify(place, walk.chunk);
     }
-    const int bit = up ? first_bit(walk.here.live) : last_bit(walk.here.live);
-    walk.here.live ^= 1u << bit;
-    int flags = 0;
-    FOVEA_UNROLL for (int part = 0; part < Formula::mask_parts; ++part) {
-      flags |= (walk.here.mixed[part] >> bit & 1) != 0 ? ForwardStep::part << part : 0;
-    }
-    return {walk.chunk + bit, flags};
+    const int bit = up ? first_bit(walk.live) : last_bit(walk.live);
+    walk.live ^= 1u << bit;
+    return {walk.chunk + bit, load_shared<unsigned short>(views_at(place) + 2 * bit)};
   }
 
   // All steps of one tile of queries, or none in the first turn. After the first of them it looks
   // for the next tile, so that this costs no time; returns whether there is one.
   FOVEA_DEVICE bool produce() {
     const bool exists = place >= 0;
-    const Shared at = place_at(place);
     Walk walk{};
     int flags = ForwardStep::first;
     SeenTile now{-1, 0};
     if (exists) {
-      const auto found = load_struct<TilePlace>(at);
+      const auto found = load_struct<TilePlace>(place_at(place));
       load_queries(found);
-      walk = {first_chunk(found), found.first, found.ascends};
+      walk = {first_chunk(found), found.live, found.ascends};
+      left_out = 0;
       q0 = found.q0;
       k_length = found.s.k_length;
       k_row = static_cast<int>(found.s.k_first);
@@ -170,7 +182,7 @@ struct Producer {
     }
     for (bool more = true;;) {
       SeenTile following{-1, 0};
-      if (exists) following = next(walk, at);
+      if (exists) following = next(walk);
       if (exists && now.index < 0 && following.index < 0) {
         now = {0, 0};
         k_length = 0;
@@ -196,7 +208,7 @@ struct Producer {
   FOVEA_DEVICE void find_cells(const TilePlace& at) {
     if constexpr (has_small_cells<Cells>) {
       if (call.cell_slices == 0) return;
-      const CellSource from = Cells::cells(a.rest, Cells::uniform(a.rest, at.head));
+      const CellSource from = Cells::cells(a.rest, Cells::uniform(a.rest, at.head(call)));
       const long long bytes = reinterpret_cast<long long>(from.data) - from.tensor;
       cell_slice = static_cast<int>(bytes / (2 * call.cell_slices));
       cell_q = seen(at.q0, at.s.q_offset);
@@ -213,7 +225,8 @@ struct Producer {
   // Does as little as possible, since other warps wait for the keys.
   FOVEA_DEVICE void step(const SeenTile& tile, int flags) {
     const int k0 = tile.index * columns;
-    flags |= common | tile.flags | (k0 + columns > k_length ? ForwardStep::cut : 0);
+    flags |= common | views_of(tile, (flags & ForwardStep::last) != 0) |
+             (k0 + columns > k_length ? ForwardStep::cut : 0);
     wait_for_room();
     if (lane_index() == 0) {
       const bool cells = has_small_cells<Formula> && (flags & ForwardStep::cells) != 0;
@@ -232,11 +245,21 @@ struct Producer {
     k.advance(Layout::k_stages);
   }
 
+  // A warpgroup that sees nothing of a tile leaves it out, but not the last one, at whose end the
+  // queries are released, nor two in a row: until it begins another step it holds values of the one
+  // before, for which there are but two places.
+  FOVEA_DEVICE int views_of(const SeenTile& tile, bool is_last) {
+    left_out = is_last ? 0 : tile.views & nobody & ~left_out;
+    const unsigned views = (tile.views & ~nobody) | left_out;
+    const unsigned parts = (views | views >> 4 | views >> 8) & all_parts;
+    return static_cast<int>(views << ForwardStep::view_shift | parts * ForwardStep::part);
+  }
+
   // All lanes wait: a single lane would be woken late. They meet again behind it: a lane that falls
   // two phases behind would wait for ever.
   FOVEA_DEVICE void wait_for_room() const {
     wait_for(barrier(Barriers::free_k, k.stage), k.parity);
-    if constexpr (Layout::stages_values) {
+    if constexpr (Formula::has_cells) {  // they come with the keys
       wait_for(barrier(Barriers::free_staged, k.stage), k.parity);
     }
     sync_warp();

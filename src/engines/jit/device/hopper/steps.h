@@ -17,15 +17,26 @@ struct ForwardStep {
   static constexpr int cut = 8;    // the keys end in it
   static constexpr int part = 16;  // the first part of the mask hides some of it; others follow
   static constexpr int masked = (part << most_mask_parts) - cut;  // any of these
-  static constexpr int cells = 128;  // the cells of a captured tensor come with the keys
-  static constexpr int q_shift = 8, place_shift = 12;
+  static constexpr int unseen = part << most_mask_parts;  // no row of this warpgroup sees the keys
+  static constexpr int q_shift = 8;
+  static constexpr int cells = 1 << 9;  // the cells of a captured tensor come with the keys
+  static constexpr int after_unseen = 1 << 10;  // this warpgroup left out the step before
+  static constexpr int place_shift = 12;
+  static constexpr int view_shift = 16;  // four bits for each warpgroup: see TileViews
 
   int k0, flags, q0;
   int keys;  // that the sequence has from k0 on
   FOVEA_DEVICE bool is(int flag) const { return (flags & flag) != 0; }
   FOVEA_DEVICE int q_stage() const { return flags >> q_shift & 1; }
   FOVEA_DEVICE int place() const { return flags >> place_shift & (place_stages - 1); }
+  // The same step with the flags of one warpgroup's rows instead of those of all rows.
+  FOVEA_DEVICE ForwardStep of_warpgroup(int group) const {
+    constexpr int own = unseen | (part << most_mask_parts) - part;
+    const int view = flags >> (view_shift + 4 * group) << 4;
+    return {k0, (flags & ~own) | (view & own), q0, keys};
+  }
 };
+static_assert(ForwardStep::part == 1 << 4 && ForwardStep::unseen == 1 << 7);
 
 FOVEA_DEVICE void store_step(Shared at, const ForwardStep& step) {
   store_shared(at, Words4{static_cast<unsigned>(step.k0), static_cast<unsigned>(step.flags),
@@ -37,25 +48,27 @@ FOVEA_DEVICE ForwardStep load_step(Shared at) {
           static_cast<int>(words.w)};
 }
 
-// Of 32 tiles of keys, a bit each: which are seen, and of which each part of the mask hides some.
-struct LiveChunk {
-  unsigned live, mixed[most_mask_parts];
+// What the rows of each warpgroup see of a tile of keys: four bits for each, of which the first ones
+// are those parts of the mask that hide some of it, and the last one says that they see nothing.
+struct TileViews {
+  static constexpr unsigned nothing = 1u << most_mask_parts;
 };
 
 // What is known of a tile of queries before it is worked on.
 struct TilePlace {
-  LiveChunk first;  // 32 tiles of keys at most, with which it begins; found when the rest is known
+  // Of the 32 tiles of keys with which it begins, a bit for each: those that are seen. Written when
+  // the rest is known.
+  unsigned live;
   Sequence s;
-  Head head;
   int b, h, kv_head, q0;
   int key_tiles;  // of the sequence
   int ascends;    // whether the tiles of keys are walked from the first to the last
 
+  FOVEA_DEVICE Head head(const CallArguments& call) const { return head_of(call, s, b, h); }
   // The same tile as a later one of its heads sees it.
   FOVEA_DEVICE TilePlace of_head(int i) const {
     TilePlace other = *this;
     other.h += i;
-    other.head.h += i;
     return other;
   }
 };
@@ -125,7 +138,6 @@ FOVEA_DEVICE QueryTileOrigin query_tile(const CallArguments& call, int number, i
 FOVEA_DEVICE TilePlace place_of(const CallArguments& call, const QueryTileOrigin& tile) {
   TilePlace place;
   place.s = sequence_of(call, tile.b);
-  place.head = head_of(call, place.s, tile.b, tile.h);
   place.b = tile.b;
   place.h = tile.h;
   place.kv_head = tile.h / call.group;
