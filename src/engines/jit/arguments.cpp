@@ -209,10 +209,23 @@ void pack(const PreparedPlan& prepared, const Bindings& bindings, const CallWork
   for (std::size_t i = 0; i < prepared.formula.summaries.size(); ++i) {
     const Summary& summary = prepared.formula.summaries[i];
     const bool empty = arguments.words[prepared.formula.layout.tensors[summary.slot]] == 0;
-    const bool has_table = i < most_summaries && !empty;
+    const bool has_table = i < most_summaries && !empty;  // those that do not pay are null
     arguments.words[summary.address] = has_table ? word(memory.summaries[i]) : 0;
   }
 }
+
+namespace {
+
+// Whether summaries, by which tiles of keys are left out, save more than the launch that makes them
+// takes. With deterministic=1 bits may depend on which tiles are left out, so that this must not
+// follow from the size of the batch.
+bool summaries_pay(const PreparedPlan& prepared, const Sizes& sizes) {
+  constexpr std::int64_t rows = 64, few_keys = 256;
+  const std::int64_t blocks = sizes.b * sizes.h * ceil_div(sizes.sq, rows);
+  return prepared.baked.deterministic || sizes.skv > few_keys || blocks > prepared.multiprocessors;
+}
+
+}  // namespace
 
 CallWorkspace::CallWorkspace(Arena& arena, const PreparedPlan& prepared, const Sizes& sizes) {
   const Problem& baked = prepared.baked;
@@ -241,7 +254,8 @@ CallWorkspace::CallWorkspace(Arena& arena, const PreparedPlan& prepared, const S
       partial_rows = arena.take<double>(partial, 2).data();
     }
   }
-  for (std::size_t i = 0; i < std::min(prepared.formula.summaries.size(), most_summaries); ++i) {
+  const std::size_t wanted = summaries_pay(prepared, sizes) ? prepared.formula.summaries.size() : 0;
+  for (std::size_t i = 0; i < std::min(wanted, most_summaries); ++i) {
     const Summary& summary = prepared.formula.summaries[i];
     const ResolvedExtents extents =
         resolved_extents(baked.program.tensors()[summary.slot], sizes, baked.h_global);

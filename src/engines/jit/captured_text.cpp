@@ -120,6 +120,16 @@ std::string each_term(const CapturedSums& captured, const MemberFunction& functi
   return out + " }\n";
 }
 
+// The element that all of a warp's diagonals add to, of the first term that has diagonals.
+std::string first_diagonal(const CapturedSums& captured) {
+  for (std::size_t i = 0; i < captured.terms().size(); ++i) {
+    if (!is_diagonal(captured.terms()[i].kind)) continue;
+    return "  FOVEA_DEVICE long long common_element() const { return t" + std::to_string(i) +
+           ".common_element(); }\n";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string captured_text(const CapturedSums& captured, const WordLayout& layout) {
@@ -163,7 +173,7 @@ std::string hopper_captured_text(const CapturedSums& captured, const WordLayout&
   const std::vector<CapturedTerm>& terms = captured.terms();
   if (terms.empty()) {
     return "struct CapturedTerms {\n  static constexpr bool any = false, asks_scores = false, "
-           "reads_ds = false, adds_diagonals = false;\n};\n";
+           "reads_ds = false, adds_diagonals = false, one_diagonal = false;\n};\n";
   }
   if (!captured.why_not_hopper().empty()) return {};
   std::string structs, members;
@@ -183,11 +193,14 @@ std::string hopper_captured_text(const CapturedSums& captured, const WordLayout&
     const bool one = std::ranges::any_of(terms, [&](const auto& term) { return has(term.kind); });
     return std::string(one ? "true" : "false");
   };
+  const auto diagonals =
+      std::ranges::count_if(terms, [](const auto& term) { return is_diagonal(term.kind); });
   const std::string head = "const Arguments& a, const Formula::Uniform& u, ";
   const std::string of_step = head + "const CapturedPlace& p";
   return structs + "struct CapturedTerms {\n  static constexpr bool any = true, asks_scores = " +
          any(by_score) + ", reads_ds = " + any(in_ds) + ", adds_diagonals = " + any(is_diagonal) +
-         ";\n" + members + each_term(captured, {"begin_step", of_step, "a, u, p"}, by_score) +
+         ", one_diagonal = " + (diagonals == 1 ? "true" : "false") + ";\n" + members +
+         each_term(captured, {"begin_step", of_step, "a, u, p"}, by_score) +
          each_term(captured, {"add", "const CapturedScore& x", "x"}, by_score) +
          each_term(captured, {"end_step", of_step, "a, u, p"}, by_score) +
          each_term(captured, {"end_head", of_step, "a, u, p"}, by_score) +
@@ -202,6 +215,10 @@ std::string hopper_captured_text(const CapturedSums& captured, const WordLayout&
                    is_diagonal) +
          each_term(captured, {"add_diagonals", head + "const Floats2& sums", "a, u, sums"},
                    is_diagonal) +
+         each_term(captured,
+                   {"add_whole", head + "long long element, float sum", "a, u, element, sum"},
+                   is_diagonal) +
+         first_diagonal(captured) +
          each_term(captured, {"flush", head + "Team team", "a, u, team"}, is_diagonal) + "};\n";
 }
 

@@ -165,11 +165,21 @@ std::int64_t query_tiles(const Sizes& sizes, const KernelShape& shape, int tile_
   return ceil_div(sizes.sq, shape.rows / tile_heads) * (sizes.h / tile_heads) * sizes.b;
 }
 
+namespace {
+
+std::int64_t query_tiles(const CallArguments& call, const KernelShape& shape) {
+  return query_tiles(Sizes{.b = call.b, .h = call.h, .sq = call.sq}, shape, call.tile_heads);
+}
+
+}  // namespace
+
 Grid over_query_tiles(const CallArguments& call, const KernelShape& shape) {
-  const Sizes sizes{.b = call.b, .h = call.h, .sq = call.sq};
-  const std::int64_t tiles = query_tiles(sizes, shape, call.tile_heads);
-  return {static_cast<unsigned>(std::min<std::int64_t>(tiles, shape.most_blocks)), 1, 1,
-          static_cast<unsigned>(32 * shape.warps)};
+  const std::int64_t blocks = std::min<std::int64_t>(query_tiles(call, shape), shape.most_blocks);
+  return {static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(32 * shape.warps)};
+}
+
+bool counts_query_tiles(const CallArguments& call, const KernelShape& shape) {
+  return query_tiles(call, shape) > shape.most_blocks;
 }
 
 bool can_map(const CallArguments& call) {

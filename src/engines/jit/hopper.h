@@ -17,6 +17,8 @@ Tier wanted_tier();
 std::string why_no_hopper_forward(const ShapeInputs& inputs);
 KernelShape hopper_forward_shape(const ShapeInputs& inputs);
 Grid over_query_tiles(const device::CallArguments& call, const KernelShape& shape);
+// Whether blocks count the tiles that they take, so that the counter must be cleared before.
+bool counts_query_tiles(const device::CallArguments& call, const KernelShape& shape);
 
 // Heads of a group that share a tile of queries: as many as have room for all their queries, if the
 // formula stages no values, which are those of one head.

@@ -67,7 +67,7 @@ class JitPlan : public Plan {
       pack_maps(arguments.call, mapped->shape, arguments.maps);
     }
     const bool cleared = summarize(bindings, arguments, memory);
-    if (maps_tensors && !cleared) {
+    if (maps_tensors && !cleared && counts_query_tiles(arguments.call, mapped->shape)) {
       launch_clear(kernels_[prepared_.clear_unit], {memory.taken_tiles, memory.taken_words / 4},
                    prepared_, bindings.stream);
     }

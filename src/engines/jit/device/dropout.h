@@ -58,6 +58,41 @@ FOVEA_DEVICE KeptPair dropout_keeps_pair(const Dropout& d, int q, int k) {
   return {word_keeps(d, words, key), second};
 }
 
+// Of a warp's tile in which a lane has rows `q` and 8 below, of each 8 columns from key `first` on
+// columns 2 t and 2 t + 1 with t = lane % 4: bit 4 j + 2 r + e is that of row r and column 8 j + 2
+// t
+// + e. A draw serves four keys of a row, which two lanes have: one draws for the upper row, its
+// neighbour for the lower, and they tell each other. By all lanes.
+template <int columns8>
+FOVEA_DEVICE unsigned long long dropout_keeps_lane(const Dropout& d, int q, int first) {
+  const int t = lane_index() % 4, own = t % 2;
+  unsigned long long kept = 0;
+  if (first % 4 != 0) {  // neighbours' keys are of several draws
+    FOVEA_NO_UNROLL for (int i = 0; i < 4 * columns8; ++i) {
+      const bool keep =
+          dropout_keeps(d, seen(q, i / 2 % 2 * 8), seen(first, i / 4 * 8 + 2 * t + i % 2));
+      kept |= static_cast<unsigned long long>(keep) << i;
+    }
+    return kept;
+  }
+  const auto row = static_cast<unsigned>(seen(q, 8 * own));
+  FOVEA_NO_UNROLL for (int j = 0; j < columns8; j += 2) {
+    unsigned bits = 0;
+    FOVEA_UNROLL for (int i = 0; i < 2; ++i) {
+      const auto key = static_cast<unsigned>(seen(first, 8 * (j + i) + t / 2 * 4));
+      const Words4 words = philox(d.seed, {key / 4, row, d.head, d.offset});
+      FOVEA_UNROLL for (unsigned e = 0; e < 4; ++e) {
+        bits |= word_keeps(d, words, e) ? 1u << (4 * i + e) : 0u;
+      }
+    }
+    kept |= static_cast<unsigned long long>(bits) << 4 * j;
+  }
+  // Of the nibbles, the even lane's first two bits are its own columns, the odd lane's last two.
+  const unsigned long long mine = own == 0 ? 0x3333333333333333ull : ~0x3333333333333333ull;
+  const unsigned long long told = shuffle_xor(kept, 1) & mine;
+  return (kept & mine) | (own == 0 ? told << 2 : told >> 2);
+}
+
 // Probabilities of a warp's tile (see tile.h), of which q and k are those of this lane's first:
 // zeros where they are dropped.
 template <int m, int n>

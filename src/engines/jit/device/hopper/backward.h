@@ -65,7 +65,7 @@ class BackwardKeys {
     if constexpr (takes_turns) arrive_threads(5 - warp_ / 4, 256);
   }
   FOVEA_DEVICE void take_step(unsigned flags);
-  FOVEA_DEVICE void store_ds() const;
+  FOVEA_DEVICE void store_ds(float sum) const;
   FOVEA_DEVICE void skip_step();
   FOVEA_DEVICE void advance();
   FOVEA_DEVICE void write(const StepRef& step);
@@ -187,20 +187,23 @@ FOVEA_DEVICE void BackwardKeys<Config>::take_step(unsigned flags) {
   pass_turn();
   wait_products<1>();  // dV is under way
   settle(s_);
-  scores.gradients(s_, p_, ds_, own_ds(), dropped, captured_);
-  store_ds();
+  store_ds(scores.gradients(s_, p_, ds_, own_ds(), dropped, captured_));
   take_turn();
   begin_key_sums(Shape::q_tile(stage), !first);
 }
 
-// dS^T where dQ's warpgroup reads it: a row for each key.
+// dS^T where dQ's warpgroup reads it: a row for each key. And what this lane's part adds up to.
 template <class Config>
-FOVEA_DEVICE void BackwardKeys<Config>::store_ds() const {
+FOVEA_DEVICE void BackwardKeys<Config>::store_ds(float sum) const {
   if constexpr (!Scores::has_weights) {
     wait_for(barriers_.empty_ds(ds_ring_.stage), ds_ring_.parity);
   }
   sync_warp();  // all weights are read; lanes that have diverged store together again
   const int lane = lane_index();
+  if constexpr (lanes_add_up<Config>) {
+    static_assert(Shape::ds_stages <= 2);
+    store_shared(DiagonalSums<Config>::lane_sum(ds_ring_.stage, 32 * warp_ + lane), sum);
+  }
   const Shared row = own_ds() + lane % 16 * Shape::row_bytes;
   FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
     store_matrices(row + ((2 * i + lane / 16) ^ lane % 8) * 16, ds_[i]);

@@ -29,6 +29,7 @@ class BackwardBeside {
     if constexpr (Terms::adds_diagonals) {
       Sums::begin(team());
       captured_.begin(team());
+      meet();
     }
     for (int number = 0;; ++number) {
       if constexpr (reads_diagonals) find_elements(number);
@@ -69,7 +70,22 @@ class BackwardBeside {
       captured_.find_elements(a_, uniform(at), box(at), Shape::diagonal(ring.stage),
                               Sums::first_of(team().thread));
     }
+    if constexpr (lanes_add_up<Config>) tell_element(number);
     tell(barriers_.empty_q(ring.stage));
+  }
+
+  FOVEA_DEVICE void tell_element(int number) {
+    const long long element = captured_.common_element();
+    if (lane_index() == 0) store_shared(Sums::note(number, team().thread / 32), element);
+  }
+  // That all diagonals of the tile add to, or several_elements.
+  FOVEA_DEVICE long long common_element(int number) const {
+    const auto element = load_shared<long long>(Sums::note(number, 0));
+    bool same = true;
+    FOVEA_UNROLL for (int warp = 1; warp < warps; ++warp) {
+      same &= load_shared<long long>(Sums::note(number, warp)) == element;
+    }
+    return same ? element : several_elements;
   }
 
   FOVEA_DEVICE void add_up(int number) {
@@ -87,20 +103,40 @@ class BackwardBeside {
   FOVEA_DEVICE void add_diagonals(int number) {
     const StepRef at = step(number);
     const int stage = number % Shape::ds_stages;
-    meet();  // all have read the sums of the step before
-    Sums::add_up(Shape::ds_tile(stage), team());
-    tell(barriers_.empty_ds(stage));
-    meet();
-    if (Sums::has(team().thread)) {
-      if constexpr (!reads_diagonals) {
-        captured_.find_elements(a_, uniform(at), box(at), 0, Sums::first_of(team().thread));
+    meet();  // all have read the sums of the step before, and told their elements
+    if (!add_whole(number)) {
+      Sums::add_up(Shape::ds_tile(stage), team());
+      tell(barriers_.empty_ds(stage));
+      meet();
+      if (Sums::has(team().thread)) {
+        if constexpr (!reads_diagonals) {
+          captured_.find_elements(a_, uniform(at), box(at), 0, Sums::first_of(team().thread));
+        }
+        captured_.add_diagonals(a_, uniform(at), Sums::two(team().thread));
       }
-      captured_.add_diagonals(a_, uniform(at), Sums::two(team().thread));
     }
     if ((at.flags() & step_head_end) == 0) return;
     meet();
     captured_.flush(a_, uniform(at), team());
     meet();
+  }
+
+  // The sum of the tile, if all of it belongs to one element; false: it does not.
+  FOVEA_DEVICE bool add_whole(int number) {
+    if constexpr (lanes_add_up<Config>) {
+      const long long element = common_element(number);
+      if (element == several_elements) return false;
+      const int stage = number % Shape::ds_stages;
+      float sum = 0;
+      FOVEA_UNROLL for (int i = 0; i < backward_key_threads; i += threads) {
+        const int thread = i + team().thread;
+        if (thread < backward_key_threads) sum += load_shared<float>(Sums::lane_sum(stage, thread));
+      }
+      tell(barriers_.empty_ds(stage));
+      captured_.add_whole(a_, uniform(step(number)), element, sum);
+      return true;
+    }
+    return false;
   }
 
   const Arguments& a_;

@@ -16,8 +16,13 @@ constexpr int backward_key_threads = 256;  // that have scores
 // Steps that are described at once: those that are loaded, computed and added to dQ.
 constexpr int backward_steps = 8, backward_step_bytes = 64;
 constexpr int uniform_bytes = 256;  // for what a formula has for a whole head
-// Of captured_diagonal.h's sums.
-constexpr int backward_diagonal_bytes(int keys) { return 4 * 8 * (backward_queries + keys + 8); }
+// Of captured_diagonal.h's sums: of lanes, for two tiles of dS, and along diagonals.
+constexpr int backward_lane_sum_bytes(int keys) {
+  return keys == backward_keys ? 2 * 4 * backward_key_threads : 0;
+}
+constexpr int backward_diagonal_bytes(int keys) {
+  return 4 * 8 * (backward_queries + keys + 8) + backward_lane_sum_bytes(keys);
+}
 
 struct HopperBackwardSizes {
   int d, dv;      // multiples of 64

@@ -43,10 +43,11 @@ class BackwardScores {
                                   Shared weights, unsigned dropped) const;
   FOVEA_DEVICE static void clear_masked(unsigned kept, unsigned (&p)[4][4], Shared weights);
   // dS before scale, packed, of p or in place of it. `captured` is told every element's gradient.
+  // Returns what they add up to, if somebody asks for it.
   template <class Terms>
-  FOVEA_DEVICE void gradients(const float (&dp)[8][4], const unsigned (&p)[4][4],
-                              unsigned (&ds)[4][4], Shared weights, unsigned dropped,
-                              Terms& captured) const;
+  FOVEA_DEVICE float gradients(const float (&dp)[8][4], const unsigned (&p)[4][4],
+                               unsigned (&ds)[4][4], Shared weights, unsigned dropped,
+                               Terms& captured) const;
 
  private:
   FOVEA_DEVICE static int first_query() { return lane_index() % 4 * 2; }
@@ -337,10 +338,11 @@ FOVEA_DEVICE CapturedPlace BackwardScores<Config>::captured_place(
 
 template <class Config>
 template <class Terms>
-FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
-                                                    const unsigned (&p)[4][4], unsigned (&ds)[4][4],
-                                                    Shared weights, unsigned dropped,
-                                                    Terms& captured) const {
+FOVEA_DEVICE float BackwardScores<Config>::gradients(const float (&dp)[8][4],
+                                                     const unsigned (&p)[4][4],
+                                                     unsigned (&ds)[4][4], Shared weights,
+                                                     unsigned dropped, Terms& captured) const {
+  float sums[2] = {0, 0};
   const Shared terms = Shape::delta(stage_) + 16 * (lane_index() % 4);
   float factor = 1;
   if constexpr (Config::dropout) factor = dropout().factor;
@@ -390,6 +392,10 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
         if constexpr (Terms::reads_ds) {
           ds[jj][i] &= halves_above_zero(weights_are_p ? w[i] : p[jj][i]);
         }
+        if constexpr (lanes_add_up<Config>) {
+          sums[0] += to_float(Element{}, static_cast<unsigned short>(ds[jj][i]));
+          sums[1] += to_float(Element{}, static_cast<unsigned short>(ds[jj][i] >> 16));
+        }
       }
     }
   }
@@ -397,6 +403,7 @@ FOVEA_DEVICE void BackwardScores<Config>::gradients(const float (&dp)[8][4],
     captured.end_step(a_, u, place);
     if ((step_.flags() & step_head_end) != 0) captured.end_head(a_, u, place);
   }
+  return sums[0] + sums[1];
 }
 
 }  // namespace fovea::device

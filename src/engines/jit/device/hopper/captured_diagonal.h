@@ -8,6 +8,13 @@
 
 namespace fovea::device {
 
+// Tables of distances often have one element for all that are far. If all diagonals of a tile add
+// to the same one, what each lane has added up of its scores is enough, and nobody reads the tile.
+// (With T5's 32 buckets that is so for all but three tiles in each row of tiles.)
+template <class Config>
+inline constexpr bool lanes_add_up = Config::Terms::one_diagonal && Formula::diagonal_words > 0 &&
+                                     HopperBackwardShape<Config>::keys == backward_keys;
+
 // Sums of dS's tile, [key][query], along its diagonals k - q = -64 to 127, or to 63 if it has 64
 // keys. The tile has 16 x 8 or 8 x 8 blocks of 8 x 8 elements: those with the same i - j are added
 // up element by element, which leaves eight numbers for each diagonal, one for each row of a block.
@@ -19,7 +26,8 @@ class DiagonalSums {
   using Element = typename Config::Element;
   static constexpr int key_blocks = Shape::keys / 8, diagonals = Shape::queries + Shape::keys;
   static constexpr int rows = 8, stride = diagonals + 8;  // of the eight; few banks are asked twice
-  static_assert(backward_diagonal_bytes(Shape::keys) == 4 * rows * stride);
+  static_assert(backward_diagonal_bytes(Shape::keys) ==
+                4 * rows * stride + backward_lane_sum_bytes(Shape::keys));
 
  public:
   // By all threads of a team; a barrier must follow.
@@ -50,6 +58,14 @@ class DiagonalSums {
     }
     sync_warp();
   }
+
+  // Where a thread that has scores leaves what they add up to; by places of dS.
+  FOVEA_DEVICE static Shared lane_sum(int stage, int thread) {
+    return at(rows, 0) + 4 * (stage * backward_key_threads + thread);
+  }
+
+  // Between the numbers is room for what each warp says of a step; two steps may be under way.
+  FOVEA_DEVICE static Shared note(int step, int warp) { return at(step % 2, diagonals + 2 * warp); }
 
   // Whether thread number i of 96 has diagonals; the same for all threads of a warp.
   FOVEA_DEVICE static bool has(int i) { return diagonals == 2 * 96 || 2 * i < diagonals; }
@@ -83,6 +99,8 @@ class DiagonalSums {
   }
 };
 
+constexpr long long several_elements = -2;  // -1 is an element outside of the tensor
+
 template <class Term, class Sums, int place, int room>
 struct DiagonalTerm {
   SharedTable<Term, Sums, room> table;
@@ -97,6 +115,19 @@ struct DiagonalTerm {
                                   const TileBox& box, Shared staged, int first) {
     elements[1] = element(a, u, box, staged, first + 1);
     elements[0] = first == -backward_queries ? elements[1] : element(a, u, box, staged, first);
+  }
+  // The element that all diagonals of this warp add to, or several_elements.
+  FOVEA_DEVICE long long common_element() const {
+    const long long first = shuffle(elements[0], 0);
+    return any_in_warp(elements[0] != first || elements[1] != first) ? several_elements : first;
+  }
+  // What lanes have of the sum of all diagonals, if these add to the same element.
+  FOVEA_DEVICE void add_whole(const Arguments& a, const typename Formula::Uniform& u,
+                              long long element, float sum) {
+    table.take_head(a, u);
+    FOVEA_UNROLL for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    if (lane_index() == 0) table.put(a, element, sum);
+    sync_warp();
   }
   // What scores of these diagonals add up to, by each lane of a warp.
   FOVEA_DEVICE void add_diagonals(const Arguments& a, const typename Formula::Uniform& u,

@@ -71,6 +71,7 @@ struct HopperForward {
   float base[2] = {0, 0};  // what the scores of a row are relative to, in this tile
   float x[keys][4];
   unsigned p[parts][4];
+  unsigned long long drawn = 0;  // a bit for each score: 4 j + i of x[j][i]
   float o[features][4];
 
   FOVEA_DEVICE HopperForward(const Arguments& arguments, int warpgroup)
@@ -90,7 +91,8 @@ struct HopperForward {
     return place.of_head(head);
   }
   FOVEA_DEVICE ForwardStep step_at(int stage) const {
-    return load_step(shared.step + 16 * stage).of_warpgroup(group);
+    const ForwardStep step = load_step(shared.step + 16 * stage);
+    return Layout::groups_classified > 1 ? step.of_warpgroup(group) : step;
   }
   FOVEA_DEVICE int row(int r) const { return first_row + lane_index() / 4 + 8 * r; }
   FOVEA_DEVICE int query(int r) const { return first_query + lane_index() / 4 + 8 * r; }
@@ -236,9 +238,10 @@ struct HopperForward {
 
   // --- softmax ---
 
-  // Probabilities of parts [first, last), as products take them; `sums` gets what they add up to.
+  // Probabilities of parts [first, last), as products take them; `sums` gets what they add up to
+  // before dropout.
   template <int first, int last>
-  FOVEA_DEVICE void exponentiate(const ForwardStep& step, float (&sums)[4]) {
+  FOVEA_DEVICE void exponentiate(float (&sums)[4]) {
     const float shift[2] = {(base[0] - finite_or_zero(at.reference[0])) * factor,
                             (base[1] - finite_or_zero(at.reference[1])) * factor};
     FOVEA_UNROLL for (int i = 4 * first; i < 4 * last; ++i) {
@@ -248,14 +251,21 @@ struct HopperForward {
       sums[2 * r] += low;
       sums[2 * r + 1] += high;
       if constexpr (Config::dropout) {
-        const TilePlace place = place_at(step);
-        const KeptPair kept =
-            dropout_keeps_pair(dropout, seen(step.q0 + query(r), place.s.q_offset),
-                               seen(step.k0 + 8 * j + 2 * (lane_index() % 4), place.s.k_offset));
-        low = kept.first ? low : 0;
-        high = kept.second ? high : 0;
+        low = (drawn >> (4 * j + 2 * r) & 1) != 0 ? low : 0;
+        high = (drawn >> (4 * j + 2 * r + 1) & 1) != 0 ? high : 0;
       }
       p[i / 4][i % 4] = pack(Element{}, low, high);
+    }
+  }
+
+  // What dropout keeps is drawn while scores are computed. Nobody looks at that of the last turn.
+  FOVEA_DEVICE void draw(const ForwardStep& step) {
+    if constexpr (Config::dropout) {
+      if (step.is(ForwardStep::end)) return;
+      const TilePlace place = place_at(step);
+      if (step.is(ForwardStep::first)) dropout = dropout_of(call, place.head(call));
+      drawn = dropout_keeps_lane<keys>(dropout, seen(step.q0 + query(0), place.s.q_offset),
+                                       seen(step.k0, place.s.k_offset));
     }
   }
 
@@ -263,7 +273,7 @@ struct HopperForward {
     leave_staged(step);
     wait_products<1>();  // the first part of P was read
     FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
-    exponentiate<0, early>(step, sums);
+    exponentiate<0, early>(sums);
     FOVEA_UNROLL for (int i = 0; i < early; ++i) settle(p[i]);
   }
 
@@ -311,8 +321,7 @@ struct HopperForward {
     seeks = Config::row_max;
     if (step.is(ForwardStep::end)) return;
     const TilePlace place = place_at(step);
-    const Head seen_head = place.head(call);
-    uniform = Formula::uniform(a, seen_head);
+    uniform = Formula::uniform(a, place.head(call));
     units = score_unit<Formula>(a, uniform);
     at.unit = units.unit;
     factor = at.unit * log2_of_e;
@@ -322,7 +331,6 @@ struct HopperForward {
       careful = seeks || units.outer != 1;
       if (!seeks) at.reference[0] = at.reference[1] = 0;
     }
-    if constexpr (Config::dropout) dropout = dropout_of(call, seen_head);
   }
 
   // --- the loop ---
@@ -338,8 +346,9 @@ struct HopperForward {
     if (group == Layout::warpgroups - 1) arrive_threads(first_turn, 256);  // the first may begin
     FOVEA_UNROLL for (int i = 0; i < 4 * parts; ++i) p[i / 4][i % 4] = 0;
     for (;;) {
-      begin_products(step);
+      if (left_out(step, ForwardStep::unseen)) leave_unseen(step);
       const bool ends = step.is(ForwardStep::end), fresh = ends || step.is(ForwardStep::first);
+      begin_products(step);
       Shrink shrink{{1, 1}};
       float sums[4] = {0, 0, 0, 0};
       bool shrinks = begin_probabilities(step, shrink, sums);
@@ -351,23 +360,27 @@ struct HopperForward {
       wait_products<0>();
       settle(o), settle(p);
       release(Barriers::free_v, v_stage);
-      shrinks |= end_probabilities(step, shrink, sums);
+      shrinks |= end_probabilities(shrink, sums);
       adds = !fresh;
-      if (step.is(ForwardStep::first | ForwardStep::end | ForwardStep::after_unseen)) {
-        if (step.is(ForwardStep::after_unseen)) leave_unseen_values();
-        if (fresh && !previous.is(ForwardStep::end)) {
+      if (left_out(step, ForwardStep::after_unseen)) leave_unseen_values();
+      if (fresh) {
+        if (!previous.is(ForwardStep::end)) {
           nan |= write_rows<Config>(call, place_at(previous), previous.q0 + first_query, ended,
                                     dropout.factor, o);
         }
         if (ends) return;
+      } else if (shrinks) {
+        shrink_output(shrink);
       }
-      if (shrinks) shrink_output(shrink);
       at.sum[0] += sums[0] + sums[1], at.sum[1] += sums[2] + sums[3];
       previous = step;
       step = step_at(k.stage);
     }
   }
 
+  FOVEA_DEVICE static bool left_out(const ForwardStep& step, int flag) {
+    return Layout::groups_classified > 1 && step.is(flag);
+  }
   // Instead of a step of which this warpgroup sees nothing it takes the next one, at once: for the
   // others it does as if it had done both. What is left of it are its values, which are not there
   // yet. Two such steps never follow each other.
@@ -385,6 +398,7 @@ struct HopperForward {
   }
   FOVEA_DEVICE void leave_unseen_values() {
     wait_for(barrier(Barriers::filled_v, v.stage), v.parity);
+    sync_warp();  // a lane that still waits when the place is filled again would wait for ever
     release(Barriers::free_v, v.stage);
     v.advance(value_stages);
   }
@@ -395,14 +409,11 @@ struct HopperForward {
   }
 
   // When it is this warpgroup's turn; scores are there when it returns.
-  FOVEA_DEVICE void begin_products(ForwardStep& step) {
+  FOVEA_DEVICE void begin_products(const ForwardStep& step) {
     const int q_stage = step.q_stage();
-    if (step.is(ForwardStep::first | ForwardStep::unseen)) {
-      if (step.is(ForwardStep::unseen)) leave_unseen(step);
-      if (step.is(ForwardStep::first)) {
-        wait_for(barrier(Barriers::filled_q, q_stage), q_parity >> q_stage & 1);
-        q_parity ^= 1u << q_stage;
-      }
+    if (step.is(ForwardStep::first)) {
+      wait_for(barrier(Barriers::filled_q, q_stage), q_parity >> q_stage & 1);
+      q_parity ^= 1u << q_stage;
     }
     take_turn();
     settle(x), settle(p), settle(o);
@@ -414,6 +425,7 @@ struct HopperForward {
     begin_output<0, early>(v.stage, adds);
     begin_output<early, parts>(v.stage, true);
     pass_turn();
+    draw(step);
     wait_products<2>();
     settle(x);
     release(Barriers::free_k, k.stage);
@@ -449,14 +461,14 @@ struct HopperForward {
 
   // The rest of P; all of it again if sums leave the room that they have. Returns whether o shrinks
   // for that.
-  FOVEA_DEVICE bool end_probabilities(const ForwardStep& step, Shrink& shrink, float (&sums)[4]) {
-    exponentiate<early, parts>(step, sums);
+  FOVEA_DEVICE bool end_probabilities(Shrink& shrink, float (&sums)[4]) {
+    exponentiate<early, parts>(sums);
     if constexpr (bounded) return false;
     const bool leaves = sums[0] + sums[1] > most_sum || sums[2] + sums[3] > most_sum;
     if (!any_in_warp(leaves && !seeks)) return false;
     const Shrink again = seek_references();
     FOVEA_UNROLL for (int i = 0; i < 4; ++i) sums[i] = 0;
-    exponentiate<0, parts>(step, sums);
+    exponentiate<0, parts>(sums);
     FOVEA_UNROLL for (int r = 0; r < 2; ++r) shrink.by[r] *= again.by[r];
     seeks = careful = true;
     return true;

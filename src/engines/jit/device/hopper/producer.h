@@ -17,7 +17,8 @@ struct Producer {
   using Barriers = HopperForwardShared;
   static constexpr int rows = Layout::rows, columns = Layout::columns;
   static constexpr unsigned all_parts = (1u << Formula::mask_parts) - 1;  // of the mask
-  static constexpr unsigned nobody = TileViews::nothing * (Layout::warpgroups == 2 ? 0x11u : 0x111u);
+  static constexpr int groups = Layout::groups_classified;
+  static constexpr unsigned nobody = TileViews::nothing * (groups == 1 ? 1u : 0x111u);
 
   const MappedArgumentsOf<Arguments>& a;
   const CallArguments& call;
@@ -56,11 +57,11 @@ struct Producer {
   }
 
   // Behind the first tile of every block, which is that of its own number. The answer comes while
-  // something else is done.
+  // something else is done. If there are no more tiles than blocks, nobody has cleared the counter.
   FOVEA_DEVICE void take() {
-    if (lane_index() == 0) {
-      taken = static_cast<unsigned>(grid_x()) + count_global(call.taken_tiles, 1);
-    }
+    if (lane_index() != 0) return;
+    taken = static_cast<unsigned>(grid_x());
+    if (tiles > grid_x()) taken += count_global(call.taken_tiles, 1);
   }
 
   // Finds the tile of queries for this place, and which keys it sees; false: there are no more.
@@ -69,15 +70,13 @@ struct Producer {
       const int number = static_cast<int>(shuffle(taken, 0));
       if (number >= tiles) return false;
       take();
+      if (lane_index() == 0) call.taken_tiles[1 + number] = block_x() + 1;
       TilePlace found = place_of(call, query_tile<Formula>(call, number, rows));
       if (!is_written(call, found.s, found.q0, TileRows<Formula>::queries(call, rows))) continue;
       found.key_tiles = is_decoded(call, found.s) ? 0 : (found.s.k_length + columns - 1) / columns;
       found.ascends = ascends(found);
       const Shared to = place_at(into);
-      if (lane_index() == 0) {
-        call.taken_tiles[1 + number] = block_x() + 1;
-        store_struct(to, found);
-      }
+      if (lane_index() == 0) store_struct(to, found);
       sync_warp();  // from here on all read it there: registers are few
       const unsigned live = classify(into, first_chunk(found));
       if (lane_index() == 0) store_shared(to, live);  // its first field
@@ -97,7 +96,7 @@ struct Producer {
     const auto found = load_struct<TilePlace>(place_at(of));
     const int i = first + lane_index();
     unsigned views = 0;
-    FOVEA_NO_UNROLL for (int group = 0; group < Layout::warpgroups; ++group) {
+    FOVEA_NO_UNROLL for (int group = 0; group < groups; ++group) {
       const TileClass kind =
           i >= found.key_tiles
               ? TileClass::empty()
@@ -114,7 +113,9 @@ struct Producer {
   }
   // All warpgroups have the same queries if heads share the tile.
   FOVEA_DEVICE TileSpan rows_of(int group, int q0) const {
-    if (TileRows<Formula>::heads(call) > 1) return {q0, TileRows<Formula>::queries(call, rows)};
+    if (groups == 1 || TileRows<Formula>::heads(call) > 1) {
+      return {q0, TileRows<Formula>::queries(call, rows)};
+    }
     return {q0 + warpgroup_rows * group, warpgroup_rows};
   }
 
@@ -249,7 +250,7 @@ struct Producer {
   // queries are released, nor two in a row: until it begins another step it holds values of the one
   // before, for which there are but two places.
   FOVEA_DEVICE int views_of(const SeenTile& tile, bool is_last) {
-    left_out = is_last ? 0 : tile.views & nobody & ~left_out;
+    left_out = is_last || groups == 1 ? 0 : tile.views & nobody & ~left_out;
     const unsigned views = (tile.views & ~nobody) | left_out;
     const unsigned parts = (views | views >> 4 | views >> 8) & all_parts;
     return static_cast<int>(views << ForwardStep::view_shift | parts * ForwardStep::part);
