@@ -2,8 +2,10 @@
 // once. Kernels of engine jit come as shared objects that the host's compiler made
 // (tests/jit_host), and run thread by thread; those of packed_rows run as plain loops. It has the
 // calls of src/cuda only; tests and benchmarks load it from its own folder. Signatures follow
-// cuda.h 13.0. FOVEA_HOST_GPU_SM=80 makes it a GPU of that compute capability; FOVEA_HOST_GPU_IDLE
-// makes it one that enqueues and does nothing, for benchmarks of the host's part of a call.
+// cuda.h 13.0. FOVEA_HOST_GPU_SM=80 makes it a GPU of that compute capability,
+// FOVEA_HOST_GPU_MULTIPROCESSORS=2 one whose kernels that stay have two blocks (132 otherwise);
+// FOVEA_HOST_GPU_IDLE makes it one that enqueues and does nothing, for benchmarks of the host's
+// part of a call.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -84,10 +86,12 @@ struct LoadedModule {
 
 const bool idle = std::getenv("FOVEA_HOST_GPU_IDLE") != nullptr;
 
-int compute_capability() {
-  const char* const given = std::getenv("FOVEA_HOST_GPU_SM");
-  return given != nullptr ? std::atoi(given) : 90;
+int number_or(const char* variable, int otherwise) {
+  const char* const given = std::getenv(variable);
+  return given != nullptr ? std::atoi(given) : otherwise;
 }
+int compute_capability() { return number_or("FOVEA_HOST_GPU_SM", 90); }
+int multiprocessors() { return number_or("FOVEA_HOST_GPU_MULTIPROCESSORS", 132); }
 
 int most_shared_bytes() {
   const int sm = compute_capability();
@@ -109,10 +113,10 @@ EXPORT int cuDeviceGetName(char* name, int bytes, int) {
 }
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
   switch (attribute) {
-    case 1: *value = 1024; break;                         // threads of a block
-    case 8: *value = 48 << 10; break;                     // shared memory of a block
-    case 10: *value = 32; break;                          // threads of a warp
-    case 16: *value = 132; break;                         // multiprocessors
+    case 1: *value = 1024; break;      // threads of a block
+    case 8: *value = 48 << 10; break;  // shared memory of a block
+    case 10: *value = 32; break;       // threads of a warp
+    case 16: *value = multiprocessors(); break;
     case 75: *value = compute_capability() / 10; break;   // major
     case 76: *value = compute_capability() % 10; break;   // minor
     case 81: *value = most_shared_bytes() + 1024; break;  // of a multiprocessor
