@@ -213,9 +213,9 @@ Rendered render(const Problem& baked, const RenderOptions& options) {
              constant_line("has_mod", out.has_mod) + constant_line("adds_only", adds_only) +
              constant_line("classifies", out.classifies) +
              constant_line("has_factors", static_cast<bool>(factors.inner)) +
-             constant_line("is_score", shifts && near == score) + constant_line("shifts", shifts) +
-             constant_line("bound", bound) + constant_line("line_k", split.line.k) +
-             constant_line("line_q", split.line.q) + constant_line("row_words", out.row_words) +
+             constant_line("shifts", shifts) + constant_line("bound", bound) +
+             constant_line("line_k", split.line.k) + constant_line("line_q", split.line.q) +
+             constant_line("row_words", out.row_words) +
              constant_line("column_words", out.column_words) + text.take() +
              mask_parts_text(parts.size()) + classify + "};\n";
   return out;

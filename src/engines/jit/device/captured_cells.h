@@ -46,7 +46,8 @@ struct CellsTerm {
     using Piece = CellPiece<typename Tile::Element>;
     const long long sums = a.words[Term::word];
     if (sums == 0) return;
-    const long long first = element(a, u, at, 0, 0), row_step = element(a, u, at, 1, 0) - first;
+    const long long first = element_at<Term>(a, u, at, 0, 0),
+                    row_step = element_at<Term>(a, u, at, 1, 0) - first;
     const bool inside = at.q_first >= 0 && at.k_first >= 0 &&
                         static_cast<long long>(at.q_first) + Config::rows <= Term::rows(a) &&
                         static_cast<long long>(at.k_first) + Config::columns <= Term::last(a);
@@ -62,15 +63,6 @@ struct CellsTerm {
   }
 
  private:
-  FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
-                                        const TileBox& at, int row, int column) {
-    typename Formula::Row row_value{};
-    typename Formula::Column column_value{};
-    row_value.q = seen(row, at.q_first);
-    column_value.k = seen(column, at.k_first);
-    return element_of<Term>({a, u, row_value, column_value, 0, 0, true, 0, 0});
-  }
-
   // One by one, if the tile leaves the tensor (then indices are clamped) or rows are not aligned.
   template <class Tile>
   FOVEA_DEVICE static void read_slowly(const Arguments& a, const typename Formula::Uniform& u,
@@ -81,7 +73,7 @@ struct CellsTerm {
       const int row = i / Config::columns, column = i % Config::columns;
       const float x =
           to_float(Element{}, load_shared<typename Stored<Element>::Type>(ds.at(row, column)));
-      if (x != 0) F32Sums::add(a.words[Term::word], element(a, u, at, row, column), x);
+      if (x != 0) F32Sums::add(a.words[Term::word], element_at<Term>(a, u, at, row, column), x);
     }
   }
 };

@@ -12,6 +12,7 @@
 
 #include "exact_sum.h"
 #include "formula.h"
+#include "tile_values.h"
 
 namespace fovea::device {
 
@@ -60,6 +61,16 @@ struct CapturedScore {
 template <class Term>
 FOVEA_DEVICE long long element_of(const CapturedScore& x) {
   return Term::outer(x) * Term::entries(x.a) + Term::inner(x);
+}
+// Of the score at a row and a column of a tile.
+template <class Term>
+FOVEA_DEVICE long long element_at(const Arguments& a, const typename Formula::Uniform& u,
+                                  const TileBox& at, int row, int column) {
+  typename Formula::Row row_value{};
+  typename Formula::Column column_value{};
+  row_value.q = seen(row, at.q_first);
+  column_value.k = seen(column, at.k_first);
+  return element_of<Term>({a, u, row_value, column_value, 0, 0, true, 0, 0});
 }
 template <class Term>
 FOVEA_DEVICE float value_of_term(const CapturedScore& x) {

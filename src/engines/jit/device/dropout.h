@@ -58,11 +58,10 @@ FOVEA_DEVICE KeptPair dropout_keeps_pair(const Dropout& d, int q, int k) {
   return {word_keeps(d, words, key), second};
 }
 
-// Of a warp's tile in which a lane has rows `q` and 8 below, of each 8 columns from key `first` on
-// columns 2 t and 2 t + 1 with t = lane % 4: bit 4 j + 2 r + e is that of row r and column 8 j + 2
-// t
-// + e. A draw serves four keys of a row, which two lanes have: one draws for the upper row, its
-// neighbour for the lower, and they tell each other. By all lanes.
+// What is kept of a warp's tile. A lane has rows q and q + 8 and, with t = lane % 4, columns 2 t
+// and 2 t + 1 of each 8 from key `first` on. Bit 4 j + 2 r + e of the result is that of row q + 8 r
+// and column 8 j + 2 t + e. A draw serves four keys of a row, which two lanes have: one lane draws
+// for the upper row, its neighbour for the lower one, and they tell each other. By all lanes.
 template <int columns8>
 FOVEA_DEVICE unsigned long long dropout_keeps_lane(const Dropout& d, int q, int first) {
   const int t = lane_index() % 4, own = t % 2;

@@ -46,7 +46,6 @@
 //     static float inner_scale(...), outer(const Arguments&, const Uniform&, ...);
 //     // No modified score is larger in magnitude (of inner(), if has_factors); 0: not known.
 //     static constexpr float bound;
-//     static constexpr bool is_score;  // score(s) is s, since all else is in shift and slope
 //     // If splits_shift is asked for, a row's scores are score() + shift(...) + slope(...) *
 //     // (line_k * k + line_q * q), with shift and slope constant in a row.
 //     static constexpr bool shifts;

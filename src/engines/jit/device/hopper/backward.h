@@ -15,10 +15,7 @@
 // backward_finish.h reads.
 #pragma once
 
-#include "backward_beside.h"
 #include "backward_block.h"
-#include "backward_producer.h"
-#include "backward_queries.h"
 #include "backward_scores.h"
 #include "row_pieces.h"
 #include "warpgroup.h"
@@ -278,16 +275,8 @@ FOVEA_DEVICE void hopper_backward(const MappedArgumentsOf<Arguments>& a) {
   if (warp < 8) {
     take_registers<208>();
     BackwardKeys<Config>(a.rest, barriers, warp).run();
-  } else if (warp < 12) {
-    give_registers_back<64>();
-    BackwardQueries<Config>(a.rest, barriers, warp - 8).run();
   } else {
-    give_registers_back<32>();
-    if (warp == 12) {
-      BackwardProducer<Config>(a, barriers).run();
-    } else if constexpr (BackwardBeside<Config>::works) {
-      BackwardBeside<Config>(a.rest, barriers).run();
-    }
+    run_beside_keys<Config>(a, barriers, warp);
   }
 }
 

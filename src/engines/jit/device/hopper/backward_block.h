@@ -1,11 +1,14 @@
-// What the kernels of backward.h and backward_wide.h have in common: how a block begins, and how it
-// marks rows for backward_finish.h.
+// What the kernels of backward.h and backward_wide.h have in common: how a block begins, the warps
+// that have no keys, and how rows are marked for backward_finish.h.
 #pragma once
 
 #include "backward_beside.h"
+#include "backward_producer.h"
+#include "backward_queries.h"
 #include "backward_shape.h"
 #include "backward_step.h"
 #include "tma.h"
+#include "warpgroup.h"
 
 namespace fovea::device {
 
@@ -45,6 +48,23 @@ FOVEA_DEVICE BackwardBarriers begin_backward(const MappedArgumentsOf<Arguments>&
   await_earlier_kernels();
   sync_block();
   return barriers;
+}
+
+// Warps 8 to 15.
+template <class Config>
+FOVEA_DEVICE void run_beside_keys(const MappedArgumentsOf<Arguments>& a,
+                                  const BackwardBarriers& barriers, int warp) {
+  if (warp < 12) {
+    give_registers_back<64>();
+    BackwardQueries<Config>(a.rest, barriers, warp - 8).run();
+  } else {
+    give_registers_back<32>();
+    if (warp == 12) {
+      BackwardProducer<Config>(a, barriers).run();
+    } else if constexpr (BackwardBeside<Config>::works) {
+      BackwardBeside<Config>(a.rest, barriers).run();
+    }
+  }
 }
 
 // Says whether the rows that a warp has written have a NaN. It may come from what is masked, times

@@ -12,10 +12,7 @@
 // Grid: as many blocks as multiprocessors.
 #pragma once
 
-#include "backward_beside.h"
 #include "backward_block.h"
-#include "backward_producer.h"
-#include "backward_queries.h"
 #include "backward_scores.h"
 #include "row_pieces.h"
 #include "warpgroup.h"
@@ -311,16 +308,8 @@ FOVEA_DEVICE void hopper_backward_wide(const MappedArgumentsOf<Arguments>& a) {
   } else if (warp < 8) {
     take_registers<208>();
     WideBackwardSums<Config, false>(a.rest, barriers, warp - 4).run();
-  } else if (warp < 12) {
-    give_registers_back<64>();
-    BackwardQueries<Config>(a.rest, barriers, warp - 8).run();
   } else {
-    give_registers_back<32>();
-    if (warp == 12) {
-      BackwardProducer<Config>(a, barriers).run();
-    } else if constexpr (BackwardBeside<Config>::works) {
-      BackwardBeside<Config>(a.rest, barriers).run();
-    }
+    run_beside_keys<Config>(a, barriers, warp);
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include "../captured_score.h"
 #include "../team.h"
-#include "../tile_values.h"
 #include "backward_shape.h"
 
 namespace fovea::device {
@@ -20,7 +19,8 @@ struct CellsTerm {
                                       Shared ds, const TileBox& at, Team team) {
     const long long sums = a.words[Term::word];
     if (sums == 0) return;
-    const long long first = element(a, u, at, 0, 0), row_step = element(a, u, at, 1, 0) - first;
+    const long long first = element_at<Term>(a, u, at, 0, 0),
+                    row_step = element_at<Term>(a, u, at, 1, 0) - first;
     const bool inside = at.q_first >= 0 && at.k_first >= 0 &&
                         static_cast<long long>(at.q_first) + Shape::queries <= Term::rows(a) &&
                         static_cast<long long>(at.k_first) + Shape::keys <= Term::last(a);
@@ -51,15 +51,6 @@ struct CellsTerm {
     return to_float(Element{}, static_cast<unsigned short>(x));
   }
 
-  FOVEA_DEVICE static long long element(const Arguments& a, const typename Formula::Uniform& u,
-                                        const TileBox& at, int row, int column) {
-    typename Formula::Row row_value{};
-    typename Formula::Column column_value{};
-    row_value.q = seen(row, at.q_first);
-    column_value.k = seen(column, at.k_first);
-    return element_of<Term>({a, u, row_value, column_value, 0, 0, true, 0, 0});
-  }
-
   // One by one, if the tile leaves the tensor (then indices are clamped) or rows are not aligned.
   FOVEA_DEVICE static void read_slowly(const Arguments& a, const typename Formula::Uniform& u,
                                        Shared ds, const TileBox& at, Team team) {
@@ -68,7 +59,7 @@ struct CellsTerm {
       const int q = i / Shape::keys, k = i % Shape::keys;
       const Shared from = ds + k * Shape::row_bytes + ((q / 8 ^ k % 8) << 4) + q % 8 * 2;
       const float x = half(load_shared<unsigned short>(from));
-      if (x != 0) F32Sums::add(a.words[Term::word], element(a, u, at, q, k), x);
+      if (x != 0) F32Sums::add(a.words[Term::word], element_at<Term>(a, u, at, q, k), x);
     }
     sync_warp();
   }

@@ -178,7 +178,9 @@ struct HopperForward {
     float slope[2] = {0, 0};
     if constexpr (Formula::shifts && !masks) {
       FOVEA_UNROLL for (int r = 0; r < 2; ++r) {
-        slope[r] = find_base(row_values[r], seen(step.k0, s.k_offset), r);
+        const RowLine line =
+            row_line<Formula>(a, uniform, row_values[r], seen(step.k0, s.k_offset));
+        base[r] = line.base, slope[r] = line.slope;
       }
     }
     constexpr PairReads reads =
@@ -201,39 +203,12 @@ struct HopperForward {
             score = keep ? score : -infinity();
           } else {
             const float distance = static_cast<float>(lane_column) + static_cast<float>(8 * j + e);
-            score = modified(row_values[r], column, score, slope[r] * distance);
+            score = modified<Formula>(a, uniform, row_values[r], column, score * units.scale,
+                                      slope[r] * distance);
           }
         }
       }
     }
-  }
-
-  // A product to what the formula makes of it; `line`: what a line along k adds.
-  template <class Factors = Formula>
-  FOVEA_DEVICE float modified(const typename Formula::Row& row_value,
-                              const typename Formula::Column& column, float product,
-                              float line) const {
-    if constexpr (Factors::has_factors) {
-      return Factors::inner(a, uniform, row_value, column, product * units.scale);
-    } else if constexpr (Factors::is_score) {
-      return fma_rn(product, units.scale, line);
-    } else {
-      const float score = Formula::score(a, uniform, row_value, column, product * units.scale);
-      return Factors::shifts ? score + line : score;
-    }
-  }
-
-  // What a row's scores have in common in this tile; returns how a line along k goes on from there.
-  // See row_base.h, of which this is the form in f32.
-  template <class Lines = Formula>
-  FOVEA_DEVICE float find_base(const typename Formula::Row& row_value, int key, int r) {
-    const typename Formula::Column nowhere{};
-    const auto at_key = static_cast<unsigned>(Lines::line_k) * static_cast<unsigned>(key) +
-                        static_cast<unsigned>(Lines::line_q) * static_cast<unsigned>(row_value.q);
-    const float slope = Lines::slope(a, uniform, row_value, nowhere);
-    base[r] = fma_rn(slope, static_cast<float>(static_cast<int>(at_key)),
-                     Lines::shift(a, uniform, row_value, nowhere));
-    return Lines::line_k * slope;
   }
 
   // --- softmax ---
