@@ -74,7 +74,8 @@ class Formula {
 
   std::string wrapped(const std::string& score) {
     if (random_.chance(25)) return scalar("=0.7", true) + " * (" + score + ")";
-    if (random_.chance(15)) {
+    // Not of small numbers: the derivative by C would then be a difference of nearly equal ones.
+    if (score.starts_with("score") && random_.chance(25)) {
       const std::string capped = replaced("C * tanh((E) / C)", "C", scalar("=3", true));
       return replaced(capped, "E", score);
     }

@@ -236,7 +236,7 @@ void read_query_block(const Call& call, const BackwardMemory& memory, const Wave
 
 void balance_rows(const Call& call, const BackwardMemory& memory, const Wave& wave,
                   const CapturedRun& captured) {
-  if (memory.row_totals.empty()) return;
+  if (memory.row_totals.empty() || value_of(call.bound.dropout) > 0) return;
   const std::int64_t blocks = memory.queries.blocks;
   for (std::int64_t task = 0; task < wave.count * blocks; ++task) {
     QueryBlock at;

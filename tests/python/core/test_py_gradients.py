@@ -293,3 +293,17 @@ def test_engines_say_who_has_it():
     assert _core.supported(problem, engine="reference")[0]
     answer, text = _core.supported(problem, device="h200")
     assert not answer and "engine jit runs forwards and backwards" in text
+
+
+def test_probabilities_that_dropout_leaves_may_add_up_to_one():
+    # Of two keys and a sink, each with a third of a row, dropout at 2/3 mostly leaves one or none. One counts as all of
+    # the row then, but its gradients do not add up to nothing: the sink has a part of them.
+    random = np.random.default_rng(5)
+    q, k, v = np.zeros((1, 1, 64, 8), np.float32), *random.standard_normal((2, 1, 1, 2, 8)).astype(np.float32)
+    options = {"score_mod": "score + t[h]", "tensors": {"t": np.zeros(1, np.float32)}, "sinks": np.zeros(1, np.float32)}
+    weight = random.standard_normal((1, 1, 64, 8)).astype(np.float32)
+    grads = [
+        fovea.vjp(q, k, v, **options, dropout_p=2 / 3, seed=3, engine=engine)[1](weight)["t"]
+        for engine in ("cpu", "reference")
+    ]
+    np.testing.assert_allclose(*grads, rtol=1e-5)

@@ -6,8 +6,9 @@
 // its dS. The gradient of a slope, sum dS (k - q), multiplies that error by distances. The error is
 // spread over the row in proportion to its probabilities P, so
 //   sum dS w - (sum dS - dlse) * sum P w
-// is the gradient without it. This needs probabilities that add up to 1: nothing is done if the
-// call sees only some of the keys, if there is a sink, or with dropout.
+// is the gradient without it. This needs probabilities that add up to 1: nothing is done for rows
+// of which the call sees only some keys, or whose sink takes a part, nor with dropout, since what
+// it leaves of a row may add up to 1 by chance.
 #pragma once
 
 #include <cstdint>
