@@ -39,12 +39,7 @@ julia> o == attention(q, k, v; causal = true, score_mod = "cap * tanh(score / ca
 true
 ```
 """
-function attention(q, k, v; return_lse::Bool = false, options...)
-    o, lse = forward(q, k, v, read_options(values(options)), return_lse)
-    return one_type(return_lse ? (o, lse) : o)
-end
-
-function attention(q, k, v, captured::NamedTuple; return_lse::Bool = false, options...)
+function attention(q, k, v, captured::NamedTuple = NamedTuple(); return_lse::Bool = false, options...)
     o, lse = forward(q, k, v, read_options(values(options), captured), return_lse)
     return one_type(return_lse ? (o, lse) : o)
 end

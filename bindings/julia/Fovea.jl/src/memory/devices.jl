@@ -58,31 +58,23 @@ const KEPT_BYTES = 256 * 2^20  # in all; what is beyond goes to the garbage coll
 const ALIGNMENT = 64
 
 function take_buffer(bytes)
-    lock(KEPT_LOCK)
-    try
-        for i in length(KEPT_BUFFERS):-1:1
-            length(KEPT_BUFFERS[i]) >= bytes || continue
-            buffer = KEPT_BUFFERS[i]
-            deleteat!(KEPT_BUFFERS, i)
-            return buffer
-        end
-    finally
-        unlock(KEPT_LOCK)
+    Base.@lock KEPT_LOCK for i in length(KEPT_BUFFERS):-1:1
+        length(KEPT_BUFFERS[i]) >= bytes || continue
+        buffer = KEPT_BUFFERS[i]
+        deleteat!(KEPT_BUFFERS, i)
+        return buffer
     end
     return Vector{UInt8}(undef, bytes)
 end
 
 function keep_buffer(buffer)
-    lock(KEPT_LOCK)
-    try
+    Base.@lock KEPT_LOCK begin
         push!(KEPT_BUFFERS, buffer)
         # The oldest go first; one that has become too small for its program is never taken again.
         while length(KEPT_BUFFERS) > 1 && mapreduce(length, +, KEPT_BUFFERS) > KEPT_BYTES ||
               length(KEPT_BUFFERS) > 2 * Threads.nthreads()
             popfirst!(KEPT_BUFFERS)
         end
-    finally
-        unlock(KEPT_LOCK)
     end
     return nothing
 end
