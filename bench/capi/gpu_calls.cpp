@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/capi/counted.h"
+#include "bench/capi/idle_engine.h"
 #include "bench/cases.h"
 #include "cuda/driver.h"
 #include "engines/cudnn/lower.h"
