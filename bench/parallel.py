@@ -263,8 +263,7 @@ def main():
         text = report(measure(), load)
         print(text)
         if arguments.write:
-            machine = f"{bench_report.slug(bench_report.processor())}_{os.cpu_count()}core"
-            (ROOT / f"docs/results/parallel_{machine}.md").write_text(text)
+            bench_report.record("parallel", text)
 
 
 if __name__ == "__main__":

@@ -113,11 +113,6 @@ struct Measurement {
   bool missed() const { return goal.peer_ms && goal.bar && !(ms <= *goal.peer_ms * *goal.bar); }
 };
 
-double median(std::vector<double> x) {
-  std::ranges::sort(x);
-  return x[x.size() / 2];
-}
-
 double median_ms(const std::function<void()>& enqueue, int rounds) {
   const int calls = time_ms(enqueue, 2) < 2 ? 4 : 2;  // short ones need more to hide the start
   std::vector<double> times;
@@ -218,22 +213,6 @@ class RowBench {
   int failures_ = 0;
 };
 
-// Microseconds of the host per call. Few calls at a time, so that the queue never fills up and the
-// host never waits for the GPU.
-double host_us(const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int calls = 100, rounds = 60;
-  std::vector<double> times;
-  for (int i = 0; i < rounds; ++i) {
-    const auto start = Clock::now();
-    for (int j = 0; j < calls; ++j) call();
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
-                    calls);
-    wait();
-  }
-  return median(times);
-}
-
 int host_times(const Options& options) {
   constexpr double forward_bar = 8, backward_bar = 16;
   std::printf("%-10s %12s %13s\n", "case", "forward us", "backward us");
@@ -248,8 +227,8 @@ int host_times(const Options& options) {
     DeviceLine line("b=1 h=1 sq=128 d=64 dtype=bf16 direction=both " + std::string(words),
                     options.engine);
     for (std::size_t i = 0; i < line.sets(); ++i) line.forward();
-    const double forward = host_us([&] { line.forward(); });
-    const double backward = host_us([&] { line.backward(); });
+    const double forward = host_us({[&] { line.forward(); }}).front();
+    const double backward = host_us({[&] { line.backward(); }}).front();
     const bool good = forward <= forward_bar && backward <= backward_bar;
     within = within && good;
     std::printf("%-10s %12.2f %13.2f  %s\n", name, forward, backward, good ? "ok" : "MISSED");
