@@ -16,12 +16,11 @@ using LinearAlgebra: LinearAlgebra
 export attention, attention!, attention_backward, attention_backward!, attention_supported, explain
 export cudnnSDPAForward, cudnnSDPAForward!, cudnnSDPABackward
 
-include("bfloat16.jl")
 # The C interface.
-include("c/types.jl")
 include("c/library.jl")
 include("c/calls.jl")
-# Where arrays lie in memory.
+# What arrays are made of, and where they lie.
+include("memory/element_types.jl")
 include("memory/layout.jl")
 include("memory/devices.jl")
 # Modifiers: from Julia functions to formulas.
