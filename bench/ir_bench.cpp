@@ -72,5 +72,3 @@ BENCHMARK_CAPTURE(classify_million_tiles, blocks, "mask=\"q // 128 == k // 128 &
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace
-
-BENCHMARK_MAIN();

@@ -13,7 +13,6 @@ import argparse
 import functools
 import os
 import pathlib
-import re
 import statistics
 import sys
 import time
@@ -160,7 +159,7 @@ def main() -> None:
     ]
     print("\n".join(text[:3]))
     if not options.no_record:
-        gpu = "_".join(re.findall(r"[a-z0-9]+", device.device_kind.lower().removeprefix("nvidia")))
+        gpu = bench_report.slug(device.device_kind.removeprefix("NVIDIA"))
         bench_report.record("jax" if cpu else "jax_gpu", "\n".join(text), None if cpu else gpu)
 
 
