@@ -64,10 +64,6 @@ end
 # the others so that all see the same machine.
 function times(calls; rounds = 15)
     foreach(call -> call(), calls)
-    return rounds_of(calls, rounds)
-end
-
-function rounds_of(calls, rounds)
     seconds, busy = [Float64[] for _ in calls], [Float64[] for _ in calls]
     for round in 1:rounds, (i, call) in enumerate(calls)
         GC.gc(false)
