@@ -101,7 +101,7 @@ Base.:(==)(a::PlanKey, b::PlanKey) = a.config === b.config && a.line == b.line &
 Base.hash(a::PlanKey, seed::UInt) =
     hash(objectid(a.config), hash(a.line, hash(a.strides, hash(a.grads, hash(a.engine, hash(a.device, seed))))))
 
-# How captured arrays lie, for engines of GPUs, which bake it. Those of the CPU take what a call binds, and so share a plan.
+# How captured arrays lie, which engine cudnn bakes. On a CPU every engine takes what a call binds, so that calls share a plan.
 function tensor_strides(program::Program, device)
     device == "cpu" && return ""
     words = String[]
