@@ -1,14 +1,7 @@
 // Engine jit's kernels alone, without Python: milliseconds and TFLOP/s of problem lines on the
-// first GPU, beside stored times of peers. Starts in a second; made for tuning. bench/jit_gpu.py
-// measures the peers too.
-//
-//   fovea_bench_jit [ROW...]              rows of bench/gpu/hopper_rows.txt by name, or all of them
-//   fovea_bench_jit --tier general        the kernels for sm_80 and newer, rows of general_rows.txt
-//   fovea_bench_jit --line LINE           any problem line
-//   fovea_bench_jit --host-times          what a cached call costs the host
-//   fovea_bench_jit --first-calls         how long the first call of a formula takes
-//   fovea_bench_jit --first-lines         of which lines, for a bundle of them; needs no GPU
-//   options: --engine NAME (jit), --rounds N (15), --json FILE, --no-check
+// first GPU, beside stored times of peers. Starts in a second; made for tuning (--help says how).
+// bench/jit_gpu.py measures the peers too.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -270,42 +263,20 @@ int first_calls(const Options& options) {
   return 0;
 }
 
-Options parse(int argc, char** argv) {
-  Options out;
-  const auto value = [&](int& i) -> std::string {
-    if (i + 1 >= argc) throw std::invalid_argument(std::string(argv[i]) + " needs a value");
-    return argv[++i];
-  };
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--engine")
-      out.engine = value(i);
-    else if (word == "--tier")
-      out.tier = value(i);
-    else if (word == "--line")
-      out.lines.push_back(value(i));
-    else if (word == "--json")
-      out.json = value(i);
-    else if (word == "--rounds")
-      out.rounds = std::max(1, std::stoi(value(i)));
-    else if (word == "--no-check")
-      out.check = false;
-    else if (word == "--host-times")
-      out.host_times = true;
-    else if (word == "--first-lines")
-      out.first_lines = true;
-    else if (word == "--first-calls")
-      out.first_calls = true;
-    else if (word.starts_with("-"))
-      throw std::invalid_argument("no option " + word);
-    else
-      out.names.push_back(word);
-  }
-  return out;
+void add_options(CLI::App& app, Options& out) {
+  app.add_option("rows", out.names, "rows of bench/gpu/TIER_rows.txt; causal*: all that begin so");
+  app.add_option("--tier", out.tier, "hopper, or general: the kernels for sm_80 and newer");
+  app.add_option("--line", out.lines, "any problem line instead")->allow_extra_args(false);
+  app.add_option("--engine", out.engine, "jit unless told");
+  app.add_option("--rounds", out.rounds, "of which the median counts")->check(CLI::PositiveNumber);
+  app.add_option("--json", out.json, "a file for the results");
+  app.add_flag("--no-check{false}", out.check, "do not compute sampled rows on the host");
+  app.add_flag("--host-times", out.host_times, "what a cached call costs the host");
+  app.add_flag("--first-calls", out.first_calls, "how long the first call of a formula takes");
+  app.add_flag("--first-lines", out.first_lines, "of which lines, for a bundle; needs no GPU");
 }
 
-int run(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+int run(const Options& options) {
   if (options.first_lines) {
     for (const FirstCall& one : first_lines()) std::puts(one.line.c_str());
     return 0;
@@ -328,8 +299,12 @@ int run(int argc, char** argv) {
 }  // namespace fovea::bench
 
 int main(int argc, char** argv) {
+  fovea::bench::Options options;
+  CLI::App app("Engine jit's kernels beside stored times of their peers");
+  fovea::bench::add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
   try {
-    return fovea::bench::run(argc, argv);
+    return fovea::bench::run(options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fovea_bench_jit: %s\n", error.what());
     return 2;
