@@ -85,15 +85,15 @@ function forward!(out, lse, q, k, v, o::Options)
     check_seed(o)
     program = program_of(o, sizes, eltype(q))
     check_devices(device, program, (("k", k), ("v", v), ("o", out), ("lse", lse)))
-    slots = Slots(out, nothing, nothing, nothing, nothing)
+    slots = Slots(out)
     flags = (lse = lse !== nothing, grad_lse = false)
     config = config_of(FORWARD, sizes, code, o, (q, k, v), slots, flags)
     key = PlanKey(config, program, "", o.engine, device)
-    run(key, program, o, (q, k, v), slots, extras_of(o, q, sizes, lse, nothing, nothing))
+    run(key, program, o, (q, k, v), slots, extras_of(o, q, sizes, lse))
     return nothing
 end
 
-function extras_of(o::Options, q, sizes::CSizes, lse, grad_lse, grad_sinks)
+function extras_of(o::Options, q, sizes::CSizes, lse, grad_lse = nothing, grad_sinks = nothing)
     return Extras(lse, grad_lse, sinks_of(o.sinks, q, sizes.h, rows_type(eltype(q))), grad_sinks,
                   lengths_of("q_lengths", o.q_lengths, q, sizes.b, sizes.sq),
                   lengths_of("kv_lengths", o.kv_lengths, q, sizes.b, sizes.skv))

@@ -81,7 +81,7 @@ function question(q, k, v, o::Options, direction, device)
     program = program_of(o, sizes, eltype(q))
     back = direction === :backward
     flags = (lse = !back, grad_lse = false)
-    config = config_of(back ? BACKWARD : FORWARD, sizes, code, o, (q, k, v), Slots(nothing, nothing, nothing, nothing, nothing), flags)
+    config = config_of(back ? BACKWARD : FORWARD, sizes, code, o, (q, k, v), Slots(), flags)
     grads = back ? join(map(name -> word_of(program, name), differentiable(program, o)), ",") : ""
     return PlanKey(config, program, grads, o.engine, where), program
 end

@@ -52,7 +52,7 @@ rows_size(sizes::CSizes) = (Int(sizes.sq), Int(sizes.h), Int(sizes.b))
 rows_type(::Type{Float64}) = Float64
 rows_type(::Type) = Float32
 
-# The arrays of a backward beside q, k, v; nothing for a gradient that is not wanted.
+# The arrays of a call beside q, k, v; nothing for a gradient that is not wanted.
 struct Slots{A,B,C,D,E}
     o::A
     grad_o::B
@@ -60,6 +60,7 @@ struct Slots{A,B,C,D,E}
     grad_k::D
     grad_v::E
 end
+Slots(o = nothing) = Slots(o, nothing, nothing, nothing, nothing)  # of a forward
 
 slot_strides(name, x) = strides4(name, x)
 slot_strides(name, ::Nothing) = NO_STRIDES
