@@ -1,4 +1,4 @@
-// The modifiers and masks that benchmarks of single calls have in common.
+// The modifiers and masks that benchmarks have in common.
 #pragma once
 
 namespace fovea::bench {
@@ -21,8 +21,8 @@ inline constexpr Case cases[] = {
 };
 inline constexpr int plain_cases = 7;  // the first of them: one modifier or one mask
 
-// About forty operations, with three captured tensors and three scalars: the formula of ir_bench
-// under a mask.
+// About forty operations, with three captured tensors and three scalars: soft cap, ALiBi, a learned
+// bias by clipped distance, a gate by tanh and a learned temperature, under a mask.
 inline constexpr const char* long_formula =
     "mod=\"let d = q - k; let t = score / temperature[h]; "
     "let capped = softcap * tanh(t / softcap); let near = clamp(d, -64, 64) + 64; "

@@ -67,7 +67,7 @@ def measure(arguments, library, processors):
     ]
     over, most_faults = [], 0
     table = [row for row in rows.table() if row.peer != "own" and re.search(arguments.only, row.name)]
-    warm_up(library, arguments, processors, table[0])
+    sides.start_threads(library, processors[: arguments.threads])
     for row in table:
         data = sides.Data(row)
         plan = sides.Fovea(library, data, None)
@@ -99,42 +99,23 @@ def faults_per_call(function, calls=5):
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // calls
 
 
-def warm_up(library, arguments, processors, row):
-    """Starts every thread, then binds Fovea's, as the C benchmark does."""
-    from cpu import sides, timing
-
-    data = sides.Data(row)
-    sides.torch_side(data)()
-    os.sched_setaffinity(0, processors)
-    sides.Fovea(library, data, None).run()
-    timing.bind_threads(processors[: arguments.threads])
-
-
 def main():
     arguments = parse_arguments()
     processors = sorted(os.sched_getaffinity(0))
-    os.environ.update(
-        OMP_PROC_BIND="true",
-        OMP_PLACES="cores",
-        OMP_NUM_THREADS=str(arguments.threads),
-        FOVEA_NUM_THREADS=str(arguments.threads),
-    )
-    import fovea  # before OpenMP binds this thread: the library counts processors once
     from cpu import fovea_c
 
-    library = fovea_c.Library(arguments.build / "libfovea.so")
-    library.doctor()
+    library = fovea_c.load(arguments.build, arguments.threads)
     import bench_report
+    import fovea  # before torch, as the library
     import torch
 
     load = os.getloadavg()[0]
     lines, over, faults = measure(arguments, library, processors)
-    machine = bench_report.processor()
     busy = " **The machine was busy: no result.**" if load > 0.5 * len(processors) else ""
     head = [
         "# fovea.torch against its own C interface and PyTorch, on a CPU",
         "",
-        f"- Machine: {machine}, {arguments.threads} threads, bound; load {load:.2f} before.{busy}",
+        f"- Machine: {bench_report.processor()}, {arguments.threads} threads, bound; load {load:.2f} before.{busy}",
         f"- Fovea {fovea.__version__}, torch {torch.__version__}; commit {bench_report.commit()}, {datetime.date.today()}",
         "- Command: `./dev bench torch`; medians of rounds that take turns. The bar: fovea.torch / C at most 1.05 at S = 1024.",
         f"- Fresh outputs of fovea.torch: at most {faults} page faults in a call; the C interface writes to the same memory each time.",
@@ -144,9 +125,7 @@ def main():
     text = "\n".join([*head, *lines, ""])
     print("\n" + text)
     if not (arguments.no_record or arguments.only):
-        path = ROOT / "docs/results" / f"torch_api_{bench_report.slug(machine)}_{os.cpu_count()}core.md"
-        path.write_text(text)
-        print(f"wrote {path.relative_to(ROOT)}")
+        bench_report.record("torch_api", text)
     sys.exit(1 if over else 0)
 
 

@@ -54,22 +54,12 @@ def parse_arguments():
     return arguments
 
 
-def load(arguments):
-    """Fovea first: it counts processors before OpenMP binds this thread to one of them."""
-    os.environ.update(OMP_PROC_BIND="true", OMP_PLACES="cores", OMP_NUM_THREADS=str(arguments.threads),
-                      FOVEA_NUM_THREADS=str(arguments.threads))
-    if arguments.isa:
-        os.environ.update(VARIABLES[arguments.isa])
-    from cpu import fovea_c
-    library = fovea_c.Library(arguments.build / "libfovea.so")
-    library.doctor()
-    return library
-
-
 def main():
     arguments = parse_arguments()
     processors = sorted(os.sched_getaffinity(0))
-    library = load(arguments)
+    os.environ.update(VARIABLES.get(arguments.isa, {}))
+    from cpu import fovea_c
+    library = fovea_c.load(arguments.build, arguments.threads)
     from cpu import measure, report  # torch comes with it
     run = measure.Run(arguments, library, processors)
     selected = [row for row in measure.rows_of(arguments) if re.search(arguments.only or "", row.name)]

@@ -2,6 +2,7 @@
 // lowering it, and classifying tiles of a mask.
 #include <benchmark/benchmark.h>
 
+#include "bench/cases.h"
 #include "ir/diff.h"
 #include "ir/parse.h"
 #include "ir/print.h"
@@ -13,30 +14,19 @@ namespace {
 
 using namespace fovea::ir;
 
-// 40 distinct nodes (checked below): soft cap, alibi, a learned bias by clipped distance, a gate
-// by tanh and a learned temperature.
-constexpr const char* forty_nodes =
-    "mod=\"let d = q - k; let t = score / temperature[h]; "
-    "let capped = softcap * tanh(t / softcap); "
-    "let near = clamp(d, -64, 64) + 64; "
-    "let gate = sigmoid(gain * tanh(f32(d) * 0.01) + shift); "
-    "d < 512 ? capped + slopes[h] * (k - q) + gate * table[h, near] : capped - softplus(t) * 0.5 + 1\" "
-    "tensor=temperature:f32[H] tensor=slopes:f32[H] tensor=table:f32[H,129] "
-    "scalar=softcap=30 scalar=gain=2 scalar=shift=0.1";
-
 void parse(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(parse_program(forty_nodes));
+  for (auto _ : state) benchmark::DoNotOptimize(parse_program(fovea::bench::long_formula));
 }
 BENCHMARK(parse)->Unit(benchmark::kMicrosecond);
 
 void differentiate_and_simplify(benchmark::State& state) {
-  const Program program = parse_program(forty_nodes);
+  const Program program = parse_program(fovea::bench::long_formula);
   for (auto _ : state) benchmark::DoNotOptimize(simplify(differentiate(program.mod()).score));
 }
 BENCHMARK(differentiate_and_simplify)->Unit(benchmark::kMicrosecond);
 
 void print_canonical(benchmark::State& state) {
-  const Program program = parse_program(forty_nodes);
+  const Program program = parse_program(fovea::bench::long_formula);
   for (auto _ : state) benchmark::DoNotOptimize(print(program));
 }
 BENCHMARK(print_canonical)->Unit(benchmark::kMicrosecond);
@@ -45,7 +35,7 @@ BENCHMARK(print_canonical)->Unit(benchmark::kMicrosecond);
 void parse_differentiate_and_tape(benchmark::State& state) {
   std::size_t nodes = 0;
   for (auto _ : state) {
-    const Program program = parse_program(forty_nodes);
+    const Program program = parse_program(fovea::bench::long_formula);
     const Gradients gradients = differentiate(program.mod());
     std::vector<Expr> roots{program.mod(), gradients.score};
     for (const LoadGradient& load : gradients.loads) roots.push_back(load.gradient);
@@ -82,5 +72,3 @@ BENCHMARK_CAPTURE(classify_million_tiles, blocks, "mask=\"q // 128 == k // 128 &
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace
-
-BENCHMARK_MAIN();

@@ -18,7 +18,6 @@ import datetime
 import fnmatch
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 
 def parse_arguments():
@@ -61,6 +60,7 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.nn.attention import flex_attention as torch_flex  # noqa: E402
 
+import bench_report  # noqa: E402
 from bench.gpu.rows import Formula, formula_of, read_rows  # noqa: E402
 
 SETS = 2
@@ -345,9 +345,7 @@ def finish(rows, found, copy, seconds, version):
     if arguments.json:
         Path(arguments.json).write_text(line + "\n")
     if not (arguments.no_record or arguments.only or arguments.quick or arguments.peers == "stored"):
-        path = ROOT / "docs/results" / f"jit_{arguments.tier}_{'_'.join(re.findall(r'[a-z0-9]+', name.lower()))}.md"
-        path.write_text(text)
-        print(f"wrote {path.relative_to(ROOT)}")
+        bench_report.record(f"jit_{arguments.tier}", text, bench_report.slug(name))
     missed = [f"{row} {d}" for row, both in found.items() for d, one in both.items() if one.get("met") is False]
     print("missed: " + ", ".join(missed) if missed else "every bar is met")
     return 1 if missed and not arguments.no_bars else 0

@@ -64,10 +64,6 @@ end
 # the others so that all see the same machine.
 function times(calls; rounds = 15)
     foreach(call -> call(), calls)
-    return rounds_of(calls, rounds)
-end
-
-function rounds_of(calls, rounds)
     seconds, busy = [Float64[] for _ in calls], [Float64[] for _ in calls]
     for round in 1:rounds, (i, call) in enumerate(calls)
         GC.gc(false)
@@ -116,7 +112,7 @@ end
 # libfovea's own part of a call: the plan, run with bindings that are ready.
 function plan_alone(q, k, v, o, lse)
     key = first(x for x in keys(Fovea.PLANS) if x.config.sizes.sq == 2)  # the only small one so far
-    options, slots = Fovea.read_options(NamedTuple()), Fovea.Slots(o, nothing, nothing, nothing, nothing)
+    options, slots = Fovea.read_options(NamedTuple()), Fovea.Slots(o)
     prepared, rows = Fovea.acquire(key, Fovea.PLAIN), Fovea.Extras(lse, nothing, nothing, nothing, nothing, nothing)
     time = Fovea.with_workspace(q, prepared.workspace) do workspace
         bindings = Ref(Fovea.bindings_of(options, (q, k, v), slots, rows, Fovea.CTensorBinding[], Fovea.CScalarBinding[],

@@ -20,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "attention/bindings.h"
 #include "attention/cpu.h"
 #include "engines/cpu/engine.h"
 #include "tests/attention/bound_call.h"
@@ -126,17 +125,8 @@ class TimedCall {
     const Baking baking = cpu_engine().bake(bound_.problem, device);
     plan_ = cpu_engine().compile(baking.baked, cpu_engine().judge(baking.baked, device), device);
     literals_ = baking.literals;
-    const std::size_t bytes = plan_->workspace_bytes(bound_.problem.sizes);
-    workspace_.reset(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
-    Bindings& bindings = bound_.bindings;
-    bindings.workspace = workspace_.get();
-    bindings.workspace_bytes = bytes;
-    bindings.literals = literals_;
-    bindings.tensors = bound_.tensors;
-    bindings.scalars = bound_.scalars;
-    bindings.tensor_gradients = bound_.tensor_gradients;
-    bindings.scalar_gradients = bound_.scalar_gradients;
-    bindings.executor = &recorder_;
+    bound_.bind(*plan_, literals_);
+    bound_.bindings.executor = &recorder_;
   }
 
   // Keeps the least that was seen of each task, and of what is done outside of shared regions. A
@@ -210,10 +200,6 @@ class TimedCall {
   Recorder recorder_;
   std::unique_ptr<Plan> plan_;
   std::vector<float> literals_;
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<void, Free> workspace_;
   Regions regions_;
   double alone_ = 0;
   int runs_ = 0;

@@ -147,9 +147,9 @@ def main():
 
 
 def record(arguments, load, lines, verdict):
-    from bench_report import commit, processor, slug
+    from bench_report import commit, processor
+    from bench_report import record as write
 
-    name = f"transformers_{slug(processor())}_{os.cpu_count()}core.md"
     text = f"""# Hugging Face transformers with attn_implementation="fovea"
 
 {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d, %H:%M}, commit {commit()}, {processor()}, {os.cpu_count()} cores, load {load:.1f} before,
@@ -159,9 +159,7 @@ medians of {arguments.rounds} rounds, in which the implementations take turns, s
 A row counts as slower beyond {100 * (BAR - 1):.0f} %.
 
 """
-    path = ROOT / "docs/results" / name
-    path.write_text(text + "\n".join(lines) + f"\n\n{verdict}\n")
-    print(f"wrote {path.relative_to(ROOT)}")
+    write("transformers", text + "\n".join(lines) + f"\n\n{verdict}\n")
 
 
 if __name__ == "__main__":

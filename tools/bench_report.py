@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Turns the JSON of Google Benchmark in build/ into docs/results/<name>_<machine>.md. Run by ./dev bench."""
+"""Turns the JSON of Google Benchmark in build/ into docs/results/<name>_<machine>.md. Run by ./dev bench.
+
+Also what the benchmarks in Python say of the machine, and where they write.
+"""
 import argparse
 import datetime
 import json
@@ -35,6 +38,17 @@ def compiler():
 def commit():
     dirty = subprocess.run(["git", "diff", "--quiet", "HEAD"], cwd=ROOT, check=False, capture_output=True)
     return first_line("git", "rev-parse", "--short", "HEAD") + (" with changes" if dirty.returncode else "")
+
+
+def machine():
+    return f"{slug(processor())}_{os.cpu_count()}core"
+
+
+def record(name, text, where=None):
+    """Writes docs/results/<name>_<where>.md; of this machine, unless told."""
+    path = ROOT / f"docs/results/{name}_{where or machine()}.md"
+    path.write_text(text)
+    print(f"wrote {path.relative_to(ROOT)}")
 
 
 def duration(value, unit):
@@ -102,11 +116,10 @@ def main():
     arguments = parser.parse_args()
 
     report = json.loads((ROOT / f"build/bench_{arguments.name}.json").read_text())
-    machine = processor()
     lines = [
         f"# Benchmarks of {arguments.name}",
         "",
-        f"- Machine: {machine}, {os.cpu_count()} cores visible; each benchmark uses one",
+        f"- Machine: {processor()}, {os.cpu_count()} cores visible; each benchmark uses one",
         f"- Compiler: {compiler()}, preset release",
         f"- Date: {datetime.date.today()}, commit {commit()}",
         f"- Load when they began (1, 5, 15 minutes): {load(report)}",
@@ -116,10 +129,7 @@ def main():
         *table(fastest(report["benchmarks"])),
         "",
     ]
-    path = ROOT / f"docs/results/{arguments.name}_{slug(machine)}_{os.cpu_count()}core.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines))
-    print(f"wrote {path.relative_to(ROOT)}")
+    record(arguments.name, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 # runs the API tests on CUDA arrays and the benchmark beside JAX.
 #
 #   tools/gpu_python.sh FOLDER OUT [torch] [jax]      their tests, or those of one file (torch/test_api.py); both unless named
-#   tools/gpu_python.sh FOLDER OUT bench              bench/jax_gpu.py: four minutes (for torch: bench/jit_gpu.py)
+#   tools/gpu_python.sh FOLDER OUT bench              bench/jax_peers.py: four minutes (for torch: bench/jit_gpu.py)
 #   tools/gpu_python.sh FOLDER OUT build              the extension alone
 #
 # FOVEA_TEST_SELECT: of these tests, those that pytest's -k takes; each one's verdict is shown.
@@ -87,7 +87,7 @@ run_tests() {
 
 run_benchmark() {
   say "fovea.jax beside its peers"
-  timeout 240 python3 bench/jax_gpu.py 2>&1 | tee "$results/bench_jax.txt" || failed+=("jax bench")
+  timeout 240 python3 bench/jax_peers.py 2>&1 | tee "$results/bench_jax.txt" || failed+=("jax bench")
 }
 
 if [[ ${parts[0]} == bench ]]; then run_benchmark; else run_tests; fi

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/capi/counted.h"
+#include "bench/capi/idle_engine.h"
 #include "bench/cases.h"
 #include "cuda/driver.h"
 #include "engines/cudnn/lower.h"
@@ -52,14 +52,7 @@ void measure_idle_calls(benchmark::State& state, const std::string& words,
   test::BoundCall call("b=1 h=1 sq=128 d=64 dtype=bf16 " + words + " " + row.words);
   const Baking baking = engine.bake(call.problem);
   const auto plan = engine.make_plan(baking.baked.problem, cuda::find_device("cuda:0"));
-  std::vector<std::byte> workspace(plan->workspace_bytes(call.problem.sizes));
-  call.bindings.workspace = workspace.data();
-  call.bindings.workspace_bytes = workspace.size();
-  call.bindings.tensors = call.tensors;
-  call.bindings.scalars = call.scalars;
-  call.bindings.tensor_gradients = call.tensor_gradients;
-  call.bindings.scalar_gradients = call.scalar_gradients;
-  call.bindings.literals = baking.literals;
+  call.bind(*plan, baking.literals);
   plan->run(call.bindings);
   const CountedAllocations allocations(state);
   for (auto _ : state) plan->run(call.bindings);

@@ -1,7 +1,5 @@
 #include "bench/capi/idle_engine.h"
 
-#include <benchmark/benchmark.h>
-
 #include <mutex>
 
 #include "attention/engine.h"

@@ -1,6 +1,7 @@
 """Fovea's C interface by ctypes, as much of it as benchmarks need: the structs of include/fovea/fovea.h, and a
 plan bound to memory. Knows nothing of torch: tensors come as addresses."""
 import ctypes as c
+import os
 import sys
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_void_p, sizeof
 from pathlib import Path
@@ -17,9 +18,16 @@ class FoveaError(RuntimeError):
     """The text of fovea_last_error()."""
 
 
+def load(build, threads):
+    """The libfovea.so of a build, for so many threads of either side, each bound to a processor. To be called before torch
+    is imported: OpenMP binds this thread to one processor, and the library counts once how many it may use."""
+    os.environ.update(OMP_PROC_BIND="true", OMP_PLACES="cores", OMP_NUM_THREADS=str(threads), FOVEA_NUM_THREADS=str(threads))
+    library = Library(build / "libfovea.so")
+    library.doctor()
+    return library
+
+
 class Library:
-    """libfovea.so. Load it before anything that binds the main thread to one processor: the library counts the
-    processors that it may use once."""
 
     def __init__(self, path):
         self.c = c.CDLL(str(path))

@@ -104,7 +104,7 @@ class Run:
     def slug(self):
         threads = "" if self.threads == 2 else f"_{self.threads}thread"
         isa = f"_{self.arguments.isa}" if self.arguments.isa else ""
-        return f"{bench_report.slug(self.facts['machine'])}_{os.cpu_count()}core{threads}{isa}"
+        return f"{bench_report.machine()}{threads}{isa}"
 
     def measure(self, selected):
         if self.facts["busy"]:
@@ -125,15 +125,7 @@ class Run:
         return timing.peak(self.arguments.build / "bench/fovea_peak", threads, self.processors, self.arguments.isa)
 
     def warm_up(self):
-        """Starts both sides' threads, then binds Fovea's."""
-        # As many heads as threads and more work than a caller would do alone.
-        row = dataclasses.replace(rows.table()[0], queries=512, keys=512)
-        data = sides.Data(row)
-        sides.torch_side(data)()
-        os.sched_setaffinity(0, self.processors)  # what OpenMP may have narrowed: threads inherit it
-        fovea = sides.Fovea(self.library, data, self.arguments.engine)
-        fovea.run()
-        found = timing.bind_threads(self.processors)
+        found = sides.start_threads(self.library, self.processors, self.arguments.engine)
         if found != self.threads - 1:
             status(f"{found} threads of Fovea's own were found, not {self.threads - 1}: they are not bound", "\n")
 

@@ -1,9 +1,12 @@
 """The two sides of a row on the same tensors, and what both should have computed."""
+import dataclasses
+import os
+
 import torch
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from . import rows
+from . import rows, timing
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 # docs/semantics.md: ||x - ref|| / ||ref|| of outputs; three times that of gradients.
@@ -76,6 +79,16 @@ def torch_side(data):
     inputs = [x.detach().requires_grad_() for x in (data.q, data.k, data.v)]
     out = F.scaled_dot_product_attention(*inputs, **options)
     return lambda: torch.autograd.grad(out, inputs, data.grad_o, retain_graph=True)
+
+
+def start_threads(library, processors, engine=None):
+    """Starts both sides' threads, then binds Fovea's; gives how many of its own were found."""
+    # As many heads as threads and more work than a caller would do alone.
+    data = Data(dataclasses.replace(rows.table()[0], queries=512, keys=512))
+    torch_side(data)()
+    os.sched_setaffinity(0, processors)  # what OpenMP may have narrowed: threads inherit it
+    Fovea(library, data, engine).run()
+    return timing.bind_threads(processors)
 
 
 def exact(data):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -38,6 +39,11 @@ void wait() {
   check(synchronize(), "cuCtxSynchronize");
 }
 
+double median(std::vector<double> x) {
+  std::ranges::sort(x);
+  return x[x.size() / 2];
+}
+
 double time_ms(const std::function<void()>& enqueue, int calls) {
   static auto* const create = find<int(void**, unsigned)>("cuEventCreate");
   static auto* const record = find<int(void*, void*)>("cuEventRecord");
@@ -55,6 +61,24 @@ double time_ms(const std::function<void()>& enqueue, int calls) {
   float ms = 0;
   check(elapsed(&ms, start, stop), "cuEventElapsedTime");
   return ms / calls;
+}
+
+std::vector<double> host_us(const std::vector<std::function<void()>>& calls) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int repeated = 100, rounds = 60;
+  std::vector<std::vector<double>> times(calls.size());
+  for (int i = 0; i < rounds; ++i) {
+    for (std::size_t side = 0; side < calls.size(); ++side) {
+      const auto start = Clock::now();
+      for (int j = 0; j < repeated; ++j) calls[side]();
+      const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+      wait();
+      times[side].push_back(took.count() / repeated);
+    }
+  }
+  std::vector<double> medians;
+  for (const std::vector<double>& one : times) medians.push_back(median(one));
+  return medians;
 }
 
 DeviceMemory::DeviceMemory(std::size_t bytes) {
@@ -86,8 +110,7 @@ double copy_bandwidth() {
   time_ms(enqueue);
   std::vector<double> times;
   for (int i = 0; i < 9; ++i) times.push_back(time_ms(enqueue));
-  std::ranges::sort(times);
-  return 2.0 * static_cast<double>(bytes) / (times[times.size() / 2] / 1000);
+  return 2.0 * static_cast<double>(bytes) / (median(times) / 1000);
 }
 
 Device16::Device16(std::size_t count, unsigned seed) : DeviceMemory(count * 2), count_(count) {

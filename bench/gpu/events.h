@@ -9,8 +9,12 @@ namespace fovea::bench {
 
 void start_device();  // makes the first GPU current; exits with a message if there is none
 void wait();
+double median(std::vector<double> x);
 // By events on the default stream; of one call, if several are enqueued back to back.
 double time_ms(const std::function<void()>& enqueue, int calls = 4);
+// Microseconds of the host for a call of each, in turns: medians. Few calls at a time, so that the
+// queue never fills up and the host never waits for the GPU.
+std::vector<double> host_us(const std::vector<std::function<void()>>& calls);
 // Bytes read and written per second by copies of a gigabyte within the GPU's memory.
 double copy_bandwidth();
 

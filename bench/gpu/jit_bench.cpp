@@ -1,14 +1,7 @@
 // Engine jit's kernels alone, without Python: milliseconds and TFLOP/s of problem lines on the
-// first GPU, beside stored times of peers. Starts in a second; made for tuning. bench/jit_gpu.py
-// measures the peers too.
-//
-//   fovea_bench_jit [ROW...]              rows of bench/gpu/hopper_rows.txt by name, or all of them
-//   fovea_bench_jit --tier general        the kernels for sm_80 and newer, rows of general_rows.txt
-//   fovea_bench_jit --line LINE           any problem line
-//   fovea_bench_jit --host-times          what a cached call costs the host
-//   fovea_bench_jit --first-calls         how long the first call of a formula takes
-//   fovea_bench_jit --first-lines         of which lines, for a bundle of them; needs no GPU
-//   options: --engine NAME (jit), --rounds N (15), --json FILE, --no-check
+// first GPU, beside stored times of peers. Starts in a second; made for tuning (--help says how).
+// bench/jit_gpu.py measures the peers too.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -113,11 +106,6 @@ struct Measurement {
   bool missed() const { return goal.peer_ms && goal.bar && !(ms <= *goal.peer_ms * *goal.bar); }
 };
 
-double median(std::vector<double> x) {
-  std::ranges::sort(x);
-  return x[x.size() / 2];
-}
-
 double median_ms(const std::function<void()>& enqueue, int rounds) {
   const int calls = time_ms(enqueue, 2) < 2 ? 4 : 2;  // short ones need more to hide the start
   std::vector<double> times;
@@ -218,22 +206,6 @@ class RowBench {
   int failures_ = 0;
 };
 
-// Microseconds of the host per call. Few calls at a time, so that the queue never fills up and the
-// host never waits for the GPU.
-double host_us(const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int calls = 100, rounds = 60;
-  std::vector<double> times;
-  for (int i = 0; i < rounds; ++i) {
-    const auto start = Clock::now();
-    for (int j = 0; j < calls; ++j) call();
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
-                    calls);
-    wait();
-  }
-  return median(times);
-}
-
 int host_times(const Options& options) {
   constexpr double forward_bar = 8, backward_bar = 16;
   std::printf("%-10s %12s %13s\n", "case", "forward us", "backward us");
@@ -248,8 +220,8 @@ int host_times(const Options& options) {
     DeviceLine line("b=1 h=1 sq=128 d=64 dtype=bf16 direction=both " + std::string(words),
                     options.engine);
     for (std::size_t i = 0; i < line.sets(); ++i) line.forward();
-    const double forward = host_us([&] { line.forward(); });
-    const double backward = host_us([&] { line.backward(); });
+    const double forward = host_us({[&] { line.forward(); }}).front();
+    const double backward = host_us({[&] { line.backward(); }}).front();
     const bool good = forward <= forward_bar && backward <= backward_bar;
     within = within && good;
     std::printf("%-10s %12.2f %13.2f  %s\n", name, forward, backward, good ? "ok" : "MISSED");
@@ -291,42 +263,20 @@ int first_calls(const Options& options) {
   return 0;
 }
 
-Options parse(int argc, char** argv) {
-  Options out;
-  const auto value = [&](int& i) -> std::string {
-    if (i + 1 >= argc) throw std::invalid_argument(std::string(argv[i]) + " needs a value");
-    return argv[++i];
-  };
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--engine")
-      out.engine = value(i);
-    else if (word == "--tier")
-      out.tier = value(i);
-    else if (word == "--line")
-      out.lines.push_back(value(i));
-    else if (word == "--json")
-      out.json = value(i);
-    else if (word == "--rounds")
-      out.rounds = std::max(1, std::stoi(value(i)));
-    else if (word == "--no-check")
-      out.check = false;
-    else if (word == "--host-times")
-      out.host_times = true;
-    else if (word == "--first-lines")
-      out.first_lines = true;
-    else if (word == "--first-calls")
-      out.first_calls = true;
-    else if (word.starts_with("-"))
-      throw std::invalid_argument("no option " + word);
-    else
-      out.names.push_back(word);
-  }
-  return out;
+void add_options(CLI::App& app, Options& out) {
+  app.add_option("rows", out.names, "rows of bench/gpu/TIER_rows.txt; causal*: all that begin so");
+  app.add_option("--tier", out.tier, "hopper, or general: the kernels for sm_80 and newer");
+  app.add_option("--line", out.lines, "any problem line instead")->allow_extra_args(false);
+  app.add_option("--engine", out.engine, "jit unless told");
+  app.add_option("--rounds", out.rounds, "of which the median counts")->check(CLI::PositiveNumber);
+  app.add_option("--json", out.json, "a file for the results");
+  app.add_flag("--no-check{false}", out.check, "do not compute sampled rows on the host");
+  app.add_flag("--host-times", out.host_times, "what a cached call costs the host");
+  app.add_flag("--first-calls", out.first_calls, "how long the first call of a formula takes");
+  app.add_flag("--first-lines", out.first_lines, "of which lines, for a bundle; needs no GPU");
 }
 
-int run(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+int run(const Options& options) {
   if (options.first_lines) {
     for (const FirstCall& one : first_lines()) std::puts(one.line.c_str());
     return 0;
@@ -349,8 +299,12 @@ int run(int argc, char** argv) {
 }  // namespace fovea::bench
 
 int main(int argc, char** argv) {
+  fovea::bench::Options options;
+  CLI::App app("Engine jit's kernels beside stored times of their peers");
+  fovea::bench::add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
   try {
-    return fovea::bench::run(argc, argv);
+    return fovea::bench::run(options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fovea_bench_jit: %s\n", error.what());
     return 2;

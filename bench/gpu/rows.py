@@ -64,42 +64,35 @@ class Formula:
     mask_batch: int | None = None  # of torch's block mask: 1 for all unless it depends on b
 
 
-def _causal(b, h, q, k):
+def causal(b, h, q, k):
     return q >= k
 
 
-def _causal_row(row, device):
-    return Formula(mask_mod=_causal)
+def softcap(s, b, h, q, k):
+    return 20.0 * torch.tanh(s / 20.0)
 
 
-def _softcap(row, device):
-    return Formula(lambda s, b, h, q, k: 20.0 * torch.tanh(s / 20.0))
+def six_sigmoids(s, b, h, q, k):
+    for _ in range(6):
+        s = torch.sigmoid(s)
+    return s
 
 
-def _softcap_causal(row, device):
-    return Formula(_softcap(row, device).score_mod, _causal)
+def neighbourhood(b, h, q, k):
+    return (torch.abs(q // 64 - k // 64) <= 6) & (torch.abs(q % 64 - k % 64) <= 6)
 
 
-def _alibi_causal(row, device):
+def alibi_causal(row, device):
     heads = row.size("h")
-    return Formula(lambda s, b, h, q, k: s + torch.exp2((h + 1) * (-8.0 / heads)) * (k - q), _causal)
+    return Formula(lambda s, b, h, q, k: s + torch.exp2((h + 1) * (-8.0 / heads)) * (k - q), causal)
 
 
-def _six_sigmoids(row, device):
-    def mod(s, b, h, q, k):
-        for _ in range(6):
-            s = torch.sigmoid(s)
-        return s
-
-    return Formula(mod)
-
-
-def _documents_512(row, device):
+def documents_512(row, device):
     doc = (torch.arange(row.size("sq"), device=device) // 512).to(torch.int32)
     return Formula(mask_mod=lambda b, h, q, k: doc[q] == doc[k])
 
 
-def _documents_random(row, device):
+def documents_random(row, device):
     """Eight documents in each sequence, borders drawn uniformly: as docs(8) of a problem line."""
     generator = torch.Generator().manual_seed(5)
     batch, length = row.size("b"), row.size("sq")
@@ -108,33 +101,18 @@ def _documents_random(row, device):
     return Formula(mask_mod=lambda b, h, q, k: doc[b, q] == doc[b, k], mask_batch=batch)
 
 
-def _sliding(row, device):
-    return Formula(mask_mod=lambda b, h, q, k: (q >= k) & (q - k < 1024))
-
-
-def _prefix(row, device):
-    return Formula(mask_mod=lambda b, h, q, k: (k < 512) | (q >= k))
-
-
-def _neighbourhood(row, device):
-    def near(b, h, q, k):
-        return (torch.abs(q // 64 - k // 64) <= 6) & (torch.abs(q % 64 - k % 64) <= 6)
-
-    return Formula(mask_mod=near)
-
-
-def _bias(row, device):
+def bias(row, device):
     length = row.size("sq")
-    bias = torch.randn(row.size("h"), length, length, device=device, dtype=row.dtype, requires_grad=True)
-    return Formula(lambda s, b, h, q, k: s + bias[h, q, k], learned=(bias,))
+    table = torch.randn(row.size("h"), length, length, device=device, dtype=row.dtype, requires_grad=True)
+    return Formula(lambda s, b, h, q, k: s + table[h, q, k], learned=(table,))
 
 
-def _alibi_learned(row, device):
+def alibi_learned(row, device):
     slopes = torch.linspace(0.004, 0.5, row.size("h"), device=device).requires_grad_()
-    return Formula(lambda s, b, h, q, k: s + slopes[h] * (k - q), _causal, (slopes,))
+    return Formula(lambda s, b, h, q, k: s + slopes[h] * (k - q), causal, (slopes,))
 
 
-def _t5_table(row, device):
+def t5_table(row, device):
     table = torch.randn(row.size("h"), 32, device=device, requires_grad=True)
 
     def mod(s, b, h, q, k):
@@ -146,23 +124,19 @@ def _t5_table(row, device):
     return Formula(mod, learned=(table,))
 
 
+# By the name of a row: a formula, or a function of the row and the device that makes it.
 FORMULAS = {
-    "softcap": _softcap,
-    "softcap_causal": _softcap_causal,
-    "alibi_causal": _alibi_causal,
-    "six_sigmoids": _six_sigmoids,
-    "documents_512": _documents_512,
-    "documents_random": _documents_random,
-    "sliding_1024": _sliding,
-    "prefix_512": _prefix,
-    "neighbourhood": _neighbourhood,
-    "bias": _bias,
-    "alibi_learned": _alibi_learned,
-    "t5_table": _t5_table,
+    "softcap": Formula(softcap),
+    "softcap_causal": Formula(softcap, causal),
+    "six_sigmoids": Formula(six_sigmoids),
+    "sliding_1024": Formula(mask_mod=lambda b, h, q, k: (q >= k) & (q - k < 1024)),
+    "prefix_512": Formula(mask_mod=lambda b, h, q, k: (k < 512) | (q >= k)),
+    "neighbourhood": Formula(mask_mod=neighbourhood),
+    **{make.__name__: make for make in (alibi_causal, documents_512, documents_random, bias, alibi_learned, t5_table)},
 }
 
 
 def formula_of(row, device):
-    """By the row's name; others have a causal mask or nothing."""
-    otherwise = _causal_row if row.words.get("mask") == "causal" else lambda row, device: Formula()
-    return FORMULAS.get(row.name, otherwise)(row, device)
+    """Rows of other names have a causal mask or nothing."""
+    found = FORMULAS.get(row.name) or Formula(mask_mod=causal if row.words.get("mask") == "causal" else None)
+    return found if isinstance(found, Formula) else found(row, device)

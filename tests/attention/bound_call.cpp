@@ -26,11 +26,23 @@ BoundCall::BoundCall(const std::string& line) {
   bindings.workspace_bytes = workspace_bytes;
 }
 
-std::string BoundCall::outcome(bool device_memory) {
+void BoundCall::bind_vectors() {
   bindings.tensors = tensors;
   bindings.scalars = scalars;
   bindings.tensor_gradients = tensor_gradients;
   bindings.scalar_gradients = scalar_gradients;
+}
+
+void BoundCall::bind(const Plan& plan, const std::vector<float>& literals) {
+  bind_vectors();
+  bindings.literals = literals;
+  workspace_bytes = plan.workspace_bytes(problem.sizes);
+  bindings.workspace = allocate(static_cast<std::int64_t>(workspace_bytes));
+  bindings.workspace_bytes = workspace_bytes;
+}
+
+std::string BoundCall::outcome(bool device_memory) {
+  bind_vectors();
   try {
     CallRules(problem).check(bindings, WorkspacePlan(workspace_bytes), device_memory);
     return "accepted";

@@ -1,4 +1,5 @@
-// A whole valid call with memory of its own, for tests that break one thing in it.
+// A whole valid call with memory of its own, for plans that run it and for tests that break one
+// thing in it.
 #pragma once
 
 #include <memory>
@@ -36,6 +37,9 @@ class BoundCall {
   std::vector<void*> scalar_gradients;
   std::size_t workspace_bytes = 128;
 
+  // Binds all that a run of the plan needs beside the executor. The literals stay the caller's.
+  void bind(const Plan& plan, const std::vector<float>& literals);
+
   // "accepted", or the text of the refusal.
   std::string outcome(bool device_memory = false);
 
@@ -44,6 +48,7 @@ class BoundCall {
   void bind_rows();
   void bind_sequences();
   void bind_captured();
+  void bind_vectors();
   void* allocate(std::int64_t bytes);  // at least one byte, aligned to 64
 
   std::vector<std::unique_ptr<std::byte[]>> blocks_;

@@ -3,7 +3,6 @@
 // threads.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 
 #include "attention/pool.h"
 #include "engines/cpu/engine.h"
@@ -18,16 +17,7 @@ long allocations_of_a_run(const std::string& line, Executor& executor) {
   const Baking baking = cpu_engine().bake(call.problem, cpu_device());
   const std::unique_ptr<Plan> plan = cpu_engine().compile(
       baking.baked, cpu_engine().judge(baking.baked, cpu_device()), cpu_device());
-  const std::size_t bytes = plan->workspace_bytes(call.problem.sizes);
-  const std::unique_ptr<void, void (*)(void*)> workspace(
-      std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64), std::free);
-  call.bindings.workspace = workspace.get();
-  call.bindings.workspace_bytes = bytes;
-  call.bindings.literals = baking.literals;
-  call.bindings.tensors = call.tensors;
-  call.bindings.scalars = call.scalars;
-  call.bindings.tensor_gradients = call.tensor_gradients;
-  call.bindings.scalar_gradients = call.scalar_gradients;
+  call.bind(*plan, baking.literals);
   call.bindings.executor = &executor;
   return testing::allocations_of([&] { plan->run(call.bindings); });
 }

@@ -1,5 +1,5 @@
 """docs/python.md is run as it stands: every block, in order, in one interpreter; so are the examples in docstrings.
-docs/gallery.md is what tools/gallery.py makes of its entries, and every entry has its picture."""
+docs/gallery.md has the table that tools/gallery.py writes, and every entry has its picture."""
 
 import doctest
 import importlib

@@ -90,7 +90,7 @@ def test_shapes_first_then_threads():
 
 
 sys.path.insert(0, str(ROOT / "tools"))
-from gallery_entries import ENTRIES, Sizes
+from gallery import ENTRIES, Sizes
 
 
 def test_every_snippet_of_the_guide(eight_devices):

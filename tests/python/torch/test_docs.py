@@ -13,7 +13,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs/pytorch.md"
 sys.path.insert(0, str(ROOT / "tools"))
-from gallery_entries import ENTRIES, Sizes
+from gallery import ENTRIES, Sizes
 
 from fovea.torch import attention
 

@@ -1,9 +1,15 @@
-# Julia 1.9 and later load this when NNlib is loaded; before, src/hooks.jl does the same.
+# NNlib's activations in modifiers: as one operation of the language instead of what they are made of.
 module FoveaNNlibExt
 
-using Fovea: Fovea
-using NNlib: NNlib
+# Before Julia 1.9 Fovea reads this file itself, into a module that has both packages.
+isdefined(Base, :get_extension) ? (import Fovea, NNlib) : (import ..Fovea, ..NNlib)
 
-include("nnlib.jl")
+NNlib.sigmoid(x::Fovea.Sym) = Fovea.sigmoid(x)
+NNlib.softplus(x::Fovea.Sym) = Fovea.softplus(x)
+NNlib.relu(x::Fovea.Sym) = max(x, zero(x))
+if isdefined(NNlib, :tanh_fast)
+    NNlib.tanh_fast(x::Fovea.Sym) = tanh(x)
+    NNlib.sigmoid_fast(x::Fovea.Sym) = Fovea.sigmoid(x)
+end
 
 end

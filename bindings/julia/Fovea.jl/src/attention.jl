@@ -39,12 +39,7 @@ julia> o == attention(q, k, v; causal = true, score_mod = "cap * tanh(score / ca
 true
 ```
 """
-function attention(q, k, v; return_lse::Bool = false, options...)
-    o, lse = forward(q, k, v, read_options(values(options)), return_lse)
-    return one_type(return_lse ? (o, lse) : o)
-end
-
-function attention(q, k, v, captured::NamedTuple; return_lse::Bool = false, options...)
+function attention(q, k, v, captured::NamedTuple = NamedTuple(); return_lse::Bool = false, options...)
     o, lse = forward(q, k, v, read_options(values(options), captured), return_lse)
     return one_type(return_lse ? (o, lse) : o)
 end
@@ -90,15 +85,15 @@ function forward!(out, lse, q, k, v, o::Options)
     check_seed(o)
     program = program_of(o, sizes, eltype(q))
     check_devices(device, program, (("k", k), ("v", v), ("o", out), ("lse", lse)))
-    slots = Slots(out, nothing, nothing, nothing, nothing)
+    slots = Slots(out)
     flags = (lse = lse !== nothing, grad_lse = false)
     config = config_of(FORWARD, sizes, code, o, (q, k, v), slots, flags)
     key = PlanKey(config, program, "", o.engine, device)
-    run(key, program, o, (q, k, v), slots, extras_of(o, q, sizes, lse, nothing, nothing))
+    run(key, program, o, (q, k, v), slots, extras_of(o, q, sizes, lse))
     return nothing
 end
 
-function extras_of(o::Options, q, sizes::CSizes, lse, grad_lse, grad_sinks)
+function extras_of(o::Options, q, sizes::CSizes, lse, grad_lse = nothing, grad_sinks = nothing)
     return Extras(lse, grad_lse, sinks_of(o.sinks, q, sizes.h, rows_type(eltype(q))), grad_sinks,
                   lengths_of("q_lengths", o.q_lengths, q, sizes.b, sizes.sq),
                   lengths_of("kv_lengths", o.kv_lengths, q, sizes.b, sizes.skv))

@@ -22,11 +22,8 @@ julia> keys(g), size(g.q), size(g.slopes), typeof(g.cap)
 ((:q, :k, :v, :slopes, :cap), (16, 2, 8, 1), (2,), Float32)
 ```
 """
-function attention_backward(dO, o, lse, q, k, v; grads = nothing, grad_lse = nothing, options...)
-    return backward(dO, o, lse, (q, k, v), read_options(values(options)), grads, grad_lse)
-end
-
-function attention_backward(dO, o, lse, q, k, v, captured::NamedTuple; grads = nothing, grad_lse = nothing, options...)
+function attention_backward(dO, o, lse, q, k, v, captured::NamedTuple = NamedTuple();
+                            grads = nothing, grad_lse = nothing, options...)
     return backward(dO, o, lse, (q, k, v), read_options(values(options), captured), grads, grad_lse)
 end
 
@@ -138,26 +135,34 @@ function check_backward(gradients, dO, o, lse, (q, k, v), sizes::CSizes, grad_ls
     end
 end
 
-# libfovea writes one number there.
-check_number(name, gradient, rows) = length(gradient) == 1 && eltype(gradient) === rows ||
-    refuse("the gradient of the number '$name' must be an array of one $rows, not $(summary(gradient))")
-
-# The names in libfovea's words, each checked. `rows` is the type in which it gives numbers.
+# The names in libfovea's words; arrays are checked. `rows` is the type in which it gives numbers.
 function grad_words(program::Program, o::Options, gradients, rows)
     possible = differentiable(program, o)
     words = map(gradients) do (name, gradient)
         name in possible || refuse("there is no gradient of '$name'; there are gradients of ", join(possible, ", "))
-        name in (:q, :k, :v) && return String(name)
-        if name === :sinks
-            size(gradient) == size(o.sinks) && eltype(gradient) === rows && layout(gradient).strides == (1,) ||
-                refuse("the gradient of sinks must be a dense vector of $(length(o.sinks)) numbers of type $rows")
-            return "sink"
-        end
-        for t in program.tensors
-            t.key === name && (check_size("the gradient of $name", gradient, size(t.array)); return t.name)
-        end
-        check_number(name, gradient, rows)
-        return first(s.name for s in program.scalars if s.key === name)
+        name in (:q, :k, :v) || check_captured_gradient(name, gradient, program, o, rows)
+        return word_of(program, name)
     end
     return join(words, ",")
+end
+
+function check_captured_gradient(name, gradient, program::Program, o::Options, rows)
+    if name === :sinks
+        size(gradient) == size(o.sinks) && eltype(gradient) === rows && layout(gradient).strides == (1,) ||
+            refuse("the gradient of sinks must be a dense vector of $(length(o.sinks)) numbers of type $rows")
+        return
+    end
+    for t in program.tensors
+        t.key === name && return check_size("the gradient of $name", gradient, size(t.array))
+    end
+    length(gradient) == 1 && eltype(gradient) === rows ||
+        refuse("the gradient of the number '$name' must be an array of one $rows, not $(summary(gradient))")
+end
+
+function word_of(program::Program, name)
+    name === :sinks && return "sink"
+    for captured in program.tensors
+        captured.key === name && return captured.name
+    end
+    return String(name)  # q, k, v, numbers
 end

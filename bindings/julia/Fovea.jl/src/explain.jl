@@ -29,10 +29,10 @@ function explain(q, k, v; direction::Symbol = :forward, device = nothing, prove:
     key, program = question(q, k, v, read_options(values(options)), direction, device)
     return with_problem(key, program) do problem
         with_plan_options(key) do plan_options
-            report = Ref{Handle}(C_NULL)
-            check(ccall(library().functions.explain, Cint, (Handle, Ptr{CPlanOptions}, UInt32, Ptr{Handle}), problem,
-                        plan_options, prove ? 2 : 0, report))
-            return Explanation(take_text(report[]))
+            return Explanation(text_of_report() do report
+                ccall(library().functions.explain, Cint, (Handle, Ptr{CPlanOptions}, UInt32, Ptr{Handle}), problem,
+                      plan_options, prove ? 2 : 0, report)
+            end)
         end
     end
 end
@@ -81,15 +81,7 @@ function question(q, k, v, o::Options, direction, device)
     program = program_of(o, sizes, eltype(q))
     back = direction === :backward
     flags = (lse = !back, grad_lse = false)
-    config = config_of(back ? BACKWARD : FORWARD, sizes, code, o, (q, k, v), Slots(nothing, nothing, nothing, nothing, nothing), flags)
+    config = config_of(back ? BACKWARD : FORWARD, sizes, code, o, (q, k, v), Slots(), flags)
     grads = back ? join(map(name -> word_of(program, name), differentiable(program, o)), ",") : ""
     return PlanKey(config, program, grads, o.engine, where), program
-end
-
-function word_of(program::Program, name)
-    name === :sinks && return "sink"
-    for captured in program.tensors
-        captured.key === name && return captured.name
-    end
-    return String(name)
 end

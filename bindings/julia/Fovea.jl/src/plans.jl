@@ -15,23 +15,14 @@ const PLANS_KEPT = 256
 const USES = Ref(0)
 
 function acquire(key::PlanKey, program::Program)
-    found = lookup(key)
+    found = Base.@lock PLANS_LOCK used(get(PLANS, key, nothing))
     found === nothing || return found
     built = build(key, program)  # without the lock: others go on
     return insert(key, built)
 end
 
-function lookup(key::PlanKey)
-    lock(PLANS_LOCK)
-    try
-        found = get(PLANS, key, nothing)
-        found === nothing && return nothing
-        return used(found)
-    finally
-        unlock(PLANS_LOCK)
-    end
-end
 
+used(::Nothing) = nothing
 function used(prepared::Prepared)
     prepared.users += 1
     prepared.last_use = USES[] += 1
@@ -40,8 +31,7 @@ end
 
 function insert(key::PlanKey, built::Prepared)
     dropped = Handle[]
-    lock(PLANS_LOCK)
-    result = try
+    result = Base.@lock PLANS_LOCK begin
         there = get(PLANS, key, nothing)
         if there === nothing
             length(PLANS) >= PLANS_KEPT && evict_oldest!(dropped)
@@ -51,8 +41,6 @@ function insert(key::PlanKey, built::Prepared)
             push!(dropped, built.plan)  # another task was faster
             used(there)
         end
-    finally
-        unlock(PLANS_LOCK)
     end
     destroy(dropped)
     return result
@@ -70,10 +58,10 @@ function evict!(dropped, prepared::Prepared)
 end
 
 function release(prepared::Prepared)
-    lock(PLANS_LOCK)
-    prepared.users -= 1
-    last = prepared.evicted && prepared.users == 0
-    unlock(PLANS_LOCK)
+    last = Base.@lock PLANS_LOCK begin
+        prepared.users -= 1
+        prepared.evicted && prepared.users == 0
+    end
     last && destroy((prepared.plan,))
     return nothing
 end
@@ -108,16 +96,13 @@ Lets go of every plan, of this package and of libfovea, and of kept scratch memo
 """
 function clear_cache()
     dropped = Handle[]
-    lock(PLANS_LOCK)
-    try
+    Base.@lock PLANS_LOCK begin
         foreach(prepared -> evict!(dropped, prepared), values(PLANS))
         empty!(PLANS)
-    finally
-        unlock(PLANS_LOCK)
     end
     destroy(dropped)
-    lock(() -> empty!(KEPT_BUFFERS), KEPT_LOCK)
-    lock(() -> empty!(RECIPES), RECIPES_LOCK)
+    Base.@lock KEPT_LOCK empty!(KEPT_BUFFERS)
+    Base.@lock RECIPES_LOCK empty!(RECIPES)
     check(ccall(library().functions.cache_clear, Cint, ()))
     return nothing
 end

@@ -52,7 +52,7 @@ rows_size(sizes::CSizes) = (Int(sizes.sq), Int(sizes.h), Int(sizes.b))
 rows_type(::Type{Float64}) = Float64
 rows_type(::Type) = Float32
 
-# The arrays of a backward beside q, k, v; nothing for a gradient that is not wanted.
+# The arrays of a call beside q, k, v; nothing for a gradient that is not wanted.
 struct Slots{A,B,C,D,E}
     o::A
     grad_o::B
@@ -60,6 +60,7 @@ struct Slots{A,B,C,D,E}
     grad_k::D
     grad_v::E
 end
+Slots(o = nothing) = Slots(o, nothing, nothing, nothing, nothing)  # of a forward
 
 slot_strides(name, x) = strides4(name, x)
 slot_strides(name, ::Nothing) = NO_STRIDES
@@ -101,7 +102,7 @@ Base.:(==)(a::PlanKey, b::PlanKey) = a.config === b.config && a.line == b.line &
 Base.hash(a::PlanKey, seed::UInt) =
     hash(objectid(a.config), hash(a.line, hash(a.strides, hash(a.grads, hash(a.engine, hash(a.device, seed))))))
 
-# How captured arrays lie, for engines of GPUs, which bake it. Those of the CPU take what a call binds, and so share a plan.
+# How captured arrays lie, which engine cudnn bakes. On a CPU every engine takes what a call binds, so that calls share a plan.
 function tensor_strides(program::Program, device)
     device == "cpu" && return ""
     words = String[]

@@ -75,12 +75,9 @@ const EXAMPLES = normpath(@__DIR__, "..", "..", "..", "..", "examples", "julia")
 const PROMISED = Dict("tour.jl" => ["learned bias: loss", "verdict", "Float64? false"], "softcap_alibi.jl" => ["(:q, :k, :v, :slopes, :cap)"])
 
 function check_example(file)
-    output = IOBuffer()
-    command = `$(Base.julia_cmd()) --startup-file=no $(joinpath(EXAMPLES, file))`
-    process = run(pipeline(ignorestatus(command); stdout = output, stderr = output))
-    text = String(take!(output))
-    success(process) || print(text)
-    @test success(process) && all(part -> occursin(part, text), get(PROMISED, file, String[]))
+    good, text = other_process(joinpath(EXAMPLES, file))
+    good || print(text)
+    @test good && all(part -> occursin(part, text), get(PROMISED, file, String[]))
 end
 
 if isdir(EXAMPLES)

@@ -4,15 +4,6 @@ using Libdl: Libdl
 
 const CHECKOUT = normpath(@__DIR__, "..", "..", "..", "..")
 
-# Runs a piece of Julia in a process of its own and returns what it prints, errors included.
-function in_process(code; environment...)
-    pairs_ = [String(name) => value for (name, value) in environment]
-    command = setenv(`$(Base.julia_cmd()) --startup-file=no -O1 -e $code`, merge(Dict{String,String}(ENV), Dict(pairs_)))
-    output = IOBuffer()
-    run(pipeline(ignorestatus(command); stdout = output, stderr = output))
-    return String(take!(output))
-end
-
 # The structs of fovea.h whose fields have the same names in Julia.
 const STRUCTS = [Fovea.CSizes => "fovea_sizes", Fovea.CProblemConfig => "fovea_problem_config", Fovea.CPlanOptions => "fovea_plan_options",
                  Fovea.CArray => "fovea_array", Fovea.CTensorBinding => "fovea_tensor_binding",
@@ -35,8 +26,8 @@ end
 both_ours(pair) = pair[1].module === Fovea && pair[2].module === Fovea
 
 @testset "where the library is not" begin
-    text = in_process("using Fovea; attention(zeros(Float32, 8, 1, 2, 1), zeros(Float32, 8, 1, 2, 1), zeros(Float32, 8, 1, 2, 1))";
-                      FOVEA_LIBRARY = "/nowhere/libfovea.so")
+    call = "using Fovea; x = zeros(Float32, 8, 1, 2, 1); attention(x, x, x)"
+    _, text = other_process("-e", call; FOVEA_LIBRARY = "/nowhere/libfovea.so")
     @test occursin("/nowhere/libfovea.so: no such file", text) && occursin("FOVEA_LIBRARY", text)
     withenv("FOVEA_LIBRARY" => nothing) do  # beside the package, in a checkout, then the system's
         package = dirname(dirname(pathof(Fovea)))
@@ -45,7 +36,7 @@ both_ours(pair) = pair[1].module === Fovea && pair[2].module === Fovea
     end
     # Some other library is no libfovea.
     other = first(filter(path -> occursin("libm.so", path), Libdl.dllist()))
-    text = in_process("using Fovea; Fovea.engines()"; FOVEA_LIBRARY = other)
+    _, text = other_process("-e", "using Fovea; Fovea.engines()"; FOVEA_LIBRARY = other)
     @test occursin("it is no libfovea of this version", text)
 end
 

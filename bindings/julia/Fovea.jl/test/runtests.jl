@@ -27,6 +27,15 @@ double(x::AbstractArray{<:AbstractFloat}) = Float64.(x)
 double(x::AbstractFloat) = Float64(x)
 double(x) = x
 
+# Whether another process of this Julia ended well, and what it printed, errors included.
+function other_process(arguments...; environment...)
+    variables = Dict{String,String}(String(name) => value for (name, value) in environment)
+    command = setenv(`$(Base.julia_cmd()) --startup-file=no -O1 $arguments`, merge(Dict{String,String}(ENV), variables))
+    output = IOBuffer()
+    process = run(pipeline(ignorestatus(command); stdout = output, stderr = output))
+    return success(process), String(take!(output))
+end
+
 include("dense.jl")
 const PARTS = ["modifiers", "tracing", "retracing", "captured", "replay", "calls", "views", "refusals", "library", "extensions", "threads", "doctests"]
 @testset "Fovea.jl" begin

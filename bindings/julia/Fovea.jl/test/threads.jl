@@ -13,13 +13,8 @@ function four_processors(folder)
 end
 
 @testset "four threads" begin
-    script, folder = joinpath(@__DIR__, "stress.jl"), mktempdir()
-    command = `$(Base.julia_cmd()) --startup-file=no -O1 -t 4 $script $SEED`
-    environment = merge(Dict{String,String}(ENV), Dict("LD_PRELOAD" => four_processors(folder)))
-    output = IOBuffer()
-    process = run(pipeline(ignorestatus(setenv(command, environment)); stdout = output, stderr = output))
-    text = String(take!(output))
+    good, text = other_process("-t", 4, joinpath(@__DIR__, "stress.jl"), SEED; LD_PRELOAD = four_processors(mktempdir()))
     print(text)
-    @test success(process)
+    @test good
     @test occursin("all right", text)
 end

@@ -3,7 +3,7 @@
 const FUNCTIONS = (
     :version, :last_error, :report_text, :report_destroy, :program_parse, :program_destroy, :program_differentiate,
     :problem_create, :problem_destroy, :problem_print, :supported, :explain, :plan_create, :plan_destroy, :plan_engine,
-    :plan_workspace, :plan_run, :cache_statistics, :cache_clear, :doctor, :engines)
+    :plan_workspace, :plan_run, :cache_statistics, :cache_clear, :doctor, :engines, :suggest)
 
 # Addresses of the functions above, all of them or none.
 struct Library

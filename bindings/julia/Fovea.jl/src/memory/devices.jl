@@ -1,4 +1,4 @@
-# Which device an array is on, what type its elements have, and scratch memory for a call. The extension for CUDA.jl adds
+# Which device an array is on, and scratch memory for a call. The extension for CUDA.jl adds
 # methods for CuArray to the first four functions and to `with_workspace`.
 
 # "cpu", "cuda:0"; what libfovea calls a device.
@@ -18,21 +18,6 @@ device_of(x::AbstractArray) = device_name(owner(x))
 on_host(x::AbstractArray) = owner(x) isa Array
 
 address(x::AbstractArray) = base_address(owner(x)) + layout(x).first * sizeof(eltype(x))
-
-dtype(::Type{Float32}) = F32
-dtype(::Type{Float16}) = F16
-dtype(::Type{BFloat16}) = BF16
-dtype(::Type{Float64}) = F64
-dtype(::Type{Int32}) = I32
-dtype(::Type{Int64}) = I64
-dtype(::Type{UInt8}) = U8
-dtype(::Type{Bool}) = BOOL
-# BFloat16s.jl's, without depending on it.
-dtype(::Type{T}) where {T} =
-    isprimitivetype(T) && nameof(T) === :BFloat16 && sizeof(T) == 2 ? BF16 : DTYPE_DEFAULT
-
-dtype_word(code::DType) = ("", "f32", "f16", "bf16", "f64", "i32", "i64", "u8", "bool")[Int(code) + 1]
-is_float(code::DType) = code in (F32, F16, BF16)
 
 # A copy of host numbers where `like` lives, as Int32 or Float32. Host arrays of that type are taken as they are.
 function beside(like::AbstractArray, x::AbstractVector, ::Type{T}) where {T}
@@ -58,31 +43,23 @@ const KEPT_BYTES = 256 * 2^20  # in all; what is beyond goes to the garbage coll
 const ALIGNMENT = 64
 
 function take_buffer(bytes)
-    lock(KEPT_LOCK)
-    try
-        for i in length(KEPT_BUFFERS):-1:1
-            length(KEPT_BUFFERS[i]) >= bytes || continue
-            buffer = KEPT_BUFFERS[i]
-            deleteat!(KEPT_BUFFERS, i)
-            return buffer
-        end
-    finally
-        unlock(KEPT_LOCK)
+    Base.@lock KEPT_LOCK for i in length(KEPT_BUFFERS):-1:1
+        length(KEPT_BUFFERS[i]) >= bytes || continue
+        buffer = KEPT_BUFFERS[i]
+        deleteat!(KEPT_BUFFERS, i)
+        return buffer
     end
     return Vector{UInt8}(undef, bytes)
 end
 
 function keep_buffer(buffer)
-    lock(KEPT_LOCK)
-    try
+    Base.@lock KEPT_LOCK begin
         push!(KEPT_BUFFERS, buffer)
         # The oldest go first; one that has become too small for its program is never taken again.
         while length(KEPT_BUFFERS) > 1 && mapreduce(length, +, KEPT_BUFFERS) > KEPT_BYTES ||
               length(KEPT_BUFFERS) > 2 * Threads.nthreads()
             popfirst!(KEPT_BUFFERS)
         end
-    finally
-        unlock(KEPT_LOCK)
     end
     return nothing
 end

@@ -45,25 +45,8 @@ function check_captured(trace::Trace, name, @nospecialize(value))
     value isa AbstractArray && return load_kind(trace, name, eltype(value))
     value isa Integer && !(typemin(Int32) <= value <= typemax(Int32)) && refuse("$name = $value does not fit Int32; give a Float32")
     value isa Real || refuse("'$name' is no keyword of attention, and a $(typeof(value)) can't be captured: arrays and numbers can",
-                             suggestion(name))
+                             suggestion(name, OPTION_NAMES))
     return nothing
-end
-
-function suggestion(name)
-    nearest = sort!(collect(OPTION_NAMES); by = x -> edits(String(x), String(name)))[1]
-    return edits(String(nearest), String(name)) <= 3 ? "; did you mean '$nearest'?" : ""
-end
-
-# Fewest insertions, deletions and replacements that turn one into the other.
-function edits(a::String, b::String)
-    row = collect(0:length(b))
-    for (i, x) in enumerate(a)
-        above, row[1] = row[1], i
-        for (j, y) in enumerate(b)
-            above, row[j + 1] = row[j + 1], min(above + (x != y), row[j] + 1, row[j + 1] + 1)
-        end
-    end
-    return row[end]
 end
 
 # ---- names ----

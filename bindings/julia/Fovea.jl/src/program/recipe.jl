@@ -118,7 +118,7 @@ function is_declared(r::Request, slot, name)
     return String(wanted) == name
 end
 
-unused(name) = refuse("'$name' is no keyword of attention, and no formula uses it", suggestion(name))
+unused(name) = refuse("'$name' is no keyword of attention, and no formula uses it", suggestion(name, OPTION_NAMES))
 
 function check_text_name(name)
     text = String(name)
@@ -152,23 +152,14 @@ const RECIPES_LOCK = ReentrantLock()
 const RECIPES_KEPT = 512
 
 function recipe_of(request::Request)
-    known = known_recipe(request)
+    known = Base.@lock RECIPES_LOCK get(RECIPES, request, nothing)
     known === nothing || return known
     recipe = new_recipe(request)  # without the lock; refusals are not kept
-    lock(RECIPES_LOCK) do
+    Base.@lock RECIPES_LOCK begin
         length(RECIPES) < RECIPES_KEPT || empty!(RECIPES)
         RECIPES[request] = recipe
     end
     return recipe
-end
-
-function known_recipe(request::Request)
-    lock(RECIPES_LOCK)
-    try
-        return get(RECIPES, request, nothing)
-    finally
-        unlock(RECIPES_LOCK)
-    end
 end
 
 # --- the line ---

@@ -21,14 +21,11 @@ const FACTS_LOCK = ReentrantLock()
 function facts_of(@nospecialize(f), args::Tuple)
     key, world = (typeof(f), typeof(args)), Base.get_world_counter()
     (f isa Type || any(arg -> arg isa Type, args)) && return new_facts(f, args, world)  # which `typeof` does not tell apart
-    lock(FACTS_LOCK)
-    try
+    Base.@lock FACTS_LOCK begin
         known = get(FACTS, key, nothing)
         known === nothing || known.world != world || return known
         length(FACTS) < 1000 || empty!(FACTS)
         return FACTS[key] = new_facts(f, args, world)
-    finally
-        unlock(FACTS_LOCK)
     end
 end
 

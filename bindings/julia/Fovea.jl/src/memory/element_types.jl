@@ -1,5 +1,5 @@
-# A bfloat16 of our own, so that the package needs no other. BFloat16s.jl's (and Julia's own, from 1.11 on) is taken
-# as well wherever an array comes in: by its name and size, see `dtype`.
+# The element types that libfovea reads. One is a bfloat16 of our own, so that the package needs no other; BFloat16s.jl's (and
+# Julia's own, from 1.11 on) is taken as well, by its name and size.
 
 """
     Fovea.BFloat16(x)
@@ -36,3 +36,20 @@ Base.hash(x::BFloat16, seed::UInt) = hash(Float32(x), seed)
 Base.zero(::Type{BFloat16}) = reinterpret(BFloat16, 0x0000)
 Base.one(::Type{BFloat16}) = reinterpret(BFloat16, 0x3f80)
 Base.show(io::IO, x::BFloat16) = print(io, "BFloat16(", Float32(x), ")")
+
+# ---- what libfovea calls them ----
+
+dtype(::Type{Float32}) = F32
+dtype(::Type{Float16}) = F16
+dtype(::Type{BFloat16}) = BF16
+dtype(::Type{Float64}) = F64
+dtype(::Type{Int32}) = I32
+dtype(::Type{Int64}) = I64
+dtype(::Type{UInt8}) = U8
+dtype(::Type{Bool}) = BOOL
+# BFloat16s.jl's, without depending on it.
+dtype(::Type{T}) where {T} =
+    isprimitivetype(T) && nameof(T) === :BFloat16 && sizeof(T) == 2 ? BF16 : DTYPE_DEFAULT
+
+dtype_word(code::DType) = ("", "f32", "f16", "bf16", "f64", "i32", "i64", "u8", "bool")[Int(code) + 1]
+is_float(code::DType) = code in (F32, F16, BF16)
