@@ -12,11 +12,8 @@ constexpr float whole = 12582912.0f;  // 1.5 * 2^23
 constexpr float log2_e = 1.44269504088896341f;
 constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;  // the first has few bits
 
-// A NaN stays: the raw functions give their second operand then.
-FOVEA_INLINE Pack between(Pack x, float low, float high) {
-  const vf l = splat(low), h = splat(high);
-  x = {min_raw(h, x.a), min_raw(h, x.b), min_raw(h, x.c), min_raw(h, x.d)};
-  return {max_raw(l, x.a), max_raw(l, x.b), max_raw(l, x.c), max_raw(l, x.d)};
+FOVEA_INLINE Pack between(Pack x, float low, float high) {  // a NaN stays
+  return max_raw(low, min_raw(high, x));
 }
 
 #if FOVEA_ISA_LEVEL >= 2

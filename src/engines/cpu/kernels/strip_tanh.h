@@ -169,11 +169,8 @@ FOVEA_INLINE Pack look_up(const TanhTable& t, int i, Pack at) {
 }
 
 FOVEA_INLINE Pack tanh_of(Pack x, const TanhTable& table) {
-  const vf last = splat(table.last);
-  const Pack size = absolute(x);
-  const Pack v = {min_raw(last, size.a), min_raw(last, size.b), min_raw(last, size.c),
-                  min_raw(last, size.d)};         // keeps NaN
-  const Pack at = fma(v, table.per_step, whole);  // its low bits are the number of the point
+  const Pack v = min_raw(table.last, absolute(x));  // keeps NaN
+  const Pack at = fma(v, table.per_step, whole);    // its low bits are the number of the point
   const Pack t = v - look_up(table, 6, at);
   Pack p = look_up(table, 5, at);
   p = fma(p, t, look_up(table, 4, at));
@@ -189,10 +186,7 @@ FOVEA_INLINE Pack tanh_of(Pack x) { return tanh_of(x, load_tanh_table(1.0f, 1.0f
 
 // x P(x^2) / Q(x^2), fitted up to where tanh is 1.
 FOVEA_INLINE Pack tanh_of(Pack x) {
-  const vf most = splat(9.02f);
-  const Pack size = absolute(x);
-  const Pack v = {min_raw(most, size.a), min_raw(most, size.b), min_raw(most, size.c),
-                  min_raw(most, size.d)};  // keeps NaN
+  const Pack v = min_raw(9.02f, absolute(x));  // keeps NaN
   const Pack s = v * v;
   Pack p = fma(s, 1.33432545e-8f, 2.06032182e-5f);
   Pack q = fma(s, 7.77258322e-7f, 3.28515045e-4f);
@@ -202,9 +196,7 @@ FOVEA_INLINE Pack tanh_of(Pack x) {
   q = horner(q, s, 4.67141688e-1f);
   p = horner(p, s, 1.0f);
   q = horner(q, s, 1.0f);
-  const Pack y = v * p / q;
-  const vf one = splat(1.0f);
-  return with_sign({min_raw(one, y.a), min_raw(one, y.b), min_raw(one, y.c), min_raw(one, y.d)}, x);
+  return with_sign(min_raw(1.0f, v * p / q), x);
 }
 
 #endif
