@@ -82,17 +82,12 @@ FOVEA_INLINE Pack expm1_of(Pack x) {
 
 #if FOVEA_ISA_LEVEL >= 2
 // 1 / x to within an ulp, for normal x whose inverse is normal.
-FOVEA_INLINE vf inverse(vf x) {
-  const vf y = (vf)_mm512_rcp14_ps((__m512)x);
-  return fma(y, fma(-x, y, splat(1.0f)), y);
-}
 FOVEA_INLINE Pack inverse(Pack x) {
-  const vf one = splat(1.0f);
-  const Pack y = {(vf)_mm512_rcp14_ps((__m512)x.a), (vf)_mm512_rcp14_ps((__m512)x.b),
-                  (vf)_mm512_rcp14_ps((__m512)x.c), (vf)_mm512_rcp14_ps((__m512)x.d)};
-  const Pack error = {fma(-x.a, y.a, one), fma(-x.b, y.b, one), fma(-x.c, y.c, one),
-                      fma(-x.d, y.d, one)};
-  return fma(y, error, y);
+  const auto one = [](vf v) __attribute__((always_inline)) {
+    const vf y = (vf)_mm512_rcp14_ps((__m512)v);
+    return fma(y, fma(-v, y, splat(1.0f)), y);
+  };
+  return each(one, x);
 }
 #else
 FOVEA_INLINE Pack inverse(Pack x) { return 1.0f / x; }
