@@ -19,15 +19,9 @@ ForwardWorker::ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& si
       rescale(arena.take<float>(block_rows)),
       shifted_max(arena.take<double>(block_rows)),
       shifted_reference(arena.take<double>(block_rows)),
-      keep{arena.take<std::uint64_t>(block_rows, keep_words)},
-      shifts(arena, plan) {
-  const auto bytes = [&](std::size_t count) {
-    return arena.take<std::byte>(static_cast<std::int64_t>(count));
-  };
+      formulas(arena, plan),
+      own_tile(arena, plan, sizes, 1) {
   if (plan.pairs) p_pairs = take_panels(arena, plan.kernels, block_rows, tile_columns / 2);
-  if (plan.mask) mask_state = bytes(plan.mask->state_bytes(block_rows, tile_columns));
-  mod_state = bytes(plan.mod_state_bytes());
-  own_tile = KeyTiles(arena, plan, sizes, 1);
 }
 
 namespace {
@@ -38,14 +32,13 @@ bool lengths_vary(const Problem& baked) {
 }
 
 Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t wave) {
-  const std::int64_t heads = sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv;
   Parts parts;
   if (sizes.sq > block_rows && !lengths_vary(plan.baked)) return parts;
   const std::int64_t longest = std::min<std::int64_t>(sizes.sq, block_rows);
   const std::int64_t shortest = lengths_vary(plan.baked) ? 1 : longest;
   parts.splits = splits_at_most(shortest, sizes.skv);
   if (parts.splits == 1) return parts;
-  parts.rows = heads * longest;
+  parts.rows = heads_per_group(sizes) * longest;
   const std::int64_t rows = wave * parts.splits * parts.rows;
   parts.row_max = arena.take<double>(rows);
   parts.reference = arena.take<double>(rows);
@@ -57,9 +50,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
 }
 
 // If heads have one block of queries each, each worker packs keys tile by tile for itself.
-bool shares_keys(const Sizes& sizes) {
-  return block_count(sizes.sq, sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv) > 1;
-}
+bool shares_keys(const Sizes& sizes) { return block_count(sizes.sq, heads_per_group(sizes)) > 1; }
 
 }  // namespace
 
@@ -71,10 +62,7 @@ ForwardMemory::ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& si
   if (plan.baked.max_logit && !plan.baked.row_max) {
     row_max = arena.take<float>(row_count(sizes, plan.baked.layout));
   }
-  Arena measure("cpu", nullptr);
-  ForwardWorker(measure, plan, sizes);
-  worker_bytes = measure.used();
-  workers = arena.take<std::byte>(static_cast<std::int64_t>(worker_bytes), plan.workers);
+  workers = Copies<ForwardWorker>(arena, plan, sizes, plan.workers);
 }
 
 namespace {

@@ -12,7 +12,7 @@
 
 namespace fovea::cpu {
 
-// The memory of one worker. The constructor lays it out, or only measures it if the arena has none.
+// The memory of one worker.
 struct ForwardWorker {
   ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
@@ -21,9 +21,7 @@ struct ForwardWorker {
   // [block_rows], as SoftmaxTile has them
   std::span<float> row_max, reference, row_sum, rescale;
   std::span<double> shifted_max, shifted_reference;
-  KeepBits keep;
-  std::span<std::byte> mask_state, mod_state;
-  RowShifts shifts;
+  FormulaMemory formulas;
   KeyTiles own_tile;  // if each head's keys are read once: see shares_keys()
 };
 
@@ -50,8 +48,7 @@ struct ForwardMemory {
   WaveKeys keys;
   Parts parts;
   std::span<float> row_max;  // of all rows, if the caller wants max_logit but not row_max
-  std::size_t worker_bytes = 0;
-  std::span<std::byte> workers;
+  Copies<ForwardWorker> workers;
 };
 
 void forward(const Call& call, const ForwardMemory& memory);

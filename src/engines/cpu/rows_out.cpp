@@ -11,7 +11,6 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 // One row of a group whose keys were split.
@@ -59,13 +58,12 @@ void merge(const Call& call, const Parts& parts, const SplitRow& row, const Part
   }
 }
 
-// The sequence of a head whose keys are split, and in how many parts.
-struct SplitHead {
-  SplitHead(const Call& call, std::int64_t head)
-      : sequence(call.geometry.sequence(head / call.sizes.hkv)),
+// A head whose keys are split, and in how many parts.
+struct SplitHead : KeyHead {
+  SplitHead(const Call& call, const KeyHead& head)
+      : KeyHead(head),
         splits(split_count(sequence.q_length, sequence.k_length)),
         rows(call.heads_per_group() * sequence.q_length) {}
-  Sequence sequence;
   std::int64_t splits, rows;
 };
 
@@ -104,7 +102,7 @@ float sink_of(const Call& call, std::int64_t head) {
 }
 
 void merge_group(const Call& call, const Parts& parts, const Wave& wave, const PartGroup& group) {
-  const SplitHead head(call, wave.first + group.head_in_wave);
+  const SplitHead head(call, call.key_head(wave.first + group.head_in_wave));
   const std::int64_t first = group.number * splits_of_piece;
   const PartRange range{first, 1, std::min<std::int64_t>(splits_of_piece, head.splits - first)};
   for (std::int64_t row = 0; row < head.rows && range.count > 1; ++row) {
@@ -114,17 +112,16 @@ void merge_group(const Call& call, const Parts& parts, const Wave& wave, const P
 
 void merge_head(const Call& call, const ForwardMemory& memory, const Wave& wave,
                 std::int64_t head_in_wave) {
-  const SplitHead split(call, wave.first + head_in_wave);
+  const SplitHead split(call, call.key_head(wave.first + head_in_wave));
   if (split.splits == 1) return;  // its rows are written
   const Parts& parts = memory.parts;
   const Sequence& sequence = split.sequence;
-  const std::int64_t group = (wave.first + head_in_wave) % call.sizes.hkv;
   const PartRange groups{0, splits_of_piece, ceil_div(split.splits, splits_of_piece)};
   for (std::int64_t row = 0; row < split.rows; ++row) {
     merge(call, parts, {head_in_wave, row}, groups);
     const std::int64_t from = parts.row(head_in_wave, 0, row);
     const auto i = static_cast<std::size_t>(from);
-    const std::int64_t head = group * call.heads_per_group() + row / sequence.q_length;
+    const std::int64_t head = split.group * call.heads_per_group() + row / sequence.q_length;
     const std::int64_t to = sequence.q_first + row % sequence.q_length;
     const RowResult result =
         finish_row({parts.row_max[i], parts.reference[i], parts.row_sum[i], parts.shift[i]},

@@ -224,10 +224,8 @@ void CapturedRun::balance(const StripRun& run, std::size_t first_root, const Str
   block.kernels.add_two_rows(strip.grad, block.p, strip.rows, strip.columns,
                              sums(BalanceSums::gradients), sums(BalanceSums::probabilities));
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const StripValue weight = run.value(first_root + terms[i].weight);
-    const StripFactor factor{weight.f32(), static_cast<int>(weight.row_step),
-                             static_cast<int>(weight.column_step)};
-    block.kernels.add_rows(block.p, strip.rows, strip.columns, factor,
+    block.kernels.add_rows(block.p, strip.rows, strip.columns,
+                           run.value(first_root + terms[i].weight),
                            sums(BalanceSums::first_term + i));
     const int last = block.row + strip.rows - 1;
     if (block.sums.at(i, block.row) >= 0 && block.sums.at(i, last) >= 0) continue;
