@@ -6,6 +6,7 @@
 #include "attention/extents.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "engines/cpu/blocks.h"
 #include "engines/cpu/captured/captured_add.h"
 #include "engines/cpu/captured/captured_target.h"
 
@@ -13,24 +14,6 @@ namespace fovea::cpu {
 namespace {
 
 constexpr std::int64_t clear_elements = std::int64_t{1} << 16;  // of one task
-
-std::int64_t tasks_of(std::int64_t elements, std::int64_t of_one) {
-  return (elements + of_one - 1) / of_one;
-}
-
-SumType sum_type(DType type) {
-  switch (type) {
-    case DType::F32: return SumType::F32;
-    case DType::F64: return SumType::F64;
-    case DType::F16: return SumType::F16;
-    case DType::BF16: return SumType::BF16;
-    case DType::I32:
-    case DType::I64:
-    case DType::U8:
-    case DType::Bool: break;
-  }
-  throw InternalError("a gradient that is not of a float type");
-}
 
 ElementShape shape_of(const ir::TensorView& view, const Indices& stride) {
   return {view.rank, view.extent, stride};
@@ -46,24 +29,14 @@ void bind(CapturedTarget& target, const ir::TensorView& view, const BoundGradien
   if (target.kept != SumPlace::Direct) return;
   const bool narrow = gradient.dtype == DType::F16 || gradient.dtype == DType::BF16;
   if (narrow && target.sums != nullptr) return;
-  target.type = sum_type(gradient.dtype);
+  target.type = gradient.dtype;
   target.sums = gradient.data;
   target.shape = target.out;
 }
 
-std::int64_t sum_bytes(SumType type) {
-  switch (type) {
-    case SumType::F32: return 4;
-    case SumType::F64: return 8;
-    case SumType::F16:
-    case SumType::BF16: return 2;
-  }
-  return 0;
-}
-
 // All bits of a zero are 0, in every type.
 void clear_elements_of(const CapturedTarget& target, std::int64_t first, std::int64_t last) {
-  const std::int64_t bytes = sum_bytes(target.type);
+  const std::int64_t bytes = dtype_size(target.type);
   auto* const sums = static_cast<std::byte*>(target.sums);
   const std::int64_t step =
       target.shape.rank == 0 ? 1
@@ -170,7 +143,7 @@ double CapturedRun::numbers() const {
 
 std::int64_t CapturedRun::direct_clear_tasks(const CapturedTarget& target) const {
   const bool owned = target.kept == SumPlace::Shared || target.kept == SumPlace::Direct;
-  return owned ? tasks_of(target.elements, clear_elements) : 0;
+  return owned ? ceil_div(target.elements, clear_elements) : 0;
 }
 
 std::int64_t CapturedRun::clear_tasks() const {
@@ -268,7 +241,7 @@ std::int64_t CapturedRun::write_tasks() const {
 }
 
 std::int64_t CapturedRun::tensor_write_tasks(const CapturedTarget& target) const {
-  return target.in_output() ? 0 : (target.elements + write_elements - 1) / write_elements;
+  return target.in_output() ? 0 : ceil_div(target.elements, write_elements);
 }
 
 void CapturedRun::write(std::int64_t task) const {

@@ -30,12 +30,9 @@ struct ElementShape {
 
 ElementShape dense_shape(std::span<const std::int64_t> extents);
 
-// What elements are added up as.
-enum class SumType : std::uint8_t { F32, F64, F16, BF16 };
-
 struct CapturedTarget {
   SumPlace kept = SumPlace::Nowhere;
-  SumType type = SumType::F64;
+  DType type = DType::F64;     // what elements are added up as: of a float type
   void* sums = nullptr;        // Private: of lane 0
   std::int64_t lane_step = 0;  // elements from one lane's sums to the next; 0: not private
   ElementShape shape;          // of the sums
