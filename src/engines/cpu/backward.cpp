@@ -161,18 +161,12 @@ void run_chunks(const Call& call, const BackwardMemory& memory, const Wave& wave
 void write_gradients_of_no_sequence(const Call& call) {
   const Sizes& sizes = call.sizes;
   const Problem& baked = call.baked;
-  for_gaps(call, /*of_keys=*/false, [&](const RowRange& range) {
-    if (!baked.want_q) return;
-    write_zeros({call.bound.grad_q, baked.grad_q.dtype, sizes.h, sizes.d}, range);
-  });
-  for_gaps(call, /*of_keys=*/true, [&](const RowRange& range) {
-    if (baked.want_k) {
-      write_zeros({call.bound.grad_k, baked.grad_k.dtype, sizes.hkv, sizes.d}, range);
-    }
-    if (baked.want_v) {
-      write_zeros({call.bound.grad_v, baked.grad_v.dtype, sizes.hkv, sizes.dv}, range);
-    }
-  });
+  const auto clear = [&](bool of_keys, const ZeroedTensor& gradient) {
+    for_gaps(call, of_keys, [&](const RowRange& range) { write_zeros(gradient, range); });
+  };
+  if (baked.want_q) clear(false, {call.bound.grad_q, baked.grad_q.dtype, sizes.h, sizes.d});
+  if (baked.want_k) clear(true, {call.bound.grad_k, baked.grad_k.dtype, sizes.hkv, sizes.d});
+  if (baked.want_v) clear(true, {call.bound.grad_v, baked.grad_v.dtype, sizes.hkv, sizes.dv});
 }
 
 void write_sinks(const Call& call, const BackwardMemory& memory) {

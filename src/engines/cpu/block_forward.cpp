@@ -131,12 +131,7 @@ void BlockForward::keep_part(std::int64_t split) {
     const std::int64_t row_in_group =
         block_.head * block_.rows + r;  // split heads are one block long
     const std::int64_t at = memory_.parts.row(head_in_wave_, split, row_in_group);
-    const auto from = static_cast<std::size_t>(r), to = static_cast<std::size_t>(at);
-    const RowSums sums = sums_of(from);
-    memory_.parts.row_max[to] = sums.row_max;
-    memory_.parts.reference[to] = sums.reference;
-    memory_.parts.row_sum[to] = sums.sum;
-    memory_.parts.shift[to] = sums.shift;
+    memory_.parts.sums[static_cast<std::size_t>(at)] = sums_of(static_cast<std::size_t>(r));
     for (std::int64_t c = 0; c < call_.sizes.dv; c += width) {
       std::copy_n(from_row(from_column(mine_.o, c), r, width).data, width,
                   from_row(from_column(memory_.parts.o, c), at, width).data);

@@ -40,10 +40,7 @@ Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::in
   if (parts.splits == 1) return parts;
   parts.rows = heads_per_group(sizes) * longest;
   const std::int64_t rows = wave * parts.splits * parts.rows;
-  parts.row_max = arena.take<double>(rows);
-  parts.reference = arena.take<double>(rows);
-  parts.row_sum = arena.take<float>(rows);
-  parts.shift = arena.take<float>(rows);
+  parts.sums = arena.take<RowSums>(rows);
   parts.o = take_panels(arena, plan.kernels, rows, sizes.dv);
   parts.done = arena.take<std::uint32_t>(wave, parts.groups() + 1);
   return parts;

@@ -25,12 +25,17 @@ struct ForwardWorker {
   KeyTiles own_tile;  // if each head's keys are read once: see shares_keys()
 };
 
+// A row's sums over its keys, as SoftmaxTile has them, and its value of Prepared::shift.
+struct RowSums {
+  double row_max, reference;
+  float sum, shift;
+};
+
 // Results of parts of the keys, to be merged: [wave][splits][rows of a group].
 struct Parts {
   std::int64_t splits = 1;  // most of any sequence
   std::int64_t rows = 0;    // of a group, most of any sequence that is split
-  std::span<double> row_max, reference;
-  std::span<float> row_sum, shift;
+  std::span<RowSums> sums;
   Panels o;
   std::span<std::uint32_t> done;  // [wave][groups() + 1]: see MergeCount
 

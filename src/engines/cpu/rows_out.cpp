@@ -30,21 +30,21 @@ void merge(const Call& call, const Parts& parts, const SplitRow& row, const Part
   const auto at = [&](std::int64_t i) {
     return parts.row(row.head_in_wave, range.first + i * range.step, row.row_in_group);
   };
-  const auto of = [&](std::int64_t i) { return static_cast<std::size_t>(at(i)); };
-  double row_max = nothing, reference = nothing;
+  const auto sums = [&](std::int64_t i) -> RowSums& {
+    return parts.sums[static_cast<std::size_t>(at(i))];
+  };
+  RowSums all{nothing, nothing, 0, sums(0).shift};
   for (std::int64_t i = 0; i < range.count; ++i) {
-    row_max = ir::arith::maximum(row_max, parts.row_max[of(i)]);
-    reference = ir::arith::maximum(reference, parts.reference[of(i)]);
+    all.row_max = ir::arith::maximum(all.row_max, sums(i).row_max);
+    all.reference = ir::arith::maximum(all.reference, sums(i).reference);
   }
-  float factor[most_splits], row_sum = 0;
+  float factor[most_splits];
   for (std::int64_t i = 0; i < range.count; ++i) {
-    const double moved = parts.reference[of(i)] - reference;
-    factor[i] = reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
-    row_sum += parts.row_sum[of(i)] * factor[i];
+    const double moved = sums(i).reference - all.reference;
+    factor[i] = all.reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
+    all.sum += sums(i).sum * factor[i];
   }
-  parts.row_max[of(0)] = row_max;
-  parts.reference[of(0)] = reference;
-  parts.row_sum[of(0)] = row_sum;
+  sums(0) = all;
   constexpr int together = 32;
   for (std::int64_t c = 0; c < call.sizes.dv; c += together) {
     float* const first =
@@ -120,12 +120,10 @@ void merge_head(const Call& call, const ForwardMemory& memory, const Wave& wave,
   for (std::int64_t row = 0; row < split.rows; ++row) {
     merge(call, parts, {head_in_wave, row}, groups);
     const std::int64_t from = parts.row(head_in_wave, 0, row);
-    const auto i = static_cast<std::size_t>(from);
     const std::int64_t head = split.group * call.heads_per_group() + row / sequence.q_length;
     const std::int64_t to = sequence.q_first + row % sequence.q_length;
     const RowResult result =
-        finish_row({parts.row_max[i], parts.reference[i], parts.row_sum[i], parts.shift[i]},
-                   sink_of(call, head));
+        finish_row(parts.sums[static_cast<std::size_t>(from)], sink_of(call, head));
     write_row(call, memory, call.geometry.row_number(sequence.b, head, to), result);
     call.kernels.unpack(from_row(parts.o, from, call.kernels.panel_width), 1,
                         static_cast<int>(call.sizes.dv), &result.factor,

@@ -8,11 +8,6 @@
 
 namespace fovea::cpu {
 
-// A row's sums over all its keys, as SoftmaxTile has them, and its value of Prepared::shift.
-struct RowSums {
-  double row_max, reference;
-  float sum, shift;
-};
 struct RowResult {
   float factor;  // what its output is multiplied with
   float lse;

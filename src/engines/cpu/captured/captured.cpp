@@ -8,7 +8,6 @@
 #include "attention/engine.h"
 #include "attention/extents.h"
 #include "engines/cpu/blocks.h"
-#include "engines/cpu/captured/captured_target.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "engines/cpu/blocks.h"
 #include "engines/cpu/captured/captured_add.h"
-#include "engines/cpu/captured/captured_target.h"
 
 namespace fovea::cpu {
 namespace {
@@ -103,32 +102,38 @@ void total(const CapturedTarget& target, std::int64_t lanes, std::int64_t first,
   }
 }
 
-}  // namespace
-
-ElementShape dense_shape(std::span<const std::int64_t> extents) {
-  ElementShape shape{static_cast<int>(extents.size()), {}, {}};
-  std::int64_t stride = 1;
-  for (std::size_t i = extents.size(); i-- > 0;) {
-    shape.extent[i] = extents[i];
-    shape.stride[i] = stride;
-    stride *= extents[i];
-  }
-  return shape;
+// How many tasks clear a target directly, and how many write it.
+std::int64_t clear_tasks_of(const CapturedTarget& target) {
+  const bool owned = target.kept == SumPlace::Shared || target.kept == SumPlace::Direct;
+  return owned ? ceil_div(target.elements, clear_elements) : 0;
 }
+std::int64_t write_tasks_of(const CapturedTarget& target) {
+  return target.in_output() ? 0 : ceil_div(target.elements, write_elements);
+}
+
+// The target that has the task, which then counts from its first one; null: none has.
+const CapturedTarget* find_target(std::span<const CapturedTarget> targets, std::int64_t& task,
+                                  std::int64_t (*tasks_of)(const CapturedTarget&)) {
+  for (const CapturedTarget& target : targets) {
+    const std::int64_t tasks = tasks_of(target);
+    if (task < tasks) return &target;
+    task -= tasks;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 CapturedRun::CapturedRun(const CapturedGradients& captured, const Bindings& bindings,
                          const ChunkCounts& counts, void* memory)
-    : captured_(captured), bindings_(bindings) {
-  const CapturedGradients::SumLayout layout = captured.lay_out(bindings.sizes, counts, memory);
-  lanes_ = lanes_of_call(layout.plan, captured.baked_, bindings, captured.tensors_);
-  targets_ = layout.targets;
-  sums_ = layout.sums;
-  lane_step_ = layout.lane_step;
-  scalar_sums_ = layout.scalar_sums;
-  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    : captured_(captured),
+      bindings_(bindings),
+      layout_(captured.lay_out(bindings.sizes, counts, memory)),
+      lanes_(lanes_of_call(layout_.plan, captured.baked_, bindings, captured.tensors_)) {
+  for (std::size_t i = 0; i < layout_.targets.size(); ++i) {
     const std::uint32_t slot = captured.tensors_[i].slot;
-    bind(targets_[i], bindings.tensors[slot], bindings.tensor_gradients[slot]);
-    if (targets_[i].elements > declared_elements(captured.baked_, bindings.sizes, slot)) {
+    bind(layout_.targets[i], bindings.tensors[slot], bindings.tensor_gradients[slot]);
+    if (layout_.targets[i].elements > declared_elements(captured.baked_, bindings.sizes, slot)) {
       throw InvalidArgument("tensor '" + captured.baked_.program.tensors()[slot].name +
                             "' is bound with more elements than its declared extents have");
     }
@@ -136,45 +141,36 @@ CapturedRun::CapturedRun(const CapturedGradients& captured, const Bindings& bind
 }
 
 double CapturedRun::numbers() const {
-  double count = static_cast<double>(lane_step_) * static_cast<double>(lanes_.count);
-  for (const CapturedTarget& target : targets_) count += static_cast<double>(target.elements);
+  double count = static_cast<double>(layout_.lane_step) * static_cast<double>(lanes_.count);
+  for (const CapturedTarget& target : layout_.targets)
+    count += static_cast<double>(target.elements);
   return count;
 }
 
-std::int64_t CapturedRun::direct_clear_tasks(const CapturedTarget& target) const {
-  const bool owned = target.kept == SumPlace::Shared || target.kept == SumPlace::Direct;
-  return owned ? ceil_div(target.elements, clear_elements) : 0;
-}
-
 std::int64_t CapturedRun::clear_tasks() const {
-  std::int64_t tasks = lane_step_ == 0 ? 0 : lanes_.count;
-  for (const CapturedTarget& target : targets_) tasks += direct_clear_tasks(target);
+  std::int64_t tasks = layout_.lane_step == 0 ? 0 : lanes_.count;
+  for (const CapturedTarget& target : layout_.targets) tasks += clear_tasks_of(target);
   return tasks;
 }
 
 void CapturedRun::clear(std::int64_t task) const {
-  if (lane_step_ != 0) {
+  if (layout_.lane_step != 0) {
     if (task < lanes_.count) {
-      std::fill_n(lane_sums(task), lane_step_, 0.0);
+      std::fill_n(lane_sums(task), layout_.lane_step, 0.0);
       return;
     }
     task -= lanes_.count;
   }
-  for (const CapturedTarget& target : targets_) {
-    const std::int64_t tasks = direct_clear_tasks(target);
-    if (task < tasks) {
-      const std::int64_t first = task * clear_elements;
-      clear_elements_of(target, first, std::min(first + clear_elements, target.elements));
-      return;
-    }
-    task -= tasks;
+  if (const CapturedTarget* const target = find_target(layout_.targets, task, clear_tasks_of)) {
+    const std::int64_t first = task * clear_elements;
+    clear_elements_of(*target, first, std::min(first + clear_elements, target->elements));
   }
 }
 
 void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_root,
                       const StripRun::Strip& strip, const std::uint64_t* live) const {
   for (const CapturedGradients::WantedLoad& load : captured_.loads_) {
-    const CapturedTarget& target = targets_[load.tensor];
+    const CapturedTarget& target = layout_.targets[load.tensor];
     if (target.elements == 0) continue;
     const LoadIndices index(run, first_root + load.root + 1, load.slopes);
     LiveStrip gradient(run.value(first_root + load.root), strip, live);
@@ -183,7 +179,7 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
                            : target.sums;
     add_strip(target, sums, index.span(), gradient);
   }
-  double* scalar = lane_sums(lane) + scalar_sums_;
+  double* scalar = lane_sums(lane) + layout_.scalar_sums;
   for (const CapturedGradients::WantedScalar& of : captured_.scalars_) {
     if (of.root) *scalar += LiveStrip(run.value(first_root + *of.root), strip, live).sum();
     ++scalar;
@@ -215,7 +211,7 @@ void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std
   }
   const CapturedGradients::WantedLoad& load = captured_.loads_[of.number];
   const LoadIndices index(run, first_root + load.root + 1, load.slopes);
-  const CapturedTarget& target = targets_[load.tensor];
+  const CapturedTarget& target = layout_.targets[load.tensor];
   const bool alike = std::ranges::all_of(
       index.span(), [](const StripIndex& one) { return one.value.row_step == 0; });
   std::fill_n(to, rows, element_of(target, index.span(), 0));
@@ -225,10 +221,10 @@ void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std
 void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) const {
   const CapturedGradients::RowGradient& of = captured_.row_terms_[term];
   if (of.is_scalar) {
-    lane_sums(0)[scalar_sums_ + static_cast<std::int64_t>(of.number)] += x;
+    lane_sums(0)[layout_.scalar_sums + static_cast<std::int64_t>(of.number)] += x;
     return;
   }
-  const CapturedTarget& target = targets_[captured_.loads_[of.number].tensor];
+  const CapturedTarget& target = layout_.targets[captured_.loads_[of.number].tensor];
   if (target.elements != 0) add_element(target, at, x);
 }
 
@@ -236,24 +232,16 @@ void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) c
 
 std::int64_t CapturedRun::write_tasks() const {
   std::int64_t tasks = captured_.scalars_.empty() ? 0 : 1;
-  for (const CapturedTarget& target : targets_) tasks += tensor_write_tasks(target);
+  for (const CapturedTarget& target : layout_.targets) tasks += write_tasks_of(target);
   return tasks;
 }
 
-std::int64_t CapturedRun::tensor_write_tasks(const CapturedTarget& target) const {
-  return target.in_output() ? 0 : ceil_div(target.elements, write_elements);
-}
-
 void CapturedRun::write(std::int64_t task) const {
-  for (const CapturedTarget& target : targets_) {
-    const std::int64_t tasks = tensor_write_tasks(target);
-    if (task < tasks) {
-      write_tensor(target, task);
-      return;
-    }
-    task -= tasks;
+  if (const CapturedTarget* const target = find_target(layout_.targets, task, write_tasks_of)) {
+    write_tensor(*target, task);
+  } else {
+    write_scalars();
   }
-  write_scalars();
 }
 
 void CapturedRun::write_tensor(const CapturedTarget& target, std::int64_t task) const {
@@ -281,7 +269,7 @@ void CapturedRun::write_scalars() const {
   for (std::size_t i = 0; i < captured_.scalars_.size(); ++i) {
     double sum = 0;
     for (std::int64_t lane = 0; lane < lanes_.count; ++lane) {
-      sum += lane_sums(lane)[scalar_sums_ + static_cast<std::int64_t>(i)];
+      sum += lane_sums(lane)[layout_.scalar_sums + static_cast<std::int64_t>(i)];
     }
     store({bindings_.scalar_gradients[captured_.scalars_[i].slot], type, {}}, 0, sum);
   }
