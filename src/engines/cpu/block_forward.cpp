@@ -58,7 +58,7 @@ void BlockForward::run(const Wave& wave, std::int64_t head_in_wave, std::int64_t
   if (splits == 1) {
     finish();
   } else {
-    keep_part(part.split);
+    keep_split(part.split);
   }
 }
 
@@ -125,16 +125,16 @@ void BlockForward::finish() {
   }
 }
 
-void BlockForward::keep_part(std::int64_t split) {
+void BlockForward::keep_split(std::int64_t split) {
   const int width = kernels_.panel_width;
   for (int r = 0; r < block_.all_rows(); ++r) {
     const std::int64_t row_in_group =
         block_.head * block_.rows + r;  // split heads are one block long
-    const std::int64_t at = memory_.parts.row(head_in_wave_, split, row_in_group);
-    memory_.parts.sums[static_cast<std::size_t>(at)] = sums_of(static_cast<std::size_t>(r));
+    const std::int64_t at = memory_.splits.row(head_in_wave_, split, row_in_group);
+    memory_.splits.sums[static_cast<std::size_t>(at)] = sums_of(static_cast<std::size_t>(r));
     for (std::int64_t c = 0; c < call_.sizes.dv; c += width) {
       std::copy_n(from_row(from_column(mine_.o, c), r, width).data, width,
-                  from_row(from_column(memory_.parts.o, c), at, width).data);
+                  from_row(from_column(memory_.splits.o, c), at, width).data);
     }
   }
 }

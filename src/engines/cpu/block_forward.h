@@ -8,7 +8,7 @@
 namespace fovea::cpu {
 
 // What one task does of a block: some of its rows (of blocks with several heads all), with all keys
-// or with one part of them.
+// or with one split of them.
 struct BlockPart {
   std::int64_t index = 0;  // of the block, in its head
   std::int64_t split = 0;
@@ -48,7 +48,7 @@ class BlockForward {
   KeyTile keys_of(std::int64_t tile);
   RowSums sums_of(std::size_t row) const;
   void finish();
-  void keep_part(std::int64_t split);
+  void keep_split(std::int64_t split);
 
   const Call& call_;
   const KernelTable& kernels_;

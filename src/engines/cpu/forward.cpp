@@ -31,19 +31,20 @@ bool lengths_vary(const Problem& baked) {
   return baked.has_q_lengths || baked.layout == Layout::Thd;
 }
 
-Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t wave) {
-  Parts parts;
-  if (sizes.sq > block_rows && !lengths_vary(plan.baked)) return parts;
+SplitResults take_splits(Arena& arena, const Prepared& plan, const Sizes& sizes,
+                         std::int64_t wave) {
+  SplitResults out;
+  if (sizes.sq > block_rows && !lengths_vary(plan.baked)) return out;
   const std::int64_t longest = std::min<std::int64_t>(sizes.sq, block_rows);
   const std::int64_t shortest = lengths_vary(plan.baked) ? 1 : longest;
-  parts.splits = splits_at_most(shortest, sizes.skv);
-  if (parts.splits == 1) return parts;
-  parts.rows = heads_per_group(sizes) * longest;
-  const std::int64_t rows = wave * parts.splits * parts.rows;
-  parts.sums = arena.take<RowSums>(rows);
-  parts.o = take_panels(arena, plan.kernels, rows, sizes.dv);
-  parts.done = arena.take<std::uint32_t>(wave, parts.groups() + 1);
-  return parts;
+  out.count = splits_at_most(shortest, sizes.skv);
+  if (out.count == 1) return out;
+  out.rows = heads_per_group(sizes) * longest;
+  const std::int64_t rows = wave * out.count * out.rows;
+  out.sums = arena.take<RowSums>(rows);
+  out.o = take_panels(arena, plan.kernels, rows, sizes.dv);
+  out.done = arena.take<std::uint32_t>(wave, out.groups() + 1);
+  return out;
 }
 
 // If heads have one block of queries each, each worker packs keys tile by tile for itself.
@@ -55,7 +56,7 @@ ForwardMemory::ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& si
     : scalars(arena.take<ir::ScalarValue>(
           static_cast<std::int64_t>(plan.baked.program.scalars().size()))),
       keys(arena, plan, sizes, shares_keys(sizes)),
-      parts(take_parts(arena, plan, sizes, keys.heads)) {
+      splits(take_splits(arena, plan, sizes, keys.heads)) {
   if (plan.baked.max_logit && !plan.baked.row_max) {
     row_max = arena.take<float>(row_count(sizes, plan.baked.layout));
   }
@@ -64,26 +65,26 @@ ForwardMemory::ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& si
 
 namespace {
 
-// Counts the finished parts of each group, and the merged groups of each head whose keys are split.
-// The worker that finishes the last part of a group merges the group, and the worker that merges
-// the last group of a head merges those. The order of addition does not depend on which workers
-// these are.
+// Counts the finished splits of each group, and the merged groups of each head whose keys are
+// split. The worker that finishes the last split of a group merges the group, and the worker that
+// merges the last group of a head merges those. The order of addition does not depend on which
+// workers these are.
 class MergeCount {
  public:
-  MergeCount(const Parts& parts, std::int64_t heads, std::int64_t blocks)
-      : done_(parts.done), groups_(parts.groups()), of_group_(blocks * splits_of_piece) {
+  MergeCount(const SplitResults& splits, std::int64_t heads, std::int64_t blocks)
+      : done_(splits.done), groups_(splits.groups()), of_group_(blocks * splits_of_piece) {
     if (done_.empty()) return;
     std::ranges::fill(done_.first(static_cast<std::size_t>(heads * (groups_ + 1))), 0u);
   }
-  bool ends_group(const PartGroup& group, int parts) const {
-    return add(group, parts) == of_group_;
+  bool ends_group(const SplitGroup& group, int splits) const {
+    return add(group, splits) == of_group_;
   }
   bool ends_head(std::int64_t head) const { return add({head, groups_}, 1) == groups_; }
 
  private:
-  std::int64_t add(const PartGroup& to, int parts) const {
+  std::int64_t add(const SplitGroup& to, int count) const {
     const auto i = static_cast<std::size_t>(to.head_in_wave * (groups_ + 1) + to.number);
-    const auto more = static_cast<std::uint32_t>(parts);
+    const auto more = static_cast<std::uint32_t>(count);
     const std::atomic_ref<std::uint32_t> done(done_[i]);
     return done.fetch_add(more, std::memory_order_acq_rel) + more;
   }
@@ -123,7 +124,7 @@ int rows_of_block(const Call& call, const Wave& wave) {
   return best;
 }
 
-// The pieces of a head: its blocks, and of each, if keys are split, groups of parts of them.
+// The pieces of a head: its blocks, and of each, if keys are split, groups of splits.
 struct Pieces {
   int rows = block_rows;  // of a block
   std::int64_t blocks = 0;
@@ -154,8 +155,8 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   Pieces pieces;
   pieces.rows = rows_of_block(call, wave);
   pieces.blocks = block_count(call.sizes.sq, call.heads_per_group(), pieces.rows);
-  pieces.groups = memory.parts.groups();
-  pieces.split = memory.parts.splits > 1;
+  pieces.groups = memory.splits.groups();
+  pieces.split = memory.splits.count > 1;
   fill_tables(call, memory.keys, wave);
   const WaveSchedule schedule({wave.count, pieces.count(), pieces.most_cuts(), !pieces.split,
                                call.plan.tiles.hides_nothing() && !pieces.split},
@@ -163,17 +164,17 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   const KeyPacking packing(call, memory.keys, wave, schedule, /*least_blocks=*/2);
   call.parallel(packing.tasks(), packing.flops(),
                 [&](std::int64_t task, int worker) { packing.run(task, worker); });
-  const MergeCount merged(memory.parts, wave.count, pieces.blocks);
+  const MergeCount merged(memory.splits, wave.count, pieces.blocks);
   call.parallel(schedule.homes(), wave_flops(call, wave, pieces.blocks == 1),
                 [&](std::int64_t number, int worker) {
                   const WaveSchedule::Task task = schedule.find(number);
                   BlockForward forward(call, memory, worker);
                   if (task.whole) return forward.run_head(wave, task.head, worker);
                   pieces.run(forward, wave, task);
-                  const PartGroup group{task.head, task.piece % pieces.groups};
+                  const SplitGroup group{task.head, task.piece % pieces.groups};
                   if (!pieces.split || !merged.ends_group(group, splits_of_piece / task.cuts))
                     return;
-                  merge_group(call, memory.parts, wave, group);
+                  merge_group(call, memory.splits, wave, group);
                   if (merged.ends_head(task.head)) merge_head(call, memory, wave, task.head);
                 });
 }

@@ -1,5 +1,5 @@
 // The forward: blocks of query rows against tiles of keys, with the online softmax. A block belongs
-// to one task; if few rows see many keys, the keys are split and the parts merged in order.
+// to one task; if few rows see many keys, the keys are split and the splits merged in order.
 #pragma once
 
 #include <cstddef>
@@ -31,17 +31,17 @@ struct RowSums {
   float sum, shift;
 };
 
-// Results of parts of the keys, to be merged: [wave][splits][rows of a group].
-struct Parts {
-  std::int64_t splits = 1;  // most of any sequence
-  std::int64_t rows = 0;    // of a group, most of any sequence that is split
+// Results of splits of the keys, to be merged: [wave][count][rows of a group].
+struct SplitResults {
+  std::int64_t count = 1;  // splits, most of any sequence
+  std::int64_t rows = 0;   // of a group, most of any sequence that is split
   std::span<RowSums> sums;
   Panels o;
   std::span<std::uint32_t> done;  // [wave][groups() + 1]: see MergeCount
 
-  std::int64_t groups() const { return ceil_div(splits, splits_of_piece); }
+  std::int64_t groups() const { return ceil_div(count, splits_of_piece); }
   std::int64_t row(std::int64_t head_in_wave, std::int64_t split, std::int64_t row_in_group) const {
-    return (head_in_wave * splits + split) * rows + row_in_group;
+    return (head_in_wave * count + split) * rows + row_in_group;
   }
 };
 
@@ -51,7 +51,7 @@ struct ForwardMemory {
 
   std::span<ir::ScalarValue> scalars;
   WaveKeys keys;
-  Parts parts;
+  SplitResults splits;
   std::span<float> row_max;  // of all rows, if the caller wants max_logit but not row_max
   Copies<ForwardWorker> workers;
 };
