@@ -95,7 +95,8 @@ void run_case(Random& random) {
     extents.push_back(random.chance(40) ? random.between(60, 90) : random.between(1, 9));
   }
   CapturedTarget target;
-  target.shape = dense_shape(extents);
+  const ir::TensorView dense = ir::TensorView::dense(nullptr, DType::F32, extents);
+  target.shape = {dense.rank, dense.extent, dense.stride};
   target.type = random.pick(std::array{DType::F32, DType::F64, DType::F16, DType::BF16});
   const auto elements = static_cast<std::size_t>(target.shape.elements());
   std::vector<std::byte> sums(elements * 8);

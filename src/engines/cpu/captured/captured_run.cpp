@@ -23,7 +23,8 @@ void bind(CapturedTarget& target, const ir::TensorView& view, const BoundGradien
   const auto rank = static_cast<std::size_t>(view.rank);
   target.gradient = gradient;
   target.out = shape_of(view, gradient.stride);
-  target.shape = dense_shape({view.extent.data(), rank});
+  const std::span extents = std::span(view.extent).first(rank);
+  target.shape = shape_of(view, ir::TensorView::dense(nullptr, view.dtype, extents).stride);
   target.elements = view.data == nullptr ? 0 : target.out.elements();
   if (target.kept != SumPlace::Direct) return;
   const bool narrow = gradient.dtype == DType::F16 || gradient.dtype == DType::BF16;

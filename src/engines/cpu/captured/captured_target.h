@@ -26,17 +26,6 @@ struct ElementShape {
   }
 };
 
-inline ElementShape dense_shape(std::span<const std::int64_t> extents) {
-  ElementShape shape{static_cast<int>(extents.size()), {}, {}};
-  std::int64_t stride = 1;
-  for (std::size_t i = extents.size(); i-- > 0;) {
-    shape.extent[i] = extents[i];
-    shape.stride[i] = stride;
-    stride *= extents[i];
-  }
-  return shape;
-}
-
 struct CapturedTarget {
   SumPlace kept = SumPlace::Nowhere;
   DType type = DType::F64;     // what elements are added up as: of a float type
