@@ -98,7 +98,7 @@ struct RowShifts {
   void find_of_tile(const Call& call, const QueryBlock& block, std::int32_t k_first) const;
 };
 
-// What formulas leave for one worker, and what they work in.
+// What formulas find out for one worker, and the memory that they need for it.
 struct FormulaMemory {
   FormulaMemory(Arena& arena, const Prepared& plan);
 
@@ -113,8 +113,8 @@ class BlockFormulas {
   BlockFormulas(const Call& call, const FormulaMemory& memory);
 
   void start(const QueryBlock& block);
-  // Finds RowShifts::of_tile and what of the tile is kept. False: all of it is, and rows are whole
-  // vectors. True: KeepBits has it.
+  // Goes to a tile: finds RowShifts::of_tile and which of its scores are kept. True: KeepBits says
+  // which. False: all are, and rows are whole vectors.
   bool start_tile(const Tile& tile, int columns);
   // Calls body(part) for groups of rows of such a tile, cut to the columns that they keep.
   template <class Body>

@@ -107,8 +107,7 @@ inline std::span<std::byte> take_bytes(Arena& arena, std::size_t bytes, std::int
   return arena.take<std::byte>(static_cast<std::int64_t>(bytes), times);
 }
 
-// Memory for several of a kind whose constructor lays it out, or only measures it if the arena has
-// none.
+// Memory for several objects of a kind, each laid out by its constructor: Kind(arena, plan, sizes).
 template <class Kind>
 class Copies {
  public:
